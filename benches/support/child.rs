@@ -1,0 +1,113 @@
+//! [`Child`]: a server in a process and on a core of its own, so that its time and its memory
+//! are its own. A benchmark starts itself again, with the server's name in the environment.
+
+use std::io::{self, BufRead, BufReader, Write};
+use std::net::SocketAddr;
+use std::process::{self, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::Duration;
+use std::{env, fs, thread};
+
+use core_affinity::CoreId;
+use cpu_time::ProcessTime;
+
+/// A server that runs until this is dropped.
+pub(crate) struct Child {
+    pub(crate) address: SocketAddr,
+    process: process::Child,
+    questions: ChildStdin,
+    answers: BufReader<ChildStdout>,
+}
+
+impl Child {
+    /// Starts this program again as the server of that name.
+    pub(crate) fn spawn(server: &str) -> Child {
+        let program = env::current_exe().expect("a benchmark is a file");
+        let mut command = Command::new(program);
+        command.env(SERVER, server).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut process = command.spawn().expect("the program starts again");
+        let questions = process.stdin.take().expect("stdin is a pipe");
+        let mut answers = BufReader::new(process.stdout.take().expect("stdout is a pipe"));
+        let address = line(&mut answers).parse().expect("a server says its address first");
+        Child { address, process, questions, answers }
+    }
+
+    /// The time its threads spent on a core so far, in the kernel and out of it.
+    pub(crate) fn cpu_time(&mut self) -> Duration {
+        writeln!(self.questions, "how long?").expect("the server listens");
+        Duration::from_nanos(line(&mut self.answers).parse().expect("nanoseconds"))
+    }
+
+    /// The bytes of memory it holds.
+    pub(crate) fn resident(&self) -> u64 {
+        let path = format!("/proc/{}/smaps_rollup", self.process.id());
+        let rollup = fs::read_to_string(path).expect("the server lives");
+        let line = rollup.lines().find_map(|line| line.strip_prefix("Rss:")).expect("a line of that name");
+        let kib: u64 = line.trim().trim_end_matches(" kB").parse().expect("a number of KiB");
+        kib * 1024
+    }
+
+    pub(crate) fn id(&self) -> u32 {
+        self.process.id()
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// The server this process was started to be, if it was.
+pub(crate) fn server() -> Option<String> {
+    env::var(SERVER).ok()
+}
+
+/// Says where the server listens, then answers [`Child::cpu_time`], and ends with the parent.
+pub(crate) fn announce(address: SocketAddr) {
+    println!("{address}");
+    thread::spawn(|| {
+        for _ in io::stdin().lines() {
+            println!("{}", ProcessTime::now().as_duration().as_nanos());
+        }
+        process::exit(0);
+    });
+}
+
+/// Keeps this process on one core, the server's or the load's; `false` where there is but one.
+pub(crate) fn pin(seat: Seat) -> bool {
+    match (thread::available_parallelism(), seat) {
+        (Ok(cores), _) if cores.get() < 2 => false,
+        (_, Seat::Server) => core_affinity::set_for_current(CoreId { id: 0 }),
+        (_, Seat::Load) => core_affinity::set_for_current(CoreId { id: 1 }),
+    }
+}
+
+/// Who sits on which core.
+#[derive(Clone, Copy)]
+pub(crate) enum Seat {
+    Server,
+    Load,
+}
+
+/// Is this `cargo bench`, on a system whose `/proc` tells what the benchmark asks?
+pub(crate) fn wanted() -> bool {
+    if !cfg!(target_os = "linux") {
+        println!("skipped: this benchmark reads /proc and pins cores as Linux does");
+    }
+    cfg!(target_os = "linux") && env::args().any(|arg| arg == "--bench")
+}
+
+/// Those of `names` that the command line asks for: all of them, if it names none.
+pub(crate) fn chosen<const N: usize>(names: [&'static str; N]) -> Vec<&'static str> {
+    let wanted: Vec<String> = env::args().skip(1).filter(|arg| !arg.starts_with('-')).collect();
+    names.into_iter().filter(|name| wanted.is_empty() || wanted.iter().any(|one| one == name)).collect()
+}
+
+const SERVER: &str = "COREHTTP_BENCH_SERVER";
+
+fn line(from: &mut impl BufRead) -> String {
+    let mut line = String::new();
+    from.read_line(&mut line).expect("the server answers");
+    line.trim().to_owned()
+}

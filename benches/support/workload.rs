@@ -1,0 +1,77 @@
+//! [`Workload`]: so many requests over so many fake connections, one after the other, and
+//! what that took in time and in allocations.
+
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use tokio::runtime::{Builder, Runtime};
+
+use crate::alloc::allocations;
+use crate::fake::{Cut, FakeConn, Tally};
+
+/// One request, how it is cut, and how often a connection repeats it.
+#[derive(Clone, Copy)]
+pub(crate) struct Workload {
+    pub(crate) request: &'static [u8],
+    pub(crate) cut: Cut,
+    pub(crate) per_connection: u64,
+}
+
+impl Workload {
+    /// Has one request answered, and returns the answer; it is shorter than a [`Tally`]'s sample.
+    pub(crate) fn answer(&self, serve: &impl AsyncFn(FakeConn)) -> Vec<u8> {
+        let tally = Tally::new();
+        runtime().block_on(serve(self.connection(1, &tally)));
+        let answer = tally.sample.take();
+        assert_eq!(answer.len() as u64, tally.written.get(), "the answer fits a sample");
+        answer
+    }
+
+    /// Has `requests` answered in `runtime`: the making of the connections is in the time.
+    pub(crate) fn run(&self, requests: u64, runtime: &Runtime, serve: &impl AsyncFn(FakeConn)) -> Sample {
+        let tally = Tally::new();
+        let (allocated, started) = (allocations(), Instant::now());
+        let connections = runtime.block_on(self.connect(requests, &tally, serve));
+        let (time, allocations) = (started.elapsed(), allocations() - allocated);
+        Sample {
+            time,
+            requests,
+            connections,
+            allocations,
+            written: tally.written.get(),
+            reads: tally.reads.get(),
+            offered: tally.offered.get(),
+        }
+    }
+
+    async fn connect(&self, requests: u64, tally: &Rc<Tally>, serve: &impl AsyncFn(FakeConn)) -> u64 {
+        let (mut left, mut connections) = (requests, 0);
+        while left > 0 {
+            let share = left.min(self.per_connection);
+            serve(self.connection(share, tally)).await;
+            (left, connections) = (left - share, connections + 1);
+        }
+        connections
+    }
+
+    fn connection(&self, requests: u64, tally: &Rc<Tally>) -> FakeConn {
+        FakeConn::new(self.request, self.cut, requests, Rc::clone(tally))
+    }
+}
+
+/// What one run took.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Sample {
+    pub(crate) time: Duration,
+    pub(crate) requests: u64,
+    pub(crate) connections: u64,
+    pub(crate) allocations: u64,
+    pub(crate) written: u64,
+    pub(crate) reads: u64,
+    pub(crate) offered: u64,
+}
+
+/// The runtime of every peer.
+pub(crate) fn runtime() -> Runtime {
+    Builder::new_current_thread().enable_all().build().expect("a runtime")
+}

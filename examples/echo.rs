@@ -1,0 +1,77 @@
+//! Answers with what it was asked: `cargo run --release --example echo -- [ADDR] [CORES]`.
+//!
+//! | request | answer |
+//! |---|---|
+//! | GET `/` | `Hello, World!` |
+//! | POST or PUT `/echo` | the body, byte for byte, as it comes: of any length, in constant memory |
+//! | GET `/headers` | the request's fields, a line each, names in lower case |
+//! | GET `/status/N` | that status, 200 to 599 |
+
+use std::fmt::Write;
+use std::time::Duration;
+
+use corehttp::{BodyPlan, Context, Error, Method, Server, Status, with_plan};
+
+fn main() -> corehttp::Result {
+    let mut args = std::env::args().skip(1);
+    let address = args.next().unwrap_or_else(|| "127.0.0.1:8080".into());
+    let mut server = Server::bind(address).on_stop(interrupted(), Duration::from_secs(10));
+    if let Some(cores) = args.next() {
+        server = server.cores(cores.parse()?);
+    }
+    let running = server.start(with_plan(|_| BodyPlan::Stream, answer))?;
+    println!("listening on http://{}", running.local_addr());
+    running.wait()
+}
+
+async fn answer(ctx: &mut Context) -> corehttp::Result {
+    match (ctx.request.method(), ctx.request.path()) {
+        (Method::Get | Method::Head, "/") => ctx.response.bytes("text/plain", "Hello, World!")?,
+        (Method::Post | Method::Put, "/echo") => echo(ctx).await?,
+        (Method::Get | Method::Head, "/headers") => headers(ctx)?,
+        (Method::Get | Method::Head, path) => match path.strip_prefix("/status/") {
+            Some(status) => ctx.response.status = parse_status(status)?,
+            None => return Err(Status::NOT_FOUND.into()),
+        },
+        _ => return Err(Status::NOT_FOUND.into()),
+    }
+    Ok(())
+}
+
+/// Sends the body back while it comes.
+async fn echo(ctx: &mut Context) -> corehttp::Result {
+    let Context { request, response, .. } = ctx;
+    if let Some(content_type) = request.headers.get("content-type") {
+        response.headers.set("content-type", content_type)?;
+    }
+    if let Some(length) = request.headers.content_length() {
+        response.headers.set("content-length", length)?;
+    }
+    let (mut body, mut out) = ctx.duplex().await?;
+    while let Some(chunk) = body.chunk().await? {
+        out.write_all(chunk).await?;
+    }
+    out.finish().await?;
+    Ok(())
+}
+
+fn headers(ctx: &mut Context) -> corehttp::Result {
+    let Context { request, response, .. } = ctx;
+    response.text("");
+    for (name, value) in &request.headers {
+        writeln!(response.body, "{}: {}", name.to_ascii_lowercase(), String::from_utf8_lossy(value))?;
+    }
+    Ok(())
+}
+
+fn parse_status(text: &str) -> corehttp::Result<Status> {
+    let status = text.parse().ok().and_then(Status::new).filter(|status| !status.is_informational());
+    status.ok_or_else(|| Error::from(Status::NOT_FOUND))
+}
+
+/// Ready at Ctrl-C, or never where it cannot be heard.
+async fn interrupted() {
+    if tokio::signal::ctrl_c().await.is_err() {
+        std::future::pending().await
+    }
+}

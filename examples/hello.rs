@@ -1,0 +1,26 @@
+//! The first program: `cargo run --release --example hello -- [ADDR] [CORES]`, then `curl -i http://127.0.0.1:8080/`.
+//!
+//! Listens on 127.0.0.1:8080 with all cores unless told otherwise. Ctrl-C stops it well.
+
+use std::time::Duration;
+
+use corehttp::{Context, Server};
+
+fn main() -> corehttp::Result {
+    let mut args = std::env::args().skip(1);
+    let address = args.next().unwrap_or_else(|| "127.0.0.1:8080".into());
+    let mut server = Server::bind(address).name("corehttp").on_stop(interrupted(), Duration::from_secs(10));
+    if let Some(cores) = args.next() {
+        server = server.cores(cores.parse()?);
+    }
+    let running = server.start(|ctx: &mut Context| ctx.response.text("Hello, World!"))?;
+    println!("listening on http://{}", running.local_addr());
+    running.wait()
+}
+
+/// Ready at Ctrl-C, or never where it cannot be heard.
+async fn interrupted() {
+    if tokio::signal::ctrl_c().await.is_err() {
+        std::future::pending().await
+    }
+}

@@ -1,0 +1,129 @@
+//! [`ExchangeError`]: why an exchange ended early.
+
+use std::fmt;
+use std::io;
+
+use crate::message::Status;
+use crate::net::Fault;
+use crate::wire::WireError;
+
+/// Why an exchange ended early.
+///
+/// It travels inside the [`io::Error`] of readers and writers, so that a handler's `?` keeps the status owed.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum ExchangeError {
+    /// The peer closed before the message was complete (RFC 9112 §8).
+    Incomplete,
+    /// The socket failed.
+    Io(io::Error),
+    /// A [`Phase`] outlived its timeout.
+    TimedOut(Phase),
+    /// The peer broke RFC 9112, or a limit.
+    Wire(WireError),
+    /// The application's content is not as long as it announced.
+    Length,
+    /// The application's source of a streamed body failed.
+    Source(io::Error),
+}
+
+/// What was being waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Phase {
+    /// The first byte of a message on an idle connection.
+    Idle,
+    /// The rest of a head.
+    Head,
+    /// More of a body, or more of it in time.
+    Body,
+    /// The peer, to read what is written.
+    Write,
+    /// The application.
+    Handler,
+}
+
+impl ExchangeError {
+    /// What a fault of the connection means while `phase` is waited for.
+    pub(crate) fn during(phase: Phase) -> impl Fn(Fault) -> ExchangeError {
+        move |fault| match fault {
+            Fault::Expired => ExchangeError::TimedOut(phase),
+            Fault::Io(error) => ExchangeError::Io(error),
+        }
+    }
+
+    /// The same in the words of `std`, for whoever is not told the rest.
+    pub(crate) fn as_io(&self) -> io::Error {
+        io::Error::new(self.kind(), self.to_string())
+    }
+
+    fn kind(&self) -> io::ErrorKind {
+        match self {
+            ExchangeError::Incomplete => io::ErrorKind::UnexpectedEof,
+            ExchangeError::Io(error) | ExchangeError::Source(error) => error.kind(),
+            ExchangeError::Length => io::ErrorKind::InvalidInput,
+            ExchangeError::TimedOut(_) => io::ErrorKind::TimedOut,
+            ExchangeError::Wire(_) => io::ErrorKind::InvalidData,
+        }
+    }
+
+    /// The status that is owed for it, if the peer can still be told.
+    pub fn owed(&self) -> Option<Status> {
+        match self {
+            ExchangeError::Incomplete => Some(Status::BAD_REQUEST),
+            ExchangeError::Io(_) => None,
+            ExchangeError::TimedOut(Phase::Head | Phase::Body) => Some(Status::REQUEST_TIMEOUT),
+            ExchangeError::TimedOut(Phase::Handler) => Some(Status::SERVICE_UNAVAILABLE),
+            ExchangeError::TimedOut(Phase::Idle | Phase::Write) => None,
+            ExchangeError::Wire(error) => Some(error.status()),
+            ExchangeError::Length | ExchangeError::Source(_) => Some(Status::INTERNAL_SERVER_ERROR),
+        }
+    }
+}
+
+impl fmt::Display for ExchangeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ExchangeError::Incomplete => f.write_str("the peer closed before the message was complete"),
+            ExchangeError::Io(_) => f.write_str("the connection failed"),
+            ExchangeError::TimedOut(phase) => write!(f, "{phase} took too long"),
+            ExchangeError::Wire(_) => f.write_str("the message breaks the rules of the wire"),
+            ExchangeError::Length => f.write_str("the content is not as long as was announced"),
+            ExchangeError::Source(_) => f.write_str("the source of the content failed"),
+        }
+    }
+}
+
+impl fmt::Display for Phase {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Phase::Idle => "the next message",
+            Phase::Head => "the head",
+            Phase::Body => "the body",
+            Phase::Write => "the peer's reading",
+            Phase::Handler => "the handler",
+        })
+    }
+}
+
+impl std::error::Error for ExchangeError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            ExchangeError::Incomplete | ExchangeError::TimedOut(_) | ExchangeError::Length => None,
+            ExchangeError::Io(error) | ExchangeError::Source(error) => Some(error),
+            ExchangeError::Wire(error) => Some(error),
+        }
+    }
+}
+
+impl From<WireError> for ExchangeError {
+    fn from(error: WireError) -> ExchangeError {
+        ExchangeError::Wire(error)
+    }
+}
+
+impl From<ExchangeError> for io::Error {
+    fn from(error: ExchangeError) -> io::Error {
+        io::Error::new(error.kind(), error)
+    }
+}

@@ -1,0 +1,22 @@
+//! Floor 3: one message across one connection. The only place where the pure core meets the sockets.
+
+mod clock;
+mod error;
+mod receive;
+mod send;
+mod timeouts;
+
+pub(crate) use clock::Clock;
+pub use error::{ExchangeError, Phase};
+pub(crate) use receive::{Expectation, Head, Incoming};
+pub(crate) use send::Outgoing;
+pub use timeouts::Timeouts;
+
+use crate::wire::Limits;
+
+/// Every bound of an exchange.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Bounds {
+    pub(crate) limits: Limits,
+    pub(crate) timeouts: Timeouts,
+}

@@ -1,0 +1,353 @@
+//! [`Incoming`]: receives one message (RFC 9112 §2.2, §6).
+
+use std::task::{Context, Poll, ready};
+
+use memchr::memmem;
+
+use super::{Bounds, Clock, ExchangeError, Phase};
+use crate::memory::{Arena, Reset};
+use crate::message::{Headers, Request};
+use crate::net::{Buffer, Conn, Fault, Lane};
+use crate::wire::chunked::Decoder;
+use crate::wire::{Framing, WireError, parse};
+
+/// The receiving side of one exchange: what has arrived, and what of the message is still to come.
+#[derive(Default)]
+pub(crate) struct Incoming {
+    pub(crate) input: Buffer,
+    /// The trailers of a chunked body, once it is at its end.
+    pub(crate) trailers: Headers,
+    pub(crate) expectation: Expectation,
+    body: Remaining,
+    /// So many bytes of the input were lent to the reader, which has read them when it asks for more.
+    lent: usize,
+    /// So many bytes behind them are data too, which the reader did not want yet.
+    ready: usize,
+    /// How long the input was when it was last looked at and was no whole head.
+    partial: usize,
+    pace: Pace,
+}
+
+/// What the peer was promised before it sends its body (RFC 9110 §10.1.1).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Expectation {
+    /// Nothing is owed.
+    #[default]
+    None,
+    /// `100 Continue` is owed when the body is first wanted and is not there.
+    Continue,
+    /// A final answer came first: whether the body will come is the peer's choice, so no request may follow it.
+    Forfeited,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Remaining {
+    #[default]
+    Nothing,
+    Length(u64),
+    Chunked(Decoder),
+}
+
+/// Whether there is a head.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Head {
+    Whole,
+    /// The peer closed where a message could have begun.
+    End,
+}
+
+impl Incoming {
+    /// Receives the head of a request into `request`.
+    #[inline]
+    pub(crate) fn poll_head(
+        &mut self,
+        cx: &mut Context<'_>,
+        conn: &mut Conn,
+        request: &mut Request,
+        bounds: &Bounds,
+        clock: &Clock,
+    ) -> Poll<Result<Head, ExchangeError>> {
+        loop {
+            if self.try_head(request, bounds)? {
+                conn.disarm(Lane::Read);
+                return Poll::Ready(Ok(Head::Whole));
+            }
+            ready!(conn.poll_flush(cx, bounds.timeouts.write))
+                .map_err(ExchangeError::during(Phase::Write))?;
+            let filled = ready!(conn.poll_fill(cx, &mut self.input, bounds.timeouts.head));
+            match filled.map_err(ExchangeError::during(Phase::Head))? {
+                0 if self.input.is_empty() => return Poll::Ready(Ok(Head::End)),
+                0 => return Poll::Ready(Err(ExchangeError::Incomplete)),
+                _ => clock.refresh(),
+            }
+        }
+    }
+
+    /// Takes the head out of the input, if all of it is there.
+    fn try_head(&mut self, request: &mut Request, bounds: &Bounds) -> Result<bool, ExchangeError> {
+        if !self.is_worth_parsing(bounds) {
+            return Ok(false);
+        }
+        let Some(len) = parse::request(self.input.unread(), &bounds.limits, request)? else {
+            self.partial = self.input.unread().len();
+            return Ok(false);
+        };
+        self.partial = 0;
+        self.input.move_to(request.headers.text_mut(), len);
+        parse::check_fields(request)?;
+        self.begin_body(Framing::of_request(request.version(), &request.headers)?);
+        Ok(true)
+    }
+
+    /// A large head that drips in is not parsed again for every drop, or its cost would be quadratic.
+    fn is_worth_parsing(&self, bounds: &Bounds) -> bool {
+        let input = self.input.unread();
+        !input.is_empty()
+            && (input.len() < EAGER_MAX
+                || input.len() >= 2 * self.partial
+                || input.len() > bounds.limits.head_max
+                || memmem::find(&input[self.partial.saturating_sub(3)..], b"\r\n\r\n").is_some())
+    }
+
+    fn begin_body(&mut self, framing: Framing) {
+        self.body = match framing {
+            Framing::Empty | Framing::Length(0) | Framing::UntilClose => Remaining::Nothing,
+            Framing::Length(length) => Remaining::Length(length),
+            Framing::Chunked => Remaining::Chunked(Decoder::default()),
+        };
+    }
+
+    /// Receives the next piece of the body: so many bytes at the front of the input, lent until the next call.
+    /// None: the body is at its end.
+    pub(crate) fn poll_chunk(
+        &mut self,
+        cx: &mut Context<'_>,
+        conn: &mut Conn,
+        bounds: &Bounds,
+    ) -> Poll<Result<usize, ExchangeError>> {
+        self.take_back();
+        loop {
+            self.lent = self.decode(bounds)?;
+            if self.lent > 0 || self.is_read() {
+                return Poll::Ready(Ok(self.lent));
+            }
+            ready!(self.poll_more(cx, conn, bounds, None))?;
+        }
+    }
+
+    /// The bytes that the last [`Incoming::poll_chunk`] lent.
+    pub(crate) fn chunk(&self) -> &[u8] {
+        &self.input.unread()[..self.lent]
+    }
+
+    /// The reader took only the first `count` bytes of what was lent.
+    pub(crate) fn took(&mut self, count: usize) {
+        self.ready = self.lent - count;
+        self.lent = count;
+    }
+
+    /// Receives the whole body into `content`.
+    pub(crate) fn poll_body(
+        &mut self,
+        cx: &mut Context<'_>,
+        conn: &mut Conn,
+        bounds: &Bounds,
+        body_max: usize,
+        content: &mut Arena,
+    ) -> Poll<Result<(), ExchangeError>> {
+        loop {
+            // Refused before a byte is stored, and before `100 Continue` asks for one.
+            let room = body_max.saturating_sub(content.len());
+            if matches!(self.body, Remaining::Length(left) if left > room as u64) {
+                return Poll::Ready(Err(WireError::BodyTooLarge.into()));
+            }
+            self.take_back();
+            self.lent = self.decode(bounds)?;
+            if self.lent > room {
+                return Poll::Ready(Err(WireError::BodyTooLarge.into()));
+            }
+            content.extend(self.chunk());
+            if self.is_read() {
+                self.take_back();
+                return Poll::Ready(Ok(()));
+            }
+            if self.lent == 0 {
+                ready!(self.poll_more(cx, conn, bounds, Some(content)))?;
+            }
+        }
+    }
+
+    /// Reads and drops what is left of the body, if it is no more than the limit. Says whether that is so.
+    pub(crate) fn poll_drain(
+        &mut self,
+        cx: &mut Context<'_>,
+        conn: &mut Conn,
+        bounds: &Bounds,
+        drained: &mut usize,
+    ) -> Poll<Result<bool, ExchangeError>> {
+        loop {
+            match self.body {
+                Remaining::Length(left) if left > bounds.limits.drain_max as u64 => {
+                    return Poll::Ready(Ok(false));
+                }
+                _ if *drained > bounds.limits.drain_max => return Poll::Ready(Ok(false)),
+                _ => *drained += ready!(self.poll_chunk(cx, conn, bounds))?,
+            }
+            if self.lent == 0 {
+                return Poll::Ready(Ok(true));
+            }
+        }
+    }
+
+    /// Whether the whole body was received; the last piece of it may still be lent.
+    pub(crate) fn is_read(&self) -> bool {
+        self.body == Remaining::Nothing && self.ready == 0
+    }
+
+    /// How long the body still is, if it has said.
+    pub(crate) fn length_left(&self) -> Option<u64> {
+        match self.body {
+            Remaining::Nothing => Some(self.ready as u64),
+            Remaining::Length(left) => Some(left + self.ready as u64),
+            Remaining::Chunked(_) => None,
+        }
+    }
+
+    /// What was lent has been read.
+    fn take_back(&mut self) {
+        self.input.consume(std::mem::take(&mut self.lent));
+    }
+
+    /// Finds the next piece of the body in the input, and counts it as received.
+    fn decode(&mut self, bounds: &Bounds) -> Result<usize, ExchangeError> {
+        if self.ready > 0 {
+            return Ok(std::mem::take(&mut self.ready));
+        }
+        match &mut self.body {
+            Remaining::Nothing => Ok(0),
+            Remaining::Length(left) => {
+                let here = self.input.unread().len();
+                let data = usize::try_from(*left).unwrap_or(usize::MAX).min(here);
+                *left -= data as u64;
+                if *left == 0 {
+                    self.body = Remaining::Nothing;
+                }
+                Ok(data)
+            }
+            Remaining::Chunked(decoder) => {
+                let decoded = decoder.decode(self.input.unread(), &bounds.limits, &mut self.trailers)?;
+                if decoder.is_done() {
+                    self.body = Remaining::Nothing;
+                }
+                self.input.consume(decoded.framing);
+                Ok(decoded.data)
+            }
+        }
+    }
+
+    /// Reads once: a body of known length straight into `content`, anything else into the input.
+    fn poll_more(
+        &mut self,
+        cx: &mut Context<'_>,
+        conn: &mut Conn,
+        bounds: &Bounds,
+        content: Option<&mut Arena>,
+    ) -> Poll<Result<(), ExchangeError>> {
+        if self.expectation == Expectation::Continue {
+            conn.output.bytes().extend_from_slice(b"HTTP/1.1 100 Continue\r\n\r\n");
+            self.expectation = Expectation::None;
+        }
+        ready!(conn.poll_flush(cx, bounds.timeouts.write)).map_err(ExchangeError::during(Phase::Write))?;
+        let received = match (&mut self.body, content) {
+            (Remaining::Length(left), Some(content)) => poll_content(cx, conn, bounds, left, content),
+            _ => conn.poll_fill(cx, &mut self.input, bounds.timeouts.body),
+        };
+        if received.is_pending() {
+            self.pace.wait(conn.now());
+        }
+        match ready!(received).map_err(ExchangeError::during(Phase::Body))? {
+            0 => Poll::Ready(Err(ExchangeError::Incomplete)),
+            count => {
+                conn.disarm(Lane::Read);
+                if self.body == Remaining::Length(0) {
+                    self.body = Remaining::Nothing;
+                }
+                Poll::Ready(self.pace.advance(count, conn.now(), bounds))
+            }
+        }
+    }
+}
+
+/// Up to this length a head is parsed whenever more of it comes, so that a bad one is refused at once.
+const EAGER_MAX: usize = 4 << 10;
+
+/// Reads a body of which `left` bytes are to come. The memory grows with what has come.
+fn poll_content(
+    cx: &mut Context<'_>,
+    conn: &mut Conn,
+    bounds: &Bounds,
+    left: &mut u64,
+    content: &mut Arena,
+) -> Poll<Result<usize, Fault>> {
+    let least = content.len().clamp(READ_LEAST, READ_MOST);
+    let left_here = usize::try_from(*left).unwrap_or(usize::MAX);
+    let room = content.spare(least.min(left_here));
+    let room_len = room.len().min(left_here);
+    let count = ready!(conn.poll_read(cx, &mut room[..room_len], bounds.timeouts.body))?;
+    content.grow(count);
+    *left -= count as u64;
+    Poll::Ready(Ok(count))
+}
+
+const READ_LEAST: usize = 16 << 10;
+const READ_MOST: usize = 256 << 10;
+
+/// How fast a body comes: a peer that sends a byte now and then never lets a timeout pass.
+#[derive(Default)]
+struct Pace {
+    received: u64,
+    /// Milliseconds in which somebody waited for more.
+    waited: u64,
+    waiting_since: Option<u64>,
+}
+
+impl Pace {
+    fn wait(&mut self, now: u64) {
+        self.waiting_since.get_or_insert(now);
+    }
+
+    fn advance(&mut self, count: usize, now: u64, bounds: &Bounds) -> Result<(), ExchangeError> {
+        self.received += count as u64;
+        let Some(since) = self.waiting_since.take() else { return Ok(()) };
+        self.waited += now.saturating_sub(since);
+        let is_due = u128::from(self.waited) > bounds.timeouts.body_grace.as_millis();
+        let expected = u128::from(bounds.timeouts.body_rate_min) * u128::from(self.waited) / 1000;
+        match is_due && u128::from(self.received) < expected {
+            true => Err(ExchangeError::TimedOut(Phase::Body)),
+            false => Ok(()),
+        }
+    }
+}
+
+impl Incoming {
+    /// Forgets the message, but not the input behind it.
+    pub(crate) fn next(&mut self) {
+        self.take_back();
+        let Incoming { input: _, trailers, expectation, body, lent: _, ready, partial, pace } = self;
+        trailers.clear();
+        (*expectation, *body, *ready, *partial, *pace) = Default::default();
+    }
+}
+
+impl Reset for Incoming {
+    fn reset(&mut self) {
+        self.lent = 0;
+        self.next();
+        self.input.reset();
+    }
+
+    fn shrink(&mut self) {
+        self.input.shrink();
+        self.trailers.shrink();
+    }
+}

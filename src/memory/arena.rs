@@ -1,0 +1,168 @@
+//! [`Arena`]: one growable byte store.
+
+use std::ops::Index;
+
+use super::Span;
+
+/// Bytes that are appended, read through [`Span`]s, and all forgotten at once. The memory stays.
+///
+/// Everything behind the content is initialized too, so that a socket can read into it without `unsafe`; the
+/// zeros are written once, when the arena grows, and never again.
+#[derive(Default)]
+pub(crate) struct Arena {
+    /// The content, and behind it the spare room.
+    bytes: Vec<u8>,
+    /// Where the content ends. At most `bytes.len()`.
+    len: usize,
+}
+
+impl Arena {
+    /// Appends a copy of `part`.
+    #[inline]
+    pub(crate) fn push(&mut self, part: &[u8]) -> Span {
+        let span = Span::new(self.len, part.len());
+        self.extend(part);
+        span
+    }
+
+    /// Appends a copy of `part`, of whatever length.
+    #[inline]
+    pub(crate) fn extend(&mut self, part: &[u8]) {
+        self.spare(part.len())[..part.len()].copy_from_slice(part);
+        self.len += part.len();
+    }
+
+    /// The room behind the content, at least `least` bytes of it. What is written there counts after [`Arena::grow`].
+    #[inline]
+    pub(crate) fn spare(&mut self, least: usize) -> &mut [u8] {
+        if self.bytes.len() - self.len < least {
+            self.make_room(least);
+        }
+        &mut self.bytes[self.len..]
+    }
+
+    /// Writes `part` over the front of `old`, which must be at least as long.
+    pub(crate) fn overwrite(&mut self, old: Span, part: &[u8]) -> Span {
+        let start = old.range().start;
+        self.bytes[old.range()][..part.len()].copy_from_slice(part);
+        Span::new(start, part.len())
+    }
+
+    /// Takes the first `count` bytes of the spare room into the content.
+    #[inline]
+    pub(crate) fn grow(&mut self, count: usize) {
+        assert!(count <= self.bytes.len() - self.len, "only what was offered can have been filled");
+        self.len += count;
+    }
+
+    /// Forgets the content.
+    #[inline]
+    pub(crate) fn clear(&mut self) {
+        self.len = 0;
+    }
+
+    /// Forgets all but the first `len` bytes.
+    #[inline]
+    pub(crate) fn truncate(&mut self, len: usize) {
+        self.len = self.len.min(len);
+    }
+
+    /// Forgets the first `count` bytes and moves the rest to the front.
+    pub(crate) fn discard(&mut self, count: usize) {
+        self.bytes.copy_within(count..self.len, 0);
+        self.len -= count;
+    }
+
+    /// Gives memory beyond `kept_max` bytes back, if that much is not in use.
+    pub(crate) fn shrink(&mut self, kept_max: usize) {
+        if self.bytes.capacity() > kept_max && self.len <= kept_max {
+            self.bytes.truncate(kept_max);
+            self.bytes.shrink_to(kept_max);
+        }
+    }
+
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    #[inline]
+    pub(crate) fn as_slice(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+
+    #[cold]
+    fn make_room(&mut self, least: usize) {
+        let needed = self.len.checked_add(least).expect("an arena fits memory");
+        self.bytes.reserve_exact(needed.max(2 * self.bytes.len()).max(64) - self.bytes.len());
+        self.bytes.resize(self.bytes.capacity(), 0);
+    }
+}
+
+impl Index<Span> for Arena {
+    type Output = [u8];
+
+    #[inline]
+    fn index(&self, span: Span) -> &[u8] {
+        &self.bytes[span.range()]
+    }
+}
+
+impl Clone for Arena {
+    fn clone(&self) -> Arena {
+        Arena { bytes: self.as_slice().to_vec(), len: self.len }
+    }
+
+    fn clone_from(&mut self, source: &Arena) {
+        self.clear();
+        self.extend(source.as_slice());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spans_find_what_was_pushed() {
+        let mut arena = Arena::default();
+        let (first, second) = (arena.push(b"host"), arena.push(b"example.com"));
+        assert_eq!((&arena[first], &arena[second]), (&b"host"[..], &b"example.com"[..]));
+    }
+
+    #[test]
+    fn what_a_socket_wrote_counts_once_it_is_taken() {
+        let mut arena = Arena::default();
+        arena.spare(3)[..3].copy_from_slice(b"abc");
+        assert_eq!(arena.as_slice(), b"");
+        arena.grow(2);
+        assert_eq!(arena.as_slice(), b"ab");
+    }
+
+    #[test]
+    fn memory_is_kept_when_cleared_and_given_back_when_shrunk() {
+        let mut arena = Arena::default();
+        arena.extend(&[7; 10_000]);
+        arena.clear();
+        assert!(arena.spare(0).len() >= 10_000);
+        arena.shrink(100);
+        assert_eq!(arena.spare(0).len(), 100);
+        arena.extend(&[7; 200]);
+        arena.shrink(100);
+        assert_eq!(arena.as_slice(), [7; 200]);
+    }
+
+    #[test]
+    fn discarding_moves_the_rest_to_the_front() {
+        let mut arena = Arena::default();
+        arena.extend(b"usedrest");
+        arena.discard(4);
+        assert_eq!(arena.as_slice(), b"rest");
+    }
+
+    #[test]
+    #[should_panic(expected = "only what was offered")]
+    fn growing_beyond_the_spare_room_is_a_bug() {
+        Arena::default().grow(1);
+    }
+}

@@ -1,0 +1,105 @@
+//! [`FreeList`]: reset objects waiting to be used again.
+
+use std::cell::{Cell, RefCell};
+
+/// What can be used again.
+pub(crate) trait Reset {
+    /// Makes it equal a new one, but for the memory, which stays warm.
+    fn reset(&mut self);
+
+    /// Gives memory back that only a rare message needs.
+    fn shrink(&mut self);
+}
+
+/// Objects of one core, last in first out, so that the warmest serves next.
+///
+/// After a burst memory comes back: whoever calls [`FreeList::trim`] now and then frees half of what nobody has
+/// needed since the last call, and shrinks the rest.
+pub(crate) struct FreeList<T> {
+    // A box, so that taking and giving moves a pointer and not the object.
+    free: RefCell<Vec<Box<T>>>,
+    /// The least number of free objects since the last trim: these were not needed.
+    unneeded: Cell<usize>,
+}
+
+impl<T: Reset> FreeList<T> {
+    pub(crate) fn new() -> FreeList<T> {
+        FreeList { free: RefCell::default(), unneeded: Cell::new(0) }
+    }
+
+    /// The object given back last, or else a new one.
+    #[inline]
+    pub(crate) fn take(&self, new: impl FnOnce() -> Box<T>) -> Box<T> {
+        let mut free = self.free.borrow_mut();
+        let taken = free.pop();
+        self.unneeded.set(self.unneeded.get().min(free.len()));
+        drop(free);
+        taken.unwrap_or_else(new)
+    }
+
+    /// Resets `object` and keeps it.
+    #[inline]
+    pub(crate) fn give(&self, mut object: Box<T>) {
+        object.reset();
+        self.free.borrow_mut().push(object);
+    }
+
+    /// Frees half of the objects that were not needed since the last trim, and shrinks the others. Says whether
+    /// there is more to free.
+    pub(crate) fn trim(&self) -> bool {
+        let mut free = self.free.borrow_mut();
+        let surplus = self.unneeded.get().div_ceil(2);
+        // The ones at the front have waited longest.
+        free.drain(..surplus);
+        free.iter_mut().for_each(|object| object.shrink());
+        let kept = free.len();
+        free.shrink_to(2 * kept);
+        self.unneeded.set(kept);
+        kept > 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, Default, PartialEq)]
+    struct Object(u32);
+
+    impl Reset for Object {
+        fn reset(&mut self) {
+            self.0 = 0;
+        }
+
+        fn shrink(&mut self) {}
+    }
+
+    fn held(list: &FreeList<Object>) -> usize {
+        list.free.borrow().len()
+    }
+
+    #[test]
+    fn what_is_given_back_is_reset_and_taken_first() {
+        let list = FreeList::new();
+        let mut first = list.take(Box::default);
+        let address: *const Object = &*first;
+        first.0 = 7;
+        list.give(first);
+        let again = list.take(|| unreachable!("one is free"));
+        assert_eq!((&*again as *const Object, &*again), (address, &Object(0)));
+    }
+
+    #[test]
+    fn a_burst_is_forgotten_and_a_steady_need_is_not() {
+        let list = FreeList::new();
+        let burst: Vec<_> = (0..64).map(|_| list.take(Box::default)).collect();
+        burst.into_iter().for_each(|object| list.give(object));
+        list.trim();
+        for _ in 0..8 {
+            let needed: Vec<_> = (0..4).map(|_| list.take(Box::default)).collect();
+            needed.into_iter().for_each(|object| list.give(object));
+            list.trim();
+        }
+        assert!((4..8).contains(&held(&list)), "{} are held", held(&list));
+    }
+}

@@ -1,0 +1,11 @@
+//! Floor 0: memory that is filled, emptied at once and filled again.
+//!
+//! Nothing here knows what the bytes mean.
+
+mod arena;
+mod free_list;
+mod span;
+
+pub(crate) use arena::Arena;
+pub(crate) use free_list::{FreeList, Reset};
+pub(crate) use span::Span;

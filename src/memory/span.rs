@@ -1,0 +1,43 @@
+//! [`Span`]: a start and a length in one arena.
+
+use std::ops::Range;
+
+/// Names bytes of one arena without borrowing it. Means nothing once that arena was cleared, so it never leaves the crate.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Span {
+    start: u32,
+    len: u32,
+}
+
+impl Span {
+    /// # Panics
+    ///
+    /// Beyond 4 GiB. Heads and targets, the only texts that have spans, are bounded far below.
+    #[inline]
+    pub(crate) fn new(start: usize, len: usize) -> Span {
+        let end = start.checked_add(len).expect("a span lies in memory");
+        assert!(end <= u32::MAX as usize, "a text with spans is at most 4 GiB long");
+        Span { start: start as u32, len: len as u32 }
+    }
+
+    /// The span of `part`, a slice of `whole`.
+    #[inline]
+    pub(crate) fn of(part: &[u8], whole: &[u8]) -> Span {
+        Span::new(part.as_ptr().addr() - whole.as_ptr().addr(), part.len())
+    }
+
+    #[inline]
+    pub(crate) fn range(self) -> Range<usize> {
+        self.start as usize..self.end()
+    }
+
+    #[inline]
+    pub(crate) fn end(self) -> usize {
+        self.start as usize + self.len as usize
+    }
+
+    #[inline]
+    pub(crate) fn len(self) -> usize {
+        self.len as usize
+    }
+}

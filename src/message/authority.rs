@@ -1,0 +1,191 @@
+//! [`Authority`]: `uri-host [ ":" port ]` (RFC 9110 §4.2, §7.2; RFC 3986 §3.2).
+
+use std::net::Ipv6Addr;
+use std::str;
+
+use super::class::Class;
+use super::percent::escape;
+
+/// A host and the port to knock at.
+///
+/// Userinfo is refused: it is a way to make one host look like another (RFC 9110 §4.2.4).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Authority<'a> {
+    /// As it is spelled: an IP-literal in its brackets. May be empty, as in `Host:` (RFC 9112 §3.2).
+    pub(crate) host: &'a str,
+    /// None if it is absent or empty.
+    pub(crate) port: Option<u16>,
+}
+
+impl<'a> Authority<'a> {
+    pub(crate) fn parse(text: &'a [u8]) -> Option<Authority<'a>> {
+        let host_len = match text {
+            [b'[', ..] => ip_literal_len(text)?,
+            _ => reg_name_len(text),
+        };
+        let (host, port) = text.split_at(host_len);
+        let port = match port {
+            [] | [b':'] => None,
+            [b':', digits @ ..] => Some(parse_port(digits)?),
+            _ => return None,
+        };
+        Some(Authority { host: str::from_utf8(host).ok()?, port })
+    }
+}
+
+/// How long the reg-name at the front of `text` is; an IPv4 address is one, too (RFC 3986 §3.2.2).
+fn reg_name_len(text: &[u8]) -> usize {
+    let mut len = 0;
+    loop {
+        len += REG_NAME.prefix_len(&text[len..]);
+        match escape(&text[len..]) {
+            Some(_) => len += "%XX".len(),
+            None => return len,
+        }
+    }
+}
+
+static REG_NAME: Class = Class::URI_PLAIN;
+
+/// How long the IP-literal at the front of `text` is, both brackets counted.
+fn ip_literal_len(text: &[u8]) -> Option<usize> {
+    let end = memchr::memchr(b']', text)?;
+    let address = &text[1..end];
+    (is_ipv6(address) || is_ip_future(address)).then_some(end + 1)
+}
+
+fn is_ipv6(address: &[u8]) -> bool {
+    str::from_utf8(address).is_ok_and(|address| address.parse::<Ipv6Addr>().is_ok())
+}
+
+/// `"v" 1*HEXDIG "." 1*( unreserved / sub-delims / ":" )`
+fn is_ip_future(address: &[u8]) -> bool {
+    static ADDRESS: Class = Class::URI_PLAIN.with(b":");
+    let [b'v' | b'V', rest @ ..] = address else { return false };
+    let version_len = rest.iter().take_while(|octet| octet.is_ascii_hexdigit()).count();
+    match &rest[version_len..] {
+        [b'.', address @ ..] => version_len > 0 && !address.is_empty() && ADDRESS.covers(address),
+        _ => false,
+    }
+}
+
+fn parse_port(digits: &[u8]) -> Option<u16> {
+    digits.iter().try_fold(0u16, |port, octet| {
+        let digit = octet.is_ascii_digit().then(|| octet - b'0')?;
+        port.checked_mul(10)?.checked_add(digit.into())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(text: &str, expected: Option<(&str, Option<u16>)>) {
+        let found = Authority::parse(text.as_bytes()).map(|authority| (authority.host, authority.port));
+        assert_eq!(found, expected, "{text:?}");
+    }
+
+    #[test]
+    fn hosts_are_names_and_addresses_rfc3986_3_2_2() {
+        check("example.com", Some(("example.com", None)));
+        check("EXAMPLE.com:80", Some(("EXAMPLE.com", Some(80))));
+        check("127.0.0.1:8080", Some(("127.0.0.1", Some(8080))));
+        check("a_b-c~d!$&'()*+,;=", Some(("a_b-c~d!$&'()*+,;=", None)));
+        check("caf%C3%A9.fr:1", Some(("caf%C3%A9.fr", Some(1))));
+        check("[::1]", Some(("[::1]", None)));
+        check("[2001:db8::7]:443", Some(("[2001:db8::7]", Some(443))));
+        check("[::ffff:192.0.2.1]:", Some(("[::ffff:192.0.2.1]", None)));
+        check("[v1F.a:b~]:80", Some(("[v1F.a:b~]", Some(80))));
+        check("", Some(("", None)));
+    }
+
+    #[test]
+    fn hosts_that_are_neither_are_refused_9112_3_2() {
+        let bad = [
+            "a b",
+            " a",
+            "a ",
+            "a, b",
+            "a/b",
+            "a/",
+            "a?b",
+            "a#b",
+            "a\\b",
+            "a\tb",
+            "a\0b",
+            "a\r",
+            "é",
+            "a\"b",
+            "<a>",
+            "a|b",
+            "{a}",
+            "a^b",
+            "a`b",
+            "user@a",
+            "user:pw@a",
+            "@a",
+            "%",
+            "%4",
+            "%4g",
+            "a%zz",
+            "a%2",
+            "[",
+            "]",
+            "[]",
+            "[::1",
+            "::1",
+            "::1]",
+            "[::1]x",
+            "[::1]]",
+            "[[::1]]",
+            "x[::1]",
+            "127.0.0.1[x]",
+            "[127.0.0.1]",
+            "[::g]",
+            "[::1%25eth0]",
+            "[fe80::1%eth0]",
+            "[:::1]",
+            "[1:2:3:4:5:6:7]",
+            "[v.a]",
+            "[v1.]",
+            "[v1a]",
+            "[vg.a]",
+            "[v1.a/b]",
+            "[v1.a%41]",
+            "[ ::1]",
+        ];
+        bad.iter().for_each(|text| check(text, None));
+        assert_eq!(Authority::parse(b"a\xff"), None);
+        assert_eq!(Authority::parse(b"[\xff]"), None);
+    }
+
+    #[test]
+    fn ports_are_digits_and_fit_sixteen_bits_rfc3986_3_2_3() {
+        check("a:", Some(("a", None)));
+        check("a:0", Some(("a", Some(0))));
+        check("a:00080", Some(("a", Some(80))));
+        check(":80", Some(("", Some(80))));
+        check("a:65535", Some(("a", Some(65535))));
+        let bad = [
+            "a:65536",
+            "a:99999999999999999999",
+            "a:+80",
+            "a:-1",
+            "a: 80",
+            "a:80 ",
+            "a:8_0",
+            "a:0x50",
+            "a:80a",
+            "a::80",
+            "a:1:2",
+            "a:80:",
+            "a:80/",
+            "a:٣",
+            "[::1]:+1",
+            "[::1]80",
+            "[::1]::1",
+        ];
+        bad.iter().for_each(|text| check(text, None));
+    }
+}

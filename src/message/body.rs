@@ -1,0 +1,260 @@
+//! [`Body`]: the content of one message (RFC 9110 §6.4).
+
+use std::fmt;
+use std::io;
+use std::pin::Pin;
+use std::str::Utf8Error;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bytes::Bytes;
+use tokio::io::AsyncRead;
+
+use crate::memory::{Arena, Reset};
+
+/// The content of one message: nothing, bytes, or a stream.
+///
+/// # Examples
+///
+/// ```
+/// use std::io::Write;
+/// use corehttp::Body;
+///
+/// let mut body = Body::new();
+/// body.set("copied");                           // into memory that is used again
+/// body.share("static, or a `Bytes`, or a Vec"); // not copied
+/// body.set("");
+/// write!(body, "{} + {} = {}", 1, 2, 3)?;
+/// assert_eq!(body.text().unwrap(), "1 + 2 = 3");
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Clone, Default)]
+pub struct Body {
+    content: Content,
+    /// The bytes, if the content is [`Content::Buffered`]. Kept for the next message otherwise.
+    buffer: Arena,
+}
+
+#[derive(Clone, Default)]
+enum Content {
+    #[default]
+    None,
+    Buffered,
+    Shared(Bytes),
+    Stream {
+        source: Arc<Mutex<Option<Source>>>,
+        len: Option<u64>,
+    },
+}
+
+/// Where a streamed body comes from.
+pub type Source = Pin<Box<dyn AsyncRead + Send>>;
+
+impl Body {
+    /// No content, no memory.
+    pub fn new() -> Body {
+        Body::default()
+    }
+
+    /// Makes a copy of `bytes` the content.
+    pub fn set(&mut self, bytes: impl AsRef<[u8]>) {
+        self.content = Content::Buffered;
+        self.buffer.clear();
+        self.buffer.extend(bytes.as_ref());
+    }
+
+    /// Makes `bytes` the content without copying them: something static, a [`Bytes`], a `Vec<u8>` or a `String`.
+    pub fn share(&mut self, bytes: impl Into<Bytes>) {
+        self.content = Content::Shared(bytes.into());
+    }
+
+    /// Makes what `source` yields the content.
+    ///
+    /// With a length it is sent under that length, and a source that yields more or less aborts the connection;
+    /// without one it is sent in chunks (RFC 9112 §7.1), or until close to an HTTP/1.0 peer. The source is taken
+    /// by the first send; clones of this body share it.
+    pub fn stream(&mut self, source: impl AsyncRead + Send + 'static, len: Option<u64>) {
+        let source: Source = Box::pin(source);
+        self.content = Content::Stream { source: Arc::new(Mutex::new(Some(source))), len };
+    }
+
+    /// Makes the content none.
+    pub fn clear(&mut self) {
+        self.content = Content::None;
+        self.buffer.clear();
+    }
+
+    /// The content, if it is bytes; a stream has none here.
+    #[inline]
+    pub fn bytes(&self) -> &[u8] {
+        match &self.content {
+            Content::Buffered => self.buffer.as_slice(),
+            Content::Shared(bytes) => bytes,
+            Content::None | Content::Stream { .. } => &[],
+        }
+    }
+
+    /// The content as text.
+    ///
+    /// # Errors
+    ///
+    /// Content that is not UTF-8.
+    pub fn text(&self) -> Result<&str, Utf8Error> {
+        std::str::from_utf8(self.bytes())
+    }
+
+    /// How many bytes are here: those of [`Body::bytes`].
+    pub fn len(&self) -> usize {
+        self.bytes().len()
+    }
+
+    /// Whether no bytes are here and no stream will bring any.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0 && !self.is_stream()
+    }
+
+    /// Whether the content is a stream.
+    pub fn is_stream(&self) -> bool {
+        matches!(self.content, Content::Stream { .. })
+    }
+
+    /// How long the content is, if that is known before it is sent. A message without content has no length.
+    #[inline]
+    pub(crate) fn announced(&self) -> Length {
+        match &self.content {
+            Content::None => Length::NoContent,
+            Content::Buffered => Length::Known(self.buffer.len() as u64),
+            Content::Shared(bytes) => Length::Known(bytes.len() as u64),
+            Content::Stream { len: Some(len), .. } => Length::Known(*len),
+            Content::Stream { len: None, .. } => Length::Unknown,
+        }
+    }
+
+    /// Takes the stream, if there is one that was not taken yet.
+    pub(crate) fn take_source(&self) -> Option<Source> {
+        match &self.content {
+            Content::Stream { source, .. } => source.lock().unwrap_or_else(PoisonError::into_inner).take(),
+            _ => None,
+        }
+    }
+
+    /// The buffer, made the content, to receive into.
+    pub(crate) fn receive(&mut self) -> &mut Arena {
+        if !matches!(self.content, Content::Buffered) {
+            self.content = Content::Buffered;
+            self.buffer.clear();
+        }
+        &mut self.buffer
+    }
+
+    /// The buffer to append to, with the bytes that are the content so far.
+    fn append(&mut self) -> io::Result<&mut Arena> {
+        match std::mem::replace(&mut self.content, Content::Buffered) {
+            Content::Buffered => {}
+            Content::None => self.buffer.clear(),
+            Content::Shared(bytes) => {
+                self.buffer.clear();
+                self.buffer.extend(&bytes);
+            }
+            stream @ Content::Stream { .. } => {
+                self.content = stream;
+                return Err(io::Error::new(io::ErrorKind::InvalidInput, "the body is a stream already"));
+            }
+        }
+        Ok(&mut self.buffer)
+    }
+}
+
+/// What can be said of a content's length before it is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Length {
+    NoContent,
+    Known(u64),
+    Unknown,
+}
+
+impl Reset for Body {
+    fn reset(&mut self) {
+        self.clear();
+    }
+
+    fn shrink(&mut self) {
+        self.buffer.shrink(BUFFER_KEPT_MAX);
+    }
+}
+
+/// What stays warm.
+const BUFFER_KEPT_MAX: usize = 16 << 10;
+
+impl io::Write for Body {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.append()?.extend(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl fmt::Write for Body {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        self.append().map_err(|_| fmt::Error)?.extend(text.as_bytes());
+        Ok(())
+    }
+}
+
+impl PartialEq for Body {
+    /// The same bytes; a stream equals nothing.
+    fn eq(&self, other: &Body) -> bool {
+        !self.is_stream() && !other.is_stream() && self.bytes() == other.bytes()
+    }
+}
+
+impl fmt::Debug for Body {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.content {
+            Content::None => f.write_str("none"),
+            Content::Buffered | Content::Shared(_) => write!(f, "{} bytes", self.len()),
+            Content::Stream { len: Some(len), .. } => write!(f, "a stream of {len} bytes"),
+            Content::Stream { len: None, .. } => f.write_str("a stream"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    #[test]
+    fn writing_appends_to_what_is_there() {
+        let mut body = Body::new();
+        body.share("shared");
+        body.write_all(b", then written").unwrap();
+        assert_eq!(body.text(), Ok("shared, then written"));
+        body.clear();
+        body.write_all(b"fresh").unwrap();
+        assert_eq!(body.text(), Ok("fresh"));
+    }
+
+    #[test]
+    fn a_stream_is_taken_once_and_cannot_be_written_to() {
+        let mut body = Body::new();
+        body.stream(&b"source"[..], Some(6));
+        let twin = body.clone();
+        assert!(body.write_all(b"x").is_err());
+        assert_eq!((body.announced(), body.is_empty()), (Length::Known(6), false));
+        assert!(twin.take_source().is_some() && body.take_source().is_none());
+    }
+
+    #[test]
+    fn a_reset_body_equals_a_new_one_and_gives_a_burst_back() {
+        let mut body = Body::new();
+        body.set(vec![0; 1 << 20]);
+        body.reset();
+        body.shrink();
+        assert_eq!((&body, body.announced()), (&Body::new(), Length::NoContent));
+        assert!(body.buffer.spare(0).len() <= BUFFER_KEPT_MAX);
+    }
+}

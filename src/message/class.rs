@@ -1,0 +1,59 @@
+//! [`Class`]: a set of octets, as the grammars of RFC 9110 §5.6 and RFC 3986 §2 name them.
+
+/// A set of octets that answers with one load.
+pub(crate) struct Class([bool; 256]);
+
+impl Class {
+    /// `ALPHA / DIGIT`
+    pub(crate) const ALPHANUMERIC: Class = Class([false; 256])
+        .with(b"ABCDEFGHIJKLMNOPQRSTUVWXYZ")
+        .with(b"abcdefghijklmnopqrstuvwxyz")
+        .with(b"0123456789");
+
+    /// `unreserved / sub-delims` (RFC 3986 §2.2): what stands for itself in a host, a path and a query.
+    pub(crate) const URI_PLAIN: Class = Class::ALPHANUMERIC.with(b"-._~").with(b"!$&'()*+,;=");
+
+    /// This class and `octets`.
+    pub(crate) const fn with(mut self, octets: &[u8]) -> Class {
+        let mut at = 0;
+        while at < octets.len() {
+            self.0[octets[at] as usize] = true;
+            at += 1;
+        }
+        self
+    }
+
+    #[inline]
+    pub(crate) fn has(&self, octet: u8) -> bool {
+        self.0[octet as usize]
+    }
+
+    /// How much of `text`, from its front, is in this class?
+    #[inline]
+    pub(crate) fn prefix_len(&self, text: &[u8]) -> usize {
+        text.iter().position(|&octet| !self.has(octet)).unwrap_or(text.len())
+    }
+
+    /// Is every octet of `text` in this class?
+    #[inline]
+    pub(crate) fn covers(&self, text: &[u8]) -> bool {
+        // Nearly all text is good, so no octet is worth a branch of its own.
+        text.iter().fold(true, |covered, &octet| covered & self.has(octet))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_class_has_what_it_was_made_of() {
+        let class = Class::ALPHANUMERIC.with(b"-");
+        for octet in 0..=u8::MAX {
+            assert_eq!(class.has(octet), octet.is_ascii_alphanumeric() || octet == b'-', "{octet:#x}");
+        }
+        assert_eq!((class.prefix_len(b"a-1_b"), class.prefix_len(b"ab"), class.prefix_len(b"")), (3, 2, 0));
+        assert!(class.covers(b"") && class.covers(b"keep-alive"));
+        assert!(!class.covers(b"keep_alive") && !class.covers(b"keep-alive\xe9"));
+    }
+}

@@ -1,0 +1,437 @@
+//! [`Headers`]: the field lines of one message, in order (RFC 9110 §5).
+
+use std::fmt;
+use std::time::SystemTime;
+
+use super::date::{self, ImfDate};
+use super::list;
+use super::name::{self, Known};
+use super::value::FieldValue;
+use crate::memory::{Arena, Reset, Span};
+
+/// The field lines of one message: their order and the case of their names as they came or were set.
+///
+/// Names are found whatever their case. A name may have several lines. Memory is kept and used again when the
+/// message is.
+///
+/// # Examples
+///
+/// ```
+/// use corehttp::Headers;
+///
+/// let mut headers = Headers::new();
+/// headers.set("X-Size", 42)?;
+/// headers.append("vary", "accept")?;
+/// headers.append("vary", "origin")?;
+/// assert_eq!(headers.text("x-size"), Some("42"));
+/// assert_eq!(headers.all("Vary").count(), 2);
+/// assert!(headers.contains_token("vary", "origin"));
+/// assert!(headers.set("x-size", "1\r\nx-evil: 1").is_err());
+/// # Ok::<(), corehttp::InvalidField>(())
+/// ```
+#[derive(Clone, Default)]
+pub struct Headers {
+    /// The bytes of all names and values. A received head is here as it came.
+    text: Arena,
+    fields: Vec<Field>,
+    /// A bit for each [`Known`] name that may be present: most look-ups are for names that are not.
+    present: u64,
+}
+
+#[derive(Clone, Copy)]
+struct Field {
+    known: Known,
+    name: Span,
+    value: Span,
+}
+
+impl Headers {
+    /// No fields, no memory.
+    pub fn new() -> Headers {
+        Headers::default()
+    }
+
+    /// Sets the field `name` to `value`, in the place of the first line of that name, or else at the end. Other
+    /// lines of that name go.
+    ///
+    /// # Errors
+    ///
+    /// A name that is no token (RFC 9110 §5.1), or a value with CR, LF, NUL or another control (§5.5).
+    pub fn set(&mut self, name: &str, value: impl FieldValue) -> Result<(), InvalidField> {
+        self.store(name, value, |headers, known, value| headers.put(known, name, value))
+    }
+
+    /// Adds a line behind those that are there, of the same name or not.
+    ///
+    /// # Errors
+    ///
+    /// As [`Headers::set`].
+    pub fn append(&mut self, name: &str, value: impl FieldValue) -> Result<(), InvalidField> {
+        self.store(name, value, |headers, known, value| headers.push(known, name, value))
+    }
+
+    /// Sets a date field such as `last-modified` (RFC 9110 §5.6.7), to the second.
+    ///
+    /// # Errors
+    ///
+    /// A name that is no token.
+    pub fn set_date(&mut self, name: &str, time: SystemTime) -> Result<(), InvalidField> {
+        self.set(name, ImfDate::new(time).as_str())
+    }
+
+    /// Removes all lines of that name. Says whether there was one.
+    pub fn remove(&mut self, name: &str) -> bool {
+        let (known, before) = (Known::of(name.as_bytes()), self.fields.len());
+        let Headers { text, fields, .. } = self;
+        fields.retain(|field| !field.is(known, name, text));
+        fields.len() < before
+    }
+
+    /// Removes all fields.
+    pub fn clear(&mut self) {
+        self.text.clear();
+        self.fields.clear();
+        self.present = 0;
+    }
+
+    /// The value of the first line of that name.
+    #[inline]
+    pub fn get(&self, name: &str) -> Option<&[u8]> {
+        self.all(name).next()
+    }
+
+    /// The value of the first line of that name, if it is UTF-8.
+    pub fn text(&self, name: &str) -> Option<&str> {
+        self.get(name).and_then(|value| std::str::from_utf8(value).ok())
+    }
+
+    /// The values of all lines of that name, in order.
+    #[inline]
+    pub fn all<'a>(&'a self, name: &str) -> impl Iterator<Item = &'a [u8]> {
+        let known = Known::of(name.as_bytes());
+        let fields: &[Field] = if self.may_have(known) { &self.fields } else { &[] };
+        fields
+            .iter()
+            .filter(move |field| field.is(known, name, &self.text))
+            .map(|field| &self.text[field.value])
+    }
+
+    /// Whether there is a line of that name.
+    pub fn contains(&self, name: &str) -> bool {
+        self.get(name).is_some()
+    }
+
+    /// Whether the comma-separated list in that field, over all its lines, has `token` as a member, in any case
+    /// (RFC 9110 §5.6.1).
+    pub fn contains_token(&self, name: &str, token: &str) -> bool {
+        self.all(name).any(|value| list::contains_token(value, token.as_bytes()))
+    }
+
+    /// All lines, in order.
+    #[inline]
+    pub fn iter(&self) -> Iter<'_> {
+        Iter { text: &self.text, fields: self.fields.iter() }
+    }
+
+    /// How many lines there are.
+    pub fn len(&self) -> usize {
+        self.fields.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.fields.is_empty()
+    }
+
+    /// `content-type` (RFC 9110 §8.3).
+    pub fn content_type(&self) -> Option<&str> {
+        self.text("content-type")
+    }
+
+    /// `content-length`, if it is one decimal number (RFC 9110 §8.6).
+    pub fn content_length(&self) -> Option<u64> {
+        self.known(Known::ContentLength).and_then(decimal)
+    }
+
+    /// `host` (RFC 9110 §7.2).
+    pub fn host(&self) -> Option<&str> {
+        self.text("host")
+    }
+
+    /// A date field such as `if-modified-since`, in any of the three forms of RFC 9110 §5.6.7.
+    pub fn date(&self, name: &str) -> Option<SystemTime> {
+        self.get(name).and_then(date::parse)
+    }
+
+    fn store(
+        &mut self,
+        name: &str,
+        value: impl FieldValue,
+        store: impl FnOnce(&mut Headers, Known, &[u8]),
+    ) -> Result<(), InvalidField> {
+        if !name::is_token(name.as_bytes()) {
+            return Err(InvalidField::Name);
+        }
+        value.lend(|value| {
+            let value = list::trim(value);
+            if !name::is_field_value(value) {
+                return Err(InvalidField::Value);
+            }
+            store(self, Known::of(name.as_bytes()), value);
+            Ok(())
+        })
+    }
+}
+
+/// What the crate does with fields it has checked itself.
+impl Headers {
+    /// Sets a field that is known to be good.
+    pub(crate) fn put(&mut self, known: Known, name: &str, value: &[u8]) {
+        let first = if self.may_have(known) { self.position(known, name) } else { None };
+        let Some(first) = first else { return self.push(known, name, value) };
+        let old = self.fields[first].value;
+        // A value that fits where the old one was goes there, so that setting one for ever does not grow the text.
+        self.fields[first].value = match old.len() < value.len() {
+            true => self.text.push(value),
+            false => self.text.overwrite(old, value),
+        };
+        let (text, mut index) = (&self.text, 0);
+        self.fields.retain(|field| {
+            index += 1;
+            index <= first + 1 || !field.is(known, name, text)
+        });
+    }
+
+    /// Appends a field that is known to be good.
+    #[inline]
+    pub(crate) fn push(&mut self, known: Known, name: &str, value: &[u8]) {
+        let name = self.text.push(name.as_bytes());
+        let value = self.text.push(value);
+        self.record(known, name, value);
+    }
+
+    /// Notes a line of the received head that is, or is about to be, in [`Headers::text_mut`].
+    #[inline]
+    pub(crate) fn record(&mut self, known: Known, name: Span, value: Span) {
+        self.fields.push(Field { known, name, value });
+        self.present |= known.bit();
+    }
+
+    /// The arena that [`Headers::record`]'s spans point into.
+    #[inline]
+    pub(crate) fn text_mut(&mut self) -> &mut Arena {
+        &mut self.text
+    }
+
+    /// `false` if no line has this name; a removed one may leave `true` behind.
+    #[inline]
+    pub(crate) fn may_have(&self, known: Known) -> bool {
+        known == Known::Other || self.present & known.bit() != 0
+    }
+
+    /// The first value of a known name.
+    #[inline]
+    pub(crate) fn known(&self, known: Known) -> Option<&[u8]> {
+        self.all_known(known).next()
+    }
+
+    /// The values of all lines of a known name.
+    #[inline]
+    pub(crate) fn all_known(&self, known: Known) -> impl Iterator<Item = &[u8]> {
+        let fields: &[Field] = if self.may_have(known) { &self.fields } else { &[] };
+        fields.iter().filter(move |field| field.known == known).map(|field| &self.text[field.value])
+    }
+
+    /// All lines with the name as bytes and as what it is known for.
+    #[inline]
+    pub(crate) fn lines(&self) -> impl Iterator<Item = (Known, &[u8], &[u8])> {
+        self.fields.iter().map(|field| (field.known, &self.text[field.name], &self.text[field.value]))
+    }
+
+    fn position(&self, known: Known, name: &str) -> Option<usize> {
+        self.fields.iter().position(|field| field.is(known, name, &self.text))
+    }
+}
+
+impl Reset for Headers {
+    fn reset(&mut self) {
+        self.clear();
+    }
+
+    fn shrink(&mut self) {
+        self.text.shrink(TEXT_KEPT_MAX);
+        self.fields.shrink_to(FIELDS_KEPT_MAX);
+    }
+}
+
+/// What stays warm: the heads that browsers send fit many times over.
+const TEXT_KEPT_MAX: usize = 16 << 10;
+const FIELDS_KEPT_MAX: usize = 128;
+
+impl Field {
+    #[inline]
+    fn is(&self, known: Known, name: &str, text: &Arena) -> bool {
+        self.known == known
+            && (known != Known::Other || text[self.name].eq_ignore_ascii_case(name.as_bytes()))
+    }
+}
+
+/// `1*DIGIT`, checked: `str::parse` would take a sign.
+pub(crate) fn decimal(text: &[u8]) -> Option<u64> {
+    if text.is_empty() {
+        return None;
+    }
+    text.iter().try_fold(0u64, |value, byte| match byte {
+        b'0'..=b'9' => value.checked_mul(10)?.checked_add(u64::from(byte - b'0')),
+        _ => None,
+    })
+}
+
+impl PartialEq for Headers {
+    /// The same lines in the same order; the case of names does not count.
+    fn eq(&self, other: &Headers) -> bool {
+        self.len() == other.len()
+            && self.iter().zip(other).all(|(a, b)| a.0.eq_ignore_ascii_case(b.0) && a.1 == b.1)
+    }
+}
+
+impl Eq for Headers {}
+
+impl fmt::Debug for Headers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map()
+            .entries(self.iter().map(|(name, value)| (name, value.escape_ascii().to_string())))
+            .finish()
+    }
+}
+
+impl<'a> IntoIterator for &'a Headers {
+    type Item = (&'a str, &'a [u8]);
+    type IntoIter = Iter<'a>;
+
+    fn into_iter(self) -> Iter<'a> {
+        self.iter()
+    }
+}
+
+/// All lines of a [`Headers`], in order: name and value.
+#[derive(Clone)]
+pub struct Iter<'a> {
+    text: &'a Arena,
+    fields: std::slice::Iter<'a, Field>,
+}
+
+impl<'a> Iterator for Iter<'a> {
+    type Item = (&'a str, &'a [u8]);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let field = self.fields.next()?;
+        let name = std::str::from_utf8(&self.text[field.name]).expect("a field name is a token");
+        Some((name, &self.text[field.value]))
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        self.fields.size_hint()
+    }
+}
+
+impl ExactSizeIterator for Iter<'_> {}
+
+impl fmt::Debug for Iter<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.clone().map(|(name, _)| name)).finish()
+    }
+}
+
+/// Why a field cannot be set: it would not be a field any more, but more or less than one (RFC 9110 §5).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum InvalidField {
+    /// The name is no token.
+    Name,
+    /// The value holds CR, LF, NUL or another control.
+    Value,
+}
+
+impl fmt::Display for InvalidField {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            InvalidField::Name => "the field name is not a token",
+            InvalidField::Value => "the field value holds a control character",
+        })
+    }
+}
+
+impl std::error::Error for InvalidField {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(lines: &[(&str, &str)]) -> Headers {
+        let mut headers = Headers::new();
+        lines.iter().for_each(|(name, value)| headers.append(name, *value).unwrap());
+        headers
+    }
+
+    #[test]
+    fn names_are_found_in_any_case_and_keep_theirs_5_1() {
+        let headers = headers(&[("Content-TYPE", "a/b"), ("X-Own", "1")]);
+        assert_eq!(headers.get("content-type"), Some(&b"a/b"[..]));
+        assert_eq!(headers.get("x-OWN"), Some(&b"1"[..]));
+        assert_eq!(headers.get("x-ow"), None);
+        assert_eq!(headers.iter().map(|(name, _)| name).collect::<Vec<_>>(), ["Content-TYPE", "X-Own"]);
+    }
+
+    #[test]
+    fn setting_keeps_the_place_and_drops_the_other_lines() {
+        let mut fields = headers(&[("a", "1"), ("vary", "x"), ("b", "2"), ("Vary", "y")]);
+        fields.set("VARY", "origin").unwrap();
+        assert_eq!(fields, headers(&[("a", "1"), ("vary", "origin"), ("b", "2")]));
+        fields.set("vary", "*").unwrap();
+        assert_eq!(fields, headers(&[("a", "1"), ("vary", "*"), ("b", "2")]));
+    }
+
+    #[test]
+    fn setting_for_ever_does_not_grow_the_text() {
+        let mut headers = Headers::new();
+        for value in 0..10_000u32 {
+            headers.set("x-count", value % 10).unwrap();
+        }
+        assert_eq!((headers.text.len(), headers.text("x-count")), (8, Some("9")));
+    }
+
+    #[test]
+    fn what_would_break_a_line_is_an_error_5_5() {
+        let mut headers = Headers::new();
+        for name in ["", "a b", "a:", "a\r\n", "ä", "a\0"] {
+            assert_eq!(headers.set(name, "x"), Err(InvalidField::Name), "{name:?}");
+        }
+        for value in ["a\r\nInjected: 1", "a\nb", "a\rb", "\0", "\x7f", "\x01"] {
+            assert_eq!(headers.set("a", value), Err(InvalidField::Value), "{value:?}");
+            assert_eq!(headers.append("a", value), Err(InvalidField::Value), "{value:?}");
+        }
+        assert!(headers.is_empty());
+        headers.set("a", " \tkept\u{e9} ").unwrap();
+        assert_eq!(headers.text("a"), Some("kept\u{e9}"));
+    }
+
+    #[test]
+    fn removing_takes_all_lines_of_the_name() {
+        let mut headers = headers(&[("a", "1"), ("host", "x"), ("A", "2")]);
+        assert!(headers.remove("a") && !headers.remove("a") && headers.remove("Host"));
+        assert!(headers.is_empty() && headers.host().is_none());
+    }
+
+    #[test]
+    fn lengths_are_digits_only_8_6() {
+        for (text, expected) in
+            [("0", Some(0)), ("00042", Some(42)), ("18446744073709551615", Some(u64::MAX))]
+        {
+            assert_eq!(decimal(text.as_bytes()), expected);
+        }
+        for text in ["", "+5", "-1", "0x5", "5 5", "1nope", "5.0", "1_0", "18446744073709551616", "٣"] {
+            assert_eq!(decimal(text.as_bytes()), None, "{text}");
+        }
+    }
+}

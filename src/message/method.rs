@@ -1,0 +1,234 @@
+//! [`Method`]: what the client wants done with the resource (RFC 9110 §9).
+
+use std::error::Error;
+use std::fmt;
+use std::str::{self, FromStr};
+
+use super::name::is_token;
+
+/// A request method; it is case-sensitive: `get` is not [`Method::Get`] (RFC 9110 §9.1).
+///
+/// # Examples
+///
+/// ```
+/// use corehttp::Method;
+///
+/// let method: Method = "PROPFIND".parse()?;
+/// assert!(matches!(method, Method::Extension(_)));
+/// assert_eq!(method, "PROPFIND");
+/// assert!(Method::Put.is_idempotent() && !Method::Put.is_safe());
+/// # Ok::<(), corehttp::InvalidMethod>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Method {
+    /// Transfer a current representation (RFC 9110 §9.3.1).
+    #[default]
+    Get,
+    /// Like GET, but without the content (RFC 9110 §9.3.2).
+    Head,
+    /// Process the content as the resource sees fit (RFC 9110 §9.3.3).
+    Post,
+    /// Replace the representation with the content (RFC 9110 §9.3.4).
+    Put,
+    /// Remove the representation (RFC 9110 §9.3.5).
+    Delete,
+    /// Become a tunnel to the target (RFC 9110 §9.3.6).
+    Connect,
+    /// Describe what may be asked (RFC 9110 §9.3.7).
+    Options,
+    /// Send the request back as it arrived (RFC 9110 §9.3.8).
+    Trace,
+    /// Change a part of the representation (RFC 5789).
+    Patch,
+    /// Any other token.
+    Extension(ExtensionMethod),
+}
+
+impl Method {
+    /// Parses a method as a request line spells it.
+    ///
+    /// # Errors
+    ///
+    /// Fails on what is no token (RFC 9110 §5.6.2), and on an unknown token of more than 23 bytes.
+    #[inline]
+    pub fn parse(token: &[u8]) -> Result<Method, InvalidMethod> {
+        Ok(match token {
+            b"GET" => Method::Get,
+            b"HEAD" => Method::Head,
+            b"POST" => Method::Post,
+            b"PUT" => Method::Put,
+            b"DELETE" => Method::Delete,
+            b"CONNECT" => Method::Connect,
+            b"OPTIONS" => Method::Options,
+            b"TRACE" => Method::Trace,
+            b"PATCH" => Method::Patch,
+            _ => Method::Extension(ExtensionMethod::parse(token)?),
+        })
+    }
+
+    /// The method as a request line spells it.
+    #[inline]
+    pub fn as_str(&self) -> &str {
+        match self {
+            Method::Get => "GET",
+            Method::Head => "HEAD",
+            Method::Post => "POST",
+            Method::Put => "PUT",
+            Method::Delete => "DELETE",
+            Method::Connect => "CONNECT",
+            Method::Options => "OPTIONS",
+            Method::Trace => "TRACE",
+            Method::Patch => "PATCH",
+            Method::Extension(method) => method.as_str(),
+        }
+    }
+
+    /// Does the client ask for no change of state? (RFC 9110 §9.2.1)
+    pub fn is_safe(&self) -> bool {
+        matches!(self, Method::Get | Method::Head | Method::Options | Method::Trace)
+    }
+
+    /// Is asking twice the same as asking once? (RFC 9110 §9.2.2)
+    pub fn is_idempotent(&self) -> bool {
+        self.is_safe() || matches!(self, Method::Put | Method::Delete)
+    }
+}
+
+impl FromStr for Method {
+    type Err = InvalidMethod;
+
+    fn from_str(token: &str) -> Result<Method, InvalidMethod> {
+        Method::parse(token.as_bytes())
+    }
+}
+
+impl TryFrom<&str> for Method {
+    type Error = InvalidMethod;
+
+    fn try_from(token: &str) -> Result<Method, InvalidMethod> {
+        token.parse()
+    }
+}
+
+impl fmt::Display for Method {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+impl PartialEq<str> for Method {
+    fn eq(&self, token: &str) -> bool {
+        self.as_str() == token
+    }
+}
+
+impl PartialEq<&str> for Method {
+    fn eq(&self, token: &&str) -> bool {
+        self == *token
+    }
+}
+
+/// A method that RFC 9110 does not define, such as `PROPFIND`.
+///
+/// Only [`Method::parse`] makes one, so it never spells a method that has a variant of its own.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct ExtensionMethod {
+    len: u8,
+    /// A token, and zeros behind it.
+    bytes: [u8; ExtensionMethod::LEN_MAX],
+}
+
+impl ExtensionMethod {
+    const LEN_MAX: usize = 23;
+
+    fn parse(token: &[u8]) -> Result<ExtensionMethod, InvalidMethod> {
+        if !is_token(token) {
+            return Err(InvalidMethod::NotToken);
+        }
+        let mut bytes = [0; ExtensionMethod::LEN_MAX];
+        bytes.get_mut(..token.len()).ok_or(InvalidMethod::TooLong)?.copy_from_slice(token);
+        Ok(ExtensionMethod { len: token.len() as u8, bytes })
+    }
+
+    /// The method as a request line spells it.
+    pub fn as_str(&self) -> &str {
+        str::from_utf8(&self.bytes[..usize::from(self.len)]).expect("a token is ASCII")
+    }
+}
+
+impl fmt::Debug for ExtensionMethod {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self.as_str(), f)
+    }
+}
+
+/// Why a text is no method.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum InvalidMethod {
+    /// It is empty, or holds a byte that no token may hold (RFC 9110 §5.6.2).
+    NotToken,
+    /// It is unknown and has more than 23 bytes.
+    TooLong,
+}
+
+impl fmt::Display for InvalidMethod {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            InvalidMethod::NotToken => "the method is not a token",
+            InvalidMethod::TooLong => "the method is too long",
+        })
+    }
+}
+
+impl Error for InvalidMethod {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(token: &[u8], expected: Result<&str, InvalidMethod>) {
+        assert_eq!(Method::parse(token).as_ref().map(Method::as_str), expected.as_ref().copied());
+    }
+
+    #[test]
+    fn methods_of_the_standard_are_spelled_as_they_are_parsed_9_3() {
+        for token in ["GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH"] {
+            check(token.as_bytes(), Ok(token));
+            assert!(!matches!(Method::parse(token.as_bytes()), Ok(Method::Extension(_))), "{token}");
+        }
+    }
+
+    #[test]
+    fn other_tokens_are_extensions_and_case_counts_9_1() {
+        for token in ["get", "Get", "GETS", "GE", "M-SEARCH", "!#$%&'*+-.^_`|~09", "ABCDEFGHIJKLMNOPQRSTUVW"]
+        {
+            check(token.as_bytes(), Ok(token));
+            assert!(matches!(Method::parse(token.as_bytes()), Ok(Method::Extension(_))), "{token}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_token_is_refused_5_6_2() {
+        let bad: [&[u8]; 10] =
+            [b"", b" ", b"GET ", b" GET", b"G(ET", b"GET\t", b"GE\0T", b"GET\r", b"G\xc3\x89T", b"A/B"];
+        for token in bad {
+            check(token, Err(InvalidMethod::NotToken));
+        }
+        check(b"ABCDEFGHIJKLMNOPQRSTUVWX", Err(InvalidMethod::TooLong));
+        check(&[b'A'; 1000], Err(InvalidMethod::TooLong));
+        check(&[b'('; 1000], Err(InvalidMethod::NotToken));
+    }
+
+    #[test]
+    fn extensions_are_never_safe_nor_idempotent_9_2() {
+        let extension: Method = "PROPFIND".parse().unwrap();
+        assert!(!extension.is_safe() && !extension.is_idempotent());
+        assert!(
+            !Method::Post.is_idempotent() && !Method::Patch.is_idempotent() && !Method::Connect.is_safe()
+        );
+        assert!(Method::Delete.is_idempotent() && Method::Head.is_safe());
+        assert_eq!(format!("{extension:?} {extension}"), r#"Extension("PROPFIND") PROPFIND"#);
+    }
+}

@@ -1,0 +1,93 @@
+//! [`escape`] and [`decode`]: octets that a URI spells `%XX` (RFC 3986 §2.1).
+
+use std::borrow::Cow;
+use std::string::FromUtf8Error;
+
+/// The octet that the escape at the front of `text` stands for, if there is one.
+#[inline]
+pub(super) fn escape(text: &[u8]) -> Option<u8> {
+    match *text {
+        [b'%', high, low, ..] => Some(hex_digit(high)? << 4 | hex_digit(low)?),
+        _ => None,
+    }
+}
+
+/// `text` decoded once; borrowed where it holds no escape. A bad escape stands for itself.
+pub(super) fn decode(text: &str, plus: Plus) -> Result<Cow<'_, str>, FromUtf8Error> {
+    let escapes = |octet: u8| octet == b'%' || (octet == b'+' && plus == Plus::Space);
+    if !text.bytes().any(escapes) {
+        return Ok(Cow::Borrowed(text));
+    }
+    String::from_utf8(octets(text, plus).collect()).map(Cow::Owned)
+}
+
+/// The decoded octets of `text`, one by one.
+pub(super) fn octets(text: &str, plus: Plus) -> impl Iterator<Item = u8> {
+    let mut rest = text.as_bytes();
+    std::iter::from_fn(move || {
+        let (octet, used) = match (escape(rest), *rest.first()?) {
+            (Some(octet), _) => (octet, 3),
+            (None, b'+') if plus == Plus::Space => (b' ', 1),
+            (None, octet) => (octet, 1),
+        };
+        rest = &rest[used..];
+        Some(octet)
+    })
+}
+
+/// What a bare `+` means.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Plus {
+    /// Itself, as everywhere in a URI.
+    Sign,
+    /// A space, as in `application/x-www-form-urlencoded`.
+    Space,
+}
+
+fn hex_digit(octet: u8) -> Option<u8> {
+    char::from(octet).to_digit(16).map(|digit| digit as u8)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(text: &str, expected: &str) {
+        assert_eq!(decode(text, Plus::Sign).as_deref(), Ok(expected));
+    }
+
+    #[test]
+    fn escapes_are_decoded_once_rfc3986_2_4() {
+        check("", "");
+        check("plain", "plain");
+        check("%41%7a", "Az");
+        check("%e2%82%AC", "€");
+        check("%2541", "%41");
+        check("%00", "\0");
+        check("a+b", "a+b");
+        assert_eq!(decode("a+%2B", Plus::Space).as_deref(), Ok("a +"));
+    }
+
+    #[test]
+    fn bad_escapes_stand_for_themselves() {
+        for text in ["%", "%4", "%%", "a%", "%4g", "%g4", "%+1", "%-1", "% 1", "%é", "%x41", "100%"] {
+            check(text, text);
+        }
+        check("%%41", "%A");
+        check("%4%41", "%4A");
+    }
+
+    #[test]
+    fn octets_that_are_no_utf8_are_an_error() {
+        for text in ["%ff", "%c3", "%c3%28", "%c0%af", "%ed%a0%80", "ok%80"] {
+            assert!(decode(text, Plus::Sign).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn nothing_is_allocated_where_nothing_is_escaped() {
+        assert!(matches!(decode("a+b", Plus::Sign), Ok(Cow::Borrowed("a+b"))));
+        assert!(matches!(decode("ab", Plus::Space), Ok(Cow::Borrowed("ab"))));
+    }
+}

@@ -1,0 +1,215 @@
+//! [`Request`]: a method and a target, with headers, a body and trailers (RFC 9110 §6, §9).
+
+use std::borrow::Cow;
+use std::convert::Infallible;
+use std::fmt;
+use std::str::Utf8Error;
+
+use super::{Body, Headers, InvalidMethod, InvalidTarget, Method, Query, Target, Version};
+use crate::memory::Reset;
+
+/// A request: one that was received, or one to send. The same type serves in both directions.
+///
+/// Method, target and version are read through methods, so that they always agree; headers, body and trailers
+/// are whole values that may be swapped, taken or assigned.
+///
+/// # Examples
+///
+/// ```
+/// use corehttp::{Method, Request};
+///
+/// let mut request = Request::post("http://example.com/items?page=2")?;
+/// request.headers.set("content-type", "application/json")?;
+/// request.body.set(r#"{"a":1}"#);
+/// assert_eq!((request.method(), request.path()), (Method::Post, "/items"));
+/// assert_eq!(request.query().get("page").as_deref(), Some("2"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Request {
+    method: Method,
+    version: Version,
+    target: Target,
+    /// The header fields (RFC 9110 §6.3).
+    pub headers: Headers,
+    /// The content (RFC 9110 §6.4).
+    pub body: Body,
+    /// The trailer fields, kept apart from the headers always (RFC 9110 §6.5).
+    pub trailers: Headers,
+}
+
+impl Request {
+    /// A request for `url`: an absolute `http` or `https` URL, or only a path with its query.
+    ///
+    /// # Errors
+    ///
+    /// A method that is no token, or a URL that is malformed or holds a space, a control or a byte beyond ASCII.
+    pub fn new<M: TryInto<Method>>(method: M, url: &str) -> Result<Request, InvalidRequest>
+    where
+        InvalidRequest: From<M::Error>,
+    {
+        let mut request = Request { method: method.try_into()?, ..Request::default() };
+        request.target.set_url(url)?;
+        Ok(request)
+    }
+
+    /// A GET request (RFC 9110 §9.3.1).
+    ///
+    /// # Errors
+    ///
+    /// As [`Request::new`].
+    pub fn get(url: &str) -> Result<Request, InvalidRequest> {
+        Request::new(Method::Get, url)
+    }
+
+    /// A HEAD request (RFC 9110 §9.3.2).
+    ///
+    /// # Errors
+    ///
+    /// As [`Request::new`].
+    pub fn head(url: &str) -> Result<Request, InvalidRequest> {
+        Request::new(Method::Head, url)
+    }
+
+    /// A POST request (RFC 9110 §9.3.3).
+    ///
+    /// # Errors
+    ///
+    /// As [`Request::new`].
+    pub fn post(url: &str) -> Result<Request, InvalidRequest> {
+        Request::new(Method::Post, url)
+    }
+
+    /// A PUT request (RFC 9110 §9.3.4).
+    ///
+    /// # Errors
+    ///
+    /// As [`Request::new`].
+    pub fn put(url: &str) -> Result<Request, InvalidRequest> {
+        Request::new(Method::Put, url)
+    }
+
+    /// A DELETE request (RFC 9110 §9.3.5).
+    ///
+    /// # Errors
+    ///
+    /// As [`Request::new`].
+    pub fn delete(url: &str) -> Result<Request, InvalidRequest> {
+        Request::new(Method::Delete, url)
+    }
+
+    /// The method.
+    #[inline]
+    pub fn method(&self) -> Method {
+        self.method
+    }
+
+    /// The version the peer speaks.
+    #[inline]
+    pub fn version(&self) -> Version {
+        self.version
+    }
+
+    /// The request target, as it was spelled (RFC 9112 §3.2).
+    #[inline]
+    pub fn target(&self) -> &Target {
+        &self.target
+    }
+
+    /// The path as it was spelled: `*` for `OPTIONS *`, empty for CONNECT.
+    #[inline]
+    pub fn path(&self) -> &str {
+        self.target.path()
+    }
+
+    /// The path with its percent-escapes decoded once.
+    ///
+    /// A decoded `/` cannot be told from one that was there: to route by segments use [`Target::segments`].
+    ///
+    /// # Errors
+    ///
+    /// Escapes that do not decode to UTF-8.
+    pub fn path_decoded(&self) -> Result<Cow<'_, str>, Utf8Error> {
+        self.target.path_decoded()
+    }
+
+    /// The query, decoded where it is looked at.
+    #[inline]
+    pub fn query(&self) -> Query<'_> {
+        self.target.query()
+    }
+
+    /// The host and port the request is for: those of an absolute target, or else the Host field (RFC 9112 §3.3).
+    pub fn authority(&self) -> Option<&str> {
+        self.target.authority().or_else(|| self.headers.host())
+    }
+
+    /// What the request line said, for the parser to fill in.
+    pub(crate) fn line_mut(&mut self) -> (&mut Method, &mut Target, &mut Version) {
+        (&mut self.method, &mut self.target, &mut self.version)
+    }
+}
+
+impl Reset for Request {
+    fn reset(&mut self) {
+        let Self { method, version, target, headers, body, trailers } = self;
+        (*method, *version) = Default::default();
+        target.reset();
+        headers.reset();
+        body.reset();
+        trailers.reset();
+    }
+
+    fn shrink(&mut self) {
+        self.target.shrink();
+        self.headers.shrink();
+        self.body.shrink();
+        self.trailers.shrink();
+    }
+}
+
+/// Why a request cannot be made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum InvalidRequest {
+    /// The method is no token, or too long.
+    Method(InvalidMethod),
+    /// The URL is malformed, or not for this crate.
+    Target(InvalidTarget),
+}
+
+impl fmt::Display for InvalidRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            InvalidRequest::Method(_) => "the method is invalid",
+            InvalidRequest::Target(_) => "the url is invalid",
+        })
+    }
+}
+
+impl std::error::Error for InvalidRequest {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            InvalidRequest::Method(error) => Some(error),
+            InvalidRequest::Target(error) => Some(error),
+        }
+    }
+}
+
+impl From<InvalidMethod> for InvalidRequest {
+    fn from(error: InvalidMethod) -> InvalidRequest {
+        InvalidRequest::Method(error)
+    }
+}
+
+impl From<InvalidTarget> for InvalidRequest {
+    fn from(error: InvalidTarget) -> InvalidRequest {
+        InvalidRequest::Target(error)
+    }
+}
+
+impl From<Infallible> for InvalidRequest {
+    fn from(never: Infallible) -> InvalidRequest {
+        match never {}
+    }
+}

@@ -1,0 +1,108 @@
+//! [`Response`]: a status, with headers, a body and trailers (RFC 9110 §6, §15).
+
+use bytes::Bytes;
+
+use super::{Body, Headers, InvalidField, Known, Status};
+use crate::memory::Reset;
+
+/// A response: one to send, or one that was received. The same type serves in both directions.
+///
+/// Everything may be set in any order until the handler returns.
+///
+/// # Examples
+///
+/// ```
+/// use corehttp::{Response, Status};
+///
+/// let mut response = Response::new();
+/// response.text("Hello, World!");
+/// response.status = Status::CREATED;
+/// response.headers.set("x-size", 13)?;
+/// assert_eq!(response.headers.content_type(), Some("text/plain; charset=utf-8"));
+/// # Ok::<(), corehttp::InvalidField>(())
+/// ```
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Response {
+    /// The status, 200 unless set (RFC 9110 §15).
+    pub status: Status,
+    /// The header fields (RFC 9110 §6.3).
+    pub headers: Headers,
+    /// The content (RFC 9110 §6.4).
+    pub body: Body,
+    /// The trailer fields (RFC 9110 §6.5). A response that has some is sent in chunks, or without them to a peer
+    /// that speaks HTTP/1.0.
+    pub trailers: Headers,
+}
+
+impl Response {
+    /// 200, no fields, no content, no memory.
+    pub fn new() -> Response {
+        Response::default()
+    }
+
+    /// Makes a copy of `text` the content, as `text/plain` in UTF-8.
+    #[inline]
+    pub fn text(&mut self, text: impl AsRef<str>) {
+        self.content_type("text/plain; charset=utf-8");
+        self.body.set(text.as_ref());
+    }
+
+    /// Makes a copy of `page` the content, as `text/html` in UTF-8.
+    pub fn html(&mut self, page: impl AsRef<str>) {
+        self.content_type("text/html; charset=utf-8");
+        self.body.set(page.as_ref());
+    }
+
+    /// Makes `bytes` the content without copying them: something static, a [`Bytes`], a `Vec<u8>` or a `String`.
+    ///
+    /// # Errors
+    ///
+    /// A content type that could not stand in a field.
+    pub fn bytes(&mut self, content_type: &str, bytes: impl Into<Bytes>) -> Result<(), InvalidField> {
+        self.headers.set("content-type", content_type)?;
+        self.body.share(bytes);
+        Ok(())
+    }
+
+    /// Sends the peer elsewhere, with no content (RFC 9110 §15.4).
+    ///
+    /// # Errors
+    ///
+    /// A location that could not stand in a field, an injection among them. Nothing is changed then.
+    pub fn redirect(&mut self, status: Status, location: &str) -> Result<(), InvalidField> {
+        self.headers.set("location", location)?;
+        self.status = status;
+        self.body.clear();
+        Ok(())
+    }
+
+    /// 304: what the peer has is still good (RFC 9110 §15.4.5). The fields that say so, such as `etag`, stay.
+    pub fn not_modified(&mut self) {
+        self.status = Status::NOT_MODIFIED;
+        self.body.clear();
+        for name in ["content-type", "content-length", "content-encoding"] {
+            self.headers.remove(name);
+        }
+    }
+
+    #[inline]
+    fn content_type(&mut self, value: &str) {
+        self.headers.put(Known::ContentType, "content-type", value.as_bytes());
+    }
+}
+
+impl Reset for Response {
+    fn reset(&mut self) {
+        let Self { status, headers, body, trailers } = self;
+        *status = Status::OK;
+        headers.reset();
+        body.reset();
+        trailers.reset();
+    }
+
+    fn shrink(&mut self) {
+        self.headers.shrink();
+        self.body.shrink();
+        self.trailers.shrink();
+    }
+}

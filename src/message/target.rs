@@ -1,0 +1,467 @@
+//! [`Target`]: what a request is for, in one of four forms (RFC 9112 §3.2).
+
+use std::borrow::Cow;
+use std::error::Error;
+use std::fmt;
+use std::str::{self, Utf8Error};
+
+use super::authority::Authority;
+use super::class::Class;
+use super::method::Method;
+use super::percent::{self, Plus};
+use super::query::Query;
+use crate::memory::{Reset, Span};
+
+/// The target of a request. A new one is `/`.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Target {
+    /// As it is spelled, and always valid; empty for a new target.
+    text: String,
+    parts: Parts,
+}
+
+impl Target {
+    /// Takes the target of a request line.
+    pub(crate) fn parse(&mut self, method: Method, target: &[u8]) -> Result<(), InvalidTarget> {
+        let text = str::from_utf8(target).map_err(|_| InvalidTarget::Byte)?;
+        let parts = match (method, target) {
+            (Method::Connect, _) => Parts::authority_form(target),
+            (_, [b'/', ..]) => Parts::default().with_resource(target, 0),
+            (Method::Options, b"*") => Ok(Parts::asterisk_form()),
+            _ => Parts::absolute_form(target),
+        }?;
+        self.set(text, parts);
+        Ok(())
+    }
+
+    /// Takes an absolute `http` or `https` URL, or an origin-form.
+    ///
+    /// A fragment is dropped: it stays with the client (RFC 9110 §4.2.5).
+    pub(crate) fn set_url(&mut self, url: &str) -> Result<(), InvalidTarget> {
+        let text = url.split_once('#').map_or(url, |(text, _fragment)| text);
+        let parts = match text.as_bytes() {
+            origin @ [b'/', ..] => Parts::default().with_resource(origin, 0),
+            absolute => Parts::absolute_form(absolute),
+        }?;
+        self.set(text, parts);
+        Ok(())
+    }
+
+    fn set(&mut self, text: &str, parts: Parts) {
+        self.text.clear();
+        self.text.push_str(text);
+        self.parts = parts;
+    }
+
+    /// Which of the four forms it has.
+    #[inline]
+    pub fn form(&self) -> TargetForm {
+        self.parts.form
+    }
+
+    /// The target as it is spelled.
+    #[inline]
+    pub fn as_str(&self) -> &str {
+        match &*self.text {
+            "" => "/",
+            text => text,
+        }
+    }
+
+    /// `http` or `https`, in lower case, if it is in absolute-form.
+    #[inline]
+    pub fn scheme(&self) -> Option<&str> {
+        self.parts.scheme
+    }
+
+    /// Host and port as they are spelled, if it is in absolute-form or authority-form.
+    #[inline]
+    pub fn authority(&self) -> Option<&str> {
+        match self.parts.form {
+            TargetForm::Absolute | TargetForm::Authority => Some(self.part(self.parts.authority)),
+            TargetForm::Origin | TargetForm::Asterisk => None,
+        }
+    }
+
+    /// The path as it is spelled, not decoded; `*` in asterisk-form, `""` in authority-form.
+    #[inline]
+    pub fn path(&self) -> &str {
+        match (self.part(self.parts.path), self.parts.form) {
+            // An empty path is the same as "/" (RFC 9110 §4.2.3).
+            ("", TargetForm::Origin | TargetForm::Absolute) => "/",
+            (path, _) => path,
+        }
+    }
+
+    /// The path, decoded once.
+    ///
+    /// `%2F` becomes a `/` like any other; [`Target::segments`] can tell them apart.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the decoded path is no UTF-8.
+    pub fn path_decoded(&self) -> Result<Cow<'_, str>, Utf8Error> {
+        decode(self.path())
+    }
+
+    /// The parts of the path between the `/`s, each decoded once: a decoded `/` or `..` is inside of one.
+    ///
+    /// `/a/b%2Fc/` has the segments `a`, `b/c` and an empty one. One that is no UTF-8 is an error.
+    pub fn segments(&self) -> impl Iterator<Item = Result<Cow<'_, str>, Utf8Error>> {
+        self.path().strip_prefix('/').into_iter().flat_map(|path| path.split('/')).map(decode)
+    }
+
+    /// The names and values behind the `?`.
+    #[inline]
+    pub fn query(&self) -> Query<'_> {
+        Query::new(self.part(self.parts.query))
+    }
+
+    #[inline]
+    fn part(&self, span: Span) -> &str {
+        &self.text[span.range()]
+    }
+}
+
+impl Reset for Target {
+    fn reset(&mut self) {
+        let Target { text, parts } = self;
+        text.clear();
+        *parts = Parts::default();
+    }
+
+    fn shrink(&mut self) {
+        self.text.shrink_to(TEXT_KEPT_MAX);
+    }
+}
+
+/// What stays warm.
+const TEXT_KEPT_MAX: usize = 1 << 10;
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+/// The four forms of RFC 9112 §3.2.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TargetForm {
+    /// `/path?query`: the usual one (§3.2.1).
+    #[default]
+    Origin,
+    /// `http://host/path?query`: what a proxy is asked (§3.2.2).
+    Absolute,
+    /// `host:port`: what CONNECT asks for (§3.2.3).
+    Authority,
+    /// `*`: what OPTIONS asks about the server as a whole (§3.2.4).
+    Asterisk,
+}
+
+/// Why a text is no request target, or a URL none that can be asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum InvalidTarget {
+    /// It has none of the four forms, or one that its method has not (RFC 9112 §3.2).
+    Form,
+    /// It holds a byte that no path or query may hold.
+    Byte,
+    /// Its scheme is neither `http` nor `https`.
+    Scheme,
+    /// Its host or port is missing or malformed, or it has userinfo (RFC 9110 §4.2).
+    Authority,
+}
+
+impl fmt::Display for InvalidTarget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            InvalidTarget::Form => "the target has no form that fits the request",
+            InvalidTarget::Byte => "the target holds a byte that must be escaped",
+            InvalidTarget::Scheme => "the scheme is neither http nor https",
+            InvalidTarget::Authority => "the host or the port is missing or malformed",
+        })
+    }
+}
+
+impl Error for InvalidTarget {}
+
+/// Where the parts of one target are. What a form does not have is empty.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Parts {
+    form: TargetForm,
+    scheme: Option<&'static str>,
+    authority: Span,
+    path: Span,
+    query: Span,
+}
+
+impl Parts {
+    fn authority_form(target: &[u8]) -> Result<Parts, InvalidTarget> {
+        match Authority::parse(target) {
+            // A tunnel leads to one port, and zero is none (RFC 9110 §9.3.6).
+            Some(Authority { host: "", .. } | Authority { port: None | Some(0), .. }) | None => {
+                Err(InvalidTarget::Authority)
+            }
+            Some(_) => Ok(Parts {
+                form: TargetForm::Authority,
+                authority: Span::new(0, target.len()),
+                ..Parts::default()
+            }),
+        }
+    }
+
+    fn asterisk_form() -> Parts {
+        Parts { form: TargetForm::Asterisk, path: Span::new(0, "*".len()), ..Parts::default() }
+    }
+
+    fn absolute_form(target: &[u8]) -> Result<Parts, InvalidTarget> {
+        let scheme_len = memchr::memchr(b':', target).ok_or(InvalidTarget::Form)?;
+        let scheme = match &target[..scheme_len] {
+            http if http.eq_ignore_ascii_case(b"http") => "http",
+            https if https.eq_ignore_ascii_case(b"https") => "https",
+            _ => return Err(InvalidTarget::Scheme),
+        };
+        let rest = target[scheme_len..].strip_prefix(b"://").ok_or(InvalidTarget::Form)?;
+        let authority = &rest[..memchr::memchr2(b'/', b'?', rest).unwrap_or(rest.len())];
+        match Authority::parse(authority) {
+            // An http URI without a host must be refused (RFC 9110 §4.2.1).
+            Some(Authority { host: "", .. }) | None => return Err(InvalidTarget::Authority),
+            Some(_) => {}
+        }
+        let authority = Span::of(authority, target);
+        Parts { form: TargetForm::Absolute, scheme: Some(scheme), authority, ..Parts::default() }
+            .with_resource(target, authority.end())
+    }
+
+    /// These parts, with the path and the query that begin at `start`.
+    #[inline]
+    fn with_resource(self, target: &[u8], start: usize) -> Result<Parts, InvalidTarget> {
+        let path_end = start + PATH.prefix_len(&target[start..]);
+        let query_start = match target.get(path_end) {
+            None => path_end,
+            Some(b'?') => path_end + 1,
+            Some(_) => return Err(InvalidTarget::Byte),
+        };
+        if !QUERY.covers(&target[query_start..]) {
+            return Err(InvalidTarget::Byte);
+        }
+        let path = Span::new(start, path_end - start);
+        let query = Span::new(query_start, target.len() - query_start);
+        Ok(Parts { path, query, ..self })
+    }
+}
+
+/// `pchar` and `/` (RFC 3986 §3.3), and the brackets that nobody escapes.
+///
+/// A `%` may stand without its digits: [`percent::decode`] reads it as itself.
+static PATH: Class = Class::URI_PLAIN.with(b"/:@%[]");
+
+/// What a path may hold, `?`, and what browsers do not escape in a query though RFC 3986 §3.4 asks for it.
+///
+/// The backslash is not among it: some parsers take it for a `/`.
+static QUERY: Class = Class::URI_PLAIN.with(b"/:@%[]?{|}^");
+
+fn decode(raw: &str) -> Result<Cow<'_, str>, Utf8Error> {
+    percent::decode(raw, Plus::Sign).map_err(|error| error.utf8_error())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(method: Method, target: &[u8]) -> Result<Target, InvalidTarget> {
+        let mut parsed = Target::default();
+        parsed.parse(method, target).map(|()| parsed)
+    }
+
+    type Shape<'a> = (TargetForm, Option<&'a str>, Option<&'a str>, &'a str, &'a str);
+
+    #[track_caller]
+    fn check(method: Method, text: &str, expected: Result<Shape, InvalidTarget>) {
+        let found = parsed(method, text.as_bytes());
+        assert_eq!(found.as_ref().map(shape), expected.as_ref().copied(), "{method} {text:?}");
+        assert!(found.is_err() || found.is_ok_and(|target| target.as_str() == text));
+    }
+
+    fn shape(target: &Target) -> Shape<'_> {
+        (target.form(), target.scheme(), target.authority(), target.path(), target.query().raw())
+    }
+
+    #[track_caller]
+    fn check_refused(method: Method, targets: &[&str], reason: InvalidTarget) {
+        targets.iter().for_each(|text| check(method, text, Err(reason)));
+    }
+
+    #[test]
+    fn origin_form_is_path_and_query_3_2_1() {
+        let origin = |path, query| Ok((TargetForm::Origin, None, None, path, query));
+        check(Method::Get, "/", origin("/", ""));
+        check(Method::Get, "/a/b;c=1", origin("/a/b;c=1", ""));
+        check(Method::Get, "/a?", origin("/a", ""));
+        check(Method::Post, "/a?b=c?d/e", origin("/a", "b=c?d/e"));
+        check(Method::Options, "/a", origin("/a", ""));
+        check(Method::Get, "//host/../a", origin("//host/../a", ""));
+        check(Method::Get, "/%zz%?a[]=%", origin("/%zz%", "a[]=%"));
+        check(Method::Get, "/?a={b|c}^", origin("/", "a={b|c}^"));
+    }
+
+    #[test]
+    fn absolute_form_has_scheme_and_host_3_2_2() {
+        let absolute = |scheme, authority, path, query| {
+            Ok((TargetForm::Absolute, Some(scheme), Some(authority), path, query))
+        };
+        check(Method::Get, "http://a/b?c", absolute("http", "a", "/b", "c"));
+        check(Method::Get, "HTTPS://A:443", absolute("https", "A:443", "/", ""));
+        check(Method::Get, "http://a?b", absolute("http", "a", "/", "b"));
+        check(Method::Options, "http://[::1]:8080/", absolute("http", "[::1]:8080", "/", ""));
+        check(Method::Get, "http://a:/?http://b", absolute("http", "a:", "/", "http://b"));
+    }
+
+    #[test]
+    fn absolute_form_needs_a_good_authority_9110_4_2() {
+        let bad = [
+            "http://",
+            "http:///a",
+            "http://?a",
+            "http://:80/",
+            "http://a:1:2/",
+            "http://a:65536/",
+            "http://a:+1/",
+            "http://[::1/",
+            "http://127.0.0.1[x]/",
+            "http://u@h/",
+            "http://u:p@h/",
+            "http://u\\0@h/",
+            "http://@h/",
+            "http://h.com\\\\admin",
+            "http://h.com\\admin/",
+            "http://h%/",
+            "http://h\0/",
+            "http://h com/",
+            "http://h#/",
+        ];
+        check_refused(Method::Get, &bad, InvalidTarget::Authority);
+        check_refused(
+            Method::Get,
+            &["ftp://a/", "a:80", "ws://a/", "://a", "httpx://a/"],
+            InvalidTarget::Scheme,
+        );
+        check_refused(Method::Get, &["http:a", "http:/a", "https:", "http:\\\\a"], InvalidTarget::Form);
+    }
+
+    #[test]
+    fn authority_form_is_for_connect_only_3_2_3() {
+        let authority = |host| Ok((TargetForm::Authority, None, Some(host), "", ""));
+        check(Method::Connect, "h:443", authority("h:443"));
+        check(Method::Connect, "[::1]:1", authority("[::1]:1"));
+        let bad = [
+            "",
+            "h",
+            "h:",
+            "h:0",
+            ":443",
+            "h:65536",
+            "h:44x",
+            "h:443/",
+            "u@h:443",
+            "/",
+            "/a",
+            "*",
+            "http://h:443",
+            "http://h/",
+            "h:443?a",
+            "h :443",
+            "[::1]",
+            "[::1:443",
+            "h:443#",
+            "h:443\0",
+        ];
+        check_refused(Method::Connect, &bad, InvalidTarget::Authority);
+        check_refused(Method::Get, &["h:443", "[::1]:1"], InvalidTarget::Scheme);
+    }
+
+    #[test]
+    fn asterisk_form_is_for_options_only_3_2_4() {
+        check(Method::Options, "*", Ok((TargetForm::Asterisk, None, None, "*", "")));
+        check_refused(Method::Get, &["*", "", "foo", "?a", "#", "./a", " /", "\\"], InvalidTarget::Form);
+        check_refused(Method::Options, &["**", "*/", "*?a", ""], InvalidTarget::Form);
+    }
+
+    #[test]
+    fn bytes_that_must_be_escaped_are_refused_9112_3_2() {
+        for octet in 0..=u8::MAX {
+            let anywhere = octet.is_ascii_graphic() && !b"\"#<>\\`{|}^".contains(&octet);
+            let in_query = anywhere || b"{|}^".contains(&octet);
+            for (before, is_fit) in [("/a", anywhere), ("/a?b", in_query), ("http://h/", anywhere)] {
+                let target = [before.as_bytes(), &[octet], b"c"].concat();
+                let found = parsed(Method::Get, &target).map(drop);
+                assert_eq!(found, if is_fit { Ok(()) } else { Err(InvalidTarget::Byte) }, "{octet:#x}");
+            }
+        }
+        check_refused(Method::Get, &["/é", "/?é", "http://h/é"], InvalidTarget::Byte);
+    }
+
+    #[test]
+    fn a_path_is_decoded_as_a_whole_or_by_segment() {
+        let target = parsed(Method::Get, b"/a%20b/%2e%2E%2Fc/%%41/+/").unwrap();
+        assert_eq!(target.path_decoded().as_deref(), Ok("/a b/../c/%A/+/"));
+        assert!(target.segments().map(Result::unwrap).eq(["a b", "../c", "%A", "+", ""]));
+        let target = parsed(Method::Get, b"/ok/%ff").unwrap();
+        assert!(target.path_decoded().is_err());
+        assert!(target.segments().map(|segment| segment.is_ok()).eq([true, false]));
+        assert_eq!(parsed(Method::Options, b"*").unwrap().segments().count(), 0);
+        assert_eq!(parsed(Method::Connect, b"h:1").unwrap().segments().count(), 0);
+        assert!(parsed(Method::Get, b"http://h").unwrap().segments().map(Result::unwrap).eq([""]));
+    }
+
+    #[test]
+    fn a_url_leaves_its_fragment_and_brings_nothing_else_to_the_wire() {
+        let mut target = Target::default();
+        for (url, sent) in
+            [("http://a/b?c#d?e#f", "http://a/b?c"), ("/a#b", "/a"), ("https://a", "https://a")]
+        {
+            assert_eq!((target.set_url(url), target.as_str()), (Ok(()), sent));
+        }
+        let bad = [
+            "",
+            "#",
+            "*",
+            "a",
+            "a/b",
+            "a:80",
+            "http:",
+            "http://",
+            "http:///",
+            "ftp://a",
+            "http://u:p@a/",
+            "http://a b/",
+            "http://a/ b",
+            "http://a/\r\nX: y",
+            "http://a\r\n/",
+            "http://a/\0",
+            "http://é/",
+            "http://a/é",
+            "/a b",
+            "/\t",
+            "http://a/\x7f",
+            "http://a:99999/",
+            " http://a/",
+            "http://a/ ",
+            "file:///etc",
+            "javascript:0",
+        ];
+        for url in bad {
+            assert!(target.set_url(url).is_err(), "{url:?}");
+            assert_eq!(target.as_str(), "https://a", "a refused URL changes nothing");
+        }
+    }
+
+    #[test]
+    fn a_reset_target_is_new_and_keeps_its_memory() {
+        let mut target = parsed(Method::Get, b"http://example.com/a?b").unwrap();
+        target.reset();
+        assert_eq!((&target, target.as_str(), target.path()), (&Target::default(), "/", "/"));
+        assert_eq!((target.authority(), target.query().is_empty()), (None, true));
+        assert!(target.text.capacity() >= 22);
+    }
+}

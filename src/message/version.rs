@@ -1,0 +1,39 @@
+//! [`Version`]: which HTTP the sender speaks (RFC 9112 §2.3).
+
+use std::fmt;
+
+/// A version that this crate speaks.
+///
+/// # Examples
+///
+/// ```
+/// use corehttp::Version;
+///
+/// assert!(Version::Http10 < Version::Http11);
+/// assert_eq!(Version::default().to_string(), "HTTP/1.1");
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Version {
+    /// `HTTP/1.0`
+    Http10,
+    /// `HTTP/1.1`
+    #[default]
+    Http11,
+}
+
+impl Version {
+    /// The version as a start-line spells it.
+    #[inline]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Version::Http10 => "HTTP/1.0",
+            Version::Http11 => "HTTP/1.1",
+        }
+    }
+}
+
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}

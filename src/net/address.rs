@@ -1,0 +1,147 @@
+//! [`Address`]: where to listen.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+
+use super::memory::MemoryListener;
+
+/// Where to listen: most often made from text, and not looked at before it is bound.
+///
+/// # Examples
+///
+/// ```
+/// use corehttp::Address;
+///
+/// assert_eq!(Address::from("127.0.0.1:80").to_string(), "127.0.0.1:80");
+/// assert_eq!(Address::from(([127, 0, 0, 1], 80)).to_string(), "127.0.0.1:80");
+/// assert_eq!(Address::from("localhost:80").to_string(), "localhost:80"); // resolved when bound
+/// assert_eq!(Address::from(":8080").to_string(), "[::]:8080"); // every address, IPv4 too
+/// assert_eq!(Address::from("unix:/run/app.sock").to_string(), "unix:/run/app.sock");
+/// ```
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Address {
+    /// An IP address and a port; port 0 is any free one, and `[::]` takes IPv4 peers as well.
+    Tcp(SocketAddr),
+    /// A name and a port, `localhost:80`: every address it resolves to is bound.
+    Host(String),
+    /// A Unix domain socket; where there are none, binding it is an error.
+    Unix(PathBuf),
+    /// Memory, for tests and benchmarks.
+    Memory(MemoryListener),
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Address::Tcp(address) => address.fmt(f),
+            Address::Host(name) => name.fmt(f),
+            Address::Unix(path) => write!(f, "unix:{}", path.display()),
+            Address::Memory(_) => f.write_str("memory"),
+        }
+    }
+}
+
+impl From<&str> for Address {
+    fn from(text: &str) -> Self {
+        if let Some(path) = text.strip_prefix("unix:") {
+            return Address::Unix(path.into());
+        }
+        if let Ok(address) = text.parse() {
+            return Address::Tcp(address);
+        }
+        match text.strip_prefix(':').map(str::parse) {
+            Some(Ok(port)) => Address::Tcp((Ipv6Addr::UNSPECIFIED, port).into()),
+            _ => Address::Host(text.into()),
+        }
+    }
+}
+
+impl From<String> for Address {
+    fn from(text: String) -> Self {
+        text.as_str().into()
+    }
+}
+
+impl From<&String> for Address {
+    fn from(text: &String) -> Self {
+        text.as_str().into()
+    }
+}
+
+impl From<SocketAddr> for Address {
+    fn from(address: SocketAddr) -> Self {
+        Address::Tcp(address)
+    }
+}
+
+impl From<(IpAddr, u16)> for Address {
+    fn from(address: (IpAddr, u16)) -> Self {
+        Address::Tcp(address.into())
+    }
+}
+
+impl From<([u8; 4], u16)> for Address {
+    fn from(address: ([u8; 4], u16)) -> Self {
+        Address::Tcp(address.into())
+    }
+}
+
+impl From<&Path> for Address {
+    fn from(path: &Path) -> Self {
+        Address::Unix(path.into())
+    }
+}
+
+impl From<PathBuf> for Address {
+    fn from(path: PathBuf) -> Self {
+        Address::Unix(path)
+    }
+}
+
+impl From<MemoryListener> for Address {
+    fn from(listener: MemoryListener) -> Self {
+        Address::Memory(listener)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_says_which_kind_it_is() {
+        for (text, expected) in [
+            ("127.0.0.1:80", "Tcp(127.0.0.1:80)"),
+            ("[::1]:80", "Tcp([::1]:80)"),
+            (":8080", "Tcp([::]:8080)"),
+            (":0", "Tcp([::]:0)"),
+            ("localhost:80", "Host(\"localhost:80\")"),
+            ("127.0.0.1", "Host(\"127.0.0.1\")"),
+            (":65536", "Host(\":65536\")"),
+            ("", "Host(\"\")"),
+            ("unix:/run/a.sock", "Unix(\"/run/a.sock\")"),
+            ("unix:a.sock", "Unix(\"a.sock\")"),
+        ] {
+            assert_eq!(format!("{:?}", Address::from(text)), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn whatever_names_a_place_becomes_one() {
+        let text = String::from("127.0.0.1:80");
+        for address in [
+            Address::from(&text),
+            Address::from(text.clone()),
+            Address::from(([127, 0, 0, 1], 80)),
+            Address::from((IpAddr::from([127, 0, 0, 1]), 80)),
+            Address::from(SocketAddr::from(([127, 0, 0, 1], 80))),
+        ] {
+            assert_eq!(address.to_string(), text);
+        }
+        assert_eq!(Address::from(Path::new("/a")).to_string(), "unix:/a");
+        assert_eq!(Address::from(PathBuf::from("/a")).to_string(), "unix:/a");
+        assert_eq!(Address::from(MemoryListener::new()).to_string(), "memory");
+    }
+}

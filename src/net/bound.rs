@@ -1,0 +1,262 @@
+//! [`Bound`]: a socket that listens and belongs to no core yet.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, ToSocketAddrs};
+use std::path::Path;
+
+use socket2::{Domain, Protocol, Socket, Type};
+
+use super::address::Address;
+use super::memory::MemoryListener;
+#[cfg(unix)]
+use super::socket_file::SocketFile;
+
+/// Does the kernel spread connections over the listeners of one port?
+///
+/// Elsewhere `SO_REUSEPORT` is missing, or the last to bind gets everything: there one core accepts for all.
+pub(crate) const KERNEL_BALANCES: bool = cfg!(any(target_os = "linux", target_os = "android"));
+
+/// How to listen.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ListenOptions {
+    /// How many connections may wait in the kernel to be accepted.
+    pub(crate) backlog: i32,
+    /// `[::]` takes IPv4 peers as well.
+    pub(crate) dual_stack: bool,
+    /// Small answers leave at once.
+    pub(crate) nodelay: bool,
+}
+
+impl Default for ListenOptions {
+    fn default() -> Self {
+        Self { backlog: 4096, dual_stack: true, nodelay: true }
+    }
+}
+
+/// A socket that listens and may still be sent to the core that will accept from it.
+#[derive(Debug)]
+pub(crate) enum Bound {
+    Tcp(TcpListener, ListenOptions),
+    #[cfg(unix)]
+    Unix(SocketFile, std::os::unix::net::UnixListener),
+    Memory(MemoryListener),
+}
+
+impl Bound {
+    /// Listens on `address`: one socket, or one for each address a name stands for.
+    ///
+    /// # Errors
+    ///
+    /// The text names the address, the kind is the system's.
+    pub(crate) fn bind(address: &Address, options: ListenOptions) -> io::Result<Vec<Self>> {
+        let bound = match address {
+            Address::Tcp(address) => bind_tcp(*address, options).map(|bound| vec![bound]),
+            Address::Host(name) => bind_host(name, options),
+            Address::Unix(path) => bind_unix(path, options).map(|bound| vec![bound]),
+            Address::Memory(listener) => Ok(vec![Bound::Memory(listener.clone())]),
+        };
+        bound.map_err(|cause| cannot_listen(address, &cause))
+    }
+
+    /// One more listener on the same address, for one more core; `None` where the cores must share this one.
+    pub(crate) fn sibling(&self) -> io::Result<Option<Self>> {
+        match self {
+            Bound::Tcp(listener, options) if KERNEL_BALANCES => {
+                let address = listener.local_addr()?;
+                let sibling = listen(address, *options);
+                let sibling = sibling.map_err(|cause| cannot_listen(&address.into(), &cause))?;
+                Ok(Some(Bound::Tcp(sibling, *options)))
+            }
+            Bound::Tcp(..) => Ok(None),
+            #[cfg(unix)]
+            Bound::Unix(..) => Ok(None),
+            Bound::Memory(listener) => Ok(Some(Bound::Memory(listener.clone()))),
+        }
+    }
+
+    /// The address peers connect to, its port decided.
+    pub(crate) fn local_addr(&self) -> Option<SocketAddr> {
+        match self {
+            Bound::Tcp(listener, _) => listener.local_addr().ok(),
+            #[cfg(unix)]
+            Bound::Unix(..) => None,
+            Bound::Memory(_) => None,
+        }
+    }
+}
+
+/// An `io::Error` is mostly seen as its text alone, so the text tells both the place and the cause.
+fn cannot_listen(address: &Address, cause: &io::Error) -> io::Error {
+    io::Error::new(cause.kind(), format!("cannot listen on {address}: {cause}"))
+}
+
+/// Binds all that `name` stands for, on one port.
+///
+/// A hosts file often lists `::1` on machines where IPv6 is off, so addresses this machine does not
+/// have are passed over as long as one is left. One that is taken is an error.
+fn bind_host(name: &str, options: ListenOptions) -> io::Result<Vec<Bound>> {
+    let addresses: BTreeSet<SocketAddr> = name.to_socket_addrs()?.collect();
+    let mut bound: Vec<Bound> = Vec::new();
+    let mut absent = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+    for mut address in addresses {
+        if let Some(first) = bound.first().and_then(Bound::local_addr) {
+            address.set_port(first.port());
+        }
+        match bind_tcp(address, options) {
+            Ok(listener) => bound.push(listener),
+            Err(error) if is_absent(&error) => absent = error,
+            Err(error) => return Err(error),
+        }
+    }
+    if bound.is_empty() { Err(absent) } else { Ok(bound) }
+}
+
+/// Binds one address; where there is no IPv6, "every address" is every IPv4 address.
+fn bind_tcp(address: SocketAddr, options: ListenOptions) -> io::Result<Bound> {
+    let listener = match listen(address, options) {
+        Err(error) if is_absent(&error) && options.dual_stack && is_every_ipv6(&address) => {
+            listen((Ipv4Addr::UNSPECIFIED, address.port()).into(), options).map_err(|_| error)
+        }
+        listened => listened,
+    };
+    listener.map(|listener| Bound::Tcp(listener, options))
+}
+
+#[cfg(unix)]
+fn bind_unix(path: &Path, options: ListenOptions) -> io::Result<Bound> {
+    SocketFile::bind(path, options.backlog).map(|(file, listener)| Bound::Unix(file, listener))
+}
+
+#[cfg(not(unix))]
+fn bind_unix(_: &Path, _: ListenOptions) -> io::Result<Bound> {
+    Err(io::Error::new(io::ErrorKind::Unsupported, "no Unix domain sockets here"))
+}
+
+fn listen(address: SocketAddr, options: ListenOptions) -> io::Result<TcpListener> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    socket.set_nonblocking(true)?;
+    // Accepted sockets inherit it on Linux, which saves a system call for each connection.
+    socket.set_tcp_nodelay(options.nodelay)?;
+    if is_every_ipv6(&address) {
+        socket.set_only_v6(!options.dual_stack)?;
+    }
+    if cfg!(unix) {
+        // A restart need not wait for TIME_WAIT; on Windows this would let others steal the port.
+        socket.set_reuse_address(true)?;
+    }
+    // Our other cores get in, and so does the server that is to take over from this one: both listen until the old
+    // one stops, and nobody is turned away in between.
+    share_port(&socket)?;
+    socket.bind(&address.into())?;
+    socket.listen(options.backlog)?;
+    Ok(socket.into())
+}
+
+#[cfg(any(target_os = "linux", target_os = "android"))]
+fn share_port(socket: &Socket) -> io::Result<()> {
+    socket.set_reuse_port(true)
+}
+
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+fn share_port(_: &Socket) -> io::Result<()> {
+    Ok(())
+}
+
+fn is_every_ipv6(address: &SocketAddr) -> bool {
+    address.is_ipv6() && address.ip().is_unspecified()
+}
+
+/// Does this machine lack the address, or its whole family?
+fn is_absent(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::AddrNotAvailable || error.raw_os_error() == Some(EAFNOSUPPORT)
+}
+
+const EAFNOSUPPORT: i32 = match () {
+    () if cfg!(windows) => 10047,
+    () if cfg!(any(target_os = "linux", target_os = "android")) => 97,
+    () => 47, // macOS and the BSDs
+};
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpStream;
+
+    use super::*;
+
+    fn bind(address: &str) -> io::Result<Vec<Bound>> {
+        Bound::bind(&address.into(), ListenOptions::default())
+    }
+
+    #[test]
+    fn all_cores_get_the_port_the_first_one_got() {
+        let first = bind("127.0.0.1:0").unwrap().remove(0);
+        let address = first.local_addr().unwrap();
+        assert_ne!(address.port(), 0);
+        for _ in 0..3 {
+            let sibling = first.sibling().unwrap();
+            assert_eq!(sibling.is_some(), KERNEL_BALANCES);
+            assert!(sibling.is_none_or(|sibling| sibling.local_addr() == Some(address)));
+        }
+    }
+
+    #[test]
+    fn a_port_that_is_not_shared_is_taken_and_the_error_names_it() {
+        let theirs = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = theirs.local_addr().unwrap().to_string();
+        let error = bind(&address).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
+        assert!(error.to_string().contains(&address), "{error}");
+    }
+
+    #[test]
+    fn a_server_that_takes_over_gets_in() {
+        let ours = bind("127.0.0.1:0").unwrap().remove(0);
+        let theirs = bind(&ours.local_addr().unwrap().to_string()).map(|_| ());
+        assert_eq!(theirs.is_ok(), KERNEL_BALANCES);
+    }
+
+    #[test]
+    fn a_port_is_free_again_although_its_connections_linger() {
+        let bound = bind("127.0.0.1:0").unwrap().remove(0);
+        let address = bound.local_addr().unwrap();
+        let Bound::Tcp(listener, _) = &bound else { unreachable!() };
+        listener.set_nonblocking(false).unwrap();
+        let near = TcpStream::connect(address).unwrap();
+        let (far, _) = listener.accept().unwrap();
+        drop(far); // The side that closes first waits.
+        drop(near);
+        drop(bound);
+        bind(&address.to_string()).unwrap();
+    }
+
+    #[test]
+    fn every_address_of_a_name_is_bound_on_one_port() {
+        let bound = bind("localhost:0").unwrap();
+        let ports: BTreeSet<u16> = bound.iter().map(|b| b.local_addr().unwrap().port()).collect();
+        assert_eq!(ports.len(), 1);
+        assert!(bound.iter().all(|b| b.local_addr().unwrap().ip().is_loopback()));
+    }
+
+    #[test]
+    fn an_error_names_the_address() {
+        for (address, kind) in [
+            ("192.0.2.1:80", io::ErrorKind::AddrNotAvailable),
+            ("no-port", io::ErrorKind::InvalidInput),
+            #[cfg(unix)]
+            ("unix:/no/such/directory/socket", io::ErrorKind::NotFound),
+            #[cfg(not(unix))]
+            ("unix:/socket", io::ErrorKind::Unsupported),
+        ] {
+            let error = bind(address).unwrap_err();
+            assert!(error.to_string().contains(address), "{error}");
+            assert_eq!(error.kind(), kind, "{address}");
+        }
+    }
+
+    #[test]
+    fn a_bound_socket_may_change_threads() {
+        fn check<T: Send>() {}
+        check::<Bound>();
+    }
+}

@@ -1,0 +1,127 @@
+//! [`Buffer`]: bytes that have arrived and wait to be read.
+
+use crate::memory::{Arena, Reset};
+
+/// Bytes that have arrived, read from the front. The memory is used again and again.
+#[derive(Default)]
+pub(crate) struct Buffer {
+    arena: Arena,
+    /// Where the unread bytes start. At most `arena.len()`.
+    start: usize,
+    /// Whether the last read took all the room it was offered, so that more is likely to wait.
+    full: bool,
+}
+
+impl Buffer {
+    /// The bytes that nobody has read yet.
+    #[inline]
+    pub(crate) fn unread(&self) -> &[u8] {
+        &self.arena.as_slice()[self.start..]
+    }
+
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.start == self.arena.len()
+    }
+
+    /// Counts the first `count` unread bytes as read.
+    #[inline]
+    pub(crate) fn consume(&mut self, count: usize) {
+        self.start += count;
+        debug_assert!(self.start <= self.arena.len());
+        if self.is_empty() {
+            self.arena.clear();
+            self.start = 0;
+        }
+    }
+
+    /// Room for a socket to read into. More than usually arrives at once, so that one read takes all of it.
+    pub(crate) fn room(&mut self) -> &mut [u8] {
+        if self.start > 0 {
+            self.arena.discard(self.start);
+            self.start = 0;
+        }
+        let least = if self.full { READ_MOST } else { READ_SIZE };
+        // What is unread is the start of something, and room for twice as much is likely to be room for all of it.
+        self.arena.spare(least.saturating_sub(self.arena.len()).max(READ_SIZE / 2))
+    }
+
+    /// Takes `count` bytes that were read into the room.
+    #[inline]
+    pub(crate) fn filled(&mut self, count: usize) {
+        self.arena.grow(count);
+        self.full = self.arena.spare(0).is_empty();
+    }
+
+    /// Moves the first `count` unread bytes to `text`, which is cleared first: by trading places if they are most
+    /// of what is here, else by copying the shorter side.
+    #[inline]
+    pub(crate) fn move_to(&mut self, text: &mut Arena, count: usize) {
+        text.clear();
+        let rest = self.unread().len() - count;
+        if self.start > 0 || rest > count {
+            text.extend(&self.unread()[..count]);
+            return self.consume(count);
+        }
+        std::mem::swap(&mut self.arena, text);
+        self.arena.extend(&text.as_slice()[count..]);
+        text.truncate(count);
+    }
+}
+
+/// What a read offers at least: the heads of dozens of small requests.
+const READ_SIZE: usize = 8 << 10;
+/// What a read offers where much comes.
+const READ_MOST: usize = 64 << 10;
+/// What stays warm.
+const KEPT_MAX: usize = 16 << 10;
+
+impl Reset for Buffer {
+    fn reset(&mut self) {
+        let Buffer { arena, start, full } = self;
+        arena.clear();
+        (*start, *full) = Default::default();
+    }
+
+    fn shrink(&mut self) {
+        self.arena.shrink(KEPT_MAX);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn filled(bytes: &[u8]) -> Buffer {
+        let mut buffer = Buffer::default();
+        buffer.room()[..bytes.len()].copy_from_slice(bytes);
+        buffer.filled(bytes.len());
+        buffer
+    }
+
+    #[test]
+    fn a_head_moves_out_and_what_follows_it_stays() {
+        for (input, skip, head, rest) in [
+            ("head", 0, "head", ""),
+            ("head+b", 0, "head", "+b"),
+            ("head+a longer body", 0, "head", "+a longer body"),
+            ("usedhead", 4, "head", ""),
+            ("usedhead+b", 4, "head", "+b"),
+        ] {
+            let (mut buffer, mut text) = (filled(input.as_bytes()), Arena::default());
+            text.extend(b"what an earlier message left");
+            buffer.consume(skip);
+            buffer.move_to(&mut text, head.len());
+            assert_eq!((text.as_slice(), buffer.unread()), (head.as_bytes(), rest.as_bytes()), "{input}");
+        }
+    }
+
+    #[test]
+    fn unread_bytes_survive_new_room() {
+        let mut buffer = filled(b"usedrest");
+        buffer.consume(4);
+        buffer.room()[..3].copy_from_slice(b"new");
+        buffer.filled(3);
+        assert_eq!(buffer.unread(), b"restnew");
+    }
+}

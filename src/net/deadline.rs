@@ -1,0 +1,316 @@
+//! [`Deadline`]: how long one connection may wait, and [`Watch`]: the deadlines of all connections of a core.
+//!
+//! A timer of tokio's costs a queue operation for each request, and a wake-up when it is the next to fire. A
+//! deadline here is one number in a table, which a task of the core goes through four times a second.
+
+use std::cell::{Cell, RefCell};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::time::{Instant, Sleep};
+
+/// What a connection can wait for at the same time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lane {
+    Read,
+    Write,
+    Handler,
+}
+
+const LANES: usize = 3;
+
+/// The deadlines of one core's connections.
+pub(crate) struct Watch {
+    /// Milliseconds. Only [`Watch::sweep`] moves it, so a core that was held up times nobody out for that.
+    now: Cell<u64>,
+    slots: RefCell<Slots>,
+    stopping: Cell<bool>,
+    /// Told when the first connection comes, and when the last one goes.
+    first: Notify,
+    last: Notify,
+    mode: Mode,
+}
+
+#[derive(Default)]
+struct Slots {
+    all: Vec<Slot>,
+    free: Vec<u32>,
+}
+
+#[derive(Default)]
+struct Slot {
+    expires: [Expiry; LANES],
+    waker: Option<Waker>,
+}
+
+/// When a wait is over, on the clock of the watch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Expiry(u64);
+
+impl Default for Expiry {
+    fn default() -> Expiry {
+        UNARMED
+    }
+}
+
+const UNARMED: Expiry = Expiry(u64::MAX);
+
+/// Who looks for deadlines that have passed.
+enum Mode {
+    /// Somebody calls [`Watch::tick`] for ever.
+    Swept,
+    /// Nobody: each connection sets itself an alarm. So it is in a runtime that is not ours.
+    Alarms { epoch: Instant },
+}
+
+impl Watch {
+    /// For a core on which somebody calls [`Watch::tick`] for ever.
+    pub(crate) fn swept() -> Rc<Watch> {
+        Watch::new(Mode::Swept)
+    }
+
+    /// For any other runtime.
+    pub(crate) fn with_alarms() -> Rc<Watch> {
+        Watch::new(Mode::Alarms { epoch: Instant::now() })
+    }
+
+    fn new(mode: Mode) -> Rc<Watch> {
+        Rc::new(Watch {
+            now: Cell::new(0),
+            slots: RefCell::default(),
+            stopping: Cell::new(false),
+            first: Notify::new(),
+            last: Notify::new(),
+            mode,
+        })
+    }
+
+    /// Starts watching one more connection.
+    pub(crate) fn deadline(self: &Rc<Watch>) -> Deadline {
+        let mut slots = self.slots.borrow_mut();
+        let slot = slots.free.pop().unwrap_or_else(|| {
+            slots.all.push(Slot::default());
+            u32::try_from(slots.all.len() - 1).expect("a core has fewer connections than that")
+        });
+        self.first.notify_one();
+        Deadline { watch: self.clone(), slot, alarm: None }
+    }
+
+    /// How many connections are watched.
+    pub(crate) fn len(&self) -> usize {
+        let slots = self.slots.borrow();
+        slots.all.len() - slots.free.len()
+    }
+
+    /// Waits for a connection, if there is none, and a moment; then wakes whoever has waited too long.
+    pub(crate) async fn tick(&self) {
+        while self.len() == 0 {
+            self.first.notified().await;
+        }
+        tokio::time::sleep(TICK).await;
+        self.sweep();
+    }
+
+    /// Waits until no connection is left.
+    pub(crate) async fn emptied(&self) {
+        while self.len() > 0 {
+            self.last.notified().await;
+        }
+    }
+
+    /// Wakes all connections, and lets [`Watch::is_stopping`] say why.
+    pub(crate) fn stop(&self) {
+        self.stopping.set(true);
+        self.slots.borrow().all.iter().filter_map(|slot| slot.waker.as_ref()).for_each(Waker::wake_by_ref);
+    }
+
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.stopping.get()
+    }
+
+    fn sweep(&self) {
+        self.now.set(self.now.get() + millis(TICK));
+        let now = Expiry(self.now.get());
+        let slots = self.slots.borrow();
+        let expired = slots.all.iter().filter(|slot| slot.expires.iter().any(|expiry| *expiry <= now));
+        expired.filter_map(|slot| slot.waker.as_ref()).for_each(Waker::wake_by_ref);
+    }
+
+    fn now(&self) -> u64 {
+        match self.mode {
+            Mode::Swept => self.now.get(),
+            Mode::Alarms { epoch } => millis(epoch.elapsed()),
+        }
+    }
+
+    /// A deadline is never early; with sweeps it is up to two ticks late.
+    fn expiry(&self, limit: Duration) -> Expiry {
+        let slack = match self.mode {
+            Mode::Swept => millis(TICK),
+            Mode::Alarms { .. } => 0,
+        };
+        Expiry(self.now().saturating_add(slack).saturating_add(millis(limit)))
+    }
+}
+
+/// How often the deadlines are looked at.
+const TICK: Duration = Duration::from_millis(250);
+
+/// How long one connection may wait. Frees its place when it is dropped.
+pub(crate) struct Deadline {
+    watch: Rc<Watch>,
+    slot: u32,
+    /// Only where nobody sweeps.
+    alarm: Option<Pin<Box<Sleep>>>,
+}
+
+impl Deadline {
+    /// Ready when the wait in this lane, which began with the first call since [`Deadline::disarm`], has taken
+    /// longer than `limit`. Until then the task is woken for that, and also when the watch stops.
+    pub(crate) fn poll_expired(&mut self, cx: &mut Context<'_>, lane: Lane, limit: Duration) -> Poll<()> {
+        let now = self.watch.now();
+        let mut slots = self.watch.slots.borrow_mut();
+        let slot = &mut slots.all[self.slot as usize];
+        let expiry = &mut slot.expires[lane as usize];
+        if *expiry == UNARMED {
+            *expiry = self.watch.expiry(limit);
+        }
+        if *expiry <= Expiry(now) {
+            return Poll::Ready(());
+        }
+        if !slot.waker.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
+            slot.waker = Some(cx.waker().clone());
+        }
+        let earliest = slot.expires.into_iter().min().unwrap_or(UNARMED);
+        drop(slots);
+        if let Mode::Alarms { epoch } = self.watch.mode {
+            self.set_alarm(cx, epoch, earliest);
+        }
+        Poll::Pending
+    }
+
+    /// Ends the wait in this lane.
+    #[inline]
+    pub(crate) fn disarm(&mut self, lane: Lane) {
+        self.watch.slots.borrow_mut().all[self.slot as usize].expires[lane as usize] = UNARMED;
+    }
+
+    /// Milliseconds on a clock that stands still while the core is held up.
+    pub(crate) fn now(&self) -> u64 {
+        self.watch.now()
+    }
+
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.watch.is_stopping()
+    }
+
+    /// Has the task woken at `earliest` or a little before. An alarm that is too early is left as it is until it
+    /// rings: a busy connection moves its deadline for each request, and never gets that far.
+    fn set_alarm(&mut self, cx: &mut Context<'_>, epoch: Instant, earliest: Expiry) {
+        let Some(rings) = epoch.checked_add(Duration::from_millis(earliest.0)).filter(|_| earliest < FAR)
+        else {
+            return;
+        };
+        let alarm = self.alarm.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(rings)));
+        if alarm.deadline() > rings || alarm.is_elapsed() {
+            alarm.as_mut().reset(rings);
+        }
+        while alarm.as_mut().poll(cx).is_ready() {
+            // The deadline is not reached, as the caller has seen, but clocks are read in whole milliseconds.
+            let next = rings.max(Instant::now() + Duration::from_millis(1));
+            alarm.as_mut().reset(next);
+        }
+    }
+}
+
+/// Nobody waits for a century, and tokio's clock does not count that far.
+const FAR: Expiry = Expiry(100 * 365 * 24 * 60 * 60 * 1000);
+
+impl Drop for Deadline {
+    fn drop(&mut self) {
+        let mut slots = self.watch.slots.borrow_mut();
+        slots.all[self.slot as usize] = Slot::default();
+        slots.free.push(self.slot);
+        if slots.free.len() == slots.all.len() {
+            self.watch.last.notify_one();
+        }
+    }
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+
+    use super::*;
+
+    async fn expired_after(watch: &Rc<Watch>, lane: Lane, limit: Duration) -> Duration {
+        let (mut deadline, start) = (watch.deadline(), Instant::now());
+        poll_fn(|cx| deadline.poll_expired(cx, lane, limit)).await;
+        start.elapsed()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_swept_deadline_is_never_early_and_at_most_two_ticks_late() {
+        let watch = Watch::swept();
+        for limit in [1, 100, 250, 900, 60_000].map(Duration::from_millis) {
+            let waited = tokio::select! {
+                waited = expired_after(&watch, Lane::Read, limit) => waited,
+                _ = async { loop { watch.tick().await } } => unreachable!("it ticks for ever"),
+            };
+            assert!(waited >= limit && waited <= limit + 2 * TICK, "{limit:?} took {waited:?}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_alarm_rings_when_it_should() {
+        let watch = Watch::with_alarms();
+        for limit in [1, 100, 250, 900, 60_000].map(Duration::from_millis) {
+            let waited = expired_after(&watch, Lane::Write, limit).await;
+            assert!(
+                waited >= limit && waited <= limit + Duration::from_millis(3),
+                "{limit:?} took {waited:?}"
+            );
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_wait_begins_anew_once_it_is_disarmed_and_lanes_do_not_touch() {
+        for watch in [Watch::with_alarms()] {
+            let (mut deadline, start, limit) = (watch.deadline(), Instant::now(), Duration::from_secs(1));
+            for _ in 0..5 {
+                poll_fn(|cx| {
+                    assert!(deadline.poll_expired(cx, Lane::Read, limit).is_pending());
+                    assert!(deadline.poll_expired(cx, Lane::Write, Duration::MAX).is_pending());
+                    Poll::Ready(())
+                })
+                .await;
+                tokio::time::sleep(limit * 9 / 10).await;
+                deadline.disarm(Lane::Read);
+            }
+            poll_fn(|cx| deadline.poll_expired(cx, Lane::Read, limit)).await;
+            assert!(start.elapsed() >= limit * 55 / 10);
+        }
+    }
+
+    #[tokio::test]
+    async fn stopping_wakes_those_who_wait_and_places_are_used_again() {
+        let watch = Watch::swept();
+        let mut deadline = watch.deadline();
+        let wait = poll_fn(|cx| match deadline.is_stopping() {
+            true => Poll::Ready(()),
+            false => deadline.poll_expired(cx, Lane::Read, Duration::MAX),
+        });
+        tokio::join!(wait, async { watch.stop() });
+        drop(deadline);
+        assert_eq!(watch.len(), 0);
+        drop((watch.deadline(), watch.deadline()));
+        assert_eq!(watch.slots.borrow().all.len(), 2);
+    }
+}

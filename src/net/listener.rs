@@ -1,0 +1,299 @@
+//! [`Listener`]: where the connections of one core come in.
+
+use std::io;
+use std::task::{Context, Poll, ready};
+
+use socket2::SockRef;
+use tokio::net::{TcpListener, TcpStream};
+#[cfg(unix)]
+use tokio::net::{UnixListener, UnixStream};
+
+use super::bound::{Bound, ListenOptions};
+use super::memory::MemoryListener;
+use super::peer::PeerAddr;
+#[cfg(unix)]
+use super::socket_file::SocketFile;
+use super::transport::Transport;
+
+/// A [`Bound`] socket inside the runtime that accepts from it.
+#[derive(Debug)]
+pub(crate) enum Listener {
+    Tcp(TcpListener, ListenOptions),
+    #[cfg(unix)]
+    Unix(#[expect(dead_code, reason = "it removes the file when it is dropped")] SocketFile, UnixListener),
+    Memory(MemoryListener),
+}
+
+/// A new connection, and who made it.
+pub(crate) type Accepted = (Transport, PeerAddr);
+
+impl Listener {
+    /// Enters the runtime this is called in.
+    pub(crate) fn open(bound: Bound) -> io::Result<Self> {
+        Ok(match bound {
+            Bound::Tcp(listener, options) => Listener::Tcp(TcpListener::from_std(listener)?, options),
+            #[cfg(unix)]
+            Bound::Unix(file, listener) => Listener::Unix(file, UnixListener::from_std(listener)?),
+            Bound::Memory(listener) => Listener::Memory(listener),
+        })
+    }
+
+    /// Waits for the next connection; an error is to be [classified](classify).
+    pub(crate) fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<io::Result<Accepted>> {
+        Poll::Ready(Ok(match self {
+            Listener::Tcp(listener, options) => {
+                let (stream, peer) = ready!(listener.poll_accept(cx))?;
+                (tcp(stream, *options), PeerAddr::Tcp(peer))
+            }
+            #[cfg(unix)]
+            Listener::Unix(_, listener) => {
+                let (stream, _) = ready!(listener.poll_accept(cx))?;
+                (Transport::Unix(stream), PeerAddr::Unix)
+            }
+            Listener::Memory(listener) => {
+                (Transport::Memory(ready!(listener.poll_accept(cx))), PeerAddr::Memory)
+            }
+        }))
+    }
+
+    /// Takes a connection that already waits, so that a server which stops can serve those who came in time.
+    ///
+    /// The kernel is asked, not tokio: its cached readiness may be older than the connection.
+    pub(crate) fn accept_now(&self) -> Option<Accepted> {
+        loop {
+            match self.try_accept() {
+                Ok(accepted) => return Some(accepted),
+                Err(error) if classify(&error) == AcceptFault::Skip => {}
+                Err(_) => return None,
+            }
+        }
+    }
+
+    fn try_accept(&self) -> io::Result<Accepted> {
+        match self {
+            Listener::Tcp(listener, options) => {
+                let (socket, peer) = SockRef::from(listener).accept()?;
+                socket.set_nonblocking(true)?;
+                let peer = peer.as_socket().ok_or(io::ErrorKind::InvalidData)?;
+                Ok((tcp(TcpStream::from_std(socket.into())?, *options), PeerAddr::Tcp(peer)))
+            }
+            #[cfg(unix)]
+            Listener::Unix(_, listener) => {
+                let (socket, _) = SockRef::from(listener).accept()?;
+                socket.set_nonblocking(true)?;
+                Ok((Transport::Unix(UnixStream::from_std(socket.into())?), PeerAddr::Unix))
+            }
+            Listener::Memory(listener) => {
+                let stream = listener.accept_now().ok_or(io::ErrorKind::WouldBlock)?;
+                Ok((Transport::Memory(stream), PeerAddr::Memory))
+            }
+        }
+    }
+}
+
+fn tcp(stream: TcpStream, options: ListenOptions) -> Transport {
+    if options.nodelay && !NODELAY_IS_INHERITED {
+        // It fails on a connection that is dead already, and its first read will say so.
+        let _ = stream.set_nodelay(true);
+    }
+    Transport::Tcp(stream)
+}
+
+const NODELAY_IS_INHERITED: bool = cfg!(any(target_os = "linux", target_os = "android"));
+
+/// What an error of [`Listener::accept`] asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum AcceptFault {
+    /// One connection died before it was accepted: accept the next.
+    Skip,
+    /// The process or the system ran out of something: accept again a little later.
+    BackOff,
+    /// The socket does not listen any more, and never will.
+    Fatal,
+}
+
+/// Tells what to do after `accept` failed.
+///
+/// Linux also reports what the network did to the new connection here (accept(2), "Error handling"). An error
+/// that nobody knows is waited out: a busy loop would be worse, and so would a server that gives up.
+pub(crate) fn classify(error: &io::Error) -> AcceptFault {
+    use io::ErrorKind as Kind;
+    match error.kind() {
+        Kind::ConnectionAborted
+        | Kind::ConnectionReset
+        | Kind::ConnectionRefused
+        | Kind::TimedOut
+        | Kind::HostUnreachable
+        | Kind::NetworkUnreachable
+        | Kind::NetworkDown
+        | Kind::Interrupted => AcceptFault::Skip,
+        Kind::InvalidInput => AcceptFault::Fatal,
+        _ => AcceptFault::BackOff,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+    use std::net;
+    use std::thread;
+
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::runtime::Builder;
+
+    use super::super::address::Address;
+    use super::super::bound::KERNEL_BALANCES;
+    use super::*;
+
+    fn block_on<T>(future: impl Future<Output = T>) -> T {
+        Builder::new_current_thread().enable_all().build().unwrap().block_on(future)
+    }
+
+    impl Listener {
+        async fn accept(&self) -> io::Result<Accepted> {
+            poll_fn(|cx| self.poll_accept(cx)).await
+        }
+    }
+
+    fn bind(address: impl Into<Address>) -> Bound {
+        Bound::bind(&address.into(), ListenOptions::default()).unwrap().remove(0)
+    }
+
+    #[test]
+    fn all_listeners_of_one_port_accept() {
+        if !KERNEL_BALANCES {
+            return;
+        }
+        let first = bind("127.0.0.1:0");
+        let second = first.sibling().unwrap().unwrap();
+        let address = first.local_addr().unwrap();
+        block_on(async {
+            let [first, second] = [first, second].map(|bound| Listener::open(bound).unwrap());
+            let (mut by_first, mut by_second, mut peers) = (0, 0, Vec::new());
+            // The kernel chooses by a hash of the ports: that 64 all fall to one side is 1 in 2^63.
+            while by_first + by_second < 64 {
+                peers.push(net::TcpStream::connect(address).unwrap());
+                tokio::select! {
+                    accepted = first.accept() => { accepted.unwrap(); by_first += 1; }
+                    accepted = second.accept() => { accepted.unwrap(); by_second += 1; }
+                }
+            }
+            assert!(by_first > 0 && by_second > 0, "{by_first} and {by_second}");
+        });
+    }
+
+    #[test]
+    fn every_address_is_ipv4_and_ipv6() {
+        let bound = bind(":0");
+        let port = bound.local_addr().unwrap().port();
+        block_on(async {
+            let listener = Listener::open(bound).unwrap();
+            for ip in ["127.0.0.1", "::1"] {
+                if net::TcpListener::bind((ip, 0)).is_err() {
+                    continue; // IPv6 is off on this machine.
+                }
+                let _near = net::TcpStream::connect((ip, port)).unwrap();
+                let (_, peer) = listener.accept().await.unwrap();
+                assert_eq!(peer.ip(), Some(ip.parse().unwrap()));
+            }
+        });
+    }
+
+    #[test]
+    fn an_accepted_socket_sends_small_answers_at_once() {
+        let bound = bind("127.0.0.1:0");
+        let near = [(); 2].map(|()| net::TcpStream::connect(bound.local_addr().unwrap()).unwrap());
+        block_on(async {
+            let listener = Listener::open(bound).unwrap();
+            for (transport, _) in [listener.accept_now().unwrap(), listener.accept().await.unwrap()] {
+                let Transport::Tcp(stream) = transport else { unreachable!() };
+                assert!(stream.nodelay().unwrap());
+            }
+        });
+        drop(near);
+    }
+
+    /// Those who queued before the runtime looked at its sockets are all there, and usable.
+    async fn check_drain(listener: &Listener, waiting: usize) {
+        let drained: Vec<Accepted> = std::iter::from_fn(|| listener.accept_now()).collect();
+        assert_eq!(drained.len(), waiting);
+        for (mut transport, _) in drained {
+            transport.write_all(b"x").await.unwrap();
+        }
+    }
+
+    #[test]
+    fn whoever_waits_is_taken_before_a_stop() {
+        let bound = bind("127.0.0.1:0");
+        let address = bound.local_addr().unwrap();
+        let connect = || net::TcpStream::connect(address).unwrap();
+        block_on(async {
+            let listener = Listener::open(bound).unwrap();
+            check_drain(&listener, 0).await;
+            let before: Vec<_> = (0..200).map(|_| connect()).collect();
+            check_drain(&listener, 200).await;
+            // The readiness that tokio has not seen yet must not hide who comes next.
+            let after: Vec<_> = (0..3).map(|_| connect()).collect();
+            listener.accept().await.unwrap();
+            check_drain(&listener, 2).await;
+            drop((before, after));
+        });
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_unix_socket_accepts_and_drains_and_its_file_goes() {
+        let path = std::env::temp_dir().join(format!("corehttp-{}-listener", std::process::id()));
+        let bound = bind(path.clone());
+        assert!(bound.sibling().unwrap().is_none());
+        block_on(async {
+            let listener = Listener::open(bound).unwrap();
+            let near = [(); 3].map(|()| std::os::unix::net::UnixStream::connect(&path).unwrap());
+            assert_eq!(listener.accept().await.unwrap().1, PeerAddr::Unix);
+            check_drain(&listener, 2).await;
+            drop(near);
+        });
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_memory_listener_serves_every_core() {
+        let memory = MemoryListener::new();
+        let connector = memory.connector();
+        let first = bind(memory);
+        let second = first.sibling().unwrap().unwrap();
+        drop(first);
+        let core = thread::spawn(move || {
+            block_on(async {
+                let (mut transport, peer) = Listener::open(second).unwrap().accept().await.unwrap();
+                assert_eq!(peer, PeerAddr::Memory);
+                transport.write_all(b"hello").await.unwrap();
+            });
+        });
+        block_on(async {
+            let mut answer = String::new();
+            connector.connect().await.unwrap().read_to_string(&mut answer).await.unwrap();
+            assert_eq!(answer, "hello");
+        });
+        core.join().unwrap();
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn accept_faults() {
+        for (errno, expected) in [
+            (103, AcceptFault::Skip),    // ECONNABORTED
+            (104, AcceptFault::Skip),    // ECONNRESET
+            (113, AcceptFault::Skip),    // EHOSTUNREACH
+            (4, AcceptFault::Skip),      // EINTR
+            (24, AcceptFault::BackOff),  // EMFILE
+            (23, AcceptFault::BackOff),  // ENFILE
+            (105, AcceptFault::BackOff), // ENOBUFS
+            (12, AcceptFault::BackOff),  // ENOMEM
+            (71, AcceptFault::BackOff),  // EPROTO
+            (22, AcceptFault::Fatal),    // EINVAL: it does not listen
+        ] {
+            assert_eq!(classify(&io::Error::from_raw_os_error(errno)), expected, "{errno}");
+        }
+    }
+}

@@ -1,0 +1,254 @@
+//! [`MemoryListener`]: connections without sockets, for tests and benchmarks.
+
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::io;
+use std::mem;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use tokio::io::DuplexStream;
+use tokio::sync::Semaphore;
+
+/// One end of a connection in memory; it may be used on any thread.
+pub type MemoryStream = DuplexStream;
+
+/// Accepts connections that are memory: to a server it is an [`Address`](crate::Address) like any other.
+///
+/// Its clones share one backlog; when the last of them is dropped it is closed.
+///
+/// # Examples
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> std::io::Result<()> {
+/// use corehttp::MemoryListener;
+/// use tokio::io::{AsyncReadExt, AsyncWriteExt};
+///
+/// let listener = MemoryListener::new();
+/// let mut near = listener.connector().connect().await?;
+/// let mut far = listener.accept().await;
+///
+/// near.write_all(b"hello").await?;
+/// let mut heard = [0; 5];
+/// far.read_exact(&mut heard).await?;
+/// assert_eq!(&heard, b"hello");
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct MemoryListener {
+    door: Arc<Door>,
+}
+
+impl MemoryListener {
+    /// Makes a listener nobody is connected to.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// What peers connect with.
+    pub fn connector(&self) -> MemoryConnector {
+        MemoryConnector { queue: Arc::clone(&self.door.queue) }
+    }
+
+    /// Waits for the next connection.
+    pub async fn accept(&self) -> MemoryStream {
+        poll_fn(|cx| self.poll_accept(cx)).await
+    }
+
+    pub(crate) fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<MemoryStream> {
+        self.door.queue.poll_pop(cx)
+    }
+
+    pub(crate) fn accept_now(&self) -> Option<MemoryStream> {
+        self.door.queue.pop(&mut self.door.queue.lock())
+    }
+}
+
+/// Connects to the [`MemoryListener`] it was made by.
+#[derive(Clone, Debug)]
+pub struct MemoryConnector {
+    queue: Arc<Queue>,
+}
+
+impl MemoryConnector {
+    /// Connects, and waits if 1024 others have connected and were not yet accepted.
+    ///
+    /// # Errors
+    ///
+    /// Fails with [`io::ErrorKind::ConnectionRefused`] once the listener is gone.
+    pub async fn connect(&self) -> io::Result<MemoryStream> {
+        let room = self.queue.room.acquire().await.map_err(|_| io::ErrorKind::ConnectionRefused)?;
+        let (near, far) = tokio::io::duplex(STREAM_BYTES);
+        self.queue.push(far)?;
+        room.forget();
+        Ok(near)
+    }
+}
+
+const STREAM_BYTES: usize = 64 * 1024;
+const BACKLOG_MAX: usize = 1024;
+
+/// What the clones of a listener have in common; dropping it closes the queue.
+#[derive(Debug, Default)]
+struct Door {
+    queue: Arc<Queue>,
+}
+
+impl Drop for Door {
+    fn drop(&mut self) {
+        self.queue.close();
+    }
+}
+
+/// Connections on their way from the connectors to the listeners.
+#[derive(Debug)]
+struct Queue {
+    /// A permit per free place; closed, under the lock of `backlog`, when there is nobody left to accept.
+    room: Semaphore,
+    backlog: Mutex<Backlog>,
+}
+
+#[derive(Debug, Default)]
+struct Backlog {
+    waiting: VecDeque<MemoryStream>,
+    acceptors: Vec<Waker>,
+}
+
+impl Queue {
+    fn push(&self, stream: MemoryStream) -> io::Result<()> {
+        let mut backlog = self.lock();
+        if self.room.is_closed() {
+            return Err(io::ErrorKind::ConnectionRefused.into());
+        }
+        backlog.waiting.push_back(stream);
+        // All are woken, for whoever was woken alone might be cancelled before it accepts.
+        let acceptors = mem::take(&mut backlog.acceptors);
+        drop(backlog);
+        acceptors.into_iter().for_each(Waker::wake);
+        Ok(())
+    }
+
+    fn poll_pop(&self, cx: &mut Context<'_>) -> Poll<MemoryStream> {
+        let mut backlog = self.lock();
+        if let Some(stream) = self.pop(&mut backlog) {
+            return Poll::Ready(stream);
+        }
+        if !backlog.acceptors.iter().any(|waker| waker.will_wake(cx.waker())) {
+            backlog.acceptors.push(cx.waker().clone());
+        }
+        Poll::Pending
+    }
+
+    fn pop(&self, backlog: &mut Backlog) -> Option<MemoryStream> {
+        let stream = backlog.waiting.pop_front()?;
+        self.room.add_permits(1);
+        Some(stream)
+    }
+
+    fn close(&self) {
+        let mut backlog = self.lock();
+        self.room.close();
+        let refused = mem::take(&mut backlog.waiting);
+        drop(backlog);
+        // This wakes the other ends, so it must not happen under the lock.
+        drop(refused);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Backlog> {
+        self.backlog.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Default for Queue {
+    fn default() -> Self {
+        Self { room: Semaphore::new(BACKLOG_MAX), backlog: Mutex::default() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::runtime::Builder;
+
+    use super::*;
+
+    fn block_on<T>(future: impl Future<Output = T>) -> T {
+        Builder::new_current_thread().enable_all().build().unwrap().block_on(future)
+    }
+
+    #[test]
+    fn streams_cross_threads_and_runtimes() {
+        let listener = MemoryListener::new();
+        let connector = listener.connector();
+        let echo = thread::spawn(move || {
+            block_on(async {
+                let mut stream = listener.accept().await;
+                let mut heard = Vec::new();
+                stream.read_to_end(&mut heard).await.unwrap();
+                stream.write_all(&heard).await.unwrap();
+            });
+        });
+        block_on(async {
+            let mut stream = connector.connect().await.unwrap();
+            stream.write_all(b"hello").await.unwrap();
+            stream.shutdown().await.unwrap();
+            let mut answer = String::new();
+            stream.read_to_string(&mut answer).await.unwrap();
+            assert_eq!(answer, "hello");
+        });
+        echo.join().unwrap();
+    }
+
+    #[test]
+    fn nobody_connects_to_a_listener_that_is_gone() {
+        block_on(async {
+            let listener = MemoryListener::new();
+            let (clone, connector) = (listener.clone(), listener.connector());
+            drop(listener);
+            let mut early = connector.connect().await.unwrap();
+            drop(clone);
+            let late = connector.connect().await.unwrap_err();
+            assert_eq!(late.kind(), io::ErrorKind::ConnectionRefused);
+            assert_eq!(early.read(&mut [0]).await.unwrap(), 0, "queued, never accepted");
+        });
+    }
+
+    #[test]
+    fn a_full_backlog_makes_peers_wait() {
+        let listener = MemoryListener::new();
+        let connector = listener.connector();
+        block_on(async {
+            let mut near = Vec::new();
+            for _ in 0..BACKLOG_MAX {
+                near.push(connector.connect().await.unwrap());
+            }
+            let waits = tokio::spawn(async move { connector.connect().await });
+            tokio::task::yield_now().await;
+            assert!(!waits.is_finished());
+            drop(listener.accept().await);
+            waits.await.unwrap().unwrap();
+        });
+    }
+
+    #[test]
+    fn a_cancelled_accept_takes_no_one_elses_connection() {
+        let listener = MemoryListener::new();
+        block_on(async {
+            let clone = listener.clone();
+            let accepts = tokio::spawn(async move { clone.accept().await });
+            let cancelled = {
+                let clone = listener.clone();
+                tokio::spawn(async move { clone.accept().await })
+            };
+            tokio::task::yield_now().await;
+            cancelled.abort();
+            let _near = listener.connector().connect().await.unwrap();
+            accepts.await.unwrap();
+            assert!(listener.accept_now().is_none());
+        });
+    }
+}

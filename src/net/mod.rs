@@ -1,0 +1,26 @@
+//! Floor 1: sockets. Where to listen, who connects and how bytes move; nothing here knows HTTP.
+
+mod address;
+mod peer;
+
+mod memory;
+#[cfg(unix)]
+mod socket_file;
+
+mod bound;
+mod listener;
+mod transport;
+
+mod buffer;
+mod conn;
+mod deadline;
+
+pub use address::Address;
+pub(crate) use bound::{Bound, ListenOptions};
+pub(crate) use buffer::Buffer;
+pub(crate) use conn::{Conn, Fault, Output};
+pub(crate) use deadline::{Deadline, Lane, Watch};
+pub(crate) use listener::{AcceptFault, Listener, classify};
+pub use memory::{MemoryConnector, MemoryListener, MemoryStream};
+pub use peer::PeerAddr;
+pub(crate) use transport::{Detached, Transport};

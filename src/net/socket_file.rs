@@ -1,0 +1,139 @@
+//! [`SocketFile`]: the name of a Unix domain socket in the file system.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::os::unix::net::UnixListener;
+use std::path::{self, Path, PathBuf};
+
+use socket2::{Domain, SockAddr, Socket, Type};
+
+/// A socket's file, removed when this is dropped, unless another has taken its place.
+///
+/// Drop it before the listener: an open socket keeps the inode, so its number cannot have come back
+/// with somebody else's file.
+#[derive(Debug)]
+pub(crate) struct SocketFile {
+    path: PathBuf,
+    inode: (u64, u64),
+}
+
+impl SocketFile {
+    /// Listens on `path`, in the place of a socket that a dead process left there.
+    ///
+    /// # Errors
+    ///
+    /// `AddrInUse` if another process listens there, or if the file is no socket: neither is touched.
+    pub(super) fn bind(path: &Path, backlog: i32) -> io::Result<(Self, UnixListener)> {
+        let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+        let address = SockAddr::unix(path)?;
+        match socket.bind(&address) {
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse && is_stale(path, &address)? => {
+                fs::remove_file(path)?;
+                socket.bind(&address)?;
+            }
+            bound => bound?,
+        }
+        // From here on the file is removed if anything fails.
+        let file = Self { path: path::absolute(path)?, inode: inode(path)? };
+        socket.listen(backlog)?;
+        socket.set_nonblocking(true)?;
+        Ok((file, socket.into()))
+    }
+}
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        if inode(&self.path).is_ok_and(|inode| inode == self.inode) {
+            // A file that cannot be removed is replaced by the next bind, so nobody need know.
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// Did its owner die? Only a refused connection proves it: a full backlog is alive, a denial says nothing.
+fn is_stale(path: &Path, address: &SockAddr) -> io::Result<bool> {
+    if !fs::symlink_metadata(path)?.file_type().is_socket() {
+        return Ok(false);
+    }
+    let probe = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+    probe.set_nonblocking(true)?;
+    Ok(probe.connect(address).is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused))
+}
+
+fn inode(path: &Path) -> io::Result<(u64, u64)> {
+    fs::symlink_metadata(path).map(|file| (file.dev(), file.ino()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::env;
+    use std::os::unix::net::UnixStream;
+    use std::process;
+
+    use super::*;
+
+    const BACKLOG: i32 = 16;
+
+    /// A path of this test's own, free before and after.
+    struct Scratch(PathBuf);
+
+    impl Scratch {
+        fn new(name: &str) -> Self {
+            Self(env::temp_dir().join(format!("corehttp-{}-{name}", process::id())))
+        }
+    }
+
+    impl Drop for Scratch {
+        fn drop(&mut self) {
+            let _ = fs::remove_file(&self.0);
+        }
+    }
+
+    #[test]
+    fn a_file_comes_and_goes_with_its_listener() {
+        let Scratch(path) = &Scratch::new("comes-and-goes");
+        let bound = SocketFile::bind(path, BACKLOG).unwrap();
+        UnixStream::connect(path).unwrap();
+        drop(bound);
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_stale_socket_is_replaced() {
+        let Scratch(path) = &Scratch::new("stale");
+        drop(UnixListener::bind(path).unwrap());
+        assert!(path.exists());
+        let _bound = SocketFile::bind(path, BACKLOG).unwrap();
+        UnixStream::connect(path).unwrap();
+    }
+
+    #[test]
+    fn a_live_socket_is_in_use_even_if_its_backlog_is_full() {
+        let Scratch(path) = &Scratch::new("live");
+        let _bound = SocketFile::bind(path, 0).unwrap();
+        let _queued = UnixStream::connect(path).unwrap();
+        let error = SocketFile::bind(path, BACKLOG).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
+        assert!(path.exists());
+    }
+
+    #[test]
+    fn a_file_that_is_no_socket_is_left_alone() {
+        let Scratch(path) = &Scratch::new("precious");
+        fs::write(path, "precious").unwrap();
+        let error = SocketFile::bind(path, BACKLOG).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
+        assert_eq!(fs::read(path).unwrap(), b"precious");
+    }
+
+    #[test]
+    fn a_successors_file_is_left_alone() {
+        let Scratch(path) = &Scratch::new("successor");
+        let old = SocketFile::bind(path, BACKLOG).unwrap();
+        fs::remove_file(path).unwrap();
+        let _new = SocketFile::bind(path, BACKLOG).unwrap();
+        drop(old);
+        UnixStream::connect(path).unwrap();
+    }
+}

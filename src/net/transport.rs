@@ -1,0 +1,287 @@
+//! [`Transport`]: the bytes of one connection, whatever carries them.
+
+use std::io::{self, IoSlice};
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use socket2::SockRef;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+#[cfg(unix)]
+use tokio::net::UnixStream;
+
+use super::memory::MemoryStream;
+
+/// What carries a connection; bound to the runtime it was opened in.
+///
+/// Reads and writes poll the socket and never `try_` it: only polling notices that a short transfer has used
+/// up the readiness, everything else pays for it with a system call that says "not now".
+#[derive(Default)]
+pub(crate) enum Transport {
+    /// Nothing any more: whatever is asked of it is `NotConnected`.
+    #[default]
+    Closed,
+    Tcp(TcpStream),
+    #[cfg(unix)]
+    Unix(UnixStream),
+    Memory(MemoryStream),
+    Boxed(Box<dyn Stream>),
+}
+
+/// What a caller may bring along as a connection.
+pub(crate) trait Stream: AsyncRead + AsyncWrite + Unpin {}
+
+impl<T: AsyncRead + AsyncWrite + Unpin> Stream for T {}
+
+impl Transport {
+    /// Reads into `buf`: 0 is the end.
+    pub(crate) fn poll_read(&mut self, cx: &mut Context<'_>, buf: &mut [u8]) -> Poll<io::Result<usize>> {
+        let mut buf = ReadBuf::new(buf);
+        let read = self.stream()?.poll_read(cx, &mut buf);
+        read.map_ok(|()| buf.filled().len())
+    }
+
+    pub(crate) fn poll_write(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.stream()?.poll_write(cx, bytes)
+    }
+
+    pub(crate) fn poll_write_vectored(
+        &mut self,
+        cx: &mut Context<'_>,
+        parts: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.stream()?.poll_write_vectored(cx, parts)
+    }
+
+    /// Sees to it that what was written leaves: sockets do it unasked, boxed streams may hold bytes back.
+    pub(crate) fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.stream()?.poll_flush(cx)
+    }
+
+    /// Closes the sending half.
+    pub(crate) fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.stream()?.poll_shutdown(cx)
+    }
+
+    /// Waits without a buffer until a read may succeed; `None` if this kind cannot, and must be read to know.
+    ///
+    /// A read may still be pending afterwards, for a fresh socket is taken to be readable until it was tried.
+    pub(crate) fn poll_read_ready(&self, cx: &mut Context<'_>) -> Option<Poll<io::Result<()>>> {
+        match self {
+            Transport::Closed => Some(Poll::Ready(Err(io::ErrorKind::NotConnected.into()))),
+            Transport::Tcp(stream) => Some(stream.poll_read_ready(cx)),
+            #[cfg(unix)]
+            Transport::Unix(stream) => Some(stream.poll_read_ready(cx)),
+            Transport::Memory(_) | Transport::Boxed(_) => None,
+        }
+    }
+
+    /// Sees to it that the peer is told of a failure, not of an end, when this is dropped.
+    pub(crate) fn reset(&self) {
+        if let Transport::Tcp(stream) = self {
+            // Should it fail, the connection is gone already.
+            let _ = SockRef::from(stream).set_linger(Some(Duration::ZERO));
+        }
+    }
+
+    pub(crate) fn local_addr(&self) -> Option<SocketAddr> {
+        match self {
+            Transport::Tcp(stream) => stream.local_addr().ok(),
+            _ => None,
+        }
+    }
+
+    /// Leaves the runtime, to be attached to another.
+    ///
+    /// # Errors
+    ///
+    /// `Unsupported` for a boxed stream: nobody knows which runtime it needs.
+    pub(crate) fn detach(self) -> io::Result<Detached> {
+        match self {
+            Transport::Closed => Err(io::ErrorKind::NotConnected.into()),
+            Transport::Tcp(stream) => stream.into_std().map(Detached::Tcp),
+            #[cfg(unix)]
+            Transport::Unix(stream) => stream.into_std().map(Detached::Unix),
+            Transport::Memory(stream) => Ok(Detached::Memory(stream)),
+            Transport::Boxed(_) => Err(io::ErrorKind::Unsupported.into()),
+        }
+    }
+
+    fn stream(&mut self) -> io::Result<Pin<&mut dyn Stream>> {
+        Ok(match self {
+            Transport::Closed => return Err(io::ErrorKind::NotConnected.into()),
+            Transport::Tcp(stream) => Pin::new(stream),
+            #[cfg(unix)]
+            Transport::Unix(stream) => Pin::new(stream),
+            Transport::Memory(stream) => Pin::new(stream),
+            Transport::Boxed(stream) => Pin::new(&mut **stream),
+        })
+    }
+}
+
+impl AsyncRead for Transport {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        self.get_mut().stream()?.poll_read(cx, buf)
+    }
+}
+
+impl AsyncWrite for Transport {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.get_mut().poll_write(cx, bytes)
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        parts: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.get_mut().poll_write_vectored(cx, parts)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        match self {
+            Transport::Boxed(stream) => stream.is_write_vectored(),
+            _ => true,
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.get_mut().poll_flush(cx)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.get_mut().poll_shutdown(cx)
+    }
+}
+
+/// A [`Transport`] between two runtimes.
+pub(crate) enum Detached {
+    Tcp(std::net::TcpStream),
+    #[cfg(unix)]
+    Unix(std::os::unix::net::UnixStream),
+    Memory(MemoryStream),
+}
+
+impl Detached {
+    /// Enters the runtime this is called in.
+    pub(crate) fn attach(self) -> io::Result<Transport> {
+        match self {
+            Detached::Tcp(stream) => TcpStream::from_std(stream).map(Transport::Tcp),
+            #[cfg(unix)]
+            Detached::Unix(stream) => UnixStream::from_std(stream).map(Transport::Unix),
+            Detached::Memory(stream) => Ok(Transport::Memory(stream)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+    use std::thread;
+
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
+    use tokio::net::TcpListener;
+    use tokio::runtime::Builder;
+
+    use super::*;
+
+    fn block_on<T>(future: impl Future<Output = T>) -> T {
+        Builder::new_current_thread().enable_all().build().unwrap().block_on(future)
+    }
+
+    async fn tcp() -> (Transport, Transport) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let near = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let (far, _) = listener.accept().await.unwrap();
+        (Transport::Tcp(near), Transport::Tcp(far))
+    }
+
+    #[cfg(unix)]
+    fn unix() -> (Transport, Transport) {
+        let (near, far) = UnixStream::pair().unwrap();
+        (Transport::Unix(near), Transport::Unix(far))
+    }
+
+    fn memory() -> (Transport, Transport) {
+        let (near, far) = duplex(64);
+        (Transport::Memory(near), Transport::Memory(far))
+    }
+
+    fn boxed() -> (Transport, Transport) {
+        let (near, far) = duplex(64);
+        (Transport::Boxed(Box::new(near)), Transport::Boxed(Box::new(far)))
+    }
+
+    /// A greeting, its answer in two parts, the end.
+    async fn check((mut near, mut far): (Transport, Transport)) {
+        assert_eq!(poll_fn(|cx| near.poll_write(cx, b"hello")).await.unwrap(), 5);
+        poll_fn(|cx| near.poll_flush(cx)).await.unwrap();
+        poll_fn(|cx| far.poll_read_ready(cx).unwrap_or(Poll::Ready(Ok(())))).await.unwrap();
+        let mut buf = [0; 16];
+        assert_eq!(poll_fn(|cx| far.poll_read(cx, &mut buf)).await.unwrap(), 5);
+        assert_eq!(&buf[..5], b"hello");
+
+        let parts = [IoSlice::new(b"good"), IoSlice::new(b"bye")];
+        assert!(far.is_write_vectored());
+        assert_eq!(poll_fn(|cx| far.poll_write_vectored(cx, &parts)).await.unwrap(), 7);
+        poll_fn(|cx| far.poll_shutdown(cx)).await.unwrap();
+        let mut answer = String::new();
+        near.read_to_string(&mut answer).await.unwrap();
+        assert_eq!(answer, "goodbye");
+    }
+
+    #[test]
+    fn every_kind_carries_bytes_both_ways() {
+        block_on(async {
+            check(tcp().await).await;
+            #[cfg(unix)]
+            check(unix()).await;
+            check(memory()).await;
+            check(boxed()).await;
+        });
+    }
+
+    /// Sends one end to another runtime, which answers from there.
+    async fn check_detach((mut near, far): (Transport, Transport)) {
+        let far = far.detach().unwrap();
+        let there = thread::spawn(move || {
+            block_on(async {
+                let mut far = far.attach().unwrap();
+                let mut heard = [0; 5];
+                far.read_exact(&mut heard).await.unwrap();
+                far.write_all(&heard).await.unwrap();
+            });
+        });
+        near.write_all(b"hello").await.unwrap();
+        let mut answer = String::new();
+        near.read_to_string(&mut answer).await.unwrap();
+        assert_eq!(answer, "hello");
+        there.join().unwrap();
+    }
+
+    #[test]
+    fn a_transport_may_move_to_another_runtime() {
+        block_on(async {
+            check_detach(tcp().await).await;
+            #[cfg(unix)]
+            check_detach(unix()).await;
+            check_detach(memory()).await;
+            assert_eq!(boxed().0.detach().err().unwrap().kind(), io::ErrorKind::Unsupported);
+        });
+    }
+
+    #[test]
+    fn a_closed_transport_is_not_connected() {
+        block_on(async {
+            let mut closed = Transport::default();
+            let read = poll_fn(|cx| closed.poll_read(cx, &mut [0])).await;
+            assert_eq!(read.unwrap_err().kind(), io::ErrorKind::NotConnected);
+            let ready = poll_fn(|cx| closed.poll_read_ready(cx).unwrap()).await;
+            assert_eq!(ready.unwrap_err().kind(), io::ErrorKind::NotConnected);
+            assert_eq!(closed.write(b"x").await.unwrap_err().kind(), io::ErrorKind::NotConnected);
+            assert_eq!(closed.detach().err().unwrap().kind(), io::ErrorKind::NotConnected);
+        });
+    }
+}

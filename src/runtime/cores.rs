@@ -1,0 +1,83 @@
+//! One thread with one current-thread runtime for a core.
+
+use std::future::Future;
+use std::io;
+use std::num::NonZero;
+use std::thread::{self, JoinHandle};
+
+use tokio::runtime::{Builder, LocalOptions};
+pub(crate) use tokio::task::yield_now;
+pub(crate) use tokio::time::{Instant, sleep, timeout_at};
+
+/// Whether a thread stays on one core of the machine.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Pinning {
+    /// The system moves threads as it likes.
+    #[default]
+    Free,
+    /// The n-th thread runs on the n-th core that the process may use.
+    Pinned,
+}
+
+/// How many cores the process may use.
+pub(crate) fn available_cores() -> usize {
+    thread::available_parallelism().map_or(1, NonZero::get)
+}
+
+/// Runs the future that `work` makes to its end, on a thread and in a runtime of its own. When it ends, so do all
+/// the tasks it spawned.
+///
+/// # Errors
+///
+/// The thread cannot be started. What the runtime cannot do is the thread's result.
+pub(crate) fn block_on_core<W, F, T>(
+    index: usize,
+    pinning: Pinning,
+    work: W,
+) -> io::Result<JoinHandle<io::Result<T>>>
+where
+    W: FnOnce() -> F + Send + 'static,
+    F: Future<Output = T>,
+    T: Send + 'static,
+{
+    thread::Builder::new().name(format!("corehttp-{index}")).spawn(move || {
+        if pinning == Pinning::Pinned {
+            pin(index);
+        }
+        let runtime = Builder::new_current_thread().enable_all().build_local(LocalOptions::default())?;
+        Ok(runtime.block_on(async move { work().await }))
+    })
+}
+
+/// Runs `task` on this core, beside the others.
+pub(crate) fn spawn(task: impl Future<Output = ()> + 'static) {
+    tokio::task::spawn_local(task);
+}
+
+/// A thread that cannot be pinned runs all the same.
+fn pin(index: usize) {
+    let cores = core_affinity::get_core_ids().unwrap_or_default();
+    if let Some(core) = cores.get(index % cores.len().max(1)) {
+        core_affinity::set_for_current(*core);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::rc::Rc;
+    use std::sync::mpsc;
+
+    use super::*;
+
+    #[test]
+    fn what_a_core_makes_need_not_be_sent() {
+        let core = block_on_core(7, Pinning::Pinned, || async {
+            let (own, (sender, receiver)) = (Rc::new(41), mpsc::channel());
+            let task = own.clone();
+            spawn(async move { sender.send(*task + 1).unwrap() });
+            yield_now().await;
+            (thread::current().name().map(str::to_owned), receiver.try_recv())
+        });
+        assert_eq!(core.unwrap().join().unwrap().unwrap(), (Some("corehttp-7".into()), Ok(42)));
+    }
+}

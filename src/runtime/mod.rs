@@ -1,0 +1,9 @@
+//! Floor 1: threads. One for each core, with a runtime of its own that nothing ever leaves.
+//!
+//! tokio's tasks and timers are named on this floor only.
+
+mod cores;
+
+pub(crate) use cores::{
+    Instant, Pinning, available_cores, block_on_core, sleep, spawn, timeout_at, yield_now,
+};

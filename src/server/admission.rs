@@ -1,0 +1,133 @@
+//! [`Admission`]: may one more connection come in?
+
+use std::cell::Cell;
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::rc::Rc;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::refuse::{self, Refused};
+use super::stats::CoreStats;
+use super::worker::Worker;
+use super::{Cause, Handler};
+use crate::message::Status;
+use crate::net::{Conn, PeerAddr};
+use crate::runtime;
+use crate::wire::Limits;
+
+/// What all cores count together: connections, not requests.
+#[derive(Default)]
+pub(super) struct Tally {
+    open: AtomicU64,
+    accepted: AtomicU64,
+    /// Connections by peer, if they have a limit.
+    peers: Mutex<HashMap<IpAddr, usize>>,
+}
+
+/// Where one core's connections come in.
+pub(super) struct Gate {
+    tally: Arc<Tally>,
+    stats: Arc<CoreStats>,
+    connections_max: u64,
+    per_peer_max: Option<usize>,
+    /// How many are being told that they may not come in.
+    refusing: Cell<usize>,
+}
+
+impl Gate {
+    pub(super) fn new(tally: Arc<Tally>, stats: Arc<CoreStats>, limits: &Limits) -> Rc<Gate> {
+        Rc::new(Gate {
+            tally,
+            stats,
+            connections_max: limits.connections_max as u64,
+            per_peer_max: limits.connections_per_peer_max,
+            refusing: Cell::new(0),
+        })
+    }
+}
+
+/// One connection that was let in. It is counted until this is dropped.
+pub(super) struct Admission {
+    gate: Rc<Gate>,
+    /// The peer it is counted under.
+    peer: Option<IpAddr>,
+}
+
+impl Admission {
+    /// Lets a connection in, or not. Either way it gets a number.
+    pub(super) fn ask(gate: &Rc<Gate>, peer: PeerAddr) -> (Result<Admission, Refusal>, u64) {
+        let id = gate.tally.accepted.fetch_add(1, Relaxed) + 1;
+        gate.stats.accepted.add(1);
+        gate.stats.open.add(1);
+        let open = gate.tally.open.fetch_add(1, Relaxed) + 1;
+        let mut admission = Admission { gate: gate.clone(), peer: None };
+        if open > gate.connections_max {
+            return (Err(Refusal { admission, cause: Cause::Connections }), id);
+        }
+        if let (Some(max), Some(peer)) = (gate.per_peer_max, peer.bucket()) {
+            let mut peers = gate.tally.peers.lock().unwrap_or_else(PoisonError::into_inner);
+            let count = peers.entry(peer).or_default();
+            *count += 1;
+            admission.peer = Some(peer);
+            if *count > max {
+                drop(peers);
+                return (Err(Refusal { admission, cause: Cause::ConnectionsOfPeer }), id);
+            }
+        }
+        (Ok(admission), id)
+    }
+}
+
+impl Drop for Admission {
+    fn drop(&mut self) {
+        self.gate.tally.open.fetch_sub(1, Relaxed);
+        self.gate.stats.open.subtract(1);
+        if let Some(peer) = self.peer {
+            let mut peers = self.gate.tally.peers.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(count) = peers.get_mut(&peer) {
+                *count -= 1;
+                if *count == 0 {
+                    peers.remove(&peer);
+                }
+            }
+        }
+    }
+}
+
+/// A connection that was not let in, and is still counted while it is told so.
+pub(super) struct Refusal {
+    admission: Admission,
+    cause: Cause,
+}
+
+impl Refusal {
+    /// Tells the peer, in a task of its own: whoever accepts never waits for a peer.
+    pub(super) fn tell<H: Handler>(self, worker: Rc<Worker<H>>, conn: Conn) {
+        let gate = self.admission.gate.clone();
+        gate.stats.refused.add(1);
+        if gate.refusing.get() == REFUSING_MAX {
+            // A flood is not worth an answer each.
+            worker.shared.refuse(None, conn.peer(), self.cause);
+            return;
+        }
+        gate.refusing.set(gate.refusing.get() + 1);
+        runtime::spawn(async move {
+            let status = match self.cause {
+                Cause::ConnectionsOfPeer => Status::TOO_MANY_REQUESTS,
+                _ => Status::SERVICE_UNAVAILABLE,
+            };
+            let mut context = worker.take_context();
+            context.adopt(conn, 0, 0);
+            // Its errors have been told of already.
+            let _ = refuse::refuse(&mut context, Refused { status: Some(status), cause: self.cause }).await;
+            worker.give_context(context);
+            gate.refusing.set(gate.refusing.get() - 1);
+            drop(self.admission);
+        });
+    }
+}
+
+/// How many refused connections of a core may linger at once.
+const REFUSING_MAX: usize = 256;

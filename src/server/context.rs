@@ -1,0 +1,445 @@
+//! [`Context`]: one exchange, as the handler sees it.
+
+use std::cell::RefCell;
+use std::fmt;
+use std::future::poll_fn;
+use std::io;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::task::{Poll, ready};
+use std::time::{Duration, Instant};
+
+use super::shared::Shared;
+use super::{Extensions, Reader, Upgraded, Writer};
+use crate::exchange::{ExchangeError, Expectation, Incoming, Outgoing, Phase};
+use crate::memory::Reset;
+use crate::message::{Headers, Known, Length, Request, Response, Status, Version};
+use crate::net::{Conn, Output, PeerAddr};
+use crate::wire::encode::{self, Asked, Persist, Plan, Stamp};
+use crate::wire::{Wish, persists};
+
+/// One exchange: the request, the response, and the connection between.
+///
+/// It is lent to the handler, and everything in it is used again for the next exchange. A view of the request
+/// cannot be kept longer, as the compiler will say:
+///
+/// ```compile_fail
+/// use corehttp::{Context, Server};
+///
+/// let kept = std::sync::Mutex::new(Vec::new());
+/// Server::bind("127.0.0.1:8080").run(move |ctx: &mut Context| {
+///     kept.lock().unwrap().push(ctx.request.path());
+/// });
+/// ```
+pub struct Context {
+    /// What was asked. Its body is here, unless the handler planned to stream it.
+    pub request: Request,
+    /// What will be answered, unless the handler sends the answer itself by [`Context::stream`] or its like.
+    pub response: Response,
+    /// What middleware tells the handlers behind it.
+    pub extensions: Extensions,
+    pub(super) incoming: RefCell<Incoming>,
+    pub(super) outgoing: Outgoing,
+    /// The connection; none while the context waits to be used again, or once it was taken over.
+    pub(super) conn: Link,
+    /// The memory of the connection's output, while there is no connection.
+    spare_output: Output,
+    facts: Facts,
+    pub(super) shared: Rc<Shared>,
+}
+
+/// The connection, borrowed only while it is polled: so a reader and a writer can live side by side.
+pub(super) type Link = RefCell<Option<Conn>>;
+
+/// What is noted before the handler runs: nothing is read from the request after it, for it may rewrite it.
+#[derive(Clone, Copy, Debug)]
+struct Facts {
+    asked: Asked,
+    /// Whether the peer has said that this request is its last.
+    is_last: bool,
+    /// Whether another one may follow, all things considered.
+    persists: bool,
+    connection: u64,
+    number: u64,
+    arrived: Instant,
+    /// Nobody is at the other end: the answer is for [`Service::respond`](crate::Service::respond).
+    detached: bool,
+}
+
+/// What the exchange is about.
+impl Context {
+    /// Who asks. What a proxy in front says in a field is not looked at.
+    pub fn peer_addr(&self) -> PeerAddr {
+        self.conn.borrow().as_ref().map_or(PeerAddr::Memory, Conn::peer)
+    }
+
+    /// The address the peer connected to; none if that was no TCP.
+    pub fn local_addr(&self) -> Option<SocketAddr> {
+        self.conn.borrow().as_ref().and_then(|conn| conn.transport.local_addr())
+    }
+
+    /// A number for the connection: no other of this server has the same.
+    pub fn connection_id(&self) -> u64 {
+        self.facts.connection
+    }
+
+    /// Which exchange of its connection this is, from 1.
+    pub fn exchange_number(&self) -> u64 {
+        self.facts.number
+    }
+
+    /// When the last bytes of the request's head arrived.
+    pub fn arrived(&self) -> Instant {
+        self.facts.arrived
+    }
+
+    /// Whether the server is about to stop: this answer will be the last of its connection.
+    pub fn is_stopping(&self) -> bool {
+        self.conn.borrow().as_ref().is_some_and(Conn::is_stopping)
+    }
+
+    /// Waits until the peer has closed the connection, or its sending half, which looks the same.
+    ///
+    /// What it sends meanwhile is kept, up to 64 KiB; behind that much no close is seen. To be used beside the
+    /// work that is not worth doing for nobody, as in `tokio::select!`.
+    pub async fn peer_closed(&self) {
+        poll_fn(|cx| {
+            let (mut conn, mut incoming) = (self.conn.borrow_mut(), self.incoming.borrow_mut());
+            let Some(conn) = conn.as_mut() else { return Poll::Ready(()) };
+            while incoming.input.unread().len() < UNREAD_MAX {
+                if let Ok(1..) = ready!(conn.poll_fill(cx, &mut incoming.input, Duration::MAX)) {
+                    continue;
+                }
+                return Poll::Ready(());
+            }
+            Poll::Pending
+        })
+        .await;
+    }
+}
+
+/// How much may arrive unasked while somebody waits for the end.
+const UNREAD_MAX: usize = 64 << 10;
+
+/// Reading and writing while the handler runs.
+impl Context {
+    /// The request's body, to be read as it comes. Of a body that was buffered it yields the bytes.
+    ///
+    /// What is not read is dropped after the handler, within [`Limits::drain_max`](crate::Limits::drain_max).
+    pub fn body_reader(&mut self) -> Reader<'_> {
+        let Context { request, incoming, conn, shared, .. } = self;
+        Reader::new(request, incoming.get_mut(), conn, &shared.bounds)
+    }
+
+    /// Receives the rest of a body that was planned to be streamed into `ctx.request.body`.
+    ///
+    /// # Errors
+    ///
+    /// As for every body: cut short, malformed, too slow, or larger than
+    /// [`Limits::body_max`](crate::Limits::body_max).
+    pub async fn buffer_body(&mut self) -> io::Result<()> {
+        let body_max = self.shared.bounds.limits.body_max;
+        Ok(self.receive_body(body_max).await?)
+    }
+
+    /// Sends the head now, and lets the handler write the body.
+    ///
+    /// The body goes in chunks, or under the `content-length` that was set; to an HTTP/1.0 peer without one, until
+    /// close. Not to [finish](Writer::finish) it closes the connection.
+    ///
+    /// # Errors
+    ///
+    /// A connection that fails, or an answer that has been sent already.
+    pub async fn stream(&mut self) -> io::Result<Writer<'_>> {
+        self.send_head().await?;
+        let Context { request, outgoing, conn, shared, .. } = self;
+        Ok(Writer::new(request, outgoing, conn, &shared.bounds))
+    }
+
+    /// Both at once: reads the request's body while writing the answer's. See [`Context::stream`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Context::stream`].
+    pub async fn duplex(&mut self) -> io::Result<(Reader<'_>, Writer<'_>)> {
+        if self.incoming.get_mut().expectation == Expectation::Continue {
+            self.informational(Status::CONTINUE.as_u16(), &Headers::new()).await?;
+            self.incoming.get_mut().expectation = Expectation::None;
+        }
+        self.send_head().await?;
+        let Context { request, incoming, outgoing, conn, shared, .. } = self;
+        let reader = Reader::new(request, incoming.get_mut(), conn, &shared.bounds);
+        Ok((reader, Writer::new(request, outgoing, conn, &shared.bounds)))
+    }
+
+    /// Sends an answer that is not the last one, such as 103 with `link` fields (RFC 9110 §15.2, RFC 8297). A peer
+    /// that speaks HTTP/1.0 is not told.
+    ///
+    /// # Errors
+    ///
+    /// A status that is not of that kind, or is 101; a final answer that has been sent already; a connection that
+    /// fails.
+    pub async fn informational(&mut self, status: u16, fields: &Headers) -> io::Result<()> {
+        let interim = Status::new(status).filter(|status| status.is_informational());
+        let interim =
+            interim.filter(|status| *status != Status::SWITCHING_PROTOCOLS && self.outgoing.is_unsent());
+        let interim = interim.ok_or(io::ErrorKind::InvalidInput)?;
+        if self.facts.asked.version == Version::Http10 || self.facts.detached {
+            return Ok(());
+        }
+        let conn = self.conn.get_mut().as_mut().ok_or(io::ErrorKind::NotConnected)?;
+        encode::interim(conn.output.bytes(), interim, fields, None);
+        self.flush().await
+    }
+
+    /// Answers 101 with the response's fields, and hands the connection over (RFC 9110 §7.8): to be used in the
+    /// handler, or elsewhere on the same core.
+    ///
+    /// # Errors
+    ///
+    /// A request that does not ask to be upgraded to `protocol`, or whose body was not read; an answer that has
+    /// been sent already; a connection that fails.
+    pub async fn upgrade(&mut self, protocol: &str) -> io::Result<Upgraded> {
+        let headers = &self.request.headers;
+        let asked = self.facts.asked.version == Version::Http11
+            && headers.contains_token("connection", "upgrade")
+            && headers.contains_token("upgrade", protocol);
+        if !asked {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "the peer did not ask for this upgrade"));
+        }
+        self.hand_over(Status::SWITCHING_PROTOCOLS, Some(protocol)).await
+    }
+
+    /// Answers 200 to a CONNECT request with the response's fields, and hands the connection over (RFC 9110
+    /// §9.3.6).
+    ///
+    /// # Errors
+    ///
+    /// A request that is no CONNECT; an answer that has been sent already; a connection that fails.
+    pub async fn tunnel(&mut self) -> io::Result<Upgraded> {
+        if !self.facts.asked.connect {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "the peer did not ask for a tunnel"));
+        }
+        self.hand_over(Status::OK, None).await
+    }
+
+    async fn hand_over(&mut self, status: Status, upgrade: Option<&str>) -> io::Result<Upgraded> {
+        if !self.outgoing.is_unsent() || !self.incoming.get_mut().is_read() || self.facts.detached {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        let conn = self.conn.get_mut().as_mut().ok_or(io::ErrorKind::NotConnected)?;
+        encode::interim(conn.output.bytes(), status, &self.response.headers, upgrade);
+        self.flush().await?;
+        let mut conn = self.conn.get_mut().take().ok_or(io::ErrorKind::NotConnected)?;
+        self.shared.count_traffic(&mut conn);
+        let mut early = Default::default();
+        let incoming = self.incoming.get_mut();
+        incoming.next();
+        std::mem::swap(&mut incoming.input, &mut early);
+        Ok(Upgraded::new(conn, early))
+    }
+
+    async fn send_head(&mut self) -> io::Result<()> {
+        if !self.outgoing.is_unsent() {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "the answer has been sent already"));
+        }
+        let given = self.response.headers.content_length();
+        self.write_head(given.map_or(Length::Unknown, Length::Known));
+        self.flush().await
+    }
+
+    async fn flush(&self) -> io::Result<()> {
+        let limit = self.shared.bounds.timeouts.write;
+        let flushed = poll_fn(|cx| match self.conn.borrow_mut().as_mut() {
+            Some(conn) => conn.poll_flush(cx, limit),
+            None => Poll::Ready(Ok(())),
+        });
+        Ok(flushed.await.map_err(ExchangeError::during(Phase::Write))?)
+    }
+}
+
+/// What the connection's loop does with it.
+impl Context {
+    pub(super) fn new(shared: Rc<Shared>) -> Box<Context> {
+        let facts = Facts {
+            asked: Asked::default(),
+            is_last: false,
+            persists: false,
+            connection: 0,
+            number: 0,
+            arrived: shared.clock.now(),
+            detached: false,
+        };
+        Box::new(Context {
+            request: Request::default(),
+            response: Response::default(),
+            extensions: Extensions::default(),
+            incoming: RefCell::default(),
+            outgoing: Outgoing::default(),
+            conn: RefCell::new(None),
+            spare_output: Output::default(),
+            facts,
+            shared,
+        })
+    }
+
+    /// Takes a connection up. `number` exchanges were had on it.
+    pub(super) fn adopt(&mut self, mut conn: Conn, connection: u64, number: u64) {
+        std::mem::swap(&mut conn.output, &mut self.spare_output);
+        *self.conn.get_mut() = Some(conn);
+        (self.facts.connection, self.facts.number) = (connection, number);
+    }
+
+    /// Lets the connection go, with how many exchanges were had on it. Its memory stays.
+    pub(super) fn release(&mut self) -> Option<(Conn, u64)> {
+        let mut conn = self.conn.get_mut().take()?;
+        std::mem::swap(&mut conn.output, &mut self.spare_output);
+        Some((conn, self.facts.number))
+    }
+
+    /// Makes the context ready for the next head.
+    pub(super) fn next(&mut self) {
+        let Context { request, response, extensions, incoming, outgoing, .. } = self;
+        request.reset();
+        response.reset();
+        extensions.clear();
+        incoming.get_mut().next();
+        *outgoing = Outgoing::default();
+    }
+
+    /// Notes what the answer depends on, once the head is there.
+    pub(super) fn begin(&mut self) {
+        let request = &self.request;
+        let asked = Asked::new(request);
+        let number = self.facts.number + 1;
+        let may_follow = self.shared.bounds.limits.requests_per_connection_max.is_none_or(|max| number < max);
+        self.facts.is_last = !persists(asked.version, Wish::of(&request.headers));
+        self.facts.persists = may_follow && !self.facts.is_last;
+        (self.facts.asked, self.facts.number) = (asked, number);
+        self.facts.arrived = self.shared.clock.now();
+    }
+
+    /// Begins an exchange that has no connection but `conn`, for a request that is here already.
+    pub(super) fn detach(&mut self, request: Request, conn: Conn) {
+        self.request = request;
+        self.adopt(conn, 0, 0);
+        self.begin();
+        self.facts.detached = true;
+    }
+
+    pub(super) async fn receive_body(&mut self, body_max: usize) -> Result<(), ExchangeError> {
+        let Context { request, incoming, conn, shared, .. } = self;
+        let (incoming, conn) = (incoming.get_mut(), conn.get_mut().as_mut());
+        let (false, Some(conn)) = (incoming.is_read(), conn) else { return Ok(()) };
+        let content = request.body.receive();
+        poll_fn(|cx| incoming.poll_body(cx, conn, &shared.bounds, body_max, content)).await?;
+        std::mem::swap(&mut request.trailers, &mut incoming.trailers);
+        Ok(())
+    }
+
+    /// Writes the head of the answer to the output, and begins its body.
+    pub(super) fn write_head(&mut self, content: Length) {
+        let given = self.response.headers.content_length();
+        let asked = self.facts.asked;
+        let plan = Plan::new(asked, self.response.status, content, given, !self.response.trailers.is_empty());
+        self.facts.persists &= self.may_persist() && !plan.ends_with_close();
+        let incoming = self.incoming.get_mut();
+        if incoming.expectation == Expectation::Continue {
+            incoming.expectation = Expectation::Forfeited;
+        }
+        self.outgoing.begin(plan.body());
+        let Some(conn) = self.conn.get_mut().as_mut() else { return };
+        if self.facts.detached {
+            return self.outgoing.begin_bare();
+        }
+        let persist = match (self.facts.persists, asked.version) {
+            (false, _) => Some(Persist::Close),
+            (true, Version::Http10) => Some(Persist::KeepAlive),
+            (true, Version::Http11) => None,
+        };
+        let date = self.shared.clock.date();
+        let stamp = Stamp { date: date.as_str(), server: self.shared.name.as_deref() };
+        encode::response(conn.output.bytes(), &self.response, plan, persist, stamp);
+    }
+
+    /// Whether all but the request lets another one follow: the server, the handler, and what is unread.
+    fn may_persist(&mut self) -> bool {
+        let incoming = self.incoming.get_mut();
+        let unread = match incoming.expectation {
+            // Without the answer it waits for, the peer may send the body or not.
+            Expectation::Continue | Expectation::Forfeited => incoming.is_read(),
+            Expectation::None => {
+                incoming.length_left().is_none_or(|left| left <= self.shared.bounds.limits.drain_max as u64)
+            }
+        };
+        let wish = match self.response.headers.may_have(Known::Connection) {
+            true => Wish::of(&self.response.headers),
+            false => Wish::Unsaid,
+        };
+        unread && wish != Wish::Close && !self.is_stopping()
+    }
+
+    /// Whether another request may follow this exchange.
+    pub(super) fn persists(&self) -> bool {
+        self.facts.persists
+    }
+
+    /// Whether the peer may be sending still when the connection is closed.
+    pub(super) fn may_hear_more(&mut self) -> bool {
+        let incoming = self.incoming.get_mut();
+        !self.facts.is_last || !incoming.is_read() || !incoming.input.is_empty()
+    }
+
+    /// The answer will be the last one.
+    pub(super) fn close(&mut self) {
+        self.facts.persists = false;
+    }
+
+    pub(super) fn asked(&self) -> Asked {
+        self.facts.asked
+    }
+}
+
+impl Reset for Context {
+    fn reset(&mut self) {
+        let Context {
+            request,
+            response,
+            extensions,
+            incoming,
+            outgoing,
+            conn,
+            spare_output,
+            facts,
+            shared: _,
+        } = self;
+        request.reset();
+        response.reset();
+        extensions.clear();
+        incoming.get_mut().reset();
+        *outgoing = Outgoing::default();
+        if let Some(mut conn) = conn.get_mut().take() {
+            std::mem::swap(&mut conn.output, spare_output);
+        }
+        spare_output.reset();
+        facts.detached = false;
+    }
+
+    fn shrink(&mut self) {
+        self.request.shrink();
+        self.response.shrink();
+        self.incoming.get_mut().shrink();
+        self.spare_output.shrink();
+    }
+}
+
+impl fmt::Debug for Context {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Context")
+            .field("request", &self.request)
+            .field("response", &self.response)
+            .field("extensions", &self.extensions)
+            .field("facts", &self.facts)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,196 @@
+//! [`Error`]: what a handler fails with, and [`Refusal`]: what a peer is refused for.
+
+use std::error::Error as StdError;
+use std::fmt;
+use std::io;
+
+use crate::exchange::ExchangeError;
+use crate::message::Status;
+use crate::net::PeerAddr;
+use crate::wire::WireError;
+
+/// What handlers and servers return: nothing, or an [`Error`].
+pub type Result<T = (), E = Error> = std::result::Result<T, E>;
+
+/// An error of a handler: a status that is owed to the peer, and a cause that is not told to it.
+///
+/// Any [`std::error::Error`] becomes one by `?` and owes 500, but for the crate's own, which know better: a body
+/// that was cut owes 400, one that is too large 413, one that is too slow 408. A [`Status`] becomes one too.
+///
+/// # Examples
+///
+/// ```
+/// use corehttp::{Error, Result, Status};
+///
+/// fn page(text: &str) -> Result<u32> {
+///     if text.is_empty() {
+///         return Err(Status::NOT_FOUND.into());
+///     }
+///     text.parse().map_err(|error| Error::new(Status::BAD_REQUEST, error))
+/// }
+///
+/// assert_eq!(page("").unwrap_err().owed(), Status::NOT_FOUND);
+/// assert_eq!(page("x").unwrap_err().owed(), Status::BAD_REQUEST);
+/// ```
+pub struct Error {
+    owed: Status,
+    cause: Option<Box<dyn StdError + Send + Sync>>,
+}
+
+impl Error {
+    /// An error that owes `status` because of `cause`.
+    pub fn new(status: Status, cause: impl Into<Box<dyn StdError + Send + Sync>>) -> Error {
+        Error { owed: status, cause: Some(cause.into()) }
+    }
+
+    /// The status that is owed to the peer.
+    pub fn owed(&self) -> Status {
+        self.owed
+    }
+
+    /// What went wrong, if it was more than the status says.
+    pub fn cause(&self) -> Option<&(dyn StdError + Send + Sync + 'static)> {
+        self.cause.as_deref()
+    }
+}
+
+impl From<Status> for Error {
+    fn from(status: Status) -> Error {
+        Error { owed: status, cause: None }
+    }
+}
+
+impl<E: StdError + Send + Sync + 'static> From<E> for Error {
+    fn from(error: E) -> Error {
+        Error { owed: owed(&error).unwrap_or(Status::INTERNAL_SERVER_ERROR), cause: Some(Box::new(error)) }
+    }
+}
+
+/// What the crate's own errors owe, inside an [`io::Error`] too.
+fn owed(error: &(dyn StdError + 'static)) -> Option<Status> {
+    if let Some(error) = error.downcast_ref::<io::Error>() {
+        return error.get_ref().and_then(|inner| owed(inner));
+    }
+    let of_exchange = error.downcast_ref::<ExchangeError>().and_then(ExchangeError::owed);
+    of_exchange.or_else(|| error.downcast_ref::<WireError>().map(|error| error.status()))
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.cause {
+            Some(cause) => write!(f, "{cause}"),
+            None => write!(f, "{}", self.owed),
+        }
+    }
+}
+
+impl fmt::Debug for Error {
+    /// What `main` prints: the whole chain of causes.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self}")?;
+        chain(f, self.cause.as_deref().and_then(|cause| cause.source()))
+    }
+}
+
+/// Writes an error's causes, each behind a colon.
+fn chain(f: &mut fmt::Formatter<'_>, mut cause: Option<&(dyn StdError + 'static)>) -> fmt::Result {
+    while let Some(error) = cause {
+        write!(f, ": {error}")?;
+        cause = error.source();
+    }
+    Ok(())
+}
+
+/// [`Error`] itself is no [`std::error::Error`], or it could not be made from all of them.
+struct Opaque(Error);
+
+impl fmt::Display for Opaque {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.0, f)
+    }
+}
+
+impl fmt::Debug for Opaque {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.0, f)
+    }
+}
+
+impl StdError for Opaque {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        self.0.cause.as_deref().and_then(|cause| cause.source())
+    }
+}
+
+impl From<Error> for Box<dyn StdError + Send + Sync> {
+    fn from(error: Error) -> Box<dyn StdError + Send + Sync> {
+        Box::new(Opaque(error))
+    }
+}
+
+impl From<Error> for Box<dyn StdError> {
+    fn from(error: Error) -> Box<dyn StdError> {
+        Box::new(Opaque(error))
+    }
+}
+
+/// A peer was refused something, or an exchange failed: what [`Server::on_error`](crate::Server::on_error) sees.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Refusal {
+    /// What was answered. None if nothing could be: the connection was gone, or the answer half sent.
+    pub status: Option<Status>,
+    /// Who was refused.
+    pub peer: PeerAddr,
+    /// Why.
+    pub cause: Cause,
+}
+
+/// Why a peer was refused.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Cause {
+    /// The exchange failed, by the peer's fault or by the connection's.
+    Exchange(ExchangeError),
+    /// The handler failed.
+    Handler(Error),
+    /// The handler panicked.
+    Panic,
+    /// [`Handler::on_head`](crate::Handler::on_head) refused it, or did not plan for a CONNECT.
+    Plan,
+    /// The server has as many connections as it may.
+    Connections,
+    /// The peer has as many connections as it may.
+    ConnectionsOfPeer,
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.status {
+            Some(status) => write!(f, "{status} to {}: {}", self.peer, self.cause),
+            None => write!(f, "{} cut off: {}", self.peer, self.cause),
+        }
+    }
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Cause::Exchange(error) => {
+                write!(f, "{error}")?;
+                chain(f, error.source())
+            }
+            Cause::Handler(error) => write!(f, "the handler failed: {error:?}"),
+            Cause::Panic => f.write_str("the handler panicked"),
+            Cause::Plan => f.write_str("the handler refused it by its head"),
+            Cause::Connections => f.write_str("the server has too many connections"),
+            Cause::ConnectionsOfPeer => f.write_str("the peer has too many connections"),
+        }
+    }
+}
+
+impl From<ExchangeError> for Cause {
+    fn from(error: ExchangeError) -> Cause {
+        Cause::Exchange(error)
+    }
+}

@@ -1,0 +1,258 @@
+//! Floor 4: the server. A connection is one short loop; a handler gets a [`Context`] and nothing else.
+
+mod admission;
+mod connection;
+mod context;
+mod error;
+mod extensions;
+mod handler;
+mod launch;
+mod reader;
+mod refuse;
+mod running;
+mod service;
+mod shared;
+mod stats;
+mod upgrade;
+mod worker;
+mod writer;
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+pub use context::Context;
+pub use error::{Cause, Error, Refusal, Result};
+pub use extensions::Extensions;
+pub use handler::{AsyncHandler, BodyPlan, Handler, IntoHandler, Outcome, PlainHandler, Planned, with_plan};
+pub use launch::Core;
+pub use reader::Reader;
+pub use running::Running;
+pub use service::Service;
+pub use stats::{Counts, Errors, Stats};
+pub use upgrade::Upgraded;
+pub use writer::Writer;
+
+use self::shared::Settings;
+use crate::exchange::Timeouts;
+use crate::net::{Address, ListenOptions};
+use crate::runtime::{self, Pinning};
+use crate::wire::Limits;
+
+/// The plan for a server: where it listens, on how many cores, and what it puts up with.
+///
+/// # Examples
+///
+/// ```no_run
+/// use corehttp::{Context, Server};
+///
+/// fn main() -> corehttp::Result {
+///     Server::bind("127.0.0.1:8080").run(|ctx: &mut Context| ctx.response.text("Hello, World!"))
+/// }
+/// ```
+pub struct Server {
+    addresses: Vec<Address>,
+    cores: usize,
+    pinning: Pinning,
+    balanced: bool,
+    listen: ListenOptions,
+    settings: Settings,
+    on_stop: Option<(Signal, Duration)>,
+}
+
+/// Ready when the server is to stop.
+type Signal = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+impl Server {
+    /// Listens nowhere yet: for [`Server::service`], or to [`Server::and_bind`].
+    pub fn new() -> Server {
+        Server {
+            addresses: Vec::new(),
+            cores: runtime::available_cores(),
+            pinning: Pinning::default(),
+            balanced: false,
+            listen: ListenOptions::default(),
+            settings: Settings::default(),
+            on_stop: None,
+        }
+    }
+
+    /// Will listen on `address`: `"127.0.0.1:8080"`, `"[::]:8080"` for IPv6 and IPv4, `"localhost:8080"`,
+    /// `"unix:/run/app.sock"`, a `SocketAddr`, a path, or a [`MemoryListener`](crate::MemoryListener).
+    ///
+    /// Another server may listen on the same TCP port: it gets a part of the connections, and all of them once this
+    /// one stops.
+    pub fn bind(address: impl Into<Address>) -> Server {
+        Server::new().and_bind(address)
+    }
+
+    /// Will listen on `address` too.
+    pub fn and_bind(mut self, address: impl Into<Address>) -> Server {
+        self.addresses.push(address.into());
+        self
+    }
+
+    /// How many cores serve, each with a thread of its own. Default: all that the process may use. At least 1.
+    pub fn cores(mut self, cores: usize) -> Server {
+        self.cores = cores.max(1);
+        self
+    }
+
+    /// Whether each thread stays on one core of the machine. Default: no.
+    pub fn pinned(mut self, pinned: bool) -> Server {
+        self.pinning = if pinned { Pinning::Pinned } else { Pinning::Free };
+        self
+    }
+
+    /// Whether one core accepts for all and gives each connection to the core that has the fewest. Default: no,
+    /// where the system spreads connections itself.
+    ///
+    /// The system spreads by chance, and a few connections that live long may then share one core while another
+    /// has none. It costs each connection some microseconds once.
+    pub fn balanced(mut self, balanced: bool) -> Server {
+        self.balanced = balanced;
+        self
+    }
+
+    /// Whether `[::]` takes IPv4 peers as well. Default: yes.
+    pub fn dual_stack(mut self, dual_stack: bool) -> Server {
+        self.listen.dual_stack = dual_stack;
+        self
+    }
+
+    /// How many connections may wait in the system to be accepted, for each listener. Default: 4,096.
+    pub fn backlog(mut self, backlog: u16) -> Server {
+        self.listen.backlog = backlog.into();
+        self
+    }
+
+    /// The `server` field of all answers (RFC 9110 §10.2.4). Default: none.
+    ///
+    /// # Panics
+    ///
+    /// A name that could not stand in a field.
+    pub fn name(mut self, name: &str) -> Server {
+        crate::message::Headers::new().set("server", name).expect("a server's name can stand in a field");
+        self.settings.name = Some(Arc::from(name.trim()));
+        self
+    }
+
+    /// The bounds on what peers send.
+    pub fn limits(mut self, limits: Limits) -> Server {
+        self.settings.bounds.limits = limits;
+        self
+    }
+
+    /// The bounds on how long peers take.
+    pub fn timeouts(mut self, timeouts: Timeouts) -> Server {
+        self.settings.bounds.timeouts = timeouts;
+        self
+    }
+
+    /// Sees every refusal, and every exchange that failed. Called on the core where it happened, so it should be
+    /// quick.
+    pub fn on_error(mut self, on_error: impl Fn(&Refusal) + Send + Sync + 'static) -> Server {
+        self.settings.on_error = Some(Arc::new(on_error));
+        self
+    }
+
+    /// Stops when `signal` is ready, as [`Running::shutdown`] does with `grace`. It is polled on a core.
+    pub fn on_stop(mut self, signal: impl Future<Output = ()> + Send + 'static, grace: Duration) -> Server {
+        self.on_stop = Some((Box::pin(signal), grace));
+        self
+    }
+
+    /// Serves with one handler for all cores, until it is stopped.
+    ///
+    /// # Errors
+    ///
+    /// An address that cannot be bound, which it names; a thread or a listener that fails.
+    pub fn run<Kind, H>(self, handler: H) -> Result
+    where
+        H: IntoHandler<Kind>,
+        H::Handler: Send + Sync,
+    {
+        self.start(handler)?.wait()
+    }
+
+    /// Starts to serve with one handler for all cores. All of them listen when it returns.
+    ///
+    /// # Errors
+    ///
+    /// As [`Server::run`]; no thread is left behind then.
+    pub fn start<Kind, H>(self, handler: H) -> Result<Running>
+    where
+        H: IntoHandler<Kind>,
+        H::Handler: Send + Sync,
+    {
+        let handler = Arc::new(handler.into_handler());
+        self.start_per_core(async move |_| Ok(handler.clone()))
+    }
+
+    /// Serves with a handler for each core, which `make` makes in the core's own runtime: it may have state that
+    /// cannot be sent to another, and needs no locks.
+    ///
+    /// # Errors
+    ///
+    /// As [`Server::run`], and what `make` fails with.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// use std::cell::Cell;
+    /// use corehttp::{Context, Server};
+    ///
+    /// # fn main() -> corehttp::Result {
+    /// Server::bind("127.0.0.1:8080").run_per_core(async |core| {
+    ///     let hits = Cell::new(0u64);
+    ///     Ok(move |ctx: &mut Context| {
+    ///         hits.set(hits.get() + 1);
+    ///         ctx.response.text(format!("core {} was asked {} times", core.index(), hits.get()));
+    ///     })
+    /// })
+    /// # }
+    /// ```
+    pub fn run_per_core<F, Kind, H>(self, make: F) -> Result
+    where
+        F: AsyncFn(Core) -> Result<H> + Send + Sync + 'static,
+        H: IntoHandler<Kind>,
+    {
+        self.start_per_core(make)?.wait()
+    }
+
+    /// Starts to serve with a handler for each core. See [`Server::run_per_core`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Server::run_per_core`]; no thread is left behind then.
+    pub fn start_per_core<F, Kind, H>(self, make: F) -> Result<Running>
+    where
+        F: AsyncFn(Core) -> Result<H> + Send + Sync + 'static,
+        H: IntoHandler<Kind>,
+    {
+        launch::launch(self, make)
+    }
+
+    /// A handler with this server's settings, for connections that come from elsewhere.
+    pub fn service<Kind, H: IntoHandler<Kind>>(self, handler: H) -> Service<H::Handler> {
+        Service::new(handler.into_handler(), &self.settings)
+    }
+}
+
+impl Default for Server {
+    fn default() -> Server {
+        Server::new()
+    }
+}
+
+impl fmt::Debug for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Server")
+            .field("addresses", &self.addresses)
+            .field("cores", &self.cores)
+            .field("bounds", &self.settings.bounds)
+            .finish_non_exhaustive()
+    }
+}

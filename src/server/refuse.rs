@@ -1,0 +1,136 @@
+//! Answers that say no, and the ways to close (RFC 9110 §15.5, §15.6, RFC 9112 §9.6).
+
+use std::future::poll_fn;
+use std::io;
+use std::task::{Poll, ready};
+
+use super::connection::{self, Manner};
+use super::{Cause, Context, Error};
+use crate::exchange::ExchangeError;
+use crate::memory::Reset;
+use crate::message::{Known, Status};
+use crate::net::Lane;
+
+/// Why a connection ends here, and what the peer is told.
+#[derive(Debug)]
+pub(super) struct Refused {
+    /// None: nothing, for it would not be there to hear, or has half of another answer.
+    pub(super) status: Option<Status>,
+    pub(super) cause: Cause,
+}
+
+impl From<ExchangeError> for Refused {
+    fn from(error: ExchangeError) -> Refused {
+        Refused { status: error.owed(), cause: Cause::Exchange(error) }
+    }
+}
+
+/// Tells the peer, if nothing else was told it, and closes.
+pub(super) async fn refuse(ctx: &mut Context, refused: Refused) -> io::Result<()> {
+    let result = match &refused.cause {
+        Cause::Exchange(error) => Err(error.as_io()),
+        _ => Ok(()),
+    };
+    let manner = match say_no(ctx, refused) {
+        Some(_) if connection::answer(ctx).await.is_ok() => Manner::Lingering,
+        Some(_) | None => Manner::Abort,
+    };
+    close(ctx, manner).await;
+    result
+}
+
+/// Makes the response a refusal, if nothing else was answered. Says with which status.
+pub(super) fn say_no(ctx: &mut Context, refused: Refused) -> Option<Status> {
+    let Refused { status, cause } = refused;
+    let status = status.filter(|_| ctx.outgoing.is_unsent());
+    if let Some(status) = status {
+        ctx.response.reset();
+        ctx.close();
+        explain(ctx, status);
+        if matches!(cause, Cause::Connections) {
+            ctx.response.headers.put(Known::RetryAfter, "retry-after", RETRY_AFTER);
+        }
+    }
+    let peer = ctx.peer_addr();
+    ctx.shared.refuse(status, peer, cause);
+    status
+}
+
+/// Seconds until one of so many connections is likely to have closed.
+const RETRY_AFTER: &[u8] = b"1";
+
+/// Makes the response the answer to a handler's error. The fields that middleware has set stay, but for those
+/// that described a content that is not sent.
+pub(super) fn answer_error(ctx: &mut Context, error: Error) {
+    for name in CONTENT_FIELDS {
+        ctx.response.headers.remove(name);
+    }
+    let status = error.owed();
+    explain(ctx, status);
+    // An error without a cause is an answer like any other: nobody needs to be told.
+    if error.cause().is_some() {
+        let peer = ctx.peer_addr();
+        ctx.shared.refuse(Some(status), peer, Cause::Handler(error));
+    }
+}
+
+/// The representation metadata of RFC 9110 §8, and what depends on it.
+const CONTENT_FIELDS: [&str; 8] = [
+    "content-encoding",
+    "content-language",
+    "content-length",
+    "content-location",
+    "content-range",
+    "content-type",
+    "etag",
+    "last-modified",
+];
+
+/// An answer of 1xx is no answer (RFC 9110 §15.2): the handler has made a mistake.
+pub(super) fn check_status(ctx: &mut Context) {
+    if ctx.response.status.is_informational() {
+        answer_error(ctx, Error::new(Status::INTERNAL_SERVER_ERROR, "a final status of 1xx"));
+    }
+}
+
+/// Says no more than the status does: nothing of what the peer sent is sent back to it.
+fn explain(ctx: &mut Context, status: Status) {
+    ctx.response.status = status;
+    ctx.response.text(status.reason());
+    ctx.response.trailers.reset();
+}
+
+/// Ends the connection. The wait for the peer has its bounds.
+pub(super) async fn close(ctx: &mut Context, manner: Manner) {
+    let flushed = match manner {
+        Manner::AtOnce | Manner::Abort => false,
+        Manner::Politely | Manner::Lingering => connection::flush(ctx).await.is_ok(),
+    };
+    let Context { incoming, conn, shared, .. } = ctx;
+    let (Some(mut conn), timeouts) = (conn.get_mut().take(), &shared.bounds.timeouts) else { return };
+    if manner == Manner::Abort {
+        // An end that looks like any other would make half an answer look whole to an HTTP/1.0 peer.
+        conn.transport.reset();
+    }
+    shared.count_traffic(&mut conn);
+    if !flushed || poll_fn(|cx| conn.poll_shutdown(cx, timeouts.write)).await.is_err() {
+        return;
+    }
+    if manner == Manner::Lingering {
+        let input = &mut incoming.get_mut().input;
+        input.reset();
+        conn.disarm(Lane::Read);
+        let mut drained = 0;
+        poll_fn(|cx| {
+            while drained <= shared.bounds.limits.drain_max {
+                match ready!(conn.poll_fill(cx, input, timeouts.linger)) {
+                    Ok(1..) => drained += input.unread().len(),
+                    Ok(0) | Err(_) => break,
+                }
+                input.reset();
+            }
+            Poll::Ready(())
+        })
+        .await;
+    }
+}

@@ -1,0 +1,130 @@
+//! [`Running`]: a server at work.
+
+use std::fmt;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use tokio::sync::watch;
+
+use super::stats::{CoreStats, Stats};
+use super::worker::Stop;
+use super::{Error, Result};
+use crate::message::Status;
+use crate::net::Address;
+use crate::runtime;
+
+/// A server at work: to be asked, stopped and waited for, from any thread.
+///
+/// Dropping it changes nothing: the server goes on.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use corehttp::{Context, Server};
+///
+/// # fn main() -> corehttp::Result {
+/// let running = Server::bind("127.0.0.1:0").start(|ctx: &mut Context| ctx.response.text("hi"))?;
+/// println!("listening on {}", running.local_addr());
+/// running.shutdown(Duration::from_secs(10));
+/// running.wait()?;
+/// assert_eq!(running.stats().total.open, 0);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Running {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    addresses: Vec<Address>,
+    stop: watch::Sender<Option<Stop>>,
+    stats: Vec<Arc<CoreStats>>,
+    cores: Mutex<Vec<Core>>,
+}
+
+/// The thread of one core.
+pub(super) type Core = JoinHandle<io::Result<io::Result<()>>>;
+
+impl Running {
+    pub(super) fn new(addresses: Vec<Address>, stats: Vec<Arc<CoreStats>>) -> Running {
+        let (stop, cores) = (watch::Sender::new(None), Mutex::default());
+        Running { inner: Arc::new(Inner { addresses, stop, stats, cores }) }
+    }
+
+    /// Adds a core that has started.
+    pub(super) fn add(&self, core: Core) {
+        self.inner.cores.lock().unwrap_or_else(PoisonError::into_inner).push(core);
+    }
+
+    /// Hears when the server is told to stop.
+    pub(super) fn told_to_stop(&self) -> watch::Receiver<Option<Stop>> {
+        self.inner.stop.subscribe()
+    }
+
+    /// The first TCP address it listens on, with the port that was chosen; `0.0.0.0:0` if there is none.
+    pub fn local_addr(&self) -> SocketAddr {
+        let tcp = self.inner.addresses.iter().find_map(|address| match address {
+            Address::Tcp(address) => Some(*address),
+            _ => None,
+        });
+        tcp.unwrap_or((Ipv4Addr::UNSPECIFIED, 0).into())
+    }
+
+    /// All addresses it listens on.
+    pub fn addresses(&self) -> &[Address] {
+        &self.inner.addresses
+    }
+
+    /// Stops well: no more connections, idle ones closed at once, the rest told `connection: close` with their
+    /// answers, and what is left after `grace` cut. Returns at once; [`Running::wait`] waits for it.
+    ///
+    /// A later call can only shorten the grace.
+    pub fn shutdown(&self, grace: Duration) {
+        let now = runtime::Instant::now();
+        let at = now.checked_add(grace).unwrap_or_else(|| now + Duration::from_secs(u32::MAX.into()));
+        self.inner.stop.send_if_modified(|stop| {
+            let is_sooner = stop.is_none_or(|stop| at < stop.at);
+            if is_sooner {
+                *stop = Some(Stop { at });
+            }
+            is_sooner
+        });
+    }
+
+    /// Waits until all cores have stopped. Any number of threads may wait.
+    ///
+    /// # Errors
+    ///
+    /// A core that could not go on.
+    ///
+    /// # Panics
+    ///
+    /// Within a core's own thread, which would wait for itself.
+    pub fn wait(&self) -> Result {
+        let mut cores = self.inner.cores.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut result = Ok(());
+        for core in cores.drain(..) {
+            match core.join() {
+                Ok(served) => result = result.and(served.flatten().map_err(Error::from)),
+                Err(_) => result = Err(Error::new(Status::INTERNAL_SERVER_ERROR, "a core panicked")),
+            }
+        }
+        result
+    }
+
+    /// What the server has done so far.
+    pub fn stats(&self) -> Stats {
+        Stats::of(self.inner.stats.iter().map(|core| &**core))
+    }
+}
+
+impl fmt::Debug for Running {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Running").field("addresses", &self.inner.addresses).finish_non_exhaustive()
+    }
+}

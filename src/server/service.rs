@@ -1,0 +1,135 @@
+//! [`Service`]: a handler with its settings, for connections that come from elsewhere.
+
+use std::cell::Cell;
+use std::fmt;
+use std::io;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{self, Poll};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use super::shared::Settings;
+use super::worker::Worker;
+use super::{Handler, connection, refuse};
+use crate::message::{Request, Response};
+use crate::net::{Conn, PeerAddr, Transport, Watch};
+
+/// A handler with its settings, for connections that come from elsewhere, on any tokio runtime.
+///
+/// Its clones are cheap and share their memory. It stays on one thread. Deadlines are tokio timers here, so the
+/// runtime must have its time driver enabled, as `#[tokio::main]` has.
+///
+/// # Examples
+///
+/// ```
+/// use corehttp::{Context, Request, Server};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let service = Server::new().service(|ctx: &mut Context| ctx.response.text("hi"));
+/// let response = service.respond(Request::get("/")?).await;
+/// assert_eq!(response.body.text()?, "hi");
+/// # Ok(())
+/// # }
+/// ```
+pub struct Service<H: Handler> {
+    worker: Rc<Worker<H>>,
+    connections: Rc<Cell<u64>>,
+}
+
+impl<H: Handler> Service<H> {
+    pub(super) fn new(handler: H, settings: &Settings) -> Service<H> {
+        let worker = Worker::new(handler, settings, Watch::with_alarms(), Arc::default());
+        Service { worker: Rc::new(worker), connections: Rc::default() }
+    }
+
+    /// Serves one connection until it closes. Any number may be served side by side.
+    ///
+    /// # Errors
+    ///
+    /// What ended the connection early. The peer has been told already, if it could be.
+    pub async fn serve_connection(
+        &self,
+        io: impl AsyncRead + AsyncWrite + Unpin + 'static,
+    ) -> io::Result<()> {
+        let id = self.connections.get() + 1;
+        self.connections.set(id);
+        let served = connection::serve(&self.worker, self.connect(io), id).await;
+        self.worker.trim_if_due();
+        served
+    }
+
+    /// Answers one request without a connection: what the handler writes by [`Context::stream`] is the response's
+    /// body. For tests of handlers.
+    ///
+    /// [`Context::stream`]: super::Context::stream
+    pub async fn respond(&self, request: Request) -> Response {
+        let written = Rc::default();
+        let mut context = self.worker.take_context();
+        context.detach(request, self.connect(Nobody { written: Rc::clone(&written) }));
+        let outcome = connection::handle(&self.worker, &mut context).await;
+        let outcome = connection::settle(&mut context, outcome).await;
+        if let Err(refused) = outcome {
+            refuse::say_no(&mut context, refused);
+        }
+        // What fails here has nobody to tell it to.
+        let _ = connection::flush(&mut context).await;
+        let mut response = std::mem::take(&mut context.response);
+        self.worker.give_context(context);
+        let written = written.take();
+        if !written.is_empty() {
+            response.body.set(written);
+        }
+        response
+    }
+
+    fn connect(&self, io: impl AsyncRead + AsyncWrite + Unpin + 'static) -> Conn {
+        Conn::new(Transport::Boxed(Box::new(io)), PeerAddr::Memory, self.worker.shared.watch.deadline())
+    }
+}
+
+impl<H: Handler> Clone for Service<H> {
+    fn clone(&self) -> Service<H> {
+        Service { worker: self.worker.clone(), connections: self.connections.clone() }
+    }
+}
+
+impl<H: Handler> fmt::Debug for Service<H> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Service").finish_non_exhaustive()
+    }
+}
+
+/// The peer of a request that came without a connection: it keeps what is written to it, and sends nothing.
+struct Nobody {
+    written: Rc<Cell<Vec<u8>>>,
+}
+
+impl AsyncRead for Nobody {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        _: &mut task::Context<'_>,
+        _: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for Nobody {
+    fn poll_write(self: Pin<&mut Self>, _: &mut task::Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let mut written = self.written.take();
+        written.extend_from_slice(bytes);
+        self.written.set(written);
+        Poll::Ready(Ok(bytes.len()))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut task::Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut task::Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+}

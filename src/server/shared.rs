@@ -1,0 +1,55 @@
+//! [`Settings`]: what all cores of a server share, and [`Shared`]: what all connections of one core do.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use super::stats::{CoreStats, ErrorKind};
+use super::{Cause, Refusal};
+use crate::exchange::{Bounds, Clock};
+use crate::message::Status;
+use crate::net::{Conn, PeerAddr, Watch};
+
+/// How a server behaves, the same on all its cores.
+#[derive(Clone, Default)]
+pub(super) struct Settings {
+    pub(super) bounds: Bounds,
+    pub(super) name: Option<Arc<str>>,
+    pub(super) on_error: Option<OnError>,
+}
+
+/// Sees every refusal.
+pub(super) type OnError = Arc<dyn Fn(&Refusal) + Send + Sync>;
+
+/// What the connections of one core have in common.
+pub(super) struct Shared {
+    pub(super) bounds: Bounds,
+    pub(super) name: Option<Arc<str>>,
+    on_error: Option<OnError>,
+    pub(super) clock: Clock,
+    pub(super) watch: Rc<Watch>,
+    pub(super) stats: Arc<CoreStats>,
+}
+
+impl Shared {
+    pub(super) fn new(settings: &Settings, watch: Rc<Watch>, stats: Arc<CoreStats>) -> Rc<Shared> {
+        let Settings { bounds, name, on_error } = settings.clone();
+        Rc::new(Shared { bounds, name, on_error, clock: Clock::new(), watch, stats })
+    }
+
+    /// Counts a refusal, and tells whoever wants to know.
+    #[cold]
+    pub(super) fn refuse(&self, status: Option<Status>, peer: PeerAddr, cause: Cause) {
+        self.stats.errors[ErrorKind::of(&cause) as usize].add(1);
+        if let Some(on_error) = &self.on_error {
+            on_error(&Refusal { status, peer, cause });
+        }
+    }
+
+    /// Counts what went through a connection since the last call.
+    #[inline]
+    pub(super) fn count_traffic(&self, conn: &mut Conn) {
+        let traffic = conn.take_traffic();
+        self.stats.received.add(traffic.received);
+        self.stats.sent.add(traffic.sent);
+    }
+}

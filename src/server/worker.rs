@@ -1,0 +1,239 @@
+//! [`Worker`]: what one core owns, and its work: accept, serve, and stop.
+
+use std::cell::Cell;
+use std::future::poll_fn;
+use std::io;
+use std::pin::pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{self, Poll};
+use std::time::{Duration, Instant};
+
+use tokio::sync::{mpsc, watch};
+
+use super::admission::{Admission, Gate};
+use super::shared::{Settings, Shared};
+use super::stats::CoreStats;
+use super::{Context, Handler, connection};
+use crate::memory::FreeList;
+use crate::net::{AcceptFault, Conn, Detached, Listener, PeerAddr, Transport, Watch, classify};
+use crate::runtime;
+
+/// What one core owns: its handler, and the memory its connections take turns with.
+pub(super) struct Worker<H: Handler> {
+    pub(super) handler: H,
+    pub(super) shared: Rc<Shared>,
+    contexts: FreeList<Context>,
+    trim_at: Cell<Instant>,
+}
+
+const TRIM_PAUSE: Duration = Duration::from_secs(1);
+
+impl<H: Handler> Worker<H> {
+    pub(super) fn new(handler: H, settings: &Settings, watch: Rc<Watch>, stats: Arc<CoreStats>) -> Worker<H> {
+        let shared = Shared::new(settings, watch, stats);
+        let trim_at = Cell::new(shared.clock.now() + TRIM_PAUSE);
+        Worker { handler, shared, contexts: FreeList::new(), trim_at }
+    }
+
+    #[inline]
+    pub(super) fn take_context(&self) -> Box<Context> {
+        self.contexts.take(|| Context::new(self.shared.clone()))
+    }
+
+    #[inline]
+    pub(super) fn give_context(&self, context: Box<Context>) {
+        self.contexts.give(context);
+    }
+
+    /// Gives memory back now and then, where nobody keeps house.
+    pub(super) fn trim_if_due(&self) {
+        let now = self.shared.clock.now();
+        if now >= self.trim_at.get() {
+            self.trim_at.set(now + TRIM_PAUSE);
+            self.contexts.trim();
+        }
+    }
+
+    /// Looks after the core's deadlines and memory, for ever.
+    async fn keep_house(&self) {
+        loop {
+            self.shared.watch.tick().await;
+            self.shared.clock.refresh();
+            self.trim_if_due();
+        }
+    }
+}
+
+/// Where the connections of one core come from, and what ends it.
+pub(super) struct Inlet {
+    pub(super) listeners: Vec<(Listener, Sharing)>,
+    /// Connections that another core has accepted for this one.
+    pub(super) arrivals: mpsc::UnboundedReceiver<(Detached, PeerAddr)>,
+    /// The ways to all cores, this one among them, if it accepts for all.
+    pub(super) outlets: Vec<Outlet>,
+    pub(super) gate: Rc<Gate>,
+    pub(super) stop: watch::Receiver<Option<Stop>>,
+}
+
+/// The server is to stop, and what is not done then is cut.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Stop {
+    pub(super) at: runtime::Instant,
+}
+
+impl Inlet {
+    /// Serves until the server is told to stop, and its connections are done or cut.
+    ///
+    /// # Errors
+    ///
+    /// A listener that does not listen any more.
+    pub(super) async fn serve<H: Handler>(mut self, worker: Rc<Worker<H>>) -> io::Result<()> {
+        let house = worker.clone();
+        runtime::spawn(async move { house.keep_house().await });
+        let mut stop = self.stop.clone();
+        let stopped = async move {
+            // A sender that is gone can tell nobody to stop.
+            let told = stop.wait_for(Option::is_some).await.ok().and_then(|told| *told);
+            match told {
+                Some(stop) => stop,
+                None => std::future::pending().await,
+            }
+        };
+        let stop = until(stopped, self.accept_all(&worker)).await?;
+        self.close(&worker);
+        let watch = &worker.shared.watch;
+        watch.stop();
+        let _ = runtime::timeout_at(stop.at, watch.emptied()).await;
+        worker.shared.stats.cut.add(watch.len() as u64);
+        Ok(())
+    }
+
+    /// Accepts for ever. What ends it is an error.
+    async fn accept_all<H: Handler>(&mut self, worker: &Rc<Worker<H>>) -> io::Error {
+        let mut pause = BACK_OFF_LEAST;
+        loop {
+            match poll_fn(|cx| self.poll_accept(cx)).await {
+                Ok((accepted, sharing)) => {
+                    pause = BACK_OFF_LEAST;
+                    self.dispatch(worker, accepted, sharing);
+                }
+                Err(error) => match classify(&error) {
+                    AcceptFault::Skip => {}
+                    // Descriptors come back when connections close, and no sooner for our asking.
+                    AcceptFault::BackOff => {
+                        runtime::sleep(pause).await;
+                        pause = (2 * pause).min(BACK_OFF_MOST);
+                    }
+                    AcceptFault::Fatal => return error,
+                },
+            }
+        }
+    }
+
+    fn poll_accept(&mut self, cx: &mut task::Context<'_>) -> Poll<io::Result<(Accepted, Sharing)>> {
+        if let Poll::Ready(Some((detached, peer))) = self.arrivals.poll_recv(cx) {
+            return Poll::Ready(detached.attach().map(|transport| ((transport, peer), Sharing::Own)));
+        }
+        for (listener, sharing) in &self.listeners {
+            if let Poll::Ready(accepted) = listener.poll_accept(cx) {
+                return Poll::Ready(accepted.map(|accepted| (accepted, *sharing)));
+            }
+        }
+        Poll::Pending
+    }
+
+    /// Serves a connection here, or gives it to the core that has the fewest.
+    fn dispatch<H: Handler>(&self, worker: &Rc<Worker<H>>, (transport, peer): Accepted, sharing: Sharing) {
+        let least = self.outlets.iter().min_by_key(|outlet| outlet.load());
+        match (sharing, least) {
+            (Sharing::ForAll, Some(outlet)) => outlet.give(transport, peer),
+            (Sharing::ForAll, None) | (Sharing::Own, _) => self.admit(worker, transport, peer),
+        }
+    }
+
+    fn admit<H: Handler>(&self, worker: &Rc<Worker<H>>, transport: Transport, peer: PeerAddr) {
+        let (worker, shared) = (worker.clone(), &worker.shared);
+        let (admission, id) = Admission::ask(&self.gate, peer);
+        let conn = Conn::new(transport, peer, shared.watch.deadline());
+        match admission {
+            Ok(admission) => runtime::spawn(async move {
+                // Whoever cares for its errors has asked to be told of them.
+                let _ = connection::serve(&worker, conn, id).await;
+                drop(admission);
+            }),
+            Err(refusal) => refusal.tell(worker, conn),
+        }
+    }
+
+    /// Serves whoever has connected in time, then listens no more.
+    fn close<H: Handler>(&mut self, worker: &Rc<Worker<H>>) {
+        for (listener, sharing) in std::mem::take(&mut self.listeners) {
+            while let Some(accepted) = listener.accept_now() {
+                self.dispatch(worker, accepted, sharing);
+            }
+        }
+        self.outlets.clear();
+        self.arrivals.close();
+        while let Ok((detached, peer)) = self.arrivals.try_recv() {
+            if let Ok(transport) = detached.attach() {
+                self.admit(worker, transport, peer);
+            }
+        }
+    }
+}
+
+/// Works until it is told to stop, or the work has failed.
+async fn until(
+    stopped: impl Future<Output = Stop>,
+    work: impl Future<Output = io::Error>,
+) -> io::Result<Stop> {
+    let (mut stopped, mut work) = (pin!(stopped), pin!(work));
+    poll_fn(|cx| match stopped.as_mut().poll(cx) {
+        Poll::Ready(stop) => Poll::Ready(Ok(stop)),
+        Poll::Pending => work.as_mut().poll(cx).map(Err),
+    })
+    .await
+}
+
+const BACK_OFF_LEAST: Duration = Duration::from_millis(10);
+const BACK_OFF_MOST: Duration = Duration::from_secs(1);
+
+/// A new connection, and who made it.
+type Accepted = (Transport, PeerAddr);
+
+/// For whom a listener accepts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sharing {
+    Own,
+    ForAll,
+}
+
+/// The way to one core.
+pub(super) struct Outlet {
+    arrivals: mpsc::UnboundedSender<(Detached, PeerAddr)>,
+    stats: Arc<CoreStats>,
+    given: Cell<u64>,
+}
+
+impl Outlet {
+    pub(super) fn new(
+        arrivals: mpsc::UnboundedSender<(Detached, PeerAddr)>,
+        stats: Arc<CoreStats>,
+    ) -> Outlet {
+        Outlet { arrivals, stats, given: Cell::new(0) }
+    }
+
+    /// How many connections the core was given and still has.
+    fn load(&self) -> u64 {
+        self.given.get().saturating_sub(self.stats.finished())
+    }
+
+    fn give(&self, transport: Transport, peer: PeerAddr) {
+        self.given.set(self.given.get() + 1);
+        if let Ok(detached) = transport.detach() {
+            // A core that has stopped takes no more, and the connection closes.
+            let _ = self.arrivals.send((detached, peer));
+        }
+    }
+}

@@ -1,0 +1,374 @@
+//! [`Decoder`] and the other direction: the chunked coding (RFC 9112 §7.1).
+
+use super::{Limits, WireError, parse};
+use crate::message::{Headers, is_tchar};
+
+/// Where one chunked body stands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Decoder {
+    state: State,
+    /// Bytes of extensions in the chunk at hand, and in the whole body.
+    extension: usize,
+    extensions: usize,
+    /// Framing bytes beyond what each chunk and its data excuse.
+    overhead: usize,
+}
+
+/// Positions in the grammar of §7.1, by the RFC's own names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Size { digits: u32, size: u64 },
+    Extension { part: Part, size: u64 },
+    SizeEnd { size: u64 },
+    Data { left: u64 },
+    DataEnd { lf: bool },
+    Trailers,
+    Done,
+}
+
+/// Positions in a chunk-ext (§7.1.1): `*( BWS ";" BWS name [ BWS "=" BWS ( token / quoted-string ) ] )`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    /// Blanks after the size: a `;` must follow.
+    BeforeSemicolon,
+    BeforeName,
+    Name,
+    AfterName,
+    BeforeValue,
+    Value,
+    Quoted,
+    Escaped,
+    /// Right behind the closing quote.
+    Unquoted,
+    AfterValue,
+}
+
+/// What a call of [`Decoder::decode`] found at the front of its input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Decoded {
+    /// So many bytes are framing: skip them.
+    pub(crate) framing: usize,
+    /// So many bytes after them are data. None: give more input, or the body is done.
+    pub(crate) data: usize,
+}
+
+impl Decoder {
+    /// Reads on, up to the end of the next piece of data. All of what it reports counts as consumed.
+    ///
+    /// The trailer section stays in the input until all of it is there, then goes to `trailers`.
+    ///
+    /// # Errors
+    ///
+    /// What breaks the grammar or a limit; the decoder is of no use then.
+    pub(crate) fn decode(
+        &mut self,
+        input: &[u8],
+        limits: &Limits,
+        trailers: &mut Headers,
+    ) -> Result<Decoded, WireError> {
+        let mut framing = 0;
+        while framing < input.len() && !self.is_done() {
+            match self.state {
+                State::Data { left } => {
+                    let data = usize::try_from(left).unwrap_or(usize::MAX).min(input.len() - framing);
+                    self.excuse(data, limits)?;
+                    self.state = match left - data as u64 {
+                        0 => State::DataEnd { lf: false },
+                        left => State::Data { left },
+                    };
+                    return Ok(Decoded { framing, data });
+                }
+                State::Trailers => match parse::trailers(&input[framing..], limits, trailers)? {
+                    Some(len) => {
+                        framing += len;
+                        self.state = State::Done;
+                    }
+                    None => break,
+                },
+                _ => {
+                    self.state = self.step(input[framing], limits)?;
+                    self.overhead += 1;
+                    framing += 1;
+                }
+            }
+        }
+        self.excuse(0, limits)?;
+        Ok(Decoded { framing, data: 0 })
+    }
+
+    /// Whether the last chunk and the trailers were read.
+    pub(crate) fn is_done(&self) -> bool {
+        self.state == State::Done
+    }
+
+    /// One byte of framing.
+    fn step(&mut self, byte: u8, limits: &Limits) -> Result<State, WireError> {
+        match (self.state, byte) {
+            (State::Size { digits: 1.., size }, b'\r') => Ok(State::SizeEnd { size }),
+            (State::Size { digits: 1.., size }, b';') => self.extend(Part::BeforeName, size, limits),
+            (State::Size { digits: 1.., size }, b' ' | b'\t') => {
+                self.extend(Part::BeforeSemicolon, size, limits)
+            }
+            (State::Size { digits, size }, _) => {
+                let digit = char::from(byte).to_digit(16).ok_or(WireError::ChunkSize)?;
+                if digits == limits.chunk_digits_max.min(HEX_DIGITS_MAX) {
+                    return Err(WireError::ChunkSize);
+                }
+                Ok(State::Size { digits: digits + 1, size: size << 4 | u64::from(digit) })
+            }
+            (State::Extension { part, size }, b'\r') => match part {
+                Part::Name | Part::Value | Part::Unquoted => Ok(State::SizeEnd { size }),
+                Part::BeforeSemicolon => Err(WireError::ChunkSize),
+                _ => Err(WireError::ChunkExtension),
+            },
+            (State::Extension { part, size }, _) => self.extend(extension(part, byte)?, size, limits),
+            (State::SizeEnd { size }, b'\n') => Ok(self.begin_chunk(size)),
+            (State::SizeEnd { .. }, _) => Err(WireError::ChunkSize),
+            (State::DataEnd { lf: false }, b'\r') => Ok(State::DataEnd { lf: true }),
+            (State::DataEnd { lf: true }, b'\n') => Ok(State::default()),
+            (State::DataEnd { .. }, _) => Err(WireError::ChunkData),
+            (State::Data { .. } | State::Trailers | State::Done, _) => {
+                unreachable!("these are not read by byte")
+            }
+        }
+    }
+
+    fn begin_chunk(&mut self, size: u64) -> State {
+        self.extension = 0;
+        self.overhead = self.overhead.saturating_sub(FRAMING_EXCUSED);
+        match size {
+            0 => State::Trailers,
+            left => State::Data { left },
+        }
+    }
+
+    fn extend(&mut self, part: Part, size: u64, limits: &Limits) -> Result<State, WireError> {
+        self.extension += 1;
+        self.extensions += 1;
+        match self.extension > limits.chunk_extension_max || self.extensions > limits.chunk_extensions_max {
+            true => Err(WireError::ChunkOverhead),
+            false => Ok(State::Extension { part, size }),
+        }
+    }
+
+    /// Data excuses twice as much framing: what is left beyond the bound is an attack on our time.
+    fn excuse(&mut self, data: usize, limits: &Limits) -> Result<(), WireError> {
+        self.overhead = self.overhead.saturating_sub(data.saturating_mul(2));
+        match self.overhead > limits.chunk_overhead_max {
+            true => Err(WireError::ChunkOverhead),
+            false => Ok(()),
+        }
+    }
+}
+
+const HEX_DIGITS_MAX: u32 = 16;
+const _: () = assert!(HEX_DIGITS_MAX * 4 == u64::BITS, "a chunk size fits u64");
+
+/// The framing bytes that any chunk may cost.
+const FRAMING_EXCUSED: usize = 16;
+
+impl Default for State {
+    fn default() -> State {
+        State::Size { digits: 0, size: 0 }
+    }
+}
+
+/// The position after one more byte of a chunk extension.
+fn extension(part: Part, byte: u8) -> Result<Part, WireError> {
+    match (part, byte) {
+        (Part::BeforeSemicolon, b';') => Ok(Part::BeforeName),
+        (
+            Part::BeforeSemicolon | Part::BeforeName | Part::AfterName | Part::BeforeValue | Part::AfterValue,
+            b' ' | b'\t',
+        ) => Ok(part),
+        // `3 x` and `3 \n` are sizes with junk behind them; so is a size that only blanks follow.
+        (Part::BeforeSemicolon, _) => Err(WireError::ChunkSize),
+        (Part::Name, b' ' | b'\t') => Ok(Part::AfterName),
+        (Part::Value | Part::Unquoted, b' ' | b'\t') => Ok(Part::AfterValue),
+        (Part::Name | Part::AfterName, b'=') => Ok(Part::BeforeValue),
+        (Part::Name | Part::AfterName | Part::Value | Part::Unquoted | Part::AfterValue, b';') => {
+            Ok(Part::BeforeName)
+        }
+        (Part::BeforeName | Part::Name, _) if is_tchar(byte) => Ok(Part::Name),
+        (Part::BeforeValue, b'"') => Ok(Part::Quoted),
+        (Part::BeforeValue | Part::Value, _) if is_tchar(byte) => Ok(Part::Value),
+        (Part::Quoted, b'"') => Ok(Part::Unquoted),
+        (Part::Quoted, b'\\') => Ok(Part::Escaped),
+        (Part::Quoted | Part::Escaped, b'\t' | b' '..=b'~' | 0x80..) => Ok(Part::Quoted),
+        _ => Err(WireError::ChunkExtension),
+    }
+}
+
+/// Writes the line that comes before a chunk of `size` bytes.
+pub(crate) fn encode_size(out: &mut Vec<u8>, size: usize) {
+    const HEX: &[u8; 16] = b"0123456789abcdef";
+    let digits = (usize::BITS - size.leading_zeros()).div_ceil(4).max(1);
+    out.extend((0..digits).rev().map(|digit| HEX[size >> (4 * digit) & 0xf]));
+    out.extend_from_slice(b"\r\n");
+}
+
+/// Writes the last chunk and the trailer section.
+pub(crate) fn encode_end(out: &mut Vec<u8>, trailers: &Headers) {
+    out.extend_from_slice(b"0\r\n");
+    super::encode::fields(out, trailers);
+    out.extend_from_slice(b"\r\n");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Feeds `wire` cut at every byte: the answer must not depend on where packets end.
+    #[track_caller]
+    fn check(wire: &[u8], expected: Result<&[u8], WireError>) {
+        for cut in 0..=wire.len() {
+            let decoded = decode(&[&wire[..cut], &wire[cut..]]);
+            assert_eq!(decoded.as_deref(), expected.as_deref(), "{:?} cut at {cut}", wire.escape_ascii());
+        }
+    }
+
+    /// The data of a body that comes in `packets`; of what follows the body, nothing may be consumed.
+    fn decode(packets: &[&[u8]]) -> Result<Vec<u8>, WireError> {
+        let (mut decoder, mut trailers) = (Decoder::default(), Headers::new());
+        let (mut input, mut out) = (Vec::new(), Vec::new());
+        for packet in packets {
+            input.extend_from_slice(packet);
+            loop {
+                let step = decoder.decode(&input, &Limits::default(), &mut trailers)?;
+                out.extend_from_slice(&input[step.framing..][..step.data]);
+                input.drain(..step.framing + step.data);
+                if step.data == 0 {
+                    break;
+                }
+            }
+        }
+        match decoder.is_done() {
+            true => assert_eq!(input, b"", "nothing is left over"),
+            false => assert!(input.is_empty() || decoder.state == State::Trailers, "all else is consumed"),
+        }
+        Ok(out)
+    }
+
+    #[test]
+    fn chunks_are_put_together_7_1() {
+        check(b"5\r\nhello\r\n0\r\n\r\n", Ok(b"hello"));
+        check(b"3\r\nabc\r\n0A\r\n0123456789\r\n000\r\n\r\n", Ok(b"abc0123456789"));
+        check(b"0\r\nX-Sum: 1\r\nY: 2\r\n\r\n", Ok(b""));
+        check(b"0000000000000001\r\na\r\n0\r\n\r\n", Ok(b"a"));
+        check(b"5\r\nhel", Ok(b"hel"));
+    }
+
+    #[test]
+    fn chunk_size_is_hex_digits_only_7_1() {
+        let bad: &[&[u8]] = &[
+            b"+5",
+            b"-5",
+            b"0x5",
+            b" 5",
+            b"\t5",
+            b"5 ",
+            b"5 \t",
+            b"",
+            b"5g",
+            b"_5",
+            b"5_0",
+            b"5\n",
+            b"5\r\r",
+            b"5 5",
+            b"5 x",
+            b"5\0",
+            b"00000000000000005",
+            b"ffffffffffffffff0",
+            b"\xb2",
+        ];
+        for size in bad {
+            check(&[size, &b"\r\nhello\r\n0\r\n\r\n"[..]].concat(), Err(WireError::ChunkSize));
+        }
+    }
+
+    #[test]
+    fn extensions_that_keep_the_grammar_are_ignored_7_1_1() {
+        for extension in [";a", ";a=b", " ; a = b", ";a=\"b c;\\\"\u{e9}\"", ";a;b=c\t;d=\"\"", ";a=\"x\" ;b"]
+        {
+            check(format!("5{extension}\r\nhello\r\n0{extension}\r\n\r\n").as_bytes(), Ok(b"hello"));
+        }
+        for extension in [
+            ";",
+            ";;a",
+            ";a=",
+            ";=b",
+            ";a\nb",
+            ";a\0",
+            ";a=\"b",
+            ";a=\"b\"c",
+            ";a b",
+            ";a ",
+            ";a=b ",
+            ";a=\"\n\"",
+            ";a,b",
+        ] {
+            check(format!("5{extension}\r\nhello\r\n0\r\n\r\n").as_bytes(), Err(WireError::ChunkExtension));
+        }
+        check(b"5;a\r\r\nhello\r\n", Err(WireError::ChunkSize));
+    }
+
+    #[test]
+    fn data_ends_with_crlf_and_nothing_else_7_1() {
+        for end in ["X", "\n", "\rX", "\r\rX", "lo\r\n", " \r\n"] {
+            check(format!("3\r\nhel{end}0\r\n\r\n").as_bytes(), Err(WireError::ChunkData));
+        }
+    }
+
+    #[test]
+    fn trailers_are_checked_and_bounded_7_1_2() {
+        for bad in [
+            "Content-Length: 1",
+            "host: a",
+            "Cookie: a",
+            "transfer-encoding: chunked",
+            "X-Forwarded-For: 1",
+            "a b: c",
+            ": c",
+            "a",
+            "a: \0",
+            "a: b\rc",
+            "a : b",
+            " a: b",
+            "a: b\r\n c",
+        ] {
+            check(format!("0\r\n{bad}\r\n\r\n").as_bytes(), Err(WireError::Trailer));
+        }
+        check(b"0\r\na: b\n\n", Err(WireError::Trailer));
+        let many = "a: b\r\n".repeat(65);
+        check(format!("0\r\n{many}\r\n").as_bytes(), Err(WireError::TrailersTooLarge));
+        let long = "b".repeat(16 << 10);
+        assert_eq!(decode(&[format!("0\r\na: {long}").as_bytes()]), Err(WireError::TrailersTooLarge));
+    }
+
+    #[test]
+    fn framing_is_bounded_even_where_it_keeps_the_grammar() {
+        let long = format!("5;{}\r\n", "a".repeat(4 << 10));
+        assert_eq!(decode(&[long.as_bytes()]), Err(WireError::ChunkOverhead));
+        let each = format!("1;{}\r\na\r\n", "a".repeat(4000)).repeat(5);
+        assert_eq!(decode(&[each.as_bytes()]), Err(WireError::ChunkOverhead));
+        let tiny = "1\r\na\r\n".repeat(100_000);
+        assert_eq!(decode(&[tiny.as_bytes()]).map(|data| data.len()), Ok(100_000));
+        let padded = "0000000000000001;a=bcdefgh\r\na\r\n".repeat(2_000);
+        assert_eq!(decode(&[padded.as_bytes()]), Err(WireError::ChunkOverhead));
+    }
+
+    #[test]
+    fn what_is_encoded_decodes() {
+        let mut wire = Vec::new();
+        for size in [1, 15, 16, 255, 4096, 70_000] {
+            encode_size(&mut wire, size);
+            wire.extend(vec![b'x'; size]);
+            wire.extend(b"\r\n");
+        }
+        let mut trailers = Headers::new();
+        trailers.set("x-sum", 7).unwrap();
+        encode_end(&mut wire, &trailers);
+        assert!(wire.starts_with(b"1\r\nx\r\nf\r\n") && wire.ends_with(b"\r\n0\r\nx-sum: 7\r\n\r\n"));
+        assert_eq!(decode(&[&wire]).map(|data| data.len()), Ok(1 + 15 + 16 + 255 + 4096 + 70_000));
+    }
+}

@@ -1,0 +1,167 @@
+//! Writes heads (RFC 9112 §2 to §6), and decides how an answer is framed (§6.3).
+
+use super::Framing;
+use crate::message::{Headers, Known, Length, Method, Request, Response, Status, Version};
+
+/// What a request's answer depends on, noted before a handler may rewrite the request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Asked {
+    /// HEAD: the answer's head is that of GET, and there is no body.
+    pub(crate) head: bool,
+    /// CONNECT: a tunnel is asked for, and no message follows this one.
+    pub(crate) connect: bool,
+    pub(crate) version: Version,
+}
+
+impl Asked {
+    #[inline]
+    pub(crate) fn new(request: &Request) -> Asked {
+        let method = request.method();
+        Asked { head: method == Method::Head, connect: method == Method::Connect, version: request.version() }
+    }
+}
+
+/// What the Connection field of an answer says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Persist {
+    Close,
+    /// Said to HTTP/1.0 only: 1.1 persists by itself.
+    KeepAlive,
+}
+
+/// How an answer is framed: what its head announces, and what is sent behind it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Plan {
+    announced: Announced,
+    body: Framing,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Announced {
+    Nothing,
+    Length(u64),
+    Chunked,
+}
+
+impl Plan {
+    /// The plan for an answer whose content has this length. `given` is the Content-Length that was set by hand;
+    /// it counts where the content is not sent, and so cannot be measured (RFC 9110 §8.6).
+    #[inline]
+    pub(crate) fn new(
+        asked: Asked,
+        status: Status,
+        content: Length,
+        given: Option<u64>,
+        trailers: bool,
+    ) -> Plan {
+        use Announced::{Chunked, Nothing};
+        let chunks = asked.version == Version::Http11;
+        let (announced, body) = match (status.as_u16(), content) {
+            (100..200 | 204, _) => (Nothing, Framing::Empty),
+            (304, Length::NoContent) => (given.map_or(Nothing, Announced::Length), Framing::Empty),
+            (304, Length::Known(_) | Length::Unknown) => (Nothing, Framing::Empty),
+            (_, Length::NoContent) if asked.head => {
+                (given.map_or(Nothing, Announced::Length), Framing::Empty)
+            }
+            (_, Length::Known(_) | Length::NoContent) if chunks && trailers => (Chunked, Framing::Chunked),
+            (_, Length::NoContent) => (Announced::Length(0), Framing::Empty),
+            (_, Length::Known(length)) => (Announced::Length(length), Framing::Length(length)),
+            (_, Length::Unknown) if chunks => (Chunked, Framing::Chunked),
+            (_, Length::Unknown) => (Nothing, Framing::UntilClose),
+        };
+        Plan { announced, body: if asked.head { Framing::Empty } else { body } }
+    }
+
+    /// How the body that is sent is framed.
+    pub(crate) fn body(self) -> Framing {
+        self.body
+    }
+
+    /// Whether the end of the connection is the end of the answer.
+    pub(crate) fn ends_with_close(self) -> bool {
+        self.body == Framing::UntilClose
+    }
+}
+
+/// The fields that a server adds to each answer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stamp<'a> {
+    /// An IMF-fixdate (RFC 9110 §6.6.1).
+    pub(crate) date: &'a str,
+    /// RFC 9110 §10.2.4.
+    pub(crate) server: Option<&'a str>,
+}
+
+/// Writes the head of an answer.
+#[inline]
+pub(crate) fn response(
+    out: &mut Vec<u8>,
+    response: &Response,
+    plan: Plan,
+    persist: Option<Persist>,
+    stamp: Stamp<'_>,
+) {
+    status_line(out, response.status);
+    fields(out, &response.headers);
+    if let (Some(server), false) = (stamp.server, response.headers.may_have(Known::Server)) {
+        line(out, b"server", server.as_bytes());
+    }
+    if !response.headers.may_have(Known::Date) {
+        line(out, b"date", stamp.date.as_bytes());
+    }
+    match plan.announced {
+        Announced::Nothing => {}
+        Announced::Length(length) => {
+            line(out, b"content-length", itoa::Buffer::new().format(length).as_bytes());
+        }
+        Announced::Chunked => out.extend_from_slice(b"transfer-encoding: chunked\r\n"),
+    }
+    match persist {
+        None => {}
+        Some(Persist::Close) => out.extend_from_slice(b"connection: close\r\n"),
+        Some(Persist::KeepAlive) => out.extend_from_slice(b"connection: keep-alive\r\n"),
+    }
+    out.extend_from_slice(b"\r\n");
+}
+
+/// Writes the head of an answer that is not the last one (RFC 9110 §15.2), or that hands the connection over.
+pub(crate) fn interim(out: &mut Vec<u8>, status: Status, headers: &Headers, upgrade: Option<&str>) {
+    status_line(out, status);
+    fields(out, headers);
+    if let Some(protocol) = upgrade {
+        line(out, b"connection", b"upgrade");
+        line(out, b"upgrade", protocol.as_bytes());
+    }
+    out.extend_from_slice(b"\r\n");
+}
+
+/// Writes the field lines but for those that say how the message is framed: these are computed.
+pub(crate) fn fields(out: &mut Vec<u8>, headers: &Headers) {
+    for (known, name, value) in headers.lines() {
+        match known {
+            Known::ContentLength | Known::TransferEncoding | Known::Connection => {}
+            _ => line(out, name, value),
+        }
+    }
+}
+
+#[inline]
+fn line(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
+    out.extend_from_slice(name);
+    out.extend_from_slice(b": ");
+    out.extend_from_slice(value);
+    out.extend_from_slice(b"\r\n");
+}
+
+fn status_line(out: &mut Vec<u8>, status: Status) {
+    match status {
+        Status::OK => out.extend_from_slice(b"HTTP/1.1 200 OK\r\n"),
+        _ => {
+            out.extend_from_slice(b"HTTP/1.1 ");
+            out.extend_from_slice(itoa::Buffer::new().format(status.as_u16()).as_bytes());
+            out.push(b' ');
+            out.extend_from_slice(status.reason().as_bytes());
+            out.extend_from_slice(b"\r\n");
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! [`Framing`]: where does the body end? (RFC 9112 §6.3)
+
+use super::WireError;
+use crate::message::{Headers, Known, Version, members};
+
+/// Where the body of a message ends.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Framing {
+    /// There is none.
+    #[default]
+    Empty,
+    /// After that many bytes.
+    Length(u64),
+    /// With the chunk that says so.
+    Chunked,
+    /// When the peer closes. Only a response can end so.
+    UntilClose,
+}
+
+impl Framing {
+    /// How the body of a request is framed.
+    #[inline]
+    pub(crate) fn of_request(version: Version, headers: &Headers) -> Result<Framing, WireError> {
+        match (headers.may_have(Known::TransferEncoding), headers.may_have(Known::ContentLength)) {
+            (false, false) => Ok(Framing::Empty),
+            (false, true) => length(headers).map(Framing::Length),
+            // One of the two hops would believe the length and the other the chunks: that is the classic way
+            // to smuggle a request (§11.2), so nobody gets to choose.
+            (true, true) => Err(WireError::TransferEncoding),
+            // A proxy that speaks HTTP/1.0 knows no chunks and would read on until close (§6.1).
+            (true, false) if version == Version::Http10 => Err(WireError::TransferEncoding),
+            (true, false) => coding(headers).map(|()| Framing::Chunked),
+        }
+    }
+}
+
+/// The one Content-Length of a message. Even equal lengths are refused when there are two of them: whoever sent
+/// both is not to be trusted about either.
+fn length(headers: &Headers) -> Result<u64, WireError> {
+    let mut lengths = headers.all_known(Known::ContentLength);
+    match (lengths.next().and_then(crate::message::decimal), lengths.next()) {
+        (Some(length), None) => Ok(length),
+        _ => Err(WireError::ContentLength),
+    }
+}
+
+/// Transfer-Encoding must be one line that says `chunked` and nothing else.
+fn coding(headers: &Headers) -> Result<(), WireError> {
+    let mut lines = headers.all_known(Known::TransferEncoding);
+    let (Some(line), None) = (lines.next(), lines.next()) else { return Err(WireError::TransferEncoding) };
+    if line.eq_ignore_ascii_case(b"chunked") {
+        return Ok(());
+    }
+    let is_chunked = |coding: &[u8]| coding.eq_ignore_ascii_case(b"chunked");
+    let codings = members(line).count();
+    let well_formed = members(line).all(crate::message::is_token) && codings > 1;
+    let chunked_is_last = members(line).position(is_chunked) == Some(codings.wrapping_sub(1));
+    // `gzip, chunked` is a good message that is not understood here; anything else is a bad one (§6.1).
+    match well_formed && chunked_is_last {
+        true => Err(WireError::CodingNotImplemented),
+        false => Err(WireError::TransferEncoding),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(version: Version, lines: &[(&str, &str)], expected: Result<Framing, WireError>) {
+        let mut headers = Headers::new();
+        lines.iter().for_each(|(name, value)| headers.append(name, *value).unwrap());
+        assert_eq!(Framing::of_request(version, &headers), expected, "{version} {lines:?}");
+    }
+
+    const CL: &str = "Content-Length";
+    const TE: &str = "Transfer-Encoding";
+
+    #[test]
+    fn a_request_without_either_field_has_no_body_6_3() {
+        check(Version::Http11, &[], Ok(Framing::Empty));
+        check(Version::Http10, &[("host", "a")], Ok(Framing::Empty));
+    }
+
+    #[test]
+    fn a_length_is_one_decimal_number_6_3() {
+        check(Version::Http11, &[(CL, "5")], Ok(Framing::Length(5)));
+        check(Version::Http11, &[(CL, "00005")], Ok(Framing::Length(5)));
+        check(Version::Http10, &[(CL, "18446744073709551615")], Ok(Framing::Length(u64::MAX)));
+        for bad in [
+            "+5",
+            "-1",
+            "0x5",
+            "5 5",
+            "",
+            "1nope",
+            "5, 5",
+            "5,6",
+            "\"5\"",
+            "5.0",
+            "1_0",
+            "5;",
+            "18446744073709551616",
+            "21000000000000000000",
+            "99999999999999999999999999",
+        ] {
+            check(Version::Http11, &[(CL, bad)], Err(WireError::ContentLength));
+        }
+        check(Version::Http11, &[(CL, "5"), (CL, "5")], Err(WireError::ContentLength));
+        check(Version::Http11, &[(CL, "5"), (CL, "6")], Err(WireError::ContentLength));
+    }
+
+    #[test]
+    fn the_only_coding_is_chunked_once_6_1() {
+        check(Version::Http11, &[(TE, "chunked")], Ok(Framing::Chunked));
+        check(Version::Http11, &[("transfer-ENCODING", " Chunked\t")], Ok(Framing::Chunked));
+        for bad in [
+            "identity",
+            "xchunked",
+            "",
+            "chunked, chunked",
+            "chunked, gzip",
+            "gzip",
+            "\"chunked\"",
+            "chunked;q=1",
+            "chunked chunked",
+            "gzip chunked",
+            ", chunked",
+            "chunked,",
+            "gzip;a=b, chunked",
+            "chunked\u{a0}",
+            "gzip, chunked, chunked",
+            "identity, identity",
+        ] {
+            check(Version::Http11, &[(TE, bad)], Err(WireError::TransferEncoding));
+        }
+        check(Version::Http11, &[(TE, "chunked"), (TE, "chunked")], Err(WireError::TransferEncoding));
+        check(Version::Http11, &[(TE, "gzip"), (TE, "chunked")], Err(WireError::TransferEncoding));
+        check(Version::Http11, &[(TE, "gzip, chunked")], Err(WireError::CodingNotImplemented));
+        check(Version::Http11, &[(TE, "deflate, gzip, Chunked")], Err(WireError::CodingNotImplemented));
+    }
+
+    #[test]
+    fn chunked_beside_a_length_or_in_1_0_is_refused_6_1() {
+        check(Version::Http11, &[(TE, "chunked"), (CL, "5")], Err(WireError::TransferEncoding));
+        check(Version::Http11, &[(CL, "5"), (TE, "chunked")], Err(WireError::TransferEncoding));
+        check(Version::Http11, &[(CL, "nope"), (TE, "chunked")], Err(WireError::TransferEncoding));
+        check(Version::Http10, &[(TE, "chunked")], Err(WireError::TransferEncoding));
+        check(Version::Http10, &[(TE, "chunked"), (CL, "5")], Err(WireError::TransferEncoding));
+    }
+}

@@ -1,0 +1,78 @@
+//! [`Limits`]: every size and count a peer can reach.
+
+/// Every size and count a peer can reach. Reaching one is an answer, never a panic.
+///
+/// # Examples
+///
+/// ```
+/// use corehttp::Limits;
+///
+/// let limits = Limits { body_max: 64 << 20, ..Limits::default() };
+/// # assert_eq!(limits.head_max, 64 << 10);
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes of a request line, without its CRLF. Beyond: 414. Default: 16 KiB.
+    pub request_line_max: usize,
+    /// Bytes of a head: start-line and fields. Beyond: 431. Default: 64 KiB.
+    pub head_max: usize,
+    /// Fields in a head. Beyond: 431. Default: 128; more than 1,024 count as 1,024.
+    pub fields_max: usize,
+    /// Empty lines before a request line (RFC 9112 §2.2). Beyond: 400. Default: 1.
+    pub empty_lines_max: usize,
+    /// Bytes of a body that is buffered. Beyond: 413. Default: 4 MiB.
+    ///
+    /// A body whose Content-Length says more is refused before a byte of it is stored. Memory grows with what
+    /// has arrived, not with what was announced.
+    pub body_max: usize,
+    /// Digits of a chunk size, leading zeros among them. Beyond: 400. Default: 16; more count as 16.
+    pub chunk_digits_max: u32,
+    /// Bytes of the extensions of one chunk. Beyond: 400. Default: 4 KiB.
+    pub chunk_extension_max: usize,
+    /// Bytes of all chunk extensions of a body. Beyond: 400. Default: 16 KiB.
+    pub chunk_extensions_max: usize,
+    /// Bytes of chunk framing beyond 16 a chunk and twice the data: what tiny chunks may waste. Beyond: 400.
+    /// Default: 16 KiB.
+    pub chunk_overhead_max: usize,
+    /// Bytes of a trailer section. Beyond: 431. Default: 16 KiB.
+    pub trailers_max: usize,
+    /// Fields in a trailer section. Beyond: 431. Default: 64; more than 1,024 count as 1,024.
+    pub trailer_fields_max: usize,
+    /// Bytes of an unread body that are read and dropped to keep a connection, or after a refusal so that the
+    /// peer can read it. Beyond: close. Default: 256 KiB.
+    pub drain_max: usize,
+    /// Bytes of answers that wait for more requests of the same batch before they are written. Default: 64 KiB.
+    pub pipeline_bytes_max: usize,
+    /// Answers that wait for more requests of the same batch before they are written. Default: 64.
+    pub pipeline_answers_max: usize,
+    /// Connections of the server, over all cores. Beyond: 503 with `retry-after`. Default: 65,536.
+    pub connections_max: usize,
+    /// Connections of one peer: an IPv4 address or an IPv6 /64. Beyond: 429. Default: none.
+    pub connections_per_peer_max: Option<usize>,
+    /// Requests on one connection. The last answer says `connection: close`. Default: none.
+    pub requests_per_connection_max: Option<u64>,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            request_line_max: 16 << 10,
+            head_max: 64 << 10,
+            fields_max: 128,
+            empty_lines_max: 1,
+            body_max: 4 << 20,
+            chunk_digits_max: 16,
+            chunk_extension_max: 4 << 10,
+            chunk_extensions_max: 16 << 10,
+            chunk_overhead_max: 16 << 10,
+            trailers_max: 16 << 10,
+            trailer_fields_max: 64,
+            drain_max: 256 << 10,
+            pipeline_bytes_max: 64 << 10,
+            pipeline_answers_max: 64,
+            connections_max: 65_536,
+            connections_per_peer_max: None,
+            requests_per_connection_max: None,
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! May another message follow on this connection? (RFC 9112 §9.3)
+
+use crate::message::{Headers, Known, Version, members};
+
+/// What a message's Connection fields say about the time after it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wish {
+    Close,
+    KeepAlive,
+    Unsaid,
+}
+
+impl Wish {
+    /// Reads all members of all Connection lines; `close` beats `keep-alive` wherever it stands.
+    pub(crate) fn of(headers: &Headers) -> Wish {
+        let mut wish = Wish::Unsaid;
+        for option in headers.all_known(Known::Connection).flat_map(members) {
+            if option.eq_ignore_ascii_case(b"close") {
+                return Wish::Close;
+            }
+            if option.eq_ignore_ascii_case(b"keep-alive") {
+                wish = Wish::KeepAlive;
+            }
+        }
+        wish
+    }
+}
+
+/// May the connection carry another message, by what the peer has said?
+pub(crate) fn persists(version: Version, wish: Wish) -> bool {
+    match (version, wish) {
+        (_, Wish::Close) => false,
+        (Version::Http11, Wish::KeepAlive | Wish::Unsaid) => true,
+        (Version::Http10, Wish::KeepAlive) => true,
+        (Version::Http10, Wish::Unsaid) => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(version: Version, lines: &[&str], expected: bool) {
+        let mut headers = Headers::new();
+        lines.iter().for_each(|line| headers.append("Connection", *line).unwrap());
+        assert_eq!(persists(version, Wish::of(&headers)), expected, "{version} {lines:?}");
+    }
+
+    #[test]
+    fn close_wins_in_any_case_and_any_place_9_6() {
+        for lines in [
+            &["close"][..],
+            &["Close"],
+            &["keep-alive, close"],
+            &["close, keep-alive"],
+            &["keep-alive", "CLOSE"],
+            &["te,\tclose ,x"],
+        ] {
+            check(Version::Http11, lines, false);
+            check(Version::Http10, lines, false);
+        }
+    }
+
+    #[test]
+    fn http_1_1_persists_unless_told_and_1_0_only_if_asked_9_3() {
+        for lines in [&[][..], &["x"], &["closed"], &["\"close\""], &["Keep-Alive"]] {
+            check(Version::Http11, lines, true);
+        }
+        check(Version::Http10, &[], false);
+        check(Version::Http10, &["upgrade"], false);
+        check(Version::Http10, &["Keep-Alive"], true);
+        check(Version::Http10, &["x", "te, KEEP-ALIVE"], true);
+    }
+}
