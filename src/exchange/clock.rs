@@ -1,23 +1,36 @@
 //! [`Clock`]: the time of one core, read once for all that one read of a socket brings.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::time::{Duration, Instant, SystemTime};
 
 use crate::message::ImfDate;
+use crate::wire::encode::Stamp;
 
 /// The time of one core. Reading the real clock costs as much as parsing a field, so whoever reads from a socket
 /// refreshes this one, and everything else looks here.
 pub(crate) struct Clock {
     now: Cell<Instant>,
-    /// The date that answers carry (RFC 9110 §6.6.1), and until when it is the right one.
-    date: Cell<ImfDate>,
+    /// The lines that all answers carry: `server`, if it has a name, and `date` (RFC 9110 §6.6.1, §10.2.4).
+    stamp: RefCell<Vec<u8>>,
+    /// How long the first of them is.
+    server_len: usize,
+    /// When the date is over.
     date_until: Cell<Instant>,
 }
 
 impl Clock {
-    pub(crate) fn new() -> Clock {
-        let (now, (date, left)) = (Instant::now(), today());
-        Clock { now: Cell::new(now), date: Cell::new(date), date_until: Cell::new(now + left) }
+    /// `name` is the server's.
+    pub(crate) fn new(name: Option<&str>) -> Clock {
+        let server = name.map(|name| format!("server: {name}\r\n")).unwrap_or_default().into_bytes();
+        let now = Instant::now();
+        let clock = Clock {
+            now: Cell::new(now),
+            server_len: server.len(),
+            stamp: RefCell::new(server),
+            date_until: Cell::new(now),
+        };
+        clock.set_date();
+        clock
     }
 
     /// Reads the real clock.
@@ -26,9 +39,7 @@ impl Clock {
         let now = Instant::now();
         self.now.set(now);
         if now >= self.date_until.get() {
-            let (date, left) = today();
-            self.date.set(date);
-            self.date_until.set(now + left);
+            self.set_date();
         }
     }
 
@@ -38,15 +49,22 @@ impl Clock {
         self.now.get()
     }
 
+    /// Lends the lines that an answer carries now.
     #[inline]
-    pub(crate) fn date(&self) -> ImfDate {
-        self.date.get()
+    pub(crate) fn with_stamp<R>(&self, then: impl FnOnce(Stamp<'_>) -> R) -> R {
+        then(Stamp::new(&self.stamp.borrow(), self.server_len))
     }
-}
 
-/// The date, and how long its second still lasts.
-fn today() -> (ImfDate, Duration) {
-    let now = SystemTime::now();
-    let since_epoch = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    (ImfDate::new(now), Duration::from_secs(1) - Duration::from_nanos(since_epoch.subsec_nanos().into()))
+    #[cold]
+    fn set_date(&self) {
+        let date = SystemTime::now();
+        let mut stamp = self.stamp.borrow_mut();
+        stamp.truncate(self.server_len);
+        stamp.extend_from_slice(b"date: ");
+        stamp.extend_from_slice(ImfDate::new(date).as_str().as_bytes());
+        stamp.extend_from_slice(b"\r\n");
+        let of_second = date.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.subsec_nanos());
+        let left = Duration::from_secs(1) - Duration::from_nanos(of_second.into());
+        self.date_until.set(self.now.get() + left);
+    }
 }

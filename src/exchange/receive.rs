@@ -335,7 +335,10 @@ impl Incoming {
         self.take_back();
         let Incoming { input: _, trailers, expectation, body, lent: _, ready, partial, pace } = self;
         trailers.clear();
-        (*expectation, *body, *ready, *partial, *pace) = Default::default();
+        *expectation = Expectation::None;
+        *body = Remaining::Nothing;
+        (*ready, *partial) = (0, 0);
+        *pace = Pace::default();
     }
 }
 

@@ -29,6 +29,14 @@ enum State {
 }
 
 impl Outgoing {
+    /// Forgets the message.
+    #[inline]
+    pub(crate) fn reset(&mut self) {
+        let Outgoing { state, chunk_left } = self;
+        *state = State::Unsent;
+        *chunk_left = 0;
+    }
+
     /// The head was written, and a body so framed follows.
     #[inline]
     pub(crate) fn begin(&mut self, framing: Framing) {
@@ -107,7 +115,25 @@ impl Outgoing {
         Ok(())
     }
 
-    /// Sends the whole of `body`. What is small stays in the output, to leave with what follows.
+    /// Copies the whole of `body` behind the head in the output, if it is small. Says whether it is.
+    #[inline]
+    pub(crate) fn send_flat(&mut self, conn: &mut Conn, body: &Body) -> bool {
+        let bytes = body.bytes();
+        let is_flat = match self.state {
+            State::Body(Framing::Empty) => true,
+            State::Body(Framing::Length(length)) => length == bytes.len() as u64 && bytes.len() <= FLAT_MAX,
+            _ => false,
+        };
+        if is_flat {
+            if self.state != State::Body(Framing::Empty) {
+                conn.output.bytes().extend_from_slice(bytes);
+            }
+            self.state = State::Done;
+        }
+        is_flat
+    }
+
+    /// Sends the whole of `body`.
     pub(crate) async fn send(
         &mut self,
         conn: &mut Conn,

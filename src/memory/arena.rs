@@ -32,6 +32,19 @@ impl Arena {
         self.len += part.len();
     }
 
+    /// Appends copies of all `parts`.
+    #[inline]
+    pub(crate) fn extend_all<const N: usize>(&mut self, parts: [&[u8]; N]) {
+        let total = parts.iter().map(|part| part.len()).sum();
+        let mut room = &mut self.spare(total)[..total];
+        for part in parts {
+            let (here, rest) = room.split_at_mut(part.len());
+            here.copy_from_slice(part);
+            room = rest;
+        }
+        self.len += total;
+    }
+
     /// The room behind the content, at least `least` bytes of it. What is written there counts after [`Arena::grow`].
     #[inline]
     pub(crate) fn spare(&mut self, least: usize) -> &mut [u8] {

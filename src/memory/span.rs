@@ -23,7 +23,18 @@ impl Span {
     /// The span of `part`, a slice of `whole`.
     #[inline]
     pub(crate) fn of(part: &[u8], whole: &[u8]) -> Span {
-        Span::new(part.as_ptr().addr() - whole.as_ptr().addr(), part.len())
+        assert!(whole.len() <= u32::MAX as usize, "a text with spans is at most 4 GiB long");
+        let start = part.as_ptr().addr().wrapping_sub(whole.as_ptr().addr());
+        debug_assert!(
+            start <= whole.len() && part.len() <= whole.len() - start,
+            "the part lies in the whole"
+        );
+        Span { start: start as u32, len: part.len() as u32 }
+    }
+
+    #[inline]
+    pub(crate) fn start(self) -> usize {
+        self.start as usize
     }
 
     #[inline]

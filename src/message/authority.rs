@@ -19,17 +19,22 @@ pub(crate) struct Authority<'a> {
 
 impl<'a> Authority<'a> {
     pub(crate) fn parse(text: &'a [u8]) -> Option<Authority<'a>> {
-        let host_len = match text {
-            [b'[', ..] => ip_literal_len(text)?,
-            _ => reg_name_len(text),
-        };
+        let host_len = host_len(text)?;
         let (host, port) = text.split_at(host_len);
-        let port = match port {
-            [] | [b':'] => None,
-            [b':', digits @ ..] => Some(parse_port(digits)?),
-            _ => return None,
-        };
-        Some(Authority { host: str::from_utf8(host).ok()?, port })
+        Some(Authority { host: str::from_utf8(host).ok()?, port: parse_port(port)? })
+    }
+
+    /// Whether it parses.
+    pub(crate) fn is_valid(text: &[u8]) -> bool {
+        host_len(text).is_some_and(|host_len| parse_port(&text[host_len..]).is_some())
+    }
+}
+
+#[inline]
+fn host_len(text: &[u8]) -> Option<usize> {
+    match text {
+        [b'[', ..] => ip_literal_len(text),
+        _ => Some(reg_name_len(text)),
     }
 }
 
@@ -69,7 +74,15 @@ fn is_ip_future(address: &[u8]) -> bool {
     }
 }
 
-fn parse_port(digits: &[u8]) -> Option<u16> {
+fn parse_port(text: &[u8]) -> Option<Option<u16>> {
+    match text {
+        [] | [b':'] => Some(None),
+        [b':', digits @ ..] => parse_digits(digits).map(Some),
+        _ => None,
+    }
+}
+
+fn parse_digits(digits: &[u8]) -> Option<u16> {
     digits.iter().try_fold(0u16, |port, octet| {
         let digit = octet.is_ascii_digit().then(|| octet - b'0')?;
         port.checked_mul(10)?.checked_add(digit.into())

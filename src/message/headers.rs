@@ -5,7 +5,7 @@ use std::time::SystemTime;
 
 use super::date::{self, ImfDate};
 use super::list;
-use super::name::{self, Known};
+use super::name::{self, Name, Tag};
 use super::value::FieldValue;
 use crate::memory::{Arena, Reset, Span};
 
@@ -31,16 +31,18 @@ use crate::memory::{Arena, Reset, Span};
 /// ```
 #[derive(Clone, Default)]
 pub struct Headers {
-    /// The bytes of all names and values. A received head is here as it came.
+    /// The bytes of all names and values, as they are on the wire. A received head is here as it came.
     text: Arena,
     fields: Vec<Field>,
-    /// A bit for each [`Known`] name that may be present: most look-ups are for names that are not.
+    /// The [`Tag::bit`]s of names that may be present: most look-ups are for names that are not.
     present: u64,
+    /// Whether the text is anything else than the lines, in order.
+    is_patched: bool,
 }
 
 #[derive(Clone, Copy)]
 struct Field {
-    known: Known,
+    tag: Tag,
     name: Span,
     value: Span,
 }
@@ -58,7 +60,7 @@ impl Headers {
     ///
     /// A name that is no token (RFC 9110 §5.1), or a value with CR, LF, NUL or another control (§5.5).
     pub fn set(&mut self, name: &str, value: impl FieldValue) -> Result<(), InvalidField> {
-        self.store(name, value, |headers, known, value| headers.put(known, name, value))
+        self.store(name, value, Headers::put)
     }
 
     /// Adds a line behind those that are there, of the same name or not.
@@ -67,7 +69,7 @@ impl Headers {
     ///
     /// As [`Headers::set`].
     pub fn append(&mut self, name: &str, value: impl FieldValue) -> Result<(), InvalidField> {
-        self.store(name, value, |headers, known, value| headers.push(known, name, value))
+        self.store(name, value, Headers::push)
     }
 
     /// Sets a date field such as `last-modified` (RFC 9110 §5.6.7), to the second.
@@ -81,9 +83,10 @@ impl Headers {
 
     /// Removes all lines of that name. Says whether there was one.
     pub fn remove(&mut self, name: &str) -> bool {
-        let (known, before) = (Known::of(name.as_bytes()), self.fields.len());
-        let Headers { text, fields, .. } = self;
-        fields.retain(|field| !field.is(known, name, text));
+        let (name, before) = (Name::new(name), self.fields.len());
+        let Headers { text, fields, is_patched, .. } = self;
+        fields.retain(|field| !field.is(name, text));
+        *is_patched |= fields.len() < before;
         fields.len() < before
     }
 
@@ -92,12 +95,13 @@ impl Headers {
         self.text.clear();
         self.fields.clear();
         self.present = 0;
+        self.is_patched = false;
     }
 
     /// The value of the first line of that name.
     #[inline]
     pub fn get(&self, name: &str) -> Option<&[u8]> {
-        self.all(name).next()
+        self.first(Name::new(name))
     }
 
     /// The value of the first line of that name, if it is UTF-8.
@@ -108,12 +112,7 @@ impl Headers {
     /// The values of all lines of that name, in order.
     #[inline]
     pub fn all<'a>(&'a self, name: &str) -> impl Iterator<Item = &'a [u8]> {
-        let known = Known::of(name.as_bytes());
-        let fields: &[Field] = if self.may_have(known) { &self.fields } else { &[] };
-        fields
-            .iter()
-            .filter(move |field| field.is(known, name, &self.text))
-            .map(|field| &self.text[field.value])
+        self.named(Name::new(name))
     }
 
     /// Whether there is a line of that name.
@@ -150,7 +149,7 @@ impl Headers {
 
     /// `content-length`, if it is one decimal number (RFC 9110 §8.6).
     pub fn content_length(&self) -> Option<u64> {
-        self.known(Known::ContentLength).and_then(decimal)
+        self.first(Name::CONTENT_LENGTH).and_then(decimal)
     }
 
     /// `host` (RFC 9110 §7.2).
@@ -167,7 +166,7 @@ impl Headers {
         &mut self,
         name: &str,
         value: impl FieldValue,
-        store: impl FnOnce(&mut Headers, Known, &[u8]),
+        store: impl FnOnce(&mut Headers, Name<'_>, &[u8]),
     ) -> Result<(), InvalidField> {
         if !name::is_token(name.as_bytes()) {
             return Err(InvalidField::Name);
@@ -177,7 +176,7 @@ impl Headers {
             if !name::is_field_value(value) {
                 return Err(InvalidField::Value);
             }
-            store(self, Known::of(name.as_bytes()), value);
+            store(self, Name::new(name), value);
             Ok(())
         })
     }
@@ -186,35 +185,43 @@ impl Headers {
 /// What the crate does with fields it has checked itself.
 impl Headers {
     /// Sets a field that is known to be good.
-    pub(crate) fn put(&mut self, known: Known, name: &str, value: &[u8]) {
-        let first = if self.may_have(known) { self.position(known, name) } else { None };
-        let Some(first) = first else { return self.push(known, name, value) };
+    pub(crate) fn put(&mut self, name: Name<'_>, value: &[u8]) {
+        let Some(first) = self.position(name) else { return self.push(name, value) };
         let old = self.fields[first].value;
         // A value that fits where the old one was goes there, so that setting one for ever does not grow the text.
         self.fields[first].value = match old.len() < value.len() {
             true => self.text.push(value),
             false => self.text.overwrite(old, value),
         };
-        let (text, mut index) = (&self.text, 0);
+        self.is_patched |= old.len() != value.len();
+        let (text, mut index, before) = (&self.text, 0, self.fields.len());
         self.fields.retain(|field| {
             index += 1;
-            index <= first + 1 || !field.is(known, name, text)
+            index <= first + 1 || !field.is(name, text)
         });
+        self.is_patched |= self.fields.len() < before;
     }
 
     /// Appends a field that is known to be good.
     #[inline]
-    pub(crate) fn push(&mut self, known: Known, name: &str, value: &[u8]) {
-        let name = self.text.push(name.as_bytes());
-        let value = self.text.push(value);
-        self.record(known, name, value);
+    pub(crate) fn push(&mut self, name: Name<'_>, value: &[u8]) {
+        let line = [name.as_str().as_bytes(), b": ", value, b"\r\n"];
+        let start = self.text.len();
+        self.text.extend_all(line);
+        let value_start = start + line[0].len() + line[1].len();
+        let value = Span::new(value_start, value.len());
+        self.fields.push(Field { tag: name.tag(), name: Span::new(start, line[0].len()), value });
+        self.present |= name.tag().bit();
     }
 
-    /// Notes a line of the received head that is, or is about to be, in [`Headers::text_mut`].
+    /// Notes the lines of a received head that is about to be in [`Headers::text_mut`].
     #[inline]
-    pub(crate) fn record(&mut self, known: Known, name: Span, value: Span) {
-        self.fields.push(Field { known, name, value });
-        self.present |= known.bit();
+    pub(crate) fn record(&mut self, lines: impl Iterator<Item = (Tag, Span, Span)>) {
+        let Headers { fields, present, is_patched, .. } = self;
+        fields.clear();
+        fields.extend(lines.map(|(tag, name, value)| Field { tag, name, value }));
+        *present = fields.iter().fold(0, |present, field| present | field.tag.bit());
+        *is_patched = true;
     }
 
     /// The arena that [`Headers::record`]'s spans point into.
@@ -223,33 +230,43 @@ impl Headers {
         &mut self.text
     }
 
-    /// `false` if no line has this name; a removed one may leave `true` behind.
+    /// `false` if no line has this name. Another name, or one that was removed, may leave `true` behind.
     #[inline]
-    pub(crate) fn may_have(&self, known: Known) -> bool {
-        known == Known::Other || self.present & known.bit() != 0
+    pub(crate) fn may_have(&self, name: Name<'_>) -> bool {
+        self.present & name.tag().bit() != 0
     }
 
-    /// The first value of a known name.
+    /// The value of the first line of a name.
     #[inline]
-    pub(crate) fn known(&self, known: Known) -> Option<&[u8]> {
-        self.all_known(known).next()
+    pub(crate) fn first(&self, name: Name<'_>) -> Option<&[u8]> {
+        self.position(name).map(|first| &self.text[self.fields[first].value])
     }
 
-    /// The values of all lines of a known name.
     #[inline]
-    pub(crate) fn all_known(&self, known: Known) -> impl Iterator<Item = &[u8]> {
-        let fields: &[Field] = if self.may_have(known) { &self.fields } else { &[] };
-        fields.iter().filter(move |field| field.known == known).map(|field| &self.text[field.value])
+    fn position(&self, name: Name<'_>) -> Option<usize> {
+        match self.may_have(name) {
+            true => self.fields.iter().position(|field| field.is(name, &self.text)),
+            false => None,
+        }
     }
 
-    /// All lines with the name as bytes and as what it is known for.
+    /// The values of all lines of a name.
     #[inline]
-    pub(crate) fn lines(&self) -> impl Iterator<Item = (Known, &[u8], &[u8])> {
-        self.fields.iter().map(|field| (field.known, &self.text[field.name], &self.text[field.value]))
+    pub(crate) fn named(&self, name: Name<'_>) -> impl Iterator<Item = &[u8]> {
+        let fields: &[Field] = if self.may_have(name) { &self.fields } else { &[] };
+        fields.iter().filter(move |field| field.is(name, &self.text)).map(|field| &self.text[field.value])
     }
 
-    fn position(&self, known: Known, name: &str) -> Option<usize> {
-        self.fields.iter().position(|field| field.is(known, name, &self.text))
+    /// All lines, names and values, in order.
+    #[inline]
+    pub(crate) fn lines(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        self.fields.iter().map(|field| (&self.text[field.name], &self.text[field.value]))
+    }
+
+    /// All lines as they go on the wire, if they are here so.
+    #[inline]
+    pub(crate) fn as_wire(&self) -> Option<&[u8]> {
+        (!self.is_patched).then(|| self.text.as_slice())
     }
 }
 
@@ -270,9 +287,8 @@ const FIELDS_KEPT_MAX: usize = 128;
 
 impl Field {
     #[inline]
-    fn is(&self, known: Known, name: &str, text: &Arena) -> bool {
-        self.known == known
-            && (known != Known::Other || text[self.name].eq_ignore_ascii_case(name.as_bytes()))
+    fn is(&self, name: Name<'_>, text: &Arena) -> bool {
+        self.tag == name.tag() && name.is(&text[self.name])
     }
 }
 
@@ -398,7 +414,7 @@ mod tests {
         for value in 0..10_000u32 {
             headers.set("x-count", value % 10).unwrap();
         }
-        assert_eq!((headers.text.len(), headers.text("x-count")), (8, Some("9")));
+        assert_eq!((headers.text.len(), headers.text("x-count")), ("x-count: 9\r\n".len(), Some("9")));
     }
 
     #[test]

@@ -25,7 +25,7 @@ pub(crate) use headers::decimal;
 pub use headers::{Headers, InvalidField, Iter};
 pub(crate) use list::members;
 pub use method::{ExtensionMethod, InvalidMethod, Method};
-pub(crate) use name::{Known, is_tchar, is_token};
+pub(crate) use name::{Name, Tag, is_tchar, is_token};
 pub use query::{Pairs, Query};
 pub use request::{InvalidRequest, Request};
 pub use response::Response;

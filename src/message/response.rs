@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use super::{Body, Headers, InvalidField, Known, Status};
+use super::{Body, Headers, InvalidField, Name, Status};
 use crate::memory::Reset;
 
 /// A response: one to send, or one that was received. The same type serves in both directions.
@@ -87,7 +87,7 @@ impl Response {
 
     #[inline]
     fn content_type(&mut self, value: &str) {
-        self.headers.put(Known::ContentType, "content-type", value.as_bytes());
+        self.headers.put(Name::CONTENT_TYPE, value.as_bytes());
     }
 }
 

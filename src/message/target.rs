@@ -22,15 +22,15 @@ pub struct Target {
 
 impl Target {
     /// Takes the target of a request line.
-    pub(crate) fn parse(&mut self, method: Method, target: &[u8]) -> Result<(), InvalidTarget> {
-        let text = str::from_utf8(target).map_err(|_| InvalidTarget::Byte)?;
-        let parts = match (method, target) {
-            (Method::Connect, _) => Parts::authority_form(target),
-            (_, [b'/', ..]) => Parts::default().with_resource(target, 0),
+    #[inline]
+    pub(crate) fn parse(&mut self, method: Method, target: &str) -> Result<(), InvalidTarget> {
+        let parts = match (method, target.as_bytes()) {
+            (Method::Connect, authority) => Parts::authority_form(authority),
+            (_, origin @ [b'/', ..]) => Parts::default().with_resource(origin, 0),
             (Method::Options, b"*") => Ok(Parts::asterisk_form()),
-            _ => Parts::absolute_form(target),
+            (_, absolute) => Parts::absolute_form(absolute),
         }?;
-        self.set(text, parts);
+        self.set(target, parts);
         Ok(())
     }
 
@@ -71,7 +71,10 @@ impl Target {
     /// `http` or `https`, in lower case, if it is in absolute-form.
     #[inline]
     pub fn scheme(&self) -> Option<&str> {
-        self.parts.scheme
+        self.parts.scheme.map(|scheme| match scheme {
+            Scheme::Http => "http",
+            Scheme::Https => "https",
+        })
     }
 
     /// Host and port as they are spelled, if it is in absolute-form or authority-form.
@@ -189,10 +192,16 @@ impl Error for InvalidTarget {}
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Parts {
     form: TargetForm,
-    scheme: Option<&'static str>,
+    scheme: Option<Scheme>,
     authority: Span,
     path: Span,
     query: Span,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Scheme {
+    Http,
+    Https,
 }
 
 impl Parts {
@@ -217,8 +226,8 @@ impl Parts {
     fn absolute_form(target: &[u8]) -> Result<Parts, InvalidTarget> {
         let scheme_len = memchr::memchr(b':', target).ok_or(InvalidTarget::Form)?;
         let scheme = match &target[..scheme_len] {
-            http if http.eq_ignore_ascii_case(b"http") => "http",
-            https if https.eq_ignore_ascii_case(b"https") => "https",
+            http if http.eq_ignore_ascii_case(b"http") => Scheme::Http,
+            https if https.eq_ignore_ascii_case(b"https") => Scheme::Https,
             _ => return Err(InvalidTarget::Scheme),
         };
         let rest = target[scheme_len..].strip_prefix(b"://").ok_or(InvalidTarget::Form)?;
@@ -269,7 +278,7 @@ fn decode(raw: &str) -> Result<Cow<'_, str>, Utf8Error> {
 mod tests {
     use super::*;
 
-    fn parsed(method: Method, target: &[u8]) -> Result<Target, InvalidTarget> {
+    fn parsed(method: Method, target: &str) -> Result<Target, InvalidTarget> {
         let mut parsed = Target::default();
         parsed.parse(method, target).map(|()| parsed)
     }
@@ -278,7 +287,7 @@ mod tests {
 
     #[track_caller]
     fn check(method: Method, text: &str, expected: Result<Shape, InvalidTarget>) {
-        let found = parsed(method, text.as_bytes());
+        let found = parsed(method, text);
         assert_eq!(found.as_ref().map(shape), expected.as_ref().copied(), "{method} {text:?}");
         assert!(found.is_err() || found.is_ok_and(|target| target.as_str() == text));
     }
@@ -393,7 +402,7 @@ mod tests {
             let anywhere = octet.is_ascii_graphic() && !b"\"#<>\\`{|}^".contains(&octet);
             let in_query = anywhere || b"{|}^".contains(&octet);
             for (before, is_fit) in [("/a", anywhere), ("/a?b", in_query), ("http://h/", anywhere)] {
-                let target = [before.as_bytes(), &[octet], b"c"].concat();
+                let target = format!("{before}{}c", char::from(octet));
                 let found = parsed(Method::Get, &target).map(drop);
                 assert_eq!(found, if is_fit { Ok(()) } else { Err(InvalidTarget::Byte) }, "{octet:#x}");
             }
@@ -403,15 +412,15 @@ mod tests {
 
     #[test]
     fn a_path_is_decoded_as_a_whole_or_by_segment() {
-        let target = parsed(Method::Get, b"/a%20b/%2e%2E%2Fc/%%41/+/").unwrap();
+        let target = parsed(Method::Get, "/a%20b/%2e%2E%2Fc/%%41/+/").unwrap();
         assert_eq!(target.path_decoded().as_deref(), Ok("/a b/../c/%A/+/"));
         assert!(target.segments().map(Result::unwrap).eq(["a b", "../c", "%A", "+", ""]));
-        let target = parsed(Method::Get, b"/ok/%ff").unwrap();
+        let target = parsed(Method::Get, "/ok/%ff").unwrap();
         assert!(target.path_decoded().is_err());
         assert!(target.segments().map(|segment| segment.is_ok()).eq([true, false]));
-        assert_eq!(parsed(Method::Options, b"*").unwrap().segments().count(), 0);
-        assert_eq!(parsed(Method::Connect, b"h:1").unwrap().segments().count(), 0);
-        assert!(parsed(Method::Get, b"http://h").unwrap().segments().map(Result::unwrap).eq([""]));
+        assert_eq!(parsed(Method::Options, "*").unwrap().segments().count(), 0);
+        assert_eq!(parsed(Method::Connect, "h:1").unwrap().segments().count(), 0);
+        assert!(parsed(Method::Get, "http://h").unwrap().segments().map(Result::unwrap).eq([""]));
     }
 
     #[test]
@@ -458,7 +467,7 @@ mod tests {
 
     #[test]
     fn a_reset_target_is_new_and_keeps_its_memory() {
-        let mut target = parsed(Method::Get, b"http://example.com/a?b").unwrap();
+        let mut target = parsed(Method::Get, "http://example.com/a?b").unwrap();
         target.reset();
         assert_eq!((&target, target.as_str(), target.path()), (&Target::default(), "/", "/"));
         assert_eq!((target.authority(), target.query().is_empty()), (None, true));

@@ -121,7 +121,7 @@ impl Refusal {
             let mut context = worker.take_context();
             context.adopt(conn, 0, 0);
             // Its errors have been told of already.
-            let _ = refuse::refuse(&mut context, Refused { status: Some(status), cause: self.cause }).await;
+            let _ = refuse::refuse(&mut context, Refused::new(status, self.cause)).await;
             worker.give_context(context);
             gate.refusing.set(gate.refusing.get() - 1);
             drop(self.admission);

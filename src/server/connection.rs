@@ -5,14 +5,14 @@ use std::io;
 use std::ops::{Deref, DerefMut};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
-use std::task::{self, Poll, ready};
+use std::task::{self, Poll};
 use std::time::Duration;
 
 use super::refuse::{self, Refused};
 use super::worker::Worker;
 use super::{BodyPlan, Cause, Context, Handler, Result};
 use crate::exchange::{ExchangeError, Expectation, Head, Phase};
-use crate::message::{Known, Status, Version};
+use crate::message::{Name, Status, Version};
 use crate::net::{Conn, Lane};
 use crate::runtime;
 use crate::wire::WireError;
@@ -76,8 +76,10 @@ fn poll_wake<H: Handler>(
     let timeouts = &worker.shared.bounds.timeouts;
     let limit = if number == 0 { timeouts.head } else { timeouts.idle };
     if let Some(Poll::Pending) = conn.transport.poll_read_ready(cx) {
-        ready!(conn.poll_expired(cx, Lane::Read, limit).map(Some)).map(drop);
-        return poll_idle(conn, number, cx).map(|()| None);
+        return match conn.poll_expired(cx, Lane::Read, limit) {
+            Poll::Ready(_) => Poll::Ready(None),
+            Poll::Pending => poll_idle(conn, number, cx).map(|()| None),
+        };
     }
     // A transport that cannot tell whether it is readable must be read to know: a context is lent for that.
     let mut context = worker.take_context();
@@ -110,7 +112,7 @@ fn poll_idle(conn: &mut Conn, number: u64, cx: &mut task::Context<'_>) -> Poll<(
 const NEWCOMER_GRACE: Duration = Duration::from_secs(1);
 
 /// Answers requests until no more of one is here.
-async fn exchanges<H: Handler>(worker: &Worker<H>, ctx: &mut Context) -> std::result::Result<Next, Refused> {
+async fn exchanges<H: Handler>(worker: &Worker<H>, ctx: &mut Context) -> Result<Next, Box<Refused>> {
     let limits = &worker.shared.bounds.limits;
     let mut unsent = 0;
     loop {
@@ -135,17 +137,18 @@ async fn exchanges<H: Handler>(worker: &Worker<H>, ctx: &mut Context) -> std::re
 }
 
 /// Receives one request and answers it.
-async fn exchange<H: Handler>(worker: &Worker<H>, ctx: &mut Context) -> std::result::Result<Next, Refused> {
+async fn exchange<H: Handler>(worker: &Worker<H>, ctx: &mut Context) -> Result<Next, Box<Refused>> {
     match poll_fn(|cx| poll_head(ctx, cx)).await? {
         Head::End => return Ok(Next::Close(Manner::Politely)),
         Head::Whole => ctx.begin(),
     }
     worker.shared.stats.requests.add(1);
     match plan(worker, ctx)? {
+        BodyPlan::Refuse(status) => return Err(Refused::new(status, Cause::Plan)),
+        _ if ctx.incoming.get_mut().is_read() => {}
         BodyPlan::Stream => {}
         BodyPlan::Buffer | BodyPlan::Tunnel => ctx.receive_body(worker.shared.bounds.limits.body_max).await?,
         BodyPlan::BufferUpTo(body_max) => ctx.receive_body(body_max).await?,
-        BodyPlan::Refuse(status) => return Err(Refused { status: Some(status), cause: Cause::Plan }),
     }
     let outcome = handle(worker, ctx).await;
     if ctx.conn.get_mut().is_none() {
@@ -154,10 +157,7 @@ async fn exchange<H: Handler>(worker: &Worker<H>, ctx: &mut Context) -> std::res
     settle(ctx, outcome).await
 }
 
-fn poll_head(
-    ctx: &mut Context,
-    cx: &mut task::Context<'_>,
-) -> Poll<std::result::Result<Head, ExchangeError>> {
+fn poll_head(ctx: &mut Context, cx: &mut task::Context<'_>) -> Poll<Result<Head, ExchangeError>> {
     let Context { request, incoming, conn, shared, .. } = ctx;
     match conn.get_mut() {
         Some(conn) => incoming.get_mut().poll_head(cx, conn, request, &shared.bounds, &shared.clock),
@@ -166,12 +166,12 @@ fn poll_head(
 }
 
 /// Decides by the head what becomes of the body.
-fn plan<H: Handler>(worker: &Worker<H>, ctx: &mut Context) -> std::result::Result<BodyPlan, Refused> {
+fn plan<H: Handler>(worker: &Worker<H>, ctx: &mut Context) -> Result<BodyPlan, Box<Refused>> {
     let asked = ctx.asked();
     let headers = &ctx.request.headers;
-    if headers.may_have(Known::Expect) && asked.version == Version::Http11 {
+    if headers.may_have(Name::EXPECT) && asked.version == Version::Http11 {
         let expects_continue = |value: &[u8]| value.eq_ignore_ascii_case(b"100-continue");
-        if !headers.all_known(Known::Expect).all(expects_continue) {
+        if !headers.named(Name::EXPECT).all(expects_continue) {
             return Err(ExchangeError::Wire(WireError::Expectation).into());
         }
         let incoming = ctx.incoming.get_mut();
@@ -180,7 +180,7 @@ fn plan<H: Handler>(worker: &Worker<H>, ctx: &mut Context) -> std::result::Resul
         }
     }
     match (asked.connect, catch_unwind(AssertUnwindSafe(|| worker.handler.on_head(&ctx.request)))) {
-        (_, Err(_)) => Err(Refused { status: Some(Status::INTERNAL_SERVER_ERROR), cause: Cause::Panic }),
+        (_, Err(_)) => Err(Refused::new(Status::INTERNAL_SERVER_ERROR, Cause::Panic)),
         // Whoever did not plan for a tunnel would answer as if it were one (RFC 9110 §9.3.6).
         (true, Ok(BodyPlan::Tunnel)) => Ok(BodyPlan::Stream),
         (true, Ok(BodyPlan::Refuse(status))) => Ok(BodyPlan::Refuse(status)),
@@ -215,15 +215,15 @@ pub(super) async fn handle<H: Handler>(worker: &Worker<H>, ctx: &mut Context) ->
 }
 
 /// Sends what the handler left to be sent.
-pub(super) async fn settle(ctx: &mut Context, outcome: Outcome) -> std::result::Result<Next, Refused> {
+pub(super) async fn settle(ctx: &mut Context, outcome: Outcome) -> Result<Next, Box<Refused>> {
     match outcome {
         Outcome::Done(Ok(())) if ctx.outgoing.is_unsent() => refuse::check_status(ctx),
         Outcome::Done(Ok(())) if ctx.outgoing.is_whole() => {}
         Outcome::Done(Ok(())) => return Err(ExchangeError::Length.into()),
         Outcome::Done(Err(error)) if ctx.outgoing.is_unsent() => refuse::answer_error(ctx, error),
-        Outcome::Done(Err(error)) => return Err(Refused { status: None, cause: Cause::Handler(error) }),
+        Outcome::Done(Err(error)) => return Err(Refused::untold(Cause::Handler(error))),
         Outcome::Panicked => {
-            return Err(Refused { status: Some(Status::INTERNAL_SERVER_ERROR), cause: Cause::Panic });
+            return Err(Refused::new(Status::INTERNAL_SERVER_ERROR, Cause::Panic));
         }
         Outcome::TimedOut => return Err(ExchangeError::TimedOut(Phase::Handler).into()),
     }
@@ -242,17 +242,18 @@ pub(super) async fn settle(ctx: &mut Context, outcome: Outcome) -> std::result::
 
 /// Sends `ctx.response`.
 #[inline]
-pub(super) async fn answer(ctx: &mut Context) -> std::result::Result<(), ExchangeError> {
+pub(super) async fn answer(ctx: &mut Context) -> Result<(), ExchangeError> {
     ctx.write_head(ctx.response.body.announced());
     let Context { response, outgoing, conn, shared, .. } = ctx;
-    match conn.get_mut() {
-        Some(conn) => outgoing.send(conn, &mut response.body, &response.trailers, &shared.bounds).await,
-        None => Ok(()),
+    let Some(conn) = conn.get_mut() else { return Ok(()) };
+    match outgoing.send_flat(conn, &response.body) {
+        true => Ok(()),
+        false => outgoing.send(conn, &mut response.body, &response.trailers, &shared.bounds).await,
     }
 }
 
 /// Reads what the handler left of the body. Says whether that was possible.
-async fn drain(ctx: &mut Context) -> std::result::Result<bool, ExchangeError> {
+async fn drain(ctx: &mut Context) -> Result<bool, ExchangeError> {
     let Context { incoming, conn, shared, .. } = ctx;
     let (incoming, Some(conn)) = (incoming.get_mut(), conn.get_mut().as_mut()) else { return Ok(false) };
     if incoming.is_read() {
@@ -263,7 +264,7 @@ async fn drain(ctx: &mut Context) -> std::result::Result<bool, ExchangeError> {
 }
 
 /// Sends all answers that wait.
-pub(super) async fn flush(ctx: &mut Context) -> std::result::Result<(), ExchangeError> {
+pub(super) async fn flush(ctx: &mut Context) -> Result<(), ExchangeError> {
     let limit = ctx.shared.bounds.timeouts.write;
     let Some(conn) = ctx.conn.get_mut() else { return Ok(()) };
     let flushed = poll_fn(|cx| conn.poll_flush(cx, limit)).await;

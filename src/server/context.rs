@@ -13,9 +13,9 @@ use super::shared::Shared;
 use super::{Extensions, Reader, Upgraded, Writer};
 use crate::exchange::{ExchangeError, Expectation, Incoming, Outgoing, Phase};
 use crate::memory::Reset;
-use crate::message::{Headers, Known, Length, Request, Response, Status, Version};
+use crate::message::{Headers, Length, Request, Response, Status, Version};
 use crate::net::{Conn, Output, PeerAddr};
-use crate::wire::encode::{self, Asked, Persist, Plan, Stamp};
+use crate::wire::encode::{self, Asked, Persist, Plan};
 use crate::wire::{Wish, persists};
 
 /// One exchange: the request, the response, and the connection between.
@@ -304,7 +304,7 @@ impl Context {
         response.reset();
         extensions.clear();
         incoming.get_mut().next();
-        *outgoing = Outgoing::default();
+        outgoing.reset();
     }
 
     /// Notes what the answer depends on, once the head is there.
@@ -357,9 +357,8 @@ impl Context {
             (true, Version::Http10) => Some(Persist::KeepAlive),
             (true, Version::Http11) => None,
         };
-        let date = self.shared.clock.date();
-        let stamp = Stamp { date: date.as_str(), server: self.shared.name.as_deref() };
-        encode::response(conn.output.bytes(), &self.response, plan, persist, stamp);
+        let (out, response) = (conn.output.bytes(), &self.response);
+        self.shared.clock.with_stamp(|stamp| encode::response(out, response, plan, persist, stamp));
     }
 
     /// Whether all but the request lets another one follow: the server, the handler, and what is unread.
@@ -372,11 +371,7 @@ impl Context {
                 incoming.length_left().is_none_or(|left| left <= self.shared.bounds.limits.drain_max as u64)
             }
         };
-        let wish = match self.response.headers.may_have(Known::Connection) {
-            true => Wish::of(&self.response.headers),
-            false => Wish::Unsaid,
-        };
-        unread && wish != Wish::Close && !self.is_stopping()
+        unread && Wish::of(&self.response.headers) != Wish::Close && !self.is_stopping()
     }
 
     /// Whether another request may follow this exchange.
@@ -417,7 +412,7 @@ impl Reset for Context {
         response.reset();
         extensions.clear();
         incoming.get_mut().reset();
-        *outgoing = Outgoing::default();
+        outgoing.reset();
         if let Some(mut conn) = conn.get_mut().take() {
             std::mem::swap(&mut conn.output, spare_output);
         }

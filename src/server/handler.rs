@@ -39,7 +39,8 @@ use crate::message::{Request, Status};
 /// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a handler",
-    note = "a handler is `|ctx: &mut Context| ..`, `async |ctx: &mut Context| ..`, a `fn` or `async fn` of `&mut Context`, or a type with `impl Handler`",
+    note = "a handler is `|ctx: &mut Context| ..`, `async |ctx: &mut Context| ..`, a `fn` or `async fn` of \
+            `&mut Context`, or a type with `impl Handler`",
     note = "a function or closure answers with `()` or `corehttp::Result`; write out the parameter's type"
 )]
 pub trait Handler: 'static {
@@ -102,7 +103,8 @@ impl<H: Handler> Handler for Rc<H> {
 /// What [`Server::run`](crate::Server::run) and its like take for a handler. `Kind` is found by the compiler.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a handler",
-    note = "a handler is `|ctx: &mut Context| ..`, `async |ctx: &mut Context| ..`, a `fn` or `async fn` of `&mut Context`, or a type with `impl Handler`",
+    note = "a handler is `|ctx: &mut Context| ..`, `async |ctx: &mut Context| ..`, a `fn` or `async fn` of \
+            `&mut Context`, or a type with `impl Handler`",
     note = "a function or closure answers with `()` or `corehttp::Result`; write out the parameter's type"
 )]
 pub trait IntoHandler<Kind> {

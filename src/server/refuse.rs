@@ -8,7 +8,7 @@ use super::connection::{self, Manner};
 use super::{Cause, Context, Error};
 use crate::exchange::ExchangeError;
 use crate::memory::Reset;
-use crate::message::{Known, Status};
+use crate::message::{Name, Status};
 use crate::net::Lane;
 
 /// Why a connection ends here, and what the peer is told.
@@ -19,14 +19,26 @@ pub(super) struct Refused {
     pub(super) cause: Cause,
 }
 
-impl From<ExchangeError> for Refused {
-    fn from(error: ExchangeError) -> Refused {
-        Refused { status: error.owed(), cause: Cause::Exchange(error) }
+impl Refused {
+    // In a box: it is rare, and the results that it is the error of are moved for every request.
+    pub(super) fn new(status: Status, cause: Cause) -> Box<Refused> {
+        Box::new(Refused { status: Some(status), cause })
+    }
+
+    /// What it is too late to tell.
+    pub(super) fn untold(cause: Cause) -> Box<Refused> {
+        Box::new(Refused { status: None, cause })
+    }
+}
+
+impl From<ExchangeError> for Box<Refused> {
+    fn from(error: ExchangeError) -> Box<Refused> {
+        Box::new(Refused { status: error.owed(), cause: Cause::Exchange(error) })
     }
 }
 
 /// Tells the peer, if nothing else was told it, and closes.
-pub(super) async fn refuse(ctx: &mut Context, refused: Refused) -> io::Result<()> {
+pub(super) async fn refuse(ctx: &mut Context, refused: Box<Refused>) -> io::Result<()> {
     let result = match &refused.cause {
         Cause::Exchange(error) => Err(error.as_io()),
         _ => Ok(()),
@@ -40,15 +52,15 @@ pub(super) async fn refuse(ctx: &mut Context, refused: Refused) -> io::Result<()
 }
 
 /// Makes the response a refusal, if nothing else was answered. Says with which status.
-pub(super) fn say_no(ctx: &mut Context, refused: Refused) -> Option<Status> {
-    let Refused { status, cause } = refused;
+pub(super) fn say_no(ctx: &mut Context, refused: Box<Refused>) -> Option<Status> {
+    let Refused { status, cause } = *refused;
     let status = status.filter(|_| ctx.outgoing.is_unsent());
     if let Some(status) = status {
         ctx.response.reset();
         ctx.close();
         explain(ctx, status);
         if matches!(cause, Cause::Connections) {
-            ctx.response.headers.put(Known::RetryAfter, "retry-after", RETRY_AFTER);
+            ctx.response.headers.put(Name::RETRY_AFTER, RETRY_AFTER);
         }
     }
     let peer = ctx.peer_addr();

@@ -23,7 +23,6 @@ pub(super) type OnError = Arc<dyn Fn(&Refusal) + Send + Sync>;
 /// What the connections of one core have in common.
 pub(super) struct Shared {
     pub(super) bounds: Bounds,
-    pub(super) name: Option<Arc<str>>,
     on_error: Option<OnError>,
     pub(super) clock: Clock,
     pub(super) watch: Rc<Watch>,
@@ -33,7 +32,7 @@ pub(super) struct Shared {
 impl Shared {
     pub(super) fn new(settings: &Settings, watch: Rc<Watch>, stats: Arc<CoreStats>) -> Rc<Shared> {
         let Settings { bounds, name, on_error } = settings.clone();
-        Rc::new(Shared { bounds, name, on_error, clock: Clock::new(), watch, stats })
+        Rc::new(Shared { bounds, on_error, clock: Clock::new(name.as_deref()), watch, stats })
     }
 
     /// Counts a refusal, and tells whoever wants to know.

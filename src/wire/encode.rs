@@ -1,7 +1,7 @@
 //! Writes heads (RFC 9112 §2 to §6), and decides how an answer is framed (§6.3).
 
 use super::Framing;
-use crate::message::{Headers, Known, Length, Method, Request, Response, Status, Version};
+use crate::message::{Headers, Length, Method, Name, Request, Response, Status, Version};
 
 /// What a request's answer depends on, noted before a handler may rewrite the request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -83,13 +83,20 @@ impl Plan {
     }
 }
 
-/// The fields that a server adds to each answer.
+/// The lines that a server adds to each answer, ready to be copied.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stamp<'a> {
-    /// An IMF-fixdate (RFC 9110 §6.6.1).
-    pub(crate) date: &'a str,
-    /// RFC 9110 §10.2.4.
-    pub(crate) server: Option<&'a str>,
+    server: &'a [u8],
+    date: &'a [u8],
+    both: &'a [u8],
+}
+
+impl<'a> Stamp<'a> {
+    /// `both` lines, of which the first is the server's and so long.
+    pub(crate) fn new(both: &'a [u8], server_len: usize) -> Stamp<'a> {
+        let (server, date) = both.split_at(server_len);
+        Stamp { server, date, both }
+    }
 }
 
 /// Writes the head of an answer.
@@ -103,12 +110,15 @@ pub(crate) fn response(
 ) {
     status_line(out, response.status);
     fields(out, &response.headers);
-    if let (Some(server), false) = (stamp.server, response.headers.may_have(Known::Server)) {
-        line(out, b"server", server.as_bytes());
-    }
-    if !response.headers.may_have(Known::Date) {
-        line(out, b"date", stamp.date.as_bytes());
-    }
+    // What the handler has set is not ours to say again: it may speak for an origin behind it.
+    out.extend_from_slice(
+        match (response.headers.first(Name::SERVER).is_some(), response.headers.first(Name::DATE).is_some()) {
+            (false, false) => stamp.both,
+            (false, true) => stamp.server,
+            (true, false) => stamp.date,
+            (true, true) => &[],
+        },
+    );
     match plan.announced {
         Announced::Nothing => {}
         Announced::Length(length) => {
@@ -137,13 +147,18 @@ pub(crate) fn interim(out: &mut Vec<u8>, status: Status, headers: &Headers, upgr
 
 /// Writes the field lines but for those that say how the message is framed: these are computed.
 pub(crate) fn fields(out: &mut Vec<u8>, headers: &Headers) {
-    for (known, name, value) in headers.lines() {
-        match known {
-            Known::ContentLength | Known::TransferEncoding | Known::Connection => {}
-            _ => line(out, name, value),
+    let may_frame = FRAMING.iter().any(|name| headers.may_have(*name));
+    if let (Some(wire), false) = (headers.as_wire(), may_frame) {
+        return out.extend_from_slice(wire);
+    }
+    for (name, value) in headers.lines() {
+        if !may_frame || !FRAMING.iter().any(|framing| framing.is(name)) {
+            line(out, name, value);
         }
     }
 }
+
+const FRAMING: [Name<'static>; 3] = [Name::CONTENT_LENGTH, Name::TRANSFER_ENCODING, Name::CONNECTION];
 
 #[inline]
 fn line(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {

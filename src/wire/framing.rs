@@ -1,7 +1,7 @@
 //! [`Framing`]: where does the body end? (RFC 9112 §6.3)
 
 use super::WireError;
-use crate::message::{Headers, Known, Version, members};
+use crate::message::{Headers, Name, Version, members};
 
 /// Where the body of a message ends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -21,7 +21,8 @@ impl Framing {
     /// How the body of a request is framed.
     #[inline]
     pub(crate) fn of_request(version: Version, headers: &Headers) -> Result<Framing, WireError> {
-        match (headers.may_have(Known::TransferEncoding), headers.may_have(Known::ContentLength)) {
+        let has = |name| headers.first(name).is_some();
+        match (has(Name::TRANSFER_ENCODING), has(Name::CONTENT_LENGTH)) {
             (false, false) => Ok(Framing::Empty),
             (false, true) => length(headers).map(Framing::Length),
             // One of the two hops would believe the length and the other the chunks: that is the classic way
@@ -37,7 +38,7 @@ impl Framing {
 /// The one Content-Length of a message. Even equal lengths are refused when there are two of them: whoever sent
 /// both is not to be trusted about either.
 fn length(headers: &Headers) -> Result<u64, WireError> {
-    let mut lengths = headers.all_known(Known::ContentLength);
+    let mut lengths = headers.named(Name::CONTENT_LENGTH);
     match (lengths.next().and_then(crate::message::decimal), lengths.next()) {
         (Some(length), None) => Ok(length),
         _ => Err(WireError::ContentLength),
@@ -46,7 +47,7 @@ fn length(headers: &Headers) -> Result<u64, WireError> {
 
 /// Transfer-Encoding must be one line that says `chunked` and nothing else.
 fn coding(headers: &Headers) -> Result<(), WireError> {
-    let mut lines = headers.all_known(Known::TransferEncoding);
+    let mut lines = headers.named(Name::TRANSFER_ENCODING);
     let (Some(line), None) = (lines.next(), lines.next()) else { return Err(WireError::TransferEncoding) };
     if line.eq_ignore_ascii_case(b"chunked") {
         return Ok(());

@@ -10,7 +10,7 @@ use memchr::{memchr, memchr_iter};
 
 use super::{Limits, WireError};
 use crate::memory::Span;
-use crate::message::{Authority, Headers, InvalidMethod, Known, Method, Request, Version, members};
+use crate::message::{Authority, Headers, InvalidMethod, Method, Name, Request, Tag, Version, members};
 
 /// Parses the request head at the front of `input`, empty lines before it included.
 ///
@@ -27,19 +27,21 @@ pub(crate) fn request(
     request: &mut Request,
 ) -> Result<Option<usize>, WireError> {
     let Some(start) = skip_empty_lines(input, limits.empty_lines_max)? else { return Ok(None) };
-    let parsed = match limits.fields_max {
-        ..=FIELDS_USUAL => parse_request::<FIELDS_USUAL>(input, start, limits, request),
-        _ => parse_request::<FIELDS_CEILING>(input, start, limits, request),
-    }?;
-    match parsed {
+    let parsed = match parse_request::<FIELDS_USUAL>(input, start, limits, request) {
+        Err(WireError::HeadTooLarge) if limits.fields_max > FIELDS_USUAL => {
+            parse_request::<FIELDS_CEILING>(input, start, limits, request)
+        }
+        parsed => parsed,
+    };
+    match parsed? {
         Some(end) if end - start > limits.head_max => Err(WireError::HeadTooLarge),
         Some(end) => Ok(Some(end)),
         None => still_good(&input[start..], limits).map(|()| None),
     }
 }
 
-/// How many fields are parsed within a page of stack.
-const FIELDS_USUAL: usize = 128;
+/// How many fields are parsed without touching much of the stack. Few messages have more.
+const FIELDS_USUAL: usize = 64;
 /// The most that [`Limits::fields_max`] and [`Limits::trailer_fields_max`] can allow.
 const FIELDS_CEILING: usize = 1024;
 
@@ -49,17 +51,16 @@ const FIELDS_CEILING: usize = 1024;
 ///
 /// A Host that two readers could read differently (RFC 9112 §3.2), or a Trailer field that announces what may
 /// not be one.
-#[inline]
 pub(crate) fn check_fields(request: &Request) -> Result<(), WireError> {
     let headers = &request.headers;
-    let mut hosts = headers.all_known(Known::Host);
+    let mut hosts = headers.named(Name::HOST);
     match (hosts.next(), hosts.next()) {
         (Some(b""), None) => {}
-        (Some(host), None) if Authority::parse(host).is_some() => {}
+        (Some(host), None) if Authority::is_valid(host) => {}
         (None, _) if request.version() == Version::Http10 => {}
         _ => return Err(WireError::Host),
     }
-    match headers.all_known(Known::Trailer).flat_map(members).any(is_no_trailer) {
+    match headers.named(Name::TRAILER).flat_map(members).any(is_no_trailer) {
         true => Err(WireError::Trailer),
         false => Ok(()),
     }
@@ -118,17 +119,18 @@ fn parse_request<const N: usize>(
         Err(error) => return Err(head_error(error)),
     };
     let line_end =
-        parsed.headers.first().map_or(end - 2, |first| Span::of(first.name.as_bytes(), input).range().start);
+        parsed.headers.first().map_or(end - 2, |first| Span::of(first.name.as_bytes(), input).start());
     if line_end - start > limits.request_line_max + "\r\n".len() {
         return Err(WireError::RequestLineTooLong);
     }
     let (method, target, version) = request.line_mut();
     *version = if parsed.version == Some(0) { Version::Http10 } else { Version::Http11 };
-    *method = Method::parse(parsed.method.unwrap_or_default().as_bytes()).map_err(|error| match error {
-        InvalidMethod::TooLong => WireError::MethodTooLong,
-        _ => WireError::RequestLine,
-    })?;
-    target.parse(*method, parsed.path.unwrap_or_default().as_bytes()).map_err(|_| WireError::Target)?;
+    match Method::parse(parsed.method.unwrap_or_default().as_bytes()) {
+        Ok(parsed) => *method = parsed,
+        Err(InvalidMethod::TooLong) => return Err(WireError::MethodTooLong),
+        Err(_) => return Err(WireError::RequestLine),
+    }
+    target.parse(*method, parsed.path.unwrap_or_default()).map_err(|_| WireError::Target)?;
     record(parsed.headers, &input[..end], &mut request.headers)?;
     Ok(Some(end))
 }
@@ -136,17 +138,15 @@ fn parse_request<const N: usize>(
 /// Notes the lines that httparse found in `section`, which they end, and checks that CRLF ends each of them.
 #[inline]
 fn record(lines: &[Header<'_>], section: &[u8], into: &mut Headers) -> Result<(), WireError> {
-    into.clear();
-    for line in lines {
+    // A lone LF would do for a lenient reader. A proxy in front of us may disagree, and two readings of one stream
+    // are how requests are smuggled (RFC 9112 §11.2).
+    let mut ends_well = matches!(section, b"\r\n" | [.., b'\r', b'\n', b'\r', b'\n']);
+    into.record(lines.iter().map(|line| {
         let name = Span::of(line.name.as_bytes(), section);
-        // A lone LF would do for a lenient reader. A proxy in front of us may disagree, and two readings of one
-        // stream are how requests are smuggled (RFC 9112 §11.2).
-        if name.range().start > 0 && !section[..name.range().start].ends_with(b"\r\n") {
-            return Err(WireError::LineEnd);
-        }
-        into.record(Known::of(line.name.as_bytes()), name, Span::of(line.value, section));
-    }
-    match section.ends_with(b"\r\n\r\n") || section == b"\r\n" {
+        ends_well &= matches!(section[..name.start()], [] | [.., b'\r', b'\n']);
+        (Tag::of(line.name.as_bytes()), name, Span::of(line.value, section))
+    }));
+    match ends_well {
         true => Ok(()),
         false => Err(WireError::LineEnd),
     }
@@ -214,6 +214,7 @@ fn parse_trailers<const N: usize>(
         return Err(WireError::Trailer);
     }
     record(lines, &input[..end], into).map_err(|_| WireError::Trailer)?;
+    into.text_mut().clear();
     into.text_mut().extend(&input[..end]);
     Ok(Some(end))
 }

@@ -1,6 +1,6 @@
 //! May another message follow on this connection? (RFC 9112 §9.3)
 
-use crate::message::{Headers, Known, Version, members};
+use crate::message::{Headers, Name, Version, members};
 
 /// What a message's Connection fields say about the time after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,9 +12,13 @@ pub(crate) enum Wish {
 
 impl Wish {
     /// Reads all members of all Connection lines; `close` beats `keep-alive` wherever it stands.
+    #[inline]
     pub(crate) fn of(headers: &Headers) -> Wish {
         let mut wish = Wish::Unsaid;
-        for option in headers.all_known(Known::Connection).flat_map(members) {
+        if !headers.may_have(Name::CONNECTION) {
+            return wish;
+        }
+        for option in headers.named(Name::CONNECTION).flat_map(members) {
             if option.eq_ignore_ascii_case(b"close") {
                 return Wish::Close;
             }
