@@ -2,7 +2,7 @@
 
 use std::task::{Context, Poll, ready};
 
-use memchr::memmem;
+use memchr::{memchr_iter, memmem};
 
 use super::{Bounds, Clock, ExchangeError, Phase};
 use crate::memory::{Arena, Reset};
@@ -36,7 +36,8 @@ pub(crate) enum Expectation {
     None,
     /// `100 Continue` is owed when the body is first wanted and is not there.
     Continue,
-    /// A final answer came first: whether the body will come is the peer's choice, so no request may follow it.
+    /// A final answer came first, and whether the body will come is the peer's choice; or the body has failed. No
+    /// request may follow.
     Forfeited,
 }
 
@@ -74,13 +75,19 @@ impl Incoming {
             }
             ready!(conn.poll_flush(cx, bounds.timeouts.write))
                 .map_err(ExchangeError::during(Phase::Write))?;
-            let filled = ready!(conn.poll_fill(cx, &mut self.input, bounds.timeouts.head));
-            match filled.map_err(ExchangeError::during(Phase::Head))? {
-                0 if self.input.is_empty() => return Poll::Ready(Ok(Head::End)),
-                0 => return Poll::Ready(Err(ExchangeError::Incomplete)),
-                _ => clock.refresh(),
+            match ready!(conn.poll_fill(cx, &mut self.input, bounds.timeouts.head)) {
+                Ok(0) | Err(Fault::Expired) if !self.has_begun() => return Poll::Ready(Ok(Head::End)),
+                Ok(0) => return Poll::Ready(Err(ExchangeError::Incomplete)),
+                Ok(_) => clock.refresh(),
+                Err(fault) => return Poll::Ready(Err(ExchangeError::during(Phase::Head)(fault))),
             }
         }
+    }
+
+    /// Whether any of a head is here. The empty line that some clients send behind a body is none of it (§2.2), and
+    /// nobody waits to be told that nothing has followed it.
+    fn has_begun(&self) -> bool {
+        !self.input.unread().iter().all(|byte| matches!(byte, b'\r' | b'\n'))
     }
 
     /// Takes the head out of the input, if all of it is there.
@@ -102,10 +109,12 @@ impl Incoming {
     /// A large head that drips in is not parsed again for every drop, or its cost would be quadratic.
     fn is_worth_parsing(&self, bounds: &Bounds) -> bool {
         let input = self.input.unread();
+        let ends_badly = |lf: usize| !input[..self.partial + lf].ends_with(b"\r");
         !input.is_empty()
             && (input.len() < EAGER_MAX
                 || input.len() >= 2 * self.partial
                 || input.len() > bounds.limits.head_max
+                || memchr_iter(b'\n', &input[self.partial..]).any(ends_badly)
                 || memmem::find(&input[self.partial.saturating_sub(3)..], b"\r\n\r\n").is_some())
     }
 
@@ -197,6 +206,11 @@ impl Incoming {
                 return Poll::Ready(Ok(true));
             }
         }
+    }
+
+    /// Nobody can tell any more where the body ends.
+    pub(crate) fn forfeit(&mut self) {
+        self.expectation = Expectation::Forfeited;
     }
 
     /// Whether the whole body was received; the last piece of it may still be lent.

@@ -230,8 +230,16 @@ pub(super) async fn settle(ctx: &mut Context, outcome: Outcome) -> Result<Next, 
     if ctx.outgoing.is_unsent() {
         answer(ctx).await?;
     }
-    if ctx.persists() && !drain(ctx).await? {
-        ctx.close();
+    if ctx.persists() {
+        match drain(ctx).await {
+            Ok(true) => {}
+            Ok(false) => ctx.close(),
+            // The answer is good and shall arrive, whatever is wrong with what the handler did not read.
+            Err(error) => {
+                refuse::say_no(ctx, error.into());
+                ctx.close();
+            }
+        }
     }
     Ok(match (ctx.persists(), ctx.may_hear_more()) {
         (true, _) => Next::Wait,

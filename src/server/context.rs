@@ -243,6 +243,9 @@ impl Context {
         if !self.outgoing.is_unsent() {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "the answer has been sent already"));
         }
+        if self.response.status.is_informational() {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "a final status of 1xx"));
+        }
         let given = self.response.headers.content_length();
         self.write_head(given.map_or(Length::Unknown, Length::Known));
         self.flush().await
@@ -332,7 +335,8 @@ impl Context {
         let (incoming, conn) = (incoming.get_mut(), conn.get_mut().as_mut());
         let (false, Some(conn)) = (incoming.is_read(), conn) else { return Ok(()) };
         let content = request.body.receive();
-        poll_fn(|cx| incoming.poll_body(cx, conn, &shared.bounds, body_max, content)).await?;
+        let received = poll_fn(|cx| incoming.poll_body(cx, conn, &shared.bounds, body_max, content)).await;
+        received.inspect_err(|_| incoming.forfeit())?;
         std::mem::swap(&mut request.trailers, &mut incoming.trailers);
         Ok(())
     }

@@ -32,37 +32,53 @@ pub type Result<T = (), E = Error> = std::result::Result<T, E>;
 /// assert_eq!(page("").unwrap_err().owed(), Status::NOT_FOUND);
 /// assert_eq!(page("x").unwrap_err().owed(), Status::BAD_REQUEST);
 /// ```
-pub struct Error {
-    owed: Status,
-    cause: Option<Box<dyn StdError + Send + Sync>>,
+pub struct Error(Kind);
+
+/// Two words in all: a handler's result is moved for every request.
+enum Kind {
+    Plain(Status),
+    Caused(Box<Caused>),
 }
+
+struct Caused {
+    owed: Status,
+    cause: Box<dyn StdError + Send + Sync>,
+}
+
+const _: () = assert!(size_of::<Result>() == 16, "a handler's result is returned in registers");
 
 impl Error {
     /// An error that owes `status` because of `cause`.
     pub fn new(status: Status, cause: impl Into<Box<dyn StdError + Send + Sync>>) -> Error {
-        Error { owed: status, cause: Some(cause.into()) }
+        Error(Kind::Caused(Box::new(Caused { owed: status, cause: cause.into() })))
     }
 
     /// The status that is owed to the peer.
     pub fn owed(&self) -> Status {
-        self.owed
+        match &self.0 {
+            Kind::Plain(status) => *status,
+            Kind::Caused(caused) => caused.owed,
+        }
     }
 
     /// What went wrong, if it was more than the status says.
     pub fn cause(&self) -> Option<&(dyn StdError + Send + Sync + 'static)> {
-        self.cause.as_deref()
+        match &self.0 {
+            Kind::Plain(_) => None,
+            Kind::Caused(caused) => Some(&*caused.cause),
+        }
     }
 }
 
 impl From<Status> for Error {
     fn from(status: Status) -> Error {
-        Error { owed: status, cause: None }
+        Error(Kind::Plain(status))
     }
 }
 
 impl<E: StdError + Send + Sync + 'static> From<E> for Error {
     fn from(error: E) -> Error {
-        Error { owed: owed(&error).unwrap_or(Status::INTERNAL_SERVER_ERROR), cause: Some(Box::new(error)) }
+        Error::new(owed(&error).unwrap_or(Status::INTERNAL_SERVER_ERROR), error)
     }
 }
 
@@ -77,9 +93,9 @@ fn owed(error: &(dyn StdError + 'static)) -> Option<Status> {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.cause {
+        match self.cause() {
             Some(cause) => write!(f, "{cause}"),
-            None => write!(f, "{}", self.owed),
+            None => write!(f, "{}", self.owed()),
         }
     }
 }
@@ -88,7 +104,7 @@ impl fmt::Debug for Error {
     /// What `main` prints: the whole chain of causes.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{self}")?;
-        chain(f, self.cause.as_deref().and_then(|cause| cause.source()))
+        chain(f, self.cause().and_then(|cause| cause.source()))
     }
 }
 
@@ -118,7 +134,7 @@ impl fmt::Debug for Opaque {
 
 impl StdError for Opaque {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
-        self.0.cause.as_deref().and_then(|cause| cause.source())
+        self.0.cause().and_then(|cause| cause.source())
     }
 }
 

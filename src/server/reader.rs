@@ -62,10 +62,14 @@ impl<'a> Reader<'a> {
     }
 
     fn poll_chunk(&mut self, cx: &mut task::Context<'_>) -> Poll<Result<usize, ExchangeError>> {
-        match self.conn.borrow_mut().as_mut() {
+        let chunk = match self.conn.borrow_mut().as_mut() {
             Some(conn) => self.incoming.poll_chunk(cx, conn, self.bounds),
             None => Poll::Ready(Ok(0)),
+        };
+        if matches!(chunk, Poll::Ready(Err(_))) {
+            self.incoming.forfeit();
         }
+        chunk
     }
 }
 

@@ -54,7 +54,7 @@ pub(super) async fn refuse(ctx: &mut Context, refused: Box<Refused>) -> io::Resu
 /// Makes the response a refusal, if nothing else was answered. Says with which status.
 pub(super) fn say_no(ctx: &mut Context, refused: Box<Refused>) -> Option<Status> {
     let Refused { status, cause } = *refused;
-    let status = status.filter(|_| ctx.outgoing.is_unsent());
+    let status = status.filter(|_| ctx.outgoing.is_unsent()).map(final_status);
     if let Some(status) = status {
         ctx.response.reset();
         ctx.close();
@@ -77,7 +77,7 @@ pub(super) fn answer_error(ctx: &mut Context, error: Error) {
     for name in CONTENT_FIELDS {
         ctx.response.headers.remove(name);
     }
-    let status = error.owed();
+    let status = final_status(error.owed());
     explain(ctx, status);
     // An error without a cause is an answer like any other: nobody needs to be told.
     if error.cause().is_some() {
@@ -103,6 +103,10 @@ pub(super) fn check_status(ctx: &mut Context) {
     if ctx.response.status.is_informational() {
         answer_error(ctx, Error::new(Status::INTERNAL_SERVER_ERROR, "a final status of 1xx"));
     }
+}
+
+fn final_status(owed: Status) -> Status {
+    if owed.is_informational() { Status::INTERNAL_SERVER_ERROR } else { owed }
 }
 
 /// Says no more than the status does: nothing of what the peer sent is sent back to it.

@@ -10,7 +10,7 @@ use memchr::{memchr, memchr_iter};
 
 use super::{Limits, WireError};
 use crate::memory::Span;
-use crate::message::{Authority, Headers, InvalidMethod, Method, Name, Request, Tag, Version, members};
+use crate::message::{Authority, Headers, InvalidMethod, Name, Request, Tag, Version, members};
 
 /// Parses the request head at the front of `input`, empty lines before it included.
 ///
@@ -29,7 +29,7 @@ pub(crate) fn request(
     let Some(start) = skip_empty_lines(input, limits.empty_lines_max)? else { return Ok(None) };
     let parsed = match parse_request::<FIELDS_USUAL>(input, start, limits, request) {
         Err(WireError::HeadTooLarge) if limits.fields_max > FIELDS_USUAL => {
-            parse_request::<FIELDS_CEILING>(input, start, limits, request)
+            parse_large_request(input, start, limits, request)
         }
         parsed => parsed,
     };
@@ -55,7 +55,9 @@ pub(crate) fn check_fields(request: &Request) -> Result<(), WireError> {
     let headers = &request.headers;
     let mut hosts = headers.named(Name::HOST);
     match (hosts.next(), hosts.next()) {
-        (Some(b""), None) => {}
+        // An absolute target's authority is what the field must repeat, so then it cannot be empty.
+        (Some(b""), None) if request.target().authority().is_none() => {}
+        (Some(b""), None) => return Err(WireError::Host),
         (Some(host), None) if Authority::is_valid(host) => {}
         (None, _) if request.version() == Version::Http10 => {}
         _ => return Err(WireError::Host),
@@ -125,14 +127,25 @@ fn parse_request<const N: usize>(
     }
     let (method, target, version) = request.line_mut();
     *version = if parsed.version == Some(0) { Version::Http10 } else { Version::Http11 };
-    match Method::parse(parsed.method.unwrap_or_default().as_bytes()) {
-        Ok(parsed) => *method = parsed,
-        Err(InvalidMethod::TooLong) => return Err(WireError::MethodTooLong),
-        Err(_) => return Err(WireError::RequestLine),
-    }
+    method.set(parsed.method.unwrap_or_default().as_bytes()).map_err(|error| match error {
+        InvalidMethod::TooLong => WireError::MethodTooLong,
+        InvalidMethod::NotToken => WireError::RequestLine,
+    })?;
     target.parse(*method, parsed.path.unwrap_or_default()).map_err(|_| WireError::Target)?;
     record(parsed.headers, &input[..end], &mut request.headers)?;
     Ok(Some(end))
+}
+
+/// As [`parse_request`], for the few that have more fields; apart, so that the others touch less of the stack.
+#[cold]
+#[inline(never)]
+fn parse_large_request(
+    input: &[u8],
+    start: usize,
+    limits: &Limits,
+    request: &mut Request,
+) -> Result<Option<usize>, WireError> {
+    parse_request::<FIELDS_CEILING>(input, start, limits, request)
 }
 
 /// Notes the lines that httparse found in `section`, which they end, and checks that CRLF ends each of them.
@@ -168,10 +181,14 @@ fn other_version(
         };
     };
     let line = &input[start..start + line_len + 1];
-    let Some((_, [b'H', b'T', b'T', b'P', b'/', major, b'.', minor, b'\r', b'\n'])) = line.split_last_chunk()
+    let Some((before, [b' ', b'H', b'T', b'T', b'P', b'/', major, b'.', minor, b'\r', b'\n'])) =
+        line.split_last_chunk()
     else {
         return Err(WireError::Version);
     };
+    if memchr_iter(b' ', before).count() != 1 {
+        return Err(WireError::RequestLine);
+    }
     match (major, minor) {
         (b'1', b'2'..=b'9') => {
             let mut as_1_1 = input.to_vec();
