@@ -50,9 +50,8 @@ impl Gate {
 
 /// One connection that was let in. It is counted until this is dropped.
 pub(super) struct Admission {
-    gate: Rc<Gate>,
-    /// The peer it is counted under.
-    peer: Option<IpAddr>,
+    _open: Open,
+    _place: Place,
 }
 
 impl Admission {
@@ -61,31 +60,59 @@ impl Admission {
         let id = gate.tally.accepted.fetch_add(1, Relaxed) + 1;
         gate.stats.accepted.add(1);
         gate.stats.open.add(1);
+        let open = Open { gate: gate.clone() };
+        match Place::take(gate, peer) {
+            Ok(place) => (Ok(Admission { _open: open, _place: place }), id),
+            Err(cause) => (Err(Refusal { open, cause }), id),
+        }
+    }
+}
+
+/// A connection that is open, whether or not it was let in.
+struct Open {
+    gate: Rc<Gate>,
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.gate.stats.open.subtract(1);
+    }
+}
+
+/// What a connection takes from others. One that was not let in has none, or those who are told that there is no
+/// place would be the reason why there is none.
+struct Place {
+    tally: Arc<Tally>,
+    /// The peer it is counted under.
+    peer: Option<IpAddr>,
+}
+
+impl Place {
+    fn take(gate: &Gate, peer: PeerAddr) -> Result<Place, Cause> {
         let open = gate.tally.open.fetch_add(1, Relaxed) + 1;
-        let mut admission = Admission { gate: gate.clone(), peer: None };
+        let mut place = Place { tally: gate.tally.clone(), peer: None };
         if open > gate.connections_max {
-            return (Err(Refusal { admission, cause: Cause::Connections }), id);
+            return Err(Cause::Connections);
         }
         if let (Some(max), Some(peer)) = (gate.per_peer_max, peer.bucket()) {
             let mut peers = gate.tally.peers.lock().unwrap_or_else(PoisonError::into_inner);
             let count = peers.entry(peer).or_default();
             *count += 1;
-            admission.peer = Some(peer);
+            place.peer = Some(peer);
             if *count > max {
                 drop(peers);
-                return (Err(Refusal { admission, cause: Cause::ConnectionsOfPeer }), id);
+                return Err(Cause::ConnectionsOfPeer);
             }
         }
-        (Ok(admission), id)
+        Ok(place)
     }
 }
 
-impl Drop for Admission {
+impl Drop for Place {
     fn drop(&mut self) {
-        self.gate.tally.open.fetch_sub(1, Relaxed);
-        self.gate.stats.open.subtract(1);
+        self.tally.open.fetch_sub(1, Relaxed);
         if let Some(peer) = self.peer {
-            let mut peers = self.gate.tally.peers.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut peers = self.tally.peers.lock().unwrap_or_else(PoisonError::into_inner);
             if let Some(count) = peers.get_mut(&peer) {
                 *count -= 1;
                 if *count == 0 {
@@ -96,16 +123,16 @@ impl Drop for Admission {
     }
 }
 
-/// A connection that was not let in, and is still counted while it is told so.
+/// A connection that was not let in, and is still open while it is told so.
 pub(super) struct Refusal {
-    admission: Admission,
+    open: Open,
     cause: Cause,
 }
 
 impl Refusal {
     /// Tells the peer, in a task of its own: whoever accepts never waits for a peer.
     pub(super) fn tell<H: Handler>(self, worker: Rc<Worker<H>>, conn: Conn) {
-        let gate = self.admission.gate.clone();
+        let gate = self.open.gate.clone();
         gate.stats.refused.add(1);
         if gate.refusing.get() == REFUSING_MAX {
             // A flood is not worth an answer each.
@@ -124,7 +151,7 @@ impl Refusal {
             let _ = refuse::refuse(&mut context, Refused::new(status, self.cause)).await;
             worker.give_context(context);
             gate.refusing.set(gate.refusing.get() - 1);
-            drop(self.admission);
+            drop(self.open);
         });
     }
 }

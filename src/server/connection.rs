@@ -8,6 +8,7 @@ use std::pin::pin;
 use std::task::{self, Poll};
 use std::time::Duration;
 
+use super::close::{self, Manner};
 use super::refuse::{self, Refused};
 use super::worker::Worker;
 use super::{BodyPlan, Cause, Context, Handler, Result};
@@ -37,7 +38,7 @@ pub(super) async fn serve<H: Handler>(worker: &Worker<H>, conn: Conn, id: u64) -
             },
             Ok(Next::Close(Manner::AtOnce)) => return Ok(()),
             Ok(Next::Close(manner)) => {
-                refuse::close(&mut ctx, manner).await;
+                close::close(&mut ctx, manner).await;
                 return Ok(());
             }
             Err(refused) => return refuse::refuse(&mut ctx, refused).await,
@@ -51,19 +52,6 @@ pub(super) enum Next {
     /// Another request may come.
     Wait,
     Close(Manner),
-}
-
-/// How a connection is closed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Manner {
-    /// Nobody is there any more.
-    AtOnce,
-    /// The peer knows that this is the end.
-    Politely,
-    /// The peer may be sending still: a reset would take the answer from it before it has read it (RFC 9112 §9.6).
-    Lingering,
-    /// In the middle of an answer, so that nobody takes it for the whole.
-    Abort,
 }
 
 /// Waits for the first bytes of a request, and holds no memory meanwhile but the connection's own. None: it is over.

@@ -12,7 +12,7 @@ use super::running::Running;
 use super::shared::Settings;
 use super::stats::CoreStats;
 use super::worker::{Inlet, Outlet, Sharing, Stop, Worker};
-use super::{Error, IntoHandler, Result, Server};
+use super::{Error, IntoHandler, Result, Server, Signal};
 use crate::message::Status;
 use crate::net::{Address, Bound, Detached, Listener, PeerAddr, Watch};
 use crate::runtime;
@@ -62,10 +62,7 @@ where
             drop(ready);
             let Ok((worker, inlet)) = told else { return Ok(()) };
             if let Some((signal, grace, running)) = signal {
-                runtime::spawn(async move {
-                    signal.await;
-                    running.shutdown(grace);
-                });
+                runtime::spawn(stop_on(signal, grace, running));
             }
             inlet.serve(worker).await
         });
@@ -83,6 +80,11 @@ where
         }
     }
     Ok(running)
+}
+
+async fn stop_on(signal: Signal, grace: Duration, running: Running) {
+    signal.await;
+    running.shutdown(grace);
 }
 
 /// Stops the cores that have started. Why they must is told by whoever failed first.
@@ -126,18 +128,24 @@ fn furnish(server: &Server) -> Result<(Vec<Desk>, Vec<Address>)> {
     for address in &server.addresses {
         for bound in Bound::bind(address, server.listen)? {
             addresses.push(bound.local_addr().map_or_else(|| address.clone(), Address::Tcp));
-            let mut sharing = Sharing::Own;
-            for desk in &mut desks[1..] {
-                match if server.balanced { None } else { bound.sibling()? } {
-                    Some(sibling) => desk.doors.push((sibling, Sharing::Own)),
-                    None => sharing = Sharing::ForAll,
-                }
-            }
-            desks[0].doors.push((bound, sharing));
+            spread(bound, server.balanced, &mut desks)?;
         }
     }
     desks[0].outlets = ways.into_iter().map(|(way, stats)| Outlet::new(way, stats)).collect();
     Ok((desks, addresses))
+}
+
+/// Gives each core a listener of its own, or the first core the one for all.
+fn spread(bound: Bound, balanced: bool, desks: &mut [Desk]) -> io::Result<()> {
+    let mut sharing = Sharing::Own;
+    for desk in &mut desks[1..] {
+        match if balanced { None } else { bound.sibling()? } {
+            Some(sibling) => desk.doors.push((sibling, Sharing::Own)),
+            None => sharing = Sharing::ForAll,
+        }
+    }
+    desks[0].doors.push((bound, sharing));
+    Ok(())
 }
 
 /// Makes a core's handler, and opens its listeners in its runtime.

@@ -1,8 +1,10 @@
 //! Floor 4: the server. A connection is one short loop; a handler gets a [`Context`] and nothing else.
 
 mod admission;
+mod close;
 mod connection;
 mod context;
+mod conversation;
 mod error;
 mod extensions;
 mod handler;

@@ -1,15 +1,13 @@
-//! Answers that say no, and the ways to close (RFC 9110 §15.5, §15.6, RFC 9112 §9.6).
+//! Answers that say no (RFC 9110 §15.5, §15.6).
 
-use std::future::poll_fn;
 use std::io;
-use std::task::{Poll, ready};
 
-use super::connection::{self, Manner};
+use super::close::{self, Manner};
+use super::connection;
 use super::{Cause, Context, Error};
 use crate::exchange::ExchangeError;
 use crate::memory::Reset;
 use crate::message::{Name, Status};
-use crate::net::Lane;
 
 /// Why a connection ends here, and what the peer is told.
 #[derive(Debug)]
@@ -31,9 +29,15 @@ impl Refused {
     }
 }
 
+impl From<ExchangeError> for Refused {
+    fn from(error: ExchangeError) -> Refused {
+        Refused { status: error.owed(), cause: Cause::Exchange(error) }
+    }
+}
+
 impl From<ExchangeError> for Box<Refused> {
     fn from(error: ExchangeError) -> Box<Refused> {
-        Box::new(Refused { status: error.owed(), cause: Cause::Exchange(error) })
+        Box::new(error.into())
     }
 }
 
@@ -43,17 +47,17 @@ pub(super) async fn refuse(ctx: &mut Context, refused: Box<Refused>) -> io::Resu
         Cause::Exchange(error) => Err(error.as_io()),
         _ => Ok(()),
     };
-    let manner = match say_no(ctx, refused) {
+    let manner = match say_no(ctx, *refused) {
         Some(_) if connection::answer(ctx).await.is_ok() => Manner::Lingering,
         Some(_) | None => Manner::Abort,
     };
-    close(ctx, manner).await;
+    close::close(ctx, manner).await;
     result
 }
 
 /// Makes the response a refusal, if nothing else was answered. Says with which status.
-pub(super) fn say_no(ctx: &mut Context, refused: Box<Refused>) -> Option<Status> {
-    let Refused { status, cause } = *refused;
+pub(super) fn say_no(ctx: &mut Context, refused: Refused) -> Option<Status> {
+    let Refused { status, cause } = refused;
     let status = status.filter(|_| ctx.outgoing.is_unsent()).map(final_status);
     if let Some(status) = status {
         ctx.response.reset();
@@ -114,39 +118,4 @@ fn explain(ctx: &mut Context, status: Status) {
     ctx.response.status = status;
     ctx.response.text(status.reason());
     ctx.response.trailers.reset();
-}
-
-/// Ends the connection. The wait for the peer has its bounds.
-pub(super) async fn close(ctx: &mut Context, manner: Manner) {
-    let flushed = match manner {
-        Manner::AtOnce | Manner::Abort => false,
-        Manner::Politely | Manner::Lingering => connection::flush(ctx).await.is_ok(),
-    };
-    let Context { incoming, conn, shared, .. } = ctx;
-    let (Some(mut conn), timeouts) = (conn.get_mut().take(), &shared.bounds.timeouts) else { return };
-    if manner == Manner::Abort {
-        // An end that looks like any other would make half an answer look whole to an HTTP/1.0 peer.
-        conn.transport.reset();
-    }
-    shared.count_traffic(&mut conn);
-    if !flushed || poll_fn(|cx| conn.poll_shutdown(cx, timeouts.write)).await.is_err() {
-        return;
-    }
-    if manner == Manner::Lingering {
-        let input = &mut incoming.get_mut().input;
-        input.reset();
-        conn.disarm(Lane::Read);
-        let mut drained = 0;
-        poll_fn(|cx| {
-            while drained <= shared.bounds.limits.drain_max {
-                match ready!(conn.poll_fill(cx, input, timeouts.linger)) {
-                    Ok(1..) => drained += input.unread().len(),
-                    Ok(0) | Err(_) => break,
-                }
-                input.reset();
-            }
-            Poll::Ready(())
-        })
-        .await;
-    }
 }

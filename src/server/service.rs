@@ -72,7 +72,7 @@ impl<H: Handler> Service<H> {
         let outcome = connection::handle(&self.worker, &mut context).await;
         let outcome = connection::settle(&mut context, outcome).await;
         if let Err(refused) = outcome {
-            refuse::say_no(&mut context, refused);
+            refuse::say_no(&mut context, *refused);
         }
         // What fails here has nobody to tell it to.
         let _ = connection::flush(&mut context).await;

@@ -113,20 +113,22 @@ impl Inlet {
     async fn accept_all<H: Handler>(&mut self, worker: &Rc<Worker<H>>) -> io::Error {
         let mut pause = BACK_OFF_LEAST;
         loop {
-            match poll_fn(|cx| self.poll_accept(cx)).await {
+            let error = match poll_fn(|cx| self.poll_accept(cx)).await {
                 Ok((accepted, sharing)) => {
                     pause = BACK_OFF_LEAST;
                     self.dispatch(worker, accepted, sharing);
+                    continue;
                 }
-                Err(error) => match classify(&error) {
-                    AcceptFault::Skip => {}
-                    // Descriptors come back when connections close, and no sooner for our asking.
-                    AcceptFault::BackOff => {
-                        runtime::sleep(pause).await;
-                        pause = (2 * pause).min(BACK_OFF_MOST);
-                    }
-                    AcceptFault::Fatal => return error,
-                },
+                Err(error) => error,
+            };
+            match classify(&error) {
+                AcceptFault::Skip => {}
+                // Descriptors come back when connections close, and no sooner for our asking.
+                AcceptFault::BackOff => {
+                    runtime::sleep(pause).await;
+                    pause = (2 * pause).min(BACK_OFF_MOST);
+                }
+                AcceptFault::Fatal => return error,
             }
         }
     }

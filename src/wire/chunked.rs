@@ -70,21 +70,14 @@ impl Decoder {
         while framing < input.len() && !self.is_done() {
             match self.state {
                 State::Data { left } => {
-                    let data = usize::try_from(left).unwrap_or(usize::MAX).min(input.len() - framing);
-                    self.excuse(data, limits)?;
-                    self.state = match left - data as u64 {
-                        0 => State::DataEnd { lf: false },
-                        left => State::Data { left },
-                    };
+                    let data = self.data(left, input.len() - framing, limits)?;
                     return Ok(Decoded { framing, data });
                 }
-                State::Trailers => match parse::trailers(&input[framing..], limits, trailers)? {
-                    Some(len) => {
-                        framing += len;
-                        self.state = State::Done;
-                    }
-                    None => break,
-                },
+                State::Trailers => {
+                    let Some(len) = parse::trailers(&input[framing..], limits, trailers)? else { break };
+                    framing += len;
+                    self.state = State::Done;
+                }
                 _ => {
                     self.state = self.step(input[framing], limits)?;
                     self.overhead += 1;
@@ -99,6 +92,17 @@ impl Decoder {
     /// Whether the last chunk and the trailers were read.
     pub(crate) fn is_done(&self) -> bool {
         self.state == State::Done
+    }
+
+    /// How much of the next `here` bytes is data of a chunk that has `left` to come.
+    fn data(&mut self, left: u64, here: usize, limits: &Limits) -> Result<usize, WireError> {
+        let data = usize::try_from(left).unwrap_or(usize::MAX).min(here);
+        self.excuse(data, limits)?;
+        self.state = match left - data as u64 {
+            0 => State::DataEnd { lf: false },
+            left => State::Data { left },
+        };
+        Ok(data)
     }
 
     /// One byte of framing.

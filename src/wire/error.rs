@@ -59,48 +59,60 @@ pub enum WireError {
 impl WireError {
     /// The status that is owed to whoever sent such a request (RFC 9110 §15.5, §15.6).
     pub fn status(self) -> Status {
-        use WireError::*;
+        use WireError as E;
         match self {
-            RequestLineTooLong => Status::URI_TOO_LONG,
-            MethodTooLong | CodingNotImplemented => Status::NOT_IMPLEMENTED,
-            VersionNotSupported => Status::HTTP_VERSION_NOT_SUPPORTED,
-            HeadTooLarge | TrailersTooLarge => Status::REQUEST_HEADER_FIELDS_TOO_LARGE,
-            Expectation => Status::EXPECTATION_FAILED,
-            BodyTooLarge => Status::CONTENT_TOO_LARGE,
-            RequestLine | Target | Version | EmptyLines | LineEnd | FieldName | FieldValue | Host
-            | ContentLength | TransferEncoding | ChunkSize | ChunkExtension | ChunkData | ChunkOverhead
-            | Trailer => Status::BAD_REQUEST,
+            E::RequestLineTooLong => Status::URI_TOO_LONG,
+            E::MethodTooLong | E::CodingNotImplemented => Status::NOT_IMPLEMENTED,
+            E::VersionNotSupported => Status::HTTP_VERSION_NOT_SUPPORTED,
+            E::HeadTooLarge | E::TrailersTooLarge => Status::REQUEST_HEADER_FIELDS_TOO_LARGE,
+            E::Expectation => Status::EXPECTATION_FAILED,
+            E::BodyTooLarge => Status::CONTENT_TOO_LARGE,
+            E::RequestLine
+            | E::Target
+            | E::Version
+            | E::EmptyLines
+            | E::LineEnd
+            | E::FieldName
+            | E::FieldValue
+            | E::Host
+            | E::ContentLength
+            | E::TransferEncoding
+            | E::ChunkSize
+            | E::ChunkExtension
+            | E::ChunkData
+            | E::ChunkOverhead
+            | E::Trailer => Status::BAD_REQUEST,
         }
     }
 }
 
 impl fmt::Display for WireError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        use WireError::*;
+        use WireError as E;
         f.write_str(match self {
-            RequestLine => "the request line is malformed",
-            RequestLineTooLong => "the request line is too long",
-            MethodTooLong => "the method is too long",
-            Target => "the request target is malformed",
-            Version => "the version is malformed",
-            VersionNotSupported => "the version is not supported",
-            EmptyLines => "too many empty lines come before the request line",
-            LineEnd => "a line does not end with CRLF",
-            FieldName => "a field name is malformed",
-            FieldValue => "a field value is malformed",
-            HeadTooLarge => "the head is too large",
-            Host => "the host is missing, repeated or malformed",
-            ContentLength => "the content length is malformed or repeated",
-            TransferEncoding => "the transfer coding is malformed or out of place",
-            CodingNotImplemented => "the transfer coding is not implemented",
-            Expectation => "the expectation is unknown",
-            ChunkSize => "a chunk size is malformed",
-            ChunkExtension => "a chunk extension is malformed",
-            ChunkData => "a chunk is not as long as its size says",
-            ChunkOverhead => "the chunks carry too much besides data",
-            Trailer => "a trailer field is malformed or forbidden",
-            TrailersTooLarge => "the trailer section is too large",
-            BodyTooLarge => "the body is too large",
+            E::RequestLine => "the request line is malformed",
+            E::RequestLineTooLong => "the request line is too long",
+            E::MethodTooLong => "the method is too long",
+            E::Target => "the request target is malformed",
+            E::Version => "the version is malformed",
+            E::VersionNotSupported => "the version is not supported",
+            E::EmptyLines => "too many empty lines come before the request line",
+            E::LineEnd => "a line does not end with CRLF",
+            E::FieldName => "a field name is malformed",
+            E::FieldValue => "a field value is malformed",
+            E::HeadTooLarge => "the head is too large",
+            E::Host => "the host is missing, repeated or malformed",
+            E::ContentLength => "the content length is malformed or repeated",
+            E::TransferEncoding => "the transfer coding is malformed or out of place",
+            E::CodingNotImplemented => "the transfer coding is not implemented",
+            E::Expectation => "the expectation is unknown",
+            E::ChunkSize => "a chunk size is malformed",
+            E::ChunkExtension => "a chunk extension is malformed",
+            E::ChunkData => "a chunk is not as long as its size says",
+            E::ChunkOverhead => "the chunks carry too much besides data",
+            E::Trailer => "a trailer field is malformed or forbidden",
+            E::TrailersTooLarge => "the trailer section is too large",
+            E::BodyTooLarge => "the body is too large",
         })
     }
 }

@@ -1,0 +1,149 @@
+//! What a handler may do with the connection while it runs: read, write, and take it over.
+
+use std::future::poll_fn;
+use std::io;
+use std::task::Poll;
+
+use super::{Context, Reader, Upgraded, Writer};
+use crate::exchange::{ExchangeError, Expectation, Phase};
+use crate::message::{Headers, Length, Status, Version};
+use crate::wire::encode;
+
+impl Context {
+    /// The request's body, to be read as it comes. Of a body that was buffered it yields the bytes.
+    ///
+    /// What is not read is dropped after the handler, within [`Limits::drain_max`](crate::Limits::drain_max).
+    pub fn body_reader(&mut self) -> Reader<'_> {
+        let Context { request, incoming, conn, shared, .. } = self;
+        Reader::new(request, incoming.get_mut(), conn, &shared.bounds)
+    }
+
+    /// Receives the rest of a body that was planned to be streamed into `ctx.request.body`.
+    ///
+    /// # Errors
+    ///
+    /// As for every body: cut short, malformed, too slow, or larger than
+    /// [`Limits::body_max`](crate::Limits::body_max).
+    pub async fn buffer_body(&mut self) -> io::Result<()> {
+        let body_max = self.shared.bounds.limits.body_max;
+        Ok(self.receive_body(body_max).await?)
+    }
+
+    /// Sends the head now, and lets the handler write the body.
+    ///
+    /// The body goes in chunks, or under the `content-length` that was set; to an HTTP/1.0 peer without one, until
+    /// close. Not to [finish](Writer::finish) it closes the connection.
+    ///
+    /// # Errors
+    ///
+    /// A connection that fails, or an answer that has been sent already.
+    pub async fn stream(&mut self) -> io::Result<Writer<'_>> {
+        self.send_head().await?;
+        let Context { request, outgoing, conn, shared, .. } = self;
+        Ok(Writer::new(request, outgoing, conn, &shared.bounds))
+    }
+
+    /// Both at once: reads the request's body while writing the answer's. See [`Context::stream`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Context::stream`].
+    pub async fn duplex(&mut self) -> io::Result<(Reader<'_>, Writer<'_>)> {
+        if self.incoming.get_mut().expectation == Expectation::Continue {
+            self.informational(Status::CONTINUE.as_u16(), &Headers::new()).await?;
+            self.incoming.get_mut().expectation = Expectation::None;
+        }
+        self.send_head().await?;
+        let Context { request, incoming, outgoing, conn, shared, .. } = self;
+        let reader = Reader::new(request, incoming.get_mut(), conn, &shared.bounds);
+        Ok((reader, Writer::new(request, outgoing, conn, &shared.bounds)))
+    }
+
+    /// Sends an answer that is not the last one, such as 103 with `link` fields (RFC 9110 §15.2, RFC 8297). A peer
+    /// that speaks HTTP/1.0 is not told.
+    ///
+    /// # Errors
+    ///
+    /// A status that is not of that kind, or is 101; a final answer that has been sent already; a connection that
+    /// fails.
+    pub async fn informational(&mut self, status: u16, fields: &Headers) -> io::Result<()> {
+        let interim = Status::new(status).filter(|status| status.is_informational());
+        let interim =
+            interim.filter(|status| *status != Status::SWITCHING_PROTOCOLS && self.outgoing.is_unsent());
+        let interim = interim.ok_or(io::ErrorKind::InvalidInput)?;
+        if self.facts.asked.version == Version::Http10 || self.facts.detached {
+            return Ok(());
+        }
+        let conn = self.conn.get_mut().as_mut().ok_or(io::ErrorKind::NotConnected)?;
+        encode::interim(conn.output.bytes(), interim, fields, None);
+        self.flush().await
+    }
+
+    /// Answers 101 with the response's fields, and hands the connection over (RFC 9110 §7.8): to be used in the
+    /// handler, or elsewhere on the same core.
+    ///
+    /// # Errors
+    ///
+    /// A request that does not ask to be upgraded to `protocol`, or whose body was not read; an answer that has
+    /// been sent already; a connection that fails.
+    pub async fn upgrade(&mut self, protocol: &str) -> io::Result<Upgraded> {
+        let headers = &self.request.headers;
+        let asked = self.facts.asked.version == Version::Http11
+            && headers.contains_token("connection", "upgrade")
+            && headers.contains_token("upgrade", protocol);
+        if !asked {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "the peer did not ask for this upgrade"));
+        }
+        self.hand_over(Status::SWITCHING_PROTOCOLS, Some(protocol)).await
+    }
+
+    /// Answers 200 to a CONNECT request with the response's fields, and hands the connection over (RFC 9110
+    /// §9.3.6).
+    ///
+    /// # Errors
+    ///
+    /// A request that is no CONNECT; an answer that has been sent already; a connection that fails.
+    pub async fn tunnel(&mut self) -> io::Result<Upgraded> {
+        if !self.facts.asked.connect {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "the peer did not ask for a tunnel"));
+        }
+        self.hand_over(Status::OK, None).await
+    }
+
+    async fn hand_over(&mut self, status: Status, upgrade: Option<&str>) -> io::Result<Upgraded> {
+        if !self.outgoing.is_unsent() || !self.incoming.get_mut().is_read() || self.facts.detached {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        let conn = self.conn.get_mut().as_mut().ok_or(io::ErrorKind::NotConnected)?;
+        encode::interim(conn.output.bytes(), status, &self.response.headers, upgrade);
+        self.flush().await?;
+        let mut conn = self.conn.get_mut().take().ok_or(io::ErrorKind::NotConnected)?;
+        self.shared.count_traffic(&mut conn);
+        let mut early = Default::default();
+        let incoming = self.incoming.get_mut();
+        incoming.next();
+        std::mem::swap(&mut incoming.input, &mut early);
+        Ok(Upgraded::new(conn, early))
+    }
+
+    async fn send_head(&mut self) -> io::Result<()> {
+        if !self.outgoing.is_unsent() {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "the answer has been sent already"));
+        }
+        if self.response.status.is_informational() {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "a final status of 1xx"));
+        }
+        let given = self.response.headers.content_length();
+        self.write_head(given.map_or(Length::Unknown, Length::Known));
+        self.flush().await
+    }
+
+    async fn flush(&self) -> io::Result<()> {
+        let limit = self.shared.bounds.timeouts.write;
+        let flushed = poll_fn(|cx| match self.conn.borrow_mut().as_mut() {
+            Some(conn) => conn.poll_flush(cx, limit),
+            None => Poll::Ready(Ok(())),
+        });
+        Ok(flushed.await.map_err(ExchangeError::during(Phase::Write))?)
+    }
+}

@@ -1,0 +1,277 @@
+//! The house rules that a machine can check: floors, sizes, imports, and words that stand in few places.
+//!
+//! `cargo tidy` runs this file alone. A rule that makes a page worse is changed here, and the commit says why.
+
+use std::collections::BTreeSet;
+use std::fs;
+
+/// The building: what each folder may import. Nothing imports upwards.
+const FLOORS: &[(&str, &[&str])] = &[
+    ("memory", &[]),
+    ("message", &["memory"]),
+    ("net", &["memory"]),
+    ("runtime", &[]),
+    ("wire", &["memory", "message"]),
+    ("exchange", &["memory", "message", "net", "wire"]),
+    ("server", &["memory", "message", "net", "runtime", "wire", "exchange"]),
+];
+
+/// Words, the only places where they may stand, and why.
+const WORDS: &[(&str, &[&str], &str)] = &[
+    ("tokio::runtime", SYSTEM, "runtimes belong to the lowest floors"),
+    ("tokio::net", SYSTEM, "sockets belong to the lowest floors"),
+    ("tokio::time", SYSTEM, "timers belong to the lowest floors"),
+    ("tokio::task", SYSTEM, "tasks belong to the lowest floors"),
+    ("tokio::{", &[], "name the module of tokio in its own import"),
+    (".await", &["src/net/", "src/runtime/", "src/exchange/", "src/server/"], "the core is pure"),
+    ("Instant::now", CLOCKS, "one place for each clock"),
+    ("SystemTime::now", &["src/exchange/clock.rs"], "one place for each clock"),
+    ("unsafe ", &[], "there is no unsafe code"),
+    (".unwrap()", &[], "`expect` says why it cannot fail"),
+    (".parse::<u", &[], "it accepts `+5`, which is no number of the wire"),
+    ("from_str_radix", &[], "it accepts `+5`, which is no number of the wire"),
+    ("::*", &[], "a glob hides where names come from"),
+    // `get_mut` is what the collections of std call it.
+    ("fn get_", &["src/server/extensions.rs"], "a getter is named after what it gets"),
+    ("super::super", &[], "climbing hides which floor is reached"),
+];
+
+/// Where the crate meets the system.
+const SYSTEM: &[&str] = &["src/net/", "src/runtime/"];
+
+/// The time of a core, the time of its deadlines, and the moment a shutdown is asked for.
+const CLOCKS: &[&str] = &["src/exchange/clock.rs", "src/net/deadline.rs", "src/server/running.rs"];
+
+const FILE_LINES_MAX: usize = 400;
+const FUNCTION_LINES_MAX: usize = 70;
+const INDENT_LEVELS_MAX: usize = 4;
+const LINE_COLUMNS_MAX: usize = 140;
+
+#[test]
+fn the_source_is_tidy() {
+    let files = files("src");
+    report(files.iter().flat_map(faults).chain(folders_without_door(&files)));
+}
+
+#[test]
+fn benches_and_examples_say_what_they_show() {
+    let files = [files("benches"), files("examples")].concat();
+    report(files.iter().flat_map(|file| [module_doc(file), reasons(file)].concat()));
+}
+
+#[test]
+fn every_rule_bites() {
+    let (wide, long) = ("x".repeat(141), "\n".repeat(400));
+    let (function, deep) =
+        (format!("fn f() {{{}\n}}", "\n    x;".repeat(69)), "fn f()\n{\n                    x;\n}");
+    check("wire", "use crate::memory::Span;\n\nfn f() {}", None);
+    check("server", "use std::io;\n\nuse bytes::Bytes;\n\nuse super::Stop;\nuse crate::net::Conn;", None);
+    check("exchange", "mod send;\n\nuse std::io;\n\npub use send::Sent;\n\nuse crate::wire::Limits;", None);
+    check("net", "use tokio::time::Sleep;\n// Instant::now", None);
+    check("wire", "#[cfg(feature = \"a\")]\nmod a;\n\n#[cfg(test)]\nmod tests { x.unwrap() }", None);
+    check("wire", "use crate::net::Conn;", Some("`wire` may not import `crate::net`"));
+    check("wire", "use crate::{memory, net};", Some("`wire` may not import `crate::`"));
+    check("wire", "use crate::Server;", Some("`wire` may not import `crate::Server`"));
+    check("attic", "", Some("`attic` stands on no floor"));
+    check("wire", &wide, Some("141 columns"));
+    check("wire", &long, Some("402 lines"));
+    check("wire", &function, Some("a function of 71 lines"));
+    check("wire", deep, Some("a function of 5 levels"));
+    check("wire", "use bytes::Bytes;\nuse std::io;", Some("imports are std, crates"));
+    check("wire", "use bytes::Bytes;\n\nuse std::io;", Some("imports are std, crates"));
+    check("wire", "use std::io;\n\nuse std::fmt;", Some("imports are std, crates"));
+    check("server", "use tokio::task::yield_now;", Some("`tokio::task`: tasks"));
+    check("message", "x.await?;", Some("`.await`: the core is pure"));
+    check("net", "x.unwrap();", Some("`.unwrap()`: `expect`"));
+    check("wire", "#[allow(dead_code)]", Some("an `allow` gives its reason"));
+    check("wire", "#[cfg(feature = \"a\")]\nfn f() {}", Some("a feature is a module"));
+    check("wire", "if cfg!(feature = \"a\") {}", Some("a feature is a module"));
+}
+
+/// Whether `text`, as a file of `folder`, is found to have one `fault`, or none.
+#[track_caller]
+fn check(folder: &str, text: &str, fault: Option<&str>) {
+    let file = File { path: format!("src/{folder}/a.rs"), text: format!("//! A.\n\n{text}") };
+    let faults = faults(&file);
+    let is_found = fault.is_none_or(|fault| faults.iter().any(|found| found.contains(fault)));
+    assert!(is_found && faults.len() == usize::from(fault.is_some()), "{text:?}: {faults:?}");
+}
+
+fn report(faults: impl Iterator<Item = String>) {
+    let faults: Vec<String> = faults.collect();
+    assert!(faults.is_empty(), "\n{}\n", faults.join("\n"));
+}
+
+fn faults(file: &File) -> Vec<String> {
+    let checks = [module_doc, sizes, functions, floors, imports, words, features, reasons];
+    checks.iter().flat_map(|check| check(file)).collect()
+}
+
+fn module_doc(file: &File) -> Vec<String> {
+    let fault = (!file.text.starts_with("//!")).then(|| file.fault(1, "say in a `//!` line what lives here"));
+    fault.into_iter().collect()
+}
+
+fn sizes(file: &File) -> Vec<String> {
+    let lines = file.product().lines().count();
+    let long =
+        (lines > FILE_LINES_MAX).then(|| file.fault(lines, &format!("{lines} lines before its tests")));
+    let widths = file.text.lines().map(|line| line.chars().count()).enumerate();
+    let wide = widths.filter(|(_, width)| *width > LINE_COLUMNS_MAX);
+    long.into_iter().chain(wide.map(|(at, width)| file.fault(at + 1, &format!("{width} columns")))).collect()
+}
+
+fn functions(file: &File) -> Vec<String> {
+    let (lines, mut faults) = (Vec::from_iter(file.product().lines()), Vec::new());
+    for start in (0..lines.len()).filter(|at| starts_function(lines[*at])) {
+        let margin = indent(lines[start]);
+        let ends = |line: &&str| indent(line) == margin && line.ends_with(['}', ';']);
+        let length = lines[start..].iter().position(ends).map_or(0, |last| last + 1);
+        let body = lines[start..][..length].iter();
+        let levels = body.map(|line| indent(line).saturating_sub(margin) / 4).max().unwrap_or(0);
+        if length > FUNCTION_LINES_MAX {
+            faults.push(file.fault(start + 1, &format!("a function of {length} lines")));
+        }
+        if levels > INDENT_LEVELS_MAX {
+            faults.push(file.fault(start + 1, &format!("a function of {levels} levels")));
+        }
+    }
+    faults
+}
+
+fn starts_function(line: &str) -> bool {
+    let before = line.split_once("fn ").map(|(before, _)| before);
+    before.is_some_and(|words| {
+        words.split_whitespace().all(|word| word.starts_with("pub") || ["async", "const"].contains(&word))
+    })
+}
+
+fn indent(line: &str) -> usize {
+    line.len() - line.trim_start().len()
+}
+
+fn floors(file: &File) -> Vec<String> {
+    let Some((home, _)) = file.path["src/".len()..].split_once('/') else { return Vec::new() };
+    let Some((_, below)) = FLOORS.iter().find(|(name, _)| *name == home) else {
+        return vec![file.fault(1, &format!("`{home}` stands on no floor"))];
+    };
+    let imported =
+        file.code().flat_map(|(at, line)| line.split("crate::").skip(1).map(move |rest| (at, word(rest))));
+    imported
+        .filter(|(_, name)| *name != home && !below.contains(name))
+        .map(|(at, name)| file.fault(at, &format!("`{home}` may not import `crate::{name}`")))
+        .collect()
+}
+
+/// The name that `text` begins with.
+fn word(text: &str) -> &str {
+    text.split(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap_or_default()
+}
+
+/// std, crates, what a folder shows of its own files, and then the crate: a paragraph each.
+fn imports(file: &File) -> Vec<String> {
+    let (mut faults, mut last) = (Vec::new(), None);
+    for paragraph in file.product().split("\n\n") {
+        let ranks: BTreeSet<usize> = paragraph.lines().filter_map(|line| import_rank(file, line)).collect();
+        let is_next = ranks.len() == 1 && ranks.first().copied() > last;
+        if !ranks.is_empty() && !is_next {
+            let first = file.product().lines().position(|line| paragraph.lines().next() == Some(line));
+            faults.push(
+                file.fault(first.unwrap_or(0) + 1, "imports are std, crates, `crate`, a paragraph each"),
+            );
+        }
+        last = last.max(ranks.last().copied());
+    }
+    faults
+}
+
+fn import_rank(file: &File, line: &str) -> Option<usize> {
+    let (visibility, path) = line.split_once("use ")?;
+    let is_import = ["", "pub ", "pub(crate) ", "pub(super) "].contains(&visibility);
+    let is_own = |name| file.code().any(|(_, line)| line.ends_with(&format!("mod {name};")));
+    is_import.then(|| match word(path) {
+        "std" => 0,
+        "crate" | "self" | "super" => 3,
+        name if is_own(name) => 2,
+        _ => 1,
+    })
+}
+
+fn words(file: &File) -> Vec<String> {
+    let is_at_home = |places: &[&str]| places.iter().any(|place| file.path.starts_with(place));
+    let banned = WORDS.iter().filter(|(_, places, _)| !is_at_home(places));
+    banned
+        .flat_map(|(word, _, why)| {
+            let found = file.code().filter(move |(_, line)| line.contains(word));
+            found.map(move |(at, _)| file.fault(at, &format!("`{word}`: {why}")))
+        })
+        .collect()
+}
+
+/// A feature switches a `mod` line, or chooses between a file `enabled` and a file `disabled` with one face.
+fn features(file: &File) -> Vec<String> {
+    let lines: Vec<(usize, &str)> = file.code().collect();
+    let is_conditional = |line: &str| line.contains("cfg") && line.contains("feature = ");
+    let is_switch = |line: &str| ["mod ", "enabled::", "disabled::"].iter().any(|word| line.contains(word));
+    let conditional = (0..lines.len()).filter(|at| is_conditional(lines[*at].1));
+    let scattered = conditional.filter(|at| !lines.get(at + 1).is_some_and(|(_, next)| is_switch(next)));
+    scattered.map(|at| file.fault(lines[at].0, "a feature is a module")).collect()
+}
+
+fn reasons(file: &File) -> Vec<String> {
+    let pieces = file.text.split("[allow(").skip(1);
+    let unreasoned =
+        pieces.filter(|piece| !piece.split(']').next().is_some_and(|it| it.contains("reason = ")));
+    unreasoned.map(|_| file.fault(1, "an `allow` gives its reason")).collect()
+}
+
+fn folders_without_door(files: &[File]) -> Vec<String> {
+    let folders = files.iter().filter_map(|file| file.path.rsplit_once('/')).map(|(folder, _)| folder);
+    let inner: BTreeSet<&str> = folders.filter(|folder| *folder != "src").collect();
+    let has_door = |folder: &str| files.iter().any(|file| file.path == format!("{folder}/mod.rs"));
+    inner
+        .into_iter()
+        .filter(|folder| !has_door(folder))
+        .map(|folder| format!("{folder}: no mod.rs"))
+        .collect()
+}
+
+/// A Rust file, and what is wrong with it.
+#[derive(Clone)]
+struct File {
+    path: String,
+    text: String,
+}
+
+impl File {
+    /// The file without its tests.
+    fn product(&self) -> &str {
+        self.text.split("#[cfg(test)]\nmod ").next().unwrap_or_default()
+    }
+
+    /// The numbered lines of the product, without comments.
+    fn code(&self) -> impl Iterator<Item = (usize, &str)> {
+        let lines = self.product().lines().enumerate().map(|(at, line)| (at + 1, line));
+        lines.filter(|(_, line)| !line.trim_start().starts_with("//"))
+    }
+
+    fn fault(&self, line: usize, what: &str) -> String {
+        format!("{}:{line}: {what}", self.path)
+    }
+}
+
+/// All Rust files under `dir`, in order.
+fn files(dir: &str) -> Vec<File> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(dir).expect("tests run where the crate is") {
+        let entry = entry.expect("a folder can be read");
+        let path = format!("{dir}/{}", entry.file_name().display());
+        if entry.path().is_dir() {
+            files.extend(self::files(&path));
+        } else if path.ends_with(".rs") {
+            files.push(File { text: fs::read_to_string(&path).expect("source can be read"), path });
+        }
+    }
+    files.sort_by(|one, other| one.path.cmp(&other.path));
+    files
+}
