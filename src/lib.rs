@@ -1,25 +1,100 @@
 //! An arena-backed HTTP/1.1 server on a per-core runtime: nothing is allocated per request.
+//!
+//! ```no_run
+//! use corehttp::{Context, Server};
+//!
+//! fn main() -> corehttp::Result {
+//!     Server::bind("127.0.0.1:8080").run(|ctx: &mut Context| ctx.response.text("Hello, World!"))
+//! }
+//! ```
+//!
+//! Each core has a thread, a runtime and a listener of its own, and nothing that one core owns is ever seen by
+//! another. A request is read into memory that is used again and again; its method, target and fields are views of
+//! it, so a handler cannot keep them, and the compiler says so.
+//!
+//! # Handlers
+//!
+//! A handler is a closure or a function of [`&mut Context`](Context), plain or `async`, that returns nothing or a
+//! [`Result`]; or a type that implements [`Handler`]. Write the parameter's type out, and `async |ctx: &mut Context|`
+//! rather than a closure that returns an `async` block: only the former can lend what it is lent.
+//!
+//! ```no_run
+//! use corehttp::{Context, Method, Server, Status};
+//!
+//! async fn save(ctx: &mut Context) -> corehttp::Result {
+//!     let size = ctx.request.body.len(); // the body is here before the handler runs, up to `Limits::body_max`
+//!     ctx.response.status = Status::CREATED;
+//!     ctx.response.headers.set("x-size", size)?;
+//!     Ok(())
+//! }
+//!
+//! fn main() -> corehttp::Result {
+//!     Server::bind("[::]:8080").run(async |ctx: &mut Context| {
+//!         match (ctx.request.method(), ctx.request.path()) {
+//!             (Method::Get | Method::Head, "/") => ctx.response.html("<h1>hi</h1>"),
+//!             (Method::Post, "/save") => save(ctx).await?,
+//!             (Method::Get | Method::Head, "/search") => {
+//!                 let term = ctx.request.query().get("q").unwrap_or_default();
+//!                 ctx.response.text(format!("you asked for {term}"));
+//!             }
+//!             _ => return Err(Status::NOT_FOUND.into()),
+//!         }
+//!         Ok(())
+//!     })
+//! }
+//! ```
+//!
+//! A helper that needs the request and the response at once takes them apart:
+//! `let Context { request, response, .. } = ctx;`.
+//!
+//! # Where to look
+//!
+//! | for | see |
+//! |---|---|
+//! | where to listen, on how many cores, how to stop | [`Server`], [`Running`] |
+//! | state of a core's own, without locks | [`Server::run_per_core`] |
+//! | bodies that are too large to be buffered | [`BodyPlan`], [`Context::body_reader`], [`Context::stream`], [`Context::duplex`] |
+//! | what peers may do, and for how long | [`Limits`], [`Timeouts`] |
+//! | what went wrong, and how often | [`Server::on_error`], [`Running::stats`] |
+//! | other protocols | [`Context::upgrade`], [`Context::tunnel`] |
+//! | tests of a handler | [`Service::respond`] |
+//! | connections from elsewhere | [`Service::serve_connection`], [`MemoryListener`] |
+//!
+//! Names are those of [RFC 9110](https://www.rfc-editor.org/rfc/rfc9110), which says what messages mean, and of
+//! [RFC 9112](https://www.rfc-editor.org/rfc/rfc9112), which says how they are spelled.
 
 #![forbid(unsafe_code)]
 
-mod exchange;
 mod memory;
+
 mod message;
 mod net;
 mod runtime;
-mod server;
+
 mod wire;
+
+mod exchange;
+
+mod server;
 
 pub use exchange::{ExchangeError, Phase, Timeouts};
 pub use message::{
     Body, ExtensionMethod, FieldValue, Headers, InvalidField, InvalidMethod, InvalidRequest, InvalidStatus,
-    InvalidTarget, Iter, Method, Pairs, Query, Request, Response, Source, Status, Target, TargetForm,
-    Version,
+    InvalidTarget, Iter, Method, Pairs, Query, Request, Response, Source, Status, Target, TargetForm, Version,
 };
 pub use net::{Address, MemoryConnector, MemoryListener, MemoryStream, PeerAddr};
 pub use server::{
     AsyncHandler, BodyPlan, Cause, Context, Core, Counts, Error, Errors, Extensions, Handler, IntoHandler,
-    Outcome, PlainHandler, Planned, Reader, Refusal, Result, Running, Server, Service, Stats, Upgraded,
-    Writer, with_plan,
+    Outcome, PlainHandler, Planned, Reader, Refusal, Result, Running, Server, Service, Stats, Upgraded, Writer,
+    with_plan,
 };
 pub use wire::{Limits, WireError};
+
+/// Whatever runs where may be sent where: said once, for the compiler to check.
+const _: () = {
+    const fn is_send_and_sync<T: Send + Sync>() {}
+    is_send_and_sync::<Request>();
+    is_send_and_sync::<Response>();
+    is_send_and_sync::<Running>();
+    is_send_and_sync::<Server>();
+};
