@@ -80,13 +80,14 @@ mod server;
 pub use exchange::{ExchangeError, Phase, Timeouts};
 pub use message::{
     Body, ExtensionMethod, FieldValue, Headers, InvalidField, InvalidMethod, InvalidRequest, InvalidStatus,
-    InvalidTarget, Iter, Method, Pairs, Query, Request, Response, Source, Status, Target, TargetForm, Version,
+    InvalidTarget, Iter, Method, Pairs, Query, Request, Response, Source, Status, Target, TargetForm,
+    Version,
 };
 pub use net::{Address, MemoryConnector, MemoryListener, MemoryStream, PeerAddr};
 pub use server::{
     AsyncHandler, BodyPlan, Cause, Context, Core, Counts, Error, Errors, Extensions, Handler, IntoHandler,
-    Outcome, PlainHandler, Planned, Reader, Refusal, Result, Running, Server, Service, Stats, Upgraded, Writer,
-    with_plan,
+    Outcome, PlainHandler, Planned, Reader, Refusal, Result, Running, Server, Service, Stats, Upgraded,
+    Writer, with_plan,
 };
 pub use wire::{Limits, WireError};
 
@@ -96,5 +97,4 @@ const _: () = {
     is_send_and_sync::<Request>();
     is_send_and_sync::<Response>();
     is_send_and_sync::<Running>();
-    is_send_and_sync::<Server>();
 };

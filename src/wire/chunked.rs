@@ -70,7 +70,7 @@ impl Decoder {
         while framing < input.len() && !self.is_done() {
             match self.state {
                 State::Data { left } => {
-                    let data = self.data(left, input.len() - framing, limits)?;
+                    let data = self.data(left, input.len() - framing);
                     return Ok(Decoded { framing, data });
                 }
                 State::Trailers => {
@@ -79,13 +79,12 @@ impl Decoder {
                     self.state = State::Done;
                 }
                 _ => {
-                    self.state = self.step(input[framing], limits)?;
                     self.overhead += 1;
+                    self.state = self.step(input[framing], limits)?;
                     framing += 1;
                 }
             }
         }
-        self.excuse(0, limits)?;
         Ok(Decoded { framing, data: 0 })
     }
 
@@ -95,14 +94,13 @@ impl Decoder {
     }
 
     /// How much of the next `here` bytes is data of a chunk that has `left` to come.
-    fn data(&mut self, left: u64, here: usize, limits: &Limits) -> Result<usize, WireError> {
+    fn data(&mut self, left: u64, here: usize) -> usize {
         let data = usize::try_from(left).unwrap_or(usize::MAX).min(here);
-        self.excuse(data, limits)?;
         self.state = match left - data as u64 {
             0 => State::DataEnd { lf: false },
             left => State::Data { left },
         };
-        Ok(data)
+        data
     }
 
     /// One byte of framing.
@@ -126,7 +124,7 @@ impl Decoder {
                 _ => Err(WireError::ChunkExtension),
             },
             (State::Extension { part, size }, _) => self.extend(extension(part, byte)?, size, limits),
-            (State::SizeEnd { size }, b'\n') => Ok(self.begin_chunk(size)),
+            (State::SizeEnd { size }, b'\n') => self.begin_chunk(size, limits),
             (State::SizeEnd { .. }, _) => Err(WireError::ChunkSize),
             (State::DataEnd { lf: false }, b'\r') => Ok(State::DataEnd { lf: true }),
             (State::DataEnd { lf: true }, b'\n') => Ok(State::default()),
@@ -137,12 +135,16 @@ impl Decoder {
         }
     }
 
-    fn begin_chunk(&mut self, size: u64) -> State {
+    /// A chunk excuses some framing, and twice as much as it has data: what is left beyond the bound is an attack on
+    /// our time. It is looked at nowhere else, so that it does not matter where packets end.
+    fn begin_chunk(&mut self, size: u64, limits: &Limits) -> Result<State, WireError> {
         self.extension = 0;
-        self.overhead = self.overhead.saturating_sub(FRAMING_EXCUSED);
+        let data = usize::try_from(size).unwrap_or(usize::MAX);
+        self.overhead = self.overhead.saturating_sub(data.saturating_mul(2).saturating_add(FRAMING_EXCUSED));
         match size {
-            0 => State::Trailers,
-            left => State::Data { left },
+            _ if self.overhead > limits.chunk_overhead_max => Err(WireError::ChunkOverhead),
+            0 => Ok(State::Trailers),
+            left => Ok(State::Data { left }),
         }
     }
 
@@ -152,15 +154,6 @@ impl Decoder {
         match self.extension > limits.chunk_extension_max || self.extensions > limits.chunk_extensions_max {
             true => Err(WireError::ChunkOverhead),
             false => Ok(State::Extension { part, size }),
-        }
-    }
-
-    /// Data excuses twice as much framing: what is left beyond the bound is an attack on our time.
-    fn excuse(&mut self, data: usize, limits: &Limits) -> Result<(), WireError> {
-        self.overhead = self.overhead.saturating_sub(data.saturating_mul(2));
-        match self.overhead > limits.chunk_overhead_max {
-            true => Err(WireError::ChunkOverhead),
-            false => Ok(()),
         }
     }
 }

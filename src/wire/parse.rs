@@ -122,7 +122,7 @@ fn parse_request<const N: usize>(
     };
     let line_end =
         parsed.headers.first().map_or(end - 2, |first| Span::of(first.name.as_bytes(), input).start());
-    if line_end - start > limits.request_line_max + "\r\n".len() {
+    if line_end - start > limits.request_line_max.saturating_add("\r\n".len()) {
         return Err(WireError::RequestLineTooLong);
     }
     let (method, target, version) = request.line_mut();
@@ -203,7 +203,7 @@ fn other_version(
 /// A head that is not all there may be too long already, or hold a line that ends wrong.
 fn still_good(head: &[u8], limits: &Limits) -> Result<(), WireError> {
     let line = memchr(b'\n', head).unwrap_or(head.len());
-    if line > limits.request_line_max + "\r".len() {
+    if line > limits.request_line_max.saturating_add("\r".len()) {
         return Err(WireError::RequestLineTooLong);
     }
     if head.len() > limits.head_max {
