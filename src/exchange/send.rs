@@ -1,6 +1,5 @@
 //! [`Outgoing`]: sends one message (RFC 9112 §6, §7.1).
 
-use std::future::poll_fn;
 use std::task::{Context, Poll, ready};
 
 use tokio::io::ReadBuf;
@@ -11,11 +10,15 @@ use crate::net::Conn;
 use crate::wire::{Framing, chunked};
 
 /// The sending side of one exchange: what of the message is still to be sent.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Default)]
 pub(crate) struct Outgoing {
     state: State,
     /// So many bytes of the chunk whose size was sent last are still to come.
     chunk_left: usize,
+    /// So many bytes of the content at hand have been sent.
+    sent: usize,
+    /// Where more content comes from.
+    source: Option<Source>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -32,9 +35,11 @@ impl Outgoing {
     /// Forgets the message.
     #[inline]
     pub(crate) fn reset(&mut self) {
-        let Outgoing { state, chunk_left } = self;
+        let Outgoing { state, chunk_left, sent, source } = self;
         *state = State::Unsent;
         *chunk_left = 0;
+        *sent = 0;
+        *source = None;
     }
 
     /// The head was written, and a body so framed follows.
@@ -115,77 +120,67 @@ impl Outgoing {
         Ok(())
     }
 
-    /// Copies the whole of `body` behind the head in the output, if it is small. Says whether it is.
+    /// Sends the whole of `body`. What is small stays in the output, to leave with what follows.
     #[inline]
-    pub(crate) fn send_flat(&mut self, conn: &mut Conn, body: &Body) -> bool {
-        let bytes = body.bytes();
-        let is_flat = match self.state {
-            State::Body(Framing::Empty) => true,
-            State::Body(Framing::Length(length)) => length == bytes.len() as u64 && bytes.len() <= FLAT_MAX,
-            _ => false,
-        };
-        if is_flat {
-            if self.state != State::Body(Framing::Empty) {
-                conn.output.bytes().extend_from_slice(bytes);
-            }
-            self.state = State::Done;
-        }
-        is_flat
-    }
-
-    /// Sends the whole of `body`.
-    pub(crate) async fn send(
+    pub(crate) fn poll_send(
         &mut self,
+        cx: &mut Context<'_>,
         conn: &mut Conn,
         body: &mut Body,
         trailers: &Headers,
         bounds: &Bounds,
-    ) -> Result<(), ExchangeError> {
-        match self.state {
-            State::Body(Framing::Empty) => {}
-            _ if body.is_stream() => {
-                let source = body.take_source().ok_or(ExchangeError::Length)?;
-                self.send_source(conn, source, body, bounds).await?;
+    ) -> Poll<Result<(), ExchangeError>> {
+        if self.state != State::Body(Framing::Empty) {
+            if self.source.is_some() || body.is_stream() {
+                ready!(self.poll_source(cx, conn, body, bounds))?;
             }
-            _ => {
-                let mut rest = body.bytes();
-                while !rest.is_empty() {
-                    let count = poll_fn(|cx| self.poll_write(cx, conn, rest, bounds)).await?;
-                    rest = &rest[count..];
-                }
-            }
+            ready!(self.poll_bytes(cx, conn, body.bytes(), bounds))?;
         }
-        self.finish(conn, trailers)
+        Poll::Ready(self.finish(conn, trailers))
     }
 
-    /// Sends what `source` yields, as it yields it. `body` lends its memory.
-    async fn send_source(
+    /// Sends what of `bytes` is not sent yet.
+    #[inline]
+    fn poll_bytes(
         &mut self,
+        cx: &mut Context<'_>,
         conn: &mut Conn,
-        mut source: Source,
+        bytes: &[u8],
+        bounds: &Bounds,
+    ) -> Poll<Result<(), ExchangeError>> {
+        while self.sent < bytes.len() {
+            self.sent += ready!(self.poll_write(cx, conn, &bytes[self.sent..], bounds))?;
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Sends what the body's source yields, as it yields it. The body lends its memory.
+    fn poll_source(
+        &mut self,
+        cx: &mut Context<'_>,
+        conn: &mut Conn,
         body: &mut Body,
         bounds: &Bounds,
-    ) -> Result<(), ExchangeError> {
-        let room = body.receive();
+    ) -> Poll<Result<(), ExchangeError>> {
+        if self.source.is_none() {
+            self.source = Some(body.take_source().ok_or(ExchangeError::Length)?);
+        }
+        let piece = body.receive();
         loop {
-            let count = poll_fn(|cx| {
-                let mut piece = ReadBuf::new(room.spare(PIECE));
-                let read = source.as_mut().poll_read(cx, &mut piece);
-                if read.is_pending() {
-                    // Whoever waits for the next piece has the ones before it.
-                    ready!(poll_flush(cx, conn, bounds))?;
-                }
-                ready!(read).map_err(ExchangeError::Source)?;
-                Poll::Ready(Ok::<usize, ExchangeError>(piece.filled().len()))
-            })
-            .await?;
-            if count == 0 {
-                return Ok(());
+            ready!(self.poll_bytes(cx, conn, piece.as_slice(), bounds))?;
+            piece.clear();
+            self.sent = 0;
+            let Some(source) = &mut self.source else { return Poll::Ready(Ok(())) };
+            let mut room = ReadBuf::new(piece.spare(PIECE));
+            let read = source.as_mut().poll_read(cx, &mut room);
+            if read.is_pending() {
+                // Whoever waits for the next piece has the ones before it.
+                ready!(poll_flush(cx, conn, bounds))?;
             }
-            let mut sent = 0;
-            while sent < count {
-                sent +=
-                    poll_fn(|cx| self.poll_write(cx, conn, &room.spare(PIECE)[sent..count], bounds)).await?;
+            ready!(read).map_err(ExchangeError::Source)?;
+            match room.filled().len() {
+                0 => self.source = None,
+                count => piece.grow(count),
             }
         }
     }

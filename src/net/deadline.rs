@@ -44,6 +44,8 @@ struct Slots {
 struct Slot {
     expires: [Expiry; LANES],
     waker: Option<Waker>,
+    /// Only where nobody sweeps.
+    alarm: Option<Pin<Box<Sleep>>>,
 }
 
 /// When a wait is over, on the clock of the watch.
@@ -96,7 +98,7 @@ impl Watch {
             u32::try_from(slots.all.len() - 1).expect("a core has fewer connections than that")
         });
         self.first.notify_one();
-        Deadline { watch: self.clone(), slot, alarm: None }
+        Deadline { watch: self.clone(), slot }
     }
 
     /// How many connections are watched.
@@ -159,57 +161,11 @@ impl Watch {
 /// How often the deadlines are looked at.
 const TICK: Duration = Duration::from_millis(250);
 
-/// How long one connection may wait. Frees its place when it is dropped.
-pub(crate) struct Deadline {
-    watch: Rc<Watch>,
-    slot: u32,
-    /// Only where nobody sweeps.
-    alarm: Option<Pin<Box<Sleep>>>,
-}
-
-impl Deadline {
-    /// Ready when the wait in this lane, which began with the first call since [`Deadline::disarm`], has taken
-    /// longer than `limit`. Until then the task is woken for that, and also when the watch stops.
-    pub(crate) fn poll_expired(&mut self, cx: &mut Context<'_>, lane: Lane, limit: Duration) -> Poll<()> {
-        let now = self.watch.now();
-        let mut slots = self.watch.slots.borrow_mut();
-        let slot = &mut slots.all[self.slot as usize];
-        let expiry = &mut slot.expires[lane as usize];
-        if *expiry == UNARMED {
-            *expiry = self.watch.expiry(limit);
-        }
-        if *expiry <= Expiry(now) {
-            return Poll::Ready(());
-        }
-        if !slot.waker.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
-            slot.waker = Some(cx.waker().clone());
-        }
-        let earliest = slot.expires.into_iter().min().unwrap_or(UNARMED);
-        drop(slots);
-        if let Mode::Alarms { epoch } = self.watch.mode {
-            self.set_alarm(cx, epoch, earliest);
-        }
-        Poll::Pending
-    }
-
-    /// Ends the wait in this lane.
-    #[inline]
-    pub(crate) fn disarm(&mut self, lane: Lane) {
-        self.watch.slots.borrow_mut().all[self.slot as usize].expires[lane as usize] = UNARMED;
-    }
-
-    /// Milliseconds on a clock that stands still while the core is held up.
-    pub(crate) fn now(&self) -> u64 {
-        self.watch.now()
-    }
-
-    pub(crate) fn is_stopping(&self) -> bool {
-        self.watch.is_stopping()
-    }
-
-    /// Has the task woken at `earliest` or a little before. An alarm that is too early is left as it is until it
-    /// rings: a busy connection moves its deadline for each request, and never gets that far.
-    fn set_alarm(&mut self, cx: &mut Context<'_>, epoch: Instant, earliest: Expiry) {
+impl Slot {
+    /// Has the task woken at the earliest expiry or a little before. An alarm that is too early is left as it is
+    /// until it rings: a busy connection moves its deadline for each request, and never gets that far.
+    fn set_alarm(&mut self, cx: &mut Context<'_>, epoch: Instant) {
+        let earliest = self.expires.into_iter().min().unwrap_or(UNARMED);
         let Some(rings) = epoch.checked_add(Duration::from_millis(earliest.0)).filter(|_| earliest < FAR)
         else {
             return;
@@ -223,6 +179,50 @@ impl Deadline {
             let next = rings.max(Instant::now() + Duration::from_millis(1));
             alarm.as_mut().reset(next);
         }
+    }
+}
+
+/// How long one connection may wait. Frees its place in the table when it is dropped.
+pub(crate) struct Deadline {
+    watch: Rc<Watch>,
+    slot: u32,
+}
+
+impl Deadline {
+    /// Ready when the wait in this lane, which began with the first call since [`Deadline::disarm`], has taken
+    /// longer than `limit`. Until then the task is woken for that, and also when the watch stops.
+    pub(crate) fn poll_expired(&self, cx: &mut Context<'_>, lane: Lane, limit: Duration) -> Poll<()> {
+        let now = self.watch.now();
+        let slot = &mut self.watch.slots.borrow_mut().all[self.slot as usize];
+        let expiry = &mut slot.expires[lane as usize];
+        if *expiry == UNARMED {
+            *expiry = self.watch.expiry(limit);
+        }
+        if *expiry <= Expiry(now) {
+            return Poll::Ready(());
+        }
+        if !slot.waker.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
+            slot.waker = Some(cx.waker().clone());
+        }
+        if let Mode::Alarms { epoch } = self.watch.mode {
+            slot.set_alarm(cx, epoch);
+        }
+        Poll::Pending
+    }
+
+    /// Ends the wait in this lane.
+    #[inline]
+    pub(crate) fn disarm(&self, lane: Lane) {
+        self.watch.slots.borrow_mut().all[self.slot as usize].expires[lane as usize] = UNARMED;
+    }
+
+    /// Milliseconds on a clock that stands still while the core is held up.
+    pub(crate) fn now(&self) -> u64 {
+        self.watch.now()
+    }
+
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.watch.is_stopping()
     }
 }
 
@@ -251,7 +251,7 @@ mod tests {
     use super::*;
 
     async fn expired_after(watch: &Rc<Watch>, lane: Lane, limit: Duration) -> Duration {
-        let (mut deadline, start) = (watch.deadline(), Instant::now());
+        let (deadline, start) = (watch.deadline(), Instant::now());
         poll_fn(|cx| deadline.poll_expired(cx, lane, limit)).await;
         start.elapsed()
     }
@@ -283,7 +283,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_wait_begins_anew_once_it_is_disarmed_and_lanes_do_not_touch() {
         for watch in [Watch::with_alarms()] {
-            let (mut deadline, start, limit) = (watch.deadline(), Instant::now(), Duration::from_secs(1));
+            let (deadline, start, limit) = (watch.deadline(), Instant::now(), Duration::from_secs(1));
             for _ in 0..5 {
                 poll_fn(|cx| {
                     assert!(deadline.poll_expired(cx, Lane::Read, limit).is_pending());
@@ -302,7 +302,7 @@ mod tests {
     #[tokio::test]
     async fn stopping_wakes_those_who_wait_and_places_are_used_again() {
         let watch = Watch::swept();
-        let mut deadline = watch.deadline();
+        let deadline = watch.deadline();
         let wait = poll_fn(|cx| match deadline.is_stopping() {
             true => Poll::Ready(()),
             false => deadline.poll_expired(cx, Lane::Read, Duration::MAX),

@@ -146,7 +146,7 @@ impl Refusal {
                 _ => Status::SERVICE_UNAVAILABLE,
             };
             let mut context = worker.take_context();
-            context.adopt(conn, 0, 0);
+            context.adopt(Some(conn), 0, 0);
             // Its errors have been told of already.
             let _ = refuse::refuse(&mut context, Refused::new(status, self.cause)).await;
             worker.give_context(context);

@@ -28,7 +28,7 @@ pub(super) async fn close(ctx: &mut Context, manner: Manner) {
         Manner::Politely | Manner::Lingering => connection::flush(ctx).await.is_ok(),
     };
     let Context { incoming, conn, shared, .. } = ctx;
-    let Some(mut conn) = conn.get_mut().take() else { return };
+    let Some(conn) = conn.get_mut() else { return };
     if manner == Manner::Abort {
         // An end that looks like any other would make half an answer look whole to an HTTP/1.0 peer.
         conn.transport.reset();
@@ -36,9 +36,9 @@ pub(super) async fn close(ctx: &mut Context, manner: Manner) {
     let write_limit = shared.bounds.timeouts.write;
     let shut = flushed && poll_fn(|cx| conn.poll_shutdown(cx, write_limit)).await.is_ok();
     if shut && manner == Manner::Lingering {
-        linger(&mut conn, &mut incoming.get_mut().input, &shared.bounds).await;
+        linger(conn, &mut incoming.get_mut().input, &shared.bounds).await;
     }
-    shared.count_traffic(&mut conn);
+    shared.count_traffic(conn);
 }
 
 /// Reads and drops what the peer still sends, until it has closed too or it is enough.

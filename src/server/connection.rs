@@ -10,10 +10,11 @@ use std::time::Duration;
 
 use super::close::{self, Manner};
 use super::refuse::{self, Refused};
+use super::shared::Shared;
 use super::worker::Worker;
 use super::{BodyPlan, Cause, Context, Handler, Result};
 use crate::exchange::{ExchangeError, Expectation, Head, Phase};
-use crate::message::{Name, Status, Version};
+use crate::message::{Name, Response, Status, Version};
 use crate::net::{Conn, Lane};
 use crate::runtime;
 use crate::wire::WireError;
@@ -23,20 +24,20 @@ use crate::wire::WireError;
 /// # Errors
 ///
 /// What ended it early. The peer has been told already, if it could be.
-pub(super) async fn serve<H: Handler>(worker: &Worker<H>, conn: Conn, id: u64) -> io::Result<()> {
-    let (mut idle, mut number) = (conn, 0);
+pub(super) async fn serve<H: Handler>(
+    worker: &Worker<H>,
+    idle: &mut Option<Conn>,
+    id: u64,
+) -> io::Result<()> {
+    let mut number = 0;
     loop {
-        let Some(context) = poll_fn(|cx| poll_wake(worker, &mut idle, number, cx)).await else {
+        let Some(context) = poll_fn(|cx| poll_wake(worker, idle, number, cx)).await else {
             return Ok(());
         };
         let mut ctx = Lease { worker, context: Some(context) };
-        ctx.adopt(idle, id, number);
+        ctx.adopt(idle.take(), id, number);
         match exchanges(worker, &mut ctx).await {
-            Ok(Next::Wait) => match ctx.release() {
-                Some(released) => (idle, number) = released,
-                None => return Ok(()),
-            },
-            Ok(Next::Close(Manner::AtOnce)) => return Ok(()),
+            Ok(Next::Wait) => (*idle, number) = ctx.release(),
             Ok(Next::Close(manner)) => {
                 close::close(&mut ctx, manner).await;
                 return Ok(());
@@ -57,10 +58,11 @@ pub(super) enum Next {
 /// Waits for the first bytes of a request, and holds no memory meanwhile but the connection's own. None: it is over.
 fn poll_wake<H: Handler>(
     worker: &Worker<H>,
-    conn: &mut Conn,
+    idle: &mut Option<Conn>,
     number: u64,
     cx: &mut task::Context<'_>,
 ) -> Poll<Option<Box<Context>>> {
+    let Some(conn) = idle else { return Poll::Ready(None) };
     let timeouts = &worker.shared.bounds.timeouts;
     let limit = if number == 0 { timeouts.head } else { timeouts.idle };
     if let Some(Poll::Pending) = conn.transport.poll_read_ready(cx) {
@@ -186,13 +188,13 @@ pub(super) enum Outcome {
 
 /// Runs the handler: its panics stay here, and so does it when its time is over.
 pub(super) async fn handle<H: Handler>(worker: &Worker<H>, ctx: &mut Context) -> Outcome {
-    let mut limit =
-        worker.shared.bounds.timeouts.handler.map(|limit| (worker.shared.watch.deadline(), limit));
+    let Shared { watch, bounds, .. } = &*worker.shared;
+    let limit = bounds.timeouts.handler.map(|limit| (watch.deadline(), limit));
     let mut handling = pin!(async { worker.handler.handle(ctx).await });
     poll_fn(|cx| match catch_unwind(AssertUnwindSafe(|| handling.as_mut().poll(cx))) {
         Err(_) => Poll::Ready(Outcome::Panicked),
         Ok(Poll::Ready(result)) => Poll::Ready(Outcome::Done(result)),
-        Ok(Poll::Pending) => match &mut limit {
+        Ok(Poll::Pending) => match &limit {
             Some((deadline, limit)) => {
                 deadline.poll_expired(cx, Lane::Handler, *limit).map(|()| Outcome::TimedOut)
             }
@@ -242,10 +244,8 @@ pub(super) async fn answer(ctx: &mut Context) -> Result<(), ExchangeError> {
     ctx.write_head(ctx.response.body.announced());
     let Context { response, outgoing, conn, shared, .. } = ctx;
     let Some(conn) = conn.get_mut() else { return Ok(()) };
-    match outgoing.send_flat(conn, &response.body) {
-        true => Ok(()),
-        false => outgoing.send(conn, &mut response.body, &response.trailers, &shared.bounds).await,
-    }
+    let Response { body, trailers, .. } = response;
+    poll_fn(|cx| outgoing.poll_send(cx, conn, body, trailers, &shared.bounds)).await
 }
 
 /// Reads what the handler left of the body. Says whether that was possible.

@@ -146,17 +146,22 @@ impl Context {
     }
 
     /// Takes a connection up. `number` exchanges were had on it.
-    pub(super) fn adopt(&mut self, mut conn: Conn, connection: u64, number: u64) {
-        std::mem::swap(&mut conn.output, &mut self.spare_output);
-        *self.conn.get_mut() = Some(conn);
+    pub(super) fn adopt(&mut self, conn: Option<Conn>, connection: u64, number: u64) {
+        *self.conn.get_mut() = conn;
+        self.swap_output();
         (self.facts.connection, self.facts.number) = (connection, number);
     }
 
     /// Lets the connection go, with how many exchanges were had on it. Its memory stays.
-    pub(super) fn release(&mut self) -> Option<(Conn, u64)> {
-        let mut conn = self.conn.get_mut().take()?;
-        std::mem::swap(&mut conn.output, &mut self.spare_output);
-        Some((conn, self.facts.number))
+    pub(super) fn release(&mut self) -> (Option<Conn>, u64) {
+        self.swap_output();
+        (self.conn.get_mut().take(), self.facts.number)
+    }
+
+    fn swap_output(&mut self) {
+        if let Some(conn) = self.conn.get_mut() {
+            std::mem::swap(&mut conn.output, &mut self.spare_output);
+        }
     }
 
     /// Makes the context ready for the next head.
@@ -184,7 +189,7 @@ impl Context {
     /// Begins an exchange that has no connection but `conn`, for a request that is here already.
     pub(super) fn detach(&mut self, request: Request, conn: Conn) {
         self.request = request;
-        self.adopt(conn, 0, 0);
+        self.adopt(Some(conn), 0, 0);
         self.begin();
         self.facts.detached = true;
     }

@@ -39,8 +39,8 @@ impl Context {
     /// A connection that fails, or an answer that has been sent already.
     pub async fn stream(&mut self) -> io::Result<Writer<'_>> {
         self.send_head().await?;
-        let Context { request, outgoing, conn, shared, .. } = self;
-        Ok(Writer::new(request, outgoing, conn, &shared.bounds))
+        let Context { request, response, outgoing, conn, shared, .. } = self;
+        Ok(Writer::new(request, &response.trailers, outgoing, conn, &shared.bounds))
     }
 
     /// Both at once: reads the request's body while writing the answer's. See [`Context::stream`].
@@ -54,9 +54,9 @@ impl Context {
             self.incoming.get_mut().expectation = Expectation::None;
         }
         self.send_head().await?;
-        let Context { request, incoming, outgoing, conn, shared, .. } = self;
+        let Context { request, response, incoming, outgoing, conn, shared, .. } = self;
         let reader = Reader::new(request, incoming.get_mut(), conn, &shared.bounds);
-        Ok((reader, Writer::new(request, outgoing, conn, &shared.bounds)))
+        Ok((reader, Writer::new(request, &response.trailers, outgoing, conn, &shared.bounds)))
     }
 
     /// Sends an answer that is not the last one, such as 103 with `link` fields (RFC 9110 §15.2, RFC 8297). A peer
@@ -94,7 +94,7 @@ impl Context {
         if !asked {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "the peer did not ask for this upgrade"));
         }
-        self.hand_over(Status::SWITCHING_PROTOCOLS, Some(protocol)).await
+        self.hand_over(Some(protocol)).await
     }
 
     /// Answers 200 to a CONNECT request with the response's fields, and hands the connection over (RFC 9110
@@ -107,15 +107,19 @@ impl Context {
         if !self.facts.asked.connect {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "the peer did not ask for a tunnel"));
         }
-        self.hand_over(Status::OK, None).await
+        self.hand_over(None).await
     }
 
-    async fn hand_over(&mut self, status: Status, upgrade: Option<&str>) -> io::Result<Upgraded> {
+    async fn hand_over(&mut self, protocol: Option<&str>) -> io::Result<Upgraded> {
         if !self.outgoing.is_unsent() || !self.incoming.get_mut().is_read() || self.facts.detached {
             return Err(io::ErrorKind::InvalidInput.into());
         }
         let conn = self.conn.get_mut().as_mut().ok_or(io::ErrorKind::NotConnected)?;
-        encode::interim(conn.output.bytes(), status, &self.response.headers, upgrade);
+        let (out, headers) = (conn.output.bytes(), &self.response.headers);
+        match protocol {
+            Some(_) => encode::interim(out, Status::SWITCHING_PROTOCOLS, headers, protocol),
+            None => self.shared.clock.with_stamp(|stamp| encode::tunnel(out, headers, stamp)),
+        }
         self.flush().await?;
         let mut conn = self.conn.get_mut().take().ok_or(io::ErrorKind::NotConnected)?;
         self.shared.count_traffic(&mut conn);

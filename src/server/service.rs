@@ -56,7 +56,8 @@ impl<H: Handler> Service<H> {
     ) -> io::Result<()> {
         let id = self.connections.get() + 1;
         self.connections.set(id);
-        let served = connection::serve(&self.worker, self.connect(io), id).await;
+        let mut conn = Some(self.connect(io));
+        let served = connection::serve(&self.worker, &mut conn, id).await;
         self.worker.trim_if_due();
         served
     }

@@ -158,14 +158,17 @@ impl Inlet {
         let (worker, shared) = (worker.clone(), &worker.shared);
         let (admission, id) = Admission::ask(&self.gate, peer);
         let conn = Conn::new(transport, peer, shared.watch.deadline());
-        match admission {
-            Ok(admission) => runtime::spawn(async move {
-                // Whoever cares for its errors has asked to be told of them.
-                let _ = connection::serve(&worker, conn, id).await;
-                drop(admission);
-            }),
-            Err(refusal) => refusal.tell(worker, conn),
-        }
+        let admission = match admission {
+            Ok(admission) => admission,
+            Err(refusal) => return refusal.tell(worker, conn),
+        };
+        // The task is what an idle connection costs: all in it is there once.
+        let mut conn = Some(conn);
+        runtime::spawn(async move {
+            // Whoever cares for its errors has asked to be told of them.
+            let _ = connection::serve(&worker, &mut conn, id).await;
+            drop(admission);
+        });
     }
 
     /// Serves whoever has connected in time, then listens no more.

@@ -21,6 +21,7 @@ use crate::net::Conn;
 pub struct Writer<'a> {
     /// The request that is answered.
     pub request: &'a Request,
+    trailers: &'a Headers,
     outgoing: &'a mut Outgoing,
     conn: &'a Link,
     bounds: &'a Bounds,
@@ -29,11 +30,12 @@ pub struct Writer<'a> {
 impl<'a> Writer<'a> {
     pub(super) fn new(
         request: &'a Request,
+        trailers: &'a Headers,
         outgoing: &'a mut Outgoing,
         conn: &'a Link,
         bounds: &'a Bounds,
     ) -> Writer<'a> {
-        Writer { request, outgoing, conn, bounds }
+        Writer { request, trailers, outgoing, conn, bounds }
     }
 
     /// Writes all of `data`.
@@ -59,16 +61,17 @@ impl<'a> Writer<'a> {
         poll_fn(|cx| self.poll_sent(cx)).await
     }
 
-    /// Ends the body and sends the rest of it.
+    /// Ends the body, with the response's trailers if it has some, and sends the rest of it.
     ///
     /// # Errors
     ///
     /// Less data than the `content-length` that was set, or as [`Writer::flush`].
     pub async fn finish(self) -> io::Result<()> {
-        self.finish_with(&Headers::new()).await
+        let trailers = self.trailers;
+        self.finish_with(trailers).await
     }
 
-    /// Ends the body with trailer fields (RFC 9110 §6.5). A body that is not sent in chunks goes without them.
+    /// Ends the body with these trailer fields (RFC 9110 §6.5). A body that is not sent in chunks goes without them.
     ///
     /// # Errors
     ///
@@ -121,7 +124,8 @@ impl AsyncWrite for Writer<'_> {
 
     /// Ends the body, as [`Writer::finish`].
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut task::Context<'_>) -> Poll<io::Result<()>> {
-        self.end(&Headers::new())?;
+        let trailers = self.trailers;
+        self.end(trailers)?;
         self.poll_sent(cx)
     }
 }

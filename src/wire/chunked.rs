@@ -24,6 +24,8 @@ enum State {
     DataEnd { lf: bool },
     Trailers,
     Done,
+    /// Nobody knows where the body ends.
+    Broken(WireError),
 }
 
 /// Positions in a chunk-ext (§7.1.1): `*( BWS ";" BWS name [ BWS "=" BWS ( token / quoted-string ) ] )`.
@@ -59,8 +61,22 @@ impl Decoder {
     ///
     /// # Errors
     ///
-    /// What breaks the grammar or a limit; the decoder is of no use then.
+    /// What breaks the grammar or a limit; the decoder is of no use then, and says the same for ever.
     pub(crate) fn decode(
+        &mut self,
+        input: &[u8],
+        limits: &Limits,
+        trailers: &mut Headers,
+    ) -> Result<Decoded, WireError> {
+        let decoded = self.advance(input, limits, trailers);
+        if let Err(error) = decoded {
+            // Read once more, from the position it had come to, the same bytes might turn out to be good.
+            self.state = State::Broken(error);
+        }
+        decoded
+    }
+
+    fn advance(
         &mut self,
         input: &[u8],
         limits: &Limits,
@@ -78,6 +94,7 @@ impl Decoder {
                     framing += len;
                     self.state = State::Done;
                 }
+                State::Broken(error) => return Err(error),
                 _ => {
                     self.overhead += 1;
                     self.state = self.step(input[framing], limits)?;
@@ -129,7 +146,7 @@ impl Decoder {
             (State::DataEnd { lf: false }, b'\r') => Ok(State::DataEnd { lf: true }),
             (State::DataEnd { lf: true }, b'\n') => Ok(State::default()),
             (State::DataEnd { .. }, _) => Err(WireError::ChunkData),
-            (State::Data { .. } | State::Trailers | State::Done, _) => {
+            (State::Data { .. } | State::Trailers | State::Done | State::Broken(_), _) => {
                 unreachable!("these are not read by byte")
             }
         }

@@ -97,6 +97,17 @@ impl<'a> Stamp<'a> {
         let (server, date) = both.split_at(server_len);
         Stamp { server, date, both }
     }
+
+    /// What the handler has set is not ours to say again: it may speak for an origin behind it.
+    #[inline]
+    fn beside(self, headers: &Headers) -> &'a [u8] {
+        match (headers.first(Name::SERVER).is_some(), headers.first(Name::DATE).is_some()) {
+            (false, false) => self.both,
+            (false, true) => self.server,
+            (true, false) => self.date,
+            (true, true) => &[],
+        }
+    }
 }
 
 /// Writes the head of an answer.
@@ -110,19 +121,13 @@ pub(crate) fn response(
 ) {
     status_line(out, response.status);
     fields(out, &response.headers);
-    // What the handler has set is not ours to say again: it may speak for an origin behind it.
-    out.extend_from_slice(
-        match (response.headers.first(Name::SERVER).is_some(), response.headers.first(Name::DATE).is_some()) {
-            (false, false) => stamp.both,
-            (false, true) => stamp.server,
-            (true, false) => stamp.date,
-            (true, true) => &[],
-        },
-    );
+    out.extend_from_slice(stamp.beside(&response.headers));
     match plan.announced {
         Announced::Nothing => {}
         Announced::Length(length) => {
-            line(out, b"content-length", itoa::Buffer::new().format(length).as_bytes());
+            out.extend_from_slice(b"content-length: ");
+            out.extend_from_slice(itoa::Buffer::new().format(length).as_bytes());
+            out.extend_from_slice(b"\r\n");
         }
         Announced::Chunked => out.extend_from_slice(b"transfer-encoding: chunked\r\n"),
     }
@@ -142,6 +147,14 @@ pub(crate) fn interim(out: &mut Vec<u8>, status: Status, headers: &Headers, upgr
         line(out, b"connection", b"upgrade");
         line(out, b"upgrade", protocol.as_bytes());
     }
+    out.extend_from_slice(b"\r\n");
+}
+
+/// Writes the head of an answer behind which the connection is a tunnel (RFC 9110 §9.3.6).
+pub(crate) fn tunnel(out: &mut Vec<u8>, headers: &Headers, stamp: Stamp<'_>) {
+    status_line(out, Status::OK);
+    fields(out, headers);
+    out.extend_from_slice(stamp.beside(headers));
     out.extend_from_slice(b"\r\n");
 }
 
