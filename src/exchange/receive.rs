@@ -23,6 +23,8 @@ pub(crate) struct Incoming {
     lent: usize,
     /// So many bytes behind them are data too, which the reader did not want yet.
     ready: usize,
+    /// So many bytes of the body were read and dropped.
+    drained: usize,
     /// How long the input was when it was last looked at and was no whole head.
     partial: usize,
     pace: Pace,
@@ -192,15 +194,14 @@ impl Incoming {
         cx: &mut Context<'_>,
         conn: &mut Conn,
         bounds: &Bounds,
-        drained: &mut usize,
     ) -> Poll<Result<bool, ExchangeError>> {
         loop {
             match self.body {
                 Remaining::Length(left) if left > bounds.limits.drain_max as u64 => {
                     return Poll::Ready(Ok(false));
                 }
-                _ if *drained > bounds.limits.drain_max => return Poll::Ready(Ok(false)),
-                _ => *drained += ready!(self.poll_chunk(cx, conn, bounds))?,
+                _ if self.drained > bounds.limits.drain_max => return Poll::Ready(Ok(false)),
+                _ => self.drained += ready!(self.poll_chunk(cx, conn, bounds))?,
             }
             if self.lent == 0 {
                 return Poll::Ready(Ok(true));
@@ -268,7 +269,7 @@ impl Incoming {
         content: Option<&mut Arena>,
     ) -> Poll<Result<(), ExchangeError>> {
         if self.expectation == Expectation::Continue {
-            conn.output.bytes().extend_from_slice(b"HTTP/1.1 100 Continue\r\n\r\n");
+            conn.output().bytes().extend_from_slice(b"HTTP/1.1 100 Continue\r\n\r\n");
             self.expectation = Expectation::None;
         }
         ready!(conn.poll_flush(cx, bounds.timeouts.write)).map_err(ExchangeError::during(Phase::Write))?;
@@ -347,11 +348,11 @@ impl Incoming {
     /// Forgets the message, but not the input behind it.
     pub(crate) fn next(&mut self) {
         self.take_back();
-        let Incoming { input: _, trailers, expectation, body, lent: _, ready, partial, pace } = self;
+        let Incoming { input: _, trailers, expectation, body, lent: _, ready, drained, partial, pace } = self;
         trailers.clear();
         *expectation = Expectation::None;
         *body = Remaining::Nothing;
-        (*ready, *partial) = (0, 0);
+        (*ready, *drained, *partial) = (0, 0, 0);
         *pace = Pace::default();
     }
 }

@@ -90,14 +90,14 @@ impl Outgoing {
             }
             State::Body(Framing::Chunked) => {
                 if self.chunk_left == 0 {
-                    chunked::encode_size(conn.output.bytes(), data.len());
+                    chunked::encode_size(conn.output().bytes(), data.len());
                     self.chunk_left = data.len();
                 }
                 let of_chunk = data.len().min(self.chunk_left);
                 let count = ready!(poll_data(cx, conn, &data[..of_chunk], bounds))?;
                 self.chunk_left -= count;
                 if self.chunk_left == 0 {
-                    conn.output.bytes().extend_from_slice(b"\r\n");
+                    conn.output().bytes().extend_from_slice(b"\r\n");
                 }
                 count
             }
@@ -109,7 +109,7 @@ impl Outgoing {
     pub(crate) fn finish(&mut self, conn: &mut Conn, trailers: &Headers) -> Result<(), ExchangeError> {
         match self.state {
             State::Body(Framing::Chunked) if self.chunk_left == 0 => {
-                chunked::encode_end(conn.output.bytes(), trailers);
+                chunked::encode_end(conn.output().bytes(), trailers);
             }
             State::Body(Framing::Empty | Framing::UntilClose | Framing::Length(0)) | State::Done => {}
             State::Unsent | State::Body(Framing::Chunked | Framing::Length(_)) => {
@@ -130,6 +130,9 @@ impl Outgoing {
         trailers: &Headers,
         bounds: &Bounds,
     ) -> Poll<Result<(), ExchangeError>> {
+        if self.state == State::Done {
+            return Poll::Ready(Ok(()));
+        }
         if self.state != State::Body(Framing::Empty) {
             if self.source.is_some() || body.is_stream() {
                 ready!(self.poll_source(cx, conn, body, bounds))?;
@@ -210,8 +213,8 @@ fn poll_data(
     bounds: &Bounds,
 ) -> Poll<Result<usize, ExchangeError>> {
     loop {
-        if conn.output.len() + data.len() <= FLAT_MAX {
-            conn.output.bytes().extend_from_slice(data);
+        if conn.output().len() + data.len() <= FLAT_MAX {
+            conn.output().bytes().extend_from_slice(data);
             return Poll::Ready(Ok(data.len()));
         }
         let sent = ready!(conn.poll_send(cx, data, bounds.timeouts.write));

@@ -53,11 +53,14 @@ impl<T: Reset> FreeList<T> {
         free.drain(..surplus);
         free.iter_mut().for_each(|object| object.shrink());
         let kept = free.len();
-        free.shrink_to(2 * kept);
+        free.shrink_to(2 * kept.max(STEADY));
         self.unneeded.set(kept);
         kept > 0
     }
 }
+
+/// So few places are kept for good: an ordinary core must not allocate because it was trimmed.
+const STEADY: usize = 8;
 
 #[cfg(test)]
 mod tests {

@@ -10,9 +10,16 @@ use crate::memory::Reset;
 /// One connection.
 pub(crate) struct Conn {
     pub(crate) transport: Transport,
-    pub(crate) output: Output,
     deadline: Deadline,
     peer: PeerAddr,
+    /// Lent to it while it has something to do: an idle connection is to be small.
+    desk: Option<Box<Desk>>,
+}
+
+/// What a connection needs only while it is at work.
+#[derive(Default)]
+pub(crate) struct Desk {
+    output: Output,
     traffic: Traffic,
 }
 
@@ -41,7 +48,24 @@ pub(crate) enum Fault {
 
 impl Conn {
     pub(crate) fn new(transport: Transport, peer: PeerAddr, deadline: Deadline) -> Conn {
-        Conn { transport, output: Output::default(), deadline, peer, traffic: Traffic::default() }
+        Conn { transport, deadline, peer, desk: None }
+    }
+
+    /// Gives the connection a desk for the one it has.
+    #[inline]
+    pub(crate) fn swap_desk(&mut self, desk: &mut Option<Box<Desk>>) {
+        std::mem::swap(&mut self.desk, desk);
+    }
+
+    /// What waits to be written.
+    #[inline]
+    pub(crate) fn output(&mut self) -> &mut Output {
+        &mut self.desk().output
+    }
+
+    #[inline]
+    fn desk(&mut self) -> &mut Desk {
+        self.desk.get_or_insert_default()
     }
 
     /// Reads once into `input`, whatever comes. See [`Conn::poll_read`].
@@ -69,7 +93,7 @@ impl Conn {
     ) -> Poll<Result<usize, Fault>> {
         match self.transport.poll_read(cx, room) {
             Poll::Ready(Ok(count)) => {
-                self.traffic.received += count as u64;
+                self.desk().traffic.received += count as u64;
                 Poll::Ready(Ok(count))
             }
             Poll::Ready(Err(error)) => Poll::Ready(Err(Fault::Io(error))),
@@ -80,12 +104,15 @@ impl Conn {
     /// Writes all of the output. `limit` is for the time in which nothing moves.
     #[inline]
     pub(crate) fn poll_flush(&mut self, cx: &mut Context<'_>, limit: Duration) -> Poll<Result<(), Fault>> {
-        while !self.output.is_empty() {
+        while !self.output().is_empty() {
             ready!(self.poll_send(cx, &[], limit))?;
         }
         // A boxed transport may hold bytes back, as TLS does.
         match self.transport.poll_flush(cx) {
-            Poll::Ready(flushed) => Poll::Ready(flushed.map_err(Fault::Io)),
+            Poll::Ready(flushed) => {
+                self.disarm(Lane::Write);
+                Poll::Ready(flushed.map_err(Fault::Io))
+            }
             Poll::Pending => self.poll_expired(cx, Lane::Write, limit).map(Err),
         }
     }
@@ -97,8 +124,8 @@ impl Conn {
         body: &[u8],
         limit: Duration,
     ) -> Poll<Result<usize, Fault>> {
-        let waiting = self.output.waiting();
-        let of_output = waiting.len();
+        let output = &mut self.desk.get_or_insert_default().output;
+        let (waiting, of_output) = (output.waiting(), output.len());
         let sent = match (waiting, body) {
             (bytes, []) | ([], bytes) => self.transport.poll_write(cx, bytes),
             _ => self.transport.poll_write_vectored(cx, &[IoSlice::new(waiting), IoSlice::new(body)]),
@@ -107,9 +134,10 @@ impl Conn {
             Poll::Ready(Ok(0)) => Poll::Ready(Err(Fault::Io(io::ErrorKind::WriteZero.into()))),
             Poll::Ready(Ok(count)) => {
                 self.disarm(Lane::Write);
-                self.traffic.sent += count as u64;
+                let Desk { output, traffic } = self.desk();
+                traffic.sent += count as u64;
                 let of_output = count.min(of_output);
-                self.output.advance(of_output);
+                output.advance(of_output);
                 Poll::Ready(Ok(count - of_output))
             }
             Poll::Ready(Err(error)) => Poll::Ready(Err(Fault::Io(error))),
@@ -153,7 +181,7 @@ impl Conn {
 
     /// What went through since the last call.
     pub(crate) fn take_traffic(&mut self) -> Traffic {
-        std::mem::take(&mut self.traffic)
+        std::mem::take(&mut self.desk().traffic)
     }
 
     /// Takes the transport apart from its bookkeeping, for whoever takes the connection over.
@@ -193,15 +221,16 @@ impl Output {
     }
 }
 
-impl Reset for Output {
+impl Reset for Desk {
     fn reset(&mut self) {
-        let Output { bytes, written } = self;
+        let Desk { output: Output { bytes, written }, traffic } = self;
         bytes.clear();
         *written = 0;
+        *traffic = Traffic::default();
     }
 
     fn shrink(&mut self) {
-        self.bytes.shrink_to(OUTPUT_KEPT_MAX);
+        self.output.bytes.shrink_to(OUTPUT_KEPT_MAX);
     }
 }
 

@@ -18,7 +18,7 @@ mod deadline;
 pub use address::Address;
 pub(crate) use bound::{Bound, ListenOptions};
 pub(crate) use buffer::Buffer;
-pub(crate) use conn::{Conn, Fault, Output};
+pub(crate) use conn::{Conn, Desk, Fault};
 pub(crate) use deadline::{Deadline, Lane, Watch};
 pub(crate) use listener::{AcceptFault, Listener, classify};
 pub use memory::{MemoryConnector, MemoryListener, MemoryStream};

@@ -8,6 +8,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use super::close;
 use super::refuse::{self, Refused};
 use super::stats::CoreStats;
 use super::worker::Worker;
@@ -83,8 +84,8 @@ impl Drop for Open {
 /// place would be the reason why there is none.
 struct Place {
     tally: Arc<Tally>,
-    /// The peer it is counted under.
-    peer: Option<IpAddr>,
+    /// The peer it is counted under. In a box, since few servers count so, and every connection holds this.
+    peer: Option<Box<IpAddr>>,
 }
 
 impl Place {
@@ -98,7 +99,7 @@ impl Place {
             let mut peers = gate.tally.peers.lock().unwrap_or_else(PoisonError::into_inner);
             let count = peers.entry(peer).or_default();
             *count += 1;
-            place.peer = Some(peer);
+            place.peer = Some(Box::new(peer));
             if *count > max {
                 drop(peers);
                 return Err(Cause::ConnectionsOfPeer);
@@ -111,12 +112,12 @@ impl Place {
 impl Drop for Place {
     fn drop(&mut self) {
         self.tally.open.fetch_sub(1, Relaxed);
-        if let Some(peer) = self.peer {
+        if let Some(peer) = &self.peer {
             let mut peers = self.tally.peers.lock().unwrap_or_else(PoisonError::into_inner);
-            if let Some(count) = peers.get_mut(&peer) {
+            if let Some(count) = peers.get_mut(peer) {
                 *count -= 1;
                 if *count == 0 {
-                    peers.remove(&peer);
+                    peers.remove(peer);
                 }
             }
         }
@@ -147,8 +148,8 @@ impl Refusal {
             };
             let mut context = worker.take_context();
             context.adopt(Some(conn), 0, 0);
-            // Its errors have been told of already.
-            let _ = refuse::refuse(&mut context, Refused::new(status, self.cause)).await;
+            let (manner, _) = refuse::refuse(&mut context, *Refused::new(status, self.cause));
+            close::close(&mut context, manner).await;
             worker.give_context(context);
             gate.refusing.set(gate.refusing.get() - 1);
             drop(self.open);

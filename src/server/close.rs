@@ -3,7 +3,7 @@
 use std::future::poll_fn;
 use std::task::{Poll, ready};
 
-use super::{Context, connection};
+use super::Context;
 use crate::exchange::Bounds;
 use crate::memory::Reset;
 use crate::net::{Buffer, Conn, Lane};
@@ -25,7 +25,9 @@ pub(super) enum Manner {
 pub(super) async fn close(ctx: &mut Context, manner: Manner) {
     let flushed = match manner {
         Manner::AtOnce | Manner::Abort => false,
-        Manner::Politely | Manner::Lingering => connection::flush(ctx).await.is_ok(),
+        Manner::Politely | Manner::Lingering => {
+            poll_fn(|cx| ctx.poll_answer(cx)).await.is_ok() && poll_fn(|cx| ctx.poll_flush(cx)).await.is_ok()
+        }
     };
     let Context { incoming, conn, shared, .. } = ctx;
     let Some(conn) = conn.get_mut() else { return };

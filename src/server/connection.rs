@@ -5,7 +5,7 @@ use std::io;
 use std::ops::{Deref, DerefMut};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
-use std::task::{self, Poll};
+use std::task::{self, Poll, ready};
 use std::time::Duration;
 
 use super::close::{self, Manner};
@@ -14,7 +14,7 @@ use super::shared::Shared;
 use super::worker::Worker;
 use super::{BodyPlan, Cause, Context, Handler, Result};
 use crate::exchange::{ExchangeError, Expectation, Head, Phase};
-use crate::message::{Name, Response, Status, Version};
+use crate::message::{Name, Status, Version};
 use crate::net::{Conn, Lane};
 use crate::runtime;
 use crate::wire::WireError;
@@ -36,14 +36,16 @@ pub(super) async fn serve<H: Handler>(
         };
         let mut ctx = Lease { worker, context: Some(context) };
         ctx.adopt(idle.take(), id, number);
-        match exchanges(worker, &mut ctx).await {
-            Ok(Next::Wait) => (*idle, number) = ctx.release(),
-            Ok(Next::Close(manner)) => {
-                close::close(&mut ctx, manner).await;
-                return Ok(());
+        let (manner, served) = match exchanges(worker, &mut ctx).await {
+            Ok(Next::Wait) => {
+                (*idle, number) = ctx.release();
+                continue;
             }
-            Err(refused) => return refuse::refuse(&mut ctx, refused).await,
-        }
+            Ok(Next::Close(manner)) => (manner, Ok(())),
+            Err(refused) => refuse::refuse(&mut ctx, *refused),
+        };
+        close::close(&mut ctx, manner).await;
+        return served;
     }
 }
 
@@ -73,6 +75,7 @@ fn poll_wake<H: Handler>(
     }
     // A transport that cannot tell whether it is readable must be read to know: a context is lent for that.
     let mut context = worker.take_context();
+    context.swap_desk(conn);
     let filled = conn.poll_fill(cx, &mut context.incoming.get_mut().input, limit);
     if let Poll::Ready(Ok(1..)) = filled {
         worker.shared.clock.refresh();
@@ -82,6 +85,7 @@ fn poll_wake<H: Handler>(
         }
         return Poll::Ready(Some(context));
     }
+    context.swap_desk(conn);
     worker.give_context(context);
     match filled {
         Poll::Ready(_) => Poll::Ready(None),
@@ -102,20 +106,42 @@ fn poll_idle(conn: &mut Conn, number: u64, cx: &mut task::Context<'_>) -> Poll<(
 const NEWCOMER_GRACE: Duration = Duration::from_secs(1);
 
 /// Answers requests until no more of one is here.
+///
+/// What is awaited here lies in the task of an idle connection too, so whatever can be is polled instead, with its
+/// state in the context.
 async fn exchanges<H: Handler>(worker: &Worker<H>, ctx: &mut Context) -> Result<Next, Box<Refused>> {
-    let limits = &worker.shared.bounds.limits;
     let mut unsent = 0;
     loop {
-        let next = exchange(worker, ctx).await?;
-        let waiting = ctx.conn.get_mut().as_ref().map_or(0, |conn| conn.output.len());
+        match poll_fn(|cx| ctx.poll_head(cx)).await? {
+            Head::End => return Ok(Next::Close(Manner::Politely)),
+            Head::Whole => ctx.begin(),
+        }
+        worker.shared.stats.requests.add(1);
+        let body_max = match plan(worker, ctx)? {
+            BodyPlan::Refuse(status) => return Err(Refused::new(status, Cause::Plan)),
+            BodyPlan::Buffer | BodyPlan::Tunnel => Some(worker.shared.bounds.limits.body_max),
+            BodyPlan::BufferUpTo(body_max) => Some(body_max),
+            BodyPlan::Stream => None,
+        };
+        if let (Some(body_max), false) = (body_max, ctx.is_read()) {
+            poll_fn(|cx| ctx.poll_body(cx, body_max)).await?;
+        }
+        let outcome = handle(worker, ctx).await;
+        if ctx.conn.get_mut().is_none() {
+            return Ok(Next::Close(Manner::AtOnce));
+        }
+        settle(ctx, outcome)?;
+        poll_fn(|cx| ctx.poll_answer(cx)).await?;
+        poll_fn(|cx| poll_drain(ctx, cx)).await;
+        let next = ctx.next_step();
         unsent += 1;
-        let is_capped = unsent >= limits.pipeline_answers_max || waiting >= limits.pipeline_bytes_max;
-        let is_idle = ctx.incoming.get_mut().input.is_empty();
-        if next != Next::Wait || is_idle || is_capped {
-            flush(ctx).await?;
+        let is_idle = next != Next::Wait || ctx.incoming.get_mut().input.is_empty();
+        let is_capped = ctx.is_capped(unsent);
+        if is_idle || is_capped {
+            poll_fn(|cx| ctx.poll_flush(cx)).await?;
             unsent = 0;
         }
-        if next != Next::Wait || is_idle {
+        if is_idle {
             return Ok(next);
         }
         ctx.next();
@@ -123,35 +149,6 @@ async fn exchanges<H: Handler>(worker: &Worker<H>, ctx: &mut Context) -> Result<
             // A peer that pipelines for ever shall not keep the core for itself.
             runtime::yield_now().await;
         }
-    }
-}
-
-/// Receives one request and answers it.
-async fn exchange<H: Handler>(worker: &Worker<H>, ctx: &mut Context) -> Result<Next, Box<Refused>> {
-    match poll_fn(|cx| poll_head(ctx, cx)).await? {
-        Head::End => return Ok(Next::Close(Manner::Politely)),
-        Head::Whole => ctx.begin(),
-    }
-    worker.shared.stats.requests.add(1);
-    match plan(worker, ctx)? {
-        BodyPlan::Refuse(status) => return Err(Refused::new(status, Cause::Plan)),
-        _ if ctx.incoming.get_mut().is_read() => {}
-        BodyPlan::Stream => {}
-        BodyPlan::Buffer | BodyPlan::Tunnel => ctx.receive_body(worker.shared.bounds.limits.body_max).await?,
-        BodyPlan::BufferUpTo(body_max) => ctx.receive_body(body_max).await?,
-    }
-    let outcome = handle(worker, ctx).await;
-    if ctx.conn.get_mut().is_none() {
-        return Ok(Next::Close(Manner::AtOnce));
-    }
-    settle(ctx, outcome).await
-}
-
-fn poll_head(ctx: &mut Context, cx: &mut task::Context<'_>) -> Poll<Result<Head, ExchangeError>> {
-    let Context { request, incoming, conn, shared, .. } = ctx;
-    match conn.get_mut() {
-        Some(conn) => incoming.get_mut().poll_head(cx, conn, request, &shared.bounds, &shared.clock),
-        None => Poll::Ready(Ok(Head::End)),
     }
 }
 
@@ -189,83 +186,53 @@ pub(super) enum Outcome {
 /// Runs the handler: its panics stay here, and so does it when its time is over.
 pub(super) async fn handle<H: Handler>(worker: &Worker<H>, ctx: &mut Context) -> Outcome {
     let Shared { watch, bounds, .. } = &*worker.shared;
-    let limit = bounds.timeouts.handler.map(|limit| (watch.deadline(), limit));
+    let timer = bounds.timeouts.handler.map(|_| watch.deadline());
     let mut handling = pin!(async { worker.handler.handle(ctx).await });
     poll_fn(|cx| match catch_unwind(AssertUnwindSafe(|| handling.as_mut().poll(cx))) {
         Err(_) => Poll::Ready(Outcome::Panicked),
         Ok(Poll::Ready(result)) => Poll::Ready(Outcome::Done(result)),
-        Ok(Poll::Pending) => match &limit {
-            Some((deadline, limit)) => {
-                deadline.poll_expired(cx, Lane::Handler, *limit).map(|()| Outcome::TimedOut)
+        Ok(Poll::Pending) => match (&timer, bounds.timeouts.handler) {
+            (Some(timer), Some(limit)) => {
+                timer.poll_expired(cx, Lane::Handler, limit).map(|()| Outcome::TimedOut)
             }
-            None => Poll::Pending,
+            _ => Poll::Pending,
         },
     })
     .await
 }
 
-/// Sends what the handler left to be sent.
-pub(super) async fn settle(ctx: &mut Context, outcome: Outcome) -> Result<Next, Box<Refused>> {
-    match outcome {
-        Outcome::Done(Ok(())) if ctx.outgoing.is_unsent() => refuse::check_status(ctx),
-        Outcome::Done(Ok(())) if ctx.outgoing.is_whole() => {}
-        Outcome::Done(Ok(())) => return Err(ExchangeError::Length.into()),
-        Outcome::Done(Err(error)) if ctx.outgoing.is_unsent() => refuse::answer_error(ctx, error),
-        Outcome::Done(Err(error)) => return Err(Refused::untold(Cause::Handler(error))),
-        Outcome::Panicked => {
+/// Makes of what the handler left an answer that can be sent.
+pub(super) fn settle(ctx: &mut Context, outcome: Outcome) -> Result<(), Box<Refused>> {
+    match (outcome, ctx.outgoing.is_unsent()) {
+        (Outcome::Done(Ok(())), true) => refuse::check_status(ctx),
+        (Outcome::Done(Ok(())), false) if ctx.outgoing.is_whole() => return Ok(()),
+        (Outcome::Done(Ok(())), false) => return Err(ExchangeError::Length.into()),
+        (Outcome::Done(Err(error)), true) => refuse::answer_error(ctx, error),
+        (Outcome::Done(Err(error)), false) => return Err(Refused::untold(Cause::Handler(error))),
+        (Outcome::Panicked, _) => {
             return Err(Refused::new(Status::INTERNAL_SERVER_ERROR, Cause::Panic));
         }
-        Outcome::TimedOut => return Err(ExchangeError::TimedOut(Phase::Handler).into()),
+        (Outcome::TimedOut, _) => return Err(ExchangeError::TimedOut(Phase::Handler).into()),
     }
-    if ctx.outgoing.is_unsent() {
-        answer(ctx).await?;
+    ctx.write_head(ctx.response.body.announced());
+    Ok(())
+}
+
+/// Reads what the handler left of the body, if another request is to follow it.
+fn poll_drain(ctx: &mut Context, cx: &mut task::Context<'_>) -> Poll<()> {
+    if !ctx.persists() || ctx.is_read() {
+        return Poll::Ready(());
     }
-    if ctx.persists() {
-        match drain(ctx).await {
-            Ok(true) => {}
-            Ok(false) => ctx.close(),
-            // The answer is good and shall arrive, whatever is wrong with what the handler did not read.
-            Err(error) => {
-                refuse::say_no(ctx, error.into());
-                ctx.close();
-            }
+    match ready!(ctx.poll_drain(cx)) {
+        Ok(true) => {}
+        Ok(false) => ctx.close(),
+        // The answer is good and shall arrive, whatever is wrong with what the handler did not read.
+        Err(error) => {
+            refuse::say_no(ctx, error.into());
+            ctx.close();
         }
     }
-    Ok(match (ctx.persists(), ctx.may_hear_more()) {
-        (true, _) => Next::Wait,
-        (false, true) => Next::Close(Manner::Lingering),
-        (false, false) => Next::Close(Manner::Politely),
-    })
-}
-
-/// Sends `ctx.response`.
-#[inline]
-pub(super) async fn answer(ctx: &mut Context) -> Result<(), ExchangeError> {
-    ctx.write_head(ctx.response.body.announced());
-    let Context { response, outgoing, conn, shared, .. } = ctx;
-    let Some(conn) = conn.get_mut() else { return Ok(()) };
-    let Response { body, trailers, .. } = response;
-    poll_fn(|cx| outgoing.poll_send(cx, conn, body, trailers, &shared.bounds)).await
-}
-
-/// Reads what the handler left of the body. Says whether that was possible.
-async fn drain(ctx: &mut Context) -> Result<bool, ExchangeError> {
-    let Context { incoming, conn, shared, .. } = ctx;
-    let (incoming, Some(conn)) = (incoming.get_mut(), conn.get_mut().as_mut()) else { return Ok(false) };
-    if incoming.is_read() {
-        return Ok(true);
-    }
-    let mut drained = 0;
-    poll_fn(|cx| incoming.poll_drain(cx, conn, &shared.bounds, &mut drained)).await
-}
-
-/// Sends all answers that wait.
-pub(super) async fn flush(ctx: &mut Context) -> Result<(), ExchangeError> {
-    let limit = ctx.shared.bounds.timeouts.write;
-    let Some(conn) = ctx.conn.get_mut() else { return Ok(()) };
-    let flushed = poll_fn(|cx| conn.poll_flush(cx, limit)).await;
-    ctx.shared.count_traffic(conn);
-    flushed.map_err(ExchangeError::during(Phase::Write))
+    Poll::Ready(())
 }
 
 /// A context that goes back to its free list, whatever becomes of the task that has it.

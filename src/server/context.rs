@@ -5,15 +5,17 @@ use std::fmt;
 use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::rc::Rc;
-use std::task::{Poll, ready};
+use std::task::{self, Poll, ready};
 use std::time::{Duration, Instant};
 
 use super::Extensions;
+use super::close::Manner;
+use super::connection::Next;
 use super::shared::Shared;
-use crate::exchange::{ExchangeError, Expectation, Incoming, Outgoing};
+use crate::exchange::{ExchangeError, Expectation, Head, Incoming, Outgoing, Phase};
 use crate::memory::Reset;
 use crate::message::{Length, Request, Response, Version};
-use crate::net::{Conn, Output, PeerAddr};
+use crate::net::{Conn, Desk, Lane, PeerAddr};
 use crate::wire::encode::{self, Asked, Persist, Plan};
 use crate::wire::{Wish, persists};
 
@@ -41,8 +43,8 @@ pub struct Context {
     pub(super) outgoing: Outgoing,
     /// The connection; none while the context waits to be used again, or once it was taken over.
     pub(super) conn: Link,
-    /// The memory of the connection's output, while there is no connection.
-    spare_output: Output,
+    /// What is lent to the connection, while there is none.
+    desk: Option<Box<Desk>>,
     pub(super) facts: Facts,
     pub(super) shared: Rc<Shared>,
 }
@@ -105,6 +107,8 @@ impl Context {
         poll_fn(|cx| {
             let (mut conn, mut incoming) = (self.conn.borrow_mut(), self.incoming.borrow_mut());
             let Some(conn) = conn.as_mut() else { return Poll::Ready(()) };
+            // A wait for the body that was given up shall not end this one.
+            conn.disarm(Lane::Read);
             while incoming.input.unread().len() < UNREAD_MAX {
                 if let Ok(1..) = ready!(conn.poll_fill(cx, &mut incoming.input, Duration::MAX)) {
                     continue;
@@ -139,7 +143,7 @@ impl Context {
             incoming: RefCell::default(),
             outgoing: Outgoing::default(),
             conn: RefCell::new(None),
-            spare_output: Output::default(),
+            desk: Some(Box::default()),
             facts,
             shared,
         })
@@ -148,20 +152,20 @@ impl Context {
     /// Takes a connection up. `number` exchanges were had on it.
     pub(super) fn adopt(&mut self, conn: Option<Conn>, connection: u64, number: u64) {
         *self.conn.get_mut() = conn;
-        self.swap_output();
         (self.facts.connection, self.facts.number) = (connection, number);
+    }
+
+    /// Lends the connection what it needs while it is at work, or takes it back.
+    #[inline]
+    pub(super) fn swap_desk(&mut self, conn: &mut Conn) {
+        conn.swap_desk(&mut self.desk);
     }
 
     /// Lets the connection go, with how many exchanges were had on it. Its memory stays.
     pub(super) fn release(&mut self) -> (Option<Conn>, u64) {
-        self.swap_output();
-        (self.conn.get_mut().take(), self.facts.number)
-    }
-
-    fn swap_output(&mut self) {
-        if let Some(conn) = self.conn.get_mut() {
-            std::mem::swap(&mut conn.output, &mut self.spare_output);
-        }
+        let mut conn = self.conn.get_mut().take();
+        conn.iter_mut().for_each(|conn| conn.swap_desk(&mut self.desk));
+        (conn, self.facts.number)
     }
 
     /// Makes the context ready for the next head.
@@ -194,15 +198,72 @@ impl Context {
         self.facts.detached = true;
     }
 
-    pub(super) async fn receive_body(&mut self, body_max: usize) -> Result<(), ExchangeError> {
+    #[inline]
+    pub(super) fn poll_head(&mut self, cx: &mut task::Context<'_>) -> Poll<Result<Head, ExchangeError>> {
         let Context { request, incoming, conn, shared, .. } = self;
-        let (incoming, conn) = (incoming.get_mut(), conn.get_mut().as_mut());
-        let (false, Some(conn)) = (incoming.is_read(), conn) else { return Ok(()) };
-        let content = request.body.receive();
-        let received = poll_fn(|cx| incoming.poll_body(cx, conn, &shared.bounds, body_max, content)).await;
-        received.inspect_err(|_| incoming.forfeit())?;
-        std::mem::swap(&mut request.trailers, &mut incoming.trailers);
-        Ok(())
+        match conn.get_mut() {
+            Some(conn) => incoming.get_mut().poll_head(cx, conn, request, &shared.bounds, &shared.clock),
+            None => Poll::Ready(Ok(Head::End)),
+        }
+    }
+
+    /// Receives the whole body into the request.
+    pub(super) fn poll_body(
+        &mut self,
+        cx: &mut task::Context<'_>,
+        body_max: usize,
+    ) -> Poll<Result<(), ExchangeError>> {
+        let Context { request, incoming, conn, shared, .. } = self;
+        let (incoming, Some(conn)) = (incoming.get_mut(), conn.get_mut()) else { return Poll::Ready(Ok(())) };
+        if !incoming.is_read() {
+            ready!(incoming.poll_body(cx, conn, &shared.bounds, body_max, request.body.receive()))?;
+            std::mem::swap(&mut request.trailers, &mut incoming.trailers);
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Sends the response's body, if it is not sent already.
+    #[inline]
+    pub(super) fn poll_answer(&mut self, cx: &mut task::Context<'_>) -> Poll<Result<(), ExchangeError>> {
+        let Context { response, outgoing, conn, shared, .. } = self;
+        match conn.get_mut() {
+            Some(conn) => {
+                outgoing.poll_send(cx, conn, &mut response.body, &response.trailers, &shared.bounds)
+            }
+            None => Poll::Ready(Ok(())),
+        }
+    }
+
+    /// Sends all answers that wait.
+    #[inline]
+    pub(super) fn poll_flush(&mut self, cx: &mut task::Context<'_>) -> Poll<Result<(), ExchangeError>> {
+        let limit = self.shared.bounds.timeouts.write;
+        let Some(conn) = self.conn.get_mut() else { return Poll::Ready(Ok(())) };
+        let flushed = ready!(conn.poll_flush(cx, limit));
+        self.shared.count_traffic(conn);
+        Poll::Ready(flushed.map_err(ExchangeError::during(Phase::Write)))
+    }
+
+    /// Reads and drops what is left of the body. Says whether that was possible.
+    pub(super) fn poll_drain(&mut self, cx: &mut task::Context<'_>) -> Poll<Result<bool, ExchangeError>> {
+        let Context { incoming, conn, shared, .. } = self;
+        match conn.get_mut() {
+            Some(conn) => incoming.get_mut().poll_drain(cx, conn, &shared.bounds),
+            None => Poll::Ready(Ok(false)),
+        }
+    }
+
+    /// Whether all of the request's body was received.
+    #[inline]
+    pub(super) fn is_read(&mut self) -> bool {
+        self.incoming.get_mut().is_read()
+    }
+
+    /// Whether as many answers wait as may.
+    pub(super) fn is_capped(&mut self, unsent: usize) -> bool {
+        let limits = &self.shared.bounds.limits;
+        let waiting = self.conn.get_mut().as_mut().map_or(0, |conn| conn.output().len());
+        unsent >= limits.pipeline_answers_max || waiting >= limits.pipeline_bytes_max
     }
 
     /// Writes the head of the answer to the output, and begins its body.
@@ -225,7 +286,7 @@ impl Context {
             (true, Version::Http10) => Some(Persist::KeepAlive),
             (true, Version::Http11) => None,
         };
-        let (out, response) = (conn.output.bytes(), &self.response);
+        let (out, response) = (conn.output().bytes(), &self.response);
         self.shared.clock.with_stamp(|stamp| encode::response(out, response, plan, persist, stamp));
     }
 
@@ -247,10 +308,15 @@ impl Context {
         self.facts.persists
     }
 
-    /// Whether the peer may be sending still when the connection is closed.
-    pub(super) fn may_hear_more(&mut self) -> bool {
+    /// What becomes of the connection, once the answer is written.
+    pub(super) fn next_step(&mut self) -> Next {
         let incoming = self.incoming.get_mut();
-        !self.facts.is_last || !incoming.is_read() || !incoming.input.is_empty()
+        let may_hear_more = !self.facts.is_last || !incoming.is_read() || !incoming.input.is_empty();
+        match (self.facts.persists, may_hear_more) {
+            (true, _) => Next::Wait,
+            (false, true) => Next::Close(Manner::Lingering),
+            (false, false) => Next::Close(Manner::Politely),
+        }
     }
 
     /// The answer will be the last one.
@@ -265,26 +331,17 @@ impl Context {
 
 impl Reset for Context {
     fn reset(&mut self) {
-        let Context {
-            request,
-            response,
-            extensions,
-            incoming,
-            outgoing,
-            conn,
-            spare_output,
-            facts,
-            shared: _,
-        } = self;
+        let Context { request, response, extensions, incoming, outgoing, conn, desk, facts, shared: _ } =
+            self;
         request.reset();
         response.reset();
         extensions.clear();
         incoming.get_mut().reset();
         outgoing.reset();
         if let Some(mut conn) = conn.get_mut().take() {
-            std::mem::swap(&mut conn.output, spare_output);
+            conn.swap_desk(desk);
         }
-        spare_output.reset();
+        desk.iter_mut().for_each(|desk| desk.reset());
         facts.detached = false;
     }
 
@@ -292,7 +349,7 @@ impl Reset for Context {
         self.request.shrink();
         self.response.shrink();
         self.incoming.get_mut().shrink();
-        self.spare_output.shrink();
+        self.desk.iter_mut().for_each(|desk| desk.shrink());
     }
 }
 

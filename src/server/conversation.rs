@@ -26,7 +26,11 @@ impl Context {
     /// [`Limits::body_max`](crate::Limits::body_max).
     pub async fn buffer_body(&mut self) -> io::Result<()> {
         let body_max = self.shared.bounds.limits.body_max;
-        Ok(self.receive_body(body_max).await?)
+        let buffered = poll_fn(|cx| self.poll_body(cx, body_max)).await;
+        if buffered.is_err() {
+            self.incoming.get_mut().forfeit();
+        }
+        Ok(buffered?)
     }
 
     /// Sends the head now, and lets the handler write the body.
@@ -75,7 +79,7 @@ impl Context {
             return Ok(());
         }
         let conn = self.conn.get_mut().as_mut().ok_or(io::ErrorKind::NotConnected)?;
-        encode::interim(conn.output.bytes(), interim, fields, None);
+        encode::interim(conn.output().bytes(), interim, fields, None);
         self.flush().await
     }
 
@@ -115,7 +119,7 @@ impl Context {
             return Err(io::ErrorKind::InvalidInput.into());
         }
         let conn = self.conn.get_mut().as_mut().ok_or(io::ErrorKind::NotConnected)?;
-        let (out, headers) = (conn.output.bytes(), &self.response.headers);
+        let (out, headers) = (conn.output().bytes(), &self.response.headers);
         match protocol {
             Some(_) => encode::interim(out, Status::SWITCHING_PROTOCOLS, headers, protocol),
             None => self.shared.clock.with_stamp(|stamp| encode::tunnel(out, headers, stamp)),
@@ -123,6 +127,7 @@ impl Context {
         self.flush().await?;
         let mut conn = self.conn.get_mut().take().ok_or(io::ErrorKind::NotConnected)?;
         self.shared.count_traffic(&mut conn);
+        self.swap_desk(&mut conn);
         let mut early = Default::default();
         let incoming = self.incoming.get_mut();
         incoming.next();

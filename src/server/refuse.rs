@@ -2,8 +2,7 @@
 
 use std::io;
 
-use super::close::{self, Manner};
-use super::connection;
+use super::close::Manner;
 use super::{Cause, Context, Error};
 use crate::exchange::ExchangeError;
 use crate::memory::Reset;
@@ -41,18 +40,19 @@ impl From<ExchangeError> for Box<Refused> {
     }
 }
 
-/// Tells the peer, if nothing else was told it, and closes.
-pub(super) async fn refuse(ctx: &mut Context, refused: Box<Refused>) -> io::Result<()> {
-    let result = match &refused.cause {
+/// Writes what the peer is told, if nothing else was told it. Says how to close, and how the connection ended.
+pub(super) fn refuse(ctx: &mut Context, refused: Refused) -> (Manner, io::Result<()>) {
+    let served = match &refused.cause {
         Cause::Exchange(error) => Err(error.as_io()),
         _ => Ok(()),
     };
-    let manner = match say_no(ctx, *refused) {
-        Some(_) if connection::answer(ctx).await.is_ok() => Manner::Lingering,
-        Some(_) | None => Manner::Abort,
-    };
-    close::close(ctx, manner).await;
-    result
+    match say_no(ctx, refused) {
+        Some(_) => {
+            ctx.write_head(ctx.response.body.announced());
+            (Manner::Lingering, served)
+        }
+        None => (Manner::Abort, served),
+    }
 }
 
 /// Makes the response a refusal, if nothing else was answered. Says with which status.

@@ -10,6 +10,7 @@ use std::task::{self, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
+use super::close::{self, Manner};
 use super::shared::Settings;
 use super::worker::Worker;
 use super::{Handler, connection, refuse};
@@ -71,12 +72,11 @@ impl<H: Handler> Service<H> {
         let mut context = self.worker.take_context();
         context.detach(request, self.connect(Nobody { written: Rc::clone(&written) }));
         let outcome = connection::handle(&self.worker, &mut context).await;
-        let outcome = connection::settle(&mut context, outcome).await;
-        if let Err(refused) = outcome {
-            refuse::say_no(&mut context, *refused);
+        if let Err(refused) = connection::settle(&mut context, outcome) {
+            // How the connection would end is nothing to nobody.
+            let _ = refuse::refuse(&mut context, *refused);
         }
-        // What fails here has nobody to tell it to.
-        let _ = connection::flush(&mut context).await;
+        close::close(&mut context, Manner::Politely).await;
         let mut response = std::mem::take(&mut context.response);
         self.worker.give_context(context);
         let written = written.take();

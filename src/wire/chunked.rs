@@ -17,11 +17,23 @@ pub(crate) struct Decoder {
 /// Positions in the grammar of §7.1, by the RFC's own names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    Size { digits: u32, size: u64 },
-    Extension { part: Part, size: u64 },
-    SizeEnd { size: u64 },
-    Data { left: u64 },
-    DataEnd { lf: bool },
+    Size {
+        digits: u32,
+        size: u64,
+    },
+    Extension {
+        part: Part,
+        size: u64,
+    },
+    SizeEnd {
+        size: u64,
+    },
+    Data {
+        left: u64,
+    },
+    DataEnd {
+        lf: bool,
+    },
     Trailers,
     Done,
     /// Nobody knows where the body ends.
