@@ -34,11 +34,14 @@ pub(crate) struct Watch {
     mode: Mode,
 }
 
+/// A table that never moves: to grow by doubling would hold half of it in vain, and every connection has a slot.
 #[derive(Default)]
 struct Slots {
-    all: Vec<Slot>,
+    pages: Vec<Box<[Slot; PAGE]>>,
     free: Vec<u32>,
 }
+
+const PAGE: usize = 64;
 
 #[derive(Default)]
 struct Slot {
@@ -92,19 +95,14 @@ impl Watch {
 
     /// Starts watching one more connection.
     pub(crate) fn deadline(self: &Rc<Watch>) -> Deadline {
-        let mut slots = self.slots.borrow_mut();
-        let slot = slots.free.pop().unwrap_or_else(|| {
-            slots.all.push(Slot::default());
-            u32::try_from(slots.all.len() - 1).expect("a core has fewer connections than that")
-        });
+        let slot = self.slots.borrow_mut().take();
         self.first.notify_one();
         Deadline { watch: self.clone(), slot }
     }
 
     /// How many connections are watched.
     pub(crate) fn len(&self) -> usize {
-        let slots = self.slots.borrow();
-        slots.all.len() - slots.free.len()
+        self.slots.borrow().len()
     }
 
     /// Waits for a connection, if there is none, and a moment; then wakes whoever has waited too long.
@@ -126,7 +124,7 @@ impl Watch {
     /// Wakes all connections, and lets [`Watch::is_stopping`] say why.
     pub(crate) fn stop(&self) {
         self.stopping.set(true);
-        self.slots.borrow().all.iter().filter_map(|slot| slot.waker.as_ref()).for_each(Waker::wake_by_ref);
+        self.slots.borrow().iter().filter_map(|slot| slot.waker.as_ref()).for_each(Waker::wake_by_ref);
     }
 
     pub(crate) fn is_stopping(&self) -> bool {
@@ -137,7 +135,7 @@ impl Watch {
         self.now.set(self.now.get() + millis(TICK));
         let now = Expiry(self.now.get());
         let slots = self.slots.borrow();
-        let expired = slots.all.iter().filter(|slot| slot.expires.iter().any(|expiry| *expiry <= now));
+        let expired = slots.iter().filter(|slot| slot.expires.iter().any(|expiry| *expiry <= now));
         expired.filter_map(|slot| slot.waker.as_ref()).for_each(Waker::wake_by_ref);
     }
 
@@ -160,6 +158,33 @@ impl Watch {
 
 /// How often the deadlines are looked at.
 const TICK: Duration = Duration::from_millis(250);
+
+impl Slots {
+    fn take(&mut self) -> u32 {
+        if self.free.is_empty() {
+            let first = self.pages.len() * PAGE;
+            let page = first..first + PAGE;
+            self.free
+                .extend(page.rev().map(|slot| u32::try_from(slot).expect("a core has fewer connections")));
+            self.pages.push(Box::new(std::array::from_fn(|_| Slot::default())));
+        }
+        self.free.pop().expect("a page was added")
+    }
+
+    #[inline]
+    fn at(&mut self, slot: u32) -> &mut Slot {
+        &mut self.pages[slot as usize / PAGE][slot as usize % PAGE]
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &Slot> {
+        self.pages.iter().flat_map(|page| page.iter())
+    }
+
+    /// How many are taken.
+    fn len(&self) -> usize {
+        self.pages.len() * PAGE - self.free.len()
+    }
+}
 
 impl Slot {
     /// Has the task woken at the earliest expiry or a little before. An alarm that is too early is left as it is
@@ -193,7 +218,8 @@ impl Deadline {
     /// longer than `limit`. Until then the task is woken for that, and also when the watch stops.
     pub(crate) fn poll_expired(&self, cx: &mut Context<'_>, lane: Lane, limit: Duration) -> Poll<()> {
         let now = self.watch.now();
-        let slot = &mut self.watch.slots.borrow_mut().all[self.slot as usize];
+        let mut slots = self.watch.slots.borrow_mut();
+        let slot = slots.at(self.slot);
         let expiry = &mut slot.expires[lane as usize];
         if *expiry == UNARMED {
             *expiry = self.watch.expiry(limit);
@@ -213,7 +239,7 @@ impl Deadline {
     /// Ends the wait in this lane.
     #[inline]
     pub(crate) fn disarm(&self, lane: Lane) {
-        self.watch.slots.borrow_mut().all[self.slot as usize].expires[lane as usize] = UNARMED;
+        self.watch.slots.borrow_mut().at(self.slot).expires[lane as usize] = UNARMED;
     }
 
     /// Milliseconds on a clock that stands still while the core is held up.
@@ -232,9 +258,9 @@ const FAR: Expiry = Expiry(100 * 365 * 24 * 60 * 60 * 1000);
 impl Drop for Deadline {
     fn drop(&mut self) {
         let mut slots = self.watch.slots.borrow_mut();
-        slots.all[self.slot as usize] = Slot::default();
+        *slots.at(self.slot) = Slot::default();
         slots.free.push(self.slot);
-        if slots.free.len() == slots.all.len() {
+        if slots.len() == 0 {
             self.watch.last.notify_one();
         }
     }
@@ -311,6 +337,6 @@ mod tests {
         drop(deadline);
         assert_eq!(watch.len(), 0);
         drop((watch.deadline(), watch.deadline()));
-        assert_eq!(watch.slots.borrow().all.len(), 2);
+        assert_eq!(watch.slots.borrow().pages.len(), 1);
     }
 }

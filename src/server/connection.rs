@@ -257,6 +257,12 @@ impl<H: Handler> DerefMut for Lease<'_, H> {
 
 impl<H: Handler> Drop for Lease<'_, H> {
     fn drop(&mut self) {
-        self.context.take().into_iter().for_each(|context| self.worker.give_context(context));
+        let Some(mut context) = self.context.take() else { return };
+        let Context { outgoing, conn, .. } = &mut *context;
+        if let (false, false, Some(conn)) = (outgoing.is_unsent(), outgoing.is_whole(), conn.get_mut()) {
+            // Whoever was cut off in the middle of an answer shall not take it for the whole.
+            conn.transport.reset();
+        }
+        self.worker.give_context(context);
     }
 }

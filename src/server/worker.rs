@@ -100,12 +100,17 @@ impl Inlet {
                 None => std::future::pending().await,
             }
         };
-        let stop = until(stopped, self.accept_all(&worker)).await?;
+        until(stopped, self.accept_all(&worker)).await?;
         self.close(&worker);
-        let watch = &worker.shared.watch;
+        let Shared { watch, stats, .. } = &*worker.shared;
         watch.stop();
-        let _ = runtime::timeout_at(stop.at, watch.emptied()).await;
-        worker.shared.stats.cut.add(watch.len() as u64);
+        let (mut emptied, mut over) = (pin!(watch.emptied()), pin!(grace_over(&mut self.stop)));
+        poll_fn(|cx| match emptied.as_mut().poll(cx) {
+            Poll::Ready(()) => Poll::Ready(()),
+            Poll::Pending => over.as_mut().poll(cx),
+        })
+        .await;
+        stats.cut.add(stats.counts().open);
         Ok(())
     }
 
@@ -148,9 +153,12 @@ impl Inlet {
     /// Serves a connection here, or gives it to the core that has the fewest.
     fn dispatch<H: Handler>(&self, worker: &Rc<Worker<H>>, (transport, peer): Accepted, sharing: Sharing) {
         let least = self.outlets.iter().min_by_key(|outlet| outlet.load());
-        match (sharing, least) {
+        let kept = match (sharing, least) {
             (Sharing::ForAll, Some(outlet)) => outlet.give(transport, peer),
-            (Sharing::ForAll, None) | (Sharing::Own, _) => self.admit(worker, transport, peer),
+            (Sharing::ForAll, None) | (Sharing::Own, _) => Some((transport, peer)),
+        };
+        if let Some((transport, peer)) = kept {
+            self.admit(worker, transport, peer);
         }
     }
 
@@ -184,6 +192,18 @@ impl Inlet {
             if let Ok(transport) = detached.attach() {
                 self.admit(worker, transport, peer);
             }
+        }
+    }
+}
+
+/// Waits for the end of the grace, which a later call may have made shorter.
+async fn grace_over(stop: &mut watch::Receiver<Option<Stop>>) {
+    while let Some(Stop { at }) = *stop.borrow_and_update() {
+        match runtime::timeout_at(at, stop.changed()).await {
+            Ok(Ok(())) => {}
+            // Nobody is left who could make it shorter.
+            Ok(Err(_)) => return runtime::sleep(at.saturating_duration_since(runtime::Instant::now())).await,
+            Err(_) => return,
         }
     }
 }
@@ -234,11 +254,12 @@ impl Outlet {
         self.given.get().saturating_sub(self.stats.finished())
     }
 
-    fn give(&self, transport: Transport, peer: PeerAddr) {
-        self.given.set(self.given.get() + 1);
-        if let Ok(detached) = transport.detach() {
-            // A core that has stopped takes no more, and the connection closes.
-            let _ = self.arrivals.send((detached, peer));
-        }
+    /// Gives a connection to the core, which gives it back if it has stopped.
+    fn give(&self, transport: Transport, peer: PeerAddr) -> Option<Accepted> {
+        let Err(mpsc::error::SendError((kept, peer))) = self.arrivals.send((transport.detach().ok()?, peer)) else {
+            self.given.set(self.given.get() + 1);
+            return None;
+        };
+        Some((kept.attach().ok()?, peer))
     }
 }
