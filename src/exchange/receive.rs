@@ -1,6 +1,7 @@
 //! [`Incoming`]: receives one message (RFC 9112 §2.2, §6).
 
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use memchr::{memchr_iter, memmem};
 
@@ -212,6 +213,22 @@ impl Incoming {
     /// Nobody can tell any more where the body ends.
     pub(crate) fn forfeit(&mut self) {
         self.expectation = Expectation::Forfeited;
+    }
+
+    /// Reads and drops whatever comes, for at most `limit` in all, and answers how much that was so far; at the end
+    /// of it, more than any limit.
+    pub(crate) fn poll_discard(
+        &mut self,
+        cx: &mut Context<'_>,
+        conn: &mut Conn,
+        limit: Duration,
+    ) -> Poll<usize> {
+        match ready!(conn.poll_fill(cx, &mut self.input, limit)) {
+            Ok(count @ 1..) => self.drained += count,
+            Ok(0) | Err(_) => self.drained = usize::MAX,
+        }
+        self.input.reset();
+        Poll::Ready(self.drained)
     }
 
     /// Whether the whole body was received; the last piece of it may still be lent.

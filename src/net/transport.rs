@@ -27,13 +27,13 @@ pub(crate) enum Transport {
     #[cfg(unix)]
     Unix(UnixStream),
     Memory(MemoryStream),
-    Boxed(Box<dyn Stream>),
+    Boxed(Pin<Box<dyn Stream>>),
 }
 
 /// What a caller may bring along as a connection.
-pub(crate) trait Stream: AsyncRead + AsyncWrite + Unpin {}
+pub(crate) trait Stream: AsyncRead + AsyncWrite {}
 
-impl<T: AsyncRead + AsyncWrite + Unpin> Stream for T {}
+impl<T: AsyncRead + AsyncWrite> Stream for T {}
 
 impl Transport {
     /// Reads into `buf`: 0 is the end.
@@ -112,11 +112,11 @@ impl Transport {
     fn stream(&mut self) -> io::Result<Pin<&mut dyn Stream>> {
         Ok(match self {
             Transport::Closed => return Err(io::ErrorKind::NotConnected.into()),
-            Transport::Tcp(stream) => Pin::new(stream),
+            Transport::Tcp(stream) => Pin::<&mut TcpStream>::new(stream),
             #[cfg(unix)]
-            Transport::Unix(stream) => Pin::new(stream),
-            Transport::Memory(stream) => Pin::new(stream),
-            Transport::Boxed(stream) => Pin::new(&mut **stream),
+            Transport::Unix(stream) => Pin::<&mut UnixStream>::new(stream),
+            Transport::Memory(stream) => Pin::<&mut MemoryStream>::new(stream),
+            Transport::Boxed(stream) => stream.as_mut(),
         })
     }
 }
@@ -211,7 +211,7 @@ mod tests {
 
     fn boxed() -> (Transport, Transport) {
         let (near, far) = duplex(64);
-        (Transport::Boxed(Box::new(near)), Transport::Boxed(Box::new(far)))
+        (Transport::Boxed(Box::pin(near)), Transport::Boxed(Box::pin(far)))
     }
 
     /// A greeting, its answer in two parts, the end.

@@ -1,12 +1,11 @@
 //! The ways to close a connection (RFC 9112 §9.6).
 
 use std::future::poll_fn;
-use std::task::{Poll, ready};
+use std::task::{self, Poll, ready};
 
 use super::Context;
-use crate::exchange::Bounds;
 use crate::memory::Reset;
-use crate::net::{Buffer, Conn, Lane};
+use crate::net::{Fault, Lane};
 
 /// How a connection is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,39 +23,53 @@ pub(super) enum Manner {
 /// Ends the connection. The wait for the peer has its bounds.
 pub(super) async fn close(ctx: &mut Context, manner: Manner) {
     let flushed = match manner {
-        Manner::AtOnce | Manner::Abort => false,
+        Manner::AtOnce => false,
+        Manner::Abort => {
+            // The answers before the one that fails are whole, and shall arrive if they can without a wait.
+            poll_fn(|cx| Poll::Ready(ctx.poll_flush(cx).is_ready())).await;
+            false
+        }
         Manner::Politely | Manner::Lingering => {
             poll_fn(|cx| ctx.poll_answer(cx)).await.is_ok() && poll_fn(|cx| ctx.poll_flush(cx)).await.is_ok()
         }
     };
-    let Context { incoming, conn, shared, .. } = ctx;
-    let Some(conn) = conn.get_mut() else { return };
     if manner == Manner::Abort {
-        // An end that looks like any other would make half an answer look whole to an HTTP/1.0 peer.
-        conn.transport.reset();
+        ctx.abort();
     }
-    let write_limit = shared.bounds.timeouts.write;
-    let shut = flushed && poll_fn(|cx| conn.poll_shutdown(cx, write_limit)).await.is_ok();
+    let shut = flushed && poll_fn(|cx| ctx.poll_shutdown(cx)).await.is_ok();
     if shut && manner == Manner::Lingering {
-        linger(conn, &mut incoming.get_mut().input, &shared.bounds).await;
+        poll_fn(|cx| ctx.poll_linger(cx)).await;
     }
-    shared.count_traffic(conn);
+    ctx.count_traffic();
 }
 
-/// Reads and drops what the peer still sends, until it has closed too or it is enough.
-async fn linger(conn: &mut Conn, input: &mut Buffer, bounds: &Bounds) {
-    let mut left = bounds.limits.drain_max;
-    input.reset();
-    conn.disarm(Lane::Read);
-    poll_fn(|cx| {
-        while let Ok(count @ 1..) = ready!(conn.poll_fill(cx, input, bounds.timeouts.linger)) {
-            input.reset();
-            match left.checked_sub(count) {
-                Some(rest) => left = rest,
-                None => break,
-            }
-        }
+/// The steps of it, which are polled: what is awaited would lie in the task of every idle connection.
+impl Context {
+    /// An end that looks like any other would make half an answer look whole to an HTTP/1.0 peer.
+    fn abort(&mut self) {
+        self.conn.get_mut().iter().for_each(|conn| conn.transport.reset());
+    }
+
+    fn poll_shutdown(&mut self, cx: &mut task::Context<'_>) -> Poll<Result<(), Fault>> {
+        let limit = self.shared.bounds.timeouts.write;
+        let Some(conn) = self.conn.get_mut() else { return Poll::Ready(Ok(())) };
+        ready!(conn.poll_shutdown(cx, limit))?;
+        conn.disarm(Lane::Read);
+        self.incoming.get_mut().reset();
+        Poll::Ready(Ok(()))
+    }
+
+    /// Reads and drops what the peer still sends, until it has closed too or it is enough.
+    fn poll_linger(&mut self, cx: &mut task::Context<'_>) -> Poll<()> {
+        let Context { incoming, conn, shared, .. } = self;
+        let Some(conn) = conn.get_mut() else { return Poll::Ready(()) };
+        let (limits, linger) = (&shared.bounds.limits, shared.bounds.timeouts.linger);
+        while ready!(incoming.get_mut().poll_discard(cx, conn, linger)) <= limits.drain_max {}
         Poll::Ready(())
-    })
-    .await;
+    }
+
+    fn count_traffic(&mut self) {
+        let Context { conn, shared, .. } = self;
+        conn.get_mut().iter_mut().for_each(|conn| shared.count_traffic(conn));
+    }
 }

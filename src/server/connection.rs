@@ -5,12 +5,12 @@ use std::io;
 use std::ops::{Deref, DerefMut};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
+use std::rc::Rc;
 use std::task::{self, Poll, ready};
 use std::time::Duration;
 
 use super::close::{self, Manner};
 use super::refuse::{self, Refused};
-use super::shared::Shared;
 use super::worker::Worker;
 use super::{BodyPlan, Cause, Context, Handler, Result};
 use crate::exchange::{ExchangeError, Expectation, Head, Phase};
@@ -19,33 +19,73 @@ use crate::net::{Conn, Lane};
 use crate::runtime;
 use crate::wire::WireError;
 
-/// Serves a connection until it closes or is taken over.
-///
-/// # Errors
-///
-/// What ended it early. The peer has been told already, if it could be.
-pub(super) async fn serve<H: Handler>(
-    worker: &Worker<H>,
-    idle: &mut Option<Conn>,
+/// One connection, as its task has it. All that is here an idle connection holds, so it is little.
+pub(super) struct Connection<H: Handler> {
+    worker: Rc<Worker<H>>,
+    /// The connection, while it waits.
+    idle: Option<Conn>,
     id: u64,
-) -> io::Result<()> {
-    let mut number = 0;
-    loop {
-        let Some(context) = poll_fn(|cx| poll_wake(worker, idle, number, cx)).await else {
-            return Ok(());
-        };
-        let mut ctx = Lease { worker, context: Some(context) };
-        ctx.adopt(idle.take(), id, number);
-        let (manner, served) = match exchanges(worker, &mut ctx).await {
-            Ok(Next::Wait) => {
-                (*idle, number) = ctx.release();
-                continue;
+    /// How many exchanges were had on it.
+    number: u64,
+}
+
+impl<H: Handler> Connection<H> {
+    pub(super) fn new(worker: Rc<Worker<H>>, conn: Conn, id: u64) -> Connection<H> {
+        Connection { worker, idle: Some(conn), id, number: 0 }
+    }
+
+    /// Serves until the connection closes or is taken over.
+    ///
+    /// # Errors
+    ///
+    /// What ended it early. The peer has been told already, if it could be.
+    pub(super) async fn serve(&mut self) -> io::Result<()> {
+        loop {
+            let Some(context) = poll_fn(|cx| self.poll_wake(cx)).await else { return Ok(()) };
+            let mut lease = Lease { worker: &self.worker, context: Some(context) };
+            lease.adopt(self.idle.take(), self.id, self.number);
+            let (manner, served) = match exchanges(&mut lease).await {
+                Ok(Next::Wait) => {
+                    (self.idle, self.number) = lease.release();
+                    continue;
+                }
+                Ok(Next::Close(manner)) => (manner, Ok(())),
+                Err(refused) => refuse::refuse(&mut lease, *refused),
+            };
+            close::close(&mut lease, manner).await;
+            return served;
+        }
+    }
+
+    /// Waits for the first bytes of a request, and holds no memory meanwhile. None: it is over.
+    fn poll_wake(&mut self, cx: &mut task::Context<'_>) -> Poll<Option<Box<Context>>> {
+        let Connection { worker, idle: Some(conn), number, .. } = self else { return Poll::Ready(None) };
+        let timeouts = &worker.shared.bounds.timeouts;
+        let limit = if *number == 0 { timeouts.head } else { timeouts.idle };
+        if let Some(Poll::Pending) = conn.transport.poll_read_ready(cx) {
+            return match conn.poll_expired(cx, Lane::Read, limit) {
+                Poll::Ready(_) => Poll::Ready(None),
+                Poll::Pending => poll_idle(conn, *number, cx).map(|()| None),
+            };
+        }
+        // A transport that cannot tell whether it is readable must be read to know: a context is lent for that.
+        let mut context = worker.take_context();
+        context.swap_desk(conn);
+        let filled = conn.poll_fill(cx, &mut context.incoming.get_mut().input, limit);
+        if let Poll::Ready(Ok(1..)) = filled {
+            worker.shared.clock.refresh();
+            conn.disarm(Lane::Handler);
+            if *number > 0 {
+                conn.disarm(Lane::Read);
             }
-            Ok(Next::Close(manner)) => (manner, Ok(())),
-            Err(refused) => refuse::refuse(&mut ctx, *refused),
-        };
-        close::close(&mut ctx, manner).await;
-        return served;
+            return Poll::Ready(Some(context));
+        }
+        context.swap_desk(conn);
+        worker.give_context(context);
+        match filled {
+            Poll::Ready(_) => Poll::Ready(None),
+            Poll::Pending => poll_idle(conn, *number, cx).map(|()| None),
+        }
     }
 }
 
@@ -55,42 +95,6 @@ pub(super) enum Next {
     /// Another request may come.
     Wait,
     Close(Manner),
-}
-
-/// Waits for the first bytes of a request, and holds no memory meanwhile but the connection's own. None: it is over.
-fn poll_wake<H: Handler>(
-    worker: &Worker<H>,
-    idle: &mut Option<Conn>,
-    number: u64,
-    cx: &mut task::Context<'_>,
-) -> Poll<Option<Box<Context>>> {
-    let Some(conn) = idle else { return Poll::Ready(None) };
-    let timeouts = &worker.shared.bounds.timeouts;
-    let limit = if number == 0 { timeouts.head } else { timeouts.idle };
-    if let Some(Poll::Pending) = conn.transport.poll_read_ready(cx) {
-        return match conn.poll_expired(cx, Lane::Read, limit) {
-            Poll::Ready(_) => Poll::Ready(None),
-            Poll::Pending => poll_idle(conn, number, cx).map(|()| None),
-        };
-    }
-    // A transport that cannot tell whether it is readable must be read to know: a context is lent for that.
-    let mut context = worker.take_context();
-    context.swap_desk(conn);
-    let filled = conn.poll_fill(cx, &mut context.incoming.get_mut().input, limit);
-    if let Poll::Ready(Ok(1..)) = filled {
-        worker.shared.clock.refresh();
-        conn.disarm(Lane::Handler);
-        if number > 0 {
-            conn.disarm(Lane::Read);
-        }
-        return Poll::Ready(Some(context));
-    }
-    context.swap_desk(conn);
-    worker.give_context(context);
-    match filled {
-        Poll::Ready(_) => Poll::Ready(None),
-        Poll::Pending => poll_idle(conn, number, cx).map(|()| None),
-    }
 }
 
 /// Ready when an idle connection is in the way of a stop. One that is new may have a request on its way.
@@ -109,42 +113,35 @@ const NEWCOMER_GRACE: Duration = Duration::from_secs(1);
 ///
 /// What is awaited here lies in the task of an idle connection too, so whatever can be is polled instead, with its
 /// state in the context.
-async fn exchanges<H: Handler>(worker: &Worker<H>, ctx: &mut Context) -> Result<Next, Box<Refused>> {
+async fn exchanges<H: Handler>(lease: &mut Lease<'_, H>) -> Result<Next, Box<Refused>> {
     let mut unsent = 0;
     loop {
-        match poll_fn(|cx| ctx.poll_head(cx)).await? {
+        match poll_fn(|cx| lease.poll_head(cx)).await? {
             Head::End => return Ok(Next::Close(Manner::Politely)),
-            Head::Whole => ctx.begin(),
+            Head::Whole => lease.begin(),
         }
-        worker.shared.stats.requests.add(1);
-        let body_max = match plan(worker, ctx)? {
-            BodyPlan::Refuse(status) => return Err(Refused::new(status, Cause::Plan)),
-            BodyPlan::Buffer | BodyPlan::Tunnel => Some(worker.shared.bounds.limits.body_max),
-            BodyPlan::BufferUpTo(body_max) => Some(body_max),
-            BodyPlan::Stream => None,
-        };
-        if let (Some(body_max), false) = (body_max, ctx.is_read()) {
-            poll_fn(|cx| ctx.poll_body(cx, body_max)).await?;
+        if let Some(body_max) = plan(lease)? {
+            poll_fn(|cx| lease.poll_body(cx, body_max)).await?;
         }
-        let outcome = handle(worker, ctx).await;
-        if ctx.conn.get_mut().is_none() {
+        let outcome = handle(lease).await;
+        if lease.conn.get_mut().is_none() {
             return Ok(Next::Close(Manner::AtOnce));
         }
-        settle(ctx, outcome)?;
-        poll_fn(|cx| ctx.poll_answer(cx)).await?;
-        poll_fn(|cx| poll_drain(ctx, cx)).await;
-        let next = ctx.next_step();
+        settle(lease, outcome)?;
+        poll_fn(|cx| lease.poll_answer(cx)).await?;
+        poll_fn(|cx| poll_drain(lease, cx)).await;
         unsent += 1;
+        let ctx = &mut **lease;
+        let (next, is_capped) = (ctx.next_step(), ctx.is_capped(unsent));
         let is_idle = next != Next::Wait || ctx.incoming.get_mut().input.is_empty();
-        let is_capped = ctx.is_capped(unsent);
         if is_idle || is_capped {
-            poll_fn(|cx| ctx.poll_flush(cx)).await?;
+            poll_fn(|cx| lease.poll_flush(cx)).await?;
             unsent = 0;
         }
         if is_idle {
             return Ok(next);
         }
-        ctx.next();
+        lease.next();
         if is_capped {
             // A peer that pipelines for ever shall not keep the core for itself.
             runtime::yield_now().await;
@@ -152,28 +149,39 @@ async fn exchanges<H: Handler>(worker: &Worker<H>, ctx: &mut Context) -> Result<
     }
 }
 
-/// Decides by the head what becomes of the body.
-fn plan<H: Handler>(worker: &Worker<H>, ctx: &mut Context) -> Result<BodyPlan, Box<Refused>> {
-    let asked = ctx.asked();
-    let headers = &ctx.request.headers;
-    if headers.may_have(Name::EXPECT) && asked.version == Version::Http11 {
-        let expects_continue = |value: &[u8]| value.eq_ignore_ascii_case(b"100-continue");
-        if !headers.named(Name::EXPECT).all(expects_continue) {
-            return Err(ExchangeError::Wire(WireError::Expectation).into());
-        }
-        let incoming = ctx.incoming.get_mut();
-        if !incoming.is_read() {
-            incoming.expectation = Expectation::Continue;
-        }
-    }
-    match (asked.connect, catch_unwind(AssertUnwindSafe(|| worker.handler.on_head(&ctx.request)))) {
+/// Decides by the head what becomes of the body: up to how many bytes it is buffered first, if it is.
+fn plan<H: Handler>(lease: &mut Lease<'_, H>) -> Result<Option<usize>, Box<Refused>> {
+    let (worker, ctx) = lease.parts();
+    worker.shared.stats.requests.add(1);
+    expect(ctx)?;
+    let body_max = worker.shared.bounds.limits.body_max;
+    match (ctx.asked().connect, catch_unwind(AssertUnwindSafe(|| worker.handler.on_head(&ctx.request)))) {
         (_, Err(_)) => Err(Refused::new(Status::INTERNAL_SERVER_ERROR, Cause::Panic)),
+        (_, Ok(BodyPlan::Refuse(status))) => Err(Refused::new(status, Cause::Plan)),
+        (true, Ok(BodyPlan::Tunnel)) => Ok(None),
         // Whoever did not plan for a tunnel would answer as if it were one (RFC 9110 §9.3.6).
-        (true, Ok(BodyPlan::Tunnel)) => Ok(BodyPlan::Stream),
-        (true, Ok(BodyPlan::Refuse(status))) => Ok(BodyPlan::Refuse(status)),
-        (true, Ok(_)) => Ok(BodyPlan::Refuse(Status::NOT_IMPLEMENTED)),
-        (false, Ok(plan)) => Ok(plan),
+        (true, Ok(_)) => Err(Refused::new(Status::NOT_IMPLEMENTED, Cause::Plan)),
+        (false, Ok(_)) if ctx.is_read() => Ok(None),
+        (false, Ok(BodyPlan::Stream)) => Ok(None),
+        (false, Ok(BodyPlan::Buffer | BodyPlan::Tunnel)) => Ok(Some(body_max)),
+        (false, Ok(BodyPlan::BufferUpTo(body_max))) => Ok(Some(body_max)),
     }
+}
+
+/// Notes what the peer expects before it sends its body (RFC 9110 §10.1.1).
+fn expect(ctx: &mut Context) -> Result<(), Box<Refused>> {
+    let headers = &ctx.request.headers;
+    if headers.first(Name::EXPECT).is_none() || ctx.asked().version == Version::Http10 {
+        return Ok(());
+    }
+    if !headers.named(Name::EXPECT).all(|expected| expected.eq_ignore_ascii_case(b"100-continue")) {
+        return Err(ExchangeError::Wire(WireError::Expectation).into());
+    }
+    let incoming = ctx.incoming.get_mut();
+    if !incoming.is_read() {
+        incoming.expectation = Expectation::Continue;
+    }
+    Ok(())
 }
 
 /// How a handler ended.
@@ -184,14 +192,14 @@ pub(super) enum Outcome {
 }
 
 /// Runs the handler: its panics stay here, and so does it when its time is over.
-pub(super) async fn handle<H: Handler>(worker: &Worker<H>, ctx: &mut Context) -> Outcome {
-    let Shared { watch, bounds, .. } = &*worker.shared;
-    let timer = bounds.timeouts.handler.map(|_| watch.deadline());
+pub(super) async fn handle<H: Handler>(lease: &mut Lease<'_, H>) -> Outcome {
+    let (worker, ctx) = lease.parts();
+    let timer = worker.shared.bounds.timeouts.handler.map(|_| worker.shared.watch.deadline());
     let mut handling = pin!(async { worker.handler.handle(ctx).await });
     poll_fn(|cx| match catch_unwind(AssertUnwindSafe(|| handling.as_mut().poll(cx))) {
         Err(_) => Poll::Ready(Outcome::Panicked),
         Ok(Poll::Ready(result)) => Poll::Ready(Outcome::Done(result)),
-        Ok(Poll::Pending) => match (&timer, bounds.timeouts.handler) {
+        Ok(Poll::Pending) => match (&timer, worker.shared.bounds.timeouts.handler) {
             (Some(timer), Some(limit)) => {
                 timer.poll_expired(cx, Lane::Handler, limit).map(|()| Outcome::TimedOut)
             }
@@ -236,9 +244,19 @@ fn poll_drain(ctx: &mut Context, cx: &mut task::Context<'_>) -> Poll<()> {
 }
 
 /// A context that goes back to its free list, whatever becomes of the task that has it.
-struct Lease<'w, H: Handler> {
+pub(super) struct Lease<'w, H: Handler> {
     worker: &'w Worker<H>,
     context: Option<Box<Context>>,
+}
+
+impl<'w, H: Handler> Lease<'w, H> {
+    pub(super) fn new(worker: &'w Worker<H>) -> Lease<'w, H> {
+        Lease { worker, context: Some(worker.take_context()) }
+    }
+
+    fn parts(&mut self) -> (&'w Worker<H>, &mut Context) {
+        (self.worker, self)
+    }
 }
 
 impl<H: Handler> Deref for Lease<'_, H> {

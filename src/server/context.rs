@@ -185,7 +185,8 @@ impl Context {
         let number = self.facts.number + 1;
         let may_follow = self.shared.bounds.limits.requests_per_connection_max.is_none_or(|max| number < max);
         self.facts.is_last = !persists(asked.version, Wish::of(&request.headers));
-        self.facts.persists = may_follow && !self.facts.is_last;
+        // Whoever asked for a tunnel may send through it whatever is answered: none of that is a request.
+        self.facts.persists = may_follow && !self.facts.is_last && !asked.connect;
         (self.facts.asked, self.facts.number) = (asked, number);
         self.facts.arrived = self.shared.clock.now();
     }

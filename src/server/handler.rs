@@ -167,8 +167,8 @@ where
     R: Outcome,
 {
     #[inline]
-    async fn handle(&self, ctx: &mut Context) -> Result {
-        (self.0)(ctx).into_result()
+    fn handle(&self, ctx: &mut Context) -> impl Future<Output = Result> {
+        std::future::ready((self.0)(ctx).into_result())
     }
 }
 

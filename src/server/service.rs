@@ -11,9 +11,10 @@ use std::task::{self, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::close::{self, Manner};
+use super::connection::{self, Connection, Lease};
 use super::shared::Settings;
 use super::worker::Worker;
-use super::{Handler, connection, refuse};
+use super::{Handler, refuse};
 use crate::message::{Request, Response};
 use crate::net::{Conn, PeerAddr, Transport, Watch};
 
@@ -51,14 +52,11 @@ impl<H: Handler> Service<H> {
     /// # Errors
     ///
     /// What ended the connection early. The peer has been told already, if it could be.
-    pub async fn serve_connection(
-        &self,
-        io: impl AsyncRead + AsyncWrite + Unpin + 'static,
-    ) -> io::Result<()> {
+    pub async fn serve_connection(&self, io: impl AsyncRead + AsyncWrite + 'static) -> io::Result<()> {
         let id = self.connections.get() + 1;
         self.connections.set(id);
-        let mut conn = Some(self.connect(io));
-        let served = connection::serve(&self.worker, &mut conn, id).await;
+        let mut connection = Connection::new(self.worker.clone(), self.connect(io), id);
+        let served = connection.serve().await;
         self.worker.trim_if_due();
         served
     }
@@ -69,16 +67,15 @@ impl<H: Handler> Service<H> {
     /// [`Context::stream`]: super::Context::stream
     pub async fn respond(&self, request: Request) -> Response {
         let written = Rc::default();
-        let mut context = self.worker.take_context();
-        context.detach(request, self.connect(Nobody { written: Rc::clone(&written) }));
-        let outcome = connection::handle(&self.worker, &mut context).await;
-        if let Err(refused) = connection::settle(&mut context, outcome) {
+        let mut lease = Lease::new(&self.worker);
+        lease.detach(request, self.connect(Nobody { written: Rc::clone(&written) }));
+        let outcome = connection::handle(&mut lease).await;
+        if let Err(refused) = connection::settle(&mut lease, outcome) {
             // How the connection would end is nothing to nobody.
-            let _ = refuse::refuse(&mut context, *refused);
+            let _ = refuse::refuse(&mut lease, *refused);
         }
-        close::close(&mut context, Manner::Politely).await;
-        let mut response = std::mem::take(&mut context.response);
-        self.worker.give_context(context);
+        close::close(&mut lease, Manner::Politely).await;
+        let mut response = std::mem::take(&mut lease.response);
         let written = written.take();
         if !written.is_empty() {
             response.body.set(written);
@@ -86,8 +83,8 @@ impl<H: Handler> Service<H> {
         response
     }
 
-    fn connect(&self, io: impl AsyncRead + AsyncWrite + Unpin + 'static) -> Conn {
-        Conn::new(Transport::Boxed(Box::new(io)), PeerAddr::Memory, self.worker.shared.watch.deadline())
+    fn connect(&self, io: impl AsyncRead + AsyncWrite + 'static) -> Conn {
+        Conn::new(Transport::Boxed(Box::pin(io)), PeerAddr::Memory, self.worker.shared.watch.deadline())
     }
 }
 

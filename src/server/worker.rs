@@ -12,9 +12,10 @@ use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, watch};
 
 use super::admission::{Admission, Gate};
+use super::connection::Connection;
 use super::shared::{Settings, Shared};
 use super::stats::CoreStats;
-use super::{Context, Handler, connection};
+use super::{Context, Handler};
 use crate::memory::FreeList;
 use crate::net::{AcceptFault, Conn, Detached, Listener, PeerAddr, Transport, Watch, classify};
 use crate::runtime;
@@ -170,11 +171,10 @@ impl Inlet {
             Ok(admission) => admission,
             Err(refusal) => return refusal.tell(worker, conn),
         };
-        // The task is what an idle connection costs: all in it is there once.
-        let mut conn = Some(conn);
+        let mut connection = Connection::new(worker, conn, id);
         runtime::spawn(async move {
             // Whoever cares for its errors has asked to be told of them.
-            let _ = connection::serve(&worker, &mut conn, id).await;
+            let _ = connection.serve().await;
             drop(admission);
         });
     }
@@ -198,7 +198,9 @@ impl Inlet {
 
 /// Waits for the end of the grace, which a later call may have made shorter.
 async fn grace_over(stop: &mut watch::Receiver<Option<Stop>>) {
-    while let Some(Stop { at }) = *stop.borrow_and_update() {
+    loop {
+        let told = *stop.borrow_and_update();
+        let Some(Stop { at }) = told else { return };
         match runtime::timeout_at(at, stop.changed()).await {
             Ok(Ok(())) => {}
             // Nobody is left who could make it shorter.
@@ -256,7 +258,8 @@ impl Outlet {
 
     /// Gives a connection to the core, which gives it back if it has stopped.
     fn give(&self, transport: Transport, peer: PeerAddr) -> Option<Accepted> {
-        let Err(mpsc::error::SendError((kept, peer))) = self.arrivals.send((transport.detach().ok()?, peer)) else {
+        let Err(mpsc::error::SendError((kept, peer))) = self.arrivals.send((transport.detach().ok()?, peer))
+        else {
             self.given.set(self.given.get() + 1);
             return None;
         };
