@@ -4,14 +4,13 @@ use std::io::{self, IoSlice};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use super::{Buffer, Deadline, Lane, PeerAddr, Transport};
+use super::{Buffer, Caller, Deadline, Lane, Transport};
 use crate::memory::Reset;
 
 /// One connection.
 pub(crate) struct Conn {
     pub(crate) transport: Transport,
     deadline: Deadline,
-    peer: PeerAddr,
     /// Lent to it while it has something to do: an idle connection is to be small.
     desk: Option<Box<Desk>>,
 }
@@ -47,8 +46,8 @@ pub(crate) enum Fault {
 }
 
 impl Conn {
-    pub(crate) fn new(transport: Transport, peer: PeerAddr, deadline: Deadline) -> Conn {
-        Conn { transport, deadline, peer, desk: None }
+    pub(crate) fn new(transport: Transport, deadline: Deadline) -> Conn {
+        Conn { transport, deadline, desk: None }
     }
 
     /// Gives the connection a desk for the one it has.
@@ -175,8 +174,9 @@ impl Conn {
         self.deadline.is_stopping()
     }
 
-    pub(crate) fn peer(&self) -> PeerAddr {
-        self.peer
+    /// Who is at the other end.
+    pub(crate) fn caller(&self) -> Caller {
+        self.deadline.caller()
     }
 
     /// What went through since the last call.

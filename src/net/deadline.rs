@@ -1,4 +1,4 @@
-//! [`Deadline`]: how long one connection may wait, and [`Watch`]: the deadlines of all connections of a core.
+//! [`Deadline`]: how long one connection may wait, and [`Watch`]: all connections of a core, and their deadlines.
 //!
 //! A timer of tokio's costs a queue operation for each request, and a wake-up when it is the next to fire. A
 //! deadline here is one number in a table, which a task of the core goes through four times a second.
@@ -11,6 +11,8 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 use tokio::time::{Instant, Sleep};
+
+use super::PeerAddr;
 
 /// What a connection can wait for at the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,10 +47,20 @@ const PAGE: usize = 64;
 
 #[derive(Default)]
 struct Slot {
+    caller: Caller,
     expires: [Expiry; LANES],
     waker: Option<Waker>,
     /// Only where nobody sweeps.
     alarm: Option<Pin<Box<Sleep>>>,
+}
+
+/// Who is at the other end of a connection. It is asked for rarely, so it is in the table, which is packed, and not
+/// in the connection's task, whose size is rounded up.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Caller {
+    pub(crate) peer: PeerAddr,
+    /// The connection's number.
+    pub(crate) id: u64,
 }
 
 /// When a wait is over, on the clock of the watch.
@@ -93,9 +105,10 @@ impl Watch {
         })
     }
 
-    /// Starts watching one more connection.
-    pub(crate) fn deadline(self: &Rc<Watch>) -> Deadline {
+    /// Starts watching one more wait.
+    pub(crate) fn deadline(self: &Rc<Watch>, caller: Caller) -> Deadline {
         let slot = self.slots.borrow_mut().take();
+        self.slots.borrow_mut().at(slot).caller = caller;
         self.first.notify_one();
         Deadline { watch: self.clone(), slot }
     }
@@ -242,6 +255,10 @@ impl Deadline {
         self.watch.slots.borrow_mut().at(self.slot).expires[lane as usize] = UNARMED;
     }
 
+    pub(crate) fn caller(&self) -> Caller {
+        self.watch.slots.borrow_mut().at(self.slot).caller
+    }
+
     /// Milliseconds on a clock that stands still while the core is held up.
     pub(crate) fn now(&self) -> u64 {
         self.watch.now()
@@ -277,7 +294,7 @@ mod tests {
     use super::*;
 
     async fn expired_after(watch: &Rc<Watch>, lane: Lane, limit: Duration) -> Duration {
-        let (deadline, start) = (watch.deadline(), Instant::now());
+        let (deadline, start) = (watch.deadline(Caller::default()), Instant::now());
         poll_fn(|cx| deadline.poll_expired(cx, lane, limit)).await;
         start.elapsed()
     }
@@ -309,7 +326,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_wait_begins_anew_once_it_is_disarmed_and_lanes_do_not_touch() {
         for watch in [Watch::with_alarms()] {
-            let (deadline, start, limit) = (watch.deadline(), Instant::now(), Duration::from_secs(1));
+            let (deadline, start, limit) =
+                (watch.deadline(Caller::default()), Instant::now(), Duration::from_secs(1));
             for _ in 0..5 {
                 poll_fn(|cx| {
                     assert!(deadline.poll_expired(cx, Lane::Read, limit).is_pending());
@@ -328,7 +346,7 @@ mod tests {
     #[tokio::test]
     async fn stopping_wakes_those_who_wait_and_places_are_used_again() {
         let watch = Watch::swept();
-        let deadline = watch.deadline();
+        let deadline = watch.deadline(Caller::default());
         let wait = poll_fn(|cx| match deadline.is_stopping() {
             true => Poll::Ready(()),
             false => deadline.poll_expired(cx, Lane::Read, Duration::MAX),
@@ -336,7 +354,7 @@ mod tests {
         tokio::join!(wait, async { watch.stop() });
         drop(deadline);
         assert_eq!(watch.len(), 0);
-        drop((watch.deadline(), watch.deadline()));
+        drop((watch.deadline(Caller::default()), watch.deadline(Caller::default())));
         assert_eq!(watch.slots.borrow().pages.len(), 1);
     }
 }

@@ -19,7 +19,7 @@ pub use address::Address;
 pub(crate) use bound::{Bound, ListenOptions};
 pub(crate) use buffer::Buffer;
 pub(crate) use conn::{Conn, Desk, Fault};
-pub(crate) use deadline::{Deadline, Lane, Watch};
+pub(crate) use deadline::{Caller, Deadline, Lane, Watch};
 pub(crate) use listener::{AcceptFault, Listener, classify};
 pub use memory::{MemoryConnector, MemoryListener, MemoryStream};
 pub use peer::PeerAddr;

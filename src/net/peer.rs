@@ -17,7 +17,7 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 /// assert_eq!(peer.ip(), Some(IpAddr::from([192, 0, 2, 1])));
 /// assert_eq!(PeerAddr::Unix.ip(), None);
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum PeerAddr {
     /// An IP address and a port, as the socket tells it.
@@ -25,6 +25,7 @@ pub enum PeerAddr {
     /// A process on this machine; those that connect have no name.
     Unix,
     /// A stream in memory, or one the caller brought along.
+    #[default]
     Memory,
 }
 

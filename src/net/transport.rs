@@ -1,6 +1,7 @@
 //! [`Transport`]: the bytes of one connection, whatever carries them.
 
 use std::io::{self, IoSlice};
+use std::mem::MaybeUninit;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -76,6 +77,18 @@ impl Transport {
             Transport::Unix(stream) => Some(stream.poll_read_ready(cx)),
             Transport::Memory(_) | Transport::Boxed(_) => None,
         }
+    }
+
+    /// Whether a socket has received what its runtime has not noticed yet, but will.
+    pub(crate) fn has_unnoticed(&self) -> bool {
+        let mut byte = [MaybeUninit::uninit()];
+        let peeked = match self {
+            Transport::Tcp(stream) => SockRef::from(stream).peek(&mut byte),
+            #[cfg(unix)]
+            Transport::Unix(stream) => SockRef::from(stream).peek(&mut byte),
+            Transport::Closed | Transport::Memory(_) | Transport::Boxed(_) => return false,
+        };
+        matches!(peeked, Ok(1..))
     }
 
     /// Sees to it that the peer is told of a failure, not of an end, when this is dropped.

@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::atomic::AtomicU64;
@@ -49,10 +50,45 @@ impl Gate {
     }
 }
 
-/// One connection that was let in. It is counted until this is dropped.
+impl Tally {
+    /// Takes a place, if there is one.
+    fn enter(&self, gate: &Gate, peer: PeerAddr) -> Result<Option<Box<IpAddr>>, Cause> {
+        if self.open.fetch_add(1, Relaxed) >= gate.connections_max {
+            self.open.fetch_sub(1, Relaxed);
+            return Err(Cause::Connections);
+        }
+        let (Some(max), Some(peer)) = (gate.per_peer_max, peer.bucket()) else { return Ok(None) };
+        let mut peers = self.peers.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = peers.entry(peer).or_default();
+        *count += 1;
+        let is_one_too_many = *count > max;
+        drop(peers);
+        if is_one_too_many {
+            self.leave(Some(peer));
+            return Err(Cause::ConnectionsOfPeer);
+        }
+        Ok(Some(Box::new(peer)))
+    }
+
+    /// Gives a place back.
+    fn leave(&self, peer: Option<IpAddr>) {
+        self.open.fetch_sub(1, Relaxed);
+        let Some(peer) = peer else { return };
+        let mut peers = self.peers.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Entry::Occupied(mut count) = peers.entry(peer) {
+            *count.get_mut() -= 1;
+            if *count.get() == 0 {
+                count.remove();
+            }
+        }
+    }
+}
+
+/// One connection that was let in. It has its place until this is dropped.
 pub(super) struct Admission {
-    _open: Open,
-    _place: Place,
+    open: Open,
+    /// The peer it is counted under. In a box, since few servers count so, and every connection holds this.
+    peer: Option<Box<IpAddr>>,
 }
 
 impl Admission {
@@ -62,14 +98,21 @@ impl Admission {
         gate.stats.accepted.add(1);
         gate.stats.open.add(1);
         let open = Open { gate: gate.clone() };
-        match Place::take(gate, peer) {
-            Ok(place) => (Ok(Admission { _open: open, _place: place }), id),
+        match gate.tally.enter(gate, peer) {
+            Ok(peer) => (Ok(Admission { open, peer }), id),
             Err(cause) => (Err(Refusal { open, cause }), id),
         }
     }
 }
 
-/// A connection that is open, whether or not it was let in.
+impl Drop for Admission {
+    fn drop(&mut self) {
+        self.open.gate.tally.leave(self.peer.as_deref().copied());
+    }
+}
+
+/// A connection that is open, whether or not it was let in. One that was not has no place, or those who are told that
+/// there is none would be the reason for it.
 struct Open {
     gate: Rc<Gate>,
 }
@@ -77,50 +120,6 @@ struct Open {
 impl Drop for Open {
     fn drop(&mut self) {
         self.gate.stats.open.subtract(1);
-    }
-}
-
-/// What a connection takes from others. One that was not let in has none, or those who are told that there is no
-/// place would be the reason why there is none.
-struct Place {
-    tally: Arc<Tally>,
-    /// The peer it is counted under. In a box, since few servers count so, and every connection holds this.
-    peer: Option<Box<IpAddr>>,
-}
-
-impl Place {
-    fn take(gate: &Gate, peer: PeerAddr) -> Result<Place, Cause> {
-        let open = gate.tally.open.fetch_add(1, Relaxed) + 1;
-        let mut place = Place { tally: gate.tally.clone(), peer: None };
-        if open > gate.connections_max {
-            return Err(Cause::Connections);
-        }
-        if let (Some(max), Some(peer)) = (gate.per_peer_max, peer.bucket()) {
-            let mut peers = gate.tally.peers.lock().unwrap_or_else(PoisonError::into_inner);
-            let count = peers.entry(peer).or_default();
-            *count += 1;
-            place.peer = Some(Box::new(peer));
-            if *count > max {
-                drop(peers);
-                return Err(Cause::ConnectionsOfPeer);
-            }
-        }
-        Ok(place)
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        self.tally.open.fetch_sub(1, Relaxed);
-        if let Some(peer) = &self.peer {
-            let mut peers = self.tally.peers.lock().unwrap_or_else(PoisonError::into_inner);
-            if let Some(count) = peers.get_mut(peer) {
-                *count -= 1;
-                if *count == 0 {
-                    peers.remove(peer);
-                }
-            }
-        }
     }
 }
 
@@ -137,7 +136,7 @@ impl Refusal {
         gate.stats.refused.add(1);
         if gate.refusing.get() == REFUSING_MAX {
             // A flood is not worth an answer each.
-            worker.shared.refuse(None, conn.peer(), self.cause);
+            worker.shared.refuse(None, conn.caller().peer, self.cause);
             return;
         }
         gate.refusing.set(gate.refusing.get() + 1);
@@ -147,7 +146,7 @@ impl Refusal {
                 _ => Status::SERVICE_UNAVAILABLE,
             };
             let mut context = worker.take_context();
-            context.adopt(Some(conn), 0, 0);
+            context.adopt(Some(conn), 0);
             let (manner, _) = refuse::refuse(&mut context, *Refused::new(status, self.cause));
             close::close(&mut context, manner).await;
             worker.give_context(context);

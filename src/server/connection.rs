@@ -15,7 +15,7 @@ use super::worker::Worker;
 use super::{BodyPlan, Cause, Context, Handler, Result};
 use crate::exchange::{ExchangeError, Expectation, Head, Phase};
 use crate::message::{Name, Status, Version};
-use crate::net::{Conn, Lane};
+use crate::net::{Caller, Conn, Lane};
 use crate::runtime;
 use crate::wire::WireError;
 
@@ -24,14 +24,13 @@ pub(super) struct Connection<H: Handler> {
     worker: Rc<Worker<H>>,
     /// The connection, while it waits.
     idle: Option<Conn>,
-    id: u64,
     /// How many exchanges were had on it.
     number: u64,
 }
 
 impl<H: Handler> Connection<H> {
-    pub(super) fn new(worker: Rc<Worker<H>>, conn: Conn, id: u64) -> Connection<H> {
-        Connection { worker, idle: Some(conn), id, number: 0 }
+    pub(super) fn new(worker: Rc<Worker<H>>, conn: Conn) -> Connection<H> {
+        Connection { worker, idle: Some(conn), number: 0 }
     }
 
     /// Serves until the connection closes or is taken over.
@@ -43,7 +42,7 @@ impl<H: Handler> Connection<H> {
         loop {
             let Some(context) = poll_fn(|cx| self.poll_wake(cx)).await else { return Ok(()) };
             let mut lease = Lease { worker: &self.worker, context: Some(context) };
-            lease.adopt(self.idle.take(), self.id, self.number);
+            lease.adopt(self.idle.take(), self.number);
             let (manner, served) = match exchanges(&mut lease).await {
                 Ok(Next::Wait) => {
                     (self.idle, self.number) = lease.release();
@@ -102,6 +101,8 @@ fn poll_idle(conn: &mut Conn, number: u64, cx: &mut task::Context<'_>) -> Poll<(
     match (conn.is_stopping(), number) {
         (false, _) => Poll::Pending,
         (true, 0) => conn.poll_expired(cx, Lane::Handler, NEWCOMER_GRACE).map(drop),
+        // Nobody has told the peer not to send the request that is here already.
+        (true, _) if conn.transport.has_unnoticed() => Poll::Pending,
         (true, _) => Poll::Ready(()),
     }
 }
@@ -194,8 +195,15 @@ pub(super) enum Outcome {
 /// Runs the handler: its panics stay here, and so does it when its time is over.
 pub(super) async fn handle<H: Handler>(lease: &mut Lease<'_, H>) -> Outcome {
     let (worker, ctx) = lease.parts();
-    let timer = worker.shared.bounds.timeouts.handler.map(|_| worker.shared.watch.deadline());
-    let mut handling = pin!(async { worker.handler.handle(ctx).await });
+    let timer =
+        worker.shared.bounds.timeouts.handler.map(|_| worker.shared.watch.deadline(Caller::default()));
+    // To make the future may panic too: a plain function has run by then.
+    let make = move || {
+        let ctx = ctx;
+        worker.handler.handle(ctx)
+    };
+    let Ok(handling) = catch_unwind(AssertUnwindSafe(make)) else { return Outcome::Panicked };
+    let mut handling = pin!(handling);
     poll_fn(|cx| match catch_unwind(AssertUnwindSafe(|| handling.as_mut().poll(cx))) {
         Err(_) => Poll::Ready(Outcome::Panicked),
         Ok(Poll::Ready(result)) => Poll::Ready(Outcome::Done(result)),

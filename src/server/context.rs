@@ -60,7 +60,6 @@ pub(super) struct Facts {
     is_last: bool,
     /// Whether another one may follow, all things considered.
     persists: bool,
-    connection: u64,
     number: u64,
     arrived: Instant,
     /// Nobody is at the other end: the answer is for [`Service::respond`](crate::Service::respond).
@@ -71,7 +70,7 @@ pub(super) struct Facts {
 impl Context {
     /// Who asks. What a proxy in front says in a field is not looked at.
     pub fn peer_addr(&self) -> PeerAddr {
-        self.conn.borrow().as_ref().map_or(PeerAddr::Memory, Conn::peer)
+        self.conn.borrow().as_ref().map_or(PeerAddr::Memory, |conn| conn.caller().peer)
     }
 
     /// The address the peer connected to; none if that was no TCP.
@@ -81,7 +80,7 @@ impl Context {
 
     /// A number for the connection: no other of this server has the same.
     pub fn connection_id(&self) -> u64 {
-        self.facts.connection
+        self.conn.borrow().as_ref().map_or(0, |conn| conn.caller().id)
     }
 
     /// Which exchange of its connection this is, from 1.
@@ -131,7 +130,6 @@ impl Context {
             asked: Asked::default(),
             is_last: false,
             persists: false,
-            connection: 0,
             number: 0,
             arrived: shared.clock.now(),
             detached: false,
@@ -150,9 +148,9 @@ impl Context {
     }
 
     /// Takes a connection up. `number` exchanges were had on it.
-    pub(super) fn adopt(&mut self, conn: Option<Conn>, connection: u64, number: u64) {
+    pub(super) fn adopt(&mut self, conn: Option<Conn>, number: u64) {
         *self.conn.get_mut() = conn;
-        (self.facts.connection, self.facts.number) = (connection, number);
+        self.facts.number = number;
     }
 
     /// Lends the connection what it needs while it is at work, or takes it back.
@@ -194,7 +192,7 @@ impl Context {
     /// Begins an exchange that has no connection but `conn`, for a request that is here already.
     pub(super) fn detach(&mut self, request: Request, conn: Conn) {
         self.request = request;
-        self.adopt(Some(conn), 0, 0);
+        self.adopt(Some(conn), 0);
         self.begin();
         self.facts.detached = true;
     }

@@ -16,7 +16,7 @@ use super::shared::Settings;
 use super::worker::Worker;
 use super::{Handler, refuse};
 use crate::message::{Request, Response};
-use crate::net::{Conn, PeerAddr, Transport, Watch};
+use crate::net::{Caller, Conn, PeerAddr, Transport, Watch};
 
 /// A handler with its settings, for connections that come from elsewhere, on any tokio runtime.
 ///
@@ -53,9 +53,7 @@ impl<H: Handler> Service<H> {
     ///
     /// What ended the connection early. The peer has been told already, if it could be.
     pub async fn serve_connection(&self, io: impl AsyncRead + AsyncWrite + 'static) -> io::Result<()> {
-        let id = self.connections.get() + 1;
-        self.connections.set(id);
-        let mut connection = Connection::new(self.worker.clone(), self.connect(io), id);
+        let mut connection = Connection::new(self.worker.clone(), self.connect(io));
         let served = connection.serve().await;
         self.worker.trim_if_due();
         served
@@ -84,7 +82,10 @@ impl<H: Handler> Service<H> {
     }
 
     fn connect(&self, io: impl AsyncRead + AsyncWrite + 'static) -> Conn {
-        Conn::new(Transport::Boxed(Box::pin(io)), PeerAddr::Memory, self.worker.shared.watch.deadline())
+        let id = self.connections.get() + 1;
+        self.connections.set(id);
+        let deadline = self.worker.shared.watch.deadline(Caller { peer: PeerAddr::Memory, id });
+        Conn::new(Transport::Boxed(Box::pin(io)), deadline)
     }
 }
 

@@ -17,7 +17,7 @@ use super::shared::{Settings, Shared};
 use super::stats::CoreStats;
 use super::{Context, Handler};
 use crate::memory::FreeList;
-use crate::net::{AcceptFault, Conn, Detached, Listener, PeerAddr, Transport, Watch, classify};
+use crate::net::{AcceptFault, Caller, Conn, Detached, Listener, PeerAddr, Transport, Watch, classify};
 use crate::runtime;
 
 /// What one core owns: its handler, and the memory its connections take turns with.
@@ -166,12 +166,12 @@ impl Inlet {
     fn admit<H: Handler>(&self, worker: &Rc<Worker<H>>, transport: Transport, peer: PeerAddr) {
         let (worker, shared) = (worker.clone(), &worker.shared);
         let (admission, id) = Admission::ask(&self.gate, peer);
-        let conn = Conn::new(transport, peer, shared.watch.deadline());
+        let conn = Conn::new(transport, shared.watch.deadline(Caller { peer, id }));
         let admission = match admission {
             Ok(admission) => admission,
             Err(refusal) => return refusal.tell(worker, conn),
         };
-        let mut connection = Connection::new(worker, conn, id);
+        let mut connection = Connection::new(worker, conn);
         runtime::spawn(async move {
             // Whoever cares for its errors has asked to be told of them.
             let _ = connection.serve().await;
