@@ -103,7 +103,8 @@ fn poll_idle(conn: &mut Conn, number: u64, cx: &mut task::Context<'_>) -> Poll<(
         (true, 0) => conn.poll_expired(cx, Lane::Handler, NEWCOMER_GRACE).map(drop),
         // Nobody has told the peer not to send the request that is here already.
         (true, _) if conn.transport.has_unnoticed() => Poll::Pending,
-        (true, _) => Poll::Ready(()),
+        // At once, for one may be on its way.
+        (true, _) => conn.poll_shutdown(cx, NEWCOMER_GRACE).map(drop),
     }
 }
 

@@ -168,12 +168,14 @@ impl Context {
 
     /// Makes the context ready for the next head.
     pub(super) fn next(&mut self) {
-        let Context { request, response, extensions, incoming, outgoing, .. } = self;
+        let Context { request, response, extensions, incoming, outgoing, facts, .. } = self;
         request.reset();
         response.reset();
         extensions.clear();
         incoming.get_mut().next();
         outgoing.reset();
+        // A head that is refused is not answered as the one before it would be.
+        facts.asked = Asked::default();
     }
 
     /// Notes what the answer depends on, once the head is there.
@@ -341,7 +343,7 @@ impl Reset for Context {
             conn.swap_desk(desk);
         }
         desk.iter_mut().for_each(|desk| desk.reset());
-        facts.detached = false;
+        (facts.asked, facts.detached) = Default::default();
     }
 
     fn shrink(&mut self) {

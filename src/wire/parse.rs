@@ -230,7 +230,11 @@ fn parse_trailers<const N: usize>(
     if lines.iter().any(|line| is_no_trailer(line.name.as_bytes())) {
         return Err(WireError::Trailer);
     }
-    record(lines, &input[..end], into).map_err(|_| WireError::Trailer)?;
+    if record(lines, &input[..end], into).is_err() {
+        // What was noted so far points to a text that will never be there.
+        into.clear();
+        return Err(WireError::Trailer);
+    }
     into.text_mut().clear();
     into.text_mut().extend(&input[..end]);
     Ok(Some(end))
