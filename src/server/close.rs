@@ -47,12 +47,13 @@ pub(super) async fn close(ctx: &mut Context, manner: Manner) {
 impl Context {
     /// An end that looks like any other would make half an answer look whole to an HTTP/1.0 peer.
     fn abort(&mut self) {
-        self.conn.get_mut().iter().for_each(|conn| conn.transport.reset());
+        self.conn.borrow().iter().for_each(|conn| conn.transport.reset());
     }
 
     fn poll_shutdown(&mut self, cx: &mut task::Context<'_>) -> Poll<Result<(), Fault>> {
         let limit = self.shared.bounds.timeouts.write;
-        let Some(conn) = self.conn.get_mut() else { return Poll::Ready(Ok(())) };
+        let mut link = self.conn.borrow_mut();
+        let Some(conn) = &mut *link else { return Poll::Ready(Ok(())) };
         ready!(conn.poll_shutdown(cx, limit))?;
         conn.disarm(Lane::Read);
         self.incoming.get_mut().reset();
@@ -62,7 +63,8 @@ impl Context {
     /// Reads and drops what the peer still sends, until it has closed too or it is enough.
     fn poll_linger(&mut self, cx: &mut task::Context<'_>) -> Poll<()> {
         let Context { incoming, conn, shared, .. } = self;
-        let Some(conn) = conn.get_mut() else { return Poll::Ready(()) };
+        let mut link = conn.borrow_mut();
+        let Some(conn) = &mut *link else { return Poll::Ready(()) };
         let (limits, linger) = (&shared.bounds.limits, shared.bounds.timeouts.linger);
         while ready!(incoming.get_mut().poll_discard(cx, conn, linger)) <= limits.drain_max {}
         Poll::Ready(())
@@ -70,6 +72,6 @@ impl Context {
 
     fn count_traffic(&mut self) {
         let Context { conn, shared, .. } = self;
-        conn.get_mut().iter_mut().for_each(|conn| shared.count_traffic(conn));
+        conn.borrow_mut().iter_mut().for_each(|conn| shared.count_traffic(conn));
     }
 }

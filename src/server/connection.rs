@@ -13,7 +13,7 @@ use super::close::{self, Manner};
 use super::refuse::{self, Refused};
 use super::worker::Worker;
 use super::{BodyPlan, Cause, Context, Handler, Result};
-use crate::exchange::{ExchangeError, Expectation, Head, Phase};
+use crate::exchange::{ExchangeError, Expectation, Head, Phase, Timeouts};
 use crate::message::{Name, Status, Version};
 use crate::net::{Caller, Conn, Lane};
 use crate::runtime;
@@ -126,7 +126,7 @@ async fn exchanges<H: Handler>(lease: &mut Lease<'_, H>) -> Result<Next, Box<Ref
             poll_fn(|cx| lease.poll_body(cx, body_max)).await?;
         }
         let outcome = handle(lease).await;
-        if lease.conn.get_mut().is_none() {
+        if lease.conn.borrow().is_none() {
             return Ok(Next::Close(Manner::AtOnce));
         }
         settle(lease, outcome)?;
@@ -196,6 +196,7 @@ pub(super) enum Outcome {
 /// Runs the handler: its panics stay here, and so does it when its time is over.
 pub(super) async fn handle<H: Handler>(lease: &mut Lease<'_, H>) -> Outcome {
     let (worker, ctx) = lease.parts();
+    let link = ctx.conn.clone();
     let timer =
         worker.shared.bounds.timeouts.handler.map(|_| worker.shared.watch.deadline(Caller::default()));
     // To make the future may panic too: a plain function has run by then.
@@ -208,12 +209,17 @@ pub(super) async fn handle<H: Handler>(lease: &mut Lease<'_, H>) -> Outcome {
     poll_fn(|cx| match catch_unwind(AssertUnwindSafe(|| handling.as_mut().poll(cx))) {
         Err(_) => Poll::Ready(Outcome::Panicked),
         Ok(Poll::Ready(result)) => Poll::Ready(Outcome::Done(result)),
-        Ok(Poll::Pending) => match (&timer, worker.shared.bounds.timeouts.handler) {
-            (Some(timer), Some(limit)) => {
-                timer.poll_expired(cx, Lane::Handler, limit).map(|()| Outcome::TimedOut)
+        Ok(Poll::Pending) => {
+            let Timeouts { handler: limit, write, .. } = worker.shared.bounds.timeouts;
+            // Answers that came before leave before anybody waits. Whether they arrive, the next write will tell.
+            link.borrow_mut().iter_mut().for_each(|conn| drop(conn.poll_flush(cx, write)));
+            match (&timer, limit) {
+                (Some(timer), Some(limit)) => {
+                    timer.poll_expired(cx, Lane::Handler, limit).map(|()| Outcome::TimedOut)
+                }
+                _ => Poll::Pending,
             }
-            _ => Poll::Pending,
-        },
+        }
     })
     .await
 }
@@ -286,7 +292,7 @@ impl<H: Handler> Drop for Lease<'_, H> {
     fn drop(&mut self) {
         let Some(mut context) = self.context.take() else { return };
         let Context { outgoing, conn, .. } = &mut *context;
-        if let (false, false, Some(conn)) = (outgoing.is_unsent(), outgoing.is_whole(), conn.get_mut()) {
+        if let (false, false, Some(conn)) = (outgoing.is_unsent(), outgoing.is_whole(), &*conn.borrow()) {
             // Whoever was cut off in the middle of an answer shall not take it for the whole.
             conn.transport.reset();
         }

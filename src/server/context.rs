@@ -49,8 +49,9 @@ pub struct Context {
     pub(super) shared: Rc<Shared>,
 }
 
-/// The connection, borrowed only while it is polled: so a reader and a writer can live side by side.
-pub(super) type Link = RefCell<Option<Conn>>;
+/// The connection, borrowed only while it is polled: so a reader, a writer and whoever waits for the handler can live
+/// side by side.
+pub(super) type Link = Rc<RefCell<Option<Conn>>>;
 
 /// What is noted before the handler runs: nothing is read from the request after it, for it may rewrite it.
 #[derive(Clone, Copy, Debug)]
@@ -140,7 +141,7 @@ impl Context {
             extensions: Extensions::default(),
             incoming: RefCell::default(),
             outgoing: Outgoing::default(),
-            conn: RefCell::new(None),
+            conn: Link::default(),
             desk: Some(Box::default()),
             facts,
             shared,
@@ -149,7 +150,7 @@ impl Context {
 
     /// Takes a connection up. `number` exchanges were had on it.
     pub(super) fn adopt(&mut self, conn: Option<Conn>, number: u64) {
-        *self.conn.get_mut() = conn;
+        *self.conn.borrow_mut() = conn;
         self.facts.number = number;
     }
 
@@ -161,7 +162,7 @@ impl Context {
 
     /// Lets the connection go, with how many exchanges were had on it. Its memory stays.
     pub(super) fn release(&mut self) -> (Option<Conn>, u64) {
-        let mut conn = self.conn.get_mut().take();
+        let mut conn = self.conn.borrow_mut().take();
         conn.iter_mut().for_each(|conn| conn.swap_desk(&mut self.desk));
         (conn, self.facts.number)
     }
@@ -202,7 +203,7 @@ impl Context {
     #[inline]
     pub(super) fn poll_head(&mut self, cx: &mut task::Context<'_>) -> Poll<Result<Head, ExchangeError>> {
         let Context { request, incoming, conn, shared, .. } = self;
-        match conn.get_mut() {
+        match &mut *conn.borrow_mut() {
             Some(conn) => incoming.get_mut().poll_head(cx, conn, request, &shared.bounds, &shared.clock),
             None => Poll::Ready(Ok(Head::End)),
         }
@@ -215,7 +216,8 @@ impl Context {
         body_max: usize,
     ) -> Poll<Result<(), ExchangeError>> {
         let Context { request, incoming, conn, shared, .. } = self;
-        let (incoming, Some(conn)) = (incoming.get_mut(), conn.get_mut()) else { return Poll::Ready(Ok(())) };
+        let (incoming, mut link) = (incoming.get_mut(), conn.borrow_mut());
+        let Some(conn) = &mut *link else { return Poll::Ready(Ok(())) };
         if !incoming.is_read() {
             ready!(incoming.poll_body(cx, conn, &shared.bounds, body_max, request.body.receive()))?;
             std::mem::swap(&mut request.trailers, &mut incoming.trailers);
@@ -227,7 +229,7 @@ impl Context {
     #[inline]
     pub(super) fn poll_answer(&mut self, cx: &mut task::Context<'_>) -> Poll<Result<(), ExchangeError>> {
         let Context { response, outgoing, conn, shared, .. } = self;
-        match conn.get_mut() {
+        match &mut *conn.borrow_mut() {
             Some(conn) => {
                 outgoing.poll_send(cx, conn, &mut response.body, &response.trailers, &shared.bounds)
             }
@@ -239,7 +241,8 @@ impl Context {
     #[inline]
     pub(super) fn poll_flush(&mut self, cx: &mut task::Context<'_>) -> Poll<Result<(), ExchangeError>> {
         let limit = self.shared.bounds.timeouts.write;
-        let Some(conn) = self.conn.get_mut() else { return Poll::Ready(Ok(())) };
+        let mut link = self.conn.borrow_mut();
+        let Some(conn) = &mut *link else { return Poll::Ready(Ok(())) };
         let flushed = ready!(conn.poll_flush(cx, limit));
         self.shared.count_traffic(conn);
         Poll::Ready(flushed.map_err(ExchangeError::during(Phase::Write)))
@@ -248,7 +251,7 @@ impl Context {
     /// Reads and drops what is left of the body. Says whether that was possible.
     pub(super) fn poll_drain(&mut self, cx: &mut task::Context<'_>) -> Poll<Result<bool, ExchangeError>> {
         let Context { incoming, conn, shared, .. } = self;
-        match conn.get_mut() {
+        match &mut *conn.borrow_mut() {
             Some(conn) => incoming.get_mut().poll_drain(cx, conn, &shared.bounds),
             None => Poll::Ready(Ok(false)),
         }
@@ -263,7 +266,7 @@ impl Context {
     /// Whether as many answers wait as may.
     pub(super) fn is_capped(&mut self, unsent: usize) -> bool {
         let limits = &self.shared.bounds.limits;
-        let waiting = self.conn.get_mut().as_mut().map_or(0, |conn| conn.output().len());
+        let waiting = self.conn.borrow_mut().as_mut().map_or(0, |conn| conn.output().len());
         unsent >= limits.pipeline_answers_max || waiting >= limits.pipeline_bytes_max
     }
 
@@ -278,7 +281,8 @@ impl Context {
             incoming.expectation = Expectation::Forfeited;
         }
         self.outgoing.begin(plan.body());
-        let Some(conn) = self.conn.get_mut().as_mut() else { return };
+        let mut link = self.conn.borrow_mut();
+        let Some(conn) = link.as_mut() else { return };
         if self.facts.detached {
             return self.outgoing.begin_bare();
         }
@@ -339,7 +343,7 @@ impl Reset for Context {
         extensions.clear();
         incoming.get_mut().reset();
         outgoing.reset();
-        if let Some(mut conn) = conn.get_mut().take() {
+        if let Some(mut conn) = conn.borrow_mut().take() {
             conn.swap_desk(desk);
         }
         desk.iter_mut().for_each(|desk| desk.reset());

@@ -78,8 +78,7 @@ impl Context {
         if self.facts.asked.version == Version::Http10 || self.facts.detached {
             return Ok(());
         }
-        let conn = self.conn.get_mut().as_mut().ok_or(io::ErrorKind::NotConnected)?;
-        encode::interim(conn.output().bytes(), interim, fields, None);
+        self.write(|out| encode::interim(out, interim, fields, None))?;
         self.flush().await
     }
 
@@ -118,14 +117,13 @@ impl Context {
         if !self.outgoing.is_unsent() || !self.incoming.get_mut().is_read() || self.facts.detached {
             return Err(io::ErrorKind::InvalidInput.into());
         }
-        let conn = self.conn.get_mut().as_mut().ok_or(io::ErrorKind::NotConnected)?;
-        let (out, headers) = (conn.output().bytes(), &self.response.headers);
-        match protocol {
+        let headers = &self.response.headers;
+        self.write(|out| match protocol {
             Some(_) => encode::interim(out, Status::SWITCHING_PROTOCOLS, headers, protocol),
             None => self.shared.clock.with_stamp(|stamp| encode::tunnel(out, headers, stamp)),
-        }
+        })?;
         self.flush().await?;
-        let mut conn = self.conn.get_mut().take().ok_or(io::ErrorKind::NotConnected)?;
+        let mut conn = self.conn.borrow_mut().take().ok_or(io::ErrorKind::NotConnected)?;
         self.shared.count_traffic(&mut conn);
         self.swap_desk(&mut conn);
         let mut early = Default::default();
@@ -133,6 +131,12 @@ impl Context {
         incoming.next();
         std::mem::swap(&mut incoming.input, &mut early);
         Ok(Upgraded::new(conn, early))
+    }
+
+    fn write(&self, encode: impl FnOnce(&mut Vec<u8>)) -> io::Result<()> {
+        let mut conn = self.conn.borrow_mut();
+        encode(conn.as_mut().ok_or(io::ErrorKind::NotConnected)?.output().bytes());
+        Ok(())
     }
 
     async fn send_head(&mut self) -> io::Result<()> {

@@ -15,8 +15,8 @@ use crate::net::Conn;
 
 /// An answer's body, written by the handler. The head has left.
 ///
-/// Made by [`Context::stream`](super::Context::stream). Small writes are gathered until [`Writer::flush`], or until
-/// there are enough of them; a peer that does not read holds them back. What is written in answer to HEAD is
+/// Made by [`Context::stream`](super::Context::stream). Small writes are gathered until [`Writer::flush`], until
+/// there are enough of them, or until the handler waits for something; a peer that does not read holds them back. What is written in answer to HEAD is
 /// dropped.
 pub struct Writer<'a> {
     /// The request that is answered.

@@ -175,9 +175,10 @@ fn other_version(
     request: &mut Request,
 ) -> Result<Option<usize>, WireError> {
     let Some(line_len) = memchr(b'\n', &input[start..]) else {
-        return match input[start..].iter().rposition(|&byte| byte == b' ') {
-            Some(space) if input.len() - start - space <= " HTTP/1.1\r".len() => Ok(None),
-            _ => Err(WireError::Version),
+        let version = input[start..].splitn(3, |&byte| byte == b' ').nth(2).unwrap_or_default();
+        return match version.len() <= "HTTP/1.1\r".len() && !version.contains(&b' ') {
+            true => Ok(None),
+            false => Err(WireError::Version),
         };
     };
     let line = &input[start..start + line_len + 1];
