@@ -62,6 +62,11 @@ impl Conn {
         &mut self.desk().output
     }
 
+    /// Whether nothing waits to be written.
+    pub(crate) fn has_sent_all(&self) -> bool {
+        self.desk.as_ref().is_none_or(|desk| desk.output.is_empty())
+    }
+
     #[inline]
     fn desk(&mut self) -> &mut Desk {
         self.desk.get_or_insert_default()

@@ -45,7 +45,7 @@ pub(super) async fn close(ctx: &mut Context, manner: Manner) {
 
 /// The steps of it, which are polled: what is awaited would lie in the task of every idle connection.
 impl Context {
-    /// An end that looks like any other would make half an answer look whole to an HTTP/1.0 peer.
+    /// Ends the connection such that nobody takes what was sent for the whole.
     fn abort(&mut self) {
         self.conn.borrow().iter().for_each(|conn| conn.transport.reset());
     }

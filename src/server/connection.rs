@@ -10,6 +10,7 @@ use std::task::{self, Poll, ready};
 use std::time::Duration;
 
 use super::close::{self, Manner};
+use super::context::{Link, Rest};
 use super::refuse::{self, Refused};
 use super::worker::Worker;
 use super::{BodyPlan, Cause, Context, Handler, Result};
@@ -210,10 +211,8 @@ pub(super) async fn handle<H: Handler>(lease: &mut Lease<'_, H>) -> Outcome {
         Err(_) => Poll::Ready(Outcome::Panicked),
         Ok(Poll::Ready(result)) => Poll::Ready(Outcome::Done(result)),
         Ok(Poll::Pending) => {
-            let Timeouts { handler: limit, write, .. } = worker.shared.bounds.timeouts;
-            // Answers that came before leave before anybody waits. Whether they arrive, the next write will tell.
-            link.borrow_mut().iter_mut().for_each(|conn| drop(conn.poll_flush(cx, write)));
-            match (&timer, limit) {
+            send_before(&link, &worker.shared.bounds.timeouts, cx);
+            match (&timer, worker.shared.bounds.timeouts.handler) {
                 (Some(timer), Some(limit)) => {
                     timer.poll_expired(cx, Lane::Handler, limit).map(|()| Outcome::TimedOut)
                 }
@@ -222,6 +221,15 @@ pub(super) async fn handle<H: Handler>(lease: &mut Lease<'_, H>) -> Outcome {
         }
     })
     .await
+}
+
+/// Sends the answers that came before, since nobody shall wait for a handler that waits. Whether they arrive, the next
+/// write will tell.
+fn send_before(link: &Link, timeouts: &Timeouts, cx: &mut task::Context<'_>) {
+    match link.borrow_mut().as_mut() {
+        Some(conn) if !conn.has_sent_all() => drop(conn.poll_flush(cx, timeouts.write)),
+        Some(_) | None => {}
+    }
 }
 
 /// Makes of what the handler left an answer that can be sent.
@@ -237,7 +245,7 @@ pub(super) fn settle(ctx: &mut Context, outcome: Outcome) -> Result<(), Box<Refu
         }
         (Outcome::TimedOut, _) => return Err(ExchangeError::TimedOut(Phase::Handler).into()),
     }
-    ctx.write_head(ctx.response.body.announced());
+    ctx.write_head(ctx.response.body.announced(), Rest::Dropped);
     Ok(())
 }
 

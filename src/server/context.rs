@@ -53,6 +53,14 @@ pub struct Context {
 /// side by side.
 pub(super) type Link = Rc<RefCell<Option<Conn>>>;
 
+/// What becomes of the part of the request's body that is unread when the answer begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Rest {
+    Dropped,
+    /// The handler is about to read it.
+    Read,
+}
+
 /// What is noted before the handler runs: nothing is read from the request after it, for it may rewrite it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Facts {
@@ -271,11 +279,11 @@ impl Context {
     }
 
     /// Writes the head of the answer to the output, and begins its body.
-    pub(super) fn write_head(&mut self, content: Length) {
+    pub(super) fn write_head(&mut self, content: Length, rest: Rest) {
         let given = self.response.headers.content_length();
         let asked = self.facts.asked;
         let plan = Plan::new(asked, self.response.status, content, given, !self.response.trailers.is_empty());
-        self.facts.persists &= self.may_persist() && !plan.ends_with_close();
+        self.facts.persists &= self.may_persist(rest) && !plan.ends_with_close();
         let incoming = self.incoming.get_mut();
         if incoming.expectation == Expectation::Continue {
             incoming.expectation = Expectation::Forfeited;
@@ -296,11 +304,12 @@ impl Context {
     }
 
     /// Whether all but the request lets another one follow: the server, the handler, and what is unread.
-    fn may_persist(&mut self) -> bool {
+    fn may_persist(&mut self, rest: Rest) -> bool {
         let incoming = self.incoming.get_mut();
         let unread = match incoming.expectation {
             // Without the answer it waits for, the peer may send the body or not.
             Expectation::Continue | Expectation::Forfeited => incoming.is_read(),
+            Expectation::None if rest == Rest::Read => true,
             Expectation::None => {
                 incoming.length_left().is_none_or(|left| left <= self.shared.bounds.limits.drain_max as u64)
             }

@@ -4,6 +4,7 @@ use std::future::poll_fn;
 use std::io;
 use std::task::Poll;
 
+use super::context::Rest;
 use super::{Context, Reader, Upgraded, Writer};
 use crate::exchange::{ExchangeError, Expectation, Phase};
 use crate::message::{Headers, Length, Status, Version};
@@ -42,7 +43,7 @@ impl Context {
     ///
     /// A connection that fails, or an answer that has been sent already.
     pub async fn stream(&mut self) -> io::Result<Writer<'_>> {
-        self.send_head().await?;
+        self.send_head(Rest::Dropped).await?;
         let Context { request, response, outgoing, conn, shared, .. } = self;
         Ok(Writer::new(request, &response.trailers, outgoing, conn, &shared.bounds))
     }
@@ -57,7 +58,7 @@ impl Context {
             self.informational(Status::CONTINUE.as_u16(), &Headers::new()).await?;
             self.incoming.get_mut().expectation = Expectation::None;
         }
-        self.send_head().await?;
+        self.send_head(Rest::Read).await?;
         let Context { request, response, incoming, outgoing, conn, shared, .. } = self;
         let reader = Reader::new(request, incoming.get_mut(), conn, &shared.bounds);
         Ok((reader, Writer::new(request, &response.trailers, outgoing, conn, &shared.bounds)))
@@ -139,7 +140,7 @@ impl Context {
         Ok(())
     }
 
-    async fn send_head(&mut self) -> io::Result<()> {
+    async fn send_head(&mut self, rest: Rest) -> io::Result<()> {
         if !self.outgoing.is_unsent() {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "the answer has been sent already"));
         }
@@ -147,7 +148,7 @@ impl Context {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "a final status of 1xx"));
         }
         let given = self.response.headers.content_length();
-        self.write_head(given.map_or(Length::Unknown, Length::Known));
+        self.write_head(given.map_or(Length::Unknown, Length::Known), rest);
         self.flush().await
     }
 

@@ -3,6 +3,7 @@
 use std::io;
 
 use super::close::Manner;
+use super::context::Rest;
 use super::{Cause, Context, Error};
 use crate::exchange::ExchangeError;
 use crate::memory::Reset;
@@ -48,7 +49,7 @@ pub(super) fn refuse(ctx: &mut Context, refused: Refused) -> (Manner, io::Result
     };
     match say_no(ctx, refused) {
         Some(_) => {
-            ctx.write_head(ctx.response.body.announced());
+            ctx.write_head(ctx.response.body.announced(), Rest::Dropped);
             (Manner::Lingering, served)
         }
         None => (Manner::Abort, served),

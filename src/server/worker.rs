@@ -102,6 +102,8 @@ impl Inlet {
             }
         };
         until(stopped, self.accept_all(&worker)).await?;
+        self.listeners.iter().for_each(|(listener, _)| listener.turn_away());
+        let _ = runtime::timeout_at(runtime::Instant::now() + HANDSHAKE, self.accept_all(&worker)).await;
         self.close(&worker);
         let Shared { watch, stats, .. } = &*worker.shared;
         watch.stop();
@@ -195,6 +197,9 @@ impl Inlet {
         }
     }
 }
+
+/// How long whoever has knocked may need to come in, if it is not far away.
+const HANDSHAKE: Duration = Duration::from_millis(1);
 
 /// Waits for the end of the grace, which a later call may have made shorter.
 async fn grace_over(stop: &mut watch::Receiver<Option<Stop>>) {

@@ -1,0 +1,242 @@
+//! A warm exchange allocates nothing, and an idle connection holds little.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+#![allow(unsafe_code, reason = "only an allocator can count allocations")]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::{Duration, Instant, SystemTime};
+
+use corehttp::{BodyPlan, Context, Handler, IntoHandler, Request, Server, Timeouts, with_plan};
+use tokio::io::AsyncReadExt;
+
+#[global_allocator]
+static COUNTED: Counted = Counted;
+
+/// The system's allocator, which counts for each thread how often it is asked.
+struct Counted;
+
+thread_local! {
+    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+}
+
+impl Counted {
+    fn count() {
+        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
+    }
+}
+
+// SAFETY: every call goes to the system's allocator as it came. Counting touches a number that needs neither memory
+// nor a destructor.
+unsafe impl GlobalAlloc for Counted {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        Counted::count();
+        // SAFETY: the caller's promises are those that the system's allocator asks for.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        Counted::count();
+        // SAFETY: as above.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+
+    unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        Counted::count();
+        // SAFETY: as above.
+        unsafe { System.realloc(block, layout, size) }
+    }
+
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        // SAFETY: as above.
+        unsafe { System.dealloc(block, layout) }
+    }
+}
+
+/// Says in a field of each answer how often the server's thread has allocated so far.
+struct Told<H>(H);
+
+impl<H: Handler> Handler for Told<H> {
+    fn on_head(&self, request: &Request) -> BodyPlan {
+        self.0.on_head(request)
+    }
+
+    async fn handle(&self, ctx: &mut Context) -> corehttp::Result {
+        ctx.response.headers.set("x-allocations", ALLOCATIONS.get())?;
+        self.0.handle(ctx).await
+    }
+}
+
+/// A thousand warm exchanges allocate nothing on the server's thread. `batch` holds so many requests, and each answer
+/// ends with `end`.
+#[track_caller]
+fn check<Kind, H>(handler: H, batch: &str, requests: usize, end: &str)
+where
+    H: IntoHandler<Kind>,
+    H::Handler: Send + Sync,
+{
+    check_while(handler, batch, requests, end, |exchanges| exchanges < 1000);
+}
+
+#[track_caller]
+fn check_while<Kind, H>(handler: H, batch: &str, requests: usize, end: &str, goes_on: impl Fn(usize) -> bool)
+where
+    H: IntoHandler<Kind>,
+    H::Handler: Send + Sync,
+{
+    // All other timeouts are on by default.
+    let timeouts = Timeouts { handler: Some(Duration::from_secs(5)), ..Timeouts::default() };
+    let server = Server::bind("127.0.0.1:0").cores(1).timeouts(timeouts);
+    let running = server.start(Told(handler.into_handler())).unwrap();
+    let mut peer = TcpStream::connect(running.local_addr()).unwrap();
+    peer.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    let warm = (0..WARM_UP).map(|_| exchange(&mut peer, batch, requests, end)).last().unwrap();
+    let mut exchanges = 0;
+    while goes_on(exchanges) {
+        let allocated = exchange(&mut peer, batch, requests, end) - warm;
+        exchanges += requests;
+        assert_eq!(allocated, 0, "allocations within {exchanges} exchanges");
+    }
+    running.shutdown(Duration::ZERO);
+    running.wait().unwrap();
+}
+
+const WARM_UP: usize = 50;
+
+/// Sends `batch`, hears all answers, and what the last of them tells.
+fn exchange(peer: &mut TcpStream, batch: &str, requests: usize, end: &str) -> u64 {
+    peer.write_all(batch.as_bytes()).unwrap();
+    let (mut heard, mut piece) = (String::new(), [0; 16 << 10]);
+    while heard.matches(end).count() < requests {
+        let count = peer.read(&mut piece).unwrap();
+        assert_ne!(count, 0, "the connection goes on");
+        heard.push_str(str::from_utf8(&piece[..count]).unwrap());
+    }
+    let (_, told) = heard.rsplit_once("x-allocations: ").expect("each answer tells");
+    told.split_once("\r\n").unwrap().0.parse().unwrap()
+}
+
+const GET: &str = "GET /a/b?c=d HTTP/1.1\r\nHost: example.com\r\nUser-Agent: test\r\nAccept: text/html\r\n\
+                   Accept-Language: en\r\nCookie: a=b\r\nX-Own: 1\r\n\r\n";
+const POST: &str = "POST /save HTTP/1.1\r\nHost: example.com\r\nContent-Length: 12\r\n\r\nhello, world";
+
+fn hello(ctx: &mut Context) {
+    ctx.response.text("hello, world");
+}
+
+fn echo(ctx: &mut Context) {
+    std::mem::swap(&mut ctx.response.body, &mut ctx.request.body);
+}
+
+#[test]
+fn get() {
+    check(hello, GET, 1, "hello, world");
+}
+
+#[test]
+fn get_while_memory_is_trimmed() {
+    let end = Instant::now() + Duration::from_millis(1300);
+    check_while(hello, GET, 1, "hello, world", |_| Instant::now() < end);
+}
+
+#[test]
+fn get_with_all_that_a_handler_reads_and_sets() {
+    let busy = |ctx: &mut Context| -> corehttp::Result {
+        let Context { request, response, .. } = ctx;
+        assert_eq!((request.path(), request.query().get("c").as_deref()), ("/a/b", Some("d")));
+        assert!(request.headers.contains("x-own") && request.headers.iter().len() == 6);
+        response.headers.set("x-size", 12)?;
+        response.headers.append("vary", "accept")?;
+        response.headers.set("x-size", 13)?;
+        response.headers.set_date("last-modified", SystemTime::now())?;
+        Ok(write!(response.body, "hello, world {}", request.body.len())?)
+    };
+    check(busy, GET, 1, "hello, world");
+}
+
+#[test]
+fn post() {
+    check(echo, POST, 1, "hello, world");
+}
+
+#[test]
+fn post_in_chunks() {
+    check(echo, &POST.replace(SIZED, CHUNKED), 1, "hello, world");
+}
+
+const SIZED: &str = "Content-Length: 12\r\n\r\nhello, world";
+const CHUNKED: &str = "Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n7\r\n, world\r\n0\r\nx-sum: 1\r\n\r\n";
+
+#[test]
+fn an_async_handler_that_waits() {
+    let waits = async |ctx: &mut Context| {
+        tokio::task::yield_now().await;
+        ctx.response.text("hello, world");
+    };
+    check(waits, GET, 1, "hello, world");
+}
+
+#[test]
+fn an_async_handler_that_fails() {
+    let fails = async |_: &mut Context| -> corehttp::Result { Err(corehttp::Status::NOT_FOUND.into()) };
+    check(fails, GET, 1, "\r\n\r\nNot Found");
+}
+
+#[test]
+fn pipelined() {
+    check(hello, &GET.repeat(16), 16, "hello, world");
+    check(echo, &POST.repeat(16), 16, "hello, world");
+}
+
+#[test]
+fn streamed_in() {
+    let reads = async |ctx: &mut Context| -> corehttp::Result {
+        let (mut count, mut body) = (0, ctx.body_reader());
+        count += body.read(&mut [0; 3]).await?;
+        while let Some(chunk) = body.chunk().await? {
+            count += chunk.len();
+        }
+        assert_eq!(count, 12);
+        ctx.response.text("all read");
+        Ok(())
+    };
+    for post in [POST, &POST.replace(SIZED, CHUNKED)] {
+        check(with_plan(|_| BodyPlan::Stream, reads), post, 1, "all read");
+    }
+}
+
+#[test]
+fn streamed_out() {
+    let writes = async |ctx: &mut Context| -> corehttp::Result {
+        let mut out = ctx.stream().await?;
+        out.write_all(b"hello, ").await?;
+        out.flush().await?;
+        out.write_all(b"world").await?;
+        Ok(out.finish().await?)
+    };
+    check(writes, GET, 1, "\r\n0\r\n\r\n");
+}
+
+#[test]
+fn streamed_both_ways() {
+    let echoes = async |ctx: &mut Context| -> corehttp::Result {
+        let (mut body, mut out) = ctx.duplex().await?;
+        while let Some(chunk) = body.chunk().await? {
+            out.write_all(chunk).await?;
+        }
+        Ok(out.finish().await?)
+    };
+    for post in [POST, &POST.replace(SIZED, CHUNKED)] {
+        check(with_plan(|_| BodyPlan::Stream, echoes), post, 1, "\r\n0\r\n\r\n");
+    }
+}
+
+/// Idle connections hold this future, and there may be many of them.
+#[test]
+fn the_future_of_a_connection_is_small() {
+    let service = Server::new().service(hello);
+    let (_, far) = tokio::io::duplex(64);
+    let size = size_of_val(&service.serve_connection(far));
+    assert!(size <= 310, "{size} bytes");
+}

@@ -1,0 +1,482 @@
+//! The face of the server: every way to write a program with it compiles, runs and answers.
+#![allow(clippy::unit_arg, clippy::unwrap_used, reason = "a test is short, and may panic")]
+
+use std::cell::Cell;
+use std::error::Error as StdError;
+use std::io;
+use std::net::SocketAddr;
+use std::num::ParseIntError;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use corehttp::{
+    Body, BodyPlan, Context, Error, ExchangeError, Handler, Headers, IntoHandler, Limits, MemoryListener,
+    Method, Outcome, PeerAddr, Phase, Request, Response, Running, Server, Service, Status, Timeouts,
+    WireError, with_plan,
+};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::runtime::Builder;
+
+mod what_runs {
+    use super::*;
+
+    /// Serves until it has answered one request, and hears `expected` in the answer.
+    #[track_caller]
+    fn check(run: impl FnOnce(Server) -> corehttp::Result + Send + 'static, asked: &str, expected: &str) {
+        let listener = MemoryListener::new();
+        let (connector, (stop, stopped)) = (listener.connector(), tokio::sync::oneshot::channel::<()>());
+        let server = Server::bind(listener).cores(2).on_stop(async { drop(stopped.await) }, SOON);
+        let serving = std::thread::spawn(move || run(server));
+        let heard = block_on(async {
+            let mut peer = connector.connect().await.unwrap();
+            peer.write_all(asked.as_bytes()).await.unwrap();
+            peer.shutdown().await.unwrap();
+            let mut heard = String::new();
+            peer.read_to_string(&mut heard).await.unwrap();
+            heard
+        });
+        stop.send(()).unwrap();
+        serving.join().unwrap().expect("it stops well");
+        assert!(heard.contains(expected), "{heard:?} has no {expected:?}");
+    }
+
+    const GET: &str = "GET /?q=tea HTTP/1.1\r\nhost: a\r\n\r\n";
+    const POST: &str = "POST /save HTTP/1.1\r\nhost: a\r\ncontent-length: 5\r\n\r\nhello";
+    const SOON: Duration = Duration::from_secs(5);
+
+    fn plain(ctx: &mut Context) {
+        ctx.response.text("plain");
+    }
+
+    fn plain_that_may_fail(ctx: &mut Context) -> corehttp::Result {
+        ctx.response.text(std::str::from_utf8(ctx.request.body.bytes())?);
+        Ok(())
+    }
+
+    async fn waiting(ctx: &mut Context) {
+        tokio::task::yield_now().await;
+        ctx.response.text("waiting");
+    }
+
+    async fn save(ctx: &mut Context) -> corehttp::Result {
+        let size = ctx.request.body.len();
+        ctx.response.status = Status::CREATED;
+        ctx.response.headers.set("x-size", size)?;
+        Ok(())
+    }
+
+    #[test]
+    fn a_closure() {
+        check(|server| server.run(|ctx: &mut Context| ctx.response.text("Hello")), GET, "\r\n\r\nHello");
+    }
+
+    #[test]
+    fn a_closure_that_may_fail() {
+        let fails = |ctx: &mut Context| -> corehttp::Result {
+            ctx.response.text(ctx.request.query().get("q").ok_or(Status::BAD_REQUEST)?);
+            Ok(())
+        };
+        check(move |server| server.run(fails), GET, "\r\n\r\ntea");
+    }
+
+    #[test]
+    fn an_async_closure() {
+        let waits = async |ctx: &mut Context| {
+            tokio::task::yield_now().await;
+            ctx.response.text("Hello");
+        };
+        check(move |server| server.run(waits), GET, "\r\n\r\nHello");
+    }
+
+    #[test]
+    fn an_async_closure_that_routes() {
+        let route = async |ctx: &mut Context| {
+            match (ctx.request.method(), ctx.request.path()) {
+                (Method::Get | Method::Head, "/search") => ctx.response.html("<h1>hi</h1>"),
+                (Method::Post, "/save") => save(ctx).await?,
+                (Method::Get | Method::Head, "/") => {
+                    let term = ctx.request.query().get("q").unwrap_or_default();
+                    ctx.response.text(format!("you asked for {term}"));
+                }
+                _ => return Err(Status::NOT_FOUND.into()),
+            }
+            Ok(())
+        };
+        check(move |server| server.run(route), GET, "you asked for tea");
+        check(move |server| server.run(route), POST, "HTTP/1.1 201 Created\r\nx-size: 5\r\n");
+        check(move |server| server.run(route), "GET /x HTTP/1.1\r\nhost: a\r\n\r\n", "Not Found");
+    }
+
+    #[test]
+    fn functions() {
+        check(|server| server.run(plain), GET, "plain");
+        check(|server| server.run(plain_that_may_fail), POST, "hello");
+        check(|server| server.run(waiting), GET, "waiting");
+        check(|server| server.run(save), POST, "HTTP/1.1 201 Created\r\nx-size: 5\r\n");
+    }
+
+    struct Upload;
+
+    impl Handler for Upload {
+        fn on_head(&self, request: &Request) -> BodyPlan {
+            match request.headers.content_length() {
+                Some(n) if n > 1 << 30 => BodyPlan::Refuse(Status::CONTENT_TOO_LARGE),
+                _ => BodyPlan::Stream,
+            }
+        }
+
+        async fn handle(&self, ctx: &mut Context) -> corehttp::Result {
+            let mut total = 0;
+            let mut body = ctx.body_reader();
+            while let Some(chunk) = body.chunk().await? {
+                total += chunk.len();
+            }
+            ctx.response.text(total.to_string());
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn the_trait_shared_or_not() {
+        check(|server| server.run(Upload), POST, "\r\n\r\n5");
+        check(|server| server.run(Arc::new(Upload)), POST, "\r\n\r\n5");
+        check(|server| server.run_per_core(async |_| Ok(Rc::new(Upload))), POST, "\r\n\r\n5");
+        let huge = "POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 1073741825\r\n\r\n";
+        check(|server| server.run(Arc::new(Upload)), huge, "\r\n\r\nContent Too Large");
+    }
+
+    #[test]
+    fn a_plan_for_a_closure() {
+        let planned = with_plan(
+            |request| match request.method() {
+                Method::Post => BodyPlan::Stream,
+                _ => BodyPlan::Refuse(Status::METHOD_NOT_ALLOWED),
+            },
+            async |ctx: &mut Context| -> corehttp::Result {
+                let length = ctx.body_reader().chunk().await?.map_or(0, <[u8]>::len);
+                ctx.response.text(length.to_string());
+                Ok(())
+            },
+        );
+        check(move |server| server.run(planned), POST, "\r\n\r\n5");
+        check(move |server| server.run(planned), GET, "\r\n\r\nMethod Not Allowed");
+    }
+
+    #[test]
+    fn a_handler_for_each_core_whose_state_stays_there() {
+        check(
+            |server| {
+                server.run_per_core(async |core| {
+                    let hits = Rc::new(Cell::new(0u64));
+                    Ok(async move |ctx: &mut Context| {
+                        hits.set(hits.get() + 1);
+                        ctx.response.text(format!("{} of {}", hits.get(), core.count()));
+                    })
+                })
+            },
+            GET,
+            "\r\n\r\n1 of 2",
+        );
+    }
+
+    #[test]
+    fn a_factory_may_wait_and_fail() {
+        let failed = Server::bind("127.0.0.1:0").run_per_core(async |_| {
+            tokio::task::yield_now().await;
+            let port: u16 = "http".parse()?;
+            Ok(move |ctx: &mut Context| ctx.response.text(port.to_string()))
+        });
+        assert_eq!(failed.unwrap_err().to_string(), "invalid digit found in string");
+    }
+}
+
+mod what_starts {
+    use super::*;
+
+    #[test]
+    fn a_server_runs_beside_other_things_and_stops_well() -> Result<(), Box<dyn StdError>> {
+        let running = Server::bind("127.0.0.1:0")
+            .limits(Limits { body_max: 64 << 20, ..Limits::default() })
+            .timeouts(Timeouts { idle: Duration::from_secs(30), ..Timeouts::default() })
+            .on_error(|refusal| eprintln!("{refusal}"))
+            .start(|ctx: &mut Context| ctx.response.text("Hello, World!"))?;
+        let addr = running.local_addr();
+        assert!(addr.ip().is_loopback() && addr.port() != 0);
+        let elsewhere = running.clone();
+        std::thread::spawn(move || elsewhere.shutdown(Duration::from_secs(10)));
+        running.wait()?;
+        assert_eq!(running.stats().total.open, 0);
+        Ok(())
+    }
+
+    #[test]
+    fn a_start_that_fails_is_an_ordinary_error() {
+        fn start(taken: SocketAddr) -> Result<(), Box<dyn StdError + Send + Sync>> {
+            Server::bind(taken).start(|_: &mut Context| {})?;
+            Ok(())
+        }
+        let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let error = start(taken.local_addr().unwrap()).unwrap_err().to_string();
+        assert!(error.contains(&taken.local_addr().unwrap().to_string()), "{error}");
+    }
+}
+
+mod what_needs_no_listener {
+    use super::*;
+
+    fn hello() -> Service<impl Handler> {
+        Server::new().name("corehttp").service(|ctx: &mut Context| ctx.response.text("hi"))
+    }
+
+    async fn ask(mut near: tokio::io::DuplexStream) -> String {
+        let mut heard = String::new();
+        near.write_all(b"GET / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n").await.unwrap();
+        near.read_to_string(&mut heard).await.unwrap();
+        heard
+    }
+
+    #[test]
+    fn a_connection_is_served_where_it_is_awaited() {
+        let (service, (near, far)) = (hello(), tokio::io::duplex(64));
+        let (served, heard) = block_on(async { tokio::join!(service.serve_connection(far), ask(near)) });
+        served.unwrap();
+        assert!(heard.contains("\r\nserver: corehttp\r\n") && heard.ends_with("\r\n\r\nhi"), "{heard}");
+    }
+
+    #[test]
+    fn connections_are_served_side_by_side_in_local_tasks() {
+        block_on(tokio::task::LocalSet::new().run_until(async {
+            let service = hello();
+            let mut tasks = Vec::new();
+            for _ in 0..3 {
+                let (service, (near, far)) = (service.clone(), tokio::io::duplex(64));
+                tokio::task::spawn_local(async move { service.serve_connection(far).await });
+                tasks.push(tokio::task::spawn_local(ask(near)));
+            }
+            for task in tasks {
+                assert!(task.await.unwrap().ends_with("\r\n\r\nhi"));
+            }
+        }));
+    }
+
+    /// The response to `request`, made without a connection.
+    fn respond<Kind>(handler: impl IntoHandler<Kind>, request: Request) -> Response {
+        let service = Server::new().service(handler);
+        block_on(service.respond(request))
+    }
+
+    #[test]
+    fn a_handler_is_tested_without_a_connection() {
+        let response = respond(|ctx: &mut Context| ctx.response.text("hi"), Request::get("/").unwrap());
+        assert_eq!((response.status, response.body.text()), (Status::OK, Ok("hi")));
+        assert_eq!(response.headers.content_type(), Some("text/plain; charset=utf-8"));
+
+        let mut request = Request::post("/save?deep=1").unwrap();
+        request.body.set("hello");
+        request.headers.set("x-from", "here").unwrap();
+        let response = respond(
+            async |ctx: &mut Context| {
+                let Context { request, response, .. } = ctx;
+                assert_eq!(request.query().get("deep").as_deref(), Some("1"));
+                response.headers.set("x-size", request.body.len())?;
+                response.body.set(request.headers.get("x-from").unwrap_or_default());
+                corehttp::Result::Ok(())
+            },
+            request,
+        );
+        assert_eq!((response.headers.text("x-size"), response.body.text()), (Some("5"), Ok("here")));
+    }
+
+    #[test]
+    fn an_error_and_a_panic_are_answers_there_too() {
+        let fails = |_: &mut Context| -> corehttp::Result { Err(Status::GONE.into()) };
+        assert_eq!(respond(fails, Request::get("/").unwrap()).status, Status::GONE);
+        let panics = |_: &mut Context| -> () { std::panic::resume_unwind(Box::new("without a trace")) };
+        assert_eq!(respond(panics, Request::get("/").unwrap()).status, Status::INTERNAL_SERVER_ERROR);
+    }
+
+    #[test]
+    fn a_streamed_answer_is_the_body() {
+        let streams = async |ctx: &mut Context| -> corehttp::Result {
+            let mut request_body = Vec::new();
+            ctx.body_reader().read_to_end(&mut request_body).await?;
+            let mut out = ctx.stream().await?;
+            out.write_all(b"you said ").await?;
+            out.flush().await?;
+            out.write_all(&request_body).await?;
+            out.finish().await?;
+            Ok(())
+        };
+        let mut request = Request::post("/").unwrap();
+        request.body.set("hello");
+        assert_eq!(respond(streams, request).body.text(), Ok("you said hello"));
+
+        let source = |ctx: &mut Context| ctx.response.body.stream(&b"from a source"[..], None);
+        assert_eq!(respond(source, Request::get("/").unwrap()).body.text(), Ok("from a source"));
+    }
+}
+
+mod what_errors_are {
+    use super::*;
+
+    #[track_caller]
+    fn check(fail: impl Fn() -> corehttp::Result, owed: u16, text: &str) {
+        let error = fail().unwrap_err();
+        assert_eq!((error.owed().as_u16(), error.to_string().as_str()), (owed, text));
+        let error: Box<dyn StdError> = error.into();
+        assert_eq!(error.to_string(), text);
+    }
+
+    #[test]
+    fn statuses_and_causes() {
+        check(|| Err(Status::NOT_FOUND)?, 404, "404 Not Found");
+        check(|| Err(Status::NOT_FOUND.into()), 404, "404 Not Found");
+        check(|| Err(Error::new(Status::BAD_GATEWAY, "text")), 502, "text");
+        check(|| Err(Error::new(Status::BAD_GATEWAY, String::from("text"))), 502, "text");
+        check(|| Err(Error::new(Status::CONFLICT, io::Error::other("lost"))), 409, "lost");
+        let boxed = || -> Box<dyn StdError + Send + Sync> { "boxed".into() };
+        check(|| Err(Error::new(Status::CONFLICT, boxed())), 409, "boxed");
+    }
+
+    #[test]
+    fn anything_that_is_an_error_elsewhere_owes_500() {
+        check(|| Ok(_ = "x".parse::<u8>()?), 500, "invalid digit found in string");
+        check(|| Ok(_ = Request::get("no path")?), 500, "the url is invalid");
+        check(|| Ok(Headers::new().set("a b", "c")?), 500, "the field name is not a token");
+        check(|| Err(io::Error::other("lost"))?, 500, "lost");
+        check(|| Err(io::Error::from(io::ErrorKind::UnexpectedEof))?, 500, "unexpected end of file");
+        check(|| Err(io::Error::other(io::Error::other("deep")))?, 500, "deep");
+    }
+
+    #[test]
+    fn errors_of_the_exchange_owe_what_they_owe_through_io_errors_too() {
+        use ExchangeError::{Incomplete, Io, Length, TimedOut, Wire};
+        let of_source = || ExchangeError::Source(io::Error::other("lost"));
+        check_owed(|| Incomplete, 400);
+        check_owed(|| Io(io::ErrorKind::ConnectionReset.into()), 500);
+        check_owed(|| TimedOut(Phase::Head), 408);
+        check_owed(|| TimedOut(Phase::Body), 408);
+        check_owed(|| TimedOut(Phase::Write), 500);
+        check_owed(|| TimedOut(Phase::Handler), 503);
+        check_owed(|| Wire(WireError::BodyTooLarge), 413);
+        check_owed(|| Wire(WireError::ChunkSize), 400);
+        check_owed(|| Wire(WireError::TrailersTooLarge), 431);
+        check_owed(|| Length, 500);
+        check_owed(of_source, 500);
+    }
+
+    #[track_caller]
+    fn check_owed(error: fn() -> ExchangeError, owed: u16) {
+        let text = error().to_string();
+        check(|| Err(error())?, owed, &text);
+        check(|| Err(io::Error::from(error()))?, owed, &text);
+        check(|| Err(io::Error::other(io::Error::from(error())))?, owed, &text);
+    }
+
+    #[test]
+    fn a_result_holds_anything() {
+        fn number(text: &str) -> corehttp::Result<u32> {
+            Ok(text.parse()?)
+        }
+        fn narrow(text: &str) -> corehttp::Result<u32, ParseIntError> {
+            text.parse()
+        }
+        assert_eq!((number("7").unwrap(), narrow("7").unwrap()), (7, 7));
+        assert_eq!(number("x").unwrap_err().owed(), Status::INTERNAL_SERVER_ERROR);
+    }
+}
+
+/// Programs that wait for peers for ever, or need one to talk to: it is enough that they compile.
+#[expect(dead_code, reason = "it is enough that they compile")]
+mod what_compiles {
+    use super::*;
+
+    fn main() -> corehttp::Result {
+        Server::bind("127.0.0.1:8080").run(|ctx: &mut Context| ctx.response.text("Hello, World!"))
+    }
+
+    async fn streams_out(ctx: &mut Context) -> corehttp::Result {
+        ctx.response.headers.set("content-type", "text/event-stream")?;
+        let mut out = ctx.stream().await?;
+        let since = out.request.query().get("since").unwrap_or_default();
+        out.write_all(since.as_bytes()).await?;
+        out.flush().await?;
+        out.finish().await?;
+        ctx.extensions.insert("ctx is free again");
+        Ok(())
+    }
+
+    async fn streams_both_ways(ctx: &mut Context) -> corehttp::Result {
+        let (mut body, mut out) = ctx.duplex().await?;
+        while let Some(chunk) = body.chunk().await? {
+            out.write_all(chunk).await?;
+        }
+        out.finish().await?;
+        Ok(())
+    }
+
+    async fn upgrades(ctx: &mut Context) -> corehttp::Result {
+        let mut io = ctx.upgrade("websocket").await?;
+        io.write_all(b"ours now").await?;
+        fn is_free<T: AsyncRead + AsyncWrite + Unpin + 'static>(_: &T) {}
+        is_free(&io);
+        Ok(())
+    }
+
+    async fn serves_whatever_reads_and_writes<H: Handler>(
+        service: Service<H>,
+        io: impl AsyncRead + AsyncWrite + 'static,
+    ) -> io::Result<()> {
+        service.serve_connection(io).await
+    }
+
+    async fn asks_about_the_exchange(ctx: &mut Context) -> corehttp::Result {
+        let _: (PeerAddr, Option<SocketAddr>) = (ctx.peer_addr(), ctx.local_addr());
+        let _: (u64, u64, std::time::Instant) = (ctx.connection_id(), ctx.exchange_number(), ctx.arrived());
+        let mut hints = Headers::new();
+        hints.set("link", "</style.css>; rel=preload")?;
+        ctx.informational(103, &hints).await?;
+        ctx.buffer_body().await?;
+        ctx.extensions.insert(7u8);
+        tokio::select! {
+            () = ctx.peer_closed() => return Ok(()),
+            () = tokio::task::yield_now() => {}
+        }
+        ctx.response.text("still there");
+        Ok(())
+    }
+
+    fn values_of_many_kinds(headers: &mut Headers) -> Result<(), corehttp::InvalidField> {
+        headers.set("a", "str")?;
+        headers.set("a", String::from("string"))?;
+        headers.set("a", b"bytes")?;
+        headers.set("a", &b"a slice"[..])?;
+        headers.set("a", std::borrow::Cow::Borrowed("either"))?;
+        headers.set("a", 7u8)?;
+        headers.set("a", -7i64)?;
+        let _: (Option<&[u8]>, Option<&str>) = (headers.get("a"), headers.text("a"));
+        Ok(())
+    }
+}
+
+/// What may be shared between threads and what a handler may return: a change here breaks programs.
+#[test]
+fn types_promise_what_they_promised() {
+    fn is_send_and_sync<T: Send + Sync + 'static>() {}
+    fn is_clone<T: Clone>() {}
+    fn is_outcome<T: Outcome>() {}
+    is_send_and_sync::<Request>();
+    is_send_and_sync::<Response>();
+    is_send_and_sync::<Headers>();
+    is_send_and_sync::<Body>();
+    is_send_and_sync::<Error>();
+    is_send_and_sync::<Running>();
+    is_clone::<(Request, Response, Headers, Body, Running, Limits, Timeouts)>();
+    is_outcome::<()>();
+    is_outcome::<corehttp::Result>();
+}
+
+fn block_on<T>(future: impl Future<Output = T>) -> T {
+    Builder::new_current_thread().enable_all().build().unwrap().block_on(future)
+}

@@ -1,0 +1,558 @@
+//! What follows on a connection: answers in step with their requests, and after the last one nothing (RFC 9112 §9).
+//! Rows are numbered as in the list of fasthttp's regressions, sections are RFC 9112's unless said.
+
+use std::io::{self, Cursor, Read};
+use std::pin::Pin;
+use std::sync::{Arc, LazyLock};
+use std::task::{self, Poll};
+
+use corehttp::{BodyPlan, Context, Handler, Limits, Method, Request, Server, Status};
+use tokio::io::{AsyncRead, AsyncReadExt, ReadBuf};
+use tokio::sync::Notify;
+
+use crate::support::answers::{Answer, answers};
+use crate::support::wired::{Then, Wired, count_handled, shortened, take_handled};
+use crate::support::{Served, status};
+
+/// Tells the method, the path and the body, in as many ways as there are to answer: the path says which.
+#[derive(Clone, Copy)]
+struct App;
+
+static SERVED: LazyLock<Served> = LazyLock::new(|| Served::new(App));
+
+impl Handler for App {
+    fn on_head(&self, request: &Request) -> BodyPlan {
+        match (request.method(), request.path()) {
+            (Method::Connect, _) => BodyPlan::Tunnel,
+            (_, "/ignored" | "/pulled" | "/tasted" | "/sipped") => BodyPlan::Stream,
+            (_, "/forbidden") => BodyPlan::Refuse(Status::FORBIDDEN),
+            _ => BodyPlan::Buffer,
+        }
+    }
+
+    async fn handle(&self, ctx: &mut Context) -> corehttp::Result {
+        count_handled();
+        let (method, path) = (ctx.request.method(), ctx.request.path().to_owned());
+        match &*path {
+            "/pulled" => ctx.buffer_body().await?,
+            "/tasted" => drop(ctx.body_reader().chunk().await?),
+            "/sipped" => drop(ctx.body_reader().read(&mut [0; 2]).await?),
+            _ => {}
+        }
+        if method == Method::Head {
+            ctx.response.headers.set("asked", "HEAD")?;
+        }
+        let saw = format!("{method} {path} {}", ctx.request.body.bytes().escape_ascii());
+        answer(ctx, &path, saw.trim_end()).await
+    }
+}
+
+async fn answer(ctx: &mut Context, path: &str, saw: &str) -> corehttp::Result {
+    let response = &mut ctx.response;
+    match path {
+        "/sized" => response.body.stream(Cursor::new(saw.to_owned()), Some(saw.len() as u64)),
+        "/unsized" => response.body.stream(Cursor::new(saw.to_owned()), None),
+        "/written" | "/written-sized" => {
+            if path == "/written-sized" {
+                response.headers.set("content-length", saw.len())?;
+            }
+            let mut out = ctx.stream().await?;
+            // An empty chunk would be the last one.
+            out.write_all(b"").await?;
+            out.write_all(saw.as_bytes()).await?;
+            out.write_all(b"").await?;
+            out.finish().await?;
+        }
+        "/written-204" | "/written-304" => {
+            response.status = Status::new(path[9..].parse()?).unwrap();
+            let mut out = ctx.stream().await?;
+            out.write_all(saw.as_bytes()).await?;
+            out.finish().await?;
+        }
+        "/none" => {}
+        "/204" | "/304" => {
+            response.text(saw);
+            response.status = Status::new(path[1..].parse()?).unwrap();
+        }
+        "/not-modified" => response.not_modified(),
+        "/missing" => return Err(Status::NOT_FOUND.into()),
+        "/closing" => {
+            response.headers.set("connection", "x, Close")?;
+            response.text(saw);
+        }
+        "/broken" => response.body.stream(Broken, None),
+        "/slow" => {
+            tokio::task::yield_now().await;
+            response.text(saw);
+        }
+        _ => response.text(saw),
+    }
+    Ok(())
+}
+
+/// A source that fails.
+struct Broken;
+
+impl AsyncRead for Broken {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        _: &mut task::Context<'_>,
+        _: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Poll::Ready(Err(io::ErrorKind::Other.into()))
+    }
+}
+
+/// Sends `wire`, in every way: each answer is as `expected`, its status with its body and what it says of the
+/// connection, and there are no others; refusals aside, the handler ran once for each.
+#[track_caller]
+fn check(wire: impl AsRef<[u8]>, expected: &[&str]) {
+    let wire = wire.as_ref();
+    let (heard, handled) = Wired::new(App).ask_everyhow(&SERVED, wire);
+    compare(wire, &heard, handled, expected);
+}
+
+#[track_caller]
+fn compare(wire: &[u8], heard: &str, handled: usize, expected: &[&str]) {
+    let answers = answers(heard);
+    assert_eq!(answers.iter().map(told).collect::<Vec<_>>(), expected, "{:?}", shortened(wire));
+    let final_ones = answers.iter().filter(|answer| answer.status >= 200);
+    let refused = answers.iter().filter(|answer| answer.status >= 400 && answer.is_last());
+    refused.clone().for_each(|answer| answer.check_refusal());
+    assert_eq!(handled, final_ones.count() - refused.count(), "{:?}", shortened(wire));
+}
+
+fn told(answer: &Answer) -> String {
+    let body = if answer.status == 200 { &*answer.body } else { "" };
+    let parts = [&answer.status.to_string(), body, answer.field("connection").unwrap_or_default()];
+    parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ")
+}
+
+fn get(path: &str) -> String {
+    format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n")
+}
+
+fn post(path: &str, lines: &str, body: &str) -> String {
+    let length = body.len();
+    format!("POST {path} HTTP/1.1\r\nHost: a\r\n{lines}Content-Length: {length}\r\n\r\n{body}")
+}
+
+/// What nobody may take for a request.
+const SMUGGLED: &str = "GET /smuggled HTTP/1.1\r\nHost: s\r\n\r\n";
+
+/// What ends a conversation in which all is well.
+const LAST: &str = "GET /last HTTP/1.0\r\n\r\n";
+const LAST_TOLD: &str = "200 GET /last close";
+
+#[test]
+fn row_47_a_body_that_nobody_reads_is_no_request_9_3() {
+    check(post("/ignored", "", SMUGGLED) + LAST, &["200 POST /ignored", LAST_TOLD]);
+    check(post("/ignored", "Connection: close\r\n", SMUGGLED) + SMUGGLED, &["200 POST /ignored close"]);
+    let chunks = format!("{:x}\r\n{SMUGGLED}\r\n3;a=b\r\nabc\r\n0\r\nx: y\r\n\r\n", SMUGGLED.len());
+    let chunked = "POST /ignored HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
+    check(format!("{chunked}{chunks}{LAST}"), &["200 POST /ignored", LAST_TOLD]);
+    // Nor is the part that is left of one that somebody has begun to read.
+    for path in ["/tasted", "/sipped"] {
+        let told = format!("200 POST {path}");
+        check(post(path, "", SMUGGLED) + LAST, &[&told, LAST_TOLD]);
+        check(format!("{}{chunks}{LAST}", chunked.replacen("/ignored", path, 1)), &[&told, LAST_TOLD]);
+    }
+    // Too much to be worth the connection.
+    let much = SMUGGLED.repeat(10_000);
+    check(post("/ignored", "", &much) + SMUGGLED, &["200 POST /ignored close"]);
+    let much = format!("{chunked}{:x}\r\n{much}\r\n0\r\n\r\n{SMUGGLED}", much.len());
+    check(much, &["200 POST /ignored"]);
+}
+
+#[test]
+fn row_48_nor_is_what_follows_a_body_that_is_malformed_where_nobody_reads_it_7_1() {
+    for bad in
+        ["3\r\nabcd\r\n", "3\nabc\r\n", "+3\r\nabc\r\n", "3;\r\nabc\r\n", "\r\n", "0\r\nhost: b\r\n\r\n"]
+    {
+        let head = "POST /ignored HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
+        check(format!("{head}{bad}0\r\n\r\n{SMUGGLED}"), &["200 POST /ignored"]);
+        check(format!("{head}1\r\nx\r\n{bad}0\r\n\r\n{SMUGGLED}"), &["200 POST /ignored"]);
+    }
+}
+
+#[test]
+fn row_49_what_follows_the_parts_of_a_multipart_body_is_body_6_3() {
+    let lines = "Content-Type: multipart/form-data; boundary=b\r\n";
+    let parts = format!("--b\r\nContent-Disposition: form-data; name=\"a\"\r\n\r\n1\r\n--b--\r\n{SMUGGLED}");
+    for path in ["/ignored", "/pulled", "/"] {
+        let told = match path {
+            "/ignored" => "200 POST /ignored".to_owned(),
+            path => format!("200 POST {path} {}", parts.as_bytes().escape_ascii()),
+        };
+        check(post(path, lines, &parts) + LAST, &[&told, LAST_TOLD]);
+    }
+}
+
+/// The head of a POST request that expects something, and its body; then there is another request.
+#[track_caller]
+fn expecting(line: &str, expect: &str, packets: &[&str], expected: &[&str]) {
+    let head = format!("{line}\r\nHost: a\r\nExpect: {expect}\r\nContent-Length: 5\r\n\r\n");
+    let wired = Wired::new(App);
+    let packets = match packets {
+        [] => vec![format!("{head}12345{LAST}")],
+        [first, rest @ ..] => {
+            let rest = rest.iter().map(|packet| packet.to_string());
+            [format!("{head}{first}")].into_iter().chain(rest).chain([LAST.to_owned()]).collect()
+        }
+    };
+    let packets: Vec<_> = packets.iter().map(String::as_bytes).collect();
+    let heard = wired.ask(&packets, Then::Waits);
+    compare(&packets.concat(), &heard, take_handled(), expected);
+}
+
+#[test]
+fn row_50_a_refused_expectation_ends_the_connection_9110_10_1_1() {
+    for packets in [&[][..], &["", "12345"], &["12", "345"], &[""]] {
+        expecting("POST /forbidden HTTP/1.1", "100-continue", packets, &["403 close"]);
+        expecting("POST /ignored HTTP/1.1", "100-continue", packets, &["200 POST /ignored close"]);
+        for other in
+            ["foo", "", "100-continue, foo", "foo, 100-continue", "100-continued", "100", "100-continue;q=1"]
+        {
+            expecting("POST / HTTP/1.1", other, packets, &["417 close"]);
+            expecting("POST /ignored HTTP/1.1", other, packets, &["417 close"]);
+        }
+    }
+    check(format!("GET / HTTP/1.1\r\nHost: a\r\nExpect: foo\r\n\r\n{SMUGGLED}"), &["417 close"]);
+    check(
+        format!("GET / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nExpect: x\r\n\r\n{SMUGGLED}"),
+        &["417 close"],
+    );
+    let large = "POST / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 5000000\r\n\r\n";
+    check(format!("{large}{SMUGGLED}"), &["413 close"]);
+}
+
+#[test]
+fn row_51_and_52_100_is_sent_when_the_body_is_wanted_and_not_there_9110_10_1_1() {
+    for (path, told) in [("/", "200 POST / 12345"), ("/pulled", "200 POST /pulled 12345")] {
+        let line = &format!("POST {path} HTTP/1.1");
+        for expect in ["100-continue", "100-Continue", "100-CONTINUE", "\t100-continue "] {
+            expecting(line, expect, &["", "12345"], &["100", told, LAST_TOLD]);
+            expecting(line, expect, &["", "1", "234", "5"], &["100", told, LAST_TOLD]);
+            expecting(line, expect, &["12", "345"], &["100", told, LAST_TOLD]);
+            expecting(line, expect, &["12345"], &[told, LAST_TOLD]);
+            expecting(line, expect, &[], &[told, LAST_TOLD]);
+        }
+        // Who speaks HTTP/1.0 does not know what 100 is, whatever it sends.
+        for expect in ["100-continue", "foo"] {
+            let line = &format!("POST {path} HTTP/1.0\r\nConnection: keep-alive");
+            expecting(line, expect, &["", "12345"], &[&format!("{told} keep-alive"), LAST_TOLD]);
+        }
+    }
+    let get = "GET / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\n\r\n";
+    check(format!("{get}{LAST}"), &["200 GET /", LAST_TOLD]);
+    check(post("/", "Expect: 100-continue\r\n", "") + LAST, &["200 POST /", LAST_TOLD]);
+    check(post("/ignored", "Expect: 100-continue\r\n", "") + LAST, &["200 POST /ignored", LAST_TOLD]);
+    let chunked = "POST / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nTransfer-Encoding: chunked\r\n\r\n";
+    let heard =
+        Wired::new(App).ask(&[chunked.as_bytes(), b"1\r\na\r\n", b"0\r\n\r\n", LAST.as_bytes()], Then::Waits);
+    compare(chunked.as_bytes(), &heard, take_handled(), &["100", "200 POST / a", LAST_TOLD]);
+}
+
+#[test]
+fn row_53_answers_without_a_body_keep_step_6_3() {
+    for path in ["/", "/sized", "/unsized", "/written", "/written-sized", "/none", "/slow"] {
+        let (both, head) = (get(path), get(path).replacen("GET", "HEAD", 1));
+        let told = if path == "/none" { "200".to_owned() } else { format!("200 GET {path}") };
+        check(format!("{head}{both}{head}{head}{LAST}"), &["200", &told, "200", "200", LAST_TOLD]);
+    }
+    for path in ["/204", "/304", "/not-modified", "/written-204", "/written-304"] {
+        let (both, head) = (get(path), get(path).replacen("GET", "HEAD", 1));
+        let status = if path.ends_with("204") { "204" } else { "304" };
+        check(
+            format!("{both}{}{head}{both}{LAST}", get("/")),
+            &[status, "200 GET /", status, status, LAST_TOLD],
+        );
+    }
+    let heads = get("/missing").replacen("GET", "HEAD", 1) + &get("/missing") + LAST;
+    check(heads, &["404", "404", LAST_TOLD]);
+}
+
+#[test]
+fn the_head_of_an_answer_to_head_is_that_of_get_9110_9_3_2() {
+    let wired = Wired::new(App);
+    for path in ["/", "/sized", "/unsized", "/written", "/written-sized", "/slow", "/304", "/204"] {
+        // Both methods have four letters, so that both bodies are as long.
+        let gets = wired.ask(&[get(path).replacen("GET", "LOOK", 1).as_bytes()], Then::Ends);
+        let head = wired.ask(&[get(path).replacen("GET", "HEAD", 1).as_bytes()], Then::Ends);
+        let (gets, head) = (answers(&gets).remove(0), answers(&head).remove(0));
+        for field in ["content-length", "transfer-encoding", "content-type"] {
+            assert_eq!(gets.field(field), head.field(field), "{path}");
+        }
+    }
+}
+
+#[test]
+fn row_54_close_is_said_in_any_way_9_6() {
+    for lines in [
+        "Connection: close",
+        "Connection: Close",
+        "connection: CLOSE",
+        "Connection: keep-alive, close",
+        "Connection: close, keep-alive",
+        "Connection: ,\t, x ,close",
+        "Connection: keep-alive\r\nConnection: close",
+        "Connection: close\r\nX: y\r\nConnection: keep-alive",
+        "Connection: Upgrade, close\r\nUpgrade: websocket",
+    ] {
+        for version in ["HTTP/1.1", "HTTP/1.0"] {
+            check(format!("GET / {version}\r\nHost: a\r\n{lines}\r\n\r\n{SMUGGLED}"), &["200 GET / close"]);
+        }
+    }
+    check(get("/closing") + SMUGGLED, &["200 GET /closing close"]);
+    check(
+        get("/closing").replacen("HTTP/1.1", "HTTP/1.0\r\nConnection: keep-alive", 1) + SMUGGLED,
+        &["200 GET /closing close"],
+    );
+}
+
+#[test]
+fn a_connection_goes_on_unless_close_is_said_9_3() {
+    for line in [
+        "keep-alive",
+        "closed",
+        "x-close",
+        "\"close\"",
+        "close;x",
+        "",
+        "clo se",
+        "Upgrade",
+        "host",
+        "TE, \"a, close\"",
+    ] {
+        check(
+            format!("GET / HTTP/1.1\r\nHost: a\r\nConnection: {line}\r\n\r\n{LAST}"),
+            &["200 GET /", LAST_TOLD],
+        );
+    }
+    for line in ["Proxy-Connection: close", "Close: close", "Keep-Alive: timeout=0, max=0"] {
+        check(format!("GET / HTTP/1.1\r\nHost: a\r\n{line}\r\n\r\n{LAST}"), &["200 GET /", LAST_TOLD]);
+    }
+    check(get("/missing") + LAST, &["404", LAST_TOLD]);
+}
+
+#[test]
+fn row_55_http_1_0_goes_on_if_asked_to_and_says_so_9_3() {
+    for line in ["Keep-Alive", "keep-alive", "KEEP-ALIVE", "x, keep-alive", "keep-alive\r\nConnection: x"] {
+        let kept = format!("GET / HTTP/1.0\r\nConnection: {line}\r\n\r\n");
+        check(format!("{kept}{kept}{LAST}"), &["200 GET / keep-alive", "200 GET / keep-alive", LAST_TOLD]);
+        // Without chunks, its end is the end of the answer.
+        let endless = kept.replacen('/', "/unsized", 1);
+        check(format!("{endless}{SMUGGLED}"), &["200 GET /unsized close"]);
+    }
+    for line in ["", "keepalive", "\"keep-alive\"", "Upgrade", "alive", "keep-alive;x"] {
+        check(format!("GET / HTTP/1.0\r\nConnection: {line}\r\n\r\n{SMUGGLED}"), &["200 GET / close"]);
+    }
+    check(
+        format!("GET / HTTP/1.0\r\nKeep-Alive: 5\r\nProxy-Connection: keep-alive\r\n\r\n{SMUGGLED}"),
+        &["200 GET / close"],
+    );
+}
+
+#[test]
+fn row_56_the_last_of_so_many_requests_says_close() {
+    let two =
+        |server: Server| server.limits(Limits { requests_per_connection_max: Some(2), ..Limits::default() });
+    let wire = get("/") + &get("/") + SMUGGLED;
+    let (heard, handled) = Wired::with(two, App).ask_counting(wire.as_bytes(), Then::Waits);
+    compare(wire.as_bytes(), &heard, handled, &["200 GET /", "200 GET / close"]);
+}
+
+#[test]
+fn row_57_answers_come_in_the_order_of_their_requests_9_3_2() {
+    let paths = ["/1", "/slow", "/unsized", "/204", "/written", "/missing", "/sized", "/none", "/2"];
+    let told = [
+        "200 GET /1",
+        "200 GET /slow",
+        "200 GET /unsized",
+        "204",
+        "200 GET /written",
+        "404",
+        "200 GET /sized",
+        "200",
+    ];
+    let wire: String = paths.iter().map(|path| get(path)).collect();
+    check(wire + LAST, &[&told[..], &["200 GET /2", LAST_TOLD]].concat());
+}
+
+#[test]
+fn row_57_a_thousand_requests_in_one_write_have_a_thousand_answers_9_3_2() {
+    let wire: String = (0..1000).map(|number| get(&format!("/n{number}"))).collect();
+    let expected: Vec<_> = (0..1000).map(|number| format!("200 GET /n{number}")).collect();
+    let heard = answers(&SERVED.ask(&wire));
+    assert_eq!(heard.iter().map(told).collect::<Vec<_>>(), expected);
+    let (heard, handled) = Wired::new(App).ask_counting(wire.as_bytes(), Then::Waits);
+    assert_eq!((answers(&heard).iter().map(told).collect::<Vec<_>>(), handled), (expected, 1000));
+}
+
+#[test]
+fn row_57_an_answer_does_not_wait_for_the_handler_behind_it_9_3_2() {
+    let heard = Arc::new(Notify::new());
+    let gate = heard.clone();
+    let served = Served::new(async move |ctx: &mut Context| {
+        if ctx.request.path() == "/held" {
+            gate.notified().await;
+        }
+        ctx.response.text(ctx.request.path());
+    });
+    let mut peer = served.connect();
+    peer.say(get("/1") + &get("/held") + &get("/3"));
+    assert!(peer.hear().ends_with("/1"));
+    heard.notify_one();
+    assert!(peer.hear().ends_with("/held"));
+    assert!(peer.hear().ends_with("/3"));
+}
+
+#[test]
+fn row_58_an_answer_does_not_wait_for_the_bytes_behind_its_request_9_3_2() {
+    for (start, rest) in [
+        (post("/", "", "12345").replacen("12345", "", 1), "12345"),
+        (post("/pulled", "", "12345").replacen("2345", "", 1), "2345"),
+        (
+            "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n1".to_owned(),
+            "2345\r\n0\r\n\r\n",
+        ),
+        ("POST / HTTP/1.1\r\nHos".to_owned(), "t: a\r\nContent-Length: 5\r\n\r\n12345"),
+        ("\r".to_owned(), &post("/", "", "12345").replacen("POST", "\nPOST", 1)),
+    ] {
+        let mut peer = SERVED.connect();
+        peer.say(get("/1") + &get("/2") + &start);
+        assert!(peer.hear().ends_with("GET /1"));
+        assert!(peer.hear().ends_with("GET /2"));
+        peer.say(rest);
+        assert!(peer.hear().ends_with("12345"));
+    }
+}
+
+#[test]
+fn row_59_an_idle_connection_is_closed_without_a_word_9_5() {
+    check(get("/"), &["200 GET /"]);
+    check(post("/ignored", "", "12345"), &["200 POST /ignored"]);
+    check("", &[]);
+}
+
+#[test]
+fn row_60_a_head_that_stops_half_way_is_told_so_9_5() {
+    for part in [
+        "G",
+        "GET / HTTP/1.1",
+        "GET / HTTP/1.1\r\n",
+        "GET / HTTP/1.1\r\nHost: a\r",
+        "GET / HTTP/1.1\r\nHost: a\r\n\r",
+    ] {
+        for before in ["", &get("/1")] {
+            let wire = format!("{before}{part}");
+            for (then, status) in [(Then::Waits, "408 close"), (Then::Ends, "400 close")] {
+                let expected = if before.is_empty() { vec![status] } else { vec!["200 GET /1", status] };
+                let (heard, handled) = Wired::new(App).ask_counting(wire.as_bytes(), then);
+                compare(wire.as_bytes(), &heard, handled, &expected);
+            }
+        }
+    }
+}
+
+#[test]
+fn behind_an_error_nothing_is_looked_at_9_6() {
+    for bad in [
+        "GET /\r\n\r\n",
+        "\0",
+        "GET / HTTP/3.0\r\n\r\n",
+        "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: +1\r\n\r\n1",
+    ] {
+        let told = if bad.contains("3.0") { "505 close" } else { "400 close" };
+        check(
+            format!("{}{}{bad}{SMUGGLED}{SMUGGLED}", get("/1"), get("/2")),
+            &["200 GET /1", "200 GET /2", told],
+        );
+        check(format!("{}{bad}{SMUGGLED}", post("/ignored", "", SMUGGLED)), &["200 POST /ignored", told]);
+    }
+    check(format!("{}{}", get("/forbidden"), SMUGGLED), &["403 close"]);
+}
+
+#[test]
+fn a_refusal_has_nothing_of_the_request_before_it() {
+    let head = get("/1").replacen("GET", "HEAD", 1);
+    let old = "GET /1 HTTP/1.0\r\nConnection: keep-alive\r\n\r\n";
+    for bad in ["GET /\r\n\r\n", "GET / HTTP/1.1\r\n\r\n", "\0"] {
+        check(format!("{head}{bad}{SMUGGLED}"), &["200", "400 close"]);
+        check(format!("{old}{bad}{SMUGGLED}"), &["200 GET /1 keep-alive", "400 close"]);
+        check(format!("{bad}{SMUGGLED}"), &["400 close"]);
+    }
+    // The memory of one connection serves the next one.
+    let wired = Wired::new(App);
+    wired.ask(&[head.as_bytes()], Then::Ends);
+    let heard = wired.ask(&[b"GET /\r\n\r\n"], Then::Waits);
+    take_handled();
+    compare(b"GET / after HEAD /", &heard, 0, &["400 close"]);
+}
+
+#[test]
+fn an_answer_is_not_lost_with_what_fails_behind_it_9_6() {
+    let heard = SERVED.ask(get("/1") + &get("/broken") + SMUGGLED);
+    let (first, behind) =
+        heard.split_at(heard.find("GET /1").expect("the first answer is there") + "GET /1".len());
+    assert_eq!(answers(first).iter().map(told).collect::<Vec<_>>(), ["200 GET /1"]);
+    assert!(!behind.contains("smuggled") && !behind.contains("0\r\n\r\n"), "{behind:?}");
+    assert!(behind.ends_with("<ConnectionReset>"), "{behind:?} looks whole");
+}
+
+#[test]
+fn a_refusal_is_heard_by_who_is_still_sending_9_6() {
+    let mut peer = SERVED.connect();
+    peer.say("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10737418240\r\n\r\n");
+    for _ in 0..20 {
+        peer.say([b'x'; 10_000]);
+    }
+    let answers = answers(&peer.hear_all());
+    assert_eq!(answers.iter().map(told).collect::<Vec<_>>(), ["413 close"]);
+    let much = post("/ignored", "", &SMUGGLED.repeat(10_000));
+    assert!(SERVED.ask(much).ends_with("POST /ignored"));
+}
+
+#[test]
+fn a_peer_that_has_said_all_is_answered_9_6() {
+    for path in ["/", "/slow", "/written", "/unsized"] {
+        let mut peer = SERVED.connect();
+        peer.say(get(path));
+        peer.end();
+        let heard = answers(&peer.hear_all());
+        assert_eq!(heard.iter().map(told).collect::<Vec<_>>(), [format!("200 GET {path}")]);
+    }
+}
+
+#[test]
+fn a_peer_that_has_nothing_more_to_say_is_let_go_at_once_9_5() {
+    let mut peer = SERVED.connect();
+    peer.say(get("/"));
+    assert!(peer.hear().ends_with("GET /"));
+    peer.end();
+    assert_eq!(peer.stream.read(&mut [0]).unwrap(), 0);
+}
+
+#[test]
+fn an_upgrade_that_nobody_wants_is_ignored_9110_7_8() {
+    for lines in [
+        "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==",
+        "Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQAAP__",
+        "Connection: keep-alive, upgrade\r\nUpgrade: TLS/1.0, HTTP/2.0",
+        "Upgrade: websocket",
+        "Connection: upgrade",
+    ] {
+        check(format!("GET / HTTP/1.1\r\nHost: a\r\n{lines}\r\n\r\n{LAST}"), &["200 GET /", LAST_TOLD]);
+        check(post("/", &format!("{lines}\r\n"), "12345") + LAST, &["200 POST / 12345", LAST_TOLD]);
+    }
+    check(
+        format!("GET / HTTP/1.0\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n{SMUGGLED}"),
+        &["200 GET / close"],
+    );
+}
+
+#[test]
+fn what_follows_a_connect_request_is_no_request_9110_9_3_6() {
+    // The peer may think that it has its tunnel, and send through it what somebody else has told it to.
+    check(format!("CONNECT h:1 HTTP/1.1\r\nHost: h:1\r\n\r\n{SMUGGLED}"), &["200 CONNECT close"]);
+}

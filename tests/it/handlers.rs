@@ -1,0 +1,767 @@
+//! Handlers: what they may do, in which order, and what becomes of their failures.
+#![allow(clippy::unit_arg, clippy::unwrap_used, reason = "a test is short, and may panic")]
+
+use std::io;
+use std::panic::resume_unwind;
+use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant, SystemTime};
+
+use corehttp::{
+    BodyPlan, Context, Error, Handler, Headers, IntoHandler, PeerAddr, Request, Response, Server, Status,
+    Timeouts, with_plan,
+};
+use tokio::io::AsyncReadExt;
+use tokio::sync::{Notify, Semaphore};
+
+use super::support::{Peer, Refusals, Served, status, undated};
+
+const GET: &str = "GET / HTTP/1.1\r\nhost: a\r\n\r\n";
+
+fn get(path: &str) -> String {
+    format!("GET {path} HTTP/1.1\r\nhost: a\r\n\r\n")
+}
+
+mod errors {
+    use super::*;
+
+    /// Fails with `fail`, and hears `expected`; the cause goes to `on_error`, if there is one, and nowhere else.
+    #[track_caller]
+    fn check(fail: fn() -> Error, expected: &str, cause: Option<&str>) {
+        let refusals = Refusals::default();
+        let served = Served::with(
+            |server| refusals.of(server),
+            move |ctx: &mut Context| match ctx.request.path() {
+                "/fail" => Err(fail()),
+                _ => Ok(()),
+            },
+        );
+        let heard = undated(&served.ask(get("/fail") + GET));
+        let next = "HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
+        assert_eq!(heard, format!("{expected}{next}"), "the connection goes on");
+        let refusals = refusals.take();
+        assert_eq!(refusals.len(), cause.iter().len());
+        for ((status, told), cause) in refusals.iter().zip(cause) {
+            assert!(told.contains(cause) && expected.contains(&format!(" {status} ")), "{told}");
+        }
+    }
+
+    fn answer(status: &str, text: &str) -> String {
+        let length = text.len();
+        format!(
+            "HTTP/1.1 {status}\r\ncontent-type: text/plain; charset=utf-8\r\ncontent-length: {length}\r\n\r\n{text}"
+        )
+    }
+
+    #[test]
+    fn a_status_is_an_answer_like_any_other() {
+        check(|| Status::NOT_FOUND.into(), &answer("404 Not Found", "Not Found"), None);
+        check(|| Status::IM_USED.into(), &answer("226 IM Used", "IM Used"), None);
+        check(|| Status::new(599).unwrap().into(), &answer("599 ", ""), None);
+        check(
+            || Status::NO_CONTENT.into(),
+            "HTTP/1.1 204 No Content\r\ncontent-type: text/plain; charset=utf-8\r\n\r\n",
+            None,
+        );
+    }
+
+    #[test]
+    fn a_cause_is_never_told_to_the_peer() {
+        let internal = answer("500 Internal Server Error", "Internal Server Error");
+        check(|| io::Error::other("secret").into(), &internal, Some("secret"));
+        check(|| "secret".parse::<u16>().unwrap_err().into(), &internal, Some("invalid digit"));
+        check(|| Error::new(Status::CONFLICT, "secret"), &answer("409 Conflict", "Conflict"), Some("secret"));
+    }
+
+    #[test]
+    fn a_status_of_1xx_is_no_answer_15_2() {
+        for code in [100, 101, 102, 103, 199] {
+            let refusals = Refusals::default();
+            let set = move |ctx: &mut Context| {
+                ctx.response.status = Status::new(code).unwrap();
+                ctx.response.text("early");
+            };
+            let heard = Served::with(|server| refusals.of(server), set).ask(GET);
+            assert_eq!(
+                undated(&heard),
+                answer("500 Internal Server Error", "Internal Server Error"),
+                "{code}"
+            );
+            assert_eq!(refusals.take(), [(500, "the handler failed: a final status of 1xx".into())]);
+        }
+    }
+
+    #[test]
+    fn a_status_of_1xx_is_no_answer_to_an_error_or_a_stream_either() {
+        let fails = |_: &mut Context| -> corehttp::Result { Err(Status::EARLY_HINTS.into()) };
+        assert_eq!(status(&Served::new(fails).ask(GET)), 500);
+        let streams = async |ctx: &mut Context| -> corehttp::Result {
+            ctx.response.status = Status::EARLY_HINTS;
+            Ok(ctx.stream().await?.finish().await?)
+        };
+        assert_eq!(status(&Served::new(streams).ask(GET)), 500);
+        let refuses = with_plan(|_| BodyPlan::Refuse(Status::CONTINUE), |_: &mut Context| {});
+        assert_eq!(status(&Served::new(refuses).ask(GET)), 500);
+    }
+
+    #[test]
+    fn fields_that_were_set_survive_an_error_but_for_those_of_the_content() {
+        let served = Served::new(|ctx: &mut Context| -> corehttp::Result {
+            ctx.response.headers.set("x-before", "kept")?;
+            ctx.response.headers.set("etag", "\"1\"")?;
+            ctx.response.headers.set("content-encoding", "gzip")?;
+            ctx.response.trailers.set("x-sum", "1")?;
+            ctx.response.bytes("image/png", "not sent")?;
+            Err(Status::FORBIDDEN.into())
+        });
+        let expected = "HTTP/1.1 403 Forbidden\r\nx-before: kept\r\ncontent-type: text/plain; charset=utf-8\r\n\
+                        content-length: 9\r\n\r\nForbidden";
+        assert_eq!(undated(&served.ask(GET)), expected);
+    }
+
+    #[test]
+    fn once_the_head_has_left_an_error_cuts_the_connection() {
+        let refusals = Refusals::default();
+        let served = Served::with(
+            |server| refusals.of(server),
+            async |ctx: &mut Context| -> corehttp::Result {
+                let mut out = ctx.stream().await?;
+                out.write_all(b"half").await?;
+                out.flush().await?;
+                Err(Error::new(Status::CONFLICT, "secret"))
+            },
+        );
+        let heard = served.ask(get("/") + GET);
+        assert!(heard.ends_with("\r\n\r\n4\r\nhalf\r\n<ConnectionReset>"), "{heard}");
+        assert_eq!(refusals.take(), [(0, "the handler failed: secret".into())]);
+    }
+}
+
+/// A body that fails while the handler reads it owes what it owes when it is buffered.
+mod bodies_that_fail {
+    use super::*;
+
+    /// However it is read, `wire` gets `expected`, the connection closes well, and `on_error` hears of it once.
+    #[track_caller]
+    fn check(wire: &str, expected: u16) {
+        check_reader(|_| BodyPlan::Buffer, async |_: &mut Context| {}, wire, expected);
+        let by_chunk = async |ctx: &mut Context| -> corehttp::Result {
+            let mut body = ctx.body_reader();
+            while body.chunk().await?.is_some() {}
+            Ok(())
+        };
+        check_reader(|_| BodyPlan::Stream, by_chunk, wire, expected);
+        let by_read = async |ctx: &mut Context| -> corehttp::Result {
+            Ok(_ = ctx.body_reader().read_to_end(&mut Vec::new()).await?)
+        };
+        check_reader(|_| BodyPlan::Stream, by_read, wire, expected);
+        let buffered = async |ctx: &mut Context| -> corehttp::Result { Ok(ctx.buffer_body().await?) };
+        check_reader(|_| BodyPlan::Stream, buffered, wire, expected);
+        let wrapped = async |ctx: &mut Context| -> corehttp::Result {
+            Ok(ctx.buffer_body().await.map_err(io::Error::other)?)
+        };
+        check_reader(|_| BodyPlan::Stream, wrapped, wire, expected);
+    }
+
+    #[track_caller]
+    fn check_reader<Kind, H>(plan: fn(&Request) -> BodyPlan, read: H, wire: &str, expected: u16)
+    where
+        H: IntoHandler<Kind>,
+        H::Handler: Send + Sync,
+    {
+        let refusals = Refusals::default();
+        let served = Served::with(|server| refusals.of(server), with_plan(plan, read));
+        let heard = served.ask(wire);
+        assert_eq!(status(&heard), expected, "{wire:?}: {heard}");
+        assert!(heard.contains("\r\nconnection: close\r\n") && !heard.contains("<"), "{wire:?}: {heard}");
+        assert_eq!(heard.matches("HTTP/1.1").count(), 1, "{wire:?}: {heard}");
+        let refusals = refusals.take();
+        assert!(matches!(refusals[..], [(status, _)] if status == expected), "{wire:?}: {refusals:?}");
+    }
+
+    #[test]
+    fn cut_short_is_400_8() {
+        check("POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 5\r\n\r\n", 400);
+        check("POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 5\r\n\r\nhel", 400);
+        check("POST / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n", 400);
+        check("POST / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n5\r\nhel", 400);
+        check("POST / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n", 400);
+    }
+
+    #[test]
+    fn malformed_is_400_and_what_follows_is_not_parsed_7_1() {
+        for body in
+            ["x\r\n", "5\r\nhelloworld", "5\nhello", "+5\r\nhello\r\n0\r\n\r\n", "0\r\nhost: a\r\n\r\n"]
+        {
+            let wire = format!("POST / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n{body}{GET}");
+            check(&wire, 400);
+        }
+    }
+
+    #[test]
+    fn trailers_that_are_too_large_are_431() {
+        let wire = "POST / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n0\r\n";
+        check(&format!("{wire}x: {}\r\n\r\n", "x".repeat(17 << 10)), 431);
+    }
+
+    #[test]
+    fn larger_than_may_be_buffered_is_413() {
+        let buffers = || async |ctx: &mut Context| -> corehttp::Result { Ok(ctx.buffer_body().await?) };
+        for wire in [
+            "POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 4194305\r\n\r\n",
+            "POST / HTTP/1.1\r\nhost: a\r\nexpect: 100-continue\r\ncontent-length: 4194305\r\n\r\n",
+        ] {
+            check_reader(|_| BodyPlan::Stream, buffers(), wire, 413);
+            check_reader(|_| BodyPlan::Buffer, |_: &mut Context| {}, wire, 413);
+            check_reader(|_| BodyPlan::BufferUpTo(9), |_: &mut Context| {}, wire, 413);
+        }
+        let small = "POST / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n5\r\nhello\r\n5\r\nhello\r\n0\r\n\r\n";
+        check_reader(|_| BodyPlan::BufferUpTo(9), |_: &mut Context| {}, small, 413);
+    }
+
+    #[test]
+    fn too_slow_is_408() {
+        let (refusals, timeouts) =
+            (Refusals::default(), Timeouts { body: Duration::from_millis(1), ..Timeouts::default() });
+        let served = Served::with(
+            |server| refusals.of(server).timeouts(timeouts),
+            with_plan(
+                |_| BodyPlan::Stream,
+                async |ctx: &mut Context| -> corehttp::Result {
+                    Ok(_ = ctx.body_reader().read_to_end(&mut Vec::new()).await?)
+                },
+            ),
+        );
+        let mut peer = served.connect();
+        peer.say("POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 5\r\n\r\nhel");
+        let heard = peer.hear();
+        assert!(status(&heard) == 408 && heard.contains("\r\nconnection: close\r\n"), "{heard}");
+        assert_eq!(refusals.take(), [(408, "the handler failed: the body took too long".into())]);
+    }
+}
+
+mod panics {
+    use super::*;
+
+    async fn fragile(ctx: &mut Context) -> corehttp::Result {
+        ctx.response.headers.set("x-set", "before")?;
+        match ctx.request.path() {
+            "/at-once" => resume_unwind(Box::new("without a trace")),
+            "/later" => {
+                tokio::task::yield_now().await;
+                resume_unwind(Box::new("without a trace"))
+            }
+            "/streaming" => {
+                let mut out = ctx.stream().await?;
+                out.write_all(b"half").await?;
+                out.flush().await?;
+                resume_unwind(Box::new("without a trace"))
+            }
+            _ => Ok(ctx.response.text("well")),
+        }
+    }
+
+    fn plan(request: &Request) -> BodyPlan {
+        match request.path() {
+            "/plan" => resume_unwind(Box::new("without a trace")),
+            _ => BodyPlan::Stream,
+        }
+    }
+
+    /// A panic ends the exchange of `path` with `expected`, and nothing else.
+    #[track_caller]
+    fn check(path: &str, expected: &str, told: u16) {
+        let refusals = Refusals::default();
+        let served = Served::with(|server| refusals.of(server), with_plan(plan, fragile));
+        let mut other = served.connect();
+        other.say(GET);
+        assert!(other.hear().ends_with("well"));
+        let heard = undated(&served.ask(get("/") + &get(path) + GET));
+        let well = "HTTP/1.1 200 OK\r\nx-set: before\r\ncontent-type: text/plain; charset=utf-8\r\n\
+                    content-length: 4\r\n\r\nwell";
+        assert_eq!(heard, format!("{well}{expected}"), "{path}");
+        other.say(GET);
+        assert!(other.hear().ends_with("well"), "the others live");
+        assert_eq!(refusals.take(), [(told, "the handler panicked".into())]);
+        assert_eq!(served.running.stats().total.errors.panic, 1);
+    }
+
+    #[test]
+    fn a_panic_is_500_and_the_connection_closes() {
+        let internal = "HTTP/1.1 500 Internal Server Error\r\ncontent-type: text/plain; charset=utf-8\r\n\
+                        content-length: 21\r\nconnection: close\r\n\r\nInternal Server Error";
+        check("/at-once", internal, 500);
+        check("/later", internal, 500);
+        check("/plan", internal, 500);
+    }
+
+    #[test]
+    fn a_panic_after_the_head_has_left_cuts_the_connection() {
+        let half = "HTTP/1.1 200 OK\r\nx-set: before\r\ntransfer-encoding: chunked\r\n\r\n4\r\nhalf\r\n";
+        check("/streaming", &format!("{half}<ConnectionReset>"), 0);
+    }
+}
+
+mod facts {
+    use super::*;
+
+    #[test]
+    fn connections_and_exchanges_are_numbered() {
+        let served = Served::new(|ctx: &mut Context| {
+            ctx.response.text(format!("<{}:{}>", ctx.connection_id(), ctx.exchange_number()));
+        });
+        let (mut first, mut second) = (served.connect(), served.connect());
+        let ask = |peer: &mut Peer, requests: &str| {
+            peer.say(requests);
+            let count = requests.matches("GET").count();
+            (0..count).map(|_| number(&peer.hear())).collect::<Vec<_>>()
+        };
+        let [id, other] = [&mut first, &mut second].map(|peer| ask(peer, GET)[0].0);
+        assert_ne!(id, other);
+        assert_eq!(ask(&mut first, GET), [(id, 2)]);
+        assert_eq!(ask(&mut second, &GET.repeat(3)), [(other, 2), (other, 3), (other, 4)]);
+        assert_eq!(ask(&mut first, &GET.repeat(2)), [(id, 3), (id, 4)]);
+    }
+
+    fn number(heard: &str) -> (u64, u64) {
+        let (_, numbers) = heard.split_once('<').unwrap();
+        let (id, number) = numbers.trim_end_matches('>').split_once(':').unwrap();
+        (id.parse().unwrap(), number.parse().unwrap())
+    }
+
+    #[test]
+    fn both_addresses_are_those_of_the_socket() {
+        let (sender, facts) = channel();
+        let served = Served::new(move |ctx: &mut Context| {
+            sender.send((ctx.peer_addr(), ctx.local_addr())).unwrap();
+        });
+        let mut peer = served.connect();
+        peer.say(
+            "GET / HTTP/1.1\r\nhost: a\r\nx-forwarded-for: 192.0.2.1\r\nforwarded: for=192.0.2.1\r\n\r\n",
+        );
+        peer.hear();
+        let expected = (PeerAddr::Tcp(peer.stream.local_addr().unwrap()), Some(served.addr()));
+        assert_eq!(facts.recv().unwrap(), expected);
+    }
+
+    #[test]
+    fn a_request_has_arrived_when_its_head_has() {
+        let (sender, facts) = channel();
+        let served = Served::new(move |ctx: &mut Context| sender.send(ctx.arrived()).unwrap());
+        let mut peer = served.connect();
+        for _ in 0..3 {
+            let before = Instant::now();
+            peer.say(GET);
+            peer.hear();
+            assert!((before..=Instant::now()).contains(&facts.recv().unwrap()));
+        }
+    }
+
+    #[test]
+    fn extensions_last_for_one_exchange() {
+        struct Seen;
+        let served = Served::new(|ctx: &mut Context| -> corehttp::Result {
+            let was_there = ctx.extensions.insert(Seen).is_some() || ctx.extensions.insert("text").is_some();
+            ctx.response.text(if was_there { "left over" } else { "new" });
+            if ctx.request.path() == "/fail" { Err(Status::GONE.into()) } else { Ok(()) }
+        });
+        let heard = served.ask(get("/fail") + GET + GET);
+        assert_eq!(heard.matches("\r\n\r\nnew").count(), 2, "{heard}");
+        assert!(served.ask(GET).ends_with("new"));
+    }
+}
+
+mod peer_closed {
+    use super::*;
+
+    /// A server that works until `done` is told, or the peer has gone, and says which it was.
+    fn working() -> (Served, Arc<Semaphore>, Receiver<&'static str>) {
+        let ((sender, ends), done) = (channel(), Arc::new(Semaphore::new(0)));
+        let work = done.clone();
+        let served = Served::new(async move |ctx: &mut Context| {
+            sender.send("started").unwrap();
+            let end = tokio::select! {
+                biased;
+                () = ctx.peer_closed() => "closed",
+                permit = work.acquire() => {
+                    permit.unwrap().forget();
+                    "done"
+                }
+            };
+            sender.send(end).unwrap();
+            ctx.response.text(end);
+        });
+        (served, done, ends)
+    }
+
+    /// Ends the peer's side by `leave` while the handler works.
+    #[track_caller]
+    fn check(sent: &str, leave: impl FnOnce(Peer)) {
+        let (served, _, ends) = working();
+        let mut peer = served.connect();
+        peer.say(sent);
+        assert_eq!(ends.recv(), Ok("started"));
+        leave(peer);
+        assert_eq!(ends.recv(), Ok("closed"));
+    }
+
+    #[test]
+    fn the_work_ends_when_the_peer_leaves() {
+        check(GET, drop);
+        check(GET, Peer::reset);
+        check(&GET.repeat(3), drop);
+        check(GET, |mut peer| {
+            peer.say("half a requ");
+            drop(peer);
+        });
+    }
+
+    #[test]
+    fn a_peer_that_only_ends_its_side_looks_the_same_and_still_gets_its_answer() {
+        check(GET, |mut peer| {
+            peer.end();
+            assert!(peer.hear_all().ends_with("\r\n\r\nclosed"));
+        });
+    }
+
+    #[test]
+    fn what_comes_meanwhile_is_not_lost() {
+        let (served, done, ends) = working();
+        let mut peer = served.connect();
+        peer.say(GET);
+        assert_eq!(ends.recv(), Ok("started"));
+        peer.say(GET.repeat(2));
+        done.add_permits(3);
+        for _ in 0..3 {
+            assert!(peer.hear().ends_with("\r\n\r\ndone"));
+        }
+    }
+}
+
+mod middleware {
+    use super::*;
+
+    /// Marks what passes through, both ways, whatever comes of it.
+    struct Mark<H>(&'static str, H);
+
+    impl<H: Handler> Handler for Mark<H> {
+        fn on_head(&self, request: &Request) -> BodyPlan {
+            self.1.on_head(request)
+        }
+
+        async fn handle(&self, ctx: &mut Context) -> corehttp::Result {
+            let path = ctx.extensions.get::<String>().cloned().unwrap_or_default();
+            ctx.extensions.insert(path + self.0);
+            let outcome = self.1.handle(ctx).await;
+            ctx.response.headers.append("via", self.0)?;
+            outcome
+        }
+    }
+
+    /// Lets nobody through who does not say the word.
+    struct Guard<H>(H);
+
+    impl<H: Handler> Handler for Guard<H> {
+        async fn handle(&self, ctx: &mut Context) -> corehttp::Result {
+            match ctx.request.headers.text("authorization") {
+                Some("sesame") => self.0.handle(ctx).await,
+                _ => Err(Status::UNAUTHORIZED.into()),
+            }
+        }
+    }
+
+    fn inner(ctx: &mut Context) -> corehttp::Result {
+        let marks = ctx.extensions.get::<String>().cloned().unwrap_or_default();
+        ctx.response.text(marks);
+        if ctx.request.path() == "/fail" { Err(Status::GONE.into()) } else { Ok(()) }
+    }
+
+    #[test]
+    fn handlers_hold_handlers() {
+        let served = Served::new(Mark("a", Guard(Mark("b", inner.into_handler()))));
+        for (request, expected) in [
+            (
+                "GET / HTTP/1.1\r\nhost: a\r\nauthorization: sesame\r\n\r\n",
+                ("200 OK", "via: b\r\nvia: a\r\n", "ab"),
+            ),
+            ("GET / HTTP/1.1\r\nhost: a\r\n\r\n", ("401 Unauthorized", "via: a\r\n", "Unauthorized")),
+            (
+                "GET /fail HTTP/1.1\r\nhost: a\r\nauthorization: sesame\r\n\r\n",
+                ("410 Gone", "via: b\r\nvia: a\r\n", "Gone"),
+            ),
+        ] {
+            let heard = undated(&served.ask(request));
+            assert!(heard.starts_with(&format!("HTTP/1.1 {}\r\n", expected.0)), "{heard}");
+            assert!(
+                heard.contains(expected.1)
+                    && heard.matches("via").count() == expected.1.matches("via").count()
+            );
+            assert!(heard.ends_with(&format!("\r\n\r\n{}", expected.2)), "{heard}");
+        }
+    }
+
+    #[test]
+    fn plans_pass_through() {
+        let refuse = with_plan(|_| BodyPlan::Refuse(Status::LOCKED), inner);
+        assert_eq!(status(&Served::new(Arc::new(Mark("a", refuse))).ask(GET)), 423);
+    }
+}
+
+mod answers {
+    use super::*;
+
+    /// What `handler` makes of `request`, byte for byte but for the date.
+    #[track_caller]
+    fn check(request: &str, handler: fn(&mut Context) -> corehttp::Result, expected: &str) {
+        assert_eq!(undated(&Served::new(handler).ask(request)), expected);
+    }
+
+    #[test]
+    fn helpers_set_what_they_are_named_after() {
+        check(
+            GET,
+            |ctx| Ok(ctx.response.html("<p>")),
+            "HTTP/1.1 200 OK\r\ncontent-type: text/html; charset=utf-8\r\ncontent-length: 3\r\n\r\n<p>",
+        );
+        check(
+            GET,
+            |ctx| Ok(ctx.response.bytes("image/gif", b"GIF".as_slice())?),
+            "HTTP/1.1 200 OK\r\ncontent-type: image/gif\r\ncontent-length: 3\r\n\r\nGIF",
+        );
+        check(
+            GET,
+            |ctx| {
+                ctx.response.text("not sent");
+                Ok(ctx.response.redirect(Status::FOUND, "/there?q=1")?)
+            },
+            "HTTP/1.1 302 Found\r\ncontent-type: text/plain; charset=utf-8\r\nlocation: /there?q=1\r\ncontent-length: 0\r\n\r\n",
+        );
+        check(
+            GET,
+            |ctx| {
+                ctx.response.headers.set("etag", "\"1\"")?;
+                ctx.response.text("not sent");
+                Ok(ctx.response.not_modified())
+            },
+            "HTTP/1.1 304 Not Modified\r\netag: \"1\"\r\n\r\n",
+        );
+        check(
+            GET,
+            |ctx| {
+                Ok(ctx
+                    .response
+                    .headers
+                    .set_date("last-modified", SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_777))?)
+            },
+            "HTTP/1.1 200 OK\r\nlast-modified: Sun, 06 Nov 1994 08:49:37 GMT\r\ncontent-length: 0\r\n\r\n",
+        );
+    }
+
+    #[test]
+    fn a_helper_that_refuses_changes_nothing() {
+        check(
+            GET,
+            |ctx| {
+                ctx.response.text("kept");
+                assert!(ctx.response.redirect(Status::FOUND, "/a\r\nx-evil: 1").is_err());
+                assert!(ctx.response.bytes("a/b\nx-evil: 1", "x").is_err());
+                assert!(ctx.response.headers.set_date("a b", SystemTime::now()).is_err());
+                Ok(())
+            },
+            "HTTP/1.1 200 OK\r\ncontent-type: text/plain; charset=utf-8\r\ncontent-length: 4\r\n\r\nkept",
+        );
+    }
+
+    #[test]
+    fn anything_may_be_set_in_any_order() {
+        type Step = fn(&mut Response);
+        let steps: [Step; 3] = [
+            |response| response.status = Status::CREATED,
+            |response| response.headers.set("x-a", "1").unwrap(),
+            |response| response.body.set("body"),
+        ];
+        for order in [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]] {
+            let served = Served::new(move |ctx: &mut Context| {
+                ctx.response.text("set first, and then again");
+                ctx.response.headers.clear();
+                order.iter().for_each(|step: &usize| steps[*step](&mut ctx.response));
+            });
+            let expected = "HTTP/1.1 201 Created\r\nx-a: 1\r\ncontent-length: 4\r\n\r\nbody";
+            assert_eq!(undated(&served.ask(GET)), expected, "{order:?}");
+        }
+    }
+
+    #[test]
+    fn whole_values_may_be_moved() {
+        let post = "POST / HTTP/1.1\r\nhost: a\r\nX-Own: 1\r\ncontent-length: 5\r\n\r\nhello";
+        check(
+            post,
+            |ctx| Ok(std::mem::swap(&mut ctx.request.body, &mut ctx.response.body)),
+            "HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello",
+        );
+        check(
+            post,
+            |ctx| Ok(ctx.response.headers = std::mem::take(&mut ctx.request.headers)),
+            "HTTP/1.1 200 OK\r\nhost: a\r\nX-Own: 1\r\ncontent-length: 0\r\n\r\n",
+        );
+        check(
+            post,
+            |ctx| Ok(ctx.response = Response { body: ctx.request.body.clone(), ..Response::new() }),
+            "HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello",
+        );
+    }
+
+    #[test]
+    fn rewriting_the_request_does_not_change_how_it_is_answered() {
+        let rewrite: fn(&mut Context) -> corehttp::Result = |ctx| {
+            ctx.request = Request::get("/elsewhere")?;
+            Ok(ctx.response.body.set("body"))
+        };
+        check(
+            &GET.replace("GET", "HEAD").repeat(2),
+            rewrite,
+            &"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\n".repeat(2),
+        );
+        let close = "GET / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n";
+        check(
+            &close.repeat(2),
+            rewrite,
+            "HTTP/1.1 200 OK\r\ncontent-length: 4\r\nconnection: close\r\n\r\nbody",
+        );
+        check(
+            "GET / HTTP/1.0\r\n\r\n",
+            rewrite,
+            "HTTP/1.1 200 OK\r\ncontent-length: 4\r\nconnection: close\r\n\r\nbody",
+        );
+    }
+}
+
+mod informational {
+    use super::*;
+
+    fn hints(link: &str) -> Headers {
+        let mut hints = Headers::new();
+        hints.set("link", link).unwrap();
+        hints
+    }
+
+    const HINTED: &str = "HTTP/1.1 103 Early Hints\r\nlink: </a>\r\n\r\nHTTP/1.1 103 Early Hints\r\nlink: </b>\r\n\r\n\
+                          HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nbody";
+    const BARE: &str = "HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nbody";
+
+    async fn hinting(ctx: &mut Context) -> corehttp::Result {
+        ctx.response.body.set("body");
+        if ctx.request.path() == "/hints" {
+            ctx.informational(103, &hints("</a>")).await?;
+            ctx.informational(103, &hints("</b>")).await?;
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn hints_come_before_their_answer_and_after_the_answers_before_15_2() {
+        let served = Served::new(hinting);
+        let asked = get("/") + &get("/hints") + &get("/") + &get("/hints");
+        assert_eq!(undated(&served.ask(asked)), format!("{BARE}{HINTED}{BARE}{HINTED}"));
+    }
+
+    #[test]
+    fn a_hint_leaves_at_once() {
+        let go = Arc::new(Notify::new());
+        let going = go.clone();
+        let served = Served::new(async move |ctx: &mut Context| -> corehttp::Result {
+            ctx.informational(103, &hints("</a>")).await?;
+            Ok(going.notified().await)
+        });
+        let mut peer = served.connect();
+        peer.say(GET);
+        assert_eq!(peer.hear_through("\r\n\r\n"), "HTTP/1.1 103 Early Hints\r\nlink: </a>\r\n\r\n");
+        go.notify_one();
+        assert_eq!(status(&peer.hear()), 200);
+    }
+
+    #[test]
+    fn a_peer_that_speaks_1_0_is_not_told_15_2() {
+        let heard = Served::new(hinting).ask("GET /hints HTTP/1.0\r\n\r\n");
+        assert_eq!(undated(&heard), BARE.replace("4\r\n", "4\r\nconnection: close\r\n"));
+    }
+
+    #[test]
+    fn only_what_is_informational_and_in_time_is_sent() {
+        let served = Served::new(async |ctx: &mut Context| -> corehttp::Result {
+            for status in [0, 99, 101, 200, 404, 600] {
+                assert!(ctx.informational(status, &Headers::new()).await.is_err(), "{status}");
+            }
+            ctx.stream().await?.finish().await?;
+            assert!(ctx.informational(103, &Headers::new()).await.is_err(), "the answer has left");
+            Ok(())
+        });
+        let expected = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n";
+        assert_eq!(undated(&served.ask(GET)), expected);
+    }
+}
+
+/// Each refusal is told once, with what was answered; what went well is not.
+#[test]
+fn on_error_sees_each_refusal_once() {
+    let heads = Arc::new(Mutex::new(0));
+    for (wire, expected) in [
+        (GET, None),
+        ("GET /x HTTP/1.1\r\nhost: a\r\n\r\n", None),
+        (
+            "nonsense\r\n\r\n",
+            Some((400, "the message breaks the rules of the wire: the request line is malformed")),
+        ),
+        (
+            "GET / HTTP/1.1\r\n\r\n",
+            Some((
+                400,
+                "the message breaks the rules of the wire: the host is missing, repeated or malformed",
+            )),
+        ),
+        ("GET / HT", Some((400, "the peer closed before the message was complete"))),
+        (
+            "PUT / HTTP/1.1\r\nhost: a\r\ncontent-length: 1\r\n\r\n",
+            Some((400, "the peer closed before the message was complete")),
+        ),
+        (
+            "GET / HTTP/1.1\r\nhost: a\r\nexpect: more\r\n\r\n",
+            Some((417, "the message breaks the rules of the wire: the expectation is unknown")),
+        ),
+        ("CONNECT a:1 HTTP/1.1\r\nhost: a\r\n\r\n", Some((501, "the handler refused it by its head"))),
+        ("GET /refused HTTP/1.1\r\nhost: a\r\n\r\n", Some((403, "the handler refused it by its head"))),
+        ("GET /broken HTTP/1.1\r\nhost: a\r\n\r\n", Some((502, "the handler failed: it broke: because"))),
+    ] {
+        let refusals = Refusals::default();
+        let heads = heads.clone();
+        let plan = move |request: &Request| {
+            *heads.lock().unwrap() += 1;
+            if request.path() == "/refused" { BodyPlan::Refuse(Status::FORBIDDEN) } else { BodyPlan::Buffer }
+        };
+        let served = Served::with(|server: Server| refusals.of(server), with_plan(plan, broken));
+        let heard = served.ask(wire);
+        let expected = expected.map(|(status, cause)| (status, cause.to_owned()));
+        assert_eq!(refusals.take(), expected.clone().into_iter().collect::<Vec<_>>(), "{wire:?}");
+        assert_eq!(status(&heard), expected.map_or(200, |(status, _)| status), "{wire:?}");
+    }
+    assert_eq!(*heads.lock().unwrap(), 6, "only good heads are planned for");
+}
+
+fn broken(ctx: &mut Context) -> corehttp::Result {
+    #[derive(Debug)]
+    struct Broke(io::Error);
+    impl std::fmt::Display for Broke {
+        fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            f.write_str("it broke")
+        }
+    }
+    impl std::error::Error for Broke {
+        fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+            Some(&self.0)
+        }
+    }
+    match ctx.request.path() {
+        "/broken" => Err(Error::new(Status::BAD_GATEWAY, Broke(io::Error::other("because")))),
+        _ => Ok(()),
+    }
+}

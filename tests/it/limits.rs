@@ -1,0 +1,545 @@
+//! Every bound on sizes and counts, from both sides: what is at it passes, what is beyond gets its answer.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{self, Poll};
+use std::time::Duration;
+
+use corehttp::{BodyPlan, Context, Handler, Limits, Server, Timeouts, with_plan};
+use socket2::{Domain, Socket, Type};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf, duplex};
+
+use crate::support::answers::answers;
+use crate::support::wired::{Then, Wired, count_handled, shortened, take_handled};
+use crate::support::{Peer, Refusals, Served, eventually, paused, status, undated};
+
+/// A request within a bound is answered, and the connection kept; one beyond is refused before the handler runs, and
+/// nothing behind it is looked at. Neither depends on where packets end.
+#[track_caller]
+fn check(limits: Limits, within: impl AsRef<[u8]>, beyond: impl AsRef<[u8]>, refused: u16) {
+    check_within(limits.clone(), within);
+    check_beyond(limits.clone(), beyond.as_ref(), refused);
+    check_beyond(limits, [beyond.as_ref(), NEXT].concat(), refused);
+}
+
+#[track_caller]
+fn check_within(limits: Limits, within: impl AsRef<[u8]>) {
+    let refusals = Refusals::default();
+    let wired = Wired::with(|server| refusals.of(server.limits(limits)), app);
+    let heard = answers(&ask_cut(&wired, &[within.as_ref(), NEXT].concat(), Then::Ends));
+    assert_eq!(heard.iter().map(|answer| answer.status).collect::<Vec<_>>(), [200, 200]);
+    assert!(heard.iter().all(|answer| !answer.is_last()) && refusals.take().is_empty());
+}
+
+/// What is too long already is refused at once, whether or not it ever ends.
+#[track_caller]
+fn check_beyond(limits: Limits, beyond: impl AsRef<[u8]>, refused: u16) {
+    let refusals = Refusals::default();
+    let wired = Wired::with(|server| refusals.of(server.limits(limits)), app);
+    take_handled();
+    let heard = answers(&ask_cut(&wired, beyond.as_ref(), Then::Waits));
+    assert_eq!((heard.len(), heard[0].status, take_handled()), (1, refused, 0));
+    heard[0].check_refusal();
+    let told = refusals.take();
+    assert!(!told.is_empty() && told.iter().all(|told| told.0 == refused), "{told:?}");
+}
+
+/// What is long is cut in fewer places, near its end among them.
+#[track_caller]
+fn ask_cut<H: Handler>(wired: &Wired<H>, wire: &[u8], then: Then) -> String {
+    if wire.len() < 1000 {
+        return wired.ask_cut(wire, then);
+    }
+    let whole = wired.ask(&[wire], then);
+    let cuts = [1, 2, 3, 4, 34, 35, 36, 37, 38].map(|behind| wire.len() - behind);
+    let halves = cuts.map(|cut| vec![&wire[..cut], &wire[cut..]]);
+    for packets in halves.into_iter().chain([wire.chunks(1000).collect()]) {
+        assert_eq!(undated(&wired.ask(&packets, then)), undated(&whole), "{:?}", shortened(wire));
+    }
+    whole
+}
+
+fn app(ctx: &mut Context) {
+    count_handled();
+    ctx.response.text("fine");
+}
+
+/// What may follow a request.
+const NEXT: &[u8] = b"GET /next HTTP/1.1\r\nhost: a\r\n\r\n";
+
+/// A GET whose request line has that length.
+fn line(len: usize) -> String {
+    format!("GET /{} HTTP/1.1\r\nhost: a\r\n\r\n", "l".repeat(len - "GET / HTTP/1.1".len()))
+}
+
+#[test]
+fn request_line_max_rfc9112_3() {
+    let limits = Limits { request_line_max: 30, ..Limits::default() };
+    check(limits.clone(), line(30), line(31), 414);
+    check(limits.clone(), format!("\r\n{}", line(30)), format!("\r\n{}", line(31)), 414);
+    check_beyond(limits.clone(), &line(60)[..32], 414);
+    check(limits, "GET / HTTP/1.9\r\nhost: a\r\n\r\n", line(31).replace("1.1", "1.9"), 414);
+    check(Limits::default(), line(16 << 10), line((16 << 10) + 1), 414);
+}
+
+/// A GET whose head has that length.
+fn head(len: usize) -> String {
+    let around = "GET / HTTP/1.1\r\nhost: a\r\nx: \r\n\r\n";
+    around.replace("x: ", &format!("x: {}", "h".repeat(len - around.len())))
+}
+
+#[test]
+fn head_max_rfc6585_5() {
+    let limits = Limits { head_max: 64, ..Limits::default() };
+    check(limits.clone(), head(64), head(65), 431);
+    check(limits.clone(), format!("\r\n{}", head(64)), format!("\r\n{}", head(65)), 431);
+    check_beyond(limits.clone(), &head(99)[..65], 431);
+    // A line that is within its own bound may be too much for the head.
+    check(limits, line(40), line(70), 431);
+    check(Limits::default(), head(64 << 10), head((64 << 10) + 1), 431);
+}
+
+/// A GET with that many fields.
+fn fields(count: usize) -> String {
+    format!("GET / HTTP/1.1\r\nhost: a\r\n{}\r\n", "x:\r\n".repeat(count - 1))
+}
+
+#[test]
+fn fields_max_rfc6585_5() {
+    let limits = |fields_max| Limits { fields_max, ..Limits::default() };
+    check(limits(1), fields(1), fields(2), 431);
+    check(limits(3), fields(3), fields(4), 431);
+    check(limits(129), fields(129), fields(130), 431);
+    check(limits(usize::MAX), fields(1024), fields(1025), 431);
+    check(Limits::default(), fields(128), fields(129), 431);
+}
+
+#[test]
+fn empty_lines_max_rfc9112_2_2() {
+    for empty_lines_max in [0, 1, 3] {
+        let limits = Limits { empty_lines_max, ..Limits::default() };
+        let lines = |count: usize| "\r\n".repeat(count) + &line(20);
+        check(limits.clone(), lines(empty_lines_max), lines(empty_lines_max + 1), 400);
+        check(limits, lines(empty_lines_max), "\r\n".repeat(10_000), 400);
+    }
+    check(Limits::default(), format!("\r\n{}", line(20)), format!("\r\n\r\n{}", line(20)), 400);
+}
+
+fn sized(announced: u64, body: &str) -> String {
+    format!("POST / HTTP/1.1\r\nhost: a\r\ncontent-length: {announced}\r\n\r\n{body}")
+}
+
+fn chunked(body: &str) -> String {
+    format!("POST / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n{body}")
+}
+
+#[test]
+fn body_max_rfc9110_15_5_14() {
+    let limits = Limits { body_max: 8, ..Limits::default() };
+    check(limits.clone(), sized(8, "12345678"), sized(9, ""), 413);
+    check(limits.clone(), sized(0, ""), sized(u64::MAX, ""), 413);
+    check(limits.clone(), chunked("8\r\n12345678\r\n0\r\n\r\n"), chunked("9\r\n123456789"), 413);
+    check(
+        limits.clone(),
+        chunked("4\r\n1234\r\n4\r\n5678\r\n0\r\n\r\n"),
+        chunked("8\r\n12345678\r\n1\r\n9"),
+        413,
+    );
+    // Whoever asks first is told before it sends anything, and not by 100.
+    let expecting = sized(9, "").replace("\r\n\r\n", "\r\nexpect: 100-continue\r\n\r\n");
+    check(limits, sized(8, "12345678"), expecting, 413);
+    check(Limits { body_max: 0, ..Limits::default() }, sized(0, ""), sized(1, "1"), 413);
+}
+
+#[test]
+fn body_max_by_default() {
+    let wired = Wired::new(|ctx: &mut Context| ctx.response.text(ctx.request.body.len().to_string()));
+    let body = "b".repeat(4 << 20);
+    for (wire, expected) in [
+        (sized(4 << 20, &body), 200),
+        (sized((4 << 20) + 1, ""), 413),
+        (sized(10_000_000_000, ""), 413),
+        (chunked(&format!("400000\r\n{body}\r\n0\r\n\r\n")), 200),
+        (chunked(&format!("400000\r\n{body}\r\n1\r\n1")), 413),
+    ] {
+        let heard = answers(&wired.ask(&[wire.as_bytes()], Then::Ends));
+        assert_eq!((heard.len(), heard[0].status), (1, expected));
+    }
+}
+
+#[test]
+fn chunk_digits_max_rfc9112_7_1() {
+    let sizes = |first: &str| chunked(&format!("{first}\r\n12345\r\n0\r\n\r\n"));
+    let limits = |chunk_digits_max| Limits { chunk_digits_max, ..Limits::default() };
+    check(limits(1), sizes("5"), sizes("05"), 400);
+    check(limits(4), sizes("0005"), sizes("00005"), 400);
+    check(limits(99), sizes("0000000000000005"), sizes("00000000000000005"), 400);
+    check(Limits::default(), sizes("0000000000000005"), sizes("00000000000000005"), 400);
+    check_beyond(Limits::default(), chunked(&"0".repeat(17)), 400);
+}
+
+/// One chunk whose extensions have that length, from the semicolon on.
+fn extended(len: usize) -> String {
+    format!("5;{}\r\n12345\r\n", "e".repeat(len - 1))
+}
+
+#[test]
+fn chunk_extension_max_rfc9112_7_1_1() {
+    let last = "0\r\n\r\n";
+    let limits = Limits { chunk_extension_max: 8, chunk_extensions_max: 20, ..Limits::default() };
+    check(limits.clone(), chunked(&(extended(8) + last)), chunked(&(extended(9) + last)), 400);
+    check_beyond(limits.clone(), chunked(&extended(99)[..11]), 400);
+    let within = chunked(&[&*extended(8), &*extended(8), &*extended(4), last].concat());
+    let beyond = chunked(&[&*extended(8), &*extended(8), &*extended(5), last].concat());
+    check(limits.clone(), within, beyond, 400);
+    check(limits, chunked(last), chunked("0;eeeeeeee\r\n\r\n"), 400);
+    let within = chunked(&(extended(4 << 10) + last));
+    check(Limits::default(), within, chunked(&(extended((4 << 10) + 1) + last)), 400);
+    let within = chunked(&(extended(4 << 10).repeat(4) + last));
+    check(
+        Limits { chunk_overhead_max: 1 << 20, ..Limits::default() },
+        within,
+        chunked(&extended(4 << 10).repeat(5)),
+        400,
+    );
+}
+
+/// One chunk of one byte with so much framing before it that so much is not excused: by the 16 bytes of each chunk,
+/// and by twice its data.
+fn wasteful(waste: usize) -> String {
+    format!("1;{}\r\n1", "w".repeat(waste + 16 + 2 - "1;\r\n".len()))
+}
+
+#[test]
+fn chunk_overhead_max_rfc9112_7_1() {
+    let limits = Limits { chunk_overhead_max: 30, ..Limits::default() };
+    check(limits.clone(), chunked(&(wasteful(30) + "\r\n0\r\n\r\n")), chunked(&wasteful(31)), 400);
+    // It adds up, CRLF behind the data included.
+    let within = chunked(&format!("{}\r\n{}\r\n0\r\n\r\n", wasteful(10), wasteful(18)));
+    check(limits, within, chunked(&format!("{}\r\n{}", wasteful(10), wasteful(19))), 400);
+    let tiny = chunked(&("1\r\n1\r\n".repeat(20_000) + "0\r\n\r\n"));
+    let padded = chunked(&"0000000000000001;a=b\r\n1\r\n".repeat(3_000));
+    check(Limits::default(), tiny, padded, 400);
+}
+
+fn trailers(section: &str) -> String {
+    chunked(&format!("0\r\n{section}\r\n"))
+}
+
+#[test]
+fn trailers_max_rfc9112_7_1_2() {
+    let limits = |trailers_max| Limits { trailers_max, ..Limits::default() };
+    check(limits(9), trailers("a: 45\r\n"), trailers("a: 456\r\n"), 431);
+    check(limits(2), trailers(""), trailers("a:\r\n"), 431);
+    check_beyond(limits(20), chunked("0\r\na: 456789012345678901"), 431);
+    let long = |len: usize| trailers(&format!("a: {}\r\n", "t".repeat(len - "a: \r\n\r\n".len())));
+    check(Limits::default(), long(16 << 10), long((16 << 10) + 1), 431);
+    let many = |count: usize| trailers(&"a:\r\n".repeat(count));
+    let fields = |trailer_fields_max| Limits { trailer_fields_max, ..Limits::default() };
+    check(fields(0), many(0), many(1), 431);
+    check(fields(2), many(2), many(3), 431);
+    check(fields(130), many(130), many(131), 431);
+    check(fields(usize::MAX), many(1024), many(1025), 431);
+    check(Limits::default(), many(64), many(65), 431);
+}
+
+#[test]
+fn no_bound_is_too_small_or_too_large() {
+    const NONE: Limits = Limits {
+        request_line_max: 0,
+        head_max: 0,
+        fields_max: 0,
+        empty_lines_max: 0,
+        body_max: 0,
+        chunk_digits_max: 0,
+        chunk_extension_max: 0,
+        chunk_extensions_max: 0,
+        chunk_overhead_max: 0,
+        trailers_max: 0,
+        trailer_fields_max: 0,
+        drain_max: 0,
+        pipeline_bytes_max: 0,
+        pipeline_answers_max: 0,
+        connections_max: 0,
+        connections_per_peer_max: Some(0),
+        requests_per_connection_max: Some(0),
+    };
+    const ALL: Limits = Limits {
+        request_line_max: usize::MAX,
+        head_max: usize::MAX,
+        fields_max: usize::MAX,
+        empty_lines_max: usize::MAX,
+        body_max: usize::MAX,
+        chunk_digits_max: u32::MAX,
+        chunk_extension_max: usize::MAX,
+        chunk_extensions_max: usize::MAX,
+        chunk_overhead_max: usize::MAX,
+        trailers_max: usize::MAX,
+        trailer_fields_max: usize::MAX,
+        drain_max: usize::MAX,
+        pipeline_bytes_max: usize::MAX,
+        pipeline_answers_max: usize::MAX,
+        connections_max: usize::MAX,
+        connections_per_peer_max: Some(usize::MAX),
+        requests_per_connection_max: Some(u64::MAX),
+    };
+    for wire in [
+        line(20),
+        fields(200),
+        format!("\r\n\r\n{}", line(20)),
+        sized(3, "123"),
+        chunked("3;a=b\r\n123\r\n0\r\nx: y\r\n\r\n"),
+    ] {
+        let wired = Wired::with(|server| server.limits(ALL), app);
+        assert_eq!(status(&wired.ask_cut(&wire, Then::Ends)), 200, "{wire}");
+        let wired = Wired::with(|server| server.limits(NONE), app);
+        assert!(status(&wired.ask(&[wire.as_bytes()], Then::Ends)) >= 400, "{wire}");
+    }
+    let served = Served::with(|server| server.limits(ALL), app);
+    assert_eq!(status(&served.ask(line(20))), 200);
+    let served = Served::with(|server| server.limits(NONE), app);
+    assert_eq!(status(&served.connect().hear_all()), 503);
+}
+
+/// The body that the handler leaves unread is read and dropped, or the connection ends: it is never a request.
+#[track_caller]
+fn check_unread(drain_max: usize, body: &str, kept: bool) {
+    let limits = Limits { drain_max, ..Limits::default() };
+    let wired = Wired::with(|server| server.limits(limits), with_plan(|_| BodyPlan::Stream, app));
+    let wire = [body.as_bytes(), NEXT].concat();
+    take_handled();
+    let heard = answers(&wired.ask(&[&wire], Then::Waits));
+    assert_eq!((heard.len(), take_handled()), if kept { (2, 2) } else { (1, 1) }, "{body}");
+    wired.ask_cut(wire, Then::Ends);
+}
+
+#[test]
+fn drain_max_of_an_unread_body_rfc9112_9_3() {
+    let smuggled = "GET /smuggled HTTP/1.1\r\nhost: a\r\n\r\n";
+    let (len, chunk) = (smuggled.len(), format!("{:x}\r\n{smuggled}\r\n", smuggled.len()));
+    check_unread(len, &sized(len as u64, smuggled), true);
+    check_unread(len - 1, &sized(len as u64, smuggled), false);
+    check_unread(0, &sized(1, "1"), false);
+    check_unread(len, &sized(u64::MAX, smuggled), false);
+    check_unread(len, &chunked(&format!("{chunk}0\r\n\r\n")), true);
+    check_unread(2 * len, &chunked(&format!("{chunk}{chunk}0\r\n\r\n")), true);
+    check_unread(2 * len - 1, &chunked(&format!("{chunk}{chunk}1\r\n1\r\n0\r\n\r\n")), false);
+    let default = Limits::default().drain_max;
+    assert_eq!(default, 256 << 10);
+    let long = smuggled.repeat(default.div_ceil(len));
+    check_unread(default, &sized(default as u64, &long[..default]), true);
+    check_unread(default, &sized(default as u64 + 1, &long[..default + 1]), false);
+}
+
+#[test]
+fn drain_max_after_a_refusal_rfc9112_9_6() {
+    const PIPE: usize = 64;
+    for drain_max in [0, 1000] {
+        let limits = Limits { drain_max, ..Limits::default() };
+        let drained = paused(async {
+            let service = Server::new().limits(limits).service(app);
+            let (mut near, far) = duplex(PIPE);
+            let peer = async move {
+                near.write_all(b"bad\r\n").await.unwrap();
+                near.read_to_end(&mut Vec::new()).await.unwrap();
+                let mut drained = 0;
+                while near.write_all(b"!").await.is_ok() {
+                    drained += 1;
+                }
+                drained
+            };
+            tokio::join!(peer, service.serve_connection(far)).0
+        });
+        assert!((drain_max..drain_max + 3 * PIPE).contains(&drained), "{drained} of {drain_max}");
+    }
+}
+
+/// Answers to requests that came together leave together, `expected` of them in each write.
+#[track_caller]
+fn check_batches(limits: Limits, requests: usize, expected: &[usize]) {
+    let batches = Rc::default();
+    let tape = Tape { input: NEXT.repeat(requests).into(), batches: Rc::clone(&batches) };
+    paused(async {
+        let service = Server::new().limits(limits).service(|ctx: &mut Context| {
+            ctx.response.headers.set("x-wide", "w".repeat(ANSWER - EMPTY)).unwrap();
+        });
+        service.serve_connection(tape).await.unwrap();
+    });
+    assert_eq!(*batches.borrow(), expected);
+}
+
+/// The bytes of each answer, and of one whose wide field is empty.
+const ANSWER: usize = 1 << 10;
+const EMPTY: usize =
+    "HTTP/1.1 200 OK\r\nx-wide: \r\ndate: Sun, 06 Nov 1994 08:49:37 GMT\r\ncontent-length: 0\r\n\r\n".len();
+
+/// A peer whose requests come at once, and who notes how many answers come at once.
+struct Tape {
+    input: VecDeque<u8>,
+    batches: Rc<RefCell<Vec<usize>>>,
+}
+
+impl AsyncRead for Tape {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        _: &mut task::Context<'_>,
+        out: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let count = self.input.len().min(out.remaining());
+        out.put_slice(&self.input.drain(..count).collect::<Vec<_>>());
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for Tape {
+    fn poll_write(self: Pin<&mut Self>, _: &mut task::Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        assert_eq!(bytes.len() % ANSWER, 0, "whole answers");
+        self.batches.borrow_mut().push(bytes.len() / ANSWER);
+        Poll::Ready(Ok(bytes.len()))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut task::Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut task::Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+}
+
+#[test]
+fn pipelined_answers_leave_in_batches_rfc9112_9_3_2() {
+    let answers = |pipeline_answers_max| Limits { pipeline_answers_max, ..Limits::default() };
+    check_batches(answers(4), 1, &[1]);
+    check_batches(answers(4), 4, &[4]);
+    check_batches(answers(4), 10, &[4, 4, 2]);
+    check_batches(answers(1), 3, &[1, 1, 1]);
+    check_batches(answers(0), 3, &[1, 1, 1]);
+    let bytes = |pipeline_bytes_max| Limits { pipeline_bytes_max, ..Limits::default() };
+    check_batches(bytes(2 * ANSWER), 5, &[2, 2, 1]);
+    check_batches(bytes(2 * ANSWER + 1), 5, &[3, 2]);
+    check_batches(bytes(0), 3, &[1, 1, 1]);
+    check_batches(Limits { pipeline_bytes_max: usize::MAX, ..Limits::default() }, 100, &[64, 36]);
+    check_batches(Limits { pipeline_bytes_max: 64 * ANSWER, ..answers(usize::MAX) }, 100, &[64, 36]);
+    check_batches(Limits::default(), 130, &[64, 64, 2]);
+}
+
+#[test]
+fn who_pipelines_without_reading_is_not_read_from_for_ever() {
+    const PIPE: usize = 16 << 10;
+    let said = paused(async {
+        let service =
+            Server::new().service(|ctx: &mut Context| ctx.response.body.share(&[b'x'; 4 << 10][..]));
+        let (mut near, far) = duplex(PIPE);
+        let peer = async move {
+            let mut said = 0;
+            while near.write_all(NEXT).await.is_ok() {
+                said += NEXT.len();
+            }
+            said
+        };
+        let (said, served) = tokio::join!(peer, service.serve_connection(far));
+        assert_eq!(served.unwrap_err().kind(), io::ErrorKind::TimedOut);
+        said
+    });
+    // What is in the pipe, in a buffer of twice its size, and the few that were answered.
+    assert!(said < 4 * PIPE, "{said}");
+}
+
+#[test]
+fn connections_max_over_all_cores_rfc9110_15_6_4() {
+    for cores in [1, 2] {
+        let (served, refusals) =
+            crowded("127.0.0.1:0", cores, Limits { connections_max: 3, ..Limits::default() });
+        let mut inside = [(); 3].map(|()| served.connect());
+        inside.iter_mut().for_each(check_let_in);
+        let outside = [(); 5].map(|()| check_turned_away(served.connect(), 503, Some("1")));
+        assert_eq!(refusals.take(), vec![(503, "the server has too many connections".into()); 5]);
+        assert_eq!(served.running.stats().total.refused, 5);
+        // These take their time to go, and hold no place meanwhile.
+        leave(&served, inside);
+        [(); 3].map(|()| served.connect()).iter_mut().for_each(check_let_in);
+        drop(outside);
+    }
+}
+
+#[test]
+fn connections_per_peer_max_rfc6585_4() {
+    for address in ["127.0.0.1:0", "[::]:0"] {
+        let limits = Limits { connections_per_peer_max: Some(2), ..Limits::default() };
+        let (served, refusals) = crowded(address, 2, limits);
+        let connect = |host| connect_from(host, served.addr().port());
+        let mut inside = [1, 1].map(connect);
+        inside.iter_mut().for_each(check_let_in);
+        let outside = [1, 1, 1].map(|host| check_turned_away(connect(host), 429, None));
+        assert_eq!(refusals.take(), vec![(429, "the peer has too many connections".into()); 3]);
+        assert_eq!(served.running.stats().total.refused, 3);
+        let mut others = [2, 3, 2].map(connect);
+        others.iter_mut().for_each(check_let_in);
+        leave(&served, inside);
+        [1, 1].map(connect).iter_mut().for_each(check_let_in);
+        drop((outside, others));
+    }
+}
+
+/// A server that has all the patience with those whom it turns away, and what it tells of them.
+fn crowded(address: &str, cores: usize, limits: Limits) -> (Served, Refusals) {
+    let refusals = Refusals::default();
+    let timeouts = Timeouts { linger: Duration::from_secs(3600), ..Timeouts::default() };
+    let server = refusals.of(Server::bind(address).cores(cores).limits(limits).timeouts(timeouts));
+    (Served { running: server.start(app).unwrap() }, refusals)
+}
+
+/// Connects from `127.0.0.host`.
+fn connect_from(host: u8, port: u16) -> Peer {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+    socket.bind(&SocketAddr::from(([127, 0, 0, host], 0)).into()).unwrap();
+    socket.connect(&SocketAddr::from(([127, 0, 0, 1], port)).into()).unwrap();
+    Peer::new(socket.into())
+}
+
+#[track_caller]
+fn check_let_in(peer: &mut Peer) {
+    peer.say(NEXT);
+    assert_eq!(status(&peer.hear()), 200);
+}
+
+/// The peer is told why, whether or not it has asked for anything, and may stay to read it.
+#[track_caller]
+fn check_turned_away(mut peer: Peer, expected: u16, retry_after: Option<&str>) -> Peer {
+    peer.say(NEXT);
+    let heard = answers(&peer.hear_all());
+    let [answer] = &heard[..] else { panic!("{heard:?}") };
+    assert_eq!((answer.status, answer.field("retry-after")), (expected, retry_after));
+    assert!(answer.is_last());
+    peer
+}
+
+/// Closes `peers`, and waits until the server knows.
+fn leave<const N: usize>(served: &Served, peers: [Peer; N]) {
+    let open = || served.running.stats().total.open;
+    let before = open();
+    drop(peers);
+    eventually("they are gone", || open() == before - N as u64);
+}
+
+#[test]
+fn requests_per_connection_max_rfc9112_9_6() {
+    for (requests_per_connection_max, served) in
+        [(None, 9), (Some(0), 1), (Some(1), 1), (Some(3), 3), (Some(9), 9)]
+    {
+        let limits = Limits { requests_per_connection_max, ..Limits::default() };
+        let wired = Wired::with(|server| server.limits(limits), app);
+        take_handled();
+        let heard = answers(&wired.ask(&[&NEXT.repeat(9)], Then::Ends));
+        assert_eq!((heard.len(), take_handled()), (served, served));
+        let says_close = heard.last().is_some_and(|answer| answer.is_last());
+        assert_eq!(says_close, requests_per_connection_max.is_some());
+        // One by one it is the same.
+        assert_eq!(answers(&wired.ask(&[NEXT; 9], Then::Ends)).len(), served);
+    }
+}

@@ -1,0 +1,421 @@
+//! What a handler sets, and what of it reaches the wire: never more than it meant to say, nor half of it as a whole
+//! (RFC 9110 §5, §6). Rows are numbered as in the list of fasthttp's regressions.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{self, Poll};
+use std::time::SystemTime;
+
+use corehttp::{
+    Context, Handler, Headers, IntoHandler, InvalidField, Method, Request, Response, Server, Status,
+};
+use tokio::io::{AsyncRead, ReadBuf};
+
+use crate::support::answers::answers;
+use crate::support::wired::{Then, Wired};
+use crate::support::{Served, status, undated};
+
+const GET: &str = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+const HEAD: &str = "HEAD / HTTP/1.1\r\nHost: a\r\n\r\n";
+const OLD: &str = "GET / HTTP/1.0\r\n\r\n";
+
+/// What `handler` sets becomes `expected` when `request` asks for it, but for the date.
+#[track_caller]
+fn check(request: &str, handler: impl Fn(&mut Context) -> corehttp::Result + 'static, expected: &str) {
+    let heard = Wired::new(handler).ask_cut(request, Then::Waits);
+    assert_eq!(undated(&heard), expected);
+    assert_eq!(heard.matches("date: ").count(), 1);
+}
+
+/// Texts that would end a line and begin another, or that some reader may take for that.
+const INJECTIONS: [&str; 9] = [
+    "a\r\nInjected: 1",
+    "a\nInjected: 1",
+    "a\rInjected: 1",
+    "\r\n\r\nHTTP/1.1 200 OK\r\n\r\n",
+    "a\r\n b",
+    "a\0b",
+    "a\x0bb",
+    "a\x7f",
+    "\x1b[31m",
+];
+
+const NO_TOKENS: [&str; 14] =
+    ["", " ", "a b", "a ", " a", "a:", ":", "a\r\nInjected: 1", "a\n", "a\0", "a\t", "a\x7f", "é", "a(b)"];
+
+#[test]
+fn row_61_no_value_adds_a_line_9110_5_5() {
+    for value in INJECTIONS {
+        let (mut headers, mut response) = (Headers::new(), Response::new());
+        assert_eq!(headers.set("x", value), Err(InvalidField::Value), "{value:?}");
+        assert_eq!(headers.set("x", value.as_bytes()), Err(InvalidField::Value), "{value:?}");
+        assert_eq!(headers.append("x", value.to_owned()), Err(InvalidField::Value), "{value:?}");
+        for name in [
+            "content-type",
+            "location",
+            "set-cookie",
+            "connection",
+            "content-length",
+            "transfer-encoding",
+            "host",
+        ] {
+            assert_eq!(headers.set(name, value), Err(InvalidField::Value), "{name}: {value:?}");
+        }
+        assert_eq!(response.bytes(value, "x"), Err(InvalidField::Value), "{value:?}");
+        assert_eq!(response.redirect(Status::FOUND, value), Err(InvalidField::Value), "{value:?}");
+        assert_eq!(response.trailers.set("x", value), Err(InvalidField::Value), "{value:?}");
+        assert_eq!((headers, response), (Headers::new(), Response::new()), "nothing was changed");
+    }
+}
+
+#[test]
+fn row_61_a_name_is_a_token_9110_5_1() {
+    for name in NO_TOKENS {
+        let mut headers = Headers::new();
+        assert_eq!(headers.set(name, "x"), Err(InvalidField::Name), "{name:?}");
+        assert_eq!(headers.append(name, 7), Err(InvalidField::Name), "{name:?}");
+        assert_eq!(headers.set_date(name, SystemTime::now()), Err(InvalidField::Name), "{name:?}");
+        assert!(headers.is_empty());
+    }
+}
+
+#[test]
+fn row_61_no_method_or_url_adds_a_line_9112_3() {
+    for method in NO_TOKENS {
+        assert!(Request::new(method, "/").is_err() && method.parse::<Method>().is_err(), "{method:?}");
+    }
+    let urls = [
+        "/ HTTP/1.1\r\nInjected: 1",
+        "http://a/\r\n",
+        "http://a\r\nb/",
+        "/\0",
+        "/ b",
+        "/\t",
+        "/é",
+        "//\n",
+        "http://u@a/",
+    ];
+    for url in urls {
+        assert!(Request::get(url).is_err(), "{url:?}");
+    }
+}
+
+#[test]
+#[should_panic(expected = "can stand in a field")]
+fn row_61_no_server_name_adds_a_line_9110_10_2_4() {
+    let _ = Server::new().name("a\r\nInjected: 1");
+}
+
+#[test]
+fn row_61_what_was_an_error_is_not_on_the_wire() {
+    let careless = |ctx: &mut Context| {
+        for text in INJECTIONS {
+            let _ = ctx.response.headers.set("x", text);
+            let _ = ctx.response.headers.set(text, "x");
+            let _ = ctx.response.redirect(Status::FOUND, text);
+            let _ = ctx.response.bytes(text, text);
+            let _ = ctx.response.trailers.append(text, text);
+        }
+        Ok(())
+    };
+    check(GET, careless, "HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n");
+    let echoing = |ctx: &mut Context| {
+        let path = ctx.request.path_decoded()?.into_owned();
+        Ok(ctx.response.redirect(Status::FOUND, &path)?)
+    };
+    let heard =
+        Wired::new(echoing).ask_cut("GET /%0d%0aInjected:%201 HTTP/1.1\r\nHost: a\r\n\r\n", Then::Waits);
+    assert_eq!(status(&heard), 500);
+    assert!(!heard.contains("Injected"));
+}
+
+#[test]
+fn row_61_nor_in_what_comes_before_the_answer_or_instead_of_it() {
+    let careless = async |ctx: &mut Context| -> corehttp::Result {
+        let mut fields = Headers::new();
+        assert!(fields.set("link", "</a>\r\n\r\nHTTP/1.1 200 OK").is_err());
+        ctx.informational(103, &fields).await?;
+        for protocol in ["x\r\nInjected: 1", "", "x, y", "y"] {
+            assert!(ctx.upgrade(protocol).await.is_err(), "{protocol:?}");
+        }
+        for code in [0, 99, 101, 200, 204, 600, 999] {
+            assert!(ctx.informational(code, &fields).await.is_err(), "{code}");
+        }
+        Ok(())
+    };
+    let request = "GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n";
+    let heard = Wired::new(careless).ask_cut(request, Then::Waits);
+    assert_eq!(
+        undated(&heard),
+        "HTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n"
+    );
+}
+
+#[test]
+fn row_62_a_set_cookie_line_is_one_line_and_each_has_its_own_rfc6265_4_1() {
+    let cookies = |ctx: &mut Context| {
+        let headers = &mut ctx.response.headers;
+        headers.append("set-cookie", "a=1; Path=/")?;
+        assert!(headers.append("set-cookie", "b=2\r\nset-cookie: evil=1").is_err());
+        headers.append("Set-Cookie", "c=3")?;
+        Ok(())
+    };
+    let expected =
+        "HTTP/1.1 200 OK\r\nset-cookie: a=1; Path=/\r\nSet-Cookie: c=3\r\ncontent-length: 0\r\n\r\n";
+    check(GET, cookies, expected);
+}
+
+#[test]
+fn row_63_large_heads_leave_whole() {
+    let long = |ctx: &mut Context| {
+        ctx.response.headers.set("x-long", "v".repeat(200_000))?;
+        Ok(ctx.response.text("end"))
+    };
+    let text = "content-type: text/plain; charset=utf-8\r\ncontent-length: 3\r\n\r\nend";
+    check(GET, long, &format!("HTTP/1.1 200 OK\r\nx-long: {}\r\n{text}", "v".repeat(200_000)));
+    let many = |ctx: &mut Context| {
+        ctx.response.text("end");
+        (0..1000).try_for_each(|number| ctx.response.headers.append(&format!("x-{number}"), number))?;
+        Ok(())
+    };
+    let lines: String = (0..1000).map(|number| format!("x-{number}: {number}\r\n")).collect();
+    let text = text.replacen("\r\n", &format!("\r\n{lines}"), 1);
+    check(GET, many, &format!("HTTP/1.1 200 OK\r\n{text}"));
+    let heard = Served::new(many).ask([GET, OLD].concat());
+    assert_eq!(answers(&heard).iter().map(|answer| answer.fields.len()).collect::<Vec<_>>(), [1003, 1004]);
+}
+
+#[test]
+fn how_an_answer_is_framed_is_computed_9112_6() {
+    for (name, value) in [
+        ("content-length", "5"),
+        ("Content-Length", "0"),
+        ("content-length", "x"),
+        ("transfer-encoding", "chunked"),
+        ("Transfer-Encoding", "gzip, chunked"),
+        ("connection", "keep-alive"),
+        ("Connection", "x-hop"),
+    ] {
+        let meddling = move |ctx: &mut Context| {
+            ctx.response.headers.append(name, value)?;
+            ctx.response.body.set("abc");
+            ctx.response.headers.append(name, value)?;
+            Ok(())
+        };
+        check(GET, meddling, "HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\nabc");
+        check(OLD, meddling, "HTTP/1.1 200 OK\r\ncontent-length: 3\r\nconnection: close\r\n\r\nabc");
+    }
+    let trailing = |ctx: &mut Context| {
+        ctx.response.body.set("abc");
+        for name in ["content-length", "Transfer-Encoding", "connection", "x-sum"] {
+            ctx.response.trailers.set(name, 7)?;
+        }
+        Ok(())
+    };
+    let chunks = "transfer-encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\nx-sum: 7\r\n\r\n";
+    check(GET, trailing, &format!("HTTP/1.1 200 OK\r\n{chunks}"));
+    check(HEAD, trailing, "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n");
+    check(OLD, trailing, "HTTP/1.1 200 OK\r\ncontent-length: 3\r\nconnection: close\r\n\r\nabc");
+}
+
+#[test]
+fn what_has_no_content_has_none_whatever_was_set_9110_6_4_1() {
+    for (code, line) in [(204, "204 No Content"), (304, "304 Not Modified")] {
+        let meddling = move |ctx: &mut Context| {
+            ctx.response.status = Status::new(code).expect("it is one");
+            ctx.response.headers.set("transfer-encoding", "chunked")?;
+            ctx.response.body.stream(io::Cursor::new("abc"), Some(3));
+            Ok(())
+        };
+        check(GET, meddling, &format!("HTTP/1.1 {line}\r\n\r\n"));
+        check(HEAD, meddling, &format!("HTTP/1.1 {line}\r\n\r\n"));
+    }
+    let sized = |code| {
+        move |ctx: &mut Context| {
+            ctx.response.status = Status::new(code).expect("it is one");
+            Ok(ctx.response.headers.set("content-length", 12345)?)
+        }
+    };
+    check(HEAD, sized(200), "HTTP/1.1 200 OK\r\ncontent-length: 12345\r\n\r\n");
+    check(HEAD, sized(304), "HTTP/1.1 304 Not Modified\r\ncontent-length: 12345\r\n\r\n");
+    check(GET, sized(304), "HTTP/1.1 304 Not Modified\r\ncontent-length: 12345\r\n\r\n");
+    check(HEAD, sized(204), "HTTP/1.1 204 No Content\r\n\r\n");
+    check(GET, sized(200), "HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n");
+}
+
+#[test]
+fn a_status_is_told_with_its_reason_or_without_9112_4() {
+    for (code, line) in [(200, "200 OK"), (299, "299 "), (404, "404 Not Found"), (599, "599 ")] {
+        let told = move |ctx: &mut Context| {
+            ctx.response.status = Status::new(code).expect("it is one");
+            Ok(())
+        };
+        check(GET, told, &format!("HTTP/1.1 {line}\r\ncontent-length: 0\r\n\r\n"));
+    }
+    for code in [0, 99, 600, 999, 1200, u16::MAX] {
+        assert!(Status::new(code).is_none(), "{code}");
+    }
+    for code in [100, 101, 103, 199] {
+        let interim = move |ctx: &mut Context| {
+            ctx.response.status = Status::new(code).expect("it is one");
+            Ok(())
+        };
+        assert_eq!(status(&Wired::new(interim).ask(&[GET.as_bytes()], Then::Waits)), 500, "{code}");
+        let failing = move |_: &mut Context| Err(Status::new(code).expect("it is one").into());
+        assert_eq!(status(&Wired::new(failing).ask(&[GET.as_bytes()], Then::Waits)), 500, "{code}");
+    }
+}
+
+#[test]
+fn an_answer_that_is_written_has_a_final_status_too_9110_15_2() {
+    for code in [100, 101, 103] {
+        let written = async move |ctx: &mut Context| -> corehttp::Result {
+            ctx.response.status = Status::new(code).expect("it is one");
+            let mut out = ctx.stream().await?;
+            out.write_all(b"text").await?;
+            Ok(out.finish().await?)
+        };
+        let heard = answers(&Wired::new(written).ask_cut([GET, GET].concat(), Then::Waits));
+        assert_eq!(heard.iter().map(|answer| answer.status).collect::<Vec<_>>(), [500, 500], "{code}");
+    }
+}
+
+#[test]
+fn a_request_that_is_rewritten_is_answered_as_it_was_asked_9110_9_3_2() {
+    let rewriting = |ctx: &mut Context| {
+        ctx.request = Request::post("/other")?;
+        ctx.request.headers.set("connection", "close")?;
+        Ok(ctx.response.text("abc"))
+    };
+    let head = "content-type: text/plain; charset=utf-8\r\ncontent-length: 3\r\n";
+    check(GET, rewriting, &format!("HTTP/1.1 200 OK\r\n{head}\r\nabc"));
+    check(HEAD, rewriting, &format!("HTTP/1.1 200 OK\r\n{head}\r\n"));
+    check(OLD, rewriting, &format!("HTTP/1.1 200 OK\r\n{head}connection: close\r\n\r\nabc"));
+}
+
+#[test]
+fn a_date_of_the_handlers_own_is_the_only_one_9110_6_6_1() {
+    let dated = |ctx: &mut Context| Ok(ctx.response.headers.set_date("Date", SystemTime::UNIX_EPOCH)?);
+    let heard = Wired::new(dated).ask_cut(GET, Then::Waits);
+    assert_eq!(heard, "HTTP/1.1 200 OK\r\nDate: Thu, 01 Jan 1970 00:00:00 GMT\r\ncontent-length: 0\r\n\r\n");
+}
+
+#[test]
+fn the_server_is_named_only_if_it_has_a_name_9110_10_2_4() {
+    let quiet = |_: &mut Context| {};
+    let named = |server: Server| server.name("core/1 (test)");
+    let heard = Wired::with(named, quiet).ask_cut([GET, "GET\r\n\r\n"].concat(), Then::Waits);
+    assert_eq!(heard.matches("\r\nserver: core/1 (test)\r\n").count(), 2, "{heard}");
+    let own = |ctx: &mut Context| Ok(ctx.response.headers.set("Server", "own")?);
+    let heard = Wired::with(named, own).ask_cut(GET, Then::Waits);
+    assert_eq!(heard.to_lowercase().matches("server: ").count(), 1, "{heard}");
+    assert!(!Wired::new(quiet).ask_cut([GET, "GET\r\n\r\n"].concat(), Then::Waits).contains("server"));
+}
+
+#[test]
+fn row_64_a_panic_is_an_answer_and_no_other_connection_notices() {
+    let served = Served::new(async |ctx: &mut Context| -> corehttp::Result {
+        let path = ctx.request.path().to_owned();
+        ctx.response.headers.set("x-half", "done")?;
+        ctx.response.text(&path);
+        match &*path {
+            "/before" => panic!("a test panics"),
+            "/after" => {
+                let mut out = ctx.stream().await?;
+                out.write_all(b"half an answer").await?;
+                out.flush().await?;
+                panic!("a test panics");
+            }
+            _ => Ok(()),
+        }
+    });
+    let (mut other, get) = (served.connect(), |path: &str| GET.replacen('/', path, 1));
+    other.say(get("/1"));
+    assert!(other.hear().ends_with("/1"));
+    let heard = served.ask(get("/before") + GET);
+    let answers = answers(&heard);
+    assert_eq!((answers.len(), answers[0].status), (1, 500));
+    answers[0].check_refusal();
+    check_aborted(&served.ask(get("/after") + GET), "half an answer");
+    other.say(get("/2"));
+    assert!(other.hear().ends_with("/2"));
+}
+
+/// The answer begins, goes as far as `half`, and has no end.
+#[track_caller]
+fn check_aborted(heard: &str, half: &str) {
+    assert_eq!((status(heard), heard.matches("HTTP/1.1").count()), (200, 1), "{heard:?}");
+    assert!(heard.contains(half) && !heard.contains("\r\n0\r\n\r\n"), "{heard:?}");
+    assert!(heard.ends_with("<ConnectionReset>"), "{heard:?} looks whole");
+}
+
+/// A source that yields `text`, and then fails.
+#[derive(Clone, Copy)]
+struct Failing(&'static str);
+
+impl AsyncRead for Failing {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        _: &mut task::Context<'_>,
+        out: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        match std::mem::take(&mut self.0) {
+            "" => Poll::Ready(Err(io::Error::other("no more"))),
+            text => Poll::Ready(Ok(out.put_slice(text.as_bytes()))),
+        }
+    }
+}
+
+/// What `handler` begins to answer is cut off in the middle, for whoever asks.
+#[track_caller]
+fn aborts<Kind, H>(handler: H)
+where
+    H: IntoHandler<Kind>,
+    H::Handler: Handler + Send + Sync,
+{
+    let served = Served::new(handler);
+    for request in [GET, OLD] {
+        check_aborted(&served.ask([request, GET].concat()), "half");
+    }
+}
+
+#[test]
+fn row_65_a_source_that_fails_aborts_the_answer_9112_8() {
+    aborts(|ctx: &mut Context| ctx.response.body.stream(Failing("half"), None));
+    aborts(|ctx: &mut Context| ctx.response.body.stream(Failing("half"), Some(8)));
+    aborts(|ctx: &mut Context| ctx.response.body.stream(Failing("half"), Some(4)));
+    aborts(async |ctx: &mut Context| -> corehttp::Result {
+        ctx.stream().await?.write_all(b"half").await?;
+        Err(Status::NOT_FOUND.into())
+    });
+    aborts(async |ctx: &mut Context| -> corehttp::Result {
+        Ok(ctx.stream().await?.write_all(b"half").await?)
+    });
+}
+
+#[test]
+fn row_66_a_source_is_as_long_as_was_said_or_the_answer_is_aborted_9112_8() {
+    aborts(|ctx: &mut Context| ctx.response.body.stream(io::Cursor::new("half"), Some(5)));
+    aborts(|ctx: &mut Context| ctx.response.body.stream(io::Cursor::new("half"), Some(u64::MAX)));
+    aborts(async |ctx: &mut Context| -> corehttp::Result {
+        ctx.response.headers.set("content-length", 5)?;
+        let mut out = ctx.stream().await?;
+        out.write_all(b"half").await?;
+        Ok(out.finish().await?)
+    });
+    aborts(async |ctx: &mut Context| -> corehttp::Result {
+        ctx.response.headers.set("content-length", 5)?;
+        let mut out = ctx.stream().await?;
+        out.write_all(b"half").await?;
+        assert!(out.write_all(b"and more").await.is_err());
+        Ok(())
+    });
+}
+
+#[test]
+fn row_66_no_byte_more_than_was_said_is_sent_9112_8() {
+    let long = |ctx: &mut Context| ctx.response.body.stream(io::Cursor::new("half and more"), Some(4));
+    let heard = Served::new(long).ask([GET, GET].concat());
+    assert!(heard.ends_with("<ConnectionReset>") && !heard.contains("and more"), "{heard:?}");
+    assert_eq!(heard.matches("HTTP/1.1").count(), 1);
+}

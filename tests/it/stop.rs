@@ -1,0 +1,459 @@
+//! How a server stops: whoever was let in is served, nobody else is, and it takes no longer than its grace.
+
+use std::io::{ErrorKind, Read};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use corehttp::{BodyPlan, Context, Limits, MemoryListener, Running, Server, Timeouts, with_plan};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::sync::{Semaphore, oneshot};
+
+use crate::support::answers::answers;
+use crate::support::{Peer, Served, eventually, status};
+
+const GET: &[u8] = b"GET / HTTP/1.1\r\nhost: a\r\n\r\n";
+
+/// Longer than any test.
+const LONG: Duration = Duration::from_secs(60);
+
+/// Stops `served`, which must take no longer than it has to.
+#[track_caller]
+fn check_stops_at_once(served: &Served) {
+    let start = Instant::now();
+    served.running.shutdown(LONG);
+    served.running.wait().unwrap();
+    assert!(start.elapsed() < LONG / 10);
+    let stats = served.running.stats().total;
+    assert_eq!((stats.open, stats.cut), (0, 0));
+}
+
+/// Waits until nobody listens, and only `left` connections are left of those that have tried.
+#[track_caller]
+fn check_listens_no_more(served: &Served, left: u64) {
+    eventually("nobody listens", || !is_heard(served.addr()));
+    eventually("the others are gone", || served.running.stats().total.open == left);
+}
+
+/// Whether whoever knocks may come in. A server that is about to close is deaf for a moment.
+fn is_heard(address: SocketAddr) -> bool {
+    TcpStream::connect_timeout(&address, Duration::from_millis(50)).is_ok()
+}
+
+/// A handler's way that is closed until a test opens it.
+#[derive(Clone)]
+struct Gate {
+    waiting: Arc<AtomicUsize>,
+    way: Arc<Semaphore>,
+}
+
+impl Gate {
+    fn new() -> Gate {
+        Gate { waiting: Arc::default(), way: Arc::new(Semaphore::new(0)) }
+    }
+
+    /// Waits in a handler until the gate opens.
+    async fn pass(&self) {
+        let _guard = Waits::new(&self.waiting);
+        let _permit = self.way.acquire().await.unwrap();
+    }
+
+    /// Waits in a test until so many handlers wait.
+    #[track_caller]
+    fn reached_by(&self, count: usize) {
+        eventually("they reach the gate", || self.waiting.load(Ordering::SeqCst) == count);
+    }
+
+    fn open(&self) {
+        self.way.add_permits(1_000);
+    }
+}
+
+/// Somebody who waits, until it is dropped.
+struct Waits<'a>(&'a AtomicUsize);
+
+impl Waits<'_> {
+    fn new(count: &AtomicUsize) -> Waits<'_> {
+        count.fetch_add(1, Ordering::SeqCst);
+        Waits(count)
+    }
+}
+
+impl Drop for Waits<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// Answers `fine`, by way of a gate if the path says so.
+async fn app(ctx: &mut Context, gate: &Gate) {
+    if ctx.request.path() == "/gate" {
+        gate.pass().await;
+    }
+    ctx.response.text(if ctx.is_stopping() { "stopping" } else { "fine" });
+}
+
+fn serve(set: impl FnOnce(Server) -> Server) -> (Served, Gate) {
+    let gate = Gate::new();
+    let inner = gate.clone();
+    (Served::with(set, async move |ctx: &mut Context| app(ctx, &inner).await), gate)
+}
+
+const GATED: &[u8] = b"GET /gate HTTP/1.1\r\nhost: a\r\n\r\n";
+
+#[test]
+fn nobody_listens_any_more() {
+    let (served, _) = serve(|server| server.cores(2).and_bind("127.0.0.1:0"));
+    let addresses = served.running.addresses().to_vec();
+    assert_eq!(addresses.len(), 2);
+    check_stops_at_once(&served);
+    for address in addresses {
+        let address: SocketAddr = address.to_string().parse().unwrap();
+        assert_eq!(TcpStream::connect(address).unwrap_err().kind(), ErrorKind::ConnectionRefused);
+        TcpListener::bind(address).unwrap();
+    }
+}
+
+#[test]
+fn idle_connections_are_closed_at_once_rfc9112_9_6() {
+    for cores in [1, 2] {
+        let (served, _) = serve(|server| server.cores(cores));
+        let mut peers: Vec<_> = (0..10).map(|_| served.connect()).collect();
+        for peer in &mut peers {
+            peer.say(GET);
+            assert_eq!(status(&peer.hear()), 200);
+        }
+        check_stops_at_once(&served);
+        peers.iter_mut().for_each(|peer| assert_eq!(peer.hear_all(), ""));
+    }
+}
+
+#[test]
+fn answers_in_flight_say_that_they_are_the_last_rfc9112_9_6() {
+    let (served, gate) = serve(|server| server.cores(2));
+    let mut peers = [GATED.to_vec(), [GATED, GET].concat(), [GET, GATED].concat()].map(|wire| {
+        let mut peer = served.connect();
+        peer.say(wire);
+        peer
+    });
+    gate.reached_by(3);
+    served.running.shutdown(LONG);
+    check_listens_no_more(&served, 3);
+    gate.open();
+    let heard = peers.each_mut().map(|peer| answers(&peer.hear_all()));
+    for (heard, bodies) in heard.iter().zip([&["stopping"][..], &["stopping"], &["fine", "stopping"]]) {
+        assert_eq!(heard.iter().map(|answer| &*answer.body).collect::<Vec<_>>(), bodies);
+        assert!(heard.last().is_some_and(|answer| answer.is_last()));
+    }
+    drop(peers);
+    check_stops_at_once(&served);
+}
+
+#[test]
+fn whoever_has_connected_in_time_is_served() {
+    let (served, _) = serve(|server| server);
+    let mut peers: Vec<_> = (0..20).map(|_| served.connect()).collect();
+    served.running.shutdown(LONG);
+    for peer in &mut peers {
+        peer.say(GET);
+        let heard = answers(&peer.hear_all());
+        assert!(matches!(&heard[..], [answer] if answer.status == 200 && answer.is_last()), "{heard:?}");
+    }
+    drop(peers);
+    check_stops_at_once(&served);
+}
+
+#[test]
+fn what_is_left_after_the_grace_is_cut() {
+    let grace = Duration::from_millis(100);
+    // A handler's time limit is no second connection.
+    for handler in [None, Some(LONG)] {
+        let timeouts = Timeouts { handler, ..Timeouts::default() };
+        let (served, gate) = serve(|server| server.cores(2).timeouts(timeouts));
+        let mut peers = [(); 3].map(|()| served.connect());
+        peers.iter_mut().for_each(|peer| peer.say(GATED));
+        gate.reached_by(3);
+        let start = Instant::now();
+        served.running.shutdown(grace);
+        served.running.wait().unwrap();
+        assert!((grace..grace + LONG / 10).contains(&start.elapsed()));
+        gate.reached_by(0);
+        let stats = served.running.stats().total;
+        assert_eq!((stats.open, stats.cut), (0, 3));
+        peers.iter_mut().for_each(|peer| assert_eq!(status(&peer.hear_all()), 0));
+    }
+}
+
+#[test]
+fn an_answer_that_is_cut_does_not_look_whole() {
+    let gate = Gate::new();
+    let inner = gate.clone();
+    let served = Served::new(async move |ctx: &mut Context| -> corehttp::Result {
+        let mut out = ctx.stream().await?;
+        out.write_all(b"half").await?;
+        out.flush().await?;
+        inner.pass().await;
+        Ok(out.finish().await?)
+    });
+    let mut peers = ["1.0", "1.1"].map(|version| {
+        let mut peer = served.connect();
+        peer.say(format!("GET / HTTP/{version}\r\nhost: a\r\n\r\n"));
+        peer
+    });
+    gate.reached_by(2);
+    served.running.shutdown(Duration::ZERO);
+    served.running.wait().unwrap();
+    assert_eq!(served.running.stats().total.cut, 2);
+    for peer in &mut peers {
+        let heard = peer.hear_all();
+        assert!(heard.contains("half") && heard.ends_with("<ConnectionReset>"), "{heard:?}");
+    }
+}
+
+#[test]
+fn a_later_shutdown_can_only_shorten_the_grace() {
+    let zero = Duration::ZERO;
+    for [first, later] in [[LONG, zero], [Duration::MAX, zero], [zero, LONG], [zero, Duration::MAX]] {
+        let (served, gate) = serve(|server| server.cores(2));
+        let mut peers = [(); 4].map(|()| served.connect());
+        peers.iter_mut().for_each(|peer| peer.say(GATED));
+        gate.reached_by(4);
+        let start = Instant::now();
+        served.running.shutdown(first);
+        if first != zero {
+            check_listens_no_more(&served, 4);
+        }
+        served.running.shutdown(later);
+        served.running.wait().unwrap();
+        assert!(start.elapsed() < LONG / 10);
+        assert_eq!(served.running.stats().total.cut, 4);
+    }
+}
+
+#[test]
+fn a_signal_stops_it_too() {
+    for cores in [1, 2] {
+        let (stop, signal) = oneshot::channel::<()>();
+        let (served, gate) = serve(|server| server.cores(cores).on_stop(async { drop(signal.await) }, LONG));
+        let mut peer = served.connect();
+        peer.say(GATED);
+        gate.reached_by(1);
+        stop.send(()).unwrap();
+        check_listens_no_more(&served, 1);
+        gate.open();
+        assert!(answers(&peer.hear_all())[0].is_last());
+        drop(peer);
+        served.running.wait().unwrap();
+    }
+}
+
+#[test]
+fn any_number_of_threads_may_wait() {
+    let (served, gate) = serve(|server| server.cores(2));
+    let mut peer = served.connect();
+    peer.say(GATED);
+    gate.reached_by(1);
+    let waiting = [(); 3].map(|()| {
+        let running = served.running.clone();
+        thread::spawn(move || running.wait())
+    });
+    served.running.shutdown(LONG);
+    check_listens_no_more(&served, 1);
+    assert!(waiting.iter().all(|thread| !thread.is_finished()));
+    gate.open();
+    assert_eq!(status(&peer.hear_all()), 200);
+    drop(peer);
+    waiting.into_iter().for_each(|thread| thread.join().unwrap().unwrap());
+    served.running.wait().unwrap();
+}
+
+#[test]
+fn a_handler_may_stop_its_own_server_but_others_wait() {
+    let own = Arc::new(OnceLock::<Running>::new());
+    let seen = Arc::clone(&own);
+    let served = Served::with(
+        |server| server.cores(2),
+        move |ctx: &mut Context| {
+            seen.get().unwrap().shutdown(LONG);
+            ctx.response.text("farewell");
+        },
+    );
+    own.set(served.running.clone()).unwrap();
+    let heard = answers(&served.ask(GET));
+    assert_eq!((heard.len(), &*heard[0].body), (1, "farewell"));
+    served.running.wait().unwrap();
+}
+
+#[test]
+fn nobody_needs_to_hold_a_running_server() {
+    let running =
+        Server::bind("127.0.0.1:0").cores(1).start(|ctx: &mut Context| ctx.response.text("fine")).unwrap();
+    let (address, held) = (running.local_addr(), running.clone());
+    drop(running);
+    let mut peer = Peer::new(TcpStream::connect(address).unwrap());
+    peer.say(GET);
+    assert_eq!(status(&peer.hear()), 200);
+    check_stops_at_once(&Served { running: held });
+}
+
+/// One that reads its body piece by piece, and sends it back as it comes.
+async fn echo(ctx: &mut Context) -> corehttp::Result {
+    let (mut body, mut out) = ctx.duplex().await?;
+    while let Some(chunk) = body.chunk().await? {
+        out.write_all(chunk).await?;
+        out.flush().await?;
+    }
+    Ok(out.finish().await?)
+}
+
+#[test]
+fn bodies_on_their_way_arrive() {
+    let buffered = Served::new(|ctx: &mut Context| ctx.response.body.set(ctx.request.body.bytes()));
+    let streamed = Served::new(with_plan(|_| BodyPlan::Stream, echo));
+    for served in [buffered, streamed] {
+        let mut peer = served.connect();
+        peer.say("POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 10\r\n\r\n12345");
+        eventually("it is there", || served.running.stats().total.requests == 1);
+        served.running.shutdown(LONG);
+        check_listens_no_more(&served, 1);
+        peer.say("67890");
+        let heard = answers(&peer.hear_all());
+        assert!(matches!(&heard[..], [answer] if answer.body == "1234567890"), "{heard:?}");
+        drop(peer);
+        check_stops_at_once(&served);
+    }
+}
+
+#[test]
+fn a_connection_that_was_taken_over_has_the_grace_too() {
+    let served = Served::new(async |ctx: &mut Context| -> corehttp::Result {
+        let mut io = ctx.upgrade("echo").await?;
+        let mut heard = [0; 1];
+        while io.read_exact(&mut heard).await.is_ok() {
+            io.write_all(&heard).await?;
+        }
+        Ok(())
+    });
+    let mut upgraded = [(); 2].map(|()| {
+        let mut peer = served.connect();
+        peer.say("GET / HTTP/1.1\r\nhost: a\r\nconnection: upgrade\r\nupgrade: echo\r\n\r\n");
+        assert_eq!(status(&peer.hear()), 101);
+        peer
+    });
+    served.running.shutdown(LONG);
+    eventually("nobody listens", || !is_heard(served.addr()));
+    upgraded[0].say("still here\n");
+    assert_eq!(upgraded[0].hear_through("\n"), "still here\n");
+    let [first, mut second] = upgraded;
+    drop(first);
+    served.running.shutdown(Duration::ZERO);
+    served.running.wait().unwrap();
+    assert_eq!(second.hear_all(), "");
+}
+
+/// Clients that ask as fast as they are answered, and connect anew when a connection has had its last answer.
+struct Load {
+    clients: Vec<JoinHandle<Vec<String>>>,
+    enough: Arc<AtomicBool>,
+    answered: Arc<AtomicUsize>,
+}
+
+impl Load {
+    fn on(address: SocketAddr) -> Load {
+        let (enough, answered) = (Arc::<AtomicBool>::default(), Arc::<AtomicUsize>::default());
+        let client = |_| {
+            let (enough, answered) = (Arc::clone(&enough), Arc::clone(&answered));
+            thread::spawn(move || ask_on_and_on(address, &enough, &answered))
+        };
+        Load { clients: (0..CLIENTS).map(client).collect(), enough, answered }
+    }
+
+    /// Waits until so many more were answered.
+    fn go_on(&self, count: usize) {
+        let before = self.answered.load(Ordering::Relaxed);
+        eventually("they are answered", || self.answered.load(Ordering::Relaxed) >= before + count);
+    }
+
+    /// Ends it, and tells what was lost. Clients to whom nobody listens any more have ended already.
+    fn lost(self) -> Vec<String> {
+        self.enough.store(true, Ordering::Relaxed);
+        self.clients.into_iter().flat_map(|client| client.join().unwrap()).collect()
+    }
+}
+
+const CLIENTS: usize = 8;
+
+fn ask_on_and_on(address: SocketAddr, enough: &AtomicBool, answered: &AtomicUsize) -> Vec<String> {
+    let (mut lost, goes_on) = (Vec::new(), || !enough.load(Ordering::Relaxed));
+    while let (true, Ok(stream)) = (goes_on(), TcpStream::connect(address)) {
+        let mut peer = Peer::new(stream);
+        for number in (0..).take_while(|_| goes_on()) {
+            peer.say(format!("GET /{number} HTTP/1.1\r\nhost: a\r\n\r\n"));
+            match hear(&mut peer, &format!("answer {number}.")) {
+                Ok(heard) => {
+                    answered.fetch_add(1, Ordering::Relaxed);
+                    if heard.contains("\r\nconnection: close\r\n") {
+                        break;
+                    }
+                }
+                // It was closed while it was idle: had the request been there before, this were a reset.
+                Err(heard) if number > 0 && heard.is_empty() => break,
+                Err(heard) => {
+                    lost.push(format!("answer {number}: {heard:?}"));
+                    break;
+                }
+            }
+        }
+    }
+    lost
+}
+
+/// Hears all through `end`, or what there was instead.
+fn hear(peer: &mut Peer, end: &str) -> Result<String, String> {
+    let (mut heard, mut room) = (String::new(), [0; 500]);
+    while !heard.ends_with(end) {
+        match peer.stream.read(&mut room) {
+            Ok(0) => return Err(heard),
+            Ok(count) => heard += &String::from_utf8_lossy(&room[..count]),
+            Err(error) => return Err(heard + &error.to_string()),
+        }
+    }
+    Ok(heard)
+}
+
+/// Answers with the number that was asked for.
+fn number(ctx: &mut Context) {
+    ctx.response.text(format!("answer {}.", &ctx.request.path()[1..]));
+}
+
+/// How connections come to cores.
+const SPREADS: [(usize, bool); 3] = [(1, false), (2, false), (2, true)];
+
+#[test]
+fn under_load_nothing_is_lost() {
+    for (cores, balanced) in SPREADS {
+        let served = Served::with(|server| server.cores(cores).balanced(balanced), number);
+        let load = Load::on(served.addr());
+        load.go_on(500);
+        check_stops_at_once(&served);
+        assert_eq!(load.lost(), [""; 0], "{cores} cores, balanced: {balanced}");
+    }
+}
+
+#[test]
+fn a_change_over_loses_nothing() {
+    for (cores, balanced) in SPREADS {
+        let first = Served::with(|server| server.cores(cores).balanced(balanced), number);
+        let load = Load::on(first.addr());
+        load.go_on(300);
+        let second = Server::bind(first.addr()).cores(cores).balanced(balanced);
+        let second = Served { running: second.start(number).unwrap() };
+        load.go_on(300);
+        check_stops_at_once(&first);
+        load.go_on(300);
+        assert_eq!(load.lost(), [""; 0], "{cores} cores, balanced: {balanced}");
+        assert!(second.running.stats().total.requests >= 300);
+    }
+}

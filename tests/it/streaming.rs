@@ -1,0 +1,1026 @@
+//! Bodies that flow: read in pulls, written as they come, both at once, and connections that are taken over.
+#![allow(clippy::unit_arg, clippy::unwrap_used, reason = "a test is short, and may panic")]
+
+use std::io::{self, Read, Write};
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::task::{self, Poll};
+use std::time::Duration;
+
+use corehttp::{
+    Body, BodyPlan, Context, Handler, Headers, IntoHandler, Limits, Planned, Request, Server, Status,
+    with_plan,
+};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, ReadBuf};
+use tokio::sync::Notify;
+
+use super::support::{Refusals, Served, eventually, paused, status, undated};
+
+const GET: &str = "GET / HTTP/1.1\r\nhost: a\r\n\r\n";
+
+/// A request whose body is framed by `field`.
+fn post(field: &str, body: &str) -> String {
+    format!("POST / HTTP/1.1\r\nhost: a\r\n{field}\r\n\r\n{body}")
+}
+
+fn chunked(body: &str) -> String {
+    post("transfer-encoding: chunked", body)
+}
+
+fn sized(body: &str) -> String {
+    post(&format!("content-length: {}", body.len()), body)
+}
+
+/// `handler`, called before the body is there.
+fn streaming<Kind, H: IntoHandler<Kind>>(handler: H) -> Planned<fn(&Request) -> BodyPlan, H::Handler> {
+    with_plan(|_| BodyPlan::Stream, handler)
+}
+
+mod reading {
+    use super::*;
+
+    /// However it is read, and wherever its body is cut, of `wire` the handler sees `body` and `trailers`, and the
+    /// next request is its own.
+    #[track_caller]
+    fn check(wire: &str, body: &str, trailers: &str) {
+        let next = wire.to_owned() + GET;
+        for (way, served) in ways() {
+            let answer =
+                |text: &str| format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{text}", text.len());
+            let expected = answer(&format!("{body}|{trailers}")) + &answer("|");
+            for cut in wire.find("\r\n\r\n").unwrap() + 4..=wire.len() {
+                let mut peer = served.connect();
+                peer.say(&next[..cut]);
+                peer.say(&next[cut..]);
+                peer.end();
+                assert_eq!(undated(&peer.hear_all()), expected, "{wire:?} cut at {cut} {way}");
+            }
+        }
+    }
+
+    fn ways() -> [(&'static str, Served); 7] {
+        [
+            ("buffered", reads(BodyPlan::Buffer, async |ctx| Ok(ctx.request.body.bytes().to_vec()))),
+            ("by chunks", reads(BodyPlan::Stream, by_chunks)),
+            ("by chunks of what was buffered", reads(BodyPlan::Buffer, by_chunks)),
+            ("by bytes", reads(BodyPlan::Stream, by_bytes)),
+            ("by bytes of what was buffered", reads(BodyPlan::Buffer, by_bytes)),
+            ("both in turn", reads(BodyPlan::Stream, in_turn)),
+            ("buffered after a byte", reads(BodyPlan::Stream, byte_and_rest)),
+        ]
+    }
+
+    fn reads<F>(plan: BodyPlan, read: F) -> Served
+    where
+        F: AsyncFn(&mut Context) -> corehttp::Result<Vec<u8>> + Send + Sync + 'static,
+    {
+        let handler = async move |ctx: &mut Context| -> corehttp::Result {
+            let read = read(ctx).await?;
+            let body = ctx.body_reader();
+            let sum = body.trailers().text("x-sum").unwrap_or_default();
+            let answer = [&read, b"|".as_slice(), sum.as_bytes()].concat();
+            assert!(!ctx.request.headers.contains("x-sum"), "trailers are no headers");
+            Ok(ctx.response.body.set(answer))
+        };
+        Served::new(with_plan(move |_| plan, handler))
+    }
+
+    async fn by_chunks(ctx: &mut Context) -> corehttp::Result<Vec<u8>> {
+        let (mut read, mut body) = (Vec::new(), ctx.body_reader());
+        while let Some(chunk) = body.chunk().await? {
+            assert_ne!(chunk, b"");
+            read.extend_from_slice(chunk);
+        }
+        assert_eq!(body.chunk().await?, None, "the end stays the end");
+        Ok(read)
+    }
+
+    async fn by_bytes(ctx: &mut Context) -> corehttp::Result<Vec<u8>> {
+        let (mut read, mut body, mut byte) = (Vec::new(), ctx.body_reader(), [0]);
+        while body.read(&mut byte).await? > 0 {
+            read.extend_from_slice(&byte);
+        }
+        assert_eq!(body.read(&mut byte).await?, 0, "the end stays the end");
+        Ok(read)
+    }
+
+    /// A byte, a chunk, two bytes, and all that is left.
+    async fn in_turn(ctx: &mut Context) -> corehttp::Result<Vec<u8>> {
+        let (mut read, mut body) = (Vec::new(), ctx.body_reader());
+        (&mut body).take(1).read_to_end(&mut read).await?;
+        read.extend_from_slice(body.chunk().await?.unwrap_or_default());
+        (&mut body).take(2).read_to_end(&mut read).await?;
+        body.read_to_end(&mut read).await?;
+        Ok(read)
+    }
+
+    async fn byte_and_rest(ctx: &mut Context) -> corehttp::Result<Vec<u8>> {
+        let mut read = Vec::new();
+        ctx.body_reader().take(1).read_to_end(&mut read).await?;
+        ctx.buffer_body().await?;
+        read.extend_from_slice(ctx.request.body.bytes());
+        Ok(read)
+    }
+
+    #[test]
+    fn a_body_of_known_length_6_2() {
+        check(&sized("hello, world"), "hello, world", "");
+        check(&sized(""), "", "");
+    }
+
+    #[test]
+    fn a_body_in_chunks_7_1() {
+        check(&chunked("5\r\nhello\r\n7;a=b\r\n, world\r\n0\r\n\r\n"), "hello, world", "");
+        check(&chunked("1\r\nh\r\n1\r\ni\r\n0\r\nx-sum: 7\r\n\r\n"), "hi", "7");
+        check(&chunked("0\r\n\r\n"), "", "");
+    }
+
+    #[test]
+    fn no_body_6_3() {
+        check("POST / HTTP/1.1\r\nhost: a\r\n\r\n", "", "");
+    }
+
+    #[test]
+    fn a_read_that_is_given_up_takes_nothing() {
+        let served = Served::new(streaming(async |ctx: &mut Context| -> corehttp::Result {
+            let (mut read, mut body) = (Vec::new(), ctx.body_reader());
+            loop {
+                let tried = tokio::select! {
+                    biased;
+                    chunk = body.chunk() => Some(chunk?),
+                    () = tokio::task::yield_now() => None,
+                };
+                match tried {
+                    None => {}
+                    Some(Some(chunk)) => read.extend_from_slice(chunk),
+                    Some(None) => break,
+                }
+            }
+            Ok(ctx.response.body.set(read))
+        }));
+        let mut peer = served.connect();
+        for part in [chunked("5\r\nhel"), "lo\r\n".into(), "0\r\n\r\n".into()] {
+            peer.say(part);
+        }
+        assert!(peer.hear().ends_with("\r\n\r\nhello"));
+    }
+
+    #[test]
+    fn what_is_not_read_holds_the_peer_back() {
+        paused(async {
+            let ((mut near, far), go) = (tokio::io::duplex(1 << 10), Arc::new(Notify::new()));
+            let going = go.clone();
+            let service =
+                Server::new().service(streaming(async move |ctx: &mut Context| -> corehttp::Result {
+                    let mut body = ctx.body_reader();
+                    let first = body.chunk().await?.map_or(0, <[u8]>::len);
+                    going.notified().await;
+                    let rest = body.read_to_end(&mut Vec::new()).await?;
+                    Ok(ctx.response.text((first + rest).to_string()))
+                }));
+            let peer = async {
+                near.write_all(post("content-length: 1000000", "").as_bytes()).await.unwrap();
+                let mut sent = 0;
+                // On a clock that jumps when all wait, a second is over when nothing can happen any more.
+                while let Ok(count) = tokio::time::timeout(SECOND, near.write(&[7; 100])).await {
+                    sent += count.unwrap();
+                }
+                assert!(sent < 16 << 10, "{sent} bytes were taken that nobody wants");
+                go.notify_one();
+                near.write_all(&vec![7; 1_000_000 - sent]).await.unwrap();
+                near.shutdown().await.unwrap();
+                let mut heard = String::new();
+                near.read_to_string(&mut heard).await.unwrap();
+                assert!(heard.ends_with("\r\n\r\n1000000"), "{heard}");
+            };
+            let (served, ()) = tokio::join!(service.serve_connection(far), peer);
+            served.unwrap();
+        });
+    }
+
+    const SECOND: Duration = Duration::from_secs(1);
+}
+
+/// Answers whose bodies are written by the handler, or come from a source: both look the same to the peer.
+mod writing {
+    use super::*;
+
+    /// `hello` under this status, with or without a length, in answer to `asked`.
+    #[track_caller]
+    fn check(asked: &str, status: Status, len: Option<u64>, expected: &str) {
+        let writes = async move |ctx: &mut Context| -> corehttp::Result {
+            ctx.response.status = status;
+            if let Some(len) = len {
+                ctx.response.headers.set("content-length", len)?;
+            }
+            let mut out = ctx.stream().await?;
+            out.write_all(b"hello").await?;
+            Ok(out.finish().await?)
+        };
+        let writes_otherwise = async move |ctx: &mut Context| -> corehttp::Result {
+            ctx.response.status = status;
+            if let Some(len) = len {
+                ctx.response.headers.set("content-length", len)?;
+            }
+            let mut out = ctx.stream().await?;
+            AsyncWriteExt::write_all(&mut out, b"hello").await?;
+            AsyncWriteExt::flush(&mut out).await?;
+            Ok(out.shutdown().await?)
+        };
+        let streams = move |ctx: &mut Context| {
+            ctx.response.status = status;
+            ctx.response.body.stream(&b"hello"[..], len);
+        };
+        let served = [Served::new(writes), Served::new(writes_otherwise), Served::new(streams)];
+        for (way, served) in ["a writer", "a writer by its trait", "a source"].iter().zip(&served) {
+            assert_eq!(undated(&served.ask(asked)), expected, "{way}");
+        }
+    }
+
+    const HEAD: &str = "HEAD / HTTP/1.1\r\nhost: a\r\n\r\n";
+
+    #[test]
+    fn without_a_length_in_chunks_7_1() {
+        let answer = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n";
+        check(GET, Status::OK, None, answer);
+        check(&GET.repeat(3), Status::OK, None, &answer.repeat(3));
+    }
+
+    #[test]
+    fn with_a_length_under_it_6_2() {
+        let answer = "HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello";
+        check(GET, Status::OK, Some(5), answer);
+        check(&GET.repeat(3), Status::OK, Some(5), &answer.repeat(3));
+    }
+
+    #[test]
+    fn to_http_1_0_until_close_or_under_its_length_6_3() {
+        let kept = "GET / HTTP/1.0\r\nconnection: keep-alive\r\n\r\n";
+        let until_close = "HTTP/1.1 200 OK\r\nconnection: close\r\n\r\nhello";
+        let with_length = "HTTP/1.1 200 OK\r\ncontent-length: 5\r\nconnection: keep-alive\r\n\r\nhello";
+        check("GET / HTTP/1.0\r\n\r\n", Status::OK, None, until_close);
+        check(&kept.repeat(2), Status::OK, None, until_close);
+        check(&kept.repeat(2), Status::OK, Some(5), &with_length.repeat(2));
+    }
+
+    #[test]
+    fn to_head_without_the_body_9110_9_3_2() {
+        let chunked = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n";
+        let with_length = "HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\n";
+        check(&HEAD.repeat(2), Status::OK, None, &chunked.repeat(2));
+        check(&HEAD.repeat(2), Status::OK, Some(5), &with_length.repeat(2));
+        check(
+            &HEAD.repeat(2),
+            Status::OK,
+            Some(1 << 40),
+            &with_length.replace('5', "1099511627776").repeat(2),
+        );
+    }
+
+    #[test]
+    fn under_a_status_that_has_none_6_3() {
+        for asked in [GET, HEAD] {
+            for len in [None, Some(5)] {
+                let answer = "HTTP/1.1 204 No Content\r\n\r\n";
+                check(&asked.repeat(2), Status::NO_CONTENT, len, &answer.repeat(2));
+            }
+            let answer = "HTTP/1.1 304 Not Modified\r\n\r\n";
+            check(&asked.repeat(2), Status::NOT_MODIFIED, None, &answer.repeat(2));
+        }
+    }
+
+    #[test]
+    fn what_is_flushed_arrives_at_once() {
+        let go = Arc::new(Notify::new());
+        let going = go.clone();
+        let served = Served::new(async move |ctx: &mut Context| -> corehttp::Result {
+            ctx.response.headers.set("content-type", "text/event-stream")?;
+            let mut out = ctx.stream().await?;
+            going.notified().await;
+            for event in ["data: 1\n\n", "data: 2\n\n"] {
+                out.write_all(event.as_bytes()).await?;
+                out.flush().await?;
+                going.notified().await;
+            }
+            Ok(out.finish().await?)
+        });
+        let mut peer = served.connect();
+        peer.say(GET);
+        assert!(peer.hear_through("\r\n\r\n").starts_with("HTTP/1.1 200 OK\r\n"), "the head leaves first");
+        for expected in ["9\r\ndata: 1\n\n\r\n", "9\r\ndata: 2\n\n\r\n", "0\r\n\r\n"] {
+            go.notify_one();
+            assert_eq!(peer.hear_through(expected), expected);
+        }
+    }
+
+    #[test]
+    fn what_a_source_has_yielded_arrives_before_it_is_waited_for() {
+        let (near, far) = tokio::io::duplex(64);
+        let source = Mutex::new(Some(far));
+        let served = Served::new(move |ctx: &mut Context| {
+            ctx.response.body.stream(source.lock().unwrap().take().expect("it is asked once"), None);
+        });
+        let mut peer = served.connect();
+        peer.say(GET);
+        assert!(peer.hear_through("\r\n\r\n").starts_with("HTTP/1.1 200 OK\r\n"), "the head leaves first");
+        let mut near = Some(near);
+        for (part, expected) in [("first", "5\r\nfirst\r\n"), ("then", "4\r\nthen\r\n")] {
+            paused(near.as_mut().unwrap().write_all(part.as_bytes())).unwrap();
+            assert_eq!(peer.hear_through(expected), expected);
+        }
+        drop(near.take());
+        assert_eq!(peer.hear_through("0\r\n\r\n"), "0\r\n\r\n");
+    }
+
+    #[test]
+    fn a_large_source_and_a_large_write_arrive_whole() {
+        let large: Arc<[u8]> = (0..3_000_000u32).map(|at| (at % 251) as u8).collect();
+        let (written, sourced) = (large.clone(), large.clone());
+        let writes = Served::new(async move |ctx: &mut Context| -> corehttp::Result {
+            ctx.response.headers.set("content-length", written.len())?;
+            let mut out = ctx.stream().await?;
+            out.write_all(&written[..1_000_000]).await?;
+            out.write_all(&written[1_000_000..]).await?;
+            Ok(out.finish().await?)
+        });
+        let streams = Served::new(move |ctx: &mut Context| {
+            let source = io::Cursor::new(sourced.to_vec());
+            ctx.response.body.stream(source, Some(sourced.len() as u64));
+        });
+        for served in [writes, streams] {
+            let mut peer = served.connect();
+            peer.say(GET);
+            peer.hear_through("\r\n\r\n");
+            let mut heard = vec![0; large.len()];
+            peer.stream.read_exact(&mut heard).unwrap();
+            assert!(*heard == *large);
+            peer.say(GET);
+            assert_eq!(status(&peer.hear_through("\r\n\r\n")), 200, "the connection goes on");
+        }
+    }
+}
+
+/// Half an answer must never look like a whole one.
+mod failing {
+    use super::*;
+
+    /// The answer is cut off so that nobody takes it for the whole, and nothing follows; `cause` says why.
+    #[track_caller]
+    fn check<Kind, H>(handler: H, cause: &str)
+    where
+        H: IntoHandler<Kind>,
+        H::Handler: Send + Sync,
+    {
+        let handler = Arc::new(handler.into_handler());
+        for asked in [GET, "GET / HTTP/1.0\r\n\r\n", "GET / HTTP/1.0\r\nconnection: keep-alive\r\n\r\n"] {
+            let refusals = Refusals::default();
+            let served = Served::with(|server| refusals.of(server), handler.clone());
+            let heard = served.ask(asked.repeat(2));
+            assert!(heard.ends_with("<ConnectionReset>"), "{asked:?}: {heard}");
+            assert!(
+                heard.matches("HTTP/1.1").count() <= 1 && !heard.contains("\r\n0\r\n"),
+                "{asked:?}: {heard}"
+            );
+            assert!(!heard.contains("secret"));
+            assert_eq!(refusals.take(), [(0, cause.to_owned())]);
+        }
+    }
+
+    const LENGTH: &str = "the content is not as long as was announced";
+    const SOURCE: &str = "the source of the content failed: secret";
+
+    /// A source that yields these pieces and then its end.
+    struct Pieces(std::slice::Iter<'static, &'static str>, End);
+
+    #[derive(Clone, Copy)]
+    enum End {
+        Good,
+        Failure,
+    }
+
+    impl AsyncRead for Pieces {
+        fn poll_read(
+            mut self: Pin<&mut Self>,
+            _: &mut task::Context<'_>,
+            out: &mut ReadBuf<'_>,
+        ) -> Poll<io::Result<()>> {
+            match (self.0.next(), self.1) {
+                (Some(piece), _) => out.put_slice(piece.as_bytes()),
+                (None, End::Good) => {}
+                (None, End::Failure) => return Poll::Ready(Err(io::Error::other("secret"))),
+            }
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    #[track_caller]
+    fn check_source(pieces: &'static [&'static str], end: End, len: Option<u64>, cause: &str) {
+        check(move |ctx: &mut Context| ctx.response.body.stream(Pieces(pieces.iter(), end), len), cause);
+    }
+
+    #[test]
+    fn a_source_that_fails() {
+        check_source(&[], End::Failure, None, SOURCE);
+        check_source(&["half"], End::Failure, None, SOURCE);
+        check_source(&["half"], End::Failure, Some(5), SOURCE);
+        check_source(&["hello"], End::Failure, Some(5), SOURCE);
+        check_source(&["0123456789"; 10_000], End::Failure, None, SOURCE);
+    }
+
+    #[test]
+    fn a_source_that_is_not_as_long_as_announced() {
+        check_source(&["half"], End::Good, Some(5), LENGTH);
+        check_source(&[], End::Good, Some(1), LENGTH);
+        check_source(&["too long"], End::Good, Some(5), LENGTH);
+        check_source(&["hello", "!"], End::Good, Some(5), LENGTH);
+        check_source(&["!"], End::Good, Some(0), LENGTH);
+    }
+
+    #[test]
+    fn a_source_that_was_taken_already() {
+        let body = Mutex::new(Body::new());
+        body.lock().unwrap().stream(&b"once"[..], None);
+        let served = Served::new(move |ctx: &mut Context| ctx.response.body = body.lock().unwrap().clone());
+        assert!(served.ask(GET).ends_with("\r\n\r\n4\r\nonce\r\n0\r\n\r\n"));
+        assert!(served.ask(GET).ends_with("<ConnectionReset>"));
+    }
+
+    /// The answer of a handler that writes `parts` under a length of 5, and then finishes or not.
+    async fn write(ctx: &mut Context, parts: &[&str], finish: bool) -> corehttp::Result {
+        ctx.response.headers.set("content-length", 5)?;
+        let mut out = ctx.stream().await?;
+        for part in parts {
+            out.write_all(part.as_bytes()).await?;
+        }
+        if finish { Ok(out.finish().await?) } else { Ok(()) }
+    }
+
+    #[test]
+    fn a_writer_that_writes_less_or_more_than_announced() {
+        let failed = format!("the handler failed: {LENGTH}");
+        check(async |ctx: &mut Context| write(ctx, &["half"], true).await, &failed);
+        check(async |ctx: &mut Context| write(ctx, &[], true).await, &failed);
+        check(async |ctx: &mut Context| write(ctx, &["half", "too long"], true).await, &failed);
+        check(async |ctx: &mut Context| write(ctx, &["too long"], true).await, &failed);
+        check(async |ctx: &mut Context| drop(write(ctx, &["half"], true).await), LENGTH);
+        check(async |ctx: &mut Context| drop(write(ctx, &["too long"], true).await), LENGTH);
+    }
+
+    #[test]
+    fn a_writer_that_is_not_finished() {
+        check(async |ctx: &mut Context| write(ctx, &["half"], false).await, LENGTH);
+        check(async |ctx: &mut Context| drop(ctx.stream().await), LENGTH);
+        check(
+            async |ctx: &mut Context| -> corehttp::Result {
+                let mut out = ctx.stream().await?;
+                out.write_all(b"half").await?;
+                Ok(out.flush().await?)
+            },
+            LENGTH,
+        );
+    }
+
+    #[test]
+    fn an_answer_is_sent_once() {
+        let served = Served::new(async |ctx: &mut Context| -> corehttp::Result {
+            ctx.stream().await?.finish().await?;
+            assert!(ctx.stream().await.is_err());
+            assert!(ctx.duplex().await.is_err());
+            assert!(ctx.upgrade("x").await.is_err());
+            Ok(ctx.response.text("too late"))
+        });
+        let answer = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n";
+        assert_eq!(undated(&served.ask(GET.repeat(2))), answer.repeat(2));
+    }
+
+    #[test]
+    fn a_source_is_not_read_where_no_body_is_sent() {
+        let served = Served::new(|ctx: &mut Context| {
+            ctx.response.body.stream(Pieces([].iter(), End::Failure), Some(5))
+        });
+        let heard = served.ask(GET.replace("GET", "HEAD").repeat(2));
+        assert_eq!(undated(&heard), "HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\n".repeat(2));
+    }
+}
+
+/// Fields behind the body (RFC 9110 §6.5); [`reading`] has those that come.
+mod trailers {
+    use super::*;
+
+    const CHUNKED: &str = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n";
+
+    fn sum() -> Headers {
+        let mut trailers = Headers::new();
+        trailers.set("x-sum", 7).unwrap();
+        for framing in ["content-length", "transfer-encoding", "connection"] {
+            trailers.set(framing, "close").unwrap();
+        }
+        trailers
+    }
+
+    /// What `handler` answers to HTTP/1.1 and to 1.0.
+    #[track_caller]
+    fn check<Kind, H>(handler: H, to_1_1: &str, to_1_0: &str)
+    where
+        H: IntoHandler<Kind>,
+        H::Handler: Send + Sync,
+    {
+        let served = Served::new(handler);
+        assert_eq!(undated(&served.ask(GET.repeat(2))), to_1_1.repeat(2));
+        assert_eq!(undated(&served.ask("GET / HTTP/1.0\r\n\r\n")), to_1_0);
+    }
+
+    #[test]
+    fn they_follow_whatever_the_content_is() {
+        let (known, none) = ("content-length: 5\r\n", "content-length: 0\r\n");
+        let to_1_1 = |body: &str| format!("{CHUNKED}{body}0\r\nx-sum: 7\r\n\r\n");
+        let to_1_0 =
+            |length: &str, body: &str| format!("HTTP/1.1 200 OK\r\n{length}connection: close\r\n\r\n{body}");
+        check(|ctx: &mut Context| ctx.response.trailers = sum(), &to_1_1(""), &to_1_0(none, ""));
+        check(
+            |ctx: &mut Context| {
+                ctx.response.trailers = sum();
+                ctx.response.body.set("hello");
+            },
+            &to_1_1("5\r\nhello\r\n"),
+            &to_1_0(known, "hello"),
+        );
+        check(
+            |ctx: &mut Context| {
+                ctx.response.trailers = sum();
+                ctx.response.body.stream(&b"hello"[..], None);
+            },
+            &to_1_1("5\r\nhello\r\n"),
+            &to_1_0("", "hello"),
+        );
+    }
+
+    #[test]
+    fn a_writer_ends_with_those_that_were_set_or_that_it_is_given() {
+        let to_1_1 = format!("{CHUNKED}5\r\nhello\r\n0\r\nx-sum: 7\r\n\r\n");
+        let to_1_0 = "HTTP/1.1 200 OK\r\nconnection: close\r\n\r\nhello";
+        check(
+            async |ctx: &mut Context| -> corehttp::Result {
+                let mut out = ctx.stream().await?;
+                out.write_all(b"hello").await?;
+                Ok(out.finish_with(&sum()).await?)
+            },
+            &to_1_1,
+            to_1_0,
+        );
+        check(
+            async |ctx: &mut Context| -> corehttp::Result {
+                ctx.response.trailers = sum();
+                let mut out = ctx.stream().await?;
+                out.write_all(b"hello").await?;
+                Ok(out.finish().await?)
+            },
+            &to_1_1,
+            to_1_0,
+        );
+    }
+
+    #[test]
+    fn an_answer_without_a_body_has_none() {
+        let head = GET.replace("GET", "HEAD").repeat(2);
+        let served = Served::new(|ctx: &mut Context| ctx.response.trailers = sum());
+        assert!(!served.ask(head).contains("x-sum"));
+        let served = Served::new(|ctx: &mut Context| {
+            ctx.response.trailers = sum();
+            ctx.response.status = Status::NO_CONTENT;
+        });
+        assert_eq!(undated(&served.ask(GET.repeat(2))), "HTTP/1.1 204 No Content\r\n\r\n".repeat(2));
+    }
+}
+
+mod both_ways {
+    use super::*;
+
+    async fn echo(ctx: &mut Context) -> corehttp::Result {
+        let (mut body, mut out) = ctx.duplex().await?;
+        while let Some(chunk) = body.chunk().await? {
+            out.write_all(chunk).await?;
+            out.flush().await?;
+        }
+        let trailers = body.trailers().clone();
+        Ok(out.finish_with(&trailers).await?)
+    }
+
+    #[test]
+    fn each_piece_comes_back_before_the_next_is_sent() {
+        let served = Served::new(streaming(echo));
+        let mut peer = served.connect();
+        for _ in 0..2 {
+            peer.say(chunked(""));
+            assert_eq!(status(&peer.hear_through("\r\n\r\n")), 200);
+            for piece in ["5\r\nfirst\r\n", "4\r\nthen\r\n", "0\r\nx-sum: 7\r\n\r\n"] {
+                peer.say(piece);
+                assert_eq!(peer.hear_through(piece), piece);
+            }
+        }
+    }
+
+    #[test]
+    fn an_echo_larger_than_any_buffer_takes_no_memory() {
+        const SIZE: usize = 256 << 20;
+        let served = Served::new(streaming(echo));
+        let mut peer = served.connect();
+        peer.say(format!("POST / HTTP/1.1\r\nhost: a\r\ncontent-length: {SIZE}\r\n\r\n"));
+        peer.hear_through("\r\n\r\n");
+        let before = resident();
+        let mut sender = peer.stream.try_clone().unwrap();
+        let sending = std::thread::spawn(move || {
+            let piece = vec![7; PIECE];
+            (0..SIZE / PIECE).for_each(|_| sender.write_all(&piece).unwrap());
+        });
+        let (mut most, mut piece) = (before, vec![0; PIECE]);
+        for _ in 0..SIZE / PIECE {
+            peer.stream.read_exact(&mut piece).unwrap();
+            most = most.max(resident());
+        }
+        sending.join().unwrap();
+        assert!(most < before + SIZE as u64 / 4, "{before} bytes became {most}");
+    }
+
+    const PIECE: usize = 256 << 10;
+
+    /// Bytes of memory that the process has now.
+    fn resident() -> u64 {
+        let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+        statm.split(' ').nth(1).map_or(0, |pages| pages.parse::<u64>().unwrap() * 4096)
+    }
+
+    #[test]
+    fn reader_and_writer_lend_the_request() {
+        let served = Served::new(streaming(async |ctx: &mut Context| -> corehttp::Result {
+            let (mut body, mut out) = ctx.duplex().await?;
+            let (path, prefix) = (body.request.path(), out.request.headers.text("x-prefix"));
+            while let Some(chunk) = body.chunk().await? {
+                out.write_all(path.as_bytes()).await?;
+                out.write_all(prefix.unwrap_or_default().as_bytes()).await?;
+                out.write_all(chunk).await?;
+            }
+            Ok(out.finish().await?)
+        }));
+        let heard = served.ask("PUT /a HTTP/1.1\r\nhost: a\r\nx-prefix: :\r\ncontent-length: 2\r\n\r\nhi");
+        assert!(heard.ends_with("\r\n\r\n2\r\n/a\r\n1\r\n:\r\n2\r\nhi\r\n0\r\n\r\n"), "{heard}");
+    }
+}
+
+/// `Expect: 100-continue` (RFC 9110 §10.1.1).
+mod expectation {
+    use super::*;
+
+    const CONTINUE: &str = "HTTP/1.1 100 Continue\r\n\r\n";
+
+    fn expecting(field: &str) -> String {
+        post(&format!("expect: 100-Continue\r\n{field}"), "")
+    }
+
+    async fn read(ctx: &mut Context) -> corehttp::Result {
+        let mut total = Vec::new();
+        ctx.body_reader().read_to_end(&mut total).await?;
+        Ok(ctx.response.body.set(total))
+    }
+
+    async fn echo(ctx: &mut Context) -> corehttp::Result {
+        let (mut body, mut out) = ctx.duplex().await?;
+        while let Some(chunk) = body.chunk().await? {
+            out.write_all(chunk).await?;
+        }
+        Ok(out.finish().await?)
+    }
+
+    /// A peer that sends its body only when it is asked to gets asked, once, and its answer; and so the next.
+    #[track_caller]
+    fn check<Kind, H>(handler: H)
+    where
+        H: IntoHandler<Kind>,
+        H::Handler: Send + Sync,
+    {
+        let served = Served::new(handler);
+        let mut peer = served.connect();
+        for (field, body) in
+            [("content-length: 5", "hello"), ("transfer-encoding: chunked", "5\r\nhello\r\n0\r\n\r\n")]
+        {
+            peer.say(expecting(field));
+            assert_eq!(peer.hear_through("\r\n\r\n"), CONTINUE);
+            peer.say(body);
+            let heard = peer.hear_through("hello");
+            assert!(heard.starts_with("HTTP/1.1 200 OK\r\n"), "{heard}");
+            if heard.contains("chunked") {
+                peer.hear_through("0\r\n\r\n");
+            }
+        }
+    }
+
+    #[test]
+    fn continue_is_sent_when_the_body_is_wanted() {
+        check(|ctx: &mut Context| ctx.response.body.set(ctx.request.body.bytes()));
+        check(streaming(read));
+        check(streaming(echo));
+        check(streaming(async |ctx: &mut Context| -> corehttp::Result {
+            ctx.buffer_body().await?;
+            Ok(ctx.response.body = std::mem::take(&mut ctx.request.body))
+        }));
+    }
+
+    #[test]
+    fn it_is_not_sent_when_the_body_is_there_or_empty_or_for_1_0() {
+        for wire in [
+            expecting("content-length: 5") + "hello",
+            expecting("transfer-encoding: chunked") + "5\r\nhello\r\n0\r\n\r\n",
+            expecting("content-length: 0"),
+            expecting("x-none: 1"),
+            expecting("content-length: 5").replace("1.1", "1.0") + "hello",
+        ] {
+            let served = Served::new(streaming(read));
+            let heard = served.ask(&wire);
+            assert!(status(&heard) == 200 && heard.matches("HTTP/1.1").count() == 1, "{wire:?}: {heard}");
+        }
+    }
+
+    #[test]
+    fn it_is_not_sent_to_1_0_that_waits_for_it() {
+        let served = Served::new(streaming(read));
+        let mut peer = served.connect();
+        peer.say(expecting("content-length: 5").replace("1.1", "1.0"));
+        eventually("a request", || served.running.stats().total.requests == 1);
+        peer.say("hello");
+        assert!(peer.hear_all().starts_with("HTTP/1.1 200 OK\r\n"));
+    }
+
+    /// Nothing that comes after a final answer without `100 Continue` is a request, whether the body comes or not.
+    #[track_caller]
+    fn check_refusal<Kind, H>(fields: &[&str], handler: H, expected: u16)
+    where
+        H: IntoHandler<Kind>,
+        H::Handler: Send + Sync,
+    {
+        let served = Served::new(handler);
+        for field in fields {
+            for body in [GET, "", "1b\r\nGET / HTTP/1.1\r\nhost: a\r\n\r\n\r\n0\r\n\r\n"] {
+                let mut peer = served.connect();
+                peer.say(expecting(field));
+                let heard = peer.hear_through("\r\n\r\n");
+                assert!(status(&heard) == expected && heard.contains("\r\nconnection: close\r\n"), "{heard}");
+                peer.say(format!("{body}{GET}"));
+                peer.end();
+                let rest = peer.hear_all();
+                assert!(!rest.contains("HTTP/1.1") && !rest.contains("<"), "{rest}");
+            }
+        }
+        assert_eq!(served.running.stats().total.requests, 3 * fields.len() as u64);
+    }
+
+    #[test]
+    fn after_a_final_answer_the_connection_closes() {
+        let fields = ["content-length: 27", "transfer-encoding: chunked"];
+        let fails = |_: &mut Context| -> corehttp::Result { Err(Status::FORBIDDEN.into()) };
+        let streams =
+            async |ctx: &mut Context| -> corehttp::Result { Ok(ctx.stream().await?.finish().await?) };
+        let nothing = |_: &mut Context| {};
+        check_refusal(&fields, streaming(|ctx: &mut Context| ctx.response.text("no need")), 200);
+        check_refusal(&fields, streaming(fails), 403);
+        check_refusal(&fields, streaming(streams), 200);
+        check_refusal(&fields, with_plan(|_| BodyPlan::Refuse(Status::CONTENT_TOO_LARGE), nothing), 413);
+        // Only a length tells beforehand that it is too much.
+        check_refusal(&fields[..1], with_plan(|_| BodyPlan::BufferUpTo(26), nothing), 413);
+    }
+}
+
+/// RFC 9110 §7.8.
+mod upgrade {
+    use super::*;
+
+    const ASKED: &str =
+        "GET / HTTP/1.1\r\nhost: a\r\nconnection: keep-alive, Upgrade\r\nupgrade: h2c, Echo\r\n\r\n";
+
+    /// Takes the connection over for a task of its own, or says that it cannot.
+    async fn echo(ctx: &mut Context) -> corehttp::Result {
+        ctx.response.headers.set("x-own", "kept")?;
+        let Ok(mut io) = ctx.upgrade("echo").await else { return Ok(ctx.response.text("as before")) };
+        tokio::task::spawn_local(async move {
+            let mut piece = [0; 16];
+            while let Ok(count @ 1..) = io.read(&mut piece).await {
+                io.write_all(&piece[..count]).await.unwrap();
+            }
+            io.write_all(b"bye").await.unwrap();
+        });
+        Err(Status::GONE.into())
+    }
+
+    #[test]
+    fn the_connection_is_the_handlers_with_what_came_early() {
+        let served = Served::new(echo);
+        let head =
+            "HTTP/1.1 101 Switching Protocols\r\nx-own: kept\r\nconnection: upgrade\r\nupgrade: echo\r\n\r\n";
+        for early in ["", "GET / HTTP/1.1\r\n\r\n and more than one read takes"] {
+            let mut peer = served.connect();
+            peer.say(format!("{ASKED}{early}"));
+            let expected = format!("{head}{early}");
+            assert_eq!(peer.hear_through(&expected), expected);
+            for said in ["one", "two"] {
+                peer.say(said);
+                assert_eq!(peer.hear_through(said), said);
+            }
+            peer.end();
+            assert_eq!(peer.hear_all(), "bye", "and then it closes");
+        }
+    }
+
+    #[test]
+    fn it_comes_after_the_answers_before() {
+        let heard = Served::new(echo).ask(format!("{GET}{ASKED}early"));
+        assert!(heard.contains("as beforeHTTP/1.1 101 ") && heard.ends_with("\r\n\r\nearlybye"), "{heard}");
+    }
+
+    #[test]
+    fn nobody_is_upgraded_who_did_not_ask_for_it() {
+        let served = Served::new(streaming(echo));
+        for asked in [
+            GET.into(),
+            ASKED.replace("1.1", "1.0"),
+            ASKED.replace("keep-alive, Upgrade", "keep-alive"),
+            ASKED.replace("connection: ", "x-connection: "),
+            ASKED.replace("h2c, Echo", "h2c"),
+            ASKED.replace("h2c, Echo", "echo2"),
+            ASKED.replace("\r\n\r\n", "\r\ncontent-length: 5\r\n\r\nhello"),
+        ] {
+            let heard = undated(&served.ask(&asked));
+            assert!(heard.starts_with("HTTP/1.1 200 OK\r\nx-own: kept\r\n"), "{asked:?}: {heard}");
+            assert!(heard.ends_with("as before"), "{asked:?}: {heard}");
+        }
+    }
+
+    #[test]
+    fn what_is_dropped_is_closed() {
+        let served = Served::new(async |ctx: &mut Context| -> corehttp::Result {
+            Ok(drop(ctx.upgrade("echo").await?))
+        });
+        assert!(served.ask(ASKED).ends_with("upgrade: echo\r\n\r\n"));
+    }
+}
+
+/// CONNECT (RFC 9110 §9.3.6).
+mod tunnel {
+    use super::*;
+
+    const CONNECT: &str = "CONNECT b:443 HTTP/1.1\r\nhost: b:443\r\n\r\n";
+
+    async fn tunnel(ctx: &mut Context) -> corehttp::Result {
+        let target = ctx.request.authority().unwrap_or_default().to_owned();
+        let Ok(mut io) = ctx.tunnel().await else { return Ok(ctx.response.text("no tunnel")) };
+        io.write_all(target.as_bytes()).await?;
+        let (mut read, mut write) = tokio::io::split(io);
+        tokio::io::copy(&mut read, &mut write).await?;
+        Ok(write.shutdown().await?)
+    }
+
+    #[test]
+    fn a_planned_tunnel_carries_bytes_both_ways() {
+        let served = Served::new(with_plan(|_| BodyPlan::Tunnel, tunnel));
+        let mut peer = served.connect();
+        peer.say(format!("{CONNECT}early"));
+        let head = peer.hear_through("\r\n\r\n");
+        assert_eq!(undated(&head), "HTTP/1.1 200 OK\r\n\r\n");
+        assert!(head.contains("\r\ndate: "), "a final answer has its date (RFC 9110 §6.6.1)");
+        assert_eq!(peer.hear_through("early"), "b:443early");
+        peer.say("more");
+        assert_eq!(peer.hear_through("more"), "more");
+        peer.end();
+        assert_eq!(peer.hear_all(), "");
+    }
+
+    #[test]
+    fn without_a_plan_the_handler_does_not_run() {
+        for plan in [BodyPlan::Buffer, BodyPlan::Stream, BodyPlan::BufferUpTo(1)] {
+            let heard = Served::new(with_plan(move |_| plan, tunnel)).ask(format!("{CONNECT}{GET}"));
+            assert_eq!((status(&heard), heard.matches("HTTP/1.1").count()), (501, 1), "{plan:?}");
+            assert!(heard.contains("\r\nconnection: close\r\n"));
+        }
+        let refuses = with_plan(|_| BodyPlan::Refuse(Status::FORBIDDEN), tunnel);
+        assert_eq!(status(&Served::new(refuses).ask(CONNECT)), 403);
+    }
+
+    #[test]
+    fn a_tunnel_that_is_refused_by_the_handler_is_an_answer() {
+        let refuse = |ctx: &mut Context| -> corehttp::Result {
+            ctx.response.text("not sent");
+            Err(Status::BAD_GATEWAY.into())
+        };
+        let heard = Served::new(with_plan(|_| BodyPlan::Tunnel, refuse)).ask(CONNECT);
+        assert!(status(&heard) == 502 && heard.ends_with("Bad Gateway"), "{heard}");
+    }
+
+    #[test]
+    fn other_methods_are_not_tunnels() {
+        let served = Served::new(with_plan(|_| BodyPlan::Tunnel, tunnel));
+        let heard = served.ask(sized("hello") + GET);
+        assert_eq!(heard.matches("no tunnel").count(), 2, "{heard}");
+    }
+}
+
+/// A body that the handler did not read is no request, whatever it says (RFC 9112 §9.3, §11.2).
+mod unread {
+    use super::*;
+
+    const SMUGGLED: &str = "GET /smuggled HTTP/1.1\r\nhost: a\r\n\r\n";
+
+    /// What the handlers were asked for, in order.
+    type Paths = Arc<Mutex<Vec<String>>>;
+
+    /// Ends without having read the body, in every way there is.
+    struct Careless(Paths, Way);
+
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    enum Way {
+        Ignores,
+        ReadsAByte,
+        Fails,
+        Streams,
+        Panics,
+        Refuses,
+    }
+
+    impl Handler for Careless {
+        fn on_head(&self, request: &Request) -> BodyPlan {
+            self.0.lock().unwrap().push(request.path().to_owned());
+            if self.1 == Way::Refuses { BodyPlan::Refuse(Status::FORBIDDEN) } else { BodyPlan::Stream }
+        }
+
+        async fn handle(&self, ctx: &mut Context) -> corehttp::Result {
+            match self.1 {
+                Way::Ignores => Ok(()),
+                Way::ReadsAByte => Ok(_ = ctx.body_reader().read(&mut [0]).await?),
+                Way::Fails => Err(Status::GONE.into()),
+                Way::Streams => Ok(ctx.stream().await?.finish().await?),
+                Way::Panics => std::panic::resume_unwind(Box::new("without a trace")),
+                Way::Refuses => unreachable!("it was refused"),
+            }
+        }
+    }
+
+    /// After `wire` the next request is answered, or nothing is: it depends on `way`. Every answer arrives.
+    #[track_caller]
+    fn check(wire: &str, goes_on: impl Fn(Way) -> bool) {
+        for way in [Way::Ignores, Way::ReadsAByte, Way::Fails, Way::Streams, Way::Panics, Way::Refuses] {
+            let paths = Paths::default();
+            let served = Served::new(Careless(paths.clone(), way));
+            let heard = served.ask(format!("{wire}GET /next HTTP/1.1\r\nhost: a\r\n\r\n"));
+            let expected: &[&str] = if goes_on(way) { &["/", "/next"] } else { &["/"] };
+            let shown = &wire[..wire.len().min(200)];
+            assert_eq!(*paths.lock().unwrap(), expected, "{way:?} {shown:?}: {heard}");
+            assert_eq!(heard.matches("HTTP/1.1 ").count(), expected.len(), "{way:?} {shown:?}: {heard}");
+            assert!(!heard.contains("<"), "{way:?} {shown:?}: {heard}");
+        }
+    }
+
+    #[test]
+    fn a_small_one_is_drained_and_the_next_request_is_served_47() {
+        let goes_on = |way| !matches!(way, Way::Panics | Way::Refuses);
+        check(&sized(SMUGGLED), goes_on);
+        check(&chunked(&format!("{:x}\r\n{SMUGGLED}\r\n0\r\nx-sum: 7\r\n\r\n", SMUGGLED.len())), goes_on);
+        check(&sized(&SMUGGLED.repeat(1000)), goes_on);
+    }
+
+    #[test]
+    fn a_large_one_ends_the_connection_47() {
+        let large = SMUGGLED.repeat((256 << 10) / SMUGGLED.len() + 1000);
+        check(&sized(&large), |_| false);
+        check(&chunked(&format!("{:x}\r\n{large}\r\n0\r\n\r\n", large.len())), |_| false);
+    }
+
+    #[test]
+    fn a_malformed_one_ends_the_connection_and_the_answer_arrives_48() {
+        check(&chunked(&format!("1\r\nxy\r\n0\r\n\r\n{SMUGGLED}")), |_| false);
+        check(&chunked(&format!("1\r\nx\r\n0x0\r\n\r\n{SMUGGLED}")), |_| false);
+        check(&chunked(&format!("1\r\nx\r\n0\r\nhost: a\r\n\r\n{SMUGGLED}")), |_| false);
+    }
+
+    #[test]
+    fn one_that_is_cut_short_ends_the_connection_and_the_answer_arrives() {
+        check(&post("content-length: 100", SMUGGLED), |_| false);
+        check(&chunked(&format!("64\r\n{SMUGGLED}")), |_| false);
+    }
+
+    #[test]
+    fn how_much_is_drained_is_a_limit() {
+        for (drain_max, answers) in [(5, 2), (4, 1)] {
+            let limits = Limits { drain_max, ..Limits::default() };
+            let served = Served::with(|server| server.limits(limits), streaming(|_: &mut Context| {}));
+            let heard = served.ask(sized("hello") + GET);
+            assert_eq!(heard.matches("HTTP/1.1 200 OK").count(), answers, "{drain_max}: {heard}");
+        }
+    }
+
+    #[test]
+    fn an_unread_body_that_is_drained_leaves_the_answer_at_once() {
+        let served = Served::new(streaming(|ctx: &mut Context| ctx.response.text("early")));
+        let mut peer = served.connect();
+        peer.say(post("content-length: 10", "hello"));
+        assert!(peer.hear().ends_with("early"), "before the rest of the body");
+        peer.say(format!("world{GET}"));
+        assert!(peer.hear().ends_with("early"));
+    }
+}

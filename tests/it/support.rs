@@ -1,0 +1,209 @@
+//! What the tests talk to a server with: a server on its own thread, and a peer that says just what it is told.
+
+pub mod answers;
+pub mod wired;
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use corehttp::{IntoHandler, Running, Server, Status};
+use socket2::SockRef;
+
+/// A server on one core, stopped when it is dropped.
+pub struct Served {
+    pub running: Running,
+}
+
+impl Served {
+    /// Serves with the default settings.
+    pub fn new<Kind, H>(handler: H) -> Served
+    where
+        H: IntoHandler<Kind>,
+        H::Handler: Send + Sync,
+    {
+        Served::with(|server| server, handler)
+    }
+
+    /// Serves with the settings that `set` makes.
+    pub fn with<Kind, H>(set: impl FnOnce(Server) -> Server, handler: H) -> Served
+    where
+        H: IntoHandler<Kind>,
+        H::Handler: Send + Sync,
+    {
+        let running = set(Server::bind("127.0.0.1:0").cores(1)).start(handler).expect("a free port is found");
+        Served { running }
+    }
+
+    pub fn addr(&self) -> SocketAddr {
+        self.running.local_addr()
+    }
+
+    /// A peer that is connected.
+    pub fn connect(&self) -> Peer {
+        Peer::new(TcpStream::connect(self.addr()).expect("the server listens"))
+    }
+
+    /// All that the server says to `wire`, sent at once, until it closes. The peer says no more after it.
+    pub fn ask(&self, wire: impl AsRef<[u8]>) -> String {
+        let mut peer = self.connect();
+        peer.say(wire);
+        peer.end();
+        peer.hear_all()
+    }
+
+    /// As [`Served::ask`], for each way to cut `wire` in two packets, most of which must be answered alike but for
+    /// the date.
+    #[track_caller]
+    pub fn ask_cut(&self, wire: impl AsRef<[u8]>) -> String {
+        let wire = wire.as_ref();
+        let whole = undated(&self.ask(wire));
+        for cut in 1..wire.len() {
+            let mut peer = self.connect();
+            peer.say(&wire[..cut]);
+            peer.say(&wire[cut..]);
+            peer.end();
+            assert_eq!(
+                undated(&peer.hear_all()),
+                whole,
+                "{:?} cut at {cut}",
+                wire.escape_ascii().to_string()
+            );
+        }
+        whole
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        self.running.shutdown(Duration::ZERO);
+        let _ = self.running.wait();
+    }
+}
+
+/// How long a peer waits before its test has failed.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// One connection, byte for byte.
+pub struct Peer {
+    pub stream: TcpStream,
+}
+
+impl Peer {
+    pub fn new(stream: TcpStream) -> Peer {
+        stream.set_nodelay(true).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_write_timeout(Some(PATIENCE)).unwrap();
+        Peer { stream }
+    }
+
+    /// Sends `wire` in one packet. A server that has closed already is no error: its answer is what counts.
+    pub fn say(&mut self, wire: impl AsRef<[u8]>) {
+        let _ = self.stream.write_all(wire.as_ref());
+    }
+
+    /// Says that no more will come.
+    pub fn end(&mut self) {
+        let _ = self.stream.shutdown(Shutdown::Write);
+    }
+
+    /// Hears one whole answer whose length is announced, or that has no body.
+    #[track_caller]
+    pub fn hear(&mut self) -> String {
+        let mut heard = Vec::new();
+        while !heard.ends_with(b"\r\n\r\n") {
+            heard.push(self.hear_byte(&heard));
+        }
+        let head = String::from_utf8_lossy(&heard).to_ascii_lowercase();
+        let length = head.split("\r\ncontent-length: ").nth(1).and_then(|rest| rest.split("\r\n").next());
+        for _ in 0..length.map_or(0, |length| length.parse().expect("a length is a number")) {
+            heard.push(self.hear_byte(&heard));
+        }
+        String::from_utf8_lossy(&heard).into_owned()
+    }
+
+    /// Hears all until the server closes. A reset is told as such.
+    pub fn hear_all(&mut self) -> String {
+        let mut heard = Vec::new();
+        let end = self.stream.read_to_end(&mut heard);
+        let mut heard = String::from_utf8_lossy(&heard).into_owned();
+        if let Err(error) = end {
+            heard.push_str(&format!("<{:?}>", error.kind()));
+        }
+        heard
+    }
+
+    #[track_caller]
+    fn hear_byte(&mut self, heard: &[u8]) -> u8 {
+        let mut byte = [0];
+        match self.stream.read(&mut byte) {
+            Ok(1..) => byte[0],
+            end => panic!("{end:?} after {:?}", heard.escape_ascii().to_string()),
+        }
+    }
+}
+
+/// `heard` without its date lines, the only ones that change.
+pub fn undated(heard: &str) -> String {
+    let lines = heard.split_inclusive("\r\n").filter(|line| !line.starts_with("date: "));
+    lines.collect()
+}
+
+/// The status of the first answer in `heard`; 0 if there is none.
+pub fn status(heard: &str) -> u16 {
+    heard.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or(0)
+}
+
+impl Peer {
+    /// Hears what comes until it ends with `end`.
+    #[track_caller]
+    pub fn hear_through(&mut self, end: &str) -> String {
+        let mut heard = Vec::new();
+        while !heard.ends_with(end.as_bytes()) {
+            heard.push(self.hear_byte(&heard));
+        }
+        String::from_utf8_lossy(&heard).into_owned()
+    }
+
+    /// Closes so that the server hears of a failure, and not of an end.
+    pub fn reset(self) {
+        SockRef::from(&self.stream).set_linger(Some(Duration::ZERO)).unwrap();
+    }
+}
+
+/// What a server's `on_error` has seen, in order.
+#[derive(Clone, Default)]
+pub struct Refusals(Arc<Mutex<Vec<(u16, String)>>>);
+
+impl Refusals {
+    /// Lets `server` tell them.
+    pub fn of(&self, server: Server) -> Server {
+        let seen = self.0.clone();
+        server.on_error(move |refusal| {
+            let status = refusal.status.map_or(0, Status::as_u16);
+            seen.lock().unwrap().push((status, refusal.cause.to_string()));
+        })
+    }
+
+    /// Those since the last call: what was answered, 0 if that was nothing, and the cause.
+    pub fn take(&self) -> Vec<(u16, String)> {
+        std::mem::take(&mut self.0.lock().unwrap())
+    }
+}
+
+/// Waits until `condition` holds, for what nobody tells.
+#[track_caller]
+pub fn eventually(what: &str, condition: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !condition() {
+        assert!(start.elapsed() < PATIENCE, "{what}: it never came");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Runs `future` on a clock that jumps whenever all wait.
+pub fn paused<T>(future: impl Future<Output = T>) -> T {
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    runtime.enable_all().start_paused(true).build().unwrap().block_on(future)
+}

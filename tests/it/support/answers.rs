@@ -1,0 +1,108 @@
+//! [`Answer`]: what a server said, taken apart by a strict reader.
+
+use std::mem;
+
+/// One answer.
+#[derive(Debug)]
+pub struct Answer {
+    pub status: u16,
+    pub reason: String,
+    pub fields: Vec<(String, String)>,
+    pub body: String,
+}
+
+impl Answer {
+    /// The value of that field, of which there is at most one.
+    #[track_caller]
+    pub fn field(&self, name: &str) -> Option<&str> {
+        let mut values = self.fields.iter().filter(|field| field.0 == name).map(|field| &*field.1);
+        let value = values.next();
+        assert_eq!(values.next(), None, "a second {name} in {self:?}");
+        value
+    }
+
+    /// Whether it says that it is the last one.
+    #[track_caller]
+    pub fn is_last(&self) -> bool {
+        self.field("connection") == Some("close")
+    }
+
+    /// Refusals say no more than the status does: not a byte of the peer's is in them.
+    #[track_caller]
+    pub fn check_refusal(&self) {
+        assert!(self.is_last(), "{self:?} closes");
+        assert_eq!(self.body, self.reason);
+        assert_eq!(self.field("content-type"), Some("text/plain; charset=utf-8"));
+        let names: Vec<_> = self.fields.iter().map(|field| &*field.0).collect();
+        assert_eq!(names, ["content-type", "date", "content-length", "connection"]);
+    }
+
+    /// What must be true of every answer, but for what comes before the final one.
+    #[track_caller]
+    fn check(&self) {
+        let date = self.field("date").expect("every answer has a date (RFC 9110 §6.6.1)");
+        let time = httpdate::parse_http_date(date).expect("it is one");
+        assert_eq!(httpdate::fmt_http_date(time), date, "in the one form that is sent (§5.6.7)");
+        let (length, coding) = (self.field("content-length"), self.field("transfer-encoding"));
+        assert!(length.is_none() || coding.is_none(), "{self:?} is framed twice");
+        assert!(length.is_none() || self.status != 204, "{self:?} announces what 204 cannot have");
+        assert!(coding.is_none_or(|coding| coding == "chunked"));
+        assert!(self.field("connection").is_none_or(|wish| ["close", "keep-alive"].contains(&wish)));
+    }
+}
+
+/// Takes apart what was heard on one connection. Nothing may be left over, and nothing come behind an answer that
+/// says that it is the last. One that has a field `asked: HEAD` has no body.
+#[track_caller]
+pub fn answers(heard: &str) -> Vec<Answer> {
+    let (mut rest, mut answers) = (heard, Vec::<Answer>::new());
+    while !rest.is_empty() {
+        assert!(!answers.last().is_some_and(Answer::is_last), "{rest:?} comes after the last answer");
+        let answer = take_answer(&mut rest).unwrap_or_else(|| panic!("{rest:?} is no answer, of {heard:?}"));
+        if answer.status >= 200 {
+            answer.check();
+        }
+        answers.push(answer);
+    }
+    answers
+}
+
+fn take_answer(rest: &mut &str) -> Option<Answer> {
+    let (head, behind) = rest.split_once("\r\n\r\n")?;
+    let mut lines = head.split("\r\n");
+    let (status, reason) = lines.next()?.strip_prefix("HTTP/1.1 ")?.split_once(' ')?;
+    let (status, reason) = (status.parse().ok()?, reason.to_owned());
+    let field = |line: &str| line.split_once(": ").map(|(name, value)| (name.into(), value.into()));
+    let fields = lines.map(field).collect::<Option<_>>()?;
+    let mut answer = Answer { status, reason, fields, body: String::new() };
+    *rest = behind;
+    answer.body = match (status, answer.field("content-length"), answer.field("transfer-encoding")) {
+        (100..200 | 204 | 304, ..) => String::new(),
+        _ if answer.field("asked") == Some("HEAD") => String::new(),
+        (_, Some(length), None) => take(rest, length.parse().ok()?)?,
+        (_, None, Some("chunked")) => take_chunks(rest)?,
+        (_, None, None) if answer.is_last() => mem::take(rest).to_owned(),
+        _ => return None,
+    };
+    Some(answer)
+}
+
+fn take(rest: &mut &str, len: usize) -> Option<String> {
+    let (taken, behind) = rest.split_at_checked(len)?;
+    *rest = behind;
+    Some(taken.to_owned())
+}
+
+fn take_chunks(rest: &mut &str) -> Option<String> {
+    let mut body = String::new();
+    loop {
+        let (size, behind) = rest.split_once("\r\n")?;
+        *rest = behind;
+        let size = usize::from_str_radix(size, 16).ok()?;
+        body += &take(rest, size)?;
+        *rest = rest.strip_prefix("\r\n")?;
+        if size == 0 {
+            return Some(body);
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! [`Wired`]: a server whose peers' packets are cut to the byte.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::io;
+use std::mem;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{self, Poll};
+
+use corehttp::{Handler, IntoHandler, Server, Service};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::runtime::{Builder, Runtime};
+
+use super::{Served, undated};
+
+/// A server on this thread whose peers have no sockets: their packets arrive just as they are cut, each one when the
+/// one before was dealt with, and when all are waiting, the time they wait for has come.
+pub struct Wired<H: Handler> {
+    runtime: Runtime,
+    service: Service<H>,
+}
+
+impl<H: Handler> Wired<H> {
+    /// Serves with the default settings.
+    pub fn new<Kind>(handler: impl IntoHandler<Kind, Handler = H>) -> Wired<H> {
+        Wired::with(|server| server, handler)
+    }
+
+    /// Serves with the settings that `set` makes.
+    pub fn with<Kind>(
+        set: impl FnOnce(Server) -> Server,
+        handler: impl IntoHandler<Kind, Handler = H>,
+    ) -> Wired<H> {
+        let runtime = Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+        let service = runtime.block_on(async { set(Server::new()).service(handler) });
+        Wired { runtime, service }
+    }
+
+    /// All that the server says to `packets`, until it closes.
+    pub fn ask(&self, packets: &[&[u8]], then: Then) -> String {
+        let heard = Rc::default();
+        let packets = packets.iter().map(|packet| packet.to_vec()).collect();
+        let peer = Packets { packets, awaited: false, then, heard: Rc::clone(&heard) };
+        // What ended the connection early shows in what was heard.
+        let _ = self.runtime.block_on(self.service.serve_connection(peer));
+        String::from_utf8_lossy(&heard.take()).into_owned()
+    }
+
+    /// All that the server says to `wire`, which must be the same however it is cut in two, and byte by byte.
+    #[track_caller]
+    pub fn ask_cut(&self, wire: impl AsRef<[u8]>, then: Then) -> String {
+        self.ask_counting(wire.as_ref(), then).0
+    }
+
+    /// As [`Wired::ask_cut`], and the same must come of `wire` with an end behind it, and of `served`, which serves
+    /// sockets with the same handler. Says also how often the handler ran.
+    #[track_caller]
+    pub fn ask_everyhow(&self, served: &Served, wire: &[u8]) -> (String, usize) {
+        let whole = self.ask_counting(wire, Then::Waits);
+        let ended = (undated(&self.ask(&[wire], Then::Ends)), take_handled());
+        assert_eq!(ended, (undated(&whole.0), whole.1), "{:?} and an end", shortened(wire));
+        assert_eq!(undated(&served.ask(wire)), undated(&whole.0), "{:?} over TCP", shortened(wire));
+        whole
+    }
+
+    /// As [`Wired::ask_cut`]. Says also how often the handler ran.
+    #[track_caller]
+    pub fn ask_counting(&self, wire: &[u8], then: Then) -> (String, usize) {
+        take_handled();
+        let whole = (self.ask(&[wire], then), take_handled());
+        let bytes = wire.chunks(wire.len().div_ceil(LONG).max(1)).collect();
+        let cut = cuts(wire.len()).map(|at| vec![&wire[..at], &wire[at..]]);
+        for packets in cut.chain([bytes]) {
+            let heard = (undated(&self.ask(&packets, then)), take_handled());
+            let first = packets.first().map_or(0, |first| first.len());
+            assert_eq!(heard, (undated(&whole.0), whole.1), "{:?} cut at {first}", shortened(wire));
+        }
+        whole
+    }
+}
+
+/// What a peer does that has said all it has to say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Then {
+    /// It closes its sending half.
+    Ends,
+    /// It waits for the server to close.
+    Waits,
+}
+
+/// Where an input of that length is cut: everywhere, or where that would take too long, at its ends and here and there.
+fn cuts(len: usize) -> impl Iterator<Item = usize> {
+    let step = if len <= LONG { 1 } else { len / 40 };
+    (1..len).filter(move |at| *at < 20 || len - at < 20 || at % step == 0)
+}
+
+const LONG: usize = 500;
+
+/// Enough of `wire` to know which it is.
+pub fn shortened(wire: &[u8]) -> String {
+    wire[..wire.len().min(400)].escape_ascii().to_string()
+}
+
+/// The peer of a [`Wired`] server.
+struct Packets {
+    packets: VecDeque<Vec<u8>>,
+    /// Whether the server has found out that the first of them is not there yet.
+    awaited: bool,
+    then: Then,
+    heard: Rc<RefCell<Vec<u8>>>,
+}
+
+impl AsyncRead for Packets {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut task::Context<'_>,
+        out: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let awaited = mem::replace(&mut self.awaited, true);
+        let then = self.then;
+        match (self.packets.front_mut(), then) {
+            (None, Then::Waits) => return Poll::Pending,
+            (None, Then::Ends) if awaited => return Poll::Ready(Ok(())),
+            (Some(packet), _) if awaited => {
+                out.put_slice(&packet.drain(..packet.len().min(out.remaining())).collect::<Vec<_>>());
+            }
+            _ => {
+                cx.waker().wake_by_ref();
+                return Poll::Pending;
+            }
+        }
+        if self.packets.pop_front_if(|packet| packet.is_empty()).is_some() {
+            self.awaited = false;
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for Packets {
+    fn poll_write(self: Pin<&mut Self>, _: &mut task::Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.heard.borrow_mut().extend_from_slice(bytes);
+        Poll::Ready(Ok(bytes.len()))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut task::Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, _: &mut task::Context<'_>) -> Poll<io::Result<()>> {
+        // Whoever hears the end closes, too.
+        self.then = Then::Ends;
+        Poll::Ready(Ok(()))
+    }
+}
+
+thread_local! {
+    static HANDLED: Cell<usize> = const { Cell::new(0) };
+}
+
+/// To be called by handlers, so that tests know how often they ran on this thread.
+pub fn count_handled() {
+    HANDLED.set(HANDLED.get() + 1);
+}
+
+/// How often handlers ran on this thread since the last call.
+pub fn take_handled() -> usize {
+    HANDLED.take()
+}

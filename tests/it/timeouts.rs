@@ -1,0 +1,543 @@
+//! Every wait has an end, at its time and with its answer. The clock jumps here, but for the last rows.
+
+use std::cell::Cell;
+use std::future::pending;
+use std::io;
+use std::mem;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{self, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use corehttp::{BodyPlan, Context, IntoHandler, Server, Timeouts, with_plan};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, ReadBuf, duplex};
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::support::answers::answers;
+use crate::support::{Served, eventually, paused, status};
+
+/// What a peer was told, and when and how the server was through with it.
+struct Told {
+    heard: String,
+    time: Duration,
+    outcome: io::Result<()>,
+}
+
+/// Lets a peer `act` on a connection whose pipe holds so many bytes each way, then listen. It never closes by itself.
+fn talk<Kind>(
+    timeouts: Timeouts,
+    handler: impl IntoHandler<Kind>,
+    pipe: usize,
+    act: impl AsyncFnOnce(&mut DuplexStream),
+) -> Told {
+    paused(async {
+        let service = Server::new().timeouts(timeouts).service(handler);
+        let ((mut near, far), start) = (duplex(pipe), Instant::now());
+        let peer = async {
+            act(&mut near).await;
+            let mut heard = Vec::new();
+            near.read_to_end(&mut heard).await.unwrap();
+            (String::from_utf8(heard).unwrap(), near)
+        };
+        let server = async { (service.serve_connection(far).await, start.elapsed()) };
+        let ((heard, _near), (outcome, time)) = tokio::join!(peer, server);
+        Told { heard, time, outcome }
+    })
+}
+
+/// The defaults, but for the wait behind a refusal.
+fn defaults() -> Timeouts {
+    Timeouts { linger: Duration::ZERO, ..Timeouts::default() }
+}
+
+/// The defaults end what the peer does after so many seconds, and the last it hears is `last`: 0 if that is nothing.
+#[track_caller]
+fn check(seconds: u64, last: u16, act: impl AsyncFnOnce(&mut DuplexStream)) {
+    check_with(defaults(), app, seconds, last, act);
+}
+
+#[track_caller]
+fn check_with<Kind>(
+    timeouts: Timeouts,
+    handler: impl IntoHandler<Kind>,
+    seconds: u64,
+    last: u16,
+    act: impl AsyncFnOnce(&mut DuplexStream),
+) {
+    let told = talk(timeouts, handler, 1 << 16, act);
+    let heard = answers(&told.heard);
+    assert_eq!(heard.last().map_or(0, |answer| answer.status), last);
+    assert_time(told.time, seconds);
+    if last >= 400 {
+        heard.last().unwrap().check_refusal();
+    }
+}
+
+/// Never early, and hardly late.
+#[track_caller]
+fn assert_time(time: Duration, seconds: u64) {
+    let due = Duration::from_secs(seconds);
+    assert!(time >= due && time < due + Duration::from_millis(5), "{time:?} for {due:?}");
+}
+
+fn app(ctx: &mut Context) {
+    ctx.response.text("fine");
+}
+
+const GET: &[u8] = b"GET / HTTP/1.1\r\nhost: a\r\n\r\n";
+const POST: &[u8] = b"POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 10000\r\n\r\n";
+const CHUNKED: &[u8] = b"POST / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n";
+
+async fn say(peer: &mut DuplexStream, wire: &[u8]) {
+    peer.write_all(wire).await.unwrap();
+}
+
+/// Lets the time pass.
+async fn pass(seconds: u64) {
+    sleep(Duration::from_secs(seconds)).await;
+}
+
+/// Says `packet` every so many seconds, until nobody listens.
+async fn drip(peer: &mut DuplexStream, packet: &[u8], seconds: u64) {
+    while peer.write_all(packet).await.is_ok() {
+        pass(seconds).await;
+    }
+}
+
+/// Says `wire` and hears its answer.
+async fn ask(peer: &mut DuplexStream, wire: &[u8]) {
+    say(peer, wire).await;
+    let mut heard = Vec::new();
+    while !heard.ends_with(b"fine") {
+        heard.push(peer.read_u8().await.unwrap());
+    }
+}
+
+#[test]
+fn what_the_defaults_are() {
+    let seconds = Duration::from_secs;
+    let Timeouts { head, body, body_grace, body_rate_min, idle, write, handler, linger } =
+        Timeouts::default();
+    assert_eq!((head, body, body_grace, body_rate_min), (seconds(10), seconds(30), seconds(10), 500));
+    assert_eq!((idle, write, handler, linger), (seconds(60), seconds(30), None, seconds(1)));
+}
+
+#[test]
+fn head_from_accept_for_the_first_rfc9110_15_5_9() {
+    check(10, 0, async |_| ());
+    for begun in [&b"G"[..], b"\r\nG", &GET[..GET.len() - 1]] {
+        check(10, 408, async |peer| say(peer, begun).await);
+    }
+    // An empty line begins nothing.
+    check(10, 0, async |peer| say(peer, b"\r\n").await);
+    check(10, 408, async |peer| {
+        pass(9).await;
+        say(peer, b"G").await;
+    });
+    check(10, 408, async |peer| drip(peer, b"G", 1).await);
+    check(9 + 60, 200, async |peer| {
+        pass(9).await;
+        say(peer, GET).await;
+    });
+}
+
+#[test]
+fn head_from_its_first_byte_for_the_next() {
+    check(69, 408, async |peer| {
+        ask(peer, GET).await;
+        pass(59).await;
+        say(peer, b"G").await;
+    });
+    check(15, 408, async |peer| {
+        ask(peer, GET).await;
+        pass(5).await;
+        drip(peer, b"G", 1).await;
+    });
+    // The first half of the next one came with this one.
+    check(10, 408, async |peer| say(peer, &[GET, b"GET"].concat()).await);
+}
+
+#[test]
+fn idle_ends_in_silence_rfc9112_9_5() {
+    check(60, 0, async |peer| ask(peer, GET).await);
+    check(100, 0, async |peer| {
+        ask(peer, GET).await;
+        pass(40).await;
+        ask(peer, GET).await;
+    });
+    let told = talk(defaults(), app, 1 << 16, async |peer| ask(peer, GET).await);
+    assert_eq!((&*told.heard, told.outcome.is_ok()), ("", true));
+}
+
+#[test]
+fn body_without_progress_rfc9110_15_5_9() {
+    check(30, 408, async |peer| say(peer, POST).await);
+    check(30, 408, async |peer| say(peer, CHUNKED).await);
+    check(30, 408, async |peer| say(peer, &[POST, &[b'b'; 9_999]].concat()).await);
+    check(30, 408, async |peer| say(peer, &[CHUNKED, b"5\r\n12345\r\n0\r\n"].concat()).await);
+    let patient = Timeouts { body_rate_min: 0, ..defaults() };
+    check_with(patient.clone(), app, 29 * 3 + 30, 408, async |peer| {
+        say(peer, POST).await;
+        for _ in 0..3 {
+            pass(29).await;
+            say(peer, b"b").await;
+        }
+    });
+    check_with(patient, app, 29 * 3, 200, async |peer| {
+        say(peer, CHUNKED).await;
+        for packet in ["1\r\nb\r\n", "0\r\nx: y", "\r\n\r\n"] {
+            pass(29).await;
+            say(peer, packet.as_bytes()).await;
+        }
+        peer.shutdown().await.unwrap();
+    });
+}
+
+/// Says a body of `POST`'s length, a packet every so many seconds, until nobody listens.
+async fn pour(peer: &mut DuplexStream, packet: usize, seconds: u64) {
+    say(peer, POST).await;
+    for packet in vec![b'b'; 10_000].chunks(packet) {
+        pass(seconds).await;
+        if peer.write_all(packet).await.is_err() {
+            return;
+        }
+    }
+    peer.shutdown().await.unwrap();
+}
+
+#[test]
+fn body_rate_min_after_the_grace_rfc9110_15_5_9() {
+    // The first packet beyond the grace shows that they come too slowly.
+    check(11, 408, async |peer| pour(peer, 1, 1).await);
+    check(11, 408, async |peer| pour(peer, 499, 1).await);
+    check(20, 200, async |peer| pour(peer, 500, 1).await);
+    check(20, 408, async |peer| pour(peer, 4_999, 10).await);
+    check(20, 200, async |peer| pour(peer, 5_000, 10).await);
+    check(29, 408, async |peer| pour(peer, 1, 29).await);
+    check(11, 408, async |peer| {
+        say(peer, CHUNKED).await;
+        drip(peer, b"1\r\nb\r\n", 1).await;
+    });
+    check(11, 408, async |peer| {
+        say(peer, CHUNKED).await;
+        drip(peer, b"0", 1).await;
+    });
+    let lenient = Timeouts { body_rate_min: 1, ..defaults() };
+    check_with(lenient, app, 10_000, 200, async |peer| pour(peer, 1, 1).await);
+    let patient = Timeouts { body_grace: Duration::MAX, ..defaults() };
+    check_with(patient, app, 10_000, 200, async |peer| pour(peer, 1, 1).await);
+    let strict = Timeouts { body_grace: Duration::ZERO, body_rate_min: 10_000, ..defaults() };
+    check_with(strict, app, 1, 408, async |peer| pour(peer, 9_999, 1).await);
+    let hopeless = Timeouts { body_rate_min: u64::MAX, ..defaults() };
+    check_with(hopeless, app, 11, 408, async |peer| pour(peer, 800, 1).await);
+}
+
+#[test]
+fn a_body_that_is_streamed_has_the_same_bounds() {
+    let read = async |ctx: &mut Context| -> corehttp::Result {
+        let mut body = ctx.body_reader();
+        while body.chunk().await?.is_some() {
+            // Only what the peer takes counts against it.
+            pass(45).await;
+        }
+        ctx.response.text("fine");
+        Ok(())
+    };
+    let streamed = || with_plan(|_| BodyPlan::Stream, read);
+    check_with(defaults(), streamed(), 30, 408, async |peer| say(peer, POST).await);
+    check_with(defaults(), streamed(), 45 + 30, 408, async |peer| {
+        say(peer, &[POST, b"b"].concat()).await;
+    });
+    check_with(defaults(), streamed(), 2 * 45, 200, async |peer| {
+        say(peer, &[POST, &[b'b'; 10_000]].concat()).await;
+        peer.shutdown().await.unwrap();
+    });
+    // Left unread it is waited for no longer, and the answer is there long before.
+    check_with(defaults(), with_plan(|_| BodyPlan::Stream, app), 30, 0, async |peer| {
+        ask(peer, POST).await;
+    });
+}
+
+/// More than any pipe here holds.
+const MUCH: usize = 1 << 20;
+
+#[test]
+fn write_without_progress() {
+    let buffered = |ctx: &mut Context| ctx.response.body.set(vec![b'x'; MUCH]);
+    let streamed = async |ctx: &mut Context| -> corehttp::Result {
+        let mut out = ctx.stream().await?;
+        let error = out.write_all(&vec![b'x'; MUCH]).await.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        Err(error.into())
+    };
+    let sourced =
+        |ctx: &mut Context| ctx.response.body.stream(tokio::io::repeat(b'x').take(MUCH as u64), None);
+    for outcome in [check_stalled(buffered), check_stalled(sourced)] {
+        assert_eq!(outcome.unwrap_err().kind(), io::ErrorKind::TimedOut);
+    }
+    let _ = check_stalled(streamed);
+}
+
+/// A peer that reads a byte now and then is served; one that does not read is cut off.
+#[track_caller]
+fn check_stalled<Kind>(handler: impl IntoHandler<Kind>) -> io::Result<()> {
+    let told = talk(defaults(), handler, 1_000, async |peer| {
+        say(peer, GET).await;
+        for _ in 0..5 {
+            pass(29).await;
+            peer.read_u8().await.unwrap();
+        }
+        pass(2 * 29).await;
+    });
+    assert_time(told.time, 29 * 5 + 30);
+    assert_eq!(told.heard.len(), 1_000, "what was in the pipe");
+    told.outcome
+}
+
+/// Tells when it is dropped.
+struct Guard(Arc<AtomicBool>);
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+#[test]
+fn handler_is_dropped_rfc9110_15_6_4() {
+    let limited = Timeouts { handler: Some(Duration::from_secs(5)), ..defaults() };
+    let dropped = Arc::new(AtomicBool::new(false));
+    let seen = Arc::clone(&dropped);
+    let hangs = async move |_: &mut Context| {
+        let _guard = Guard(Arc::clone(&seen));
+        pending::<()>().await;
+    };
+    check_with(limited.clone(), hangs, 5, 503, async |peer| say(peer, GET).await);
+    assert!(dropped.load(Ordering::SeqCst));
+    let waits_for_the_body = async |ctx: &mut Context| -> corehttp::Result {
+        while ctx.body_reader().chunk().await?.is_some() {}
+        Ok(())
+    };
+    let streamed = with_plan(|_| BodyPlan::Stream, waits_for_the_body);
+    check_with(limited.clone(), streamed, 5, 503, async |peer| say(peer, POST).await);
+    let in_time = async |ctx: &mut Context| {
+        pass(4).await;
+        ctx.response.text("fine");
+    };
+    // The time is that of each exchange, not of the connection.
+    check_with(limited.clone(), in_time, 4 * 4 + 60, 0, async |peer| {
+        for _ in 0..4 {
+            ask(peer, GET).await;
+        }
+    });
+    check_with(limited, in_time, 10, 200, async |peer| {
+        pass(6).await;
+        say(peer, GET).await;
+        peer.shutdown().await.unwrap();
+    });
+    let takes_an_hour = async |_: &mut Context| pass(3600).await;
+    check_with(defaults(), takes_an_hour, 3600 + 60, 200, async |peer| say(peer, GET).await);
+}
+
+#[test]
+fn handler_that_has_begun_its_answer_is_cut_off() {
+    let limited = Timeouts { handler: Some(Duration::from_secs(5)), ..defaults() };
+    let half = async |ctx: &mut Context| -> corehttp::Result {
+        let mut out = ctx.stream().await?;
+        out.write_all(b"half").await?;
+        out.flush().await?;
+        pending().await
+    };
+    let told = talk(limited, half, 1 << 16, async |peer| say(peer, GET).await);
+    assert_time(told.time, 5);
+    assert!(told.outcome.is_err() && told.heard.ends_with("\r\n\r\n4\r\nhalf\r\n"), "{:?}", told.heard);
+}
+
+#[test]
+fn linger_after_a_refusal_rfc9112_9_6() {
+    for (linger, seconds) in [(Duration::ZERO, 0), (Duration::from_secs(1), 1), (Duration::from_secs(5), 5)] {
+        let timeouts = || Timeouts { linger, ..defaults() };
+        let told = talk(timeouts(), app, 1 << 16, async |peer| say(peer, b"bad\r\n").await);
+        assert_eq!(status(&told.heard), 400);
+        assert_time(told.time, seconds);
+        // Whoever goes on talking is not waited for any longer.
+        let told = talk(timeouts(), app, 1 << 16, async |peer| {
+            say(peer, b"bad\r\n").await;
+            drip(peer, b"!", 1).await;
+        });
+        assert_time(told.time, seconds);
+    }
+    let told = talk(defaults(), app, 1 << 16, async |peer| {
+        say(peer, b"bad\r\n").await;
+        peer.shutdown().await.unwrap();
+    });
+    assert_time(told.time, 0);
+}
+
+#[test]
+fn a_wait_that_was_given_up_does_not_end_another() {
+    let gives_up = async |ctx: &mut Context| {
+        let waited = timeout(Duration::from_secs(1), ctx.body_reader().chunk()).await.map(drop);
+        assert!(waited.is_err());
+        ctx.peer_closed().await;
+        ctx.response.text("fine");
+    };
+    let streamed = with_plan(|_| BodyPlan::Stream, gives_up);
+    let told = talk(defaults(), streamed, 1 << 16, async |peer| {
+        say(peer, POST).await;
+        pass(100).await;
+        peer.shutdown().await.unwrap();
+    });
+    assert_time(told.time, 100);
+    assert_eq!(status(&told.heard), 200);
+}
+
+#[test]
+fn a_wait_that_is_over_wakes_nobody() {
+    let (near, far) = duplex(1 << 16);
+    let (polls, outcome) = paused(async {
+        let polls = Rc::default();
+        let service =
+            Server::new().timeouts(Timeouts { write: Duration::from_secs(1), ..defaults() }).service(app);
+        let held = Holding { stream: far, is_held: true, polls: Rc::clone(&polls) };
+        let peer = async move {
+            let mut near = near;
+            for _ in 0..3 {
+                ask(&mut near, GET).await;
+                pass(50).await;
+            }
+        };
+        let (_, outcome) = tokio::join!(peer, service.serve_connection(held));
+        (polls.get(), outcome)
+    });
+    assert!(outcome.is_ok() && polls < 50, "{outcome:?} after {polls} polls");
+}
+
+/// A transport that holds back for a moment what was written, as encryption may.
+struct Holding {
+    stream: DuplexStream,
+    is_held: bool,
+    polls: Rc<Cell<usize>>,
+}
+
+impl AsyncRead for Holding {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut task::Context<'_>,
+        out: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        self.polls.set(self.polls.get() + 1);
+        Pin::new(&mut self.stream).poll_read(cx, out)
+    }
+}
+
+impl AsyncWrite for Holding {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut task::Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        self.is_held = true;
+        Pin::new(&mut self.stream).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut task::Context<'_>) -> Poll<io::Result<()>> {
+        if mem::take(&mut self.is_held) {
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut task::Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}
+
+#[test]
+fn without_timeouts_all_is_waited_for() {
+    const DAY: u64 = 24 * 3600;
+    let max = Duration::MAX;
+    let none = Timeouts {
+        head: max,
+        body: max,
+        body_grace: max,
+        body_rate_min: u64::MAX,
+        idle: max,
+        write: max,
+        handler: Some(max),
+        linger: max,
+    };
+    let slow = async |ctx: &mut Context| {
+        pass(DAY).await;
+        ctx.response.text("fine");
+    };
+    check_with(none, slow, 7 * DAY, 200, async |peer| {
+        for _ in 0..2 {
+            let request = b"POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 1\r\n\r\nb";
+            let (head, body) = request.split_at(request.len() - 1);
+            for packet in [&head[..5], &head[5..], body] {
+                pass(DAY).await;
+                say(peer, packet).await;
+            }
+        }
+        peer.shutdown().await.unwrap();
+    });
+}
+
+#[test]
+fn with_no_time_at_all_nothing_hangs() {
+    let zero = Duration::ZERO;
+    let none = Timeouts {
+        head: zero,
+        body: zero,
+        body_grace: zero,
+        body_rate_min: u64::MAX,
+        idle: zero,
+        write: zero,
+        handler: Some(zero),
+        linger: zero,
+    };
+    for wire in [b"", GET, POST, CHUNKED, b"bad\r\n", &GET[..5]] {
+        let hangs = async |_: &mut Context| pending::<()>().await;
+        let told = talk(none.clone(), hangs, 1 << 16, async |peer| say(peer, wire).await);
+        assert_time(told.time, 0);
+    }
+}
+
+#[test]
+fn on_a_servers_own_core_all_of_them_end() {
+    let (soon, dropped) = (Duration::from_millis(100), Arc::new(AtomicBool::new(false)));
+    let timeouts = Timeouts {
+        head: soon,
+        body: soon,
+        idle: soon,
+        write: soon,
+        handler: Some(Duration::from_millis(300)),
+        ..Timeouts::default()
+    };
+    let (seen, much) = (Arc::clone(&dropped), Bytes::from(vec![b'x'; 32 << 20]));
+    let app = async move |ctx: &mut Context| match ctx.request.path() {
+        "/much" => ctx.response.body.share(much.clone()),
+        "/hang" => {
+            let _guard = Guard(Arc::clone(&seen));
+            pending().await
+        }
+        _ => ctx.response.text("fine"),
+    };
+    let served = Served::with(|server| server.timeouts(timeouts), app);
+    let talks = [&b""[..], b"\r\n", b"G", GET, POST, b"GET /hang HTTP/1.1\r\nhost: a\r\n\r\n"];
+    let mut stalled = served.connect();
+    stalled.say(b"GET /much HTTP/1.1\r\nhost: a\r\n\r\n");
+    let mut peers = talks.map(|_| served.connect());
+    peers.iter_mut().zip(talks).for_each(|(peer, wire)| peer.say(wire));
+    let heard = peers.each_mut().map(|peer| status(&peer.hear_all()));
+    assert_eq!((heard, dropped.load(Ordering::SeqCst)), ([0, 0, 408, 200, 408, 503], true));
+    eventually("the stalled one is cut off", || served.running.stats().total.errors.timed_out == 3);
+    assert_eq!(served.running.stats().total.errors.handler, 1);
+    let heard = stalled.hear_all();
+    assert!(heard.len() < 32 << 20 && heard.ends_with("x<ConnectionReset>"));
+}
