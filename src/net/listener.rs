@@ -3,8 +3,6 @@
 use std::io;
 use std::task::{Context, Poll, ready};
 
-#[cfg(any(target_os = "linux", target_os = "android"))]
-use socket2::SockFilter;
 use socket2::SockRef;
 use tokio::net::{TcpListener, TcpStream};
 #[cfg(unix)]
@@ -58,18 +56,6 @@ impl Listener {
         }))
     }
 
-    /// Hears nobody any more who has not knocked yet.
-    ///
-    /// Somebody might still come in between the last accept and the close, and would be reset. Whoever is not heard
-    /// knocks again in a second, and comes to whom listens then.
-    pub(crate) fn turn_away(&self) {
-        #[cfg(any(target_os = "linux", target_os = "android"))]
-        if let Listener::Tcp(listener, _) = self {
-            // Where it cannot be done, the close does it.
-            let _ = SockRef::from(listener).attach_filter(&NO_SYN);
-        }
-    }
-
     /// Takes a connection that already waits, so that a server which stops can serve those who came in time.
     ///
     /// The kernel is asked, not tokio: its cached readiness may be older than the connection.
@@ -104,17 +90,6 @@ impl Listener {
         }
     }
 }
-
-/// Passes every segment but those with SYN and without ACK, flags in the 14th byte (RFC 9293 §3.1): load it, mask
-/// it, compare it, drop or pass.
-#[cfg(any(target_os = "linux", target_os = "android"))]
-const NO_SYN: [SockFilter; 5] = [
-    SockFilter::new(0x30, 0, 0, 13),
-    SockFilter::new(0x54, 0, 0, 0x12),
-    SockFilter::new(0x15, 0, 1, 0x02),
-    SockFilter::new(0x06, 0, 0, 0),
-    SockFilter::new(0x06, 0, 0, u32::MAX),
-];
 
 fn tcp(stream: TcpStream, options: ListenOptions) -> Transport {
     if options.nodelay && !NODELAY_IS_INHERITED {

@@ -102,11 +102,9 @@ impl Inlet {
             }
         };
         until(stopped, self.accept_all(&worker)).await?;
-        self.listeners.iter().for_each(|(listener, _)| listener.turn_away());
-        let _ = runtime::timeout_at(runtime::Instant::now() + HANDSHAKE, self.accept_all(&worker)).await;
-        self.close(&worker);
         let Shared { watch, stats, .. } = &*worker.shared;
         watch.stop();
+        self.close(&worker);
         let (mut emptied, mut over) = (pin!(watch.emptied()), pin!(grace_over(&mut self.stop)));
         poll_fn(|cx| match emptied.as_mut().poll(cx) {
             Poll::Ready(()) => Poll::Ready(()),
@@ -197,9 +195,6 @@ impl Inlet {
         }
     }
 }
-
-/// How long whoever has knocked may need to come in, if it is not far away.
-const HANDSHAKE: Duration = Duration::from_millis(1);
 
 /// Waits for the end of the grace, which a later call may have made shorter.
 async fn grace_over(stop: &mut watch::Receiver<Option<Stop>>) {

@@ -10,9 +10,9 @@ use corehttp::{BodyPlan, Context, Handler, Limits, Method, Request, Server, Stat
 use tokio::io::{AsyncRead, AsyncReadExt, ReadBuf};
 use tokio::sync::Notify;
 
+use crate::support::Served;
 use crate::support::answers::{Answer, answers};
 use crate::support::wired::{Then, Wired, count_handled, shortened, take_handled};
-use crate::support::{Served, status};
 
 /// Tells the method, the path and the body, in as many ways as there are to answer: the path says which.
 #[derive(Clone, Copy)]
@@ -377,6 +377,14 @@ fn row_57_answers_come_in_the_order_of_their_requests_9_3_2() {
     ];
     let wire: String = paths.iter().map(|path| get(path)).collect();
     check(wire + LAST, &[&told[..], &["200 GET /2", LAST_TOLD]].concat());
+}
+
+#[test]
+fn row_57_answers_to_one_write_leave_in_one_write_9_3_2() {
+    let twenty = get("/1").repeat(20);
+    let writes = Wired::new(App).ask_for_writes(&[twenty.as_bytes()], Then::Ends);
+    assert_eq!(writes.len(), 1, "{writes:?}");
+    assert_eq!(answers(&writes[0]).len(), 20);
 }
 
 #[test]

@@ -418,7 +418,7 @@ fn row_36_a_chunk_size_is_hex_digits_7_1() {
 fn row_36_and_37_a_chunk_size_is_hex_digits_only_7_1() {
     for size in [
         "3 ", "3\t", " 3", "\t3", "0x3", "0X3", "+3", "-3", "-0", "3g", "", "_3", "3_", "3.0", "3,3", "3 3",
-        "\"3\"", "h", "3\0", "\03", "3h", "x3", "３", "3\u{a0}", "3\n", "\n3", "3\r", "\r3", "3;a\nb",
+        "\"3\"", "h", "3\0", "\x003", "3h", "x3", "３", "3\u{a0}", "3\n", "\n3", "3\r", "\r3", "3;a\nb",
         "3;a\rb", "3;\n", "3\x0b", "3#",
     ] {
         refused(chunked(format!("1\r\nx\r\n{size}\r\nabc\r\n0\r\n\r\n")), 400);

@@ -156,6 +156,7 @@ fn whoever_has_connected_in_time_is_served() {
     let (served, _) = serve(|server| server);
     let mut peers: Vec<_> = (0..20).map(|_| served.connect()).collect();
     served.running.shutdown(LONG);
+    check_listens_no_more(&served, 20);
     for peer in &mut peers {
         peer.say(GET);
         let heard = answers(&peer.hear_all());

@@ -39,12 +39,17 @@ impl<H: Handler> Wired<H> {
 
     /// All that the server says to `packets`, until it closes.
     pub fn ask(&self, packets: &[&[u8]], then: Then) -> String {
+        self.ask_for_writes(packets, then).concat()
+    }
+
+    /// As [`Wired::ask`], in as many parts as it was written in.
+    pub fn ask_for_writes(&self, packets: &[&[u8]], then: Then) -> Vec<String> {
         let heard = Rc::default();
         let packets = packets.iter().map(|packet| packet.to_vec()).collect();
         let peer = Packets { packets, awaited: false, then, heard: Rc::clone(&heard) };
         // What ended the connection early shows in what was heard.
         let _ = self.runtime.block_on(self.service.serve_connection(peer));
-        String::from_utf8_lossy(&heard.take()).into_owned()
+        heard.take()
     }
 
     /// All that the server says to `wire`, which must be the same however it is cut in two, and byte by byte.
@@ -108,7 +113,7 @@ struct Packets {
     /// Whether the server has found out that the first of them is not there yet.
     awaited: bool,
     then: Then,
-    heard: Rc<RefCell<Vec<u8>>>,
+    heard: Rc<RefCell<Vec<String>>>,
 }
 
 impl AsyncRead for Packets {
@@ -139,7 +144,7 @@ impl AsyncRead for Packets {
 
 impl AsyncWrite for Packets {
     fn poll_write(self: Pin<&mut Self>, _: &mut task::Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        self.heard.borrow_mut().extend_from_slice(bytes);
+        self.heard.borrow_mut().push(String::from_utf8_lossy(bytes).into_owned());
         Poll::Ready(Ok(bytes.len()))
     }
 
