@@ -246,7 +246,8 @@ impl Incoming {
     }
 
     /// What was lent has been read.
-    fn take_back(&mut self) {
+    #[inline]
+    pub(crate) fn take_back(&mut self) {
         self.input.consume(std::mem::take(&mut self.lent));
     }
 

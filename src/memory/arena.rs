@@ -117,7 +117,8 @@ impl Index<Span> for Arena {
 
     #[inline]
     fn index(&self, span: Span) -> &[u8] {
-        &self.bytes[span.range()]
+        // Not the spare room behind it: that holds what an earlier message left.
+        &self.as_slice()[span.range()]
     }
 }
 

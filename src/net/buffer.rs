@@ -74,7 +74,7 @@ const READ_SIZE: usize = 8 << 10;
 /// What a read offers where much comes.
 const READ_MOST: usize = 64 << 10;
 /// What stays warm.
-const KEPT_MAX: usize = 16 << 10;
+const KEPT_MAX: usize = READ_MOST;
 
 impl Reset for Buffer {
     fn reset(&mut self) {

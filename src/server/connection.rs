@@ -252,6 +252,8 @@ pub(super) fn settle(ctx: &mut Context, outcome: Outcome) -> Result<(), Box<Refu
 /// Reads what the handler left of the body, if another request is to follow it.
 fn poll_drain(ctx: &mut Context, cx: &mut task::Context<'_>) -> Poll<()> {
     if !ctx.persists() || ctx.is_read() {
+        // A handler that has read just what there was has its last piece still; an idle connection has none.
+        ctx.incoming.get_mut().take_back();
         return Poll::Ready(());
     }
     match ready!(ctx.poll_drain(cx)) {

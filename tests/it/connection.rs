@@ -24,7 +24,7 @@ impl Handler for App {
     fn on_head(&self, request: &Request) -> BodyPlan {
         match (request.method(), request.path()) {
             (Method::Connect, _) => BodyPlan::Tunnel,
-            (_, "/ignored" | "/pulled" | "/tasted" | "/sipped") => BodyPlan::Stream,
+            (_, "/ignored" | "/pulled" | "/tasted" | "/sipped" | "/exact") => BodyPlan::Stream,
             (_, "/forbidden") => BodyPlan::Refuse(Status::FORBIDDEN),
             _ => BodyPlan::Buffer,
         }
@@ -37,6 +37,7 @@ impl Handler for App {
             "/pulled" => ctx.buffer_body().await?,
             "/tasted" => drop(ctx.body_reader().chunk().await?),
             "/sipped" => drop(ctx.body_reader().read(&mut [0; 2]).await?),
+            "/exact" => drop(ctx.body_reader().read_exact(&mut [0; 5]).await?),
             _ => {}
         }
         if method == Method::Head {
@@ -441,6 +442,20 @@ fn row_59_an_idle_connection_is_closed_without_a_word_9_5() {
     check(get("/"), &["200 GET /"]);
     check(post("/ignored", "", "12345"), &["200 POST /ignored"]);
     check("", &[]);
+}
+
+#[test]
+fn row_59_a_connection_is_idle_whatever_was_read_of_the_last_body_9_5() {
+    let wired = Wired::new(App);
+    for path in ["/", "/pulled", "/tasted", "/sipped", "/exact", "/ignored"] {
+        let start = wired.now();
+        wired.ask(&[post(path, "", "12345").as_bytes()], Then::Waits);
+        assert_eq!(
+            (wired.now() - start).as_secs(),
+            60,
+            "{path} is not given the time that idle connections have"
+        );
+    }
 }
 
 #[test]

@@ -1,1 +1,410 @@
-//! (to be written)
+//! Where a server listens, on which cores it serves, and what it counts.
+
+use std::cell::Cell;
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{Ipv6Addr, SocketAddr, TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use corehttp::{
+    Address, BodyPlan, Context, Core, Counts, Error, Errors, Limits, MemoryConnector, MemoryListener,
+    PeerAddr, Request, Result, Running, Server, Status, with_plan,
+};
+use cpu_time::ProcessTime;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use crate::support::{Served, alone, eventually, status};
+
+const GET: &[u8] = b"GET / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n";
+
+/// Answers with who has asked.
+fn who(ctx: &mut Context) {
+    ctx.response.text(match ctx.peer_addr() {
+        PeerAddr::Tcp(address) => address.ip().to_canonical().to_string(),
+        other => other.to_string(),
+    });
+}
+
+fn start(server: Server) -> Served {
+    Served { running: server.start(who).unwrap() }
+}
+
+/// Asks over `stream`, and hears `body`.
+#[track_caller]
+fn check(mut stream: impl Read + Write, body: &str) {
+    stream.write_all(GET).unwrap();
+    let mut heard = String::new();
+    stream.read_to_string(&mut heard).unwrap();
+    assert!(status(&heard) == 200 && heard.ends_with(&format!("\r\n\r\n{body}")), "{heard}");
+}
+
+/// How many threads of this process are a server's cores.
+fn cores_alive() -> usize {
+    let threads = fs::read_dir("/proc/self/task").unwrap();
+    let names = threads.filter_map(|thread| fs::read_to_string(thread.ok()?.path().join("comm")).ok());
+    names.filter(|name| name.starts_with("corehttp-")).count()
+}
+
+#[test]
+fn a_thread_for_each_core_and_none_is_left() {
+    alone("runtime::a_thread_for_each_core_and_none_is_left", || {
+        for (cores, expected) in [(0, 1), (1, 1), (2, 2), (9, 9)] {
+            let served = start(Server::bind("127.0.0.1:0").cores(cores));
+            assert_eq!((cores_alive(), served.running.stats().cores.len()), (expected, expected));
+            drop(served);
+            eventually("they are gone", || cores_alive() == 0);
+        }
+    });
+}
+
+#[test]
+fn a_handler_of_each_core_has_state_that_is_not_shared() {
+    let make = async |core: Core| {
+        tokio::task::yield_now().await;
+        let hits = Rc::new(Cell::new(0));
+        Ok(async move |ctx: &mut Context| {
+            hits.set(hits.get() + 1);
+            ctx.response.text(format!("{} of {}: {}", core.index(), core.count(), hits.get()));
+        })
+    };
+    let server = Server::bind("127.0.0.1:0").cores(2).balanced(true);
+    let served = Served { running: server.start_per_core(make).unwrap() };
+    let mut peers = [(); 2].map(|()| served.connect());
+    for round in 1..=3 {
+        let heard = peers.each_mut().map(|peer| {
+            peer.say("GET / HTTP/1.1\r\nhost: a\r\n\r\n");
+            peer.hear()
+        });
+        let [mut first, mut second] = heard.each_ref().map(|heard| heard.rsplit("\r\n").next().unwrap());
+        if first > second {
+            std::mem::swap(&mut first, &mut second);
+        }
+        assert_eq!([first, second], [format!("0 of 2: {round}"), format!("1 of 2: {round}")]);
+    }
+}
+
+/// A server that cannot start says why, and leaves nothing behind.
+#[track_caller]
+fn check_fails(outcome: Result<Running>, text: &str) {
+    let error = outcome.map(drop).unwrap_err();
+    assert!(error.to_string().contains(text), "{error} does not say {text:?}");
+    eventually("no core is left", || cores_alive() == 0);
+}
+
+#[test]
+fn what_cannot_start_says_why_and_leaves_no_thread() {
+    alone("runtime::what_cannot_start_says_why_and_leaves_no_thread", || {
+        let theirs = TcpListener::bind("127.0.0.1:0").unwrap();
+        let taken = theirs.local_addr().unwrap().to_string();
+        let free = start(Server::bind("127.0.0.1:0")).addr();
+        for address in
+            [&taken, "192.0.2.1:80", "no-port", "127.0.0.1:65536", "unix:/no/such/directory/socket", ""]
+        {
+            check_fails(Server::bind(address).cores(2).start(who), address);
+            // Nor does whatever was bound before.
+            check_fails(Server::bind(free).and_bind(address).cores(2).start(who), address);
+            assert_eq!(TcpStream::connect(free).unwrap_err().kind(), ErrorKind::ConnectionRefused);
+            let error = Server::bind(address).run(who).unwrap_err();
+            assert!(error.to_string().contains(address), "{error}");
+        }
+        for faulty in [0, 1, 2] {
+            let server = || Server::bind("127.0.0.1:0").cores(3);
+            let fails = async move |core: Core| match core.index() == faulty {
+                true => Err(Error::new(Status::INTERNAL_SERVER_ERROR, "the database is gone")),
+                false => Ok(who),
+            };
+            check_fails(server().start_per_core(fails), "the database is gone");
+            let panics = async move |core: Core| {
+                if core.index() == faulty {
+                    std::panic::resume_unwind(Box::new("quietly"));
+                }
+                Ok(who)
+            };
+            check_fails(server().start_per_core(panics), "panicked");
+        }
+    });
+}
+
+fn has_ipv6() -> bool {
+    TcpListener::bind((Ipv6Addr::LOCALHOST, 0)).is_ok()
+}
+
+/// A server on `address` answers those who come to `hosts`, and nobody who comes to `strangers`.
+#[track_caller]
+fn check_listens(server: Server, hosts: &[&str], strangers: &[&str]) {
+    let served = start(server);
+    let port = served.addr().port();
+    for host in hosts.iter().filter(|host| has_ipv6() || !host.contains(':')) {
+        check(TcpStream::connect((*host, port)).unwrap(), host);
+    }
+    for host in strangers {
+        assert!(TcpStream::connect((*host, port)).is_err(), "{host}");
+    }
+}
+
+#[test]
+fn tcp_of_both_families_and_of_one() {
+    for cores in [1, 2] {
+        let bind = |address: &str| Server::bind(address).cores(cores);
+        check_listens(bind("127.0.0.1:0"), &["127.0.0.1"], &["127.0.0.2", "::1"]);
+        check_listens(bind("0.0.0.0:0"), &["127.0.0.1", "127.0.0.1"], &["::1"]);
+        check_listens(bind("[::]:0"), &["127.0.0.1", "::1"], &[]);
+        check_listens(bind(":0"), &["127.0.0.1", "::1"], &[]);
+        if has_ipv6() {
+            check_listens(bind("[::1]:0"), &["::1"], &["127.0.0.1"]);
+            check_listens(bind("[::]:0").dual_stack(false), &["::1"], &["127.0.0.1"]);
+        }
+        check_listens(Server::new().and_bind(SocketAddr::from(([127, 0, 0, 1], 0))), &["127.0.0.1"], &[]);
+    }
+}
+
+#[test]
+fn every_address_is_told_with_its_port() {
+    let served = start(Server::bind("localhost:0").and_bind("127.0.0.1:0").and_bind(MemoryListener::new()));
+    let addresses = served.running.addresses();
+    assert_eq!(served.addr().to_string(), addresses[0].to_string());
+    for address in addresses {
+        match address {
+            Address::Tcp(address) => check(TcpStream::connect(address).unwrap(), &address.ip().to_string()),
+            other => assert_eq!(other.to_string(), "memory"),
+        }
+    }
+    let nowhere = start(Server::new());
+    assert_eq!((nowhere.addr().port(), nowhere.running.addresses().len()), (0, 0));
+}
+
+/// A path of a test's own, free before and after.
+#[cfg(unix)]
+struct Scratch(PathBuf);
+
+#[cfg(unix)]
+impl Scratch {
+    fn new(name: &str) -> Scratch {
+        Scratch(std::env::temp_dir().join(format!("corehttp-it-{}-{name}", std::process::id())))
+    }
+}
+
+#[cfg(unix)]
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn unix_sockets_come_and_go_with_their_server() {
+    use std::os::unix::net::{UnixListener, UnixStream};
+    let Scratch(path) = &Scratch::new("comes-and-goes");
+    // What a process that has died left there is replaced.
+    drop(UnixListener::bind(path).unwrap());
+    for cores in [1, 2] {
+        let served = start(Server::bind(path.as_path()).cores(cores));
+        for _ in 0..10 {
+            check(UnixStream::connect(path).unwrap(), "unix");
+        }
+        assert_eq!(served.running.addresses()[0].to_string(), format!("unix:{}", path.display()));
+        drop(served);
+        assert!(!path.exists());
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn a_unix_socket_that_is_in_use_is_an_error() {
+    use std::os::unix::net::UnixStream;
+    let Scratch(path) = &Scratch::new("in-use");
+    let text = format!("unix:{}", path.display());
+    let _served = start(Server::bind(&text));
+    let error = Server::bind(&text).start(who).unwrap_err();
+    assert!(error.to_string().contains(&text), "{error}");
+    check(UnixStream::connect(path).unwrap(), "unix");
+    let Scratch(precious) = &Scratch::new("precious");
+    fs::write(precious, "precious").unwrap();
+    Server::bind(precious.as_path()).start(who).unwrap_err();
+    assert_eq!(fs::read_to_string(precious).unwrap(), "precious");
+}
+
+/// Asks over memory, in a runtime of its own.
+fn ask_over(connector: &MemoryConnector) -> io::Result<String> {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    runtime.block_on(async {
+        let mut stream = connector.connect().await?;
+        stream.write_all(GET).await?;
+        let mut heard = String::new();
+        stream.read_to_string(&mut heard).await?;
+        Ok(heard)
+    })
+}
+
+#[test]
+fn memory_is_served_from_any_thread_to_any_core() {
+    for (cores, balanced) in [(1, false), (2, false), (2, true)] {
+        let listener = MemoryListener::new();
+        let connector = listener.connector();
+        let served = start(Server::bind(listener).cores(cores).balanced(balanced));
+        thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..25 {
+                        assert!(ask_over(&connector).unwrap().ends_with("\r\n\r\nmemory"));
+                    }
+                });
+            }
+        });
+        served.running.shutdown(Duration::from_secs(60));
+        served.running.wait().unwrap();
+        assert_eq!(served.running.stats().total.requests, 100);
+        // Nobody waits for a server that has stopped.
+        assert_eq!(ask_over(&connector).unwrap_err().kind(), ErrorKind::ConnectionRefused);
+    }
+}
+
+#[test]
+fn balanced_is_as_even_as_can_be() {
+    let served = start(Server::bind("127.0.0.1:0").and_bind("127.0.0.1:0").cores(2).balanced(true));
+    let open = || served.running.stats().cores.iter().map(|core| core.open).collect::<Vec<_>>();
+    let mut peers: Vec<_> = (0..64).map(|_| served.connect()).collect();
+    eventually("each has half", || open() == [32, 32]);
+    // Whoever leaves makes room where they were.
+    for peer in peers.iter_mut().step_by(2) {
+        let left = open().iter().sum::<u64>() - 1;
+        *peer = served.connect();
+        eventually("one has gone, another has come", || open().iter().sum::<u64>() == left + 1);
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn pinned_threads_stay_on_a_core_each() {
+    let cpus = |ctx: &mut Context| {
+        let status = fs::read_to_string("/proc/thread-self/status").unwrap();
+        let allowed = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+        ctx.response.text(allowed.unwrap().trim());
+    };
+    let all = core_affinity::get_core_ids().unwrap().len();
+    for (pinned, expected) in [(true, all.min(2)), (false, 1)] {
+        let server = Server::bind("127.0.0.1:0").cores(2).balanced(true).pinned(pinned);
+        let served = Served { running: server.start(cpus).unwrap() };
+        let mut peers = [(); 2].map(|()| served.connect());
+        let mut heard = peers.each_mut().map(|peer| {
+            peer.say("GET / HTTP/1.1\r\nhost: a\r\n\r\n");
+            peer.hear().rsplit("\r\n").next().unwrap().to_owned()
+        });
+        heard.sort();
+        let distinct = heard.iter().collect::<BTreeSet<_>>().len();
+        assert_eq!(distinct, expected, "{heard:?}");
+        assert!(!pinned || heard.iter().all(|cpus| cpus.parse::<usize>().is_ok()), "{heard:?}");
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn without_descriptors_it_waits_for_better_times() {
+    alone("runtime::without_descriptors_it_waits_for_better_times", || {
+        let served = start(Server::bind("127.0.0.1:0").cores(1));
+        let keep_alive = "GET / HTTP/1.1\r\nhost: a\r\n\r\n";
+        let mut early = served.connect();
+        early.say(keep_alive);
+        early.hear();
+        rlimit::setrlimit(rlimit::Resource::NOFILE, 64, 64).unwrap();
+        let mut files: Vec<_> = std::iter::from_fn(|| File::open("/dev/null").ok()).collect();
+        files.pop();
+        // The peer takes the last one, and the server has none to accept it with.
+        let mut late = served.connect();
+        late.say(GET);
+        let (spent, start) = (ProcessTime::now(), Instant::now());
+        while start.elapsed() < Duration::from_millis(200) {
+            early.say(keep_alive);
+            assert_eq!(status(&early.hear()), 200);
+            thread::sleep(Duration::from_millis(10));
+        }
+        assert!(spent.elapsed() < Duration::from_millis(100), "{:?} is a busy loop", spent.elapsed());
+        assert_eq!(served.running.stats().total.accepted, 1);
+        files.clear();
+        assert_eq!(status(&late.hear_all()), 200);
+        check(served.connect().stream, "127.0.0.1");
+    });
+}
+
+/// What a server counts after `talk`, when all have gone.
+fn counts(set: impl FnOnce(Server) -> Server, talk: impl FnOnce(&Served)) -> Counts {
+    let app = async |ctx: &mut Context| -> Result {
+        match ctx.request.path() {
+            "/fail" => return Err(Error::new(Status::CONFLICT, "it is taken")),
+            "/panic" => std::panic::resume_unwind(Box::new("quietly")),
+            _ => ctx.response.text("fine"),
+        }
+        Ok(())
+    };
+    let plan = |request: &Request| match request.path() {
+        "/refuse" => BodyPlan::Refuse(Status::FORBIDDEN),
+        _ => BodyPlan::Buffer,
+    };
+    let served = Served::with(set, with_plan(plan, app));
+    talk(&served);
+    eventually("all have gone", || served.running.stats().total.open == 0);
+    let stats = served.running.stats();
+    let mut sum = Counts::default();
+    stats.cores.iter().for_each(|core| sum += core);
+    assert_eq!(stats.total, sum);
+    stats.total
+}
+
+#[test]
+fn requests_connections_and_bytes_are_counted() {
+    for cores in [1, 2] {
+        let (mut said, mut heard) = (0, 0);
+        let counted = counts(
+            |server| server.cores(cores),
+            |served| {
+                for _ in 0..5 {
+                    let wire = "POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 3\r\n\r\nabc".repeat(3);
+                    said += wire.len() as u64;
+                    heard += served.ask(wire).len() as u64;
+                }
+            },
+        );
+        assert_eq!((counted.accepted, counted.requests, counted.refused, counted.cut), (5, 15, 0, 0));
+        assert_eq!((counted.received, counted.sent, counted.errors), (said, heard, Errors::default()));
+    }
+}
+
+/// What goes wrong in `talk` is counted once, under `kind`.
+#[track_caller]
+fn check_error(kind: fn(&mut Errors) -> &mut u64, talk: impl FnOnce(&Served)) {
+    let mut expected = Errors::default();
+    *kind(&mut expected) = 1;
+    assert_eq!(counts(|server| server, talk).errors, expected);
+}
+
+fn get(path: &str) -> String {
+    format!("GET {path} HTTP/1.1\r\nhost: a\r\n\r\n")
+}
+
+#[test]
+fn errors_are_counted_by_kind() {
+    check_error(|errors| &mut errors.wire, |served| assert_eq!(status(&served.ask("bad\r\n")), 400));
+    check_error(|errors| &mut errors.incomplete, |served| assert_eq!(status(&served.ask("GET / HT")), 400));
+    check_error(|errors| &mut errors.handler, |served| assert_eq!(status(&served.ask(get("/fail"))), 409));
+    check_error(|errors| &mut errors.panic, |served| assert_eq!(status(&served.ask(get("/panic"))), 500));
+    check_error(|errors| &mut errors.plan, |served| assert_eq!(status(&served.ask(get("/refuse"))), 403));
+    check_error(
+        |errors| &mut errors.io,
+        |served| {
+            let mut peer = served.connect();
+            peer.say("POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 3\r\n\r\n");
+            eventually("the head is there", || served.running.stats().total.requests == 1);
+            peer.reset();
+            eventually("it is noticed", || served.running.stats().total.errors.io == 1);
+        },
+    );
+    let none = Limits { connections_max: 0, ..Limits::default() };
+    let counted =
+        counts(|server| server.limits(none), |served| assert_eq!(status(&served.ask(get("/"))), 503));
+    assert_eq!((counted.accepted, counted.refused, counted.errors.overload), (1, 1, 1));
+}

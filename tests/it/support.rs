@@ -3,8 +3,10 @@
 pub mod answers;
 pub mod wired;
 
+use std::env;
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::process::Command;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -206,4 +208,16 @@ pub fn eventually(what: &str, condition: impl Fn() -> bool) {
 pub fn paused<T>(future: impl Future<Output = T>) -> T {
     let mut runtime = tokio::runtime::Builder::new_current_thread();
     runtime.enable_all().start_paused(true).build().unwrap().block_on(future)
+}
+
+/// Runs `body` in a process of its own, for what the whole process shares: this very program, asked for one test.
+pub fn alone(test: &str, body: impl FnOnce()) {
+    const ALONE: &str = "COREHTTP_TEST_ALONE";
+    if env::var_os(ALONE).is_some() {
+        return body();
+    }
+    let mut own = Command::new(env::current_exe().unwrap());
+    let ran = own.args([test, "--exact", "--nocapture"]).env(ALONE, "1").output().unwrap();
+    let said = format!("{}{}", String::from_utf8_lossy(&ran.stdout), String::from_utf8_lossy(&ran.stderr));
+    assert!(ran.status.success() && said.contains("1 passed"), "{said}");
 }

@@ -11,6 +11,7 @@ use std::task::{self, Poll};
 use corehttp::{Handler, IntoHandler, Server, Service};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::runtime::{Builder, Runtime};
+use tokio::time::Instant;
 
 use super::{Served, undated};
 
@@ -50,6 +51,11 @@ impl<H: Handler> Wired<H> {
         // What ended the connection early shows in what was heard.
         let _ = self.runtime.block_on(self.service.serve_connection(peer));
         heard.take()
+    }
+
+    /// What the server's clock says.
+    pub fn now(&self) -> Instant {
+        self.runtime.block_on(async { Instant::now() })
     }
 
     /// All that the server says to `wire`, which must be the same however it is cut in two, and byte by byte.
