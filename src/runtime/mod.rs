@@ -5,5 +5,5 @@
 mod cores;
 
 pub(crate) use cores::{
-    Instant, Pinning, available_cores, block_on_core, sleep, spawn, timeout_at, yield_now,
+    Instant, Pinning, available_cores, block_on_core, sleep, sleep_until, spawn, timeout_at, yield_now,
 };

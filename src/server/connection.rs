@@ -16,7 +16,7 @@ use super::worker::Worker;
 use super::{BodyPlan, Cause, Context, Handler, Result};
 use crate::exchange::{ExchangeError, Expectation, Head, Phase, Timeouts};
 use crate::message::{Name, Status, Version};
-use crate::net::{Caller, Conn, Lane};
+use crate::net::{Caller, Conn, Deadline, Lane};
 use crate::runtime;
 use crate::wire::WireError;
 
@@ -212,15 +212,18 @@ pub(super) async fn handle<H: Handler>(lease: &mut Lease<'_, H>) -> Outcome {
         Ok(Poll::Ready(result)) => Poll::Ready(Outcome::Done(result)),
         Ok(Poll::Pending) => {
             send_before(&link, &worker.shared.bounds.timeouts, cx);
-            match (&timer, worker.shared.bounds.timeouts.handler) {
-                (Some(timer), Some(limit)) => {
-                    timer.poll_expired(cx, Lane::Handler, limit).map(|()| Outcome::TimedOut)
-                }
-                _ => Poll::Pending,
-            }
+            let limit = worker.shared.bounds.timeouts.handler;
+            poll_timer(timer.as_ref().zip(limit), cx).map(|()| Outcome::TimedOut)
         }
     })
     .await
+}
+
+fn poll_timer(timer: Option<(&Deadline, Duration)>, cx: &mut task::Context<'_>) -> Poll<()> {
+    match timer {
+        Some((timer, limit)) => timer.poll_expired(cx, Lane::Handler, limit),
+        None => Poll::Pending,
+    }
 }
 
 /// Sends the answers that came before, since nobody shall wait for a handler that waits. Whether they arrive, the next

@@ -127,12 +127,20 @@ fn furnish(server: &Server) -> Result<(Vec<Desk>, Vec<Address>)> {
     let mut addresses = Vec::new();
     for address in &server.addresses {
         for bound in Bound::bind(address, server.listen)? {
-            addresses.push(bound.local_addr().map_or_else(|| address.clone(), Address::Tcp));
+            addresses.extend(told(address, &bound));
             spread(bound, server.balanced, &mut desks)?;
         }
     }
     desks[0].outlets = ways.into_iter().map(|(way, stats)| Outlet::new(way, stats)).collect();
     Ok((desks, addresses))
+}
+
+/// The address as others are told it. A listener in memory has none, and to keep it would keep it open.
+fn told(address: &Address, bound: &Bound) -> Option<Address> {
+    match address {
+        Address::Memory(_) => None,
+        _ => Some(bound.local_addr().map_or_else(|| address.clone(), Address::Tcp)),
+    }
 }
 
 /// Gives each core a listener of its own, or the first core the one for all.

@@ -204,7 +204,7 @@ async fn grace_over(stop: &mut watch::Receiver<Option<Stop>>) {
         match runtime::timeout_at(at, stop.changed()).await {
             Ok(Ok(())) => {}
             // Nobody is left who could make it shorter.
-            Ok(Err(_)) => return runtime::sleep(at.saturating_duration_since(runtime::Instant::now())).await,
+            Ok(Err(_)) => return runtime::sleep_until(at).await,
             Err(_) => return,
         }
     }

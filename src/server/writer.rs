@@ -16,8 +16,8 @@ use crate::net::Conn;
 /// An answer's body, written by the handler. The head has left.
 ///
 /// Made by [`Context::stream`](super::Context::stream). Small writes are gathered until [`Writer::flush`], until
-/// there are enough of them, or until the handler waits for something; a peer that does not read holds them back. What is written in answer to HEAD is
-/// dropped.
+/// there are enough of them, or until the handler waits for something; a peer that does not read holds them back. What
+/// is written in answer to HEAD is dropped.
 pub struct Writer<'a> {
     /// The request that is answered.
     pub request: &'a Request,
