@@ -1,5 +1,11 @@
 //! How the server behaves, seen from outside: over sockets, byte for byte.
 
+#![allow(
+    clippy::unwrap_used,
+    unreachable_pub,
+    reason = "a test that cannot go on has failed, and nobody imports it"
+)]
+
 mod support;
 
 mod connection;

@@ -169,7 +169,8 @@ fn row_62_a_set_cookie_line_is_one_line_and_each_has_its_own_rfc6265_4_1() {
 fn row_63_large_heads_leave_whole() {
     let long = |ctx: &mut Context| {
         ctx.response.headers.set("x-long", "v".repeat(200_000))?;
-        Ok(ctx.response.text("end"))
+        ctx.response.text("end");
+        Ok(())
     };
     let text = "content-type: text/plain; charset=utf-8\r\ncontent-length: 3\r\n\r\nend";
     check(GET, long, &format!("HTTP/1.1 200 OK\r\nx-long: {}\r\n{text}", "v".repeat(200_000)));
@@ -285,7 +286,8 @@ fn a_request_that_is_rewritten_is_answered_as_it_was_asked_9110_9_3_2() {
     let rewriting = |ctx: &mut Context| {
         ctx.request = Request::post("/other")?;
         ctx.request.headers.set("connection", "close")?;
-        Ok(ctx.response.text("abc"))
+        ctx.response.text("abc");
+        Ok(())
     };
     let head = "content-type: text/plain; charset=utf-8\r\ncontent-length: 3\r\n";
     check(GET, rewriting, &format!("HTTP/1.1 200 OK\r\n{head}\r\nabc"));
@@ -361,7 +363,10 @@ impl AsyncRead for Failing {
     ) -> Poll<io::Result<()>> {
         match std::mem::take(&mut self.0) {
             "" => Poll::Ready(Err(io::Error::other("no more"))),
-            text => Poll::Ready(Ok(out.put_slice(text.as_bytes()))),
+            text => {
+                out.put_slice(text.as_bytes());
+                Poll::Ready(Ok(()))
+            }
         }
     }
 }

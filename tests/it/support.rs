@@ -54,27 +54,6 @@ impl Served {
         peer.end();
         peer.hear_all()
     }
-
-    /// As [`Served::ask`], for each way to cut `wire` in two packets, most of which must be answered alike but for
-    /// the date.
-    #[track_caller]
-    pub fn ask_cut(&self, wire: impl AsRef<[u8]>) -> String {
-        let wire = wire.as_ref();
-        let whole = undated(&self.ask(wire));
-        for cut in 1..wire.len() {
-            let mut peer = self.connect();
-            peer.say(&wire[..cut]);
-            peer.say(&wire[cut..]);
-            peer.end();
-            assert_eq!(
-                undated(&peer.hear_all()),
-                whole,
-                "{:?} cut at {cut}",
-                wire.escape_ascii().to_string()
-            );
-        }
-        whole
-    }
 }
 
 impl Drop for Served {
