@@ -1,5 +1,6 @@
 //! [`Settings`]: what all cores of a server share, and [`Shared`]: what all connections of one core do.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -40,7 +41,9 @@ impl Shared {
     pub(super) fn refuse(&self, status: Option<Status>, peer: PeerAddr, cause: Cause) {
         self.stats.errors[ErrorKind::of(&cause) as usize].add(1);
         if let Some(on_error) = &self.on_error {
-            on_error(&Refusal { status, peer, cause });
+            let refusal = Refusal { status, peer, cause };
+            // Its panics must not end what it is told of, nor the core.
+            let _ = catch_unwind(AssertUnwindSafe(|| on_error(&refusal)));
         }
     }
 

@@ -182,9 +182,8 @@ impl Inlet {
     /// Serves whoever has connected in time, then listens no more.
     fn close<H: Handler>(&mut self, worker: &Rc<Worker<H>>) {
         for (listener, sharing) in std::mem::take(&mut self.listeners) {
-            while let Some(accepted) = listener.accept_now() {
-                self.dispatch(worker, accepted, sharing);
-            }
+            let waiting = std::iter::from_fn(|| listener.accept_now()).take(WAITING_MAX);
+            waiting.for_each(|accepted| self.dispatch(worker, accepted, sharing));
         }
         self.outlets.clear();
         self.arrivals.close();
@@ -195,6 +194,9 @@ impl Inlet {
         }
     }
 }
+
+/// How many may have connected in time: those who come in a flood meanwhile shall not keep a core from stopping.
+const WAITING_MAX: usize = 4096;
 
 /// Waits for the end of the grace, which a later call may have made shorter.
 async fn grace_over(stop: &mut watch::Receiver<Option<Stop>>) {

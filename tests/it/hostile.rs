@@ -1,12 +1,25 @@
 //! Whatever peers do, the server answers or refuses, and is well afterwards.
 
 use std::cell::RefCell;
+use std::fs;
+use std::future::{Future, pending, poll_fn};
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
+use std::panic::resume_unwind;
+use std::pin::{Pin, pin};
+use std::task::{self, Poll};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use corehttp::{BodyPlan, Context, Handler, Method, Request, Result, with_plan};
+use corehttp::{
+    BodyPlan, Context, Handler, Limits, Method, Request, Result, Server, Service, Timeouts, with_plan,
+};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, ReadBuf, duplex};
 
 use crate::support::answers::answers;
 use crate::support::wired::{Then, Wired};
+use crate::support::{Peer, Served, alone, eventually, paused, status, undated};
 
 const GET: &str = "GET / HTTP/1.1\r\nhost: a\r\n\r\n";
 
@@ -198,4 +211,360 @@ fn spoiled_conversations_are_answered_or_refused_however_they_are_cut() {
     }
 }
 
-const ROUNDS: usize = 300_000;
+const ROUNDS: usize = 3_000;
+
+/// Nobody is left, and whoever comes now is served as if nothing had been.
+#[track_caller]
+fn check_well(served: &Served) {
+    eventually("all are gone", || served.running.stats().total.open == 0);
+    let heard = served.ask(GET);
+    assert_eq!((status(&heard), heard.ends_with("\r\n\r\nfine")), (200, true), "{heard:?}");
+    eventually("this one is gone too", || served.running.stats().total.open == 0);
+    assert_eq!(served.running.stats().total.errors.panic, 0);
+}
+
+/// Spoils a conversation with `served`, and leaves it in one way or another.
+fn harass(served: &Served, dice: &mut Dice) {
+    let (mut peer, wire) = (served.connect(), dice.conversation());
+    dice.cut(&wire).into_iter().for_each(|packet| peer.say(packet));
+    match dice.roll(4) {
+        0 => {}
+        1 => peer.reset(),
+        2 => peer.end(),
+        _ => {
+            peer.end();
+            peer.hear_all();
+        }
+    }
+}
+
+/// The memory of this process that is in use, in bytes.
+fn resident() -> usize {
+    let pages = fs::read_to_string("/proc/self/statm").unwrap();
+    pages.split(' ').nth(1).unwrap().parse::<usize>().unwrap() << 12
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn thousands_of_garbage_connections_leave_the_server_well() {
+    alone("hostile::thousands_of_garbage_connections_leave_the_server_well", || {
+        let served = Served::with(|server| server.cores(2), with_plan(plan, app));
+        let harass_all = |seed| {
+            thread::scope(|scope| {
+                for seed in [seed, seed + 1] {
+                    let (served, mut dice) = (&served, Dice(seed));
+                    scope.spawn(move || (0..1_000).for_each(|_| harass(served, &mut dice)));
+                }
+            });
+            check_well(&served);
+        };
+        harass_all(1);
+        let before = resident();
+        harass_all(3);
+        harass_all(5);
+        assert!(resident() < before + (1 << 20), "{before} bytes have become {}", resident());
+    });
+}
+
+#[test]
+fn a_reset_at_every_point_of_an_exchange_ends_that_exchange_and_nothing_else() {
+    let served = Served::new(with_plan(plan, app));
+    for body in [
+        "content-length: 5\r\n\r\nhello",
+        "transfer-encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\nx: y\r\n\r\n",
+    ] {
+        for path in ["/", "/a", "/ab", "/abc"] {
+            let wire = format!("POST {path} HTTP/1.1\r\nhost: a\r\n{body}");
+            for end in 0..=wire.len() {
+                let mut peer = served.connect();
+                peer.say(&wire[..end]);
+                peer.reset();
+            }
+            // And while it is answered.
+            for heard in 0..20 {
+                let mut peer = served.connect();
+                peer.say(&wire);
+                peer.stream.read_exact(&mut vec![0; heard]).unwrap();
+                peer.reset();
+            }
+            check_well(&served);
+        }
+    }
+}
+
+#[test]
+fn slow_heads_hold_up_nobody() {
+    let served = Served::new(with_plan(plan, app));
+    let mut peers: Vec<_> = (0..40).map(|_| served.connect()).collect();
+    for byte in GET.as_bytes() {
+        peers.iter_mut().for_each(|peer| peer.say([*byte]));
+        assert_eq!(status(&served.ask(GET)), 200);
+    }
+    peers.iter_mut().for_each(|peer| assert_eq!(status(&peer.hear()), 200));
+    drop(peers);
+    check_well(&served);
+}
+
+fn announcing(path: &str, framing: &str) -> String {
+    format!("POST {path} HTTP/1.1\r\nhost: a\r\n{framing}")
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn what_is_announced_takes_no_memory() {
+    alone("hostile::what_is_announced_takes_no_memory", || {
+        const PEERS: usize = 200;
+        let served = Served::new(with_plan(plan, app));
+        check_well(&served);
+        let before = resident();
+        for (huge, refused) in [
+            ("content-length: 10000000000\r\n\r\n", 413),
+            // Chunks are counted as they come, and this one does not.
+            ("transfer-encoding: chunked\r\n\r\nffffffffffffffff\r\nx", 400),
+        ] {
+            assert_eq!(status(&served.ask(announcing("/", huge))), refused);
+            // A handler that reads it hears that it was cut short.
+            assert_eq!(status(&served.ask(announcing("/a", huge))), 400);
+        }
+        let within = format!("content-length: {}\r\n\r\nx", Limits::default().body_max);
+        let mut peers: Vec<_> = (0..PEERS).map(|_| served.connect()).collect();
+        peers.iter_mut().for_each(|peer| peer.say(announcing("/", &within)));
+        eventually("all are there", || served.running.stats().total.requests >= PEERS as u64);
+        let grown = resident().saturating_sub(before);
+        assert!(grown < PEERS * (64 << 10), "{grown} bytes for {PEERS} peers");
+        drop(peers);
+        check_well(&served);
+    });
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn who_does_not_read_takes_no_memory_and_no_time() {
+    alone("hostile::who_does_not_read_takes_no_memory_and_no_time", || {
+        let much = Bytes::from(vec![b'x'; 16 << 20]);
+        let served = Served::new(move |ctx: &mut Context| match ctx.request.path() {
+            "/much" => ctx.response.body.share(much.clone()),
+            _ => ctx.response.text("fine"),
+        });
+        check_well(&served);
+        let before = resident();
+        let mut peers: Vec<_> = (0..20).map(|_| served.connect()).collect();
+        peers[0].stream.set_write_timeout(Some(Duration::from_millis(100))).unwrap();
+        let flood = GET.repeat(1_000);
+        while peers[0].stream.write_all(flood.as_bytes()).is_ok() {}
+        peers[1..].iter_mut().for_each(|peer| peer.say("GET /much HTTP/1.1\r\nhost: a\r\n\r\n"));
+        for _ in 0..100 {
+            assert_eq!(status(&served.ask(GET)), 200);
+        }
+        let grown = resident().saturating_sub(before);
+        assert!(grown < 4 << 20, "{grown} bytes");
+        peers.into_iter().for_each(Peer::reset);
+        check_well(&served);
+    });
+}
+
+#[test]
+fn a_flood_of_connections_is_turned_away_and_forgotten() {
+    const PEERS: u64 = 400;
+    let limits = Limits { connections_max: 1, ..Limits::default() };
+    let served = Served::with(|server| server.limits(limits), app);
+    let mut first = served.connect();
+    first.say(GET);
+    first.hear();
+    let mut peers: Vec<_> = (0..PEERS).map(|_| served.connect()).collect();
+    eventually("they are turned away", || served.running.stats().total.refused == PEERS);
+    first.say(GET);
+    assert_eq!(status(&first.hear()), 200);
+    // Not all of so many are told why.
+    let told = peers.iter_mut().map(|peer| status(&peer.hear_all())).filter(|status| *status == 503).count();
+    assert!(told >= 100, "{told}");
+    drop((first, peers));
+    check_well(&served);
+}
+
+/// Panics in the way that the path says; quietly, for nobody wants to read of it.
+async fn panics(ctx: &mut Context) -> Result {
+    match ctx.request.path() {
+        "/at-once" => resume_unwind(Box::new(())),
+        "/later" => tokio::task::yield_now().await,
+        "/while-reading" => drop(ctx.body_reader().chunk().await?),
+        "/while-writing" => {
+            let mut out = ctx.stream().await?;
+            out.write_all(b"half").await?;
+            out.flush().await?;
+        }
+        "/in-its-source" => {
+            ctx.response.body.stream(Panics, None);
+            return Ok(());
+        }
+        "/when-dropped" => {
+            let _panics = Panics;
+            pending().await
+        }
+        _ => {
+            ctx.response.text("fine");
+            return Ok(());
+        }
+    }
+    resume_unwind(Box::new("quietly"))
+}
+
+fn panicky_plan(request: &Request) -> BodyPlan {
+    match request.path() {
+        "/by-its-head" => resume_unwind(Box::new("quietly")),
+        "/while-reading" => BodyPlan::Stream,
+        _ => BodyPlan::Buffer,
+    }
+}
+
+/// Panics when it is read, and when it is dropped.
+struct Panics;
+
+impl AsyncRead for Panics {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        _: &mut task::Context<'_>,
+        _: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        resume_unwind(Box::new("quietly"))
+    }
+}
+
+impl Drop for Panics {
+    fn drop(&mut self) {
+        if !thread::panicking() {
+            resume_unwind(Box::new("quietly"));
+        }
+    }
+}
+
+#[test]
+fn panics_at_odd_times_end_one_connection_and_no_other() {
+    let timeouts = Timeouts { handler: Some(Duration::from_millis(1)), ..Timeouts::default() };
+    let served = Served::with(|server| server.timeouts(timeouts), with_plan(panicky_plan, panics));
+    let mut other = served.connect();
+    for (path, expected, end) in [
+        ("/at-once", 500, "\r\n\r\nInternal Server Error"),
+        ("/later", 500, "\r\n\r\nInternal Server Error"),
+        ("/by-its-head", 500, "\r\n\r\nInternal Server Error"),
+        ("/while-reading", 500, "\r\n\r\nInternal Server Error"),
+        // What has begun does not look whole.
+        ("/while-writing", 200, "half\r\n<ConnectionReset>"),
+        ("/in-its-source", 0, "<ConnectionReset>"),
+        ("/when-dropped", 0, ""),
+    ] {
+        let mut peer = served.connect();
+        peer.say(announcing(path, "content-length: 5\r\n\r\nhello"));
+        let heard = peer.hear_all();
+        assert!(status(&heard) == expected && heard.ends_with(end), "{path}: {heard:?}");
+        other.say(GET);
+        assert_eq!(status(&other.hear()), 200, "after {path}");
+    }
+    drop(other);
+    eventually("all are gone", || served.running.stats().total.open == 0);
+}
+
+#[test]
+fn whoever_is_told_of_errors_may_panic_too() {
+    let limits = Limits { connections_max: 1, ..Limits::default() };
+    let told = |server: Server| server.limits(limits).on_error(|_| resume_unwind(Box::new("quietly")));
+    let served = Served::with(told, |ctx: &mut Context| ctx.response.text("fine"));
+    drop(served.ask("bad\r\n"));
+    eventually("all are gone", || served.running.stats().total.open == 0);
+    let mut first = served.connect();
+    first.say(GET);
+    first.hear();
+    let peers: Vec<_> = (0..400).map(|_| served.connect()).collect();
+    eventually("they are turned away", || served.running.stats().total.refused == 400);
+    drop((first, peers));
+    check_well(&served);
+}
+
+/// Polls `future` once.
+async fn poll_once(mut future: Pin<&mut impl Future>) {
+    poll_fn(|cx| {
+        let _ = future.as_mut().poll(cx);
+        Poll::Ready(())
+    })
+    .await;
+}
+
+#[test]
+fn a_connection_may_be_dropped_at_any_point() {
+    let wires = ["/", "/a", "/ab", "/abc"].map(|path| {
+        let first = announcing(path, "content-length: 5\r\n\r\nhello");
+        let second = announcing(path, "transfer-encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\nx: y\r\n\r\n");
+        [&*first, &*second, "bad\r\n"].concat()
+    });
+    paused(async {
+        let service = Server::new().service(with_plan(plan, app));
+        let expected = probe(&service).await;
+        for wire in wires {
+            for end in 1..=wire.len() {
+                let (mut near, far) = duplex(16);
+                let mut serving = Box::pin(service.serve_connection(far));
+                for byte in &wire.as_bytes()[..end] {
+                    // The peer does not read, so at some point answers are stuck too.
+                    poll_once(pin!(near.write_all(&[*byte]))).await;
+                    poll_once(serving.as_mut()).await;
+                }
+                drop(serving);
+                assert_eq!(probe(&service).await, expected, "after {end} bytes of {wire:?}");
+            }
+        }
+    });
+}
+
+/// What a connection hears that is served as it should be.
+async fn probe<H: Handler>(service: &Service<H>) -> String {
+    let (mut near, far) = duplex(1 << 16);
+    let peer = async move {
+        near.write_all(announcing("/", "content-length: 2\r\n\r\nhi").as_bytes()).await.unwrap();
+        near.shutdown().await.unwrap();
+        let mut heard = String::new();
+        near.read_to_string(&mut heard).await.unwrap();
+        heard
+    };
+    undated(&tokio::join!(peer, service.serve_connection(far)).0)
+}
+
+#[test]
+fn a_flood_while_it_stops_does_not_stop_it_from_stopping() {
+    for cores in [1, 2] {
+        let served = Served::with(|server| server.cores(cores), with_plan(plan, app));
+        let grace = Duration::from_millis(100);
+        thread::scope(|scope| {
+            for seed in 1..=4 {
+                let (address, mut dice) = (served.addr(), Dice(seed));
+                scope.spawn(move || {
+                    let mut peers = Vec::new();
+                    loop {
+                        let t = Instant::now();
+                        let Ok(stream) = TcpStream::connect(address) else { break };
+                        if t.elapsed() > Duration::from_millis(100) {
+                            eprintln!("DBG connect {:?}", t.elapsed());
+                        }
+                        let t = Instant::now();
+                        let mut peer = Peer::new(stream);
+                        peer.say(dice.conversation());
+                        if t.elapsed() > Duration::from_millis(100) {
+                            eprintln!("DBG say {:?}", t.elapsed());
+                        }
+                        // Some stay, some go.
+                        peers.push(peer);
+                        peers.truncate(dice.roll(20));
+                    }
+                });
+            }
+            eventually("there is a flood", || served.running.stats().total.accepted > 200);
+            let start = Instant::now();
+            served.running.shutdown(grace);
+            served.running.wait().unwrap();
+            eprintln!("DBG stopped {:?}", start.elapsed());
+            assert!(start.elapsed() < grace + Duration::from_secs(5));
+        });
+        eprintln!("DBG joined");
+        let stats = served.running.stats().total;
+        assert_eq!((stats.open, stats.errors.panic), (0, 0));
+    }
+}
