@@ -44,6 +44,11 @@ impl<T: Reset> FreeList<T> {
         self.free.borrow_mut().push(object);
     }
 
+    /// Whether nothing waits to be used again.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.free.borrow().is_empty()
+    }
+
     /// Frees half of the objects that were not needed since the last trim, and shrinks the others. Says whether
     /// there is more to free.
     pub(crate) fn trim(&self) -> bool {

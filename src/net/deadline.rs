@@ -118,11 +118,15 @@ impl Watch {
         self.slots.borrow().len()
     }
 
-    /// Waits for a connection, if there is none, and a moment; then wakes whoever has waited too long.
-    pub(crate) async fn tick(&self) {
+    /// Waits until there is a connection.
+    pub(crate) async fn occupied(&self) {
         while self.len() == 0 {
             self.first.notified().await;
         }
+    }
+
+    /// Waits a moment, then wakes whoever has waited too long.
+    pub(crate) async fn tick(&self) {
         tokio::time::sleep(TICK).await;
         self.sweep();
     }

@@ -59,6 +59,10 @@ impl<H: Handler> Worker<H> {
     /// Looks after the core's deadlines and memory, for ever.
     async fn keep_house(&self) {
         loop {
+            // What a burst has left must be freed although nobody is there any more.
+            if self.contexts.is_empty() {
+                self.shared.watch.occupied().await;
+            }
             self.shared.watch.tick().await;
             self.shared.clock.refresh();
             self.trim_if_due();

@@ -7,6 +7,7 @@ use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::panic::resume_unwind;
 use std::pin::{Pin, pin};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{self, Poll};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -361,6 +362,28 @@ fn who_does_not_read_takes_no_memory_and_no_time() {
         peers.into_iter().for_each(Peer::reset);
         check_well(&served);
     });
+}
+
+#[test]
+fn who_asks_without_end_leaves_room_for_others() {
+    let served = Served::new(app);
+    let (mut asks, others) = (served.connect(), AtomicBool::new(true));
+    let mut hears = asks.stream.try_clone().unwrap();
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            while others.load(Ordering::Relaxed) {
+                asks.say(GET.repeat(1_000));
+            }
+            asks.end();
+        });
+        let answered = scope.spawn(move || io::copy(&mut hears, &mut io::sink()).unwrap());
+        for _ in 0..50 {
+            assert_eq!(status(&served.ask(GET)), 200);
+        }
+        others.store(false, Ordering::Relaxed);
+        assert!(answered.join().unwrap() > 0);
+    });
+    check_well(&served);
 }
 
 #[test]
