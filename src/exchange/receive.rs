@@ -8,7 +8,7 @@ use memchr::{memchr_iter, memmem};
 use super::{Bounds, Clock, ExchangeError, Phase};
 use crate::memory::{Arena, Reset};
 use crate::message::{Headers, Request};
-use crate::net::{Buffer, Conn, Fault, Lane};
+use crate::net::{Buffer, Conn, Fault, Home, Lane};
 use crate::wire::chunked::Decoder;
 use crate::wire::{Framing, WireError, parse};
 
@@ -63,10 +63,10 @@ pub(crate) enum Head {
 impl Incoming {
     /// Receives the head of a request into `request`.
     #[inline]
-    pub(crate) fn poll_head(
+    pub(crate) fn poll_head<H: Home>(
         &mut self,
         cx: &mut Context<'_>,
-        conn: &mut Conn,
+        conn: &mut Conn<H>,
         request: &mut Request,
         bounds: &Bounds,
         clock: &Clock,
@@ -131,10 +131,10 @@ impl Incoming {
 
     /// Receives the next piece of the body: so many bytes at the front of the input, lent until the next call.
     /// None: the body is at its end.
-    pub(crate) fn poll_chunk(
+    pub(crate) fn poll_chunk<H: Home>(
         &mut self,
         cx: &mut Context<'_>,
-        conn: &mut Conn,
+        conn: &mut Conn<H>,
         bounds: &Bounds,
     ) -> Poll<Result<usize, ExchangeError>> {
         self.take_back();
@@ -159,10 +159,10 @@ impl Incoming {
     }
 
     /// Receives the whole body into `content`.
-    pub(crate) fn poll_body(
+    pub(crate) fn poll_body<H: Home>(
         &mut self,
         cx: &mut Context<'_>,
-        conn: &mut Conn,
+        conn: &mut Conn<H>,
         bounds: &Bounds,
         body_max: usize,
         content: &mut Arena,
@@ -190,10 +190,10 @@ impl Incoming {
     }
 
     /// Reads and drops what is left of the body, if it is no more than the limit. Says whether that is so.
-    pub(crate) fn poll_drain(
+    pub(crate) fn poll_drain<H: Home>(
         &mut self,
         cx: &mut Context<'_>,
-        conn: &mut Conn,
+        conn: &mut Conn<H>,
         bounds: &Bounds,
     ) -> Poll<Result<bool, ExchangeError>> {
         loop {
@@ -217,10 +217,10 @@ impl Incoming {
 
     /// Reads and drops whatever comes, for at most `limit` in all, and answers how much that was so far; at the end
     /// of it, more than any limit.
-    pub(crate) fn poll_discard(
+    pub(crate) fn poll_discard<H: Home>(
         &mut self,
         cx: &mut Context<'_>,
-        conn: &mut Conn,
+        conn: &mut Conn<H>,
         limit: Duration,
     ) -> Poll<usize> {
         match ready!(conn.poll_fill(cx, &mut self.input, limit)) {
@@ -279,10 +279,10 @@ impl Incoming {
     }
 
     /// Reads once: a body of known length straight into `content`, anything else into the input.
-    fn poll_more(
+    fn poll_more<H: Home>(
         &mut self,
         cx: &mut Context<'_>,
-        conn: &mut Conn,
+        conn: &mut Conn<H>,
         bounds: &Bounds,
         content: Option<&mut Arena>,
     ) -> Poll<Result<(), ExchangeError>> {
@@ -315,9 +315,9 @@ impl Incoming {
 const EAGER_MAX: usize = 4 << 10;
 
 /// Reads a body of which `left` bytes are to come. The memory grows with what has come.
-fn poll_content(
+fn poll_content<H: Home>(
     cx: &mut Context<'_>,
-    conn: &mut Conn,
+    conn: &mut Conn<H>,
     bounds: &Bounds,
     left: &mut u64,
     content: &mut Arena,

@@ -6,7 +6,7 @@ use tokio::io::ReadBuf;
 
 use super::{Bounds, ExchangeError, Phase};
 use crate::message::{Body, Headers, Source};
-use crate::net::Conn;
+use crate::net::{Conn, Home};
 use crate::wire::{Framing, chunked};
 
 /// The sending side of one exchange: what of the message is still to be sent.
@@ -68,10 +68,10 @@ impl Outgoing {
     }
 
     /// Sends some of the front of `data`, or copies it to the output, and answers how much.
-    pub(crate) fn poll_write(
+    pub(crate) fn poll_write<H: Home>(
         &mut self,
         cx: &mut Context<'_>,
-        conn: &mut Conn,
+        conn: &mut Conn<H>,
         data: &[u8],
         bounds: &Bounds,
     ) -> Poll<Result<usize, ExchangeError>> {
@@ -106,7 +106,7 @@ impl Outgoing {
     }
 
     /// Writes what ends the body, with its trailers if it is chunked.
-    pub(crate) fn finish(&mut self, conn: &mut Conn, trailers: &Headers) -> Result<(), ExchangeError> {
+    pub(crate) fn finish<H: Home>(&mut self, conn: &mut Conn<H>, trailers: &Headers) -> Result<(), ExchangeError> {
         match self.state {
             State::Body(Framing::Chunked) if self.chunk_left == 0 => {
                 chunked::encode_end(conn.output().bytes(), trailers);
@@ -122,10 +122,10 @@ impl Outgoing {
 
     /// Sends the whole of `body`. What is small stays in the output, to leave with what follows.
     #[inline]
-    pub(crate) fn poll_send(
+    pub(crate) fn poll_send<H: Home>(
         &mut self,
         cx: &mut Context<'_>,
-        conn: &mut Conn,
+        conn: &mut Conn<H>,
         body: &mut Body,
         trailers: &Headers,
         bounds: &Bounds,
@@ -144,10 +144,10 @@ impl Outgoing {
 
     /// Sends what of `bytes` is not sent yet.
     #[inline]
-    fn poll_bytes(
+    fn poll_bytes<H: Home>(
         &mut self,
         cx: &mut Context<'_>,
-        conn: &mut Conn,
+        conn: &mut Conn<H>,
         bytes: &[u8],
         bounds: &Bounds,
     ) -> Poll<Result<(), ExchangeError>> {
@@ -158,10 +158,10 @@ impl Outgoing {
     }
 
     /// Sends what the body's source yields, as it yields it. The body lends its memory.
-    fn poll_source(
+    fn poll_source<H: Home>(
         &mut self,
         cx: &mut Context<'_>,
-        conn: &mut Conn,
+        conn: &mut Conn<H>,
         body: &mut Body,
         bounds: &Bounds,
     ) -> Poll<Result<(), ExchangeError>> {
@@ -197,18 +197,18 @@ const PIECE: usize = 16 << 10;
 const FLAT_MAX: usize = 16 << 10;
 
 /// Sends all of the output.
-pub(crate) fn poll_flush(
+pub(crate) fn poll_flush<H: Home>(
     cx: &mut Context<'_>,
-    conn: &mut Conn,
+    conn: &mut Conn<H>,
     bounds: &Bounds,
 ) -> Poll<Result<(), ExchangeError>> {
     conn.poll_flush(cx, bounds.timeouts.write).map_err(ExchangeError::during(Phase::Write))
 }
 
 /// Sends some of the front of `data` behind the output, or copies it there.
-fn poll_data(
+fn poll_data<H: Home>(
     cx: &mut Context<'_>,
-    conn: &mut Conn,
+    conn: &mut Conn<H>,
     data: &[u8],
     bounds: &Bounds,
 ) -> Poll<Result<usize, ExchangeError>> {

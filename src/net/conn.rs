@@ -4,13 +4,14 @@ use std::io::{self, IoSlice};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use super::{Buffer, Caller, Deadline, Lane, Transport};
+use super::home::Timer;
+use super::{Buffer, Caller, Home, Lane, OneCore, Transport};
 use crate::memory::Reset;
 
 /// One connection.
-pub(crate) struct Conn {
-    pub(crate) transport: Transport,
-    deadline: Deadline,
+pub(crate) struct Conn<H: Home = OneCore> {
+    pub(crate) transport: Transport<H::Boxed>,
+    timer: H::Timer,
     /// Lent to it while it has something to do: an idle connection is to be small.
     desk: Option<Box<Desk>>,
 }
@@ -45,9 +46,9 @@ pub(crate) enum Fault {
     Io(io::Error),
 }
 
-impl Conn {
-    pub(crate) fn new(transport: Transport, deadline: Deadline) -> Conn {
-        Conn { transport, deadline, desk: None }
+impl<H: Home> Conn<H> {
+    pub(crate) fn new(transport: Transport<H::Boxed>, timer: H::Timer) -> Conn<H> {
+        Conn { transport, timer, desk: None }
     }
 
     /// Gives the connection a desk for the one it has.
@@ -160,28 +161,18 @@ impl Conn {
     /// Ready with a fault when the wait in this lane has taken longer than `limit`.
     #[inline]
     pub(crate) fn poll_expired(&mut self, cx: &mut Context<'_>, lane: Lane, limit: Duration) -> Poll<Fault> {
-        self.deadline.poll_expired(cx, lane, limit).map(|()| Fault::Expired)
+        self.timer.poll_expired(cx, lane, limit).map(|()| Fault::Expired)
     }
 
     /// What was waited for in this lane is there.
     #[inline]
     pub(crate) fn disarm(&mut self, lane: Lane) {
-        self.deadline.disarm(lane);
+        self.timer.disarm(lane);
     }
 
-    /// Milliseconds on a clock that stands still while the core is held up.
+    /// Milliseconds since some moment.
     pub(crate) fn now(&self) -> u64 {
-        self.deadline.now()
-    }
-
-    /// Whether the server is about to stop.
-    pub(crate) fn is_stopping(&self) -> bool {
-        self.deadline.is_stopping()
-    }
-
-    /// Who is at the other end.
-    pub(crate) fn caller(&self) -> Caller {
-        self.deadline.caller()
+        self.timer.now()
     }
 
     /// What went through since the last call.
@@ -190,8 +181,20 @@ impl Conn {
     }
 
     /// Takes the transport apart from its bookkeeping, for whoever takes the connection over.
-    pub(crate) fn into_parts(self) -> (Transport, Deadline) {
-        (self.transport, self.deadline)
+    pub(crate) fn into_parts(self) -> (Transport<H::Boxed>, H::Timer) {
+        (self.transport, self.timer)
+    }
+}
+
+impl Conn {
+    /// Whether the server is about to stop.
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.timer.is_stopping()
+    }
+
+    /// Who is at the other end.
+    pub(crate) fn caller(&self) -> Caller {
+        self.timer.caller()
     }
 }
 

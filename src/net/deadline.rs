@@ -4,25 +4,16 @@
 //! deadline here is one number in a table, which a task of the core goes through four times a second.
 
 use std::cell::{Cell, RefCell};
-use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use tokio::sync::Notify;
-use tokio::time::{Instant, Sleep};
+use tokio::time::Instant;
 
-use super::PeerAddr;
-
-/// What a connection can wait for at the same time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Lane {
-    Read,
-    Write,
-    Handler,
-}
-
-const LANES: usize = 3;
+use super::alarm::{Alarm, Expiries, Expiry, millis};
+use super::home::Timer;
+use super::{Lane, PeerAddr};
 
 /// The deadlines of one core's connections.
 pub(crate) struct Watch {
@@ -48,10 +39,10 @@ const PAGE: usize = 64;
 #[derive(Default)]
 struct Slot {
     caller: Caller,
-    expires: [Expiry; LANES],
+    expiries: Expiries,
     waker: Option<Waker>,
     /// Only where nobody sweeps.
-    alarm: Option<Pin<Box<Sleep>>>,
+    alarm: Alarm,
 }
 
 /// Who is at the other end of a connection. It is asked for rarely, so it is in the table, which is packed, and not
@@ -62,18 +53,6 @@ pub(crate) struct Caller {
     /// The connection's number.
     pub(crate) id: u64,
 }
-
-/// When a wait is over, on the clock of the watch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Expiry(u64);
-
-impl Default for Expiry {
-    fn default() -> Expiry {
-        UNARMED
-    }
-}
-
-const UNARMED: Expiry = Expiry(u64::MAX);
 
 /// Who looks for deadlines that have passed.
 enum Mode {
@@ -152,7 +131,7 @@ impl Watch {
         self.now.set(self.now.get() + millis(TICK));
         let now = Expiry(self.now.get());
         let slots = self.slots.borrow();
-        let expired = slots.iter().filter(|slot| slot.expires.iter().any(|expiry| *expiry <= now));
+        let expired = slots.iter().filter(|slot| slot.expiries.earliest() <= now);
         expired.filter_map(|slot| slot.waker.as_ref()).for_each(Waker::wake_by_ref);
     }
 
@@ -203,78 +182,50 @@ impl Slots {
     }
 }
 
-impl Slot {
-    /// Has the task woken at the earliest expiry or a little before. An alarm that is too early is left as it is
-    /// until it rings: a busy connection moves its deadline for each request, and never gets that far.
-    fn set_alarm(&mut self, cx: &mut Context<'_>, epoch: Instant) {
-        let earliest = self.expires.into_iter().min().unwrap_or(UNARMED);
-        let Some(rings) = epoch.checked_add(Duration::from_millis(earliest.0)).filter(|_| earliest < FAR)
-        else {
-            return;
-        };
-        let alarm = self.alarm.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(rings)));
-        if alarm.deadline() > rings || alarm.is_elapsed() {
-            alarm.as_mut().reset(rings);
-        }
-        while alarm.as_mut().poll(cx).is_ready() {
-            // The deadline is not reached, as the caller has seen, but clocks are read in whole milliseconds.
-            let next = rings.max(Instant::now() + Duration::from_millis(1));
-            alarm.as_mut().reset(next);
-        }
-    }
-}
-
 /// How long one connection may wait. Frees its place in the table when it is dropped.
 pub(crate) struct Deadline {
     watch: Rc<Watch>,
     slot: u32,
 }
 
-impl Deadline {
-    /// Ready when the wait in this lane, which began with the first call since [`Deadline::disarm`], has taken
-    /// longer than `limit`. Until then the task is woken for that, and also when the watch stops.
-    pub(crate) fn poll_expired(&self, cx: &mut Context<'_>, lane: Lane, limit: Duration) -> Poll<()> {
+impl Timer for Deadline {
+    /// The task is woken also when the watch stops.
+    fn poll_expired(&mut self, cx: &mut Context<'_>, lane: Lane, limit: Duration) -> Poll<()> {
         let now = self.watch.now();
         let mut slots = self.watch.slots.borrow_mut();
         let slot = slots.at(self.slot);
-        let expiry = &mut slot.expires[lane as usize];
-        if *expiry == UNARMED {
-            *expiry = self.watch.expiry(limit);
-        }
-        if *expiry <= Expiry(now) {
+        if slot.expiries.arm(lane, || self.watch.expiry(limit)) <= Expiry(now) {
             return Poll::Ready(());
         }
         if !slot.waker.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
             slot.waker = Some(cx.waker().clone());
         }
         if let Mode::Alarms { epoch } = self.watch.mode {
-            slot.set_alarm(cx, epoch);
+            slot.alarm.set(cx, epoch, slot.expiries.earliest());
         }
         Poll::Pending
     }
 
-    /// Ends the wait in this lane.
     #[inline]
-    pub(crate) fn disarm(&self, lane: Lane) {
-        self.watch.slots.borrow_mut().at(self.slot).expires[lane as usize] = UNARMED;
+    fn disarm(&mut self, lane: Lane) {
+        self.watch.slots.borrow_mut().at(self.slot).expiries.disarm(lane);
     }
 
+    /// On a clock that stands still while the core is held up.
+    fn now(&self) -> u64 {
+        self.watch.now()
+    }
+}
+
+impl Deadline {
     pub(crate) fn caller(&self) -> Caller {
         self.watch.slots.borrow_mut().at(self.slot).caller
-    }
-
-    /// Milliseconds on a clock that stands still while the core is held up.
-    pub(crate) fn now(&self) -> u64 {
-        self.watch.now()
     }
 
     pub(crate) fn is_stopping(&self) -> bool {
         self.watch.is_stopping()
     }
 }
-
-/// Nobody waits for a century, and tokio's clock does not count that far.
-const FAR: Expiry = Expiry(100 * 365 * 24 * 60 * 60 * 1000);
 
 impl Drop for Deadline {
     fn drop(&mut self) {
@@ -287,10 +238,6 @@ impl Drop for Deadline {
     }
 }
 
-fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
-}
-
 #[cfg(test)]
 mod tests {
     use std::future::poll_fn;
@@ -298,7 +245,7 @@ mod tests {
     use super::*;
 
     async fn expired_after(watch: &Rc<Watch>, lane: Lane, limit: Duration) -> Duration {
-        let (deadline, start) = (watch.deadline(Caller::default()), Instant::now());
+        let (mut deadline, start) = (watch.deadline(Caller::default()), Instant::now());
         poll_fn(|cx| deadline.poll_expired(cx, lane, limit)).await;
         start.elapsed()
     }
@@ -330,7 +277,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_wait_begins_anew_once_it_is_disarmed_and_lanes_do_not_touch() {
         for watch in [Watch::with_alarms()] {
-            let (deadline, start, limit) =
+            let (mut deadline, start, limit) =
                 (watch.deadline(Caller::default()), Instant::now(), Duration::from_secs(1));
             for _ in 0..5 {
                 poll_fn(|cx| {
@@ -350,7 +297,7 @@ mod tests {
     #[tokio::test]
     async fn stopping_wakes_those_who_wait_and_places_are_used_again() {
         let watch = Watch::swept();
-        let deadline = watch.deadline(Caller::default());
+        let mut deadline = watch.deadline(Caller::default());
         let wait = poll_fn(|cx| match deadline.is_stopping() {
             true => Poll::Ready(()),
             false => deadline.poll_expired(cx, Lane::Read, Duration::MAX),

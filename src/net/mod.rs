@@ -13,14 +13,21 @@ mod transport;
 
 mod buffer;
 mod conn;
+mod home;
+
+mod alarm;
 mod deadline;
+mod stopwatch;
 
 pub use address::Address;
+pub(crate) use alarm::Lane;
 pub(crate) use bound::{Bound, ListenOptions};
 pub(crate) use buffer::Buffer;
 pub(crate) use conn::{Conn, Desk, Fault};
-pub(crate) use deadline::{Caller, Deadline, Lane, Watch};
+pub(crate) use deadline::{Caller, Deadline, Watch};
+pub(crate) use home::{Anywhere, Home, OneCore, Timer};
 pub(crate) use listener::{AcceptFault, Listener, classify};
 pub use memory::{MemoryConnector, MemoryListener, MemoryStream};
 pub use peer::PeerAddr;
-pub(crate) use transport::{Detached, Transport};
+pub(crate) use stopwatch::Stopwatch;
+pub(crate) use transport::{Detached, Stream, Transport};

@@ -20,7 +20,7 @@ use super::memory::MemoryStream;
 /// Reads and writes poll the socket and never `try_` it: only polling notices that a short transfer has used
 /// up the readiness, everything else pays for it with a system call that says "not now".
 #[derive(Default)]
-pub(crate) enum Transport {
+pub(crate) enum Transport<B = Pin<Box<dyn Stream>>> {
     /// Nothing any more: whatever is asked of it is `NotConnected`.
     #[default]
     Closed,
@@ -28,7 +28,7 @@ pub(crate) enum Transport {
     #[cfg(unix)]
     Unix(UnixStream),
     Memory(MemoryStream),
-    Boxed(Pin<Box<dyn Stream>>),
+    Boxed(B),
 }
 
 /// What a caller may bring along as a connection.
@@ -36,7 +36,41 @@ pub(crate) trait Stream: AsyncRead + AsyncWrite {}
 
 impl<T: AsyncRead + AsyncWrite> Stream for T {}
 
+/// Such a connection in its box, which may or may not be sent to another thread.
+pub(crate) trait AnyStream: Unpin {
+    fn as_stream(&mut self) -> Pin<&mut dyn Stream>;
+
+    fn is_write_vectored(&self) -> bool;
+}
+
+impl AnyStream for Pin<Box<dyn Stream>> {
+    fn as_stream(&mut self) -> Pin<&mut dyn Stream> {
+        self.as_mut()
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        AsyncWrite::is_write_vectored(self)
+    }
+}
+
+impl AnyStream for Pin<Box<dyn Stream + Send>> {
+    fn as_stream(&mut self) -> Pin<&mut dyn Stream> {
+        self.as_mut()
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        AsyncWrite::is_write_vectored(self)
+    }
+}
+
 impl Transport {
+    /// A server's connection over any stream.
+    pub(crate) fn boxed(stream: impl Stream + 'static) -> Transport {
+        Transport::Boxed(Box::pin(stream))
+    }
+}
+
+impl<B: AnyStream> Transport<B> {
     /// Reads into `buf`: 0 is the end.
     pub(crate) fn poll_read(&mut self, cx: &mut Context<'_>, buf: &mut [u8]) -> Poll<io::Result<usize>> {
         let mut buf = ReadBuf::new(buf);
@@ -129,18 +163,18 @@ impl Transport {
             #[cfg(unix)]
             Transport::Unix(stream) => Pin::<&mut UnixStream>::new(stream),
             Transport::Memory(stream) => Pin::<&mut MemoryStream>::new(stream),
-            Transport::Boxed(stream) => stream.as_mut(),
+            Transport::Boxed(stream) => stream.as_stream(),
         })
     }
 }
 
-impl AsyncRead for Transport {
+impl<B: AnyStream> AsyncRead for Transport<B> {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         self.get_mut().stream()?.poll_read(cx, buf)
     }
 }
 
-impl AsyncWrite for Transport {
+impl<B: AnyStream> AsyncWrite for Transport<B> {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         self.get_mut().poll_write(cx, bytes)
     }
@@ -179,7 +213,7 @@ pub(crate) enum Detached {
 
 impl Detached {
     /// Enters the runtime this is called in.
-    pub(crate) fn attach(self) -> io::Result<Transport> {
+    pub(crate) fn attach<B>(self) -> io::Result<Transport<B>> {
         match self {
             Detached::Tcp(stream) => TcpStream::from_std(stream).map(Transport::Tcp),
             #[cfg(unix)]
@@ -224,7 +258,7 @@ mod tests {
 
     fn boxed() -> (Transport, Transport) {
         let (near, far) = duplex(64);
-        (Transport::Boxed(Box::pin(near)), Transport::Boxed(Box::pin(far)))
+        (Transport::boxed(near), Transport::boxed(far))
     }
 
     /// A greeting, its answer in two parts, the end.

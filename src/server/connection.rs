@@ -16,7 +16,7 @@ use super::worker::Worker;
 use super::{BodyPlan, Cause, Context, Handler, Result};
 use crate::exchange::{ExchangeError, Expectation, Head, Phase, Timeouts};
 use crate::message::{Name, Status, Version};
-use crate::net::{Caller, Conn, Deadline, Lane};
+use crate::net::{Caller, Conn, Deadline, Lane, Timer};
 use crate::runtime;
 use crate::wire::WireError;
 
@@ -74,7 +74,7 @@ impl<H: Handler> Connection<H> {
         let filled = conn.poll_fill(cx, &mut context.incoming.get_mut().input, limit);
         if let Poll::Ready(Ok(1..)) = filled {
             worker.shared.clock.refresh();
-            conn.disarm(Lane::Handler);
+            conn.disarm(Lane::Whole);
             if *number > 0 {
                 conn.disarm(Lane::Read);
             }
@@ -101,7 +101,7 @@ pub(super) enum Next {
 fn poll_idle(conn: &mut Conn, number: u64, cx: &mut task::Context<'_>) -> Poll<()> {
     match (conn.is_stopping(), number) {
         (false, _) => Poll::Pending,
-        (true, 0) => conn.poll_expired(cx, Lane::Handler, NEWCOMER_GRACE).map(drop),
+        (true, 0) => conn.poll_expired(cx, Lane::Whole, NEWCOMER_GRACE).map(drop),
         // Nobody has told the peer not to send the request that is here already.
         (true, _) if conn.transport.has_unnoticed() => Poll::Pending,
         // At once, for one may be on its way.
@@ -198,7 +198,7 @@ pub(super) enum Outcome {
 pub(super) async fn handle<H: Handler>(lease: &mut Lease<'_, H>) -> Outcome {
     let (worker, ctx) = lease.parts();
     let link = ctx.conn.clone();
-    let timer =
+    let mut timer =
         worker.shared.bounds.timeouts.handler.map(|_| worker.shared.watch.deadline(Caller::default()));
     // To make the future may panic too: a plain function has run by then.
     let make = move || {
@@ -213,15 +213,15 @@ pub(super) async fn handle<H: Handler>(lease: &mut Lease<'_, H>) -> Outcome {
         Ok(Poll::Pending) => {
             send_before(&link, &worker.shared.bounds.timeouts, cx);
             let limit = worker.shared.bounds.timeouts.handler;
-            poll_timer(timer.as_ref().zip(limit), cx).map(|()| Outcome::TimedOut)
+            poll_timer(timer.as_mut().zip(limit), cx).map(|()| Outcome::TimedOut)
         }
     })
     .await
 }
 
-fn poll_timer(timer: Option<(&Deadline, Duration)>, cx: &mut task::Context<'_>) -> Poll<()> {
+fn poll_timer(timer: Option<(&mut Deadline, Duration)>, cx: &mut task::Context<'_>) -> Poll<()> {
     match timer {
-        Some((timer, limit)) => timer.poll_expired(cx, Lane::Handler, limit),
+        Some((timer, limit)) => timer.poll_expired(cx, Lane::Whole, limit),
         None => Poll::Pending,
     }
 }

@@ -85,7 +85,7 @@ impl<H: Handler> Service<H> {
         let id = self.connections.get() + 1;
         self.connections.set(id);
         let deadline = self.worker.shared.watch.deadline(Caller { peer: PeerAddr::Memory, id });
-        Conn::new(Transport::Boxed(Box::pin(io)), deadline)
+        Conn::new(Transport::boxed(io), deadline)
     }
 }
 
