@@ -2,13 +2,16 @@
 
 mod clock;
 mod error;
+mod head;
+mod pace;
 mod receive;
 mod send;
 mod timeouts;
 
 pub(crate) use clock::Clock;
 pub use error::{ExchangeError, Phase};
-pub(crate) use receive::{Expectation, Head, Incoming};
+pub(crate) use head::{Head, Reply};
+pub(crate) use receive::{Expectation, Incoming};
 pub(crate) use send::Outgoing;
 pub use timeouts::Timeouts;
 

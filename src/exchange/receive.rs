@@ -5,12 +5,15 @@ use std::time::Duration;
 
 use memchr::{memchr_iter, memmem};
 
-use super::{Bounds, Clock, ExchangeError, Phase};
+use super::head::{Head, Heading};
+use super::pace::Pace;
+use super::send::poll_flush;
+use super::{Bounds, ExchangeError, Phase};
 use crate::memory::{Arena, Reset};
-use crate::message::{Headers, Request};
+use crate::message::Headers;
 use crate::net::{Buffer, Conn, Fault, Home, Lane};
 use crate::wire::chunked::Decoder;
-use crate::wire::{Framing, WireError, parse};
+use crate::wire::{Framing, WireError};
 
 /// The receiving side of one exchange: what has arrived, and what of the message is still to come.
 #[derive(Default)]
@@ -50,41 +53,60 @@ enum Remaining {
     Nothing,
     Length(u64),
     Chunked(Decoder),
+    /// Whatever comes until the peer closes.
+    UntilClose,
 }
 
-/// Whether there is a head.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Head {
-    Whole,
-    /// The peer closed where a message could have begun.
-    End,
+impl Remaining {
+    fn new(framing: Framing) -> Remaining {
+        match framing {
+            Framing::Empty | Framing::Length(0) => Remaining::Nothing,
+            Framing::Length(length) => Remaining::Length(length),
+            Framing::Chunked => Remaining::Chunked(Decoder::default()),
+            Framing::UntilClose => Remaining::UntilClose,
+        }
+    }
 }
 
 impl Incoming {
-    /// Receives the head of a request into `request`.
+    /// Receives a head, and sends what is to be sent before anything is waited for.
     #[inline]
     pub(crate) fn poll_head<H: Home>(
         &mut self,
         cx: &mut Context<'_>,
         conn: &mut Conn<H>,
-        request: &mut Request,
+        message: &mut impl Heading,
         bounds: &Bounds,
-        clock: &Clock,
+        on_read: impl Fn(),
     ) -> Poll<Result<Head, ExchangeError>> {
         loop {
-            if self.try_head(request, bounds)? {
+            if self.try_head(message, bounds)? {
                 conn.disarm(Lane::Read);
                 return Poll::Ready(Ok(Head::Whole));
             }
-            ready!(conn.poll_flush(cx, bounds.timeouts.write))
-                .map_err(ExchangeError::during(Phase::Write))?;
-            match ready!(conn.poll_fill(cx, &mut self.input, bounds.timeouts.head)) {
-                Ok(0) | Err(Fault::Expired) if !self.has_begun() => return Poll::Ready(Ok(Head::End)),
-                Ok(0) => return Poll::Ready(Err(ExchangeError::Incomplete)),
-                Ok(_) => clock.refresh(),
-                Err(fault) => return Poll::Ready(Err(ExchangeError::during(Phase::Head)(fault))),
+            ready!(poll_flush(cx, conn, bounds))?;
+            match ready!(self.poll_head_bytes(cx, conn, bounds))? {
+                None => on_read(),
+                Some(none) => return Poll::Ready(Ok(none)),
             }
         }
+    }
+
+    /// Reads once for a head, and says if nothing of one will come.
+    #[inline]
+    pub(crate) fn poll_head_bytes<H: Home>(
+        &mut self,
+        cx: &mut Context<'_>,
+        conn: &mut Conn<H>,
+        bounds: &Bounds,
+    ) -> Poll<Result<Option<Head>, ExchangeError>> {
+        Poll::Ready(match ready!(conn.poll_fill(cx, &mut self.input, bounds.timeouts.head)) {
+            Ok(1..) => Ok(None),
+            Ok(0) if self.has_begun() => Err(ExchangeError::Incomplete),
+            Ok(0) => Ok(Some(Head::End)),
+            Err(Fault::Expired) if !self.has_begun() => Ok(Some(Head::Silence)),
+            Err(fault) => Err(ExchangeError::during(Phase::Head)(fault)),
+        })
     }
 
     /// Whether any of a head is here. The empty line that some clients send behind a body is none of it (§2.2), and
@@ -94,18 +116,22 @@ impl Incoming {
     }
 
     /// Takes the head out of the input, if all of it is there.
-    fn try_head(&mut self, request: &mut Request, bounds: &Bounds) -> Result<bool, ExchangeError> {
+    #[inline]
+    pub(crate) fn try_head(
+        &mut self,
+        message: &mut impl Heading,
+        bounds: &Bounds,
+    ) -> Result<bool, ExchangeError> {
         if !self.is_worth_parsing(bounds) {
             return Ok(false);
         }
-        let Some(len) = parse::request(self.input.unread(), &bounds.limits, request)? else {
+        let Some(len) = message.parse(self.input.unread(), &bounds.limits)? else {
             self.partial = self.input.unread().len();
             return Ok(false);
         };
         self.partial = 0;
-        self.input.move_to(request.headers.text_mut(), len);
-        parse::check_fields(request)?;
-        self.begin_body(Framing::of_request(request.version(), &request.headers)?);
+        self.input.move_to(message.text_mut(), len);
+        self.body = Remaining::new(message.framing()?);
         Ok(true)
     }
 
@@ -119,14 +145,6 @@ impl Incoming {
                 || input.len() > bounds.limits.head_max
                 || memchr_iter(b'\n', &input[self.partial..]).any(ends_badly)
                 || memmem::find(&input[self.partial.saturating_sub(3)..], b"\r\n\r\n").is_some())
-    }
-
-    fn begin_body(&mut self, framing: Framing) {
-        self.body = match framing {
-            Framing::Empty | Framing::Length(0) | Framing::UntilClose => Remaining::Nothing,
-            Framing::Length(length) => Remaining::Length(length),
-            Framing::Chunked => Remaining::Chunked(Decoder::default()),
-        };
     }
 
     /// Receives the next piece of the body: so many bytes at the front of the input, lent until the next call.
@@ -241,7 +259,7 @@ impl Incoming {
         match self.body {
             Remaining::Nothing => Some(self.ready as u64),
             Remaining::Length(left) => Some(left + self.ready as u64),
-            Remaining::Chunked(_) => None,
+            Remaining::Chunked(_) | Remaining::UntilClose => None,
         }
     }
 
@@ -267,6 +285,7 @@ impl Incoming {
                 }
                 Ok(data)
             }
+            Remaining::UntilClose => Ok(self.input.unread().len()),
             Remaining::Chunked(decoder) => {
                 let decoded = decoder.decode(self.input.unread(), &bounds.limits, &mut self.trailers)?;
                 if decoder.is_done() {
@@ -290,7 +309,7 @@ impl Incoming {
             conn.output().bytes().extend_from_slice(b"HTTP/1.1 100 Continue\r\n\r\n");
             self.expectation = Expectation::None;
         }
-        ready!(conn.poll_flush(cx, bounds.timeouts.write)).map_err(ExchangeError::during(Phase::Write))?;
+        ready!(poll_flush(cx, conn, bounds))?;
         let received = match (&mut self.body, content) {
             (Remaining::Length(left), Some(content)) => poll_content(cx, conn, bounds, left, content),
             _ => conn.poll_fill(cx, &mut self.input, bounds.timeouts.body),
@@ -299,6 +318,10 @@ impl Incoming {
             self.pace.wait(conn.now());
         }
         match ready!(received).map_err(ExchangeError::during(Phase::Body))? {
+            0 if self.body == Remaining::UntilClose => {
+                self.body = Remaining::Nothing;
+                Poll::Ready(Ok(()))
+            }
             0 => Poll::Ready(Err(ExchangeError::Incomplete)),
             count => {
                 conn.disarm(Lane::Read);
@@ -334,33 +357,6 @@ fn poll_content<H: Home>(
 
 const READ_LEAST: usize = 16 << 10;
 const READ_MOST: usize = 256 << 10;
-
-/// How fast a body comes: a peer that sends a byte now and then never lets a timeout pass.
-#[derive(Default)]
-struct Pace {
-    received: u64,
-    /// Milliseconds in which somebody waited for more.
-    waited: u64,
-    waiting_since: Option<u64>,
-}
-
-impl Pace {
-    fn wait(&mut self, now: u64) {
-        self.waiting_since.get_or_insert(now);
-    }
-
-    fn advance(&mut self, count: usize, now: u64, bounds: &Bounds) -> Result<(), ExchangeError> {
-        self.received += count as u64;
-        let Some(since) = self.waiting_since.take() else { return Ok(()) };
-        self.waited += now.saturating_sub(since);
-        let is_due = u128::from(self.waited) > bounds.timeouts.body_grace.as_millis();
-        let expected = u128::from(bounds.timeouts.body_rate_min) * u128::from(self.waited) / 1000;
-        match is_due && u128::from(self.received) < expected {
-            true => Err(ExchangeError::TimedOut(Phase::Body)),
-            false => Ok(()),
-        }
-    }
-}
 
 impl Incoming {
     /// Forgets the message, but not the input behind it.

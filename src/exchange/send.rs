@@ -106,7 +106,11 @@ impl Outgoing {
     }
 
     /// Writes what ends the body, with its trailers if it is chunked.
-    pub(crate) fn finish<H: Home>(&mut self, conn: &mut Conn<H>, trailers: &Headers) -> Result<(), ExchangeError> {
+    pub(crate) fn finish<H: Home>(
+        &mut self,
+        conn: &mut Conn<H>,
+        trailers: &Headers,
+    ) -> Result<(), ExchangeError> {
         match self.state {
             State::Body(Framing::Chunked) if self.chunk_left == 0 => {
                 chunked::encode_end(conn.output().bytes(), trailers);

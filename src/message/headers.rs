@@ -230,6 +230,15 @@ impl Headers {
         &mut self.text
     }
 
+    /// Reads line ends in values as spaces (RFC 9112 §5.2).
+    pub(crate) fn unfold(&mut self) {
+        for field in &mut self.fields {
+            let space = |byte: &u8| if matches!(byte, b'\r' | b'\n') { b' ' } else { *byte };
+            let unfolded: Vec<u8> = self.text[field.value].iter().map(space).collect();
+            field.value = self.text.overwrite(field.value, &unfolded);
+        }
+    }
+
     /// `false` if no line has this name. Another name, or one that was removed, may leave `true` behind.
     #[inline]
     pub(crate) fn may_have(&self, name: Name<'_>) -> bool {

@@ -120,6 +120,21 @@ impl Target {
         Query::new(self.part(self.parts.query))
     }
 
+    /// Path and query as an origin is asked for them, in up to two parts (RFC 9112 §3.2.1, §3.2.4).
+    pub(crate) fn resource(&self, method: Method) -> [&str; 2] {
+        let start = match self.parts.form {
+            TargetForm::Absolute => self.parts.authority.end(),
+            TargetForm::Origin | TargetForm::Authority | TargetForm::Asterisk => 0,
+        };
+        match (self.text.get(start..).unwrap_or_default(), method) {
+            ("", Method::Options) if self.parts.form == TargetForm::Absolute => ["*", ""],
+            // An empty path is the same as "/" (RFC 9110 §4.2.3).
+            (resource @ "", _) => ["/", resource],
+            (query, _) if query.starts_with('?') => ["/", query],
+            (resource, _) => [resource, ""],
+        }
+    }
+
     #[inline]
     fn part(&self, span: Span) -> &str {
         &self.text[span.range()]

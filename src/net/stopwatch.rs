@@ -63,6 +63,8 @@ mod tests {
         poll_fn(|cx| watch.poll_expired(cx, Lane::Whole, second)).await;
         let waited = start.elapsed();
         assert!(waited >= 5 * second && waited < 5 * second + Duration::from_millis(5), "{waited:?}");
-        assert!(poll_fn(|cx| Poll::Ready(watch.poll_expired(cx, Lane::Read, Duration::MAX))).await.is_pending());
+        assert!(
+            poll_fn(|cx| Poll::Ready(watch.poll_expired(cx, Lane::Read, Duration::MAX))).await.is_pending()
+        );
     }
 }

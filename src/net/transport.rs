@@ -213,7 +213,7 @@ pub(crate) enum Detached {
 
 impl Detached {
     /// Enters the runtime this is called in.
-    pub(crate) fn attach<B>(self) -> io::Result<Transport<B>> {
+    pub(crate) fn attach(self) -> io::Result<Transport> {
         match self {
             Detached::Tcp(stream) => TcpStream::from_std(stream).map(Transport::Tcp),
             #[cfg(unix)]
@@ -322,7 +322,7 @@ mod tests {
     #[test]
     fn a_closed_transport_is_not_connected() {
         block_on(async {
-            let mut closed = Transport::default();
+            let mut closed: Transport = Transport::Closed;
             let read = poll_fn(|cx| closed.poll_read(cx, &mut [0])).await;
             assert_eq!(read.unwrap_err().kind(), io::ErrorKind::NotConnected);
             let ready = poll_fn(|cx| closed.poll_read_ready(cx).unwrap()).await;

@@ -120,7 +120,7 @@ async fn exchanges<H: Handler>(lease: &mut Lease<'_, H>) -> Result<Next, Box<Ref
     let mut unsent = 0;
     loop {
         match poll_fn(|cx| lease.poll_head(cx)).await? {
-            Head::End => return Ok(Next::Close(Manner::Politely)),
+            Head::End | Head::Silence => return Ok(Next::Close(Manner::Politely)),
             Head::Whole => lease.begin(),
         }
         if let Some(body_max) = plan(lease)? {

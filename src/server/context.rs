@@ -212,7 +212,10 @@ impl Context {
     pub(super) fn poll_head(&mut self, cx: &mut task::Context<'_>) -> Poll<Result<Head, ExchangeError>> {
         let Context { request, incoming, conn, shared, .. } = self;
         match &mut *conn.borrow_mut() {
-            Some(conn) => incoming.get_mut().poll_head(cx, conn, request, &shared.bounds, &shared.clock),
+            Some(conn) => {
+                let on_read = || shared.clock.refresh();
+                incoming.get_mut().poll_head(cx, conn, request, &shared.bounds, on_read)
+            }
             None => Poll::Ready(Ok(Head::End)),
         }
     }

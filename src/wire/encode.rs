@@ -1,6 +1,6 @@
-//! Writes heads (RFC 9112 §2 to §6), and decides how an answer is framed (§6.3).
+//! Writes heads (RFC 9112 §2 to §6), and decides how a message is framed (§6.3).
 
-use super::Framing;
+use super::{Framing, Wish};
 use crate::message::{Headers, Length, Method, Name, Request, Response, Status, Version};
 
 /// What a request's answer depends on, noted before a handler may rewrite the request.
@@ -29,7 +29,7 @@ pub(crate) enum Persist {
     KeepAlive,
 }
 
-/// How an answer is framed: what its head announces, and what is sent behind it.
+/// How a message is framed: what its head announces, and what is sent behind it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Plan {
     announced: Announced,
@@ -70,6 +70,21 @@ impl Plan {
             (_, Length::Unknown) => (Nothing, Framing::UntilClose),
         };
         Plan { announced, body: if asked.head { Framing::Empty } else { body } }
+    }
+
+    /// The plan for a request. One without content says so only where content is usual (RFC 9110 §8.6).
+    pub(crate) fn of_request(method: Method, content: Length, trailers: bool) -> Plan {
+        use Announced::{Chunked, Nothing};
+        let (announced, body) = match (method, content) {
+            (Method::Post | Method::Put | Method::Patch, Length::NoContent) => {
+                (Announced::Length(0), Framing::Empty)
+            }
+            (_, Length::NoContent) => (Nothing, Framing::Empty),
+            (_, Length::Known(_)) if trailers => (Chunked, Framing::Chunked),
+            (_, Length::Known(length)) => (Announced::Length(length), Framing::Length(length)),
+            (_, Length::Unknown) => (Chunked, Framing::Chunked),
+        };
+        Plan { announced, body }
     }
 
     /// How the body that is sent is framed.
@@ -122,6 +137,57 @@ pub(crate) fn response(
     status_line(out, response.status);
     fields(out, &response.headers);
     out.extend_from_slice(stamp.beside(&response.headers));
+    announce(out, plan);
+    match persist {
+        None => {}
+        Some(Persist::Close) => out.extend_from_slice(b"connection: close\r\n"),
+        Some(Persist::KeepAlive) => out.extend_from_slice(b"connection: keep-alive\r\n"),
+    }
+    out.extend_from_slice(b"\r\n");
+}
+
+/// Whom a request is sent to, and what the client adds to it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Route<'a> {
+    /// `http` or `https`, if the request goes to a proxy, which must be told (RFC 9112 §3.2.2).
+    pub(crate) scheme: Option<&'a str>,
+    /// The host and port that the request is for.
+    pub(crate) authority: &'a str,
+    /// Lines that all requests of the client carry.
+    pub(crate) lines: &'a [u8],
+}
+
+/// Writes the head of a request. Host comes first, for that is what routes it (RFC 9110 §7.2).
+pub(crate) fn request(out: &mut Vec<u8>, request: &Request, plan: Plan, route: Route<'_>) {
+    let headers = &request.headers;
+    out.extend_from_slice(request.method().as_str().as_bytes());
+    out.push(b' ');
+    if let Some(scheme) = route.scheme {
+        for part in [scheme, "://", route.authority] {
+            out.extend_from_slice(part.as_bytes());
+        }
+    }
+    for part in request.target().resource(request.method()) {
+        out.extend_from_slice(part.as_bytes());
+    }
+    out.extend_from_slice(b" HTTP/1.1\r\nhost: ");
+    out.extend_from_slice(headers.first(Name::HOST).unwrap_or(route.authority.as_bytes()));
+    out.extend_from_slice(b"\r\n");
+    fields_but(out, headers, &[Name::HOST, FRAMING[0], FRAMING[1], FRAMING[2]]);
+    out.extend_from_slice(route.lines);
+    announce(out, plan);
+    match Wish::of(headers) {
+        Wish::Close => line(out, b"connection", b"close"),
+        Wish::KeepAlive => {}
+        Wish::Unsaid if headers.contains_token("connection", "upgrade") => {
+            line(out, b"connection", b"upgrade")
+        }
+        Wish::Unsaid => {}
+    }
+    out.extend_from_slice(b"\r\n");
+}
+
+fn announce(out: &mut Vec<u8>, plan: Plan) {
     match plan.announced {
         Announced::Nothing => {}
         Announced::Length(length) => {
@@ -131,12 +197,6 @@ pub(crate) fn response(
         }
         Announced::Chunked => out.extend_from_slice(b"transfer-encoding: chunked\r\n"),
     }
-    match persist {
-        None => {}
-        Some(Persist::Close) => out.extend_from_slice(b"connection: close\r\n"),
-        Some(Persist::KeepAlive) => out.extend_from_slice(b"connection: keep-alive\r\n"),
-    }
-    out.extend_from_slice(b"\r\n");
 }
 
 /// Writes the head of an answer that is not the last one (RFC 9110 §15.2), or that hands the connection over.
@@ -160,12 +220,17 @@ pub(crate) fn tunnel(out: &mut Vec<u8>, headers: &Headers, stamp: Stamp<'_>) {
 
 /// Writes the field lines but for those that say how the message is framed: these are computed.
 pub(crate) fn fields(out: &mut Vec<u8>, headers: &Headers) {
-    let may_frame = FRAMING.iter().any(|name| headers.may_have(*name));
-    if let (Some(wire), false) = (headers.as_wire(), may_frame) {
+    fields_but(out, headers, &FRAMING);
+}
+
+#[inline]
+fn fields_but<const N: usize>(out: &mut Vec<u8>, headers: &Headers, computed: &[Name<'static>; N]) {
+    let may_have = computed.iter().any(|name| headers.may_have(*name));
+    if let (Some(wire), false) = (headers.as_wire(), may_have) {
         return out.extend_from_slice(wire);
     }
     for (name, value) in headers.lines() {
-        if !may_frame || !FRAMING.iter().any(|framing| framing.is(name)) {
+        if !may_have || !computed.iter().any(|computed| computed.is(name)) {
             line(out, name, value);
         }
     }

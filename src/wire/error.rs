@@ -10,6 +10,8 @@ use crate::message::Status;
 pub enum WireError {
     /// The request line is not three parts with one space between them (RFC 9112 §3).
     RequestLine,
+    /// The status line is not a version, three digits and perhaps a reason, with one space between them (§4).
+    StatusLine,
     /// The request line is longer than its bound.
     RequestLineTooLong,
     /// The method is longer than any that is known.
@@ -68,6 +70,7 @@ impl WireError {
             E::Expectation => Status::EXPECTATION_FAILED,
             E::BodyTooLarge => Status::CONTENT_TOO_LARGE,
             E::RequestLine
+            | E::StatusLine
             | E::Target
             | E::Version
             | E::EmptyLines
@@ -91,6 +94,7 @@ impl fmt::Display for WireError {
         use WireError as E;
         f.write_str(match self {
             E::RequestLine => "the request line is malformed",
+            E::StatusLine => "the status line is malformed",
             E::RequestLineTooLong => "the request line is too long",
             E::MethodTooLong => "the method is too long",
             E::Target => "the request target is malformed",

@@ -1,7 +1,8 @@
 //! [`Framing`]: where does the body end? (RFC 9112 §6.3)
 
 use super::WireError;
-use crate::message::{Headers, Name, Version, members};
+use super::encode::Asked;
+use crate::message::{Headers, Name, Status, Version, members};
 
 /// Where the body of a message ends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -21,17 +22,38 @@ impl Framing {
     /// How the body of a request is framed.
     #[inline]
     pub(crate) fn of_request(version: Version, headers: &Headers) -> Result<Framing, WireError> {
-        let has = |name| headers.first(name).is_some();
-        match (has(Name::TRANSFER_ENCODING), has(Name::CONTENT_LENGTH)) {
-            (false, false) => Ok(Framing::Empty),
-            (false, true) => length(headers).map(Framing::Length),
-            // One of the two hops would believe the length and the other the chunks: that is the classic way
-            // to smuggle a request (§11.2), so nobody gets to choose.
-            (true, true) => Err(WireError::TransferEncoding),
-            // A proxy that speaks HTTP/1.0 knows no chunks and would read on until close (§6.1).
-            (true, false) if version == Version::Http10 => Err(WireError::TransferEncoding),
-            (true, false) => coding(headers).map(|()| Framing::Chunked),
+        Ok(announced(version, headers)?.unwrap_or(Framing::Empty))
+    }
+
+    /// How the body of an answer is framed. Some have none, whatever they announce.
+    pub(crate) fn of_response(
+        asked: Asked,
+        status: Status,
+        version: Version,
+        headers: &Headers,
+    ) -> Result<Framing, WireError> {
+        match status.as_u16() {
+            _ if asked.head => Ok(Framing::Empty),
+            100..200 | 204 | 304 => Ok(Framing::Empty),
+            200..300 if asked.connect => Ok(Framing::Empty),
+            _ => Ok(announced(version, headers)?.unwrap_or(Framing::UntilClose)),
         }
+    }
+}
+
+/// What the fields say about the end of the body, if they say anything.
+#[inline]
+fn announced(version: Version, headers: &Headers) -> Result<Option<Framing>, WireError> {
+    let has = |name| headers.first(name).is_some();
+    match (has(Name::TRANSFER_ENCODING), has(Name::CONTENT_LENGTH)) {
+        (false, false) => Ok(None),
+        (false, true) => length(headers).map(|length| Some(Framing::Length(length))),
+        // One of the two hops would believe the length and the other the chunks: that is the classic way
+        // to smuggle a request (§11.2), so nobody gets to choose.
+        (true, true) => Err(WireError::TransferEncoding),
+        // A proxy that speaks HTTP/1.0 knows no chunks and would read on until close (§6.1).
+        (true, false) if version == Version::Http10 => Err(WireError::TransferEncoding),
+        (true, false) => coding(headers).map(|()| Some(Framing::Chunked)),
     }
 }
 

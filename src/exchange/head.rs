@@ -1,0 +1,85 @@
+//! [`Heading`]: what is to be made of the bytes of a head: a request, or a response with what it answers.
+
+use crate::memory::Arena;
+use crate::message::{Request, Response, Version};
+use crate::wire::encode::Asked;
+use crate::wire::{Framing, Limits, WireError, parse};
+
+/// Whether there is a head.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Head {
+    Whole,
+    /// The peer closed where a message could have begun.
+    End,
+    /// The peer said nothing in time.
+    Silence,
+}
+
+/// A message whose head can be received.
+pub(crate) trait Heading {
+    /// Parses the head at the front of `input`, and answers how long it is, if it is all there.
+    fn parse(&mut self, input: &[u8], limits: &Limits) -> Result<Option<usize>, WireError>;
+
+    /// What the fields' spans point into: the bytes of the head are to be put here.
+    fn text_mut(&mut self) -> &mut Arena;
+
+    /// Checks the fields, which have their text now, and answers where the body ends.
+    fn framing(&mut self) -> Result<Framing, WireError>;
+}
+
+impl Heading for Request {
+    #[inline]
+    fn parse(&mut self, input: &[u8], limits: &Limits) -> Result<Option<usize>, WireError> {
+        parse::request(input, limits, self)
+    }
+
+    #[inline]
+    fn text_mut(&mut self) -> &mut Arena {
+        self.headers.text_mut()
+    }
+
+    #[inline]
+    fn framing(&mut self) -> Result<Framing, WireError> {
+        parse::check_fields(self)?;
+        Framing::of_request(self.version(), &self.headers)
+    }
+}
+
+/// A response on its way in.
+pub(crate) struct Reply<'a> {
+    response: &'a mut Response,
+    /// What it is the answer to.
+    asked: Asked,
+    version: Version,
+    is_folded: bool,
+}
+
+impl<'a> Reply<'a> {
+    pub(crate) fn new(response: &'a mut Response, asked: Asked) -> Reply<'a> {
+        Reply { response, asked, version: Version::default(), is_folded: false }
+    }
+
+    /// The version that the peer speaks.
+    pub(crate) fn version(&self) -> Version {
+        self.version
+    }
+}
+
+impl Heading for Reply<'_> {
+    fn parse(&mut self, input: &[u8], limits: &Limits) -> Result<Option<usize>, WireError> {
+        let Some(head) = parse::response(input, limits, self.response)? else { return Ok(None) };
+        (self.version, self.is_folded) = (head.version, head.is_folded);
+        Ok(Some(head.len))
+    }
+
+    fn text_mut(&mut self) -> &mut Arena {
+        self.response.headers.text_mut()
+    }
+
+    fn framing(&mut self) -> Result<Framing, WireError> {
+        if self.is_folded {
+            self.response.headers.unfold();
+        }
+        Framing::of_response(self.asked, self.response.status, self.version, &self.response.headers)
+    }
+}

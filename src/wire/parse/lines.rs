@@ -1,0 +1,56 @@
+//! What all heads have in common: field lines, each of which ends with CRLF (RFC 9112 §2.2, §5).
+
+use httparse::Header;
+use memchr::{memchr, memchr_iter};
+
+use crate::memory::Span;
+use crate::message::{Headers, Tag};
+use crate::wire::{Limits, WireError};
+
+/// How many fields are parsed without touching much of the stack. Few messages have more.
+pub(super) const FIELDS_USUAL: usize = 64;
+/// The most that [`Limits::fields_max`] and [`Limits::trailer_fields_max`] can allow.
+pub(super) const FIELDS_CEILING: usize = 1024;
+
+/// Notes the lines that httparse found in `section`, which they end, and checks that CRLF ends each of them.
+#[inline]
+pub(super) fn record(lines: &[Header<'_>], section: &[u8], into: &mut Headers) -> Result<(), WireError> {
+    // A lone LF would do for a lenient reader. A proxy in front of us may disagree, and two readings of one stream
+    // are how requests are smuggled (RFC 9112 §11.2).
+    let mut ends_well = matches!(section, b"\r\n" | [.., b'\r', b'\n', b'\r', b'\n']);
+    into.record(lines.iter().map(|line| {
+        let name = Span::of(line.name.as_bytes(), section);
+        ends_well &= matches!(section[..name.start()], [] | [.., b'\r', b'\n']);
+        (Tag::of(line.name.as_bytes()), name, Span::of(line.value, section))
+    }));
+    match ends_well {
+        true => Ok(()),
+        false => Err(WireError::LineEnd),
+    }
+}
+
+/// A head that is not all there may be too long already, or hold a line that ends wrong.
+pub(super) fn still_good(head: &[u8], line_max: usize, limits: &Limits) -> Result<(), WireError> {
+    let line = memchr(b'\n', head).unwrap_or(head.len());
+    if line > line_max.saturating_add("\r".len()) {
+        return Err(WireError::RequestLineTooLong);
+    }
+    if head.len() > limits.head_max {
+        return Err(WireError::HeadTooLarge);
+    }
+    match memchr_iter(b'\n', head).all(|lf| head[..lf].ends_with(b"\r")) {
+        true => Ok(()),
+        false => Err(WireError::LineEnd),
+    }
+}
+
+pub(super) fn head_error(error: httparse::Error) -> WireError {
+    match error {
+        httparse::Error::HeaderName => WireError::FieldName,
+        httparse::Error::HeaderValue => WireError::FieldValue,
+        httparse::Error::NewLine => WireError::LineEnd,
+        httparse::Error::TooManyHeaders => WireError::HeadTooLarge,
+        httparse::Error::Token | httparse::Error::Status => WireError::RequestLine,
+        httparse::Error::Version => WireError::Version,
+    }
+}

@@ -1,0 +1,188 @@
+//! Parses the head of a response (RFC 9112 §4, §5).
+
+use std::mem::MaybeUninit;
+
+use httparse::{Header, ParserConfig, Status as Progress};
+use memchr::memchr_iter;
+
+use super::lines::{FIELDS_CEILING, FIELDS_USUAL, head_error, record, still_good};
+use crate::message::{Response, Status, Version};
+use crate::wire::{Limits, WireError};
+
+/// What the head of a response says besides what the [`Response`] keeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ResponseHead {
+    /// How long it is.
+    pub(crate) len: usize,
+    pub(crate) version: Version,
+    /// Whether a field line is folded. Whoever has made these bytes the text of the headers asks for
+    /// [`Headers::unfold`](crate::message::Headers::unfold) then.
+    pub(crate) is_folded: bool,
+}
+
+/// Parses the response head at the front of `input`, or answers `None` if it is not all there. As
+/// [`request`](super::request) does, it leaves spans that point into `input`.
+///
+/// # Errors
+///
+/// As soon as no bytes to come could make it a head that is understood.
+pub(crate) fn response(
+    input: &[u8],
+    limits: &Limits,
+    response: &mut Response,
+) -> Result<Option<ResponseHead>, WireError> {
+    if let Some(b'\r' | b'\n') = input.first() {
+        return Err(WireError::StatusLine);
+    }
+    let parsed = match parse::<FIELDS_USUAL>(input, limits, response, Folding::Refused) {
+        Err(WireError::HeadTooLarge) if limits.fields_max > FIELDS_USUAL => {
+            parse_odd(input, limits, response)
+        }
+        Err(WireError::FieldName) => parse_odd(input, limits, response),
+        Err(WireError::Version) => parse_later_version(input, limits, response),
+        parsed => parsed,
+    };
+    match parsed? {
+        Some(head) if head.len > limits.head_max => Err(WireError::HeadTooLarge),
+        Some(head) => Ok(Some(head)),
+        None => still_good(input, limits.head_max, limits).map(|()| None),
+    }
+}
+
+/// Whether a field may go on in the next line. Nobody shall send it so, but a client must read it (§5.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Folding {
+    Refused,
+    Read,
+}
+
+fn parse<const N: usize>(
+    input: &[u8],
+    limits: &Limits,
+    response: &mut Response,
+    folding: Folding,
+) -> Result<Option<ResponseHead>, WireError> {
+    let mut room = [const { MaybeUninit::<Header<'_>>::uninit() }; N];
+    let room = &mut room[..limits.fields_max.min(N)];
+    let mut config = ParserConfig::default();
+    config.allow_obsolete_multiline_headers_in_responses(folding == Folding::Read);
+    let mut parsed = httparse::Response::new(&mut []);
+    let len = match config.parse_response_with_uninit_headers(&mut parsed, input, room) {
+        Ok(Progress::Complete(len)) => len,
+        Ok(Progress::Partial) => return Ok(None),
+        Err(httparse::Error::Token | httparse::Error::Status) => return Err(WireError::StatusLine),
+        Err(error) => return Err(head_error(error)),
+    };
+    response.status = parsed.code.and_then(Status::new).ok_or(WireError::StatusLine)?;
+    let is_folded = folding == Folding::Read && is_folded(parsed.headers)?;
+    record(parsed.headers, &input[..len], &mut response.headers)?;
+    let version = if parsed.version == Some(0) { Version::Http10 } else { Version::Http11 };
+    Ok(Some(ResponseHead { len, version, is_folded }))
+}
+
+/// As [`parse`], for the few heads that have many fields or folded ones; apart, so that the others touch less of the
+/// stack.
+#[cold]
+#[inline(never)]
+fn parse_odd(
+    input: &[u8],
+    limits: &Limits,
+    response: &mut Response,
+) -> Result<Option<ResponseHead>, WireError> {
+    parse::<FIELDS_CEILING>(input, limits, response, Folding::Read)
+}
+
+/// A later 1.x is read as 1.1 (RFC 9110 §2.5).
+#[cold]
+fn parse_later_version(
+    input: &[u8],
+    limits: &Limits,
+    response: &mut Response,
+) -> Result<Option<ResponseHead>, WireError> {
+    match input {
+        [b'H', b'T', b'T', b'P', b'/', b'1', b'.', b'2'..=b'9', ..] => {
+            let mut as_1_1 = input.to_vec();
+            as_1_1["HTTP/1.".len()] = b'1';
+            self::response(&as_1_1, limits, response)
+        }
+        _ => Err(WireError::Version),
+    }
+}
+
+/// Whether there is a line end in a value, which then must be a CRLF.
+fn is_folded(lines: &[Header<'_>]) -> Result<bool, WireError> {
+    let mut is_folded = false;
+    for value in lines.iter().map(|line| line.value) {
+        let ends = memchr_iter(b'\n', value).count();
+        let ends_well = memchr_iter(b'\n', value).all(|lf| value[..lf].ends_with(b"\r"));
+        if !ends_well || memchr_iter(b'\r', value).count() != ends {
+            return Err(WireError::LineEnd);
+        }
+        is_folded |= ends > 0;
+    }
+    Ok(is_folded)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Parses `head` as a whole and cut at every byte, where nothing but the end may make it good.
+    #[track_caller]
+    fn check(head: &str, expected: Result<(u16, Version, &str), WireError>) {
+        let (limits, mut into) = (Limits::default(), Response::new());
+        for cut in 0..head.len() {
+            match response(&head.as_bytes()[..cut], &limits, &mut into) {
+                Ok(None) => {}
+                cut_short => assert_eq!(cut_short.map(drop), expected.map(drop), "cut at {cut}"),
+            }
+        }
+        let parsed = response(head.as_bytes(), &limits, &mut into).map(|head| head.expect("it is whole"));
+        let read = parsed.map(|parsed| {
+            assert_eq!(parsed.len, head.len());
+            into.headers.text_mut().clear();
+            into.headers.text_mut().extend(head.as_bytes());
+            if parsed.is_folded {
+                into.headers.unfold();
+            }
+            (into.status.as_u16(), parsed.version, into.headers.text("a").unwrap_or_default())
+        });
+        assert_eq!(read, expected, "{head:?}");
+    }
+
+    #[test]
+    fn a_status_line_is_version_status_and_perhaps_a_reason_4() {
+        use WireError::{StatusLine, Version as Bad};
+        check("HTTP/1.1 200 OK\r\na: b\r\n\r\n", Ok((200, Version::Http11, "b")));
+        check("HTTP/1.0 404\r\n\r\n", Ok((404, Version::Http10, "")));
+        check("HTTP/1.1 299 \r\n\r\n", Ok((299, Version::Http11, "")));
+        check("HTTP/1.7 500 a b \t\u{e9}\r\n\r\n", Ok((500, Version::Http11, "")));
+        for line in
+            ["HTTP/1.1 20 OK", "HTTP/1.1 2000 OK", "HTTP/1.1 2xx OK", "HTTP/1.1 +20 OK", "HTTP/1.1  200 OK"]
+        {
+            check(&format!("{line}\r\n\r\n"), Err(StatusLine));
+        }
+        for line in ["HTTP/1.1 099 low", "HTTP/1.1 600 high", "HTTP/1.1 999 x", "\r\nHTTP/1.1 200 OK"] {
+            check(&format!("{line}\r\n\r\n"), Err(StatusLine));
+        }
+        for line in
+            ["HTTP/2.0 200 OK", "http/1.1 200 OK", "ICY 200 OK", "HTTP/11 200 OK", "garbage, not HTTP"]
+        {
+            check(&format!("{line}\r\n\r\n"), Err(Bad));
+        }
+    }
+
+    #[test]
+    fn only_a_folded_line_is_read_though_it_is_bad_5_2() {
+        let with = |lines: &str| format!("HTTP/1.1 200 OK\r\n{lines}\r\n\r\n");
+        check(&with("a: b\r\n c"), Ok((200, Version::Http11, "b   c")));
+        check(&with("a: b\r\n\tc\r\n  d\r\ne: f"), Ok((200, Version::Http11, "b  \tc    d")));
+        check(&with("a: b\n c"), Err(WireError::LineEnd));
+        check(&with("a: b\nc: d"), Err(WireError::LineEnd));
+        check(&with("a : b"), Err(WireError::FieldName));
+        check(&with(" a: b"), Err(WireError::FieldName));
+        check(&with("a b: c"), Err(WireError::FieldName));
+        check(&with("a: b\0c"), Err(WireError::FieldValue));
+        check(&with("a: b\rc"), Err(WireError::FieldValue));
+    }
+}

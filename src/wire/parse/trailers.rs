@@ -1,0 +1,90 @@
+//! Parses a trailer section (RFC 9112 §7.1.2).
+
+use httparse::{EMPTY_HEADER, Status as Progress};
+
+use super::lines::{FIELDS_CEILING, FIELDS_USUAL, record};
+use crate::message::Headers;
+use crate::wire::{Limits, WireError};
+
+/// Parses the trailer section at the front of `input`, with the empty line that ends it.
+///
+/// Answers how long it is, or `None` if it is not all there.
+///
+/// # Errors
+///
+/// A malformed line, a field that would change how the message is framed, routed or authenticated (RFC 9110
+/// §6.5.1), or more than the limits allow.
+pub(crate) fn trailers(
+    input: &[u8],
+    limits: &Limits,
+    into: &mut Headers,
+) -> Result<Option<usize>, WireError> {
+    let parsed = match limits.trailer_fields_max {
+        ..=FIELDS_USUAL => parse_trailers::<FIELDS_USUAL>(input, limits, into),
+        _ => parse_trailers::<FIELDS_CEILING>(input, limits, into),
+    }?;
+    match parsed.unwrap_or(input.len()) > limits.trailers_max {
+        true => Err(WireError::TrailersTooLarge),
+        false => Ok(parsed),
+    }
+}
+
+fn parse_trailers<const N: usize>(
+    input: &[u8],
+    limits: &Limits,
+    into: &mut Headers,
+) -> Result<Option<usize>, WireError> {
+    let mut room = [EMPTY_HEADER; N];
+    let (end, lines) = match httparse::parse_headers(input, &mut room[..limits.trailer_fields_max.min(N)]) {
+        Ok(Progress::Complete(section)) => section,
+        Ok(Progress::Partial) => return Ok(None),
+        Err(httparse::Error::TooManyHeaders) => return Err(WireError::TrailersTooLarge),
+        Err(_) => return Err(WireError::Trailer),
+    };
+    if lines.iter().any(|line| is_no_trailer(line.name.as_bytes())) {
+        return Err(WireError::Trailer);
+    }
+    if record(lines, &input[..end], into).is_err() {
+        // What was noted so far points to a text that will never be there.
+        into.clear();
+        return Err(WireError::Trailer);
+    }
+    into.text_mut().clear();
+    into.text_mut().extend(&input[..end]);
+    Ok(Some(end))
+}
+
+/// Fields for framing, routing, authentication or content mean nothing behind the body, or something else than
+/// before it (RFC 9110 §6.5.1).
+pub(super) fn is_no_trailer(name: &[u8]) -> bool {
+    const FORBIDDEN: &[&str] = &[
+        "authorization",
+        "cache-control",
+        "connection",
+        "content-encoding",
+        "content-length",
+        "content-range",
+        "content-type",
+        "cookie",
+        "expect",
+        "host",
+        "keep-alive",
+        "location",
+        "max-forwards",
+        "pragma",
+        "proxy-authenticate",
+        "proxy-authorization",
+        "proxy-connection",
+        "range",
+        "set-cookie",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+        "www-authenticate",
+        "x-real-ip",
+    ];
+    let forwarded =
+        name.get(.."x-forwarded".len()).is_some_and(|start| start.eq_ignore_ascii_case(b"x-forwarded"));
+    forwarded || FORBIDDEN.iter().any(|field| name.eq_ignore_ascii_case(field.as_bytes()))
+}
