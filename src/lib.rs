@@ -75,13 +75,15 @@ mod wire;
 
 mod exchange;
 
+mod client;
 mod server;
 
+pub use client::{ClientCause, ClientError, ClientPhase, ClientTimeouts};
 pub use exchange::{ExchangeError, Phase, Timeouts};
 pub use message::{
     Body, ExtensionMethod, FieldValue, Headers, InvalidField, InvalidMethod, InvalidRequest, InvalidStatus,
     InvalidTarget, Iter, Method, Pairs, Query, Request, Response, Source, Status, Target, TargetForm,
-    Version,
+    Timings, Version,
 };
 pub use net::{Address, MemoryConnector, MemoryListener, MemoryStream, PeerAddr};
 pub use server::{

@@ -85,7 +85,7 @@ impl Incoming {
                 return Poll::Ready(Ok(Head::Whole));
             }
             ready!(poll_flush(cx, conn, bounds))?;
-            match ready!(self.poll_head_bytes(cx, conn, bounds))? {
+            match ready!(self.poll_head_bytes(cx, conn, bounds.timeouts.head))? {
                 None => on_read(),
                 Some(none) => return Poll::Ready(Ok(none)),
             }
@@ -98,9 +98,9 @@ impl Incoming {
         &mut self,
         cx: &mut Context<'_>,
         conn: &mut Conn<H>,
-        bounds: &Bounds,
+        limit: Duration,
     ) -> Poll<Result<Option<Head>, ExchangeError>> {
-        Poll::Ready(match ready!(conn.poll_fill(cx, &mut self.input, bounds.timeouts.head)) {
+        Poll::Ready(match ready!(conn.poll_fill(cx, &mut self.input, limit)) {
             Ok(1..) => Ok(None),
             Ok(0) if self.has_begun() => Err(ExchangeError::Incomplete),
             Ok(0) => Ok(Some(Head::End)),

@@ -5,6 +5,7 @@ use std::task::{Context, Poll, ready};
 use tokio::io::ReadBuf;
 
 use super::{Bounds, ExchangeError, Phase};
+use crate::memory::{Arena, Reset};
 use crate::message::{Body, Headers, Source};
 use crate::net::{Conn, Home};
 use crate::wire::{Framing, chunked};
@@ -19,6 +20,8 @@ pub(crate) struct Outgoing {
     sent: usize,
     /// Where more content comes from.
     source: Option<Source>,
+    /// What of it is at hand.
+    piece: Arena,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -32,16 +35,6 @@ enum State {
 }
 
 impl Outgoing {
-    /// Forgets the message.
-    #[inline]
-    pub(crate) fn reset(&mut self) {
-        let Outgoing { state, chunk_left, sent, source } = self;
-        *state = State::Unsent;
-        *chunk_left = 0;
-        *sent = 0;
-        *source = None;
-    }
-
     /// The head was written, and a body so framed follows.
     #[inline]
     pub(crate) fn begin(&mut self, framing: Framing) {
@@ -130,7 +123,7 @@ impl Outgoing {
         &mut self,
         cx: &mut Context<'_>,
         conn: &mut Conn<H>,
-        body: &mut Body,
+        body: &Body,
         trailers: &Headers,
         bounds: &Bounds,
     ) -> Poll<Result<(), ExchangeError>> {
@@ -140,8 +133,9 @@ impl Outgoing {
         if self.state != State::Body(Framing::Empty) {
             if self.source.is_some() || body.is_stream() {
                 ready!(self.poll_source(cx, conn, body, bounds))?;
+            } else {
+                ready!(self.poll_bytes(cx, conn, body.bytes(), bounds))?;
             }
-            ready!(self.poll_bytes(cx, conn, body.bytes(), bounds))?;
         }
         Poll::Ready(self.finish(conn, trailers))
     }
@@ -161,18 +155,30 @@ impl Outgoing {
         Poll::Ready(Ok(()))
     }
 
-    /// Sends what the body's source yields, as it yields it. The body lends its memory.
+    /// Sends what the body's source yields, as it yields it.
     fn poll_source<H: Home>(
         &mut self,
         cx: &mut Context<'_>,
         conn: &mut Conn<H>,
-        body: &mut Body,
+        body: &Body,
         bounds: &Bounds,
     ) -> Poll<Result<(), ExchangeError>> {
         if self.source.is_none() {
             self.source = Some(body.take_source().ok_or(ExchangeError::Length)?);
         }
-        let piece = body.receive();
+        let mut piece = std::mem::take(&mut self.piece);
+        let sent = self.poll_pieces(cx, conn, &mut piece, bounds);
+        self.piece = piece;
+        sent
+    }
+
+    fn poll_pieces<H: Home>(
+        &mut self,
+        cx: &mut Context<'_>,
+        conn: &mut Conn<H>,
+        piece: &mut Arena,
+        bounds: &Bounds,
+    ) -> Poll<Result<(), ExchangeError>> {
         loop {
             ready!(self.poll_bytes(cx, conn, piece.as_slice(), bounds))?;
             piece.clear();
@@ -190,6 +196,22 @@ impl Outgoing {
                 count => piece.grow(count),
             }
         }
+    }
+}
+
+impl Reset for Outgoing {
+    #[inline]
+    fn reset(&mut self) {
+        let Outgoing { state, chunk_left, sent, source, piece } = self;
+        *state = State::Unsent;
+        *chunk_left = 0;
+        *sent = 0;
+        *source = None;
+        piece.clear();
+    }
+
+    fn shrink(&mut self) {
+        self.piece.shrink(PIECE);
     }
 }
 

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use super::{Body, Headers, InvalidField, Name, Status};
+use super::{Body, Headers, InvalidField, Name, Status, Timings};
 use crate::memory::Reset;
 
 /// A response: one to send, or one that was received. The same type serves in both directions.
@@ -21,7 +21,7 @@ use crate::memory::Reset;
 /// assert_eq!(response.headers.content_type(), Some("text/plain; charset=utf-8"));
 /// # Ok::<(), corehttp::InvalidField>(())
 /// ```
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default)]
 pub struct Response {
     /// The status, 200 unless set (RFC 9110 §15).
     pub status: Status,
@@ -32,6 +32,8 @@ pub struct Response {
     /// The trailer fields (RFC 9110 §6.5). A response that has some is sent in chunks, or without them to a peer
     /// that speaks HTTP/1.0.
     pub trailers: Headers,
+    /// Boxed, for only a client's responses have them.
+    timings: Option<Box<Timings>>,
 }
 
 impl Response {
@@ -85,16 +87,40 @@ impl Response {
         }
     }
 
+    /// How long the exchange took that brought this response, phase by phase. One that no client has received took
+    /// no time.
+    pub fn timings(&self) -> Timings {
+        self.timings.as_deref().copied().unwrap_or_default()
+    }
+
+    /// The timings, to be written.
+    pub(crate) fn timings_mut(&mut self) -> &mut Timings {
+        self.timings.get_or_insert_default()
+    }
+
     #[inline]
     fn content_type(&mut self, value: &str) {
         self.headers.put(Name::CONTENT_TYPE, value.as_bytes());
     }
 }
 
+impl PartialEq for Response {
+    /// The same status, fields and content; how long it took does not count.
+    fn eq(&self, other: &Response) -> bool {
+        self.status == other.status
+            && self.headers == other.headers
+            && self.body == other.body
+            && self.trailers == other.trailers
+    }
+}
+
 impl Reset for Response {
     fn reset(&mut self) {
-        let Self { status, headers, body, trailers } = self;
+        let Self { status, headers, body, trailers, timings } = self;
         *status = Status::OK;
+        if let Some(timings) = timings {
+            **timings = Timings::default();
+        }
         headers.reset();
         body.reset();
         trailers.reset();

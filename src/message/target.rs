@@ -10,6 +10,7 @@ use super::class::Class;
 use super::method::Method;
 use super::percent::{self, Plus};
 use super::query::Query;
+use super::scheme::Scheme;
 use crate::memory::{Reset, Span};
 
 /// The target of a request. A new one is `/`.
@@ -71,10 +72,17 @@ impl Target {
     /// `http` or `https`, in lower case, if it is in absolute-form.
     #[inline]
     pub fn scheme(&self) -> Option<&str> {
-        self.parts.scheme.map(|scheme| match scheme {
-            Scheme::Http => "http",
-            Scheme::Https => "https",
-        })
+        self.parts.scheme.map(Scheme::as_str)
+    }
+
+    pub(crate) fn scheme_kind(&self) -> Option<Scheme> {
+        self.parts.scheme
+    }
+
+    /// All before the path, as it is spelled, if it is in absolute-form.
+    #[inline]
+    pub(crate) fn origin(&self) -> Option<&str> {
+        self.parts.scheme.map(|_| &self.text[..self.parts.authority.end()])
     }
 
     /// Host and port as they are spelled, if it is in absolute-form or authority-form.
@@ -213,12 +221,6 @@ struct Parts {
     query: Span,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Scheme {
-    Http,
-    Https,
-}
-
 impl Parts {
     fn authority_form(target: &[u8]) -> Result<Parts, InvalidTarget> {
         match Authority::parse(target) {
@@ -240,11 +242,7 @@ impl Parts {
 
     fn absolute_form(target: &[u8]) -> Result<Parts, InvalidTarget> {
         let scheme_len = memchr::memchr(b':', target).ok_or(InvalidTarget::Form)?;
-        let scheme = match &target[..scheme_len] {
-            http if http.eq_ignore_ascii_case(b"http") => Scheme::Http,
-            https if https.eq_ignore_ascii_case(b"https") => Scheme::Https,
-            _ => return Err(InvalidTarget::Scheme),
-        };
+        let scheme = Scheme::parse(&target[..scheme_len]).ok_or(InvalidTarget::Scheme)?;
         let rest = target[scheme_len..].strip_prefix(b"://").ok_or(InvalidTarget::Form)?;
         let authority = &rest[..memchr::memchr2(b'/', b'?', rest).unwrap_or(rest.len())];
         match Authority::parse(authority) {

@@ -170,6 +170,11 @@ impl<H: Home> Conn<H> {
         self.timer.disarm(lane);
     }
 
+    /// What went through since the last call of [`Conn::take_traffic`].
+    pub(crate) fn traffic(&self) -> Traffic {
+        self.desk.as_ref().map(|desk| desk.traffic).unwrap_or_default()
+    }
+
     /// Milliseconds since some moment.
     pub(crate) fn now(&self) -> u64 {
         self.timer.now()

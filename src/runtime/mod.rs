@@ -1,9 +1,13 @@
-//! Floor 1: threads. One for each core, with a runtime of its own that nothing ever leaves.
+//! Floor 1: threads. One for each core, with a runtime of its own that nothing ever leaves; and whatever runtime a
+//! client is used in.
 //!
 //! tokio's tasks and timers are named on this floor only.
 
 mod cores;
+mod here;
 
 pub(crate) use cores::{
     Instant, Pinning, available_cores, block_on_core, sleep, sleep_until, spawn, timeout_at, yield_now,
 };
+pub use here::block_on;
+pub(crate) use here::{Here, Id, now};

@@ -242,7 +242,7 @@ impl Context {
         let Context { response, outgoing, conn, shared, .. } = self;
         match &mut *conn.borrow_mut() {
             Some(conn) => {
-                outgoing.poll_send(cx, conn, &mut response.body, &response.trailers, &shared.bounds)
+                outgoing.poll_send(cx, conn, &response.body, &response.trailers, &shared.bounds)
             }
             None => Poll::Ready(Ok(())),
         }
@@ -366,6 +366,7 @@ impl Reset for Context {
         self.request.shrink();
         self.response.shrink();
         self.incoming.get_mut().shrink();
+        self.outgoing.shrink();
         self.desk.iter_mut().for_each(|desk| desk.shrink());
     }
 }

@@ -1,0 +1,228 @@
+//! [`ClientError`]: why an exchange brought no answer, in which phase, and what the server may have seen of it.
+
+use std::error::Error;
+use std::fmt;
+use std::io;
+
+use crate::exchange::ExchangeError;
+use crate::message::{InvalidRequest, InvalidTarget};
+
+/// Why an exchange brought no answer.
+///
+/// `{}` says in which phase and why, in short; `{:#}` says it with all causes behind it.
+///
+/// # Examples
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() {
+/// use corehttp::{Client, ClientPhase};
+///
+/// let error = Client::new().get("http://127.0.0.1:1/").await.unwrap_err();
+/// assert_eq!(error.phase(), ClientPhase::Connect);
+/// assert!(!error.is_sent() && !error.is_reused() && !error.is_timeout());
+/// # }
+/// ```
+pub struct ClientError(Box<Inner>);
+
+struct Inner {
+    phase: ClientPhase,
+    is_reused: bool,
+    is_sent: bool,
+    cause: ClientCause,
+}
+
+/// What an exchange is about to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ClientPhase {
+    /// Looking at the request; nothing was dialed.
+    Prepare,
+    /// Waiting for a place among the connections of the host.
+    Queue,
+    /// Looking up the host's addresses.
+    Resolve,
+    /// Connecting, and asking the proxy if there is one.
+    Connect,
+    /// The handshake of TLS.
+    Tls,
+    /// Sending the request.
+    Send,
+    /// Waiting for the head of the answer.
+    Wait,
+    /// Receiving the body of the answer.
+    Receive,
+    /// Following a redirect.
+    Redirect,
+}
+
+/// What went wrong.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum ClientCause {
+    /// The phase, or all of the exchange, took longer than it may.
+    TimedOut,
+    /// The request cannot be made.
+    Request(InvalidRequest),
+    /// The URL has no scheme and host, or not those of the [`Host`](super::Host) that is asked.
+    Origin,
+    /// There is no runtime of tokio's here. See [`block_on`](crate::block_on).
+    NoRuntime,
+    /// The name has no address, or the resolver, the system or the dialer failed.
+    Io(io::Error),
+    /// The server closed the connection and answered nothing.
+    Closed,
+    /// The exchange failed half-way, or the server broke RFC 9112 or a limit.
+    Exchange(ExchangeError),
+    /// More answers before the final one than are read (RFC 9110 §15.2).
+    TooManyInterim,
+    /// 101 came, and no upgrade was asked for; or another answer, and one was.
+    Upgrade,
+    /// The proxy answered a CONNECT, or a SOCKS greeting, with anything but success.
+    Proxy(Box<dyn Error + Send + Sync>),
+    /// The handshake of TLS failed, or this crate was built without the feature `tls`.
+    Tls(Box<dyn Error + Send + Sync>),
+    /// More redirects than are followed.
+    TooManyRedirects,
+    /// A redirect without a good `location` (RFC 9110 §15.4).
+    Location(Option<InvalidTarget>),
+    /// A redirect from https to http, which would show to all what was asked in secret.
+    Downgrade,
+    /// The request's body was a stream, which is sent once, and it is to be sent again.
+    Spent,
+}
+
+impl ClientError {
+    #[cold]
+    pub(super) fn new(phase: ClientPhase, cause: ClientCause) -> ClientError {
+        ClientError(Box::new(Inner { phase, is_reused: false, is_sent: false, cause }))
+    }
+
+    /// The same, and what is known of the connection.
+    pub(super) fn on(mut self, is_reused: bool, is_sent: bool) -> ClientError {
+        (self.0.is_reused, self.0.is_sent) = (is_reused, is_sent);
+        self
+    }
+
+    /// The phase in which it went wrong.
+    pub fn phase(&self) -> ClientPhase {
+        self.0.phase
+    }
+
+    /// What went wrong.
+    pub fn cause(&self) -> &ClientCause {
+        &self.0.cause
+    }
+
+    /// Whether the connection had been used before.
+    pub fn is_reused(&self) -> bool {
+        self.0.is_reused
+    }
+
+    /// Whether the server may have seen some of the request, and acted on it.
+    pub fn is_sent(&self) -> bool {
+        self.0.is_sent
+    }
+
+    /// Whether a limit of time was over.
+    pub fn is_timeout(&self) -> bool {
+        match &self.0.cause {
+            ClientCause::TimedOut | ClientCause::Exchange(ExchangeError::TimedOut(_)) => true,
+            ClientCause::Io(error) => error.kind() == io::ErrorKind::TimedOut,
+            _ => false,
+        }
+    }
+}
+
+impl fmt::Display for ClientError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.0.phase, self.0.cause)?;
+        let mut source = if f.alternate() { self.source() } else { None };
+        while let Some(cause) = source {
+            write!(f, ": {cause}")?;
+            source = cause.source();
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for ClientError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Inner { phase, is_reused, is_sent, cause } = &*self.0;
+        f.debug_struct("ClientError")
+            .field("phase", phase)
+            .field("is_reused", is_reused)
+            .field("is_sent", is_sent)
+            .field("cause", cause)
+            .finish()
+    }
+}
+
+impl Error for ClientError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match &self.0.cause {
+            ClientCause::Request(error) => Some(error),
+            ClientCause::Io(error) => Some(error),
+            ClientCause::Exchange(error) => Some(error),
+            ClientCause::Proxy(error) | ClientCause::Tls(error) => Some(&**error),
+            ClientCause::Location(Some(error)) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+impl From<InvalidRequest> for ClientError {
+    fn from(error: InvalidRequest) -> ClientError {
+        ClientError::new(ClientPhase::Prepare, ClientCause::Request(error))
+    }
+}
+
+impl From<ClientError> for io::Error {
+    fn from(error: ClientError) -> io::Error {
+        let kind = match error.cause() {
+            ClientCause::Io(error) => error.kind(),
+            ClientCause::Closed | ClientCause::Exchange(ExchangeError::Incomplete) => io::ErrorKind::UnexpectedEof,
+            _ if error.is_timeout() => io::ErrorKind::TimedOut,
+            _ => io::ErrorKind::Other,
+        };
+        io::Error::new(kind, error)
+    }
+}
+
+impl fmt::Display for ClientPhase {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            ClientPhase::Prepare => "the request",
+            ClientPhase::Queue => "waiting for a connection",
+            ClientPhase::Resolve => "looking up the host",
+            ClientPhase::Connect => "connecting",
+            ClientPhase::Tls => "the handshake",
+            ClientPhase::Send => "sending the request",
+            ClientPhase::Wait => "waiting for the answer",
+            ClientPhase::Receive => "receiving the body",
+            ClientPhase::Redirect => "following a redirect",
+        })
+    }
+}
+
+impl fmt::Display for ClientCause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            ClientCause::TimedOut => "it took too long",
+            ClientCause::Request(_) => "it cannot be made",
+            ClientCause::Origin => "its target names no scheme and host, or others than are asked",
+            ClientCause::NoRuntime => "there is no runtime here",
+            ClientCause::Io(_) => "the system or the network failed",
+            ClientCause::Closed => "the server closed the connection and answered nothing",
+            ClientCause::Exchange(_) => "the exchange failed",
+            ClientCause::TooManyInterim => "too many answers came before the final one",
+            ClientCause::Upgrade => "an upgrade came that was not asked for, or none did that was",
+            ClientCause::Proxy(_) => "the proxy refused",
+            ClientCause::Tls(_) => "there is no trust",
+            ClientCause::TooManyRedirects => "there were too many",
+            ClientCause::Location(_) => "it does not say where to",
+            ClientCause::Downgrade => "it leads from https to http",
+            ClientCause::Spent => "the body was a stream, and is gone",
+        })
+    }
+}

@@ -1,0 +1,348 @@
+//! [`Link`]: one connection of a pool, and one exchange on it (RFC 9112 §9).
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use super::gear::Gear;
+use super::pool::{Place, Resting};
+use super::settings::Settings;
+use super::{ClientCause, ClientError, ClientPhase};
+use crate::exchange::{Bounds, ExchangeError, Head, Phase, Reply};
+use crate::message::{Headers, Length, Name, Request, Response, Status, Timings, Version, decimal, members};
+use crate::net::{Anywhere, Conn, Lane};
+use crate::runtime::{self, Instant};
+use crate::wire::encode::{self, Asked, Plan, Route};
+use crate::wire::{Framing, Wish, persists};
+
+/// One connection while it is in use. Dropping it closes the connection and frees its place.
+pub(super) struct Link {
+    pub(super) conn: Conn<Anywhere>,
+    pub(super) gear: Box<Gear>,
+    settings: Arc<Settings>,
+    born: Instant,
+    /// When the exchange must be over.
+    deadline: Option<Instant>,
+    pub(super) timings: Timings,
+    /// When the phase at hand began.
+    mark: Instant,
+    asked: Asked,
+    upload: Upload,
+    /// Whether another exchange may follow, by all that was said so far.
+    persists: bool,
+    /// How long the server lets the connection rest, if it has said.
+    idle: Option<Duration>,
+    /// Last, for whoever waits for it may find the connection in the pool.
+    pub(super) place: Place,
+}
+
+/// How far the request is sent.
+#[derive(Debug)]
+pub(super) enum Upload {
+    /// The head is; the body waits for `100 Continue` (RFC 9110 §10.1.1).
+    Expecting,
+    Sending,
+    Sent,
+    /// It cannot be sent, but an answer may be there.
+    Failed(ExchangeError),
+}
+
+impl Link {
+    pub(super) fn new(conn: Conn<Anywhere>, settings: Arc<Settings>, place: Place, timings: Timings) -> Link {
+        let now = runtime::now();
+        Link::over(Resting::new(conn, now), settings, place, timings, now)
+    }
+
+    /// A link over a connection that has rested.
+    pub(super) fn over(
+        resting: Resting,
+        settings: Arc<Settings>,
+        place: Place,
+        timings: Timings,
+        mark: Instant,
+    ) -> Link {
+        let Resting { mut conn, born, .. } = resting;
+        let mut gear = place.pool.take_gear();
+        conn.swap_desk(&mut gear.desk);
+        Link {
+            conn,
+            gear,
+            settings,
+            born,
+            deadline: None,
+            timings,
+            mark,
+            asked: Asked::default(),
+            upload: Upload::Sending,
+            persists: true,
+            idle: None,
+            place,
+        }
+    }
+
+    /// Writes the request's head where it waits to be sent. `content` is how long its body will be.
+    pub(super) fn begin(&mut self, request: &Request, content: Length, deadline: Option<Instant>) {
+        self.deadline = deadline;
+        self.asked = Asked::new(request);
+        let plan = Plan::of_request(request.method(), content, !request.trailers.is_empty());
+        let authority = request.target().authority().unwrap_or(self.place.pool.origin.authority());
+        let route = Route { scheme: None, authority, lines: &self.settings.lines };
+        encode::request(self.conn.output().bytes(), request, plan, route);
+        self.gear.outgoing.begin(plan.body());
+        self.persists = Wish::of(&request.headers) != Wish::Close;
+        let expects = request.headers.first(Name::EXPECT).is_some_and(|it| it.eq_ignore_ascii_case(b"100-continue"));
+        self.upload = if expects && plan.body() != Framing::Empty { Upload::Expecting } else { Upload::Sending };
+    }
+
+    /// Sends `body`, if it is all here, and receives the head of the final answer. An answer that comes early ends
+    /// the sending.
+    pub(super) fn poll_answer(
+        &mut self,
+        cx: &mut Context<'_>,
+        body: Option<&Request>,
+        response: &mut Response,
+    ) -> Poll<Result<(), ClientError>> {
+        loop {
+            let _ = self.poll_upload(cx, body)?;
+            match self.poll_head(cx, response) {
+                Poll::Ready(Ok(())) => match self.settle(response)? {
+                    Some(()) => return Poll::Ready(Ok(())),
+                    None => continue,
+                },
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+                Poll::Pending if self.is_let_go_ahead(cx) => continue,
+                Poll::Pending => return self.poll_deadline(cx, self.phase()).map(Err),
+            }
+        }
+    }
+
+    /// Sends what may be sent. Ready when that is all of it, or all that ever will be.
+    pub(super) fn poll_upload(
+        &mut self,
+        cx: &mut Context<'_>,
+        body: Option<&Request>,
+    ) -> Poll<Result<(), ClientError>> {
+        let (conn, gear, bounds) = (&mut self.conn, &mut self.gear, &self.settings.bounds);
+        let sent = match (&self.upload, body) {
+            (Upload::Sent | Upload::Failed(_), _) => return Poll::Ready(Ok(())),
+            (Upload::Sending, Some(request)) => {
+                ready!(gear.outgoing.poll_send(cx, conn, &request.body, &request.trailers, bounds))
+            }
+            (Upload::Sending | Upload::Expecting, _) => Ok(()),
+        };
+        let sent = match sent {
+            Ok(()) => ready!(conn.poll_flush(cx, bounds.timeouts.write)).map_err(ExchangeError::during(Phase::Write)),
+            failed => failed,
+        };
+        match sent {
+            Ok(()) if matches!(self.upload, Upload::Expecting) => {}
+            Ok(()) => {
+                self.upload = Upload::Sent;
+                self.conn.disarm(Lane::Read);
+                self.timings.send = self.lap();
+            }
+            // Whoever cannot be written to may have answered before it closed.
+            Err(error @ ExchangeError::Io(_)) => self.upload = Upload::Failed(error),
+            Err(error) => return Poll::Ready(Err(self.fail(ClientPhase::Send, error))),
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Receives one head, be it the final one or not.
+    fn poll_head(&mut self, cx: &mut Context<'_>, response: &mut Response) -> Poll<Result<(), ClientError>> {
+        let bounds = &self.settings.bounds;
+        // The server may think about what it has heard only when it has heard it.
+        let limit = if matches!(self.upload, Upload::Sent) { bounds.timeouts.head } else { Duration::MAX };
+        let mut reply = Reply::new(response, self.asked);
+        loop {
+            let incoming = &mut self.gear.incoming;
+            match incoming.try_head(&mut reply, bounds) {
+                Ok(true) => break,
+                Ok(false) => {}
+                Err(error) => return Poll::Ready(Err(self.fail(ClientPhase::Wait, error))),
+            }
+            let cause = match ready!(incoming.poll_head_bytes(cx, &mut self.conn, limit)) {
+                Ok(None) => continue,
+                Ok(Some(Head::Silence)) => ClientCause::TimedOut,
+                Ok(Some(Head::End | Head::Whole)) => ClientCause::Closed,
+                Err(error) => ClientCause::Exchange(error),
+            };
+            return Poll::Ready(Err(self.unanswered(cause)));
+        }
+        let version = reply.version();
+        self.persists &= persists(version, Wish::of(&response.headers));
+        self.idle = idle(&response.headers).filter(|_| version == Version::Http11 || self.persists);
+        Poll::Ready(Ok(()))
+    }
+
+    /// Looks at the answer whose head has come: none is settled by one that is not the final one.
+    fn settle(&mut self, response: &Response) -> Result<Option<()>, ClientError> {
+        let is_upgrade = response.status == Status::SWITCHING_PROTOCOLS;
+        if response.status.is_informational() && !is_upgrade {
+            self.timings.interim += 1;
+            if self.timings.interim > INTERIM_MAX {
+                return Err(self.error(ClientPhase::Wait, ClientCause::TooManyInterim));
+            }
+            if response.status == Status::CONTINUE {
+                self.go_ahead();
+            }
+            self.gear.incoming.next();
+            return Ok(None);
+        }
+        if !matches!(self.upload, Upload::Sent) {
+            // The rest of the request is not sent any more, and the server may wait for it.
+            self.persists = false;
+        }
+        self.conn.disarm(Lane::Read);
+        self.timings.wait = self.lap();
+        Ok(Some(()))
+    }
+
+    fn go_ahead(&mut self) {
+        if matches!(self.upload, Upload::Expecting) {
+            self.upload = Upload::Sending;
+            self.conn.disarm(Lane::Write);
+        }
+    }
+
+    /// Whether the server has let enough time pass without a `100 Continue`, which old ones never send.
+    fn is_let_go_ahead(&mut self, cx: &mut Context<'_>) -> bool {
+        let waits = matches!(self.upload, Upload::Expecting) && self.conn.has_sent_all();
+        if waits && self.conn.poll_expired(cx, Lane::Write, self.settings.timeouts.go_ahead).is_ready() {
+            self.go_ahead();
+            return true;
+        }
+        false
+    }
+
+    /// Receives the whole body into `response`.
+    pub(super) async fn receive_body(mut self, response: &mut Response) -> Result<(), ClientError> {
+        poll_fn(|cx| {
+            let Link { conn, gear, settings, .. } = &mut self;
+            let Settings { bounds, body_max, .. } = &**settings;
+            let content = response.body.receive();
+            match gear.incoming.poll_body(cx, conn, bounds, *body_max, content) {
+                Poll::Ready(Ok(())) => Poll::Ready(Ok(())),
+                Poll::Ready(Err(error)) => Poll::Ready(Err(self.fail(ClientPhase::Receive, error))),
+                Poll::Pending => self.poll_deadline(cx, ClientPhase::Receive).map(Err),
+            }
+        })
+        .await?;
+        std::mem::swap(&mut response.trailers, &mut self.gear.incoming.trailers);
+        self.timings.receive = self.lap();
+        *response.timings_mut() = self.timings;
+        self.rest();
+        Ok(())
+    }
+
+    /// Receives the next piece of the body: it lies in the incoming until the next call.
+    pub(super) fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Result<usize, ClientError>> {
+        let Link { conn, gear, settings, .. } = self;
+        match gear.incoming.poll_chunk(cx, conn, &settings.bounds) {
+            Poll::Ready(Ok(count)) => Poll::Ready(Ok(count)),
+            Poll::Ready(Err(error)) => Poll::Ready(Err(self.fail(ClientPhase::Receive, error))),
+            Poll::Pending => self.poll_deadline(cx, ClientPhase::Receive).map(Err),
+        }
+    }
+
+    /// Drops what is left of the body, if that is little, for the sake of the connection.
+    pub(super) async fn discard(mut self) {
+        let drained = poll_fn(|cx| {
+            let Link { conn, gear, settings, .. } = &mut self;
+            match gear.incoming.poll_drain(cx, conn, &settings.bounds) {
+                Poll::Ready(drained) => Poll::Ready(drained.unwrap_or(false)),
+                Poll::Pending => self.poll_deadline(cx, ClientPhase::Receive).map(|_| false),
+            }
+        });
+        if drained.await {
+            self.rest();
+        }
+    }
+
+    /// Gives the connection back, if all of the exchange is over and another one may follow.
+    pub(super) fn rest(mut self) {
+        self.gear.incoming.take_back();
+        // What has come unasked is no answer (§9.2), and whoever reads it as one has been poisoned.
+        let is_clean = self.gear.incoming.is_read() && self.gear.incoming.input.is_empty() && self.conn.has_sent_all();
+        if !(self.persists && is_clean && matches!(self.upload, Upload::Sent)) {
+            return;
+        }
+        let Link { mut conn, mut gear, born, idle, place, .. } = self;
+        conn.disarm(Lane::Whole);
+        conn.swap_desk(&mut gear.desk);
+        place.pool.give(conn, gear, born, idle);
+    }
+
+    /// Whether the request can be sent again though it failed: nobody has answered any of it, and nobody can have
+    /// acted on it, or it does not matter if they do so twice (RFC 9110 §9.2.2). A body that is a stream is gone.
+    pub(super) fn may_retry(&self, request: &Request, error: &ClientError) -> bool {
+        let traffic = self.conn.traffic();
+        let was_closed = match error.cause() {
+            ClientCause::Closed | ClientCause::Exchange(ExchangeError::Io(_) | ExchangeError::Incomplete) => true,
+            _ => false,
+        };
+        was_closed
+            && self.timings.reused
+            && traffic.received == 0
+            && (request.method().is_idempotent() || traffic.sent == 0)
+            && !request.body.is_stream()
+    }
+
+    pub(super) fn fail(&mut self, phase: ClientPhase, error: ExchangeError) -> ClientError {
+        match error {
+            ExchangeError::TimedOut(_) => self.error(phase, ClientCause::TimedOut),
+            error => self.error(phase, ClientCause::Exchange(error)),
+        }
+    }
+
+    pub(super) fn error(&self, phase: ClientPhase, cause: ClientCause) -> ClientError {
+        ClientError::new(phase, cause).on(self.timings.reused, self.conn.traffic().sent > 0)
+    }
+
+    /// What it means that no answer comes: the request may have failed before.
+    fn unanswered(&mut self, cause: ClientCause) -> ClientError {
+        match std::mem::replace(&mut self.upload, Upload::Sent) {
+            Upload::Failed(error) => self.fail(ClientPhase::Send, error),
+            Upload::Sent => self.error(ClientPhase::Wait, cause),
+            Upload::Sending | Upload::Expecting => self.error(ClientPhase::Send, cause),
+        }
+    }
+
+    fn phase(&self) -> ClientPhase {
+        match self.upload {
+            Upload::Sent => ClientPhase::Wait,
+            Upload::Sending | Upload::Expecting | Upload::Failed(_) => ClientPhase::Send,
+        }
+    }
+
+    /// Ready when the time of the whole exchange is over.
+    pub(super) fn poll_deadline(&mut self, cx: &mut Context<'_>, phase: ClientPhase) -> Poll<ClientError> {
+        let Some(deadline) = self.deadline else { return Poll::Pending };
+        let left = deadline.saturating_duration_since(runtime::now());
+        ready!(self.conn.poll_expired(cx, Lane::Whole, left));
+        Poll::Ready(self.error(phase, ClientCause::TimedOut))
+    }
+
+    /// How long the phase at hand took; the next one begins.
+    fn lap(&mut self) -> Duration {
+        let began = std::mem::replace(&mut self.mark, runtime::now());
+        self.mark.saturating_duration_since(began)
+    }
+
+    pub(super) fn bounds(&self) -> &Bounds {
+        &self.settings.bounds
+    }
+}
+
+/// Answers before the final one: an endless row of them would be a hang.
+const INTERIM_MAX: u32 = 16;
+
+/// `Keep-Alive: timeout=5`: what some servers say about their patience.
+fn idle(headers: &Headers) -> Option<Duration> {
+    let said = headers.named(Name::KEEP_ALIVE).flat_map(members).find_map(|member| {
+        let (name, seconds) = member.split_at_checked("timeout=".len())?;
+        name.eq_ignore_ascii_case(b"timeout=").then_some(seconds).and_then(decimal)
+    });
+    said.map(Duration::from_secs)
+}

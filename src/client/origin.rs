@@ -1,0 +1,111 @@
+//! [`Origin`]: scheme, host and port: what connections are shared for (RFC 9110 §4.3.1).
+
+use std::borrow::Cow;
+use std::fmt;
+
+use super::{ClientCause, ClientError, ClientPhase};
+use crate::message::{Authority, Scheme, Target};
+
+/// Where requests go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Origin {
+    /// As [`key`] spells it.
+    text: Box<str>,
+    pub(super) scheme: Scheme,
+    pub(super) port: u16,
+}
+
+impl Origin {
+    /// The origin whose [`key`] this is.
+    pub(super) fn of_key(key: &str) -> Option<Origin> {
+        let (scheme, authority) = key.split_once("://")?;
+        let scheme = Scheme::parse(scheme.as_bytes())?;
+        let port = Authority::parse(authority.as_bytes())?.port.unwrap_or(scheme.port());
+        Some(Origin { text: key.into(), scheme, port })
+    }
+
+    /// Host and port as the Host field has them: no port that the scheme has anyway.
+    pub(super) fn authority(&self) -> &str {
+        &self.text[self.scheme.as_str().len() + "://".len()..]
+    }
+
+    /// The host; an IPv6 address in its brackets.
+    pub(super) fn host(&self) -> &str {
+        let authority = self.authority();
+        Authority::parse(authority.as_bytes()).map_or(authority, |authority| authority.host)
+    }
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+/// How the origin of `target` is spelled by all: in lower case, without a default port. Nothing is allocated where
+/// it is spelled so already.
+///
+/// # Errors
+///
+/// A target that names no scheme and host.
+pub(super) fn key(target: &Target) -> Result<Cow<'_, str>, ClientError> {
+    let (Some(text), Some(scheme)) = (target.origin(), target.scheme_kind()) else {
+        return Err(ClientError::new(ClientPhase::Prepare, ClientCause::Origin));
+    };
+    let (host, port) = split_port(target.authority().unwrap_or_default());
+    let is_plain = match port {
+        None => true,
+        Some(port) => !port.is_empty() && !port.starts_with('0') && port != scheme.port_text(),
+    };
+    if is_plain && !text.bytes().any(|octet| octet.is_ascii_uppercase()) {
+        return Ok(Cow::Borrowed(text));
+    }
+    let port = port.unwrap_or_default().trim_start_matches('0');
+    let colon = match port {
+        "" => "",
+        port if port == scheme.port_text() => "",
+        _ => ":",
+    };
+    let port = if colon.is_empty() { "" } else { port };
+    Ok(Cow::Owned(format!("{}://{}{colon}{port}", scheme.as_str(), host.to_ascii_lowercase())))
+}
+
+/// Host and port, which may be empty.
+fn split_port(authority: &str) -> (&str, Option<&str>) {
+    match authority.rsplit_once(':') {
+        Some((host, port)) if !port.ends_with(']') => (host, Some(port)),
+        _ => (authority, None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::message::Request;
+
+    #[track_caller]
+    fn check(url: &str, expected: &str, host: &str, port: u16) {
+        let request = Request::get(url).unwrap();
+        let key = key(request.target()).unwrap();
+        assert_eq!(key, expected);
+        let origin = Origin::of_key(&key).unwrap();
+        assert_eq!((origin.host(), origin.port, &*origin.to_string()), (host, port, expected));
+        assert!(expected.ends_with(origin.authority()));
+    }
+
+    #[test]
+    fn one_origin_has_one_spelling() {
+        for url in ["http://a.b", "http://a.b/", "HTTP://A.b:80/c?d", "http://a.b:/", "http://A.B:0080/c"] {
+            check(url, "http://a.b", "a.b", 80);
+        }
+        for url in ["https://a.b:8443/x", "HttpS://a.B:08443"] {
+            check(url, "https://a.b:8443", "a.b", 8443);
+        }
+        check("https://a:443/", "https://a", "a", 443);
+        check("https://a:80/", "https://a:80", "a", 80);
+        check("http://[::1]", "http://[::1]", "[::1]", 80);
+        check("http://[FE80::1]:8080/", "http://[fe80::1]:8080", "[fe80::1]", 8080);
+        check("http://[::1]:80/", "http://[::1]", "[::1]", 80);
+        assert!(key(Request::get("/only/a/path").unwrap().target()).is_err());
+    }
+}

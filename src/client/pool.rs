@@ -1,0 +1,163 @@
+//! [`Pool`]: the connections to one origin in one runtime.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::task::{Context, Waker};
+use std::time::Duration;
+
+use tokio::sync::Semaphore;
+
+use super::gear::Gear;
+use super::nest::Nest;
+use super::origin::Origin;
+use crate::memory::FreeList;
+use crate::net::{Anywhere, Conn};
+use crate::runtime::{self, Instant, timeout_at};
+
+/// The connections to one origin: so many may be in use at once, and those that are not rest here.
+pub(super) struct Pool {
+    pub(super) origin: Origin,
+    /// A permit for each connection that may still be opened or taken. Whoever waits for one is served in turn.
+    places: Semaphore,
+    rest: Mutex<Rest>,
+    bounds: PoolBounds,
+    /// Whoever looks after resting connections.
+    nest: Weak<Nest>,
+}
+
+/// What a pool may hold, and for how long.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct PoolBounds {
+    pub(super) connections_max: usize,
+    pub(super) idle: Duration,
+    pub(super) age: Option<Duration>,
+}
+
+#[derive(Default)]
+struct Rest {
+    /// The one that was used last is at the end, and is used first: the others may go in peace.
+    conns: Vec<Resting>,
+    gears: FreeList<Gear>,
+}
+
+/// A connection that nobody uses.
+pub(super) struct Resting {
+    pub(super) conn: Conn<Anywhere>,
+    pub(super) born: Instant,
+    until: Instant,
+}
+
+/// The right to use one connection of a pool. Dropping it lets the next in line have it.
+pub(super) struct Place {
+    pub(super) pool: Arc<Pool>,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.pool.places.add_permits(1);
+    }
+}
+
+impl Pool {
+    pub(super) fn new(origin: Origin, bounds: PoolBounds, nest: Weak<Nest>) -> Pool {
+        let places = Semaphore::new(bounds.connections_max.clamp(1, Semaphore::MAX_PERMITS));
+        Pool { origin, places, rest: Mutex::default(), bounds, nest }
+    }
+
+    /// Waits for a place until `deadline`; none if it did not become free.
+    pub(super) async fn enter(self: &Arc<Pool>, deadline: Instant) -> Option<Place> {
+        match self.places.try_acquire() {
+            Ok(permit) => permit.forget(),
+            Err(_) => timeout_at(deadline, self.places.acquire()).await.ok()?.ok()?.forget(),
+        }
+        Some(Place { pool: self.clone() })
+    }
+
+    /// Takes the connection that was used last, if it is still good. Others are dropped on the way.
+    pub(super) fn take(&self, now: Instant) -> Option<Resting> {
+        loop {
+            // Dropping a connection is a system call, so it is not done under the lock.
+            let mut resting = self.lock().conns.pop()?;
+            if resting.until > now && self.is_young(resting.born, now) && resting.is_quiet() {
+                return Some(resting);
+            }
+        }
+    }
+
+    /// Takes memory for an exchange.
+    pub(super) fn take_gear(&self) -> Box<Gear> {
+        self.lock().gears.take(Box::default)
+    }
+
+    /// Lets a connection rest. `idle` is how long its server said that it will wait (RFC 2068 §19.7.1.1).
+    pub(super) fn give(&self, conn: Conn<Anywhere>, gear: Box<Gear>, born: Instant, idle: Option<Duration>) {
+        let now = runtime::now();
+        let idle = idle.map_or(self.bounds.idle, |said| said.min(self.bounds.idle));
+        let resting = Resting { conn, born, until: later(now, idle) };
+        let is_kept = !idle.is_zero() && self.is_young(born, now);
+        let was_empty = {
+            let mut rest = self.lock();
+            rest.gears.give(gear);
+            let was_empty = rest.conns.is_empty();
+            if is_kept {
+                rest.conns.push(resting);
+            }
+            was_empty
+        };
+        if let (true, true, Some(nest)) = (is_kept, was_empty, self.nest.upgrade()) {
+            nest.keep();
+        }
+    }
+
+    /// Drops what has rested too long or was closed by its server, and memory that is not needed. Says whether
+    /// anything is left.
+    pub(super) fn sweep(&self, now: Instant) -> bool {
+        let mut conns = std::mem::take(&mut self.lock().conns);
+        let dead = conns.extract_if(.., |resting| resting.until <= now || !resting.is_quiet());
+        drop(Vec::from_iter(dead));
+        let mut rest = self.lock();
+        // What came back meanwhile was used later.
+        conns.append(&mut rest.conns);
+        rest.conns = conns;
+        let has_gears = rest.gears.trim();
+        has_gears || !rest.conns.is_empty()
+    }
+
+    /// Closes all resting connections.
+    pub(super) fn close_idle(&self) {
+        drop(std::mem::take(&mut self.lock().conns));
+    }
+
+    /// How many connections rest.
+    pub(super) fn idle(&self) -> usize {
+        self.lock().conns.len()
+    }
+
+    /// How many connections are in use, or about to be.
+    pub(super) fn busy(&self) -> usize {
+        self.bounds.connections_max.saturating_sub(self.places.available_permits())
+    }
+
+    fn is_young(&self, born: Instant, now: Instant) -> bool {
+        self.bounds.age.is_none_or(|age| later(born, age) > now)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Rest> {
+        self.rest.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Resting {
+    /// Whether its server has neither closed it nor said anything that nobody has asked for. No system call is made
+    /// for that: the runtime knows whether the socket has become readable, and it must not have.
+    fn is_quiet(&mut self) -> bool {
+        self.conn.transport.poll_read(&mut Context::from_waker(Waker::noop()), &mut [0]).is_pending()
+    }
+}
+
+/// `from` and `wait`, or what is as good as never.
+pub(super) fn later(from: Instant, wait: Duration) -> Instant {
+    from.checked_add(wait.min(FAR)).unwrap_or(from)
+}
+
+/// Nobody waits for a century, and tokio's clock does not count that far.
+const FAR: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);

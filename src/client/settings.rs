@@ -1,0 +1,18 @@
+//! [`Settings`]: what a client is told once and for all.
+
+use super::ClientTimeouts;
+use super::pool::PoolBounds;
+use crate::exchange::Bounds;
+use crate::net::Dial;
+
+/// What a client is told when it is built.
+pub(super) struct Settings {
+    pub(super) timeouts: ClientTimeouts,
+    /// The timeouts again, and the limits, as an exchange takes them.
+    pub(super) bounds: Bounds,
+    pub(super) body_max: usize,
+    pub(super) pool: PoolBounds,
+    pub(super) dial: Dial,
+    /// Lines that all requests carry.
+    pub(super) lines: Vec<u8>,
+}

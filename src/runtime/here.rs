@@ -1,0 +1,54 @@
+//! [`Here`]: the runtime that a future is polled in, whoever made it; and [`block_on`], where there is none.
+
+use std::future::Future;
+use std::io;
+
+use tokio::runtime::{Builder, Handle};
+pub(crate) use tokio::runtime::Id;
+use tokio::time::Instant;
+
+/// The runtime that is entered.
+#[derive(Clone, Debug)]
+pub(crate) struct Here(Handle);
+
+impl Here {
+    /// None if there is no runtime of tokio's.
+    pub(crate) fn get() -> Option<Here> {
+        Handle::try_current().ok().map(Here)
+    }
+
+    /// No other runtime that lives has this one.
+    pub(crate) fn id(&self) -> Id {
+        self.0.id()
+    }
+
+    /// Runs `task` there, until the runtime ends: then it is dropped.
+    pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        self.0.spawn(task);
+    }
+}
+
+/// The time, as the runtime's timers have it.
+pub(crate) fn now() -> Instant {
+    Instant::now()
+}
+
+/// Runs `future` to its end where there is no runtime: in a small program, a test, a build script.
+///
+/// # Errors
+///
+/// The system has no room for another runtime.
+///
+/// # Panics
+///
+/// Inside of a runtime, which would wait for itself.
+///
+/// # Examples
+///
+/// ```
+/// assert_eq!(corehttp::block_on(async { 40 + 2 })?, 42);
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub fn block_on<F: Future>(future: F) -> io::Result<F::Output> {
+    Ok(Builder::new_current_thread().enable_all().build()?.block_on(future))
+}
