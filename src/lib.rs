@@ -85,7 +85,9 @@ pub use message::{
     InvalidTarget, Iter, Method, Pairs, Query, Request, Response, Source, Status, Target, TargetForm,
     Timings, Version,
 };
-pub use net::{Address, MemoryConnector, MemoryListener, MemoryStream, PeerAddr};
+pub use net::{
+    Address, Dialer, MemoryConnector, MemoryListener, MemoryStream, PeerAddr, Resolver, SystemResolver,
+};
 pub use server::{
     AsyncHandler, BodyPlan, Cause, Context, Core, Counts, Error, Errors, Extensions, Handler, IntoHandler,
     Outcome, PlainHandler, Planned, Reader, Refusal, Result, Running, Server, Service, Stats, Upgraded,

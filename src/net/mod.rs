@@ -19,15 +19,28 @@ mod alarm;
 mod deadline;
 mod stopwatch;
 
+mod host;
+mod names;
+mod race;
+mod resolve;
+
+mod dial;
+mod dialer;
+
 pub use address::Address;
 pub(crate) use alarm::Lane;
 pub(crate) use bound::{Bound, ListenOptions};
 pub(crate) use buffer::Buffer;
 pub(crate) use conn::{Conn, Desk, Fault};
 pub(crate) use deadline::{Caller, Deadline, Watch};
+pub(crate) use dial::{Dial, DialError, DialOptions, DialTimes, Dialed, Medium, timed};
+pub use dialer::Dialer;
 pub(crate) use home::{Anywhere, Home, OneCore, Timer};
+pub(crate) use host::{Host, InvalidHost};
 pub(crate) use listener::{AcceptFault, Listener, classify};
 pub use memory::{MemoryConnector, MemoryListener, MemoryStream};
+pub(crate) use names::{Addresses, Names};
 pub use peer::PeerAddr;
+pub use resolve::{Resolver, SystemResolver};
 pub(crate) use stopwatch::Stopwatch;
 pub(crate) use transport::{Detached, Stream, Transport};

@@ -1,0 +1,380 @@
+//! [`Dial`]: opens connections.
+
+use std::future::Future;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+#[cfg(unix)]
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+#[cfg(unix)]
+use tokio::net::UnixStream;
+use tokio::net::{TcpSocket, TcpStream};
+#[cfg(unix)]
+use tokio::time::sleep;
+use tokio::time::{Instant, timeout};
+
+use super::Fault;
+use super::dialer::{AnyDialer, BoxedStream, Dialer};
+use super::memory::{MemoryConnector, MemoryStream};
+use super::names::{Addresses, Names};
+use super::race::{interleaved, race};
+
+/// How connections are opened. A clone shares the names that were looked up.
+#[derive(Clone, Default)]
+pub(crate) struct Dial {
+    pub(crate) medium: Medium,
+    pub(crate) names: Arc<Names>,
+    pub(crate) options: DialOptions,
+}
+
+/// What connections are made of.
+#[derive(Clone, Default)]
+pub(crate) enum Medium {
+    /// The host's name is looked up, and its addresses race (RFC 8305).
+    #[default]
+    Tcp,
+    /// One socket, whatever host is asked for.
+    #[cfg(unix)]
+    Unix(Arc<Path>),
+    /// One listener, whatever host is asked for.
+    Memory(MemoryConnector),
+    Custom(Arc<dyn AnyDialer>),
+}
+
+impl Medium {
+    /// Whatever `dialer` opens.
+    pub(crate) fn custom(dialer: impl Dialer) -> Medium {
+        Medium::Custom(Arc::new(dialer))
+    }
+}
+
+/// What TCP connections are like.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct DialOptions {
+    /// Where they come from; the system decides if there is none. Only hosts of its family can be reached.
+    pub(crate) local_address: Option<IpAddr>,
+    /// Small writes leave at once.
+    pub(crate) nodelay: bool,
+}
+
+impl Default for DialOptions {
+    fn default() -> DialOptions {
+        DialOptions { local_address: None, nodelay: true }
+    }
+}
+
+/// A new connection.
+pub(crate) enum Dialed {
+    Tcp(TcpStream),
+    #[cfg(unix)]
+    Unix(UnixStream),
+    Memory(MemoryStream),
+    Custom(BoxedStream),
+}
+
+/// How long each step of a dial may take, or has taken; `Duration::MAX` is for ever.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct DialTimes {
+    pub(crate) resolve: Duration,
+    pub(crate) connect: Duration,
+}
+
+/// Which step of a dial went wrong.
+#[derive(Debug)]
+pub(crate) enum DialError {
+    Resolve(Fault),
+    Connect(Fault),
+}
+
+impl Dial {
+    /// Opens a connection to `host` as it stands in a URL: a name, or an address.
+    ///
+    /// Addresses are connected to without a look-up, and only TCP needs one: for the others that step takes no time.
+    ///
+    /// # Errors
+    ///
+    /// Says which step failed, or used up its time. A name whose addresses cannot be reached is forgotten: its host
+    /// may have moved.
+    pub(crate) async fn connect(
+        &self,
+        host: &str,
+        port: u16,
+        limits: DialTimes,
+    ) -> Result<(Dialed, DialTimes), DialError> {
+        let (addresses, resolve) = match &self.medium {
+            Medium::Tcp => self.resolve(host, limits.resolve).await?,
+            _ => Default::default(),
+        };
+        let (dialed, connect) =
+            timed(limits.connect, self.open(host, port, &addresses)).await.map_err(|fault| {
+                self.names.forget(host);
+                DialError::Connect(fault)
+            })?;
+        Ok((dialed, DialTimes { resolve, connect }))
+    }
+
+    /// The addresses of `host`, and how long it took to find them. For whoever asks a proxy for one of them.
+    ///
+    /// # Errors
+    ///
+    /// [`DialError::Resolve`]
+    pub(crate) async fn resolve(
+        &self,
+        host: &str,
+        limit: Duration,
+    ) -> Result<(Addresses, Duration), DialError> {
+        timed(limit, self.names.resolve(host)).await.map_err(DialError::Resolve)
+    }
+
+    async fn open(&self, host: &str, port: u16, addresses: &[IpAddr]) -> io::Result<Dialed> {
+        match &self.medium {
+            Medium::Tcp => connect_tcp(addresses, port, self.options).await.map(Dialed::Tcp),
+            #[cfg(unix)]
+            Medium::Unix(path) => connect_unix(path).await.map(Dialed::Unix),
+            Medium::Memory(connector) => connector.connect().await.map(Dialed::Memory),
+            Medium::Custom(dialer) => dialer.dial(bare(host), port).await.map(Dialed::Custom),
+        }
+    }
+}
+
+/// Awaits `wait` for at most `limit`, and tells how long it took.
+pub(crate) async fn timed<T>(
+    limit: Duration,
+    wait: impl Future<Output = io::Result<T>>,
+) -> Result<(T, Duration), Fault> {
+    let start = Instant::now();
+    match timeout(limit, wait).await {
+        Ok(Ok(value)) => Ok((value, start.elapsed())),
+        Ok(Err(error)) => Err(Fault::Io(error)),
+        Err(_) => Err(Fault::Expired),
+    }
+}
+
+async fn connect_tcp(addresses: &[IpAddr], port: u16, options: DialOptions) -> io::Result<TcpStream> {
+    let is_family =
+        |address: &IpAddr| options.local_address.is_none_or(|local| local.is_ipv4() == address.is_ipv4());
+    let reachable = interleaved(addresses).filter(is_family).map(|address| SocketAddr::new(address, port));
+    race(reachable.collect(), |address| connect_to(address, options)).await
+}
+
+async fn connect_to(address: SocketAddr, options: DialOptions) -> io::Result<TcpStream> {
+    let socket = match address {
+        SocketAddr::V4(_) => TcpSocket::new_v4()?,
+        SocketAddr::V6(_) => TcpSocket::new_v6()?,
+    };
+    if let Some(local) = options.local_address {
+        socket.bind(SocketAddr::new(local, 0))?;
+    }
+    socket.set_nodelay(options.nodelay)?;
+    socket.connect(address).await
+}
+
+/// Connects as soon as there is room in the backlog.
+#[cfg(unix)]
+async fn connect_unix(path: &Path) -> io::Result<UnixStream> {
+    loop {
+        match UnixStream::connect(path).await {
+            // The system has no way to wait for room, but to try again.
+            Err(full) if full.kind() == io::ErrorKind::WouldBlock => sleep(BACKLOG_DELAY).await,
+            connected => return connected,
+        }
+    }
+}
+
+#[cfg(unix)]
+const BACKLOG_DELAY: Duration = Duration::from_millis(5);
+
+/// An address without the brackets that it has in a URL.
+fn bare(host: &str) -> &str {
+    host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::pending;
+
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
+    use tokio::net::TcpListener;
+    use tokio::runtime::Builder;
+
+    use super::*;
+    use crate::net::{MemoryListener, Resolver};
+
+    /// Whether `future` may move between threads; the client's futures may.
+    fn sent<F: Future + Send>(future: F) -> F {
+        future
+    }
+
+    fn block_on<T>(future: impl Future<Output = T>) -> T {
+        Builder::new_current_thread().enable_all().build().unwrap().block_on(future)
+    }
+
+    const LIMITS: DialTimes = DialTimes { resolve: Duration::MAX, connect: Duration::MAX };
+
+    /// Knows each name by its first letter: `a` is here, `n` is nowhere, the rest is not answered.
+    struct Letters;
+
+    impl Resolver for Letters {
+        async fn resolve(&self, name: &str) -> io::Result<Vec<IpAddr>> {
+            match name.as_bytes()[0] {
+                b'a' => Ok(vec![[127, 0, 0, 1].into()]),
+                b'n' => Err(io::ErrorKind::NotFound.into()),
+                _ => pending().await,
+            }
+        }
+    }
+
+    fn tcp() -> Dial {
+        Dial { names: Arc::new(Names::new(Letters, Duration::MAX)), ..Dial::default() }
+    }
+
+    /// Says what it was asked for, or never answers for port 0.
+    struct Parrot;
+
+    impl Dialer for Parrot {
+        type Stream = tokio::io::DuplexStream;
+
+        async fn dial(&self, host: &str, port: u16) -> io::Result<Self::Stream> {
+            if port == 0 {
+                return pending().await;
+            }
+            let (near, mut far) = duplex(64);
+            far.write_all(format!("{host} {port}").as_bytes()).await?;
+            Ok(near)
+        }
+    }
+
+    /// How a dial fails: `resolve` or `connect`, and by what.
+    async fn fault(
+        dial: &Dial,
+        host: &str,
+        port: u16,
+        limits: DialTimes,
+    ) -> (&'static str, Option<io::ErrorKind>) {
+        let (step, fault) = match sent(dial.connect(host, port, limits)).await.err().unwrap() {
+            DialError::Resolve(fault) => ("resolve", fault),
+            DialError::Connect(fault) => ("connect", fault),
+        };
+        match fault {
+            Fault::Expired => (step, None),
+            Fault::Io(error) => (step, Some(error.kind())),
+        }
+    }
+
+    #[test]
+    fn names_and_addresses_are_connected_to() {
+        block_on(async {
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let port = listener.local_addr().unwrap().port();
+            for host in ["a", "127.0.0.1"] {
+                let (dialed, _) = sent(tcp().connect(host, port, LIMITS)).await.unwrap();
+                let Dialed::Tcp(stream) = dialed else { panic!("TCP is dialed") };
+                assert!(stream.nodelay().unwrap());
+                let (_, peer) = listener.accept().await.unwrap();
+                assert_eq!(stream.local_addr().unwrap(), peer);
+            }
+            drop(listener);
+            let refused = ("connect", Some(io::ErrorKind::ConnectionRefused));
+            assert_eq!(fault(&tcp(), "a", port, LIMITS).await, refused);
+            assert_eq!(fault(&tcp(), "n", port, LIMITS).await, ("resolve", Some(io::ErrorKind::NotFound)));
+            assert_eq!(
+                fault(&tcp(), "a b", port, LIMITS).await,
+                ("resolve", Some(io::ErrorKind::InvalidInput))
+            );
+        });
+    }
+
+    #[test]
+    fn each_step_has_its_limit() {
+        let runtime = Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
+        runtime.block_on(async {
+            let limits = DialTimes { resolve: Duration::from_secs(1), connect: Duration::from_secs(2) };
+            let start = Instant::now();
+            assert_eq!(fault(&tcp(), "silent", 80, limits).await, ("resolve", None));
+            assert_eq!(start.elapsed().as_secs(), 1);
+            let parrot = Dial { medium: Medium::custom(Parrot), ..Dial::default() };
+            assert_eq!(fault(&parrot, "a", 0, limits).await, ("connect", None));
+            assert_eq!(start.elapsed().as_secs(), 3);
+        });
+    }
+
+    #[test]
+    fn a_connection_may_come_from_an_address_of_this_machine() {
+        block_on(async {
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let port = listener.local_addr().unwrap().port();
+            let mut dial = tcp();
+            dial.options = DialOptions { local_address: Some([127, 0, 0, 2].into()), nodelay: false };
+            let (Dialed::Tcp(stream), _) = dial.connect("a", port, LIMITS).await.unwrap() else { panic!() };
+            assert_eq!(listener.accept().await.unwrap().1.ip(), IpAddr::from([127, 0, 0, 2]));
+            assert!(!stream.nodelay().unwrap());
+            dial.options.local_address = Some(std::net::Ipv6Addr::LOCALHOST.into());
+            let other_family = ("connect", Some(io::ErrorKind::NotFound));
+            assert_eq!(fault(&dial, "a", port, LIMITS).await, other_family);
+            dial.options.local_address = Some([192, 0, 2, 1].into());
+            let not_ours = ("connect", Some(io::ErrorKind::AddrNotAvailable));
+            assert_eq!(fault(&dial, "a", port, LIMITS).await, not_ours);
+        });
+    }
+
+    #[test]
+    fn a_name_nobody_answers_at_is_forgotten() {
+        block_on(async {
+            let (dial, listener) = (tcp(), TcpListener::bind("127.0.0.1:0").await.unwrap());
+            let port = listener.local_addr().unwrap().port();
+            let known = dial.names.resolve("a").await.unwrap();
+            dial.connect("a", port, LIMITS).await.unwrap();
+            assert!(Arc::ptr_eq(&known, &dial.names.resolve("a").await.unwrap()));
+            drop(listener);
+            fault(&dial, "a", port, LIMITS).await;
+            assert!(!Arc::ptr_eq(&known, &dial.names.resolve("a").await.unwrap()));
+        });
+    }
+
+    #[test]
+    fn other_media_need_no_look_up() {
+        block_on(async {
+            let parrot = Dial { medium: Medium::custom(Parrot), ..tcp() };
+            for (host, heard) in [("silent", "silent 80"), ("[::1]", "::1 80"), ("no name", "no name 80")] {
+                let (dialed, times) = sent(parrot.connect(host, 80, LIMITS)).await.unwrap();
+                let Dialed::Custom(mut stream) = dialed else { panic!("the parrot is dialed") };
+                let mut said = String::new();
+                stream.read_to_string(&mut said).await.unwrap();
+                assert_eq!((&*said, times.resolve), (heard, Duration::ZERO));
+            }
+            let listener = MemoryListener::new();
+            let memory = Dial { medium: Medium::Memory(listener.connector()), ..tcp() };
+            assert!(matches!(memory.connect("silent", 80, LIMITS).await, Ok((Dialed::Memory(_), _))));
+            drop(listener);
+            let gone = ("connect", Some(io::ErrorKind::ConnectionRefused));
+            assert_eq!(fault(&memory, "silent", 80, LIMITS).await, gone);
+        });
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_unix_socket_is_waited_for_while_its_backlog_is_full() {
+        use crate::net::socket_file::SocketFile;
+
+        let path = std::env::temp_dir().join(format!("corehttp-{}-dialed", std::process::id()));
+        let (file, listener) = SocketFile::bind(&path, 0).unwrap();
+        let unix = Dial { medium: Medium::Unix(path.into()), ..tcp() };
+        let runtime = Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
+        runtime.block_on(async {
+            unix.connect("silent", 80, LIMITS).await.unwrap();
+            let waits = tokio::spawn({
+                let unix = unix.clone();
+                async move { unix.connect("silent", 80, LIMITS).await }
+            });
+            sleep(Duration::from_secs(1)).await;
+            assert!(!waits.is_finished());
+            listener.accept().unwrap();
+            assert!(matches!(waits.await.unwrap(), Ok((Dialed::Unix(_), _))));
+            drop(file);
+            let gone = ("connect", Some(io::ErrorKind::NotFound));
+            assert_eq!(fault(&unix, "silent", 80, LIMITS).await, gone);
+        });
+    }
+}

@@ -1,0 +1,363 @@
+//! [`Names`]: the addresses of names that were looked up lately.
+
+use std::collections::HashMap;
+use std::error::Error;
+use std::fmt;
+use std::io;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::OnceCell;
+use tokio::time::Instant;
+
+use super::host::Host;
+use super::resolve::{AnyResolver, Resolver, SystemResolver};
+
+/// A bounded memory of what a [`Resolver`] has said. It may be shared by all threads and runtimes.
+///
+/// Many callers who ask for one unknown name make one look-up. It runs within the first of them; if that one is
+/// cancelled, the next goes on with a new look-up. A failure is told to all who wait for it, and then forgotten.
+pub(crate) struct Names {
+    resolver: Box<dyn AnyResolver>,
+    keep: Duration,
+    known: Mutex<HashMap<Box<str>, Entry>>,
+}
+
+/// The addresses of a host, in the resolver's order: at least one, none of them twice.
+pub(crate) type Addresses = Arc<[IpAddr]>;
+
+impl Names {
+    /// Keeps each answer of `resolver` for `keep`. Zero keeps nothing, and yet nobody asks twice at a time.
+    pub(crate) fn new(resolver: impl Resolver, keep: Duration) -> Names {
+        Names { resolver: Box::new(resolver), keep, known: Mutex::default() }
+    }
+
+    /// The addresses of `host`, which is a name or an address; an IPv6 address may have its brackets.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidInput` if it is neither: then nobody is asked. Else what the resolver says, or `NotFound` if it knows
+    /// no address.
+    pub(crate) async fn resolve(&self, host: &str) -> io::Result<Addresses> {
+        let name = match Host::parse(host)? {
+            Host::Address(address) => return Ok(Arc::new([address])),
+            Host::Name(name) => name.to_ascii_lowercase(),
+        };
+        let lookup = self.join(&name);
+        let answer = lookup.get_or_init(|| self.look_up(&name, &lookup)).await;
+        answer.clone().map_err(io::Error::from)
+    }
+
+    /// Forgets `host`, for instance because nobody answers at its addresses.
+    pub(crate) fn forget(&self, host: &str) {
+        self.lock().remove(&*host.to_ascii_lowercase());
+    }
+
+    /// The look-up of `name` that runs already, that has an answer that is still good, or that is to be run.
+    fn join(&self, name: &str) -> Arc<Lookup> {
+        let (mut known, now) = (self.lock(), Instant::now());
+        if let Some(entry) = known.get_mut(name) {
+            if entry.is_stale(now) {
+                *entry = Entry::default();
+            }
+            return entry.lookup.clone();
+        }
+        let entry = Entry::default();
+        let lookup = entry.lookup.clone();
+        if has_room(&mut known) {
+            known.insert(name.into(), entry);
+        }
+        lookup
+    }
+
+    async fn look_up(&self, name: &str, lookup: &Arc<Lookup>) -> Answer {
+        let answer = self.resolver.resolve(name).await.and_then(addresses).map_err(Failure::from);
+        let mut known = self.lock();
+        // Whoever made room has thrown it out, or it was forgotten and looked up again since.
+        let entry = known.get_mut(name).filter(|entry| Arc::ptr_eq(&entry.lookup, lookup));
+        match (entry, &answer) {
+            (Some(entry), Ok(_)) => entry.good_until = Instant::now().checked_add(self.keep),
+            (Some(_), Err(_)) => drop(known.remove(name)),
+            (None, _) => {}
+        }
+        answer
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<Box<str>, Entry>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Default for Names {
+    fn default() -> Names {
+        Names::new(SystemResolver, KEEP)
+    }
+}
+
+/// How long an answer is kept: the system does not tell how long it may be.
+const KEEP: Duration = Duration::from_secs(60);
+
+const NAMES_MAX: usize = 1024;
+
+/// More than anybody could try before a client's patience ends.
+const ADDRESSES_MAX: usize = 64;
+
+/// What is known of one name.
+#[derive(Default)]
+struct Entry {
+    lookup: Arc<Lookup>,
+    /// None while it is looked up, and if the answer is good for ever.
+    good_until: Option<Instant>,
+}
+
+impl Entry {
+    fn is_stale(&self, now: Instant) -> bool {
+        self.good_until.is_some_and(|end| end <= now)
+    }
+
+    /// The least go first: look-ups that everybody has left, then answers by their age.
+    fn worth(&self) -> (bool, bool, Option<Instant>) {
+        (self.lookup.initialized(), self.good_until.is_none(), self.good_until)
+    }
+}
+
+type Lookup = OnceCell<Answer>;
+type Answer = Result<Addresses, Failure>;
+
+/// Is there room for one more name, if need be in the place of the one that is worth least?
+///
+/// There is none while as many names are being looked up at once: then the next is looked up without being noted.
+fn has_room(known: &mut HashMap<Box<str>, Entry>) -> bool {
+    if known.len() < NAMES_MAX {
+        return true;
+    }
+    let unattended = known.iter().filter(|(_, entry)| Arc::strong_count(&entry.lookup) == 1);
+    let least = unattended.min_by_key(|(_, entry)| entry.worth()).map(|(name, _)| name.clone());
+    least.is_some_and(|name| known.remove(&name).is_some())
+}
+
+/// What is worth trying of what a resolver says.
+fn addresses(found: Vec<IpAddr>) -> io::Result<Addresses> {
+    let mut addresses = Vec::with_capacity(found.len().min(ADDRESSES_MAX));
+    for address in found {
+        if addresses.len() < ADDRESSES_MAX && !addresses.contains(&address) {
+            addresses.push(address);
+        }
+    }
+    match addresses.is_empty() {
+        true => Err(io::Error::new(io::ErrorKind::NotFound, "the name has no address")),
+        false => Ok(addresses.into()),
+    }
+}
+
+/// Why a look-up failed, for all who waited for it.
+#[derive(Clone, Debug)]
+struct Failure(Arc<io::Error>);
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl Error for Failure {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.0.source()
+    }
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Failure {
+        Failure(Arc::new(error))
+    }
+}
+
+impl From<Failure> for io::Error {
+    fn from(failure: Failure) -> io::Error {
+        io::Error::new(failure.0.kind(), failure)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use tokio::runtime::Builder;
+    use tokio::task::{JoinHandle, yield_now};
+    use tokio::time::{advance, sleep};
+
+    use super::*;
+
+    /// Answers after a second, with as many addresses as it was asked for the name; and counts.
+    #[derive(Clone, Default)]
+    struct Script {
+        asked: Arc<Mutex<BTreeMap<String, u8>>>,
+        fails: Arc<AtomicBool>,
+    }
+
+    impl Script {
+        fn asked(&self) -> String {
+            let asked = self.asked.lock().unwrap();
+            asked.iter().map(|(name, times)| format!("{name}:{times} ")).collect()
+        }
+    }
+
+    impl Resolver for Script {
+        async fn resolve(&self, name: &str) -> io::Result<Vec<IpAddr>> {
+            let times = {
+                let mut asked = self.asked.lock().unwrap();
+                let times = asked.entry(name.to_owned()).or_default();
+                *times += 1;
+                *times
+            };
+            sleep(Duration::from_secs(1)).await;
+            match self.fails.load(Ordering::Relaxed) {
+                false => Ok((1..=times).map(|last| [192, 0, 2, last].into()).collect()),
+                true => Err(io::Error::new(io::ErrorKind::HostUnreachable, "no name server")),
+            }
+        }
+    }
+
+    fn script() -> (Script, Arc<Names>) {
+        let script = Script::default();
+        (script.clone(), Arc::new(Names::new(script, KEEP)))
+    }
+
+    /// Runs `test` on a clock that stands still until everybody waits.
+    fn run(test: impl Future<Output = ()>) {
+        Builder::new_current_thread().enable_time().start_paused(true).build().unwrap().block_on(test);
+    }
+
+    /// Asks, beside the test; it has begun to when this returns.
+    async fn ask(names: &Arc<Names>, name: &'static str) -> JoinHandle<io::Result<Addresses>> {
+        let names = names.clone();
+        let asks = tokio::spawn(async move { names.resolve(name).await });
+        yield_now().await;
+        asks
+    }
+
+    #[test]
+    fn what_is_no_name_is_never_looked_up() {
+        run(async {
+            let (script, names) = script();
+            for (host, address) in [("127.0.0.1", "127.0.0.1"), ("[::1]", "::1"), ("::1", "::1")] {
+                assert_eq!(*names.resolve(host).await.unwrap(), [address.parse::<IpAddr>().unwrap()]);
+            }
+            for host in ["", "127.1", "0x7f000001", "2130706433", "[a]", "[::1", "a b", "a\0"] {
+                assert_eq!(
+                    names.resolve(host).await.unwrap_err().kind(),
+                    io::ErrorKind::InvalidInput,
+                    "{host:?}"
+                );
+            }
+            assert_eq!(script.asked(), "");
+        });
+    }
+
+    #[test]
+    fn an_answer_is_good_for_a_while() {
+        run(async {
+            let (script, names) = script();
+            assert_eq!(names.resolve("a").await.unwrap().len(), 1);
+            advance(KEEP - Duration::from_millis(1)).await;
+            assert_eq!(names.resolve("A").await.unwrap().len(), 1, "names have no case");
+            advance(Duration::from_millis(1)).await;
+            assert_eq!(names.resolve("a").await.unwrap().len(), 2);
+            names.forget("A");
+            assert_eq!(names.resolve("a").await.unwrap().len(), 3);
+            assert_eq!(names.resolve("a.").await.unwrap().len(), 1, "another name");
+            assert_eq!(script.asked(), "a:3 a.:1 ");
+        });
+    }
+
+    #[test]
+    fn one_look_up_serves_all_who_ask_meanwhile() {
+        run(async {
+            let (script, names) = script();
+            let callers = [ask(&names, "a").await, ask(&names, "a").await, ask(&names, "b").await];
+            for caller in callers {
+                assert_eq!(caller.await.unwrap().unwrap().len(), 1);
+            }
+            assert_eq!(script.asked(), "a:1 b:1 ");
+        });
+    }
+
+    #[test]
+    fn a_cancelled_caller_hands_over_to_the_next() {
+        run(async {
+            let (script, names) = script();
+            let (first, second) = (ask(&names, "a").await, ask(&names, "a").await);
+            let third = ask(&names, "a").await;
+            first.abort();
+            assert_eq!(second.await.unwrap().unwrap().len(), 2);
+            assert_eq!(third.await.unwrap().unwrap().len(), 2);
+            assert_eq!(script.asked(), "a:2 ");
+            let alone = ask(&names, "b").await;
+            alone.abort();
+            assert!(alone.await.unwrap_err().is_cancelled());
+            assert_eq!(names.resolve("b").await.unwrap().len(), 2, "nobody waits for the cancelled one");
+        });
+    }
+
+    #[test]
+    fn a_failure_is_told_to_all_who_wait_and_not_kept() {
+        run(async {
+            let (script, names) = script();
+            script.fails.store(true, Ordering::Relaxed);
+            for caller in [ask(&names, "a").await, ask(&names, "a").await] {
+                let error = caller.await.unwrap().unwrap_err();
+                assert_eq!(
+                    (error.kind(), &*error.to_string()),
+                    (io::ErrorKind::HostUnreachable, "no name server")
+                );
+            }
+            script.fails.store(false, Ordering::Relaxed);
+            assert_eq!(names.resolve("a").await.unwrap().len(), 2);
+        });
+    }
+
+    #[test]
+    fn an_answer_is_bounded_and_says_nothing_twice() {
+        let found = |count: u8| (0..count).map(|last| IpAddr::from([192, 0, 2, last])).collect::<Vec<_>>();
+        assert_eq!(addresses(found(0)).unwrap_err().kind(), io::ErrorKind::NotFound);
+        assert_eq!(addresses(found(64)).unwrap().to_vec(), found(64));
+        assert_eq!(addresses(found(65)).unwrap().to_vec(), found(64));
+        assert_eq!(addresses([found(2), found(3)].concat()).unwrap().to_vec(), found(3));
+    }
+
+    #[test]
+    fn the_oldest_answer_makes_room_for_a_new_one() {
+        run(async {
+            let names = Names::new(Script::default(), KEEP * 60);
+            for number in 0..=NAMES_MAX {
+                names.resolve(&format!("n{number}")).await.unwrap();
+            }
+            for (name, times) in [("n1", 1), ("n1024", 1), ("n0", 2), ("n1", 2)] {
+                assert_eq!(names.resolve(name).await.unwrap().len(), times, "{name}");
+                assert_eq!(names.lock().len(), NAMES_MAX);
+            }
+        });
+    }
+
+    #[test]
+    fn a_look_up_under_way_makes_no_room() {
+        run(async {
+            let (_, names) = script();
+            let mut running: Vec<_> =
+                (0..NAMES_MAX).map(|number| names.join(&format!("n{number}"))).collect();
+            for times in [1, 2] {
+                assert_eq!(names.resolve("late").await.unwrap().len(), times, "not noted");
+            }
+            running.pop();
+            for _ in 0..2 {
+                assert_eq!(
+                    names.resolve("late").await.unwrap().len(),
+                    3,
+                    "in the place of one nobody waits for"
+                );
+            }
+        });
+    }
+}

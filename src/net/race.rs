@@ -1,0 +1,240 @@
+//! [`race`]: happy eyeballs, or how the addresses of one host are tried (RFC 8305).
+
+use std::collections::VecDeque;
+use std::error::Error;
+use std::fmt;
+use std::future::{Future, poll_fn};
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tokio::time::timeout;
+
+/// Attempts one address after another until one succeeds; the attempts that are still under way are dropped.
+///
+/// The next attempt starts when one fails, or when none has succeeded for a quarter of a second (RFC 8305 §5).
+///
+/// # Errors
+///
+/// When all have failed: with what tells most, and of whom. `NotFound` without an address.
+pub(super) async fn race<T, F>(
+    mut addresses: VecDeque<SocketAddr>,
+    attempt: impl Fn(SocketAddr) -> F,
+) -> io::Result<T>
+where
+    F: Future<Output = io::Result<T>>,
+{
+    let (mut running, mut failures) = (Vec::new(), Failures::default());
+    loop {
+        if let Some(address) = addresses.pop_front() {
+            running.push(Attempt { address, connects: Box::pin(attempt(address)) });
+        }
+        if running.is_empty() {
+            return Err(failures.into());
+        }
+        let patience = if addresses.is_empty() { Duration::MAX } else { ATTEMPT_DELAY };
+        match timeout(patience, poll_fn(|cx| poll_all(&mut running, cx))).await {
+            Ok((_, Ok(connected))) => return Ok(connected),
+            Ok((address, Err(error))) => failures.note(address, error),
+            Err(_) => {}
+        }
+    }
+}
+
+/// "Connection Attempt Delay": the recommended one (RFC 8305 §8).
+const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
+
+/// `found`, with the two families alternating; the one that comes first in it comes first (RFC 8305 §4).
+///
+/// Resolvers put the family first that this machine can use (RFC 6724), most often IPv6.
+pub(super) fn interleaved(found: &[IpAddr]) -> impl Iterator<Item = IpAddr> {
+    let family = found.first().is_some_and(IpAddr::is_ipv6);
+    let (first, second): (Vec<_>, Vec<_>) = found.iter().partition(|address| address.is_ipv6() == family);
+    (0..found.len()).flat_map(move |at| [first.get(at).copied(), second.get(at).copied()]).flatten()
+}
+
+struct Attempt<F> {
+    address: SocketAddr,
+    connects: Pin<Box<F>>,
+}
+
+/// Which attempt is over, and how it ended.
+fn poll_all<T, F>(running: &mut Vec<Attempt<F>>, cx: &mut Context<'_>) -> Poll<(SocketAddr, io::Result<T>)>
+where
+    F: Future<Output = io::Result<T>>,
+{
+    for at in 0..running.len() {
+        if let Poll::Ready(end) = running[at].connects.as_mut().poll(cx) {
+            return Poll::Ready((running.remove(at).address, end));
+        }
+    }
+    Poll::Pending
+}
+
+/// How attempts have failed so far.
+#[derive(Debug, Default)]
+struct Failures {
+    count: usize,
+    /// The first of those that tell most.
+    telling: Option<(SocketAddr, io::Error)>,
+}
+
+impl Failures {
+    fn note(&mut self, address: SocketAddr, error: io::Error) {
+        self.count += 1;
+        let known = self.telling.as_ref().map(|(_, known)| weight(known));
+        if known < Some(weight(&error)) {
+            self.telling = Some((address, error));
+        }
+    }
+}
+
+/// How much an error tells of the host: that a machine has no IPv6 says nothing about whom it calls.
+fn weight(error: &io::Error) -> u8 {
+    match error.kind() {
+        io::ErrorKind::ConnectionRefused | io::ErrorKind::ConnectionReset => 3,
+        io::ErrorKind::TimedOut | io::ErrorKind::PermissionDenied => 2,
+        io::ErrorKind::HostUnreachable => 1,
+        _ => 0,
+    }
+}
+
+impl From<Failures> for io::Error {
+    fn from(failures: Failures) -> io::Error {
+        match failures.telling {
+            Some((address, cause)) => {
+                io::Error::new(cause.kind(), Unreachable { address, others: failures.count - 1, cause })
+            }
+            None => io::Error::new(io::ErrorKind::NotFound, "there is no address to connect to"),
+        }
+    }
+}
+
+/// None of a host's addresses could be connected to.
+#[derive(Debug)]
+struct Unreachable {
+    address: SocketAddr,
+    others: usize,
+    cause: io::Error,
+}
+
+impl fmt::Display for Unreachable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} cannot be reached", self.address)?;
+        match self.others {
+            0 => Ok(()),
+            others => write!(f, ", nor can {others} more of the host's addresses"),
+        }
+    }
+}
+
+impl Error for Unreachable {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        Some(&self.cause)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::{Cell, RefCell};
+    use std::io::ErrorKind as Kind;
+
+    use tokio::runtime::Builder;
+    use tokio::time::{Instant, sleep};
+
+    use super::*;
+
+    const V4: &str = "192.0.2.1:80";
+    const OTHER_V4: &str = "192.0.2.2:80";
+    const V6: &str = "[2001:db8::1]:80";
+
+    /// How one attempt goes: after so many milliseconds it succeeds, or fails.
+    type Script<'a> = &'a [(&'a str, u64, Result<(), Kind>)];
+
+    /// What a race ends with, when each attempt was begun, and how many were dropped under way.
+    async fn run(script: Script<'_>) -> (Result<(String, u128), Kind>, Vec<u128>, usize) {
+        let (start, begun, ended) = (Instant::now(), RefCell::new(Vec::new()), Cell::new(0));
+        let attempt = async |address: SocketAddr| {
+            begun.borrow_mut().push(start.elapsed().as_millis());
+            let of = |row: &&(&str, u64, Result<(), Kind>)| row.0 == address.to_string();
+            let &(_, after, end) = script.iter().find(of).unwrap();
+            sleep(Duration::from_millis(after)).await;
+            ended.set(ended.get() + 1);
+            end.map(|()| address).map_err(io::Error::from)
+        };
+        let addresses = script.iter().map(|(address, ..)| address.parse().unwrap()).collect();
+        let raced = race(addresses, attempt).await;
+        let raced = raced.map(|winner| (winner.to_string(), start.elapsed().as_millis()));
+        let dropped = begun.borrow().len() - ended.get();
+        (raced.map_err(|error| error.kind()), begun.take(), dropped)
+    }
+
+    #[track_caller]
+    fn check(script: Script<'_>, end: Result<(&str, u128), Kind>, begun: &[u128], dropped: usize) {
+        let runtime = Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+        let end = end.map(|(winner, at)| (winner.to_owned(), at));
+        assert_eq!(runtime.block_on(run(script)), (end, begun.to_vec(), dropped), "{script:?}");
+    }
+
+    #[test]
+    fn the_first_to_connect_wins_rfc8305_5() {
+        check(&[(V6, 10, Ok(()))], Ok((V6, 10)), &[0], 0);
+        check(&[(V6, 249, Ok(())), (V4, 0, Ok(()))], Ok((V6, 249)), &[0], 0);
+        check(&[(V6, 9999, Ok(())), (V4, 10, Ok(()))], Ok((V4, 260)), &[0, 250], 1);
+        check(&[(V6, 300, Ok(())), (V4, 100, Ok(()))], Ok((V6, 300)), &[0, 250], 1);
+        let slow = [(V6, 9999, Ok(())), (V4, 9999, Ok(())), (OTHER_V4, 5, Ok(()))];
+        check(&slow, Ok((OTHER_V4, 505)), &[0, 250, 500], 2);
+    }
+
+    #[test]
+    fn a_failure_starts_the_next_attempt_at_once_rfc8305_5() {
+        let refused = Err(Kind::ConnectionRefused);
+        check(&[(V6, 0, refused), (V4, 10, Ok(()))], Ok((V4, 10)), &[0, 0], 0);
+        check(&[(V6, 300, refused), (V4, 9000, Ok(()))], Ok((V4, 9250)), &[0, 250], 0);
+        let late = [(V6, 300, refused), (V4, 9999, Ok(())), (OTHER_V4, 10, Ok(()))];
+        check(&late, Ok((OTHER_V4, 310)), &[0, 250, 300], 1);
+    }
+
+    #[test]
+    fn what_tells_most_of_the_host_is_reported() {
+        let (refused, no_way, late) = (Kind::ConnectionRefused, Kind::NetworkUnreachable, Kind::TimedOut);
+        check(&[(V6, 5, Err(refused))], Err(refused), &[0], 0);
+        check(&[(V6, 0, Err(no_way)), (V4, 5, Err(refused))], Err(refused), &[0, 0], 0);
+        check(&[(V6, 0, Err(refused)), (V4, 5, Err(no_way))], Err(refused), &[0, 0], 0);
+        check(&[(V6, 0, Err(no_way)), (V4, 0, Err(late))], Err(late), &[0, 0], 0);
+        check(&[(V6, 0, Err(no_way)), (V4, 0, Err(Kind::Other))], Err(no_way), &[0, 0], 0);
+        check(&[], Err(Kind::NotFound), &[], 0);
+    }
+
+    #[test]
+    fn an_error_names_an_address_and_its_cause() {
+        let mut failures = Failures::default();
+        for (address, kind) in [(V6, Kind::NetworkUnreachable), (V4, Kind::ConnectionRefused)] {
+            failures.note(address.parse().unwrap(), kind.into());
+        }
+        let error = io::Error::from(failures);
+        assert_eq!(
+            error.to_string(),
+            "192.0.2.1:80 cannot be reached, nor can 1 more of the host's addresses"
+        );
+        assert_eq!(error.source().unwrap().to_string(), "connection refused");
+    }
+
+    #[test]
+    fn families_alternate_and_the_resolvers_first_is_first_rfc8305_4() {
+        for (found, expected) in [
+            ("", ""),
+            ("::1", "::1"),
+            ("::1 ::2 1.1.1.1 ::3 2.2.2.2", "::1 1.1.1.1 ::2 2.2.2.2 ::3"),
+            ("1.1.1.1 ::1", "1.1.1.1 ::1"),
+            ("1.1.1.1 2.2.2.2 3.3.3.3 ::1", "1.1.1.1 ::1 2.2.2.2 3.3.3.3"),
+            ("1.1.1.1 2.2.2.2", "1.1.1.1 2.2.2.2"),
+        ] {
+            let found: Vec<IpAddr> = found.split_whitespace().map(|text| text.parse().unwrap()).collect();
+            let ordered: Vec<String> = interleaved(&found).map(|address| address.to_string()).collect();
+            assert_eq!(ordered.join(" "), expected, "{found:?}");
+        }
+    }
+}
