@@ -78,7 +78,10 @@ mod exchange;
 mod client;
 mod server;
 
-pub use client::{ClientCause, ClientError, ClientPhase, ClientTimeouts};
+pub use client::{
+    Answer, Call, Client, ClientBuilder, ClientCause, ClientError, ClientPhase, ClientTimeouts, Host,
+    Redirects, Tunnel,
+};
 pub use exchange::{ExchangeError, Phase, Timeouts};
 pub use message::{
     Body, ExtensionMethod, FieldValue, Headers, InvalidField, InvalidMethod, InvalidRequest, InvalidStatus,
@@ -88,6 +91,7 @@ pub use message::{
 pub use net::{
     Address, Dialer, MemoryConnector, MemoryListener, MemoryStream, PeerAddr, Resolver, SystemResolver,
 };
+pub use runtime::block_on;
 pub use server::{
     AsyncHandler, BodyPlan, Cause, Context, Core, Counts, Error, Errors, Extensions, Handler, IntoHandler,
     Outcome, PlainHandler, Planned, Reader, Refusal, Result, Running, Server, Service, Stats, Upgraded,

@@ -181,7 +181,9 @@ impl From<ClientError> for io::Error {
     fn from(error: ClientError) -> io::Error {
         let kind = match error.cause() {
             ClientCause::Io(error) => error.kind(),
-            ClientCause::Closed | ClientCause::Exchange(ExchangeError::Incomplete) => io::ErrorKind::UnexpectedEof,
+            ClientCause::Closed | ClientCause::Exchange(ExchangeError::Incomplete) => {
+                io::ErrorKind::UnexpectedEof
+            }
             _ if error.is_timeout() => io::ErrorKind::TimedOut,
             _ => io::ErrorKind::Other,
         };

@@ -8,10 +8,11 @@ use std::time::Duration;
 use super::gear::Gear;
 use super::pool::{Place, Resting};
 use super::settings::Settings;
+use super::upload::Upload;
 use super::{ClientCause, ClientError, ClientPhase};
-use crate::exchange::{Bounds, ExchangeError, Head, Phase, Reply};
-use crate::message::{Headers, Length, Name, Request, Response, Status, Timings, Version, decimal, members};
-use crate::net::{Anywhere, Conn, Lane};
+use crate::exchange::{ExchangeError, Head, Reply};
+use crate::message::{Headers, Length, Name, Request, Response, Status, Timings, decimal, members};
+use crate::net::{Anywhere, Buffer, Conn, Lane};
 use crate::runtime::{self, Instant};
 use crate::wire::encode::{self, Asked, Plan, Route};
 use crate::wire::{Framing, Wish, persists};
@@ -20,7 +21,7 @@ use crate::wire::{Framing, Wish, persists};
 pub(super) struct Link {
     pub(super) conn: Conn<Anywhere>,
     pub(super) gear: Box<Gear>,
-    settings: Arc<Settings>,
+    pub(super) settings: Arc<Settings>,
     born: Instant,
     /// When the exchange must be over.
     deadline: Option<Instant>,
@@ -28,24 +29,15 @@ pub(super) struct Link {
     /// When the phase at hand began.
     mark: Instant,
     asked: Asked,
-    upload: Upload,
+    pub(super) upload: Upload,
+    /// How many answers came before the final one.
+    interim: u32,
     /// Whether another exchange may follow, by all that was said so far.
     persists: bool,
     /// How long the server lets the connection rest, if it has said.
     idle: Option<Duration>,
     /// Last, for whoever waits for it may find the connection in the pool.
     pub(super) place: Place,
-}
-
-/// How far the request is sent.
-#[derive(Debug)]
-pub(super) enum Upload {
-    /// The head is; the body waits for `100 Continue` (RFC 9110 §10.1.1).
-    Expecting,
-    Sending,
-    Sent,
-    /// It cannot be sent, but an answer may be there.
-    Failed(ExchangeError),
 }
 
 impl Link {
@@ -75,6 +67,7 @@ impl Link {
             mark,
             asked: Asked::default(),
             upload: Upload::Sending,
+            interim: 0,
             persists: true,
             idle: None,
             place,
@@ -91,8 +84,10 @@ impl Link {
         encode::request(self.conn.output().bytes(), request, plan, route);
         self.gear.outgoing.begin(plan.body());
         self.persists = Wish::of(&request.headers) != Wish::Close;
-        let expects = request.headers.first(Name::EXPECT).is_some_and(|it| it.eq_ignore_ascii_case(b"100-continue"));
-        self.upload = if expects && plan.body() != Framing::Empty { Upload::Expecting } else { Upload::Sending };
+        let expects =
+            request.headers.first(Name::EXPECT).is_some_and(|it| it.eq_ignore_ascii_case(b"100-continue"));
+        self.upload =
+            if expects && plan.body() != Framing::Empty { Upload::Expecting } else { Upload::Sending };
     }
 
     /// Sends `body`, if it is all here, and receives the head of the final answer. An answer that comes early ends
@@ -117,38 +112,6 @@ impl Link {
         }
     }
 
-    /// Sends what may be sent. Ready when that is all of it, or all that ever will be.
-    pub(super) fn poll_upload(
-        &mut self,
-        cx: &mut Context<'_>,
-        body: Option<&Request>,
-    ) -> Poll<Result<(), ClientError>> {
-        let (conn, gear, bounds) = (&mut self.conn, &mut self.gear, &self.settings.bounds);
-        let sent = match (&self.upload, body) {
-            (Upload::Sent | Upload::Failed(_), _) => return Poll::Ready(Ok(())),
-            (Upload::Sending, Some(request)) => {
-                ready!(gear.outgoing.poll_send(cx, conn, &request.body, &request.trailers, bounds))
-            }
-            (Upload::Sending | Upload::Expecting, _) => Ok(()),
-        };
-        let sent = match sent {
-            Ok(()) => ready!(conn.poll_flush(cx, bounds.timeouts.write)).map_err(ExchangeError::during(Phase::Write)),
-            failed => failed,
-        };
-        match sent {
-            Ok(()) if matches!(self.upload, Upload::Expecting) => {}
-            Ok(()) => {
-                self.upload = Upload::Sent;
-                self.conn.disarm(Lane::Read);
-                self.timings.send = self.lap();
-            }
-            // Whoever cannot be written to may have answered before it closed.
-            Err(error @ ExchangeError::Io(_)) => self.upload = Upload::Failed(error),
-            Err(error) => return Poll::Ready(Err(self.fail(ClientPhase::Send, error))),
-        }
-        Poll::Ready(Ok(()))
-    }
-
     /// Receives one head, be it the final one or not.
     fn poll_head(&mut self, cx: &mut Context<'_>, response: &mut Response) -> Poll<Result<(), ClientError>> {
         let bounds = &self.settings.bounds;
@@ -166,13 +129,14 @@ impl Link {
                 Ok(None) => continue,
                 Ok(Some(Head::Silence)) => ClientCause::TimedOut,
                 Ok(Some(Head::End | Head::Whole)) => ClientCause::Closed,
+                Err(ExchangeError::TimedOut(_)) => ClientCause::TimedOut,
                 Err(error) => ClientCause::Exchange(error),
             };
             return Poll::Ready(Err(self.unanswered(cause)));
         }
         let version = reply.version();
         self.persists &= persists(version, Wish::of(&response.headers));
-        self.idle = idle(&response.headers).filter(|_| version == Version::Http11 || self.persists);
+        self.idle = idle(&response.headers);
         Poll::Ready(Ok(()))
     }
 
@@ -180,8 +144,8 @@ impl Link {
     fn settle(&mut self, response: &Response) -> Result<Option<()>, ClientError> {
         let is_upgrade = response.status == Status::SWITCHING_PROTOCOLS;
         if response.status.is_informational() && !is_upgrade {
-            self.timings.interim += 1;
-            if self.timings.interim > INTERIM_MAX {
+            self.interim += 1;
+            if self.interim > INTERIM_MAX {
                 return Err(self.error(ClientPhase::Wait, ClientCause::TooManyInterim));
             }
             if response.status == Status::CONTINUE {
@@ -199,30 +163,26 @@ impl Link {
         Ok(Some(()))
     }
 
-    fn go_ahead(&mut self) {
-        if matches!(self.upload, Upload::Expecting) {
-            self.upload = Upload::Sending;
-            self.conn.disarm(Lane::Write);
+    /// Receives the final answer's head although the request is not wholly sent.
+    pub(super) fn poll_early(
+        &mut self,
+        cx: &mut Context<'_>,
+        response: &mut Response,
+    ) -> Poll<Result<(), ClientError>> {
+        loop {
+            ready!(self.poll_head(cx, response))?;
+            if self.settle(response)?.is_some() {
+                return Poll::Ready(Ok(()));
+            }
         }
-    }
-
-    /// Whether the server has let enough time pass without a `100 Continue`, which old ones never send.
-    fn is_let_go_ahead(&mut self, cx: &mut Context<'_>) -> bool {
-        let waits = matches!(self.upload, Upload::Expecting) && self.conn.has_sent_all();
-        if waits && self.conn.poll_expired(cx, Lane::Write, self.settings.timeouts.go_ahead).is_ready() {
-            self.go_ahead();
-            return true;
-        }
-        false
     }
 
     /// Receives the whole body into `response`.
     pub(super) async fn receive_body(mut self, response: &mut Response) -> Result<(), ClientError> {
         poll_fn(|cx| {
             let Link { conn, gear, settings, .. } = &mut self;
-            let Settings { bounds, body_max, .. } = &**settings;
-            let content = response.body.receive();
-            match gear.incoming.poll_body(cx, conn, bounds, *body_max, content) {
+            let (bounds, content) = (&settings.bounds, response.body.receive());
+            match gear.incoming.poll_body(cx, conn, bounds, bounds.limits.body_max, content) {
                 Poll::Ready(Ok(())) => Poll::Ready(Ok(())),
                 Poll::Ready(Err(error)) => Poll::Ready(Err(self.fail(ClientPhase::Receive, error))),
                 Poll::Pending => self.poll_deadline(cx, ClientPhase::Receive).map(Err),
@@ -264,7 +224,8 @@ impl Link {
     pub(super) fn rest(mut self) {
         self.gear.incoming.take_back();
         // What has come unasked is no answer (§9.2), and whoever reads it as one has been poisoned.
-        let is_clean = self.gear.incoming.is_read() && self.gear.incoming.input.is_empty() && self.conn.has_sent_all();
+        let is_clean =
+            self.gear.incoming.is_read() && self.gear.incoming.input.is_empty() && self.conn.has_sent_all();
         if !(self.persists && is_clean && matches!(self.upload, Upload::Sent)) {
             return;
         }
@@ -278,10 +239,10 @@ impl Link {
     /// acted on it, or it does not matter if they do so twice (RFC 9110 §9.2.2). A body that is a stream is gone.
     pub(super) fn may_retry(&self, request: &Request, error: &ClientError) -> bool {
         let traffic = self.conn.traffic();
-        let was_closed = match error.cause() {
-            ClientCause::Closed | ClientCause::Exchange(ExchangeError::Io(_) | ExchangeError::Incomplete) => true,
-            _ => false,
-        };
+        let was_closed = matches!(
+            error.cause(),
+            ClientCause::Closed | ClientCause::Exchange(ExchangeError::Io(_) | ExchangeError::Incomplete)
+        );
         was_closed
             && self.timings.reused
             && traffic.received == 0
@@ -325,13 +286,17 @@ impl Link {
     }
 
     /// How long the phase at hand took; the next one begins.
-    fn lap(&mut self) -> Duration {
+    pub(super) fn lap(&mut self) -> Duration {
         let began = std::mem::replace(&mut self.mark, runtime::now());
         self.mark.saturating_duration_since(began)
     }
 
-    pub(super) fn bounds(&self) -> &Bounds {
-        &self.settings.bounds
+    /// The connection, for whoever takes it over, and what its server has sent already.
+    pub(super) fn into_parts(self) -> (Conn<Anywhere>, Buffer) {
+        let Link { mut conn, mut gear, .. } = self;
+        conn.swap_desk(&mut gear.desk);
+        gear.incoming.next();
+        (conn, gear.incoming.input)
     }
 }
 

@@ -1,9 +1,285 @@
-//! Floor 4: the client.
+//! Floor 4: the client. Whom it asks is a [`Pool`](pool::Pool) of connections; how is a [`Link`](link::Link), which is
+//! one connection with one exchange on it.
 
 mod origin;
 
+mod nest;
+mod pool;
+
+mod connect;
+mod gear;
+mod link;
+mod upload;
+
+mod ask;
+mod redirect;
+
+mod answer;
+mod call;
+mod handover;
+mod host;
+
+mod builder;
 mod error;
+mod settings;
 mod timeouts;
 
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+pub use answer::Answer;
+pub use builder::ClientBuilder;
+pub use call::Call;
 pub use error::{ClientCause, ClientError, ClientPhase};
+pub use handover::Tunnel;
+pub use host::Host;
+use nest::Nest;
+use pool::Pool;
+pub use redirect::Redirects;
+use settings::Settings;
 pub use timeouts::ClientTimeouts;
+
+use crate::message::{InvalidRequest, Method, Request, Response};
+use crate::runtime::{Here, Id};
+
+/// Asks servers, and keeps connections to them.
+///
+/// A clone is the same client. It may be used from any thread and in any runtime of tokio's that has its timers
+/// enabled; a connection is used again only in the runtime that opened it. Whatever it returns can be dropped at any
+/// time: that cancels the exchange, closes its connection and lets the next in line have its place.
+///
+/// # Examples
+///
+/// ```
+/// # use corehttp::{Context, Server, MemoryListener};
+/// use corehttp::{Client, Request, Response, Status};
+///
+/// # let listener = MemoryListener::new();
+/// # let connector = listener.connector();
+/// # let server = Server::bind(listener).cores(1).start(|ctx: &mut Context| ctx.response.text("Hello"))?;
+/// # corehttp::block_on(async {
+/// let client = Client::new();
+/// # let client = Client::builder().memory(connector).build();
+/// let response = client.get("http://example.com/").await?;
+/// assert_eq!(response.status, Status::OK);
+/// println!("{}", response.body.text()?);
+///
+/// // The loop that allocates nothing: both are reset and used again.
+/// let request = Request::get("http://example.com/items?page=2")?;
+/// let mut response = Response::new();
+/// for _ in 0..1000 {
+///     client.send(&request, &mut response).await?;
+/// }
+/// assert_eq!(response.body.bytes(), b"Hello");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # })??;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct Client {
+    shared: Arc<Shared>,
+    /// For all of an exchange.
+    total: Option<Duration>,
+    redirects: Redirects,
+}
+
+/// What the clones of a client have in common.
+struct Shared {
+    settings: Arc<Settings>,
+    nests: RwLock<HashMap<Id, Arc<Nest>>>,
+}
+
+impl Client {
+    /// A client with the defaults of [`ClientBuilder`].
+    pub fn new() -> Client {
+        Client::builder().build()
+    }
+
+    /// A client that is to be told more.
+    pub fn builder() -> ClientBuilder {
+        ClientBuilder::default()
+    }
+
+    /// This client with another limit for all of an exchange, redirects and the body included; it shares the
+    /// connections. For one request that is in a hurry: `client.timeout(limit).send(..)`. Default: none, so that only
+    /// the limits of the phases hold.
+    #[must_use]
+    pub fn timeout(&self, total: impl Into<Option<Duration>>) -> Client {
+        Client { total: total.into(), ..self.clone() }
+    }
+
+    /// This client with another opinion of redirects; it shares the connections.
+    #[must_use]
+    pub fn redirects(&self, redirects: Redirects) -> Client {
+        Client { redirects, ..self.clone() }
+    }
+
+    /// GET (RFC 9110 §9.3.1).
+    ///
+    /// # Errors
+    ///
+    /// A URL that is none, and whatever keeps an answer from coming: see [`ClientError`]. A status of 4xx or 5xx is no
+    /// error.
+    pub async fn get(&self, url: &str) -> Result<Response, ClientError> {
+        self.ask(Method::Get, url, None).await
+    }
+
+    /// HEAD (RFC 9110 §9.3.2).
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::get`].
+    pub async fn head(&self, url: &str) -> Result<Response, ClientError> {
+        self.ask(Method::Head, url, None).await
+    }
+
+    /// POST (RFC 9110 §9.3.3). What is more than a URL and bytes is sent with [`Client::send`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::get`].
+    pub async fn post(&self, url: &str, body: impl AsRef<[u8]>) -> Result<Response, ClientError> {
+        self.ask(Method::Post, url, Some(body.as_ref())).await
+    }
+
+    /// PUT (RFC 9110 §9.3.4).
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::get`].
+    pub async fn put(&self, url: &str, body: impl AsRef<[u8]>) -> Result<Response, ClientError> {
+        self.ask(Method::Put, url, Some(body.as_ref())).await
+    }
+
+    /// DELETE (RFC 9110 §9.3.5).
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::get`].
+    pub async fn delete(&self, url: &str) -> Result<Response, ClientError> {
+        self.ask(Method::Delete, url, None).await
+    }
+
+    async fn ask(&self, method: Method, url: &str, body: Option<&[u8]>) -> Result<Response, ClientError> {
+        let mut request = Request::new(method, url).map_err(|error: InvalidRequest| error)?;
+        if let Some(body) = body {
+            request.body.set(body);
+        }
+        let mut response = Response::new();
+        self.send(&request, &mut response).await?;
+        Ok(response)
+    }
+
+    /// Sends `request`, and receives the answer into `response`, its body included. What was in it is forgotten, and
+    /// its memory is used again.
+    ///
+    /// A request whose body is not a stream is sent a second time, on a new connection, if a connection that had been
+    /// used before turns out to be closed and nobody can have acted on the request twice (RFC 9110 §9.2.2).
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::get`]; and a body larger than [`ClientBuilder::body_max`].
+    pub async fn send(&self, request: &Request, response: &mut Response) -> Result<(), ClientError> {
+        self.exchange(None, request, response).await?.receive_body(response).await
+    }
+
+    /// Sends `request`, and receives the head of the answer into `response`. Its body is read from what is returned, as
+    /// it comes.
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::get`].
+    pub async fn stream(&self, request: &Request, response: &mut Response) -> Result<Answer, ClientError> {
+        Ok(Answer::new(self.exchange(None, request, response).await?))
+    }
+
+    /// Sends the head of `request`, whose body is then written to what is returned.
+    ///
+    /// The body goes under the `content-length` that was set; without one, in chunks. A method that has no content by
+    /// custom, such as GET, has some only if `content-length` or `transfer-encoding` says so. `request.body` is not
+    /// sent. No redirect is followed, and nothing is sent twice.
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::get`].
+    pub async fn open(&self, request: &Request) -> Result<Call, ClientError> {
+        self.call(None, request).await
+    }
+
+    /// Sends `request`, which asks for an upgrade, and hands the connection over (RFC 9110 §7.8). The request says to
+    /// what: it has an `upgrade` field; `connection: upgrade` is added. The answer's head is in `response`.
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::get`]; and an answer that is not 101, which is in `response` then, but for its body.
+    pub async fn upgrade(&self, request: &Request, response: &mut Response) -> Result<Tunnel, ClientError> {
+        self.switch(None, request, response).await
+    }
+
+    /// A handle for the one origin that `url` names: requests to it need not be looked up, and may have targets that
+    /// are only a path.
+    ///
+    /// # Errors
+    ///
+    /// A URL that is none.
+    pub fn host(&self, url: &str) -> Result<Host, InvalidRequest> {
+        Host::new(self.clone(), url)
+    }
+
+    /// Closes all connections that are not in use.
+    pub fn close_idle(&self) {
+        self.each_pool(Pool::close_idle);
+    }
+
+    /// How many connections are not in use.
+    pub fn idle(&self) -> usize {
+        let mut idle = 0;
+        self.each_pool(|pool| idle += pool.idle());
+        idle
+    }
+
+    /// How many connections are in use, or about to be opened.
+    pub fn busy(&self) -> usize {
+        let mut busy = 0;
+        self.each_pool(|pool| busy += pool.busy());
+        busy
+    }
+
+    fn each_pool(&self, mut then: impl FnMut(&Pool)) {
+        let nests = self.shared.nests.read().unwrap_or_else(PoisonError::into_inner);
+        nests.values().for_each(|nest| nest.each(&mut then));
+    }
+
+    /// The pool of the origin that is spelled so, in this runtime.
+    fn pool(&self, key: Cow<'_, str>) -> Result<Arc<Pool>, ClientError> {
+        let Some(here) = Here::get() else {
+            return Err(ClientError::new(ClientPhase::Prepare, ClientCause::NoRuntime));
+        };
+        let nests = self.shared.nests.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some(nest) = nests.get(&here.id()) {
+            return nest.pool(&key);
+        }
+        drop(nests);
+        let mut nests = self.shared.nests.write().unwrap_or_else(PoisonError::into_inner);
+        let nest = nests.entry(here.id()).or_insert_with(|| Nest::new(here, self.shared.settings.pool));
+        nest.pool(&key)
+    }
+}
+
+impl Default for Client {
+    fn default() -> Client {
+        Client::new()
+    }
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client")
+            .field("idle", &self.idle())
+            .field("busy", &self.busy())
+            .finish_non_exhaustive()
+    }
+}

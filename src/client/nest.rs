@@ -33,8 +33,8 @@ impl Nest {
         if let Some(pool) = pools.get(key) {
             return Ok(pool.clone());
         }
-        let origin = Origin::of_key(key)
-            .ok_or_else(|| ClientError::new(ClientPhase::Prepare, ClientCause::Origin))?;
+        let origin =
+            Origin::of_key(key).ok_or_else(|| ClientError::new(ClientPhase::Prepare, ClientCause::Origin))?;
         let pool = Arc::new(Pool::new(origin, self.bounds, Arc::downgrade(self)));
         pools.insert(key.into(), pool.clone());
         Ok(pool)

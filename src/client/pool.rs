@@ -147,6 +147,11 @@ impl Pool {
 }
 
 impl Resting {
+    /// A connection that has not been used yet.
+    pub(super) fn new(conn: Conn<Anywhere>, now: Instant) -> Resting {
+        Resting { conn, born: now, until: now }
+    }
+
     /// Whether its server has neither closed it nor said anything that nobody has asked for. No system call is made
     /// for that: the runtime knows whether the socket has become readable, and it must not have.
     fn is_quiet(&mut self) -> bool {

@@ -10,7 +10,6 @@ pub(super) struct Settings {
     pub(super) timeouts: ClientTimeouts,
     /// The timeouts again, and the limits, as an exchange takes them.
     pub(super) bounds: Bounds,
-    pub(super) body_max: usize,
     pub(super) pool: PoolBounds,
     pub(super) dial: Dial,
     /// Lines that all requests carry.

@@ -22,11 +22,13 @@ pub(crate) struct FreeList<T> {
     unneeded: Cell<usize>,
 }
 
-impl<T: Reset> FreeList<T> {
-    pub(crate) fn new() -> FreeList<T> {
+impl<T> Default for FreeList<T> {
+    fn default() -> FreeList<T> {
         FreeList { free: RefCell::default(), unneeded: Cell::new(0) }
     }
+}
 
+impl<T: Reset> FreeList<T> {
     /// The object given back last, or else a new one.
     #[inline]
     pub(crate) fn take(&self, new: impl FnOnce() -> Box<T>) -> Box<T> {
@@ -88,7 +90,7 @@ mod tests {
 
     #[test]
     fn what_is_given_back_is_reset_and_taken_first() {
-        let list = FreeList::new();
+        let list = FreeList::default();
         let mut first = list.take(Box::default);
         let address: *const Object = &*first;
         first.0 = 7;
@@ -99,7 +101,7 @@ mod tests {
 
     #[test]
     fn a_burst_is_forgotten_and_a_steady_need_is_not() {
-        let list = FreeList::new();
+        let list = FreeList::default();
         let burst: Vec<_> = (0..64).map(|_| list.take(Box::default)).collect();
         burst.into_iter().for_each(|object| list.give(object));
         list.trim();

@@ -117,6 +117,14 @@ impl Body {
         matches!(self.content, Content::Stream { .. })
     }
 
+    /// Whether the content was a stream that somebody has taken.
+    pub(crate) fn is_spent(&self) -> bool {
+        match &self.content {
+            Content::Stream { source, .. } => source.lock().unwrap_or_else(PoisonError::into_inner).is_none(),
+            Content::None | Content::Buffered | Content::Shared(_) => false,
+        }
+    }
+
     /// How long the content is, if that is known before it is sent. A message without content has no length.
     #[inline]
     pub(crate) fn announced(&self) -> Length {

@@ -10,6 +10,7 @@ mod method;
 mod name;
 mod percent;
 mod query;
+mod reference;
 mod request;
 mod response;
 mod scheme;

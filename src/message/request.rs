@@ -98,6 +98,11 @@ impl Request {
         Request::new(Method::Delete, url)
     }
 
+    /// A request for a target that is known to be good.
+    pub(crate) fn for_target(method: Method, target: Target) -> Request {
+        Request { method, target, ..Request::default() }
+    }
+
     /// The method.
     #[inline]
     pub fn method(&self) -> Method {

@@ -32,8 +32,9 @@ pub struct Response {
     /// The trailer fields (RFC 9110 §6.5). A response that has some is sent in chunks, or without them to a peer
     /// that speaks HTTP/1.0.
     pub trailers: Headers,
-    /// Boxed, for only a client's responses have them.
-    timings: Option<Box<Timings>>,
+    /// How long the exchange took that brought this response; see [`Response::timings`]. Boxed, for a server's
+    /// responses have none.
+    pub timings: Option<Box<Timings>>,
 }
 
 impl Response {

@@ -130,17 +130,22 @@ impl Target {
 
     /// Path and query as an origin is asked for them, in up to two parts (RFC 9112 §3.2.1, §3.2.4).
     pub(crate) fn resource(&self, method: Method) -> [&str; 2] {
+        match (self.resource_text(), method) {
+            ("", Method::Options) if self.parts.form == TargetForm::Absolute => ["*", ""],
+            // An empty path is the same as "/" (RFC 9110 §4.2.3).
+            ("", _) => ["/", ""],
+            (query, _) if query.starts_with('?') => ["/", query],
+            (resource, _) => [resource, ""],
+        }
+    }
+
+    /// Path and query as they are spelled.
+    pub(crate) fn resource_text(&self) -> &str {
         let start = match self.parts.form {
             TargetForm::Absolute => self.parts.authority.end(),
             TargetForm::Origin | TargetForm::Authority | TargetForm::Asterisk => 0,
         };
-        match (self.text.get(start..).unwrap_or_default(), method) {
-            ("", Method::Options) if self.parts.form == TargetForm::Absolute => ["*", ""],
-            // An empty path is the same as "/" (RFC 9110 §4.2.3).
-            (resource @ "", _) => ["/", resource],
-            (query, _) if query.starts_with('?') => ["/", query],
-            (resource, _) => [resource, ""],
-        }
+        &self.text[start..]
     }
 
     #[inline]

@@ -13,6 +13,7 @@ mod transport;
 
 mod buffer;
 mod conn;
+mod early;
 mod home;
 
 mod alarm;
@@ -33,13 +34,13 @@ pub(crate) use bound::{Bound, ListenOptions};
 pub(crate) use buffer::Buffer;
 pub(crate) use conn::{Conn, Desk, Fault};
 pub(crate) use deadline::{Caller, Deadline, Watch};
-pub(crate) use dial::{Dial, DialError, DialOptions, DialTimes, Dialed, Medium, timed};
+pub(crate) use dial::{Dial, DialError, DialTimes, Dialed, Medium};
 pub use dialer::Dialer;
+pub(crate) use early::{Early, delegate_stream, delegate_write};
 pub(crate) use home::{Anywhere, Home, OneCore, Timer};
-pub(crate) use host::{Host, InvalidHost};
 pub(crate) use listener::{AcceptFault, Listener, classify};
 pub use memory::{MemoryConnector, MemoryListener, MemoryStream};
-pub(crate) use names::{Addresses, Names};
+pub(crate) use names::Names;
 pub use peer::PeerAddr;
 pub use resolve::{Resolver, SystemResolver};
 pub(crate) use stopwatch::Stopwatch;

@@ -3,8 +3,8 @@
 use std::future::Future;
 use std::io;
 
-use tokio::runtime::{Builder, Handle};
 pub(crate) use tokio::runtime::Id;
+use tokio::runtime::{Builder, Handle};
 use tokio::time::Instant;
 
 /// The runtime that is entered.

@@ -241,9 +241,7 @@ impl Context {
     pub(super) fn poll_answer(&mut self, cx: &mut task::Context<'_>) -> Poll<Result<(), ExchangeError>> {
         let Context { response, outgoing, conn, shared, .. } = self;
         match &mut *conn.borrow_mut() {
-            Some(conn) => {
-                outgoing.poll_send(cx, conn, &response.body, &response.trailers, &shared.bounds)
-            }
+            Some(conn) => outgoing.poll_send(cx, conn, &response.body, &response.trailers, &shared.bounds),
             None => Poll::Ready(Ok(())),
         }
     }

@@ -34,7 +34,7 @@ impl<H: Handler> Worker<H> {
     pub(super) fn new(handler: H, settings: &Settings, watch: Rc<Watch>, stats: Arc<CoreStats>) -> Worker<H> {
         let shared = Shared::new(settings, watch, stats);
         let trim_at = Cell::new(shared.clock.now() + TRIM_PAUSE);
-        Worker { handler, shared, contexts: FreeList::new(), trim_at }
+        Worker { handler, shared, contexts: FreeList::default(), trim_at }
     }
 
     #[inline]

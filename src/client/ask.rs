@@ -1,0 +1,176 @@
+//! How a client comes to an answer: a place in the pool, a connection, the exchange, and perhaps all of it again.
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::connect::connect;
+use super::handover::Tunnel;
+use super::link::Link;
+use super::pool::{Place, Pool, later};
+use super::{Call, Client, ClientCause, ClientError, ClientPhase, origin, redirect};
+use crate::memory::Reset;
+use crate::message::{Length, Method, Request, Response, Status, Timings};
+use crate::runtime::{self, Instant};
+
+impl Client {
+    /// Sends `request`, follows where the answers lead, and receives the head of the last one. `pool` is the one of
+    /// the first request's origin, if it is known.
+    pub(super) async fn exchange(
+        &self,
+        pool: Option<&Arc<Pool>>,
+        request: &Request,
+        response: &mut Response,
+    ) -> Result<Link, ClientError> {
+        let deadline = self.deadline();
+        let link = self.attempt(pool, request, response, deadline).await?;
+        match redirect::next(self.redirects, 0, request, response)? {
+            None => Ok(link),
+            Some(next) => {
+                link.discard().await;
+                self.follow(next, response, deadline).await
+            }
+        }
+    }
+
+    /// Apart from the usual way, which so holds no request of its own.
+    async fn follow(
+        &self,
+        mut request: Request,
+        response: &mut Response,
+        deadline: Option<Instant>,
+    ) -> Result<Link, ClientError> {
+        for followed in 1.. {
+            let link = self.attempt(None, &request, response, deadline).await?;
+            match redirect::next(self.redirects, followed, &request, response)? {
+                None => return Ok(link),
+                Some(next) => {
+                    link.discard().await;
+                    request = next;
+                }
+            }
+        }
+        Err(ClientError::new(ClientPhase::Redirect, ClientCause::TooManyRedirects))
+    }
+
+    /// One request, one final answer. A connection that rested too long is replaced by a new one.
+    async fn attempt(
+        &self,
+        pool: Option<&Arc<Pool>>,
+        request: &Request,
+        response: &mut Response,
+        deadline: Option<Instant>,
+    ) -> Result<Link, ClientError> {
+        response.reset();
+        if request.body.is_spent() {
+            return Err(ClientError::new(ClientPhase::Prepare, ClientCause::Spent));
+        }
+        let mut link = self.link(pool, request, deadline).await?;
+        let content = request.body.announced();
+        link.begin(request, content, deadline);
+        match poll_fn(|cx| link.poll_answer(cx, Some(request), response)).await {
+            Ok(()) => {}
+            Err(error) if link.may_retry(request, &error) => {
+                let (place, queue) = (link.place, link.timings.queue);
+                link = self.fresh(place, queue, deadline).await?;
+                link.begin(request, content, deadline);
+                poll_fn(|cx| link.poll_answer(cx, Some(request), response)).await?;
+            }
+            Err(error) => return Err(error),
+        }
+        if response.status == Status::SWITCHING_PROTOCOLS && !asks_for_upgrade(request) {
+            return Err(link.error(ClientPhase::Wait, ClientCause::Upgrade));
+        }
+        *response.timings_mut() = link.timings;
+        Ok(link)
+    }
+
+    /// Sends only the head.
+    pub(super) async fn call(
+        &self,
+        pool: Option<&Arc<Pool>>,
+        request: &Request,
+    ) -> Result<Call, ClientError> {
+        let deadline = self.deadline();
+        let mut link = self.link(pool, request, deadline).await?;
+        link.begin(request, announced(request), deadline);
+        poll_fn(|cx| link.poll_flush(cx)).await?;
+        Ok(Call::new(link, request.trailers.clone()))
+    }
+
+    pub(super) async fn switch(
+        &self,
+        pool: Option<&Arc<Pool>>,
+        request: &Request,
+        response: &mut Response,
+    ) -> Result<Tunnel, ClientError> {
+        let link = self.attempt(pool, request, response, self.deadline()).await?;
+        match response.status {
+            Status::SWITCHING_PROTOCOLS => Ok(Tunnel::new(link)),
+            _ => Err(link.error(ClientPhase::Wait, ClientCause::Upgrade)),
+        }
+    }
+
+    /// A connection for `request`: one that has rested, or a new one.
+    async fn link(
+        &self,
+        pool: Option<&Arc<Pool>>,
+        request: &Request,
+        deadline: Option<Instant>,
+    ) -> Result<Link, ClientError> {
+        let looked_up;
+        let pool = match pool {
+            Some(pool) => pool,
+            None => {
+                looked_up = self.pool(origin::key(request.target())?)?;
+                &looked_up
+            }
+        };
+        let settings = &self.shared.settings;
+        let start = runtime::now();
+        let until = later(start, settings.timeouts.queue);
+        let until = deadline.map_or(until, |deadline| deadline.min(until));
+        let Some(place) = pool.enter(until).await else {
+            return Err(ClientError::new(ClientPhase::Queue, ClientCause::TimedOut));
+        };
+        match pool.take(start) {
+            Some(resting) => {
+                let timings = Timings { reused: true, ..Timings::default() };
+                Ok(Link::over(resting, settings.clone(), place, timings, start))
+            }
+            None => self.fresh(place, runtime::now().saturating_duration_since(start), deadline).await,
+        }
+    }
+
+    async fn fresh(
+        &self,
+        place: Place,
+        queue: Duration,
+        deadline: Option<Instant>,
+    ) -> Result<Link, ClientError> {
+        let mut timings = Timings { queue, ..Timings::default() };
+        let settings = &self.shared.settings;
+        let conn = connect(settings, &place.pool.origin, deadline, &mut timings).await?;
+        Ok(Link::new(conn, settings.clone(), place, timings))
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        self.total.map(|total| later(runtime::now(), total))
+    }
+}
+
+fn asks_for_upgrade(request: &Request) -> bool {
+    request.headers.contains("upgrade")
+}
+
+/// How long the body will be that is written behind the head.
+fn announced(request: &Request) -> Length {
+    match (request.headers.content_length(), request.method()) {
+        (Some(length), _) => Length::Known(length),
+        (
+            None,
+            Method::Get | Method::Head | Method::Delete | Method::Options | Method::Trace | Method::Connect,
+        ) if !request.headers.contains("transfer-encoding") => Length::NoContent,
+        (None, _) => Length::Unknown,
+    }
+}

@@ -1,0 +1,183 @@
+//! [`ClientBuilder`]: what a client is told before it begins.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::pool::PoolBounds;
+use super::settings::Settings;
+use super::{Client, ClientTimeouts, Redirects, Shared};
+use crate::exchange::Bounds;
+use crate::message::{FieldValue, Headers, InvalidField};
+use crate::net::{Dial, Dialer, Medium, MemoryConnector, Names, Resolver, SystemResolver};
+use crate::wire::{Limits, encode};
+
+/// What a client is told before it begins. Made by [`Client::builder`].
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use corehttp::{Client, Redirects};
+///
+/// let client = Client::builder()
+///     .timeout(Duration::from_secs(5))
+///     .connections_per_host_max(64)
+///     .redirects(Redirects::Follow(3))
+///     .build();
+/// # drop(client);
+/// ```
+#[derive(Clone)]
+#[must_use]
+pub struct ClientBuilder {
+    total: Option<Duration>,
+    redirects: Redirects,
+    timeouts: ClientTimeouts,
+    limits: Limits,
+    pool: PoolBounds,
+    dial: Dial,
+    names: Option<Arc<Names>>,
+    fields: Headers,
+}
+
+impl ClientBuilder {
+    /// For all of an exchange, redirects and the body included. Default: none, so that only the limits of the phases
+    /// hold: see [`ClientTimeouts`].
+    pub fn timeout(mut self, total: impl Into<Option<Duration>>) -> Self {
+        self.total = total.into();
+        self
+    }
+
+    /// How long each phase of an exchange may take.
+    pub fn timeouts(mut self, timeouts: ClientTimeouts) -> Self {
+        self.timeouts = timeouts;
+        self
+    }
+
+    /// Whether redirects are followed. Default: at most 10, one after the other.
+    pub fn redirects(mut self, redirects: Redirects) -> Self {
+        self.redirects = redirects;
+        self
+    }
+
+    /// Connections to one host in one runtime, those in use and those at rest. Beyond, requests wait in turn. Default:
+    /// 512.
+    pub fn connections_per_host_max(mut self, most: usize) -> Self {
+        self.pool.connections_max = most;
+        self
+    }
+
+    /// How long a connection rests before it is closed. Zero: none is used twice. A server that says
+    /// `keep-alive: timeout=5` is believed if it asks for less. Default: 30 s.
+    pub fn idle_timeout(mut self, idle: Duration) -> Self {
+        self.pool.idle = idle;
+        self
+    }
+
+    /// How old a connection may be and still be used for another request. Default: any age.
+    pub fn age_max(mut self, age: impl Into<Option<Duration>>) -> Self {
+        self.pool.age = age.into();
+        self
+    }
+
+    /// Bytes of a body that is received whole; none counts for one that is streamed. Default: 16 MiB.
+    pub fn body_max(mut self, most: usize) -> Self {
+        self.limits.body_max = most;
+        self
+    }
+
+    /// Bytes of the head of an answer. Default: 64 KiB.
+    pub fn head_max(mut self, most: usize) -> Self {
+        self.limits.head_max = most;
+        self
+    }
+
+    /// Fields in the head of an answer. Default: 128; more than 1,024 count as 1,024.
+    pub fn fields_max(mut self, most: usize) -> Self {
+        self.limits.fields_max = most;
+        self
+    }
+
+    /// A field that every request carries behind its own, such as `user-agent`. Default: none.
+    ///
+    /// # Errors
+    ///
+    /// A name or a value that could not stand in a field.
+    pub fn field(mut self, name: &str, value: impl FieldValue) -> Result<Self, InvalidField> {
+        self.fields.append(name, value)?;
+        Ok(self)
+    }
+
+    /// Whom to ask for the addresses of a name, and how long an answer is kept. Default: the system, 60 s.
+    pub fn resolver(mut self, resolver: impl Resolver, keep: Duration) -> Self {
+        self.names = Some(Arc::new(Names::new(resolver, keep)));
+        self
+    }
+
+    /// How long the system's answers for names are kept. Default: 60 s.
+    pub fn names_kept(self, keep: Duration) -> Self {
+        self.resolver(SystemResolver, keep)
+    }
+
+    /// The address of this machine that connections come from. Default: the system chooses.
+    pub fn local_address(mut self, address: impl Into<Option<IpAddr>>) -> Self {
+        self.dial.options.local_address = address.into();
+        self
+    }
+
+    /// Connects to the socket at `path`, whatever host is asked.
+    #[cfg(unix)]
+    pub fn unix(mut self, path: impl AsRef<std::path::Path>) -> Self {
+        self.dial.medium = Medium::Unix(path.as_ref().into());
+        self
+    }
+
+    /// Connects to a listener in memory, whatever host is asked.
+    pub fn memory(mut self, connector: MemoryConnector) -> Self {
+        self.dial.medium = Medium::Memory(connector);
+        self
+    }
+
+    /// Connects as `dialer` does.
+    pub fn dialer(mut self, dialer: impl Dialer) -> Self {
+        self.dial.medium = Medium::custom(dialer);
+        self
+    }
+
+    /// Makes the client.
+    pub fn build(self) -> Client {
+        let ClientBuilder { total, redirects, timeouts, limits, pool, mut dial, names, fields } = self;
+        if let Some(names) = names {
+            dial.names = names;
+        }
+        let mut lines = Vec::new();
+        encode::fields(&mut lines, &fields);
+        let bounds = Bounds { limits, timeouts: timeouts.of_exchange() };
+        let settings = Settings { timeouts, bounds, pool, dial, lines };
+        let shared = Shared { settings: Arc::new(settings), nests: Default::default() };
+        Client { shared: Arc::new(shared), total, redirects }
+    }
+}
+
+impl Default for ClientBuilder {
+    fn default() -> ClientBuilder {
+        ClientBuilder {
+            total: None,
+            redirects: Redirects::default(),
+            timeouts: ClientTimeouts::default(),
+            limits: Limits { body_max: BODY_MAX, ..Limits::default() },
+            pool: PoolBounds { connections_max: 512, idle: Duration::from_secs(30), age: None },
+            dial: Dial::default(),
+            names: None,
+            fields: Headers::new(),
+        }
+    }
+}
+
+const BODY_MAX: usize = 16 << 20;
+
+impl std::fmt::Debug for ClientBuilder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ClientBuilder").field("timeouts", &self.timeouts).finish_non_exhaustive()
+    }
+}

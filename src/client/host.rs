@@ -1,0 +1,114 @@
+//! [`Host`]: a client, and the one origin that it asks.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use super::pool::Pool;
+use super::{Answer, Call, Client, ClientCause, ClientError, ClientPhase, Tunnel, origin};
+use crate::message::{InvalidRequest, Request, Response, TargetForm};
+use crate::runtime::{Here, Id};
+
+/// A client, and the one origin that it asks: its connections need not be looked up for each request, and targets may
+/// be only a path.
+///
+/// Made by [`Client::host`]. What it is handed with another origin is an error.
+///
+/// # Examples
+///
+/// ```
+/// # use corehttp::{Context, Server, MemoryListener};
+/// use corehttp::{Client, Request, Response};
+///
+/// # let listener = MemoryListener::new();
+/// # let client = Client::builder().memory(listener.connector()).build();
+/// # let server = Server::bind(listener).cores(1).start(|ctx: &mut Context| {
+/// #     let path = ctx.request.path().to_owned();
+/// #     ctx.response.text(path);
+/// # })?;
+/// # corehttp::block_on(async {
+/// let api = client.host("http://api:8080")?;
+/// let mut response = Response::new();
+/// api.send(&Request::get("/items")?, &mut response).await?;
+/// assert_eq!(response.body.bytes(), b"/items");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # })??;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct Host {
+    client: Client,
+    key: Arc<str>,
+    /// The pool of the runtime that the handle was made in.
+    pool: Option<(Id, Arc<Pool>)>,
+}
+
+impl Host {
+    pub(super) fn new(client: Client, url: &str) -> Result<Host, InvalidRequest> {
+        let request = Request::get(url)?;
+        let key: Arc<str> = match origin::key(request.target()) {
+            Ok(key) => key.into(),
+            Err(_) => return Err(InvalidRequest::Target(crate::message::InvalidTarget::Form)),
+        };
+        let pool = Here::get().and_then(|here| Some((here.id(), client.pool(Cow::Borrowed(&key)).ok()?)));
+        Ok(Host { client, key, pool })
+    }
+
+    /// As [`Client::send`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::send`], and a request for another origin.
+    pub async fn send(&self, request: &Request, response: &mut Response) -> Result<(), ClientError> {
+        let pool = self.pool(request)?;
+        self.client.exchange(Some(&pool), request, response).await?.receive_body(response).await
+    }
+
+    /// As [`Client::stream`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::stream`], and a request for another origin.
+    pub async fn stream(&self, request: &Request, response: &mut Response) -> Result<Answer, ClientError> {
+        let pool = self.pool(request)?;
+        Ok(Answer::new(self.client.exchange(Some(&pool), request, response).await?))
+    }
+
+    /// As [`Client::open`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::open`], and a request for another origin.
+    pub async fn open(&self, request: &Request) -> Result<Call, ClientError> {
+        self.client.call(Some(&self.pool(request)?), request).await
+    }
+
+    /// As [`Client::upgrade`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::upgrade`], and a request for another origin.
+    pub async fn upgrade(&self, request: &Request, response: &mut Response) -> Result<Tunnel, ClientError> {
+        self.client.switch(Some(&self.pool(request)?), request, response).await
+    }
+
+    /// How many of its connections are not in use, and how many are: in the runtime it was made in.
+    pub fn counts(&self) -> (usize, usize) {
+        self.pool.as_ref().map_or((0, 0), |(_, pool)| (pool.idle(), pool.busy()))
+    }
+
+    fn pool(&self, request: &Request) -> Result<Arc<Pool>, ClientError> {
+        if request.target().form() != TargetForm::Origin && *origin::key(request.target())? != *self.key {
+            return Err(ClientError::new(ClientPhase::Prepare, ClientCause::Origin));
+        }
+        match &self.pool {
+            Some((id, pool)) if Here::get().is_some_and(|here| here.id() == *id) => Ok(pool.clone()),
+            _ => self.client.pool(Cow::Borrowed(&self.key)),
+        }
+    }
+}
+
+impl std::fmt::Debug for Host {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Host").field("origin", &self.key).finish_non_exhaustive()
+    }
+}

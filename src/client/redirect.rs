@@ -1,0 +1,98 @@
+//! [`Redirects`]: whether a client goes where it is sent, and what it takes along (RFC 9110 §15.4).
+
+use super::{ClientCause, ClientError, ClientPhase, origin};
+use crate::message::{Method, Request, Response, Scheme, Status};
+
+/// Whether a client follows redirects.
+///
+/// 301 and 302 turn POST into GET, 303 everything but HEAD; then the body stays behind, with the fields that describe
+/// it. 307 and 308 change nothing. `authorization`, `cookie` and `proxy-authorization` are sent only to the origin they
+/// were given for, and once they are gone they do not come back. From https to http nothing is followed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Redirects {
+    /// So many at most, one after the other; one more is an error.
+    Follow(u32),
+    /// Redirects are answers like any other.
+    Return,
+}
+
+impl Default for Redirects {
+    fn default() -> Redirects {
+        Redirects::Follow(10)
+    }
+}
+
+/// The request that `response` leads to, if it leads anywhere. `followed` is how many were followed before it.
+///
+/// # Errors
+///
+/// One redirect too many, one that leads nowhere or into the open, or one that wants a body that is gone.
+pub(super) fn next(
+    redirects: Redirects,
+    followed: u32,
+    request: &Request,
+    response: &Response,
+) -> Result<Option<Request>, ClientError> {
+    let (Redirects::Follow(most), true) = (redirects, is_redirect(response.status)) else { return Ok(None) };
+    if followed == most {
+        return Err(error(ClientCause::TooManyRedirects));
+    }
+    let location = response.headers.text("location").filter(|location| !location.is_empty());
+    let location = location.ok_or_else(|| error(ClientCause::Location(None)))?;
+    let target =
+        request.target().join(location).map_err(|invalid| error(ClientCause::Location(Some(invalid))))?;
+    if (request.target().scheme_kind(), target.scheme_kind()) == (Some(Scheme::Https), Some(Scheme::Http)) {
+        return Err(error(ClientCause::Downgrade));
+    }
+    let mut next = Request::for_target(method(request.method(), response.status), target);
+    next.headers = request.headers.clone();
+    match next.method() == request.method() {
+        true if request.body.is_stream() => return Err(error(ClientCause::Spent)),
+        true => (next.body, next.trailers) = (request.body.clone(), request.trailers.clone()),
+        false => forget_content(&mut next),
+    }
+    if origin::key(request.target())? != origin::key(next.target())? {
+        for name in ["authorization", "cookie", "proxy-authorization", "host"] {
+            next.headers.remove(name);
+        }
+    }
+    Ok(Some(next))
+}
+
+fn is_redirect(status: Status) -> bool {
+    matches!(status.as_u16(), 301 | 302 | 303 | 307 | 308)
+}
+
+fn method(method: Method, status: Status) -> Method {
+    match (status.as_u16(), method) {
+        (301 | 302, Method::Post) => Method::Get,
+        (303, Method::Head) => Method::Head,
+        (303, _) => Method::Get,
+        (_, method) => method,
+    }
+}
+
+/// What described a body that is not sent again.
+fn forget_content(request: &mut Request) {
+    for name in [
+        "content-type",
+        "content-length",
+        "content-encoding",
+        "content-language",
+        "content-location",
+        "content-range",
+        "digest",
+        "content-digest",
+        "expect",
+        "last-modified",
+        "te",
+        "trailer",
+        "transfer-encoding",
+    ] {
+        request.headers.remove(name);
+    }
+}
+
+fn error(cause: ClientCause) -> ClientError {
+    ClientError::new(ClientPhase::Redirect, cause)
+}

@@ -1,0 +1,102 @@
+//! [`Upload`]: how a request goes out, and how far it is.
+
+use std::task::{Context, Poll, ready};
+
+use super::link::Link;
+use super::{ClientError, ClientPhase};
+use crate::exchange::{ExchangeError, Phase};
+use crate::message::Request;
+use crate::net::Lane;
+
+/// How far the request is sent.
+#[derive(Debug)]
+pub(super) enum Upload {
+    /// The head is; the body waits for `100 Continue` (RFC 9110 §10.1.1).
+    Expecting,
+    Sending,
+    Sent,
+    /// It cannot be sent, but an answer may be there.
+    Failed(ExchangeError),
+}
+
+impl Link {
+    /// Sends what may be sent. Ready when that is all of it, or all that ever will be.
+    pub(super) fn poll_upload(
+        &mut self,
+        cx: &mut Context<'_>,
+        body: Option<&Request>,
+    ) -> Poll<Result<(), ClientError>> {
+        let (conn, gear, bounds) = (&mut self.conn, &mut self.gear, &self.settings.bounds);
+        let sent = match (&self.upload, body) {
+            (Upload::Sent | Upload::Failed(_), _) => return Poll::Ready(Ok(())),
+            (Upload::Sending, Some(request)) => {
+                ready!(gear.outgoing.poll_send(cx, conn, &request.body, &request.trailers, bounds))
+            }
+            (Upload::Sending | Upload::Expecting, _) => Ok(()),
+        };
+        let sent = match sent {
+            Ok(()) => ready!(conn.poll_flush(cx, bounds.timeouts.write))
+                .map_err(ExchangeError::during(Phase::Write)),
+            failed => failed,
+        };
+        match sent {
+            Ok(()) if matches!(self.upload, Upload::Expecting) => {}
+            Ok(()) => {
+                self.upload = Upload::Sent;
+                self.conn.disarm(Lane::Read);
+                self.timings.send = self.lap();
+            }
+            // Whoever cannot be written to may have answered before it closed.
+            Err(error @ ExchangeError::Io(_)) => self.upload = Upload::Failed(error),
+            Err(error) => return Poll::Ready(Err(self.fail(ClientPhase::Send, error))),
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Writes some of the front of `data`, behind the head.
+    pub(super) fn poll_write(
+        &mut self,
+        cx: &mut Context<'_>,
+        data: &[u8],
+    ) -> Poll<Result<usize, ClientError>> {
+        if matches!(self.upload, Upload::Expecting) && !self.is_let_go_ahead(cx) {
+            ready!(self.poll_flush(cx))?;
+            return self.poll_deadline(cx, ClientPhase::Send).map(Err);
+        }
+        let Link { conn, gear, settings, .. } = self;
+        match gear.outgoing.poll_write(cx, conn, data, &settings.bounds) {
+            Poll::Ready(Ok(count)) => Poll::Ready(Ok(count)),
+            Poll::Ready(Err(error)) => Poll::Ready(Err(self.fail(ClientPhase::Send, error))),
+            Poll::Pending => self.poll_deadline(cx, ClientPhase::Send).map(Err),
+        }
+    }
+
+    /// Sends what was written so far.
+    pub(super) fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ClientError>> {
+        match self.conn.poll_flush(cx, self.settings.bounds.timeouts.write) {
+            Poll::Ready(Ok(())) => Poll::Ready(Ok(())),
+            Poll::Ready(Err(fault)) => {
+                let error = ExchangeError::during(Phase::Write)(fault);
+                Poll::Ready(Err(self.fail(ClientPhase::Send, error)))
+            }
+            Poll::Pending => self.poll_deadline(cx, ClientPhase::Send).map(Err),
+        }
+    }
+
+    pub(super) fn go_ahead(&mut self) {
+        if matches!(self.upload, Upload::Expecting) {
+            self.upload = Upload::Sending;
+            self.conn.disarm(Lane::Write);
+        }
+    }
+
+    /// Whether the server has let enough time pass without a `100 Continue`, which old ones never send.
+    pub(super) fn is_let_go_ahead(&mut self, cx: &mut Context<'_>) -> bool {
+        let waits = matches!(self.upload, Upload::Expecting) && self.conn.has_sent_all();
+        if waits && self.conn.poll_expired(cx, Lane::Write, self.settings.timeouts.go_ahead).is_ready() {
+            self.go_ahead();
+            return true;
+        }
+        false
+    }
+}

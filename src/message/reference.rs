@@ -1,0 +1,176 @@
+//! Resolves a URI reference against the URL it was found at (RFC 3986 §5.2).
+
+use std::borrow::Cow;
+
+use super::{InvalidTarget, Target};
+
+impl Target {
+    /// The URL that `reference` means where this one was asked for, without its fragment. Bytes that should have been
+    /// escaped are, as browsers do it: servers send spaces and UTF-8 in `location`.
+    ///
+    /// # Errors
+    ///
+    /// A target that is not in absolute-form, or a reference that leads to no `http` or `https` URL.
+    pub(crate) fn join(&self, reference: &str) -> Result<Target, InvalidTarget> {
+        let origin = self.origin().ok_or(InvalidTarget::Form)?;
+        let reference = reference.split_once('#').map_or(reference, |(reference, _fragment)| reference);
+        let reference = escape(reference);
+        let [path, query] = match self.resource_parts() {
+            (path, None) => [path, ""],
+            (path, Some(query)) => [path, query],
+        };
+        let url = match &*reference {
+            absolute if has_scheme(absolute) => clean(absolute),
+            network if network.starts_with("//") => {
+                clean(&format!("{}:{network}", self.scheme().unwrap_or_default()))
+            }
+            path if path.starts_with('/') => clean(&format!("{origin}{path}")),
+            "" if self.resource_parts().1.is_none() => format!("{origin}{path}"),
+            "" => format!("{origin}{path}?{query}"),
+            only_query if only_query.starts_with('?') => format!("{origin}{path}{only_query}"),
+            relative => {
+                let folder = &path[..path.rfind('/').map_or(0, |slash| slash + 1)];
+                clean(&format!("{origin}{folder}{relative}"))
+            }
+        };
+        let mut target = Target::default();
+        target.set_url(&url)?;
+        match target.origin() {
+            Some(_) => Ok(target),
+            None => Err(InvalidTarget::Form),
+        }
+    }
+
+    /// The path, never empty, and the query if there is one.
+    fn resource_parts(&self) -> (&str, Option<&str>) {
+        let resource = self.resource_text();
+        let (path, query) =
+            resource.split_once('?').map_or((resource, None), |(path, query)| (path, Some(query)));
+        (if path.is_empty() { "/" } else { path }, query)
+    }
+}
+
+/// `scheme ":"`, of which only http and https are of use, and whoever has another one shall hear so.
+fn has_scheme(reference: &str) -> bool {
+    let name = |text: &str| text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte));
+    let scheme = reference.split_once(':').map(|(scheme, _)| scheme);
+    scheme.is_some_and(|scheme| scheme.starts_with(|first: char| first.is_ascii_alphabetic()) && name(scheme))
+}
+
+/// The URL without `.` and `..` in its path (§5.2.4).
+fn clean(url: &str) -> String {
+    let authority = url.find("://").map_or(0, |colon| colon + "://".len());
+    let start = url[authority..].find(['/', '?']).map_or(url.len(), |at| authority + at);
+    let (origin, resource) = url.split_at(start);
+    let (path, query) =
+        resource.split_once('?').map_or((resource, None), |(path, query)| (path, Some(query)));
+    let mut kept: Vec<&str> = Vec::new();
+    let segments = path.strip_prefix('/').unwrap_or(path).split('/');
+    let ends_in_folder = matches!(path.rsplit('/').next(), Some("." | ".." | ""));
+    for segment in segments {
+        match segment {
+            "." => {}
+            ".." => drop(kept.pop()),
+            segment => kept.push(segment),
+        }
+    }
+    let mut clean = format!("{origin}/{}", kept.join("/"));
+    if ends_in_folder && !clean.ends_with('/') {
+        clean.push('/');
+    }
+    if let Some(query) = query {
+        clean.push('?');
+        clean.push_str(query);
+    }
+    clean
+}
+
+/// `text` with `%XX` for what a URL cannot hold.
+fn escape(text: &str) -> Cow<'_, str> {
+    let is_fine = |byte: u8| byte.is_ascii_graphic() && !b"\"<>\\`".contains(&byte);
+    if text.bytes().all(is_fine) {
+        return Cow::Borrowed(text);
+    }
+    let mut escaped = String::with_capacity(text.len() + 16);
+    for byte in text.bytes() {
+        match is_fine(byte) {
+            true => escaped.push(byte.into()),
+            false => escaped.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    Cow::Owned(escaped)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(base: &str, rows: &[(&str, Option<&str>)]) {
+        let mut target = Target::default();
+        target.set_url(base).unwrap();
+        for (reference, expected) in rows {
+            let joined = target.join(reference);
+            assert_eq!(joined.as_ref().ok().map(Target::as_str), *expected, "{reference}");
+        }
+    }
+
+    #[test]
+    fn references_are_resolved_as_in_5_4() {
+        check(
+            "http://a/b/c/d;p?q",
+            &[
+                ("g", Some("http://a/b/c/g")),
+                ("./g", Some("http://a/b/c/g")),
+                ("g/", Some("http://a/b/c/g/")),
+                ("/g", Some("http://a/g")),
+                ("//g", Some("http://g/")),
+                ("?y", Some("http://a/b/c/d;p?y")),
+                ("g?y", Some("http://a/b/c/g?y")),
+                ("#s", Some("http://a/b/c/d;p?q")),
+                ("g#s", Some("http://a/b/c/g")),
+                (";x", Some("http://a/b/c/;x")),
+                ("", Some("http://a/b/c/d;p?q")),
+                (".", Some("http://a/b/c/")),
+                ("./", Some("http://a/b/c/")),
+                ("..", Some("http://a/b/")),
+                ("../g", Some("http://a/b/g")),
+                ("../..", Some("http://a/")),
+                ("../../g", Some("http://a/g")),
+                ("../../../../g", Some("http://a/g")),
+                ("/./g", Some("http://a/g")),
+                ("/../g", Some("http://a/g")),
+                ("g.", Some("http://a/b/c/g.")),
+                ("..g", Some("http://a/b/c/..g")),
+                ("./../g", Some("http://a/b/g")),
+                ("g/../h", Some("http://a/b/c/h")),
+                ("g?y/../x", Some("http://a/b/c/g?y/../x")),
+                ("https://h:8/x/../y#z", Some("https://h:8/y")),
+                ("HTTP://h", Some("HTTP://h/")),
+            ],
+        );
+    }
+
+    #[test]
+    fn what_should_have_been_escaped_is_and_what_leads_nowhere_is_refused() {
+        check(
+            "https://a.b",
+            &[
+                ("c d/\u{e9}\"<>", Some("https://a.b/c%20d/%C3%A9%22%3C%3E")),
+                ("?a b", Some("https://a.b/?a%20b")),
+                ("c%20d", Some("https://a.b/c%20d")),
+                ("\\evil", Some("https://a.b/%5Cevil")),
+                ("", Some("https://a.b/")),
+                ("ftp://a/", None),
+                ("javascript:alert(1)", None),
+                ("http:", None),
+                ("http:g", None),
+                ("http://", None),
+                ("///g", None),
+                ("http://user@g/", None),
+                ("http://g:99999/", None),
+            ],
+        );
+        check("/only/a/path", &[("http://a/", None)]);
+    }
+}
