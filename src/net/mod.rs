@@ -13,6 +13,7 @@ mod transport;
 
 mod buffer;
 mod conn;
+mod delegate;
 mod early;
 mod home;
 
@@ -34,9 +35,10 @@ pub(crate) use bound::{Bound, ListenOptions};
 pub(crate) use buffer::Buffer;
 pub(crate) use conn::{Conn, Desk, Fault};
 pub(crate) use deadline::{Caller, Deadline, Watch};
+pub(crate) use delegate::{delegate_stream, delegate_write};
 pub(crate) use dial::{Dial, DialError, DialTimes, Dialed, Medium};
 pub use dialer::Dialer;
-pub(crate) use early::{Early, delegate_stream, delegate_write};
+pub(crate) use early::Early;
 pub(crate) use home::{Anywhere, Home, OneCore, Timer};
 pub(crate) use listener::{AcceptFault, Listener, classify};
 pub use memory::{MemoryConnector, MemoryListener, MemoryStream};
