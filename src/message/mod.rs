@@ -4,6 +4,7 @@ mod authority;
 mod body;
 mod class;
 mod date;
+mod forward;
 mod headers;
 mod list;
 mod method;

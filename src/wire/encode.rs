@@ -173,7 +173,7 @@ pub(crate) fn request(out: &mut Vec<u8>, request: &Request, plan: Plan, route: R
     out.extend_from_slice(b" HTTP/1.1\r\nhost: ");
     out.extend_from_slice(headers.first(Name::HOST).unwrap_or(route.authority.as_bytes()));
     out.extend_from_slice(b"\r\n");
-    fields_but(out, headers, &[Name::HOST, FRAMING[0], FRAMING[1], FRAMING[2]]);
+    fields_but(out, headers, &ROUTING);
     out.extend_from_slice(route.lines);
     announce(out, plan);
     match Wish::of(headers) {
@@ -186,6 +186,15 @@ pub(crate) fn request(out: &mut Vec<u8>, request: &Request, plan: Plan, route: R
     }
     out.extend_from_slice(b"\r\n");
 }
+
+/// What [`request`] writes itself.
+const ROUTING: [Name<'static>; 5] = [
+    Name::HOST,
+    Name::CONTENT_LENGTH,
+    Name::TRANSFER_ENCODING,
+    Name::CONNECTION,
+    Name::KEEP_ALIVE,
+];
 
 fn announce(out: &mut Vec<u8>, plan: Plan) {
     match plan.announced {
@@ -236,7 +245,8 @@ fn fields_but<const N: usize>(out: &mut Vec<u8>, headers: &Headers, computed: &[
     }
 }
 
-const FRAMING: [Name<'static>; 3] = [Name::CONTENT_LENGTH, Name::TRANSFER_ENCODING, Name::CONNECTION];
+const FRAMING: [Name<'static>; 4] =
+    [Name::CONTENT_LENGTH, Name::TRANSFER_ENCODING, Name::CONNECTION, Name::KEEP_ALIVE];
 
 #[inline]
 fn line(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {

@@ -1,0 +1,62 @@
+//! Reading and writing through a field: the same lines for every type that does so.
+
+/// Lets a public type read and write through the field that does it.
+macro_rules! delegate_stream {
+    ($type:ty, $field:ident) => {
+        impl tokio::io::AsyncRead for $type {
+            fn poll_read(
+                mut self: std::pin::Pin<&mut Self>,
+                cx: &mut std::task::Context<'_>,
+                out: &mut tokio::io::ReadBuf<'_>,
+            ) -> std::task::Poll<std::io::Result<()>> {
+                std::pin::Pin::new(&mut self.$field).poll_read(cx, out)
+            }
+        }
+
+        $crate::net::delegate_write!([] $type, $field);
+    };
+}
+
+/// As `delegate_stream`, for what is only written to.
+macro_rules! delegate_write {
+    ([$($bound:tt)*] $type:ty, $field:ident) => {
+        impl<$($bound)*> tokio::io::AsyncWrite for $type {
+            fn poll_write(
+                mut self: std::pin::Pin<&mut Self>,
+                cx: &mut std::task::Context<'_>,
+                bytes: &[u8],
+            ) -> std::task::Poll<std::io::Result<usize>> {
+                std::pin::Pin::new(&mut self.$field).poll_write(cx, bytes)
+            }
+
+            fn poll_write_vectored(
+                mut self: std::pin::Pin<&mut Self>,
+                cx: &mut std::task::Context<'_>,
+                parts: &[std::io::IoSlice<'_>],
+            ) -> std::task::Poll<std::io::Result<usize>> {
+                std::pin::Pin::new(&mut self.$field).poll_write_vectored(cx, parts)
+            }
+
+            fn is_write_vectored(&self) -> bool {
+                self.$field.is_write_vectored()
+            }
+
+            fn poll_flush(
+                mut self: std::pin::Pin<&mut Self>,
+                cx: &mut std::task::Context<'_>,
+            ) -> std::task::Poll<std::io::Result<()>> {
+                std::pin::Pin::new(&mut self.$field).poll_flush(cx)
+            }
+
+            fn poll_shutdown(
+                mut self: std::pin::Pin<&mut Self>,
+                cx: &mut std::task::Context<'_>,
+            ) -> std::task::Poll<std::io::Result<()>> {
+                std::pin::Pin::new(&mut self.$field).poll_shutdown(cx)
+            }
+        }
+    };
+}
+
+pub(crate) use delegate_stream;
+pub(crate) use delegate_write;
