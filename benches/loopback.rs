@@ -23,6 +23,8 @@ mod limit;
 mod load;
 #[path = "support/servers.rs"]
 mod servers;
+#[path = "support/spread.rs"]
+mod spread;
 #[path = "support/syscalls.rs"]
 mod syscalls;
 
@@ -32,6 +34,7 @@ use cpu_time::ProcessTime;
 
 use child::{Child, Seat, pin};
 use load::Load;
+use spread::Spread;
 
 fn main() {
     match child::server().as_deref() {
@@ -172,27 +175,6 @@ impl Round {
     /// The shares of their cores that the server and the load used.
     fn busy(&self) -> [f64; 2] {
         [self.cpu, self.load].map(|time| time.as_secs_f64() / self.wall.as_secs_f64())
-    }
-}
-
-/// A median, and how far the rounds were apart.
-struct Spread {
-    least: f64,
-    median: f64,
-    most: f64,
-}
-
-impl Spread {
-    fn of(values: impl Iterator<Item = f64>) -> Spread {
-        let mut values: Vec<f64> = values.collect();
-        values.sort_by(f64::total_cmp);
-        Spread { least: values[0], median: values[values.len() / 2], most: values[values.len() - 1] }
-    }
-}
-
-impl std::fmt::Display for Spread {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.pad(&format!("{:.2} ({:.2} to {:.2})", self.median, self.least, self.most))
     }
 }
 

@@ -1,0 +1,141 @@
+//! Question: how long does an exchange take from end to end, client and server together on one core?
+//!
+//! fasthttp's client workloads: so many tasks, each with one GET after another; the handler answers with the target.
+//! Client and server share a thread and a runtime, over loopback or in memory, so that a figure is the work of both and
+//! not how fast threads wake each other. The server is corehttp's for all. The clients take turns round by round.
+//!
+//! ```text
+//! cargo bench --bench client
+//! cargo bench --bench client -- corehttp     # only one of them
+//! ```
+
+#[path = "support/alloc.rs"]
+mod alloc;
+#[path = "support/askers.rs"]
+mod askers;
+#[allow(dead_code, reason = "no server is a child here")]
+#[path = "support/child.rs"]
+mod child;
+#[path = "support/spread.rs"]
+mod spread;
+
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use corehttp::{Context, Handler, MemoryListener, Server, Service};
+use tokio::net::TcpListener;
+use tokio::task::{JoinSet, LocalSet, spawn_local};
+
+use alloc::allocations;
+use askers::{Asker, COREHTTP, HYPER, Place, REQWEST};
+use spread::Spread;
+
+fn main() {
+    if child::wanted() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        LocalSet::new().block_on(&runtime, measure());
+    }
+}
+
+async fn measure() {
+    child::pin(child::Seat::Load);
+    let memory = serve_memory();
+    let tcp = serve_tcp().await;
+    println!("{:<24}{:<12}{:>28}{:>14}", "", "", "us/exchange", "allocations");
+    for (name, place, crowds) in [("TCP", tcp, &[1, 10, 100][..]), ("in memory", memory, &[1, 10, 100, 1000])]
+    {
+        for &tasks in crowds {
+            let rows = compare(&place, tasks).await;
+            for Row { asker, time, allocations } in &rows {
+                let what = format!("{name}, {tasks} at a time");
+                println!("{what:<24}{asker:<12}{time:>28}{allocations:>14.2}");
+            }
+        }
+    }
+}
+
+/// One client at one workload.
+struct Row {
+    asker: &'static str,
+    time: Spread,
+    /// For each exchange, on both sides together.
+    allocations: f64,
+}
+
+async fn compare(place: &Place, tasks: u64) -> Vec<Row> {
+    let askers = child::chosen([COREHTTP, HYPER, REQWEST]);
+    let askers: Vec<_> =
+        askers.into_iter().filter_map(|name| Some((name, Asker::new(name, place)?))).collect();
+    let mut times = vec![Vec::new(); askers.len()];
+    let mut allocated = vec![0; askers.len()];
+    for round in 0..=ROUNDS {
+        for (at, (_, asker)) in askers.iter().enumerate() {
+            let before = allocations();
+            let time = run(asker, tasks).await;
+            // The first round opens the connections.
+            if round > 0 {
+                times[at].push(time.as_secs_f64() * 1e6 / EXCHANGES as f64);
+                allocated[at] += allocations() - before;
+            }
+        }
+    }
+    let exchanges = (ROUNDS * EXCHANGES) as f64;
+    let rows = askers.iter().zip(times).zip(allocated);
+    rows.map(|(((asker, _), times), allocated)| Row {
+        asker,
+        time: Spread::of(times.into_iter()),
+        allocations: allocated as f64 / exchanges,
+    })
+    .collect()
+}
+
+const ROUNDS: u64 = 7;
+const EXCHANGES: u64 = 20_000;
+
+async fn run(asker: &Asker, tasks: u64) -> Duration {
+    let started = Instant::now();
+    let mut running = JoinSet::new();
+    for _ in 0..tasks {
+        let asker = asker.clone();
+        running.spawn(async move { asker.ask(EXCHANGES / tasks, ANSWER).await });
+    }
+    running.join_all().await;
+    started.elapsed()
+}
+
+const ANSWER: &[u8] = b"/foo/bar?baz=123";
+
+fn service() -> Service<impl Handler> {
+    Server::new().name("corehttp").service(|ctx: &mut Context| {
+        let Context { request, response, .. } = ctx;
+        response.text(request.target().as_str());
+    })
+}
+
+fn serve_memory() -> Place {
+    let listener = MemoryListener::new();
+    let connector = listener.connector();
+    let service = Rc::new(service());
+    spawn_local(async move {
+        loop {
+            let (service, stream) = (service.clone(), listener.accept().await);
+            spawn_local(async move { drop(service.serve_connection(stream).await) });
+        }
+    });
+    Place::Memory(connector)
+}
+
+async fn serve_tcp() -> Place {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+    let address = listener.local_addr().expect("it is bound");
+    let service = Rc::new(service());
+    spawn_local(async move {
+        loop {
+            let (stream, _) = listener.accept().await.expect("a connection");
+            stream.set_nodelay(true).expect("a socket");
+            let service = service.clone();
+            spawn_local(async move { drop(service.serve_connection(stream).await) });
+        }
+    });
+    Place::Tcp(address)
+}

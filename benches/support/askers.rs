@@ -1,0 +1,177 @@
+//! [`Asker`]: one GET after another, by corehttp's client, by hyper-util's, by reqwest's, and by nobody: a write and a
+//! read on a socket, which is what all of them stand on.
+
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use corehttp::{Client, MemoryConnector, MemoryStream, Request, Response};
+use http_body_util::{BodyExt, Empty};
+use hyper::Uri;
+use hyper::body::Bytes;
+use hyper::rt::{Read, ReadBufCursor, Write};
+use hyper_util::client::legacy::connect::{Connected, Connection, HttpConnector};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+/// Somebody who asks. A clone shares the connections.
+#[derive(Clone)]
+pub(crate) enum Asker {
+    Raw(SocketAddr),
+    Corehttp(Client, Request),
+    HyperTcp(hyper_util::client::legacy::Client<HttpConnector, Empty<Bytes>>, Uri),
+    HyperMemory(hyper_util::client::legacy::Client<Dialer, Empty<Bytes>>, Uri),
+    Reqwest(reqwest::Client, String),
+}
+
+/// Where the answers come from.
+#[derive(Clone)]
+pub(crate) enum Place {
+    Tcp(SocketAddr),
+    Memory(MemoryConnector),
+}
+
+impl Asker {
+    pub(crate) fn new(name: &str, place: &Place) -> Option<Asker> {
+        let url = match place {
+            Place::Tcp(address) => format!("http://{address}{PATH}"),
+            Place::Memory(_) => format!("http://unused.host{PATH}"),
+        };
+        let uri: Uri = url.parse().expect("a good URL");
+        let hyper = hyper_util::client::legacy::Client::builder(TokioExecutor::new());
+        Some(match (name, place) {
+            (RAW, Place::Tcp(address)) => Asker::Raw(*address),
+            (COREHTTP, place) => {
+                let client = match place {
+                    Place::Tcp(_) => Client::builder(),
+                    Place::Memory(connector) => Client::builder().memory(connector.clone()),
+                };
+                let client = client.connections_per_host_max(2_000).build();
+                Asker::Corehttp(client, Request::get(&url).expect("a good URL"))
+            }
+            (HYPER, Place::Tcp(_)) => {
+                let mut connector = HttpConnector::new();
+                connector.set_nodelay(true);
+                Asker::HyperTcp(hyper.build(connector), uri)
+            }
+            (HYPER, Place::Memory(connector)) => {
+                Asker::HyperMemory(hyper.build(Dialer(connector.clone())), uri)
+            }
+            (REQWEST, Place::Tcp(_)) => Asker::Reqwest(reqwest::Client::new(), url),
+            _ => return None,
+        })
+    }
+
+    /// Asks for so many exchanges, one after the other, and checks each answer.
+    pub(crate) async fn ask(&self, exchanges: u64, answer: &[u8]) {
+        match self {
+            Asker::Raw(address) => raw(*address, exchanges, answer).await,
+            Asker::Corehttp(client, request) => {
+                let mut response = Response::new();
+                for _ in 0..exchanges {
+                    client.send(request, &mut response).await.expect("an answer");
+                    assert_eq!(response.body.bytes(), answer);
+                }
+            }
+            Asker::HyperTcp(client, uri) => hyper(client, uri, exchanges, answer).await,
+            Asker::HyperMemory(client, uri) => hyper(client, uri, exchanges, answer).await,
+            Asker::Reqwest(client, url) => {
+                for _ in 0..exchanges {
+                    let response = client.get(url).send().await.expect("an answer");
+                    assert_eq!(response.bytes().await.expect("a body"), answer);
+                }
+            }
+        }
+    }
+}
+
+pub(crate) const RAW: &str = "raw";
+pub(crate) const COREHTTP: &str = "corehttp";
+pub(crate) const HYPER: &str = "hyper-util";
+pub(crate) const REQWEST: &str = "reqwest";
+
+/// As fasthttp's own benchmark asks.
+const PATH: &str = "/foo/bar?baz=123";
+
+async fn raw(address: SocketAddr, exchanges: u64, answer: &[u8]) {
+    let mut stream = TcpStream::connect(address).await.expect("a connection");
+    stream.set_nodelay(true).expect("a socket");
+    let request = format!("GET {PATH} HTTP/1.1\r\nhost: {address}\r\n\r\n");
+    let mut buffer = [0; 4096];
+    for _ in 0..exchanges {
+        stream.write_all(request.as_bytes()).await.expect("it is written");
+        let count = stream.read(&mut buffer).await.expect("an answer");
+        assert!(buffer[..count].ends_with(answer));
+    }
+}
+
+async fn hyper<C>(
+    client: &hyper_util::client::legacy::Client<C, Empty<Bytes>>,
+    uri: &Uri,
+    exchanges: u64,
+    answer: &[u8],
+) where
+    C: hyper_util::client::legacy::connect::Connect + Clone + Send + Sync + 'static,
+{
+    for _ in 0..exchanges {
+        let response = client.get(uri.clone()).await.expect("an answer");
+        let body = response.into_body().collect().await.expect("a body").to_bytes();
+        assert_eq!(body, answer);
+    }
+}
+
+/// Connects hyper-util to a listener of corehttp's in memory.
+#[derive(Clone)]
+pub(crate) struct Dialer(MemoryConnector);
+
+impl tower_service::Service<Uri> for Dialer {
+    type Response = Dialed;
+    type Error = std::io::Error;
+    type Future = Pin<Box<dyn Future<Output = Result<Dialed, std::io::Error>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, _: Uri) -> Self::Future {
+        let connector = self.0.clone();
+        Box::pin(async move { Ok(Dialed(TokioIo::new(connector.connect().await?))) })
+    }
+}
+
+pub(crate) struct Dialed(TokioIo<MemoryStream>);
+
+impl Connection for Dialed {
+    fn connected(&self) -> Connected {
+        Connected::new()
+    }
+}
+
+impl Read for Dialed {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: ReadBufCursor<'_>,
+    ) -> Poll<std::io::Result<()>> {
+        Pin::new(&mut self.0).poll_read(cx, buffer)
+    }
+}
+
+impl Write for Dialed {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<std::io::Result<usize>> {
+        Pin::new(&mut self.0).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        Pin::new(&mut self.0).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        Pin::new(&mut self.0).poll_shutdown(cx)
+    }
+}
