@@ -6,6 +6,7 @@ use std::io;
 
 use crate::exchange::ExchangeError;
 use crate::message::{InvalidRequest, InvalidTarget};
+use crate::net::{DialError, Fault};
 
 /// Why an exchange brought no answer.
 ///
@@ -174,6 +175,20 @@ impl Error for ClientError {
 impl From<InvalidRequest> for ClientError {
     fn from(error: InvalidRequest) -> ClientError {
         ClientError::new(ClientPhase::Prepare, ClientCause::Request(error))
+    }
+}
+
+impl From<DialError> for ClientError {
+    fn from(error: DialError) -> ClientError {
+        let (phase, fault) = match error {
+            DialError::Resolve(fault) => (ClientPhase::Resolve, fault),
+            DialError::Connect(fault) => (ClientPhase::Connect, fault),
+        };
+        let cause = match fault {
+            Fault::Expired => ClientCause::TimedOut,
+            Fault::Io(error) => ClientCause::Io(error),
+        };
+        ClientError::new(phase, cause)
     }
 }
 

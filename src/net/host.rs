@@ -39,6 +39,7 @@ impl<'a> Host<'a> {
 
 /// As long as a name of the DNS can be spelled (RFC 1035 §2.3.4), without the dot of its root.
 const NAME_BYTES_MAX: usize = 253;
+const _: () = assert!(NAME_BYTES_MAX < u8::MAX as usize, "with its dot it fits SOCKS5 (RFC 1928 §5)");
 
 /// `gen-delims` (RFC 3986 §2.2), and what some take for a `/`: beside them is more than a host.
 const DELIMITERS: &[u8] = b":/?#[]@\\";

@@ -36,7 +36,7 @@ pub(crate) use buffer::Buffer;
 pub(crate) use conn::{Conn, Desk, Fault};
 pub(crate) use deadline::{Caller, Deadline, Watch};
 pub(crate) use delegate::{delegate_stream, delegate_write};
-pub(crate) use dial::{Dial, DialError, DialTimes, Dialed, Medium};
+pub(crate) use dial::{Dial, DialError, DialTimes, Medium};
 pub use dialer::Dialer;
 pub(crate) use early::Early;
 pub(crate) use home::{Anywhere, Home, OneCore, Timer};

@@ -49,9 +49,13 @@ impl Names {
         answer.clone().map_err(io::Error::from)
     }
 
-    /// Forgets `host`, for instance because nobody answers at its addresses.
-    pub(crate) fn forget(&self, host: &str) {
-        self.lock().remove(&*host.to_ascii_lowercase());
+    /// Forgets that `host` has these addresses, where nobody answers. What is known by now may be better.
+    pub(crate) fn forget(&self, host: &str, addresses: &Addresses) {
+        let (mut known, name) = (self.lock(), host.to_ascii_lowercase());
+        let answer = known.get(&*name).and_then(|entry| entry.lookup.get());
+        if answer.is_some_and(|answer| answer.as_ref().is_ok_and(|known| Arc::ptr_eq(known, addresses))) {
+            known.remove(&*name);
+        }
     }
 
     /// The look-up of `name` that runs already, that has an answer that is still good, or that is to be run.
@@ -74,7 +78,7 @@ impl Names {
     async fn look_up(&self, name: &str, lookup: &Arc<Lookup>) -> Answer {
         let answer = self.resolver.resolve(name).await.and_then(addresses).map_err(Failure::from);
         let mut known = self.lock();
-        // Whoever made room has thrown it out, or it was forgotten and looked up again since.
+        // There may have been no room for this look-up, and for a later one there was.
         let entry = known.get_mut(name).filter(|entry| Arc::ptr_eq(&entry.lookup, lookup));
         match (entry, &answer) {
             (Some(entry), Ok(_)) => entry.good_until = Instant::now().checked_add(self.keep),
@@ -117,8 +121,8 @@ impl Entry {
     }
 
     /// The least go first: look-ups that everybody has left, then answers by their age.
-    fn worth(&self) -> (bool, bool, Option<Instant>) {
-        (self.lookup.initialized(), self.good_until.is_none(), self.good_until)
+    fn worth(&self) -> (bool, Option<Instant>) {
+        (self.lookup.initialized(), self.good_until)
     }
 }
 
@@ -145,10 +149,10 @@ fn addresses(found: Vec<IpAddr>) -> io::Result<Addresses> {
             addresses.push(address);
         }
     }
-    match addresses.is_empty() {
-        true => Err(io::Error::new(io::ErrorKind::NotFound, "the name has no address")),
-        false => Ok(addresses.into()),
+    if addresses.is_empty() {
+        return Err(io::Error::new(io::ErrorKind::NotFound, "the name has no address"));
     }
+    Ok(addresses.into())
 }
 
 /// Why a look-up failed, for all who waited for it.
@@ -257,6 +261,13 @@ mod tests {
     }
 
     #[test]
+    fn the_system_is_asked_unless_somebody_else_is() {
+        let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+        let found = runtime.block_on(Names::default().resolve("LocalHost")).unwrap();
+        assert!(found.iter().all(IpAddr::is_loopback), "{found:?}");
+    }
+
+    #[test]
     fn an_answer_is_good_for_a_while() {
         run(async {
             let (script, names) = script();
@@ -265,8 +276,11 @@ mod tests {
             assert_eq!(names.resolve("A").await.unwrap().len(), 1, "names have no case");
             advance(Duration::from_millis(1)).await;
             assert_eq!(names.resolve("a").await.unwrap().len(), 2);
-            names.forget("A");
+            let known = names.resolve("a").await.unwrap();
+            names.forget("A", &known);
             assert_eq!(names.resolve("a").await.unwrap().len(), 3);
+            names.forget("a", &known);
+            assert_eq!(names.resolve("a").await.unwrap().len(), 3, "other addresses are known by now");
             assert_eq!(names.resolve("a.").await.unwrap().len(), 1, "another name");
             assert_eq!(script.asked(), "a:3 a.:1 ");
         });
@@ -355,9 +369,31 @@ mod tests {
                 assert_eq!(
                     names.resolve("late").await.unwrap().len(),
                     3,
-                    "in the place of one nobody waits for"
+                    "noted instead of an abandoned one"
                 );
             }
+            running.pop();
+            names.resolve("later").await.unwrap();
+            assert_eq!(names.resolve("late").await.unwrap().len(), 3, "an old answer is worth more");
+        });
+    }
+
+    #[test]
+    fn a_look_up_without_room_does_not_speak_for_a_later_one() {
+        run(async {
+            let (script, names) = script();
+            let mut running: Vec<_> =
+                (0..NAMES_MAX).map(|number| names.join(&format!("n{number}"))).collect();
+            let first = ask(&names, "a").await;
+            running.pop();
+            advance(Duration::from_millis(500)).await;
+            let second = ask(&names, "a").await;
+            script.fails.store(true, Ordering::Relaxed);
+            first.await.unwrap().unwrap_err();
+            script.fails.store(false, Ordering::Relaxed);
+            let third = ask(&names, "a").await;
+            assert_eq!(second.await.unwrap().unwrap(), third.await.unwrap().unwrap());
+            assert_eq!(script.asked(), "a:2 ");
         });
     }
 }

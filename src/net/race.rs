@@ -107,7 +107,10 @@ impl From<Failures> for io::Error {
             Some((address, cause)) => {
                 io::Error::new(cause.kind(), Unreachable { address, others: failures.count - 1, cause })
             }
-            None => io::Error::new(io::ErrorKind::NotFound, "there is no address to connect to"),
+            None => io::Error::new(
+                io::ErrorKind::NotFound,
+                "the host has no address that can be connected to from here",
+            ),
         }
     }
 }
