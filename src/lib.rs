@@ -80,7 +80,7 @@ mod server;
 
 pub use client::{
     Answer, Call, Client, ClientBuilder, ClientCause, ClientError, ClientPhase, ClientTimeouts, Host,
-    Redirects, Tunnel,
+    InvalidProxy, Proxies, Proxy, Redirects, SocksError, SocksReply, Tunnel,
 };
 pub use exchange::{ExchangeError, Phase, Timeouts};
 pub use message::{

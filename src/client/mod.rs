@@ -20,6 +20,16 @@ mod handover;
 mod host;
 
 mod builder;
+
+#[allow(dead_code, reason = "asked as soon as connections go through proxies")]
+mod bypass;
+#[allow(dead_code, reason = "asked as soon as connections go through proxies")]
+mod proxies;
+#[allow(dead_code, reason = "asked as soon as connections go through proxies")]
+mod proxy;
+#[allow(dead_code, reason = "asked as soon as connections go through proxies")]
+mod socks;
+
 mod error;
 mod settings;
 mod timeouts;
@@ -38,8 +48,11 @@ pub use handover::Tunnel;
 pub use host::Host;
 use nest::Nest;
 use pool::Pool;
+pub use proxies::Proxies;
+pub use proxy::{InvalidProxy, Proxy};
 pub use redirect::Redirects;
 use settings::Settings;
+pub use socks::{SocksError, SocksReply};
 pub use timeouts::ClientTimeouts;
 
 use crate::message::{InvalidRequest, Method, Request, Response};

@@ -22,7 +22,7 @@ pub(super) fn decode(text: &str, plus: Plus) -> Result<Cow<'_, str>, FromUtf8Err
 }
 
 /// The decoded octets of `text`, one by one.
-pub(super) fn octets(text: &str, plus: Plus) -> impl Iterator<Item = u8> {
+pub(crate) fn octets(text: &str, plus: Plus) -> impl Iterator<Item = u8> {
     let mut rest = text.as_bytes();
     std::iter::from_fn(move || {
         let (octet, used) = match (escape(rest), *rest.first()?) {
@@ -37,7 +37,7 @@ pub(super) fn octets(text: &str, plus: Plus) -> impl Iterator<Item = u8> {
 
 /// What a bare `+` means.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Plus {
+pub(crate) enum Plus {
     /// Itself, as everywhere in a URI.
     Sign,
     /// A space, as in `application/x-www-form-urlencoded`.

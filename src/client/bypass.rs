@@ -1,0 +1,203 @@
+//! [`Bypass`]: which hosts are asked without a proxy, by the rules of curl's `NO_PROXY`.
+
+use std::net::IpAddr;
+
+use crate::message::{Authority, decimal};
+use crate::net::Host;
+
+/// Hosts that are asked without a proxy.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Bypass {
+    rules: Vec<Rule>,
+}
+
+impl Bypass {
+    /// Adds what a list says, between commas or white space. What is no rule matches no host.
+    pub(super) fn add(&mut self, list: &str) {
+        let rules = list.split(|c: char| c == ',' || c.is_ascii_whitespace()).filter_map(Rule::parse);
+        self.rules.extend(rules);
+    }
+
+    /// Is `host` asked without a proxy?
+    pub(super) fn covers(&self, host: &str, port: u16) -> bool {
+        let host = Host::parse(host).ok();
+        self.rules.iter().any(|rule| rule.covers(host, port))
+    }
+}
+
+#[derive(Clone, Debug)]
+struct Rule {
+    hosts: Hosts,
+    /// Any, if there is none.
+    port: Option<u16>,
+}
+
+#[derive(Clone, Debug)]
+enum Hosts {
+    All,
+    /// It and all below it: in lower case, without a dot at either end.
+    Domain(Box<str>),
+    /// The addresses whose first bits are those of this one.
+    Network(IpAddr, u32),
+}
+
+impl Rule {
+    fn parse(text: &str) -> Option<Rule> {
+        if let Some((address, bits)) = text.split_once('/') {
+            let address: IpAddr = address.parse().ok()?;
+            let bits = decimal(bits.as_bytes()).filter(|bits| *bits <= width(address).into())?;
+            return Some(Rule { hosts: Hosts::Network(address, bits.try_into().ok()?), port: None });
+        }
+        if let Ok(address) = text.parse() {
+            return Some(Rule { hosts: Hosts::address(address), port: None });
+        }
+        let Authority { host, port } = Authority::parse(text.as_bytes())?;
+        let hosts = match host {
+            "*" => Hosts::All,
+            host => Hosts::parse(host)?,
+        };
+        Some(Rule { hosts, port })
+    }
+
+    fn covers(&self, host: Option<Host<'_>>, port: u16) -> bool {
+        let covers = match (&self.hosts, host) {
+            (Hosts::All, _) => true,
+            (Hosts::Domain(domain), Some(Host::Name(name))) => is_below(name, domain),
+            (Hosts::Network(network, bits), Some(Host::Address(address))) => {
+                prefix(*network, *bits) == prefix(address.to_canonical(), *bits)
+            }
+            (Hosts::Domain(_) | Hosts::Network(..), _) => false,
+        };
+        covers && self.port.is_none_or(|covered| covered == port)
+    }
+}
+
+impl Hosts {
+    fn parse(text: &str) -> Option<Hosts> {
+        // `.example.com` and `*.example.com` say no more than `example.com` does.
+        let domain = text.strip_prefix("*.").unwrap_or(text).trim_start_matches('.');
+        match Host::parse(domain).ok()? {
+            Host::Address(address) => Some(Hosts::address(address)),
+            Host::Name(name) => {
+                Some(Hosts::Domain(name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase().into()))
+            }
+        }
+    }
+
+    fn address(address: IpAddr) -> Hosts {
+        let address = address.to_canonical();
+        Hosts::Network(address, width(address))
+    }
+}
+
+fn width(address: IpAddr) -> u32 {
+    match address {
+        IpAddr::V4(_) => u32::BITS,
+        IpAddr::V6(_) => u128::BITS,
+    }
+}
+
+/// The first `bits` of an address, and how many there could be: those of two families are never the same.
+fn prefix(address: IpAddr, bits: u32) -> (u32, Option<u128>) {
+    let width = width(address);
+    let value = match address {
+        IpAddr::V4(address) => address.to_bits().into(),
+        IpAddr::V6(address) => address.to_bits(),
+    };
+    (width, value.checked_shr(width.saturating_sub(bits)))
+}
+
+fn is_below(name: &str, domain: &str) -> bool {
+    let name = name.strip_suffix('.').unwrap_or(name);
+    let Some(start) = name.len().checked_sub(domain.len()) else { return false };
+    // A host's name is ASCII, so it may be cut anywhere.
+    let (below, end) = name.split_at(start);
+    end.eq_ignore_ascii_case(domain) && (below.is_empty() || below.ends_with('.'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(list: &str, host: &str, port: u16, covered: bool) {
+        let mut bypass = Bypass::default();
+        bypass.add(list);
+        assert_eq!(bypass.covers(host, port), covered, "{list:?} and {host}:{port}");
+    }
+
+    fn check_all(list: &str, covered: &[&str], others: &[&str]) {
+        covered.iter().for_each(|host| check(list, host, 80, true));
+        others.iter().for_each(|host| check(list, host, 80, false));
+    }
+
+    #[test]
+    fn a_domain_covers_what_is_below_it() {
+        let below = ["example.com", "EXAMPLE.com", "www.example.com", "a.b.example.com", "example.com."];
+        let others = ["nonexample.com", "example.com.org", "example.org", "com", "xample.com", "127.0.0.1"];
+        for list in
+            ["example.com", ".example.com", "*.example.com", "Example.COM", "example.com.", "..example.com"]
+        {
+            check_all(list, &below, &others);
+        }
+        check_all("localhost", &["localhost"], &["127.0.0.1", "[::1]", "notlocalhost"]);
+    }
+
+    #[test]
+    fn lists_are_parted_by_commas_and_spaces() {
+        for list in ["a,b", "a b", "a, b", " a ,\tb, ", ",,a,,b", "x y,a\nb"] {
+            check_all(list, &["a", "b", "c.b"], &["c", "ab"]);
+        }
+        check_all("", &[], &["a", "127.0.0.1"]);
+        check_all(" , ", &[], &["a"]);
+    }
+
+    #[test]
+    fn a_star_covers_all() {
+        for list in ["*", "a,*", " * ", "*:80"] {
+            check_all(list, &["a", "127.0.0.1", "[::1]"], &[]);
+        }
+        check("*:80", "a", 81, false);
+        check_all("a*", &[], &["a", "ab"]);
+        check_all("**", &[], &["a"]);
+    }
+
+    #[test]
+    fn addresses_and_networks_are_compared_as_numbers() {
+        check_all("192.0.2.1", &["192.0.2.1", "[::ffff:192.0.2.1]"], &["192.0.2.10", "a.192.0.2.1", "[::1]"]);
+        check_all("::ffff:192.0.2.1", &["192.0.2.1", "[::ffff:192.0.2.1]"], &["[::c000:201]"]);
+        for list in ["::1", "[::1]", "0:0::1", "::1/128"] {
+            check_all(list, &["[::1]", "::1"], &["[::2]", "0.0.0.1", "127.0.0.1"]);
+        }
+        let private = ["10.0.0.0", "10.255.255.255", "[::ffff:10.1.2.3]"];
+        check_all("10.0.0.0/8", &private, &["11.0.0.0", "9.255.255.255", "[a00::]"]);
+        check_all("10.1.2.3/8", &private, &["11.0.0.0"]);
+        check_all("192.0.2.128/25", &["192.0.2.128", "192.0.2.255"], &["192.0.2.127"]);
+        check_all("192.0.2.1/32", &["192.0.2.1"], &["192.0.2.0", "192.0.2.2"]);
+        check_all("0.0.0.0/0", &["0.0.0.0", "255.255.255.255"], &["[::1]", "a"]);
+        check_all("2001:db8::/32", &["[2001:db8:ffff::]"], &["[2001:db9::]", "32.1.13.184"]);
+        check_all("::/0", &["[::1]", "[ffff::]"], &["127.0.0.1", "a"]);
+    }
+
+    #[test]
+    fn a_rule_may_be_for_one_port() {
+        for (list, host) in [("a:81", "b.a"), ("192.0.2.1:81", "192.0.2.1"), ("[::1]:81", "[::1]")] {
+            check(list, host, 81, true);
+            check(list, host, 80, false);
+        }
+        check("a:", "a", 81, true);
+    }
+
+    #[test]
+    fn what_is_no_rule_covers_nothing() {
+        let hosts = ["a", "192.0.2.1", "[::1]", "10.0.0.1", "10.0.0.0"];
+        let networks =
+            ["10.0.0.0/33", "::/129", "10.0.0.0/+8", "10.0.0.0/", "10.0.0.0/8/8", "10/8", "10.0/8", "a/8"];
+        let addresses = ["192.0.2", "192.0.2.01", "[::1", "::1]", "[192.0.2.1]", "3221225985", "0xc0000201"];
+        let names = [".", "..", "http://a", "a/", "a:81x", "a:+80", "a:99999", "u@a", "a;", "*a", "é"];
+        for list in [&networks[..], &addresses, &names].concat() {
+            check_all(list, &[], &hosts);
+        }
+        check_all("a", &[], &["", "a b", "[a]", "a:80"]);
+    }
+}

@@ -1,0 +1,183 @@
+//! [`Proxies`]: which proxy for which URL.
+
+use std::env;
+
+use super::bypass::Bypass;
+use super::proxy::{InvalidProxy, Proxy};
+use crate::message::Scheme;
+
+/// Which proxy is asked for which URL. A new one asks none.
+///
+/// # Examples
+///
+/// ```
+/// use corehttp::{Proxies, Proxy};
+///
+/// let proxies = Proxies::all(Proxy::new("http://proxy:3128")?)
+///     .https(Proxy::new("socks5h://127.0.0.1")?)
+///     .except("localhost, .internal, 10.0.0.0/8");
+/// # Ok::<(), corehttp::InvalidProxy>(())
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Proxies {
+    http: Option<Proxy>,
+    https: Option<Proxy>,
+    bypass: Bypass,
+}
+
+impl Proxies {
+    /// No proxy.
+    pub fn none() -> Proxies {
+        Proxies::default()
+    }
+
+    /// One proxy for all URLs.
+    pub fn all(proxy: Proxy) -> Proxies {
+        Proxies { http: Some(proxy.clone()), https: Some(proxy), bypass: Bypass::default() }
+    }
+
+    /// What the environment says, by the rules of curl.
+    ///
+    /// | variable | |
+    /// |---|---|
+    /// | `http_proxy` | for `http` |
+    /// | `https_proxy` | for `https` |
+    /// | `all_proxy` | for the one that has no proxy of its own |
+    /// | `no_proxy` | see [`Proxies::except`] |
+    ///
+    /// Each may also be written in upper case; if it is set in both, lower case counts. A variable that is empty is not
+    /// set. `HTTP_PROXY` does not count where `REQUEST_METHOD` is set: to a CGI program it is what a client says in
+    /// its field `Proxy`.
+    ///
+    /// # Errors
+    ///
+    /// Fails if one of the variables that count names no proxy.
+    pub fn from_env() -> Result<Proxies, InvalidProxy> {
+        // What is no text becomes one that no proxy's URL can hold.
+        Proxies::from_vars(|name| env::var_os(name).map(|value| value.to_string_lossy().into_owned()))
+    }
+
+    fn from_vars(var: impl Fn(&str) -> Option<String>) -> Result<Proxies, InvalidProxy> {
+        let set = |name: &str| var(name).filter(|value| !value.is_empty());
+        let either = |name: &str| set(name).or_else(|| set(&name.to_ascii_uppercase()));
+        let proxy = |value: Option<String>| value.map(|url| Proxy::new(&url)).transpose();
+        let http = match var("REQUEST_METHOD") {
+            Some(_) => set("http_proxy"),
+            None => either("http_proxy"),
+        };
+        let all = proxy(either("all_proxy"))?;
+        let proxies = Proxies {
+            http: proxy(http)?.or_else(|| all.clone()),
+            https: proxy(either("https_proxy"))?.or(all),
+            bypass: Bypass::default(),
+        };
+        Ok(proxies.except(&either("no_proxy").unwrap_or_default()))
+    }
+
+    /// `proxy` for `http`.
+    pub fn http(mut self, proxy: Proxy) -> Proxies {
+        self.http = Some(proxy);
+        self
+    }
+
+    /// `proxy` for `https`.
+    pub fn https(mut self, proxy: Proxy) -> Proxies {
+        self.https = Some(proxy);
+        self
+    }
+
+    /// No proxy for `hosts`: a list, parted by commas or spaces, as in `NO_PROXY`.
+    ///
+    /// `example.com` and `.example.com` are that domain and all below it, `192.0.2.1` and `::1` an address,
+    /// `10.0.0.0/8` a network, and `*` is every host; behind a name or an address (`[::1]:8080`) may be a port. No name
+    /// is looked up to find out whether it is in a network. What is none of these is ignored.
+    pub fn except(mut self, hosts: &str) -> Proxies {
+        self.bypass.add(hosts);
+        self
+    }
+
+    /// The proxy for `host` and `port` of a URL with this scheme.
+    pub(super) fn proxy_for(&self, scheme: Scheme, host: &str, port: u16) -> Option<&Proxy> {
+        let proxy = match scheme {
+            Scheme::Http => self.http.as_ref(),
+            Scheme::Https => self.https.as_ref(),
+        };
+        proxy.filter(|_| !self.bypass.covers(host, port))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Which proxies the variables, given as `NAME=value`, make for `http://a` and `https://a`.
+    #[track_caller]
+    fn check(vars: &[&str], http: Option<&str>, https: Option<&str>) {
+        let var = |name: &str| {
+            let value = |var: &&str| var.strip_prefix(name)?.strip_prefix('=').map(str::to_owned);
+            vars.iter().find_map(value)
+        };
+        let proxies = Proxies::from_vars(var).unwrap();
+        let host = |scheme, port| proxies.proxy_for(scheme, "a", port).map(Proxy::host);
+        assert_eq!((host(Scheme::Http, 80), host(Scheme::Https, 443)), (http, https), "{vars:?}");
+    }
+
+    #[test]
+    fn the_environment_names_proxies() {
+        check(&[], None, None);
+        check(&["http_proxy=h"], Some("h"), None);
+        check(&["HTTP_PROXY=h"], Some("h"), None);
+        check(&["https_proxy=s"], None, Some("s"));
+        check(&["HTTPS_PROXY=s", "http_proxy=h"], Some("h"), Some("s"));
+        check(&["ALL_PROXY=x"], Some("x"), Some("x"));
+        check(&["all_proxy=x", "https_proxy=s"], Some("x"), Some("s"));
+        check(&["HTTP_PROXY=upper", "http_proxy=lower"], Some("lower"), None);
+        check(&["http_proxy=", "HTTP_PROXY=h"], Some("h"), None);
+        check(&["http_proxy=", "https_proxy="], None, None);
+        check(&["Http_Proxy=h", "proxy=p", "http_proxy_=h"], None, None);
+    }
+
+    #[test]
+    fn a_clients_field_is_no_proxy_of_a_cgi_program() {
+        check(&["HTTP_PROXY=evil", "REQUEST_METHOD=GET"], None, None);
+        check(&["HTTP_PROXY=evil", "REQUEST_METHOD="], None, None);
+        check(&["HTTP_PROXY=evil", "http_proxy=h", "REQUEST_METHOD=GET"], Some("h"), None);
+        check(&["HTTP_PROXY=evil", "ALL_PROXY=x", "REQUEST_METHOD=GET"], Some("x"), Some("x"));
+        check(&["HTTP_PROXY=e vil", "HTTPS_PROXY=s", "REQUEST_METHOD=GET"], None, Some("s"));
+    }
+
+    #[test]
+    fn some_hosts_are_asked_without_a_proxy() {
+        for list in ["no_proxy=a", "NO_PROXY=b,a", "no_proxy=*"] {
+            check(&["all_proxy=x", list], None, None);
+        }
+        check(&["all_proxy=x", "no_proxy=b"], Some("x"), Some("x"));
+        check(&["all_proxy=x", "no_proxy=a:443"], Some("x"), None);
+        check(&["all_proxy=x", "NO_PROXY=a", "no_proxy=b"], Some("x"), Some("x"));
+        let proxies = Proxies::all(Proxy::new("x").unwrap()).except("a").except("b");
+        for (host, expected) in [("a", None), ("c.b", None), ("c", Some("x"))] {
+            assert_eq!(proxies.proxy_for(Scheme::Http, host, 80).map(Proxy::host), expected);
+        }
+    }
+
+    #[test]
+    fn a_variable_that_names_no_proxy_is_an_error() {
+        for name in ["http_proxy", "HTTPS_PROXY", "all_proxy"] {
+            for value in ["https://x", "h\r\nx", "h\u{fffd}", " ", "http://h/p"] {
+                let var = |asked: &str| (asked == name).then(|| value.to_owned());
+                assert!(Proxies::from_vars(var).is_err(), "{name}={value:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn each_scheme_may_have_its_own() {
+        let proxy = |url| Proxy::new(url).unwrap();
+        let proxies = Proxies::none().http(proxy("h"));
+        assert_eq!(proxies.proxy_for(Scheme::Http, "a", 80), Some(&proxy("h")));
+        assert_eq!(proxies.proxy_for(Scheme::Https, "a", 443), None);
+        let proxies = Proxies::all(proxy("x")).https(proxy("s"));
+        assert_eq!(proxies.proxy_for(Scheme::Http, "a", 80), Some(&proxy("x")));
+        assert_eq!(proxies.proxy_for(Scheme::Https, "a", 443), Some(&proxy("s")));
+    }
+}

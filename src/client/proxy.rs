@@ -1,0 +1,318 @@
+//! [`Proxy`]: who forwards what a client sends (RFC 9110 §3.7), and how it is asked to.
+
+use std::error::Error;
+use std::fmt;
+
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+
+use super::socks::{Login, Lookup, Socks};
+use crate::message::{Authority, Class, Plus, octets};
+use crate::net::Host;
+
+/// A proxy: HTTP, or SOCKS5 (RFC 1928).
+///
+/// The port is that of the scheme if there is none: 80, or 1080 for SOCKS5. Username and password may stand in the URL
+/// (`http://user:password@proxy:3128`), with `%XX` for what a URL cannot hold. Neither is ever shown.
+///
+/// # Examples
+///
+/// ```
+/// use corehttp::Proxy;
+///
+/// let proxy = Proxy::new("socks5h://joe:s%40crets@127.0.0.1")?;
+/// assert_eq!(proxy.to_string(), "socks5h://127.0.0.1:1080");
+/// assert!(Proxy::new("http://proxy:3128\r\nHost: evil").is_err());
+/// # Ok::<(), corehttp::InvalidProxy>(())
+/// ```
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Proxy {
+    protocol: Protocol,
+    host: Box<str>,
+    port: u16,
+}
+
+/// How a proxy is asked.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub(super) enum Protocol {
+    /// In absolute-form, or by CONNECT (RFC 9112 §3.2.2, RFC 9110 §9.3.6).
+    Http {
+        /// The value of `Proxy-Authorization` (RFC 9110 §11.7.2).
+        authorization: Option<Box<str>>,
+    },
+    /// It is told where to, and then it is the connection.
+    Socks5(Socks),
+}
+
+impl Proxy {
+    /// The proxy at `url`.
+    ///
+    /// | scheme | |
+    /// |---|---|
+    /// | `http://`, or none | asked in absolute-form for `http`, and by CONNECT for `https` |
+    /// | `socks5://` | names are looked up here |
+    /// | `socks5h://` | names are looked up by the proxy |
+    ///
+    /// # Errors
+    ///
+    /// Fails if `url` has another scheme, no host, a path, or credentials that cannot be sent; see
+    /// [`Proxy::credentials`].
+    pub fn new(url: &str) -> Result<Proxy, InvalidProxy> {
+        let (scheme, rest) = url.split_once("://").unwrap_or(("http", url));
+        let protocol = Protocol::of_scheme(scheme).ok_or(InvalidProxy::Scheme)?;
+        let rest = rest.strip_suffix('/').unwrap_or(rest);
+        let (userinfo, authority) = rest.rsplit_once('@').unwrap_or(("", rest));
+        let authority = Authority::parse(authority.as_bytes()).ok_or(InvalidProxy::Authority)?;
+        let port = authority.port.unwrap_or(protocol.default_port());
+        if Host::parse(authority.host).is_err() || port == 0 {
+            return Err(InvalidProxy::Authority);
+        }
+        let proxy = Proxy { protocol, host: authority.host.to_ascii_lowercase().into(), port };
+        match userinfo {
+            "" => Ok(proxy),
+            // What is no userinfo might end the authority for another reader, and name another host.
+            userinfo if !USERINFO.covers(userinfo.as_bytes()) => Err(InvalidProxy::Credentials),
+            userinfo => {
+                let (user, password) = userinfo.split_once(':').unwrap_or((userinfo, ""));
+                proxy.with(&decoded(user), &decoded(password))
+            }
+        }
+    }
+
+    /// This proxy, asked with `user` and `password`: `Basic` for HTTP (RFC 7617), or those of SOCKS5 (RFC 1929).
+    ///
+    /// # Errors
+    ///
+    /// Fails if they cannot be sent. For HTTP neither may hold a control, nor the user a colon; for SOCKS5 each has 1
+    /// to 255 octets.
+    pub fn credentials(self, user: &str, password: &str) -> Result<Proxy, InvalidProxy> {
+        self.with(user.as_bytes(), password.as_bytes())
+    }
+
+    fn with(mut self, user: &[u8], password: &[u8]) -> Result<Proxy, InvalidProxy> {
+        match &mut self.protocol {
+            Protocol::Http { authorization } => *authorization = Some(basic(user, password)?),
+            Protocol::Socks5(socks) => {
+                socks.login = Some(Login::new(user, password).ok_or(InvalidProxy::Credentials)?);
+            }
+        }
+        Ok(self)
+    }
+
+    pub(super) fn protocol(&self) -> &Protocol {
+        &self.protocol
+    }
+
+    /// As it stands in a URL: an IPv6 address in its brackets.
+    pub(super) fn host(&self) -> &str {
+        &self.host
+    }
+
+    pub(super) fn port(&self) -> u16 {
+        self.port
+    }
+}
+
+/// `userinfo` (RFC 3986 §3.2.1).
+static USERINFO: Class = Class::URI_PLAIN.with(b"%:");
+
+fn decoded(text: &str) -> Vec<u8> {
+    octets(text, Plus::Sign).collect()
+}
+
+/// The credentials of the `Basic` scheme (RFC 7617 §2).
+fn basic(user: &[u8], password: &[u8]) -> Result<Box<str>, InvalidProxy> {
+    let pair = [user, b":", password].concat();
+    if user.contains(&b':') || pair.iter().any(u8::is_ascii_control) {
+        return Err(InvalidProxy::Credentials);
+    }
+    Ok(format!("Basic {}", BASE64_STANDARD.encode(pair)).into())
+}
+
+impl Protocol {
+    fn of_scheme(scheme: &str) -> Option<Protocol> {
+        let socks = |lookup| Protocol::Socks5(Socks { lookup, login: None });
+        match &*scheme.to_ascii_lowercase() {
+            "http" => Some(Protocol::Http { authorization: None }),
+            "socks5" => Some(socks(Lookup::Here)),
+            "socks5h" => Some(socks(Lookup::There)),
+            _ => None,
+        }
+    }
+
+    fn scheme(&self) -> &'static str {
+        match self {
+            Protocol::Http { .. } => "http",
+            Protocol::Socks5(Socks { lookup: Lookup::Here, .. }) => "socks5",
+            Protocol::Socks5(Socks { lookup: Lookup::There, .. }) => "socks5h",
+        }
+    }
+
+    fn default_port(&self) -> u16 {
+        match self {
+            Protocol::Http { .. } => 80,
+            Protocol::Socks5(_) => 1080,
+        }
+    }
+}
+
+impl fmt::Display for Proxy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}://{}:{}", self.protocol.scheme(), self.host, self.port)
+    }
+}
+
+impl fmt::Debug for Proxy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Proxy({self})")
+    }
+}
+
+/// Why a text names no proxy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum InvalidProxy {
+    /// The scheme is none of `http`, `socks5` and `socks5h`.
+    Scheme,
+    /// The host or the port is missing or malformed, or something follows it.
+    Authority,
+    /// Username or password cannot be sent, or hold what must be escaped in a URL.
+    Credentials,
+}
+
+impl fmt::Display for InvalidProxy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            InvalidProxy::Scheme => "the proxy's scheme is none of http, socks5 and socks5h",
+            InvalidProxy::Authority => "the proxy's host or port is missing or malformed",
+            InvalidProxy::Credentials => "the proxy's username or password cannot be sent",
+        })
+    }
+}
+
+impl Error for InvalidProxy {}
+
+#[cfg(test)]
+mod tests {
+    use InvalidProxy as E;
+
+    use super::*;
+
+    /// `expected` is the proxy as it is shown.
+    #[track_caller]
+    fn check(url: &str, expected: Result<&str, InvalidProxy>) {
+        let shown = Proxy::new(url).map(|proxy| proxy.to_string());
+        assert_eq!(shown.as_deref(), expected.as_ref().copied(), "{url:?}");
+    }
+
+    #[test]
+    fn a_url_names_a_proxy() {
+        for url in
+            ["proxy", "http://proxy", "HTTP://PROXY:80/", "http://proxy:", "joe@proxy", "http://@proxy"]
+        {
+            check(url, Ok("http://proxy:80"));
+        }
+        check("proxy:3128", Ok("http://proxy:3128"));
+        check("socks5://127.0.0.1", Ok("socks5://127.0.0.1:1080"));
+        check("SOCKS5H://[::1]:9050", Ok("socks5h://[::1]:9050"));
+        check("socks5h://joe:pw@proxy/", Ok("socks5h://proxy:1080"));
+    }
+
+    #[test]
+    fn what_names_no_proxy_is_refused_before_anything_is_dialed() {
+        for url in
+            ["https://proxy", "socks4://proxy", "socks://proxy", "ftp://proxy", "://proxy", " http://proxy"]
+        {
+            check(url, Err(E::Scheme));
+        }
+        let hosts = [
+            "",
+            "http://",
+            "http://:80",
+            "http:///",
+            "http://a b",
+            "http://a\r\nb",
+            "http://a\0",
+            "http://é",
+        ];
+        let rest = [
+            "http://a/b",
+            "http://a//",
+            "http://a?b",
+            "http://a#b",
+            "http://a\\b",
+            "a:1/\r\n",
+            "http:a",
+            "http:/a",
+        ];
+        let ports = [
+            "a:0",
+            "a:65536",
+            "a:+1",
+            "a:x",
+            "a:1:2",
+            "127.1",
+            "[::1",
+            "[a]",
+            "joe:pw@",
+            "http://a:80\r\nX: y",
+        ];
+        for url in [&hosts[..], &rest, &ports].concat() {
+            check(url, Err(E::Authority));
+        }
+        for userinfo in ["a/b", "a?b", "a#b", "a@b", "a b", "a\r\nb", "[a]", "é", "a\\b", "a^b", "joe:p/w"] {
+            check(&format!("http://{userinfo}@proxy"), Err(E::Credentials));
+        }
+    }
+
+    #[test]
+    fn http_credentials_are_basic_rfc7617() {
+        for (url, expected) in [
+            ("http://Aladdin:open%20sesame@proxy", "Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ=="),
+            ("http://test:123%C2%A3@proxy", "Basic dGVzdDoxMjPCow=="),
+            ("joe@proxy", "Basic am9lOg=="),
+            (":pw@proxy", "Basic OnB3"),
+            ("joe:a:b@proxy", "Basic am9lOmE6Yg=="),
+            ("joe:%ff@proxy", "Basic am9lOv8="),
+        ] {
+            let expected = Protocol::Http { authorization: Some(expected.into()) };
+            assert!(*Proxy::new(url).unwrap().protocol() == expected, "{url}");
+        }
+        for userinfo in ["a%0d%0ab", "joe:a%0a", "joe:%00", "%7f", "a%3ab", "joe:%1f"] {
+            check(&format!("http://{userinfo}@proxy"), Err(E::Credentials));
+        }
+        for (user, password) in [("a:b", "pw"), ("a\r\n", "pw"), ("joe", "\0"), ("joe", "\u{7f}")] {
+            let proxy = Proxy::new("proxy").unwrap();
+            assert_eq!(proxy.credentials(user, password).err(), Some(E::Credentials));
+        }
+    }
+
+    #[test]
+    fn socks_credentials_fit_their_octet_of_length_rfc1929() {
+        let login = |user: &str, password| Login::new(user.as_bytes(), password);
+        for (url, expected) in [
+            ("socks5h://joe:s%40crets@proxy", login("joe", b"s@crets")),
+            ("socks5h://a%3Ab:%0d%0a@proxy", login("a:b", b"\r\n")),
+            ("socks5h://proxy", None),
+        ] {
+            let expected = Protocol::Socks5(Socks { lookup: Lookup::There, login: expected });
+            assert!(*Proxy::new(url).unwrap().protocol() == expected, "{url}");
+        }
+        let long = "x".repeat(256);
+        for userinfo in ["joe", "joe:", ":pw", ":", &long, &format!("{long}:pw"), &format!("joe:{long}")] {
+            check(&format!("socks5://{userinfo}@proxy"), Err(E::Credentials));
+        }
+    }
+
+    #[test]
+    fn credentials_are_not_shown_and_yet_tell_proxies_apart() {
+        let proxy = |url| Proxy::new(url).unwrap();
+        for url in ["http://joe:secret@proxy", "socks5://joe:secret@proxy"] {
+            assert!(!format!("{:?} {}", proxy(url), proxy(url)).contains("joe"), "{url}");
+        }
+        assert_eq!(proxy("joe:pw@proxy:80"), proxy("HTTP://joe:p%77@Proxy"));
+        assert_ne!(proxy("joe:pw@proxy"), proxy("joe:wp@proxy"));
+        assert_ne!(proxy("socks5://proxy"), proxy("socks5h://proxy"));
+        assert_eq!(proxy("proxy").credentials("joe", "pw").unwrap(), proxy("joe:pw@proxy"));
+    }
+}

@@ -1,0 +1,367 @@
+//! [`connect`]: what is said to a SOCKS5 proxy before a connection through it is one's own (RFC 1928, RFC 1929).
+
+use std::net::{IpAddr, SocketAddr};
+
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+
+use super::{SocksError, SocksReply};
+use crate::net::{Host, InvalidHost};
+
+/// Asks the proxy at the other end of `stream` to connect to `destination`.
+///
+/// Afterwards `stream` is a connection to it: not one byte beyond the proxy's reply has been read.
+///
+/// # Errors
+///
+/// Says what the proxy did instead; the stream is of no use any more.
+pub(super) async fn connect<S>(
+    stream: &mut S,
+    destination: &Destination<'_>,
+    login: Option<&Login>,
+) -> Result<(), SocksError>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    match login {
+        None => send(stream, &[VERSION, 1, NO_AUTHENTICATION]).await?,
+        // The proxy chooses: some know who asks by the address.
+        Some(_) => send(stream, &[VERSION, 2, NO_AUTHENTICATION, USERNAME_PASSWORD]).await?,
+    }
+    match (receive(stream, VERSION).await?, login) {
+        (NO_AUTHENTICATION, _) => {}
+        (USERNAME_PASSWORD, Some(login)) => log_in(stream, login).await?,
+        _ => return Err(SocksError::Method),
+    }
+    let mut request = vec![VERSION, CONNECT, RESERVED];
+    destination.encode(&mut request);
+    send(stream, &request).await?;
+    match receive(stream, VERSION).await? {
+        SUCCEEDED => receive_bound(stream).await,
+        code => Err(SocksError::Refused(SocksReply::of(code))),
+    }
+}
+
+const VERSION: u8 = 5;
+const NO_AUTHENTICATION: u8 = 0;
+const USERNAME_PASSWORD: u8 = 2;
+const CONNECT: u8 = 1;
+const RESERVED: u8 = 0;
+const SUCCEEDED: u8 = 0;
+
+/// The kinds of addresses (RFC 1928 §5).
+const IPV4: u8 = 1;
+const NAME: u8 = 3;
+const IPV6: u8 = 4;
+
+/// Username and password (RFC 1929 §2).
+async fn log_in<S: AsyncRead + AsyncWrite + Unpin>(stream: &mut S, login: &Login) -> Result<(), SocksError> {
+    send(stream, &login.message).await?;
+    match receive(stream, LOGIN_VERSION).await? {
+        SUCCEEDED => Ok(()),
+        _ => Err(SocksError::Login),
+    }
+}
+
+const LOGIN_VERSION: u8 = 1;
+
+async fn send<S: AsyncWrite + Unpin>(stream: &mut S, message: &[u8]) -> Result<(), SocksError> {
+    stream.write_all(message).await?;
+    stream.flush().await?;
+    Ok(())
+}
+
+/// What follows the proxy's `version`: each of its answers begins so.
+async fn receive<S: AsyncRead + Unpin>(stream: &mut S, version: u8) -> Result<u8, SocksError> {
+    let [spoken, code] = read(stream).await?;
+    if spoken == version { Ok(code) } else { Err(SocksError::Malformed) }
+}
+
+/// The rest of a reply: the address that the proxy connects from. Nobody needs it, but it has to be read.
+async fn receive_bound<S: AsyncRead + Unpin>(stream: &mut S) -> Result<(), SocksError> {
+    match read(stream).await? {
+        [RESERVED, IPV4] => read::<_, { 4 + PORT }>(stream).await.map(drop),
+        [RESERVED, IPV6] => read::<_, { 16 + PORT }>(stream).await.map(drop),
+        [RESERVED, NAME] => {
+            let [len] = read(stream).await?;
+            let mut bound = [0; u8::MAX as usize + PORT];
+            stream.read_exact(&mut bound[..usize::from(len) + PORT]).await?;
+            Ok(())
+        }
+        _ => Err(SocksError::Malformed),
+    }
+}
+
+const PORT: usize = 2;
+
+async fn read<S: AsyncRead + Unpin, const N: usize>(stream: &mut S) -> Result<[u8; N], SocksError> {
+    let mut bytes = [0; N];
+    stream.read_exact(&mut bytes).await?;
+    Ok(bytes)
+}
+
+/// Where a proxy is to connect to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Destination<'a> {
+    host: Host<'a>,
+    port: u16,
+}
+
+impl<'a> Destination<'a> {
+    /// `host`, looked up by the proxy if it is a name.
+    ///
+    /// # Errors
+    ///
+    /// Fails if it is neither a name nor an address.
+    pub(super) fn new(host: &'a str, port: u16) -> Result<Destination<'a>, InvalidHost> {
+        Ok(Destination { host: Host::parse(host)?, port })
+    }
+
+    fn encode(&self, request: &mut Vec<u8>) {
+        match self.host {
+            Host::Address(IpAddr::V4(address)) => {
+                request.push(IPV4);
+                request.extend(address.octets());
+            }
+            Host::Address(IpAddr::V6(address)) => {
+                request.push(IPV6);
+                request.extend(address.octets());
+            }
+            Host::Name(name) => {
+                request.push(NAME);
+                push_counted(request, name.as_bytes()).expect("a host's name is shorter than 256 octets");
+            }
+        }
+        request.extend(self.port.to_be_bytes());
+    }
+}
+
+impl From<SocketAddr> for Destination<'_> {
+    fn from(address: SocketAddr) -> Self {
+        Destination { host: Host::Address(address.ip()), port: address.port() }
+    }
+}
+
+/// Who one is to the proxy.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub(in crate::client) struct Login {
+    /// As it is sent (RFC 1929 §2).
+    message: Box<[u8]>,
+}
+
+impl Login {
+    /// None if one of the two is empty, or does not fit behind its octet of length.
+    pub(in crate::client) fn new(user: &[u8], password: &[u8]) -> Option<Login> {
+        let mut message = vec![LOGIN_VERSION];
+        for part in [user, password] {
+            push_counted(&mut message, part)?;
+        }
+        Some(Login { message: message.into() })
+    }
+}
+
+/// Adds `octets` and, before them, how many they are: 1 to 255.
+fn push_counted(message: &mut Vec<u8>, octets: &[u8]) -> Option<()> {
+    let len = u8::try_from(octets.len()).ok().filter(|len| *len > 0)?;
+    message.push(len);
+    message.extend(octets);
+    Some(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+    use std::io;
+    use std::pin::Pin;
+    use std::task::{Context, Poll, Waker};
+
+    use tokio::io::ReadBuf;
+
+    use super::*;
+
+    /// A proxy whose answers arrive in these pieces, after a while each, and then no more.
+    struct Scripted {
+        pieces: VecDeque<Vec<u8>>,
+        is_due: bool,
+        heard: Vec<u8>,
+    }
+
+    impl AsyncRead for Scripted {
+        fn poll_read(
+            mut self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            buf: &mut ReadBuf<'_>,
+        ) -> Poll<io::Result<()>> {
+            self.is_due = !self.is_due;
+            if self.is_due {
+                return Poll::Pending;
+            }
+            if let Some(piece) = self.pieces.front_mut() {
+                buf.put_slice(&piece.drain(..piece.len().min(buf.remaining())).collect::<Vec<_>>());
+            }
+            self.pieces.retain(|piece| !piece.is_empty());
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    impl AsyncWrite for Scripted {
+        fn poll_write(
+            mut self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            bytes: &[u8],
+        ) -> Poll<io::Result<usize>> {
+            // A byte at a time: nobody may trust in more.
+            self.heard.extend(bytes.first());
+            Poll::Ready(Ok(bytes.len().min(1)))
+        }
+
+        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    /// What a proxy hears that answers in `pieces`, what comes of it, and what was left unread.
+    fn converse(
+        destination: &Destination<'_>,
+        login: Option<&Login>,
+        pieces: &[&[u8]],
+    ) -> (Vec<u8>, String, Vec<u8>) {
+        let pieces = pieces.iter().filter(|piece| !piece.is_empty()).map(|piece| piece.to_vec()).collect();
+        let mut proxy = Scripted { pieces, is_due: false, heard: Vec::new() };
+        let mut connects = Box::pin(connect(&mut proxy, destination, login));
+        let mut cx = Context::from_waker(Waker::noop());
+        let end = loop {
+            if let Poll::Ready(end) = connects.as_mut().poll(&mut cx) {
+                break end;
+            }
+        };
+        drop(connects);
+        let end = end.map_or_else(|error| error.to_string(), |()| "connected".to_owned());
+        (proxy.heard, end, proxy.pieces.into_iter().flatten().collect())
+    }
+
+    const JOE: (&[u8], &[u8]) = (b"joe", b"pw");
+
+    /// Says `answers` cut at every byte, and byte for byte: nobody may notice.
+    #[track_caller]
+    fn check_said(host: &str, login: Option<(&[u8], &[u8])>, answers: &[u8], end: &str) -> Vec<u8> {
+        let destination = Destination::new(host, 443).unwrap();
+        let login = login.map(|(user, password)| Login::new(user, password).unwrap());
+        let talk = |pieces: &[&[u8]]| converse(&destination, login.as_ref(), pieces);
+        let whole = talk(&[answers]);
+        assert_eq!(whole.1, end, "{answers:?}");
+        for cut in 0..=answers.len() {
+            let (first, second) = answers.split_at(cut);
+            assert_eq!(talk(&[first, second]), whole, "{answers:?} cut at {cut}");
+        }
+        assert_eq!(talk(&answers.chunks(1).collect::<Vec<_>>()), whole, "{answers:?} byte for byte");
+        whole.0
+    }
+
+    #[track_caller]
+    fn check(login: Option<(&[u8], &[u8])>, answers: &[u8], end: &str) {
+        check_said("a", login, answers, end);
+    }
+
+    const OK_V4: &[u8] = b"\x05\x00\x05\x00\x00\x01\x7f\x00\x00\x01\x00\x50";
+
+    #[test]
+    fn the_request_says_where_to_rfc1928_4() {
+        for (host, expected) in [
+            ("a.example", &b"\x05\x01\x00\x03\x09a.example\x01\xbb"[..]),
+            ("192.0.2.1", b"\x05\x01\x00\x01\xc0\x00\x02\x01\x01\xbb"),
+            ("[::1]", b"\x05\x01\x00\x04\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x01\x01\xbb"),
+        ] {
+            assert_eq!(check_said(host, None, OK_V4, "connected"), [b"\x05\x01\x00", expected].concat());
+        }
+        for host in ["", "a b", "127.1", "a\r\nb", &"a".repeat(254)] {
+            assert!(Destination::new(host, 80).is_err(), "{host:?}");
+        }
+        let longest = format!("{}.", "a".repeat(253));
+        let said = check_said(&longest, None, OK_V4, "connected");
+        assert_eq!(said[3..8], *b"\x05\x01\x00\x03\xfe");
+        let address = SocketAddr::from(([192, 0, 2, 1], 443));
+        assert_eq!(Destination::from(address), Destination::new("192.0.2.1", 443).unwrap());
+    }
+
+    #[test]
+    fn not_a_byte_beyond_the_reply_is_read_rfc1928_6() {
+        for bound in [&b"\x01abcdPP"[..], b"\x04abcdefghijklmnopPP", b"\x03\x00PP", b"\x03\x03abcPP"] {
+            let reply = [b"\x05\x00\x05\x00\x00", bound].concat();
+            for rest in [&b""[..], b"H", b"HTTP/1.1 200 OK\r\n"] {
+                let answers = [&reply, rest].concat();
+                check(None, &answers, "connected");
+                let (_, end, left) = converse(&Destination::new("a", 1).unwrap(), None, &[&answers]);
+                assert_eq!((&*end, &*left), ("connected", rest));
+            }
+            for len in 0..reply.len() {
+                check(None, &reply[..len], "the connection to the proxy failed");
+            }
+        }
+    }
+
+    #[test]
+    fn who_asks_is_told_only_if_the_proxy_wants_to_know_rfc1929() {
+        let greeting = b"\x05\x02\x00\x02";
+        let said = check_said("a", Some(JOE), OK_V4, "connected");
+        assert_eq!(said, [&greeting[..], b"\x05\x01\x00\x03\x01a\x01\xbb"].concat());
+        let answers = [b"\x05\x02\x01\x00", &OK_V4[2..]].concat();
+        let said = check_said("a", Some(JOE), &answers, "connected");
+        let login = b"\x01\x03joe\x02pw";
+        assert_eq!(said, [&greeting[..], login, b"\x05\x01\x00\x03\x01a\x01\xbb"].concat());
+
+        let refused = "the proxy refused username and password";
+        check(Some(JOE), b"\x05\x02\x01\x01", refused);
+        check(Some(JOE), b"\x05\x02\x01\xff", refused);
+        check(Some(JOE), b"\x05\x02\x05\x00", "the proxy does not speak SOCKS5");
+        let long = [b'x'; 256];
+        for (user, password) in [(&b""[..], &b"pw"[..]), (b"joe", b""), (&long, b"pw"), (b"joe", &long)] {
+            assert!(Login::new(user, password).is_none());
+        }
+        assert!(Login::new(&long[1..], &long[1..]).is_some());
+    }
+
+    #[test]
+    fn a_refusal_says_why_rfc1928_3_6() {
+        let method = "the proxy wants another kind of authentication";
+        for (login, chosen) in [(None, 0xff), (None, 2), (None, 1), (Some(JOE), 0xff), (Some(JOE), 1)] {
+            check(login, &[5, chosen], method);
+        }
+        let replies = [
+            (1, "it failed"),
+            (2, "its rules forbid it"),
+            (3, "the network cannot be reached"),
+            (4, "the host cannot be reached"),
+            (5, "the host refused the connection"),
+            (6, "the way is too long"),
+            (7, "it cannot connect"),
+            (8, "it does not know this kind of address"),
+            (9, "code 9"),
+            (255, "code 255"),
+        ];
+        for (code, why) in replies {
+            check(None, &[5, 0, 5, code], &format!("the proxy did not connect: {why}"));
+        }
+    }
+
+    #[test]
+    fn what_is_no_socks5_is_refused() {
+        for greeting in [&b"\x04\x00"[..], b"\x00\x5a", b"\x01\x00", b"HT"] {
+            check(None, greeting, "the proxy does not speak SOCKS5");
+        }
+        for reply in [
+            &b"\x04\x00"[..],
+            b"\x05\x00\x01\x01",
+            b"\x05\x00\xff\x03",
+            b"\x05\x00\x01\x04",
+            b"\x05\x00\x00\x00",
+            b"\x05\x00\x00\x02",
+            b"\x05\x00\x00\x05",
+        ] {
+            check(None, &[b"\x05\x00", reply].concat(), "the proxy does not speak SOCKS5");
+        }
+    }
+}
