@@ -4,10 +4,10 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::connect::connect;
 use super::handover::Tunnel;
 use super::link::Link;
 use super::pool::{Place, Pool, later};
+use super::route::connect;
 use super::{Call, Client, ClientCause, ClientError, ClientPhase, origin, redirect};
 use crate::memory::Reset;
 use crate::message::{Length, Method, Request, Response, Status, Timings};
@@ -150,7 +150,8 @@ impl Client {
     ) -> Result<Link, ClientError> {
         let mut timings = Timings { queue, ..Timings::default() };
         let settings = &self.shared.settings;
-        let conn = connect(settings, &place.pool.origin, deadline, &mut timings).await?;
+        let Pool { origin, proxy, .. } = &*place.pool;
+        let conn = connect(settings, origin, proxy.as_ref(), deadline, &mut timings).await?;
         Ok(Link::new(conn, settings.clone(), place, timings))
     }
 

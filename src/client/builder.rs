@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::pool::PoolBounds;
 use super::settings::Settings;
-use super::{Client, ClientTimeouts, Redirects, Shared};
+use super::{Client, ClientTimeouts, Proxies, Redirects, Shared};
 use crate::exchange::Bounds;
 use crate::message::{FieldValue, Headers, InvalidField};
 use crate::net::{Dial, Dialer, Medium, MemoryConnector, Names, Resolver, SystemResolver};
@@ -37,6 +37,7 @@ pub struct ClientBuilder {
     pool: PoolBounds,
     dial: Dial,
     names: Option<Arc<Names>>,
+    proxies: Proxies,
     fields: Headers,
 }
 
@@ -144,16 +145,23 @@ impl ClientBuilder {
         self
     }
 
+    /// Which proxies are asked for which hosts: see [`Proxies::from_env`] for those of the environment. Default: none.
+    pub fn proxies(mut self, proxies: Proxies) -> Self {
+        self.proxies = proxies;
+        self
+    }
+
     /// Makes the client.
     pub fn build(self) -> Client {
-        let ClientBuilder { total, redirects, timeouts, limits, pool, mut dial, names, fields } = self;
+        let ClientBuilder { total, redirects, timeouts, limits, pool, mut dial, names, proxies, fields } =
+            self;
         if let Some(names) = names {
             dial.names = names;
         }
         let mut lines = Vec::new();
         encode::fields(&mut lines, &fields);
         let bounds = Bounds { limits, timeouts: timeouts.of_exchange() };
-        let settings = Settings { timeouts, bounds, pool, dial, lines };
+        let settings = Settings { timeouts, bounds, pool, dial, proxies, lines };
         let shared = Shared { settings: Arc::new(settings), nests: Default::default() };
         Client { shared: Arc::new(shared), total, redirects }
     }
@@ -169,6 +177,7 @@ impl Default for ClientBuilder {
             pool: PoolBounds { connections_max: 512, idle: Duration::from_secs(30), age: None },
             dial: Dial::default(),
             names: None,
+            proxies: Proxies::none(),
             fields: Headers::new(),
         }
     }

@@ -79,8 +79,10 @@ impl Link {
         self.deadline = deadline;
         self.asked = Asked::new(request);
         let plan = Plan::of_request(request.method(), content, !request.trailers.is_empty());
-        let authority = request.target().authority().unwrap_or(self.place.pool.origin.authority());
-        let route = Route { scheme: None, authority, lines: &self.settings.lines };
+        let pool = &self.place.pool;
+        let authority = request.target().authority().unwrap_or(pool.origin.authority());
+        let scheme = pool.is_forwarded().then_some("http");
+        let route = Route { scheme, authority, lines: &pool.lines };
         encode::request(self.conn.output().bytes(), request, plan, route);
         self.gear.outgoing.begin(plan.body());
         self.persists = Wish::of(&request.headers) != Wish::Close;

@@ -5,8 +5,8 @@ mod origin;
 
 mod nest;
 mod pool;
+mod route;
 
-mod connect;
 mod gear;
 mod link;
 mod upload;
@@ -20,16 +20,6 @@ mod handover;
 mod host;
 
 mod builder;
-
-#[allow(dead_code, reason = "asked as soon as connections go through proxies")]
-mod bypass;
-#[allow(dead_code, reason = "asked as soon as connections go through proxies")]
-mod proxies;
-#[allow(dead_code, reason = "asked as soon as connections go through proxies")]
-mod proxy;
-#[allow(dead_code, reason = "asked as soon as connections go through proxies")]
-mod socks;
-
 mod error;
 mod settings;
 mod timeouts;
@@ -48,11 +38,9 @@ pub use handover::Tunnel;
 pub use host::Host;
 use nest::Nest;
 use pool::Pool;
-pub use proxies::Proxies;
-pub use proxy::{InvalidProxy, Proxy};
 pub use redirect::Redirects;
+pub use route::{InvalidProxy, Proxies, Proxy, SocksError, SocksReply};
 use settings::Settings;
-pub use socks::{SocksError, SocksReply};
 pub use timeouts::ClientTimeouts;
 
 use crate::message::{InvalidRequest, Method, Request, Response};
@@ -277,7 +265,7 @@ impl Client {
         }
         drop(nests);
         let mut nests = self.shared.nests.write().unwrap_or_else(PoisonError::into_inner);
-        let nest = nests.entry(here.id()).or_insert_with(|| Nest::new(here, self.shared.settings.pool));
+        let nest = nests.entry(here.id()).or_insert_with(|| Nest::new(here, self.shared.settings.clone()));
         nest.pool(&key)
     }
 }

@@ -6,21 +6,22 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use super::origin::Origin;
-use super::pool::{Pool, PoolBounds};
+use super::pool::Pool;
+use super::settings::Settings;
 use super::{ClientCause, ClientError, ClientPhase};
 use crate::runtime::{self, Here};
 
 /// The pools of one runtime. A connection is of no use in another one.
 pub(super) struct Nest {
     here: Here,
-    bounds: PoolBounds,
+    settings: Arc<Settings>,
     pools: Mutex<HashMap<Box<str>, Arc<Pool>>>,
     is_kept: AtomicBool,
 }
 
 impl Nest {
-    pub(super) fn new(here: Here, bounds: PoolBounds) -> Arc<Nest> {
-        Arc::new(Nest { here, bounds, pools: Mutex::default(), is_kept: AtomicBool::new(false) })
+    pub(super) fn new(here: Here, settings: Arc<Settings>) -> Arc<Nest> {
+        Arc::new(Nest { here, settings, pools: Mutex::default(), is_kept: AtomicBool::new(false) })
     }
 
     /// The pool of the origin that is spelled so.
@@ -35,7 +36,7 @@ impl Nest {
         }
         let origin =
             Origin::of_key(key).ok_or_else(|| ClientError::new(ClientPhase::Prepare, ClientCause::Origin))?;
-        let pool = Arc::new(Pool::new(origin, self.bounds, Arc::downgrade(self)));
+        let pool = Arc::new(Pool::new(origin, &self.settings, Arc::downgrade(self)));
         pools.insert(key.into(), pool.clone());
         Ok(pool)
     }

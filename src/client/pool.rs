@@ -9,6 +9,8 @@ use tokio::sync::Semaphore;
 use super::gear::Gear;
 use super::nest::Nest;
 use super::origin::Origin;
+use super::route::Proxy;
+use super::settings::Settings;
 use crate::memory::FreeList;
 use crate::net::{Anywhere, Conn};
 use crate::runtime::{self, Instant, timeout_at};
@@ -16,6 +18,10 @@ use crate::runtime::{self, Instant, timeout_at};
 /// The connections to one origin: so many may be in use at once, and those that are not rest here.
 pub(super) struct Pool {
     pub(super) origin: Origin,
+    /// Who stands between.
+    pub(super) proxy: Option<Proxy>,
+    /// Lines that all requests carry; a proxy's credentials are among them, if it reads the requests.
+    pub(super) lines: Vec<u8>,
     /// A permit for each connection that may still be opened or taken. Whoever waits for one is served in turn.
     places: Semaphore,
     rest: Mutex<Rest>,
@@ -58,9 +64,21 @@ impl Drop for Place {
 }
 
 impl Pool {
-    pub(super) fn new(origin: Origin, bounds: PoolBounds, nest: Weak<Nest>) -> Pool {
+    pub(super) fn new(origin: Origin, settings: &Settings, nest: Weak<Nest>) -> Pool {
+        let bounds = settings.pool;
         let places = Semaphore::new(bounds.connections_max.clamp(1, Semaphore::MAX_PERMITS));
-        Pool { origin, places, rest: Mutex::default(), bounds, nest }
+        let proxy = settings.proxies.proxy_for(origin.scheme, origin.host(), origin.port).cloned();
+        let mut lines = settings.lines.clone();
+        let reader = proxy.as_ref().filter(|proxy| proxy.forwards(origin.scheme));
+        if let Some(authorization) = reader.and_then(Proxy::authorization) {
+            lines.extend_from_slice(format!("proxy-authorization: {authorization}\r\n").as_bytes());
+        }
+        Pool { origin, proxy, lines, places, rest: Mutex::default(), bounds, nest }
+    }
+
+    /// Whether a proxy reads the requests.
+    pub(super) fn is_forwarded(&self) -> bool {
+        self.proxy.as_ref().is_some_and(|proxy| proxy.forwards(self.origin.scheme))
     }
 
     /// Waits for a place until `deadline`; none if it did not become free.

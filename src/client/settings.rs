@@ -1,7 +1,7 @@
 //! [`Settings`]: what a client is told once and for all.
 
-use super::ClientTimeouts;
 use super::pool::PoolBounds;
+use super::{ClientTimeouts, Proxies};
 use crate::exchange::Bounds;
 use crate::net::Dial;
 
@@ -12,6 +12,7 @@ pub(super) struct Settings {
     pub(super) bounds: Bounds,
     pub(super) pool: PoolBounds,
     pub(super) dial: Dial,
+    pub(super) proxies: Proxies,
     /// Lines that all requests carry.
     pub(super) lines: Vec<u8>,
 }

@@ -1,6 +1,6 @@
 //! What a request becomes when it is sent on (RFC 9110 §7.6).
 
-use super::{InvalidTarget, Request, Target, TargetForm};
+use super::{Headers, InvalidTarget, Name, Request, Target, TargetForm, members};
 
 impl Request {
     /// This request as it is to be sent on to another server: the same method, path, query and fields, but for those
@@ -40,7 +40,32 @@ impl Request {
         target.set_url(&url)?;
         target.origin().ok_or(InvalidTarget::Form)?;
         let mut onward = Request::for_target(self.method(), target);
-        onward.headers.forward(&self.headers);
+        forward(&self.headers, &mut onward.headers);
         Ok(onward)
     }
 }
+
+/// Appends the lines of `from` that another hop may see to `to`; those that say how a body is framed are among them,
+/// since the same body follows.
+fn forward(from: &Headers, to: &mut Headers) {
+    for (name, value) in from {
+        let is_same = |other: &[u8]| other.eq_ignore_ascii_case(name.as_bytes());
+        let is_listed = || from.named(Name::CONNECTION).flat_map(members).any(is_same);
+        if !HOP_BY_HOP.iter().any(|hop| is_same(hop.as_bytes())) && !is_listed() {
+            to.push(Name::new(name), value);
+        }
+    }
+}
+
+/// What one hop says to the next, and to nobody behind it; `host` is said anew.
+const HOP_BY_HOP: [&str; 9] = [
+    "connection",
+    "expect",
+    "host",
+    "keep-alive",
+    "proxy-authenticate",
+    "proxy-authorization",
+    "proxy-connection",
+    "te",
+    "upgrade",
+];

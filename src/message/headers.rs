@@ -230,21 +230,6 @@ impl Headers {
         &mut self.text
     }
 
-    /// Appends the lines of `from` that another hop may see (RFC 9110 §7.6.1); those that say how a body is framed are
-    /// among them, since the same body follows.
-    pub(crate) fn forward(&mut self, from: &Headers) {
-        for field in &from.fields {
-            let (name, value) = (&from.text[field.name], &from.text[field.value]);
-            let is_listed = || {
-                from.named(Name::CONNECTION).flat_map(list::members).any(|it| it.eq_ignore_ascii_case(name))
-            };
-            if !HOP_BY_HOP.iter().any(|hop| name.eq_ignore_ascii_case(hop.as_bytes())) && !is_listed() {
-                let name = std::str::from_utf8(name).expect("a field name is a token");
-                self.push(Name::new(name), value);
-            }
-        }
-    }
-
     /// Reads line ends in values as spaces (RFC 9112 §5.2).
     pub(crate) fn unfold(&mut self) {
         for field in &mut self.fields {
@@ -293,19 +278,6 @@ impl Headers {
         (!self.is_patched).then(|| self.text.as_slice())
     }
 }
-
-/// What one hop says to the next, and to nobody behind it; `host` is said anew.
-const HOP_BY_HOP: [&str; 9] = [
-    "connection",
-    "expect",
-    "host",
-    "keep-alive",
-    "proxy-authenticate",
-    "proxy-authorization",
-    "proxy-connection",
-    "te",
-    "upgrade",
-];
 
 impl Reset for Headers {
     fn reset(&mut self) {

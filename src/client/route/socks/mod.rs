@@ -10,9 +10,9 @@ pub use error::{SocksError, SocksReply};
 use handshake::Destination;
 pub(super) use handshake::Login;
 
-use super::origin::Origin;
 use super::proxy::Proxy;
-use super::{ClientCause, ClientError, ClientPhase};
+use crate::client::origin::Origin;
+use crate::client::{ClientCause, ClientError, ClientPhase};
 use crate::net::{BoxedStream, Dial, DialError, DialTimes, Fault, InvalidHost, Transport, timed};
 
 /// How a SOCKS5 proxy is asked.
@@ -94,7 +94,7 @@ mod tests {
     use tokio::time::{Instant, sleep};
 
     use super::*;
-    use crate::client::proxy::Protocol;
+    use crate::client::route::proxy::Protocol;
     use crate::net::{Dialer, Medium, MemoryConnector, MemoryListener, MemoryStream, Names, Resolver};
 
     /// Knows one name, and takes a second for it; says nothing of another.

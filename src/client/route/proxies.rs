@@ -97,7 +97,7 @@ impl Proxies {
     }
 
     /// The proxy for `host` and `port` of a URL with this scheme.
-    pub(super) fn proxy_for(&self, scheme: Scheme, host: &str, port: u16) -> Option<&Proxy> {
+    pub(in crate::client) fn proxy_for(&self, scheme: Scheme, host: &str, port: u16) -> Option<&Proxy> {
         let proxy = match scheme {
             Scheme::Http => self.http.as_ref(),
             Scheme::Https => self.https.as_ref(),

@@ -7,7 +7,7 @@ use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 
 use super::socks::{Login, Lookup, Socks};
-use crate::message::{Authority, Class, Plus, octets};
+use crate::message::{Authority, Class, Plus, Scheme, octets};
 use crate::net::Host;
 
 /// A proxy: HTTP, or SOCKS5 (RFC 1928).
@@ -97,6 +97,20 @@ impl Proxy {
             }
         }
         Ok(self)
+    }
+
+    /// Whether it reads the requests to a URL of this scheme, and so must be told in each where it is to go (RFC 9112
+    /// §3.2.2).
+    pub(in crate::client) fn forwards(&self, scheme: Scheme) -> bool {
+        scheme == Scheme::Http && matches!(self.protocol, Protocol::Http { .. })
+    }
+
+    /// The value of `proxy-authorization`, if it has one.
+    pub(in crate::client) fn authorization(&self) -> Option<&str> {
+        match &self.protocol {
+            Protocol::Http { authorization } => authorization.as_deref(),
+            Protocol::Socks5(_) => None,
+        }
     }
 
     pub(super) fn protocol(&self) -> &Protocol {

@@ -1,0 +1,57 @@
+//! Opens a connection to an origin: look up, connect, ask the proxy, shake hands.
+
+use std::time::Duration;
+
+use super::proxy::{Protocol, Proxy};
+use super::tunnel::open_tunnel;
+use crate::client::ClientError;
+use crate::client::origin::Origin;
+use crate::client::settings::Settings;
+use crate::message::{Scheme, Timings};
+use crate::net::{Anywhere, BoxedStream, Conn, DialTimes, Stopwatch, Transport};
+use crate::runtime::{self, Instant};
+
+/// Opens a connection to `origin` before `deadline`, through `proxy` if there is one, and notes how long that took.
+///
+/// # Errors
+///
+/// Says which phase failed.
+pub(in crate::client) async fn connect(
+    settings: &Settings,
+    origin: &Origin,
+    proxy: Option<&Proxy>,
+    deadline: Option<Instant>,
+    timings: &mut Timings,
+) -> Result<Conn<Anywhere>, ClientError> {
+    let left = deadline.map_or(Duration::MAX, |deadline| deadline.saturating_duration_since(runtime::now()));
+    let timeouts = &settings.timeouts;
+    let limits = DialTimes { resolve: timeouts.resolve.min(left), connect: timeouts.connect.min(left) };
+    let (transport, times) = open(settings, origin, proxy, limits).await?;
+    (timings.resolve, timings.connect) = (times.resolve, times.connect);
+    Ok(Conn::new(transport, Stopwatch::new()))
+}
+
+async fn open(
+    settings: &Settings,
+    origin: &Origin,
+    proxy: Option<&Proxy>,
+    limits: DialTimes,
+) -> Result<(Transport<BoxedStream>, DialTimes), ClientError> {
+    let dial = &settings.dial;
+    let Some(proxy) = proxy else { return Ok(dial.connect(origin.host(), origin.port, limits).await?) };
+    match proxy.protocol() {
+        Protocol::Socks5(socks) => socks.open(dial, proxy, origin, limits).await,
+        Protocol::Http { authorization } => {
+            let (transport, mut times) = dial.connect(proxy.host(), proxy.port(), limits).await?;
+            if origin.scheme == Scheme::Http {
+                // Each request says where it is to go.
+                return Ok((transport, times));
+            }
+            let (asked, left) = (runtime::now(), limits.connect.saturating_sub(times.connect));
+            let transport =
+                open_tunnel(transport, origin, authorization.as_deref(), left, &settings.bounds).await?;
+            times.connect += runtime::now().saturating_duration_since(asked);
+            Ok((transport, times))
+        }
+    }
+}

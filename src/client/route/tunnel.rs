@@ -1,0 +1,92 @@
+//! Asks an HTTP proxy for a tunnel (RFC 9110 §9.3.6).
+
+use std::error::Error;
+use std::fmt;
+use std::future::poll_fn;
+use std::task::{Poll, ready};
+use std::time::Duration;
+
+use crate::client::origin::Origin;
+use crate::client::{ClientCause, ClientError, ClientPhase};
+use crate::exchange::{Bounds, ExchangeError, Head, Incoming, Reply};
+use crate::message::{Response, Status};
+use crate::net::{Anywhere, BoxedStream, Conn, Lane, Stopwatch, Transport};
+use crate::wire::encode::Asked;
+
+/// Has the proxy at the other end of `transport` connect to `origin`, within `limit`.
+///
+/// # Errors
+///
+/// A proxy that says no, nothing, or too much: bytes behind its answer would be taken for the origin's.
+pub(super) async fn open_tunnel(
+    transport: Transport<BoxedStream>,
+    origin: &Origin,
+    authorization: Option<&str>,
+    limit: Duration,
+    bounds: &Bounds,
+) -> Result<Transport<BoxedStream>, ClientError> {
+    let mut conn = Conn::<Anywhere>::new(transport, Stopwatch::new());
+    ask(conn.output().bytes(), origin, authorization);
+    let (mut incoming, mut response) = (Incoming::default(), Response::new());
+    let asked = Asked { connect: true, ..Asked::default() };
+    for _ in 0..=INTERIM_MAX {
+        poll_fn(|cx| {
+            let mut reply = Reply::new(&mut response, asked);
+            let head = incoming.poll_head(cx, &mut conn, &mut reply, bounds, || {});
+            if let Poll::Ready(head) = head {
+                return Poll::Ready(head.map_err(failed));
+            }
+            ready!(conn.poll_expired(cx, Lane::Whole, limit));
+            Poll::Ready(Ok(Head::Silence))
+        })
+        .await
+        .and_then(|head| match head {
+            Head::Whole => Ok(()),
+            Head::End => Err(ClientError::new(ClientPhase::Connect, ClientCause::Closed)),
+            Head::Silence => Err(ClientError::new(ClientPhase::Connect, ClientCause::TimedOut)),
+        })?;
+        if !response.status.is_informational() {
+            break;
+        }
+    }
+    match response.status.is_success() && incoming.input.is_empty() {
+        true => Ok(conn.into_parts().0),
+        false => Err(refused(Refused(response.status))),
+    }
+}
+
+/// Answers before the final one that are read.
+const INTERIM_MAX: usize = 16;
+
+fn ask(out: &mut Vec<u8>, origin: &Origin, authorization: Option<&str>) {
+    let authority = format!("{}:{}", origin.host(), origin.port);
+    out.extend_from_slice(format!("CONNECT {authority} HTTP/1.1\r\nhost: {authority}\r\n").as_bytes());
+    if let Some(authorization) = authorization {
+        out.extend_from_slice(format!("proxy-authorization: {authorization}\r\n").as_bytes());
+    }
+    out.extend_from_slice(b"\r\n");
+}
+
+fn failed(error: ExchangeError) -> ClientError {
+    let cause = match error {
+        ExchangeError::TimedOut(_) => ClientCause::TimedOut,
+        error => ClientCause::Exchange(error),
+    };
+    ClientError::new(ClientPhase::Connect, cause)
+}
+
+fn refused(refused: Refused) -> ClientError {
+    ClientError::new(ClientPhase::Connect, ClientCause::Proxy(refused.into()))
+}
+
+/// The proxy opens no tunnel.
+#[derive(Debug)]
+struct Refused(Status);
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "it answered {}", self.0)
+    }
+}
+
+impl Error for Refused {}
