@@ -67,6 +67,7 @@
 
 mod memory;
 
+mod coding;
 mod message;
 mod net;
 mod runtime;
@@ -78,10 +79,16 @@ mod exchange;
 mod client;
 mod server;
 
+#[cfg(feature = "compress")]
+mod compress;
+
 pub use client::{
     Answer, Call, Client, ClientBuilder, ClientCause, ClientError, ClientPhase, ClientTimeouts, Host,
     InvalidProxy, Proxies, Proxy, Redirects, SocksError, SocksReply, Tunnel,
 };
+pub use coding::{Coding, CodingError, Flush};
+#[cfg(feature = "compress")]
+pub use compress::Compress;
 pub use exchange::{ExchangeError, Phase, Timeouts};
 pub use message::{
     Body, ExtensionMethod, FieldValue, Headers, InvalidField, InvalidMethod, InvalidRequest, InvalidStatus,
@@ -93,9 +100,9 @@ pub use net::{
 };
 pub use runtime::block_on;
 pub use server::{
-    AsyncHandler, BodyPlan, Cause, Context, Core, Counts, Error, Errors, Extensions, Handler, IntoHandler,
-    Outcome, PlainHandler, Planned, Reader, Refusal, Result, Running, Server, Service, Stats, Upgraded,
-    Writer, with_plan,
+    AsyncHandler, BodyPlan, Cause, Context, Core, Counts, Course, Error, Errors, Extensions, Handler,
+    IntoHandler, Outcome, PlainHandler, Planned, Reader, Refusal, Result, Running, Server, Service, Stats,
+    Transform, Upgraded, Writer, with_plan,
 };
 pub use wire::{Limits, WireError};
 

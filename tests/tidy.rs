@@ -9,12 +9,14 @@ use std::fs;
 const FLOORS: &[(&str, &[&str])] = &[
     ("memory", &[]),
     ("message", &["memory"]),
+    ("coding", &["memory", "message"]),
     ("net", &["memory"]),
     ("runtime", &[]),
     ("wire", &["memory", "message"]),
     ("exchange", &["memory", "message", "net", "wire"]),
-    ("client", &["memory", "message", "net", "runtime", "wire", "exchange"]),
-    ("server", &["memory", "message", "net", "runtime", "wire", "exchange"]),
+    ("client", &["memory", "message", "coding", "net", "runtime", "wire", "exchange"]),
+    ("server", &["memory", "message", "coding", "net", "runtime", "wire", "exchange"]),
+    ("compress", &["memory", "message", "coding", "runtime", "server"]),
 ];
 
 /// Words, the only places where they may stand, and why.
@@ -38,7 +40,8 @@ const WORDS: &[(&str, &[&str], &str)] = &[
 ];
 
 /// Where something is waited for.
-const ASYNC: &[&str] = &["src/net/", "src/runtime/", "src/exchange/", "src/client/", "src/server/"];
+const ASYNC: &[&str] =
+    &["src/net/", "src/runtime/", "src/exchange/", "src/client/", "src/server/", "src/compress/"];
 
 /// Where the crate meets the system.
 const SYSTEM: &[&str] = &["src/net/", "src/runtime/"];
@@ -221,11 +224,12 @@ fn words(file: &File) -> Vec<String> {
         .collect()
 }
 
-/// A feature switches a `mod` line, or chooses between a file `enabled` and a file `disabled` with one face.
+/// A feature switches a `mod` line and what is shown of it, or chooses between a file `enabled` and a file `disabled`
+/// with one face.
 fn features(file: &File) -> Vec<String> {
     let lines: Vec<(usize, &str)> = file.code().collect();
     let is_conditional = |line: &str| line.contains("cfg") && line.contains("feature = ");
-    let is_switch = |line: &str| ["mod ", "enabled::", "disabled::"].iter().any(|word| line.contains(word));
+    let is_switch = |line: &str| ["mod ", "use "].iter().any(|word| line.contains(word));
     let conditional = (0..lines.len()).filter(|at| is_conditional(lines[*at].1));
     let scattered = conditional.filter(|at| !lines.get(at + 1).is_some_and(|(_, next)| is_switch(next)));
     scattered.map(|at| file.fault(lines[at].0, "a feature is a module")).collect()

@@ -52,6 +52,11 @@ impl Outgoing {
         self.state == State::Unsent
     }
 
+    /// Whether what is written is dropped: there is no body, as for HEAD.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.state == State::Body(Framing::Empty)
+    }
+
     /// Whether all was sent that the head has announced.
     pub(crate) fn is_whole(&self) -> bool {
         match self.state {

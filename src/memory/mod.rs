@@ -5,7 +5,9 @@
 mod arena;
 mod free_list;
 mod span;
+mod stash;
 
 pub(crate) use arena::Arena;
 pub(crate) use free_list::{FreeList, Reset};
 pub(crate) use span::Span;
+pub(crate) use stash::Stash;

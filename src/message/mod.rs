@@ -28,7 +28,7 @@ pub(crate) use class::Class;
 pub(crate) use date::ImfDate;
 pub(crate) use headers::decimal;
 pub use headers::{Headers, InvalidField, Iter};
-pub(crate) use list::members;
+pub(crate) use list::{members, trim};
 pub use method::{ExtensionMethod, InvalidMethod, Method};
 pub(crate) use name::{Name, Tag, is_tchar, is_token};
 pub(crate) use percent::{Plus, octets};

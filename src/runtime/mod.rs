@@ -5,9 +5,13 @@
 
 mod cores;
 mod here;
+#[cfg(feature = "compress")]
+mod off_core;
 
 pub(crate) use cores::{
     Instant, Pinning, available_cores, block_on_core, sleep, sleep_until, spawn, timeout_at, yield_now,
 };
 pub use here::block_on;
 pub(crate) use here::{Here, Id, now};
+#[cfg(feature = "compress")]
+pub(crate) use off_core::off_core;

@@ -8,10 +8,10 @@ use std::rc::Rc;
 use std::task::{self, Poll, ready};
 use std::time::{Duration, Instant};
 
-use super::Extensions;
 use super::close::Manner;
 use super::connection::Next;
 use super::shared::Shared;
+use super::{Extensions, Transform, transform};
 use crate::exchange::{ExchangeError, Expectation, Head, Incoming, Outgoing, Phase};
 use crate::memory::Reset;
 use crate::message::{Length, Request, Response, Version};
@@ -39,6 +39,10 @@ pub struct Context {
     pub response: Response,
     /// What middleware tells the handlers behind it.
     pub extensions: Extensions,
+    /// What changes the answer on its way, if the handler streams it. Middleware puts it here.
+    pub transform: Option<Box<dyn Transform>>,
+    /// What came out of it and is not sent yet.
+    pub(super) transformed: Vec<u8>,
     pub(super) incoming: RefCell<Incoming>,
     pub(super) outgoing: Outgoing,
     /// The connection; none while the context waits to be used again, or once it was taken over.
@@ -147,6 +151,8 @@ impl Context {
             request: Request::default(),
             response: Response::default(),
             extensions: Extensions::default(),
+            transform: None,
+            transformed: Vec::new(),
             incoming: RefCell::default(),
             outgoing: Outgoing::default(),
             conn: Link::default(),
@@ -177,10 +183,11 @@ impl Context {
 
     /// Makes the context ready for the next head.
     pub(super) fn next(&mut self) {
-        let Context { request, response, extensions, incoming, outgoing, facts, .. } = self;
+        let Context { request, response, extensions, transform, incoming, outgoing, facts, .. } = self;
         request.reset();
         response.reset();
         extensions.clear();
+        *transform = None;
         incoming.get_mut().next();
         outgoing.reset();
         // A head that is refused is not answered as the one before it would be.
@@ -346,11 +353,24 @@ impl Context {
 
 impl Reset for Context {
     fn reset(&mut self) {
-        let Context { request, response, extensions, incoming, outgoing, conn, desk, facts, shared: _ } =
-            self;
+        let Context {
+            request,
+            response,
+            extensions,
+            transform,
+            transformed,
+            incoming,
+            outgoing,
+            conn,
+            desk,
+            facts,
+            shared: _,
+        } = self;
         request.reset();
         response.reset();
         extensions.clear();
+        *transform = None;
+        transformed.clear();
         incoming.get_mut().reset();
         outgoing.reset();
         if let Some(mut conn) = conn.borrow_mut().take() {
@@ -363,6 +383,7 @@ impl Reset for Context {
     fn shrink(&mut self) {
         self.request.shrink();
         self.response.shrink();
+        self.transformed.shrink_to(transform::KEPT_MAX);
         self.incoming.get_mut().shrink();
         self.outgoing.shrink();
         self.desk.iter_mut().for_each(|desk| desk.shrink());

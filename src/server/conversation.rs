@@ -5,7 +5,8 @@ use std::io;
 use std::task::Poll;
 
 use super::context::Rest;
-use super::{Context, Reader, Upgraded, Writer};
+use super::transform::Passage;
+use super::{Context, Course, Reader, Upgraded, Writer};
 use crate::exchange::{ExchangeError, Expectation, Phase};
 use crate::message::{Headers, Length, Status, Version};
 use crate::wire::encode;
@@ -43,9 +44,8 @@ impl Context {
     ///
     /// A connection that fails, or an answer that has been sent already.
     pub async fn stream(&mut self) -> io::Result<Writer<'_>> {
-        self.send_head(Rest::Dropped).await?;
-        let Context { request, response, outgoing, conn, shared, .. } = self;
-        Ok(Writer::new(request, &response.trailers, outgoing, conn, &shared.bounds))
+        let course = self.send_head(Rest::Dropped).await?;
+        Ok(self.parts(course).1)
     }
 
     /// Both at once: reads the request's body while writing the answer's. See [`Context::stream`].
@@ -58,10 +58,18 @@ impl Context {
             self.informational(Status::CONTINUE.as_u16(), &Headers::new()).await?;
             self.incoming.get_mut().expectation = Expectation::None;
         }
-        self.send_head(Rest::Read).await?;
-        let Context { request, response, incoming, outgoing, conn, shared, .. } = self;
+        let course = self.send_head(Rest::Read).await?;
+        Ok(self.parts(course))
+    }
+
+    /// Both sides of the exchange, once the head was sent.
+    fn parts(&mut self, course: Course) -> (Reader<'_>, Writer<'_>) {
+        let Context { request, response, transform, transformed, incoming, outgoing, conn, shared, .. } =
+            self;
+        let transform = transform.as_deref_mut().filter(|_| course == Course::Through);
+        let passage = transform.map(|transform| Passage::new(transform, transformed));
         let reader = Reader::new(request, incoming.get_mut(), conn, &shared.bounds);
-        Ok((reader, Writer::new(request, &response.trailers, outgoing, conn, &shared.bounds)))
+        (reader, Writer::new(request, &response.trailers, passage, outgoing, conn, &shared.bounds))
     }
 
     /// Sends an answer that is not the last one, such as 103 with `link` fields (RFC 9110 §15.2, RFC 8297). A peer
@@ -140,16 +148,21 @@ impl Context {
         Ok(())
     }
 
-    async fn send_head(&mut self, rest: Rest) -> io::Result<()> {
+    /// Sends the head, and says which way the body goes.
+    async fn send_head(&mut self, rest: Rest) -> io::Result<Course> {
         if !self.outgoing.is_unsent() {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "the answer has been sent already"));
         }
         if self.response.status.is_informational() {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "a final status of 1xx"));
         }
+        let Context { transform, response, .. } = self;
+        let course = transform.as_mut().map_or(Course::Around, |transform| transform.begin(response));
         let given = self.response.headers.content_length();
         self.write_head(given.map_or(Length::Unknown, Length::Known), rest);
-        self.flush().await
+        self.flush().await?;
+        // What nobody will see need not be worked at.
+        Ok(if self.outgoing.is_empty() { Course::Around } else { course })
     }
 
     async fn flush(&self) -> io::Result<()> {

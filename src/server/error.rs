@@ -4,6 +4,7 @@ use std::error::Error as StdError;
 use std::fmt;
 use std::io;
 
+use crate::coding::CodingError;
 use crate::exchange::ExchangeError;
 use crate::message::Status;
 use crate::net::PeerAddr;
@@ -15,7 +16,7 @@ pub type Result<T = (), E = Error> = std::result::Result<T, E>;
 /// An error of a handler: a status that is owed to the peer, and a cause that is not told to it.
 ///
 /// Any [`std::error::Error`] becomes one by `?` and owes 500, but for the crate's own, which know better: a body
-/// that was cut owes 400, one that is too large 413, one that is too slow 408. A [`Status`] becomes one too.
+/// that was cut owes 400, one that is too large 413, one that is coded as nobody knows 415, one that is too slow 408. A [`Status`] becomes one too.
 ///
 /// # Examples
 ///
@@ -88,7 +89,9 @@ fn owed(error: &(dyn StdError + 'static)) -> Option<Status> {
         return error.get_ref().and_then(|inner| owed(inner));
     }
     let of_exchange = error.downcast_ref::<ExchangeError>().and_then(ExchangeError::owed);
-    of_exchange.or_else(|| error.downcast_ref::<WireError>().map(|error| error.status()))
+    let of_wire = || error.downcast_ref::<WireError>().map(|error| error.status());
+    let of_coding = || error.downcast_ref::<CodingError>().map(|error| error.status());
+    of_exchange.or_else(of_wire).or_else(of_coding)
 }
 
 impl fmt::Display for Error {

@@ -4,14 +4,15 @@ use std::fmt;
 use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
-use std::task::{self, Poll};
+use std::task::{self, Poll, ready};
 
 use tokio::io::AsyncWrite;
 
 use super::context::Link;
+use super::transform::Passage;
+use crate::coding::Flush;
 use crate::exchange::{Bounds, ExchangeError, Outgoing, Phase};
 use crate::message::{Headers, Request};
-use crate::net::Conn;
 
 /// An answer's body, written by the handler. The head has left.
 ///
@@ -22,6 +23,7 @@ pub struct Writer<'a> {
     /// The request that is answered.
     pub request: &'a Request,
     trailers: &'a Headers,
+    passage: Option<Passage<'a>>,
     outgoing: &'a mut Outgoing,
     conn: &'a Link,
     bounds: &'a Bounds,
@@ -31,11 +33,12 @@ impl<'a> Writer<'a> {
     pub(super) fn new(
         request: &'a Request,
         trailers: &'a Headers,
+        passage: Option<Passage<'a>>,
         outgoing: &'a mut Outgoing,
         conn: &'a Link,
         bounds: &'a Bounds,
     ) -> Writer<'a> {
-        Writer { request, trailers, outgoing, conn, bounds }
+        Writer { request, trailers, passage, outgoing, conn, bounds }
     }
 
     /// Writes all of `data`.
@@ -77,36 +80,45 @@ impl<'a> Writer<'a> {
     ///
     /// As [`Writer::finish`].
     pub async fn finish_with(mut self, trailers: &Headers) -> io::Result<()> {
-        self.end(trailers)?;
+        poll_fn(|cx| self.poll_end(cx, trailers)).await?;
         self.flush().await
     }
 
-    fn end(&mut self, trailers: &Headers) -> io::Result<()> {
-        match self.conn.borrow_mut().as_mut() {
-            Some(conn) => Ok(self.outgoing.finish(conn, trailers)?),
-            None => Err(io::ErrorKind::NotConnected.into()),
-        }
-    }
-
     fn poll_data(&mut self, cx: &mut task::Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
-        self.poll(|outgoing, conn, bounds| outgoing.poll_write(cx, conn, data, bounds))
+        let Writer { passage, outgoing, conn, bounds, .. } = self;
+        let mut link = conn.borrow_mut();
+        let Some(conn) = link.as_mut() else { return gone() };
+        match passage {
+            Some(passage) => passage.poll_write(cx, outgoing, conn, data, bounds),
+            None => outgoing.poll_write(cx, conn, data, bounds).map_err(io::Error::from),
+        }
     }
 
     fn poll_sent(&mut self, cx: &mut task::Context<'_>) -> Poll<io::Result<()>> {
-        self.poll(|_, conn, bounds| {
-            conn.poll_flush(cx, bounds.timeouts.write).map_err(ExchangeError::during(Phase::Write))
-        })
+        let Writer { passage, outgoing, conn, bounds, .. } = self;
+        let mut link = conn.borrow_mut();
+        let Some(conn) = link.as_mut() else { return gone() };
+        if let Some(passage) = passage {
+            ready!(passage.poll_flush(cx, outgoing, conn, Flush::Now, bounds))?;
+        }
+        let sent = conn.poll_flush(cx, bounds.timeouts.write);
+        sent.map_err(ExchangeError::during(Phase::Write)).map_err(io::Error::from)
     }
 
-    fn poll<T>(
-        &mut self,
-        poll: impl FnOnce(&mut Outgoing, &mut Conn, &Bounds) -> Poll<Result<T, ExchangeError>>,
-    ) -> Poll<io::Result<T>> {
-        match self.conn.borrow_mut().as_mut() {
-            Some(conn) => poll(self.outgoing, conn, self.bounds).map_err(io::Error::from),
-            None => Poll::Ready(Err(io::ErrorKind::NotConnected.into())),
+    fn poll_end(&mut self, cx: &mut task::Context<'_>, trailers: &Headers) -> Poll<io::Result<()>> {
+        let Writer { passage, outgoing, conn, bounds, .. } = self;
+        let mut link = conn.borrow_mut();
+        let Some(conn) = link.as_mut() else { return gone() };
+        if let Some(passage) = passage {
+            ready!(passage.poll_flush(cx, outgoing, conn, Flush::End, bounds))?;
         }
+        Poll::Ready(Ok(outgoing.finish(conn, trailers)?))
     }
+}
+
+/// The connection was taken over.
+fn gone<T>() -> Poll<io::Result<T>> {
+    Poll::Ready(Err(io::ErrorKind::NotConnected.into()))
 }
 
 impl AsyncWrite for Writer<'_> {
@@ -125,7 +137,7 @@ impl AsyncWrite for Writer<'_> {
     /// Ends the body, as [`Writer::finish`].
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut task::Context<'_>) -> Poll<io::Result<()>> {
         let trailers = self.trailers;
-        self.end(trailers)?;
+        ready!(self.poll_end(cx, trailers))?;
         self.poll_sent(cx)
     }
 }

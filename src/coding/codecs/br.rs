@@ -1,0 +1,122 @@
+//! `br`: brotli (RFC 7932).
+
+use brotli::enc::encode::{BrotliEncoderOperation, BrotliEncoderParameter, BrotliEncoderStateStruct};
+use brotli::{BrotliDecompressStream, BrotliResult, BrotliState};
+
+use super::recycler::Recycler;
+use crate::coding::CodingError;
+use crate::coding::codec::{Decode, Encode, Flush, Step};
+
+/// An encoder for `br`.
+pub(super) struct BrEncoder {
+    state: BrotliEncoderStateStruct<Recycler>,
+    recycler: Recycler,
+    level: u32,
+}
+
+impl BrEncoder {
+    pub(super) fn new(level: u32) -> BrEncoder {
+        let (recycler, level) = (Recycler::new(ENCODER_KEPT_MAX), level.min(11));
+        BrEncoder { state: encoder_state(&recycler, level), recycler, level }
+    }
+}
+
+fn encoder_state(recycler: &Recycler, level: u32) -> BrotliEncoderStateStruct<Recycler> {
+    let mut state = BrotliEncoderStateStruct::new(recycler.clone());
+    state.set_parameter(BrotliEncoderParameter::BROTLI_PARAM_QUALITY, level);
+    state.set_parameter(BrotliEncoderParameter::BROTLI_PARAM_LGWIN, WINDOW_BITS);
+    state
+}
+
+/// 512 KiB: larger ones cost each stream that much memory, and gain little on what is made for each answer.
+const WINDOW_BITS: u32 = 19;
+
+/// The tables of the levels that are meant for answers are smaller.
+const ENCODER_KEPT_MAX: usize = 4 << 20;
+
+impl Encode for BrEncoder {
+    fn step(&mut self, input: &[u8], room: &mut [u8], flush: Flush) -> Result<Step, CodingError> {
+        let operation = match flush {
+            Flush::Later => BrotliEncoderOperation::BROTLI_OPERATION_PROCESS,
+            Flush::Now => BrotliEncoderOperation::BROTLI_OPERATION_FLUSH,
+            Flush::End => BrotliEncoderOperation::BROTLI_OPERATION_FINISH,
+        };
+        let (mut unread, mut read, mut unwritten, mut written) = (input.len(), 0, room.len(), 0);
+        let went_well = self.state.compress_stream(
+            operation,
+            &mut unread,
+            input,
+            &mut read,
+            &mut unwritten,
+            room,
+            &mut written,
+            &mut None,
+            &mut |_, _, _, _| (),
+        );
+        if !went_well {
+            return Err(CodingError::Encoder);
+        }
+        let is_whole = match flush {
+            Flush::Later | Flush::Now => unread == 0 && !self.state.has_more_output(),
+            Flush::End => self.state.is_finished(),
+        };
+        Ok(Step { read, written, is_whole })
+    }
+
+    fn reset(&mut self) {
+        self.state = encoder_state(&self.recycler, self.level);
+    }
+}
+
+/// Where `br` content stands.
+pub(super) struct BrDecoder {
+    state: BrotliState<Recycler, Recycler, Recycler>,
+    recycler: Recycler,
+    is_whole: bool,
+}
+
+impl BrDecoder {
+    pub(super) fn new() -> BrDecoder {
+        let recycler = Recycler::new(DECODER_KEPT_MAX);
+        BrDecoder { state: decoder_state(&recycler), recycler, is_whole: false }
+    }
+}
+
+/// A window of more than 16 MiB, which RFC 7932 does not know, is refused.
+fn decoder_state(recycler: &Recycler) -> BrotliState<Recycler, Recycler, Recycler> {
+    BrotliState::new_strict(recycler.clone(), recycler.clone(), recycler.clone())
+}
+
+/// A window that only a rare sender wishes for is not kept.
+const DECODER_KEPT_MAX: usize = 1 << 20;
+
+impl Decode for BrDecoder {
+    fn step(&mut self, input: &[u8], room: &mut [u8]) -> Result<Step, CodingError> {
+        if self.is_whole {
+            let nothing = Step { is_whole: true, ..Step::default() };
+            return if input.is_empty() { Ok(nothing) } else { Err(CodingError::Corrupt) };
+        }
+        let (mut unread, mut read, mut unwritten, mut written) = (input.len(), 0, room.len(), 0);
+        let result = BrotliDecompressStream(
+            &mut unread,
+            &mut read,
+            input,
+            &mut unwritten,
+            &mut written,
+            room,
+            &mut 0,
+            &mut self.state,
+        );
+        self.is_whole = match result {
+            BrotliResult::ResultSuccess => true,
+            BrotliResult::NeedsMoreInput | BrotliResult::NeedsMoreOutput => false,
+            BrotliResult::ResultFailure => return Err(CodingError::Corrupt),
+        };
+        Ok(Step { read, written, is_whole: self.is_whole })
+    }
+
+    fn reset(&mut self) {
+        self.state = decoder_state(&self.recycler);
+        self.is_whole = false;
+    }
+}

@@ -1,0 +1,31 @@
+//! The codings of feature `compress`, and of `zstd` if that is there too.
+
+use super::br::{BrDecoder, BrEncoder};
+use super::deflate::{DeflateDecoder, DeflateEncoder};
+use super::gzip::GzipDecoder;
+use super::zstd;
+use crate::coding::Coding;
+use crate::coding::codec::{Decode, Encode};
+
+/// What `accept-encoding` says.
+pub(crate) const ACCEPTED: &str = zstd::ACCEPTED;
+
+/// A decoder for content so coded, if there is one.
+pub(crate) fn decoder(coding: Coding) -> Option<Box<dyn Decode>> {
+    match coding {
+        Coding::Br => Some(Box::new(BrDecoder::new())),
+        Coding::Zstd => zstd::decoder(),
+        Coding::Gzip => Some(Box::new(GzipDecoder::new())),
+        Coding::Deflate => Some(Box::new(DeflateDecoder::new())),
+    }
+}
+
+/// An encoder that codes so, if there is one. A level that the coding does not have is the nearest one.
+pub(crate) fn encoder(coding: Coding, level: u32) -> Option<Box<dyn Encode>> {
+    match coding {
+        Coding::Br => Some(Box::new(BrEncoder::new(level))),
+        Coding::Zstd => zstd::encoder(level),
+        Coding::Gzip => Some(Box::new(DeflateEncoder::gzip(level))),
+        Coding::Deflate => Some(Box::new(DeflateEncoder::zlib(level))),
+    }
+}

@@ -1,0 +1,113 @@
+//! [`Recycler`]: the memory of a brotli codec, which makes its state anew for every content.
+
+use std::any::Any;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use brotli::enc::BrotliAlloc;
+use brotli::{Allocator, SliceWrapper, SliceWrapperMut};
+
+/// Slices of all types that a codec asks for, kept when it frees them. A clone shares them.
+#[derive(Clone, Default)]
+pub(super) struct Recycler {
+    /// A `Vec<Vec<T>>` for each type. The lock is for the compiler: a codec and all it holds is in one hand.
+    free: Arc<Mutex<Vec<Box<dyn Any + Send>>>>,
+    /// Larger slices, in bytes, are freed.
+    kept_max: usize,
+}
+
+impl Recycler {
+    pub(super) fn new(kept_max: usize) -> Recycler {
+        Recycler { free: Arc::default(), kept_max }
+    }
+
+    fn free(&self) -> MutexGuard<'_, Vec<Box<dyn Any + Send>>> {
+        self.free.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The smallest free slice that has room for `len`.
+    fn take<T: Send + 'static>(&self, len: usize) -> Option<Vec<T>> {
+        let mut free = self.free();
+        let of_type = free.iter_mut().find_map(|free| free.downcast_mut::<Vec<Vec<T>>>())?;
+        let fitting = of_type.iter().enumerate().filter(|(_, free)| free.capacity() >= len);
+        let (best, _) = fitting.min_by_key(|(_, free)| free.capacity())?;
+        Some(of_type.swap_remove(best))
+    }
+
+    fn give<T: Send + 'static>(&self, memory: Vec<T>) {
+        if memory.capacity() == 0 || memory.capacity() * size_of::<T>() > self.kept_max {
+            return;
+        }
+        let mut free = self.free();
+        let found = free.iter_mut().find_map(|free| free.downcast_mut::<Vec<Vec<T>>>());
+        let Some(of_type) = found else { return free.push(Box::new(vec![memory])) };
+        of_type.push(memory);
+        if of_type.len() > SLICES_MAX {
+            let smallest = of_type.iter().enumerate().min_by_key(|(_, free)| free.capacity());
+            let smallest = smallest.map(|(at, _)| at);
+            smallest.map(|at| of_type.swap_remove(at));
+        }
+    }
+}
+
+/// Slices of one type: more than a codec has at once.
+const SLICES_MAX: usize = 16;
+
+impl<T: Clone + Default + Send + 'static> Allocator<T> for Recycler {
+    type AllocatedMemory = Recycled<T>;
+
+    fn alloc_cell(&mut self, len: usize) -> Recycled<T> {
+        if len == 0 {
+            return Recycled::default();
+        }
+        let mut memory = self.take(len).unwrap_or_else(|| Vec::with_capacity(len));
+        // Nothing of one content is ever seen by the next.
+        memory.clear();
+        memory.resize(len, T::default());
+        Recycled { memory, home: Some(self.clone()) }
+    }
+
+    fn free_cell(&mut self, memory: Recycled<T>) {
+        drop(memory);
+    }
+}
+
+impl BrotliAlloc for Recycler {}
+
+/// A slice that goes home when it is dropped.
+pub(super) struct Recycled<T: Send + 'static> {
+    memory: Vec<T>,
+    home: Option<Recycler>,
+}
+
+impl<T: Send + 'static> Drop for Recycled<T> {
+    fn drop(&mut self) {
+        if let Some(home) = &self.home {
+            home.give(std::mem::take(&mut self.memory));
+        }
+    }
+}
+
+impl<T: Send + 'static> Default for Recycled<T> {
+    fn default() -> Recycled<T> {
+        Recycled { memory: Vec::new(), home: None }
+    }
+}
+
+impl<T: Send + 'static> SliceWrapper<T> for Recycled<T> {
+    fn slice(&self) -> &[T] {
+        &self.memory
+    }
+}
+
+impl<T: Send + 'static> SliceWrapperMut<T> for Recycled<T> {
+    fn slice_mut(&mut self) -> &mut [T] {
+        &mut self.memory
+    }
+}
+
+impl fmt::Debug for Recycler {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Recycler").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,14 @@
+//! No `zstd`.
+
+use crate::coding::codec::{Decode, Encode};
+
+/// What `accept-encoding` says.
+pub(crate) const ACCEPTED: &str = "br, gzip, deflate";
+
+pub(crate) fn decoder() -> Option<Box<dyn Decode>> {
+    None
+}
+
+pub(crate) fn encoder(_: u32) -> Option<Box<dyn Encode>> {
+    None
+}

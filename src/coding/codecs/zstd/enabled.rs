@@ -1,0 +1,86 @@
+//! `zstd` (RFC 8878), by the library that defines it.
+
+use zstd::stream::raw::{CParameter, DParameter, Decoder, Encoder, InBuffer, Operation, OutBuffer};
+
+use crate::coding::CodingError;
+use crate::coding::codec::{Decode, Encode, Flush, Step};
+
+/// What `accept-encoding` says.
+pub(crate) const ACCEPTED: &str = "br, zstd, gzip, deflate";
+
+pub(crate) fn decoder() -> Option<Box<dyn Decode>> {
+    Some(Box::new(ZstdDecoder { decoder: new_decoder(), is_whole: true }))
+}
+
+pub(crate) fn encoder(level: u32) -> Option<Box<dyn Encode>> {
+    let range = zstd::compression_level_range();
+    let level = i32::try_from(level).unwrap_or(i32::MAX).clamp(1, *range.end());
+    let encoder = Encoder::new(level).and_then(|mut encoder| {
+        encoder.set_parameter(CParameter::ChecksumFlag(true))?;
+        encoder.set_parameter(CParameter::WindowLog(ENCODER_WINDOW_LOG))?;
+        Ok(encoder)
+    });
+    encoder.ok().map(|encoder| Box::new(ZstdEncoder { encoder }) as Box<dyn Encode>)
+}
+
+/// 1 MiB: larger ones cost each stream that much memory.
+const ENCODER_WINDOW_LOG: u32 = 20;
+
+struct ZstdEncoder {
+    encoder: Encoder<'static>,
+}
+
+impl Encode for ZstdEncoder {
+    fn step(&mut self, input: &[u8], room: &mut [u8], flush: Flush) -> Result<Step, CodingError> {
+        let (mut input, mut room) = (InBuffer::around(input), OutBuffer::around(room));
+        let failed = |_| CodingError::Encoder;
+        self.encoder.run(&mut input, &mut room).map_err(failed)?;
+        let is_taken = input.pos() == input.src.len();
+        let is_whole = match flush {
+            _ if !is_taken || room.pos() == room.capacity() => false,
+            Flush::Later => true,
+            Flush::Now => self.encoder.flush(&mut room).map_err(failed)? == 0,
+            Flush::End => self.encoder.finish(&mut room, true).map_err(failed)? == 0,
+        };
+        Ok(Step { read: input.pos(), written: room.pos(), is_whole })
+    }
+
+    fn reset(&mut self) {
+        // Only a session is reset, which cannot fail; parameters stay.
+        let _ = self.encoder.reinit();
+    }
+}
+
+struct ZstdDecoder {
+    /// None: it could not be made, for want of memory.
+    decoder: Option<Decoder<'static>>,
+    is_whole: bool,
+}
+
+impl Decode for ZstdDecoder {
+    fn step(&mut self, input: &[u8], room: &mut [u8]) -> Result<Step, CodingError> {
+        if self.is_whole && input.is_empty() {
+            return Ok(Step { is_whole: true, ..Step::default() });
+        }
+        let decoder = self.decoder.as_mut().ok_or(CodingError::Encoder)?;
+        let status = decoder.run_on_buffers(input, room).map_err(|_| CodingError::Corrupt)?;
+        self.is_whole = status.remaining == 0;
+        Ok(Step { read: status.bytes_read, written: status.bytes_written, is_whole: self.is_whole })
+    }
+
+    fn reset(&mut self) {
+        // A session that is reset would keep the window, of whatever size the last peer wished.
+        *self = ZstdDecoder { decoder: new_decoder(), is_whole: true };
+    }
+}
+
+fn new_decoder() -> Option<Decoder<'static>> {
+    let mut decoder = Decoder::new().ok()?;
+    decoder.set_parameter(DParameter::WindowLogMax(WINDOW_LOG_MAX)).ok()?;
+    Some(decoder)
+}
+
+/// 8 MiB: all that a sender may ask of a recipient (RFC 9659 §3).
+const WINDOW_LOG_MAX: u32 = 23;
+
+const _: () = assert!(ENCODER_WINDOW_LOG <= WINDOW_LOG_MAX, "we can read what we write");

@@ -1,0 +1,172 @@
+//! [`Decoders`]: undoes all the codings of one content, in bounded memory (RFC 9110 §8.4).
+
+use std::fmt;
+
+use super::codec::{Decode, ROOM_MIN, Step};
+use super::{Coding, CodingError, codecs};
+use crate::memory::{Arena, Stash};
+use crate::message::{Headers, members};
+
+/// The decoders of one content, one for each coding that was applied to it. Dropped ones are used again.
+///
+/// Whoever has all of the content calls [`Decoders::feed`]; whoever has it piece by piece, and wants it so, calls
+/// [`Decoders::pull`] until it yields nothing. In the end both call [`Decoders::end`].
+pub(crate) struct Decoders {
+    /// In the order in which they are undone: the last that was applied is the first.
+    stages: Vec<Stage>,
+}
+
+/// One decoder, and the part of its input that it has not read.
+struct Stage {
+    coding: Coding,
+    state: Box<dyn Decode>,
+    /// The input. What waits of it is behind `read`.
+    input: Arena,
+    read: usize,
+    /// So much may still come out.
+    left: usize,
+    /// Whether the content may end here. True also before any of it has come: no content is fine.
+    is_whole: bool,
+}
+
+impl Decoders {
+    /// What it takes to decode content with these headers, of which at most `limit` bytes may come. None: it is not
+    /// coded.
+    ///
+    /// # Errors
+    ///
+    /// A coding that this build does not know, or more codings than anybody applies.
+    pub(crate) fn of(headers: &Headers, limit: usize) -> Result<Option<Decoders>, CodingError> {
+        let mut stages = Vec::new();
+        for name in headers.all("content-encoding").flat_map(members) {
+            if name.eq_ignore_ascii_case(b"identity") {
+                continue;
+            }
+            if stages.len() == CODINGS_MAX {
+                return Err(CodingError::TooMany);
+            }
+            let coding = Coding::of(name).ok_or(CodingError::Unknown)?;
+            // Coded content may be a little larger than what it stands for.
+            let left = if stages.is_empty() { limit } else { limit.saturating_add(limit / 8 + SLACK) };
+            stages.push(Stage::new(coding, left)?);
+        }
+        stages.reverse();
+        Ok((!stages.is_empty()).then_some(Decoders { stages }))
+    }
+
+    /// Decodes all of `input`, and appends what comes of it to `out`.
+    ///
+    /// # Errors
+    ///
+    /// Content that is corrupt, or larger than it may be. Nothing more can be decoded then.
+    pub(crate) fn feed(&mut self, mut input: &[u8], out: &mut Arena) -> Result<(), CodingError> {
+        while self.pull(&mut input, out)? > 0 {}
+        Ok(())
+    }
+
+    /// Decodes some of the front of `input`, which moves on, and appends what comes of it to `out`: up to 16 KiB,
+    /// and nothing if there is not enough input.
+    ///
+    /// # Errors
+    ///
+    /// As [`Decoders::feed`].
+    pub(crate) fn pull(&mut self, input: &mut &[u8], out: &mut Arena) -> Result<usize, CodingError> {
+        pull(&mut self.stages, input, out)
+    }
+
+    /// No more content will come.
+    ///
+    /// # Errors
+    ///
+    /// Content that was cut short.
+    pub(crate) fn end(&self) -> Result<(), CodingError> {
+        match self.stages.iter().all(|stage| stage.is_whole && stage.read == stage.input.len()) {
+            true => Ok(()),
+            false => Err(CodingError::Incomplete),
+        }
+    }
+}
+
+/// Content that is coded more often was made to keep somebody busy.
+const CODINGS_MAX: usize = 4;
+
+/// What a header and a trailer add, however small the content is.
+const SLACK: usize = 1 << 10;
+
+/// What is decoded at once.
+const PIECE: usize = 16 << 10;
+
+const _: () = assert!(PIECE >= ROOM_MIN, "decoders have the room they need");
+
+/// Lets the last of `stages` put out what the ones before it, and `source`, provide.
+fn pull(stages: &mut [Stage], source: &mut &[u8], out: &mut Arena) -> Result<usize, CodingError> {
+    let Some((last, before)) = stages.split_last_mut() else {
+        let (piece, rest) = source.split_at(source.len().min(PIECE));
+        out.extend(piece);
+        *source = rest;
+        return Ok(piece.len());
+    };
+    loop {
+        let mut is_dry = false;
+        if last.read == last.input.len() {
+            last.input.clear();
+            last.read = 0;
+            is_dry = pull(before, source, &mut last.input)? == 0;
+        }
+        let step = last.step(out)?;
+        if step.written > 0 || (is_dry && step.read == 0) {
+            return Ok(step.written);
+        }
+    }
+}
+
+impl Stage {
+    fn new(coding: Coding, left: usize) -> Result<Stage, CodingError> {
+        let kept = SPARE.with(|spare| spare.take(|(of, ..)| *of == coding));
+        let (_, state, input) = match kept {
+            Some(kept) => kept,
+            None => (coding, codecs::decoder(coding).ok_or(CodingError::Unknown)?, Arena::default()),
+        };
+        Ok(Stage { coding, state, input, read: 0, left, is_whole: true })
+    }
+
+    fn step(&mut self, out: &mut Arena) -> Result<Step, CodingError> {
+        let unread = &self.input.as_slice()[self.read..];
+        if self.is_whole && unread.is_empty() {
+            return Ok(Step::default());
+        }
+        let step = self.state.step(unread, &mut out.spare(PIECE)[..PIECE])?;
+        if step.read == 0 && step.written == 0 && !unread.is_empty() {
+            return Err(CodingError::Corrupt);
+        }
+        self.read += step.read;
+        self.is_whole = step.is_whole;
+        self.left = self.left.checked_sub(step.written).ok_or(CodingError::TooLarge)?;
+        out.grow(step.written);
+        Ok(step)
+    }
+}
+
+/// What it decodes, its state, and the memory of its input.
+type Spare = (Coding, Box<dyn Decode>, Arena);
+
+thread_local! {
+    static SPARE: Stash<Spare> = const { Stash::new() };
+}
+
+impl Drop for Decoders {
+    fn drop(&mut self) {
+        for Stage { coding, mut state, mut input, .. } in self.stages.drain(..) {
+            state.reset();
+            input.clear();
+            // A thread that ends keeps nothing.
+            let _ = SPARE.try_with(|spare| spare.give((coding, state, input)));
+        }
+    }
+}
+
+impl fmt::Debug for Decoders {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.stages.iter().map(|stage| stage.coding)).finish()
+    }
+}

@@ -1,0 +1,63 @@
+//! [`CodingError`]: why coded content cannot be had (RFC 9110 §8.4).
+
+use std::error::Error;
+use std::fmt;
+use std::io;
+
+use crate::message::Status;
+
+/// Why coded content cannot be had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum CodingError {
+    /// The content is not what its coding says, or its checksum is wrong.
+    Corrupt,
+    /// The content ends before its coding does.
+    Incomplete,
+    /// The content is coded in a way that this build does not know.
+    Unknown,
+    /// The content is coded more often than anybody would.
+    TooMany,
+    /// The decoded content is larger than it may be.
+    TooLarge,
+    /// The encoder failed: it got no memory.
+    Encoder,
+}
+
+impl CodingError {
+    /// The status that is owed to whoever sent such content.
+    pub fn status(self) -> Status {
+        match self {
+            CodingError::Corrupt | CodingError::Incomplete => Status::BAD_REQUEST,
+            CodingError::Unknown | CodingError::TooMany => Status::UNSUPPORTED_MEDIA_TYPE,
+            CodingError::TooLarge => Status::CONTENT_TOO_LARGE,
+            CodingError::Encoder => Status::INTERNAL_SERVER_ERROR,
+        }
+    }
+}
+
+impl fmt::Display for CodingError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            CodingError::Corrupt => "the coded content is corrupt",
+            CodingError::Incomplete => "the coded content was cut short",
+            CodingError::Unknown => "the content is coded in a way that is not known",
+            CodingError::TooMany => "the content is coded too often",
+            CodingError::TooLarge => "the decoded content is larger than it may be",
+            CodingError::Encoder => "the content could not be encoded",
+        })
+    }
+}
+
+impl Error for CodingError {}
+
+impl From<CodingError> for io::Error {
+    fn from(error: CodingError) -> io::Error {
+        let kind = match error {
+            CodingError::Incomplete => io::ErrorKind::UnexpectedEof,
+            CodingError::Encoder => io::ErrorKind::OutOfMemory,
+            _ => io::ErrorKind::InvalidData,
+        };
+        io::Error::new(kind, error)
+    }
+}

@@ -1,0 +1,216 @@
+//! Coded content: whole, in pieces, spoiled, and too large.
+
+use super::codec::Flush;
+use super::{Coding, CodingError, Decoders, Encoder};
+use crate::memory::Arena;
+use crate::message::Headers;
+
+/// What `content`, coded as `codings` say, is decoded to, however it is cut.
+#[track_caller]
+fn check(codings: &str, content: &[u8], expected: Result<&[u8], CodingError>) {
+    for cut in 0..=content.len() {
+        let (first, second) = content.split_at(cut);
+        let decoded = decode(codings, &[first, second], LIMIT);
+        assert_eq!(
+            decoded.as_deref(),
+            expected.as_ref().map(|content| &content[..]),
+            "{codings}, cut at {cut}"
+        );
+    }
+}
+
+fn decode(codings: &str, pieces: &[&[u8]], limit: usize) -> Result<Vec<u8>, CodingError> {
+    let (mut decoders, mut out) = (decoders(codings, limit)?, Arena::default());
+    pieces.iter().try_for_each(|piece| decoders.feed(piece, &mut out))?;
+    decoders.end().map(|()| out.as_slice().to_vec())
+}
+
+fn decoders(codings: &str, limit: usize) -> Result<Decoders, CodingError> {
+    let mut headers = Headers::new();
+    headers.set("content-encoding", codings).unwrap();
+    Decoders::of(&headers, limit).map(|decoders| decoders.expect("it is coded"))
+}
+
+fn encode(coding: Coding, content: &[u8]) -> Vec<u8> {
+    let (mut encoder, mut out) = (Encoder::new(coding, 4).expect("it is available"), Vec::new());
+    encoder.encode(content, Flush::End, &mut out).unwrap();
+    out
+}
+
+fn available() -> impl Iterator<Item = Coding> {
+    [Coding::Br, Coding::Zstd, Coding::Gzip, Coding::Deflate]
+        .into_iter()
+        .filter(|coding| coding.is_available())
+}
+
+const LIMIT: usize = 1 << 16;
+
+/// `hello` as Python's gzip module writes it, with a name in its header.
+const GZIP: &[u8] =
+    b"\x1f\x8b\x08\x08\x00\x00\x00\x00\x02\xffname\0\xcb\x48\xcd\xc9\xc9\x07\0\x86\xa6\x10\x36\x05\0\0\0";
+const ZLIB: &[u8] = b"\x78\x9c\xcb\x48\xcd\xc9\xc9\x07\0\x06\x2c\x02\x15";
+const RAW: &[u8] = b"\xcb\x48\xcd\xc9\xc9\x07\0";
+const BR: &[u8] = b"\x0b\x02\x80hello\x03";
+
+#[test]
+fn content_of_others_is_understood() {
+    check("gzip", GZIP, Ok(b"hello"));
+    check("X-GZIP", GZIP, Ok(b"hello"));
+    check("identity, gzip", GZIP, Ok(b"hello"));
+    check("gzip", &[GZIP, GZIP].concat(), Ok(b"hellohello"));
+    check("deflate", ZLIB, Ok(b"hello"));
+    check("deflate", RAW, Ok(b"hello"));
+    check("br", BR, Ok(b"hello"));
+    check("br", b"\x06", Ok(b""));
+    check("gzip, deflate, br", b"", Ok(b""));
+}
+
+#[test]
+fn every_section_of_a_gzip_header_is_passed_over_and_checked_rfc_1952() {
+    let data = &GZIP[15..];
+    let all = b"\x1f\x8b\x08\x1e\0\0\0\0\0\x03\x03\0abcn\0\0\x90\x45";
+    let crc = {
+        let mut crc = flate2::Crc::new();
+        crc.update(&all[..18]);
+        crc.sum() as u16
+    };
+    let header = [&all[..18], &crc.to_le_bytes()].concat();
+    check("gzip", &[&header, data].concat(), Ok(b"hello"));
+    check("gzip", &[&header[..18], &(crc ^ 1).to_le_bytes(), data].concat(), Err(CodingError::Corrupt));
+    check("gzip", &[b"\x1f\x8b\x08\x04\0\0\0\0\0\x03\0\0", data].concat(), Ok(b"hello"));
+}
+
+#[test]
+fn content_that_is_spoiled_is_an_error() {
+    let corrupt = Err(CodingError::Corrupt);
+    check("gzip", b"hello", corrupt);
+    check("gzip", b"\x1f\x8c", corrupt);
+    check("gzip", b"\x1f\x8b\x07", corrupt);
+    check("gzip", b"\x1f\x8b\x08\x20", corrupt);
+    check("gzip", &[GZIP, b"\0"].concat(), corrupt);
+    check("gzip", &[GZIP, b"junk"].concat(), corrupt);
+    check("deflate", &[ZLIB, b"\0"].concat(), corrupt);
+    check("deflate", &[RAW, b"\0"].concat(), corrupt);
+    check("deflate", b"hello, this is no deflate", corrupt);
+    check("br", &[BR, b"\0"].concat(), corrupt);
+    check("br", b"\xff\xff\xff\xff", corrupt);
+    check("br", b"\x11\x1e", corrupt);
+    check("gzip", ZLIB, corrupt);
+    check("gzip, gzip", GZIP, corrupt);
+    // The checksums, and gzip's length.
+    for at in [GZIP.len() - 8, GZIP.len() - 5, GZIP.len() - 4, GZIP.len() - 1] {
+        check("gzip", &spoiled(GZIP, at), corrupt);
+    }
+    (ZLIB.len() - 4..ZLIB.len()).for_each(|at| check("deflate", &spoiled(ZLIB, at), corrupt));
+}
+
+fn spoiled(content: &[u8], at: usize) -> Vec<u8> {
+    let mut spoiled = content.to_vec();
+    spoiled[at] ^= 1;
+    spoiled
+}
+
+#[test]
+fn content_that_is_cut_is_an_error_wherever_it_is() {
+    let text = b"All that glitters is not gold; often have you heard that told.".repeat(8);
+    for coding in available() {
+        let content = encode(coding, &text);
+        for len in 1..content.len() {
+            let decoded = decode(coding.name(), &[&content[..len]], LIMIT);
+            assert_eq!(decoded, Err(CodingError::Incomplete), "{coding:?}, {len} bytes");
+        }
+        assert_eq!(decode(coding.name(), &[&content], LIMIT).as_deref(), Ok(&text[..]));
+    }
+}
+
+/// No octet may change without notice, but for those that say when and by whom.
+#[test]
+fn content_that_is_changed_is_never_taken_for_another() {
+    let text = b"All that glitters is not gold; often have you heard that told.".repeat(8);
+    for coding in available() {
+        let content = encode(coding, &text);
+        for at in 0..content.len() {
+            let decoded = decode(coding.name(), &[&spoiled(&content, at)], LIMIT);
+            // brotli has no checksum.
+            let is_noticed = decoded.is_err() || decoded.as_deref() == Ok(&text) || coding == Coding::Br;
+            assert!(is_noticed, "{coding:?}, octet {at}");
+        }
+    }
+}
+
+#[test]
+fn codings_are_undone_in_turn_and_few_of_them() {
+    let text = b"once upon a midnight dreary".repeat(99);
+    for first in available() {
+        for second in available() {
+            let twice = encode(second, &encode(first, &text));
+            let codings = format!("{} , {}", first.name(), second.name());
+            assert_eq!(decode(&codings, &[&twice], LIMIT).as_deref(), Ok(&text[..]), "{codings}");
+        }
+    }
+    let unknown = ["compress", "gzip, x", "gzip;q=1", "g zip", "\"gzip\"", "zstd2", "aes128gcm"];
+    unknown.into_iter().for_each(|codings| check(codings, b"", Err(CodingError::Unknown)));
+    check("gzip, gzip, gzip, gzip, gzip", b"", Err(CodingError::TooMany));
+    check("gzip, gzip, gzip, gzip", b"", Ok(b""));
+}
+
+#[test]
+fn a_limit_is_kept_to_the_byte_and_bombs_do_not_go_off() {
+    let zeros = vec![0; LIMIT + 1];
+    for coding in available() {
+        assert_eq!(
+            decode(coding.name(), &[&encode(coding, &zeros[1..])], LIMIT).map(|all| all.len()),
+            Ok(LIMIT)
+        );
+        assert_eq!(decode(coding.name(), &[&encode(coding, &zeros)], LIMIT), Err(CodingError::TooLarge));
+        let bomb = encode(coding, &vec![0; 32 * LIMIT]);
+        let (mut decoders, mut out) = (decoders(coding.name(), LIMIT).unwrap(), Arena::default());
+        assert_eq!(decoders.feed(&bomb, &mut out), Err(CodingError::TooLarge));
+        assert!(out.len() + out.spare(0).len() <= 4 * LIMIT, "{coding:?}");
+    }
+    // What is within need not come out to cost.
+    let nothing = encode(Coding::Gzip, b"");
+    let often = nothing.repeat(2 * LIMIT / nothing.len());
+    assert_eq!(decode("gzip", &[&often], LIMIT), Ok(Vec::new()));
+    assert_eq!(decode("gzip, gzip", &[&encode(Coding::Gzip, &often)], LIMIT), Err(CodingError::TooLarge));
+}
+
+#[test]
+fn what_is_flushed_can_be_read_at_once_and_a_state_used_again_is_as_new() {
+    for coding in available() {
+        let first = encode(coding, b"first");
+        assert_eq!(encode(coding, b"first"), first, "the state was used before");
+        let mut decoders = decoders(coding.name(), LIMIT).unwrap();
+        let (mut encoder, mut out, mut made) =
+            (Encoder::new(coding, 4).unwrap(), Arena::default(), Vec::new());
+        for event in ["one", "", "two", "three"] {
+            made.clear();
+            out.clear();
+            encoder.encode(event.as_bytes(), Flush::Later, &mut made).unwrap();
+            encoder.encode(b"", Flush::Now, &mut made).unwrap();
+            decoders.feed(&made, &mut out).unwrap();
+            assert_eq!(out.as_slice(), event.as_bytes(), "{coding:?}");
+            assert_eq!(decoders.end(), Err(CodingError::Incomplete));
+        }
+        made.clear();
+        encoder.encode(b"", Flush::End, &mut made).unwrap();
+        decoders.feed(&made, &mut out).unwrap();
+        assert_eq!(decoders.end(), Ok(()));
+    }
+}
+
+#[test]
+fn all_sizes_come_back_as_they_were() {
+    let text: Vec<u8> = (0..40_000u32).map(|at| (at * at >> 7) as u8 & 0x3f).collect();
+    for (coding, level) in available().flat_map(|coding| [0, 1, 5, 9, 99].map(|level| (coding, level))) {
+        for len in [0, 1, 2, 100, 4095, 4096, 16_384, 40_000] {
+            let (mut encoder, mut out) = (Encoder::new(coding, level).unwrap(), Vec::new());
+            encoder.encode(&text[..len], Flush::End, &mut out).unwrap();
+            assert_eq!(
+                decode(coding.name(), &[&out], LIMIT).as_deref(),
+                Ok(&text[..len]),
+                "{coding:?} {level}"
+            );
+        }
+    }
+}

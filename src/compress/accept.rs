@@ -1,0 +1,161 @@
+//! [`Choice`]: the coding that a peer likes best (RFC 9110 §12.4.2, §12.5.3).
+
+use crate::coding::Coding;
+use crate::message::{Headers, members, trim};
+
+/// The coding that a peer likes best of those that are offered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Choice {
+    /// None: content as it is.
+    pub(super) coding: Option<Coding>,
+    /// Content as it is would not do: what is not worth it is coded too.
+    pub(super) is_due: bool,
+}
+
+impl Choice {
+    /// Chooses by the `accept-encoding` of a request. Among equals the one that was `offered` first is taken.
+    pub(super) fn of(headers: &Headers, offered: &[Coding]) -> Choice {
+        // Said nowhere, content as it is will do, but anything that is said is liked better.
+        let identity = weight(headers, |name| name.eq_ignore_ascii_case(b"identity"));
+        let mut best = (identity.unwrap_or(0).max(1), None);
+        for coding in offered {
+            let weight = weight(headers, |name| Coding::of(name) == Some(*coding)).unwrap_or(0);
+            let is_better = weight > best.0 || weight == best.0 && best.1.is_none();
+            best = if is_better { (weight, Some(*coding)) } else { best };
+        }
+        Choice { coding: best.1, is_due: identity == Some(0) }
+    }
+}
+
+/// The weight of the coding that `is` the name of, in thousandths: its own, or else that of all which are not named.
+/// None if neither is there. A member that is malformed is not there, and one that is there twice has its lesser
+/// weight.
+fn weight(headers: &Headers, is: impl Fn(&[u8]) -> bool) -> Option<u16> {
+    let named = headers.all("accept-encoding").flat_map(members).filter_map(parse);
+    let (mut own, mut others) = (None, None);
+    for (name, weight) in named {
+        let place = match name {
+            b"*" => &mut others,
+            name if is(name) => &mut own,
+            _ => continue,
+        };
+        *place = Some(place.map_or(weight, |lesser: u16| lesser.min(weight)));
+    }
+    own.or(others)
+}
+
+/// `codings [ weight ]`
+fn parse(member: &[u8]) -> Option<(&[u8], u16)> {
+    let Some(at) = member.iter().position(|octet| *octet == b';') else { return Some((member, 1000)) };
+    let (name, parameter) = (trim(&member[..at]), trim(&member[at + 1..]));
+    match parameter {
+        [b'q' | b'Q', b'=', value @ ..] => Some((name, quality(value)?)),
+        _ => None,
+    }
+}
+
+/// `qvalue`, in thousandths.
+fn quality(value: &[u8]) -> Option<u16> {
+    let (whole, decimals) = match value {
+        [whole] => (whole, &[][..]),
+        [whole, b'.', decimals @ ..] if decimals.len() <= 3 => (whole, decimals),
+        _ => return None,
+    };
+    let mut quality = match whole {
+        b'0' => 0,
+        b'1' => 1000,
+        _ => return None,
+    };
+    for (digit, worth) in decimals.iter().zip([100, 10, 1]) {
+        quality += worth * u16::from(digit.is_ascii_digit().then(|| digit - b'0')?);
+    }
+    (quality <= 1000).then_some(quality)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OFFERED: [Coding; 3] = [Coding::Br, Coding::Gzip, Coding::Deflate];
+
+    #[track_caller]
+    fn check(accepted: &str, coding: Option<Coding>) {
+        check_due(accepted, coding, false);
+    }
+
+    #[track_caller]
+    fn check_due(accepted: &str, coding: Option<Coding>, is_due: bool) {
+        let mut headers = Headers::new();
+        // A list may be spread over lines (§5.3).
+        for line in accepted.split('|') {
+            headers.append("accept-encoding", line).unwrap();
+        }
+        assert_eq!(Choice::of(&headers, &OFFERED), Choice { coding, is_due }, "{accepted:?}");
+    }
+
+    #[test]
+    fn the_highest_weight_is_chosen_and_among_equals_the_first_offered_12_5_3() {
+        assert_eq!(Choice::of(&Headers::new(), &OFFERED), Choice::default());
+        check("gzip, deflate, br, zstd", Some(Coding::Br));
+        check("gzip|br;q=0.9", Some(Coding::Gzip));
+        check("br;q=0.5, gzip;q=0.8, deflate;q=0.799", Some(Coding::Gzip));
+        check("X-GZip", Some(Coding::Gzip));
+        check("*", Some(Coding::Br));
+        check("br;q=0, *", Some(Coding::Gzip));
+        check("br;q=0.1, *;q=0.2", Some(Coding::Gzip));
+        check("gzip ; q=0.001", Some(Coding::Gzip));
+        check("gzip;Q=1.000", Some(Coding::Gzip));
+        check("gzip;q=0., deflate;q=1.", Some(Coding::Deflate));
+        check("identity;q=0.5, gzip;q=0.5", Some(Coding::Gzip));
+        check(", ,gzip,", Some(Coding::Gzip));
+    }
+
+    #[test]
+    fn content_stays_as_it_is_where_that_is_liked_better() {
+        check("", None);
+        check("identity", None);
+        check("zstd, compress", None);
+        check("gzip;q=0", None);
+        check("gzip;q=0.000", None);
+        check("gzip, gzip;q=0", None);
+        check("gzip;q=0.5, identity", None);
+        check("gzip;q=0.5, identity;q=0.501", None);
+        check("gzip2, xgzip, x-br, gz", None);
+    }
+
+    #[test]
+    fn a_member_that_is_malformed_is_not_there_12_4_2() {
+        let malformed = [
+            "q",
+            "q=",
+            "q=2",
+            "q=1.001",
+            "q=0.0001",
+            "q=.5",
+            "q=+1",
+            "q=0x1",
+            "q=0.5;x=1",
+            "x=1",
+            "q =1",
+            "q= 1",
+            "q=\"1\"",
+            "q=1e0",
+            "q=-0",
+            "q=0.a",
+            "q=00.1",
+        ];
+        malformed.into_iter().for_each(|weight| check(&format!("gzip;{weight}"), None));
+        check("gzip q=1", None);
+        check("\"gzip, br\"", None);
+        check("gzip;, br;q=0.1", Some(Coding::Br));
+    }
+
+    #[test]
+    fn a_peer_may_refuse_content_as_it_is() {
+        check_due("identity;q=0, gzip", Some(Coding::Gzip), true);
+        check_due("gzip, *;q=0", Some(Coding::Gzip), true);
+        check_due("*;q=0", None, true);
+        check_due("identity;q=0", None, true);
+        check("identity;q=0.1, gzip, *;q=0", Some(Coding::Gzip));
+    }
+}

@@ -1,0 +1,67 @@
+//! [`Encoded`]: what a body's source yields, coded.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use tokio::io::{AsyncRead, ReadBuf};
+
+use crate::coding::{Encoder, Flush};
+use crate::message::Source;
+
+/// What a source yields, coded. When the source has nothing for now, all that it has yielded comes out.
+pub(super) struct Encoded {
+    source: Source,
+    encoder: Encoder,
+    /// What was read of the source.
+    piece: Vec<u8>,
+    /// What came out, and how much of that was handed on.
+    made: Vec<u8>,
+    sent: usize,
+    /// How the encoder was last called.
+    last: Flush,
+}
+
+impl Encoded {
+    pub(super) fn new(source: Source, encoder: Encoder) -> Encoded {
+        let piece = vec![0; PIECE];
+        Encoded { source, encoder, piece, made: Vec::new(), sent: 0, last: Flush::Now }
+    }
+
+    /// Encodes what the source yields next.
+    fn poll_made(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let mut room = ReadBuf::new(&mut self.piece);
+        let flush = match self.source.as_mut().poll_read(cx, &mut room) {
+            Poll::Pending if self.last == Flush::Now => return Poll::Pending,
+            Poll::Pending => Flush::Now,
+            Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+            Poll::Ready(Ok(())) if room.filled().is_empty() => Flush::End,
+            Poll::Ready(Ok(())) => Flush::Later,
+        };
+        self.made.clear();
+        self.sent = 0;
+        self.last = flush;
+        self.encoder.encode(room.filled(), flush, &mut self.made)?;
+        Poll::Ready(Ok(()))
+    }
+}
+
+/// What is asked of the source at once.
+const PIECE: usize = 16 << 10;
+
+impl AsyncRead for Encoded {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        out: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let this = &mut *self;
+        while this.sent == this.made.len() && this.last != Flush::End {
+            ready!(this.poll_made(cx))?;
+        }
+        let count = out.remaining().min(this.made.len() - this.sent);
+        out.put_slice(&this.made[this.sent..][..count]);
+        this.sent += count;
+        Poll::Ready(Ok(()))
+    }
+}

@@ -1,0 +1,181 @@
+//! [`Encoding`]: codes one answer, and makes its head say so (RFC 9110 §8.4, §8.8.3, §12.5.5).
+
+use std::any::Any;
+use std::io;
+
+use super::accept::Choice;
+use super::encoded::Encoded;
+use super::rules::Rules;
+use crate::coding::{Coding, CodingError, Encoder, Flush};
+use crate::memory::Stash;
+use crate::message::{Body, Headers, Length, Response};
+use crate::server::{Course, Transform};
+
+/// What it takes to code one answer. A core uses it again for the next.
+#[derive(Debug)]
+pub(super) struct Encoding {
+    pub(super) rules: Rules,
+    choice: Choice,
+    state: State,
+    /// What is made before it is the body, or a field.
+    made: Vec<u8>,
+}
+
+/// How far a streamed answer is.
+#[derive(Debug)]
+enum State {
+    /// It may yet become one.
+    Waiting,
+    /// It has begun, and is not coded.
+    Around,
+    Through(Encoder),
+}
+
+impl Encoding {
+    /// One that is ready for an answer.
+    pub(super) fn take(rules: Rules, choice: Choice) -> Box<Encoding> {
+        let new = || Box::new(Encoding { rules, choice, state: State::Waiting, made: Vec::new() });
+        let mut encoding = SPARE.with(|spare| spare.take(|_| true)).unwrap_or_else(new);
+        (encoding.rules, encoding.choice) = (rules, choice);
+        encoding
+    }
+
+    /// The one that was put into the context, if it is there still.
+    pub(super) fn of(transform: Option<Box<dyn Transform>>) -> Option<Box<Encoding>> {
+        let transform: Box<dyn Any> = transform?;
+        transform.downcast().ok()
+    }
+
+    /// Keeps it for the next answer.
+    pub(super) fn give(mut self: Box<Encoding>) {
+        self.state = State::Waiting;
+        self.made.clear();
+        self.made.shrink_to(MADE_KEPT_MAX);
+        SPARE.with(|spare| spare.give(self));
+    }
+
+    pub(super) fn has_begun(&self) -> bool {
+        !matches!(self.state, State::Waiting)
+    }
+
+    /// Decides how an answer that is all here is coded, and makes its head say so.
+    pub(super) fn judge(&mut self, response: &mut Response, is_head: bool) -> Option<Coding> {
+        let len = match response.body.announced() {
+            // What GET would answer is known by what was set by hand.
+            Length::NoContent if is_head && response.headers.content_length().is_some() => {
+                response.headers.content_length()
+            }
+            Length::NoContent => return self.confirm(response),
+            Length::Known(len) => Some(len),
+            Length::Unknown => None,
+        };
+        self.decide(response, len)
+    }
+
+    /// Decides by the head. `len` is none if it is not known.
+    fn decide(&mut self, response: &mut Response, len: Option<u64>) -> Option<Coding> {
+        let headers = &mut response.headers;
+        let is_worth_it = self.rules.recommend(headers, len);
+        if !Rules::allow(response.status, headers) || !(is_worth_it || self.choice.is_due) {
+            return None;
+        }
+        vary(headers);
+        let coding = self.choice.coding?;
+        for name in OF_UNCODED {
+            headers.remove(name);
+            response.trailers.remove(name);
+        }
+        self.weaken_etag(headers);
+        set(headers, "content-encoding", coding.name().as_bytes());
+        Some(coding)
+    }
+
+    /// 304 confirms what was sent before, and must call it by the name it had then (RFC 9110 §15.4.5).
+    fn confirm(&mut self, response: &mut Response) -> Option<Coding> {
+        let headers = &mut response.headers;
+        let is_free = !headers.contains_token("cache-control", "no-transform");
+        if response.status.as_u16() == 304 && is_free && headers.contains("etag") {
+            vary(headers);
+            if self.choice.coding.is_some() {
+                self.weaken_etag(headers);
+            }
+        }
+        None
+    }
+
+    /// What is coded is not byte for byte what the tag was given to (RFC 9110 §8.8.3.3).
+    fn weaken_etag(&mut self, headers: &mut Headers) {
+        let Some(tag @ [b'"', ..]) = headers.get("etag") else { return };
+        self.made.clear();
+        self.made.extend_from_slice(b"W/");
+        self.made.extend_from_slice(tag);
+        set(headers, "etag", &self.made);
+    }
+
+    /// Codes content that is here.
+    pub(super) fn encode_body(&mut self, coding: Coding, body: &mut Body) -> Result<(), CodingError> {
+        self.made.clear();
+        self.encoder(coding)?.encode(body.bytes(), Flush::End, &mut self.made)?;
+        body.set(&self.made);
+        Ok(())
+    }
+
+    /// Codes content that comes from a source, when it comes.
+    pub(super) fn encode_stream(&mut self, coding: Coding, body: &mut Body) -> Result<(), CodingError> {
+        let encoder = self.encoder(coding)?;
+        if let Some(source) = body.take_source() {
+            body.stream(Encoded::new(source, encoder), None);
+        }
+        Ok(())
+    }
+
+    fn encoder(&self, coding: Coding) -> Result<Encoder, CodingError> {
+        Encoder::new(coding, self.rules.level(coding)).ok_or(CodingError::Encoder)
+    }
+}
+
+/// What stays warm.
+const MADE_KEPT_MAX: usize = 256 << 10;
+
+thread_local! {
+    static SPARE: Stash<Box<Encoding>> = const { Stash::new() };
+}
+
+impl Transform for Encoding {
+    fn begin(&mut self, response: &mut Response) -> Course {
+        self.state = State::Around;
+        let len = response.headers.content_length();
+        let encoder = self.decide(response, len).map(|coding| self.encoder(coding));
+        // An encoder that cannot be had is the stream's first error.
+        match encoder {
+            Some(Ok(encoder)) => self.state = State::Through(encoder),
+            Some(Err(_)) => {}
+            None => return Course::Around,
+        }
+        Course::Through
+    }
+
+    fn apply(&mut self, data: &[u8], flush: Flush, out: &mut Vec<u8>) -> io::Result<()> {
+        match &mut self.state {
+            State::Through(encoder) => Ok(encoder.encode(data, flush, out)?),
+            State::Waiting | State::Around => Err(CodingError::Encoder.into()),
+        }
+    }
+}
+
+/// What is true of content only as it was: its length, that parts of it can be asked for, and digests (RFC 9530).
+const OF_UNCODED: [&str; 6] =
+    ["accept-ranges", "content-digest", "content-length", "content-md5", "digest", "repr-digest"];
+
+/// Says that others may get another answer (RFC 9110 §12.5.5).
+fn vary(headers: &mut Headers) {
+    let is_said = |token| headers.contains_token("vary", token);
+    if !is_said("accept-encoding") && !is_said("*") {
+        let _ = headers.append("vary", "accept-encoding");
+    }
+}
+
+fn set(headers: &mut Headers, name: &str, value: &[u8]) {
+    let set = headers.set(name, value);
+    debug_assert!(set.is_ok(), "what a field held it can hold again");
+}

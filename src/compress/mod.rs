@@ -1,0 +1,155 @@
+//! [`Compress`]: answers are coded as the peer likes best (RFC 9110 §8.4, §12.5.3). Feature `compress`.
+//!
+//! ```no_run
+//! use corehttp::{Compress, Context, Server};
+//!
+//! fn main() -> corehttp::Result {
+//!     Server::bind("127.0.0.1:8080").run(Compress::new(|ctx: &mut Context| ctx.response.text("Hello! ".repeat(1000))))
+//! }
+//! ```
+//!
+//! # Which coding
+//!
+//! The one with the highest weight in `accept-encoding`; among equals the first of `br`, `zstd`, `gzip` and `deflate`,
+//! or of the order that was set. A peer that names none gets none, and so does one that would rather have `identity`.
+//! A peer that refuses `identity`, and all that there is, gets the content as it is and not 406: the RFC allows
+//! both, and an answer is more use than none.
+//!
+//! # Which answers
+//!
+//! Those whose content is of a type that shrinks, and not small. Left alone is what is coded already, a part of something
+//! (`content-range`), forbidden to be changed (`cache-control: no-transform`), or has no content. What could be coded
+//! says so in `vary`, also to a peer that did not ask. What is coded has no strong `etag` any more, no `content-length`
+//! of before, no `accept-ranges` and no digests. HEAD is answered as GET, but without a length.
+//!
+//! # Streams
+//!
+//! What a handler writes by [`Context::stream`] and what a body's source yields is coded as it passes, and flushed
+//! when it is: by [`Writer::flush`](crate::Writer::flush), or when the source has no more for now. So server-sent events
+//! arrive at once. Each open stream holds an encoder: about 300 KiB for `gzip`, and 1 to 2 MiB for the others.
+//!
+//! # What not to compress
+//!
+//! A page that has a secret in it beside what somebody else may choose tells of the secret by its size (the attack is
+//! called BREACH). Its handler says `ctx.transform = None`, and nothing of it is coded.
+
+mod accept;
+mod encoded;
+mod encoding;
+mod rules;
+
+use std::mem;
+
+use self::accept::Choice;
+use self::encoding::Encoding;
+use self::rules::Rules;
+use crate::coding::Coding;
+use crate::message::{Method, Request};
+use crate::runtime;
+use crate::server::{BodyPlan, Context, Handler, IntoHandler, Result};
+
+/// A handler whose answers are compressed.
+///
+/// # Examples
+///
+/// ```
+/// use corehttp::{Coding, Compress, Context, Request, Server};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let page = |ctx: &mut Context| ctx.response.html("<p>again</p>".repeat(1000));
+/// let service = Server::new().service(Compress::new(page).codings(&[Coding::Gzip]).level(Coding::Gzip, 9));
+/// let mut request = Request::get("/")?;
+/// request.headers.set("accept-encoding", "br, gzip;q=0.5")?;
+/// let response = service.respond(request).await;
+/// assert_eq!(response.headers.text("content-encoding"), Some("gzip"));
+/// assert!(response.body.len() < 200);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Compress<H> {
+    handler: H,
+    rules: Rules,
+}
+
+impl<H: Handler> Compress<H> {
+    /// Compresses what `handler` answers.
+    pub fn new<Kind>(handler: impl IntoHandler<Kind, Handler = H>) -> Compress<H> {
+        Compress { handler: handler.into_handler(), rules: Rules::default() }
+    }
+
+    /// The codings to choose from, the preferred first. Those that the crate was built without are passed over.
+    /// Default: all there are.
+    pub fn codings(mut self, codings: &[Coding]) -> Compress<H> {
+        self.rules.offer(codings);
+        self
+    }
+
+    /// How hard to work: for gzip and deflate 0 to 9, for br 0 to 11, for zstd 1 to 22. What is beyond counts as the
+    /// end of the range. Default: 6, 4 and 3.
+    pub fn level(mut self, coding: Coding, level: u32) -> Compress<H> {
+        self.rules.set_level(coding, level);
+        self
+    }
+
+    /// So many bytes content has at least, or it is not worth it. Default: 1 KiB. Of a stream the length may be unknown,
+    /// and it is taken for long.
+    pub fn size_min(mut self, bytes: usize) -> Compress<H> {
+        self.rules.size_min = bytes;
+        self
+    }
+
+    /// Up to so many bytes are compressed on the core that answers, which serves nobody else meanwhile; what is larger
+    /// goes to a thread of its own. Default: 256 KiB.
+    pub fn inline_max(mut self, bytes: usize) -> Compress<H> {
+        self.rules.inline_max = bytes;
+        self
+    }
+
+    /// Whether content of a type shrinks: `judge` is told the type without its parameters, and answers none where it
+    /// leaves it to the default, by which text, JSON, XML, JavaScript, WebAssembly, plain fonts and the like do.
+    pub fn types(mut self, judge: fn(&str) -> Option<bool>) -> Compress<H> {
+        self.rules.judge = judge;
+        self
+    }
+}
+
+impl<H: Handler> Handler for Compress<H> {
+    fn on_head(&self, request: &Request) -> BodyPlan {
+        self.handler.on_head(request)
+    }
+
+    async fn handle(&self, ctx: &mut Context) -> Result {
+        // The handler may rewrite the request.
+        let choice = Choice::of(&ctx.request.headers, self.rules.codings());
+        let is_head = ctx.request.method() == Method::Head;
+        let outer = ctx.transform.replace(Encoding::take(self.rules, choice));
+        let outcome = self.handler.handle(ctx).await;
+        let own = Encoding::of(mem::replace(&mut ctx.transform, outer));
+        let Some(mut own) = own else { return outcome };
+        if outcome.is_ok() && !own.has_begun() {
+            own = encode(ctx, own, is_head).await?;
+        }
+        own.give();
+        outcome
+    }
+}
+
+/// Codes an answer that is not on its way yet.
+async fn encode(ctx: &mut Context, mut own: Box<Encoding>, is_head: bool) -> Result<Box<Encoding>> {
+    let Some(coding) = own.judge(&mut ctx.response, is_head) else { return Ok(own) };
+    let body = &mut ctx.response.body;
+    match () {
+        () if is_head => body.clear(),
+        () if body.is_stream() => own.encode_stream(coding, body)?,
+        () if body.len() <= own.rules.inline_max => own.encode_body(coding, body)?,
+        () => {
+            let mut taken = mem::take(body);
+            let encoded =
+                runtime::off_core(move || own.encode_body(coding, &mut taken).map(|()| (own, taken)));
+            (own, *body) = encoded.await??;
+        }
+    }
+    Ok(own)
+}

@@ -1,0 +1,174 @@
+//! [`Rules`]: which answers are worth it, and how they are coded.
+
+use crate::coding::Coding;
+use crate::message::{Headers, Status};
+
+/// Which answers are worth it, and how they are coded.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Rules {
+    /// The codings to choose from, the preferred first.
+    codings: [Coding; CODINGS],
+    count: usize,
+    /// The levels of [`ALL`].
+    levels: [u32; CODINGS],
+    pub(super) size_min: usize,
+    pub(super) inline_max: usize,
+    pub(super) judge: fn(&str) -> Option<bool>,
+}
+
+const CODINGS: usize = 4;
+const ALL: [Coding; CODINGS] = [Coding::Br, Coding::Zstd, Coding::Gzip, Coding::Deflate];
+
+impl Rules {
+    pub(super) fn offer(&mut self, codings: &[Coding]) {
+        self.count = 0;
+        for coding in codings {
+            if coding.is_available() && !self.codings().contains(coding) {
+                self.codings[self.count] = *coding;
+                self.count += 1;
+            }
+        }
+    }
+
+    pub(super) fn codings(&self) -> &[Coding] {
+        &self.codings[..self.count]
+    }
+
+    pub(super) fn set_level(&mut self, coding: Coding, level: u32) {
+        let at = ALL.into_iter().position(|of| of == coding);
+        at.into_iter().for_each(|at| self.levels[at] = level);
+    }
+
+    pub(super) fn level(&self, coding: Coding) -> u32 {
+        ALL.into_iter().zip(self.levels).find(|(of, _)| *of == coding).map_or(0, |(_, level)| level)
+    }
+
+    /// Whether an answer may be coded at all: it has content, all of it, as it is meant to be.
+    pub(super) fn allow(status: Status, headers: &Headers) -> bool {
+        let has_content = !status.is_informational() && ![204, 205, 206, 304].contains(&status.as_u16());
+        has_content
+            && !headers.contains("content-encoding")
+            && !headers.contains("content-range")
+            && !headers.contains_token("cache-control", "no-transform")
+    }
+
+    /// Whether content of that type and length is worth it.
+    pub(super) fn recommend(&self, headers: &Headers, len: Option<u64>) -> bool {
+        let is_long = len.is_none_or(|len| len >= self.size_min as u64);
+        is_long && headers.content_type().is_some_and(|content_type| self.shrinks(content_type))
+    }
+
+    fn shrinks(&self, content_type: &str) -> bool {
+        let essence = content_type.split(';').next().unwrap_or_default().trim_ascii();
+        (self.judge)(essence).unwrap_or_else(|| shrinks(essence))
+    }
+}
+
+impl Default for Rules {
+    fn default() -> Rules {
+        let mut rules = Rules {
+            codings: ALL,
+            count: 0,
+            levels: [4, 3, 6, 6],
+            size_min: 1 << 10,
+            inline_max: 256 << 10,
+            judge: |_| None,
+        };
+        rules.offer(&ALL);
+        rules
+    }
+}
+
+/// Whether content of a type shrinks, as far as is known.
+fn shrinks(essence: &str) -> bool {
+    let Some((kind, subtype)) = essence.split_once('/') else { return false };
+    let is_one_of = |known: &[&str]| known.iter().any(|known| subtype.eq_ignore_ascii_case(known));
+    let ends_well = |suffix: &str| {
+        let start = subtype.len().checked_sub(suffix.len());
+        start.and_then(|start| subtype.get(start..)).is_some_and(|end| end.eq_ignore_ascii_case(suffix))
+    };
+    let is_kind = |known: &str| kind.eq_ignore_ascii_case(known);
+    is_kind("text")
+        || is_kind("application") && is_one_of(&APPLICATIONS)
+        || is_kind("font") && is_one_of(&["collection", "otf", "sfnt", "ttf"])
+        || is_kind("image") && is_one_of(&["bmp", "vnd.microsoft.icon", "x-icon"])
+        || ["+json", "+text", "+xml", "+yaml"].into_iter().any(ends_well)
+}
+
+const APPLICATIONS: [&str; 17] = [
+    "ecmascript",
+    "graphql",
+    "javascript",
+    "json",
+    "jsonl",
+    "rtf",
+    "sql",
+    "toml",
+    "vnd.ms-fontobject",
+    "wasm",
+    "x-javascript",
+    "x-ndjson",
+    "x-sh",
+    "x-tar",
+    "x-yaml",
+    "xml",
+    "yaml",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_shrinks_and_what_is_packed_does_not() {
+        let shrinking = [
+            "text/html; charset=utf-8",
+            "TEXT/Event-Stream",
+            "application/json",
+            "application/problem+JSON",
+            "image/svg+xml",
+            "application/wasm ;x=y",
+            "font/ttf",
+        ];
+        let packed = [
+            "",
+            "text",
+            "image/png",
+            "image/jpeg",
+            "video/mp4",
+            "font/woff2",
+            "application/zip",
+            "application/octet-stream",
+            "application/jsonx",
+            "application/json-seq-gz",
+            "x/+jso",
+            "é/json",
+            "text-html",
+        ];
+        let rules = Rules::default();
+        shrinking.into_iter().for_each(|content_type| assert!(rules.shrinks(content_type), "{content_type}"));
+        packed.into_iter().for_each(|content_type| assert!(!rules.shrinks(content_type), "{content_type}"));
+    }
+
+    #[test]
+    fn the_judge_comes_before_the_list() {
+        let judge = |of: &str| match of {
+            "image/png" => Some(true),
+            "text/html" => Some(false),
+            _ => None,
+        };
+        let rules = Rules { judge, ..Rules::default() };
+        assert!(rules.shrinks("image/png") && !rules.shrinks("text/html;a") && rules.shrinks("text/css"));
+    }
+
+    #[test]
+    fn codings_are_offered_once_and_only_if_they_are_there() {
+        let mut rules = Rules::default();
+        rules.offer(&[Coding::Gzip, Coding::Gzip, Coding::Br]);
+        assert_eq!(rules.codings(), [Coding::Gzip, Coding::Br]);
+        rules.offer(&[Coding::Zstd]);
+        assert_eq!(!rules.codings().is_empty(), Coding::Zstd.is_available());
+        rules.set_level(Coding::Br, 9);
+        assert_eq!((rules.level(Coding::Br), rules.level(Coding::Gzip)), (9, 6));
+    }
+}

@@ -1,0 +1,50 @@
+//! [`Stash`]: a few objects of one thread, kept for whoever needs one next.
+
+use std::cell::RefCell;
+
+/// A few objects of one thread, last in first out. Unlike a [`FreeList`](super::FreeList) it holds objects of several
+/// makes, and so few of them that nobody need trim it: what is given beyond that is freed.
+pub(crate) struct Stash<T> {
+    kept: RefCell<Vec<T>>,
+}
+
+impl<T> Stash<T> {
+    pub(crate) const fn new() -> Stash<T> {
+        Stash { kept: RefCell::new(Vec::new()) }
+    }
+
+    /// The object given last of those that `suits`.
+    pub(crate) fn take(&self, suits: impl Fn(&T) -> bool) -> Option<T> {
+        let mut kept = self.kept.borrow_mut();
+        let at = kept.iter().rposition(suits)?;
+        Some(kept.remove(at))
+    }
+
+    /// Keeps `object`, which was reset. The one that has waited longest goes for it if there are many.
+    pub(crate) fn give(&self, object: T) {
+        let mut kept = self.kept.borrow_mut();
+        let surplus = (kept.len() == KEPT_MAX).then(|| kept.remove(0));
+        kept.push(object);
+        // What it takes with it may come here too.
+        drop((kept, surplus));
+    }
+}
+
+/// How many objects wait. A core works on one thing at a time, so more are needed only by what it does side by side.
+const KEPT_MAX: usize = 8;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_that_suits_is_taken_and_few_are_kept() {
+        let stash = Stash::new();
+        assert_eq!(stash.take(|_| true), None);
+        (0..KEPT_MAX + 2).for_each(|object| stash.give(object));
+        assert_eq!(stash.take(|object| *object < 2), None, "the oldest went");
+        assert_eq!(stash.take(|object| object % 2 == 0), Some(KEPT_MAX));
+        assert_eq!(stash.take(|_| true), Some(KEPT_MAX + 1));
+        assert_eq!(stash.kept.borrow().len(), KEPT_MAX - 2);
+    }
+}
