@@ -22,6 +22,7 @@ mod handlers;
 #[allow(dead_code, reason = "server.rs alone holds its rows against targets")]
 #[path = "support/report.rs"]
 mod report;
+#[allow(dead_code, reason = "server.rs alone looks at answers")]
 #[path = "support/workload.rs"]
 mod workload;
 

@@ -111,7 +111,8 @@ fn exchange(peer: &mut TcpStream, batch: &str, requests: usize, end: &str) -> u6
     while heard.matches(end).count() < requests {
         let count = peer.read(&mut piece).unwrap();
         assert_ne!(count, 0, "the connection goes on");
-        heard.push_str(str::from_utf8(&piece[..count]).unwrap());
+        // Content need not be text.
+        heard.extend(piece[..count].iter().map(|octet| char::from(*octet)));
     }
     let (_, told) = heard.rsplit_once("x-allocations: ").expect("each answer tells");
     told.split_once("\r\n").unwrap().0.parse().unwrap()
@@ -229,6 +230,50 @@ fn streamed_both_ways() {
     };
     for post in [POST, &POST.replace(SIZED, CHUNKED)] {
         check(with_plan(|_| BodyPlan::Stream, echoes), post, 1, "\r\n0\r\n\r\n");
+    }
+}
+
+/// Sees to it that the answer is coded so.
+#[cfg(feature = "compress")]
+struct Coded<H>(H, &'static str);
+
+#[cfg(feature = "compress")]
+impl<H: Handler> Handler for Coded<H> {
+    async fn handle(&self, ctx: &mut Context) -> corehttp::Result {
+        self.0.handle(ctx).await?;
+        assert_eq!(ctx.response.headers.text("content-encoding"), Some(self.1));
+        Ok(())
+    }
+}
+
+/// Buffered and streamed. A trailer tells where an answer ends, for its content is not text.
+#[cfg(feature = "compress")]
+#[test]
+fn compressed() {
+    use corehttp::Compress;
+
+    let page = "<li><a href=\"/articles/42\">All that glitters</a></li>\n".repeat(80);
+    let copied = page.clone();
+    let buffers = move |ctx: &mut Context| {
+        ctx.response.html(&copied);
+        ctx.response.headers.set("etag", "\"tag\"").unwrap();
+        ctx.response.trailers.set("x-end", 1).unwrap();
+    };
+    let streams = async move |ctx: &mut Context| -> corehttp::Result {
+        ctx.response.headers.set("content-type", "text/html")?;
+        ctx.response.trailers.set("x-end", 1)?;
+        let mut out = ctx.stream().await?;
+        for part in page.as_bytes().chunks(1000) {
+            out.write_all(part).await?;
+            out.flush().await?;
+        }
+        Ok(out.finish().await?)
+    };
+    for coding in ["gzip", "br", "deflate"] {
+        let get = GET.replace("Accept: text/html", &format!("Accept-Encoding: {coding}"));
+        let (few, end) = (|exchanges| exchanges < 30, "x-end: 1\r\n\r\n");
+        check_while(Coded(Compress::new(buffers.clone()), coding), &get, 1, end, few);
+        check_while(Coded(Compress::new(streams.clone()), coding), &get, 1, end, few);
     }
 }
 

@@ -21,7 +21,7 @@ impl Report {
         workload: Workload,
         serve: impl AsyncFn(FakeConn),
     ) {
-        let (runtime, answer) = (runtime(), workload.answer(&serve).len() as u64);
+        let (runtime, answer) = (runtime(), workload.answer_len(&serve));
         let mut samples = Vec::new();
         group.bench_function(peer, |bencher| {
             workload.run(workload.per_connection, &runtime, &serve);

@@ -27,6 +27,13 @@ impl Workload {
         answer
     }
 
+    /// Has one request answered, and returns how long the answer is.
+    pub(crate) fn answer_len(&self, serve: &impl AsyncFn(FakeConn)) -> u64 {
+        let tally = Tally::new();
+        runtime().block_on(serve(self.connection(1, &tally)));
+        tally.written.get()
+    }
+
     /// Has `requests` answered in `runtime`: the making of the connections is in the time.
     pub(crate) fn run(&self, requests: u64, runtime: &Runtime, serve: &impl AsyncFn(FakeConn)) -> Sample {
         let tally = Tally::new();

@@ -8,6 +8,8 @@
 
 mod support;
 
+#[cfg(feature = "compress")]
+mod compress;
 mod connection;
 mod framing;
 mod handlers;

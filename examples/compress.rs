@@ -1,0 +1,58 @@
+//! Compresses what it answers, and takes what is compressed: `cargo run --release --example compress -- [ADDR]`.
+//!
+//! | request | answer |
+//! |---|---|
+//! | GET `/` | a page of some KiB |
+//! | GET `/large` | a page of 2 MiB, compressed on a thread of its own |
+//! | GET `/events` | an event each second, ten in all, each of which arrives at once |
+//! | POST `/` | the body, decoded, as text |
+//!
+//! ```text
+//! curl --compressed -i http://127.0.0.1:8080/
+//! curl --compressed -N http://127.0.0.1:8080/events
+//! echo hello | gzip | curl -H 'content-encoding: gzip' --data-binary @- http://127.0.0.1:8080/
+//! ```
+
+use std::time::Duration;
+
+use corehttp::{Compress, Context, Method, Server, Status};
+
+fn main() -> corehttp::Result {
+    let address = std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:8080".into());
+    let running = Server::bind(address).start(Compress::new(answer))?;
+    println!("listening on http://{}", running.local_addr());
+    running.wait()
+}
+
+async fn answer(ctx: &mut Context) -> corehttp::Result {
+    match (ctx.request.method(), ctx.request.path()) {
+        (Method::Get | Method::Head, "/") => ctx.response.html(page(50)),
+        (Method::Get | Method::Head, "/large") => ctx.response.html(page(40_000)),
+        (Method::Get | Method::Head, "/events") => events(ctx).await?,
+        (Method::Post, "/") => {
+            ctx.decode_body().await?;
+            let Context { request, response, .. } = ctx;
+            response.text(request.body.text().map_err(|_| Status::BAD_REQUEST)?);
+        }
+        _ => return Err(Status::NOT_FOUND.into()),
+    }
+    Ok(())
+}
+
+fn page(lines: usize) -> String {
+    let lines: String = (1..=lines).map(|n| format!("<li>Bottle number {n} on the wall</li>\n")).collect();
+    format!("<!doctype html>\n<title>Bottles</title>\n<ol>\n{lines}</ol>\n")
+}
+
+async fn events(ctx: &mut Context) -> corehttp::Result {
+    ctx.response.headers.set("content-type", "text/event-stream")?;
+    ctx.response.headers.set("cache-control", "no-store")?;
+    let mut out = ctx.stream().await?;
+    for n in 1..=10 {
+        out.write_all(format!("id: {n}\ndata: tick\n\n").as_bytes()).await?;
+        // Without this the encoder would keep the event until there is more.
+        out.flush().await?;
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+    Ok(out.finish().await?)
+}

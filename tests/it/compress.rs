@@ -1,0 +1,636 @@
+//! Answers are coded as the peer likes best, and requests decoded when the handler asks (RFC 9110 §8.4, §12.5.3).
+
+use std::io::{self, Read, Write};
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::task::{self, Poll};
+use std::thread;
+
+use corehttp::{
+    BodyPlan, Coding, Compress, Context, Course, Flush, Handler, IntoHandler, Limits, Method, Request,
+    Response, Server, Status, Transform, with_plan,
+};
+use flate2::read::{GzDecoder, ZlibDecoder};
+use tokio::io::{AsyncRead, AsyncWriteExt, ReadBuf};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+
+use crate::support::{Peer, Refusals, Served, paused, status};
+
+/// What a request with these fields is answered by `handler`.
+fn respond<Kind, H>(handler: H, method: &str, fields: &[(&str, &str)], body: &[u8]) -> Response
+where
+    H: IntoHandler<Kind>,
+{
+    let limits = Limits { body_max: BODY_MAX, ..Limits::default() };
+    let service = Server::new().limits(limits).service(handler);
+    let mut request = Request::new(method, "/").unwrap();
+    fields.iter().for_each(|(name, value)| request.headers.append(name, *value).unwrap());
+    request.body.set(body);
+    paused(service.respond(request))
+}
+
+const BODY_MAX: usize = 32 << 10;
+
+/// What `handler` answers a peer that accepts `accepted`.
+fn get<Kind, H: IntoHandler<Kind>>(handler: H, accepted: &str) -> Response
+where
+    H::Handler: Send,
+{
+    respond(Compress::new(handler), "GET", &[("accept-encoding", accepted)], b"")
+}
+
+/// The content of an answer, decoded by others or else by a server that is sent it.
+#[track_caller]
+fn decoded(response: &Response) -> Vec<u8> {
+    let (content, mut out) = (response.body.bytes(), Vec::new());
+    match response.headers.text("content-encoding") {
+        None => return content.to_vec(),
+        Some("gzip") => GzDecoder::new(content).read_to_end(&mut out).unwrap(),
+        Some("deflate") => ZlibDecoder::new(content).read_to_end(&mut out).unwrap(),
+        Some(coding) => {
+            let decoded = respond(decode, "POST", &[("content-encoding", coding)], content);
+            assert_eq!(decoded.status, Status::OK);
+            out.extend_from_slice(decoded.body.bytes());
+            out.len()
+        }
+    };
+    out
+}
+
+/// Sends back what it was sent, decoded.
+async fn decode(ctx: &mut Context) -> corehttp::Result {
+    ctx.decode_body().await?;
+    std::mem::swap(&mut ctx.request.body, &mut ctx.response.body);
+    Ok(())
+}
+
+fn page() -> String {
+    "<p>The raven, never flitting, still is sitting.</p>\n".repeat(100)
+}
+
+fn html(ctx: &mut Context) {
+    ctx.response.html(page());
+}
+
+#[test]
+fn an_answer_is_coded_as_the_peer_likes_best_12_5_3() {
+    for (accepted, coding) in [
+        ("br, gzip, deflate", Some("br")),
+        ("br;q=0.9, gzip", Some("gzip")),
+        ("gzip;q=0, deflate", Some("deflate")),
+        ("identity, *;q=0", None),
+        ("identity;q=0, x", None),
+        ("", None),
+        ("compress", None),
+    ] {
+        let response = get(html, accepted);
+        assert_eq!(response.headers.text("content-encoding"), coding, "{accepted}");
+        assert_eq!(response.headers.text("vary"), Some("accept-encoding"), "{accepted}");
+        assert_eq!(decoded(&response), page().as_bytes(), "{accepted}");
+        assert!(coding.is_none() || response.body.len() < page().len() / 10);
+    }
+    let unasked = respond(Compress::new(html), "GET", &[], b"");
+    assert_eq!((unasked.body.len(), unasked.headers.text("vary")), (page().len(), Some("accept-encoding")));
+    let own = Compress::new(html).codings(&[Coding::Deflate, Coding::Gzip]).level(Coding::Deflate, 1);
+    let response = respond(own, "GET", &[("accept-encoding", "br, gzip, deflate")], b"");
+    assert_eq!(response.headers.text("content-encoding"), Some("deflate"));
+    assert_eq!(decoded(&response), page().as_bytes());
+}
+
+/// What `answer` makes, sent to a peer that accepts gzip, is not coded.
+#[track_caller]
+fn check_left_alone(why: &str, accepted: &str, answer: fn(&mut Response)) {
+    let handler = move |ctx: &mut Context| {
+        ctx.response.html(page());
+        ctx.response.headers.set("etag", "\"tag\"").unwrap();
+        answer(&mut ctx.response);
+    };
+    let (plain, response) = (respond(handler, "GET", &[], b""), get(handler, accepted));
+    assert_eq!(response, plain, "{why}");
+}
+
+#[test]
+fn what_gains_nothing_or_must_not_be_changed_is_left_alone() {
+    check_left_alone("small", "gzip", |response| response.body.set("x".repeat(1023)));
+    check_left_alone("empty", "gzip", |response| response.body.clear());
+    check_left_alone("of no type", "gzip", |response| {
+        response.headers.remove("content-type");
+    });
+    check_left_alone("packed", "gzip", |response| response.headers.set("content-type", "image/png").unwrap());
+    check_left_alone("coded", "gzip", |response| response.headers.set("content-encoding", "br").unwrap());
+    check_left_alone("an unknown coding", "gzip", |response| {
+        response.headers.set("content-encoding", "aes128gcm").unwrap();
+    });
+    check_left_alone("a part", "gzip", |response| response.status = Status::PARTIAL_CONTENT);
+    check_left_alone("no part", "gzip", |response| {
+        response.headers.set("content-range", "bytes */5").unwrap();
+    });
+    check_left_alone("forbidden", "gzip", |response| {
+        response.headers.set("cache-control", "public, No-Transform").unwrap();
+    });
+    check_left_alone("forbidden, though nothing else will do", "gzip, identity;q=0", |response| {
+        response.headers.set("cache-control", "no-transform").unwrap();
+    });
+    check_left_alone("no content", "gzip", |response| response.status = Status::NO_CONTENT);
+    check_left_alone("a part of a stream", "gzip", |response| {
+        response.status = Status::PARTIAL_CONTENT;
+        response.body.set("");
+    });
+    let opts_out = |ctx: &mut Context| {
+        ctx.transform = None;
+        ctx.response.html(page());
+    };
+    assert_eq!(get(opts_out, "gzip"), respond(opts_out, "GET", &[], b""));
+    let nested = Compress::new(Compress::new(html).codings(&[Coding::Gzip]));
+    assert_eq!(decoded(&get(nested, "br, gzip")), page().as_bytes());
+}
+
+#[test]
+fn a_peer_that_refuses_what_is_plain_gets_what_is_small_coded() {
+    let small = |ctx: &mut Context| ctx.response.bytes("image/png", "small").unwrap();
+    let response = get(small, "gzip, identity;q=0");
+    assert_eq!(response.headers.text("content-encoding"), Some("gzip"));
+    assert_eq!(decoded(&response), b"small");
+    // None that there is would do: better an answer than 406 (§12.5.3).
+    let response = get(small, "identity;q=0");
+    assert_eq!((response.status, response.body.bytes()), (Status::OK, &b"small"[..]));
+}
+
+/// What becomes of the fields that `answer` sets, when the content is coded.
+#[track_caller]
+fn check_fields(name: &'static str, value: &'static str, expected: Option<&str>) {
+    let handler = move |ctx: &mut Context| {
+        ctx.response.html(page());
+        ctx.response.headers.append(name, value).unwrap();
+    };
+    let response = get(handler, "gzip");
+    let values: Vec<_> = response.headers.all(name).map(|value| str::from_utf8(value).unwrap()).collect();
+    assert_eq!((values.join("|")), expected.unwrap_or_default(), "{name}: {value}");
+}
+
+#[test]
+fn fields_say_what_is_sent_8_8_3() {
+    check_fields("etag", "\"tag\"", Some("W/\"tag\""));
+    check_fields("etag", "W/\"tag\"", Some("W/\"tag\""));
+    check_fields("vary", "origin", Some("origin|accept-encoding"));
+    check_fields("vary", "Origin, Accept-Encoding", Some("Origin, Accept-Encoding"));
+    check_fields("vary", "*", Some("*"));
+    check_fields("last-modified", "Sun, 06 Nov 1994 08:49:37 GMT", Some("Sun, 06 Nov 1994 08:49:37 GMT"));
+    for name in ["accept-ranges", "content-length", "content-md5", "digest", "content-digest", "repr-digest"]
+    {
+        check_fields(name, "5300", None);
+    }
+}
+
+#[test]
+fn what_was_coded_is_confirmed_by_the_name_it_has_15_4_5() {
+    let unchanged = |ctx: &mut Context| {
+        ctx.response.headers.set("etag", "\"tag\"").unwrap();
+        ctx.response.not_modified();
+    };
+    for (accepted, tag) in [("gzip", "W/\"tag\""), ("identity", "\"tag\""), ("", "\"tag\"")] {
+        let response = get(unchanged, accepted);
+        let fields = ["etag", "vary", "content-encoding"].map(|name| response.headers.text(name));
+        assert_eq!(fields, [Some(tag), Some("accept-encoding"), None], "{accepted}");
+    }
+}
+
+/// A handler may prepare the request for somebody else: what the peer accepts is what it said.
+#[test]
+fn what_the_peer_accepts_is_noted_before_the_handler_runs() {
+    let rewrites = |accepted: &'static str| {
+        move |ctx: &mut Context| {
+            ctx.request.headers.set("accept-encoding", accepted).unwrap();
+            ctx.response.html(page());
+        }
+    };
+    assert!(!get(rewrites("gzip"), "identity").headers.contains("content-encoding"));
+    assert!(get(rewrites("identity"), "gzip").headers.contains("content-encoding"));
+}
+
+#[test]
+fn large_content_is_coded_elsewhere() {
+    let large = |ctx: &mut Context| ctx.response.html(page().repeat(60));
+    for accepted in ["gzip", "br"] {
+        let response = get(large, accepted);
+        assert_eq!(response.headers.text("content-encoding"), Some(accepted));
+        assert!(response.body.len() < page().len());
+    }
+    let all_elsewhere = Compress::new(html).inline_max(0);
+    let response = respond(all_elsewhere, "GET", &[("accept-encoding", "br")], b"");
+    assert_eq!(decoded(&response), page().as_bytes());
+}
+
+/// The bytes that a server sends to `wire`, until it closes.
+fn ask(served: &Served, wire: &str) -> Vec<u8> {
+    let (mut peer, mut heard) = (served.connect(), Vec::new());
+    peer.say(wire);
+    peer.end();
+    peer.stream.read_to_end(&mut heard).unwrap();
+    heard
+}
+
+/// The head and the body of the one answer in `heard`, without its chunks.
+fn taken_apart(heard: &[u8]) -> (String, Vec<u8>) {
+    let at = heard.windows(4).position(|window| window == b"\r\n\r\n").expect("a head ends") + 4;
+    let (head, mut rest) = (String::from_utf8(heard[..at].to_vec()).unwrap(), &heard[at..]);
+    if !head.contains("transfer-encoding: chunked") {
+        return (head, rest.to_vec());
+    }
+    let mut body = Vec::new();
+    while !rest.is_empty() {
+        let end = rest.windows(2).position(|window| window == b"\r\n").expect("a size ends");
+        let size = usize::from_str_radix(str::from_utf8(&rest[..end]).unwrap(), 16).unwrap();
+        body.extend_from_slice(&rest[end + 2..][..size]);
+        rest = &rest[end + 2 + size + 2..];
+    }
+    (head, body)
+}
+
+fn gunzip(content: &[u8]) -> String {
+    let mut text = String::new();
+    GzDecoder::new(content).read_to_string(&mut text).unwrap();
+    text
+}
+
+const GET: &str = "GET / HTTP/1.1\r\nHost: a\r\nAccept-Encoding: gzip\r\n\r\n";
+
+async fn streams(ctx: &mut Context) -> corehttp::Result {
+    ctx.response.headers.set("content-type", "text/html")?;
+    ctx.response.headers.set("content-length", page().len())?;
+    let mut out = ctx.stream().await?;
+    for line in page().split_inclusive('\n') {
+        out.write_all(line.as_bytes()).await?;
+    }
+    Ok(out.finish().await?)
+}
+
+async fn writes(ctx: &mut Context) -> corehttp::Result {
+    ctx.response.headers.set("content-type", "text/html")?;
+    let (mut body, mut out) = ctx.duplex().await?;
+    assert_eq!(body.chunk().await?, None);
+    AsyncWriteExt::write_all(&mut out, page().as_bytes()).await?;
+    AsyncWriteExt::flush(&mut out).await?;
+    Ok(out.shutdown().await?)
+}
+
+fn has_source(ctx: &mut Context) {
+    ctx.response.html("");
+    ctx.response.body.stream(io::Cursor::new(page()), Some(page().len() as u64));
+}
+
+#[test]
+fn streams_are_coded_as_they_pass() {
+    let servers = [
+        Served::new(Compress::new(streams)),
+        Served::new(Compress::new(writes)),
+        Served::new(Compress::new(has_source)),
+    ];
+    for served in &servers {
+        let (head, body) = taken_apart(&ask(served, GET));
+        assert!(
+            head.contains("\r\ncontent-encoding: gzip\r\n") && !head.contains("content-length"),
+            "{head}"
+        );
+        assert!(
+            head.contains("transfer-encoding: chunked") && head.contains("vary: accept-encoding"),
+            "{head}"
+        );
+        assert_eq!(gunzip(&body), page());
+        // Without chunks the end of the connection is the end of the content.
+        let (head, body) = taken_apart(&ask(served, &GET.replace("1.1", "1.0")));
+        assert!(head.contains("connection: close") && !head.contains("chunked"), "{head}");
+        assert_eq!(gunzip(&body), page());
+        let (head, body) = taken_apart(&ask(served, &GET.replace("gzip", "identity")));
+        assert!(!head.contains("content-encoding") && head.contains("vary: accept-encoding"), "{head}");
+        assert_eq!(body, page().as_bytes());
+    }
+}
+
+#[test]
+fn head_is_answered_as_get_9_3_2() {
+    let with_length = |ctx: &mut Context| {
+        ctx.response.headers.set("content-type", "text/html").unwrap();
+        ctx.response.headers.set("content-length", page().len()).unwrap();
+        if ctx.request.method() == Method::Get {
+            ctx.response.body.set(page());
+        }
+    };
+    let without_length = |ctx: &mut Context| {
+        ctx.response.html(page());
+        ctx.response.headers.set("etag", "\"tag\"").unwrap();
+    };
+    let servers = [
+        Served::new(Compress::new(with_length)),
+        Served::new(Compress::new(without_length)),
+        Served::new(Compress::new(streams)),
+        Served::new(Compress::new(has_source)),
+    ];
+    for served in &servers {
+        let fields = |wire: &str| {
+            let (head, body) = taken_apart(&ask(served, wire));
+            let is_framing = |line: &&str| {
+                ["content-length", "transfer-encoding", "date"].iter().any(|name| line.starts_with(name))
+            };
+            (head.lines().filter(|line| !is_framing(line)).collect::<Vec<_>>().join("\n"), body)
+        };
+        let (of_get, of_head) = (fields(GET), fields(&GET.replace("GET", "HEAD")));
+        assert_eq!(of_head, (of_get.0.clone(), Vec::new()));
+        assert!(of_get.0.contains("content-encoding: gzip"), "{of_get:?}");
+        let (head, _) = taken_apart(&ask(served, &GET.replace("GET", "HEAD")));
+        assert!(!head.contains("content-length"), "nobody knows it yet: {head}");
+    }
+}
+
+/// Yields an event each time it is asked, and then says that there is none for now, until it is woken.
+struct Events {
+    left: usize,
+    is_due: bool,
+    may_go_on: UnboundedReceiver<()>,
+}
+
+impl AsyncRead for Events {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut task::Context<'_>,
+        out: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if self.left == 0 {
+            return Poll::Ready(Ok(()));
+        }
+        if !self.is_due {
+            std::task::ready!(self.may_go_on.poll_recv(cx));
+        }
+        (self.is_due, self.left) = (false, self.left - 1);
+        out.put_slice(b"data: tick\n\n");
+        Poll::Ready(Ok(()))
+    }
+}
+
+/// Hears three events, each before the next is there.
+#[track_caller]
+fn check_events(served: &Served, go_on: &UnboundedSender<()>) {
+    let mut peer = served.connect();
+    peer.say(GET);
+    let mut content = events(peer);
+    for _ in 0..3 {
+        let mut event = [0; 12];
+        content.read_exact(&mut event).unwrap();
+        assert_eq!(&event, b"data: tick\n\n");
+        let _ = go_on.send(());
+    }
+    assert_eq!(content.read(&mut [0; 1]).unwrap(), 0);
+}
+
+#[test]
+fn what_is_flushed_arrives_at_once() {
+    let (go_on, may_go_on) = unbounded_channel();
+    let may_go_on = Arc::new(tokio::sync::Mutex::new(may_go_on));
+    let writes = async move |ctx: &mut Context| -> corehttp::Result {
+        ctx.response.headers.set("content-type", "text/event-stream")?;
+        let mut out = ctx.stream().await?;
+        for _ in 0..3 {
+            out.write_all(b"data: ").await?;
+            out.write_all(b"tick\n\n").await?;
+            out.flush().await?;
+            may_go_on.lock().await.recv().await;
+        }
+        Ok(out.finish().await?)
+    };
+    check_events(&Served::new(Compress::new(writes)), &go_on);
+}
+
+#[test]
+fn what_a_source_has_yielded_arrives_before_it_yields_more() {
+    let (go_on, may_go_on) = unbounded_channel();
+    let source = Mutex::new(Some(Events { left: 3, is_due: true, may_go_on }));
+    let yields = move |ctx: &mut Context| {
+        ctx.response.headers.set("content-type", "text/event-stream").unwrap();
+        ctx.response.body.stream(source.lock().unwrap().take().expect("one request"), None);
+    };
+    check_events(&Served::new(Compress::new(yields)), &go_on);
+}
+
+/// What an answer in chunks says, decoded as it comes.
+fn events(mut peer: Peer) -> impl Read {
+    let head = peer.hear();
+    assert!(head.contains("content-encoding: gzip") && head.contains("transfer-encoding: chunked"), "{head}");
+    GzDecoder::new(Chunks { peer, left: 0 })
+}
+
+struct Chunks {
+    peer: Peer,
+    left: usize,
+}
+
+impl Read for Chunks {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        if self.left == 0 {
+            let size = self.peer.hear_through("\r\n");
+            self.left = usize::from_str_radix(size.trim_end(), 16).unwrap();
+            if self.left == 0 {
+                return Ok(0);
+            }
+        }
+        let count = out.len().min(self.left);
+        let count = self.peer.stream.read(&mut out[..count])?;
+        self.left -= count;
+        if self.left == 0 {
+            self.peer.hear_through("\r\n");
+        }
+        Ok(count)
+    }
+}
+
+/// Counts what passes, in bytes or in calls, and fails at a word.
+struct Counting(usize);
+
+impl Transform for Counting {
+    fn begin(&mut self, response: &mut Response) -> Course {
+        response.headers.set("x-passes", "1").unwrap();
+        if response.headers.contains("x-around") { Course::Around } else { Course::Through }
+    }
+
+    fn apply(&mut self, data: &[u8], flush: Flush, out: &mut Vec<u8>) -> io::Result<()> {
+        self.0 += data.len();
+        match flush {
+            _ if data == b"fail" => Err(io::Error::other("as told")),
+            Flush::Later => Ok(out.extend(data)),
+            Flush::Now => write!(out, "[{}]", self.0),
+            Flush::End => write!(out, "({})", self.0),
+        }
+    }
+}
+
+struct Counted<H>(H);
+
+impl<H: Handler> Handler for Counted<H> {
+    async fn handle(&self, ctx: &mut Context) -> corehttp::Result {
+        ctx.transform = Some(Box::new(Counting(0)));
+        self.0.handle(ctx).await
+    }
+}
+
+#[test]
+fn a_transform_sees_the_head_and_all_that_is_written() {
+    let (plain, around, failing) = (false, true, ["fail", "fail"]);
+    let handler = |is_around: bool, words: [&'static str; 2]| {
+        Counted(
+            (async move |ctx: &mut Context| -> corehttp::Result {
+                if is_around {
+                    ctx.response.headers.set("x-around", 1)?;
+                }
+                let mut out = ctx.stream().await?;
+                out.flush().await?;
+                for word in words {
+                    out.write_all(word.as_bytes()).await?;
+                    out.flush().await?;
+                }
+                Ok(out.finish().await?)
+            })
+            .into_handler(),
+        )
+    };
+    let text = |served: &Served, wire: &str| String::from_utf8(taken_apart(&ask(served, wire)).1).unwrap();
+    let served = Served::new(handler(plain, ["one", "two"]));
+    assert_eq!(text(&served, GET), "one[3]two[6](6)");
+    assert!(served.ask(GET).contains("x-passes: 1"));
+    assert_eq!(text(&served, &GET.replace("GET", "HEAD")), "");
+    assert_eq!(text(&Served::new(handler(around, ["one", "two"])), GET), "onetwo");
+    // The next exchange of the connection has none unless it is given one.
+    assert_eq!(served.ask(GET.repeat(2)).matches("(6)").count(), 2);
+    let refusals = Refusals::default();
+    let served = Served::with(|server| refusals.of(server), handler(plain, failing));
+    let heard = served.ask(GET);
+    assert!(!heard.contains("\r\n0\r\n"), "{heard}");
+    assert_eq!(refusals.take(), [(0, "the handler failed: as told".to_owned())]);
+}
+
+/// A stream that never waits, to a peer that reads all of it, lets others have their turn.
+#[test]
+fn a_stream_without_end_does_not_keep_the_core() {
+    let endless = async |ctx: &mut Context| -> corehttp::Result {
+        if ctx.request.path() == "/short" {
+            return Ok(ctx.response.text("short"));
+        }
+        ctx.response.headers.set("content-type", "text/plain")?;
+        let mut out = ctx.stream().await?;
+        loop {
+            out.write_all(&[b'a'; 64 << 10]).await?;
+        }
+    };
+    let served = Served::new(Compress::new(endless));
+    let mut peer = served.connect();
+    peer.say(GET);
+    let reads = thread::spawn(move || io::copy(&mut peer.stream, &mut io::sink()));
+    let mut other = served.connect();
+    other.say("GET /short HTTP/1.1\r\nHost: a\r\n\r\n");
+    assert_eq!(status(&other.hear()), 200);
+    drop(served);
+    let _ = reads.join();
+}
+
+/// Bodies that break off leave no whole answer.
+#[test]
+fn a_source_that_fails_aborts_the_answer() {
+    struct Failing;
+    impl AsyncRead for Failing {
+        fn poll_read(
+            self: Pin<&mut Self>,
+            _: &mut task::Context<'_>,
+            _: &mut ReadBuf<'_>,
+        ) -> Poll<io::Result<()>> {
+            Poll::Ready(Err(io::Error::other("disk")))
+        }
+    }
+    let fails = |ctx: &mut Context| {
+        ctx.response.html("");
+        ctx.response.body.stream(Failing, None);
+    };
+    let heard = Served::new(Compress::new(fails)).ask(GET);
+    assert!(heard.contains("content-encoding: gzip") && !heard.contains("\r\n0\r\n"), "{heard}");
+}
+
+fn gzip(content: &[u8]) -> Vec<u8> {
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    encoder.write_all(content).unwrap();
+    encoder.finish().unwrap()
+}
+
+/// What a body so coded is answered with, by a handler that decodes it.
+#[track_caller]
+fn check_decoded(coding: &str, body: &[u8], expected: Result<&[u8], u16>) {
+    let response = respond(decode, "POST", &[("content-encoding", coding)], body);
+    match expected {
+        Ok(content) => assert!(response.status == Status::OK && response.body.bytes() == content, "{coding}"),
+        Err(status) => assert_eq!(response.status.as_u16(), status, "{coding}"),
+    }
+    // Whoever hears of 415 hears what would have done (RFC 9110 §15.5.16).
+    let known = response.headers.text("accept-encoding");
+    assert_eq!(known.is_some(), expected == Err(415), "{coding}");
+    assert!(known.is_none_or(|known| known.contains("br") && known.contains("gzip, deflate")));
+}
+
+#[test]
+fn a_body_is_decoded_when_the_handler_asks_8_4() {
+    let (text, coded) = (page().into_bytes(), gzip(page().as_bytes()));
+    check_decoded("gzip", &coded, Ok(&text));
+    check_decoded("X-Gzip", &coded, Ok(&text));
+    check_decoded("gzip, gzip", &gzip(&coded), Ok(&text));
+    check_decoded("identity", &text, Ok(&text));
+    check_decoded("", &text, Ok(&text));
+    check_decoded("gzip", b"", Ok(b""));
+    check_decoded("gzip", &gzip(&vec![0; BODY_MAX]), Ok(&vec![0; BODY_MAX]));
+    check_decoded("gzip", &gzip(&vec![0; BODY_MAX + 1]), Err(413));
+    check_decoded("gzip", &gzip(&vec![0; 32 * BODY_MAX]), Err(413));
+    check_decoded("gzip", &text, Err(400));
+    check_decoded("gzip", &coded[..coded.len() - 1], Err(400));
+    check_decoded("gzip", &[&coded[..], b"x"].concat(), Err(400));
+    check_decoded("deflate", &coded, Err(400));
+    check_decoded("br", &coded, Err(400));
+    check_decoded("compress", &text, Err(415));
+    check_decoded("gzip, chunked", &text, Err(415));
+    check_decoded("gzip, gzip, gzip, gzip, gzip", &text, Err(415));
+}
+
+#[test]
+fn a_body_that_is_streamed_is_received_and_decoded() {
+    let served = Served::new(with_plan(|_| BodyPlan::Stream, decode));
+    let body = gzip(b"streamed");
+    let head = format!(
+        "POST / HTTP/1.1\r\nHost: a\r\nContent-Encoding: gzip\r\nContent-Length: {}\r\n\r\n",
+        body.len()
+    );
+    let heard = served.ask([head.as_bytes(), &body].concat());
+    assert!(heard.ends_with("\r\n\r\nstreamed"), "{heard}");
+    let heard = served.ask("POST / HTTP/1.1\r\nHost: a\r\nContent-Encoding: x\r\nContent-Length: 1\r\n\r\nx");
+    assert_eq!(status(&heard), 415);
+}
+
+#[test]
+fn a_body_that_was_decoded_is_no_longer_said_to_be_coded() {
+    let handler = async |ctx: &mut Context| -> corehttp::Result {
+        ctx.decode_body().await?;
+        let names: Vec<_> = ctx.request.headers.iter().map(|(name, _)| name).collect();
+        ctx.response.text(format!("{} {}", names.join(","), ctx.request.body.text()?));
+        Ok(())
+    };
+    let fields = ["content-encoding", "content-length", "content-digest", "repr-digest", "x-own"];
+    let body = gzip(b"hello");
+    let response = respond(handler, "POST", &fields.map(|name| (name, "gzip")), &body);
+    assert_eq!(response.body.text(), Ok("x-own hello"));
+    let response = respond(handler, "POST", &[("content-digest", "x"), ("x-own", "x")], b"hello");
+    assert_eq!(response.body.text(), Ok("content-digest,x-own hello"));
+}
+
+#[test]
+fn a_body_that_cannot_be_decoded_stays_as_it_was() {
+    let handler = async |ctx: &mut Context| -> corehttp::Result {
+        assert!(ctx.decode_body().await.is_err());
+        assert!(ctx.decode_body_up_to(usize::MAX).await.is_err());
+        std::mem::swap(&mut ctx.response.body, &mut ctx.request.body);
+        Ok(())
+    };
+    let response = respond(handler, "POST", &[("content-encoding", "gzip")], b"no gzip");
+    assert_eq!(response.body.text(), Ok("no gzip"));
+}
