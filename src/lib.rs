@@ -55,6 +55,8 @@
 //! | state of a core's own, without locks | [`Server::run_per_core`] |
 //! | bodies that are too large to be buffered | [`BodyPlan`], [`Context::body_reader`], [`Context::stream`], [`Context::duplex`] |
 //! | what peers may do, and for how long | [`Limits`], [`Timeouts`] |
+//! | compressed answers, with feature `compress` | `Compress`, [`Coding`], [`Transform`] |
+//! | compressed requests | [`Context::decode_body`] |
 //! | what went wrong, and how often | [`Server::on_error`], [`Running::stats`] |
 //! | other protocols | [`Context::upgrade`], [`Context::tunnel`] |
 //! | tests of a handler | [`Service::respond`] |

@@ -20,16 +20,24 @@ pub(super) struct Encoded {
     sent: usize,
     /// How the encoder was last called.
     last: Flush,
+    /// So much was read since others had their turn.
+    busy: usize,
 }
 
 impl Encoded {
     pub(super) fn new(source: Source, encoder: Encoder) -> Encoded {
         let piece = vec![0; PIECE];
-        Encoded { source, encoder, piece, made: Vec::new(), sent: 0, last: Flush::Now }
+        Encoded { source, encoder, piece, made: Vec::new(), sent: 0, last: Flush::Now, busy: 0 }
     }
 
     /// Encodes what the source yields next.
     fn poll_made(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.busy >= BUSY_MAX {
+            // A source that never waits, and a peer that reads it as fast, shall not keep the core for themselves.
+            self.busy = 0;
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
         let mut room = ReadBuf::new(&mut self.piece);
         let flush = match self.source.as_mut().poll_read(cx, &mut room) {
             Poll::Pending if self.last == Flush::Now => return Poll::Pending,
@@ -41,13 +49,15 @@ impl Encoded {
         self.made.clear();
         self.sent = 0;
         self.last = flush;
+        self.busy += room.filled().len();
         self.encoder.encode(room.filled(), flush, &mut self.made)?;
         Poll::Ready(Ok(()))
     }
 }
 
-/// What is asked of the source at once.
+/// What is asked of the source at once, and how much until others have their turn.
 const PIECE: usize = 16 << 10;
+const BUSY_MAX: usize = 256 << 10;
 
 impl AsyncRead for Encoded {
     fn poll_read(

@@ -2,27 +2,46 @@
 
 use std::any::Any;
 use std::io;
+use std::mem;
 
 use super::accept::Choice;
 use super::encoded::Encoded;
 use super::rules::Rules;
 use crate::coding::{Coding, CodingError, Encoder, Flush};
 use crate::memory::Stash;
-use crate::message::{Body, Headers, Length, Response};
-use crate::server::{Course, Transform};
+use crate::message::{Body, Headers, Length, Method, Response};
+use crate::server::{Context, Course, Transform};
 
 /// What it takes to code one answer. A core uses it again for the next.
-#[derive(Debug)]
 pub(super) struct Encoding {
-    pub(super) rules: Rules,
+    rules: Rules,
     choice: Choice,
+    is_head: bool,
+    /// What was in the context before.
+    outer: Option<Box<dyn Transform>>,
     state: State,
     /// What is made before it is the body, or a field.
     made: Vec<u8>,
 }
 
+/// Content that would hold up a core.
+pub(super) struct Large {
+    coding: Coding,
+    level: u32,
+    body: Body,
+}
+
+impl Large {
+    /// Codes it, on whatever thread.
+    pub(super) fn encode(mut self) -> Result<Body, CodingError> {
+        let mut made = Vec::new();
+        encoder(self.coding, self.level)?.encode(self.body.bytes(), Flush::End, &mut made)?;
+        self.body.share(made);
+        Ok(self.body)
+    }
+}
+
 /// How far a streamed answer is.
-#[derive(Debug)]
 enum State {
     /// It may yet become one.
     Waiting,
@@ -32,18 +51,29 @@ enum State {
 }
 
 impl Encoding {
-    /// One that is ready for an answer.
-    pub(super) fn take(rules: Rules, choice: Choice) -> Box<Encoding> {
-        let new = || Box::new(Encoding { rules, choice, state: State::Waiting, made: Vec::new() });
-        let mut encoding = SPARE.with(|spare| spare.take(|_| true)).unwrap_or_else(new);
-        (encoding.rules, encoding.choice) = (rules, choice);
-        encoding
+    fn new(rules: Rules) -> Box<Encoding> {
+        let (choice, state) = (Choice::default(), State::Waiting);
+        Box::new(Encoding { rules, choice, is_head: false, outer: None, state, made: Vec::new() })
     }
 
-    /// The one that was put into the context, if it is there still.
-    pub(super) fn of(transform: Option<Box<dyn Transform>>) -> Option<Box<Encoding>> {
-        let transform: Box<dyn Any> = transform?;
-        transform.downcast().ok()
+    /// Puts one that is ready for an answer into the context. What the peer accepts is noted: the handler may rewrite
+    /// the request.
+    pub(super) fn put(ctx: &mut Context, rules: Rules) {
+        let kept = SPARE.with(|spare| spare.take(|_| true));
+        let mut own = kept.unwrap_or_else(|| Encoding::new(rules));
+        own.rules = rules;
+        own.choice = Choice::of(&ctx.request.headers, rules.codings());
+        own.is_head = ctx.request.method() == Method::Head;
+        own.outer = ctx.transform.take();
+        ctx.transform = Some(own);
+    }
+
+    /// Takes it back, if it is there still.
+    pub(super) fn take(ctx: &mut Context) -> Option<Box<Encoding>> {
+        let own: Box<dyn Any> = ctx.transform.take()?;
+        let mut own: Box<Encoding> = own.downcast().ok()?;
+        ctx.transform = own.outer.take();
+        Some(own)
     }
 
     /// Keeps it for the next answer.
@@ -54,15 +84,30 @@ impl Encoding {
         SPARE.with(|spare| spare.give(self));
     }
 
-    pub(super) fn has_begun(&self) -> bool {
-        !matches!(self.state, State::Waiting)
+    /// Codes an answer that was not streamed. What would hold up the core is returned instead, to be coded elsewhere.
+    pub(super) fn finish(&mut self, response: &mut Response) -> Result<Option<Large>, CodingError> {
+        if !matches!(self.state, State::Waiting) {
+            return Ok(None);
+        }
+        let Some(coding) = self.judge(response) else { return Ok(None) };
+        let body = &mut response.body;
+        if self.is_head {
+            body.clear();
+        } else if body.is_stream() {
+            self.encode_stream(coding, body)?;
+        } else if body.len() <= self.rules.inline_max {
+            self.encode_body(coding, body)?;
+        } else {
+            return Ok(Some(Large { coding, level: self.rules.level(coding), body: mem::take(body) }));
+        }
+        Ok(None)
     }
 
     /// Decides how an answer that is all here is coded, and makes its head say so.
-    pub(super) fn judge(&mut self, response: &mut Response, is_head: bool) -> Option<Coding> {
+    fn judge(&mut self, response: &mut Response) -> Option<Coding> {
         let len = match response.body.announced() {
             // What GET would answer is known by what was set by hand.
-            Length::NoContent if is_head && response.headers.content_length().is_some() => {
+            Length::NoContent if self.is_head && response.headers.content_length().is_some() => {
                 response.headers.content_length()
             }
             Length::NoContent => return self.confirm(response),
@@ -113,7 +158,7 @@ impl Encoding {
     }
 
     /// Codes content that is here.
-    pub(super) fn encode_body(&mut self, coding: Coding, body: &mut Body) -> Result<(), CodingError> {
+    fn encode_body(&mut self, coding: Coding, body: &mut Body) -> Result<(), CodingError> {
         self.made.clear();
         self.encoder(coding)?.encode(body.bytes(), Flush::End, &mut self.made)?;
         body.set(&self.made);
@@ -121,7 +166,7 @@ impl Encoding {
     }
 
     /// Codes content that comes from a source, when it comes.
-    pub(super) fn encode_stream(&mut self, coding: Coding, body: &mut Body) -> Result<(), CodingError> {
+    fn encode_stream(&mut self, coding: Coding, body: &mut Body) -> Result<(), CodingError> {
         let encoder = self.encoder(coding)?;
         if let Some(source) = body.take_source() {
             body.stream(Encoded::new(source, encoder), None);
@@ -130,8 +175,12 @@ impl Encoding {
     }
 
     fn encoder(&self, coding: Coding) -> Result<Encoder, CodingError> {
-        Encoder::new(coding, self.rules.level(coding)).ok_or(CodingError::Encoder)
+        encoder(coding, self.rules.level(coding))
     }
+}
+
+fn encoder(coding: Coding, level: u32) -> Result<Encoder, CodingError> {
+    Encoder::new(coding, level).ok_or(CodingError::Encoder)
 }
 
 /// What stays warm.

@@ -38,13 +38,13 @@ mod encoded;
 mod encoding;
 mod rules;
 
-use std::mem;
+use std::future::Future;
+use std::pin::Pin;
 
-use self::accept::Choice;
 use self::encoding::Encoding;
 use self::rules::Rules;
 use crate::coding::Coding;
-use crate::message::{Method, Request};
+use crate::message::{Body, Request};
 use crate::runtime;
 use crate::server::{BodyPlan, Context, Handler, IntoHandler, Result};
 
@@ -121,35 +121,25 @@ impl<H: Handler> Handler for Compress<H> {
     }
 
     async fn handle(&self, ctx: &mut Context) -> Result {
-        // The handler may rewrite the request.
-        let choice = Choice::of(&ctx.request.headers, self.rules.codings());
-        let is_head = ctx.request.method() == Method::Head;
-        let outer = ctx.transform.replace(Encoding::take(self.rules, choice));
+        Encoding::put(ctx, self.rules);
         let outcome = self.handler.handle(ctx).await;
-        let own = Encoding::of(mem::replace(&mut ctx.transform, outer));
-        let Some(mut own) = own else { return outcome };
-        if outcome.is_ok() && !own.has_begun() {
-            own = encode(ctx, own, is_head).await?;
+        // An idle connection has the room that this takes, so what is seldom needed is in a box.
+        if let Some(large) = finish(ctx, outcome)? {
+            ctx.response.body = large.await?;
         }
-        own.give();
-        outcome
+        Ok(())
     }
 }
 
-/// Codes an answer that is not on its way yet.
-async fn encode(ctx: &mut Context, mut own: Box<Encoding>, is_head: bool) -> Result<Box<Encoding>> {
-    let Some(coding) = own.judge(&mut ctx.response, is_head) else { return Ok(own) };
-    let body = &mut ctx.response.body;
-    match () {
-        () if is_head => body.clear(),
-        () if body.is_stream() => own.encode_stream(coding, body)?,
-        () if body.len() <= own.rules.inline_max => own.encode_body(coding, body)?,
-        () => {
-            let mut taken = mem::take(body);
-            let encoded =
-                runtime::off_core(move || own.encode_body(coding, &mut taken).map(|()| (own, taken)));
-            (own, *body) = encoded.await??;
-        }
-    }
-    Ok(own)
+/// Codes an answer, unless the handler has streamed it or failed. What would hold up the core is coded elsewhere, and
+/// to be waited for.
+fn finish(ctx: &mut Context, outcome: Result) -> Result<Option<Elsewhere>> {
+    let Some(mut own) = Encoding::take(ctx) else { return outcome.map(|()| None) };
+    let finished = outcome.and_then(|()| Ok(own.finish(&mut ctx.response)?));
+    own.give();
+    Ok(finished?
+        .map(|large| Box::pin(async { Ok(runtime::off_core(|| large.encode()).await??) }) as Elsewhere))
 }
+
+/// A body that is being coded on another thread.
+type Elsewhere = Pin<Box<dyn Future<Output = Result<Body>>>>;

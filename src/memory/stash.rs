@@ -31,7 +31,7 @@ impl<T> Stash<T> {
 }
 
 /// How many objects wait. A core works on one thing at a time, so more are needed only by what it does side by side.
-const KEPT_MAX: usize = 8;
+const KEPT_MAX: usize = 4;
 
 #[cfg(test)]
 mod tests {

@@ -17,8 +17,9 @@ use crate::message::{Headers, Request};
 /// An answer's body, written by the handler. The head has left.
 ///
 /// Made by [`Context::stream`](super::Context::stream). Small writes are gathered until [`Writer::flush`], until
-/// there are enough of them, or until the handler waits for something; a peer that does not read holds them back. What
-/// is written in answer to HEAD is dropped.
+/// there are enough of them, or until the handler waits for something; a peer that does not read holds them back. An
+/// answer that passes a [`Transform`](super::Transform), to be compressed for one, may be held there until
+/// [`Writer::flush`]. What is written in answer to HEAD is dropped.
 pub struct Writer<'a> {
     /// The request that is answered.
     pub request: &'a Request,
