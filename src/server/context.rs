@@ -2,11 +2,10 @@
 
 use std::cell::RefCell;
 use std::fmt;
-use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::task::{self, Poll, ready};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use super::close::Manner;
 use super::connection::Next;
@@ -15,7 +14,7 @@ use super::{Extensions, Transform, transform};
 use crate::exchange::{ExchangeError, Expectation, Head, Incoming, Outgoing, Phase};
 use crate::memory::Reset;
 use crate::message::{Length, Request, Response, Version};
-use crate::net::{Conn, Desk, Lane, PeerAddr};
+use crate::net::{Conn, Desk, PeerAddr};
 use crate::wire::encode::{self, Asked, Persist, Plan};
 use crate::wire::{Wish, persists};
 
@@ -110,31 +109,7 @@ impl Context {
     pub fn is_stopping(&self) -> bool {
         self.conn.borrow().as_ref().is_some_and(Conn::is_stopping)
     }
-
-    /// Waits until the peer has closed the connection, or its sending half, which looks the same.
-    ///
-    /// What it sends meanwhile is kept, up to 64 KiB; behind that much no close is seen. To be used beside the
-    /// work that is not worth doing for nobody, as in `tokio::select!`.
-    pub async fn peer_closed(&self) {
-        poll_fn(|cx| {
-            let (mut conn, mut incoming) = (self.conn.borrow_mut(), self.incoming.borrow_mut());
-            let Some(conn) = conn.as_mut() else { return Poll::Ready(()) };
-            // A wait for the body that was given up shall not end this one.
-            conn.disarm(Lane::Read);
-            while incoming.input.unread().len() < UNREAD_MAX {
-                if let Ok(1..) = ready!(conn.poll_fill(cx, &mut incoming.input, Duration::MAX)) {
-                    continue;
-                }
-                return Poll::Ready(());
-            }
-            Poll::Pending
-        })
-        .await;
-    }
 }
-
-/// How much may arrive unasked while somebody waits for the end.
-const UNREAD_MAX: usize = 64 << 10;
 
 /// What the connection's loop does with it.
 impl Context {

@@ -2,13 +2,15 @@
 
 use std::future::poll_fn;
 use std::io;
-use std::task::Poll;
+use std::task::{Poll, ready};
+use std::time::Duration;
 
 use super::context::Rest;
 use super::transform::Passage;
 use super::{Context, Course, Reader, Upgraded, Writer};
 use crate::exchange::{ExchangeError, Expectation, Phase};
 use crate::message::{Headers, Length, Status, Version};
+use crate::net::Lane;
 use crate::wire::encode;
 
 impl Context {
@@ -122,6 +124,27 @@ impl Context {
         self.hand_over(None).await
     }
 
+    /// Waits until the peer has closed the connection, or its sending half, which looks the same.
+    ///
+    /// What it sends meanwhile is kept, up to 64 KiB; behind that much no close is seen. To be used beside the
+    /// work that is not worth doing for nobody, as in `tokio::select!`.
+    pub async fn peer_closed(&self) {
+        poll_fn(|cx| {
+            let (mut conn, mut incoming) = (self.conn.borrow_mut(), self.incoming.borrow_mut());
+            let Some(conn) = conn.as_mut() else { return Poll::Ready(()) };
+            // A wait for the body that was given up shall not end this one.
+            conn.disarm(Lane::Read);
+            while incoming.input.unread().len() < UNREAD_MAX {
+                if let Ok(1..) = ready!(conn.poll_fill(cx, &mut incoming.input, Duration::MAX)) {
+                    continue;
+                }
+                return Poll::Ready(());
+            }
+            Poll::Pending
+        })
+        .await;
+    }
+
     async fn hand_over(&mut self, protocol: Option<&str>) -> io::Result<Upgraded> {
         if !self.outgoing.is_unsent() || !self.incoming.get_mut().is_read() || self.facts.detached {
             return Err(io::ErrorKind::InvalidInput.into());
@@ -174,3 +197,6 @@ impl Context {
         Ok(flushed.await.map_err(ExchangeError::during(Phase::Write))?)
     }
 }
+
+/// How much may arrive unasked while somebody waits for the end.
+const UNREAD_MAX: usize = 64 << 10;

@@ -16,7 +16,8 @@ pub type Result<T = (), E = Error> = std::result::Result<T, E>;
 /// An error of a handler: a status that is owed to the peer, and a cause that is not told to it.
 ///
 /// Any [`std::error::Error`] becomes one by `?` and owes 500, but for the crate's own, which know better: a body
-/// that was cut owes 400, one that is too large 413, one that is coded as nobody knows 415, one that is too slow 408. A [`Status`] becomes one too.
+/// that was cut owes 400, one that is too large 413, one that is too slow 408, one that is coded as nobody knows 415.
+/// A [`Status`] becomes one too.
 ///
 /// # Examples
 ///

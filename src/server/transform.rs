@@ -30,7 +30,8 @@ use crate::net::Conn;
 ///     }
 ///
 ///     fn apply(&mut self, data: &[u8], _: Flush, out: &mut Vec<u8>) -> io::Result<()> {
-///         Ok(out.extend(data.to_ascii_uppercase()))
+///         out.extend(data.to_ascii_uppercase());
+///         Ok(())
 ///     }
 /// }
 ///

@@ -61,7 +61,7 @@ impl<T: Clone + Default + Send + 'static> Allocator<T> for Recycler {
             return Recycled::default();
         }
         let mut memory = self.take(len).unwrap_or_else(|| Vec::with_capacity(len));
-        // Nothing of one content is ever seen by the next.
+        // brotli in C cleans what it must by itself; this one relies on what is new, and goes wrong without.
         memory.clear();
         memory.resize(len, T::default());
         Recycled { memory, home: Some(self.clone()) }
