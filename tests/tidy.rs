@@ -14,7 +14,7 @@ const FLOORS: &[(&str, &[&str])] = &[
     ("runtime", &[]),
     ("wire", &["memory", "message"]),
     ("exchange", &["memory", "message", "net", "wire"]),
-    ("client", &["memory", "message", "coding", "net", "runtime", "wire", "exchange"]),
+    ("client", &["coding", "memory", "message", "coding", "net", "runtime", "wire", "exchange"]),
     ("server", &["memory", "message", "coding", "net", "runtime", "wire", "exchange"]),
     ("compress", &["memory", "message", "coding", "runtime", "server"]),
 ];

@@ -24,8 +24,11 @@ pub struct Answer {
 
 impl Answer {
     pub(super) fn new(link: Link) -> Answer {
+        let is_read = link.gear.incoming.is_read();
         let mut answer = Answer { link: Some(Box::new(link)), trailers: Headers::new() };
-        answer.release();
+        if is_read {
+            answer.release();
+        }
         answer
     }
 
@@ -37,7 +40,7 @@ impl Answer {
     pub async fn chunk(&mut self) -> Result<Option<&[u8]>, ClientError> {
         match poll_fn(|cx| self.poll_chunk(cx)).await? {
             0 => Ok(None),
-            _ => Ok(self.link.as_ref().map(|link| link.gear.incoming.chunk())),
+            _ => Ok(self.link.as_ref().map(|link| link.chunk())),
         }
     }
 
@@ -55,9 +58,9 @@ impl Answer {
         Poll::Ready(Ok(count))
     }
 
-    /// Gives the connection back, once the body is read.
+    /// Gives the connection back: the body is read.
     fn release(&mut self) {
-        if let Some(mut link) = self.link.take_if(|link| link.gear.incoming.is_read()) {
+        if let Some(mut link) = self.link.take() {
             std::mem::swap(&mut self.trailers, &mut link.gear.incoming.trailers);
             link.rest();
         }
@@ -73,8 +76,8 @@ impl AsyncRead for Answer {
         let lent = ready!(self.poll_chunk(cx))?;
         if let Some(link) = self.link.as_mut().filter(|_| lent > 0) {
             let count = lent.min(out.remaining());
-            out.put_slice(&link.gear.incoming.chunk()[..count]);
-            link.gear.incoming.took(count);
+            out.put_slice(&link.chunk()[..count]);
+            link.took(count);
         }
         Poll::Ready(Ok(()))
     }

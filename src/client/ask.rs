@@ -25,7 +25,7 @@ impl Client {
         let deadline = self.deadline();
         let link = self.attempt(pool, request, response, deadline).await?;
         match redirect::next(self.redirects, 0, request, response)? {
-            None => Ok(link),
+            None => link.decoded(response),
             Some(next) => {
                 link.discard().await;
                 self.follow(next, response, deadline).await
@@ -43,7 +43,7 @@ impl Client {
         for followed in 1.. {
             let link = self.attempt(None, &request, response, deadline).await?;
             match redirect::next(self.redirects, followed, &request, response)? {
-                None => return Ok(link),
+                None => return link.decoded(response),
                 Some(next) => {
                     link.discard().await;
                     request = next;

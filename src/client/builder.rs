@@ -7,10 +7,11 @@ use std::time::Duration;
 use super::pool::PoolBounds;
 use super::settings::Settings;
 use super::{Client, ClientTimeouts, Proxies, Redirects, Shared};
+use crate::coding::ACCEPTED;
 use crate::exchange::Bounds;
-use crate::message::{FieldValue, Headers, InvalidField};
+use crate::message::{FieldValue, Headers, InvalidField, Name};
 use crate::net::{Dial, Dialer, Medium, MemoryConnector, Names, Resolver, SystemResolver};
-use crate::wire::{Limits, encode};
+use crate::wire::Limits;
 
 /// What a client is told before it begins. Made by [`Client::builder`].
 ///
@@ -39,6 +40,7 @@ pub struct ClientBuilder {
     names: Option<Arc<Names>>,
     proxies: Proxies,
     fields: Headers,
+    decode_max: Option<usize>,
 }
 
 impl ClientBuilder {
@@ -99,7 +101,15 @@ impl ClientBuilder {
         self
     }
 
-    /// A field that every request carries behind its own, such as `user-agent`. Default: none.
+    /// Asks for coded content, and decodes it as it comes: up to so many bytes, beyond which it is an error, streamed or
+    /// not. Which codings there are is up to the features `compress` and `zstd`. Default: none, and what is coded stays
+    /// so.
+    pub fn decode(mut self, most: impl Into<Option<usize>>) -> Self {
+        self.decode_max = most.into();
+        self
+    }
+
+    /// A field for every request that does not set it, such as `user-agent`. Default: none.
     ///
     /// # Errors
     ///
@@ -153,15 +163,26 @@ impl ClientBuilder {
 
     /// Makes the client.
     pub fn build(self) -> Client {
-        let ClientBuilder { total, redirects, timeouts, limits, pool, mut dial, names, proxies, fields } =
-            self;
+        let ClientBuilder {
+            total,
+            redirects,
+            timeouts,
+            limits,
+            pool,
+            mut dial,
+            names,
+            proxies,
+            mut fields,
+            decode_max,
+        } = self;
         if let Some(names) = names {
             dial.names = names;
         }
-        let mut lines = Vec::new();
-        encode::fields(&mut lines, &fields);
+        if decode_max.is_some() && !fields.contains("accept-encoding") {
+            fields.put(Name::new("accept-encoding"), ACCEPTED.as_bytes());
+        }
         let bounds = Bounds { limits, timeouts: timeouts.of_exchange() };
-        let settings = Settings { timeouts, bounds, pool, dial, proxies, lines };
+        let settings = Settings { timeouts, bounds, pool, dial, proxies, fields, decode_max };
         let shared = Shared { settings: Arc::new(settings), nests: Default::default() };
         Client { shared: Arc::new(shared), total, redirects }
     }
@@ -179,6 +200,7 @@ impl Default for ClientBuilder {
             names: None,
             proxies: Proxies::none(),
             fields: Headers::new(),
+            decode_max: None,
         }
     }
 }

@@ -84,7 +84,7 @@ impl Call {
     pub async fn finish(mut self, response: &mut Response) -> Result<Answer, ClientError> {
         if self.is_answered {
             *response = self.early;
-            return Ok(Answer::new(*self.link));
+            return Ok(Answer::new(self.link.decoded(response)?));
         }
         let Link { conn, gear, .. } = &mut *self.link;
         if let Err(error) = gear.outgoing.finish(conn, &self.trailers) {
@@ -95,7 +95,7 @@ impl Call {
         link.go_ahead();
         poll_fn(|cx| link.poll_answer(cx, None, response)).await?;
         *response.timings_mut() = link.timings;
-        Ok(Answer::new(*self.link))
+        Ok(Answer::new(self.link.decoded(response)?))
     }
 
     fn poll_data(&mut self, cx: &mut Context<'_>, data: &[u8]) -> Poll<Result<usize, ClientError>> {

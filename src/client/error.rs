@@ -4,6 +4,7 @@ use std::error::Error;
 use std::fmt;
 use std::io;
 
+use crate::coding::CodingError;
 use crate::exchange::ExchangeError;
 use crate::message::{InvalidRequest, InvalidTarget};
 use crate::net::{DialError, Fault};
@@ -75,6 +76,8 @@ pub enum ClientCause {
     Closed,
     /// The exchange failed half-way, or the server broke RFC 9112 or a limit.
     Exchange(ExchangeError),
+    /// The content cannot be decoded (RFC 9110 §8.4).
+    Coding(CodingError),
     /// More answers before the final one than are read (RFC 9110 §15.2).
     TooManyInterim,
     /// 101 came, and no upgrade was asked for; or another answer, and one was.
@@ -165,6 +168,7 @@ impl Error for ClientError {
             ClientCause::Request(error) => Some(error),
             ClientCause::Io(error) => Some(error),
             ClientCause::Exchange(error) => Some(error),
+            ClientCause::Coding(error) => Some(error),
             ClientCause::Proxy(error) | ClientCause::Tls(error) => Some(&**error),
             ClientCause::Location(Some(error)) => Some(error),
             _ => None,
@@ -232,6 +236,7 @@ impl fmt::Display for ClientCause {
             ClientCause::Io(_) => "the system or the network failed",
             ClientCause::Closed => "the server closed the connection and answered nothing",
             ClientCause::Exchange(_) => "the exchange failed",
+            ClientCause::Coding(_) => "the content cannot be decoded",
             ClientCause::TooManyInterim => "too many answers came before the final one",
             ClientCause::Upgrade => "an upgrade came that was not asked for, or none did that was",
             ClientCause::Proxy(_) => "the proxy refused",

@@ -5,17 +5,19 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use super::decoding::Decoding;
 use super::gear::Gear;
 use super::pool::{Place, Resting};
 use super::settings::Settings;
 use super::upload::Upload;
 use super::{ClientCause, ClientError, ClientPhase};
 use crate::exchange::{ExchangeError, Head, Reply};
+use crate::memory::Arena;
 use crate::message::{Headers, Length, Name, Request, Response, Status, Timings, decimal, members};
 use crate::net::{Anywhere, Buffer, Conn, Lane};
 use crate::runtime::{self, Instant};
 use crate::wire::encode::{self, Asked, Plan, Route};
-use crate::wire::{Framing, Wish, persists};
+use crate::wire::{Framing, WireError, Wish, persists};
 
 /// One connection while it is in use. Dropping it closes the connection and frees its place.
 pub(super) struct Link {
@@ -30,6 +32,8 @@ pub(super) struct Link {
     mark: Instant,
     asked: Asked,
     pub(super) upload: Upload,
+    /// How the body of the answer is decoded, if it is.
+    pub(super) decoding: Option<Box<Decoding>>,
     /// How many answers came before the final one.
     interim: u32,
     /// Whether another exchange may follow, by all that was said so far.
@@ -67,6 +71,7 @@ impl Link {
             mark,
             asked: Asked::default(),
             upload: Upload::Sending,
+            decoding: None,
             interim: 0,
             persists: true,
             idle: None,
@@ -82,7 +87,7 @@ impl Link {
         let pool = &self.place.pool;
         let authority = request.target().authority().unwrap_or(pool.origin.authority());
         let scheme = pool.is_forwarded().then_some("http");
-        let route = Route { scheme, authority, lines: &pool.lines };
+        let route = Route { scheme, authority, defaults: &pool.fields };
         encode::request(self.conn.output().bytes(), request, plan, route);
         self.gear.outgoing.begin(plan.body());
         self.persists = Wish::of(&request.headers) != Wish::Close;
@@ -181,16 +186,11 @@ impl Link {
 
     /// Receives the whole body into `response`.
     pub(super) async fn receive_body(mut self, response: &mut Response) -> Result<(), ClientError> {
-        poll_fn(|cx| {
-            let Link { conn, gear, settings, .. } = &mut self;
-            let (bounds, content) = (&settings.bounds, response.body.receive());
-            match gear.incoming.poll_body(cx, conn, bounds, bounds.limits.body_max, content) {
-                Poll::Ready(Ok(())) => Poll::Ready(Ok(())),
-                Poll::Ready(Err(error)) => Poll::Ready(Err(self.fail(ClientPhase::Receive, error))),
-                Poll::Pending => self.poll_deadline(cx, ClientPhase::Receive).map(Err),
-            }
-        })
-        .await?;
+        let content = response.body.receive();
+        match self.decoding {
+            Some(_) => poll_fn(|cx| self.poll_body_decoded(cx, content)).await?,
+            None => poll_fn(|cx| self.poll_body(cx, content)).await?,
+        }
         std::mem::swap(&mut response.trailers, &mut self.gear.incoming.trailers);
         self.timings.receive = self.lap();
         *response.timings_mut() = self.timings;
@@ -198,8 +198,56 @@ impl Link {
         Ok(())
     }
 
-    /// Receives the next piece of the body: it lies in the incoming until the next call.
+    fn poll_body(&mut self, cx: &mut Context<'_>, content: &mut Arena) -> Poll<Result<(), ClientError>> {
+        let Link { conn, gear, settings, .. } = self;
+        let bounds = &settings.bounds;
+        match gear.incoming.poll_body(cx, conn, bounds, bounds.limits.body_max, content) {
+            Poll::Ready(Ok(())) => Poll::Ready(Ok(())),
+            Poll::Ready(Err(error)) => Poll::Ready(Err(self.fail(ClientPhase::Receive, error))),
+            Poll::Pending => self.poll_deadline(cx, ClientPhase::Receive).map(Err),
+        }
+    }
+
+    fn poll_body_decoded(
+        &mut self,
+        cx: &mut Context<'_>,
+        content: &mut Arena,
+    ) -> Poll<Result<(), ClientError>> {
+        while ready!(self.poll_decoded(cx))? > 0 {
+            content.extend(self.chunk());
+            if content.len() > self.settings.bounds.limits.body_max {
+                return Poll::Ready(Err(self.fail(ClientPhase::Receive, WireError::BodyTooLarge.into())));
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// The bytes that the last [`Link::poll_chunk`] has received.
+    pub(super) fn chunk(&self) -> &[u8] {
+        match &self.decoding {
+            Some(decoding) => decoding.piece(),
+            None => self.gear.incoming.chunk(),
+        }
+    }
+
+    /// The reader took only the first `count` bytes of the chunk.
+    pub(super) fn took(&mut self, count: usize) {
+        match &mut self.decoding {
+            Some(decoding) => decoding.took(count),
+            None => self.gear.incoming.took(count),
+        }
+    }
+
+    /// Receives the next piece of the body: it lies in the link until the next call. None: it is at its end.
     pub(super) fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Result<usize, ClientError>> {
+        match self.decoding {
+            Some(_) => self.poll_decoded(cx),
+            None => self.poll_received(cx),
+        }
+    }
+
+    /// Receives the next piece of the body as it is sent: it lies in the incoming until the next call.
+    pub(super) fn poll_received(&mut self, cx: &mut Context<'_>) -> Poll<Result<usize, ClientError>> {
         let Link { conn, gear, settings, .. } = self;
         match gear.incoming.poll_chunk(cx, conn, &settings.bounds) {
             Poll::Ready(Ok(count)) => Poll::Ready(Ok(count)),

@@ -16,6 +16,7 @@ mod redirect;
 
 mod answer;
 mod call;
+mod decoding;
 mod handover;
 mod host;
 

@@ -12,6 +12,7 @@ use super::origin::Origin;
 use super::route::Proxy;
 use super::settings::Settings;
 use crate::memory::FreeList;
+use crate::message::{Headers, Name};
 use crate::net::{Anywhere, Conn};
 use crate::runtime::{self, Instant, timeout_at};
 
@@ -20,8 +21,8 @@ pub(super) struct Pool {
     pub(super) origin: Origin,
     /// Who stands between.
     pub(super) proxy: Option<Proxy>,
-    /// Lines that all requests carry; a proxy's credentials are among them, if it reads the requests.
-    pub(super) lines: Vec<u8>,
+    /// Fields that requests carry which do not set them; a proxy's credentials are among them, if it reads the requests.
+    pub(super) fields: Headers,
     /// A permit for each connection that may still be opened or taken. Whoever waits for one is served in turn.
     places: Semaphore,
     rest: Mutex<Rest>,
@@ -68,12 +69,12 @@ impl Pool {
         let bounds = settings.pool;
         let places = Semaphore::new(bounds.connections_max.clamp(1, Semaphore::MAX_PERMITS));
         let proxy = settings.proxies.proxy_for(origin.scheme, origin.host(), origin.port).cloned();
-        let mut lines = settings.lines.clone();
+        let mut fields = settings.fields.clone();
         let reader = proxy.as_ref().filter(|proxy| proxy.forwards(origin.scheme));
         if let Some(authorization) = reader.and_then(Proxy::authorization) {
-            lines.extend_from_slice(format!("proxy-authorization: {authorization}\r\n").as_bytes());
+            fields.put(Name::new("proxy-authorization"), authorization.as_bytes());
         }
-        Pool { origin, proxy, lines, places, rest: Mutex::default(), bounds, nest }
+        Pool { origin, proxy, fields, places, rest: Mutex::default(), bounds, nest }
     }
 
     /// Whether a proxy reads the requests.

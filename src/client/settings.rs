@@ -3,6 +3,7 @@
 use super::pool::PoolBounds;
 use super::{ClientTimeouts, Proxies};
 use crate::exchange::Bounds;
+use crate::message::Headers;
 use crate::net::Dial;
 
 /// What a client is told when it is built.
@@ -13,6 +14,8 @@ pub(super) struct Settings {
     pub(super) pool: PoolBounds,
     pub(super) dial: Dial,
     pub(super) proxies: Proxies,
-    /// Lines that all requests carry.
-    pub(super) lines: Vec<u8>,
+    /// Fields that requests carry which do not set them.
+    pub(super) fields: Headers,
+    /// Up to how many bytes coded content is decoded, if it is.
+    pub(super) decode_max: Option<usize>,
 }

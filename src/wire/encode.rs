@@ -153,8 +153,8 @@ pub(crate) struct Route<'a> {
     pub(crate) scheme: Option<&'a str>,
     /// The host and port that the request is for.
     pub(crate) authority: &'a str,
-    /// Lines that all requests of the client carry.
-    pub(crate) lines: &'a [u8],
+    /// Fields for requests that do not set them.
+    pub(crate) defaults: &'a Headers,
 }
 
 /// Writes the head of a request. Host comes first, for that is what routes it (RFC 9110 §7.2).
@@ -174,7 +174,9 @@ pub(crate) fn request(out: &mut Vec<u8>, request: &Request, plan: Plan, route: R
     out.extend_from_slice(headers.first(Name::HOST).unwrap_or(route.authority.as_bytes()));
     out.extend_from_slice(b"\r\n");
     fields_but(out, headers, &ROUTING);
-    out.extend_from_slice(route.lines);
+    for (name, value) in route.defaults.iter().filter(|(name, _)| !headers.contains(name)) {
+        line(out, name.as_bytes(), value);
+    }
     announce(out, plan);
     match Wish::of(headers) {
         Wish::Close => line(out, b"connection", b"close"),

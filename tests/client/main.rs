@@ -6,6 +6,8 @@
     reason = "a test that cannot go on has failed, and nobody imports it"
 )]
 
+#[cfg(feature = "compress")]
+mod content;
 mod pool;
 
 mod support;

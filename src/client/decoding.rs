@@ -1,0 +1,85 @@
+//! [`Decoding`]: the body of an answer, undone of its codings as it comes (RFC 9110 §8.4).
+
+use std::task::{Context, Poll, ready};
+
+use super::link::Link;
+use super::{ClientCause, ClientError, ClientPhase};
+use crate::coding::{CodingError, Decoders};
+use crate::memory::Arena;
+use crate::message::Response;
+
+/// The body of an answer whose codings are undone.
+pub(super) struct Decoding {
+    decoders: Decoders,
+    /// What was decoded last, and how much of it was read.
+    piece: Arena,
+    read: usize,
+    /// How much of what the connection has lent was decoded.
+    decoded: usize,
+}
+
+impl Decoding {
+    /// The bytes that the last [`Link::poll_decoded`] has decoded.
+    pub(super) fn piece(&self) -> &[u8] {
+        &self.piece.as_slice()[self.read..]
+    }
+
+    /// The reader took only the first `count` bytes of the piece.
+    pub(super) fn took(&mut self, count: usize) {
+        self.read += count;
+    }
+}
+
+impl Link {
+    /// This link, set to decode the body if the client was told so. The fields that speak of the codings are removed; a
+    /// coding that nobody here knows stays.
+    pub(super) fn decoded(mut self, response: &mut Response) -> Result<Link, ClientError> {
+        let has_body = !self.gear.incoming.is_read();
+        let Some(most) = self.settings.decode_max.filter(|_| has_body) else { return Ok(self) };
+        match Decoders::of(&response.headers, most) {
+            Ok(None) | Err(CodingError::Unknown) => {}
+            Ok(Some(decoders)) => {
+                for name in OF_CODED {
+                    response.headers.remove(name);
+                }
+                let decoding = Decoding { decoders, piece: Arena::default(), read: 0, decoded: 0 };
+                self.decoding = Some(Box::new(decoding));
+            }
+            Err(error) => return Err(self.coding_error(error)),
+        }
+        Ok(self)
+    }
+
+    /// Decodes the next piece of the body; it lies in the decoding until the next call. None: it is at its end.
+    pub(super) fn poll_decoded(&mut self, cx: &mut Context<'_>) -> Poll<Result<usize, ClientError>> {
+        loop {
+            let Link { gear, decoding, .. } = self;
+            let Some(decoding) = decoding else { return self.poll_received(cx) };
+            if decoding.read > 0 && !decoding.piece().is_empty() {
+                return Poll::Ready(Ok(decoding.piece().len()));
+            }
+            decoding.piece.clear();
+            decoding.read = 0;
+            let lent = gear.incoming.chunk();
+            let mut rest = &lent[decoding.decoded..];
+            let pulled = decoding.decoders.pull(&mut rest, &mut decoding.piece);
+            decoding.decoded = lent.len() - rest.len();
+            let (pulled, end) = (pulled, decoding.decoders.end());
+            match pulled {
+                Ok(0) => {}
+                pulled => return Poll::Ready(pulled.map_err(|error| self.coding_error(error))),
+            }
+            if ready!(self.poll_received(cx))? == 0 {
+                return Poll::Ready(end.map(|()| 0).map_err(|error| self.coding_error(error)));
+            }
+            self.decoding.iter_mut().for_each(|decoding| decoding.decoded = 0);
+        }
+    }
+
+    fn coding_error(&self, error: CodingError) -> ClientError {
+        self.error(ClientPhase::Receive, ClientCause::Coding(error))
+    }
+}
+
+/// Fields that are about the content as it was coded (RFC 9110 §8, RFC 9530).
+const OF_CODED: [&str; 4] = ["content-encoding", "content-length", "content-digest", "repr-digest"];

@@ -1,0 +1,94 @@
+//! Coded content is decoded if the client was told so, under its limit (RFC 9110 §8.4).
+
+use std::io::Write;
+
+use corehttp::{Client, ClientCause, CodingError, Request, Response};
+use flate2::Compression;
+use flate2::write::{GzEncoder, ZlibEncoder};
+
+use crate::support::Scripted;
+
+const TEXT: &[u8] = b"to be, or not to be, that is the question: whether 'tis nobler in the mind to suffer";
+
+fn gzip(content: &[u8]) -> Vec<u8> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
+    encoder.write_all(content).unwrap();
+    encoder.finish().unwrap()
+}
+
+fn zlib(content: &[u8]) -> Vec<u8> {
+    let mut encoder = ZlibEncoder::new(Vec::new(), Compression::best());
+    encoder.write_all(content).unwrap();
+    encoder.finish().unwrap()
+}
+
+fn answer(coding: &str, content: &[u8]) -> Vec<u8> {
+    let length = content.len();
+    let head = format!("HTTP/1.1 200 OK\r\ncontent-encoding: {coding}\r\ncontent-length: {length}\r\n\r\n");
+    [head.as_bytes(), content].concat()
+}
+
+/// What the content is, received whole and piece by piece.
+async fn check(coding: &str, content: &[u8], expected: Result<&[u8], CodingError>) {
+    let server = Scripted::always(answer(coding, content)).await;
+    let client = Client::builder().decode(1 << 20).build();
+    let (request, mut response) = (Request::get(&server.url).unwrap(), Response::new());
+    let whole = client.send(&request, &mut response).await.map(|()| response.body.bytes().to_vec());
+    let streamed = async {
+        let (mut answer, mut all) = (client.stream(&request, &mut response).await?, Vec::new());
+        while let Some(piece) = answer.chunk().await? {
+            all.extend_from_slice(piece);
+        }
+        Ok(all)
+    };
+    for received in [whole, streamed.await] {
+        let received = received.map_err(|error: corehttp::ClientError| match error.cause() {
+            ClientCause::Coding(error) => *error,
+            _ => panic!("{error:#}"),
+        });
+        assert_eq!(received.as_deref().map_err(|error| *error), expected, "{coding}");
+    }
+    assert_eq!((client.busy(), server.connections()), (0, if expected.is_ok() { 1 } else { 2 }));
+}
+
+#[tokio::test]
+async fn content_is_what_it_was_before_it_was_coded() {
+    check("gzip", &gzip(TEXT), Ok(TEXT)).await;
+    check("GZip", &[gzip(b"to be, "), gzip(&TEXT[7..])].concat(), Ok(TEXT)).await;
+    check("deflate", &zlib(TEXT), Ok(TEXT)).await;
+    check("deflate, gzip", &gzip(&zlib(TEXT)), Ok(TEXT)).await;
+    check("identity", TEXT, Ok(TEXT)).await;
+    check("gzip", b"", Ok(b"")).await;
+    check("x-unheard-of", TEXT, Ok(TEXT)).await;
+}
+
+#[tokio::test]
+async fn what_is_spoiled_cut_or_a_bomb_is_an_error() {
+    let (good, bomb) = (gzip(TEXT), gzip(&vec![0; 3 << 20]));
+    check("gzip", TEXT, Err(CodingError::Corrupt)).await;
+    check("deflate, gzip", &good, Err(CodingError::Corrupt)).await;
+    check("gzip", &good[..good.len() - 1], Err(CodingError::Incomplete)).await;
+    let mut spoiled = good.clone();
+    spoiled[good.len() - 6] ^= 1;
+    check("gzip", &spoiled, Err(CodingError::Corrupt)).await;
+    check("gzip", &bomb, Err(CodingError::TooLarge)).await;
+    check("gzip, gzip, gzip, gzip, gzip", &good, Err(CodingError::TooMany)).await;
+}
+
+#[tokio::test]
+async fn only_who_can_decode_says_so_and_only_what_was_coded_is_not() {
+    let server = Scripted::new(|mut peer, _| async move {
+        while let Some(head) = peer.request().await? {
+            let accepts = head.contains("accept-encoding: ");
+            peer.say(format!("HTTP/1.1 200 OK\r\ncontent-length: 5\r\nx-e: {accepts}\r\n\r\n{accepts:5}"))
+                .await?;
+        }
+        Ok(())
+    })
+    .await;
+    for (client, expected) in [(Client::new(), "false"), (Client::builder().decode(99).build(), "true ")] {
+        assert_eq!(client.get(&server.url).await.unwrap().body.text(), Ok(expected));
+        let head = client.head(&server.url).await.unwrap();
+        assert_eq!(head.headers.content_length(), Some(5));
+    }
+}
