@@ -3,6 +3,7 @@
 
 use std::cell::Cell;
 use std::error::Error as StdError;
+use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::num::ParseIntError;
@@ -337,6 +338,34 @@ mod what_errors_are {
         check(|| Err(Error::new(Status::CONFLICT, io::Error::other("lost"))), 409, "lost");
         let boxed = || -> Box<dyn StdError + Send + Sync> { "boxed".into() };
         check(|| Err(Error::new(Status::CONFLICT, boxed())), 409, "boxed");
+    }
+
+    #[test]
+    fn an_error_whose_source_is_a_status_owes_it() {
+        /// A cause, and what is behind it.
+        #[derive(Debug)]
+        struct Own(Box<dyn StdError + Send + Sync>);
+
+        impl fmt::Display for Own {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("own")
+            }
+        }
+
+        impl StdError for Own {
+            fn source(&self) -> Option<&(dyn StdError + 'static)> {
+                Some(&*self.0)
+            }
+        }
+
+        let own = |source: &'static dyn Fn() -> Box<dyn StdError + Send + Sync>| Own(source());
+        let gone = &|| Status::GONE.into();
+        check(|| Err(own(gone))?, 410, "own");
+        check(|| Err(io::Error::other(own(gone)))?, 410, "own");
+        check(|| Err(own(&|| "text".into()))?, 500, "own");
+        check(|| Err(own(&|| Own(Status::GONE.into()).into()))?, 500, "own");
+        let error = Error::from(own(gone));
+        assert_eq!(format!("{error:?}"), "own: 410 Gone");
     }
 
     #[test]

@@ -96,6 +96,9 @@ impl fmt::Debug for Status {
     }
 }
 
+/// As the source of another error it says what that one owes to a peer.
+impl Error for Status {}
+
 /// The number is no status code: it is below 100 or above 599.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]

@@ -17,7 +17,7 @@ pub type Result<T = (), E = Error> = std::result::Result<T, E>;
 ///
 /// Any [`std::error::Error`] becomes one by `?` and owes 500, but for the crate's own, which know better: a body
 /// that was cut owes 400, one that is too large 413, one that is too slow 408, one that is coded as nobody knows 415.
-/// A [`Status`] becomes one too.
+/// A [`Status`] becomes one too, and an error of your own whose [`source`](StdError::source) is a status owes that.
 ///
 /// # Examples
 ///
@@ -72,27 +72,29 @@ impl Error {
     }
 }
 
-impl From<Status> for Error {
-    fn from(status: Status) -> Error {
-        Error(Kind::Plain(status))
-    }
-}
-
 impl<E: StdError + Send + Sync + 'static> From<E> for Error {
+    #[inline]
     fn from(error: E) -> Error {
-        Error::new(owed(&error).unwrap_or(Status::INTERNAL_SERVER_ERROR), error)
+        match (&error as &dyn StdError).downcast_ref::<Status>() {
+            Some(status) => Error(Kind::Plain(*status)),
+            None => Error::new(owed(&error).unwrap_or(Status::INTERNAL_SERVER_ERROR), error),
+        }
     }
 }
 
-/// What the crate's own errors owe, inside an [`io::Error`] too.
+/// What errors that know it owe, inside an [`io::Error`] too.
 fn owed(error: &(dyn StdError + 'static)) -> Option<Status> {
     if let Some(error) = error.downcast_ref::<io::Error>() {
         return error.get_ref().and_then(|inner| owed(inner));
     }
-    let of_exchange = error.downcast_ref::<ExchangeError>().and_then(ExchangeError::owed);
-    let of_wire = || error.downcast_ref::<WireError>().map(|error| error.status());
+    if let Some(error) = error.downcast_ref::<ExchangeError>() {
+        return error.owed();
+    }
+    let of_wire = error.downcast_ref::<WireError>().map(|error| error.status());
     let of_coding = || error.downcast_ref::<CodingError>().map(|error| error.status());
-    of_exchange.or_else(of_wire).or_else(of_coding)
+    // The source and nothing behind it: deeper down are errors of other messages than the one that is answered.
+    let of_source = || error.source().and_then(|source| source.downcast_ref::<Status>()).copied();
+    of_wire.or_else(of_coding).or_else(of_source)
 }
 
 impl fmt::Display for Error {
