@@ -83,6 +83,8 @@ mod server;
 
 #[cfg(feature = "compress")]
 mod compress;
+#[cfg(feature = "multipart")]
+pub mod multipart;
 
 pub use client::{
     Answer, Call, Client, ClientBuilder, ClientCause, ClientError, ClientPhase, ClientTimeouts, Host,

@@ -17,6 +17,9 @@ const FLOORS: &[(&str, &[&str])] = &[
     ("client", &["coding", "memory", "message", "coding", "net", "runtime", "wire", "exchange"]),
     ("server", &["memory", "message", "coding", "net", "runtime", "wire", "exchange"]),
     ("compress", &["memory", "message", "coding", "runtime", "server"]),
+    ("client", &["memory", "message", "net", "runtime", "wire", "exchange"]),
+    ("server", &["memory", "message", "net", "runtime", "wire", "exchange"]),
+    ("multipart", &["message", "runtime", "server"]),
 ];
 
 /// Words, the only places where they may stand, and why.
@@ -42,6 +45,7 @@ const WORDS: &[(&str, &[&str], &str)] = &[
 /// Where something is waited for.
 const ASYNC: &[&str] =
     &["src/net/", "src/runtime/", "src/exchange/", "src/client/", "src/server/", "src/compress/"];
+    &["src/net/", "src/runtime/", "src/exchange/", "src/client/", "src/server/", "src/multipart/"];
 
 /// Where the crate meets the system.
 const SYSTEM: &[&str] = &["src/net/", "src/runtime/"];
@@ -230,6 +234,8 @@ fn features(file: &File) -> Vec<String> {
     let lines: Vec<(usize, &str)> = file.code().collect();
     let is_conditional = |line: &str| line.contains("cfg") && line.contains("feature = ");
     let is_switch = |line: &str| ["mod ", "use "].iter().any(|word| line.contains(word));
+    let is_switch =
+        |line: &str| ["mod ", "use ", "enabled::", "disabled::"].iter().any(|word| line.contains(word));
     let conditional = (0..lines.len()).filter(|at| is_conditional(lines[*at].1));
     let scattered = conditional.filter(|at| !lines.get(at + 1).is_some_and(|(_, next)| is_switch(next)));
     scattered.map(|at| file.fault(lines[at].0, "a feature is a module")).collect()

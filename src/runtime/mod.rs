@@ -3,11 +3,15 @@
 //!
 //! tokio's tasks and timers are named on this floor only.
 
+#[cfg(feature = "multipart")]
+mod aside;
 mod cores;
 mod here;
 #[cfg(feature = "compress")]
 mod off_core;
 
+#[cfg(feature = "multipart")]
+pub(crate) use aside::{leave_aside, run_aside};
 pub(crate) use cores::{
     Instant, Pinning, available_cores, block_on_core, sleep, sleep_until, spawn, timeout_at, yield_now,
 };

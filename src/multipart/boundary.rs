@@ -1,0 +1,221 @@
+//! [`Boundary`]: where a part ends (RFC 2046 §5.1.1).
+
+use std::fmt;
+
+use memchr::memmem::Finder;
+
+use super::MultipartError;
+use super::parameter;
+use crate::message::Headers;
+
+/// The boundary of one body. Each part ends at a CRLF, two dashes and the boundary, called its delimiter.
+pub(super) struct Boundary {
+    /// Finds the delimiter, and owns it.
+    finder: Finder<'static>,
+}
+
+/// What is at the front of some bytes of a body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Front {
+    /// So many bytes that are in no delimiter, whatever follows them. At least one.
+    Data(usize),
+    /// A whole delimiter.
+    Delimiter,
+    /// What may be a delimiter, or nothing at all.
+    Open,
+}
+
+/// What the line of a delimiter says of what follows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Line {
+    /// Another part.
+    Part,
+    /// No part any more.
+    Close,
+}
+
+impl Boundary {
+    /// The boundary of this text: 1 to 70 `bchars`, of which the last is no space.
+    pub(super) fn new(text: &[u8]) -> Result<Boundary, MultipartError> {
+        let is_good =
+            (1..=LEN_MAX).contains(&text.len()) && text.iter().all(is_bchar) && !text.ends_with(b" ");
+        match is_good {
+            true => Ok(Boundary { finder: Finder::new(&[b"\r\n--", text].concat()).into_owned() }),
+            false => Err(MultipartError::Boundary),
+        }
+    }
+
+    /// The boundary of the body that `headers` belong to, which must be `multipart/form-data`.
+    pub(super) fn of(headers: &Headers) -> Result<Boundary, MultipartError> {
+        let mut types = headers.all("content-type");
+        let (Some(content_type), None) = (types.next(), types.next()) else {
+            return Err(MultipartError::ContentType);
+        };
+        let (kind, parameters) = parameter::split(content_type);
+        if !kind.eq_ignore_ascii_case(b"multipart/form-data") {
+            return Err(MultipartError::ContentType);
+        }
+        let text = parameters.once("boundary").map_err(|_| MultipartError::Boundary)?;
+        Boundary::new(&text.unwrap_or_default())
+    }
+
+    /// How long a delimiter is.
+    pub(super) fn delimiter_len(&self) -> usize {
+        self.finder.needle().len()
+    }
+
+    /// What is at the front of `bytes`?
+    pub(super) fn front(&self, bytes: &[u8]) -> Front {
+        let data = self.finder.find(bytes).unwrap_or_else(|| bytes.len() - self.open_len(bytes));
+        match data {
+            0 if bytes.len() < self.delimiter_len() => Front::Open,
+            0 => Front::Delimiter,
+            count => Front::Data(count),
+        }
+    }
+
+    /// How much of the end of `bytes` may be the start of a delimiter. None begins within another one, since the only
+    /// CR is the first octet.
+    fn open_len(&self, bytes: &[u8]) -> usize {
+        let needle = self.finder.needle();
+        let tail = &bytes[bytes.len().saturating_sub(needle.len() - 1)..];
+        let start = memchr::memrchr(b'\r', tail).filter(|&start| needle.starts_with(&tail[start..]));
+        start.map_or(0, |start| tail.len() - start)
+    }
+}
+
+/// `boundary := 0*69<bchars> bcharsnospace`
+const LEN_MAX: usize = 70;
+
+fn is_bchar(octet: &u8) -> bool {
+    octet.is_ascii_alphanumeric() || b"'()+_,-./:=? ".contains(octet)
+}
+
+/// What stands on the line of a delimiter, in `rest` behind it, and how long it is without its CRLF. None if that is
+/// not all there yet.
+///
+/// # Errors
+///
+/// RFC 2046 §5.1.1 lets a boundary be the front of a longer line; who takes such a line for data and who takes it for
+/// a boundary read two different bodies, so nobody here does either.
+pub(super) fn line(rest: &[u8], is_end: bool) -> Result<Option<(Line, usize)>, MultipartError> {
+    let (line, dashes, tail) = match rest {
+        [b'-', b'-', tail @ ..] => (Line::Close, 2, tail),
+        [b'-'] => (Line::Close, 1, &[][..]),
+        tail => (Line::Part, 0, tail),
+    };
+    let padding = tail.iter().take_while(|octet| matches!(octet, b' ' | b'\t')).count();
+    match tail[padding..] {
+        _ if padding > PADDING_MAX => Err(MultipartError::Delimiter),
+        [b'\r', b'\n', ..] => Ok(Some((line, dashes + padding))),
+        [] if is_end && dashes == 2 => Ok(Some((line, dashes + padding))),
+        [] | [b'\r'] if is_end => Err(MultipartError::Incomplete),
+        [] | [b'\r'] => Ok(None),
+        _ => Err(MultipartError::Delimiter),
+    }
+}
+
+/// Whitespace behind a boundary that transports have added: a bound on how often it is looked at again.
+const PADDING_MAX: usize = 128;
+
+impl fmt::Debug for Boundary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.finder.needle().escape_ascii())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(content_type: &str, expected: Result<&str, MultipartError>) {
+        let mut headers = Headers::new();
+        headers.set("content-type", content_type).unwrap();
+        let found = Boundary::of(&headers).map(|boundary| format!("{boundary:?}"));
+        assert_eq!(found, expected.map(|text| format!("\\r\\n--{text}")), "{content_type:?}");
+    }
+
+    #[test]
+    fn the_content_type_has_a_boundary_5_1_1() {
+        let longest = "b".repeat(70);
+        check("multipart/form-data; boundary=b", Ok("b"));
+        check("Multipart/FORM-data;x=y;Boundary=\"a b:c\"", Ok("a b:c"));
+        check(&format!("multipart/form-data; boundary={longest}"), Ok(&longest));
+        check("multipart/form-data; boundary=\"0'()+_,-./:=?z\"", Ok("0\\'()+_,-./:=?z"));
+        for content_type in ["", "multipart", "multipart/mixed; boundary=b", "text/plain; boundary=b"] {
+            check(content_type, Err(MultipartError::ContentType));
+        }
+        for parameter in [
+            "".into(),
+            "; boundary".into(),
+            "; boundary=".into(),
+            "; boundary=\"\"".into(),
+            "; boundary=a:b".into(),
+            "; boundary=b; boundary=b".into(),
+            "; boundary=\"a".into(),
+            "; boundary=\"a \"".into(),
+            "; boundary=\"a;b\"".into(),
+            "; boundary=\"a\tb\"".into(),
+            "; boundary=\"a\\\"b\"".into(),
+            "; boundary=\"\u{e9}\"".into(),
+            "; boundary=a*b".into(),
+            ";\u{a0}boundary=b".into(),
+            format!("; boundary={longest}b"),
+        ] {
+            check(&format!("multipart/form-data{parameter}"), Err(MultipartError::Boundary));
+        }
+    }
+
+    #[test]
+    fn the_front_is_data_up_to_what_may_be_a_delimiter() {
+        let boundary = Boundary::new(b"b").unwrap();
+        for (bytes, front) in [
+            ("", Front::Open),
+            ("x", Front::Data(1)),
+            ("--b", Front::Data(3)),
+            ("\r", Front::Open),
+            ("\r\n--", Front::Open),
+            ("\r\n--b", Front::Delimiter),
+            ("\r\n--bx", Front::Delimiter),
+            ("\r\n--c", Front::Data(5)),
+            ("\n--b", Front::Data(4)),
+            ("\r--b", Front::Data(4)),
+            ("\r\n-\r\n--b", Front::Data(3)),
+            ("\r\r\n-", Front::Data(1)),
+            ("x\r\n--", Front::Data(1)),
+            ("x\r\n--b", Front::Data(1)),
+            ("\r\n--\r\n-", Front::Data(4)),
+        ] {
+            assert_eq!(boundary.front(bytes.as_bytes()), front, "{bytes:?}");
+        }
+    }
+
+    #[test]
+    fn nothing_but_padding_follows_a_boundary_5_1_1() {
+        let padded = " ".repeat(PADDING_MAX);
+        let check = |rest: &str, more, end| {
+            assert_eq!(line(rest.as_bytes(), false), more, "{rest:?}");
+            assert_eq!(line(rest.as_bytes(), true), end, "{rest:?}");
+        };
+        let (wrong, incomplete) = (Err(MultipartError::Delimiter), Err(MultipartError::Incomplete));
+        let (part, close) = (|len| Ok(Some((Line::Part, len))), |len| Ok(Some((Line::Close, len))));
+        for rest in ["", "-", " \t", "\r", " \r", "--\r", "-- \r"] {
+            check(rest, Ok(None), incomplete);
+        }
+        check("--", Ok(None), close(2));
+        check("-- \t", Ok(None), close(4));
+        check("--\r\nepilogue", close(2), close(2));
+        check("-- \t\r\n", close(4), close(4));
+        check("\r\nhead", part(0), part(0));
+        check(" \t\r\n", part(2), part(2));
+        check(&format!("{padded}\r\n"), part(PADDING_MAX), part(PADDING_MAX));
+        for rest in
+            ["x", "-x", "-\r\n", "--x", "---", "--\n", "\n", " \n", "\rx", "\r\r\n", " x\r\n", "\0", "\x0b"]
+        {
+            check(rest, wrong, wrong);
+        }
+        check(&format!("{padded} "), wrong, wrong);
+        check(&format!("--{padded} \r\n"), wrong, wrong);
+    }
+}

@@ -1,0 +1,112 @@
+//! [`Disposition`]: the name of a part, and of its file (RFC 7578 §4.2).
+
+use super::MultipartError;
+use super::parameter;
+
+/// What `content-disposition` says of a part. Both names are the peer's choice.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Disposition {
+    pub(super) name: String,
+    pub(super) file_name: Option<String>,
+}
+
+impl Disposition {
+    /// Parses the value of the field.
+    ///
+    /// `filename*` is passed over as any other parameter: RFC 7578 §4.2 forbids it, and yet .NET sends it beside a
+    /// `filename`. So nobody who looks for one name is told another one here.
+    pub(super) fn parse(field: &[u8]) -> Result<Disposition, MultipartError> {
+        let (kind, parameters) = parameter::split(field);
+        let text = |name| {
+            let value = parameters.once(name).map_err(|_| MultipartError::Disposition)?;
+            value.map(|value| unescaped(&value)).transpose()
+        };
+        if !kind.eq_ignore_ascii_case(b"form-data") {
+            return Err(MultipartError::Disposition);
+        }
+        Ok(Disposition {
+            name: text("name")?.ok_or(MultipartError::Disposition)?,
+            file_name: text("filename")?,
+        })
+    }
+}
+
+/// The text of a name, with what browsers escape in it: `%22` for a quote, `%0D` and `%0A` for a line's end (HTML,
+/// "multipart/form-data encoding algorithm"). They escape nothing else, not even `%`.
+fn unescaped(mut name: &[u8]) -> Result<String, MultipartError> {
+    let mut plain = Vec::with_capacity(name.len());
+    while let [octet, rest @ ..] = name {
+        let (octet, rest) = match name {
+            [b'%', b'2', b'2', rest @ ..] => (b'"', rest),
+            [b'%', b'0', b'D' | b'd', rest @ ..] => (b'\r', rest),
+            [b'%', b'0', b'A' | b'a', rest @ ..] => (b'\n', rest),
+            _ => (*octet, rest),
+        };
+        plain.push(octet);
+        name = rest;
+    }
+    String::from_utf8(plain).map_err(|_| MultipartError::Disposition)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(field: &str, name: &str, file_name: Option<&str>) {
+        let expected = Disposition { name: name.into(), file_name: file_name.map(Into::into) };
+        assert_eq!(Disposition::parse(field.as_bytes()), Ok(expected), "{field:?}");
+    }
+
+    #[test]
+    fn names_as_browsers_and_tools_send_them_4_2() {
+        check(r#"form-data; name="a""#, "a", None);
+        check(r#"form-data; name="a"; filename="""#, "a", Some(""));
+        check(r#"Form-Data;name=a;FILENAME=b.txt"#, "a", Some("b.txt"));
+        check(r#"form-data; filename="b"; name="a""#, "a", Some("b"));
+        check(r#"form-data; name=""; filename="ü 猫.txt""#, "", Some("ü 猫.txt"));
+        check(r#"form-data; name="a%22b%0D%0ac%41%2"; filename="%%22""#, "a\"b\r\nc%41%2", Some("%\""));
+        check(r#"form-data; name="a\"b"; filename="C:\dir\b.txt""#, "a\"b", Some(r"C:\dir\b.txt"));
+        check(r#"form-data; name="a"; x=y; filename="../../etc/passwd""#, "a", Some("../../etc/passwd"));
+    }
+
+    #[test]
+    fn another_file_name_is_not_looked_at_4_2() {
+        check("form-data; name=a; filename=b; filename*=utf-8''c", "a", Some("b"));
+        check("form-data; name=a; filename*=utf-8''c", "a", None);
+        check("form-data; name=a; name*=utf-8''c", "a", None);
+    }
+
+    #[test]
+    fn anything_else_is_refused() {
+        for field in [
+            &b""[..],
+            b";name=a",
+            b"form-data",
+            b"form-data name=a",
+            b"form-data; filename=b",
+            b"form-data; name",
+            b"form-data; name=",
+            b"attachment; name=a",
+            b"form-data-x; name=a",
+            b"form-data; name=a; name=a",
+            b"form-data; name=a; Name=b",
+            b"form-data; name=a; filename=b; filename=c",
+            b"form-data; name=\"a",
+            b"form-data; name=\"a\"b",
+            b"form-data; name=a b",
+            b"form-data; name=a, form-data; name=b",
+            b"form-data; name=\"a\"; filename=\"b\\\"",
+            b"form-data; name=\"\xff\"",
+            b"form-data; name=a; filename=\"\xc3\"",
+            b"form-data; name*=utf-8''c",
+        ] {
+            assert_eq!(
+                Disposition::parse(field),
+                Err(MultipartError::Disposition),
+                "{}",
+                field.escape_ascii()
+            );
+        }
+    }
+}

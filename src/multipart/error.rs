@@ -1,0 +1,101 @@
+//! [`MultipartError`]: how a body can break RFC 7578, and the status that is owed for it.
+
+use std::error::Error;
+use std::fmt;
+use std::io;
+
+use crate::message::Status;
+
+/// How a body broke the rules of `multipart/form-data`, or a bound of [`MultipartLimits`](super::MultipartLimits).
+///
+/// Inside the [`io::Error`] of whoever reads parts, unless the body itself could not be read. Through `?` a handler
+/// answers with [its status](MultipartError::status).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum MultipartError {
+    /// The content type is not `multipart/form-data`, once (RFC 7578 §4.1).
+    ContentType,
+    /// The boundary is missing, or not 1 to 70 characters of those allowed (RFC 2046 §5.1.1).
+    Boundary,
+    /// A boundary has something else behind it than the end of its line (§5.1.1).
+    Delimiter,
+    /// The head of a part is malformed (§5.1).
+    PartHead,
+    /// A part has no content disposition `form-data` with one name (RFC 7578 §4.2), or two.
+    Disposition,
+    /// A part is in a transfer encoding (RFC 7578 §4.7).
+    TransferEncoding,
+    /// The body ends before its last boundary (RFC 2046 §5.1.1).
+    Incomplete,
+    /// A part that is asked for as text is not UTF-8.
+    Text,
+    /// There are more parts than may be.
+    TooManyParts,
+    /// The head of a part is larger than its bound, or has more fields.
+    PartHeadTooLarge,
+    /// A part is larger than its bound.
+    PartTooLarge,
+    /// The whole body is larger than its bound.
+    BodyTooLarge,
+    /// What comes before the first boundary or behind the last is larger than its bound.
+    MarginTooLarge,
+}
+
+impl MultipartError {
+    /// The status that is owed to whoever sent such a body (RFC 9110 §15.5).
+    pub fn status(self) -> Status {
+        *self.owed()
+    }
+
+    fn owed(self) -> &'static Status {
+        use MultipartError as E;
+        match self {
+            E::ContentType | E::TransferEncoding => &Status::UNSUPPORTED_MEDIA_TYPE,
+            E::PartHeadTooLarge => &Status::REQUEST_HEADER_FIELDS_TOO_LARGE,
+            E::TooManyParts | E::PartTooLarge | E::BodyTooLarge | E::MarginTooLarge => {
+                &Status::CONTENT_TOO_LARGE
+            }
+            E::Boundary | E::Delimiter | E::PartHead | E::Disposition | E::Incomplete | E::Text => {
+                &Status::BAD_REQUEST
+            }
+        }
+    }
+}
+
+impl fmt::Display for MultipartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        use MultipartError as E;
+        f.write_str(match self {
+            E::ContentType => "the content type is not multipart/form-data",
+            E::Boundary => "the boundary is missing or malformed",
+            E::Delimiter => "the line of a boundary is malformed",
+            E::PartHead => "the head of a part is malformed",
+            E::Disposition => "the content disposition of a part is missing, repeated or malformed",
+            E::TransferEncoding => "a part is in a transfer encoding",
+            E::Incomplete => "the last boundary is missing",
+            E::Text => "a part is not UTF-8",
+            E::TooManyParts => "there are too many parts",
+            E::PartHeadTooLarge => "the head of a part is too large",
+            E::PartTooLarge => "a part is too large",
+            E::BodyTooLarge => "the body is too large",
+            E::MarginTooLarge => "too much stands before the first boundary or behind the last",
+        })
+    }
+}
+
+impl Error for MultipartError {
+    /// The status that is owed: so it is answered when the error goes through `?`.
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        Some(self.owed())
+    }
+}
+
+impl From<MultipartError> for io::Error {
+    fn from(error: MultipartError) -> io::Error {
+        let kind = match error {
+            MultipartError::Incomplete => io::ErrorKind::UnexpectedEof,
+            _ => io::ErrorKind::InvalidData,
+        };
+        io::Error::new(kind, error)
+    }
+}

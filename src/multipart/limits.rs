@@ -1,0 +1,44 @@
+//! [`MultipartLimits`]: every size and count a multipart body can reach.
+
+/// Every size and count a multipart body can reach. Reaching one is an error that owes an answer, never a panic.
+///
+/// # Examples
+///
+/// ```
+/// use corehttp::multipart::MultipartLimits;
+///
+/// let limits = MultipartLimits { part_max: 2 << 30, bytes_max: 3 << 30, ..MultipartLimits::default() };
+/// # assert_eq!(limits.parts_max, 1000);
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MultipartLimits {
+    /// Parts of a body. Beyond: 413. Default: 1,000.
+    pub parts_max: usize,
+    /// Fields in the head of a part. Beyond: 431. Default: 64.
+    pub fields_max: usize,
+    /// Bytes of the head of a part, for which there is room from the start. Beyond: 431. Default: 16 KiB.
+    pub head_max: usize,
+    /// Bytes of the content of a part, whether it is read, saved or skipped. Beyond: 413. Default: 32 MiB.
+    pub part_max: u64,
+    /// Bytes that [`Part::bytes`](super::Part::bytes) and [`Part::text`](super::Part::text) keep in memory.
+    /// Beyond: 413. Default: 1 MiB.
+    pub memory_max: usize,
+    /// Bytes of the whole body. Beyond: 413, before a byte is read if the peer announces them. Default: 64 MiB.
+    pub bytes_max: u64,
+    /// Bytes before the first boundary, and bytes behind the last. Beyond: 413. Default: 16 KiB.
+    pub margin_max: u64,
+}
+
+impl Default for MultipartLimits {
+    fn default() -> MultipartLimits {
+        MultipartLimits {
+            parts_max: 1000,
+            fields_max: 64,
+            head_max: 16 << 10,
+            part_max: 32 << 20,
+            memory_max: 1 << 20,
+            bytes_max: 64 << 20,
+            margin_max: 16 << 10,
+        }
+    }
+}

@@ -1,0 +1,409 @@
+//! Floor 5: `multipart/form-data`, what browsers send files in (RFC 7578, RFC 2046 §5.1).
+//!
+//! [`Multipart`] reads a body part by part as it comes, in constant memory; [`Form`] writes one.
+//!
+//! ```no_run
+//! use corehttp::{BodyPlan, Context, Server, with_plan};
+//!
+//! async fn upload(ctx: &mut Context) -> corehttp::Result {
+//!     let mut parts = ctx.multipart()?;
+//!     while let Some(mut part) = parts.part().await? {
+//!         match part.name() {
+//!             "title" => println!("{}", part.text().await?),
+//!             "photo" => println!("{:?}", part.save("/srv/photos").await?),
+//!             _ => {} // what is not read is skipped
+//!         }
+//!     }
+//!     Ok(())
+//! }
+//!
+//! fn main() -> corehttp::Result {
+//!     Server::bind("127.0.0.1:8080").run(with_plan(|_| BodyPlan::Stream, upload))
+//! }
+//! ```
+//!
+//! Whatever breaks the rules or a bound of [`MultipartLimits`] is an error that owes 400, 413, 415 or 431 when it goes
+//! through `?`.
+
+mod boundary;
+mod disposition;
+mod error;
+mod form;
+mod limits;
+mod parameter;
+mod part;
+mod random;
+mod save;
+mod window;
+
+use std::fmt;
+use std::future::poll_fn;
+use std::io;
+use std::task::{self, Poll, ready};
+
+use memchr::{memchr, memmem};
+use tokio::io::AsyncRead;
+
+pub use error::MultipartError;
+pub use form::Form;
+pub use limits::MultipartLimits;
+pub use part::Part;
+pub use save::Saved;
+
+use self::boundary::{Boundary, Front, Line};
+use self::disposition::Disposition;
+use self::window::Window;
+use crate::message::{Headers, Request};
+use crate::server::{Context, Reader};
+
+/// A body of parts, read one by one as it comes.
+///
+/// Made by [`Context::multipart`], by [`Request::multipart`], or of anything that yields bytes. What it holds in
+/// memory does not grow with the body: a window of 16 KiB, and the head of one part.
+///
+/// # Examples
+///
+/// ```
+/// use corehttp::multipart::{Multipart, MultipartLimits};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> std::io::Result<()> {
+/// let body = b"--b\r\ncontent-disposition: form-data; name=\"a\"\r\n\r\n1\r\n--b--\r\n";
+/// let mut parts = Multipart::new(&body[..], "b", MultipartLimits::default())?;
+/// while let Some(mut part) = parts.part().await? {
+///     assert_eq!((part.name(), part.text().await?.as_str()), ("a", "1"));
+/// }
+/// # Ok(())
+/// # }
+/// ```
+pub struct Multipart<R> {
+    source: R,
+    boundary: Boundary,
+    limits: MultipartLimits,
+    window: Window,
+    state: State,
+    /// How much of the front of the window is known to be no delimiter, and no head.
+    clear: usize,
+    /// How many parts have begun.
+    parts: usize,
+    /// How large the content of this part is so far, or the preamble, or the epilogue.
+    size: u64,
+    /// Of this part.
+    headers: Headers,
+    disposition: Disposition,
+}
+
+/// Where in the body it is (RFC 2046 §5.1.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Preamble,
+    /// At a delimiter.
+    Delimiter,
+    /// In the head of a part of which this much has no end.
+    Head {
+        searched: usize,
+    },
+    Content,
+    Epilogue,
+    Done,
+    Failed(MultipartError),
+}
+
+impl Context {
+    /// The parts of the request's body, read as they come if the body is [streamed](crate::BodyPlan::Stream), within
+    /// [`MultipartLimits::default`].
+    ///
+    /// # Errors
+    ///
+    /// A body that is no `multipart/form-data` with a boundary (415, 400), or is announced to be too large (413).
+    pub fn multipart(&mut self) -> Result<Multipart<Reader<'_>>, MultipartError> {
+        self.multipart_within(MultipartLimits::default())
+    }
+
+    /// As [`Context::multipart`], within limits of your own.
+    ///
+    /// # Errors
+    ///
+    /// As [`Context::multipart`].
+    pub fn multipart_within(
+        &mut self,
+        limits: MultipartLimits,
+    ) -> Result<Multipart<Reader<'_>>, MultipartError> {
+        let headers = &self.request.headers;
+        let boundary = Boundary::of(headers)?;
+        // Before a byte is read, and before `100 Continue` invites the peer to send any.
+        if headers.content_length().is_some_and(|length| length > limits.bytes_max) {
+            return Err(MultipartError::BodyTooLarge);
+        }
+        Ok(Multipart::within(self.body_reader(), boundary, limits))
+    }
+}
+
+impl Request {
+    /// The parts of a body that is here already: of [`Body::bytes`](crate::Body::bytes).
+    ///
+    /// # Errors
+    ///
+    /// As [`Context::multipart`].
+    pub fn multipart(&self, limits: MultipartLimits) -> Result<Multipart<&[u8]>, MultipartError> {
+        Ok(Multipart::within(self.body.bytes(), Boundary::of(&self.headers)?, limits))
+    }
+}
+
+impl<R: AsyncRead + Unpin> Multipart<R> {
+    /// The parts that `source` yields, with `boundary` between them.
+    ///
+    /// # Errors
+    ///
+    /// A boundary that is none (RFC 2046 §5.1.1).
+    pub fn new(source: R, boundary: &str, limits: MultipartLimits) -> Result<Multipart<R>, MultipartError> {
+        Ok(Multipart::within(source, Boundary::new(boundary.as_bytes())?, limits))
+    }
+
+    /// The next part, once its head is here; none behind the last one, once the body was read to its end. What is
+    /// left of the part before is skipped.
+    ///
+    /// # Errors
+    ///
+    /// A body that cannot be read, breaks the rules, or is beyond a bound; then it stays an error.
+    pub async fn part(&mut self) -> io::Result<Option<Part<'_, R>>> {
+        match poll_fn(|cx| self.poll_part(cx)).await? {
+            true => Ok(Some(Part::new(self))),
+            false => Ok(None),
+        }
+    }
+
+    fn within(source: R, boundary: Boundary, limits: MultipartLimits) -> Multipart<R> {
+        // The first boundary is at the start of a line too, though no CRLF need be before it.
+        let window = Window::new(WINDOW_LEAST.max(limits.head_max.saturating_add(HEAD_ENDS)), b"\r\n");
+        Multipart {
+            source,
+            boundary,
+            limits,
+            window,
+            state: State::Preamble,
+            clear: 0,
+            parts: 0,
+            size: 0,
+            headers: Headers::new(),
+            disposition: Disposition::default(),
+        }
+    }
+
+    /// Goes to the next part. Says whether there is one.
+    fn poll_part(&mut self, cx: &mut task::Context<'_>) -> Poll<io::Result<bool>> {
+        loop {
+            match self.state {
+                State::Preamble | State::Content => {
+                    let count = ready!(self.poll_data(cx))?;
+                    self.consume(count);
+                    if count == 0 {
+                        self.state = State::Delimiter;
+                    }
+                }
+                State::Delimiter => {
+                    let line = ready!(self.poll_line(cx));
+                    let next = line.and_then(|line| self.begin(line));
+                    self.state = self.settle(next)?;
+                }
+                State::Head { searched } => {
+                    let head = ready!(self.poll_head(cx, searched));
+                    self.settle(head)?;
+                    (self.state, self.size) = (State::Content, 0);
+                    return Poll::Ready(Ok(true));
+                }
+                State::Epilogue => {
+                    let skipped = ready!(self.poll_epilogue(cx));
+                    self.settle(skipped)?;
+                    self.state = State::Done;
+                }
+                State::Done => return Poll::Ready(Ok(false)),
+                State::Failed(error) => return Poll::Ready(Err(error.into())),
+            }
+        }
+    }
+
+    /// How much of the front of the window is content of the part, or preamble; 0 at its end.
+    fn poll_data(&mut self, cx: &mut task::Context<'_>) -> Poll<io::Result<usize>> {
+        if self.clear == 0 {
+            let found = ready!(self.poll_front(cx));
+            self.clear = self.settle(found)?;
+        }
+        Poll::Ready(Ok(self.clear))
+    }
+
+    fn poll_front(&mut self, cx: &mut task::Context<'_>) -> Poll<io::Result<usize>> {
+        let (size_max, error) = match self.state {
+            State::Content => (self.limits.part_max, MultipartError::PartTooLarge),
+            State::Preamble => (self.limits.margin_max.saturating_add(2), MultipartError::MarginTooLarge),
+            State::Failed(error) => return Poll::Ready(Err(error.into())),
+            _ => return Poll::Ready(Ok(0)),
+        };
+        loop {
+            match self.boundary.front(self.window.unread()) {
+                Front::Data(count) => {
+                    self.size += count as u64;
+                    return Poll::Ready(within(self.size, size_max, error).map(|()| count));
+                }
+                Front::Delimiter => return Poll::Ready(Ok(0)),
+                Front::Open => ready!(self.poll_more(cx))?,
+            }
+        }
+    }
+
+    fn poll_line(&mut self, cx: &mut task::Context<'_>) -> Poll<io::Result<Line>> {
+        let start = self.boundary.delimiter_len();
+        loop {
+            let rest = &self.window.unread()[start..];
+            match boundary::line(rest, self.window.is_end())? {
+                Some((line, len)) => {
+                    self.window.consume(start + len);
+                    return Poll::Ready(Ok(line));
+                }
+                None => _ = ready!(self.poll_fill(cx))?,
+            }
+        }
+    }
+
+    /// Reads the head of a part, with the CRLF of the line before it: so an empty one ends as the others do.
+    fn poll_head(&mut self, cx: &mut task::Context<'_>, mut searched: usize) -> Poll<io::Result<()>> {
+        loop {
+            let unread = self.window.unread();
+            if let Some(found) = memmem::find(&unread[searched..], b"\r\n\r\n") {
+                let end = searched + found + 2;
+                within(end as u64 - 2, self.limits.head_max as u64, MultipartError::PartHeadTooLarge)?;
+                parse_head(&unread[2..end], self.limits.fields_max, &mut self.headers)?;
+                self.disposition = disposition(&self.headers)?;
+                self.window.consume(end + 2);
+                return Poll::Ready(Ok(()));
+            }
+            if unread.len() >= self.limits.head_max.saturating_add(HEAD_ENDS) {
+                return Poll::Ready(Err(MultipartError::PartHeadTooLarge.into()));
+            }
+            searched = unread.len().saturating_sub(3);
+            self.state = State::Head { searched };
+            ready!(self.poll_more(cx))?;
+        }
+    }
+
+    /// Reads all behind the last boundary: it means nothing, and yet is not the next request.
+    fn poll_epilogue(&mut self, cx: &mut task::Context<'_>) -> Poll<io::Result<()>> {
+        loop {
+            let count = self.window.unread().len();
+            self.size += count as u64;
+            self.window.consume(count);
+            within(self.size, self.limits.margin_max.saturating_add(2), MultipartError::MarginTooLarge)?;
+            if ready!(self.poll_fill(cx))? == 0 {
+                return Poll::Ready(Ok(()));
+            }
+        }
+    }
+
+    /// Reads some more, of which there must be some.
+    fn poll_more(&mut self, cx: &mut task::Context<'_>) -> Poll<io::Result<()>> {
+        match ready!(self.poll_fill(cx))? {
+            0 => Poll::Ready(Err(MultipartError::Incomplete.into())),
+            _ => Poll::Ready(Ok(())),
+        }
+    }
+
+    fn poll_fill(&mut self, cx: &mut task::Context<'_>) -> Poll<io::Result<usize>> {
+        let count = ready!(self.window.poll_fill(cx, &mut self.source))?;
+        let received = within(self.window.received(), self.limits.bytes_max, MultipartError::BodyTooLarge);
+        Poll::Ready(received.map(|()| count))
+    }
+
+    /// What follows the line of a delimiter.
+    fn begin(&mut self, line: Line) -> io::Result<State> {
+        match line {
+            Line::Close => {
+                self.size = 0;
+                Ok(State::Epilogue)
+            }
+            Line::Part => {
+                self.parts += 1;
+                within(self.parts as u64, self.limits.parts_max as u64, MultipartError::TooManyParts)?;
+                Ok(State::Head { searched: 0 })
+            }
+        }
+    }
+
+    /// Notes that nothing can be read any more, if so.
+    fn settle<T>(&mut self, result: io::Result<T>) -> io::Result<T> {
+        if let Err(error) = &result {
+            let own = error.get_ref().and_then(|error| error.downcast_ref()).copied();
+            self.state = State::Failed(own.unwrap_or(MultipartError::Incomplete));
+            self.clear = 0;
+        }
+        result
+    }
+
+    fn consume(&mut self, count: usize) {
+        self.clear -= count;
+        self.window.consume(count);
+    }
+
+    /// Lends the first `count` bytes of the window, which are content.
+    fn take(&mut self, count: usize) -> &[u8] {
+        self.clear -= count;
+        self.window.take(count)
+    }
+}
+
+/// What is read at once.
+const WINDOW_LEAST: usize = 16 << 10;
+
+/// The CRLFs around a head.
+const HEAD_ENDS: usize = "\r\n\r\n\r\n".len();
+
+fn within(count: u64, max: u64, error: MultipartError) -> io::Result<()> {
+    match count <= max {
+        true => Ok(()),
+        false => Err(error.into()),
+    }
+}
+
+/// Parses the lines of a head, each with its CRLF.
+///
+/// `Headers` refuses names that are no tokens, whitespace around them and so folded lines too, and values with a CR, an
+/// LF or another control.
+fn parse_head(mut head: &[u8], fields_max: usize, into: &mut Headers) -> Result<(), MultipartError> {
+    into.clear();
+    while let Some(end) = memmem::find(head, b"\r\n") {
+        let (line, rest) = (&head[..end], &head[end + 2..]);
+        let colon = memchr(b':', line).ok_or(MultipartError::PartHead)?;
+        let name = std::str::from_utf8(&line[..colon]).map_err(|_| MultipartError::PartHead)?;
+        if into.len() == fields_max {
+            return Err(MultipartError::PartHeadTooLarge);
+        }
+        into.append(name, &line[colon + 1..]).map_err(|_| MultipartError::PartHead)?;
+        head = rest;
+    }
+    Ok(())
+}
+
+/// What the head of a part says of it.
+fn disposition(headers: &Headers) -> Result<Disposition, MultipartError> {
+    // Content in base64 or quoted-printable would be taken for what it is not (RFC 7578 §4.7).
+    let is_plain = |coding: &[u8]| PLAIN_CODINGS.iter().any(|plain| coding.eq_ignore_ascii_case(plain));
+    if !headers.all("content-transfer-encoding").all(is_plain) {
+        return Err(MultipartError::TransferEncoding);
+    }
+    let mut dispositions = headers.all("content-disposition");
+    match (dispositions.next(), dispositions.next()) {
+        (Some(disposition), None) => Disposition::parse(disposition),
+        _ => Err(MultipartError::Disposition),
+    }
+}
+
+/// The transfer encodings that change nothing (RFC 2045 §6.2).
+const PLAIN_CODINGS: &[&[u8]] = &[b"7bit", b"8bit", b"binary"];
+
+impl<R> fmt::Debug for Multipart<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Multipart")
+            .field("boundary", &self.boundary)
+            .field("state", &self.state)
+            .finish_non_exhaustive()
+    }
+}

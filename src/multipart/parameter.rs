@@ -1,0 +1,189 @@
+//! [`Parameters`]: what stands behind a value's first semicolon (RFC 9110 §5.6.6, RFC 2183 §2).
+
+use std::borrow::Cow;
+
+use crate::message::is_token;
+
+/// The value before the parameters, without the whitespace around it, and the parameters.
+pub(super) fn split(field: &[u8]) -> (&[u8], Parameters<'_>) {
+    let end = field.iter().position(|&octet| octet == b';').unwrap_or(field.len());
+    let (value, rest) = field.split_at(end);
+    (trim(value), Parameters { rest })
+}
+
+/// Names and values, in order: `; name=token; name="quoted string"`. A malformed one is an error, and the last.
+#[derive(Clone)]
+pub(super) struct Parameters<'a> {
+    rest: &'a [u8],
+}
+
+/// What is no list of parameters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Malformed;
+
+impl<'a> Parameters<'a> {
+    /// The value of the parameter `name`, in any case. It may stand there once.
+    pub(super) fn once(&self, name: &str) -> Result<Option<Cow<'a, [u8]>>, Malformed> {
+        let mut found = None;
+        for parameter in self.clone() {
+            let (other, value) = parameter?;
+            if other.eq_ignore_ascii_case(name.as_bytes()) && found.replace(value).is_some() {
+                return Err(Malformed);
+            }
+        }
+        Ok(found)
+    }
+
+    fn parse(&mut self) -> Result<Option<(&'a [u8], Cow<'a, [u8]>)>, Malformed> {
+        loop {
+            match trim(self.rest) {
+                [] => return Ok(None),
+                [b';', rest @ ..] => self.rest = trim(rest),
+                _ => return Err(Malformed),
+            }
+            // Two semicolons, or one at the end, stand around no parameter.
+            if !matches!(self.rest, [] | [b';', ..]) {
+                break;
+            }
+        }
+        let equals = self.rest.iter().position(|&octet| octet == b'=').ok_or(Malformed)?;
+        let (name, value) = (&self.rest[..equals], &self.rest[equals + 1..]);
+        let (value, used) = match value {
+            [b'"', text @ ..] => quoted(text)?,
+            _ => token(value),
+        };
+        self.rest = &self.rest[equals + 1 + used..];
+        match is_token(name) && used > 0 {
+            true => Ok(Some((name, value))),
+            false => Err(Malformed),
+        }
+    }
+}
+
+impl<'a> Iterator for Parameters<'a> {
+    type Item = Result<(&'a [u8], Cow<'a, [u8]>), Malformed>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let parsed = self.parse();
+        if parsed.is_err() {
+            self.rest = &[];
+        }
+        parsed.transpose()
+    }
+}
+
+/// The token at the front, and its length.
+fn token(text: &[u8]) -> (Cow<'_, [u8]>, usize) {
+    let len = text.iter().position(|octet| !is_token(&[*octet])).unwrap_or(text.len());
+    (Cow::Borrowed(&text[..len]), len)
+}
+
+/// The string up to the closing quote, and how much it takes with both quotes.
+///
+/// A backslash quotes a quote and a backslash, and else stands for itself: some browsers send `C:\dir\file`.
+fn quoted(text: &[u8]) -> Result<(Cow<'_, [u8]>, usize), Malformed> {
+    let (mut at, mut quotes) = (0, 0);
+    loop {
+        match text[at..] {
+            [b'\\', b'"' | b'\\', ..] => (at, quotes) = (at + 2, quotes + 1),
+            [b'"', ..] => break,
+            [_, ..] => at += 1,
+            [] => return Err(Malformed),
+        }
+    }
+    let (string, used) = (&text[..at], at + 2);
+    match quotes {
+        0 => Ok((Cow::Borrowed(string), used)),
+        _ => Ok((Cow::Owned(unquoted(string)), used)),
+    }
+}
+
+/// `string` without the backslashes that quote.
+fn unquoted(mut string: &[u8]) -> Vec<u8> {
+    let mut plain = Vec::with_capacity(string.len());
+    while let [octet, rest @ ..] = string {
+        string = rest;
+        match (octet, rest) {
+            (b'\\', [quoted @ (b'"' | b'\\'), rest @ ..]) => {
+                plain.push(*quoted);
+                string = rest;
+            }
+            _ => plain.push(*octet),
+        }
+    }
+    plain
+}
+
+/// `text` without SP and HTAB around it.
+pub(super) fn trim(mut text: &[u8]) -> &[u8] {
+    while let [b' ' | b'\t', rest @ ..] | [rest @ .., b' ' | b'\t'] = text {
+        text = rest;
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(field: &str, expected: Result<&[(&str, &str)], Malformed>) {
+        let (value, parameters) = split(field.as_bytes());
+        assert_eq!(value, b"v", "{field:?}");
+        let found: Result<Vec<_>, _> = parameters.collect();
+        let expected: Result<Vec<_>, _> = expected.map(|pairs| {
+            pairs.iter().map(|(name, value)| (name.as_bytes(), Cow::Borrowed(value.as_bytes()))).collect()
+        });
+        assert_eq!(found, expected, "{field:?}");
+    }
+
+    #[test]
+    fn parameters_are_tokens_or_quoted_strings_5_6_6() {
+        check("v", Ok(&[]));
+        check(" v ; ", Ok(&[]));
+        check("v;;a=1;", Ok(&[("a", "1")]));
+        check("v; a=1\t;\tB=\"2\"", Ok(&[("a", "1"), ("B", "2")]));
+        check("v; a=\"\"; a=\"x;y=z\"", Ok(&[("a", ""), ("a", "x;y=z")]));
+    }
+
+    #[test]
+    fn a_backslash_quotes_only_what_needs_it() {
+        check(r#"v; a="x\"y\\z""#, Ok(&[("a", r#"x"y\z"#)]));
+        check(r#"v; a="C:\dir\file""#, Ok(&[("a", r"C:\dir\file")]));
+        check(r#"v; a="\\\"""#, Ok(&[("a", r#"\""#)]));
+    }
+
+    #[test]
+    fn anything_else_is_malformed() {
+        for field in [
+            "v; a",
+            "v; a=",
+            "v; =1",
+            "v; a =1",
+            "v; a= 1",
+            "v; a=1 2",
+            "v; a=\u{e9}",
+            "v; \u{e9}=1",
+            "v; a=b=c",
+            "v; a=\"",
+            "v; a=\"1",
+            r#"v; a="1\""#,
+            "v; a=\"1\"2",
+            "v; a=\"1\" b=2",
+            "v; a=1, b=2",
+            "v; a='1 2'",
+        ] {
+            check(field, Err(Malformed));
+        }
+    }
+
+    #[test]
+    fn a_parameter_stands_once() {
+        let once = |field: &'static str| split(field.as_bytes()).1.once("a");
+        assert_eq!(once("v; b=2; A=1"), Ok(Some(Cow::Borrowed(&b"1"[..]))));
+        assert_eq!(once("v; b=a"), Ok(None));
+        for field in ["v; a=1; a=1", "v; a=1; A=2", "v; a=1; b", "v; b; a=1"] {
+            assert_eq!(once(field), Err(Malformed), "{field:?}");
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! [`Part`]: one part of a body, its head there and its content to come (RFC 7578 §4).
+
+use std::fmt;
+use std::future::poll_fn;
+use std::io;
+use std::pin::Pin;
+use std::task::{self, Poll, ready};
+
+use tokio::io::{AsyncRead, ReadBuf};
+
+use super::{Multipart, MultipartError};
+use crate::message::Headers;
+
+/// One part of a body: a field of a form, or a file. Its content is read as it comes.
+///
+/// Made by [`Multipart::part`]. What is not read of it is skipped.
+pub struct Part<'a, R> {
+    body: &'a mut Multipart<R>,
+}
+
+impl<'a, R: AsyncRead + Unpin> Part<'a, R> {
+    pub(super) fn new(body: &'a mut Multipart<R>) -> Part<'a, R> {
+        Part { body }
+    }
+
+    /// The next piece of the content, as large as it came; none at its end.
+    ///
+    /// # Errors
+    ///
+    /// A body that cannot be read, is cut short, or is beyond a bound. The end was not reached then, and it never
+    /// will be.
+    pub async fn chunk(&mut self) -> io::Result<Option<&[u8]>> {
+        match poll_fn(|cx| self.body.poll_data(cx)).await? {
+            0 => Ok(None),
+            count => Ok(Some(self.body.take(count))),
+        }
+    }
+
+    /// What is left of the content, up to [`MultipartLimits::memory_max`](super::MultipartLimits::memory_max).
+    ///
+    /// # Errors
+    ///
+    /// More than that, or as [`Part::chunk`].
+    pub async fn bytes(&mut self) -> io::Result<Vec<u8>> {
+        let (mut bytes, memory_max) = (Vec::new(), self.body.limits.memory_max);
+        while let Some(chunk) = self.chunk().await? {
+            if chunk.len() > memory_max - bytes.len() {
+                return self.body.settle(Err(MultipartError::PartTooLarge.into()));
+            }
+            bytes.extend_from_slice(chunk);
+        }
+        Ok(bytes)
+    }
+
+    /// What is left of the content, as text.
+    ///
+    /// # Errors
+    ///
+    /// Text that is not UTF-8, or as [`Part::bytes`].
+    pub async fn text(&mut self) -> io::Result<String> {
+        String::from_utf8(self.bytes().await?).map_err(|_| MultipartError::Text.into())
+    }
+}
+
+impl<R> Part<'_, R> {
+    /// The name of the field (RFC 7578 §4.2), as the peer chose it. Several parts may have the same.
+    pub fn name(&self) -> &str {
+        &self.body.disposition.name
+    }
+
+    /// The name the peer has for the file, if it is one: any text at all, `../../etc/passwd` for one. It is for
+    /// people to look at, not for a file system; see [`Part::save`].
+    pub fn file_name(&self) -> Option<&str> {
+        self.body.disposition.file_name.as_deref()
+    }
+
+    /// The fields of the part's head.
+    pub fn headers(&self) -> &Headers {
+        &self.body.headers
+    }
+
+    /// What the peer says the content is; without a word of it, `text/plain` (RFC 7578 §4.4).
+    pub fn content_type(&self) -> &str {
+        self.body.headers.content_type().unwrap_or("text/plain")
+    }
+}
+
+impl<R: AsyncRead + Unpin> AsyncRead for Part<'_, R> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut task::Context<'_>,
+        out: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let count = ready!(self.body.poll_data(cx))?.min(out.remaining());
+        out.put_slice(self.body.take(count));
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<R> fmt::Debug for Part<'_, R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Part")
+            .field("name", &self.name())
+            .field("file_name", &self.file_name())
+            .finish_non_exhaustive()
+    }
+}

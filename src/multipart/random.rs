@@ -1,0 +1,33 @@
+//! [`token`]: a name that nobody can foresee.
+
+use std::fmt::Write;
+use std::io;
+
+/// 32 hexadecimal digits from the system's source of randomness.
+///
+/// Of 2^128 tokens nobody meets one twice by chance, and nobody can write one down before it was drawn.
+pub(super) fn token() -> io::Result<String> {
+    let mut bytes = [0; 16];
+    getrandom::fill(&mut bytes).map_err(|_| io::Error::other("the system has no randomness"))?;
+    let mut token = String::with_capacity(TOKEN_LEN);
+    bytes.iter().try_for_each(|byte| write!(token, "{byte:02x}")).map_err(io::Error::other)?;
+    Ok(token)
+}
+
+/// How long a token is.
+pub(super) const TOKEN_LEN: usize = 32;
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn tokens_are_plain_and_differ() {
+        let tokens: BTreeSet<_> = (0..100).map(|_| token().unwrap()).collect();
+        let is_plain = |token: &String| token.bytes().all(|octet| octet.is_ascii_hexdigit());
+        assert!(tokens.iter().all(|token| token.len() == TOKEN_LEN && is_plain(token)));
+        assert_eq!(tokens.len(), 100);
+    }
+}

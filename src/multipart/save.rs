@@ -1,0 +1,137 @@
+//! [`Saved`]: a part that was written to a file.
+
+use std::fs;
+use std::io;
+use std::path::{Component, Path, PathBuf};
+
+use tokio::fs::File;
+use tokio::io::{AsyncRead, AsyncWriteExt, BufWriter};
+
+use super::Part;
+use super::random;
+use crate::runtime;
+
+/// A part that was written to a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Saved {
+    /// Where it is: in the directory that was given.
+    pub path: PathBuf,
+    /// Bytes that were written.
+    pub len: u64,
+}
+
+impl<R: AsyncRead + Unpin> Part<'_, R> {
+    /// Writes what is left of the content to a new file in `dir`, under a random name of 32 hexadecimal digits. The
+    /// name that the peer has for it is not looked at.
+    ///
+    /// The file is written on threads for such work, never on a core's own, up to
+    /// [`MultipartLimits::part_max`](super::MultipartLimits::part_max). It is removed again if that fails, or is
+    /// given up half-way.
+    ///
+    /// # Errors
+    ///
+    /// A file that cannot be written, or as [`Part::chunk`].
+    pub async fn save(&mut self, dir: impl AsRef<Path>) -> io::Result<Saved> {
+        let name = random::token()?;
+        self.save_as(dir, &name).await
+    }
+
+    /// As [`Part::save`], under a name of your choice.
+    ///
+    /// # Errors
+    ///
+    /// A name that is no plain one, but a path, empty, hidden behind a dot, or with a control in it; a file that is
+    /// there already, whatever it is; or as [`Part::save`].
+    pub async fn save_as(&mut self, dir: impl AsRef<Path>, name: &str) -> io::Result<Saved> {
+        if !is_plain(name) {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "the name of the file is not a plain one",
+            ));
+        }
+        let path = dir.as_ref().join(name);
+        let (file, draft) = runtime::run_aside(move || Draft::create(path)).await??;
+        let (mut file, mut len) = (BufWriter::with_capacity(WRITTEN_AT_ONCE, File::from_std(file)), 0);
+        while let Some(chunk) = self.chunk().await? {
+            file.write_all(chunk).await?;
+            len += chunk.len() as u64;
+        }
+        file.flush().await?;
+        Ok(Saved { path: draft.keep(), len })
+    }
+}
+
+/// A visit to another thread costs more than to copy this.
+const WRITTEN_AT_ONCE: usize = 64 << 10;
+
+/// Is `name` the name of a file, and nothing more on any system? The callers mean to choose it, and some will take
+/// the peer's all the same.
+fn is_plain(name: &str) -> bool {
+    let is_one = |name: &str| matches!(Path::new(name).components().next(), Some(Component::Normal(own)) if own == name);
+    is_one(name) && !name.starts_with('.') && !name.contains(|c: char| "/\\:".contains(c) || c.is_control())
+}
+
+/// A file that is removed unless it is kept.
+struct Draft {
+    path: Option<PathBuf>,
+}
+
+impl Draft {
+    /// Creates a file where nothing is. If nobody waits for it any more, it goes again.
+    fn create(path: PathBuf) -> io::Result<(fs::File, Draft)> {
+        let file = fs::File::create_new(&path)?;
+        Ok((file, Draft { path: Some(path) }))
+    }
+
+    fn keep(mut self) -> PathBuf {
+        self.path.take().unwrap_or_default()
+    }
+}
+
+impl Drop for Draft {
+    fn drop(&mut self) {
+        if let Some(path) = self.path.take() {
+            // If it cannot be removed, there is nobody to tell.
+            runtime::leave_aside(move || drop(fs::remove_file(path)));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plain_name_leads_nowhere() {
+        for name in ["a", "cat.jpg", "ü 猫", "a..b", "~", "%2e%2e", "-rf"] {
+            assert!(is_plain(name), "{name:?}");
+        }
+        for name in [
+            "",
+            ".",
+            "..",
+            "/",
+            "/etc/passwd",
+            "a/b",
+            "a/",
+            "./a",
+            "../a",
+            "a/..",
+            "..\\a",
+            "a\\b",
+            "C:a",
+            "C:\\a",
+            "a:stream",
+            "\\\\host\\a",
+            ".ssh",
+            "...",
+            "a\0",
+            "a\n",
+            "\u{7f}",
+            "a/\0",
+        ] {
+            assert!(!is_plain(name), "{name:?}");
+        }
+    }
+}
