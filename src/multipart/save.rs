@@ -52,13 +52,23 @@ impl<R: AsyncRead + Unpin> Part<'_, R> {
         }
         let path = dir.as_ref().join(name);
         let (file, draft) = runtime::run_aside(move || Draft::create(path)).await??;
-        let (mut file, mut len) = (BufWriter::with_capacity(WRITTEN_AT_ONCE, File::from_std(file)), 0);
+        match self.write_to(File::from_std(file)).await {
+            Ok(len) => Ok(Saved { path: draft.keep(), len }),
+            Err(error) => {
+                draft.discard().await;
+                Err(error)
+            }
+        }
+    }
+
+    async fn write_to(&mut self, file: File) -> io::Result<u64> {
+        let (mut file, mut len) = (BufWriter::with_capacity(WRITTEN_AT_ONCE, file), 0);
         while let Some(chunk) = self.chunk().await? {
             file.write_all(chunk).await?;
             len += chunk.len() as u64;
         }
         file.flush().await?;
-        Ok(Saved { path: draft.keep(), len })
+        Ok(len)
     }
 }
 
@@ -73,27 +83,42 @@ fn is_plain(name: &str) -> bool {
 }
 
 /// A file that is removed unless it is kept.
-struct Draft {
-    path: Option<PathBuf>,
-}
+struct Draft(Option<Doomed>);
 
 impl Draft {
     /// Creates a file where nothing is. If nobody waits for it any more, it goes again.
     fn create(path: PathBuf) -> io::Result<(fs::File, Draft)> {
         let file = fs::File::create_new(&path)?;
-        Ok((file, Draft { path: Some(path) }))
+        Ok((file, Draft(Some(Doomed(path)))))
     }
 
     fn keep(mut self) -> PathBuf {
-        self.path.take().unwrap_or_default()
+        self.0.take().map(|mut doomed| std::mem::take(&mut doomed.0)).unwrap_or_default()
+    }
+
+    /// Removes the file. Whoever hears that it was not saved may try the same name again.
+    async fn discard(mut self) {
+        let doomed = self.0.take();
+        // Should the runtime end, the file goes with the work that was to remove it.
+        let _ = runtime::run_aside(move || drop(doomed)).await;
     }
 }
 
 impl Drop for Draft {
     fn drop(&mut self) {
-        if let Some(path) = self.path.take() {
-            // If it cannot be removed, there is nobody to tell.
-            runtime::leave_aside(move || drop(fs::remove_file(path)));
+        if let Some(doomed) = self.0.take() {
+            runtime::leave_aside(move || drop(doomed));
+        }
+    }
+}
+
+/// A file that goes with this. If it cannot be removed, there is nobody to tell; without a path it is nobody's.
+struct Doomed(PathBuf);
+
+impl Drop for Doomed {
+    fn drop(&mut self) {
+        if !self.0.as_os_str().is_empty() {
+            let _ = fs::remove_file(&self.0);
         }
     }
 }

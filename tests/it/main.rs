@@ -15,6 +15,8 @@ mod framing;
 mod handlers;
 mod hostile;
 mod limits;
+#[cfg(feature = "multipart")]
+mod multipart;
 mod request_head;
 mod runtime;
 mod setters;

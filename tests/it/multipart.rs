@@ -1,0 +1,876 @@
+//! Bodies of parts (RFC 7578): however they are cut, whatever is wrong with them, saved to disk, and written.
+
+use std::collections::VecDeque;
+use std::fs;
+use std::io;
+use std::path::PathBuf;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::task::{self, Poll};
+
+use corehttp::multipart::{Form, Multipart, MultipartError, MultipartLimits, Part};
+use corehttp::{BodyPlan, Context, IntoHandler, InvalidField, Planned, Request, with_plan};
+use tokio::io::{AsyncRead, AsyncReadExt, ReadBuf};
+
+use super::support::{Refusals, Served, eventually, paused, status};
+
+/// Yields bytes in pieces, and makes whoever reads wait before each.
+struct Pieces<'a> {
+    pieces: VecDeque<&'a [u8]>,
+    is_ready: bool,
+    /// What becomes of the reader behind the last piece.
+    end: End,
+}
+
+#[derive(Clone, Copy)]
+enum End {
+    End,
+    Failure,
+    Silence,
+}
+
+impl<'a> Pieces<'a> {
+    fn new(pieces: impl IntoIterator<Item = &'a [u8]>) -> Pieces<'a> {
+        let pieces = pieces.into_iter().filter(|piece| !piece.is_empty());
+        Pieces { pieces: pieces.collect(), is_ready: false, end: End::End }
+    }
+}
+
+impl AsyncRead for Pieces<'_> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut task::Context<'_>,
+        out: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        self.is_ready = !self.is_ready;
+        if self.is_ready {
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        let end = self.end;
+        let Some(piece) = self.pieces.front_mut() else {
+            return match end {
+                End::End => Poll::Ready(Ok(())),
+                End::Failure => Poll::Ready(Err(io::ErrorKind::ConnectionReset.into())),
+                End::Silence => Poll::Pending,
+            };
+        };
+        let count = piece.len().min(out.remaining());
+        out.put_slice(&piece[..count]);
+        *piece = &piece[count..];
+        if piece.is_empty() {
+            self.pieces.pop_front();
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+/// How the content of parts is read.
+#[derive(Clone, Copy, Debug)]
+enum Way {
+    Chunks,
+    /// Into a buffer of so many bytes.
+    Reads(usize),
+    /// Only the first byte.
+    Skip,
+}
+
+type Found = Vec<(String, Option<String>, Vec<u8>)>;
+
+/// All the parts that `source` yields.
+async fn read(source: impl AsyncRead + Unpin, limits: MultipartLimits, way: Way) -> io::Result<Found> {
+    let (mut parts, mut found) = (Multipart::new(source, "b", limits)?, Vec::new());
+    let read = async {
+        while let Some(mut part) = parts.part().await? {
+            let content = content(&mut part, way).await?;
+            found.push((part.name().to_owned(), part.file_name().map(str::to_owned), content));
+        }
+        Ok(())
+    };
+    let read: io::Result<()> = read.await;
+    match (read, parts.part().await) {
+        (Ok(()), Ok(None)) => Ok(found),
+        (Err(error), Err(again)) => {
+            assert!(multipart_error(&error).is_none_or(|own| multipart_error(&again) == Some(own)));
+            Err(error)
+        }
+        (read, again) => panic!("{read:?}, and then {again:?}"),
+    }
+}
+
+async fn content<R: AsyncRead + Unpin>(part: &mut Part<'_, R>, way: Way) -> io::Result<Vec<u8>> {
+    let mut content = Vec::new();
+    match way {
+        Way::Chunks => {
+            while let Some(chunk) = part.chunk().await? {
+                assert_ne!(chunk, b"");
+                content.extend_from_slice(chunk);
+            }
+            assert_eq!(part.chunk().await?, None, "the end stays the end");
+        }
+        Way::Reads(size) => {
+            let mut buffer = vec![0; size];
+            while let count @ 1.. = part.read(&mut buffer).await? {
+                content.extend_from_slice(&buffer[..count]);
+            }
+        }
+        Way::Skip => {
+            part.take(1).read_to_end(&mut content).await?;
+        }
+    }
+    Ok(content)
+}
+
+fn multipart_error(error: &io::Error) -> Option<MultipartError> {
+    error.get_ref()?.downcast_ref().copied()
+}
+
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_current_thread().build().unwrap()
+}
+
+/// Of `body` the same must be read however it is cut in two, into however small pieces, and into however small buffers.
+#[track_caller]
+fn check_within(limits: &MultipartLimits, body: &[u8], expected: Result<&[(&str, &str)], MultipartError>) {
+    let expected = expected.map(|parts| {
+        Vec::from_iter(
+            parts.iter().map(|(name, content)| (name.to_string(), None, content.as_bytes().to_vec())),
+        )
+    });
+    let runtime = runtime();
+    let check = |pieces: Pieces<'_>, way, how: &dyn std::fmt::Debug| {
+        let found = runtime.block_on(read(pieces, limits.clone(), way));
+        let found = found.map_err(|error| multipart_error(&error).unwrap());
+        let mut expected = expected.clone();
+        if let (Way::Skip, Ok(parts)) = (way, &mut expected) {
+            parts.iter_mut().for_each(|(_, _, content)| content.truncate(1));
+        }
+        assert_eq!(found, expected, "{} {how:?} {way:?}", body.escape_ascii());
+    };
+    for cut in 0..=body.len() {
+        let (first, second) = body.split_at(cut);
+        for way in [Way::Chunks, Way::Skip] {
+            check(Pieces::new([first, second]), way, &("cut at", cut));
+        }
+    }
+    for size in 1..=body.len() {
+        for way in [Way::Chunks, Way::Reads(size), Way::Skip] {
+            check(Pieces::new(body.chunks(size)), way, &("in pieces of", size));
+        }
+        check(Pieces::new([body]), Way::Reads(size), &"whole");
+    }
+}
+
+#[track_caller]
+fn check(body: impl AsRef<[u8]>, expected: Result<&[(&str, &str)], MultipartError>) {
+    check_within(&MultipartLimits::default(), body.as_ref(), expected);
+}
+
+#[track_caller]
+fn refused(body: impl AsRef<[u8]>, error: MultipartError) {
+    check(body, Err(error));
+}
+
+/// A part named `a` with `content`, and the delimiter before it.
+fn part(content: &str) -> String {
+    format!("--b\r\ncontent-disposition: form-data; name=a\r\n\r\n{content}\r\n")
+}
+
+/// A body of one part, whose head is `head`.
+fn headed(head: &str) -> String {
+    format!("--b\r\n{head}\r\n\r\n1\r\n--b--\r\n")
+}
+
+mod parts {
+    use super::*;
+
+    #[test]
+    fn are_between_boundaries_2046_5_1_1() {
+        check(part("1") + "--b--\r\n", Ok(&[("a", "1")]));
+        check(part("1") + &part("") + "--b--", Ok(&[("a", "1"), ("a", "")]));
+        check("--b--\r\n", Ok(&[]));
+        check("--b--", Ok(&[]));
+    }
+
+    #[test]
+    fn have_a_preamble_before_and_an_epilogue_behind_them() {
+        check("pre\r\nb\r\n--\r\n".to_owned() + &part("1") + "--b--\r\n", Ok(&[("a", "1")]));
+        check("\r\n".to_owned() + &part("1") + "--b--", Ok(&[("a", "1")]));
+        check(part("1") + "--b--\r\n\r\nGET / HTTP/1.1\r\n--b\r\nx", Ok(&[("a", "1")]));
+    }
+
+    #[test]
+    fn end_only_at_a_whole_boundary() {
+        for content in [
+            "\r\n",
+            "\r\n\r\n",
+            "\r",
+            "\n",
+            "--b",
+            "\n--b",
+            "\r--b",
+            "\r\n--",
+            "\r\n-b",
+            "\r\n--c\r\n--",
+            "\r\n --b",
+        ] {
+            check(part(content) + &part("2") + "--b--\r\n", Ok(&[("a", content), ("a", "2")]));
+        }
+    }
+
+    #[test]
+    fn may_have_padding_behind_their_boundaries() {
+        let body = part("1").replace("--b\r\n", "--b \t\r\n") + "--b-- \t\r\n";
+        check(&body, Ok(&[("a", "1")]));
+        check(body.trim_end(), Ok(&[("a", "1")]));
+    }
+
+    #[test]
+    fn may_have_other_fields() {
+        check(
+            headed("content-type: a/b\r\nX-Own: 1\r\nCONTENT-disposition:form-data;name=a"),
+            Ok(&[("a", "1")]),
+        );
+        check(
+            headed("content-disposition: form-data; name=\"a\"\r\ncontent-transfer-encoding: Binary"),
+            Ok(&[("a", "1")]),
+        );
+    }
+
+    #[test]
+    fn tell_what_they_are() {
+        runtime().block_on(async {
+            let head = "content-disposition: form-data; name=\"p\"; filename=\"../x\"\r\ncontent-type: image/png\r\nx-own: 1";
+            let body = headed(head) + &part("2");
+            let body = body.replacen("--b--\r\n", &part("2"), 1);
+            let mut parts = Multipart::new(body.as_bytes(), "b", MultipartLimits::default()).unwrap();
+            let file = parts.part().await.unwrap().unwrap();
+            assert_eq!((file.name(), file.file_name()), ("p", Some("../x")));
+            assert_eq!((file.content_type(), file.headers().get("x-own")), ("image/png", Some(&b"1"[..])));
+            let mut text = parts.part().await.unwrap().unwrap();
+            assert_eq!((text.name(), text.file_name(), text.content_type()), ("a", None, "text/plain"));
+            assert_eq!((text.headers().len(), text.text().await.unwrap().as_str()), (1, "2"));
+        });
+    }
+
+    #[test]
+    fn may_be_larger_than_the_window() {
+        let content = "\r\n--\r\n-\r--b \r\n--c".repeat(5_000);
+        let body = part(&content) + &part("2") + "--b--\r\n";
+        for size in [1, 2, 7, 74, 4096, 16383, 16384, 16385, body.len()] {
+            for way in [Way::Chunks, Way::Reads(1), Way::Reads(8000)] {
+                let pieces = Pieces::new(body.as_bytes().chunks(size));
+                let found = runtime().block_on(read(pieces, MultipartLimits::default(), way)).unwrap();
+                assert_eq!(found.len(), 2);
+                assert!(found[0].2 == content.as_bytes() && found[1].2 == b"2", "{size} {way:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn are_all_read_though_a_read_is_given_up() {
+        runtime().block_on(async {
+            let body = part("123") + "--b--\r\n";
+            let pieces = Pieces::new(body.as_bytes().chunks(1));
+            let mut parts = Multipart::new(pieces, "b", MultipartLimits::default()).unwrap();
+            let mut content = Vec::new();
+            let mut part = loop {
+                tokio::select! {
+                    biased;
+                    // Only asked whether it is there, every time anew.
+                    part = parts.part() => if let Some(part) = part.unwrap() { break part },
+                    () = std::future::ready(()) => continue,
+                }
+            };
+            loop {
+                tokio::select! {
+                    biased;
+                    chunk = part.chunk() => match chunk.unwrap() {
+                        Some(chunk) => content.extend_from_slice(chunk),
+                        None => break,
+                    },
+                    () = std::future::ready(()) => {}
+                }
+            }
+            assert_eq!(content, b"123");
+        });
+    }
+}
+
+mod refused {
+    use MultipartError as E;
+
+    use super::*;
+
+    #[test]
+    fn bodies_that_are_cut_short_at_any_byte() {
+        let whole = part("1") + &part("2\r\n") + "--b--";
+        for end in 0..whole.len() {
+            refused(&whole[..end], E::Incomplete);
+        }
+        refused(whole + " \r", E::Incomplete);
+    }
+
+    #[test]
+    fn boundaries_with_something_behind_them_2046_5_1_1() {
+        for line in [
+            "--bb", "--b-", "--b-x", "--b--x", "--b---", "--b x", "--b\n", "--b--\n", "--b \n", "--b\rx",
+            "--b\0",
+        ] {
+            refused(part("1") + line + "\r\n" + &part("2") + "--b--\r\n", E::Delimiter);
+            refused(line.to_owned() + "\r\n" + &part("2") + "--b--\r\n", E::Delimiter);
+        }
+        refused(part("1") + "--b" + &" ".repeat(129) + "\r\n", E::Delimiter);
+    }
+
+    #[test]
+    fn bare_line_feeds() {
+        let body = part("1") + "--b--\r\n";
+        refused(body.replace('\r', ""), E::Delimiter);
+        refused("\n".to_owned() + &body.replace('\r', ""), E::Incomplete);
+        refused(body.replacen('\r', "", 1), E::Delimiter);
+        refused(body.replace("name=a\r\n\r\n", "name=a\n\r\n"), E::Incomplete);
+        refused(body.replace("name=a\r\n\r\n", "name=a\r\n\n"), E::Incomplete);
+        refused(headed("x: y\ncontent-disposition: form-data; name=a"), E::PartHead);
+        refused(headed("content-disposition: form-data; name=a\nx: y"), E::PartHead);
+        refused(body.replace("\r\n--b--", "\n--b--"), E::Incomplete);
+    }
+
+    #[test]
+    fn malformed_heads_2046_5_1() {
+        let good = "content-disposition: form-data; name=a";
+        for line in [
+            "x",
+            "x y",
+            ": y",
+            "x : y",
+            " x: y",
+            "\tx: y",
+            "x\t: y",
+            "x: y\0",
+            "x: y\rz",
+            "x\r: y",
+            "\u{e9}: y",
+            "x(: y",
+            "x: \x07",
+            "--b",
+        ] {
+            refused(headed(&format!("{line}\r\n{good}")), E::PartHead);
+            refused(headed(&format!("{good}\r\n{line}")), E::PartHead);
+        }
+        refused(headed("content-disposition: form-data;\r\n name=a"), E::PartHead);
+        refused(&b"--b\r\n\xff: x\r\n\r\n1\r\n--b--"[..], E::PartHead);
+    }
+
+    #[test]
+    fn parts_without_one_name_7578_4_2() {
+        let good = "content-disposition: form-data; name=a";
+        for head in [
+            "",
+            "x: y",
+            "content-type: text/plain",
+            "content-disposition:",
+            "content-disposition: form-data",
+            "content-disposition: attachment; name=a",
+            "content-disposition: form-data; name=a; name=b",
+            "content-disposition: form-data; name=\"a",
+            "content-disposition: form-data; filename=a",
+            &format!("{good}\r\n{good}"),
+            &format!("{good}\r\nContent-Disposition: form-data; name=b"),
+        ] {
+            refused(headed(head), E::Disposition);
+        }
+    }
+
+    #[test]
+    fn transfer_encodings_7578_4_7() {
+        let good = "content-disposition: form-data; name=a\r\ncontent-transfer-encoding:";
+        for coding in [
+            "base64",
+            "quoted-printable",
+            "x-own",
+            "",
+            "binary, base64",
+            "8bit\r\ncontent-transfer-encoding: base64",
+        ] {
+            refused(headed(&format!("{good} {coding}")), E::TransferEncoding);
+        }
+    }
+
+    #[test]
+    fn more_than_the_limits_allow() {
+        use MultipartLimits as L;
+        let check = |limits: fn(usize) -> L, body: &str, used: usize, error| {
+            check_within(&limits(used), body.as_bytes(), Ok(&[("a", "12"), ("a", "")]));
+            check_within(&limits(used - 1), body.as_bytes(), Err(error));
+        };
+        let body = &(part("12") + &part("") + "--b--\r\n");
+        let head = "content-disposition: form-data; name=a";
+        check(|max| L { parts_max: max, ..L::default() }, body, 2, E::TooManyParts);
+        check(|max| L { part_max: max as u64, ..L::default() }, body, 2, E::PartTooLarge);
+        check(|max| L { bytes_max: max as u64, ..L::default() }, body, body.len(), E::BodyTooLarge);
+        check(|max| L { head_max: max, ..L::default() }, body, head.len() + 2, E::PartHeadTooLarge);
+        check(|max| L { fields_max: max, ..L::default() }, body, 1, E::PartHeadTooLarge);
+        let surrounded = &format!("{body}epilogue");
+        check(|max| L { margin_max: max as u64, ..L::default() }, surrounded, 8, E::MarginTooLarge);
+        let surrounded = &format!("preamble\r\n{body}");
+        check(|max| L { margin_max: max as u64, ..L::default() }, surrounded, 8, E::MarginTooLarge);
+    }
+
+    #[test]
+    fn heads_and_margins_without_end() {
+        let long = "x".repeat(64 << 10);
+        for (body, error) in [
+            (format!("--b\r\n{long}"), E::PartHeadTooLarge),
+            (format!("--b\r\n{}", "x: y\r\n".repeat(10_000)), E::PartHeadTooLarge),
+            (long.clone(), E::MarginTooLarge),
+            (format!("--b--\r\n{long}"), E::MarginTooLarge),
+            ("\r\n".repeat(32 << 10), E::MarginTooLarge),
+        ] {
+            for size in [1, 1000, body.len()] {
+                let pieces = Pieces::new(body.as_bytes().chunks(size));
+                let error_found = runtime().block_on(read(pieces, MultipartLimits::default(), Way::Chunks));
+                assert_eq!(multipart_error(&error_found.unwrap_err()), Some(error), "{size}");
+            }
+        }
+    }
+
+    #[test]
+    fn more_or_other_bytes_than_are_asked_for() {
+        let check = |content: &[u8], memory_max, error: Option<MultipartError>| {
+            let body =
+                [b"--b\r\ncontent-disposition: form-data; name=a\r\n\r\n", content, b"\r\n--b--"].concat();
+            let limits = MultipartLimits { memory_max, ..MultipartLimits::default() };
+            for size in 1..=body.len() {
+                let mut parts = Multipart::new(Pieces::new(body.chunks(size)), "b", limits.clone()).unwrap();
+                let text = runtime().block_on(async { parts.part().await.unwrap().unwrap().text().await });
+                assert_eq!(text.as_ref().map_err(multipart_error).err(), error.map(Some), "{text:?} {size}");
+            }
+        };
+        check("12é".as_bytes(), 4, None);
+        check(b"12345", 4, Some(E::PartTooLarge));
+        check(b"1", 0, Some(E::PartTooLarge));
+        check(b"", 0, None);
+        check(b"\xff", 4, Some(E::Text));
+        check(b"\xc3", 4, Some(E::Text));
+    }
+
+    #[test]
+    fn failures_of_the_source_are_told_and_stay() {
+        let body = part("1");
+        for end in 0..body.len() {
+            let source = Pieces { end: End::Failure, ..Pieces::new([&body.as_bytes()[..end]]) };
+            let failed = runtime().block_on(read(source, MultipartLimits::default(), Way::Chunks));
+            assert_eq!(failed.unwrap_err().kind(), io::ErrorKind::ConnectionReset);
+        }
+    }
+
+    #[test]
+    fn boundaries_that_are_none() {
+        let longest = "b".repeat(70);
+        let new = |boundary: &str| Multipart::new(&b""[..], boundary, MultipartLimits::default()).map(drop);
+        assert_eq!(new(&longest), Ok(()));
+        for boundary in ["", " ", "a ", "a\r\nb", "a\"b", "\u{e9}", "a\0", &format!("{longest}b")] {
+            assert_eq!(new(boundary), Err(E::Boundary), "{boundary:?}");
+        }
+    }
+}
+
+/// `handler`, called before the body is there.
+fn streaming<Kind, H: IntoHandler<Kind>>(handler: H) -> Planned<fn(&Request) -> BodyPlan, H::Handler> {
+    with_plan(|_| BodyPlan::Stream, handler)
+}
+
+const NEXT: &str = "GET /next HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n";
+
+fn post(fields: &str, body: &str) -> String {
+    format!(
+        "POST / HTTP/1.1\r\nhost: a\r\ncontent-type: multipart/form-data; boundary=b\r\n{fields}content-length: {}\r\n\r\n{body}",
+        body.len()
+    )
+}
+
+mod served {
+    use super::*;
+
+    async fn list(ctx: &mut Context) -> corehttp::Result {
+        let mut listed = String::new();
+        if ctx.request.path() == "/next" {
+            listed.push_str("next");
+        } else {
+            let mut parts = ctx.multipart()?;
+            while let Some(mut part) = parts.part().await? {
+                listed.push_str(&format!("{}={};", part.name().to_owned(), part.text().await?));
+            }
+        }
+        ctx.response.text(listed);
+        Ok(())
+    }
+
+    /// Answers the first part, and reads no more.
+    async fn first(ctx: &mut Context) -> corehttp::Result {
+        let text = match ctx.request.path() {
+            "/next" => "next".to_owned(),
+            _ => ctx.multipart()?.part().await?.map(|part| part.name().to_owned()).unwrap_or_default(),
+        };
+        ctx.response.text(text);
+        Ok(())
+    }
+
+    #[test]
+    fn the_epilogue_is_not_the_next_request() {
+        let smuggled = "GET /smuggled HTTP/1.1\r\nhost: a\r\n\r\n";
+        let body = part("1") + "--b--\r\n" + smuggled;
+        for served in [Served::new(streaming(list)), Served::new(list)] {
+            let heard = served.ask(post("", &body) + NEXT);
+            let answers = heard.matches("HTTP/1.1 200 OK").count();
+            assert!(
+                answers == 2 && heard.contains("\r\n\r\na=1;HTTP/1.1") && heard.ends_with("\r\n\r\nnext"),
+                "{heard}"
+            );
+        }
+        for served in [Served::new(streaming(first)), Served::new(first)] {
+            let heard = served.ask(post("", &body) + NEXT);
+            assert!(heard.contains("\r\n\r\naHTTP/1.1 200") && heard.ends_with("\r\n\r\nnext"), "{heard}");
+        }
+    }
+
+    #[test]
+    fn parts_in_chunks() {
+        let body = part("1") + &part("two") + "--b--\r\n";
+        let mut chunked = post("transfer-encoding: chunked\r\n", "");
+        chunked = chunked.replace("content-length: 0\r\n", "");
+        body.bytes().for_each(|byte| chunked.push_str(&format!("1\r\n{}\r\n", char::from(byte))));
+        let heard = Served::new(streaming(list)).ask(chunked + "0\r\n\r\n" + NEXT);
+        assert!(heard.contains("\r\n\r\na=1;a=two;HTTP/1.1 200") && heard.ends_with("next"), "{heard}");
+    }
+
+    #[test]
+    fn what_is_wrong_owes_a_status() {
+        let refusals = Refusals::default();
+        let strict = async |ctx: &mut Context| -> corehttp::Result {
+            let limits = MultipartLimits {
+                parts_max: 1,
+                part_max: 4,
+                fields_max: 1,
+                bytes_max: 200,
+                ..Default::default()
+            };
+            let mut parts = ctx.multipart_within(limits)?;
+            while parts.part().await?.is_some() {}
+            Ok(())
+        };
+        let served = Served::with(|server| refusals.of(server), streaming(strict));
+        let check = |wire: String, owed: u16| {
+            let heard = served.ask(&wire);
+            assert_eq!(status(&heard), owed, "{wire:?}: {heard}");
+            let seen = refusals.take();
+            assert_eq!(
+                seen.iter().map(|seen| seen.0).collect::<Vec<_>>(),
+                [owed].repeat(usize::from(owed != 200))
+            );
+        };
+        let good = part("1") + "--b--\r\n";
+        let of_type = |value: &str| post("", &good).replace("multipart/form-data; boundary=b", value);
+        check(post("", &good), 200);
+        check(post("", "--b-"), 400);
+        check(post("", "--bb\r\n"), 400);
+        check(post("", &headed("x: y")), 400);
+        check(of_type("multipart/form-data"), 400);
+        check(of_type("multipart/form-data; boundary=\"\""), 400);
+        check(of_type("multipart/mixed; boundary=b"), 415);
+        check(of_type("text/plain"), 415);
+        check(post("content-type: multipart/form-data; boundary=c\r\n", &good), 415);
+        check(post("", &good).replace("content-type", "x-type"), 415);
+        check(
+            post("", &headed("content-disposition: form-data; name=a\r\ncontent-transfer-encoding: base64")),
+            431,
+        );
+        check(post("", &headed("content-transfer-encoding: base64")), 415);
+        check(post("", &(part("1") + &good)), 413);
+        check(post("", &(part("12345") + "--b--\r\n")), 413);
+        check(post("", &"x".repeat(201)), 413);
+        check(post("", &good).replace("content-length: ", "content-length: 1"), 400);
+    }
+
+    #[test]
+    fn a_body_that_is_announced_too_large_is_not_invited() {
+        let mut peer_served = Served::new(streaming(list)).ask(
+            post("expect: 100-continue\r\n", "").replace("content-length: 0", "content-length: 99999999999"),
+        );
+        peer_served.truncate(20);
+        assert_eq!(peer_served, "HTTP/1.1 413 Content");
+    }
+}
+
+/// An empty directory, removed when it is dropped.
+struct Dir(PathBuf);
+
+impl Dir {
+    fn new() -> Dir {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("corehttp-parts-{}-{number}", std::process::id()));
+        fs::create_dir(&path).unwrap();
+        Dir(path)
+    }
+
+    fn is_empty(&self) -> bool {
+        fs::read_dir(&self.0).unwrap().next().is_none()
+    }
+}
+
+impl Drop for Dir {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+mod saved {
+    use super::*;
+
+    /// A file of that content, with the name of somebody else's.
+    fn file(content: &str) -> String {
+        format!(
+            "--b\r\ncontent-disposition: form-data; name=a; filename=\"../../../tmp/owned\"\r\n\r\n{content}\r\n--b--"
+        )
+    }
+
+    /// What becomes of a part that is saved.
+    async fn save(
+        source: Pieces<'_>,
+        part_max: u64,
+        dir: &Dir,
+        name: Option<&str>,
+    ) -> io::Result<(PathBuf, u64)> {
+        let limits = MultipartLimits { part_max, ..MultipartLimits::default() };
+        let mut parts = Multipart::new(source, "b", limits)?;
+        let mut part = parts.part().await?.unwrap();
+        let saved = match name {
+            None => part.save(&dir.0).await?,
+            Some(name) => part.save_as(&dir.0, name).await?,
+        };
+        assert!(parts.part().await?.is_none());
+        Ok((saved.path, saved.len))
+    }
+
+    #[test]
+    fn under_a_name_of_its_own() {
+        let (dir, content) = (Dir::new(), "0123456789".repeat(50_000));
+        let body = file(&content);
+        for size in [1000, body.len()] {
+            let source = Pieces::new(body.as_bytes().chunks(size));
+            let (path, len) = runtime().block_on(save(source, 500_000, &dir, None)).unwrap();
+            assert_eq!((path.parent(), len), (Some(dir.0.as_path()), 500_000));
+            assert!(fs::read_to_string(&path).unwrap() == content);
+            let name = path.file_name().unwrap().to_str().unwrap();
+            assert!(name.len() == 32 && name.bytes().all(|octet| octet.is_ascii_hexdigit()), "{name}");
+        }
+        let source = Pieces::new([body.as_bytes()]);
+        let (path, _) = runtime().block_on(save(source, 500_000, &dir, Some("cat.jpg"))).unwrap();
+        assert_eq!(path, dir.0.join("cat.jpg"));
+    }
+
+    #[test]
+    fn never_over_what_is_there_and_never_elsewhere() {
+        let (dir, body) = (Dir::new(), file("new"));
+        fs::write(dir.0.join("here"), "old").unwrap();
+        let save = |name| runtime().block_on(save(Pieces::new([body.as_bytes()]), 10, &dir, Some(name)));
+        assert_eq!(save("here").unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+        for name in ["../../../tmp/owned", "/tmp/owned", "..", ".", "", "a/b", "a\\b", ".hidden", "a\0b"] {
+            assert_eq!(save(name).unwrap_err().kind(), io::ErrorKind::InvalidInput, "{name:?}");
+        }
+        assert_eq!(fs::read_to_string(dir.0.join("here")).unwrap(), "old");
+        assert_eq!(fs::read_dir(&dir.0).unwrap().count(), 1);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn never_through_a_link() {
+        let (dir, other, body) = (Dir::new(), Dir::new(), file("new"));
+        std::os::unix::fs::symlink(other.0.join("target"), dir.0.join("link")).unwrap();
+        let saved = runtime().block_on(save(Pieces::new([body.as_bytes()]), 10, &dir, Some("link")));
+        assert_eq!(saved.unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+        assert!(other.is_empty());
+    }
+
+    #[test]
+    fn nothing_that_is_too_large_or_not_all_there() {
+        let (dir, body) = (Dir::new(), file("12345"));
+        for end in body.find("\r\n\r\n").unwrap() + 4..body.len() - 2 {
+            let source = Pieces::new([&body.as_bytes()[..end]]);
+            let failed = runtime().block_on(save(source, 5, &dir, None)).unwrap_err();
+            assert_eq!(multipart_error(&failed), Some(MultipartError::Incomplete));
+            assert!(dir.is_empty());
+        }
+        let failed = runtime().block_on(save(Pieces::new([body.as_bytes()]), 4, &dir, None)).unwrap_err();
+        assert_eq!(multipart_error(&failed), Some(MultipartError::PartTooLarge));
+        assert!(dir.is_empty());
+        let lost = Dir(dir.0.join("lost"));
+        let failed = runtime().block_on(save(Pieces::new([body.as_bytes()]), 5, &lost, None)).unwrap_err();
+        assert_eq!(failed.kind(), io::ErrorKind::NotFound);
+    }
+
+    #[test]
+    fn nothing_that_was_given_up() {
+        let (dir, body) = (Dir::new(), file("12345"));
+        let source = Pieces { end: End::Silence, ..Pieces::new([&body.as_bytes()[..body.len() - 10]]) };
+        paused(async {
+            let saving = save(source, 5, &dir, None);
+            assert!(tokio::time::timeout(std::time::Duration::from_secs(1), saving).await.is_err());
+        });
+        eventually("the file is removed", || dir.is_empty());
+    }
+
+    #[test]
+    fn what_a_peer_sends() {
+        let dir = Dir::new();
+        let path = dir.0.clone();
+        let served = Served::new(streaming(async move |ctx: &mut Context| -> corehttp::Result {
+            let mut parts = ctx.multipart()?;
+            let mut len = 0;
+            while let Some(mut part) = parts.part().await? {
+                len += part.save(&path).await?.len;
+            }
+            ctx.response.text(len.to_string());
+            Ok(())
+        }));
+        assert!(served.ask(post("", &file(&"x".repeat(100_000)))).ends_with("\r\n\r\n100000"));
+        assert!(!dir.is_empty());
+    }
+}
+
+mod written {
+    use super::*;
+
+    fn attached(form: Form) -> Request {
+        let mut request = Request::post("http://a/").unwrap();
+        form.attach(&mut request).unwrap();
+        request
+    }
+
+    /// What a server reads of `request`.
+    fn found(request: &Request) -> Found {
+        runtime().block_on(async {
+            let mut parts = request.multipart(MultipartLimits::default()).unwrap();
+            let mut found = Vec::new();
+            while let Some(mut part) = parts.part().await.unwrap() {
+                let (name, file_name) = (part.name().to_owned(), part.file_name().map(str::to_owned));
+                found.push((name, file_name, part.bytes().await.unwrap()));
+            }
+            found
+        })
+    }
+
+    #[test]
+    fn names_read_as_they_were_set() {
+        let names =
+            ["", "a", "a b", "ü 猫", "a\"b", "a\r\nb", "\"", "C:\\dir", "a;b=\"c\"", "%", "a\tb", "' or 1=1"];
+        let mut form = Form::new();
+        for name in names {
+            form.text(name, name).unwrap();
+            form.file(name, name, "text/plain", name.as_bytes().to_vec()).unwrap();
+        }
+        let expected: Found = names
+            .iter()
+            .flat_map(|name| [(*name, None), (*name, Some(*name))])
+            .map(|(name, file)| (name.to_owned(), file.map(str::to_owned), name.as_bytes().to_vec()))
+            .collect();
+        assert_eq!(found(&attached(form)), expected);
+        assert_eq!(found(&attached(Form::new())), []);
+    }
+
+    #[test]
+    fn as_browsers_do() {
+        let mut form = Form::new();
+        form.text("a\"\r\n%22", "1").unwrap();
+        form.file("f", "\\\"\n.txt", "text/plain", &b"2"[..]).unwrap();
+        let request = attached(form);
+        let boundary = request.headers.content_type().unwrap().split_once("boundary=").unwrap().1;
+        let expected = format!(
+            "--{boundary}\r\nContent-Disposition: form-data; name=\"a%22%0D%0A%22\"\r\n\r\n1\r\n--{boundary}\r\n\
+             Content-Disposition: form-data; name=\"f\"; filename=\"\\%22%0A.txt\"\r\nContent-Type: text/plain\r\n\r\n2\
+             \r\n--{boundary}--\r\n"
+        );
+        assert_eq!(request.body.text(), Ok(expected.as_str()));
+    }
+
+    #[test]
+    fn nothing_that_would_break_out() {
+        let mut form = Form::new();
+        for name in ["a\0", "\x07", "\x7f"] {
+            assert_eq!(form.text(name, ""), Err(InvalidField::Value), "{name:?}");
+            assert_eq!(form.file("a", name, "a/b", ""), Err(InvalidField::Value), "{name:?}");
+        }
+        for content_type in ["a/b\r\nx: y", "a/b\n", "\0"] {
+            assert_eq!(form.file("a", "b", content_type, ""), Err(InvalidField::Value), "{content_type:?}");
+            assert_eq!(form.stream("a", "b", content_type, &b""[..], None), Err(InvalidField::Value));
+        }
+        assert_eq!(found(&attached(form)), []);
+    }
+
+    #[test]
+    fn boundaries_differ() {
+        let boundary = || attached(Form::new()).headers.content_type().unwrap().to_owned();
+        assert_ne!(boundary(), boundary());
+    }
+
+    /// A server that answers with a form of `streams`, and what it is heard to say.
+    fn sent(streams: &'static [(&str, Option<u64>)]) -> (String, Refusals) {
+        let refusals = Refusals::default();
+        let answer = move |ctx: &mut Context| -> corehttp::Result {
+            let mut form = Form::new();
+            form.text("t", "text")?;
+            for (content, len) in streams {
+                form.stream("s", "f", "a/b", content.as_bytes(), *len)?;
+            }
+            let mut request = Request::get("/")?;
+            form.attach(&mut request)?;
+            ctx.response.headers.set("content-type", request.headers.content_type().unwrap_or_default())?;
+            ctx.response.body = request.body;
+            Ok(())
+        };
+        let heard = Served::with(|server| refusals.of(server), answer)
+            .ask("GET / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n");
+        (heard, refusals)
+    }
+
+    #[test]
+    fn streams_under_a_length_if_all_is_known() {
+        let (heard, _) = sent(&[("hello", Some(5)), ("", Some(0)), ("x", Some(1))]);
+        let (head, body) = heard.split_once("\r\n\r\n").unwrap();
+        assert!(head.contains(&format!("\r\ncontent-length: {}", body.len())), "{heard}");
+        let mut request = Request::get("/").unwrap();
+        let content_type = head.split("content-type: ").nth(1).unwrap().split("\r\n").next().unwrap();
+        request.headers.set("content-type", content_type).unwrap();
+        request.body.set(body);
+        let contents: Vec<_> = found(&request).into_iter().map(|(_, _, content)| content).collect();
+        assert_eq!(contents, [&b"text"[..], b"hello", b"", b"x"]);
+    }
+
+    #[test]
+    fn streams_in_chunks_if_not() {
+        let (heard, _) = sent(&[("hello", Some(5)), ("unknown", None)]);
+        assert!(
+            heard.contains("transfer-encoding: chunked\r\n") && heard.ends_with("\r\n0\r\n\r\n"),
+            "{heard}"
+        );
+        assert!(heard.contains("hello") && heard.contains("unknown"));
+    }
+
+    #[test]
+    fn no_stream_that_is_shorter_or_longer_than_was_said() {
+        for (streams, why) in [
+            (&[("hell", Some(5)), ("x", Some(1))][..], "shorter"),
+            (&[("hello!", Some(5))], "longer"),
+            (&[("hell", Some(5)), ("xx", Some(1))], "shorter"),
+            (&[("x", Some(0))], "longer"),
+            (&[("hello!", Some(5)), ("y", None)], "longer"),
+        ] {
+            let (heard, refusals) = sent(streams);
+            assert!(!heard.ends_with("--\r\n") && !heard.ends_with("\r\n0\r\n\r\n"), "{heard}");
+            let seen = refusals.take();
+            assert!(seen.len() == 1 && seen[0].1.contains(why), "{seen:?}");
+        }
+    }
+}
