@@ -85,6 +85,7 @@ mod server;
 mod compress;
 #[cfg(feature = "multipart")]
 pub mod multipart;
+mod sse;
 
 pub use client::{
     Answer, Call, Client, ClientBuilder, ClientCause, ClientError, ClientPhase, ClientTimeouts, Host,
@@ -108,6 +109,7 @@ pub use server::{
     IntoHandler, Outcome, PlainHandler, Planned, Reader, Refusal, Result, Running, Server, Service, Stats,
     Transform, Upgraded, Writer, with_plan,
 };
+pub use sse::{Event, Events, InvalidEvent};
 pub use wire::{Limits, WireError};
 
 /// Whatever runs where may be sent where: said once, for the compiler to check.

@@ -20,6 +20,7 @@ const FLOORS: &[(&str, &[&str])] = &[
     ("client", &["memory", "message", "net", "runtime", "wire", "exchange"]),
     ("server", &["memory", "message", "net", "runtime", "wire", "exchange"]),
     ("multipart", &["message", "runtime", "server"]),
+    ("sse", &["runtime", "server"]),
 ];
 
 /// Words, the only places where they may stand, and why.
@@ -44,8 +45,12 @@ const WORDS: &[(&str, &[&str], &str)] = &[
 
 /// Where something is waited for.
 const ASYNC: &[&str] =
+<<<<<<< HEAD
     &["src/net/", "src/runtime/", "src/exchange/", "src/client/", "src/server/", "src/compress/"];
     &["src/net/", "src/runtime/", "src/exchange/", "src/client/", "src/server/", "src/multipart/"];
+=======
+    &["src/net/", "src/runtime/", "src/exchange/", "src/client/", "src/server/", "src/multipart/", "src/sse/"];
+>>>>>>> 49b9526 (Send events to pages as they happen)
 
 /// Where the crate meets the system.
 const SYSTEM: &[&str] = &["src/net/", "src/runtime/"];

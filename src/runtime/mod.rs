@@ -13,7 +13,8 @@ mod off_core;
 #[cfg(feature = "multipart")]
 pub(crate) use aside::{leave_aside, run_aside};
 pub(crate) use cores::{
-    Instant, Pinning, available_cores, block_on_core, sleep, sleep_until, spawn, timeout_at, yield_now,
+    Instant, Pinning, available_cores, block_on_core, sleep, sleep_until, spawn, timeout, timeout_at,
+    yield_now,
 };
 pub use here::block_on;
 pub(crate) use here::{Here, Id, now};

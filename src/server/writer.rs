@@ -85,6 +85,11 @@ impl<'a> Writer<'a> {
         self.flush().await
     }
 
+    /// Whether the server is about to stop, as [`Context::is_stopping`](super::Context::is_stopping).
+    pub fn is_stopping(&self) -> bool {
+        self.conn.borrow().as_ref().is_some_and(Conn::is_stopping)
+    }
+
     fn poll_data(&mut self, cx: &mut task::Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
         let Writer { passage, outgoing, conn, bounds, .. } = self;
         let mut link = conn.borrow_mut();

@@ -11,6 +11,7 @@ mod support;
 #[cfg(feature = "compress")]
 mod compress;
 mod connection;
+mod events;
 mod framing;
 mod handlers;
 mod hostile;

@@ -1,0 +1,71 @@
+//! A page that ticks, by server-sent events: `cargo run --release --example events -- [ADDR]`.
+//!
+//! | request | answer |
+//! |---|---|
+//! | GET `/` | a page that shows what it hears |
+//! | GET `/events` | a tick each second, numbered; a page that lost its connection goes on where it was |
+
+use std::time::Duration;
+
+use corehttp::{Context, Event, Method, Server, Status};
+
+fn main() -> corehttp::Result {
+    let address = std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:8080".into());
+    let server = Server::bind(address).on_stop(interrupted(), Duration::from_secs(3));
+    let running = server.start(answer)?;
+    println!("listening on http://{}", running.local_addr());
+    running.wait()
+}
+
+async fn answer(ctx: &mut Context) -> corehttp::Result {
+    match (ctx.request.method(), ctx.request.path()) {
+        (Method::Get | Method::Head, "/") => ctx.response.html(PAGE),
+        (Method::Get, "/events") => ticks(ctx).await?,
+        _ => return Err(Status::NOT_FOUND.into()),
+    }
+    Ok(())
+}
+
+async fn ticks(ctx: &mut Context) -> corehttp::Result {
+    let mut events = ctx.events().await?;
+    let last: u32 = events.last_id().and_then(|id| id.parse().ok()).unwrap_or(0);
+    let mut clock = tokio::time::interval(Duration::from_secs(1));
+    for number in last.saturating_add(1).. {
+        // Meanwhile a comment would be sent now and then, were a tick not so soon.
+        events.wait(clock.tick()).await?;
+        if events.is_stopping() {
+            break;
+        }
+        let (id, data) = (number.to_string(), format!("tick {number}\nand its second line"));
+        events.send(Event { id: Some(&id), event: Some("tick"), ..Event::data(&data) }).await?;
+    }
+    Ok(events.finish().await?)
+}
+
+const PAGE: &str = r#"<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<title>Ticks</title>
+<style>body { font: 1rem/1.5 system-ui; margin: 2rem } pre { border-left: .2rem solid teal; padding-left: 1rem }</style>
+<h1>Ticks</h1>
+<p id="state">connecting</p>
+<div id="heard"></div>
+<script>
+  const source = new EventSource("/events");
+  const say = text => document.getElementById("state").textContent = text;
+  source.onopen = () => say("connected");
+  source.onerror = () => say("lost; the browser comes again by itself");
+  source.addEventListener("tick", event => {
+    const line = document.createElement("pre");
+    line.textContent = `${event.lastEventId}: ${event.data}`;
+    document.getElementById("heard").append(line);
+  });
+</script>
+"#;
+
+/// Ready at Ctrl-C, or never where it cannot be heard.
+async fn interrupted() {
+    if tokio::signal::ctrl_c().await.is_err() {
+        std::future::pending().await
+    }
+}

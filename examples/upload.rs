@@ -1,0 +1,68 @@
+//! Takes files in: `cargo run --release --example upload -- [DIR] [ADDR]`.
+//!
+//! | request | answer |
+//! |---|---|
+//! | GET `/` | a page with a form |
+//! | POST `/` | what came, a line each; files go to DIR as they come, under names of their own |
+//!
+//! Try it with `curl -F title=Cat -F photo=@cat.jpg http://127.0.0.1:8080/`.
+
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use corehttp::multipart::MultipartLimits;
+use corehttp::{BodyPlan, Context, Method, Server, Status, with_plan};
+
+fn main() -> corehttp::Result {
+    let mut args = std::env::args().skip(1);
+    let dir: Arc<Path> = args.next().map_or_else(std::env::temp_dir, PathBuf::from).into();
+    let address = args.next().unwrap_or_else(|| "127.0.0.1:8080".into());
+    println!("files go to {}", dir.display());
+    let answer = async move |ctx: &mut Context| answer(ctx, &dir).await;
+    let running = Server::bind(address).start(with_plan(|_| BodyPlan::Stream, answer))?;
+    println!("listening on http://{}", running.local_addr());
+    running.wait()
+}
+
+async fn answer(ctx: &mut Context, dir: &Path) -> corehttp::Result {
+    match (ctx.request.method(), ctx.request.path()) {
+        (Method::Get | Method::Head, "/") => ctx.response.html(PAGE),
+        (Method::Post, "/") => {
+            let came = take_in(ctx, dir).await?;
+            ctx.response.text(came);
+        }
+        _ => return Err(Status::NOT_FOUND.into()),
+    }
+    Ok(())
+}
+
+/// Saves the files of a form, and tells what was in it.
+async fn take_in(ctx: &mut Context, dir: &Path) -> corehttp::Result<String> {
+    let limits = MultipartLimits { part_max: 4 << 30, bytes_max: 8 << 30, ..MultipartLimits::default() };
+    let (mut came, mut parts) = (String::new(), ctx.multipart_within(limits)?);
+    while let Some(mut part) = parts.part().await? {
+        let name = part.name().to_owned();
+        match part.file_name().map(str::to_owned) {
+            None => writeln!(came, "{name}: {}", part.text().await?)?,
+            Some(file_name) => {
+                let saved = part.save(dir).await?;
+                writeln!(came, "{name}: {file_name:?}, {} bytes, is {}", saved.len, saved.path.display())?;
+            }
+        }
+    }
+    Ok(came)
+}
+
+const PAGE: &str = r#"<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<title>Upload</title>
+<style>body { font: 1rem/1.5 system-ui; margin: 2rem } label { display: block; margin-bottom: 1rem }</style>
+<h1>Upload</h1>
+<form method="post" enctype="multipart/form-data">
+  <label>Title <input name="title"></label>
+  <label>Files <input type="file" name="files" multiple></label>
+  <button>Send</button>
+</form>
+"#;

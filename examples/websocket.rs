@@ -1,0 +1,89 @@
+//! Speaks WebSocket (RFC 6455), by tokio-tungstenite: `cargo run --release --example websocket -- [ADDR]`.
+//!
+//! | request | answer |
+//! |---|---|
+//! | GET `/` | a page that says something and shows what comes back |
+//! | GET `/echo` | a WebSocket that says what it hears |
+
+use corehttp::{Context, Method, Server, Status};
+use futures_util::{SinkExt, StreamExt};
+use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
+use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
+
+fn main() -> corehttp::Result {
+    let address = std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:8080".into());
+    let running = Server::bind(address).start(answer)?;
+    println!("listening on http://{}", running.local_addr());
+    running.wait()
+}
+
+async fn answer(ctx: &mut Context) -> corehttp::Result {
+    match (ctx.request.method(), ctx.request.path()) {
+        (Method::Get | Method::Head, "/") => ctx.response.html(PAGE),
+        (Method::Get, "/echo") => echo(ctx).await?,
+        _ => return Err(Status::NOT_FOUND.into()),
+    }
+    Ok(())
+}
+
+/// Says what it hears, until the peer has heard enough.
+async fn echo(ctx: &mut Context) -> corehttp::Result {
+    let mut socket = accept(ctx).await?;
+    while let Some(message) = socket.next().await {
+        let message = message?;
+        if message.is_text() || message.is_binary() {
+            socket.send(message).await?;
+        }
+    }
+    Ok(())
+}
+
+/// Answers the handshake (RFC 6455 §4.2.2) and hands the connection over.
+async fn accept(ctx: &mut Context) -> corehttp::Result<WebSocketStream<corehttp::Upgraded>> {
+    let Context { request, response, .. } = ctx;
+    if !request.headers.contains_token("upgrade", "websocket")
+        || request.headers.text("sec-websocket-version") != Some("13")
+    {
+        // What it must say to be served (RFC 9110 §15.5.22, RFC 6455 §4.4).
+        response.headers.set("upgrade", "websocket")?;
+        response.headers.set("connection", "upgrade")?;
+        response.headers.set("sec-websocket-version", "13")?;
+        return Err(Status::UPGRADE_REQUIRED.into());
+    }
+    // A page of another origin may open a socket to here, with the cookies of this one (§10.2).
+    let own = request.authority().map(|authority| format!("http://{authority}"));
+    if request.headers.text("origin").is_some_and(|origin| Some(origin) != own.as_deref()) {
+        return Err(Status::FORBIDDEN.into());
+    }
+    let key = request.headers.get("sec-websocket-key").ok_or(Status::BAD_REQUEST)?;
+    response.headers.set("sec-websocket-accept", derive_accept_key(key))?;
+    let upgraded = ctx.upgrade("websocket").await?;
+    let config = WebSocketConfig::default().max_message_size(Some(1 << 20));
+    Ok(WebSocketStream::from_raw_socket(upgraded, Role::Server, Some(config)).await)
+}
+
+const PAGE: &str = r#"<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<title>Echo</title>
+<style>body { font: 1rem/1.5 system-ui; margin: 2rem }</style>
+<h1>Echo</h1>
+<form><input name="text" value="hello" autofocus> <button>Say</button></form>
+<ul id="heard"></ul>
+<script>
+  const socket = new WebSocket(`ws://${location.host}/echo`);
+  const show = text => {
+    const line = document.createElement("li");
+    line.textContent = text;
+    document.getElementById("heard").append(line);
+  };
+  socket.onopen = () => { show("open"); socket.send("hello from the page"); };
+  socket.onmessage = event => show(`heard: ${event.data}`);
+  socket.onclose = event => show(`closed: ${event.code}`);
+  document.forms[0].onsubmit = event => {
+    event.preventDefault();
+    socket.send(document.forms[0].text.value);
+  };
+</script>
+"#;

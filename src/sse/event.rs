@@ -1,0 +1,160 @@
+//! [`Event`]: one event of a stream, and how it is spelled (HTML §9.2.5, §9.2.6).
+
+use std::fmt;
+use std::time::Duration;
+
+/// One event. What is none is not sent.
+///
+/// # Examples
+///
+/// ```
+/// use corehttp::Event;
+///
+/// let plain = Event::data("two\nlines");
+/// let full = Event { id: Some("7"), event: Some("tick"), ..plain };
+/// # assert_eq!((plain.id, full.data), (None, Some("two\nlines")));
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Event<'a> {
+    /// What the browser will say as `Last-Event-ID` when it comes again; an empty one makes it forget the last.
+    pub id: Option<&'a str>,
+    /// The type of the event: the browser's listeners for that type hear of it. Without one it is a `message`.
+    pub event: Option<&'a str>,
+    /// What the event says, of any number of lines. The browser sees LF for each end of a line. Without data it
+    /// hears of no event, and takes only the id and the delay.
+    pub data: Option<&'a str>,
+    /// How long the browser shall wait before it comes again, to the millisecond.
+    pub retry: Option<Duration>,
+}
+
+impl<'a> Event<'a> {
+    /// An event that says `data`, and nothing else.
+    pub fn data(data: &'a str) -> Event<'a> {
+        Event { data: Some(data), ..Event::default() }
+    }
+
+    /// Appends the event to `out`, or nothing if it is not valid.
+    pub(super) fn encode(&self, out: &mut Vec<u8>) -> Result<(), InvalidEvent> {
+        let Event { id, event, data, retry } = *self;
+        is_one_line(id).then_some(()).ok_or(InvalidEvent::Id)?;
+        is_one_line(event).then_some(()).ok_or(InvalidEvent::Event)?;
+        if let Some(retry) = retry {
+            field(out, "retry: ", itoa::Buffer::new().format(retry.as_millis()));
+        }
+        if let Some(id) = id {
+            field(out, "id: ", id);
+        }
+        if let Some(event) = event {
+            field(out, "event: ", event);
+        }
+        if let Some(data) = data {
+            lines(out, "data: ", data);
+        }
+        out.push(b'\n');
+        Ok(())
+    }
+}
+
+/// Appends a comment, of any number of lines.
+pub(super) fn comment(out: &mut Vec<u8>, text: &str) {
+    lines(out, ": ", text);
+}
+
+/// Why an event cannot be sent: it would be another one, or several.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum InvalidEvent {
+    /// The id holds CR, LF or NUL. Browsers pass over one with NUL.
+    Id,
+    /// The type of the event holds CR, LF or NUL.
+    Event,
+}
+
+impl fmt::Display for InvalidEvent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            InvalidEvent::Id => "the id of the event holds CR, LF or NUL",
+            InvalidEvent::Event => "the type of the event holds CR, LF or NUL",
+        })
+    }
+}
+
+impl std::error::Error for InvalidEvent {}
+
+fn is_one_line(text: Option<&str>) -> bool {
+    !text.is_some_and(|text| text.contains(['\r', '\n', '\0']))
+}
+
+/// Appends each line of `text`. CR, LF and both end one, as for the browser: data must not end in the middle of itself.
+fn lines(out: &mut Vec<u8>, name: &str, text: &str) {
+    let mut rest = text;
+    while let Some(end) = rest.find(['\r', '\n']) {
+        let (line, after) = rest.split_at(end);
+        field(out, name, line);
+        rest = after.strip_prefix("\r\n").unwrap_or(&after[1..]);
+    }
+    field(out, name, rest);
+}
+
+/// Appends a line. The browser takes away one space before the value, so there always is one.
+fn field(out: &mut Vec<u8>, name: &str, value: &str) {
+    out.extend_from_slice(name.as_bytes());
+    out.extend_from_slice(value.as_bytes());
+    out.push(b'\n');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(event: Event<'_>, expected: Result<&str, InvalidEvent>) {
+        let mut out = b"before".to_vec();
+        let encoded = event.encode(&mut out);
+        let text = str::from_utf8(&out).unwrap().strip_prefix("before").unwrap();
+        assert_eq!(encoded.map(|()| text), expected, "{event:?}");
+        assert!(encoded.is_ok() || text.is_empty(), "{event:?}");
+    }
+
+    #[test]
+    fn fields_are_lines_and_a_blank_one_ends_them_9_2_5() {
+        let full = Event {
+            id: Some("7"),
+            event: Some("tick"),
+            retry: Some(Duration::from_millis(1500)),
+            data: Some("x"),
+        };
+        check(full, Ok("retry: 1500\nid: 7\nevent: tick\ndata: x\n\n"));
+        check(Event { id: Some(""), ..Event::default() }, Ok("id: \n\n"));
+        check(Event::data(""), Ok("data: \n\n"));
+        check(Event::data(" x: \u{e9}\0"), Ok("data:  x: \u{e9}\0\n\n"));
+        check(Event::default(), Ok("\n"));
+    }
+
+    #[test]
+    fn data_of_many_lines_cannot_break_out_9_2_6() {
+        check(Event::data("a\nb"), Ok("data: a\ndata: b\n\n"));
+        check(Event::data("a\r\nb\rc"), Ok("data: a\ndata: b\ndata: c\n\n"));
+        check(Event::data("\n"), Ok("data: \ndata: \n\n"));
+        check(
+            Event::data("a\n\nevent: own\n\n"),
+            Ok("data: a\ndata: \ndata: event: own\ndata: \ndata: \n\n"),
+        );
+        check(Event::data("\n\r"), Ok("data: \ndata: \ndata: \n\n"));
+    }
+
+    #[test]
+    fn ids_and_types_are_one_line_9_2_6() {
+        for text in ["\n", "\r", "\r\n", "a\nb", "a\rdata: x", "\0", "a\0", "a\n\ndata: own\n\n"] {
+            check(Event { id: Some(text), ..Event::data("x") }, Err(InvalidEvent::Id));
+            check(Event { event: Some(text), ..Event::data("x") }, Err(InvalidEvent::Event));
+        }
+    }
+
+    #[test]
+    fn comments_of_many_lines_cannot_break_out_9_2_5() {
+        let mut out = Vec::new();
+        comment(&mut out, "a\n\ndata: own\r\n");
+        assert_eq!(str::from_utf8(&out), Ok(": a\n: \n: data: own\n: \n"));
+    }
+}

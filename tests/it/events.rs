@@ -1,0 +1,227 @@
+//! Server-sent events (HTML §9.2): what a page hears, and when.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use corehttp::{Context, Event, InvalidEvent, Request, Server};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::sync::Notify;
+use tokio::time::sleep;
+
+use super::support::{Refusals, Served, eventually, paused};
+
+const GET: &str = "GET / HTTP/1.1\r\nhost: a\r\n\r\n";
+
+/// What a page has heard: id, type and data of each event.
+type Heard = Vec<(String, String, String)>;
+
+/// Reads `stream` as browsers do (HTML §9.2.6).
+fn heard(stream: &str) -> Heard {
+    let (mut heard, mut id, mut event, mut data) = (Vec::new(), String::new(), String::new(), String::new());
+    for line in stream.replace("\r\n", "\n").replace('\r', "\n").split_terminator('\n') {
+        let (name, value) = line.split_once(':').unwrap_or((line, ""));
+        let value = value.strip_prefix(' ').unwrap_or(value);
+        match name {
+            "" if line.is_empty() => {
+                if let Some(data) = data.strip_suffix('\n') {
+                    heard.push((id.clone(), event.clone(), data.to_owned()));
+                }
+                (event, data) = Default::default();
+            }
+            "id" => id = value.to_owned(),
+            "event" => event = value.to_owned(),
+            "data" => data.extend([value, "\n"]),
+            _ => {}
+        }
+    }
+    heard
+}
+
+/// Of `events`, with comments between them, a page hears this.
+#[track_caller]
+fn check<const N: usize>(events: [Event<'static>; N], expected: &[(&str, &str, &str)]) {
+    let sends = async move |ctx: &mut Context| -> corehttp::Result {
+        let mut out = ctx.events().await?;
+        for event in events {
+            out.comment("data: no event\n\ndata: either").await?;
+            out.send(event).await?;
+        }
+        Ok(out.finish().await?)
+    };
+    let answer = paused(Server::new().service(sends).respond(Request::get("/").unwrap()));
+    let expected: Heard =
+        expected.iter().map(|(id, event, data)| ((*id).into(), (*event).into(), (*data).into())).collect();
+    assert_eq!(heard(answer.body.text().unwrap()), expected, "{events:?}");
+    assert_eq!(answer.headers.content_type(), Some("text/event-stream"));
+    assert_eq!(answer.headers.text("cache-control"), Some("no-store"));
+}
+
+#[test]
+fn a_page_hears_what_was_said_9_2_6() {
+    const NONE: Event<'_> = Event { id: None, event: None, data: None, retry: None };
+    check([], &[]);
+    check([NONE], &[]);
+    check(
+        [Event { data: Some("a"), ..NONE }, Event { data: Some(""), ..NONE }],
+        &[("", "", "a"), ("", "", "")],
+    );
+    check([Event { data: Some(" a\n\r\nb\rc:\n"), ..NONE }], &[("", "", " a\n\nb\nc:\n")]);
+    check([Event { data: Some("id: 1\n\ndata: own"), ..NONE }], &[("", "", "id: 1\n\ndata: own")]);
+    check(
+        [
+            Event {
+                id: Some("1"),
+                event: Some("tick"),
+                data: Some("a"),
+                retry: Some(Duration::from_secs(1)),
+            },
+            Event { id: Some(" 2:"), event: Some(" x"), ..NONE },
+            Event { data: Some("b"), ..NONE },
+        ],
+        &[("1", "tick", "a"), (" 2:", "", "b")],
+    );
+}
+
+#[test]
+fn nothing_is_sent_of_an_event_that_is_invalid() {
+    let refusals = Refusals::default();
+    let sends = async |ctx: &mut Context| -> corehttp::Result {
+        let mut out = ctx.events().await?;
+        for event in [
+            Event { id: Some("a\n\ndata: own"), ..Event::data("x") },
+            Event { event: Some("a\r"), ..Event::data("x") },
+            Event { id: Some("\0"), ..Event::data("x") },
+        ] {
+            let refused = out.send(event).await.unwrap_err();
+            assert_eq!(refused.kind(), io::ErrorKind::InvalidInput);
+            assert!(refused.get_ref().unwrap().downcast_ref::<InvalidEvent>().is_some());
+        }
+        out.send(Event::data("good")).await?;
+        Ok(out.finish().await?)
+    };
+    let served = Served::with(|server| refusals.of(server), sends);
+    let body = served.ask(GET);
+    assert!(body.ends_with("\r\n\r\nc\r\ndata: good\n\n\r\n0\r\n\r\n"), "{body}");
+    assert_eq!(refusals.take(), []);
+}
+
+#[test]
+fn each_event_is_heard_at_once_and_the_connection_goes_on() {
+    let go = Arc::new(Notify::new());
+    let heard = go.clone();
+    let served = Served::new(async move |ctx: &mut Context| -> corehttp::Result {
+        let mut out = ctx.events().await?;
+        for number in ["0", "1", "2"] {
+            out.send(Event::data(number)).await?;
+            // Not a byte is sent, and nobody is waited for, until the peer has heard it.
+            out.wait(heard.notified()).await?;
+        }
+        Ok(out.finish().await?)
+    });
+    let mut peer = served.connect();
+    for _ in 0..2 {
+        peer.say(GET);
+        for number in 0..3 {
+            let said = peer.hear_through(&format!("data: {number}\n\n\r\n"));
+            assert!(!said.contains(&format!("data: {}", number + 1)), "{said}");
+            go.notify_one();
+        }
+        peer.hear_through("0\r\n\r\n");
+    }
+}
+
+#[test]
+fn comments_keep_a_connection_alive_while_nothing_happens() {
+    let check = |keep_alive: Option<Duration>, nothing: u64, comments: usize| {
+        paused(async {
+            let (mut near, far) = tokio::io::duplex(1 << 16);
+            let service = Server::new().service(async move |ctx: &mut Context| -> corehttp::Result {
+                let mut out = ctx.events().await?;
+                out.keep_alive = keep_alive.unwrap_or(out.keep_alive);
+                let waited = out.wait(async {
+                    sleep(Duration::from_millis(nothing)).await;
+                    "waited"
+                });
+                let waited = waited.await?;
+                out.send(Event::data(waited)).await?;
+                Ok(out.finish().await?)
+            });
+            let peer = async {
+                near.write_all(GET.as_bytes()).await.unwrap();
+                near.shutdown().await.unwrap();
+                let mut heard = String::new();
+                near.read_to_string(&mut heard).await.unwrap();
+                assert!(heard.contains("data: waited\n\n"), "{heard}");
+                assert_eq!(heard.matches("3\r\n: \n\r\n").count(), comments, "{heard}");
+            };
+            let (served, ()) = tokio::join!(service.serve_connection(far), peer);
+            served.unwrap();
+        });
+    };
+    check(None, 14_900, 0);
+    check(None, 15_100, 1);
+    check(None, 40_000, 2);
+    check(Some(Duration::from_secs(2)), 9_000, 4);
+    check(Some(Duration::ZERO), 3_500, 3);
+    check(Some(Duration::MAX), 1_000_000, 0);
+}
+
+#[test]
+fn a_peer_that_is_gone_is_an_error() {
+    let refusals = Refusals::default();
+    let endless = async |ctx: &mut Context| -> corehttp::Result {
+        let mut out = ctx.events().await?;
+        loop {
+            out.send(Event::data("tick")).await?;
+            tokio::task::yield_now().await;
+        }
+    };
+    let served = Served::with(|server| refusals.of(server), endless);
+    let mut peer = served.connect();
+    peer.say(GET);
+    peer.hear_through("data: tick\n\n");
+    peer.reset();
+    let seen = std::cell::RefCell::new(Vec::new());
+    eventually("the handler ends", || {
+        seen.borrow_mut().extend(refusals.take());
+        !seen.borrow().is_empty()
+    });
+    let seen = seen.into_inner();
+    assert!(seen.len() == 1 && seen[0].0 == 0 && seen[0].1.contains("the connection failed"), "{seen:?}");
+}
+
+#[test]
+fn the_last_id_of_an_earlier_connection_is_told_9_2_4() {
+    let tells = async |ctx: &mut Context| -> corehttp::Result {
+        let mut out = ctx.events().await?;
+        let last = format!("{:?}", out.last_id());
+        out.send(Event::data(&last)).await?;
+        Ok(out.finish().await?)
+    };
+    let served = Served::new(tells);
+    assert!(served.ask(GET).contains("data: None\n"));
+    assert!(
+        served.ask(GET.replace("\r\n\r\n", "\r\nLast-Event-ID: 7 \r\n\r\n")).contains("data: Some(\"7\")\n")
+    );
+}
+
+#[test]
+fn a_stream_can_see_that_the_server_stops() {
+    let until_stopping = async |ctx: &mut Context| -> corehttp::Result {
+        let mut out = ctx.events().await?;
+        while !out.is_stopping() {
+            out.send(Event::data("tick")).await?;
+            tokio::task::yield_now().await;
+        }
+        out.send(Event::data("last")).await?;
+        Ok(out.finish().await?)
+    };
+    let served = Served::new(until_stopping);
+    let mut peer = served.connect();
+    peer.say(GET);
+    peer.hear_through("data: tick\n\n");
+    served.running.shutdown(Duration::from_secs(5));
+    peer.hear_through("data: last\n\n\r\n0\r\n\r\n");
+    assert_eq!(peer.hear_all(), "");
+}
