@@ -206,11 +206,14 @@ impl AsyncRead for Pieces {
 /// Notes that a source has yielded so much, 0 at its end.
 fn count_down(left: &mut Option<u64>, count: usize) -> io::Result<()> {
     let Some(left) = left else { return Ok(()) };
-    match (count, left.checked_sub(count as u64)) {
-        (0, Some(1..)) => {
+    match left.checked_sub(count as u64) {
+        None => Err(io::Error::new(io::ErrorKind::InvalidData, "a source is longer than was said")),
+        Some(1..) if count == 0 => {
             Err(io::Error::new(io::ErrorKind::UnexpectedEof, "a source is shorter than was said"))
         }
-        (_, Some(rest)) => Ok(*left = rest),
-        (_, None) => Err(io::Error::new(io::ErrorKind::InvalidData, "a source is longer than was said")),
+        Some(rest) => {
+            *left = rest;
+            Ok(())
+        }
     }
 }

@@ -29,6 +29,7 @@ mod boundary;
 mod disposition;
 mod error;
 mod form;
+mod head;
 mod limits;
 mod parameter;
 mod part;
@@ -41,7 +42,7 @@ use std::future::poll_fn;
 use std::io;
 use std::task::{self, Poll, ready};
 
-use memchr::{memchr, memmem};
+use memchr::memmem;
 use tokio::io::AsyncRead;
 
 pub use error::MultipartError;
@@ -51,7 +52,7 @@ pub use part::Part;
 pub use save::Saved;
 
 use self::boundary::{Boundary, Front, Line};
-use self::disposition::Disposition;
+use self::head::PartHead;
 use self::window::Window;
 use crate::message::{Headers, Request};
 use crate::server::{Context, Reader};
@@ -71,7 +72,8 @@ use crate::server::{Context, Reader};
 /// let body = b"--b\r\ncontent-disposition: form-data; name=\"a\"\r\n\r\n1\r\n--b--\r\n";
 /// let mut parts = Multipart::new(&body[..], "b", MultipartLimits::default())?;
 /// while let Some(mut part) = parts.part().await? {
-///     assert_eq!((part.name(), part.text().await?.as_str()), ("a", "1"));
+///     assert_eq!(part.name(), "a");
+///     assert_eq!(part.text().await?, "1");
 /// }
 /// # Ok(())
 /// # }
@@ -89,8 +91,7 @@ pub struct Multipart<R> {
     /// How large the content of this part is so far, or the preamble, or the epilogue.
     size: u64,
     /// Of this part.
-    headers: Headers,
-    disposition: Disposition,
+    head: PartHead,
 }
 
 /// Where in the body it is (RFC 2046 §5.1.1).
@@ -129,13 +130,9 @@ impl Context {
         &mut self,
         limits: MultipartLimits,
     ) -> Result<Multipart<Reader<'_>>, MultipartError> {
-        let headers = &self.request.headers;
-        let boundary = Boundary::of(headers)?;
-        // Before a byte is read, and before `100 Continue` invites the peer to send any.
-        if headers.content_length().is_some_and(|length| length > limits.bytes_max) {
-            return Err(MultipartError::BodyTooLarge);
-        }
-        Ok(Multipart::within(self.body_reader(), boundary, limits))
+        let body = self.body_reader();
+        let headers = &body.request.headers;
+        Multipart::of(body, headers, limits)
     }
 }
 
@@ -146,11 +143,25 @@ impl Request {
     ///
     /// As [`Context::multipart`].
     pub fn multipart(&self, limits: MultipartLimits) -> Result<Multipart<&[u8]>, MultipartError> {
-        Ok(Multipart::within(self.body.bytes(), Boundary::of(&self.headers)?, limits))
+        Multipart::of(self.body.bytes(), &self.headers, limits)
     }
 }
 
 impl<R: AsyncRead + Unpin> Multipart<R> {
+    /// The parts that `source` yields, for a body that comes another way than its `headers`: one that was decoded, say.
+    ///
+    /// # Errors
+    ///
+    /// As [`Context::multipart`].
+    pub fn of(source: R, headers: &Headers, limits: MultipartLimits) -> Result<Multipart<R>, MultipartError> {
+        let boundary = Boundary::of(headers)?;
+        // Before a byte is read, and before `100 Continue` invites the peer to send any.
+        if headers.content_length().is_some_and(|length| length > limits.bytes_max) {
+            return Err(MultipartError::BodyTooLarge);
+        }
+        Ok(Multipart::within(source, boundary, limits))
+    }
+
     /// The parts that `source` yields, with `boundary` between them.
     ///
     /// # Errors
@@ -185,8 +196,7 @@ impl<R: AsyncRead + Unpin> Multipart<R> {
             clear: 0,
             parts: 0,
             size: 0,
-            headers: Headers::new(),
-            disposition: Disposition::default(),
+            head: PartHead::default(),
         }
     }
 
@@ -194,13 +204,10 @@ impl<R: AsyncRead + Unpin> Multipart<R> {
     fn poll_part(&mut self, cx: &mut task::Context<'_>) -> Poll<io::Result<bool>> {
         loop {
             match self.state {
-                State::Preamble | State::Content => {
-                    let count = ready!(self.poll_data(cx))?;
-                    self.consume(count);
-                    if count == 0 {
-                        self.state = State::Delimiter;
-                    }
-                }
+                State::Preamble | State::Content => match ready!(self.poll_data(cx))? {
+                    0 => self.state = State::Delimiter,
+                    count => self.consume(count),
+                },
                 State::Delimiter => {
                     let line = ready!(self.poll_line(cx));
                     let next = line.and_then(|line| self.begin(line));
@@ -272,8 +279,7 @@ impl<R: AsyncRead + Unpin> Multipart<R> {
             if let Some(found) = memmem::find(&unread[searched..], b"\r\n\r\n") {
                 let end = searched + found + 2;
                 within(end as u64 - 2, self.limits.head_max as u64, MultipartError::PartHeadTooLarge)?;
-                parse_head(&unread[2..end], self.limits.fields_max, &mut self.headers)?;
-                self.disposition = disposition(&self.headers)?;
+                self.head.parse(&unread[2..end], self.limits.fields_max)?;
                 self.window.consume(end + 2);
                 return Poll::Ready(Ok(()));
             }
@@ -362,42 +368,6 @@ fn within(count: u64, max: u64, error: MultipartError) -> io::Result<()> {
         false => Err(error.into()),
     }
 }
-
-/// Parses the lines of a head, each with its CRLF.
-///
-/// `Headers` refuses names that are no tokens, whitespace around them and so folded lines too, and values with a CR, an
-/// LF or another control.
-fn parse_head(mut head: &[u8], fields_max: usize, into: &mut Headers) -> Result<(), MultipartError> {
-    into.clear();
-    while let Some(end) = memmem::find(head, b"\r\n") {
-        let (line, rest) = (&head[..end], &head[end + 2..]);
-        let colon = memchr(b':', line).ok_or(MultipartError::PartHead)?;
-        let name = std::str::from_utf8(&line[..colon]).map_err(|_| MultipartError::PartHead)?;
-        if into.len() == fields_max {
-            return Err(MultipartError::PartHeadTooLarge);
-        }
-        into.append(name, &line[colon + 1..]).map_err(|_| MultipartError::PartHead)?;
-        head = rest;
-    }
-    Ok(())
-}
-
-/// What the head of a part says of it.
-fn disposition(headers: &Headers) -> Result<Disposition, MultipartError> {
-    // Content in base64 or quoted-printable would be taken for what it is not (RFC 7578 §4.7).
-    let is_plain = |coding: &[u8]| PLAIN_CODINGS.iter().any(|plain| coding.eq_ignore_ascii_case(plain));
-    if !headers.all("content-transfer-encoding").all(is_plain) {
-        return Err(MultipartError::TransferEncoding);
-    }
-    let mut dispositions = headers.all("content-disposition");
-    match (dispositions.next(), dispositions.next()) {
-        (Some(disposition), None) => Disposition::parse(disposition),
-        _ => Err(MultipartError::Disposition),
-    }
-}
-
-/// The transfer encodings that change nothing (RFC 2045 §6.2).
-const PLAIN_CODINGS: &[&[u8]] = &[b"7bit", b"8bit", b"binary"];
 
 impl<R> fmt::Debug for Multipart<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -17,6 +17,9 @@ pub(super) struct Parameters<'a> {
     rest: &'a [u8],
 }
 
+/// A name and its value, without quotes.
+type Parameter<'a> = (&'a [u8], Cow<'a, [u8]>);
+
 /// What is no list of parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Malformed;
@@ -34,7 +37,7 @@ impl<'a> Parameters<'a> {
         Ok(found)
     }
 
-    fn parse(&mut self) -> Result<Option<(&'a [u8], Cow<'a, [u8]>)>, Malformed> {
+    fn parse(&mut self) -> Result<Option<Parameter<'a>>, Malformed> {
         loop {
             match trim(self.rest) {
                 [] => return Ok(None),
@@ -61,7 +64,7 @@ impl<'a> Parameters<'a> {
 }
 
 impl<'a> Iterator for Parameters<'a> {
-    type Item = Result<(&'a [u8], Cow<'a, [u8]>), Malformed>;
+    type Item = Result<Parameter<'a>, Malformed>;
 
     fn next(&mut self) -> Option<Self::Item> {
         let parsed = self.parse();

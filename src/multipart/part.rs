@@ -65,23 +65,23 @@ impl<'a, R: AsyncRead + Unpin> Part<'a, R> {
 impl<R> Part<'_, R> {
     /// The name of the field (RFC 7578 §4.2), as the peer chose it. Several parts may have the same.
     pub fn name(&self) -> &str {
-        &self.body.disposition.name
+        &self.body.head.disposition.name
     }
 
     /// The name the peer has for the file, if it is one: any text at all, `../../etc/passwd` for one. It is for
     /// people to look at, not for a file system; see [`Part::save`].
     pub fn file_name(&self) -> Option<&str> {
-        self.body.disposition.file_name.as_deref()
+        self.body.head.disposition.file_name.as_deref()
     }
 
     /// The fields of the part's head.
     pub fn headers(&self) -> &Headers {
-        &self.body.headers
+        &self.body.head.headers
     }
 
     /// What the peer says the content is; without a word of it, `text/plain` (RFC 7578 §4.4).
     pub fn content_type(&self) -> &str {
-        self.body.headers.content_type().unwrap_or("text/plain")
+        self.body.head.headers.content_type().unwrap_or("text/plain")
     }
 }
 

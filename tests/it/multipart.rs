@@ -24,7 +24,7 @@ struct Pieces<'a> {
 
 #[derive(Clone, Copy)]
 enum End {
-    End,
+    Close,
     Failure,
     Silence,
 }
@@ -32,7 +32,7 @@ enum End {
 impl<'a> Pieces<'a> {
     fn new(pieces: impl IntoIterator<Item = &'a [u8]>) -> Pieces<'a> {
         let pieces = pieces.into_iter().filter(|piece| !piece.is_empty());
-        Pieces { pieces: pieces.collect(), is_ready: false, end: End::End }
+        Pieces { pieces: pieces.collect(), is_ready: false, end: End::Close }
     }
 }
 
@@ -50,7 +50,7 @@ impl AsyncRead for Pieces<'_> {
         let end = self.end;
         let Some(piece) = self.pieces.front_mut() else {
             return match end {
-                End::End => Poll::Ready(Ok(())),
+                End::Close => Poll::Ready(Ok(())),
                 End::Failure => Poll::Ready(Err(io::ErrorKind::ConnectionReset.into())),
                 End::Silence => Poll::Pending,
             };

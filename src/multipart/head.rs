@@ -1,0 +1,53 @@
+//! [`PartHead`]: the fields of a part, and what they say of it (RFC 2046 §5.1, RFC 7578 §4).
+
+use memchr::{memchr, memmem};
+
+use super::MultipartError;
+use super::disposition::Disposition;
+use crate::message::Headers;
+
+/// The head of a part. Its memory is used again for the next one.
+#[derive(Default)]
+pub(super) struct PartHead {
+    pub(super) headers: Headers,
+    pub(super) disposition: Disposition,
+}
+
+impl PartHead {
+    /// Parses the lines of a head, each with its CRLF.
+    ///
+    /// [`Headers`] refuses names that are no tokens, whitespace around them and so folded lines too, and values with a
+    /// CR, an LF or another control.
+    pub(super) fn parse(&mut self, mut lines: &[u8], fields_max: usize) -> Result<(), MultipartError> {
+        self.headers.clear();
+        while let Some(end) = memmem::find(lines, b"\r\n") {
+            let (line, rest) = (&lines[..end], &lines[end + 2..]);
+            let colon = memchr(b':', line).ok_or(MultipartError::PartHead)?;
+            let name = std::str::from_utf8(&line[..colon]).map_err(|_| MultipartError::PartHead)?;
+            if self.headers.len() == fields_max {
+                return Err(MultipartError::PartHeadTooLarge);
+            }
+            self.headers.append(name, &line[colon + 1..]).map_err(|_| MultipartError::PartHead)?;
+            lines = rest;
+        }
+        self.disposition = disposition(&self.headers)?;
+        Ok(())
+    }
+}
+
+/// What the one content disposition says.
+fn disposition(headers: &Headers) -> Result<Disposition, MultipartError> {
+    // Content in base64 or quoted-printable would be taken for what it is not (RFC 7578 §4.7).
+    let is_plain = |coding: &[u8]| PLAIN_CODINGS.iter().any(|plain| coding.eq_ignore_ascii_case(plain));
+    if !headers.all("content-transfer-encoding").all(is_plain) {
+        return Err(MultipartError::TransferEncoding);
+    }
+    let mut dispositions = headers.all("content-disposition");
+    match (dispositions.next(), dispositions.next()) {
+        (Some(disposition), None) => Disposition::parse(disposition),
+        _ => Err(MultipartError::Disposition),
+    }
+}
+
+/// The transfer encodings that change nothing (RFC 2045 §6.2).
+const PLAIN_CODINGS: &[&[u8]] = &[b"7bit", b"8bit", b"binary"];
