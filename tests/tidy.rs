@@ -14,11 +14,9 @@ const FLOORS: &[(&str, &[&str])] = &[
     ("runtime", &[]),
     ("wire", &["memory", "message"]),
     ("exchange", &["memory", "message", "net", "wire"]),
-    ("client", &["coding", "memory", "message", "coding", "net", "runtime", "wire", "exchange"]),
-    ("server", &["memory", "message", "coding", "net", "runtime", "wire", "exchange"]),
-    ("compress", &["memory", "message", "coding", "runtime", "server"]),
-    ("client", &["memory", "message", "net", "runtime", "wire", "exchange"]),
-    ("server", &["memory", "message", "net", "runtime", "wire", "exchange"]),
+    ("client", &["coding", "exchange", "memory", "message", "net", "runtime", "wire"]),
+    ("server", &["coding", "exchange", "memory", "message", "net", "runtime", "wire"]),
+    ("compress", &["coding", "memory", "message", "runtime", "server"]),
     ("multipart", &["message", "runtime", "server"]),
     ("sse", &["runtime", "server"]),
 ];
@@ -44,13 +42,16 @@ const WORDS: &[(&str, &[&str], &str)] = &[
 ];
 
 /// Where something is waited for.
-const ASYNC: &[&str] =
-<<<<<<< HEAD
-    &["src/net/", "src/runtime/", "src/exchange/", "src/client/", "src/server/", "src/compress/"];
-    &["src/net/", "src/runtime/", "src/exchange/", "src/client/", "src/server/", "src/multipart/"];
-=======
-    &["src/net/", "src/runtime/", "src/exchange/", "src/client/", "src/server/", "src/multipart/", "src/sse/"];
->>>>>>> 49b9526 (Send events to pages as they happen)
+const ASYNC: &[&str] = &[
+    "src/client/",
+    "src/compress/",
+    "src/exchange/",
+    "src/multipart/",
+    "src/net/",
+    "src/runtime/",
+    "src/server/",
+    "src/sse/",
+];
 
 /// Where the crate meets the system.
 const SYSTEM: &[&str] = &["src/net/", "src/runtime/"];
@@ -238,7 +239,6 @@ fn words(file: &File) -> Vec<String> {
 fn features(file: &File) -> Vec<String> {
     let lines: Vec<(usize, &str)> = file.code().collect();
     let is_conditional = |line: &str| line.contains("cfg") && line.contains("feature = ");
-    let is_switch = |line: &str| ["mod ", "use "].iter().any(|word| line.contains(word));
     let is_switch =
         |line: &str| ["mod ", "use ", "enabled::", "disabled::"].iter().any(|word| line.contains(word));
     let conditional = (0..lines.len()).filter(|at| is_conditional(lines[*at].1));

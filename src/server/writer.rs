@@ -13,6 +13,7 @@ use super::transform::Passage;
 use crate::coding::Flush;
 use crate::exchange::{Bounds, ExchangeError, Outgoing, Phase};
 use crate::message::{Headers, Request};
+use crate::net::Conn;
 
 /// An answer's body, written by the handler. The head has left.
 ///

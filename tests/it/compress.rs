@@ -455,7 +455,7 @@ impl Transform for Counting {
         self.0 += data.len();
         match flush {
             _ if data == b"fail" => Err(io::Error::other("as told")),
-            Flush::Later => out.write_all(data),
+            Flush::Later => Write::write_all(out, data),
             Flush::Now => write!(out, "[{}]", self.0),
             Flush::End => write!(out, "({})", self.0),
         }
