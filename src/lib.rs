@@ -100,8 +100,13 @@ pub use message::{
     InvalidTarget, Iter, Method, Pairs, Query, Request, Response, Source, Status, Target, TargetForm,
     Timings, Version,
 };
+#[cfg(feature = "tls")]
+pub use net::tls::enabled::{
+    ClientTls, DangerousClientTls, ServerTls, TlsConfigError, TlsIdentity, TlsRoots, TlsSession, TlsVersion,
+};
 pub use net::{
     Address, Dialer, MemoryConnector, MemoryListener, MemoryStream, PeerAddr, Resolver, SystemResolver,
+    TlsError,
 };
 pub use runtime::block_on;
 pub use server::{

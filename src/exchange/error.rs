@@ -31,6 +31,8 @@ pub enum ExchangeError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Phase {
+    /// The handshake of a secure connection.
+    Handshake,
     /// The first byte of a message on an idle connection.
     Idle,
     /// The rest of a head.
@@ -74,7 +76,7 @@ impl ExchangeError {
             ExchangeError::Io(_) => None,
             ExchangeError::TimedOut(Phase::Head | Phase::Body) => Some(Status::REQUEST_TIMEOUT),
             ExchangeError::TimedOut(Phase::Handler) => Some(Status::SERVICE_UNAVAILABLE),
-            ExchangeError::TimedOut(Phase::Idle | Phase::Write) => None,
+            ExchangeError::TimedOut(Phase::Handshake | Phase::Idle | Phase::Write) => None,
             ExchangeError::Wire(error) => Some(error.status()),
             ExchangeError::Length | ExchangeError::Source(_) => Some(Status::INTERNAL_SERVER_ERROR),
         }
@@ -97,6 +99,7 @@ impl fmt::Display for ExchangeError {
 impl fmt::Display for Phase {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
+            Phase::Handshake => "the handshake",
             Phase::Idle => "the next message",
             Phase::Head => "the head",
             Phase::Body => "the body",

@@ -65,7 +65,7 @@ impl<H: Home> Conn<H> {
 
     /// Whether nothing waits to be written.
     pub(crate) fn has_sent_all(&self) -> bool {
-        self.desk.as_ref().is_none_or(|desk| desk.output.is_empty())
+        self.desk.as_ref().is_none_or(|desk| desk.output.is_empty()) && !self.transport.has_unsent()
     }
 
     #[inline]

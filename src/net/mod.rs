@@ -9,6 +9,7 @@ mod socket_file;
 
 mod bound;
 mod listener;
+pub(crate) mod tls;
 mod transport;
 
 mod buffer;
@@ -48,4 +49,5 @@ pub(crate) use names::Names;
 pub use peer::PeerAddr;
 pub use resolve::{Resolver, SystemResolver};
 pub(crate) use stopwatch::Stopwatch;
+pub use tls::TlsError;
 pub(crate) use transport::{Detached, Stream, Transport};

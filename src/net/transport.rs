@@ -14,6 +14,7 @@ use tokio::net::TcpStream;
 use tokio::net::UnixStream;
 
 use super::memory::MemoryStream;
+use super::tls::TlsStream;
 
 /// What carries a connection; bound to the runtime it was opened in.
 ///
@@ -28,6 +29,7 @@ pub(crate) enum Transport<B = Pin<Box<dyn Stream>>> {
     #[cfg(unix)]
     Unix(UnixStream),
     Memory(MemoryStream),
+    Tls(Box<TlsStream<B>>),
     Boxed(B),
 }
 
@@ -109,7 +111,17 @@ impl<B: AnyStream> Transport<B> {
             Transport::Tcp(stream) => Some(stream.poll_read_ready(cx)),
             #[cfg(unix)]
             Transport::Unix(stream) => Some(stream.poll_read_ready(cx)),
+            Transport::Tls(stream) if stream.has_unread() => Some(Poll::Ready(Ok(()))),
+            Transport::Tls(stream) => stream.carrier().poll_read_ready(cx),
             Transport::Memory(_) | Transport::Boxed(_) => None,
+        }
+    }
+
+    /// Whether something was written that has not left, and will not before the next flush.
+    pub(crate) fn has_unsent(&self) -> bool {
+        match self {
+            Transport::Tls(stream) => stream.has_unsent(),
+            _ => false,
         }
     }
 
@@ -120,6 +132,7 @@ impl<B: AnyStream> Transport<B> {
             Transport::Tcp(stream) => SockRef::from(stream).peek(&mut byte),
             #[cfg(unix)]
             Transport::Unix(stream) => SockRef::from(stream).peek(&mut byte),
+            Transport::Tls(stream) => return stream.carrier().has_unnoticed(),
             Transport::Closed | Transport::Memory(_) | Transport::Boxed(_) => return false,
         };
         matches!(peeked, Ok(1..))
@@ -127,15 +140,18 @@ impl<B: AnyStream> Transport<B> {
 
     /// Sees to it that the peer is told of a failure, not of an end, when this is dropped.
     pub(crate) fn reset(&self) {
-        if let Transport::Tcp(stream) = self {
+        match self {
             // Should it fail, the connection is gone already.
-            let _ = SockRef::from(stream).set_linger(Some(Duration::ZERO));
+            Transport::Tcp(stream) => drop(SockRef::from(stream).set_linger(Some(Duration::ZERO))),
+            Transport::Tls(stream) => stream.carrier().reset(),
+            _ => {}
         }
     }
 
     pub(crate) fn local_addr(&self) -> Option<SocketAddr> {
         match self {
             Transport::Tcp(stream) => stream.local_addr().ok(),
+            Transport::Tls(stream) => stream.carrier().local_addr(),
             _ => None,
         }
     }
@@ -144,7 +160,7 @@ impl<B: AnyStream> Transport<B> {
     ///
     /// # Errors
     ///
-    /// `Unsupported` for a boxed stream: nobody knows which runtime it needs.
+    /// `Unsupported` for a secure or a boxed stream: nobody knows which runtime it needs.
     pub(crate) fn detach(self) -> io::Result<Detached> {
         match self {
             Transport::Closed => Err(io::ErrorKind::NotConnected.into()),
@@ -152,7 +168,7 @@ impl<B: AnyStream> Transport<B> {
             #[cfg(unix)]
             Transport::Unix(stream) => stream.into_std().map(Detached::Unix),
             Transport::Memory(stream) => Ok(Detached::Memory(stream)),
-            Transport::Boxed(_) => Err(io::ErrorKind::Unsupported.into()),
+            Transport::Tls(_) | Transport::Boxed(_) => Err(io::ErrorKind::Unsupported.into()),
         }
     }
 
@@ -163,6 +179,7 @@ impl<B: AnyStream> Transport<B> {
             #[cfg(unix)]
             Transport::Unix(stream) => Pin::<&mut UnixStream>::new(stream),
             Transport::Memory(stream) => Pin::<&mut MemoryStream>::new(stream),
+            Transport::Tls(stream) => stream.stream(),
             Transport::Boxed(stream) => stream.as_stream(),
         })
     }

@@ -134,8 +134,8 @@ impl Refusal {
     pub(super) fn tell<H: Handler>(self, worker: Rc<Worker<H>>, conn: Conn) {
         let gate = self.open.gate.clone();
         gate.stats.refused.add(1);
-        if gate.refusing.get() == REFUSING_MAX {
-            // A flood is not worth an answer each.
+        if gate.refusing.get() == REFUSING_MAX || worker.shared.acceptor.is_some() {
+            // A flood is not worth an answer each, nor a handshake, without which nobody would understand it.
             worker.shared.refuse(None, conn.caller().peer, self.cause);
             return;
         }

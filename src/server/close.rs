@@ -43,6 +43,14 @@ pub(super) async fn close(ctx: &mut Context, manner: Manner) {
     ctx.count_traffic();
 }
 
+/// Ends a connection that was never used, and lets the peer read why.
+pub(super) async fn hang_up(ctx: &mut Context) {
+    if poll_fn(|cx| ctx.poll_shutdown(cx)).await.is_ok() {
+        poll_fn(|cx| ctx.poll_linger(cx)).await;
+    }
+    ctx.count_traffic();
+}
+
 /// The steps of it, which are polled: what is awaited would lie in the task of every idle connection.
 impl Context {
     /// Ends the connection such that nobody takes what was sent for the whole.

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use super::close::{self, Manner};
 use super::context::{Link, Rest};
+use super::handshake;
 use super::refuse::{self, Refused};
 use super::worker::Worker;
 use super::{BodyPlan, Cause, Context, Handler, Result};
@@ -40,6 +41,10 @@ impl<H: Handler> Connection<H> {
     ///
     /// What ended it early. The peer has been told already, if it could be.
     pub(super) async fn serve(&mut self) -> io::Result<()> {
+        if let Some(acceptor) = &self.worker.shared.acceptor {
+            // In a box, or the task would hold for good what it needs only once.
+            Box::pin(handshake::secure(&self.worker, acceptor, &mut self.idle)).await?;
+        }
         loop {
             let Some(context) = poll_fn(|cx| self.poll_wake(cx)).await else { return Ok(()) };
             let mut lease = Lease { worker: &self.worker, context: Some(context) };
@@ -98,7 +103,7 @@ pub(super) enum Next {
 }
 
 /// Ready when an idle connection is in the way of a stop. One that is new may have a request on its way.
-fn poll_idle(conn: &mut Conn, number: u64, cx: &mut task::Context<'_>) -> Poll<()> {
+pub(super) fn poll_idle(conn: &mut Conn, number: u64, cx: &mut task::Context<'_>) -> Poll<()> {
     match (conn.is_stopping(), number) {
         (false, _) => Poll::Pending,
         (true, 0) => conn.poll_expired(cx, Lane::Whole, NEWCOMER_GRACE).map(drop),

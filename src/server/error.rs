@@ -7,7 +7,7 @@ use std::io;
 use crate::coding::CodingError;
 use crate::exchange::ExchangeError;
 use crate::message::Status;
-use crate::net::PeerAddr;
+use crate::net::{PeerAddr, TlsError};
 use crate::wire::WireError;
 
 /// What handlers and servers return: nothing, or an [`Error`].
@@ -180,6 +180,8 @@ pub enum Cause {
     Panic,
     /// [`Handler::on_head`](crate::Handler::on_head) refused it, or did not plan for a CONNECT.
     Plan,
+    /// The connection could not be made secure.
+    Tls(TlsError),
     /// The server has as many connections as it may.
     Connections,
     /// The peer has as many connections as it may.
@@ -199,6 +201,10 @@ impl fmt::Display for Cause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Cause::Exchange(error) => {
+                write!(f, "{error}")?;
+                chain(f, error.source())
+            }
+            Cause::Tls(error) => {
                 write!(f, "{error}")?;
                 chain(f, error.source())
             }

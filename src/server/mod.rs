@@ -9,6 +9,7 @@ mod decode;
 mod error;
 mod extensions;
 mod handler;
+mod handshake;
 mod launch;
 mod reader;
 mod refuse;
@@ -16,6 +17,8 @@ mod running;
 mod service;
 mod shared;
 mod stats;
+#[cfg(feature = "tls")]
+mod tls;
 mod transform;
 mod upgrade;
 mod worker;

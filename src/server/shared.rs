@@ -8,6 +8,7 @@ use super::stats::{CoreStats, ErrorKind};
 use super::{Cause, Refusal};
 use crate::exchange::{Bounds, Clock};
 use crate::message::Status;
+use crate::net::tls::Acceptor;
 use crate::net::{Conn, PeerAddr, Watch};
 
 /// How a server behaves, the same on all its cores.
@@ -16,6 +17,7 @@ pub(super) struct Settings {
     pub(super) bounds: Bounds,
     pub(super) name: Option<Arc<str>>,
     pub(super) on_error: Option<OnError>,
+    pub(super) acceptor: Option<Acceptor>,
 }
 
 /// Sees every refusal.
@@ -25,6 +27,8 @@ pub(super) type OnError = Arc<dyn Fn(&Refusal) + Send + Sync>;
 pub(super) struct Shared {
     pub(super) bounds: Bounds,
     on_error: Option<OnError>,
+    /// What makes connections secure, if they are to be.
+    pub(super) acceptor: Option<Acceptor>,
     pub(super) clock: Clock,
     pub(super) watch: Rc<Watch>,
     pub(super) stats: Arc<CoreStats>,
@@ -32,8 +36,9 @@ pub(super) struct Shared {
 
 impl Shared {
     pub(super) fn new(settings: &Settings, watch: Rc<Watch>, stats: Arc<CoreStats>) -> Rc<Shared> {
-        let Settings { bounds, name, on_error } = settings.clone();
-        Rc::new(Shared { bounds, on_error, clock: Clock::new(name.as_deref()), watch, stats })
+        let Settings { bounds, name, on_error, acceptor } = settings.clone();
+        let clock = Clock::new(name.as_deref());
+        Rc::new(Shared { bounds, on_error, acceptor, clock, watch, stats })
     }
 
     /// Counts a refusal, and tells whoever wants to know.

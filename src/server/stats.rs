@@ -61,6 +61,8 @@ pub struct Errors {
     pub plan: u64,
     /// Connections that were refused.
     pub overload: u64,
+    /// Connections that could not be made secure.
+    pub tls: u64,
 }
 
 /// The counters of one core. Only that core writes them, so no write waits for another.
@@ -92,6 +94,7 @@ pub(super) enum ErrorKind {
     Panic,
     Plan,
     Overload,
+    Tls,
 }
 
 impl Counter {
@@ -112,7 +115,7 @@ impl Counter {
 }
 
 impl ErrorKind {
-    const COUNT: usize = ErrorKind::Overload as usize + 1;
+    const COUNT: usize = ErrorKind::Tls as usize + 1;
 
     pub(super) fn of(cause: &Cause) -> ErrorKind {
         use crate::exchange::Phase;
@@ -127,6 +130,7 @@ impl ErrorKind {
             Cause::Panic => ErrorKind::Panic,
             Cause::Plan => ErrorKind::Plan,
             Cause::Connections | Cause::ConnectionsOfPeer => ErrorKind::Overload,
+            Cause::Tls(_) => ErrorKind::Tls,
         }
     }
 }
@@ -156,6 +160,7 @@ impl CoreStats {
                 panic: error(ErrorKind::Panic),
                 plan: error(ErrorKind::Plan),
                 overload: error(ErrorKind::Overload),
+                tls: error(ErrorKind::Tls),
             },
         }
     }
@@ -186,7 +191,7 @@ impl AddAssign<&Counts> for Counts {
 
 impl AddAssign<&Errors> for Errors {
     fn add_assign(&mut self, other: &Errors) {
-        let Errors { wire, timed_out, incomplete, io, handler, panic, plan, overload } = other;
+        let Errors { wire, timed_out, incomplete, io, handler, panic, plan, overload, tls } = other;
         self.wire += wire;
         self.timed_out += timed_out;
         self.incomplete += incomplete;
@@ -195,5 +200,6 @@ impl AddAssign<&Errors> for Errors {
         self.panic += panic;
         self.plan += plan;
         self.overload += overload;
+        self.tls += tls;
     }
 }

@@ -24,3 +24,5 @@ mod setters;
 mod stop;
 mod streaming;
 mod timeouts;
+#[cfg(feature = "tls")]
+mod tls;

@@ -1,6 +1,8 @@
 //! What the tests talk to a server with: a server on its own thread, and a peer that says just what it is told.
 
 pub mod answers;
+#[cfg(feature = "tls")]
+pub mod certificates;
 pub mod wired;
 
 use std::env;

@@ -1,0 +1,84 @@
+//! [`Choice`]: which of a server's identities a peer is shown (RFC 6066 §3).
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use tokio_rustls::rustls::SignatureScheme;
+use tokio_rustls::rustls::server::{ClientHello, ResolvesServerCert};
+use tokio_rustls::rustls::sign::CertifiedKey;
+
+use super::TlsIdentity;
+
+/// The identities of a server, which may be replaced while handshakes go on.
+pub(super) struct Choice {
+    /// Locked only to be copied or exchanged, and never while a peer is waited for.
+    table: RwLock<Arc<Table>>,
+}
+
+/// The identities at one time.
+pub(super) struct Table {
+    /// For whoever names no host, or one that no certificate is for.
+    default: TlsIdentity,
+    others: Vec<TlsIdentity>,
+    by_name: HashMap<String, Vec<Arc<CertifiedKey>>>,
+}
+
+impl Choice {
+    pub(super) fn new(table: Table) -> Choice {
+        Choice { table: RwLock::new(Arc::new(table)) }
+    }
+
+    pub(super) fn set(&self, table: Table) {
+        *self.table.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(table);
+    }
+
+    pub(super) fn table(&self) -> Arc<Table> {
+        self.table.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl ResolvesServerCert for Choice {
+    fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        Some(self.table().choose(hello.server_name(), hello.signature_schemes()))
+    }
+}
+
+impl fmt::Debug for Choice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let table = self.table();
+        f.debug_list().entry(&table.default).entries(&table.others).finish()
+    }
+}
+
+impl Table {
+    pub(super) fn new(default: TlsIdentity, others: Vec<TlsIdentity>) -> Table {
+        let mut by_name = HashMap::<String, Vec<Arc<CertifiedKey>>>::new();
+        for identity in std::iter::once(&default).chain(&others) {
+            for name in identity.names() {
+                by_name.entry(name).or_default().push(identity.key.clone());
+            }
+        }
+        Table { default, others, by_name }
+    }
+
+    /// These and one more.
+    pub(super) fn and(&self, identity: TlsIdentity) -> Table {
+        let others = self.others.iter().cloned().chain([identity]);
+        Table::new(self.default.clone(), others.collect())
+    }
+
+    /// The first identity that is for `name` and has a key that the peer can use, as far as there is one.
+    fn choose(&self, name: Option<&str>, schemes: &[SignatureScheme]) -> Arc<CertifiedKey> {
+        let named = name.and_then(|name| self.named(name)).unwrap_or_default();
+        let usable = named.iter().find(|key| key.key.choose_scheme(schemes).is_some());
+        usable.or(named.first()).unwrap_or(&self.default.key).clone()
+    }
+
+    /// Those that are for just this host, or else for any in its domain (RFC 9525 §6.3).
+    fn named(&self, name: &str) -> Option<&[Arc<CertifiedKey>]> {
+        let name = name.to_ascii_lowercase();
+        let any = || self.by_name.get(&format!("*.{}", name.split_once('.')?.1));
+        self.by_name.get(&name).or_else(any).map(Vec::as_slice)
+    }
+}

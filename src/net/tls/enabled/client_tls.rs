@@ -1,0 +1,155 @@
+//! [`ClientTls`]: how a client makes its connections secure.
+
+use std::sync::Arc;
+
+use tokio_rustls::rustls::ClientConfig;
+use tokio_rustls::rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use tokio_rustls::rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
+use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use tokio_rustls::rustls::sign::SingleCertAndKey;
+use tokio_rustls::rustls::{DigitallySignedStruct, Error, SignatureScheme};
+
+use super::connector::Connector;
+use super::settings::{VERSIONS_FIT, alpn, provider, versions};
+use super::{TlsIdentity, TlsRoots, TlsVersion};
+
+/// How a client makes its connections secure: TLS 1.2 and 1.3, sessions resumed, every host verified.
+///
+/// # Examples
+///
+/// ```no_run
+/// # fn main() -> Result<(), corehttp::TlsConfigError> {
+/// use corehttp::{ClientTls, TlsIdentity, TlsRoots};
+///
+/// // Inside a company: its own authority, and a certificate that says who asks.
+/// let tls = ClientTls::new()
+///     .roots(TlsRoots::from_file("/etc/tls/our-ca.pem")?)
+///     .identity(TlsIdentity::from_files("/etc/tls/me.pem", "/etc/tls/me.key")?);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct ClientTls {
+    roots: TlsRoots,
+    identity: Option<TlsIdentity>,
+    version_min: TlsVersion,
+    hosts: Hosts,
+}
+
+/// Whether hosts have to prove who they are.
+#[derive(Clone, Copy, Debug, Default)]
+enum Hosts {
+    #[default]
+    Verified,
+    Believed,
+}
+
+impl ClientTls {
+    /// Trusts the public authorities, [`TlsRoots::webpki`], and shows no certificate.
+    pub fn new() -> ClientTls {
+        ClientTls::default()
+    }
+
+    /// Whom it trusts to say who a host is. Default: [`TlsRoots::webpki`].
+    pub fn roots(mut self, roots: TlsRoots) -> ClientTls {
+        self.roots = roots;
+        self
+    }
+
+    /// What it shows to servers that ask who it is. Default: nothing.
+    pub fn identity(mut self, identity: TlsIdentity) -> ClientTls {
+        self.identity = Some(identity);
+        self
+    }
+
+    /// The oldest version that is spoken. Default: [`TlsVersion::Tls12`].
+    pub fn version_min(mut self, version: TlsVersion) -> ClientTls {
+        self.version_min = version;
+        self
+    }
+
+    /// **The door out of everything that TLS is for.** What is behind it makes connections that anybody on the way can
+    /// read and change.
+    pub fn dangerous(self) -> DangerousClientTls {
+        DangerousClientTls { tls: self }
+    }
+
+    /// What shakes hands accordingly.
+    pub(crate) fn connector(&self) -> Connector {
+        let config = ClientConfig::builder_with_provider(provider())
+            .with_protocol_versions(versions(self.version_min))
+            .expect(VERSIONS_FIT);
+        let config = match self.hosts {
+            Hosts::Verified => config.with_root_certificates(self.roots.store.clone()),
+            Hosts::Believed => config
+                .dangerous()
+                .with_custom_certificate_verifier(Arc::new(Credulous { provider: provider() })),
+        };
+        let mut config = match &self.identity {
+            Some(identity) => {
+                config.with_client_cert_resolver(Arc::new(SingleCertAndKey::from(identity.key.clone())))
+            }
+            None => config.with_no_client_auth(),
+        };
+        config.alpn_protocols = alpn();
+        Connector::new(config)
+    }
+}
+
+/// What a client does at its peril. Made by [`ClientTls::dangerous`].
+#[derive(Clone, Debug)]
+pub struct DangerousClientTls {
+    tls: ClientTls,
+}
+
+impl DangerousClientTls {
+    /// **Believes whoever answers, whatever it shows**: a certificate that is expired, self-signed, revoked or another
+    /// host's. Passwords, cookies and bodies go to whoever stands in the way. No production system needs this, and a
+    /// test with a certificate of its own is better served by [`ClientTls::roots`].
+    pub fn accept_any_certificate(self) -> ClientTls {
+        ClientTls { hosts: Hosts::Believed, ..self.tls }
+    }
+}
+
+/// Accepts each certificate. That the peer has its key is looked at all the same.
+#[derive(Debug)]
+struct Credulous {
+    provider: Arc<CryptoProvider>,
+}
+
+impl ServerCertVerifier for Credulous {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        verify_tls12_signature(message, certificate, signature, algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        verify_tls13_signature(message, certificate, signature, algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.provider.signature_verification_algorithms.supported_schemes()
+    }
+}

@@ -1,0 +1,68 @@
+//! [`TlsConfigError`]: what is wrong with a certificate, a key or roots that were to be used.
+
+use std::error::Error as StdError;
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use tokio_rustls::rustls::pki_types::pem;
+
+/// What is wrong with a certificate, a key or roots that were to be used.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum TlsConfigError {
+    /// A file cannot be read.
+    File(PathBuf, io::Error),
+    /// The text is no PEM (RFC 7468).
+    Pem(Box<dyn StdError + Send + Sync>),
+    /// No certificate is there.
+    NoCertificate,
+    /// No private key is there, or none of a kind that is known.
+    NoKey,
+    /// A certificate that cannot be used.
+    Certificate(Box<dyn StdError + Send + Sync>),
+    /// A key that cannot be used, or is not the certificate's.
+    Key(Box<dyn StdError + Send + Sync>),
+    /// The platform tells nobody whom it trusts.
+    Platform(Option<Box<dyn StdError + Send + Sync>>),
+}
+
+impl TlsConfigError {
+    /// Reads a file of certificates or keys.
+    pub(super) fn read(path: &Path) -> Result<Vec<u8>, TlsConfigError> {
+        std::fs::read(path).map_err(|error| TlsConfigError::File(path.into(), error))
+    }
+}
+
+impl From<pem::Error> for TlsConfigError {
+    fn from(error: pem::Error) -> TlsConfigError {
+        TlsConfigError::Pem(error.into())
+    }
+}
+
+impl fmt::Display for TlsConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            TlsConfigError::File(path, _) => write!(f, "cannot read {}", path.display()),
+            TlsConfigError::Pem(_) => f.write_str("the text is no PEM"),
+            TlsConfigError::NoCertificate => f.write_str("no certificate is there"),
+            TlsConfigError::NoKey => f.write_str("no private key is there"),
+            TlsConfigError::Certificate(_) => f.write_str("the certificate cannot be used"),
+            TlsConfigError::Key(_) => f.write_str("the private key cannot be used"),
+            TlsConfigError::Platform(_) => f.write_str("the platform has no certificates that it trusts"),
+        }
+    }
+}
+
+impl StdError for TlsConfigError {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        match self {
+            TlsConfigError::File(_, cause) => Some(cause),
+            TlsConfigError::NoCertificate | TlsConfigError::NoKey => None,
+            TlsConfigError::Pem(cause) | TlsConfigError::Certificate(cause) | TlsConfigError::Key(cause) => {
+                Some(&**cause)
+            }
+            TlsConfigError::Platform(cause) => cause.as_deref().map(|cause| cause as _),
+        }
+    }
+}

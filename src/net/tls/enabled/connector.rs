@@ -1,0 +1,79 @@
+//! [`Connector`]: shakes hands with hosts that were dialed, and [`HostName`]: who they have to be (RFC 9110 §4.3.4).
+
+use std::fmt;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use tokio_rustls::TlsConnector;
+use tokio_rustls::rustls::ClientConfig;
+use tokio_rustls::rustls::pki_types::{DnsName, ServerName};
+
+use super::{ClientTls, TlsStream};
+use crate::net::Transport;
+use crate::net::tls::TlsError;
+use crate::net::transport::AnyStream;
+
+/// A host that a certificate can be for: a name or an address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct HostName(ServerName<'static>);
+
+impl HostName {
+    /// Looks at the host of a URL, which may be an IPv6 address in brackets. To be asked before anything is dialed.
+    ///
+    /// # Errors
+    ///
+    /// [`TlsError::Host`] for what no certificate can be for: better no connection than one that nobody could verify.
+    pub(crate) fn new(host: &str) -> Result<HostName, TlsError> {
+        let bracketed = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+        let address = match bracketed {
+            Some(inner) => Some(IpAddr::V6(inner.parse().map_err(|_| TlsError::Host)?)),
+            None => host.parse().ok().filter(IpAddr::is_ipv4),
+        };
+        if let Some(address) = address {
+            return Ok(HostName(ServerName::IpAddress(address.into())));
+        }
+        // The dot says that the name is whole; certificates and SNI do without it (RFC 6066 §3).
+        let name = host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase();
+        let name = DnsName::try_from(name).map_err(|_| TlsError::Host)?;
+        Ok(HostName(ServerName::DnsName(name)))
+    }
+}
+
+/// Shakes hands with hosts that were dialed.
+#[derive(Clone)]
+pub(crate) struct Connector {
+    config: Arc<ClientConfig>,
+}
+
+impl Connector {
+    pub(super) fn new(config: ClientConfig) -> Connector {
+        Connector { config: Arc::new(config) }
+    }
+
+    /// Shakes hands over `transport`, at whose other end `host` has to be.
+    ///
+    /// # Errors
+    ///
+    /// A host that is another, or none to be trusted; a peer that refuses us; a connection that fails.
+    pub(crate) async fn connect<B: AnyStream>(
+        &self,
+        host: HostName,
+        transport: Transport<B>,
+    ) -> Result<Transport<B>, TlsError> {
+        let connect = TlsConnector::from(self.config.clone()).connect(host.0, transport);
+        let stream = connect.await.map_err(TlsError::of)?;
+        Ok(Transport::Tls(Box::new(TlsStream(stream.into()))))
+    }
+}
+
+impl Default for Connector {
+    fn default() -> Connector {
+        ClientTls::default().connector()
+    }
+}
+
+impl fmt::Debug for Connector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Connector").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,24 @@
+//! What ended a handshake, as a [`TlsError`] (RFC 8446 §6.2).
+
+use std::error::Error as StdError;
+use std::io;
+
+use tokio_rustls::rustls::Error;
+
+use crate::net::tls::TlsError;
+
+impl TlsError {
+    /// Says who is to blame for the end of a handshake. rustls's errors come inside of others.
+    pub(super) fn of(error: io::Error) -> TlsError {
+        let cause = match error.downcast::<Error>() {
+            Ok(cause) => cause,
+            Err(error) => return TlsError::Io(error),
+        };
+        let blame: fn(Box<dyn StdError + Send + Sync>) -> TlsError = match &cause {
+            Error::AlertReceived(_) => TlsError::Refused,
+            Error::InvalidCertificate(_) | Error::NoCertificatesPresented => TlsError::Certificate,
+            _ => TlsError::Protocol,
+        };
+        blame(cause.into())
+    }
+}

@@ -1,0 +1,32 @@
+//! TLS by rustls, with ring's cryptography: who we are, whom we trust, and the handshakes of both sides.
+
+mod config_error;
+mod failure;
+mod identity;
+mod roots;
+mod session;
+mod settings;
+
+mod stream;
+
+mod choice;
+mod server_tls;
+
+mod acceptor;
+
+#[allow(dead_code, reason = "the client, which dials, is its user")]
+mod client_tls;
+#[allow(dead_code, reason = "the client, which dials, is its user")]
+mod connector;
+
+pub(crate) use acceptor::Acceptor;
+pub use client_tls::{ClientTls, DangerousClientTls};
+pub use config_error::TlsConfigError;
+pub use identity::TlsIdentity;
+pub use roots::TlsRoots;
+pub use server_tls::ServerTls;
+pub use session::{TlsSession, TlsVersion};
+pub(crate) use stream::TlsStream;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,124 @@
+//! [`ServerTls`]: how a server makes its connections secure.
+
+use std::sync::Arc;
+
+use tokio_rustls::rustls::ServerConfig;
+use tokio_rustls::rustls::crypto::ring::Ticketer;
+use tokio_rustls::rustls::server::WebPkiClientVerifier;
+use tokio_rustls::rustls::server::danger::ClientCertVerifier;
+
+use super::choice::{Choice, Table};
+use super::settings::{VERSIONS_FIT, alpn, provider, versions};
+use super::{Acceptor, TlsConfigError, TlsIdentity, TlsRoots, TlsVersion};
+
+/// How a server makes its connections secure: TLS 1.2 and 1.3, and HTTP/1.1 inside.
+///
+/// A clone that is kept is a handle: [`ServerTls::replace`] works while the server runs.
+///
+/// # Examples
+///
+/// ```no_run
+/// use corehttp::{Context, Server, ServerTls, TlsIdentity};
+///
+/// fn main() -> corehttp::Result {
+///     let identity = || TlsIdentity::from_files("/etc/tls/fullchain.pem", "/etc/tls/privkey.pem");
+///     let tls = ServerTls::new(identity()?);
+///     let running = Server::bind("[::]:443")
+///         .tls(tls.clone())
+///         .start(|ctx: &mut Context| ctx.response.text("nobody has read this on its way"))?;
+///
+///     // Once the files are new, for instance when a signal says so:
+///     tls.replace([identity()?])?;
+///     running.wait()
+/// }
+/// ```
+#[derive(Clone, Debug)]
+pub struct ServerTls {
+    choice: Arc<Choice>,
+    peers: Peers,
+    version_min: TlsVersion,
+}
+
+/// Whether peers have to say who they are (RFC 8446 §4.3.2).
+#[derive(Clone, Debug)]
+enum Peers {
+    Unasked,
+    Asked(TlsRoots),
+    Required(TlsRoots),
+}
+
+impl ServerTls {
+    /// Shows peers `identity`, whichever host they want to talk to.
+    pub fn new(identity: TlsIdentity) -> ServerTls {
+        let choice = Arc::new(Choice::new(Table::new(identity, Vec::new())));
+        ServerTls { choice, peers: Peers::Unasked, version_min: TlsVersion::default() }
+    }
+
+    /// Shows `identity` to peers that want to talk to a host that its certificate is for. Of several for one host,
+    /// such as one with an RSA key and one with an elliptic one, the first that the peer can use is shown.
+    pub fn and(self, identity: TlsIdentity) -> ServerTls {
+        self.choice.set(self.choice.table().and(identity));
+        self
+    }
+
+    /// Asks peers for a certificate. One that they show must lead to `roots`; they need not show any. What they have
+    /// shown is in [`TlsSession::certificates`](super::TlsSession::certificates). Default: they are not asked.
+    pub fn ask_peers(mut self, roots: TlsRoots) -> ServerTls {
+        self.peers = Peers::Asked(roots);
+        self
+    }
+
+    /// Talks to nobody who has no certificate that leads to `roots`. Default: peers are not asked.
+    pub fn require_peers(mut self, roots: TlsRoots) -> ServerTls {
+        self.peers = Peers::Required(roots);
+        self
+    }
+
+    /// The oldest version that is spoken. Default: [`TlsVersion::Tls12`].
+    pub fn version_min(mut self, version: TlsVersion) -> ServerTls {
+        self.version_min = version;
+        self
+    }
+
+    /// Shows other identities from the next handshake on, in this handle and in all its clones, servers that run among
+    /// them: the first for all hosts, each of the others for those that it is for. Connections that are open stay as
+    /// they are.
+    ///
+    /// # Errors
+    ///
+    /// [`TlsConfigError::NoCertificate`] if there are none; nothing is replaced then.
+    pub fn replace(&self, identities: impl IntoIterator<Item = TlsIdentity>) -> Result<(), TlsConfigError> {
+        let mut identities = identities.into_iter();
+        let default = identities.next().ok_or(TlsConfigError::NoCertificate)?;
+        self.choice.set(Table::new(default, identities.collect()));
+        Ok(())
+    }
+
+    /// What shakes hands accordingly.
+    pub(crate) fn acceptor(&self) -> Acceptor {
+        let config = ServerConfig::builder_with_provider(provider())
+            .with_protocol_versions(versions(self.version_min))
+            .expect(VERSIONS_FIT)
+            .with_client_cert_verifier(self.peers.verifier());
+        let mut config = config.with_cert_resolver(self.choice.clone());
+        config.alpn_protocols = alpn();
+        // Without randomness there are no tickets; nor will any handshake succeed, and it will say why.
+        if let Ok(ticketer) = Ticketer::new() {
+            config.ticketer = ticketer;
+        }
+        Acceptor::new(config)
+    }
+}
+
+impl Peers {
+    fn verifier(&self) -> Arc<dyn ClientCertVerifier> {
+        let verifier =
+            |roots: &TlsRoots| WebPkiClientVerifier::builder_with_provider(roots.store.clone(), provider());
+        let built = match self {
+            Peers::Unasked => return WebPkiClientVerifier::no_client_auth(),
+            Peers::Asked(roots) => verifier(roots).allow_unauthenticated().build(),
+            Peers::Required(roots) => verifier(roots).build(),
+        };
+        built.expect("roots are never empty, and there are no revocation lists that could be wrong")
+    }
+}

@@ -1,0 +1,40 @@
+//! [`TlsStream`]: a connection that a handshake has made secure.
+
+use std::pin::Pin;
+
+use super::TlsSession;
+use crate::net::transport::AnyStream;
+use crate::net::{Stream, Transport};
+
+/// A connection that a handshake has made secure.
+///
+/// Whoever reads it is told [`UnexpectedEof`](std::io::ErrorKind::UnexpectedEof) if the peer did not say that it is
+/// the end: anybody on the way could have cut the connection (RFC 8446 §6.1).
+pub(crate) struct TlsStream<B>(pub(super) tokio_rustls::TlsStream<Transport<B>>);
+
+impl<B: AnyStream> TlsStream<B> {
+    pub(crate) fn stream(&mut self) -> Pin<&mut dyn Stream> {
+        Pin::<&mut tokio_rustls::TlsStream<Transport<B>>>::new(&mut self.0)
+    }
+}
+
+impl<B> TlsStream<B> {
+    /// What carries it.
+    pub(crate) fn carrier(&self) -> &Transport<B> {
+        self.0.get_ref().0
+    }
+
+    /// Whether something is here to be read, be it the end, although the carrier may bring nothing.
+    pub(crate) fn has_unread(&self) -> bool {
+        !self.0.get_ref().1.wants_read()
+    }
+
+    /// Whether something was written that the carrier has not taken.
+    pub(crate) fn has_unsent(&self) -> bool {
+        self.0.get_ref().1.wants_write()
+    }
+
+    pub(crate) fn session(&self) -> TlsSession {
+        TlsSession::of(&self.0)
+    }
+}

@@ -1,0 +1,323 @@
+//! Handshakes of our client with our server, in memory: who is believed, and who is not.
+
+use std::future::poll_fn;
+use std::io::ErrorKind;
+use std::pin::Pin;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
+
+use self::certificates::{Authority, Issued, self_signed};
+use super::connector::HostName;
+use super::{ClientTls, ServerTls, TlsConfigError, TlsIdentity, TlsRoots, TlsSession, TlsVersion};
+use crate::net::tls::TlsError;
+use crate::net::{Stream, Transport};
+
+#[path = "../../../../tests/it/support/certificates.rs"]
+#[allow(unreachable_pub, dead_code, reason = "the tests over sockets use it too")]
+mod certificates;
+
+fn identity(issued: &Issued) -> TlsIdentity {
+    TlsIdentity::from_pem(&issued.chain, &issued.key).unwrap()
+}
+
+fn roots(authority: &Authority) -> TlsRoots {
+    TlsRoots::from_pem(authority.pem()).unwrap()
+}
+
+/// A client's end, which may be sent to another thread.
+type Near = Transport<Pin<Box<dyn Stream + Send>>>;
+
+const _: () = {
+    const fn may_be_sent<T: Send>() {}
+    may_be_sent::<Near>();
+};
+
+/// How both sides see their handshake end.
+async fn shake(
+    server: &ServerTls,
+    client: &ClientTls,
+    host: &str,
+) -> (Result<Near, TlsError>, Result<Transport, TlsError>) {
+    let (near, far) = duplex(1 << 16);
+    let mut handshake = server.acceptor().accept(Transport::Memory(far));
+    let (connector, host) = (client.connector(), HostName::new(host).unwrap());
+    let far = poll_fn(|cx| handshake.poll(cx).map_err(|(error, _)| error));
+    tokio::join!(connector.connect(host, Near::Memory(near)), far)
+}
+
+fn session(far: &Transport) -> TlsSession {
+    match far {
+        Transport::Tls(stream) => stream.session(),
+        _ => unreachable!("the handshake has made it secure"),
+    }
+}
+
+/// What both sides say of the handshake, in full.
+fn told<T>(end: Result<T, TlsError>) -> String {
+    match end {
+        Ok(_) => "ok".into(),
+        Err(error) => format!("{error}: {}", std::error::Error::source(&error).unwrap()),
+    }
+}
+
+#[tokio::test]
+async fn a_host_has_to_prove_that_it_is_the_one() {
+    let (ours, theirs) = (Authority::new("ours"), Authority::new("theirs"));
+    let deputy = ours.deputy("deputy");
+    let mut behind_deputy = deputy.issue(&["a.example"]);
+    let unlinked = identity(&behind_deputy);
+    behind_deputy.chain.push_str(&deputy.pem());
+    let distrusted = "the peer's certificate is not to be trusted: ";
+    for (host, shown, expected) in [
+        ("a.example", identity(&ours.issue(&["a.example"])), ""),
+        ("A.Example.", identity(&ours.issue(&["a.example"])), ""),
+        ("a.example", identity(&ours.issue(&["b.example", "a.example"])), ""),
+        ("a.b.example", identity(&ours.issue(&["*.b.example"])), ""),
+        ("a.example", identity(&behind_deputy), ""),
+        ("127.0.0.1", identity(&ours.issue(&["127.0.0.1"])), ""),
+        ("[::1]", identity(&ours.issue(&["::1"])), ""),
+        ("b.example", identity(&ours.issue(&["a.example"])), "not valid for name"),
+        ("b.example", identity(&ours.issue(&["*.b.example"])), "not valid for name"),
+        ("a.example", identity(&ours.issue(&["*.example"])), "not valid for name"),
+        ("c.a.b.example", identity(&ours.issue(&["*.b.example"])), "not valid for name"),
+        ("a.example.evil", identity(&ours.issue(&["a.example"])), "not valid for name"),
+        ("127.0.0.1", identity(&ours.issue(&["127.0.0.2", "localhost"])), "not valid for name"),
+        ("[::1]", identity(&ours.issue(&["::2"])), "not valid for name"),
+        ("a.example", identity(&ours.issue_for_years(&["a.example"], 2000, 2010)), "expired"),
+        ("a.example", identity(&ours.issue_for_years(&["a.example"], 4000, 4010)), "not valid yet"),
+        ("a.example", identity(&theirs.issue(&["a.example"])), "UnknownIssuer"),
+        ("a.example", unlinked, "UnknownIssuer"),
+        ("a.example", identity(&self_signed(&["a.example"])), "UnknownIssuer"),
+    ] {
+        let (server, client) = (ServerTls::new(shown.clone()), ClientTls::new().roots(roots(&ours)));
+        let (near, far) = shake(&server, &client, host).await;
+        let near = told(near);
+        match expected {
+            "" => assert_eq!((near.as_str(), told(far).as_str()), ("ok", "ok"), "{host} {shown:?}"),
+            expected => {
+                assert!(near.starts_with(distrusted) && near.contains(expected), "{host} {shown:?}: {near}");
+                assert!(matches!(far, Err(TlsError::Refused(_))), "{host} {shown:?}: {}", told(far));
+            }
+        }
+        let (near, _) = shake(&server, &client.dangerous().accept_any_certificate(), host).await;
+        assert_eq!(told(near), "ok", "{host} {shown:?}");
+    }
+}
+
+#[tokio::test]
+async fn nobody_is_trusted_who_is_not_a_root() {
+    let server = ServerTls::new(identity(&Authority::new("ours").issue(&["a.example"])));
+    for client in
+        [ClientTls::new(), ClientTls::new().roots(TlsRoots::webpki().and(roots(&Authority::new("another"))))]
+    {
+        let (near, _) = shake(&server, &client, "a.example").await;
+        assert!(matches!(near, Err(TlsError::Certificate(_))), "{client:?}");
+    }
+}
+
+#[tokio::test]
+async fn peers_are_asked_who_they_are_as_was_said() {
+    let (ours, theirs) = (Authority::new("ours"), Authority::new("theirs"));
+    let server = || ServerTls::new(identity(&ours.issue(&["a.example"])));
+    let client = || ClientTls::new().roots(roots(&ours));
+    let good = identity(&ours.issue(&["me"]));
+    let stranger = identity(&theirs.issue(&["me"]));
+    let late = identity(&ours.issue_for_years(&["me"], 2000, 2010));
+    let (asking, requiring) = (|| server().ask_peers(roots(&ours)), || server().require_peers(roots(&ours)));
+    for (server, shown, expected) in [
+        (server(), None, Ok(0)),
+        (server(), Some(&good), Ok(0)),
+        (server(), Some(&stranger), Ok(0)),
+        (asking(), None, Ok(0)),
+        (asking(), Some(&good), Ok(1)),
+        (asking(), Some(&stranger), Err("UnknownIssuer")),
+        (asking(), Some(&late), Err("expired")),
+        (requiring(), None, Err("no certificates")),
+        (requiring(), Some(&good), Ok(1)),
+        (requiring(), Some(&stranger), Err("UnknownIssuer")),
+        (requiring(), Some(&late), Err("expired")),
+    ] {
+        let client = shown.iter().fold(client(), |client, shown| client.identity(TlsIdentity::clone(shown)));
+        let (near, far) = shake(&server, &client, "a.example").await;
+        match expected {
+            Ok(count) => assert_eq!(session(&far.unwrap()).certificates.len(), count, "{server:?} {shown:?}"),
+            Err(expected) => {
+                let told = told(far);
+                assert!(told.contains("not to be trusted") && told.contains(expected), "{told}");
+                // In TLS 1.3 the client hears of it with its first read.
+                let heard = near.unwrap().read_u8().await.unwrap_err();
+                assert!(heard.to_string().contains("received fatal alert"), "{heard}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_end_that_was_not_said_is_an_error() {
+    let authority = Authority::new("ours");
+    let server = ServerTls::new(identity(&authority.issue(&["a.example"])));
+    let client = ClientTls::new().roots(roots(&authority));
+    for (says_so, expected) in [(true, Ok(5)), (false, Err(ErrorKind::UnexpectedEof))] {
+        let (near, far) = shake(&server, &client, "a.example").await;
+        let (mut near, mut far) = (near.unwrap(), far.unwrap());
+        far.write_all(b"hello").await.unwrap();
+        far.flush().await.unwrap();
+        if says_so {
+            far.shutdown().await.unwrap();
+        }
+        drop(far);
+        let mut heard = Vec::new();
+        let end = near.read_to_end(&mut heard).await;
+        assert_eq!((heard.as_slice(), end.map_err(|error| error.kind())), (&b"hello"[..], expected));
+    }
+}
+
+#[tokio::test]
+async fn sessions_are_resumed_and_versions_are_the_newest() {
+    let authority = Authority::new("ours");
+    let server = ServerTls::new(identity(&authority.issue(&["a.example"]))).version_min(TlsVersion::Tls13);
+    let (acceptor, connector) = (
+        server.acceptor(),
+        ClientTls::new().roots(roots(&authority)).version_min(TlsVersion::Tls13).connector(),
+    );
+    for resumed in [false, true, true] {
+        let (near, far) = duplex(1 << 16);
+        let mut handshake = acceptor.accept(Transport::Memory(far));
+        let far = poll_fn(|cx| handshake.poll(cx).map_err(|(error, _)| error));
+        let host = HostName::new("a.example").unwrap();
+        let (near, far) = tokio::join!(connector.connect(host, Near::Memory(near)), far);
+        let (mut near, mut far) = (near.unwrap(), far.unwrap());
+        let expected = TlsSession {
+            version: TlsVersion::Tls13,
+            resumed,
+            server_name: Some("a.example".into()),
+            certificates: vec![],
+        };
+        assert_eq!(session(&far), expected);
+        // Tickets come with the first bytes.
+        far.write_all(b"x").await.unwrap();
+        far.flush().await.unwrap();
+        assert_eq!(near.read_u8().await.unwrap(), b'x');
+    }
+}
+
+#[tokio::test]
+async fn whoever_speaks_no_tls_is_told_apart() {
+    let connector = ClientTls::new().connector();
+    for said in [
+        "HTTP/1.1 400 Bad Request\r\n\r\n",
+        "220 mail.example ESMTP\r\n",
+        "\x16\x03\x03",
+        "\x15\x03\x03\0\x02\x02\x28",
+        "",
+    ] {
+        let (near, mut far) = duplex(1 << 16);
+        far.write_all(said.as_bytes()).await.unwrap();
+        far.shutdown().await.unwrap();
+        let end = connector.connect(HostName::new("a.example").unwrap(), Near::Memory(near)).await;
+        let expected = match said {
+            "" | "\x16\x03\x03" => "Io",
+            "\x15\x03\x03\0\x02\x02\x28" => "Refused",
+            _ => "Protocol",
+        };
+        assert!(format!("{:?}", end.err().unwrap()).starts_with(expected), "{said:?}");
+    }
+}
+
+#[test]
+fn a_host_is_one_that_a_certificate_can_be_for() {
+    for (host, expected) in [
+        ("example.org", "DnsName(\"example.org\")"),
+        ("EXAMPLE.org.", "DnsName(\"example.org\")"),
+        ("xn--bcher-kva.example", "DnsName(\"xn--bcher-kva.example\")"),
+        ("localhost", "DnsName(\"localhost\")"),
+        ("127.0.0.1", "IpAddress(V4(Ipv4Addr([127, 0, 0, 1])))"),
+    ] {
+        assert_eq!(format!("{:?}", HostName::new(host).unwrap()), format!("HostName({expected})"), "{host}");
+    }
+    assert_eq!(HostName::new("[::1]").unwrap(), HostName::new("[0:0:0:0:0:0:0:1]").unwrap());
+    for host in [
+        "",
+        ".",
+        "..",
+        "a..b",
+        ".a",
+        "a b",
+        "a/b",
+        "a:443",
+        "::1",
+        "[]",
+        "[::1",
+        "::1]",
+        "[127.0.0.1]",
+        "[a]",
+        "[fe80::1%25eth0]",
+        "127.0.0.1.2",
+        "1.2.3",
+        "127.1",
+        "256.1.1.1",
+        "0x7f.0.0.1",
+        "bücher.example",
+        "a%2e",
+        "*.example.org",
+        "-a.example",
+        "a\0",
+        "a\r\n",
+        "a@b",
+    ] {
+        assert!(matches!(HostName::new(host), Err(TlsError::Host)), "{host:?}");
+    }
+}
+
+#[test]
+fn what_is_no_identity_is_refused() {
+    let (one, other) = (self_signed(&["a.example"]), self_signed(&["a.example"]));
+    let both = format!("{}{}", one.key, one.chain);
+    for (chain, key, expected) in [
+        (&one.chain, &one.key, "Ok"),
+        (&both, &both, "Ok"),
+        (&one.chain, &other.key, "Err(Key(\"it belongs to another certificate\"))"),
+        (&one.key, &one.key, "Err(NoCertificate)"),
+        (&one.chain, &one.chain, "Err(NoKey)"),
+        (&String::new(), &one.key, "Err(NoCertificate)"),
+        (&one.chain, &String::new(), "Err(NoKey)"),
+        (&one.chain.replace("-----END", "----END"), &one.key, "Err(Pem"),
+        (&one.chain, &one.key.replace("MIG", "!IG"), "Err(Pem"),
+        (&one.chain.replacen("MIIB", "AIIB", 1), &one.key, "Err(Certificate"),
+        (&one.chain, &one.key.replace("MIG", "AIG"), "Err(Key"),
+    ] {
+        let made = format!("{:?}", TlsIdentity::from_pem(chain, key));
+        assert!(made.starts_with(expected), "{made} for {expected}");
+    }
+    let missing = TlsIdentity::from_files("/no/such/file", "/no/such/file").unwrap_err();
+    assert!(matches!(&missing, TlsConfigError::File(..)) && missing.to_string().contains("/no/such/file"));
+    assert!(matches!(TlsIdentity::from_der([], Vec::new()), Err(TlsConfigError::NoKey)));
+    assert!(matches!(ServerTls::new(identity(&one)).replace([]), Err(TlsConfigError::NoCertificate)));
+}
+
+#[test]
+fn a_key_is_not_shown_and_names_are() {
+    let issued = self_signed(&["A.example", "*.b.example", "127.0.0.1"]);
+    assert_eq!(identity(&issued).names(), ["a.example", "*.b.example"]);
+    let shown = format!("{:?}", ServerTls::new(identity(&issued)).and(identity(&issued)));
+    assert!(shown.contains("a.example") && shown.len() < 400, "{shown}");
+}
+
+#[test]
+fn roots_are_never_none() {
+    let (one, other) = (Authority::new("ours"), Authority::new("theirs"));
+    let both = TlsRoots::from_pem(one.pem() + &other.pem()).unwrap();
+    assert_eq!(both.store.len(), 2);
+    assert_eq!(roots(&one).and(roots(&other)).store.roots, both.store.roots);
+    assert!(TlsRoots::webpki().store.len() > 50);
+    for (text, expected) in [
+        (String::new(), "NoCertificate"),
+        ("root".into(), "NoCertificate"),
+        (self_signed(&[]).key, "NoCertificate"),
+        (one.pem().replace("-----END", "----END"), "Pem"),
+        (one.pem().replacen("MIIB", "AIIB", 1), "Certificate"),
+    ] {
+        let error = TlsRoots::from_pem(&text).unwrap_err();
+        assert!(format!("{error:?}").starts_with(expected), "{error:?} for {text}");
+    }
+}

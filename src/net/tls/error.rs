@@ -1,0 +1,64 @@
+//! [`TlsError`]: why a connection could not be made secure (RFC 8446 §6.2).
+
+use std::error::Error as StdError;
+use std::fmt;
+use std::io;
+
+/// Why a connection could not be made secure.
+///
+/// What exactly was wrong is the error's source.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum TlsError {
+    /// The crate was built without its feature `tls`.
+    Unavailable,
+    /// No certificate can be issued for the host, so nothing could prove that it is the right one. Nothing was dialed.
+    Host,
+    /// The peer's certificate is not to be trusted, or it has none and needs one.
+    Certificate(Box<dyn StdError + Send + Sync>),
+    /// The peer ended it with an alert: it is we who were not accepted.
+    Refused(Box<dyn StdError + Send + Sync>),
+    /// The peer does not speak TLS, broke its rules, or has no version, cipher or protocol in common with us.
+    Protocol(Box<dyn StdError + Send + Sync>),
+    /// The connection failed, or was closed half-way.
+    Io(io::Error),
+}
+
+impl TlsError {
+    /// The same in the words of `std`.
+    pub(crate) fn as_io(&self) -> io::Error {
+        let kind = match self {
+            TlsError::Unavailable => io::ErrorKind::Unsupported,
+            TlsError::Host => io::ErrorKind::InvalidInput,
+            TlsError::Certificate(_) | TlsError::Protocol(_) => io::ErrorKind::InvalidData,
+            TlsError::Refused(_) => io::ErrorKind::ConnectionAborted,
+            TlsError::Io(error) => error.kind(),
+        };
+        io::Error::new(kind, self.to_string())
+    }
+}
+
+impl fmt::Display for TlsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            TlsError::Unavailable => "the crate was built without its feature `tls`",
+            TlsError::Host => "the host is none that a certificate could prove",
+            TlsError::Certificate(_) => "the peer's certificate is not to be trusted",
+            TlsError::Refused(_) => "the peer ended the handshake",
+            TlsError::Protocol(_) => "the peer does not speak our TLS",
+            TlsError::Io(_) => "the connection failed during the handshake",
+        })
+    }
+}
+
+impl StdError for TlsError {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        match self {
+            TlsError::Unavailable | TlsError::Host => None,
+            TlsError::Certificate(cause) | TlsError::Refused(cause) | TlsError::Protocol(cause) => {
+                Some(&**cause)
+            }
+            TlsError::Io(cause) => Some(cause),
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! Certificates made on the spot: authorities, and what they have signed.
+
+use rcgen::{
+    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair,
+    date_time_ymd,
+};
+
+/// Who signs certificates.
+pub struct Authority {
+    issuer: CertifiedIssuer<'static, KeyPair>,
+}
+
+/// A certificate with its chain, and its key, as PEM.
+pub struct Issued {
+    pub chain: String,
+    pub key: String,
+}
+
+impl Authority {
+    /// One that signed itself.
+    pub fn new(name: &str) -> Authority {
+        let issuer = CertifiedIssuer::self_signed(Authority::params(name), KeyPair::generate().unwrap());
+        Authority { issuer: issuer.unwrap() }
+    }
+
+    /// One that this one has signed.
+    pub fn deputy(&self, name: &str) -> Authority {
+        let issuer =
+            CertifiedIssuer::signed_by(Authority::params(name), KeyPair::generate().unwrap(), &self.issuer);
+        Authority { issuer: issuer.unwrap() }
+    }
+
+    fn params(name: &str) -> CertificateParams {
+        let mut params = CertificateParams::default();
+        params.distinguished_name.push(DnType::CommonName, name);
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params
+    }
+
+    /// Its own certificate.
+    pub fn pem(&self) -> String {
+        self.issuer.pem()
+    }
+
+    /// A certificate for these hosts, for servers and for clients.
+    pub fn issue(&self, hosts: &[&str]) -> Issued {
+        self.issue_with(hosts, |_| {})
+    }
+
+    /// A certificate that was good from the year `from` until the year `until`.
+    pub fn issue_for_years(&self, hosts: &[&str], from: i32, until: i32) -> Issued {
+        self.issue_with(hosts, |params| {
+            params.not_before = date_time_ymd(from, 1, 1);
+            params.not_after = date_time_ymd(until, 1, 1);
+        })
+    }
+
+    fn issue_with(&self, hosts: &[&str], set: impl FnOnce(&mut CertificateParams)) -> Issued {
+        let (mut params, key) = (params(hosts), KeyPair::generate().unwrap());
+        set(&mut params);
+        let certificate = params.signed_by(&key, &self.issuer).unwrap();
+        Issued { chain: certificate.pem(), key: key.serialize_pem() }
+    }
+}
+
+/// A certificate that nobody but itself has signed.
+pub fn self_signed(hosts: &[&str]) -> Issued {
+    let key = KeyPair::generate().unwrap();
+    let certificate = params(hosts).self_signed(&key).unwrap();
+    Issued { chain: certificate.pem(), key: key.serialize_pem() }
+}
+
+fn params(hosts: &[&str]) -> CertificateParams {
+    let hosts: Vec<String> = hosts.iter().map(|host| String::from(*host)).collect();
+    let mut params = CertificateParams::new(hosts).unwrap();
+    params.extended_key_usages =
+        vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
+    params
+}

@@ -1,0 +1,627 @@
+//! Secure connections: who is let in, what goes through, and what becomes of those who do not shake hands.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{self, Poll, ready};
+use std::time::Duration;
+
+use corehttp::{
+    BodyPlan, Context, IntoHandler, Limits, Server, ServerTls, TlsIdentity, TlsRoots, TlsVersion, with_plan,
+};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, ReadBuf, duplex, split};
+use tokio::time::{Instant, sleep};
+use tokio_rustls::TlsConnector;
+use tokio_rustls::rustls::crypto::ring;
+use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use tokio_rustls::rustls::version::{TLS12, TLS13};
+use tokio_rustls::rustls::{
+    ClientConfig, ClientConnection, RootCertStore, StreamOwned, SupportedProtocolVersion,
+};
+
+use crate::support::certificates::{Authority, Issued, self_signed};
+use crate::support::{Peer, Refusals, Served, eventually, paused, status};
+
+/// A server with one identity, and all that its peers need to know.
+struct Secured {
+    authority: Authority,
+    tls: ServerTls,
+}
+
+impl Secured {
+    fn new() -> Secured {
+        let authority = Authority::new("ours");
+        let tls = ServerTls::new(identity(&authority.issue(&["a.example"])));
+        Secured { authority, tls }
+    }
+
+    fn serve<Kind, H>(&self, handler: H) -> Served
+    where
+        H: IntoHandler<Kind>,
+        H::Handler: Send + Sync,
+    {
+        Served::with(|server| server.tls(self.tls.clone()), handler)
+    }
+
+    /// What a peer that trusts us speaks.
+    fn peer(&self) -> ClientConfig {
+        self.peer_of(&[&TLS13, &TLS12], None)
+    }
+
+    fn peer_of(
+        &self,
+        versions: &[&'static SupportedProtocolVersion],
+        shown: Option<&Issued>,
+    ) -> ClientConfig {
+        let mut roots = RootCertStore::empty();
+        roots.add(CertificateDer::from_pem_slice(self.authority.pem().as_bytes()).unwrap()).unwrap();
+        let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_protocol_versions(versions)
+            .unwrap()
+            .with_root_certificates(roots);
+        let Some(Issued { chain, key }) = shown else { return config.with_no_client_auth() };
+        let chain = CertificateDer::pem_slice_iter(chain.as_bytes()).map(Result::unwrap).collect();
+        config.with_client_auth_cert(chain, PrivateKeyDer::from_pem_slice(key.as_bytes()).unwrap()).unwrap()
+    }
+}
+
+fn identity(issued: &Issued) -> TlsIdentity {
+    TlsIdentity::from_pem(&issued.chain, &issued.key).unwrap()
+}
+
+fn host(name: &str) -> ServerName<'static> {
+    ServerName::try_from(String::from(name)).unwrap()
+}
+
+type Secure = StreamOwned<ClientConnection, TcpStream>;
+
+/// A peer that is connected, and shakes hands with its first word.
+fn connect_to(served: &Served, config: ClientConfig, name: &str) -> Secure {
+    let connection = ClientConnection::new(Arc::new(config), host(name)).unwrap();
+    StreamOwned::new(connection, served.connect().stream)
+}
+
+fn connect(served: &Served, config: ClientConfig) -> Secure {
+    connect_to(served, config, "a.example")
+}
+
+/// All that is said until the end, and what kind of end it is, if it is none that was said.
+fn hear_all(peer: &mut impl Read) -> String {
+    let mut heard = Vec::new();
+    let end = peer.read_to_end(&mut heard);
+    let mut heard = String::from_utf8_lossy(&heard).into_owned();
+    if let Err(error) = end {
+        heard.push_str(&format!("<{:?}: {error}>", error.kind()));
+    }
+    heard
+}
+
+/// Says `wire`, and hears what comes until it ends with `end`.
+#[track_caller]
+fn ask(peer: &mut Secure, wire: &[u8], end: &str) -> String {
+    peer.write_all(wire).unwrap();
+    let mut heard = Vec::new();
+    while !heard.ends_with(end.as_bytes()) {
+        let mut byte = [0];
+        peer.read_exact(&mut byte).unwrap();
+        heard.push(byte[0]);
+    }
+    String::from_utf8(heard).unwrap()
+}
+
+/// What the handshake comes to: the answer's status and its body, or the error.
+fn greet(served: &Served, config: ClientConfig, name: &str) -> Result<String, String> {
+    let mut peer = connect_to(served, config, name);
+    peer.write_all(LAST).map_err(|error| error.to_string())?;
+    let mut heard = String::new();
+    peer.read_to_string(&mut heard).map_err(|error| error.to_string())?;
+    Ok(heard.split("\r\n\r\n").nth(1).unwrap_or_default().into())
+}
+
+const GET: &[u8] = b"GET / HTTP/1.1\r\nhost: a.example\r\n\r\n";
+const LAST: &[u8] = b"GET / HTTP/1.1\r\nhost: a.example\r\nconnection: close\r\n\r\n";
+
+fn fine(ctx: &mut Context) {
+    ctx.response.text("fine");
+}
+
+/// Says what it knows of the peer.
+fn tell(ctx: &mut Context) {
+    let told = ctx.tls().map(|tls| (tls.version, tls.server_name, tls.certificates.len(), tls.resumed));
+    ctx.response.text(format!("{told:?}"));
+}
+
+#[test]
+fn both_versions_are_spoken_and_the_handler_knows() {
+    let (mut secured, me) = (Secured::new(), Authority::new("theirs").issue(&["me"]));
+    let told = |version, peers| format!("Some(({version}, Some(\"a.example\"), {peers}, false))");
+    let served = secured.serve(tell);
+    for (versions, version) in [([&TLS12], "Tls12"), ([&TLS13], "Tls13")] {
+        // Nobody has asked who it is.
+        let config = secured.peer_of(&versions, Some(&me));
+        assert_eq!(greet(&served, config, "a.example"), Ok(told(version, 0)));
+    }
+    secured.tls = secured.tls.version_min(TlsVersion::Tls13);
+    let served = secured.serve(tell);
+    assert_eq!(greet(&served, secured.peer(), "a.example"), Ok(told("Tls13", 0)));
+    let refused = greet(&served, secured.peer_of(&[&TLS12], None), "a.example").unwrap_err();
+    assert!(refused.contains("ProtocolVersion"), "{refused}");
+    let plain = Served::new(tell);
+    assert!(plain.ask(LAST).ends_with("None"));
+}
+
+#[test]
+fn sessions_are_resumed() {
+    let secured = Secured::new();
+    let served = secured.serve(tell);
+    for version in [&TLS12, &TLS13] {
+        let config = secured.peer_of(&[version], None);
+        for resumed in ["false", "true", "true"] {
+            let told = greet(&served, config.clone(), "a.example").unwrap();
+            assert!(told.contains(resumed), "{told}");
+        }
+    }
+}
+
+#[test]
+fn a_peer_is_shown_the_certificate_for_its_host() {
+    let mut secured = Secured::new();
+    let names = [&["b.example", "*.b.example"][..], &["c.b.example"], &["d.example", "a.example"]];
+    let issued = names.map(|names| secured.authority.issue(names));
+    for issued in &issued {
+        secured.tls = secured.tls.and(identity(issued));
+    }
+    let served = secured.serve(fine);
+    for (name, expected) in [
+        ("b.example", Ok("fine")),
+        ("B.EXAMPLE", Ok("fine")),
+        ("x.b.example", Ok("fine")),
+        ("c.b.example", Ok("fine")),
+        ("d.example", Ok("fine")),
+        ("a.example", Ok("fine")),
+        ("x.y.b.example", Err("only valid for DnsName(\"a.example\")")),
+        ("x.c.b.example", Err("only valid for DnsName(\"a.example\")")),
+        ("x.a.example", Err("only valid for DnsName(\"a.example\")")),
+        ("example", Err("only valid for DnsName(\"a.example\")")),
+        ("127.0.0.1", Err("only valid for DnsName(\"a.example\")")),
+    ] {
+        match (greet(&served, secured.peer(), name), expected) {
+            (Ok(heard), Ok(expected)) => assert_eq!(heard, expected, "{name}"),
+            (Err(told), Err(expected)) => assert!(told.contains(expected), "{name}: {told}"),
+            (heard, expected) => panic!("{name}: {heard:?} for {expected:?}"),
+        }
+    }
+    // Both are for this host: the one that is for it alone is shown.
+    let mut peer = connect_to(&served, secured.peer(), "c.b.example");
+    peer.write_all(GET).unwrap();
+    peer.flush().unwrap();
+    peer.read_exact(&mut [0]).unwrap();
+    let shown = peer.conn.peer_certificates().unwrap()[0].to_vec();
+    assert_eq!(shown, CertificateDer::from_pem_slice(issued[1].chain.as_bytes()).unwrap().to_vec());
+}
+
+#[test]
+fn certificates_are_replaced_while_it_runs() {
+    let secured = Secured::new();
+    let served = secured.serve(fine);
+    let mut early = connect(&served, secured.peer());
+    ask(&mut early, GET, "fine");
+    assert!(greet(&served, secured.peer(), "b.example").is_err());
+    secured.tls.replace([]).unwrap_err();
+    assert_eq!(greet(&served, secured.peer(), "a.example"), Ok("fine".into()));
+    secured.tls.replace([identity(&secured.authority.issue(&["b.example"]))]).unwrap();
+    assert_eq!(greet(&served, secured.peer(), "b.example"), Ok("fine".into()));
+    assert!(greet(&served, secured.peer(), "a.example").is_err());
+    ask(&mut early, GET, "fine");
+}
+
+#[test]
+fn what_is_spoken_inside_is_agreed_on() {
+    let secured = Secured::new();
+    let served = secured.serve(fine);
+    for (offered, expected) in [
+        (&[][..], Ok(None)),
+        (&["http/1.1"], Ok(Some("http/1.1"))),
+        (&["h2", "http/1.1"], Ok(Some("http/1.1"))),
+        (&["h2"], Err("NoApplicationProtocol")),
+        (&["http/1.0", "HTTP/1.1"], Err("NoApplicationProtocol")),
+    ] {
+        let mut config = secured.peer();
+        config.alpn_protocols = offered.iter().map(|protocol| protocol.as_bytes().to_vec()).collect();
+        let mut peer = connect(&served, config);
+        let said = peer.write_all(LAST).map_err(|error| error.to_string());
+        match expected {
+            Ok(agreed) => {
+                assert_eq!(status(&hear_all(&mut peer)), 200, "{offered:?}");
+                assert_eq!(peer.conn.alpn_protocol(), agreed.map(str::as_bytes), "{offered:?}");
+            }
+            Err(expected) => assert!(said.as_ref().unwrap_err().contains(expected), "{offered:?}: {said:?}"),
+        }
+    }
+}
+
+#[test]
+fn peers_are_let_in_by_their_certificates() {
+    let mut secured = Secured::new();
+    let theirs = Authority::new("theirs");
+    let deputy = theirs.deputy("deputy");
+    let mut behind = deputy.issue(&["me"]);
+    behind.chain.push_str(&deputy.pem());
+    let (good, stranger, own) =
+        (theirs.issue(&["me"]), Authority::new("else").issue(&["me"]), self_signed(&["me"]));
+    let late = theirs.issue_for_years(&["me"], 2000, 2010);
+    secured.tls = secured.tls.require_peers(TlsRoots::from_pem(theirs.pem()).unwrap());
+    let refusals = Refusals::default();
+    let served = Served::with(|server| refusals.of(server).tls(secured.tls.clone()), tell);
+    for version in [&TLS12, &TLS13] {
+        let told = greet(&served, secured.peer_of(&[version], Some(&good)), "a.example").unwrap();
+        assert!(told.contains("Some(\"a.example\"), 1, false"), "{told}");
+        let told = greet(&served, secured.peer_of(&[version], Some(&behind)), "a.example").unwrap();
+        assert!(told.contains("Some(\"a.example\"), 2, false"), "{told}");
+        assert_eq!(refusals.take(), []);
+        for (shown, alert, cause) in [
+            (None, "CertificateRequired", "peer sent no certificates"),
+            (Some(&stranger), "UnknownCA", "UnknownIssuer"),
+            (Some(&own), "UnknownCA", "UnknownIssuer"),
+            (Some(&late), "CertificateExpired", "expired"),
+        ] {
+            // The peer hears why, although it has sent its request by then.
+            let error = greet(&served, secured.peer_of(&[version], shown), "a.example").unwrap_err();
+            let is_told =
+                error.contains(alert) || (version.version == TLS12.version && error.contains("alert"));
+            assert!(is_told, "{error} for {alert}");
+            eventually("its refusal is told", || served.running.stats().total.open == 0);
+            let seen = refusals.take();
+            assert!(seen.len() == 1 && seen[0].0 == 0 && seen[0].1.contains(cause), "{seen:?} for {cause}");
+        }
+    }
+    assert_eq!(served.running.stats().total.errors.tls, 8);
+}
+
+#[test]
+fn large_bodies_go_both_ways() {
+    let secured = Secured::new();
+    let buffered = |ctx: &mut Context| {
+        let content = ctx.request.body.bytes().to_vec();
+        ctx.response.body.set(content);
+    };
+    let streamed = async |ctx: &mut Context| -> corehttp::Result {
+        let (mut body, mut out) = ctx.duplex().await?;
+        while let Some(piece) = body.chunk().await? {
+            out.write_all(piece).await?;
+        }
+        Ok(out.finish().await?)
+    };
+    let content: Vec<u8> = (0..1_000_000u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+    let served = [secured.serve(buffered), secured.serve(with_plan(|_| BodyPlan::Stream, streamed))];
+    for (served, version) in served.iter().flat_map(|served| [(served, &TLS12), (served, &TLS13)]) {
+        let mut peer = connect(served, secured.peer_of(&[version], None));
+        let head = format!("POST / HTTP/1.0\r\ncontent-length: {}\r\n\r\n", content.len());
+        // Half of it first, so that an answer that comes early does not block both.
+        let (mut said, mut heard) = ([head.as_bytes(), &content].concat(), Vec::new());
+        while !said.is_empty() {
+            let count = peer.write(&said[..said.len().min(50_000)]).unwrap();
+            peer.flush().unwrap();
+            said.drain(..count);
+            peer.sock.set_nonblocking(true).unwrap();
+            let mut room = [0; 100_000];
+            while let Ok(count @ 1..) = peer.read(&mut room) {
+                heard.extend_from_slice(&room[..count]);
+            }
+            peer.sock.set_nonblocking(false).unwrap();
+        }
+        peer.read_to_end(&mut heard).unwrap();
+        let body = heard.windows(4).position(|four| four == b"\r\n\r\n").unwrap() + 4;
+        assert!(heard[body..] == content, "{} bytes came back", heard.len() - body);
+    }
+}
+
+#[test]
+fn pipelined_requests_are_answered_in_order() {
+    let secured = Secured::new();
+    let served = secured.serve(|ctx: &mut Context| ctx.response.text(ctx.exchange_number().to_string()));
+    // More than what is read at once, so that some wait inside of TLS while the socket is silent.
+    let count = 2_000;
+    let mut peer = connect(&served, secured.peer());
+    let mut wire = GET.repeat(count - 1);
+    wire.extend_from_slice(LAST);
+    peer.write_all(&wire).unwrap();
+    let heard = hear_all(&mut peer);
+    let numbers: Vec<usize> = heard
+        .split("\r\n\r\n")
+        .skip(1)
+        .map(|rest| rest.split("HTTP").next().unwrap().parse().unwrap())
+        .collect();
+    assert_eq!(numbers, Vec::from_iter(1..=count));
+}
+
+#[test]
+fn the_end_is_said_or_is_no_end() {
+    let secured = Secured::new();
+    let served = secured.serve(async |ctx: &mut Context| -> corehttp::Result {
+        ctx.response.headers.set("connection", "close")?;
+        let mut out = ctx.stream().await?;
+        out.write_all(b"half").await?;
+        out.flush().await?;
+        Err(io::Error::other("no more"))?
+    });
+    // Until close: a peer that trusted the end of the socket would take the half for the whole.
+    let mut peer = connect(&served, secured.peer());
+    peer.write_all(b"GET / HTTP/1.0\r\n\r\n").unwrap();
+    let heard = hear_all(&mut peer);
+    assert!(heard.contains("half<UnexpectedEof") || heard.contains("half<ConnectionReset"), "{heard}");
+    let served = secured.serve(fine);
+    for _ in 0..10 {
+        let mut peer = connect(&served, secured.peer());
+        peer.write_all(LAST).unwrap();
+        assert!(hear_all(&mut peer).ends_with("fine"));
+    }
+}
+
+#[test]
+fn a_stop_says_good_bye_to_those_who_wait() {
+    let secured = Secured::new();
+    let served = secured.serve(fine);
+    let mut peer = connect(&served, secured.peer());
+    ask(&mut peer, GET, "fine");
+    served.running.shutdown(Duration::from_secs(60));
+    assert_eq!(hear_all(&mut peer), "");
+    served.running.wait().unwrap();
+    assert_eq!(served.running.stats().total.cut, 0);
+}
+
+#[test]
+fn those_who_do_not_shake_hands_are_alone() {
+    let secured = Secured::new();
+    let refusals = Refusals::default();
+    let served = Served::with(|server| refusals.of(server).tls(secured.tls.clone()), fine);
+    let mut steady = connect(&served, secured.peer());
+    for (wire, cause) in [
+        (&b"GET / HTTP/1.1\r\nhost: a.example\r\n\r\n"[..], "does not speak our TLS"),
+        (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "does not speak our TLS"),
+        (b"SSH-2.0-OpenSSH_9.9\r\n", "does not speak our TLS"),
+        (b"\0\0\0\0\0\0\0\0", "does not speak our TLS"),
+        (b"\xff\xff\xff\xff\xff\xff\xff\xff", "does not speak our TLS"),
+        (b"\x80\x2e\x01\0\x02\0\x15\0\0\0\x10", "does not speak our TLS"),
+        (b"\x16\x03\x01\xff\xff\x01\0\0\0", "does not speak our TLS"),
+        (b"\x16\x03\x01\0\0", "does not speak our TLS"),
+        (b"\x16\x03\x01\0\x04\x02\0\0\0", "does not speak our TLS"),
+        (b"\x16\x03\x01\0\x06\x01\0\0\x02\x03\x03", "does not speak our TLS"),
+        (b"\x17\x03\x03\0\x01\0", "does not speak our TLS"),
+        (b"\x15\x03\x01\0\x02\x02\x28", "the peer ended the handshake"),
+    ] {
+        let mut peer = served.connect();
+        peer.say(wire);
+        let mut heard = Vec::new();
+        let _ = peer.stream.read_to_end(&mut heard);
+        // An alert, or nothing.
+        assert!(heard.is_empty() || heard.starts_with(b"\x15\x03"), "{}", heard.escape_ascii());
+        drop(peer);
+        eventually("its refusal is told", || served.running.stats().total.open <= 1);
+        let seen = refusals.take();
+        let is_seen = seen.len() == 1 && seen[0].0 == 0 && seen[0].1.contains(cause);
+        assert!(is_seen, "{seen:?} for {}", wire.escape_ascii());
+        ask(&mut steady, GET, "fine");
+    }
+}
+
+/// What a peer says first.
+fn hello(config: ClientConfig) -> Vec<u8> {
+    let mut said = Vec::new();
+    let mut connection = ClientConnection::new(Arc::new(config), host("a.example")).unwrap();
+    connection.write_tls(&mut said).unwrap();
+    said
+}
+
+#[test]
+fn those_who_leave_half_way_are_not_worth_a_word() {
+    let secured = Secured::new();
+    let refusals = Refusals::default();
+    let served = Served::with(|server| refusals.of(server).tls(secured.tls.clone()), fine);
+    let hello = hello(secured.peer());
+    for cut in 0..hello.len() {
+        let mut peer = served.connect();
+        peer.say(&hello[..cut]);
+        if cut % 2 == 0 {
+            peer.end();
+            assert_eq!(peer.hear_all(), "", "cut at {cut}");
+        } else {
+            peer.reset();
+        }
+    }
+    eventually("all are gone", || served.running.stats().total.open == 0);
+    assert_eq!(refusals.take(), []);
+    assert_eq!(greet(&served, secured.peer(), "a.example"), Ok("fine".into()));
+}
+
+#[test]
+fn others_are_served_meanwhile() {
+    let secured = Secured::new();
+    let (served, hello) = (secured.serve(fine), hello(secured.peer()));
+    let slow: Vec<Peer> = (0..50)
+        .map(|at| {
+            let mut peer = served.connect();
+            peer.say(&hello[..hello.len() * at / 50]);
+            peer
+        })
+        .collect();
+    eventually("all are there", || served.running.stats().total.open == 50);
+    assert_eq!(greet(&served, secured.peer(), "a.example"), Ok("fine".into()));
+    assert_eq!(served.running.stats().total.errors.tls, 0);
+    drop(slow);
+}
+
+#[test]
+fn a_flood_is_not_worth_a_handshake() {
+    let secured = Secured::new();
+    let limits = Limits { connections_max: 1, ..Limits::default() };
+    let refusals = Refusals::default();
+    let served = Served::with(|server| refusals.of(server).limits(limits).tls(secured.tls.clone()), fine);
+    let mut first = connect(&served, secured.peer());
+    ask(&mut first, GET, "fine");
+    let mut second = served.connect();
+    assert_eq!(second.hear_all(), "");
+    assert_eq!(refusals.take(), [(0, "the server has too many connections".into())]);
+    ask(&mut first, GET, "fine");
+}
+
+#[test]
+fn what_speaks_something_else_is_secure_too() {
+    let secured = Secured::new();
+    let served = secured.serve(async |ctx: &mut Context| -> corehttp::Result {
+        let mut upgraded = ctx.upgrade("echo").await?;
+        let mut heard = Vec::new();
+        let end = upgraded.read_to_end(&mut heard).await;
+        heard.extend_from_slice(format!("{:?}", end.map_err(|error| error.kind())).as_bytes());
+        upgraded.write_all(&heard).await?;
+        upgraded.shutdown().await?;
+        Ok(())
+    });
+    let wire = b"GET / HTTP/1.1\r\nhost: a.example\r\nconnection: upgrade\r\nupgrade: echo\r\n\r\n";
+    for (says_so, expected) in [(true, "helloOk(5)"), (false, "helloErr(UnexpectedEof)")] {
+        let mut peer = connect(&served, secured.peer());
+        ask(&mut peer, wire, "\r\n\r\n");
+        peer.write_all(b"hello").unwrap();
+        if says_so {
+            peer.conn.send_close_notify();
+        }
+        peer.flush().unwrap();
+        peer.sock.shutdown(Shutdown::Write).unwrap();
+        assert_eq!(hear_all(&mut peer), expected);
+    }
+}
+
+/// A connection on which each byte comes alone.
+struct Drip(DuplexStream);
+
+impl AsyncRead for Drip {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut task::Context<'_>,
+        out: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let mut byte = [0];
+        let mut room = ReadBuf::new(&mut byte);
+        ready!(Pin::new(&mut self.0).poll_read(cx, &mut room))?;
+        out.put_slice(room.filled());
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for Drip {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut task::Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.0).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut task::Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut task::Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_shutdown(cx)
+    }
+}
+
+/// What becomes of a peer that is served in memory, byte by byte, on a clock that jumps.
+fn talk<Kind>(
+    handler: impl IntoHandler<Kind>,
+    pipe: usize,
+    act: impl AsyncFnOnce(TlsConnector, DuplexStream, Vec<u8>),
+) -> (io::Result<()>, Duration, Vec<(u16, String)>) {
+    let (secured, refusals) = (Secured::new(), Refusals::default());
+    let end = paused(async {
+        let service = refusals.of(Server::new()).tls(secured.tls.clone()).service(handler);
+        let ((near, far), start) = (duplex(pipe), Instant::now());
+        let served = async { (service.serve_connection(Drip(far)).await, start.elapsed()) };
+        let hello = hello(secured.peer());
+        tokio::join!(served, act(TlsConnector::from(Arc::new(secured.peer())), near, hello)).0
+    });
+    (end.0, end.1, refusals.take())
+}
+
+#[test]
+fn packets_may_be_as_small_as_a_byte() {
+    for pipe in [100, 1_000, 1 << 16] {
+        let (served, _, seen) = talk(fine, pipe, async |connector, near, _| {
+            let peer = connector.connect(host("a.example"), near).await.unwrap();
+            // Side by side, for the server's first words fill the pipe as well.
+            let ((mut hears, mut says), mut heard) = (split(peer), String::new());
+            let said = async {
+                says.write_all(LAST).await.unwrap();
+                says.flush().await.unwrap();
+            };
+            tokio::join!(said, async { hears.read_to_string(&mut heard).await.unwrap() });
+            assert!(heard.ends_with("fine"), "{heard}");
+        });
+        assert!(served.is_ok() && seen.is_empty(), "{served:?} {seen:?}");
+    }
+}
+
+#[test]
+fn a_handshake_has_the_time_of_a_head() {
+    for said in [0, 1, 5, 100] {
+        let (served, time, seen) = talk(fine, 1 << 16, async |_, mut near, hello| {
+            near.write_all(&hello[..said]).await.unwrap();
+            assert_eq!(near.read_to_end(&mut Vec::new()).await.unwrap(), 0);
+        });
+        assert_eq!(served.unwrap_err().kind(), ErrorKind::TimedOut);
+        assert_eq!(time.as_secs(), 10);
+        assert_eq!(seen, [(0, "the handshake took too long".into())]);
+    }
+    // Each byte is progress, and all of them together take too long.
+    let (served, time, _) = talk(fine, 1 << 16, async |_, mut near, hello| {
+        for byte in hello {
+            if near.write_all(&[byte]).await.is_err() {
+                return;
+            }
+            sleep(Duration::from_secs(1)).await;
+        }
+        panic!("it may go on for ever");
+    });
+    assert_eq!((served.unwrap_err().kind(), time.as_secs()), (ErrorKind::TimedOut, 10));
+    // What the handshake has taken, the head has not.
+    let (_, time, seen) = talk(fine, 1 << 16, async |connector, near, _| {
+        sleep(Duration::from_secs(6)).await;
+        let mut peer = connector.connect(host("a.example"), near).await.unwrap();
+        peer.write_all(b"GET / HT").await.unwrap();
+        peer.flush().await.unwrap();
+        let mut heard = String::new();
+        peer.read_to_string(&mut heard).await.unwrap();
+        assert_eq!(status(&heard), 408);
+    });
+    assert_eq!((time.as_secs(), seen), (10, vec![(408, "the head took too long".into())]));
+}
+
+#[test]
+fn nothing_stays_behind_while_a_handler_waits() {
+    let pause = Duration::from_secs(3600);
+    let busy = async move |ctx: &mut Context| -> corehttp::Result {
+        let mut out = ctx.stream().await?;
+        out.write_all(&[b'x'; 200_000]).await?;
+        sleep(pause).await;
+        Ok(out.finish().await?)
+    };
+    let (served, _, seen) = talk(busy, 1 << 12, async |connector, near, _| {
+        let start = Instant::now();
+        let mut peer = connector.connect(host("a.example"), near).await.unwrap();
+        peer.write_all(b"GET / HTTP/1.0\r\n\r\n").await.unwrap();
+        peer.flush().await.unwrap();
+        let mut count = 0;
+        while count < 200_000 {
+            // The peer reads slowly, so that the server has to wait for it.
+            sleep(Duration::from_millis(1)).await;
+            let mut room = [0; 1000];
+            let heard = peer.read(&mut room).await.unwrap();
+            count += room[..heard].iter().filter(|byte| **byte == b'x').count();
+        }
+        assert!(start.elapsed() < pause);
+        peer.read_to_end(&mut Vec::new()).await.unwrap();
+    });
+    assert!(served.is_ok() && seen.is_empty(), "{served:?} {seen:?}");
+}
