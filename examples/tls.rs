@@ -1,0 +1,67 @@
+//! Over TLS: `cargo run --release --features tls --example tls -- [ADDR] [CHAIN KEY]`, then
+//! `curl --cacert /tmp/corehttp-example.pem https://localhost:8443/`.
+//!
+//! Listens on 127.0.0.1:8443. Without files of a certificate and its key it makes a certificate for `localhost` on the
+//! spot, and writes it where curl finds it; with files, it reads them again each minute. Ctrl-C stops it well.
+
+use std::env;
+use std::fs;
+use std::thread;
+use std::time::Duration;
+
+use corehttp::{Context, Refusal, Server, ServerTls, TlsIdentity};
+
+fn main() -> corehttp::Result {
+    let args: Vec<String> = env::args().skip(1).collect();
+    let address = args.first().map_or("127.0.0.1:8443", String::as_str);
+    let tls = match args.get(1..) {
+        Some([chain, key]) => from_files(chain.clone(), key.clone())?,
+        _ => ServerTls::new(made_on_the_spot()?),
+    };
+    let running = Server::bind(address)
+        .tls(tls)
+        .on_error(|refusal: &Refusal| eprintln!("{refusal}"))
+        .on_stop(interrupted(), Duration::from_secs(10))
+        .start(greet)?;
+    println!("listening on https://{}", running.local_addr());
+    running.wait()
+}
+
+fn greet(ctx: &mut Context) {
+    let version = ctx.tls().map(|tls| tls.version);
+    ctx.response.text(format!("Hello! Nobody has read this on its way: {version:?}\n"));
+}
+
+/// What the files say, now and after each minute.
+fn from_files(chain: String, key: String) -> corehttp::Result<ServerTls> {
+    let tls = ServerTls::new(TlsIdentity::from_files(&chain, &key)?);
+    let handle = tls.clone();
+    thread::spawn(move || {
+        loop {
+            thread::sleep(Duration::from_secs(60));
+            // Files that are half written are no reason to stop: the next minute they are whole.
+            match TlsIdentity::from_files(&chain, &key).and_then(|identity| handle.replace([identity])) {
+                Ok(()) => {}
+                Err(error) => eprintln!("still the old certificate: {error}"),
+            }
+        }
+    });
+    Ok(tls)
+}
+
+/// A certificate that nobody but itself has signed, so its readers have to be told of it.
+fn made_on_the_spot() -> corehttp::Result<TlsIdentity> {
+    let names = ["localhost", "127.0.0.1", "::1"].map(String::from);
+    let made = rcgen::generate_simple_self_signed(names)?;
+    let path = env::temp_dir().join("corehttp-example.pem");
+    fs::write(&path, made.cert.pem())?;
+    println!("its certificate is in {}", path.display());
+    Ok(TlsIdentity::from_pem(made.cert.pem(), made.signing_key.serialize_pem())?)
+}
+
+/// Ready at Ctrl-C, or never where it cannot be heard.
+async fn interrupted() {
+    if tokio::signal::ctrl_c().await.is_err() {
+        std::future::pending().await
+    }
+}
