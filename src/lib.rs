@@ -96,9 +96,9 @@ pub use coding::{Coding, CodingError, Flush};
 pub use compress::Compress;
 pub use exchange::{ExchangeError, Phase, Timeouts};
 pub use message::{
-    Body, ExtensionMethod, FieldValue, Headers, InvalidField, InvalidMethod, InvalidRequest, InvalidStatus,
-    InvalidTarget, Iter, Method, Pairs, Query, Request, Response, Source, Status, Target, TargetForm,
-    Timings, Version,
+    Body, ExtensionMethod, FieldValue, Form, FormBuf, FromText, Headers, InvalidField, InvalidForm,
+    InvalidMethod, InvalidRequest, InvalidStatus, InvalidTarget, Iter, Method, Pairs, Request, Response,
+    Source, Status, Target, TargetForm, Timings, Version,
 };
 #[cfg(feature = "tls")]
 pub use net::tls::enabled::{

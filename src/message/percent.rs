@@ -1,7 +1,9 @@
-//! [`escape`] and [`decode`]: octets that a URI spells `%XX` (RFC 3986 §2.1).
+//! [`escape`], [`decode`] and [`encode_form`]: octets that a URI spells `%XX` (RFC 3986 §2.1).
 
 use std::borrow::Cow;
 use std::string::FromUtf8Error;
+
+use super::class::Class;
 
 /// The octet that the escape at the front of `text` stands for, if there is one.
 #[inline]
@@ -34,6 +36,28 @@ pub(crate) fn octets(text: &str, plus: Plus) -> impl Iterator<Item = u8> {
         Some(octet)
     })
 }
+
+/// Whether each `%` has its two digits.
+pub(super) fn is_well_formed(text: &str) -> bool {
+    let text = text.as_bytes();
+    memchr::memchr_iter(b'%', text).all(|at| escape(&text[at..]).is_some())
+}
+
+/// Appends `octets` as `application/x-www-form-urlencoded` spells them (the URL Standard, §5.2).
+pub(super) fn encode_form(octets: &[u8], text: &mut String) {
+    for &octet in octets {
+        match octet {
+            b' ' => text.push('+'),
+            plain if FORM_PLAIN.has(plain) => text.push(char::from(plain)),
+            _ => text.extend(['%', HEX_DIGITS[usize::from(octet >> 4)], HEX_DIGITS[usize::from(octet & 15)]]),
+        }
+    }
+}
+
+static FORM_PLAIN: Class = Class::ALPHANUMERIC.with(b"*-._");
+
+const HEX_DIGITS: [char; 16] =
+    ['0', '1', '2', '3', '4', '5', '6', '7', '8', '9', 'A', 'B', 'C', 'D', 'E', 'F'];
 
 /// What a bare `+` means.
 #[derive(Clone, Copy, PartialEq, Eq)]

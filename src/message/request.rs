@@ -5,7 +5,10 @@ use std::convert::Infallible;
 use std::fmt;
 use std::str::Utf8Error;
 
-use super::{Body, Headers, InvalidMethod, InvalidTarget, Method, Query, Target, Version};
+use super::list;
+use super::{
+    Body, Form, FormBuf, Headers, InvalidForm, InvalidMethod, InvalidTarget, Method, Name, Target, Version,
+};
 use crate::memory::Reset;
 
 /// A request: one that was received, or one to send. The same type serves in both directions.
@@ -140,8 +143,57 @@ impl Request {
 
     /// The query, decoded where it is looked at.
     #[inline]
-    pub fn query(&self) -> Query<'_> {
+    pub fn query(&self) -> Form<'_> {
         self.target.query()
+    }
+
+    /// The content as an `application/x-www-form-urlencoded` form.
+    ///
+    /// It looks at the bytes that are here: of a body that is streamed there is no form.
+    ///
+    /// # Errors
+    ///
+    /// Content of another type or in a content coding, content that is no UTF-8, or more than [`Form::PAIRS_MAX`]
+    /// pairs. In a handler `?` makes that 415 or 400. For more pairs say how many:
+    /// `Form::new(request.body.text()?).at_most(10_000)?`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use corehttp::Context;
+    ///
+    /// fn sign_in(ctx: &mut Context) -> corehttp::Result {
+    ///     let name = ctx.request.form()?.get("name").unwrap_or_default();
+    ///     ctx.response.text(format!("Hello, {name}!"));
+    ///     Ok(())
+    /// }
+    /// ```
+    pub fn form(&self) -> Result<Form<'_>, InvalidForm> {
+        let mut types = self.headers.named(Name::CONTENT_TYPE);
+        match (types.next(), types.next()) {
+            (Some(only), None) if is_form(only) => {}
+            _ => return Err(InvalidForm::ContentType),
+        }
+        if self.headers.contains("content-encoding") {
+            return Err(InvalidForm::ContentCoding);
+        }
+        let text = self.body.text().map_err(|_| InvalidForm::Text)?;
+        Form::new(text).at_most(Form::PAIRS_MAX)
+    }
+
+    /// Replaces the query. A [`FormBuf`] is always fit to be one; nothing removes the one that is there.
+    ///
+    /// # Errors
+    ///
+    /// A byte that must be escaped, a `#` among them; or a target that has no query: that of CONNECT, and `*`.
+    pub fn set_query(&mut self, query: impl AsRef<str>) -> Result<(), InvalidTarget> {
+        self.target.set_query(query.as_ref())
+    }
+
+    /// Makes `form` the content, with its content type.
+    pub fn set_form(&mut self, form: &FormBuf) {
+        self.headers.put(Name::CONTENT_TYPE, FORM_TYPE);
+        self.body.set(form.as_str());
     }
 
     /// The host and port the request is for: those of an absolute target, or else the Host field (RFC 9112 §3.3).
@@ -153,6 +205,14 @@ impl Request {
     pub(crate) fn line_mut(&mut self) -> (&mut Method, &mut Target, &mut Version) {
         (&mut self.method, &mut self.target, &mut self.version)
     }
+}
+
+/// How a form's content is called. It has no parameters, but some send a charset, which means nothing: it is UTF-8.
+const FORM_TYPE: &[u8] = b"application/x-www-form-urlencoded";
+
+fn is_form(content_type: &[u8]) -> bool {
+    let essence = content_type.split(|&octet| octet == b';').next().unwrap_or_default();
+    list::trim(essence).eq_ignore_ascii_case(FORM_TYPE)
 }
 
 impl Reset for Request {

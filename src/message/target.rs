@@ -7,9 +7,9 @@ use std::str::{self, Utf8Error};
 
 use super::authority::Authority;
 use super::class::Class;
+use super::form::Form;
 use super::method::Method;
 use super::percent::{self, Plus};
-use super::query::Query;
 use super::scheme::Scheme;
 use crate::memory::{Reset, Span};
 
@@ -45,6 +45,28 @@ impl Target {
             absolute => Parts::absolute_form(absolute),
         }?;
         self.set(text, parts);
+        Ok(())
+    }
+
+    /// Replaces what stands behind the `?`, and with nothing the `?` as well.
+    pub(crate) fn set_query(&mut self, query: &str) -> Result<(), InvalidTarget> {
+        match self.parts.form {
+            TargetForm::Origin | TargetForm::Absolute => {}
+            TargetForm::Authority | TargetForm::Asterisk => return Err(InvalidTarget::Form),
+        }
+        if !QUERY.covers(query.as_bytes()) {
+            return Err(InvalidTarget::Byte);
+        }
+        if self.text.is_empty() {
+            self.text.push('/');
+            self.parts.path = Span::new(0, "/".len());
+        }
+        self.text.truncate(self.parts.path.end());
+        if !query.is_empty() {
+            self.text.push('?');
+        }
+        self.parts.query = Span::new(self.text.len(), query.len());
+        self.text.push_str(query);
         Ok(())
     }
 
@@ -124,8 +146,8 @@ impl Target {
 
     /// The names and values behind the `?`.
     #[inline]
-    pub fn query(&self) -> Query<'_> {
-        Query::new(self.part(self.parts.query))
+    pub fn query(&self) -> Form<'_> {
+        Form::new(self.part(self.parts.query))
     }
 
     /// Path and query as an origin is asked for them, in up to two parts (RFC 9112 §3.2.1, §3.2.4).
@@ -480,6 +502,32 @@ mod tests {
         for url in bad {
             assert!(target.set_url(url).is_err(), "{url:?}");
             assert_eq!(target.as_str(), "https://a", "a refused URL changes nothing");
+        }
+    }
+
+    #[test]
+    fn a_query_is_replaced_as_a_whole_or_not_at_all() {
+        for (url, query, sent) in [
+            ("/", "a=b", "/?a=b"),
+            ("/a?b", "c?d", "/a?c?d"),
+            ("/a?b", "", "/a"),
+            ("/a?", "", "/a"),
+            ("http://a", "b", "http://a?b"),
+            ("http://a/b?c", "d", "http://a/b?d"),
+        ] {
+            let mut target = parsed(Method::Get, url).unwrap();
+            assert_eq!(target.set_query(query), Ok(()));
+            assert_eq!((target.as_str(), target.query().raw()), (sent, query));
+            assert_eq!(target, parsed(Method::Get, sent).unwrap());
+            for bad in ["a b", "a#b", "a\r\nX: y", "é", "a\0", "\"", "<", "\\"] {
+                assert_eq!(target.set_query(bad), Err(InvalidTarget::Byte), "{bad:?}");
+                assert_eq!(target.as_str(), sent, "a refused query changes nothing");
+            }
+        }
+        let mut target = Target::default();
+        assert_eq!((target.set_query("a"), target.as_str(), target.path()), (Ok(()), "/?a", "/"));
+        for (method, text) in [(Method::Connect, "h:443"), (Method::Options, "*")] {
+            assert_eq!(parsed(method, text).unwrap().set_query("a"), Err(InvalidTarget::Form));
         }
     }
 

@@ -6,7 +6,7 @@ use std::io;
 
 use crate::coding::CodingError;
 use crate::exchange::ExchangeError;
-use crate::message::Status;
+use crate::message::{InvalidForm, Status};
 use crate::net::{PeerAddr, TlsError};
 use crate::wire::WireError;
 
@@ -16,8 +16,9 @@ pub type Result<T = (), E = Error> = std::result::Result<T, E>;
 /// An error of a handler: a status that is owed to the peer, and a cause that is not told to it.
 ///
 /// Any [`std::error::Error`] becomes one by `?` and owes 500, but for the crate's own, which know better: a body
-/// that was cut owes 400, one that is too large 413, one that is too slow 408, one that is coded as nobody knows 415.
-/// A [`Status`] becomes one too, and an error of your own whose [`source`](StdError::source) is a status owes that.
+/// that was cut owes 400, one that is too large 413, one that is too slow 408, one that is coded as nobody knows 415,
+/// and one that is not the form that was asked for 415 or 400. A [`Status`] becomes one too, and an error of your own
+/// whose [`source`](StdError::source) is a status owes that.
 ///
 /// # Examples
 ///
@@ -92,9 +93,10 @@ fn owed(error: &(dyn StdError + 'static)) -> Option<Status> {
     }
     let of_wire = error.downcast_ref::<WireError>().map(|error| error.status());
     let of_coding = || error.downcast_ref::<CodingError>().map(|error| error.status());
+    let of_form = || error.downcast_ref::<InvalidForm>().map(|error| error.status());
     // The source and nothing behind it: deeper down are errors of other messages than the one that is answered.
     let of_source = || error.source().and_then(|source| source.downcast_ref::<Status>()).copied();
-    of_wire.or_else(of_coding).or_else(of_source)
+    of_wire.or_else(of_coding).or_else(of_form).or_else(of_source)
 }
 
 impl fmt::Display for Error {

@@ -1,0 +1,314 @@
+//! [`Form`]: names and values, of a query or of a form's content (RFC 3986 §3.4; the URL Standard, §5.1).
+
+use std::borrow::Cow;
+use std::fmt;
+use std::iter;
+
+use super::Status;
+use super::from_text::FromText;
+use super::percent::{self, Plus};
+
+/// A view of `application/x-www-form-urlencoded` text: `name=value` pairs between `&`s, as they stand in a query and
+/// in the content of a form.
+///
+/// Nothing is decoded before it is asked for, and nothing is allocated where nothing is escaped. It is read as
+/// browsers read it: `+` is a space; a bad escape stands for itself; octets that are no UTF-8 become U+FFFD; `name`
+/// means `name=`; empty pairs are skipped. Whoever wants none of that asks for [`Form::strict`].
+///
+/// A query is bounded by [`Limits::request_line_max`](crate::Limits::request_line_max), and the form that
+/// [`Request::form`](crate::Request::form) gives by [`Form::PAIRS_MAX`].
+///
+/// # Examples
+///
+/// ```
+/// use corehttp::Form;
+///
+/// let form = Form::new("q=rust+lang&tag=fast&tag=safe&debug&page=2");
+/// assert_eq!(form.get("q").as_deref(), Some("rust lang"));
+/// assert!(form.all("tag").eq(["fast", "safe"]));
+/// assert_eq!(form.get("debug").as_deref(), Some(""));
+/// assert_eq!(form.get_as::<u32>("page")?, Some(2));
+/// assert_eq!(form.get_as::<u32>("size")?, None);
+/// assert!(form.get_as::<u32>("q").is_err());
+/// # Ok::<(), corehttp::InvalidForm>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Form<'a> {
+    raw: &'a str,
+}
+
+impl<'a> Form<'a> {
+    /// How many pairs the content of a form may have: 1,024.
+    pub const PAIRS_MAX: usize = 1024;
+
+    /// Views `raw`, which has no `?` in front.
+    #[inline]
+    pub fn new(raw: &'a str) -> Form<'a> {
+        Form { raw }
+    }
+
+    /// This form, if it has at most so many pairs.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidForm::TooManyPairs`].
+    pub fn at_most(self, pairs_max: usize) -> Result<Form<'a>, InvalidForm> {
+        match self.raw_pairs().nth(pairs_max) {
+            None => Ok(self),
+            Some(_) => Err(InvalidForm::TooManyPairs),
+        }
+    }
+
+    /// This form, if no pair of it can be read in two ways: each `%` has its two digits, and what is escaped is
+    /// UTF-8.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidForm::Escape`].
+    pub fn strict(self) -> Result<Form<'a>, InvalidForm> {
+        let is_strict = |raw| percent::is_well_formed(raw) && percent::decode(raw, Plus::Space).is_ok();
+        match self.raw_pairs().all(|(name, value)| is_strict(name) && is_strict(value)) {
+            true => Ok(self),
+            false => Err(InvalidForm::Escape),
+        }
+    }
+
+    /// The text as it is spelled.
+    #[inline]
+    pub fn raw(self) -> &'a str {
+        self.raw
+    }
+
+    /// How many pairs there are.
+    pub fn len(self) -> usize {
+        self.raw_pairs().count()
+    }
+
+    /// Is there no pair?
+    pub fn is_empty(self) -> bool {
+        self.raw_pairs().next().is_none()
+    }
+
+    /// Is there a pair of that name?
+    pub fn contains(self, name: &str) -> bool {
+        self.raw_values(name).next().is_some()
+    }
+
+    /// The first value of `name`.
+    pub fn get(self, name: &str) -> Option<Cow<'a, str>> {
+        self.all(name).next()
+    }
+
+    /// Every value of `name`, in order.
+    pub fn all(self, name: &str) -> impl Iterator<Item = Cow<'a, str>> {
+        self.raw_values(name).map(decode)
+    }
+
+    /// The first value of `name` as a number, a truth value or whatever else is [`FromText`]; `None` if there is no
+    /// pair of that name.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidForm::Value`] if it is there and is no `T`, an empty value among them: in a handler `?` makes that
+    /// 400.
+    pub fn get_as<T: FromText>(self, name: &str) -> Result<Option<T>, InvalidForm> {
+        self.all_as(name).next().transpose()
+    }
+
+    /// Every value of `name`, in order, read as [`Form::get_as`] reads the first.
+    pub fn all_as<T: FromText>(self, name: &str) -> impl Iterator<Item = Result<T, InvalidForm>> {
+        self.all(name).map(|value| T::from_text(&value).ok_or(InvalidForm::Value))
+    }
+
+    /// Every pair, in order.
+    pub fn iter(self) -> Pairs<'a> {
+        Pairs { rest: self.raw }
+    }
+
+    fn raw_values(self, name: &str) -> impl Iterator<Item = &'a str> {
+        let is_asked_for = move |raw: &str| percent::octets(raw, Plus::Space).eq(name.bytes());
+        self.raw_pairs().filter(move |(raw, _)| is_asked_for(raw)).map(|(_, value)| value)
+    }
+
+    /// Every pair as it is spelled; empty ones are skipped.
+    pub(super) fn raw_pairs(self) -> impl Iterator<Item = (&'a str, &'a str)> {
+        let mut pairs = self.iter();
+        iter::from_fn(move || pairs.next_raw())
+    }
+}
+
+impl<'a> IntoIterator for Form<'a> {
+    type Item = (Cow<'a, str>, Cow<'a, str>);
+    type IntoIter = Pairs<'a>;
+
+    fn into_iter(self) -> Pairs<'a> {
+        self.iter()
+    }
+}
+
+/// The decoded names and values of a [`Form`].
+#[derive(Clone, Debug)]
+pub struct Pairs<'a> {
+    rest: &'a str,
+}
+
+impl<'a> Pairs<'a> {
+    fn next_raw(&mut self) -> Option<(&'a str, &'a str)> {
+        while !self.rest.is_empty() {
+            let (pair, rest) = self.rest.split_once('&').unwrap_or((self.rest, ""));
+            self.rest = rest;
+            if !pair.is_empty() {
+                return Some(pair.split_once('=').unwrap_or((pair, "")));
+            }
+        }
+        None
+    }
+}
+
+impl<'a> Iterator for Pairs<'a> {
+    type Item = (Cow<'a, str>, Cow<'a, str>);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.next_raw().map(|(name, value)| (decode(name), decode(value)))
+    }
+}
+
+/// `raw` as browsers read it: whatever it is, it is some text.
+pub(super) fn decode(raw: &str) -> Cow<'_, str> {
+    percent::decode(raw, Plus::Space)
+        .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned().into())
+}
+
+/// Why a request has not the form that is asked for.
+///
+/// In a handler `?` makes it the status that is owed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum InvalidForm {
+    /// The content type is missing, given twice, or another than `application/x-www-form-urlencoded`.
+    ContentType,
+    /// The content is encoded (RFC 9110 §8.4), and nobody has decoded it.
+    ContentCoding,
+    /// The content is no UTF-8.
+    Text,
+    /// An escape lacks its digits, or what is escaped is no UTF-8. Only [`Form::strict`] minds.
+    Escape,
+    /// There are more pairs than the bound.
+    TooManyPairs,
+    /// A value is not of the type that is asked for.
+    Value,
+}
+
+impl InvalidForm {
+    /// The status that is owed to whoever sent it (RFC 9110 §15.5.1, §15.5.16).
+    pub fn status(self) -> Status {
+        match self {
+            InvalidForm::ContentType | InvalidForm::ContentCoding => Status::UNSUPPORTED_MEDIA_TYPE,
+            InvalidForm::Text | InvalidForm::Escape | InvalidForm::TooManyPairs | InvalidForm::Value => {
+                Status::BAD_REQUEST
+            }
+        }
+    }
+}
+
+impl fmt::Display for InvalidForm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            InvalidForm::ContentType => "the content is no urlencoded form",
+            InvalidForm::ContentCoding => "the form is encoded",
+            InvalidForm::Text => "the form is not UTF-8",
+            InvalidForm::Escape => "an escape in the form is malformed",
+            InvalidForm::TooManyPairs => "the form has too many pairs",
+            InvalidForm::Value => "a value in the form is malformed",
+        })
+    }
+}
+
+impl std::error::Error for InvalidForm {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(raw: &str, expected: &[(&str, &str)]) {
+        let form = Form::new(raw);
+        let found: Vec<_> = form.into_iter().collect();
+        let expected: Vec<(Cow<str>, Cow<str>)> =
+            expected.iter().map(|&(name, value)| (name.into(), value.into())).collect();
+        assert_eq!(found, expected, "{raw:?}");
+        assert_eq!((form.len(), form.is_empty()), (expected.len(), expected.is_empty()), "{raw:?}");
+        assert_eq!(form.at_most(expected.len()), Ok(form), "{raw:?}");
+        let fewer = expected.len().checked_sub(1).map(|pairs_max| form.at_most(pairs_max));
+        assert!(fewer.is_none_or(|found| found == Err(InvalidForm::TooManyPairs)), "{raw:?}");
+    }
+
+    #[test]
+    fn pairs_are_split_before_they_are_decoded() {
+        check("a=1&b=2", &[("a", "1"), ("b", "2")]);
+        check("a=1=2", &[("a", "1=2")]);
+        check("a&b=", &[("a", ""), ("b", "")]);
+        check("=1", &[("", "1")]);
+        check("=", &[("", "")]);
+        check("a%26b%3D=%26%3d", &[("a&b=", "&=")]);
+        check("a=1;b=2", &[("a", "1;b=2")]);
+        check("a=?&b=/", &[("a", "?"), ("b", "/")]);
+    }
+
+    #[test]
+    fn empty_pairs_are_skipped() {
+        check("", &[]);
+        check("&", &[]);
+        check("&&&", &[]);
+        check("&&a=1&&&b=2&", &[("a", "1"), ("b", "2")]);
+    }
+
+    #[test]
+    fn escapes_are_decoded_once_and_bad_ones_kept() {
+        check("a+b=c%20d", &[("a b", "c d")]);
+        check("a=%2B%2b", &[("a", "++")]);
+        check("a=%2541", &[("a", "%41")]);
+        check("a=100%&b=%zz&c=%4", &[("a", "100%"), ("b", "%zz"), ("c", "%4")]);
+        check("a=%e2%82%ac", &[("a", "€")]);
+        check("a=%ff%fe&%c3=x", &[("a", "\u{fffd}\u{fffd}"), ("\u{fffd}", "x")]);
+    }
+
+    #[test]
+    fn a_strict_form_can_be_read_in_one_way() {
+        for raw in ["", "a", "a=%41&&b+c=%e2%82%ac", "a=%2541", "é=é"] {
+            assert!(Form::new(raw).strict().is_ok(), "{raw:?}");
+        }
+        for raw in ["%", "a=%", "a=%4", "a=%zz", "%%41", "a&%4&b", "a=%ff", "%c3=%a9", "%c3&%a9", "a=%+1"] {
+            assert_eq!(Form::new(raw).strict(), Err(InvalidForm::Escape), "{raw:?}");
+        }
+    }
+
+    #[test]
+    fn names_are_found_however_they_are_spelled() {
+        let form = Form::new("ab=1&a%62=2&%61%62=3&abc=4&a=5&AB=6&a+b=7");
+        assert!(form.all("ab").eq(["1", "2", "3"]));
+        assert!(form.all_as::<u8>("ab").eq([Ok(1), Ok(2), Ok(3)]));
+        assert_eq!(form.get("a b").as_deref(), Some("7"));
+        for absent in ["", "b", "a%62", "aB", "abcd", "1", "a+b"] {
+            assert_eq!((form.get(absent), form.contains(absent)), (None, false), "{absent}");
+        }
+    }
+
+    #[test]
+    fn a_value_that_is_absent_is_none_and_one_that_is_malformed_an_error() {
+        let form = Form::new("page=12&size=&sort=up&far=%2B5&spaced=+5&twice=1&twice=x&escaped=%31%32");
+        for (name, expected) in [("page", 12), ("twice", 1), ("escaped", 12)] {
+            assert_eq!(form.get_as::<u32>(name), Ok(Some(expected)), "{name}");
+        }
+        assert_eq!(form.get_as::<u32>("Page"), Ok(None));
+        for name in ["size", "sort", "far", "spaced"] {
+            assert_eq!(form.get_as::<u32>(name), Err(InvalidForm::Value), "{name}");
+        }
+    }
+
+    #[test]
+    fn nothing_is_allocated_where_nothing_is_escaped() {
+        assert!(matches!(Form::new("a=b%20c&q=rust").get("q"), Some(Cow::Borrowed("rust"))));
+        assert!(Form::new("q=%72ust").iter().all(|(name, _)| matches!(name, Cow::Borrowed("q"))));
+    }
+}

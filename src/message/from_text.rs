@@ -1,0 +1,167 @@
+//! [`FromText`]: what a text of the wire can be read as.
+
+use super::headers::decimal;
+
+/// Reads itself from a whole text, strictly.
+///
+/// It is not [`FromStr`](std::str::FromStr), which takes `+5` for a number, and `inf`. Here an integer is digits, a
+/// signed one may have a `-`; a float is written in decimals, with an exponent or without, and finite; a `bool` is
+/// `true`, `1` or `on`, or else `false`, `0` or `off`; a `char` is one. Nothing may stand around them.
+///
+/// # Examples
+///
+/// ```
+/// use corehttp::{Form, FromText};
+///
+/// #[derive(Debug, PartialEq)]
+/// enum Order {
+///     Rising,
+///     Falling,
+/// }
+///
+/// impl FromText for Order {
+///     fn from_text(text: &str) -> Option<Order> {
+///         match text {
+///             "rising" => Some(Order::Rising),
+///             "falling" => Some(Order::Falling),
+///             _ => None,
+///         }
+///     }
+/// }
+///
+/// assert_eq!(Form::new("order=rising").get_as("order")?, Some(Order::Rising));
+/// assert!(Form::new("order=Rising").get_as::<Order>("order").is_err());
+/// # Ok::<(), corehttp::InvalidForm>(())
+/// ```
+pub trait FromText: Sized {
+    /// What `text` says, if it says one.
+    fn from_text(text: &str) -> Option<Self>;
+}
+
+macro_rules! unsigned {
+    ($($type:ty),*) => {$(
+        impl FromText for $type {
+            fn from_text(text: &str) -> Option<$type> {
+                decimal(text.as_bytes())?.try_into().ok()
+            }
+        }
+    )*};
+}
+
+macro_rules! signed {
+    ($($type:ty),*) => {$(
+        impl FromText for $type {
+            fn from_text(text: &str) -> Option<$type> {
+                integer(text)?.try_into().ok()
+            }
+        }
+    )*};
+}
+
+macro_rules! floats {
+    ($($type:ty),*) => {$(
+        impl FromText for $type {
+            fn from_text(text: &str) -> Option<$type> {
+                if !is_float(text.as_bytes()) {
+                    return None;
+                }
+                text.parse().ok().filter(|number: &$type| number.is_finite())
+            }
+        }
+    )*};
+}
+
+unsigned!(u8, u16, u32, u64, usize);
+signed!(i8, i16, i32, i64, isize);
+floats!(f32, f64);
+
+impl FromText for bool {
+    fn from_text(text: &str) -> Option<bool> {
+        match text {
+            // A browser says `on` for a box that is ticked and has no value of its own.
+            "true" | "1" | "on" => Some(true),
+            "false" | "0" | "off" => Some(false),
+            _ => None,
+        }
+    }
+}
+
+impl FromText for char {
+    fn from_text(text: &str) -> Option<char> {
+        let mut chars = text.chars();
+        chars.next().filter(|_| chars.next().is_none())
+    }
+}
+
+impl FromText for String {
+    fn from_text(text: &str) -> Option<String> {
+        Some(text.to_owned())
+    }
+}
+
+/// `["-"] 1*DIGIT`, checked.
+fn integer(text: &str) -> Option<i64> {
+    match text.strip_prefix('-') {
+        Some(digits) => 0i64.checked_sub_unsigned(decimal(digits.as_bytes())?),
+        None => decimal(text.as_bytes())?.try_into().ok(),
+    }
+}
+
+/// Whether `str::parse` takes `text` for the same number that everybody else does: digits at both ends.
+fn is_float(text: &[u8]) -> bool {
+    let digits = text.strip_prefix(b"-").unwrap_or(text);
+    let is_fit = |octet: &u8| octet.is_ascii_digit() || b".eE+-".contains(octet);
+    let ends = digits.first().zip(digits.last());
+    ends.is_some_and(|(first, last)| first.is_ascii_digit() && last.is_ascii_digit())
+        && digits.iter().all(is_fit)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fmt::Debug;
+
+    use super::*;
+
+    #[track_caller]
+    fn check<T: FromText + PartialEq + Debug>(good: &[(&str, T)], bad: &[&str]) {
+        for (text, expected) in good {
+            assert_eq!(T::from_text(text).as_ref(), Some(expected), "{text:?}");
+        }
+        for text in bad.iter().chain(&["", " ", "1 ", " 1", "1\n", "\u{663}3", "1_0", "0x10", "--1"]) {
+            assert_eq!(T::from_text(text), None, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn integers_are_digits_and_fit() {
+        check(&[("0", 0u8), ("255", 255), ("00042", 42)], &["256", "+5", "-1", "-0", "1.0", "1e2"]);
+        check(&[("18446744073709551615", u64::MAX)], &["18446744073709551616"]);
+        check(&[("-128", i8::MIN), ("127", 127), ("-0", 0)], &["-129", "128", "+5", "-", "- 1"]);
+        check(
+            &[("-9223372036854775808", i64::MIN), ("9223372036854775807", i64::MAX)],
+            &["-9223372036854775809", "9223372036854775808"],
+        );
+    }
+
+    #[test]
+    fn floats_are_decimal_and_finite() {
+        check(
+            &[("0", 0.0), ("-1.5", -1.5), ("1e3", 1e3), ("25E-1", 2.5), ("1e+3", 1e3)],
+            &[
+                "inf", "-inf", "nan", "NaN", "infinity", "+5", ".5", "5.", "-.5", "1e", "1e999", "1-2",
+                "1.2.3", "1,5", "1e+-3",
+            ],
+        );
+        check(&[("0.5", 0.5f32)], &["1e39"]);
+    }
+
+    #[test]
+    fn truths_and_letters_are_whole() {
+        check(
+            &[("true", true), ("1", true), ("on", true), ("false", false), ("0", false), ("off", false)],
+            &["True", "yes", "t", "2", "01", "on "],
+        );
+        assert_eq!(["€", "", "ab", "e\u{301}"].map(char::from_text), [Some('€'), None, None, None]);
+        assert_eq!(String::from_text(" a"), Some(" a".into()));
+    }
+}
