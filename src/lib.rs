@@ -96,9 +96,9 @@ pub use coding::{Coding, CodingError, Flush};
 pub use compress::Compress;
 pub use exchange::{ExchangeError, Phase, Timeouts};
 pub use message::{
-    Body, ExtensionMethod, FieldValue, Form, FormBuf, FromText, Headers, InvalidField, InvalidForm,
-    InvalidMethod, InvalidRequest, InvalidStatus, InvalidTarget, Iter, Method, Pairs, Request, Response,
-    Source, Status, Target, TargetForm, Timings, Version,
+    Body, Cookies, ExtensionMethod, FieldValue, Form, FormBuf, FromText, Headers, InvalidCookie,
+    InvalidField, InvalidForm, InvalidMethod, InvalidRequest, InvalidStatus, InvalidTarget, Iter, Method,
+    Pairs, Request, Response, SameSite, SetCookie, Source, Status, Target, TargetForm, Timings, Version,
 };
 #[cfg(feature = "tls")]
 pub use net::tls::enabled::{

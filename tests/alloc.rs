@@ -8,7 +8,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant, SystemTime};
 
-use corehttp::{BodyPlan, Context, Handler, IntoHandler, Request, Server, Timeouts, with_plan};
+use corehttp::{BodyPlan, Context, Handler, IntoHandler, Request, Server, SetCookie, Timeouts, with_plan};
 use tokio::io::AsyncReadExt;
 
 #[global_allocator]
@@ -160,6 +160,31 @@ fn get_with_all_that_a_handler_reads_and_sets() {
 fn post() {
     check(echo, POST, 1, "hello, world");
 }
+
+#[test]
+fn post_a_form_with_cookies() {
+    let reads = |ctx: &mut Context| -> corehttp::Result {
+        let Context { request, response, .. } = ctx;
+        let (form, query, cookies) = (request.form()?, request.query().strict()?, request.cookies());
+        assert_eq!(
+            (form.get_as::<u32>("page")?, form.get("last name").as_deref()),
+            (Some(7), Some("Lovelace"))
+        );
+        assert_eq!((form.len(), query.all("tag").count(), cookies.all("theme").count()), (3, 2, 2));
+        assert!(form.iter().take(2).all(|(_, value)| !value.is_empty()));
+        let session = SetCookie::session("sid", cookies.get("sid").unwrap_or_default());
+        response.set_cookie(&SetCookie { max_age: Some(Duration::from_secs(60)), ..session })?;
+        response.set_cookie(&session.removal())?;
+        response.text("all read");
+        Ok(())
+    };
+    check(reads, FORM, 1, "all read");
+}
+
+const FORM: &str = "POST /save?tag=fast&tag=safe HTTP/1.1\r\nHost: example.com\r\n\
+                    Content-Type: application/x-www-form-urlencoded\r\nContent-Length: 37\r\n\
+                    Cookie: sid=8f14e45f; theme=dark; theme=light\r\n\r\n\
+                    page=7&name=Ada&last%20name=Lovelace&";
 
 #[test]
 fn post_in_chunks() {

@@ -214,6 +214,18 @@ impl Headers {
         self.present |= name.tag().bit();
     }
 
+    /// Appends a field that is known to be good, its value in pieces.
+    pub(crate) fn push_pieces(&mut self, name: Name<'_>, pieces: &[&str]) {
+        let start = self.text.len();
+        self.text.extend_all([name.as_str().as_bytes(), b": "]);
+        let value_start = self.text.len();
+        pieces.iter().for_each(|piece| self.text.extend(piece.as_bytes()));
+        let value = Span::new(value_start, self.text.len() - value_start);
+        self.text.extend(b"\r\n");
+        self.fields.push(Field { tag: name.tag(), name: Span::new(start, name.as_str().len()), value });
+        self.present |= name.tag().bit();
+    }
+
     /// Notes the lines of a received head that is about to be in [`Headers::text_mut`].
     #[inline]
     pub(crate) fn record(&mut self, lines: impl Iterator<Item = (Tag, Span, Span)>) {

@@ -3,6 +3,7 @@
 mod authority;
 mod body;
 mod class;
+mod cookie;
 mod date;
 mod form;
 mod form_buf;
@@ -27,6 +28,7 @@ pub(crate) use authority::Authority;
 pub(crate) use body::Length;
 pub use body::{Body, Source};
 pub(crate) use class::Class;
+pub use cookie::{Cookies, InvalidCookie, SameSite, SetCookie};
 pub(crate) use date::ImfDate;
 pub use form::{Form, InvalidForm, Pairs};
 pub use form_buf::FormBuf;

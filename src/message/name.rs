@@ -13,12 +13,14 @@ impl<'a> Name<'a> {
     pub(crate) const CONNECTION: Name<'static> = Name::new("connection");
     pub(crate) const CONTENT_LENGTH: Name<'static> = Name::new("content-length");
     pub(crate) const CONTENT_TYPE: Name<'static> = Name::new("content-type");
+    pub(crate) const COOKIE: Name<'static> = Name::new("cookie");
     pub(crate) const DATE: Name<'static> = Name::new("date");
     pub(crate) const EXPECT: Name<'static> = Name::new("expect");
     pub(crate) const HOST: Name<'static> = Name::new("host");
     pub(crate) const KEEP_ALIVE: Name<'static> = Name::new("keep-alive");
     pub(crate) const RETRY_AFTER: Name<'static> = Name::new("retry-after");
     pub(crate) const SERVER: Name<'static> = Name::new("server");
+    pub(crate) const SET_COOKIE: Name<'static> = Name::new("set-cookie");
     pub(crate) const TRAILER: Name<'static> = Name::new("trailer");
     pub(crate) const TRANSFER_ENCODING: Name<'static> = Name::new("transfer-encoding");
 

@@ -20,7 +20,9 @@ pub(super) fn decode(text: &str, plus: Plus) -> Result<Cow<'_, str>, FromUtf8Err
     if !text.bytes().any(escapes) {
         return Ok(Cow::Borrowed(text));
     }
-    String::from_utf8(octets(text, plus).collect()).map(Cow::Owned)
+    let mut decoded = Vec::with_capacity(text.len());
+    decoded.extend(octets(text, plus));
+    String::from_utf8(decoded).map(Cow::Owned)
 }
 
 /// The decoded octets of `text`, one by one.

@@ -5,10 +5,11 @@ use std::convert::Infallible;
 use std::fmt;
 use std::str::Utf8Error;
 
-use super::list;
 use super::{
-    Body, Form, FormBuf, Headers, InvalidForm, InvalidMethod, InvalidTarget, Method, Name, Target, Version,
+    Body, Cookies, Form, FormBuf, Headers, InvalidCookie, InvalidForm, InvalidMethod, InvalidTarget, Method,
+    Name, Target, Version,
 };
+use super::{cookie, list, name};
 use crate::memory::Reset;
 
 /// A request: one that was received, or one to send. The same type serves in both directions.
@@ -194,6 +195,37 @@ impl Request {
     pub fn set_form(&mut self, form: &FormBuf) {
         self.headers.put(Name::CONTENT_TYPE, FORM_TYPE);
         self.body.set(form.as_str());
+    }
+
+    /// The cookies that came with it, read where they stand.
+    #[inline]
+    pub fn cookies(&self) -> Cookies<'_> {
+        Cookies::new(&self.headers)
+    }
+
+    /// Sends a cookie along, behind those that are there.
+    ///
+    /// # Errors
+    ///
+    /// A name that is no token, or a value that could not stand in a cookie: it would become another one.
+    pub fn append_cookie(&mut self, name: &str, value: &str) -> Result<(), InvalidCookie> {
+        if !name::is_token(name.as_bytes()) {
+            return Err(InvalidCookie::Name);
+        }
+        if !cookie::is_value(value.as_bytes()) {
+            return Err(InvalidCookie::Value);
+        }
+        // There is one line of them (RFC 6265bis §5.8.1).
+        let mut line = Vec::new();
+        for old in self.headers.named(Name::COOKIE) {
+            line.extend_from_slice(old);
+            line.extend_from_slice(b"; ");
+        }
+        for piece in [name, "=", value] {
+            line.extend_from_slice(piece.as_bytes());
+        }
+        self.headers.put(Name::COOKIE, &line);
+        Ok(())
     }
 
     /// The host and port the request is for: those of an absolute target, or else the Host field (RFC 9112 §3.3).

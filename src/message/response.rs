@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use super::{Body, Headers, InvalidField, Name, Status, Timings};
+use super::{Body, Headers, InvalidCookie, InvalidField, Name, SetCookie, Status, Timings};
 use crate::memory::Reset;
 
 /// A response: one to send, or one that was received. The same type serves in both directions.
@@ -86,6 +86,23 @@ impl Response {
         for name in ["content-type", "content-length", "content-encoding"] {
             self.headers.remove(name);
         }
+    }
+
+    /// Sets a cookie, beside those that are set already. Give each name once: of two, user agents keep the last.
+    ///
+    /// # Errors
+    ///
+    /// A cookie that [`SetCookie::check`] refuses: one that could break out of its field, say more than it should, or
+    /// be dropped by the user agent.
+    pub fn set_cookie(&mut self, cookie: &SetCookie<'_>) -> Result<(), InvalidCookie> {
+        cookie.check()?;
+        cookie.append_to(&mut self.headers);
+        Ok(())
+    }
+
+    /// The cookies that are set, read as browsers read them; what a browser ignores is not among them.
+    pub fn cookies(&self) -> impl Iterator<Item = SetCookie<'_>> {
+        self.headers.named(Name::SET_COOKIE).filter_map(SetCookie::parse)
     }
 
     /// How long the exchange took that brought this response, phase by phase. One that no client has received took

@@ -12,6 +12,7 @@ mod support;
 mod compress;
 mod connection;
 mod events;
+mod forms;
 mod framing;
 mod handlers;
 mod hostile;

@@ -1,0 +1,136 @@
+//! [`Cookies`]: what a user agent gives back (RFC 6265bis §4.2).
+
+use std::fmt;
+
+use crate::message::{Headers, Name, list};
+
+/// A view of the cookies of a request, which are read where they stand.
+///
+/// It takes what browsers send, which is more than the standard lets a server set: a value ends at the next `;` and
+/// may hold spaces, commas and quotes. Quotes around a value are part of it, as they are for a browser, and nothing is
+/// decoded. A piece without `=` is a value without a name. A piece that is no UTF-8 is skipped: no server that set its
+/// cookies by [`SetCookie`](crate::SetCookie) has set it.
+///
+/// A browser gives back less than 200 cookies. Pieces beyond the first [`Cookies::PAIRS_MAX`] are not looked at: the
+/// cookies in them are absent.
+///
+/// # Examples
+///
+/// ```
+/// use corehttp::Request;
+///
+/// let mut request = Request::get("/")?;
+/// request.headers.set("cookie", "sid=8f14e45f; theme=dark; theme=light")?;
+/// assert_eq!(request.cookies().get("sid"), Some("8f14e45f"));
+/// assert_eq!(request.cookies().get("SID"), None);
+/// assert!(request.cookies().all("theme").eq(["dark", "light"]));
+/// assert_eq!(request.cookies().iter().count(), 3);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy)]
+pub struct Cookies<'a> {
+    headers: &'a Headers,
+}
+
+impl<'a> Cookies<'a> {
+    /// How many pieces are looked at: 1,024.
+    pub const PAIRS_MAX: usize = 1024;
+
+    pub(in crate::message) fn new(headers: &'a Headers) -> Cookies<'a> {
+        Cookies { headers }
+    }
+
+    /// The value of the first cookie of that name. Case counts.
+    ///
+    /// Browsers send those with the longer path first.
+    pub fn get(self, name: &str) -> Option<&'a str> {
+        self.all(name).next()
+    }
+
+    /// The values of all cookies of that name, in order.
+    pub fn all(self, name: &str) -> impl Iterator<Item = &'a str> {
+        self.iter().filter(move |(found, _)| *found == name).map(|(_, value)| value)
+    }
+
+    /// All names and values, in order.
+    pub fn iter(self) -> impl Iterator<Item = (&'a str, &'a str)> {
+        // A browser sends one line, but a proxy that speaks HTTP/2 may have cut it (RFC 9113 §8.2.3).
+        let pieces = self.headers.named(Name::COOKIE).flat_map(|line| line.split(|&octet| octet == b';'));
+        pieces.take(Cookies::PAIRS_MAX).filter_map(pair)
+    }
+
+    /// Is there none?
+    pub fn is_empty(self) -> bool {
+        self.iter().next().is_none()
+    }
+}
+
+impl fmt::Debug for Cookies<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(self.iter()).finish()
+    }
+}
+
+fn pair(piece: &[u8]) -> Option<(&str, &str)> {
+    match str::from_utf8(list::trim(piece)).ok()? {
+        "" => None,
+        pair => Some(pair.split_once('=').unwrap_or(("", pair))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(lines: &[&[u8]], expected: &[(&str, &str)]) {
+        let mut headers = Headers::new();
+        headers.append("accept", "x=y").unwrap();
+        lines.iter().for_each(|line| headers.append("Cookie", *line).unwrap());
+        let cookies = Cookies::new(&headers);
+        assert_eq!(Vec::from_iter(cookies.iter()), expected);
+        assert_eq!(cookies.is_empty(), expected.is_empty());
+        for (name, _) in expected {
+            let values = expected.iter().filter(|(other, _)| other == name).map(|(_, value)| *value);
+            assert!(cookies.all(name).eq(values.clone()) && values.take(1).eq(cookies.get(name)));
+        }
+    }
+
+    #[test]
+    fn cookies_are_pairs_between_semicolons_4_2() {
+        check(&[b"a=1"], &[("a", "1")]);
+        check(&[b"a=1; b=2"], &[("a", "1"), ("b", "2")]);
+        check(&[b"a=1; a=2; A=3"], &[("a", "1"), ("a", "2"), ("A", "3")]);
+        check(&[b"a=b=c; d="], &[("a", "b=c"), ("d", "")]);
+        check(&[b"a=1", b"b=2; c=3"], &[("a", "1"), ("b", "2"), ("c", "3")]);
+    }
+
+    #[test]
+    fn what_browsers_send_beyond_the_grammar_is_taken() {
+        check(&[b"a=1;b=2 ;\t;; c=3;"], &[("a", "1"), ("b", "2"), ("c", "3")]);
+        check(&[b"a=\"1 2\"; b=\"x; c=y\""], &[("a", "\"1 2\""), ("b", "\"x"), ("c", "y\"")]);
+        check(&[b"a=1, b=2"], &[("a", "1, b=2")]);
+        check(&["näme=välue; a={\"b\":1}".as_bytes()], &[("näme", "välue"), ("a", "{\"b\":1}")]);
+        check(&[b"alone; =nameless; ="], &[("", "alone"), ("", "nameless"), ("", "")]);
+        check(&[b"a=%3B\\x; $Version=1"], &[("a", "%3B\\x"), ("$Version", "1")]);
+    }
+
+    #[test]
+    fn what_is_none_is_skipped() {
+        check(&[], &[]);
+        check(&[b""], &[]);
+        check(&[b";", b" ; \t;"], &[]);
+        check(&[b"a=\xff; b=2; \xc3=3"], &[("b", "2")]);
+    }
+
+    #[test]
+    fn pieces_beyond_the_bound_are_not_looked_at() {
+        let line = |pieces: usize| format!("{}; last=1", vec!["a=1"; pieces - 1].join("; "));
+        for (pieces, expected) in [(1024, Some("1")), (1025, None), (5000, None)] {
+            let mut headers = Headers::new();
+            headers.set("cookie", line(pieces)).unwrap();
+            assert_eq!(Cookies::new(&headers).get("last"), expected, "{pieces}");
+            assert_eq!(Cookies::new(&headers).iter().count(), pieces.min(1024));
+        }
+    }
+}

@@ -1,0 +1,12 @@
+//! State that a user agent keeps for a server (RFC 6265bis): what it gives back, and how it is told.
+
+mod cookies;
+mod date;
+mod set_cookie;
+#[cfg(test)]
+mod tests;
+
+pub use cookies::Cookies;
+pub use set_cookie::{InvalidCookie, SameSite, SetCookie};
+
+pub(super) use set_cookie::is_value;

@@ -1,0 +1,194 @@
+//! What may be set, how it is spelled, and what is read of what others set.
+
+use std::time::{Duration, SystemTime};
+
+use super::{InvalidCookie, SameSite, SetCookie};
+use crate::message::{Request, Response};
+
+/// `cookie` is spelled as `expected`, and read back as it was.
+#[track_caller]
+fn check(cookie: SetCookie, expected: &str) {
+    let mut response = Response::new();
+    assert_eq!(response.set_cookie(&cookie), Ok(()));
+    assert_eq!(response.headers.text("set-cookie"), Some(expected));
+    assert_eq!(response.cookies().next(), Some(cookie));
+}
+
+#[track_caller]
+fn check_refused(cookie: SetCookie, reason: InvalidCookie) {
+    let mut response = Response::new();
+    assert_eq!(response.set_cookie(&cookie), Err(reason), "{cookie:?}");
+    assert!(response.headers.is_empty());
+}
+
+#[track_caller]
+fn check_read(field: &str, expected: Option<SetCookie>) {
+    assert_eq!(SetCookie::parse(field.as_bytes()), expected, "{field:?}");
+}
+
+const PLAIN: SetCookie<'static> = SetCookie {
+    name: "a",
+    value: "b",
+    max_age: None,
+    expires: None,
+    domain: None,
+    path: None,
+    secure: false,
+    http_only: false,
+    same_site: None,
+    partitioned: false,
+};
+
+/// Sun, 06 Nov 1994 08:49:37 GMT
+fn date() -> SystemTime {
+    SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_777)
+}
+
+#[test]
+fn every_attribute_is_spelled_4_1_1() {
+    check(PLAIN, "a=b");
+    check(SetCookie { value: "", ..PLAIN }, "a=");
+    check(SetCookie { value: "\"b\"", ..PLAIN }, "a=\"b\"");
+    check(SetCookie { value: "!#$%&'()*+-./:<=>?@[]^_`{|}~", ..PLAIN }, "a=!#$%&'()*+-./:<=>?@[]^_`{|}~");
+    check(SetCookie { max_age: Some(Duration::from_secs(60)), ..PLAIN }, "a=b; Max-Age=60");
+    check(SetCookie { expires: Some(date()), ..PLAIN }, "a=b; Expires=Sun, 06 Nov 1994 08:49:37 GMT");
+    check(SetCookie { domain: Some("Example.com"), ..PLAIN }, "a=b; Domain=Example.com");
+    check(SetCookie { path: Some("/a"), ..PLAIN }, "a=b; Path=/a");
+    check(SetCookie { same_site: Some(SameSite::Strict), ..PLAIN }, "a=b; SameSite=Strict");
+    check(SetCookie { secure: true, partitioned: true, ..PLAIN }, "a=b; Secure; Partitioned");
+    check(
+        SetCookie { domain: Some("a.b"), same_site: Some(SameSite::None), ..SetCookie::session("a", "b") },
+        "a=b; Domain=a.b; Path=/; Secure; HttpOnly; SameSite=None",
+    );
+    check(
+        SetCookie::session("__Host-a", "b").removal(),
+        "__Host-a=; Max-Age=0; Expires=Thu, 01 Jan 1970 00:00:00 GMT; Path=/; Secure; HttpOnly; SameSite=Lax",
+    );
+}
+
+#[test]
+fn row_62_nothing_breaks_out_of_its_place() {
+    let injections =
+        ["a; Domain=evil", ";", "a\r\nInjected: 1", "a\n", "a\0", "a\x7f", "a\t", "a b", " a", "é"];
+    for text in injections {
+        check_refused(SetCookie { name: text, ..PLAIN }, InvalidCookie::Name);
+        check_refused(SetCookie { value: text, ..PLAIN }, InvalidCookie::Value);
+        check_refused(SetCookie { domain: Some(text), ..PLAIN }, InvalidCookie::Domain);
+        check_refused(SetCookie { path: Some(text), ..PLAIN }, InvalidCookie::Path);
+        check_refused(SetCookie { path: Some(&format!("/{text}")), ..PLAIN }, InvalidCookie::Path);
+        let mut request = Request::default();
+        assert_eq!(request.append_cookie(text, "b"), Err(InvalidCookie::Name), "{text:?}");
+        assert_eq!(request.append_cookie("a", text), Err(InvalidCookie::Value), "{text:?}");
+        assert!(request.headers.is_empty());
+    }
+    for name in ["", "=", "a=b", "a,b", "\"a\"", "a\\b", "(a)", "a/b"] {
+        check_refused(SetCookie { name, ..PLAIN }, InvalidCookie::Name);
+    }
+    for value in ["a,b", "\"", "\"a", "a\"", "a\"b", "\"a\"b\"", "\"a;b\"", "a\\b", "\"a b\""] {
+        check_refused(SetCookie { value, ..PLAIN }, InvalidCookie::Value);
+    }
+    let label = "a".repeat(64);
+    for domain in ["", ".", ".a.b", "a.b.", "a..b", "a_b", "[::1]", "a:80", "a/b", "*.a.b", &label] {
+        check_refused(SetCookie { domain: Some(domain), ..PLAIN }, InvalidCookie::Domain);
+    }
+    for path in ["", "a", "*", "http://a/", &format!("/{}", "a".repeat(1024))] {
+        check_refused(SetCookie { path: Some(path), ..PLAIN }, InvalidCookie::Path);
+    }
+}
+
+#[test]
+fn what_user_agents_drop_is_refused_5_7() {
+    let (fits, long) = ("a".repeat(4095), "a".repeat(4096));
+    assert_eq!(SetCookie { value: &fits, ..PLAIN }.check(), Ok(()));
+    check_refused(SetCookie { value: &long, ..PLAIN }, InvalidCookie::TooLong);
+    check_refused(SetCookie { same_site: Some(SameSite::None), ..PLAIN }, InvalidCookie::Insecure);
+    check_refused(SetCookie { partitioned: true, ..PLAIN }, InvalidCookie::Insecure);
+    for name in ["__Secure-a", "__SECURE-a", "__secure-"] {
+        assert_eq!(SetCookie { name, secure: true, ..PLAIN }.check(), Ok(()));
+        check_refused(SetCookie { name, ..PLAIN }, InvalidCookie::Prefix);
+    }
+    for name in ["__Host-a", "__HOST-a", "__host-"] {
+        let good = SetCookie::session(name, "b");
+        assert_eq!(good.check(), Ok(()));
+        check_refused(SetCookie { secure: false, ..good }, InvalidCookie::Prefix);
+        check_refused(SetCookie { domain: Some("a.b"), ..good }, InvalidCookie::Prefix);
+        check_refused(SetCookie { path: Some("/a"), ..good }, InvalidCookie::Prefix);
+        check_refused(SetCookie { path: None, ..good }, InvalidCookie::Prefix);
+    }
+    for value in ["__Host-a", "__secure-a=b"] {
+        assert!(!SetCookie { name: "", value, secure: true, ..PLAIN }.keeps_prefix(), "{value}");
+    }
+    assert!(SetCookie { name: "__Hos", ..PLAIN }.keeps_prefix());
+    assert!(SetCookie { name: "__Hostä", ..PLAIN }.keeps_prefix());
+}
+
+#[test]
+fn what_others_set_is_read_leniently_5_6() {
+    check_read("a=b", Some(PLAIN));
+    check_read(" a\t= b ; ", Some(PLAIN));
+    check_read("a=b=c", Some(SetCookie { value: "b=c", ..PLAIN }));
+    check_read("a=\"b c\",", Some(SetCookie { value: "\"b c\",", ..PLAIN }));
+    check_read("alone", Some(SetCookie { name: "", value: "alone", ..PLAIN }));
+    check_read("=b; Secure", Some(SetCookie { name: "", secure: true, ..PLAIN }));
+    check_read("ä=ö", Some(SetCookie { name: "ä", value: "ö", ..PLAIN }));
+    check_read(
+        "a=b; SECURE=no; httpOnly ;foo; =; Secure2",
+        Some(SetCookie { secure: true, http_only: true, ..PLAIN }),
+    );
+    check_read(
+        "a=b; domain=.A.b; Path=/x; path=/",
+        Some(SetCookie { domain: Some("A.b"), path: Some("/"), ..PLAIN }),
+    );
+    check_read("a=b; Domain=x; Domain=; Path=/x; Path=y", Some(PLAIN));
+    check_read(
+        "a=b; SameSite=lax; samesite=STRICT",
+        Some(SetCookie { same_site: Some(SameSite::Strict), ..PLAIN }),
+    );
+    check_read("a=b; SameSite=Lax; SameSite=x", Some(PLAIN));
+    check_read(
+        "a=b; expires=Sunday, 06-Nov-94 08:49:37 GMT; Expires=x",
+        Some(SetCookie { expires: Some(date()), ..PLAIN }),
+    );
+    let path = format!("/{}", "x".repeat(1024));
+    check_read(&format!("a=b; Path=/; Path={path}"), Some(SetCookie { path: Some("/"), ..PLAIN }));
+}
+
+#[test]
+fn ages_are_digits_5_6_2() {
+    for (age, seconds) in [
+        ("60", 60),
+        ("0", 0),
+        ("-1", 0),
+        ("-0", 0),
+        ("007", 7),
+        ("99999999999999999999999", u64::MAX),
+        ("-99999999999999999999999", 0),
+    ] {
+        let max_age = Some(Duration::from_secs(seconds));
+        check_read(&format!("a=b; Max-Age={age}"), Some(SetCookie { max_age, ..PLAIN }));
+    }
+    for age in ["", "-", "+5", "5s", "1.5", "--1", "5 5", "0x5", "\u{663}"] {
+        let max_age = Some(Duration::from_secs(60));
+        check_read(&format!("a=b; Max-Age=60; Max-Age={age}"), Some(SetCookie { max_age, ..PLAIN }));
+    }
+}
+
+#[test]
+fn what_is_no_cookie_is_ignored_5_6() {
+    for field in ["", ";", "=", " = ; Secure", "; a=b", "a=b\0", "a=b\r\nc", "a=\x7f", "a=b; Path=/\x01"] {
+        check_read(field, None);
+    }
+    assert_eq!(SetCookie::parse(b"a=\xff"), None);
+    check_read(&format!("a={}", "b".repeat(4096)), None);
+    assert!(SetCookie::parse(format!("a={}", "b".repeat(4095)).as_bytes()).is_some());
+}
+
+#[test]
+fn sent_cookies_share_one_line_5_8_1() {
+    let mut request = Request::default();
+    request.headers.append("cookie", "a=1").expect("it is a field");
+    request.headers.append("Cookie", "b=2").expect("it is a field");
+    request.append_cookie("c", "\"3\"").expect("it is a cookie");
+    assert_eq!(request.headers.all("cookie").collect::<Vec<_>>(), [b"a=1; b=2; c=\"3\""]);
+    assert!(request.cookies().iter().eq([("a", "1"), ("b", "2"), ("c", "\"3\"")]));
+}

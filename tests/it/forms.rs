@@ -1,0 +1,134 @@
+//! Forms and cookies, as a handler reads them and as it answers to those who send something else (RFC 9110 §15.5;
+//! the URL Standard, §5; RFC 6265bis).
+
+use corehttp::{Context, Form, FormBuf, InvalidForm, Request, SetCookie};
+
+use crate::support::wired::{Then, Wired};
+use crate::support::{Refusals, Served, status};
+
+/// Tells the form's pairs, the page as a number, and the query's pairs.
+fn tell(ctx: &mut Context) -> corehttp::Result {
+    let form = ctx.request.form()?;
+    let page: Option<u32> = form.get_as("page")?;
+    let told = format!("{:?} {page:?} {:?}", Vec::from_iter(form), Vec::from_iter(ctx.request.query()));
+    ctx.response.text(told);
+    Ok(())
+}
+
+fn post(fields: &str, content: impl AsRef<[u8]>) -> Vec<u8> {
+    let content = content.as_ref();
+    let head = format!("POST /?q=1 HTTP/1.1\r\nHost: a\r\n{fields}Content-Length: {}\r\n\r\n", content.len());
+    [head.as_bytes(), content].concat()
+}
+
+const FORM: &str = "Content-Type: application/x-www-form-urlencoded\r\n";
+
+/// Asked with these fields and this content, the handler's answer has this status and these last words.
+#[track_caller]
+fn check(fields: &str, content: impl AsRef<[u8]>, expected: u16, told: &str) {
+    let served = Served::new(tell);
+    let heard = served.ask(post(fields, content));
+    assert_eq!(status(&heard), expected, "{heard}");
+    assert!(heard.ends_with(told), "{heard}");
+}
+
+#[test]
+fn a_form_is_read_in_the_order_it_came() {
+    check(FORM, "", 200, r#"[] None [("q", "1")]"#);
+    check(FORM, "b=2&a=1+%26&b=", 200, r#"[("b", "2"), ("a", "1 &"), ("b", "")] None [("q", "1")]"#);
+    check(FORM, "page=42&é=ü", 200, r#"[("page", "42"), ("é", "ü")] Some(42) [("q", "1")]"#);
+    check("content-type: APPLICATION/x-www-Form-urlencoded ; charset=utf-8\r\n", "a", 200, r#"[("q", "1")]"#);
+}
+
+#[test]
+fn a_form_that_comes_in_pieces_is_one_form() {
+    let content = "page=7&name=J%C3%BCrgen+%26+Co&%66lag";
+    let heard = Wired::new(tell).ask_cut(post(FORM, content), Then::Waits);
+    let told = r#"[("page", "7"), ("name", "Jürgen & Co"), ("flag", "")] Some(7) [("q", "1")]"#;
+    assert!(heard.ends_with(told), "{heard}");
+}
+
+#[test]
+fn other_content_is_415_9110_15_5_16() {
+    for fields in [
+        "",
+        "Content-Type:\r\n",
+        "Content-Type: ;\r\n",
+        "Content-Type: text/plain\r\n",
+        "Content-Type: application/json\r\n",
+        "Content-Type: multipart/form-data; boundary=a\r\n",
+        "Content-Type: application/x-www-form-urlencoded2\r\n",
+        "Content-Type: application/x-www-form-urlencoded, text/plain\r\n",
+        "Content-Type: \"application/x-www-form-urlencoded\"\r\n",
+        &format!("{FORM}{FORM}"),
+        &format!("{FORM}Content-Type: text/plain\r\n"),
+        &format!("{FORM}Content-Encoding: gzip\r\n"),
+        &format!("{FORM}Content-Encoding: identity\r\n"),
+    ] {
+        check(fields, "a=1", 415, "Unsupported Media Type");
+    }
+}
+
+#[test]
+fn a_form_that_is_none_is_400_9110_15_5_1() {
+    check(FORM, b"a=\xff", 400, "Bad Request");
+    for page in ["", "x", "%2B5", "+5", "-1", "4294967296", "1.0", "0x1"] {
+        check(FORM, format!("page={page}&page=1"), 400, "Bad Request");
+    }
+    let pairs = |count: usize| vec!["a"; count].join("&");
+    check(FORM, pairs(Form::PAIRS_MAX), 200, r#"[("q", "1")]"#);
+    check(FORM, pairs(Form::PAIRS_MAX + 1), 400, "Bad Request");
+    check(FORM, "&".repeat(100_000), 200, r#"[] None [("q", "1")]"#);
+}
+
+#[test]
+fn why_a_form_is_refused_is_told_to_the_operator_only() {
+    let refusals = Refusals::default();
+    let served = Served::with(|server| refusals.of(server), tell);
+    let heard = served.ask(post("Content-Type: text/plain\r\n", "a=1"));
+    assert!(!heard.contains("urlencoded"), "{heard}");
+    assert_eq!(refusals.take(), [(415, "the handler failed: the content is no urlencoded form".to_owned())]);
+}
+
+#[test]
+fn a_request_that_is_built_is_read_as_it_was_meant() {
+    let pairs = [("a b", "1&2=3"), ("é", "\r\n\0"), ("a b", "+%41")];
+    let form: FormBuf = pairs.into_iter().collect();
+    let mut request = Request::post("http://a/path?old").unwrap();
+    request.headers.set("content-type", "text/plain").unwrap();
+    request.set_form(&form);
+    request.set_query(&form).unwrap();
+    let expected = pairs.map(|(name, value)| (name.into(), value.into()));
+    assert!(request.form().unwrap().iter().eq(expected.clone()));
+    assert!(request.query().iter().eq(expected) && request.query().strict().is_ok());
+    assert_eq!(request.path(), "/path");
+    request.set_query("").unwrap();
+    assert_eq!(request.target().as_str(), "http://a/path");
+    request.body.stream(&b"a=1"[..], None);
+    assert!(request.form().unwrap().is_empty(), "of a stream there is no form");
+    request.body.set("a".repeat(3) + "&b=%");
+    assert_eq!(request.form().unwrap().strict(), Err(InvalidForm::Escape));
+}
+
+#[test]
+fn cookies_are_read_and_set_on_the_wire() {
+    let served = Served::new(|ctx: &mut Context| -> corehttp::Result {
+        let Context { request, response, .. } = ctx;
+        let visits: u32 = request.cookies().get("visits").and_then(|text| text.parse().ok()).unwrap_or(0);
+        response.set_cookie(&SetCookie::new("visits", &(visits + 1).to_string()))?;
+        response.set_cookie(&SetCookie::session("__Host-sid", "x"))?;
+        let evil = request.cookies().get("echo").unwrap_or("fine");
+        Ok(response.set_cookie(&SetCookie::new("echo", evil))?)
+    });
+    let ask = |cookie: &str| served.ask(format!("GET / HTTP/1.1\r\nHost: a\r\nCookie: {cookie}\r\n\r\n"));
+    let heard = ask("other=1; visits=41");
+    let set = "set-cookie: visits=42\r\n\
+               set-cookie: __Host-sid=x; Path=/; Secure; HttpOnly; SameSite=Lax\r\n\
+               set-cookie: echo=fine\r\n";
+    assert!(heard.contains(set), "{heard}");
+    // What a browser may send is more than what may be set: that is an error of the handler, and no injection.
+    for evil in ["a, Domain=evil", "a b", "\"a", "\\", "a\tb", "é"] {
+        let heard = ask(&format!("echo={evil}"));
+        assert!(status(&heard) == 500 && !heard.contains("echo"), "{heard}");
+    }
+}
