@@ -83,6 +83,8 @@ mod server;
 
 #[cfg(feature = "compress")]
 mod compress;
+#[cfg(feature = "jar")]
+pub mod jar;
 #[cfg(feature = "multipart")]
 pub mod multipart;
 mod sse;

@@ -1,0 +1,126 @@
+//! Hosts and paths: who may share a cookie with whom (RFC 6265bis §5.1.3, §5.1.4).
+
+/// Is `host` `domain`, or below it? Both are in lower case.
+pub(super) fn is_within(host: &str, domain: &str) -> bool {
+    let below = host.strip_suffix(domain).is_some_and(|rest| rest.ends_with('.'));
+    host == domain || (below && !is_address(host))
+}
+
+/// Do so many that are strangers to each other have hosts below it that nobody may set a cookie for all?
+pub(super) fn is_public_suffix(domain: &str) -> bool {
+    let domain = domain.trim_end_matches('.');
+    // What the list cannot read is nobody's.
+    psl::suffix_str(domain).is_none_or(|suffix| suffix == domain)
+}
+
+/// What hosts of one owner have in common: the label below the public suffix, and all after it.
+///
+/// A cookie never leaves its site. That is stricter than the standard where one public suffix is below a domain of
+/// somebody else, as `s3.amazonaws.com` is, and so do browsers.
+pub(super) fn site(host: &str) -> &str {
+    match is_address(host) {
+        true => host,
+        false => psl::domain_str(host).unwrap_or(host),
+    }
+}
+
+/// Is it an IP address, in any spelling? No top-level domain begins with a digit.
+fn is_address(host: &str) -> bool {
+    let last = host.trim_end_matches('.').rsplit('.').next().unwrap_or_default();
+    host.starts_with('[') || last.starts_with(|first: char| first.is_ascii_digit())
+}
+
+/// Is `path` `folder`, or below it? (§5.1.4)
+pub(super) fn path_is_within(path: &str, folder: &str) -> bool {
+    path.strip_prefix(folder)
+        .is_some_and(|rest| rest.is_empty() || folder.ends_with('/') || rest.starts_with('/'))
+}
+
+/// The path of a cookie that comes without one: the request's, up to its last `/`.
+pub(super) fn folder(path: &str) -> &str {
+    match path.rsplit_once('/') {
+        None | Some(("", _)) => "/",
+        Some((folder, _)) => folder,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts_are_within_domains_5_1_3() {
+        for (host, domain) in
+            [("a.com", "a.com"), ("b.a.com", "a.com"), ("c.b.a.com", "a.com"), ("[::1]", "[::1]")]
+        {
+            assert!(is_within(host, domain), "{host} {domain}");
+        }
+        for (host, domain) in [
+            ("a.com", "b.a.com"),
+            ("ba.com", "a.com"),
+            ("a.com.evil.com", "a.com"),
+            ("a.com.", "a.com"),
+            ("a.com", ""),
+            ("127.0.0.1", "0.0.1"),
+            ("127.0.0.1", "1"),
+            ("0x7f.0x1", "0x1"),
+            ("127.0.0.1.", "1."),
+            ("a.127.0.0.1", "127.0.0.1"),
+        ] {
+            assert!(!is_within(host, domain), "{host} {domain}");
+        }
+    }
+
+    #[test]
+    fn suffixes_of_many_are_public_and_sites_are_below_them() {
+        for suffix in [
+            "com",
+            "co.uk",
+            "github.io",
+            "s3.amazonaws.com",
+            "com.",
+            "local",
+            "",
+            ".",
+            "xn--p1ai",
+            "xn--55qx5d.cn",
+            "anything.ck",
+        ] {
+            assert!(is_public_suffix(suffix), "{suffix}");
+        }
+        for domain in ["a.com", "a.co.uk", "a.github.io", "amazonaws.com", "a.local", "www.ck", "a.com."] {
+            assert!(!is_public_suffix(domain), "{domain}");
+        }
+        for (host, expected) in [
+            ("a.b.com", "b.com"),
+            ("b.com", "b.com"),
+            ("a.b.co.uk", "b.co.uk"),
+            ("a.b.github.io", "b.github.io"),
+            ("github.io", "github.io"),
+            ("localhost", "localhost"),
+            ("127.0.0.1", "127.0.0.1"),
+            ("[::1]", "[::1]"),
+        ] {
+            assert_eq!(site(host), expected);
+        }
+    }
+
+    #[test]
+    fn paths_are_within_folders_5_1_4() {
+        for (path, folder) in
+            [("/", "/"), ("/a", "/"), ("/a", "/a"), ("/a/", "/a"), ("/a/b", "/a/"), ("/a/b/c", "/a")]
+        {
+            assert!(path_is_within(path, folder), "{path} {folder}");
+        }
+        for (path, folder) in
+            [("/", "/a"), ("/ab", "/a"), ("/a", "/a/"), ("/A", "/a"), ("/b/a", "/a"), ("/a?b", "/a")]
+        {
+            assert!(!path_is_within(path, folder), "{path} {folder}");
+        }
+        for (path, expected) in
+            [("/", "/"), ("/a", "/"), ("/a/", "/a"), ("/a/b", "/a"), ("/a//b", "/a/"), ("*", "/")]
+        {
+            assert_eq!(folder(path), expected, "{path}");
+        }
+    }
+}

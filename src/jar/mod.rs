@@ -1,0 +1,184 @@
+//! A cookie jar for clients: what servers set is kept and given back by the rules of browsers (RFC 6265bis §5).
+//!
+//! A [`Jar`] is shared by as many requests as one likes, on whatever threads. It takes what a server may set and no
+//! more: nothing for a host that the server's is not below, nothing for a public suffix such as `co.uk` (by
+//! [the list](https://publicsuffix.org) that the crate `psl` carries), nothing `Secure` from `http`, nothing that does
+//! not keep the promise of its prefix. It holds a bounded number of cookies, and none for longer than 400 days.
+//!
+//! `SameSite`, `HttpOnly` and `Partitioned` are for those who run scripts and show one site within another. They are
+//! kept, and change nothing.
+//!
+//! # Examples
+//!
+//! ```
+//! use corehttp::jar::Jar;
+//! use corehttp::{Request, Response, SetCookie};
+//!
+//! let jar = Jar::new();
+//! let sign_in = Request::post("https://www.example.com/sign-in")?;
+//! let mut response = Response::new();
+//! response.set_cookie(&SetCookie { domain: Some("example.com"), ..SetCookie::session("sid", "8f14e45f") })?;
+//! jar.store(sign_in.target(), &response.headers);
+//!
+//! let mut next = Request::get("https://shop.example.com/basket")?;
+//! if let Some(cookies) = jar.cookie_field(next.target()) {
+//!     next.headers.set("cookie", cookies)?;
+//! }
+//! assert_eq!(next.cookies().get("sid"), Some("8f14e45f"));
+//! assert_eq!(jar.cookie_field(Request::get("http://shop.example.com/")?.target()), None);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! Cookies that outlive a session can be kept in a file, a line of JSON each:
+//!
+//! ```no_run
+//! use std::fs::File;
+//! use std::io::{BufReader, BufWriter};
+//! use corehttp::jar::Jar;
+//!
+//! let jar = Jar::new();
+//! jar.load(BufReader::new(File::open("cookies.jsonl")?))?;
+//! // ...
+//! jar.save(BufWriter::new(File::create("cookies.jsonl")?))?;
+//! # Ok::<(), std::io::Error>(())
+//! ```
+
+mod cookie;
+mod host;
+mod record;
+mod store;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::io::{self, BufRead, Write};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::SystemTime;
+
+pub use cookie::Rejected;
+pub use record::InvalidRecord;
+
+use cookie::{Cookie, Origin};
+use store::Store;
+
+use crate::Headers;
+use crate::SetCookie;
+use crate::Target;
+
+/// Cookies of a client, to be shared by its requests.
+pub struct Jar {
+    store: Mutex<Store>,
+}
+
+impl Jar {
+    /// How many cookies a site may have, with all its hosts: 180. Beyond: the one that was sent longest ago goes,
+    /// those that are not `Secure` first.
+    pub const PER_SITE_MAX: usize = 180;
+
+    /// How many cookies there may be in all: 3,300. Beyond: the one that was sent longest ago goes.
+    pub const COOKIES_MAX: usize = 3300;
+
+    /// An empty jar with the usual bounds.
+    pub fn new() -> Jar {
+        Jar::bounded(Jar::PER_SITE_MAX, Jar::COOKIES_MAX)
+    }
+
+    /// An empty jar for at most so many cookies of one site, and in all.
+    pub fn bounded(per_site_max: usize, cookies_max: usize) -> Jar {
+        Jar { store: Mutex::new(Store::bounded(per_site_max, cookies_max)) }
+    }
+
+    /// Takes the cookies that the response to a request for `target` sets. Those that may not be set are passed over;
+    /// [`Jar::set`] says why.
+    ///
+    /// The target must be in absolute-form, as that of a [`Request`](crate::Request) which was made from a URL.
+    pub fn store(&self, target: &Target, headers: &Headers) {
+        for cookie in headers.all("set-cookie").filter_map(SetCookie::parse) {
+            let _passed_over = self.set(target, &cookie);
+        }
+    }
+
+    /// Takes one cookie as if the response to a request for `target` had set it. One that has ended takes that of the
+    /// same name, domain and path away.
+    ///
+    /// # Errors
+    ///
+    /// Why it was not taken.
+    pub fn set(&self, target: &Target, cookie: &SetCookie<'_>) -> Result<(), Rejected> {
+        let (now, origin) = (SystemTime::now(), Origin::of(target).ok_or(Rejected::Target)?);
+        let cookie = Cookie::new(&origin, cookie, now)?;
+        self.lock().insert(&origin, cookie, now)
+    }
+
+    /// What a request for `target` says in its `Cookie` field, if it has one: longer paths first, older ones first.
+    pub fn cookie_field(&self, target: &Target) -> Option<String> {
+        self.lock().cookie_field(&Origin::of(target)?, SystemTime::now())
+    }
+
+    /// Forgets the cookies that end with a session: all that have no time of their own.
+    pub fn end_session(&self) {
+        self.lock().retain(|cookie| cookie.expires.is_some());
+    }
+
+    /// Forgets all cookies.
+    pub fn clear(&self) {
+        self.lock().retain(|_| false);
+    }
+
+    /// How many cookies there are that have not ended.
+    pub fn len(&self) -> usize {
+        let (now, store) = (SystemTime::now(), self.lock());
+        store.iter().filter(|cookie| cookie.is_alive(now)).count()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Writes the cookies that outlive the session, oldest first, a line of JSON each.
+    ///
+    /// They are secrets: keep the file to yourself.
+    ///
+    /// # Errors
+    ///
+    /// Those of `out`.
+    pub fn save(&self, mut out: impl Write) -> io::Result<()> {
+        let (now, store) = (SystemTime::now(), self.lock());
+        let mut kept: Vec<&Cookie> = store.iter().filter(|cookie| cookie.is_alive(now)).collect();
+        kept.sort_by_key(|cookie| cookie.created);
+        for line in kept.into_iter().filter_map(record::line) {
+            writeln!(out, "{line}")?;
+        }
+        out.flush()
+    }
+
+    /// Adds the cookies that [`Jar::save`] wrote, but for those that have ended.
+    ///
+    /// # Errors
+    ///
+    /// Those of `from`, and [`InvalidRecord`] within [`io::ErrorKind::InvalidData`] for a line that no jar has written.
+    /// Cookies before it are in the jar then.
+    pub fn load(&self, mut from: impl BufRead) -> io::Result<()> {
+        let (now, mut store) = (SystemTime::now(), self.lock());
+        record::read(&mut from, |cookie| store.restore(cookie, now))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Store> {
+        // No panic leaves the store half changed in a way that matters: a cookie may be missing.
+        self.store.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Default for Jar {
+    fn default() -> Jar {
+        Jar::new()
+    }
+}
+
+impl fmt::Debug for Jar {
+    /// Values are secrets.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "a jar of {} cookies", self.len())
+    }
+}

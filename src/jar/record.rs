@@ -1,0 +1,108 @@
+//! [`line`] and [`read`]: cookies as lines of JSON.
+
+use std::fmt;
+use std::io::{self, BufRead, Read};
+use std::time::{Duration, SystemTime};
+
+use serde_json::{Value, json};
+
+use super::cookie::{self, Cookie};
+use super::host;
+use crate::SameSite;
+use crate::SetCookie;
+
+/// A cookie that outlives the session as an object in one line.
+pub(super) fn line(cookie: &Cookie) -> Option<String> {
+    let expires = cookie.expires?.duration_since(SystemTime::UNIX_EPOCH).ok()?;
+    let record = json!({
+        "name": cookie.name,
+        "value": cookie.value,
+        "domain": cookie.domain,
+        "host_only": cookie.host_only,
+        "path": cookie.path,
+        "expires": expires.as_secs(),
+        "secure": cookie.secure,
+        "http_only": cookie.http_only,
+        "same_site": cookie.same_site.map(SameSite::as_str),
+        "partitioned": cookie.partitioned,
+    });
+    Some(record.to_string())
+}
+
+/// Gives `take` what each line says, until the end or the first that says no cookie.
+pub(super) fn read(from: &mut impl BufRead, mut take: impl FnMut(Cookie)) -> io::Result<()> {
+    let mut line = Vec::new();
+    for number in 1.. {
+        line.clear();
+        if from.by_ref().take(LINE_MAX).read_until(b'\n', &mut line)? == 0 {
+            break;
+        }
+        if !line.trim_ascii().is_empty() {
+            let invalid = || io::Error::new(io::ErrorKind::InvalidData, InvalidRecord { line: number });
+            take(parse(&line).ok_or_else(invalid)?);
+        }
+    }
+    Ok(())
+}
+
+/// Bytes of a line: more than the longest cookie takes, all of it escaped. What is longer is cut, and no JSON then.
+const LINE_MAX: u64 = 64 << 10;
+
+/// The cookie in a line, held to the same rules as one from a server: somebody else may have been at the file.
+fn parse(line: &[u8]) -> Option<Cookie> {
+    let record: Value = serde_json::from_slice(line).ok()?;
+    let text = |key: &str| record.get(key)?.as_str().map(str::to_owned);
+    let flag = |key: &str| record.get(key)?.as_bool();
+    let same_site = match record.get("same_site")? {
+        Value::Null => None,
+        name => Some(
+            [SameSite::Strict, SameSite::Lax, SameSite::None].into_iter().find(|it| name == it.as_str())?,
+        ),
+    };
+    let cookie = Cookie {
+        name: text("name")?,
+        value: text("value")?,
+        domain: text("domain")?,
+        host_only: flag("host_only")?,
+        path: text("path")?,
+        expires: Some(
+            SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(record.get("expires")?.as_u64()?))?,
+        ),
+        secure: flag("secure")?,
+        http_only: flag("http_only")?,
+        same_site,
+        partitioned: flag("partitioned")?,
+        created: 0,
+        used: 0,
+    };
+    is_lawful(&cookie).then_some(cookie)
+}
+
+fn is_lawful(cookie: &Cookie) -> bool {
+    let as_set = SetCookie {
+        domain: Some(&*cookie.domain).filter(|_| !cookie.host_only),
+        path: Some(&cookie.path),
+        secure: cookie.secure,
+        ..SetCookie::new(&cookie.name, &cookie.value)
+    };
+    let is_whole =
+        cookie.path.starts_with('/') && !cookie.domain.bytes().any(|octet| octet.is_ascii_uppercase());
+    let is_own = cookie.host_only || !host::is_public_suffix(&cookie.domain);
+    is_whole && is_own && as_set.keeps_prefix() && cookie::is_sayable(&cookie.name, &cookie.value)
+}
+
+/// A line of a file of cookies that no jar has written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct InvalidRecord {
+    /// Its number, from 1.
+    pub line: usize,
+}
+
+impl fmt::Display for InvalidRecord {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "line {} is no cookie", self.line)
+    }
+}
+
+impl std::error::Error for InvalidRecord {}

@@ -1,0 +1,109 @@
+//! [`Store`]: the cookies of a jar, by site, and which of them go when there are too many (RFC 6265bis §5.7, §5.8.3).
+
+use std::cmp::Reverse;
+use std::collections::HashMap;
+use std::time::SystemTime;
+
+use super::cookie::{Cookie, LIFE_MAX, Origin, Rejected};
+use super::host;
+
+/// All cookies. Whoever asks says what time it is.
+pub(super) struct Store {
+    /// No list is empty.
+    sites: HashMap<String, Vec<Cookie>>,
+    /// Counts what was set and sent, to tell what was earlier. No two cookies were last used at one time.
+    serial: u64,
+    per_site_max: usize,
+    cookies_max: usize,
+}
+
+impl Store {
+    pub(super) fn bounded(per_site_max: usize, cookies_max: usize) -> Store {
+        Store { sites: HashMap::new(), serial: 0, per_site_max, cookies_max }
+    }
+
+    /// Takes a cookie that came from `origin`.
+    pub(super) fn insert(
+        &mut self,
+        origin: &Origin<'_>,
+        cookie: Cookie,
+        now: SystemTime,
+    ) -> Result<(), Rejected> {
+        let known = self.sites.get(host::site(&cookie.domain)).map_or(&[][..], Vec::as_slice);
+        let is_alive = |other: &&Cookie| other.is_alive(now);
+        if !origin.is_secure && known.iter().filter(is_alive).any(|other| cookie.shadows(other)) {
+            return Err(Rejected::Insecure);
+        }
+        self.restore(cookie, now);
+        Ok(())
+    }
+
+    /// Takes a cookie that was allowed in before. One that has ended takes its like away.
+    pub(super) fn restore(&mut self, mut cookie: Cookie, now: SystemTime) {
+        self.serial += 1;
+        (cookie.created, cookie.used) = (self.serial, self.serial);
+        cookie.expires = cookie.expires.map(|expires| expires.min(now + LIFE_MAX));
+        let site = host::site(&cookie.domain).to_owned();
+        let mut cookies = self.sites.remove(&site).unwrap_or_default();
+        if let Some(old) = cookies.iter().position(|other| cookie.replaces(other)) {
+            cookie.created = cookies.swap_remove(old).created;
+        }
+        if cookie.is_alive(now) {
+            cookies.push(cookie);
+        }
+        if cookies.len() > self.per_site_max {
+            cookies.retain(|cookie| cookie.is_alive(now));
+        }
+        if cookies.len() > self.per_site_max {
+            let least = cookies.iter().map(|cookie| (cookie.secure, cookie.used)).min();
+            cookies.retain(|cookie| Some((cookie.secure, cookie.used)) != least);
+        }
+        if !cookies.is_empty() {
+            self.sites.insert(site, cookies);
+        }
+        self.keep_total(now);
+    }
+
+    fn keep_total(&mut self, now: SystemTime) {
+        if self.len() > self.cookies_max {
+            self.retain(|cookie| cookie.is_alive(now));
+        }
+        if self.len() > self.cookies_max {
+            let least = self.iter().map(|cookie| cookie.used).min();
+            self.retain(|cookie| Some(cookie.used) != least);
+        }
+    }
+
+    fn len(&self) -> usize {
+        self.sites.values().map(Vec::len).sum()
+    }
+
+    /// The cookies that go to `origin`, as its field says them.
+    pub(super) fn cookie_field(&mut self, origin: &Origin<'_>, now: SystemTime) -> Option<String> {
+        let cookies = self.sites.get_mut(host::site(&origin.host))?;
+        let mut sent: Vec<&mut Cookie> =
+            cookies.iter_mut().filter(|cookie| cookie.is_alive(now) && cookie.goes_to(origin)).collect();
+        sent.sort_by_key(|cookie| (Reverse(cookie.path.len()), cookie.created));
+        let mut field = String::new();
+        for cookie in sent {
+            self.serial += 1;
+            cookie.used = self.serial;
+            let between = if field.is_empty() { "" } else { "; " };
+            let equals = if cookie.name.is_empty() { "" } else { "=" };
+            field.extend([between, &cookie.name, equals, &cookie.value]);
+        }
+        Some(field).filter(|field| !field.is_empty())
+    }
+
+    /// Keeps the cookies that `is_kept` chooses.
+    pub(super) fn retain(&mut self, mut is_kept: impl FnMut(&Cookie) -> bool) {
+        self.sites.retain(|_, cookies| {
+            cookies.retain(|cookie| is_kept(cookie));
+            !cookies.is_empty()
+        });
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Cookie> {
+        self.sites.values().flatten()
+    }
+}

@@ -1,0 +1,365 @@
+//! What a jar takes, what it gives back, and what it drops.
+
+use std::time::{Duration, SystemTime};
+
+use super::cookie::{Cookie, Origin, Rejected};
+use super::store::Store;
+use super::{Jar, record};
+use crate::Headers;
+use crate::Request;
+use crate::SetCookie;
+
+/// A store and a clock that stands still.
+struct Case {
+    store: Store,
+    now: SystemTime,
+}
+
+impl Case {
+    fn new() -> Case {
+        Case::bounded(10, 100)
+    }
+
+    fn bounded(per_site_max: usize, cookies_max: usize) -> Case {
+        let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000);
+        Case { store: Store::bounded(per_site_max, cookies_max), now }
+    }
+
+    fn try_set(&mut self, url: &str, field: &str) -> Result<(), Rejected> {
+        let request = request(url);
+        let origin = Origin::of(request.target()).ok_or(Rejected::Target)?;
+        let set = SetCookie::parse(field.as_bytes()).expect("the field is a cookie");
+        self.store.insert(&origin, Cookie::new(&origin, &set, self.now)?, self.now)
+    }
+
+    #[track_caller]
+    fn set(&mut self, url: &str, field: &str) {
+        assert_eq!(self.try_set(url, field), Ok(()), "{url} {field}");
+    }
+
+    #[track_caller]
+    fn check_rejected(&mut self, url: &str, field: &str, reason: Rejected) {
+        assert_eq!(self.try_set(url, field), Err(reason), "{url} {field}");
+    }
+
+    /// `expected` is what goes to `url`, or nothing if it is empty.
+    #[track_caller]
+    fn check(&mut self, url: &str, expected: &str) {
+        let request = request(url);
+        let origin = Origin::of(request.target()).expect("the url names a host");
+        assert_eq!(self.store.cookie_field(&origin, self.now).unwrap_or_default(), expected, "{url}");
+    }
+
+    fn wait(&mut self, seconds: u64) {
+        self.now += Duration::from_secs(seconds);
+    }
+}
+
+#[track_caller]
+fn request(url: &str) -> Request {
+    Request::get(url).expect("the url is good")
+}
+
+#[test]
+fn a_cookie_without_a_domain_goes_to_its_host_alone_5_7() {
+    let mut case = Case::new();
+    case.set("http://www.example.com/", "a=1");
+    case.check("http://www.example.com/any/where?x", "a=1");
+    case.check("HTTPS://WWW.Example.COM:8443", "a=1");
+    for url in [
+        "http://example.com/",
+        "http://a.www.example.com/",
+        "http://www.example.com./",
+        "http://www.example.org/",
+    ] {
+        case.check(url, "");
+    }
+}
+
+#[test]
+fn a_cookie_with_a_domain_goes_to_all_below_it_5_1_3() {
+    let mut case = Case::new();
+    case.set("http://www.example.com/", "a=1; Domain=.EXAMPLE.com");
+    for url in ["http://example.com/", "http://www.example.com/", "http://a.b.example.com/"] {
+        case.check(url, "a=1");
+    }
+    for url in ["http://badexample.com/", "http://example.com.evil.com/", "http://com/", "http://example.co/"]
+    {
+        case.check(url, "");
+    }
+}
+
+#[test]
+fn nobody_sets_cookies_for_strangers_5_7() {
+    let mut case = Case::new();
+    for (url, domain, reason) in [
+        ("http://www.example.com/", "example.org", Rejected::Domain),
+        ("http://www.example.com/", "a.www.example.com", Rejected::Domain),
+        ("http://badexample.com/", "example.com", Rejected::Domain),
+        ("http://a.s3.amazonaws.com/", "amazonaws.com", Rejected::Domain),
+        ("http://127.0.0.1/", "0.0.1", Rejected::Domain),
+        ("http://127.0.0.1/", "127.0.0.2", Rejected::Domain),
+        ("http://www.example.com/", "com", Rejected::PublicSuffix),
+        ("http://www.example.com./", "com.", Rejected::PublicSuffix),
+        ("http://127.0.0.1/", "1", Rejected::PublicSuffix),
+        ("http://a.example.co.uk/", "co.uk", Rejected::PublicSuffix),
+        ("http://a.github.io/", "github.io", Rejected::PublicSuffix),
+        ("http://a.local/", "local", Rejected::PublicSuffix),
+    ] {
+        case.check_rejected(url, &format!("a=1; Domain={domain}"), reason);
+        case.check(url, "");
+    }
+    for (url, domain) in
+        [("http://github.io/", "github.io"), ("http://localhost/", "LOCALHOST"), ("http://[::1]/", "[::1]")]
+    {
+        case.set(url, &format!("a=1; Domain={domain}"));
+        case.check(url, "a=1");
+    }
+    case.check("http://a.github.io/", "");
+    case.set("http://127.0.0.1/", "a=1; Domain=127.0.0.1");
+    case.check("http://127.0.0.1:8080/", "a=1");
+    case.check("http://1.127.0.0.1/", "");
+}
+
+#[test]
+fn paths_bound_and_order_cookies_5_1_4() {
+    let mut case = Case::new();
+    case.set("http://a.com/x/y", "folder=1");
+    case.set("http://a.com/x/y", "root=1; Path=/");
+    case.set("http://a.com/x/y", "odd=1; Path=x");
+    case.set("http://a.com/", "deep=1; Path=/x/y/z");
+    case.check("http://a.com/x/y/z/", "deep=1; folder=1; odd=1; root=1");
+    case.check("http://a.com/x", "folder=1; odd=1; root=1");
+    case.check("http://a.com/xy", "root=1");
+    case.check("http://a.com", "root=1");
+    case.check("http://a.com/X/y?/x/y", "root=1");
+}
+
+#[test]
+fn secure_cookies_are_for_https_and_left_alone_by_http_5_7() {
+    let mut case = Case::new();
+    case.set("https://a.com/", "sid=1; Secure; Path=/x");
+    case.check("https://a.com/x", "sid=1");
+    case.check("http://a.com/x", "");
+    for (url, field) in [
+        ("http://a.com/", "b=1; Secure"),
+        ("http://a.com/", "sid=2; Path=/x"),
+        ("http://a.com/", "sid=2; Path=/x/y"),
+        ("http://a.com/x/y", "sid=2"),
+        ("http://a.com/", "sid=; Max-Age=0; Path=/x"),
+        ("http://www.a.com/", "sid=2; Domain=a.com; Path=/x"),
+    ] {
+        case.check_rejected(url, field, Rejected::Insecure);
+    }
+    case.set("http://a.com/", "sid=3; Path=/");
+    case.set("http://b.com/", "sid=4; Path=/x");
+    case.check("https://a.com/x", "sid=1; sid=3");
+}
+
+#[test]
+fn prefixes_are_promises_4_1_3() {
+    let mut case = Case::new();
+    for field in [
+        "__Secure-a=1",
+        "__secure-a=1; Domain=a.com",
+        "__Host-a=1; Path=/",
+        "__Host-a=1; Secure",
+        "__Host-a=1; Secure; Path=/x",
+        "__HOST-a=1; Secure; Path=/; Domain=a.com",
+        "=__Host-a=1; Secure; Path=/",
+        "__Secure-a; Secure",
+    ] {
+        case.check_rejected("https://a.com/", field, Rejected::Prefix);
+    }
+    case.check_rejected("http://a.com/", "__Secure-a=1; Secure", Rejected::Insecure);
+    case.set("https://a.com/", "__Secure-a=1; Secure; Domain=a.com");
+    case.set("https://a.com/", "__Host-a=1; Secure; Path=/; SameSite=Strict; HttpOnly; Partitioned");
+    case.check("https://a.com/", "__Secure-a=1; __Host-a=1");
+}
+
+#[test]
+fn cookies_end_when_they_said_5_5() {
+    let mut case = Case::new();
+    case.set("http://a.com/", "age=1; Max-Age=10; Expires=Thu, 01 Jan 1970 00:00:00 GMT");
+    case.set("http://a.com/", "date=1; Expires=Tue, 14 Nov 2023 22:13:40 GMT");
+    case.set("http://a.com/", "long=1; Max-Age=99999999999999999999");
+    case.set("http://a.com/", "far=1; Expires=Fri, 31 Dec 9999 23:59:59 GMT");
+    case.set("http://a.com/", "session=1");
+    case.set("http://a.com/", "ended=1; Expires=Thu, 01 Jan 1970 00:00:00 GMT");
+    case.wait(9);
+    case.check("http://a.com/", "age=1; date=1; long=1; far=1; session=1");
+    case.wait(1);
+    case.check("http://a.com/", "date=1; long=1; far=1; session=1");
+    case.wait(10);
+    case.check("http://a.com/", "long=1; far=1; session=1");
+    case.wait(400 * 86_400);
+    case.check("http://a.com/", "session=1");
+}
+
+#[test]
+fn a_cookie_is_replaced_by_its_like_and_removed_by_one_that_has_ended() {
+    let mut case = Case::new();
+    case.set("http://a.com/", "a=1");
+    case.set("http://a.com/", "b=1");
+    case.set("http://a.com/", "a=2");
+    case.check("http://a.com/", "a=2; b=1");
+    case.set("http://a.com/", "a=3; Domain=a.com");
+    case.set("http://a.com/", "A=4; Path=/x");
+    case.check("http://a.com/x", "A=4; a=2; b=1; a=3");
+    case.set("http://a.com/", "a=; Max-Age=0; Domain=a.com");
+    case.set("http://a.com/", "a=; Max-Age=0; Path=/x");
+    case.check("http://a.com/", "a=2; b=1");
+    case.set("http://a.com/", "a=; Max-Age=-1");
+    case.set("http://a.com/", "b=; Expires=1 Jan 1970 00:00:00");
+    case.set("http://a.com/x", "A=; Max-Age=0; Path=/x");
+    case.check("http://a.com/x", "");
+    assert_eq!(case.store.iter().count(), 0);
+}
+
+#[test]
+fn a_site_has_a_bound_and_loses_what_was_used_longest_ago() {
+    let mut case = Case::bounded(3, 100);
+    case.set("https://a.com/", "a=1; Secure");
+    for (url, field) in [("https://a.com/", "b=1"), ("https://x.a.com/", "c=1"), ("https://x.a.com/", "d=1")]
+    {
+        case.set(url, field);
+    }
+    case.check("https://a.com/", "a=1");
+    case.check("https://x.a.com/", "c=1; d=1");
+    case.set("https://b.com/", "e=1");
+    case.set("https://a.com/", "short=1; Secure; Max-Age=1");
+    case.check("https://x.a.com/", "d=1");
+    case.wait(1);
+    case.set("https://a.com/", "f=1");
+    case.check("https://a.com/", "a=1; f=1");
+    case.check("https://x.a.com/", "d=1");
+    case.check("https://b.com/", "e=1");
+}
+
+#[test]
+fn a_jar_has_a_bound_and_loses_what_was_used_longest_ago() {
+    let mut case = Case::bounded(10, 3);
+    for host in ["a", "b", "c"] {
+        case.set(&format!("http://{host}.com/"), "a=1");
+    }
+    case.check("http://a.com/", "a=1");
+    case.set("http://d.com/", "a=1");
+    for (host, expected) in [("a", "a=1"), ("b", ""), ("c", "a=1"), ("d", "a=1")] {
+        case.check(&format!("http://{host}.com/"), expected);
+    }
+    for number in 0..1000 {
+        case.set(&format!("http://{number}.com.example.net/"), &format!("a{number}=1"));
+        case.set(&format!("http://h{number}.com/"), "a=; Max-Age=0");
+    }
+    assert_eq!(case.store.iter().count(), 3);
+}
+
+#[test]
+fn a_jar_answers_for_itself() {
+    let (jar, request) = (Jar::new(), request("https://a.com/"));
+    let mut headers = Headers::new();
+    for field in ["kept=1; Max-Age=100", "session=2", "bad=1; Domain=b.com", "=", "nameless"] {
+        headers.append("Set-Cookie", field).expect("it is a field");
+    }
+    jar.store(request.target(), &headers);
+    assert_eq!(jar.cookie_field(request.target()).as_deref(), Some("kept=1; session=2; nameless"));
+    let relative = Request::get("/").expect("it is a path");
+    assert_eq!(jar.set(relative.target(), &SetCookie::new("a", "b")), Err(Rejected::Target));
+    assert_eq!(jar.cookie_field(relative.target()), None);
+    for (name, value) in [("a;b", "c"), ("a", "b; c=d"), ("a=b", "c"), (" a", "b"), ("a", "b\r\n"), ("", "")]
+    {
+        assert_eq!(
+            jar.set(request.target(), &SetCookie::new(name, value)),
+            Err(Rejected::Value),
+            "{name}={value}"
+        );
+    }
+    assert_eq!((jar.len(), format!("{jar:?}")), (3, "a jar of 3 cookies".into()));
+    jar.end_session();
+    assert_eq!(jar.cookie_field(request.target()).as_deref(), Some("kept=1"));
+    jar.clear();
+    assert!(jar.is_empty());
+}
+
+/// The jar that a file makes, or the number of the line that is none.
+fn loaded(file: &str) -> Result<Jar, Option<usize>> {
+    let jar = Jar::new();
+    let line = |error: std::io::Error| {
+        error.get_ref()?.downcast_ref::<record::InvalidRecord>().map(|invalid| invalid.line)
+    };
+    jar.load(file.as_bytes()).map_err(line).map(|()| jar)
+}
+
+#[test]
+fn a_file_gives_back_what_outlives_the_session() {
+    let (jar, request) = (Jar::new(), request("https://www.a.com/x/y"));
+    for field in [
+        "b=\"1, é\\\"; Max-Age=100; Domain=a.com; Path=/; Secure; HttpOnly; SameSite=None; Partitioned",
+        "session=1",
+        "a=2; Max-Age=100; SameSite=Lax",
+    ] {
+        let set = SetCookie::parse(field.as_bytes()).expect("the field is a cookie");
+        assert_eq!(jar.set(request.target(), &set), Ok(()));
+    }
+    let mut file = Vec::new();
+    jar.save(&mut file).expect("memory can be written");
+    let file = String::from_utf8(file).expect("JSON is UTF-8");
+    assert_eq!((file.lines().count(), file.contains("session")), (2, false), "{file}");
+    let again = loaded(&format!("\n{file} \n")).expect("what was saved can be loaded");
+    assert_eq!(again.cookie_field(request.target()).as_deref(), Some("a=2; b=\"1, é\\\""));
+    let mut saved = Vec::new();
+    again.save(&mut saved).expect("memory can be written");
+    assert_eq!(String::from_utf8_lossy(&saved), file);
+}
+
+#[test]
+fn a_file_is_held_to_the_rules() {
+    let good = concat!(
+        r#"{"domain":"a.com","expires":4000000000,"host_only":false,"http_only":false,"name":"a","#,
+        r#""partitioned":false,"path":"/","same_site":null,"secure":true,"value":"1"}"#
+    );
+    assert_eq!(loaded(good).map(|jar| jar.len()), Ok(1));
+    assert_eq!(loaded(&good.replace(r#""name":"a""#, r#""name":"""#)).map(|jar| jar.len()), Ok(1));
+    assert_eq!(loaded(&good.replace("4000000000", "1")).map(|jar| jar.len()), Ok(0));
+    for (part, spoilt) in [
+        ("{", ""),
+        ("}", ""),
+        ("}", "}}"),
+        (r#""a.com""#, r#""com""#),
+        (r#""a.com""#, r#""A.com""#),
+        (r#""a.com""#, r#""""#),
+        (r#""a.com""#, "1"),
+        ("4000000000", "-1"),
+        ("4000000000", "1.5"),
+        ("4000000000", "18446744073709551615"),
+        ("4000000000", "null"),
+        (r#""host_only":false,"#, ""),
+        ("true", r#""yes""#),
+        (r#""name":"a""#, r#""name":"a;b""#),
+        (r#""name":"a""#, r#""name":"__Host-a""#),
+        (r#""value":"1""#, r#""value":"1; evil=1""#),
+        (r#""value":"1""#, r#""value":"1\r\nInjected: 1""#),
+        (r#""path":"/""#, r#""path":"x""#),
+        ("null", r#""Sometimes""#),
+        (r#""value":"1""#, &format!(r#""value":"{}""#, "x".repeat(4096))),
+        ("{", &format!("{{{}", " ".repeat(64 << 10))),
+    ] {
+        assert!(good.contains(part), "{part}");
+        let file = format!("{good}\n{}\n", good.replacen(part, spoilt, 1));
+        assert_eq!(loaded(&file).map(drop), Err(Some(2)), "{spoilt}");
+    }
+    assert_eq!(loaded("[1]").map(drop), Err(Some(1)));
+}
+
+#[test]
+fn no_cookie_lives_longer_for_having_been_in_a_file() {
+    let mut case = Case::new();
+    case.set("http://a.com/", "a=1; Max-Age=1");
+    let expires = SystemTime::UNIX_EPOCH + Duration::from_secs(4_000_000_000);
+    let cookie = case.store.iter().next().cloned().expect("one is in");
+    case.store.restore(Cookie { expires: Some(expires), ..cookie }, case.now);
+    case.wait(400 * 86_400 - 1);
+    case.check("http://a.com/", "a=1");
+    case.wait(1);
+    case.check("http://a.com/", "");
+}
