@@ -47,6 +47,38 @@
 //! A helper that needs the request and the response at once takes them apart:
 //! `let Context { request, response, .. } = ctx;`.
 //!
+//! # Forms and cookies
+//!
+//! A query and the content of a form are the same kind of text, and both are a [`Form`]: [`Request::query`] and
+//! [`Request::form`] give it. Cookies come by [`Request::cookies`] and go by [`Response::set_cookie`]. All of it is
+//! read where it stands, and nothing is allocated where nothing is escaped.
+//!
+//! ```
+//! use corehttp::{Context, SetCookie, Status};
+//!
+//! fn sign_in(ctx: &mut Context) -> corehttp::Result {
+//!     let Context { request, response, .. } = ctx;
+//!     let form = request.form()?; // what is no form owes 415
+//!     let name = form.get("name").ok_or(Status::BAD_REQUEST)?;
+//!     let page: u32 = form.get_as("page")?.unwrap_or(1); // none is 1, and `page=x` owes 400
+//!     let visits = request.cookies().get("visits").unwrap_or("no");
+//!     response.text(format!("Hello, {name}! {visits} visits, page {page}"));
+//!     // What could break out of the field is an error here; so is what a browser would drop.
+//!     response.set_cookie(&SetCookie::session("__Host-sid", "8f14e45f"))?;
+//!     Ok(())
+//! }
+//! # let service = corehttp::Server::new().service(sign_in);
+//! # let mut request = corehttp::Request::post("/")?;
+//! # request.set_form(&[("name", "Ada")].into_iter().collect());
+//! # let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+//! # let response = runtime.block_on(service.respond(request));
+//! # assert_eq!(response.body.text()?, "Hello, Ada! no visits, page 1");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! Forms to send are built by [`FormBuf`], for [`Request::set_query`] and [`Request::set_form`]; a client's cookies
+//! are kept in a `jar::Jar`, with the feature `jar`. The example `forms` is a page to sign in at.
+//!
 //! # Where to look
 //!
 //! | for | see |
@@ -54,6 +86,7 @@
 //! | where to listen, on how many cores, how to stop | [`Server`], [`Running`] |
 //! | state of a core's own, without locks | [`Server::run_per_core`] |
 //! | bodies that are too large to be buffered | [`BodyPlan`], [`Context::body_reader`], [`Context::stream`], [`Context::duplex`] |
+//! | forms, queries and cookies | [`Form`], [`FormBuf`], [`Cookies`], [`SetCookie`] |
 //! | what peers may do, and for how long | [`Limits`], [`Timeouts`] |
 //! | compressed answers, with feature `compress` | `Compress`, [`Coding`], [`Transform`] |
 //! | compressed requests | [`Context::decode_body`] |

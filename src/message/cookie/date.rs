@@ -65,9 +65,9 @@ fn time_of_day(word: &[u8]) -> Option<[u32; 3]> {
 }
 
 fn month_number(word: &[u8]) -> Option<u32> {
-    let name = word.first_chunk::<3>()?.to_ascii_lowercase();
+    let name = word.get(..3)?;
     let months = b"jan feb mar apr may jun jul aug sep oct nov dec".split(|&octet| octet == b' ');
-    months.zip(1..).find(|(month, _)| *month == name).map(|(_, number)| number)
+    months.zip(1..).find(|(month, _)| month.eq_ignore_ascii_case(name)).map(|(_, number)| number)
 }
 
 /// The seconds since midnight, if there is such a time.
@@ -78,7 +78,7 @@ fn seconds([hour, minute, second]: [u32; 3]) -> Option<i64> {
 
 /// The days since 1970, if there is such a day since 1601, as the Gregorian calendar counts.
 fn days(year: u32, month: u32, day: u32) -> Option<i64> {
-    let is_leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+    let is_leap = year.is_multiple_of(if year.is_multiple_of(100) { 400 } else { 4 });
     let month_len = match month {
         2 if is_leap => 29,
         2 => 28,

@@ -1,0 +1,121 @@
+//! A form and a cookie: a page to sign in at, `cargo run --release --example forms -- [ADDR]`.
+//!
+//! Open `http://localhost:8080/`, or try it with curl:
+//!
+//! ```text
+//! curl -i -c jar -d 'name=Ada+Lovelace&remember=on' http://localhost:8080/sign-in
+//! curl -b jar http://localhost:8080/
+//! curl -i -b jar -c jar -d '' http://localhost:8080/sign-out
+//! ```
+//!
+//! | request | answer |
+//! |---|---|
+//! | GET `/` | a greeting to whoever is signed in, and a form for the others |
+//! | POST `/sign-in` with a `name`, and with `remember` or without | a cookie, and off to `/` |
+//! | POST `/sign-out` | the cookie's end, and off to `/` |
+
+use std::collections::HashMap;
+use std::fmt::Write;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use corehttp::{Context, Error, Method, Server, SetCookie, Status};
+
+fn main() -> corehttp::Result {
+    let address = std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:8080".into());
+    let sessions = Sessions::default();
+    let running = Server::bind(address).start(move |ctx: &mut Context| answer(&sessions, ctx))?;
+    println!("listening on http://{}", running.local_addr());
+    running.wait()
+}
+
+fn answer(sessions: &Sessions, ctx: &mut Context) -> corehttp::Result {
+    match (ctx.request.method(), ctx.request.path()) {
+        (Method::Get | Method::Head, "/") => show(sessions, ctx),
+        (Method::Post, "/sign-in") => sign_in(sessions, ctx),
+        (Method::Post, "/sign-out") => sign_out(sessions, ctx),
+        _ => Err(Status::NOT_FOUND.into()),
+    }
+}
+
+fn show(sessions: &Sessions, ctx: &mut Context) -> corehttp::Result {
+    let Context { request, response, .. } = ctx;
+    match request.cookies().get(COOKIE).and_then(|token| sessions.name(token)) {
+        Some(name) => response.html(format!(
+            "<p>Hello, {}!</p><form method=post action=/sign-out><button>Sign out</button></form>",
+            escaped(&name)
+        )),
+        None => response.html(
+            "<form method=post action=/sign-in><label>Name <input name=name required maxlength=100></label>\
+             <label><input type=checkbox name=remember> Remember me</label><button>Sign in</button></form>",
+        ),
+    }
+    // Who is greeted is nobody else's business: no cache on the way may keep the page.
+    Ok(response.headers.set("cache-control", "private, no-store")?)
+}
+
+fn sign_in(sessions: &Sessions, ctx: &mut Context) -> corehttp::Result {
+    let Context { request, response, .. } = ctx;
+    // What is no form owes 415, and a `remember` that is neither on nor off 400: `?` sees to it.
+    let form = request.form()?;
+    let name = form.get("name").filter(|name| (1..=100).contains(&name.len())).ok_or(Status::BAD_REQUEST)?;
+    let remember = form.get_as("remember")?.unwrap_or(false);
+    let token = sessions.begin(&name)?;
+    let max_age = remember.then_some(Duration::from_secs(30 * 86_400));
+    response.set_cookie(&SetCookie { max_age, ..SetCookie::session(COOKIE, &token) })?;
+    Ok(response.redirect(Status::SEE_OTHER, "/")?)
+}
+
+fn sign_out(sessions: &Sessions, ctx: &mut Context) -> corehttp::Result {
+    let Context { request, response, .. } = ctx;
+    if let Some(token) = request.cookies().get(COOKIE) {
+        sessions.end(token);
+    }
+    response.set_cookie(&SetCookie::session(COOKIE, "").removal())?;
+    Ok(response.redirect(Status::SEE_OTHER, "/")?)
+}
+
+/// By its prefix a browser knows that this very host has set it, for all its paths, and over TLS or on this machine.
+/// Being `SameSite=Lax`, it does not come with a form that another site has sent.
+const COOKIE: &str = "__Host-session";
+
+/// Who is signed in, by the tokens that their cookies carry.
+#[derive(Default)]
+struct Sessions {
+    names: Mutex<HashMap<String, String>>,
+}
+
+impl Sessions {
+    /// Whatever strangers can fill has a bound.
+    const MAX: usize = 10_000;
+
+    /// A token that nobody can guess.
+    fn begin(&self, name: &str) -> corehttp::Result<String> {
+        let mut random = [0; 16];
+        getrandom::fill(&mut random)
+            .map_err(|error| Error::new(Status::SERVICE_UNAVAILABLE, error.to_string()))?;
+        let token = random.iter().fold(String::new(), |mut token, byte| {
+            write!(token, "{byte:02x}").expect("a String takes whatever is written");
+            token
+        });
+        let mut names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
+        if names.len() >= Sessions::MAX {
+            return Err(Status::SERVICE_UNAVAILABLE.into());
+        }
+        names.insert(token.clone(), name.to_owned());
+        Ok(token)
+    }
+
+    fn end(&self, token: &str) {
+        self.names.lock().unwrap_or_else(PoisonError::into_inner).remove(token);
+    }
+
+    fn name(&self, token: &str) -> Option<String> {
+        self.names.lock().unwrap_or_else(PoisonError::into_inner).get(token).cloned()
+    }
+}
+
+/// `text` as it may stand in a page.
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
