@@ -42,11 +42,13 @@ fn show(sessions: &Sessions, ctx: &mut Context) -> corehttp::Result {
     let Context { request, response, .. } = ctx;
     match request.cookies().get(COOKIE).and_then(|token| sessions.name(token)) {
         Some(name) => response.html(format!(
-            "<p>Hello, {}!</p><form method=post action=/sign-out><button>Sign out</button></form>",
+            "<!doctype html><title>Welcome</title>\
+             <p>Hello, {}!</p><form method=post action=/sign-out><button>Sign out</button></form>",
             escaped(&name)
         )),
         None => response.html(
-            "<form method=post action=/sign-in><label>Name <input name=name required maxlength=100></label>\
+            "<!doctype html><title>Sign in</title>\
+             <form method=post action=/sign-in><label>Name <input name=name required maxlength=100></label>\
              <label><input type=checkbox name=remember> Remember me</label><button>Sign in</button></form>",
         ),
     }

@@ -170,6 +170,11 @@ impl Jar {
     }
 }
 
+const _: () = {
+    const fn is_shared<T: Send + Sync>() {}
+    is_shared::<Jar>();
+};
+
 impl Default for Jar {
     fn default() -> Jar {
         Jar::new()

@@ -155,10 +155,10 @@ pub struct Pairs<'a> {
 impl<'a> Pairs<'a> {
     fn next_raw(&mut self) -> Option<(&'a str, &'a str)> {
         while !self.rest.is_empty() {
-            let (pair, rest) = self.rest.split_once('&').unwrap_or((self.rest, ""));
+            let (pair, rest) = split_once(self.rest, b'&');
             self.rest = rest;
             if !pair.is_empty() {
-                return Some(pair.split_once('=').unwrap_or((pair, "")));
+                return Some(split_once(pair, b'='));
             }
         }
         None
@@ -170,6 +170,14 @@ impl<'a> Iterator for Pairs<'a> {
 
     fn next(&mut self) -> Option<Self::Item> {
         self.next_raw().map(|(name, value)| (decode(name), decode(value)))
+    }
+}
+
+/// What is before the first `octet` of ASCII, and what is behind it.
+fn split_once(text: &str, octet: u8) -> (&str, &str) {
+    match memchr::memchr(octet, text.as_bytes()) {
+        Some(at) => (&text[..at], &text[at + 1..]),
+        None => (text, ""),
     }
 }
 
@@ -189,6 +197,8 @@ pub enum InvalidForm {
     ContentType,
     /// The content is encoded (RFC 9110 §8.4), and nobody has decoded it.
     ContentCoding,
+    /// The content is not here: it is a stream, or was not read. The application asked too early.
+    Unread,
     /// The content is no UTF-8.
     Text,
     /// An escape lacks its digits, or what is escaped is no UTF-8. Only [`Form::strict`] minds.
@@ -200,10 +210,11 @@ pub enum InvalidForm {
 }
 
 impl InvalidForm {
-    /// The status that is owed to whoever sent it (RFC 9110 §15.5.1, §15.5.16).
+    /// The status that is owed to whoever sent it (RFC 9110 §15.5.1, §15.5.16, §15.6.1).
     pub fn status(self) -> Status {
         match self {
             InvalidForm::ContentType | InvalidForm::ContentCoding => Status::UNSUPPORTED_MEDIA_TYPE,
+            InvalidForm::Unread => Status::INTERNAL_SERVER_ERROR,
             InvalidForm::Text | InvalidForm::Escape | InvalidForm::TooManyPairs | InvalidForm::Value => {
                 Status::BAD_REQUEST
             }
@@ -216,6 +227,7 @@ impl fmt::Display for InvalidForm {
         f.write_str(match self {
             InvalidForm::ContentType => "the content is no urlencoded form",
             InvalidForm::ContentCoding => "the form is encoded",
+            InvalidForm::Unread => "the form was not read yet",
             InvalidForm::Text => "the form is not UTF-8",
             InvalidForm::Escape => "an escape in the form is malformed",
             InvalidForm::TooManyPairs => "the form has too many pairs",

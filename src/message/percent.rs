@@ -16,8 +16,11 @@ pub(super) fn escape(text: &[u8]) -> Option<u8> {
 
 /// `text` decoded once; borrowed where it holds no escape. A bad escape stands for itself.
 pub(super) fn decode(text: &str, plus: Plus) -> Result<Cow<'_, str>, FromUtf8Error> {
-    let escapes = |octet: u8| octet == b'%' || (octet == b'+' && plus == Plus::Space);
-    if !text.bytes().any(escapes) {
+    let first = match plus {
+        Plus::Sign => memchr::memchr(b'%', text.as_bytes()),
+        Plus::Space => memchr::memchr2(b'%', b'+', text.as_bytes()),
+    };
+    if first.is_none() {
         return Ok(Cow::Borrowed(text));
     }
     let mut decoded = Vec::with_capacity(text.len());

@@ -150,12 +150,13 @@ impl Request {
 
     /// The content as an `application/x-www-form-urlencoded` form.
     ///
-    /// It looks at the bytes that are here: of a body that is streamed there is no form.
+    /// It looks at the bytes that are here: a handler that planned to stream the body buffers it first, by
+    /// [`Context::buffer_body`](crate::Context::buffer_body).
     ///
     /// # Errors
     ///
     /// Content of another type or in a content coding, content that is no UTF-8, or more than [`Form::PAIRS_MAX`]
-    /// pairs. In a handler `?` makes that 415 or 400. For more pairs say how many:
+    /// pairs: in a handler `?` makes that 415 or 400. Content that is not here yet: 500. For more pairs say how many:
     /// `Form::new(request.body.text()?).at_most(10_000)?`.
     ///
     /// # Examples
@@ -177,6 +178,10 @@ impl Request {
         }
         if self.headers.contains("content-encoding") {
             return Err(InvalidForm::ContentCoding);
+        }
+        let is_announced = self.headers.content_length().is_some_and(|len| len > 0);
+        if self.body.is_stream() || (self.body.is_empty() && is_announced) {
+            return Err(InvalidForm::Unread);
         }
         let text = self.body.text().map_err(|_| InvalidForm::Text)?;
         Form::new(text).at_most(Form::PAIRS_MAX)

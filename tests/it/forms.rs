@@ -1,7 +1,7 @@
 //! Forms and cookies, as a handler reads them and as it answers to those who send something else (RFC 9110 §15.5;
 //! the URL Standard, §5; RFC 6265bis).
 
-use corehttp::{Context, Form, FormBuf, InvalidForm, Request, SetCookie};
+use corehttp::{BodyPlan, Context, Form, FormBuf, InvalidForm, Request, SetCookie, with_plan};
 
 use crate::support::wired::{Then, Wired};
 use crate::support::{Refusals, Served, status};
@@ -82,6 +82,18 @@ fn a_form_that_is_none_is_400_9110_15_5_1() {
 }
 
 #[test]
+fn a_form_that_is_streamed_has_to_be_read_first() {
+    let early = |_: &Request| BodyPlan::Stream;
+    let served = Served::new(with_plan(early, async |ctx: &mut Context| tell(ctx)));
+    assert_eq!(status(&served.ask(post(FORM, "a=1"))), 500);
+    let served = Served::new(with_plan(early, async |ctx: &mut Context| -> corehttp::Result {
+        ctx.buffer_body().await?;
+        tell(ctx)
+    }));
+    assert!(served.ask(post(FORM, "a=1")).ends_with(r#"[("a", "1")] None [("q", "1")]"#));
+}
+
+#[test]
 fn why_a_form_is_refused_is_told_to_the_operator_only() {
     let refusals = Refusals::default();
     let served = Served::with(|server| refusals.of(server), tell);
@@ -105,7 +117,7 @@ fn a_request_that_is_built_is_read_as_it_was_meant() {
     request.set_query("").unwrap();
     assert_eq!(request.target().as_str(), "http://a/path");
     request.body.stream(&b"a=1"[..], None);
-    assert!(request.form().unwrap().is_empty(), "of a stream there is no form");
+    assert_eq!(request.form(), Err(InvalidForm::Unread));
     request.body.set("a".repeat(3) + "&b=%");
     assert_eq!(request.form().unwrap().strict(), Err(InvalidForm::Escape));
 }

@@ -55,8 +55,7 @@ impl<'a> Cookies<'a> {
     /// All names and values, in order.
     pub fn iter(self) -> impl Iterator<Item = (&'a str, &'a str)> {
         // A browser sends one line, but a proxy that speaks HTTP/2 may have cut it (RFC 9113 §8.2.3).
-        let pieces = self.headers.named(Name::COOKIE).flat_map(|line| line.split(|&octet| octet == b';'));
-        pieces.take(Cookies::PAIRS_MAX).filter_map(pair)
+        self.headers.named(Name::COOKIE).flat_map(pieces).take(Cookies::PAIRS_MAX).filter_map(pair)
     }
 
     /// Is there none?
@@ -69,6 +68,16 @@ impl fmt::Debug for Cookies<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_map().entries(self.iter()).finish()
     }
+}
+
+/// What stands between the `;`s.
+fn pieces(line: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let mut start = 0;
+    memchr::memchr_iter(b';', line).chain([line.len()]).map(move |end| {
+        let piece = &line[start..end];
+        start = end + 1;
+        piece
+    })
 }
 
 fn pair(piece: &[u8]) -> Option<(&str, &str)> {

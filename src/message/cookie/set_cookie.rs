@@ -126,8 +126,7 @@ impl<'a> SetCookie<'a> {
     /// A name, value, domain or path that could end before its end, or that user agents drop; a promise of its prefix
     /// that it does not keep; `SameSite=None` or `Partitioned` without `Secure`.
     pub fn check(&self) -> Result<(), InvalidCookie> {
-        let is_fit =
-            |text: Option<&str>, is_fit: fn(&[u8]) -> bool| text.is_none_or(|it| is_fit(it.as_bytes()));
+        let is_fit = |text: Option<&str>, rule: fn(&[u8]) -> bool| text.is_none_or(|it| rule(it.as_bytes()));
         if !name::is_token(self.name.as_bytes()) {
             Err(InvalidCookie::Name)
         } else if !is_value(self.value.as_bytes()) {
