@@ -1,6 +1,6 @@
 //! [`FromText`]: what a text of the wire can be read as.
 
-use super::headers::decimal;
+use super::decimal::decimal;
 
 /// Reads itself from a whole text, strictly.
 ///

@@ -4,6 +4,7 @@ use std::fmt;
 use std::time::SystemTime;
 
 use super::date::{self, ImfDate};
+use super::decimal::decimal;
 use super::list;
 use super::name::{self, Name, Tag};
 use super::value::FieldValue;
@@ -313,17 +314,6 @@ impl Field {
     }
 }
 
-/// `1*DIGIT`, checked: `str::parse` would take a sign.
-pub(crate) fn decimal(text: &[u8]) -> Option<u64> {
-    if text.is_empty() {
-        return None;
-    }
-    text.iter().try_fold(0u64, |value, byte| match byte {
-        b'0'..=b'9' => value.checked_mul(10)?.checked_add(u64::from(byte - b'0')),
-        _ => None,
-    })
-}
-
 impl PartialEq for Headers {
     /// The same lines in the same order; the case of names does not count.
     fn eq(&self, other: &Headers) -> bool {
@@ -458,17 +448,5 @@ mod tests {
         let mut headers = headers(&[("a", "1"), ("host", "x"), ("A", "2")]);
         assert!(headers.remove("a") && !headers.remove("a") && headers.remove("Host"));
         assert!(headers.is_empty() && headers.host().is_none());
-    }
-
-    #[test]
-    fn lengths_are_digits_only_8_6() {
-        for (text, expected) in
-            [("0", Some(0)), ("00042", Some(42)), ("18446744073709551615", Some(u64::MAX))]
-        {
-            assert_eq!(decimal(text.as_bytes()), expected);
-        }
-        for text in ["", "+5", "-1", "0x5", "5 5", "1nope", "5.0", "1_0", "18446744073709551616", "٣"] {
-            assert_eq!(decimal(text.as_bytes()), None, "{text}");
-        }
     }
 }
