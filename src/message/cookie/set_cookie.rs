@@ -4,8 +4,7 @@ use std::fmt;
 use std::time::{Duration, SystemTime};
 
 use super::date;
-use crate::message::class::Class;
-use crate::message::{Headers, ImfDate, Name, decimal, name};
+use crate::message::{Class, Headers, ImfDate, Name, decimal, name};
 
 /// One `Set-Cookie` field: a name, a value, and what a user agent shall do with them.
 ///
