@@ -2,6 +2,7 @@
 
 mod clock;
 mod error;
+mod file;
 mod head;
 mod pace;
 mod receive;

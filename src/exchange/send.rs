@@ -1,5 +1,6 @@
 //! [`Outgoing`]: sends one message (RFC 9112 §6, §7.1).
 
+use std::io;
 use std::task::{Context, Poll, ready};
 
 use tokio::io::ReadBuf;
@@ -7,7 +8,7 @@ use tokio::io::ReadBuf;
 use super::{Bounds, ExchangeError, Phase};
 use crate::memory::{Arena, Reset};
 use crate::message::{Body, Headers, Source};
-use crate::net::{Conn, Home};
+use crate::net::{Conn, Fault, FileSender, Home, shrunk};
 use crate::wire::{Framing, chunked};
 
 /// The sending side of one exchange: what of the message is still to be sent.
@@ -22,6 +23,8 @@ pub(crate) struct Outgoing {
     source: Option<Source>,
     /// What of it is at hand.
     piece: Arena,
+    /// The file that the source reads, if the system sends it by itself.
+    file: Option<FileSender>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -170,6 +173,12 @@ impl Outgoing {
     ) -> Poll<Result<(), ExchangeError>> {
         if self.source.is_none() {
             self.source = Some(body.take_source().ok_or(ExchangeError::Length)?);
+            let is_sized = matches!(self.state, State::Body(Framing::Length(_)));
+            let file = body.file_range().filter(|_| is_sized && conn.transport.sends_files());
+            self.file = file.map(|file| FileSender::new(file.file.clone(), file.range.clone()));
+        }
+        if self.file.is_some() {
+            ready!(self.poll_file(cx, conn, bounds))?;
         }
         let mut piece = std::mem::take(&mut self.piece);
         let sent = self.poll_pieces(cx, conn, &mut piece, bounds);
@@ -202,16 +211,41 @@ impl Outgoing {
             }
         }
     }
+
+    /// Lets the system send the file. It may not want to: then the source is read after all.
+    fn poll_file<H: Home>(
+        &mut self,
+        cx: &mut Context<'_>,
+        conn: &mut Conn<H>,
+        bounds: &Bounds,
+    ) -> Poll<Result<(), ExchangeError>> {
+        ready!(poll_flush(cx, conn, bounds))?;
+        while let (Some(file), State::Body(Framing::Length(left @ 1..))) = (&mut self.file, self.state) {
+            ready!(file.poll_warm(cx)).map_err(ExchangeError::Source)?;
+            match ready!(file.poll_send(cx, conn, bounds.timeouts.write)) {
+                Ok(0) => return Poll::Ready(Err(ExchangeError::Source(shrunk()))),
+                Ok(count) => self.state = State::Body(Framing::Length(left - count)),
+                Err(Fault::Io(error)) if error.kind() == io::ErrorKind::InvalidInput && !file.has_begun() => {
+                    self.file = None;
+                    return Poll::Ready(Ok(()));
+                }
+                Err(fault) => return Poll::Ready(Err(ExchangeError::during(Phase::Write)(fault))),
+            }
+        }
+        (self.file, self.source) = (None, None);
+        Poll::Ready(Ok(()))
+    }
 }
 
 impl Reset for Outgoing {
     #[inline]
     fn reset(&mut self) {
-        let Outgoing { state, chunk_left, sent, source, piece } = self;
+        let Outgoing { state, chunk_left, sent, source, piece, file } = self;
         *state = State::Unsent;
         *chunk_left = 0;
         *sent = 0;
         *source = None;
+        *file = None;
         piece.clear();
     }
 

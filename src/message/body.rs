@@ -1,7 +1,9 @@
 //! [`Body`]: the content of one message (RFC 9110 §6.4).
 
 use std::fmt;
+use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::pin::Pin;
 use std::str::Utf8Error;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -43,7 +45,16 @@ enum Content {
     Stream {
         source: Arc<Mutex<Option<Source>>>,
         len: Option<u64>,
+        /// What the source reads, if that is a file: there are faster ways to send one.
+        file: Option<FileRange>,
     },
+}
+
+/// A range of an open file.
+#[derive(Clone)]
+pub(crate) struct FileRange {
+    pub(crate) file: Arc<File>,
+    pub(crate) range: Range<u64>,
 }
 
 /// Where a streamed body comes from.
@@ -74,7 +85,13 @@ impl Body {
     /// by the first send; clones of this body share it.
     pub fn stream(&mut self, source: impl AsyncRead + Send + 'static, len: Option<u64>) {
         let source: Source = Box::pin(source);
-        self.content = Content::Stream { source: Arc::new(Mutex::new(Some(source))), len };
+        self.content = Content::Stream { source: Arc::new(Mutex::new(Some(source))), len, file: None };
+    }
+
+    /// Makes what `source` yields the content: a range of a file.
+    pub(crate) fn stream_file(&mut self, source: Source, file: FileRange) {
+        let len = Some(file.range.end - file.range.start);
+        self.content = Content::Stream { source: Arc::new(Mutex::new(Some(source))), len, file: Some(file) };
     }
 
     /// Makes the content none.
@@ -141,6 +158,14 @@ impl Body {
     pub(crate) fn take_source(&self) -> Option<Source> {
         match &self.content {
             Content::Stream { source, .. } => source.lock().unwrap_or_else(PoisonError::into_inner).take(),
+            _ => None,
+        }
+    }
+
+    /// The range of a file that the content is, if it is one.
+    pub(crate) fn file_range(&self) -> Option<&FileRange> {
+        match &self.content {
+            Content::Stream { file, .. } => file.as_ref(),
             _ => None,
         }
     }

@@ -73,6 +73,11 @@ impl Headers {
         self.store(name, value, Headers::push)
     }
 
+    /// Adds all lines of `other`, in order, behind those that are there.
+    pub fn append_all(&mut self, other: &Headers) {
+        other.iter().for_each(|(name, value)| self.push(Name::new(name), value));
+    }
+
     /// Sets a date field such as `last-modified` (RFC 9110 §5.6.7), to the second.
     ///
     /// # Errors

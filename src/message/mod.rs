@@ -26,8 +26,8 @@ mod value;
 mod version;
 
 pub(crate) use authority::Authority;
-pub(crate) use body::Length;
 pub use body::{Body, Source};
+pub(crate) use body::{FileRange, Length};
 pub(crate) use class::Class;
 pub use cookie::{Cookies, InvalidCookie, SameSite, SetCookie};
 pub(crate) use date::ImfDate;

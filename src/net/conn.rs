@@ -1,6 +1,8 @@
 //! [`Conn`]: one transport with its write buffer and its deadline. It knows bytes, not HTTP.
 
+use std::fs::File;
 use std::io::{self, IoSlice};
+use std::ops::Range;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -144,6 +146,25 @@ impl<H: Home> Conn<H> {
                 let of_output = count.min(of_output);
                 output.advance(of_output);
                 Poll::Ready(Ok(count - of_output))
+            }
+            Poll::Ready(Err(error)) => Poll::Ready(Err(Fault::Io(error))),
+            Poll::Pending => self.poll_expired(cx, Lane::Write, limit).map(Err),
+        }
+    }
+
+    /// Moves some of a range of `file` to the peer, and answers how much. The output must have been flushed.
+    pub(crate) fn poll_send_file(
+        &mut self,
+        cx: &mut Context<'_>,
+        file: &File,
+        range: Range<u64>,
+        limit: Duration,
+    ) -> Poll<Result<u64, Fault>> {
+        match self.transport.poll_send_file(cx, file, range) {
+            Poll::Ready(Ok(count)) => {
+                self.disarm(Lane::Write);
+                self.desk().traffic.sent += count;
+                Poll::Ready(Ok(count))
             }
             Poll::Ready(Err(error)) => Poll::Ready(Err(Fault::Io(error))),
             Poll::Pending => self.poll_expired(cx, Lane::Write, limit).map(Err),

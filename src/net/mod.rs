@@ -30,6 +30,9 @@ mod resolve;
 mod dial;
 mod dialer;
 
+mod file_reader;
+mod send_file;
+
 pub use address::Address;
 pub(crate) use alarm::Lane;
 pub(crate) use bound::{Bound, ListenOptions};
@@ -41,6 +44,7 @@ pub(crate) use dial::{Dial, DialError, DialTimes, Medium, timed};
 pub(crate) use dialer::BoxedStream;
 pub use dialer::Dialer;
 pub(crate) use early::Early;
+pub(crate) use file_reader::{FileReader, shrunk};
 pub(crate) use home::{Anywhere, Home, OneCore, Timer};
 pub(crate) use host::{Host, InvalidHost};
 pub(crate) use listener::{AcceptFault, Listener, classify};
@@ -48,6 +52,7 @@ pub use memory::{MemoryConnector, MemoryListener, MemoryStream};
 pub(crate) use names::Names;
 pub use peer::PeerAddr;
 pub use resolve::{Resolver, SystemResolver};
+pub(crate) use send_file::FileSender;
 pub(crate) use stopwatch::Stopwatch;
 pub use tls::TlsError;
 pub(crate) use transport::{Detached, Stream, Transport};

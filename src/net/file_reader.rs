@@ -1,0 +1,138 @@
+//! [`FileReader`]: a range of a file as a stream, read where no connection waits.
+
+use std::fs::File;
+use std::io;
+use std::mem;
+use std::ops::Range;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use tokio::io::{AsyncRead, ReadBuf};
+use tokio::task::{JoinHandle, spawn_blocking};
+
+/// A range of a file, read piece by piece on the runtime's threads for work that blocks.
+///
+/// It yields as many bytes as the range has, or fails: a file that has grown is cut, one that has shrunk is an error.
+pub(crate) struct FileReader {
+    file: Arc<File>,
+    /// What is still to be read.
+    range: Range<u64>,
+    piece: Piece,
+}
+
+enum Piece {
+    /// Here, and so many bytes of it are taken.
+    Here(Vec<u8>, usize),
+    Coming(JoinHandle<io::Result<Vec<u8>>>),
+}
+
+impl FileReader {
+    pub(crate) fn new(file: Arc<File>, range: Range<u64>) -> FileReader {
+        FileReader { file, range, piece: Piece::Here(Vec::new(), 0) }
+    }
+
+    /// Takes a piece that has come.
+    fn take(&mut self, bytes: io::Result<Vec<u8>>) -> io::Result<()> {
+        self.piece = Piece::Here(Vec::new(), 0);
+        let bytes = bytes?;
+        if bytes.is_empty() {
+            return Err(shrunk());
+        }
+        self.range.start += bytes.len() as u64;
+        self.piece = Piece::Here(bytes, 0);
+        Ok(())
+    }
+
+    /// Begins to read the next piece, into the memory of the last one.
+    fn read_on(&mut self, mut memory: Vec<u8>) -> Piece {
+        let (file, start) = (self.file.clone(), self.range.start);
+        let len = (self.range.end - start).min(PIECE as u64) as usize;
+        Piece::Coming(spawn_blocking(move || {
+            memory.resize(len, 0);
+            let count = read_at(&file, &mut memory, start)?;
+            memory.truncate(count);
+            Ok(memory)
+        }))
+    }
+}
+
+/// What is read at once: large enough that the way to another thread and back does not count.
+const PIECE: usize = 64 << 10;
+
+impl AsyncRead for FileReader {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let reader = self.get_mut();
+        loop {
+            match &mut reader.piece {
+                Piece::Here(bytes, taken) if *taken < bytes.len() => {
+                    let count = buf.remaining().min(bytes.len() - *taken);
+                    buf.put_slice(&bytes[*taken..][..count]);
+                    *taken += count;
+                    return Poll::Ready(Ok(()));
+                }
+                Piece::Here(..) if reader.range.is_empty() => return Poll::Ready(Ok(())),
+                Piece::Here(bytes, _) => {
+                    let memory = mem::take(bytes);
+                    reader.piece = reader.read_on(memory);
+                }
+                Piece::Coming(read) => {
+                    let read = ready!(Pin::new(read).poll(cx));
+                    reader.take(read.unwrap_or_else(|cut_off| Err(cut_off.into())))?;
+                }
+            }
+        }
+    }
+}
+
+/// What was announced cannot be sent any more.
+pub(crate) fn shrunk() -> io::Error {
+    io::Error::new(io::ErrorKind::UnexpectedEof, "the file shrank while it was sent")
+}
+
+#[cfg(unix)]
+fn read_at(file: &File, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+    std::os::unix::fs::FileExt::read_at(file, buf, offset)
+}
+
+#[cfg(windows)]
+fn read_at(file: &File, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+    std::os::windows::fs::FileExt::seek_read(file, buf, offset)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use tokio::io::AsyncReadExt;
+    use tokio::runtime::Builder;
+
+    use super::*;
+
+    /// What is read of a file of 100,000 bytes that is cut to `len` before it is read.
+    fn read(range: Range<u64>, len: u64) -> io::Result<usize> {
+        let mut file = tempfile::tempfile()?;
+        file.write_all(&[b'x'; 100_000])?;
+        file.set_len(len)?;
+        let mut bytes = Vec::new();
+        let mut reader = FileReader::new(Arc::new(file), range);
+        let runtime = Builder::new_current_thread().build()?;
+        runtime.block_on(reader.read_to_end(&mut bytes)).inspect(|count| assert_eq!(*count, bytes.len()))
+    }
+
+    #[test]
+    fn a_range_is_read_whole_or_not_at_all() {
+        for range in [0..100_000, 0..0, 99_999..100_000, 1..PIECE as u64 + 1, 7..90_000] {
+            assert_eq!(read(range.clone(), 200_000).unwrap() as u64, range.end - range.start, "{range:?}");
+        }
+        for (range, len) in
+            [(0..100_000, 99_999), (0..1, 0), (5..100_001, 100_000), (200_000..200_001, 100_000)]
+        {
+            assert_eq!(
+                read(range.clone(), len).unwrap_err().kind(),
+                io::ErrorKind::UnexpectedEof,
+                "{range:?} of {len}"
+            );
+        }
+    }
+}

@@ -1,0 +1,19 @@
+//! Systems whose way to send files nobody has written down here: they read and write.
+
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+
+pub(super) const SENDS_FILES: bool = false;
+
+pub(super) fn send<S>(_: &S, _: &File, _: Range<u64>) -> io::Result<u64> {
+    Err(io::ErrorKind::InvalidInput.into())
+}
+
+pub(super) fn is_in_memory(_: &File, _: Range<u64>) -> bool {
+    true
+}
+
+pub(super) fn warm(_: &File, _: Range<u64>) -> io::Result<()> {
+    Ok(())
+}

@@ -1,0 +1,43 @@
+//! Linux: sendfile(2), and what the page cache knows.
+
+use std::fs::File;
+use std::io::{self, IoSliceMut};
+use std::num::NonZero;
+use std::ops::Range;
+use std::os::fd::AsFd;
+
+use rustix::fs::{Advice, fadvise, sendfile};
+use rustix::io::{ReadWriteFlags, preadv2};
+
+pub(super) const SENDS_FILES: bool = true;
+
+/// Moves some of a range of `file` to `socket`, and answers how much.
+pub(super) fn send(socket: &impl AsFd, file: &File, range: Range<u64>) -> io::Result<u64> {
+    let mut offset = range.start;
+    let len = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
+    Ok(sendfile(socket, file, Some(&mut offset), len)? as u64)
+}
+
+/// Whether a range of `file` can be read without waiting, as far as some of its pages tell.
+pub(super) fn is_in_memory(file: &File, range: Range<u64>) -> bool {
+    let probes = range.clone().step_by(PROBE).chain([range.end.saturating_sub(1)]);
+    probes.into_iter().all(|at| peek(file, at, ReadWriteFlags::NOWAIT).is_ok())
+}
+
+/// Waits until a range of `file` is in memory.
+pub(super) fn warm(file: &File, range: Range<u64>) -> io::Result<()> {
+    // Advice only: should it fail, the reads below are slower.
+    let _ = fadvise(file, range.start, NonZero::new(range.end - range.start), Advice::WillNeed);
+    range.step_by(PAGE).try_for_each(|at| peek(file, at, ReadWriteFlags::empty()))
+}
+
+/// What the kernel reads ahead is larger: where one page is, its neighbours are.
+const PROBE: usize = 32 << 10;
+
+const PAGE: usize = 4 << 10;
+
+fn peek(file: &File, at: u64, flags: ReadWriteFlags) -> io::Result<()> {
+    let mut byte = [0];
+    preadv2(file, &mut [IoSliceMut::new(&mut byte)], at, flags)?;
+    Ok(())
+}

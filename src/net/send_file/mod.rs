@@ -1,0 +1,179 @@
+//! [`FileSender`]: a range of a file that the system moves to a socket by itself.
+//!
+//! Each system has a file with the same three functions.
+
+#[cfg(not(target_os = "linux"))]
+mod elsewhere;
+#[cfg(target_os = "linux")]
+mod linux;
+
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use tokio::io::Interest;
+use tokio::task::{JoinHandle, spawn_blocking};
+
+#[cfg(not(target_os = "linux"))]
+use elsewhere as system;
+#[cfg(target_os = "linux")]
+use linux as system;
+
+use super::{Conn, Fault, Home, Transport};
+
+/// A range of a file on its way to a socket, never through the memory of the program.
+///
+/// A disk that has to be waited for would hold the whole core up. So before a piece is sent it is asked whether the
+/// piece is in memory, and if it is not, a thread that may wait sees to it.
+pub(crate) struct FileSender {
+    file: Arc<File>,
+    /// What is still to be sent.
+    range: Range<u64>,
+    /// Up to here it is known to be in memory.
+    warm_until: u64,
+    warming: Option<JoinHandle<io::Result<()>>>,
+    has_begun: bool,
+}
+
+impl FileSender {
+    pub(crate) fn new(file: Arc<File>, range: Range<u64>) -> FileSender {
+        FileSender { file, warm_until: range.start, range, warming: None, has_begun: false }
+    }
+
+    /// Waits until the next piece is in memory.
+    pub(crate) fn poll_warm(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while self.warm_until <= self.range.start {
+            let start = self.range.start;
+            if let Some(warming) = &mut self.warming {
+                let warmed = ready!(Pin::new(warming).poll(cx));
+                self.warming = None;
+                warmed.unwrap_or_else(|cut_off| Err(cut_off.into()))?;
+                self.warm_until = self.range.end.min(start + WARMED);
+            } else if system::is_in_memory(&self.file, self.piece(PIECE)) {
+                self.warm_until = self.piece(PIECE).end;
+            } else {
+                let (file, piece) = (self.file.clone(), self.piece(WARMED));
+                self.warming = Some(spawn_blocking(move || system::warm(&file, piece)));
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Sends some of what is in memory, and answers how much: 0 if the file has shrunk.
+    pub(crate) fn poll_send<H: Home>(
+        &mut self,
+        cx: &mut Context<'_>,
+        conn: &mut Conn<H>,
+        limit: Duration,
+    ) -> Poll<Result<u64, Fault>> {
+        let warm = self.range.start..self.warm_until;
+        let count = ready!(conn.poll_send_file(cx, &self.file, warm, limit))?;
+        self.range.start += count;
+        self.has_begun = true;
+        Poll::Ready(Ok(count))
+    }
+
+    /// Whether some of it has been sent.
+    pub(crate) fn has_begun(&self) -> bool {
+        self.has_begun
+    }
+
+    fn piece(&self, len: u64) -> Range<u64> {
+        self.range.start..self.range.end.min(self.range.start + len)
+    }
+}
+
+/// What is sent at once.
+const PIECE: u64 = 256 << 10;
+
+/// What is fetched at once from a disk that has to be waited for.
+const WARMED: u64 = 1 << 20;
+
+impl<B> Transport<B> {
+    /// Whether the system can move files to it by itself.
+    pub(crate) fn sends_files(&self) -> bool {
+        match self {
+            Transport::Tcp(_) => system::SENDS_FILES,
+            #[cfg(unix)]
+            Transport::Unix(_) => system::SENDS_FILES,
+            Transport::Closed | Transport::Memory(_) | Transport::Boxed(_) => false,
+        }
+    }
+
+    /// Moves some of a range of `file` to the peer. `InvalidInput`: not this file.
+    pub(crate) fn poll_send_file(
+        &self,
+        cx: &mut Context<'_>,
+        file: &File,
+        range: Range<u64>,
+    ) -> Poll<io::Result<u64>> {
+        loop {
+            let sent = match self {
+                Transport::Tcp(stream) => {
+                    ready!(stream.poll_write_ready(cx))?;
+                    stream.try_io(Interest::WRITABLE, || system::send(stream, file, range.clone()))
+                }
+                #[cfg(unix)]
+                Transport::Unix(stream) => {
+                    ready!(stream.poll_write_ready(cx))?;
+                    stream.try_io(Interest::WRITABLE, || system::send(stream, file, range.clone()))
+                }
+                Transport::Closed | Transport::Memory(_) | Transport::Boxed(_) => {
+                    Err(io::ErrorKind::InvalidInput.into())
+                }
+            };
+            match sent {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                sent => return Poll::Ready(sent),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+    use std::io::Write;
+
+    use tokio::runtime::Builder;
+
+    use super::*;
+
+    /// What is fetched from the disk first, and what is in memory already, is known up to some place beyond it.
+    #[test]
+    fn a_piece_is_in_memory_before_it_is_sent() {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(&vec![b'x'; 3 << 20]).unwrap();
+        let file = Arc::new(file);
+        system::warm(&file, 0..3 << 20).unwrap();
+        let runtime = Builder::new_current_thread().build().unwrap();
+        for range in [0..3 << 20, 5..6, (3 << 20) - 1..3 << 20] {
+            let mut sender = FileSender::new(file.clone(), range.clone());
+            runtime.block_on(poll_fn(|cx| sender.poll_warm(cx))).unwrap();
+            assert!(sender.warm_until > range.start && sender.warm_until <= range.end, "{range:?}");
+            // As if it had been cold: a thread has fetched it.
+            let mut sender = FileSender::new(file.clone(), range.clone());
+            let piece = sender.piece(WARMED);
+            let warm = file.clone();
+            let work = move || system::warm(&warm, piece);
+            sender.warming = Some(runtime.block_on(async { spawn_blocking(work) }));
+            runtime.block_on(poll_fn(|cx| sender.poll_warm(cx))).unwrap();
+            assert_eq!(sender.warm_until, range.end.min(range.start + WARMED), "{range:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_socket_takes_no_files() {
+        let file = tempfile::tempfile().unwrap();
+        let closed = Transport::<std::pin::Pin<Box<dyn crate::net::Stream>>>::Closed;
+        let mut cx = Context::from_waker(std::task::Waker::noop());
+        let Poll::Ready(Err(error)) = closed.poll_send_file(&mut cx, &file, 0..1) else {
+            panic!("it is refused")
+        };
+        assert!(error.kind() == io::ErrorKind::InvalidInput && !closed.sends_files());
+    }
+}
