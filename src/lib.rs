@@ -118,6 +118,8 @@ mod server;
 mod compress;
 #[cfg(feature = "jar")]
 pub mod jar;
+#[cfg(feature = "fs")]
+mod fs;
 #[cfg(feature = "multipart")]
 pub mod multipart;
 mod sse;
@@ -130,6 +132,8 @@ pub use coding::{Coding, CodingError, Flush};
 #[cfg(feature = "compress")]
 pub use compress::Compress;
 pub use exchange::{ExchangeError, Phase, Timeouts};
+#[cfg(feature = "fs")]
+pub use fs::{FileCache, Files, NotFound};
 pub use message::{
     Body, Cookies, ExtensionMethod, FieldValue, Form, FormBuf, FromText, Headers, InvalidCookie,
     InvalidField, InvalidForm, InvalidMethod, InvalidRequest, InvalidStatus, InvalidTarget, Iter, Method,

@@ -21,6 +21,8 @@ const FLOORS: &[(&str, &[&str])] = &[
     ("sse", &["runtime", "server"]),
     // Features use the public face only.
     ("jar", &["Headers", "Request", "SameSite", "SetCookie", "Target"]),
+    // What is public of the crate, and `net` and `runtime` for what may block.
+    ("fs", &["coding", "message", "net", "runtime", "server"]),
 ];
 
 /// Words, the only places where they may stand, and why.
@@ -48,6 +50,7 @@ const ASYNC: &[&str] = &[
     "src/client/",
     "src/compress/",
     "src/exchange/",
+    "src/fs/",
     "src/multipart/",
     "src/net/",
     "src/runtime/",

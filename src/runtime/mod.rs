@@ -5,6 +5,8 @@
 
 #[cfg(feature = "multipart")]
 mod aside;
+#[cfg(feature = "fs")]
+mod blocking;
 mod cores;
 mod here;
 #[cfg(feature = "compress")]
@@ -12,6 +14,8 @@ mod off_core;
 
 #[cfg(feature = "multipart")]
 pub(crate) use aside::{leave_aside, run_aside};
+#[cfg(feature = "fs")]
+pub(crate) use blocking::unblock;
 pub(crate) use cores::{
     Instant, Pinning, available_cores, block_on_core, sleep, sleep_until, spawn, timeout, timeout_at,
     yield_now,

@@ -11,8 +11,12 @@ mod support;
 #[cfg(feature = "compress")]
 mod compress;
 mod connection;
+#[cfg(all(feature = "compress", feature = "fs"))]
+mod copies;
 mod events;
 mod forms;
+#[cfg(feature = "fs")]
+mod files;
 mod framing;
 mod handlers;
 mod hostile;

@@ -1,0 +1,114 @@
+//! [`fill`]: answers with a file, or with what its conditions and ranges make of it (RFC 9110 §13, §14).
+
+use std::ops::Range;
+
+use super::condition::{Verdict, evaluate, range_counts};
+use super::parts::Parts;
+use super::range::Selection;
+use super::resource::{Content, Form, Resource};
+use crate::message::{InvalidField, Method, Request, Response, Status};
+
+/// Makes `resource` the answer to `request`.
+pub(super) fn fill(
+    request: &Request,
+    response: &mut Response,
+    resource: &Resource,
+) -> Result<(), InvalidField> {
+    let form = resource.select(&request.headers);
+    let len = form.content.len();
+    describe(response, form)?;
+    match Outcome::of(request, response.status, resource, form) {
+        Outcome::Whole => send(response, &form.content, 0..len),
+        Outcome::NotModified => response.not_modified(),
+        Outcome::Failed => refuse(response, Status::PRECONDITION_FAILED),
+        Outcome::Unsatisfiable => {
+            refuse(response, Status::RANGE_NOT_SATISFIABLE);
+            response.headers.set("content-range", format!("bytes */{len}"))?;
+        }
+        Outcome::Ranges(ranges) => send_ranges(response, resource, form, &ranges)?,
+    }
+    Ok(())
+}
+
+/// What a request is owed of a file that is there.
+enum Outcome {
+    Whole,
+    NotModified,
+    Failed,
+    Unsatisfiable,
+    Ranges(Vec<Range<u64>>),
+}
+
+impl Outcome {
+    /// Conditions count where the answer would be 200 to GET or HEAD (RFC 9110 §13.2.1), ranges for GET only (§14.2).
+    fn of(request: &Request, status: Status, resource: &Resource, form: &Form) -> Outcome {
+        let (fields, validators) = (&request.headers, resource.validators(form));
+        let verdict = match (status, request.method()) {
+            (Status::OK, Method::Get | Method::Head) => evaluate(fields, validators),
+            _ => return Outcome::Whole,
+        };
+        match (verdict, request.method()) {
+            (Verdict::NotModified, _) => Outcome::NotModified,
+            (Verdict::Failed, _) => Outcome::Failed,
+            (Verdict::Proceed, Method::Get) if range_counts(fields, validators) => {
+                match Selection::of(fields, form.content.len()) {
+                    Selection::Whole => Outcome::Whole,
+                    Selection::Nothing => Outcome::Unsatisfiable,
+                    Selection::Ranges(ranges) => Outcome::Ranges(ranges),
+                }
+            }
+            (Verdict::Proceed, _) => Outcome::Whole,
+        }
+    }
+}
+
+/// Sets the fields of a representation beside those that are there.
+fn describe(response: &mut Response, form: &Form) -> Result<(), InvalidField> {
+    if response.headers.is_empty() {
+        response.headers.append_all(&form.fields);
+        return Ok(());
+    }
+    for (name, value) in &form.fields {
+        match name {
+            // What others have said the answer depends on still holds.
+            "vary" => response.headers.append(name, value)?,
+            _ => response.headers.set(name, value)?,
+        }
+    }
+    Ok(())
+}
+
+fn send_ranges(
+    response: &mut Response,
+    resource: &Resource,
+    form: &Form,
+    ranges: &[Range<u64>],
+) -> Result<(), InvalidField> {
+    response.status = Status::PARTIAL_CONTENT;
+    if let [range] = ranges {
+        let (first, last, whole) = (range.start, range.end - 1, form.content.len());
+        response.headers.set("content-range", format!("bytes {first}-{last}/{whole}"))?;
+        send(response, &form.content, range.clone());
+    } else {
+        let parts = Parts::new(form, &resource.content_type, ranges);
+        response.headers.set("content-type", parts.content_type())?;
+        parts.fill(&mut response.body);
+    }
+    Ok(())
+}
+
+fn send(response: &mut Response, content: &Content, range: Range<u64>) {
+    match content {
+        Content::Bytes(bytes) if range.end == bytes.len() as u64 && range.start == 0 => {
+            response.body.share(bytes.clone());
+        }
+        Content::Bytes(bytes) => response.body.share(bytes.slice(range.start as usize..range.end as usize)),
+        Content::File(file, _) => response.body.file(file.clone(), range),
+    }
+}
+
+/// Answers without the representation, and without what describes it.
+fn refuse(response: &mut Response, status: Status) {
+    response.not_modified();
+    response.status = status;
+}

@@ -1,0 +1,131 @@
+//! [`Cache`]: the files that were asked for last, in bounded memory.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::resource::Resource;
+
+/// What is kept of files between requests, for each root.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileCache {
+    /// So many bytes of content in all: 64 MiB.
+    pub bytes_max: usize,
+    /// So many files, 1024; those that are too large for memory are kept open.
+    pub files_max: usize,
+    /// Up to this size, in bytes, a file is kept in memory: 64 KiB.
+    pub file_bytes_max: usize,
+    /// So long a file is not looked at again: one second.
+    pub fresh: Duration,
+}
+
+impl Default for FileCache {
+    fn default() -> FileCache {
+        FileCache {
+            bytes_max: 64 << 20,
+            files_max: 1024,
+            file_bytes_max: 64 << 10,
+            fresh: Duration::from_secs(1),
+        }
+    }
+}
+
+/// Files by path. It is in several parts, so that cores seldom wait for each other.
+#[derive(Debug)]
+pub(super) struct Cache {
+    pub(super) bounds: FileCache,
+    shards: Box<[Mutex<Shard>]>,
+    hasher: RandomState,
+}
+
+#[derive(Debug, Default)]
+struct Shard {
+    slots: HashMap<Box<str>, Slot>,
+    bytes: usize,
+    /// Counts what is done, to know what was done last.
+    tick: u64,
+}
+
+#[derive(Debug)]
+struct Slot {
+    resource: Arc<Resource>,
+    fresh_until: Instant,
+    used: u64,
+}
+
+impl Cache {
+    pub(super) fn new(bounds: FileCache) -> Cache {
+        let count = (bounds.files_max / FILES_PER_SHARD).clamp(1, SHARDS_MAX);
+        let shards = (0..count).map(|_| Mutex::default()).collect();
+        Cache { bounds, shards, hasher: RandomState::new() }
+    }
+
+    /// The file at `path`, if it was looked at lately.
+    ///
+    /// One who is told that it was not shall look; all others are content with what is here until then.
+    pub(super) fn find(&self, path: &str, now: Instant) -> Option<Arc<Resource>> {
+        let mut shard = self.shard(path);
+        shard.tick += 1;
+        let tick = shard.tick;
+        let slot = shard.slots.get_mut(path)?;
+        slot.used = tick;
+        if now < slot.fresh_until {
+            return Some(slot.resource.clone());
+        }
+        slot.fresh_until = now + self.bounds.fresh;
+        None
+    }
+
+    /// Keeps a file that was looked at just now. Those not used for the longest time go.
+    pub(super) fn keep(&self, path: &str, resource: &Arc<Resource>, now: Instant) {
+        let count = self.shards.len();
+        let (bytes_max, files_max) = (self.bounds.bytes_max / count, self.bounds.files_max / count);
+        let (bytes, _) = resource.cost();
+        let mut shard = self.shard(path);
+        shard.remove(path);
+        if bytes > bytes_max || files_max == 0 {
+            return;
+        }
+        while shard.bytes + bytes > bytes_max || shard.slots.len() >= files_max {
+            shard.evict();
+        }
+        shard.bytes += bytes;
+        let slot =
+            Slot { resource: resource.clone(), fresh_until: now + self.bounds.fresh, used: shard.tick };
+        shard.slots.insert(path.into(), slot);
+    }
+
+    /// Forgets what is not there any more.
+    pub(super) fn forget(&self, path: &str) {
+        self.shard(path).remove(path);
+    }
+
+    fn shard(&self, path: &str) -> MutexGuard<'_, Shard> {
+        let index = match self.shards.len() {
+            1 => 0,
+            count => self.hasher.hash_one(path) as usize % count,
+        };
+        self.shards[index].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A part is gone through to find what was used last, so it is small.
+const FILES_PER_SHARD: usize = 64;
+
+const SHARDS_MAX: usize = 64;
+
+impl Shard {
+    fn remove(&mut self, path: &str) {
+        if let Some(slot) = self.slots.remove(path) {
+            self.bytes -= slot.resource.cost().0;
+        }
+    }
+
+    fn evict(&mut self) {
+        let oldest = self.slots.iter().min_by_key(|(_, slot)| slot.used).map(|(path, _)| path.clone());
+        if let Some(path) = oldest {
+            self.remove(&path);
+        }
+    }
+}

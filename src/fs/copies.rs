@@ -1,0 +1,134 @@
+//! [`Shelf`]: encoded copies of files, in a directory of their own.
+
+use std::collections::HashSet;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::Files;
+use super::coding::Coding;
+use super::disk::{Disk, Links, Node};
+use super::listing::percent_encode;
+use super::lookup::Root;
+use super::resource::{Content, Draft, content_type, read};
+use crate::coding::{self, Encoder, Flush};
+
+impl<N> Files<N> {
+    /// Keeps copies of files that shrink, encoded with br and gzip, in the directory `copies`, and answers with them
+    /// who likes them better (RFC 9110 §12.5.3). Whoever asks for a file first waits for its copies; files between 1 KiB
+    /// and 8 MiB have some, if they have no [neighbor](Files::precompressed) in that coding.
+    ///
+    /// A copy is as old as its file, or else it is made again. It appears at once and whole, and it replaces whatever
+    /// has its name, without following links. Nobody but the server should write to `copies`.
+    ///
+    /// # Errors
+    ///
+    /// A directory that is not there, or lies below one that is served.
+    pub fn compressed_copies(self, copies: impl Into<PathBuf>) -> io::Result<Files<N>> {
+        let disk = Disk::new(copies.into())?;
+        let holds = |root: &Root| matches!(root, Root::Disk(root) if disk.path.starts_with(&root.path));
+        if self.plan.sites.iter().any(|site| holds(&site.root)) {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "the copies would be served as files"));
+        }
+        let shelf = Shelf { disk, busy: Mutex::default() };
+        Ok(self.with(|plan| {
+            plan.copies = Some(Arc::new(move |path, whole, coding| shelf.copy(path, whole, coding)))
+        }))
+    }
+}
+
+/// Encoded copies of files, by the path of the file.
+struct Shelf {
+    disk: Disk,
+    /// What is being made: others do without it meanwhile.
+    busy: Mutex<HashSet<String>>,
+}
+
+impl Shelf {
+    /// The copy of a file, made now if it is not here. None where there is to be none, or none can be had.
+    fn copy(&self, path: &str, whole: &Draft, coding: Coding) -> Option<Draft> {
+        if !SIZES.contains(&whole.content.len()) || !shrinks(path) || coding == Coding::Zstd {
+            return None;
+        }
+        // All in one directory: nobody can lead the way to a copy astray.
+        let name = format!("{}{}", percent_encode(path), coding.suffix());
+        if name.len() > NAME_MAX {
+            return None;
+        }
+        let found = self.find(&name, whole).or_else(|| {
+            let is_mine = self.busy().insert(name.clone());
+            // Should it fail, the file is sent as it is.
+            let made = is_mine.then(|| self.make(&name, whole, coding).ok())?;
+            self.busy().remove(&name);
+            made.and_then(|()| self.find(&name, whole))
+        })?;
+        // An empty copy stands for one that was not worth it.
+        (found.content.len() > 0).then_some(found)
+    }
+
+    /// The copy of that name, if it is as old as its file.
+    fn find(&self, name: &str, whole: &Draft) -> Option<Draft> {
+        let Ok(Node::File(file, metadata)) = self.disk.open(name, Links::Refused) else { return None };
+        let draft = Draft::read(file, metadata, IN_MEMORY_MAX).ok()?;
+        (draft.modified == whole.modified).then_some(draft)
+    }
+
+    /// Writes a copy beside its place, and moves it there.
+    fn make(&self, name: &str, whole: &Draft, coding: Coding) -> io::Result<()> {
+        let bytes = match &whole.content {
+            Content::Bytes(bytes) => bytes.clone(),
+            Content::File(file, len) => read(file, *len as usize)?.into(),
+        };
+        let mut encoded = encode(&bytes, coding)?;
+        if encoded.len() > bytes.len() / 5 * 4 {
+            encoded.clear();
+        }
+        // Whatever has this name, a link among it, goes: it is left from a server that was killed, or it was planted.
+        let draft = self.disk.path.join(format!(".{name}.{}", std::process::id()));
+        let _ = fs::remove_file(&draft);
+        let mut file = OpenOptions::new().write(true).create_new(true).open(&draft)?;
+        let written = write(&mut file, &encoded, whole);
+        let moved = written.and_then(|()| fs::rename(&draft, self.disk.path.join(name)));
+        moved.inspect_err(|_| drop(fs::remove_file(&draft)))
+    }
+
+    fn busy(&self) -> std::sync::MutexGuard<'_, HashSet<String>> {
+        self.busy.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The sizes, in bytes, of files that have copies: less is not worth it, and more takes too long.
+const SIZES: std::ops::RangeInclusive<u64> = 1 << 10..=8 << 20;
+
+/// What may be kept of a copy in memory, in bytes.
+const IN_MEMORY_MAX: usize = 64 << 10;
+
+/// Room is left for what names of drafts have more, within the 255 bytes of most systems.
+const NAME_MAX: usize = 230;
+
+fn write(file: &mut File, encoded: &[u8], whole: &Draft) -> io::Result<()> {
+    file.write_all(encoded)?;
+    whole.modified.map_or(Ok(()), |modified| file.set_modified(modified))
+}
+
+/// Whether files of this name are likely to become shorter.
+fn shrinks(path: &str) -> bool {
+    let content_type = content_type(path);
+    let shrinking =
+        ["text/", "application/javascript", "application/json", "application/xml", "application/wasm"];
+    shrinking.iter().any(|start| content_type.starts_with(start))
+        || ["+json", "+xml"].iter().any(|end| content_type.ends_with(end))
+}
+
+fn encode(bytes: &[u8], coding: Coding) -> io::Result<Vec<u8>> {
+    let (coding, level) = match coding {
+        Coding::Brotli => (coding::Coding::Br, 9),
+        Coding::Zstd => (coding::Coding::Zstd, 19),
+        Coding::Gzip => (coding::Coding::Gzip, 9),
+    };
+    let mut encoder = Encoder::new(coding, level).ok_or(io::ErrorKind::Unsupported)?;
+    let mut encoded = Vec::new();
+    encoder.encode(bytes, Flush::End, &mut encoded).map_err(io::Error::other)?;
+    Ok(encoded)
+}

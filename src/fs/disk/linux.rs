@@ -1,0 +1,78 @@
+//! Linux: openat2(2), which resolves beneath a directory and nowhere else.
+
+use std::fs::File;
+use std::io;
+
+use rustix::fs::{Dir, FileType, Mode, OFlags, ResolveFlags, openat2};
+use rustix::io::Errno;
+
+use super::{Disk, Entry, Links, Node, walk};
+
+pub(super) fn open(disk: &Disk, path: &str, links: Links) -> io::Result<File> {
+    let path = if path.is_empty() { "." } else { path };
+    // Not to wait for whoever writes to a pipe.
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+    let resolve = match links {
+        Links::Refused => resolve | ResolveFlags::NO_SYMLINKS,
+        Links::Followed => resolve,
+    };
+    for _ in 0..ATTEMPTS {
+        match openat2(&disk.dir, path, flags, Mode::empty(), resolve) {
+            Ok(file) => return Ok(file.into()),
+            // Somebody renames directories just now.
+            Err(Errno::AGAIN | Errno::INTR) => {}
+            // Kernels before 5.6, and sandboxes that are older than it.
+            Err(Errno::NOSYS | Errno::PERM) => return walk::open(disk, path, links),
+            Err(errno) => return Err(error(errno)),
+        }
+    }
+    Err(io::ErrorKind::ResourceBusy.into())
+}
+
+const ATTEMPTS: usize = 16;
+
+/// Links that lead out of the root or in circles, names too long for anything, and what cannot be opened, are nothing.
+fn error(errno: Errno) -> io::Error {
+    match errno {
+        Errno::LOOP | Errno::XDEV | Errno::NOTDIR | Errno::NAMETOOLONG | Errno::NXIO => {
+            io::ErrorKind::NotFound.into()
+        }
+        errno => errno.into(),
+    }
+}
+
+pub(super) fn entries(
+    disk: &Disk,
+    dir: &File,
+    path: &str,
+    links: Links,
+    max: usize,
+) -> io::Result<Vec<Entry>> {
+    let mut entries = Vec::new();
+    for found in Dir::read_from(dir)? {
+        if entries.len() == max {
+            break;
+        }
+        let found = found?;
+        // A name that is no UTF-8 no path leads to.
+        let Ok(name) = found.file_name().to_str() else { continue };
+        let is_candidate = match (found.file_type(), links) {
+            (FileType::Symlink, Links::Refused) => false,
+            (FileType::RegularFile | FileType::Directory | FileType::Symlink | FileType::Unknown, _) => true,
+            _ => false,
+        };
+        if !is_candidate || matches!(name, "." | "..") {
+            continue;
+        }
+        let path = if path.is_empty() { name.to_owned() } else { format!("{path}/{name}") };
+        // What cannot be opened would be a link to nothing.
+        let metadata = match disk.open(&path, links) {
+            Ok(Node::File(_, metadata)) => Some(metadata),
+            Ok(Node::Directory(dir)) => dir.metadata().ok(),
+            Err(_) => None,
+        };
+        entries.extend(metadata.and_then(|metadata| Disk::entry(name, &metadata)));
+    }
+    Ok(entries)
+}

@@ -1,0 +1,92 @@
+//! [`Disk`]: a directory of the system, and nothing that is not below it.
+//!
+//! This room blocks: it is entered on threads that may wait. Each system has a file with the same two functions.
+
+#[cfg(not(target_os = "linux"))]
+mod elsewhere;
+#[cfg(target_os = "linux")]
+mod linux;
+mod walk;
+
+use std::fs::{File, Metadata};
+use std::io;
+use std::path::PathBuf;
+use std::time::SystemTime;
+
+#[cfg(not(target_os = "linux"))]
+use elsewhere as system;
+#[cfg(target_os = "linux")]
+use linux as system;
+
+/// A directory whose files are served.
+#[derive(Debug)]
+pub(super) struct Disk {
+    /// Without links in it.
+    pub(super) path: PathBuf,
+    dir: File,
+}
+
+/// What to do with symbolic links.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Links {
+    Refused,
+    /// Followed as long as they stay below the root.
+    Followed,
+}
+
+/// What a path leads to. Anything else, such as a pipe, a socket or a device, is as good as nothing.
+#[derive(Debug)]
+pub(super) enum Node {
+    File(File, Metadata),
+    Directory(File),
+}
+
+/// One line of a directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Entry {
+    pub(super) name: String,
+    /// None for a directory.
+    pub(super) size: Option<u64>,
+    pub(super) modified: Option<SystemTime>,
+}
+
+impl Disk {
+    /// # Errors
+    ///
+    /// A path that does not exist, or is no directory.
+    pub(super) fn new(path: PathBuf) -> io::Result<Disk> {
+        let path = path.canonicalize()?;
+        let dir = File::open(&path)?;
+        match dir.metadata()?.is_dir() {
+            true => Ok(Disk { path, dir }),
+            false => Err(io::ErrorKind::NotADirectory.into()),
+        }
+    }
+
+    /// Opens what is at `path`, which must be relative, and without a `/` at its end.
+    ///
+    /// # Errors
+    ///
+    /// `NotFound` for whatever is not there, is not below the root, or is not to be served.
+    pub(super) fn open(&self, path: &str, links: Links) -> io::Result<Node> {
+        let file = system::open(self, path, links)?;
+        let metadata = file.metadata()?;
+        match (metadata.is_file(), metadata.is_dir()) {
+            (true, _) => Ok(Node::File(file, metadata)),
+            (_, true) => Ok(Node::Directory(file)),
+            (false, false) => Err(io::ErrorKind::NotFound.into()),
+        }
+    }
+
+    /// What is in the directory `dir`, which is at `path`: files and directories, up to so many of them.
+    pub(super) fn entries(&self, dir: &File, path: &str, links: Links, max: usize) -> io::Result<Vec<Entry>> {
+        system::entries(self, dir, path, links, max)
+    }
+
+    /// An entry for what was found by `name`, if it is to be shown.
+    fn entry(name: &str, metadata: &Metadata) -> Option<Entry> {
+        let size = (!metadata.is_dir()).then_some(metadata.len());
+        let is_shown = metadata.is_dir() || metadata.is_file();
+        is_shown.then(|| Entry { name: name.to_owned(), size, modified: metadata.modified().ok() })
+    }
+}

@@ -1,0 +1,84 @@
+//! [`Embedded`]: files that are part of the program.
+
+use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hasher};
+
+use bytes::Bytes;
+
+use super::disk::Entry;
+use super::resource::{Content, Draft};
+
+/// Files that are part of the program, by path.
+#[derive(Debug)]
+pub(super) struct Embedded {
+    files: BTreeMap<&'static str, File>,
+}
+
+#[derive(Debug)]
+struct File {
+    bytes: &'static [u8],
+    /// Made of the content: the program may run in many places, and its date says nothing.
+    etag: String,
+}
+
+impl Embedded {
+    pub(super) fn new(files: &[(&'static str, &'static [u8])]) -> Embedded {
+        let file = |bytes: &'static [u8]| {
+            let mut hasher = DefaultHasher::new();
+            hasher.write(bytes);
+            File { bytes, etag: format!("{:x}-{:x}", hasher.finish(), bytes.len()) }
+        };
+        let files = files.iter().map(|(path, bytes)| (path.trim_start_matches('/'), file(bytes)));
+        Embedded { files: files.collect() }
+    }
+
+    pub(super) fn open(&self, path: &str) -> Option<Draft> {
+        let File { bytes, etag } = self.files.get(path)?;
+        let content = Content::Bytes(Bytes::from_static(bytes));
+        Some(Draft { content, etag: etag.clone(), modified: None, is_settled: true })
+    }
+
+    pub(super) fn is_directory(&self, path: &str) -> bool {
+        path.is_empty() || self.below(path).next().is_some()
+    }
+
+    /// What is in the directory at `path`, each once.
+    pub(super) fn entries(&self, path: &str) -> Vec<Entry> {
+        let mut entries: Vec<Entry> = Vec::new();
+        for (rest, file) in self.below(path) {
+            let (name, size) = match rest.split_once('/') {
+                Some((directory, _)) => (directory, None),
+                None => (rest, Some(file.bytes.len() as u64)),
+            };
+            if entries.last().is_none_or(|last| last.name != name) {
+                entries.push(Entry { name: name.to_owned(), size, modified: None });
+            }
+        }
+        entries
+    }
+
+    /// The files below a directory, by their paths from there on.
+    fn below(&self, path: &str) -> impl Iterator<Item = (&'static str, &File)> {
+        let prefix = if path.is_empty() { String::new() } else { format!("{path}/") };
+        self.files.iter().filter_map(move |(path, file)| Some((path.strip_prefix(&*prefix)?, file)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn directories_are_what_paths_have_in_common() {
+        let embedded = Embedded::new(&[("/a.txt", b"a"), ("b/c.txt", b"cc"), ("b/d/e", b""), ("bb", b"x")]);
+        for (path, names) in
+            [("", &["a.txt", "b", "bb"][..]), ("b", &["c.txt", "d"]), ("b/d", &["e"]), ("x", &[])]
+        {
+            let found: Vec<_> = embedded.entries(path).into_iter().map(|entry| entry.name).collect();
+            assert_eq!(found, names, "{path}");
+            assert_eq!(embedded.is_directory(path), !names.is_empty(), "{path}");
+        }
+        assert!(embedded.open("a.txt").is_some() && embedded.open("b").is_none());
+        assert!(!embedded.is_directory("a.txt") && !embedded.is_directory("b/c"));
+    }
+}

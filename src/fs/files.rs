@@ -1,0 +1,273 @@
+//! [`Files`]: a handler that serves directories (RFC 9110 §8, §13, §14).
+
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use super::answer;
+use super::cache::{Cache, FileCache};
+use super::disk::{Disk, Links};
+use super::embedded::Embedded;
+use super::listing::{self, Sort};
+use super::lookup::{DotFiles, Found, Listing, Neighbors, Plan, Root, Site, owed};
+use super::pattern::Pattern;
+use crate::message::{Headers, InvalidField, Method, Request, Status};
+use crate::runtime::unblock;
+use crate::server::{BodyPlan, Context, Handler, IntoHandler, Result};
+
+/// A handler that serves the files of a directory, and nothing that is not below it.
+///
+/// GET and HEAD are answered with content type, `etag` and `last-modified`; conditions (RFC 9110 §13) and ranges, one
+/// or several (§14), are honored. A directory is answered with its index, `index.html`, if it has one. What is asked
+/// for often is kept in memory, within the bounds of [`FileCache`]; what is large is sent in constant memory, by
+/// sendfile(2) where that is; and disks are read where no connection waits for them.
+///
+/// No path leaves the root: a target is decoded once, and `..`, NUL, backslashes and their like in it lead nowhere.
+/// Symbolic links are not followed, files whose names begin with a dot are not there, and neither are pipes, sockets
+/// and devices. What is not there is 404, or the [other handler's](Files::not_found).
+///
+/// An `etag` is made of a file's size and the time of its last change, in nanoseconds.
+///
+/// # Examples
+///
+/// ```no_run
+/// use corehttp::{Files, Server};
+///
+/// fn main() -> corehttp::Result {
+///     let files = Files::new("public")?
+///         .precompressed()
+///         .cache_control("/assets/*", "public, max-age=31536000, immutable")?
+///         .cache_control("*", "no-cache")?;
+///     Server::bind("127.0.0.1:8080").run(files)
+/// }
+/// ```
+pub struct Files<N = NotFound> {
+    pub(super) plan: Arc<Plan>,
+    not_found: N,
+}
+
+impl Files {
+    /// Serves the files below the directory `root`, which is opened now: if it is replaced later, the old one is
+    /// served.
+    ///
+    /// # Errors
+    ///
+    /// A path that does not lead to a directory that may be read.
+    pub fn new(root: impl Into<PathBuf>) -> io::Result<Files> {
+        Ok(Files::at(disk(root.into())?))
+    }
+
+    /// Serves files that are part of the program, by their paths.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use corehttp::{Files, Request, Server};
+    ///
+    /// static SITE: &[(&str, &[u8])] = &[
+    ///     ("index.html", b"<h1>hi</h1>"), // or: include_bytes!("../site/index.html")
+    ///     ("assets/site.css", b"h1 { color: teal }"),
+    /// ];
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let service = Server::new().service(Files::embedded(SITE));
+    /// let response = service.respond(Request::get("/assets/site.css")?).await;
+    /// assert_eq!(response.headers.content_type(), Some("text/css; charset=utf-8"));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn embedded(files: &[(&'static str, &'static [u8])]) -> Files {
+        Files::at(Root::Embedded(Arc::new(Embedded::new(files))))
+    }
+
+    fn at(root: Root) -> Files {
+        let cache = Arc::new(Cache::new(FileCache::default()));
+        let plan = Plan {
+            sites: vec![Site { host: None, root, cache }],
+            index: vec!["index.html".to_owned()],
+            listing: Listing::Off,
+            links: Links::Refused,
+            dot_files: DotFiles::Hidden,
+            neighbors: Neighbors::Strangers,
+            cache_control: Vec::new(),
+            prefix: String::new(),
+            rewrite: None,
+            copies: None,
+        };
+        Files { plan: Arc::new(plan), not_found: NotFound(()) }
+    }
+}
+
+impl<N> Files<N> {
+    /// Serves another directory to whoever asks for `host`, which is a name or an address without a port. Hosts that
+    /// have none of their own are served the first directory; `Files::embedded(&[])` has nothing for them.
+    ///
+    /// # Errors
+    ///
+    /// As [`Files::new`].
+    pub fn host(self, host: &str, root: impl Into<PathBuf>) -> io::Result<Files<N>> {
+        let root = disk(root.into())?;
+        let host = Some(host.to_owned());
+        Ok(self.with(|plan| {
+            let cache = Arc::new(Cache::new(plan.sites[0].cache.bounds));
+            plan.sites.push(Site { host, root, cache });
+        }))
+    }
+
+    /// Which files of a directory stand for it: the first that is there. By default, `index.html`.
+    pub fn index<S: Into<String>>(self, names: impl IntoIterator<Item = S>) -> Files<N> {
+        let names = names.into_iter().map(Into::into).filter(|name: &String| super::path::is_name(name));
+        self.with(|plan| plan.index = names.collect())
+    }
+
+    /// Shows what is in a directory that has no index.
+    pub fn listing(self) -> Files<N> {
+        self.with(|plan| plan.listing = Listing::On)
+    }
+
+    /// Follows symbolic links, as long as they stay below the root. Links to absolute paths do not.
+    pub fn follow_links(self) -> Files<N> {
+        self.with(|plan| plan.links = Links::Followed)
+    }
+
+    /// Serves files and directories whose names begin with a dot like all others.
+    pub fn show_dot_files(self) -> Files<N> {
+        self.with(|plan| plan.dot_files = DotFiles::Shown)
+    }
+
+    /// Answers with `a.js.br`, `a.js.zst` or `a.js.gz` to who asks for `a.js` and likes that better (RFC 9110
+    /// §12.5.3), if it is smaller than the file itself and no older.
+    pub fn precompressed(self) -> Files<N> {
+        self.with(|plan| plan.neighbors = Neighbors::Precompressed)
+    }
+
+    /// Sets `cache-control` for the files whose path, from the root on and with a `/` before it, `pattern` matches:
+    /// `*` stands for any characters. Of several patterns the first that matches counts.
+    ///
+    /// # Errors
+    ///
+    /// A value that could not stand in a field.
+    pub fn cache_control(self, pattern: &str, value: &str) -> Result<Files<N>, InvalidField> {
+        Headers::new().set("cache-control", value)?;
+        let rule = (Pattern::new(pattern), value.to_owned());
+        Ok(self.with(|plan| plan.cache_control.push(rule)))
+    }
+
+    /// Takes this prefix, whole names of a path, from each target. What does not begin with it is not found.
+    pub fn strip_prefix(self, prefix: &str) -> Files<N> {
+        let prefix = prefix.trim_matches('/').to_owned();
+        self.with(|plan| plan.prefix = prefix)
+    }
+
+    /// Lets `rewrite` say where a request leads: a path below the root, in which nothing is decoded. None leaves it
+    /// as it is. A path that would leave the root is not found.
+    pub fn rewrite<R>(self, rewrite: R) -> Files<N>
+    where
+        R: Fn(&Request) -> Option<String> + Send + Sync + 'static,
+    {
+        self.with(|plan| plan.rewrite = Some(Arc::new(rewrite)))
+    }
+
+    /// Bounds what is kept between requests, for each root.
+    pub fn cache(self, bounds: FileCache) -> Files<N> {
+        self.with(|plan| plan.sites.iter_mut().for_each(|site| site.cache = Arc::new(Cache::new(bounds))))
+    }
+
+    /// Leaves what is not found to `handler`, whatever the method.
+    pub fn not_found<Kind, H: IntoHandler<Kind>>(self, handler: H) -> Files<H::Handler> {
+        Files { plan: self.plan, not_found: handler.into_handler() }
+    }
+
+    pub(super) fn with(mut self, change: impl FnOnce(&mut Plan)) -> Files<N> {
+        change(Arc::make_mut(&mut self.plan));
+        self
+    }
+
+    /// What the request leads to: from the cache, or from where it is.
+    async fn find(&self, ctx: &Context) -> Result<Found> {
+        let (plan, now) = (&self.plan, ctx.arrived());
+        let Some(below) = plan.below(&ctx.request) else { return Ok(Found::Nothing) };
+        let site = plan.site(&ctx.request);
+        if let Some(resource) = site.cache.find(below.as_str(), now) {
+            return Ok(Found::Resource(resource));
+        }
+        let sort = Sort::of(&ctx.request.query());
+        let found = match site.root {
+            Root::Embedded(_) => plan.look(site, &below, sort),
+            Root::Disk(_) => {
+                let (plan, site, below) = (plan.clone(), site.clone(), below.to_owned());
+                unblock(move || plan.look(&site, &below, sort)).await?
+            }
+        };
+        match &found {
+            Ok(Found::Resource(resource)) => site.cache.keep(below.as_str(), resource, now),
+            _ => site.cache.forget(below.as_str()),
+        }
+        found.map_err(owed)
+    }
+}
+
+impl<N: Handler> Handler for Files<N> {
+    fn on_head(&self, request: &Request) -> BodyPlan {
+        self.not_found.on_head(request)
+    }
+
+    async fn handle(&self, ctx: &mut Context) -> Result {
+        let found = self.find(ctx).await?;
+        let Context { request, response, .. } = ctx;
+        match (found, request.method()) {
+            (Found::Nothing, _) => return self.not_found.handle(ctx).await,
+            (Found::Resource(resource), Method::Get | Method::Head) => {
+                answer::fill(request, response, &resource)?;
+            }
+            (Found::Directory, Method::Get | Method::Head) => {
+                response.redirect(Status::MOVED_PERMANENTLY, &as_directory(request))?;
+            }
+            (Found::Listing(page), Method::Get | Method::Head) => {
+                response.headers.set("content-security-policy", listing::POLICY)?;
+                response.bytes("text/html; charset=utf-8", page)?;
+            }
+            (Found::Resource(_) | Found::Directory | Found::Listing(_), _) => {
+                response.headers.set("allow", "GET, HEAD")?;
+                return Err(Status::METHOD_NOT_ALLOWED.into());
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The same target with a `/` behind its path. It begins with one, or else it would name a host (RFC 3986 §4.2).
+fn as_directory(request: &Request) -> String {
+    let (path, query) = (request.path().trim_matches('/'), request.query());
+    match query.raw() {
+        "" => format!("/{path}/"),
+        query => format!("/{path}/?{query}"),
+    }
+}
+
+fn disk(path: PathBuf) -> io::Result<Root> {
+    Ok(Root::Disk(Arc::new(Disk::new(path)?)))
+}
+
+impl<N> fmt::Debug for Files<N> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Files").field("plan", &self.plan).finish_non_exhaustive()
+    }
+}
+
+/// Answers 404 to whatever [`Files`] does not find.
+#[derive(Clone, Copy, Debug)]
+pub struct NotFound(());
+
+impl Handler for NotFound {
+    /// Whatever a body says, it is not read.
+    fn on_head(&self, _: &Request) -> BodyPlan {
+        BodyPlan::Stream
+    }
+
+    async fn handle(&self, _: &mut Context) -> Result {
+        Err(Status::NOT_FOUND.into())
+    }
+}

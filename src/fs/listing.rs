@@ -1,0 +1,306 @@
+//! [`page`]: what is in a directory, for people. It needs no JavaScript, and runs none.
+
+use std::cmp::Ordering;
+use std::fmt::Write;
+use std::time::{Duration, SystemTime};
+
+use super::disk::Entry;
+use crate::message::Query;
+
+/// So many entries are shown.
+pub(super) const ENTRIES_MAX: usize = 10_000;
+
+/// Nothing is loaded or run, whatever a name may try (CSP level 3).
+pub(super) const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; \
+                                 form-action 'none'; frame-ancestors 'none'";
+
+/// In which order entries are shown. Directories come first always.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Sort {
+    by: Column,
+    order: Order,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Column {
+    #[default]
+    Name,
+    Size,
+    Modified,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Order {
+    #[default]
+    Ascending,
+    Descending,
+}
+
+impl Sort {
+    /// What a query asks for; the default for what it does not say.
+    pub(super) fn of(query: &Query<'_>) -> Sort {
+        let by = match query.get("sort").as_deref() {
+            Some("size") => Column::Size,
+            Some("modified") => Column::Modified,
+            _ => Column::Name,
+        };
+        let order = match query.get("order").as_deref() {
+            Some("desc") => Order::Descending,
+            _ => Order::Ascending,
+        };
+        Sort { by, order }
+    }
+
+    fn compare(self, one: &Entry, other: &Entry) -> Ordering {
+        let by_name = || one.name.cmp(&other.name);
+        let ordering = match self.by {
+            Column::Name => by_name(),
+            Column::Size => one.size.cmp(&other.size).then_with(by_name),
+            Column::Modified => one.modified.cmp(&other.modified).then_with(by_name),
+        };
+        let ordering = match self.order {
+            Order::Ascending => ordering,
+            Order::Descending => ordering.reverse(),
+        };
+        one.size.is_some().cmp(&other.size.is_some()).then(ordering)
+    }
+}
+
+/// The page for the directory at `path`.
+pub(super) fn page(path: &str, mut entries: Vec<Entry>, sort: Sort) -> String {
+    entries.sort_by(|one, other| sort.compare(one, other));
+    let title = escape(&format!("/{path}"));
+    let mut page = format!(
+        "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <title>{title}</title>\n<style>{STYLE}</style>\n<main>\n<h1>{}</h1>\n<table>\n<thead><tr>",
+        trail(path),
+    );
+    for (column, name, label) in COLUMNS {
+        page.push_str(&heading(sort, column, name, label));
+    }
+    page.push_str("</tr></thead>\n<tbody>\n");
+    if !path.is_empty() {
+        page.push_str(
+            "<tr class=\"dir\"><td><a href=\"../\">Parent directory</a></td><td></td><td></td></tr>\n",
+        );
+    }
+    entries.iter().for_each(|entry| page.push_str(&row(entry)));
+    page.push_str("</tbody>\n</table>\n");
+    page.push_str(&format!("<p>{}</p>\n</main>\n</html>\n", summary(&entries)));
+    page
+}
+
+const COLUMNS: [(Column, &str, &str); 3] = [
+    (Column::Name, "name", "Name"),
+    (Column::Size, "size", "Size"),
+    (Column::Modified, "modified", "Modified (UTC)"),
+];
+
+/// The path as links to the directories it goes through.
+fn trail(path: &str) -> String {
+    let names: Vec<&str> = path.split('/').filter(|name| !name.is_empty()).collect();
+    let up = |levels: usize| if levels == 0 { "./".to_owned() } else { "../".repeat(levels) };
+    let mut trail = format!("<a href=\"{}\">/</a>", up(names.len()));
+    for (index, name) in names.iter().enumerate() {
+        let (levels, name) = (names.len() - 1 - index, escape(name));
+        let _ = write!(trail, "<a href=\"{}\">{name}/</a>", up(levels));
+    }
+    trail
+}
+
+/// A heading that sorts by its column, or the other way round if that is so already.
+fn heading(sort: Sort, column: Column, name: &str, label: &str) -> String {
+    let (sorted, next) = match (sort.by == column, sort.order) {
+        (true, Order::Ascending) => (" aria-sort=\"ascending\"", "desc"),
+        (true, Order::Descending) => (" aria-sort=\"descending\"", "asc"),
+        (false, _) => ("", "asc"),
+    };
+    format!("<th scope=\"col\"{sorted}><a href=\"?sort={name}&amp;order={next}\">{label}</a></th>")
+}
+
+fn row(Entry { name, size, modified }: &Entry) -> String {
+    let (class, slash) = if size.is_some() { ("", "") } else { (" class=\"dir\"", "/") };
+    let size = size.map(human).unwrap_or_default();
+    let modified = modified.map(minute).unwrap_or_default();
+    // Behind `./` nothing is taken for a scheme or a host.
+    format!(
+        "<tr{class}><td><a href=\"./{}{slash}\">{}{slash}</a></td><td>{size}</td><td>{modified}</td></tr>\n",
+        percent_encode(name),
+        escape(name),
+    )
+}
+
+fn summary(entries: &[Entry]) -> String {
+    let count =
+        |count: usize, one: &str, many: &str| format!("{count} {}", if count == 1 { one } else { many });
+    let directories = entries.iter().filter(|entry| entry.size.is_none()).count();
+    let bytes = entries.iter().filter_map(|entry| entry.size).fold(0, u64::saturating_add);
+    let more = if entries.len() == ENTRIES_MAX { ", and more that are not shown" } else { "" };
+    format!(
+        "{}, {}, {}{more}",
+        count(directories, "directory", "directories"),
+        count(entries.len() - directories, "file", "files"),
+        human(bytes),
+    )
+}
+
+/// Text as HTML shows it, between tags or in quotes.
+fn escape(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character {
+            '&' => escaped.push_str("&amp;"),
+            '<' => escaped.push_str("&lt;"),
+            '>' => escaped.push_str("&gt;"),
+            '"' => escaped.push_str("&quot;"),
+            '\'' => escaped.push_str("&#39;"),
+            other => escaped.push(other),
+        }
+    }
+    escaped
+}
+
+/// A name as one segment of a path (RFC 3986 §3.3): only what is unreserved stays as it is.
+pub(super) fn percent_encode(name: &str) -> String {
+    let mut encoded = String::with_capacity(name.len());
+    for octet in name.bytes() {
+        match octet {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
+                encoded.push(char::from(octet))
+            }
+            _ => encoded.extend(format!("%{octet:02X}").chars()),
+        }
+    }
+    encoded
+}
+
+/// A size to three digits.
+fn human(bytes: u64) -> String {
+    let mut units = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"].iter();
+    let (mut value, mut unit) = (bytes as f64, "B");
+    while value >= 1023.5
+        && let Some(next) = units.next()
+    {
+        (value, unit) = (value / 1024.0, next);
+    }
+    let decimals = if unit != "B" && value < 9.95 { 1 } else { 0 };
+    format!("{value:.decimals$} {unit}")
+}
+
+/// A time to the minute, in UTC: `1994-11-06 08:49`. Times before 1970 are the first minute of it.
+fn minute(time: SystemTime) -> String {
+    let minutes = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or(Duration::ZERO).as_secs() / 60;
+    let (year, month, day) = date(minutes / (24 * 60));
+    format!("{year:04}-{month:02}-{day:02} {:02}:{:02}", minutes / 60 % 24, minutes % 60)
+}
+
+/// Year, month and day of a day since 1970. Years are counted from March, so that leap days end them.
+fn date(days: u64) -> (u64, u64, u64) {
+    const DAYS_IN_400_YEARS: u64 = 146_097;
+    const MARCH_OF_0_TO_1970: u64 = 719_468;
+    let days = days + MARCH_OF_0_TO_1970;
+    let (era, day_of_era) = (days / DAYS_IN_400_YEARS, days % DAYS_IN_400_YEARS);
+    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month_from_march = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
+    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
+    (era * 400 + year_of_era + u64::from(month <= 2), month, day)
+}
+
+const STYLE: &str = "\
+:root{color-scheme:light dark;--line:#8883;--dim:#777}\
+body{margin:0;font:16px/1.5 system-ui,sans-serif}\
+main{max-width:60rem;margin:0 auto;padding:2rem 1rem}\
+h1{font-size:1.25rem;font-weight:600;overflow-wrap:anywhere;margin:0 0 1rem}\
+table{width:100%;border-collapse:collapse;font-variant-numeric:tabular-nums}\
+th,td{padding:.4rem .5rem;text-align:right;white-space:nowrap;border-bottom:1px solid var(--line)}\
+th:first-child,td:first-child{text-align:left;white-space:normal;overflow-wrap:anywhere;width:100%}\
+td{color:var(--dim)}\
+th a{color:inherit}\
+a{color:LinkText;text-decoration:none}\
+a:hover,a:focus-visible{text-decoration:underline}\
+.dir a{font-weight:600}\
+[aria-sort=ascending] a::after{content:\" \\2191\"}\
+[aria-sort=descending] a::after{content:\" \\2193\"}\
+tbody tr:hover{background:#8881}\
+p{color:var(--dim);font-size:.875rem}\
+@media(max-width:32rem){th:last-child,td:last-child{display:none}}";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(name: &str, size: Option<u64>, minutes: u64) -> Entry {
+        let modified = SystemTime::UNIX_EPOCH + Duration::from_secs(minutes * 60);
+        Entry { name: name.into(), size, modified: Some(modified) }
+    }
+
+    #[track_caller]
+    fn check_order(query: &str, expected: &str) {
+        let entries =
+            vec![entry("b", Some(1), 3), entry("a", Some(2), 2), entry("d", None, 5), entry("c", None, 9)];
+        let page = page("", entries, Sort::of(&Query::new(query)));
+        let names = page.split("href=\"./").skip(2).filter_map(|rest| rest.chars().next());
+        assert_eq!(String::from_iter(names), expected, "{query}");
+    }
+
+    #[test]
+    fn a_listing_is_sorted_as_asked_and_directories_come_first() {
+        check_order("", "cdab");
+        check_order("sort=name&order=desc", "dcba");
+        check_order("sort=size", "cdba");
+        check_order("sort=size&order=desc", "dcab");
+        check_order("sort=modified", "dcab");
+        check_order("sort=modified&order=desc", "cdba");
+        check_order("sort=inode&order=sideways", "cdab");
+    }
+
+    #[test]
+    fn names_can_do_nothing() {
+        for name in
+            ["<script>alert(1)</script>", "\"onload=x", "'x", "a&lt;b", "javascript:x", "..%2f", "?a#b", "é"]
+        {
+            let page = page(name, vec![entry(name, Some(1), 0), entry(name, None, 0)], Sort::default());
+            for bad in [
+                "<script",
+                "\"onload",
+                "'x",
+                "&lt;b",
+                "href=\"javascript",
+                "href=\"..%2f",
+                "href=\"./?",
+                "href=\"/",
+            ] {
+                let bad = format!("{bad}");
+                assert!(!page.contains(&bad), "{name}: {bad}");
+            }
+        }
+        assert_eq!(percent_encode("a b/%é:?"), "a%20b%2F%25%C3%A9%3A%3F");
+    }
+
+    #[test]
+    fn sizes_have_units_and_times_are_dates() {
+        let sizes = [
+            (0, "0 B"),
+            (1023, "1023 B"),
+            (1024, "1.0 KiB"),
+            (1536, "1.5 KiB"),
+            (10 << 10, "10 KiB"),
+            (u64::MAX, "16 EiB"),
+        ];
+        sizes.iter().for_each(|(bytes, text)| assert_eq!(human(*bytes), *text));
+        let dates = [
+            (0, "1970-01-01 00:00"),
+            (784_111_777, "1994-11-06 08:49"),
+            (951_782_400, "2000-02-29 00:00"),
+            (4_107_542_399, "2100-02-28 23:59"),
+            (4_107_542_400, "2100-03-01 00:00"),
+            (1_735_689_599, "2024-12-31 23:59"),
+        ];
+        for (seconds, text) in dates {
+            assert_eq!(minute(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)), text);
+        }
+    }
+}

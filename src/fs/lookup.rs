@@ -1,0 +1,244 @@
+//! [`Plan`]: what a path leads to, by the rules that [`Files`](super::Files) was given.
+
+use std::fmt;
+use std::fs::File;
+use std::io;
+use std::sync::Arc;
+
+use super::cache::Cache;
+use super::coding::Coding;
+use super::disk::{Disk, Links, Node};
+use super::embedded::Embedded;
+use super::listing::{self, Sort};
+use super::path::{Below, is_name};
+use super::pattern::Pattern;
+use super::resource::{Draft, Resource};
+use crate::message::{Request, Status};
+use crate::server::Error;
+
+/// The rules by which a path becomes a file.
+#[derive(Clone)]
+pub(super) struct Plan {
+    /// The first is for hosts that have none of their own.
+    pub(super) sites: Vec<Site>,
+    pub(super) index: Vec<String>,
+    pub(super) listing: Listing,
+    pub(super) links: Links,
+    pub(super) dot_files: DotFiles,
+    pub(super) neighbors: Neighbors,
+    pub(super) cache_control: Vec<(Pattern, String)>,
+    /// Without a `/` at either end.
+    pub(super) prefix: String,
+    pub(super) rewrite: Option<Rewrite>,
+    pub(super) copies: Option<Copies>,
+}
+
+/// A root, and the host it is for.
+#[derive(Clone)]
+pub(super) struct Site {
+    pub(super) host: Option<String>,
+    pub(super) root: Root,
+    pub(super) cache: Arc<Cache>,
+}
+
+/// Where files are.
+#[derive(Clone)]
+pub(super) enum Root {
+    Disk(Arc<Disk>),
+    Embedded(Arc<Embedded>),
+}
+
+pub(super) type Rewrite = Arc<dyn Fn(&Request) -> Option<String> + Send + Sync>;
+
+/// Makes an encoded copy of a file that has no neighbor in that coding, or finds the one it made.
+pub(super) type Copies = Arc<dyn Fn(&str, &Draft, Coding) -> Option<Draft> + Send + Sync>;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Listing {
+    Off,
+    On,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum DotFiles {
+    Hidden,
+    Shown,
+}
+
+/// Whether `a.js.gz` stands for `a.js` where the peer likes it better.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Neighbors {
+    Strangers,
+    Precompressed,
+}
+
+/// What a path leads to.
+#[derive(Debug)]
+pub(super) enum Found {
+    Resource(Arc<Resource>),
+    /// A directory that was asked for as if it were a file.
+    Directory,
+    /// A page that says what is in a directory.
+    Listing(String),
+    Nothing,
+}
+
+impl Plan {
+    /// The site that a request is for.
+    pub(super) fn site(&self, request: &Request) -> &Site {
+        let is_asked = |site: &&Site| is_host(site.host.as_deref(), request.authority());
+        match &*self.sites {
+            [only] => only,
+            sites => sites.iter().skip(1).find(is_asked).unwrap_or(&sites[0]),
+        }
+    }
+
+    /// The path below the root that a request is for.
+    pub(super) fn below<'a>(&self, request: &'a Request) -> Option<Below<'a>> {
+        let rewritten = self.rewrite.as_ref().and_then(|rewrite| rewrite(request));
+        let below = match rewritten {
+            Some(path) => Below::new(path.strip_prefix('/').unwrap_or(&path).to_owned())?,
+            None => Below::of_target(request.target())?.strip_prefix(&self.prefix)?,
+        };
+        (self.dot_files == DotFiles::Shown || !below.is_dotted()).then_some(below)
+    }
+
+    /// Looks at what is there. This may block, but for embedded files.
+    pub(super) fn look(&self, site: &Site, below: &Below<'_>, sort: Sort) -> io::Result<Found> {
+        let node = self.open(site, below.name())?;
+        match (node, below.is_directory()) {
+            (Opened::Nothing, _) | (Opened::File(_), true) => Ok(Found::Nothing),
+            (Opened::File(draft), false) => self.resource(site, below.name(), draft),
+            (Opened::Directory(dir), _) => self.directory(site, below, dir, sort),
+        }
+    }
+
+    fn directory(&self, site: &Site, below: &Below<'_>, dir: Dir, sort: Sort) -> io::Result<Found> {
+        for index in &self.index {
+            let path = join(below.name(), index);
+            match self.open(site, &path)? {
+                Opened::File(_) if !below.is_directory() => return Ok(Found::Directory),
+                Opened::File(draft) => return self.resource(site, &path, draft),
+                Opened::Directory(_) | Opened::Nothing => {}
+            }
+        }
+        match (self.listing, below.is_directory()) {
+            (Listing::Off, _) => Ok(Found::Nothing),
+            (Listing::On, false) => Ok(Found::Directory),
+            (Listing::On, true) => self.list(site, below.name(), dir, sort),
+        }
+    }
+
+    fn list(&self, site: &Site, path: &str, dir: Dir, sort: Sort) -> io::Result<Found> {
+        let mut entries = match (&site.root, dir) {
+            (Root::Disk(disk), Dir::Disk(dir)) => {
+                disk.entries(&dir, path, self.links, listing::ENTRIES_MAX)?
+            }
+            (Root::Embedded(embedded), _) => embedded.entries(path),
+            (Root::Disk(_), Dir::Embedded) => Vec::new(),
+        };
+        let is_shown = |name: &str| self.dot_files == DotFiles::Shown || !name.starts_with('.');
+        entries.retain(|entry| is_name(&entry.name) && is_shown(&entry.name));
+        Ok(Found::Listing(listing::page(path, entries, sort)))
+    }
+
+    fn resource(&self, site: &Site, path: &str, whole: Draft) -> io::Result<Found> {
+        let asked_for = format!("/{path}");
+        let rule = self.cache_control.iter().find(|(pattern, _)| pattern.matches(&asked_for));
+        // Files of several hosts may have one path.
+        let kept_as = format!("{}{asked_for}", site.host.as_deref().unwrap_or_default());
+        let mut encoded = Vec::new();
+        for coding in Coding::ALL {
+            if let Some(draft) = self.neighbor(site, path, &whole, coding)? {
+                encoded.push((coding, draft));
+            } else if let Some(draft) =
+                self.copies.as_ref().and_then(|copies| copies(&kept_as, &whole, coding))
+            {
+                encoded.push((coding, draft));
+            }
+        }
+        let resource = Resource::new(path, rule.map(|(_, value)| &**value), whole, encoded);
+        Ok(Found::Resource(Arc::new(resource.map_err(io::Error::other)?)))
+    }
+
+    /// The file beside this one that holds the same encoded, if it is no older and is smaller.
+    fn neighbor(&self, site: &Site, path: &str, whole: &Draft, coding: Coding) -> io::Result<Option<Draft>> {
+        if self.neighbors == Neighbors::Strangers {
+            return Ok(None);
+        }
+        let opened = self.open(site, &format!("{path}{}", coding.suffix()))?;
+        let Opened::File(draft) = opened else { return Ok(None) };
+        Ok((draft.is_as_new_as(whole) && draft.content.len() < whole.content.len()).then_some(draft))
+    }
+
+    fn open(&self, site: &Site, path: &str) -> io::Result<Opened> {
+        let disk = match &site.root {
+            Root::Disk(disk) => disk,
+            Root::Embedded(embedded) => {
+                return Ok(match embedded.open(path) {
+                    Some(draft) => Opened::File(draft),
+                    None if embedded.is_directory(path) => Opened::Directory(Dir::Embedded),
+                    None => Opened::Nothing,
+                });
+            }
+        };
+        match disk.open(path, self.links) {
+            Ok(Node::File(file, metadata)) => {
+                let in_memory_max = site.cache.bounds.file_bytes_max;
+                Ok(Opened::File(Draft::read(file, metadata, in_memory_max)?))
+            }
+            Ok(Node::Directory(dir)) => Ok(Opened::Directory(Dir::Disk(dir))),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Opened::Nothing),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+enum Opened {
+    File(Draft),
+    Directory(Dir),
+    Nothing,
+}
+
+enum Dir {
+    Disk(File),
+    Embedded,
+}
+
+/// What a peer is owed for a file that cannot be had.
+pub(super) fn owed(error: io::Error) -> Error {
+    match error.kind() {
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Status::NOT_FOUND.into(),
+        io::ErrorKind::PermissionDenied => Status::FORBIDDEN.into(),
+        _ => error.into(),
+    }
+}
+
+fn join(directory: &str, name: &str) -> String {
+    if directory.is_empty() { name.to_owned() } else { format!("{directory}/{name}") }
+}
+
+/// Whether a host is the one asked for, whatever its port, its case, and the dot that may end it.
+fn is_host(host: Option<&str>, asked: Option<&str>) -> bool {
+    let (Some(host), Some(asked)) = (host, asked) else { return false };
+    let port = asked.rfind(':').filter(|colon| !asked[*colon..].contains(']'));
+    let name = &asked[..port.unwrap_or(asked.len())];
+    host.eq_ignore_ascii_case(name.strip_suffix('.').unwrap_or(name))
+}
+
+impl fmt::Debug for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Plan { sites, index, listing, links, dot_files, neighbors, cache_control, prefix, .. } = self;
+        let hosts: Vec<_> = sites.iter().map(|site| site.host.as_deref().unwrap_or("*")).collect();
+        f.debug_struct("Plan")
+            .field("hosts", &hosts)
+            .field("index", index)
+            .field("listing", listing)
+            .field("links", links)
+            .field("dot_files", dot_files)
+            .field("neighbors", neighbors)
+            .field("cache_control", cache_control)
+            .field("prefix", prefix)
+            .finish_non_exhaustive()
+    }
+}

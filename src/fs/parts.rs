@@ -1,0 +1,90 @@
+//! [`Parts`]: several ranges in one answer, `multipart/byteranges` (RFC 9110 §14.6).
+
+use std::collections::VecDeque;
+use std::hash::{BuildHasher, RandomState};
+use std::io;
+use std::ops::Range;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use tokio::io::{AsyncRead, ReadBuf};
+
+use super::resource::{Content, Form};
+use crate::message::Body;
+use crate::net::FileReader;
+
+/// Several ranges of one representation, each behind its own head.
+pub(super) struct Parts {
+    pieces: VecDeque<Piece>,
+    len: u64,
+    /// What parts are told apart by. Nobody can know it before, so no file has it in it.
+    boundary: String,
+}
+
+enum Piece {
+    Bytes(Bytes),
+    File(FileReader),
+}
+
+impl Parts {
+    pub(super) fn new(form: &Form, content_type: &str, ranges: &[Range<u64>]) -> Parts {
+        let random = RandomState::new();
+        let boundary = format!("{:016x}{:016x}", random.hash_one(0), random.hash_one(1));
+        let mut parts = Parts { pieces: VecDeque::new(), len: 0, boundary };
+        ranges.iter().for_each(|range| parts.add(form, content_type, range));
+        let end = format!("\r\n--{}--\r\n", parts.boundary);
+        parts.push(end.len() as u64, Piece::Bytes(end.into()));
+        parts
+    }
+
+    fn add(&mut self, form: &Form, content_type: &str, range: &Range<u64>) {
+        let (boundary, first, last, whole) = (&self.boundary, range.start, range.end - 1, form.content.len());
+        let start = if self.len == 0 { "--" } else { "\r\n--" };
+        let head = format!(
+            "{start}{boundary}\r\ncontent-type: {content_type}\r\n\
+             content-range: bytes {first}-{last}/{whole}\r\n\r\n"
+        );
+        self.push(head.len() as u64, Piece::Bytes(head.into()));
+        let piece = match &form.content {
+            Content::Bytes(bytes) => Piece::Bytes(bytes.slice(range.start as usize..range.end as usize)),
+            Content::File(file, _) => Piece::File(FileReader::new(file.clone(), range.clone())),
+        };
+        self.push(range.end - range.start, piece);
+    }
+
+    pub(super) fn content_type(&self) -> String {
+        format!("multipart/byteranges; boundary={}", self.boundary)
+    }
+
+    /// Becomes the content of a message.
+    pub(super) fn fill(self, body: &mut Body) {
+        let len = self.len;
+        body.stream(self, Some(len));
+    }
+
+    fn push(&mut self, len: u64, piece: Piece) {
+        self.len += len;
+        self.pieces.push_back(piece);
+    }
+}
+
+impl AsyncRead for Parts {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buf.filled().len();
+        while let (true, Some(piece)) = (buf.filled().len() == before, self.pieces.front_mut()) {
+            match piece {
+                Piece::Bytes(bytes) => buf.put_slice(&bytes.split_to(bytes.len().min(buf.remaining()))),
+                Piece::File(file) => ready!(Pin::new(file).poll_read(cx, buf))?,
+            }
+            if buf.filled().len() == before {
+                self.pieces.pop_front();
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+}

@@ -1,0 +1,202 @@
+//! [`Below`]: a path that cannot leave the directory it is looked up in (RFC 3986 §3.3, §5.2.4).
+
+use std::borrow::Cow;
+
+use crate::message::Target;
+
+/// A path below a root: names with one `/` between them, decoded once. The root itself is empty; what ends with a
+/// `/`, or is empty, is asked for as a directory.
+///
+/// No name is `.` or `..`, none is empty, and none holds a byte that some system takes for something else: a
+/// control, such as NUL, or a backslash. There is no other way to make one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Below<'a>(Cow<'a, str>);
+
+impl<'a> Below<'a> {
+    /// Where a target points to, if that is below a root.
+    ///
+    /// A `/` that was escaped is part of a name, and no name has one.
+    pub(super) fn of_target(target: &'a Target) -> Option<Below<'a>> {
+        let raw = target.path().strip_prefix('/')?;
+        if !raw.contains('%') {
+            return Below::new(raw);
+        }
+        let mut decoded = String::with_capacity(raw.len());
+        for (index, segment) in target.segments().enumerate() {
+            let segment = segment.ok().filter(|segment| !segment.contains('/'))?;
+            if index > 0 {
+                decoded.push('/');
+            }
+            decoded.push_str(&segment);
+        }
+        Below::new(decoded)
+    }
+
+    /// This path, as it is: nothing in it is decoded.
+    pub(super) fn new(path: impl Into<Cow<'a, str>>) -> Option<Below<'a>> {
+        let path = path.into();
+        let names = path.strip_suffix('/').unwrap_or(&path);
+        let is_fit = match &*path {
+            "" => true,
+            _ => names.split('/').all(is_name),
+        };
+        is_fit.then_some(Below(path))
+    }
+
+    /// What is left of it below `prefix`.
+    pub(super) fn strip_prefix(self, prefix: &str) -> Option<Below<'a>> {
+        let len = match self.0.strip_prefix(prefix)? {
+            _ if prefix.is_empty() => 0,
+            rest => prefix.len() + rest.strip_prefix('/').map(|_| 1)?,
+        };
+        Some(Below(match self.0 {
+            Cow::Borrowed(path) => Cow::Borrowed(&path[len..]),
+            Cow::Owned(path) => Cow::Owned(path[len..].to_owned()),
+        }))
+    }
+
+    /// The same, for longer.
+    pub(super) fn to_owned(&self) -> Below<'static> {
+        Below(Cow::Owned(self.0.clone().into_owned()))
+    }
+
+    pub(super) fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The same without the `/` at its end.
+    pub(super) fn name(&self) -> &str {
+        self.0.strip_suffix('/').unwrap_or(&self.0)
+    }
+
+    /// Whether a directory is asked for.
+    pub(super) fn is_directory(&self) -> bool {
+        self.0.is_empty() || self.0.ends_with('/')
+    }
+
+    /// Whether a name in it begins with a dot.
+    pub(super) fn is_dotted(&self) -> bool {
+        self.0.starts_with('.') || self.0.contains("/.")
+    }
+}
+
+/// Whether a file may have this name.
+pub(super) fn is_name(name: &str) -> bool {
+    let is_special = |octet: u8| octet.is_ascii_control() || matches!(octet, b'/' | b'\\');
+    !matches!(name, "" | "." | "..") && !name.bytes().any(is_special) && (!cfg!(windows) || is_plain(name))
+}
+
+/// Whether a name is just that to Windows too: no drive, no stream of a file, no device, no trick at its end.
+fn is_plain(name: &str) -> bool {
+    let stem = name.split('.').next().unwrap_or_default().trim_end();
+    let is_device = match stem.len() {
+        3 => ["con", "prn", "aux", "nul"].iter().any(|device| stem.eq_ignore_ascii_case(device)),
+        4 => ["com", "lpt"].iter().any(|device| stem.as_bytes()[..3].eq_ignore_ascii_case(device.as_bytes())),
+        _ => ["conin$", "conout$"].iter().any(|device| stem.eq_ignore_ascii_case(device)),
+    };
+    !is_device && !name.contains([':', '<', '>', '"', '|', '?', '*', '~']) && !name.ends_with([' ', '.'])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::message::Request;
+
+    #[track_caller]
+    fn check(path: &str, expected: Option<&str>) {
+        let request = Request::get(path).unwrap();
+        let found = Below::of_target(request.target());
+        assert_eq!(found.as_ref().map(Below::as_str), expected, "{path}");
+    }
+
+    #[test]
+    fn paths_are_decoded_once() {
+        check("/", Some(""));
+        check("/a", Some("a"));
+        check("/a/", Some("a/"));
+        check("/a/b.txt?q", Some("a/b.txt"));
+        check("/a%20b/%c3%a9", Some("a b/é"));
+        check("/%2561", Some("%61"));
+        check("/%252e%252e/", Some("%2e%2e/"));
+        check("/%252fa", Some("%2fa"));
+        check("/...", Some("..."));
+        check("/..a/a..", Some("..a/a.."));
+        check("/100%", Some("100%"));
+        check("http://host/a", Some("a"));
+        check("http://host", Some(""));
+    }
+
+    #[test]
+    fn nothing_leads_out_of_the_root() {
+        let bad = [
+            "/..",
+            "/../",
+            "/../a",
+            "/a/..",
+            "/a/../",
+            "/a/../../x",
+            "/.",
+            "/./a",
+            "/a/.",
+            "/%2e%2e/",
+            "/%2E%2e",
+            "/.%2e/a",
+            "/%2e./a",
+            "/..%2f..%2fetc/passwd",
+            "/a%2fb",
+            "/%2f",
+            "/%2fetc/passwd",
+            "/..%5c..%5cx",
+            "/..%5C",
+            "/a%5cb",
+            "/%5c",
+            "/%00",
+            "/a%00.txt",
+            "/a%0a",
+            "/a%7f",
+            "//",
+            "//a",
+            "/a//b",
+            "/a//",
+            "//etc/passwd",
+            "/%ff",
+            "/a/%c0%ae%c0%ae/",
+            "/%c0%af",
+            "/%ed%a0%80",
+        ];
+        bad.iter().for_each(|path| check(path, None));
+    }
+
+    #[test]
+    fn what_is_no_path_is_below_nothing() {
+        for (method, target) in [("OPTIONS", "*"), ("CONNECT", "a:1")] {
+            let mut parsed = Target::default();
+            parsed.parse(method.try_into().unwrap(), target).unwrap();
+            assert_eq!(Below::of_target(&parsed), None);
+        }
+    }
+
+    #[test]
+    fn a_prefix_is_whole_names() {
+        let strip = |path, prefix| Below::new(path).unwrap().strip_prefix(prefix);
+        for (path, left) in [("a/b", "b"), ("a/", ""), ("a/b/", "b/")] {
+            assert_eq!(strip(path, "a"), Below::new(left), "{path}");
+        }
+        assert_eq!(strip("x", ""), Below::new("x"));
+        for path in ["a", "ab", "ab/c", "b/a", ""] {
+            assert_eq!(strip(path, "a"), None, "{path}");
+        }
+    }
+
+    #[test]
+    fn windows_reads_more_into_names() {
+        for name in
+            ["C:", "file::$DATA", "con", "NUL.txt", "com1", "LPT9.x", "a.", "a ", "PROGRA~1", "a?", "aux ."]
+        {
+            assert!(!is_plain(name), "{name}");
+        }
+        for name in ["a", "a.b", "console", "nulls.txt", "com", ".a", "company"] {
+            assert!(is_plain(name), "{name}");
+        }
+    }
+}

@@ -1,0 +1,53 @@
+//! [`Pattern`]: which paths a rule is for.
+
+/// A path in which each `*` stands for any characters, none and `/` among them.
+#[derive(Clone, Debug)]
+pub(super) struct Pattern(String);
+
+impl Pattern {
+    pub(super) fn new(pattern: &str) -> Pattern {
+        Pattern(pattern.to_owned())
+    }
+
+    /// Whether it is the whole of `path`.
+    pub(super) fn matches(&self, path: &str) -> bool {
+        let mut pieces = self.0.split('*');
+        let first = pieces.next().unwrap_or_default();
+        let Some(mut rest) = path.strip_prefix(first) else { return false };
+        let Some(last) = pieces.next_back() else { return rest.is_empty() };
+        // Where a piece fits first, all behind it has the most room: so no choice is ever taken back.
+        for piece in pieces {
+            match rest.find(piece) {
+                Some(at) => rest = &rest[at + piece.len()..],
+                None => return false,
+            }
+        }
+        rest.ends_with(last)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(pattern: &str, matching: &[&str], others: &[&str]) {
+        for (paths, expected) in [(matching, true), (others, false)] {
+            for path in paths {
+                assert_eq!(Pattern::new(pattern).matches(path), expected, "{pattern} and {path}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_star_stands_for_anything() {
+        check("*", &["", "/", "/a/b"], &[]);
+        check("/a", &["/a"], &["", "/", "/ab", "a", "/A", "/a/"]);
+        check("/a/*", &["/a/", "/a/b", "/a/b/c"], &["/a", "/ab", "/b/a/"]);
+        check("*.js", &[".js", "/a.js", "/a/b.js"], &["/a.js.map", "/ajs", "/a.jsx"]);
+        check("/a*b*c", &["/abc", "/axbxc", "/abbcc", "/abcbc"], &["/ab", "/ac", "/acb", "/abcd"]);
+        check("/a*a", &["/aa", "/aba"], &["/a", "/ab"]);
+        check("**", &["", "/x"], &[]);
+        check("", &[""], &["/"]);
+    }
+}

@@ -1,0 +1,220 @@
+//! [`Selection`]: which bytes of a representation are asked for (RFC 9110 §14).
+
+use std::ops::Range;
+
+use crate::message::Headers;
+
+/// What a Range field selects.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Selection {
+    /// All of it: there is no such field, or none that counts.
+    Whole,
+    /// These, none of them empty, and no two of them near each other.
+    Ranges(Vec<Range<u64>>),
+    /// Nothing that is there: 416.
+    Nothing,
+}
+
+impl Selection {
+    /// What the fields of a GET select of `len` bytes.
+    ///
+    /// A field that is malformed, in another unit, or asks for more than [`RANGES_MAX`] ranges does not count
+    /// (RFC 9110 §14.2). Ranges that overlap, or that a part's head would not be worth being told apart for, become
+    /// one (§15.3.7.2): so an answer is never longer than the whole by more than the head of one part.
+    pub(super) fn of(fields: &Headers, len: u64) -> Selection {
+        let mut lines = fields.all("range");
+        match (lines.next(), lines.next()) {
+            (Some(line), None) => Selection::parse(line, len).unwrap_or(Selection::Whole),
+            _ => Selection::Whole,
+        }
+    }
+
+    fn parse(line: &[u8], len: u64) -> Option<Selection> {
+        let (unit, set) = line.split_at_checked(UNIT.len())?;
+        if !unit.eq_ignore_ascii_case(UNIT) {
+            return None;
+        }
+        let specs = set.split(|octet| *octet == b',').map(<[u8]>::trim_ascii).filter(|spec| !spec.is_empty());
+        let (mut ranges, mut count) = (Vec::new(), 0);
+        for spec in specs {
+            count += 1;
+            match Spec::parse(spec)?.within(len) {
+                _ if count > RANGES_MAX => return None,
+                // Of nothing the last bytes are nothing, which no Content-Range can say.
+                Some(range) if range.is_empty() => return None,
+                Some(range) => merge(&mut ranges, range),
+                None => {}
+            }
+        }
+        match (count, ranges.is_empty()) {
+            (0, _) => None,
+            (_, true) => Some(Selection::Nothing),
+            (_, false) => Some(Selection::Ranges(ranges)),
+        }
+    }
+}
+
+const UNIT: &[u8] = b"bytes=";
+
+/// So many ranges may be asked for at once.
+const RANGES_MAX: usize = 16;
+
+/// Two ranges with so few bytes between them are sent as one: the head of a part is no shorter.
+pub(super) const GAP_MIN: u64 = 256;
+
+/// `range-spec` (RFC 9110 §14.1.1).
+enum Spec {
+    /// The last position, if there is one, is in the range.
+    Between(u64, Option<u64>),
+    Last(u64),
+}
+
+impl Spec {
+    fn parse(spec: &[u8]) -> Option<Spec> {
+        let dash = spec.iter().position(|octet| *octet == b'-')?;
+        match (&spec[..dash], &spec[dash + 1..]) {
+            ([], suffix) => Some(Spec::Last(digits(suffix)?)),
+            (first, []) => Some(Spec::Between(digits(first)?, None)),
+            (first, last) => {
+                let (first, last) = (digits(first)?, digits(last)?);
+                (first <= last).then_some(Spec::Between(first, Some(last)))
+            }
+        }
+    }
+
+    /// The part of it that is there, if one is.
+    fn within(self, len: u64) -> Option<Range<u64>> {
+        match self {
+            Spec::Last(0) => None,
+            Spec::Last(suffix) => Some(len.saturating_sub(suffix)..len),
+            Spec::Between(first, _) if first >= len => None,
+            Spec::Between(first, last) => {
+                Some(first..last.map_or(len, |last| last.saturating_add(1).min(len)))
+            }
+        }
+    }
+}
+
+/// `1*DIGIT`. What is larger than any file is as good as the largest.
+fn digits(text: &[u8]) -> Option<u64> {
+    if text.is_empty() || !text.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    Some(
+        text.iter()
+            .fold(0u64, |value, digit| value.saturating_mul(10).saturating_add(u64::from(digit - b'0'))),
+    )
+}
+
+/// Adds a range, in the place of the first one that it becomes one with.
+fn merge(ranges: &mut Vec<Range<u64>>, mut range: Range<u64>) {
+    let mut place = ranges.len();
+    while let Some(near) = ranges.iter().position(|other| is_near(other, &range)) {
+        let other = ranges.remove(near);
+        range = range.start.min(other.start)..range.end.max(other.end);
+        place = near.min(place).min(ranges.len());
+    }
+    ranges.insert(place, range);
+}
+
+fn is_near(one: &Range<u64>, other: &Range<u64>) -> bool {
+    one.start < other.end.saturating_add(GAP_MIN) && other.start < one.end.saturating_add(GAP_MIN)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(field: &str, len: u64, expected: Selection) {
+        let mut fields = Headers::new();
+        fields.set("range", field).unwrap();
+        assert_eq!(Selection::of(&fields, len), expected, "{field} of {len}");
+    }
+
+    #[track_caller]
+    fn check_ranges(field: &str, len: u64, expected: &[(u64, u64)]) {
+        let ranges = expected.iter().map(|(start, end)| *start..*end).collect();
+        check(field, len, Selection::Ranges(ranges));
+    }
+
+    #[test]
+    fn a_range_has_a_first_position_a_last_or_a_length_14_1_2() {
+        check_ranges("bytes=0-0", 10, &[(0, 1)]);
+        check_ranges("bytes=0-9", 10, &[(0, 10)]);
+        check_ranges("bytes=9-9", 10, &[(9, 10)]);
+        check_ranges("bytes=9-10", 10, &[(9, 10)]);
+        check_ranges("bytes=5-", 10, &[(5, 10)]);
+        check_ranges("bytes=-5", 10, &[(5, 10)]);
+        check_ranges("bytes=-1", 10, &[(9, 10)]);
+        check_ranges("bytes=-10", 10, &[(0, 10)]);
+        check_ranges("bytes=-11", 10, &[(0, 10)]);
+        check_ranges("bytes=0-999999", 10, &[(0, 10)]);
+        check_ranges("bytes=0-99999999999999999999999999", 10, &[(0, 10)]);
+        check_ranges("bytes=0-18446744073709551615", 10, &[(0, 10)]);
+        check_ranges("BYTES=1-2", 10, &[(1, 3)]);
+        check_ranges("bytes=, 1-2 ,", 10, &[(1, 3)]);
+        check_ranges("bytes=20-30, 1-2", 10, &[(1, 3)]);
+    }
+
+    #[test]
+    fn ranges_beyond_the_end_are_nothing_15_5_17() {
+        for field in ["bytes=10-", "bytes=10-10", "bytes=99-100", "bytes=-0", "bytes=10-,-0"] {
+            check(field, 10, Selection::Nothing);
+        }
+        check("bytes=99999999999999999999999-", 10, Selection::Nothing);
+        check("bytes=0-", 0, Selection::Nothing);
+        check("bytes=0-0", 0, Selection::Nothing);
+        check("bytes=-5", 0, Selection::Whole);
+    }
+
+    #[test]
+    fn what_is_malformed_does_not_count_14_2() {
+        let bad = [
+            "",
+            "bytes",
+            "bytes=",
+            "bytes=,",
+            "bytes= , ",
+            "bytes=-",
+            "bytes=a-b",
+            "bytes=1",
+            "bytes=5-2",
+            "bytes=+1-2",
+            "bytes=1-+2",
+            "bytes=0x1-2",
+            "bytes=1-2-3",
+            "bytes=--1",
+            "bytes=1 - 2",
+            "bytes=1-2;",
+            "bytes=0-0,x",
+            "bytes=0-0,5-2",
+            "lines=0-1",
+            "garbage",
+            "byte=0-1",
+            "bytes =0-1",
+            "bytes:0-1",
+            "bytes=1-\u{b2}",
+            "0-1",
+        ];
+        bad.iter().for_each(|field| check(field, 10, Selection::Whole));
+        let mut two = Headers::new();
+        two.append("range", "bytes=0-1").unwrap();
+        two.append("range", "bytes=3-4").unwrap();
+        assert_eq!(Selection::of(&two, 10), Selection::Whole);
+    }
+
+    #[test]
+    fn ranges_that_are_near_become_one_15_3_7_2() {
+        check_ranges("bytes=0-1,3-4", 10, &[(0, 5)]);
+        check_ranges("bytes=0-9,1000-1009", 2000, &[(0, 10), (1000, 1010)]);
+        check_ranges("bytes=1000-1009,0-9", 2000, &[(1000, 1010), (0, 10)]);
+        check_ranges("bytes=0-9,266-300", 2000, &[(0, 10), (266, 301)]);
+        check_ranges("bytes=0-9,265-300", 2000, &[(0, 301)]);
+        check_ranges("bytes=0-9,1000-1009,5-1005", 2000, &[(0, 1010)]);
+        check_ranges("bytes=1900-,0-0,-1", 2000, &[(1900, 2000), (0, 1)]);
+        let same = ["0-"; RANGES_MAX].join(",");
+        check_ranges(&format!("bytes={same}"), 2000, &[(0, 2000)]);
+        check(&format!("bytes={same},0-"), 2000, Selection::Whole);
+    }
+}

@@ -1,0 +1,204 @@
+//! Compressed copies of files, kept in a directory of their own.
+
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+use corehttp::{Context, FileCache, Files, Request, Server};
+use flate2::read::GzDecoder;
+use tempfile::TempDir;
+
+use super::support::{Served, paused};
+
+/// What is served, and where the copies are.
+struct Site {
+    root: TempDir,
+    copies: TempDir,
+    served: Served,
+}
+
+impl Site {
+    fn new(prepare: impl FnOnce(&Path, &Path)) -> Site {
+        let (root, copies) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+        fs::write(root.path().join("a.js"), script()).unwrap();
+        prepare(root.path(), copies.path());
+        let uncached = FileCache { files_max: 0, ..FileCache::default() };
+        let files =
+            Files::new(root.path()).unwrap().cache(uncached).compressed_copies(copies.path()).unwrap();
+        Site { root, copies, served: Served::new(files) }
+    }
+
+    /// The head of the answer, and its content.
+    fn ask(&self, path: &str, accept: &str) -> (String, Vec<u8>) {
+        let mut peer = TcpStream::connect(self.served.addr()).unwrap();
+        write!(
+            peer,
+            "GET {path} HTTP/1.1\r\nhost: a\r\naccept-encoding: {accept}\r\nconnection: close\r\n\r\n"
+        )
+        .unwrap();
+        let mut heard = Vec::new();
+        peer.read_to_end(&mut heard).unwrap();
+        let head = heard.windows(4).position(|end| end == b"\r\n\r\n").unwrap() + 4;
+        let content = heard.split_off(head);
+        (String::from_utf8(heard).unwrap(), content)
+    }
+
+    #[track_caller]
+    fn check(&self, path: &str, accept: &str, coding: Option<&str>, expected: &str) {
+        let (head, content) = self.ask(path, accept);
+        let line = coding.map(|coding| format!("\r\ncontent-encoding: {coding}\r\n"));
+        assert_eq!(head.contains("content-encoding"), line.is_some(), "{path} {accept}: {head}");
+        assert!(line.is_none_or(|line| head.contains(&line)), "{path} {accept}: {head}");
+        assert_eq!(decoded(coding, &content), expected, "{path} {accept}");
+    }
+
+    fn names(&self) -> Vec<String> {
+        let names = fs::read_dir(self.copies.path()).unwrap();
+        let mut names: Vec<_> = names.map(|name| name.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+}
+
+fn script() -> String {
+    "let count = count + 1;\n".repeat(200)
+}
+
+fn decoded(coding: Option<&str>, content: &[u8]) -> String {
+    let mut text = String::new();
+    match coding {
+        None => text.push_str(str::from_utf8(content).unwrap()),
+        Some("gzip") => drop(GzDecoder::new(content).read_to_string(&mut text).unwrap()),
+        Some(coding) => {
+            let mut request = Request::post("/").unwrap();
+            request.headers.set("content-encoding", coding).unwrap();
+            request.body.set(content);
+            let response = paused(Server::new().service(decode).respond(request));
+            text.push_str(response.body.text().unwrap());
+        }
+    }
+    text
+}
+
+/// Sends back what it was sent, decoded.
+async fn decode(ctx: &mut Context) -> corehttp::Result {
+    ctx.decode_body().await?;
+    std::mem::swap(&mut ctx.request.body, &mut ctx.response.body);
+    Ok(())
+}
+
+#[test]
+fn a_copy_is_made_once_and_sent_to_who_likes_it() {
+    let site = Site::new(|_, _| {});
+    site.check("/a.js", "gzip", Some("gzip"), &script());
+    site.check("/a.js", "gzip, br", Some("br"), &script());
+    site.check("/a.js", "zstd", None, &script());
+    site.check("/a.js", "", None, &script());
+    assert_eq!(site.names(), ["%2Fa.js.br", "%2Fa.js.gz"]);
+    let made = fs::metadata(site.copies.path().join("%2Fa.js.gz")).unwrap();
+    site.check("/a.js", "gzip", Some("gzip"), &script());
+    let again = fs::metadata(site.copies.path().join("%2Fa.js.gz")).unwrap();
+    assert_eq!(made.created().unwrap(), again.created().unwrap(), "it is not made again");
+}
+
+#[test]
+fn a_file_that_changes_has_another_copy() {
+    let site = Site::new(|_, _| {});
+    site.check("/a.js", "gzip", Some("gzip"), &script());
+    let changed = script().replace("count", "other");
+    fs::write(site.root.path().join("a.js"), &changed).unwrap();
+    let file = File::options().write(true).open(site.root.path().join("a.js")).unwrap();
+    file.set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_777)).unwrap();
+    site.check("/a.js", "gzip", Some("gzip"), &changed);
+    site.check("/a.js", "br", Some("br"), &changed);
+    assert_eq!(site.names(), ["%2Fa.js.br", "%2Fa.js.gz"]);
+    fs::remove_file(site.root.path().join("a.js")).unwrap();
+    assert!(site.ask("/a.js", "gzip").0.starts_with("HTTP/1.1 404"));
+}
+
+#[test]
+fn what_does_not_shrink_has_no_copy() {
+    let site = Site::new(|root, _| {
+        fs::write(root.join("small.js"), "x".repeat(1023)).unwrap();
+        fs::write(root.join("photo.png"), script()).unwrap();
+        fs::write(root.join("unknown"), script()).unwrap();
+        fs::write(root.join("own.js.gz"), "own").unwrap();
+        fs::write(root.join(format!("{}.js", "n".repeat(240))), script()).unwrap();
+        let noise = (0..4000u64).map(|at| {
+            char::from(33 + (at.wrapping_mul(at).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as u8 % 90)
+        });
+        fs::write(root.join("noise.txt"), String::from_iter(noise)).unwrap();
+    });
+    site.check("/small.js", "gzip, br", None, &"x".repeat(1023));
+    site.check("/photo.png", "gzip, br", None, &script());
+    site.check("/unknown", "gzip, br", None, &script());
+    site.check(&format!("/{}.js", "n".repeat(240)), "gzip, br", None, &script());
+    assert_eq!(site.names(), [""; 0]);
+    let noise = fs::read_to_string(site.root.path().join("noise.txt")).unwrap();
+    site.check("/noise.txt", "gzip, br", None, &noise);
+    site.check("/noise.txt", "gzip, br", None, &noise);
+    let kept = fs::metadata(site.copies.path().join("%2Fnoise.txt.gz")).unwrap();
+    assert_eq!(kept.len(), 0, "that it was not worth it is remembered");
+}
+
+/// Row 70 of what befell others: a link that was planted is not followed, to read or to write.
+#[test]
+fn a_planted_link_is_replaced() {
+    let outside = TempDir::new().unwrap();
+    let victim = outside.path().join("victim");
+    fs::write(&victim, "secret").unwrap();
+    let site = Site::new(|root, copies| {
+        symlink(&victim, copies.join("%2Fa.js.gz")).unwrap();
+        symlink(&victim, copies.join(format!(".%2Fa.js.br.{}", std::process::id()))).unwrap();
+        // Even one as old as the file.
+        let modified = fs::metadata(root.join("a.js")).unwrap().modified().unwrap();
+        File::options().write(true).open(&victim).unwrap().set_modified(modified).unwrap();
+    });
+    site.check("/a.js", "gzip", Some("gzip"), &script());
+    site.check("/a.js", "br", Some("br"), &script());
+    assert_eq!(fs::read_to_string(&victim).unwrap(), "secret");
+    assert!(!fs::symlink_metadata(site.copies.path().join("%2Fa.js.gz")).unwrap().is_symlink());
+    assert_eq!(site.names(), ["%2Fa.js.br", "%2Fa.js.gz"], "no draft is left");
+}
+
+#[test]
+fn where_no_copy_can_be_made_the_file_is_sent() {
+    // A directory in the place of the copy cannot be replaced.
+    let site = Site::new(|_, copies| fs::create_dir_all(copies.join("%2Fa.js.gz/in")).unwrap());
+    site.check("/a.js", "gzip", None, &script());
+    site.check("/a.js", "gzip, br", Some("br"), &script());
+    assert_eq!(site.names(), ["%2Fa.js.br", "%2Fa.js.gz"]);
+}
+
+#[test]
+fn copies_are_kept_outside_of_what_is_served() {
+    let root = TempDir::new().unwrap();
+    fs::create_dir(root.path().join("copies")).unwrap();
+    let files = || Files::new(root.path()).unwrap();
+    for copies in [root.path().to_owned(), root.path().join("copies"), root.path().join("none")] {
+        assert!(files().compressed_copies(&copies).is_err(), "{}", copies.display());
+    }
+}
+
+/// Files of two hosts may have one path.
+#[test]
+fn each_host_has_its_copies() {
+    let (other, copies) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    let site = Site::new(|_, _| {});
+    let text = script().replace("count", "other");
+    fs::write(other.path().join("a.js"), &text).unwrap();
+    let modified = fs::metadata(site.root.path().join("a.js")).unwrap().modified().unwrap();
+    File::options().write(true).open(other.path().join("a.js")).unwrap().set_modified(modified).unwrap();
+    let files = Files::new(site.root.path()).unwrap().host("b", other.path()).unwrap();
+    let site = Site {
+        served: Served::new(files.compressed_copies(copies.path()).unwrap()),
+        copies,
+        root: site.root,
+    };
+    site.check("/a.js", "gzip", Some("gzip"), &script());
+    site.check("http://b/a.js", "gzip", Some("gzip"), &text);
+    assert_eq!(site.names(), ["%2Fa.js.br", "%2Fa.js.gz", "b%2Fa.js.br", "b%2Fa.js.gz"]);
+}

@@ -1,0 +1,998 @@
+//! Directories that are served: what is found, what is not, and what is asked of it (RFC 9110 §13, §14).
+
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+use corehttp::{Body, Context, FileCache, Files, Handler, Request, Response, Server, Status};
+use tempfile::TempDir;
+
+use super::support::{Refusals, Served, eventually, status, undated};
+
+/// A directory with these files, their content being their path; a path that ends with a `/` is a directory.
+fn tree(paths: &[&str]) -> TempDir {
+    let root = TempDir::new().unwrap();
+    for path in paths {
+        let whole = root.path().join(path);
+        if path.ends_with('/') {
+            fs::create_dir_all(whole).unwrap();
+        } else {
+            fs::create_dir_all(whole.parent().unwrap()).unwrap();
+            fs::write(whole, path).unwrap();
+        }
+    }
+    root
+}
+
+/// Not to be cached, so that a test may change a file and see it.
+const UNCACHED: FileCache =
+    FileCache { bytes_max: 0, files_max: 0, file_bytes_max: 64 << 10, fresh: Duration::ZERO };
+
+fn files(root: &Path) -> Files {
+    Files::new(root).unwrap()
+}
+
+/// A GET of `target` with these fields, each on a line that ends.
+fn get(target: &str, fields: &str) -> String {
+    format!("GET {target} HTTP/1.1\r\nhost: a\r\n{fields}\r\n")
+}
+
+fn field<'a>(heard: &'a str, name: &str) -> Option<&'a str> {
+    let head = heard.split("\r\n\r\n").next()?;
+    head.split("\r\n").find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
+}
+
+fn body(heard: &str) -> &str {
+    heard.split_once("\r\n\r\n").map_or("", |(_, body)| body)
+}
+
+/// What `handler` answers to `request`, without a connection.
+fn ask<H: Handler>(handler: H, request: Request) -> Response {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async { Server::new().service(handler).respond(request).await })
+}
+
+mod paths {
+    use super::*;
+
+    /// Every target gets its status, and the content of no file but those below the root.
+    #[track_caller]
+    fn check(served: &Served, expected: u16, targets: &[&str]) {
+        for target in targets {
+            let heard = served.ask(get(target, ""));
+            assert_eq!(status(&heard), expected, "{target}: {heard}");
+            assert!(!heard.contains("secret") && !heard.contains("root:"), "{target}: {heard}");
+        }
+    }
+
+    #[test]
+    fn a_path_leads_to_its_file() {
+        let root = tree(&["a.txt", "b/c d.txt", "b/index.html", "%61", "é", "empty/", "a..b", "...x/...y"]);
+        let served = Served::new(files(root.path()));
+        for (target, path) in [
+            ("/a.txt", "a.txt"),
+            ("/a.txt?x=../y", "a.txt"),
+            ("/%61.txt", "a.txt"),
+            ("/b/c%20d.txt", "b/c d.txt"),
+            ("/b/", "b/index.html"),
+            ("/%2561", "%61"),
+            ("/%C3%A9", "é"),
+            ("/a..b", "a..b"),
+            ("http://x/a.txt", "a.txt"),
+        ] {
+            let heard = served.ask(get(target, ""));
+            assert_eq!((status(&heard), body(&heard)), (200, path), "{target}: {heard}");
+        }
+        check(
+            &served,
+            404,
+            &["/", "/x", "/a.txt/", "/a.txt/x", "/b/x", "/empty/", "/empty", "/A.TXT", "/b/index.html/"],
+        );
+    }
+
+    /// Rows 67 and 68 of what befell others.
+    #[test]
+    fn no_path_leaves_the_root() {
+        let outside = tree(&["secret", "dir/secret"]);
+        let root = tree(&["in/secret.txt", "in/root/a.txt", "in/root/b/c.txt"]);
+        let inside = root.path().join("in/root");
+        symlink(outside.path().join("secret"), inside.join("out")).unwrap();
+        symlink(outside.path(), inside.join("outdir")).unwrap();
+        symlink("../secret.txt", inside.join("up")).unwrap();
+        symlink("..", inside.join("b/parent")).unwrap();
+        symlink("a.txt", inside.join("beside")).unwrap();
+        symlink("/proc/self/environ", inside.join("proc")).unwrap();
+        symlink("loop", inside.join("loop")).unwrap();
+        for is_followed in [false, true] {
+            let files = files(&inside).listing().show_dot_files();
+            let served = Served::new(if is_followed { files.follow_links() } else { files });
+            check(
+                &served,
+                404,
+                &[
+                    "/..%2f..%2fetc/passwd",
+                    "/%2e%2e/",
+                    "/%2e%2e/secret.txt",
+                    "/a/../../secret.txt",
+                    "/../secret.txt",
+                    "/..%5c..%5csecret.txt",
+                    "/..%5c..%5cx",
+                    "/%00",
+                    "/a.txt%00",
+                    "/C:/x",
+                    "/file::$DATA",
+                    "/%252e%252e/",
+                    "/%252e%252e/secret.txt",
+                    "/%2fetc/passwd",
+                    "//etc/passwd",
+                    "/b/../../secret.txt",
+                    "/.%2e/secret.txt",
+                    "/b/..",
+                    "/./a.txt",
+                    "/b//c.txt",
+                    "/%c0%ae%c0%ae/secret.txt",
+                    "/%ff",
+                    "/out",
+                    "/outdir",
+                    "/outdir/",
+                    "/outdir/secret",
+                    "/outdir/dir/secret",
+                    "/up",
+                    "/proc",
+                    "/loop",
+                    "/loop/x",
+                    "/b/parent/../../secret.txt",
+                ],
+            );
+            check(&served, 400, &["/..\\secret.txt", "/\0"]);
+            let beneath = if is_followed { 200 } else { 404 };
+            check(&served, beneath, &["/beside", "/b/parent/a.txt", "/b/parent/"]);
+            check(&served, 200, &["/a.txt", "/b/c.txt"]);
+            let listing = served.ask(get("/", ""));
+            for name in ["out", "outdir", "up", "proc", "loop"] {
+                assert!(!listing.contains(&format!("\"./{name}")), "{name}: {listing}");
+            }
+            assert_eq!(listing.contains("\"./beside\""), is_followed, "{listing}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_file_is_not_served() {
+        let root = tree(&["a.txt"]);
+        let _socket = std::os::unix::net::UnixListener::bind(root.path().join("socket")).unwrap();
+        let fifo = std::process::Command::new("mkfifo").arg(root.path().join("fifo")).status().unwrap();
+        assert!(fifo.success());
+        let served = Served::new(files(root.path()).listing());
+        check(&served, 404, &["/socket", "/fifo", "/fifo/"]);
+        let listing = served.ask(get("/", ""));
+        assert!(listing.contains("a.txt") && !listing.contains("fifo") && !listing.contains("socket"));
+        check(&Served::new(Files::new("/dev").unwrap()), 404, &["/null", "/zero", "/tty", "/stdin"]);
+        let (fifo, dir) = (root.path().join("fifo"), root.path().to_owned());
+        for path in [fifo, dir, root.path().join("none")] {
+            let send = async move |ctx: &mut Context| ctx.send_file(&path).await;
+            assert_eq!(status(&Served::new(send).ask(get("/", ""))), 404);
+        }
+    }
+
+    #[test]
+    fn dot_files_are_hidden() {
+        let root = tree(&[".env", ".git/config", "a/.htaccess", "a/b.txt", "..c"]);
+        let targets = ["/.env", "/%2eenv", "/.git/config", "/.git/", "/.git", "/a/.htaccess", "/..c"];
+        let hidden = Served::new(files(root.path()).listing());
+        check(&hidden, 404, &targets);
+        assert!(
+            !hidden.ask(get("/", "")).contains(".git") && !hidden.ask(get("/a/", "")).contains("htaccess")
+        );
+        let shown = Served::new(files(root.path()).listing().show_dot_files());
+        check(&shown, 200, &["/.env", "/.git/config", "/.git/", "/a/.htaccess", "/..c"]);
+        assert!(shown.ask(get("/", "")).contains(".git"));
+    }
+
+    #[test]
+    fn a_guard_and_the_files_see_the_same_path() {
+        let root = tree(&["admin/f", "%61dmin/f", "free"]);
+        let files = files(root.path());
+        let guarded = async move |ctx: &mut Context| -> corehttp::Result {
+            if ctx.request.path_decoded()?.starts_with("/admin") {
+                return Err(Status::FORBIDDEN.into());
+            }
+            files.handle(ctx).await
+        };
+        let served = Served::new(guarded);
+        check(&served, 403, &["/admin/f", "/%61dmin/f", "/%61%64min/f", "/admin%2ff"]);
+        check(
+            &served,
+            404,
+            &["//admin/f", "/./admin/f", "/free/../admin/f", "/%2fadmin/f", "/x%2f..%2fadmin/f"],
+        );
+        let twice = served.ask(get("/%2561dmin/f", ""));
+        assert_eq!((status(&twice), body(&twice)), (200, "%61dmin/f"));
+    }
+
+    #[test]
+    fn a_rewritten_path_is_checked_as_any_other() {
+        let root = tree(&["in/a.txt", "in/b/index.html", "in/%61.txt", "secret"]);
+        let rewrite = |request: &Request| request.query().get("to").map(|to| to.into_owned());
+        let served = Served::new(files(&root.path().join("in")).rewrite(rewrite));
+        check(
+            &served,
+            404,
+            &[
+                "/?to=../secret",
+                "/?to=..",
+                "/?to=a/..",
+                "/?to=b/../../secret",
+                "/?to=.",
+                "/?to=/../secret",
+                "/?to=//etc/passwd",
+                "/?to=/etc/passwd",
+                "/?to=..%5csecret",
+                "/?to=a%00",
+                "/?to=%252e%252e/secret",
+                "/?to=.x",
+                "/a.txt?to=none",
+            ],
+        );
+        for (target, path) in [
+            ("/a.txt", "in/a.txt"),
+            ("/x?to=a.txt", "in/a.txt"),
+            ("/?to=/a.txt", "in/a.txt"),
+            ("/../..?to=b/", "in/b/index.html"),
+            ("/?to=%2561.txt", "in/%61.txt"),
+        ] {
+            let heard = served.ask(get(target, ""));
+            assert_eq!((status(&heard), body(&heard)), (200, path), "{target}");
+        }
+    }
+
+    #[test]
+    fn a_prefix_is_taken_away() {
+        let root = tree(&["a.txt", "b/index.html"]);
+        let served = Served::new(files(root.path()).strip_prefix("/static/v1/"));
+        check(&served, 200, &["/static/v1/a.txt", "/static/v1/b/", "/st%61tic/v1/a.txt"]);
+        check(
+            &served,
+            404,
+            &[
+                "/a.txt",
+                "/static/v1",
+                "/static/v1a.txt",
+                "/static/a.txt",
+                "/static/v1/../v1/a.txt",
+                "/x/static/v1/a.txt",
+            ],
+        );
+        assert_eq!(field(&served.ask(get("/static/v1/b?q", "")), "location"), Some("/static/v1/b/?q"));
+    }
+
+    #[test]
+    fn a_directory_has_a_slash_and_stays_on_its_host() {
+        let root = tree(&["evil.com/index.html", "a b/index.html", "no/x"]);
+        let served = Served::new(files(root.path()).rewrite(|request| {
+            request.path().starts_with("//").then(|| request.path().trim_matches('/').to_owned())
+        }));
+        for (target, location) in [
+            ("/evil.com", "/evil.com/"),
+            ("/a%20b?x=1&y", "/a%20b/?x=1&y"),
+            ("//evil.com", "/evil.com/"),
+            ("///evil.com?//x", "/evil.com/?//x"),
+            ("http://other/evil.com", "/evil.com/"),
+        ] {
+            let heard = served.ask(get(target, ""));
+            assert_eq!(
+                (status(&heard), field(&heard, "location")),
+                (301, Some(location)),
+                "{target}: {heard}"
+            );
+        }
+        check(&served, 404, &["/no", "/no/"]);
+        check(&Served::new(files(root.path()).listing()), 301, &["/no"]);
+    }
+
+    #[test]
+    fn each_host_has_its_root() {
+        let (one, two) = (tree(&["x", "one"]), tree(&["x", "two"]));
+        let served = Served::new(
+            files(one.path()).host("B.example", two.path()).unwrap().host("[::1]", two.path()).unwrap(),
+        );
+        for (host, path, expected) in [
+            ("a.example", "/one", 200),
+            ("a.example", "/two", 404),
+            ("b.example", "/two", 200),
+            ("b.example", "/one", 404),
+            ("B.EXAMPLE:8080", "/two", 200),
+            ("b.example.", "/two", 200),
+            ("[::1]:80", "/two", 200),
+            ("[::1]", "/two", 200),
+            ("xb.example", "/two", 404),
+            ("b.example.x", "/two", 404),
+            ("", "/one", 200),
+        ] {
+            let heard = served.ask(format!("GET {path} HTTP/1.1\r\nhost: {host}\r\n\r\n"));
+            assert_eq!(status(&heard), expected, "{host} {path}");
+        }
+        assert_eq!(status(&served.ask(get("http://b.example/two", ""))), 200, "an absolute target wins");
+        let only = Files::embedded(&[]).host("b", two.path()).unwrap();
+        assert_eq!(status(&Served::new(only).ask(get("/two", ""))), 404);
+    }
+
+    #[test]
+    fn what_is_not_found_is_left_to_another_handler() {
+        let root = tree(&["a.txt"]);
+        let served = Served::new(files(root.path()).not_found(|ctx: &mut Context| ctx.response.text("app")));
+        for target in ["/x", "/", "/a.txt/", "/%2e%2e/x", "/%00"] {
+            assert_eq!(body(&served.ask(get(target, ""))), "app", "{target}");
+        }
+        assert_eq!(body(&served.ask("POST /api HTTP/1.1\r\nhost: a\r\ncontent-length: 1\r\n\r\nx")), "app");
+        for method in ["POST", "PUT", "DELETE", "OPTIONS", "PATCH", "BREW"] {
+            let heard = served.ask(format!("{method} /a.txt HTTP/1.1\r\nhost: a\r\n\r\n"));
+            assert_eq!((status(&heard), field(&heard, "allow")), (405, Some("GET, HEAD")), "{method}");
+        }
+    }
+
+    #[test]
+    fn a_root_must_be_a_directory() {
+        let root = tree(&["a.txt"]);
+        assert!(
+            Files::new(root.path().join("none")).is_err() && Files::new(root.path().join("a.txt")).is_err()
+        );
+        assert!(files(root.path()).host("b", "/none").is_err());
+    }
+}
+
+mod answers {
+    use super::*;
+
+    /// A file of 1000 bytes that counts, a large one that is never in memory, and one that is empty.
+    fn served() -> (TempDir, Served) {
+        let root = tree(&["a/"]);
+        fs::write(root.path().join("small.txt"), counting(1000)).unwrap();
+        fs::write(root.path().join("large.bin"), counting(LARGE)).unwrap();
+        fs::write(root.path().join("empty.html"), "").unwrap();
+        for name in ["small.txt", "large.bin", "empty.html"] {
+            settle(&root.path().join(name));
+        }
+        let served = Served::new(files(root.path()).cache(UNCACHED));
+        (root, served)
+    }
+
+    const LARGE: usize = 3 << 19;
+
+    /// Text in which every place tells where it is.
+    fn counting(len: usize) -> String {
+        let mut text: String = (0..len / 8 + 1).map(|at| format!("{:07} ", at * 8)).collect();
+        text.truncate(len);
+        text
+    }
+
+    /// Makes the file one that was not changed lately.
+    fn settle(path: &Path) {
+        let file = File::options().write(true).open(path).unwrap();
+        file.set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_777)).unwrap();
+    }
+
+    const MODIFIED: &str = "Sun, 06 Nov 1994 08:49:37 GMT";
+    const BEFORE: &str = "Sun, 06 Nov 1994 08:49:36 GMT";
+
+    #[test]
+    fn a_file_is_described_and_head_says_the_same() {
+        let (_root, served) = served();
+        for (path, content_type, len) in [
+            ("/small.txt", "text/plain; charset=utf-8", 1000),
+            ("/large.bin", "application/octet-stream", LARGE),
+            ("/empty.html", "text/html; charset=utf-8", 0),
+        ] {
+            let heard = served.ask(get(path, ""));
+            let (head, content) = heard.split_once("\r\n\r\n").unwrap();
+            assert_eq!(content, counting(len), "{path}");
+            assert_eq!(field(&heard, "content-type"), Some(content_type));
+            assert_eq!(field(&heard, "last-modified"), Some(MODIFIED));
+            assert_eq!(field(&heard, "accept-ranges"), Some("bytes"));
+            assert_eq!(field(&heard, "content-length"), Some(&*len.to_string()));
+            assert_eq!(field(&heard, "vary"), None);
+            let etag = field(&heard, "etag").unwrap();
+            assert!(etag.starts_with('"') && etag.ends_with('"') && etag.len() > 4, "{etag}");
+            let alone = served.ask(get(path, "").replacen("GET", "HEAD", 1));
+            assert_eq!(undated(&alone), undated(&format!("{head}\r\n\r\n")), "{path}");
+        }
+    }
+
+    #[test]
+    fn a_change_is_another_etag() {
+        let (root, served) = served();
+        let etag = || field(&served.ask(get("/small.txt", "")), "etag").unwrap().to_owned();
+        let path = root.path().join("small.txt");
+        let (first, again) = (etag(), etag());
+        fs::write(&path, counting(999)).unwrap();
+        settle(&path);
+        let shorter = etag();
+        File::options().write(true).open(&path).unwrap().set_modified(SystemTime::UNIX_EPOCH).unwrap();
+        let earlier = etag();
+        assert!(first == again && first != shorter && shorter != earlier, "{first} {shorter} {earlier}");
+    }
+
+    /// The status, Content-Range and content of each answer, from memory and from the file.
+    #[track_caller]
+    fn check_range(
+        served: &Served,
+        fields: &str,
+        expected: u16,
+        content_range: Option<&str>,
+        range: std::ops::Range<usize>,
+    ) {
+        for (path, len) in [("/small.txt", 1000), ("/large.bin", LARGE)] {
+            let heard = served.ask(get(path, fields));
+            let content_range = content_range
+                .map(|text| text.replace("{n}", &len.to_string()).replace("{last}", &(len - 1).to_string()));
+            assert_eq!(
+                (status(&heard), field(&heard, "content-range")),
+                (expected, content_range.as_deref()),
+                "{path} {fields}: {:.300}",
+                heard
+            );
+            let range = range.start..if range.end == usize::MAX { len } else { range.end };
+            assert!(body(&heard) == &counting(len)[range], "{path} {fields}");
+        }
+    }
+
+    /// Row 71 of what befell others.
+    #[test]
+    fn one_range_is_sent_alone_14_2() {
+        let (_root, served) = served();
+        check_range(&served, "range: bytes=0-0\r\n", 206, Some("bytes 0-0/{n}"), 0..1);
+        check_range(&served, "range: bytes=10-19\r\n", 206, Some("bytes 10-19/{n}"), 10..20);
+        check_range(&served, "range: bytes=5-\r\n", 206, Some("bytes 5-{last}/{n}"), 5..usize::MAX);
+        check_range(&served, "range: bytes=0-99999999\r\n", 206, Some("bytes 0-{last}/{n}"), 0..usize::MAX);
+        check_range(&served, "range: bytes=-99999999\r\n", 206, Some("bytes 0-{last}/{n}"), 0..usize::MAX);
+        check_range(&served, "range: bytes=0-1,3-4\r\n", 206, Some("bytes 0-4/{n}"), 0..5);
+        check_range(&served, "range: bytes=99999999-\r\n", 416, Some("bytes */{n}"), 0..0);
+        check_range(&served, "range: bytes=-0\r\n", 416, Some("bytes */{n}"), 0..0);
+        for field in ["bytes=5-2", "bytes=", "lines=0-1", "bytes=0-0,x", "bytes=+0-1"] {
+            check_range(&served, &format!("range: {field}\r\n"), 200, None, 0..usize::MAX);
+        }
+        let suffix = served.ask(get("/small.txt", "range: bytes=-5\r\n"));
+        assert_eq!((status(&suffix), body(&suffix)), (206, &counting(1000)[995..]));
+        let none = served.ask(get("/empty.html", "range: bytes=0-\r\n"));
+        assert_eq!((status(&none), field(&none, "content-range")), (416, Some("bytes */0")));
+        assert_eq!(status(&served.ask(get("/empty.html", "range: bytes=-5\r\n"))), 200);
+        let head = served.ask(get("/small.txt", "range: bytes=0-0\r\n").replacen("GET", "HEAD", 1));
+        assert_eq!(
+            (status(&head), field(&head, "content-length")),
+            (200, Some("1000")),
+            "ranges are for GET"
+        );
+    }
+
+    #[test]
+    fn several_ranges_are_parts_14_6() {
+        let (_root, served) = served();
+        for (path, len) in [("/small.txt", 1000), ("/large.bin", LARGE)] {
+            let heard = served.ask(get(path, "range: bytes=600-609, 0-4, -3, 99999999-\r\n"));
+            let all = served.ask(get(path, ""));
+            let content_type = field(&heard, "content-type").unwrap();
+            let boundary = content_type.strip_prefix("multipart/byteranges; boundary=").unwrap();
+            assert_eq!((status(&heard), field(&heard, "content-range")), (206, None));
+            assert_eq!(field(&heard, "content-length"), Some(&*body(&heard).len().to_string()));
+            let part_type = field(&all, "content-type").unwrap();
+            let part = |range: std::ops::Range<usize>| {
+                let (first, last) = (range.start, range.end - 1);
+                let head = format!(
+                    "--{boundary}\r\ncontent-type: {part_type}\r\ncontent-range: bytes {first}-{last}/{len}"
+                );
+                format!("{head}\r\n\r\n{}\r\n", &counting(len)[range])
+            };
+            let parts = part(600..610) + &part(0..5) + &part(len - 3..len);
+            assert_eq!(body(&heard), format!("{parts}--{boundary}--\r\n"), "{path}");
+            assert_ne!(served.ask(get(path, "range: bytes=600-609, 0-4\r\n")).matches(boundary).count(), 3);
+        }
+    }
+
+    #[test]
+    fn ranges_cannot_amplify() {
+        let (_root, served) = served();
+        let whole = served.ask(get("/small.txt", "")).len();
+        let many = |count: usize| (0..count).map(|_| "0-").collect::<Vec<_>>().join(",");
+        for (ranges, expected) in [
+            (many(16), 206),
+            (many(17), 200),
+            (many(1000), 200),
+            ((0..16).map(|at| format!("{0}-{0}", at * 60)).collect::<Vec<_>>().join(","), 206),
+        ] {
+            let heard = served.ask(get("/small.txt", &format!("range: bytes={ranges}\r\n")));
+            assert_eq!(status(&heard), expected, "{ranges}");
+            assert!(heard.len() < whole + 300, "{}", heard.len());
+        }
+    }
+
+    #[test]
+    fn conditions_decide_in_their_order_13_2_2() {
+        let (_root, served) = served();
+        let etag = field(&served.ask(get("/small.txt", "")), "etag").unwrap().to_owned();
+        let range = "range: bytes=0-0\r\n";
+        let rows: &[(&str, u16)] = &[
+            ("if-match: {etag}\r\n", 200),
+            ("if-match: *\r\n", 200),
+            ("if-match: W/{etag}\r\n", 412),
+            ("if-match: \"x\"\r\n", 412),
+            ("if-match: {etag}\r\nif-unmodified-since: {before}\r\n", 200),
+            ("if-match: \"x\"\r\nif-none-match: {etag}\r\n", 412),
+            ("if-unmodified-since: {before}\r\n", 412),
+            ("if-unmodified-since: {modified}\r\n", 200),
+            ("if-unmodified-since: {before}\r\nif-none-match: {etag}\r\n", 412),
+            ("if-none-match: {etag}\r\n", 304),
+            ("if-none-match: W/{etag}\r\n", 304),
+            ("if-none-match: *\r\n", 304),
+            ("if-none-match: \"x\", {etag}\r\n", 304),
+            ("if-none-match: \"x\"\r\n", 200),
+            ("if-none-match: {etag}x\r\n", 200),
+            ("if-none-match: \"x\"\r\nif-modified-since: {modified}\r\n", 200),
+            ("if-modified-since: {modified}\r\n", 304),
+            ("if-modified-since: {before}\r\n", 200),
+            ("if-modified-since: x\r\n", 200),
+            ("if-match: {etag}\r\nif-none-match: {etag}\r\n", 304),
+            ("range: bytes=0-0\r\nif-none-match: {etag}\r\n", 304),
+            ("range: bytes=0-0\r\nif-match: \"x\"\r\n", 412),
+            ("range: bytes=9999-\r\nif-none-match: {etag}\r\n", 304),
+            ("range: bytes=9999-\r\nif-range: \"x\"\r\n", 200),
+            ("range: bytes=0-0\r\nif-range: {etag}\r\n", 206),
+            ("range: bytes=0-0\r\nif-range: W/{etag}\r\n", 200),
+            ("range: bytes=0-0\r\nif-range: \"x\"\r\n", 200),
+            ("range: bytes=0-0\r\nif-range: {modified}\r\n", 206),
+            ("range: bytes=0-0\r\nif-range: {before}\r\n", 200),
+            ("range: bytes=0-0\r\nif-range: x\r\n", 200),
+            ("if-range: \"x\"\r\n", 200),
+        ];
+        for (fields, expected) in rows {
+            let fields =
+                fields.replace("{etag}", &etag).replace("{modified}", MODIFIED).replace("{before}", BEFORE);
+            let heard = served.ask(get("/small.txt", &fields));
+            assert_eq!(status(&heard), *expected, "{fields}: {heard}");
+            let is_empty = matches!(expected, 304 | 412);
+            assert_eq!(is_empty, body(&heard).is_empty(), "{fields}");
+            assert_eq!(field(&heard, "etag"), Some(&*etag), "{fields}");
+            assert_eq!(field(&heard, "content-type").is_none(), is_empty, "{fields}: {heard}");
+            if !fields.contains("range") {
+                let head = served.ask(get("/small.txt", &fields).replacen("GET", "HEAD", 1));
+                assert_eq!(status(&head), *expected, "HEAD {fields}");
+            }
+        }
+        assert_eq!(status(&served.ask(get("/none", &format!("if-none-match: *\r\n{range}")))), 404);
+    }
+
+    #[test]
+    fn a_file_that_changed_just_now_has_no_date_to_rely_on_8_8_2_2() {
+        let root = tree(&["new"]);
+        let served = Served::new(files(root.path()));
+        let modified = field(&served.ask(get("/new", "")), "last-modified").unwrap().to_owned();
+        let by_date = served.ask(get("/new", &format!("range: bytes=0-0\r\nif-range: {modified}\r\n")));
+        assert_eq!(status(&by_date), 200);
+    }
+
+    #[test]
+    fn a_pattern_says_how_long_files_keep() {
+        let root = tree(&["assets/a.js", "b.html", "assets/in/c.css", "assets/index.html"]);
+        let files = files(root.path()).cache_control("*.html", "no-cache").unwrap();
+        let files = files.cache_control("/assets/*", "max-age=1, immutable").unwrap();
+        let served = Served::new(files);
+        for (path, expected) in [
+            ("/assets/a.js", Some("max-age=1, immutable")),
+            ("/assets/in/c.css", Some("max-age=1, immutable")),
+            ("/b.html", Some("no-cache")),
+            ("/assets/", Some("no-cache")),
+        ] {
+            assert_eq!(field(&served.ask(get(path, "")), "cache-control"), expected, "{path}");
+            let etag = field(&served.ask(get(path, "")), "etag").unwrap().to_owned();
+            let kept = served.ask(get(path, &format!("if-none-match: {etag}\r\n")));
+            assert_eq!((status(&kept), field(&kept, "cache-control")), (304, expected), "{path}");
+        }
+        assert!(super::files(root.path()).cache_control("*", "a\r\nb: c").is_err());
+    }
+
+    #[test]
+    fn neighbors_are_sent_to_who_likes_them() {
+        let root = tree(&[
+            "a.js.gz",
+            "a.js.br",
+            "plain.txt",
+            "stale.txt.gz",
+            "long.txt.gz",
+            "only.txt.gz",
+            "a.js.zst/",
+        ]);
+        for name in ["a.js", "stale.txt"] {
+            fs::write(root.path().join(name), counting(100)).unwrap();
+        }
+        fs::write(root.path().join("long.txt"), "short").unwrap();
+        settle(&root.path().join("stale.txt.gz"));
+        let served = Served::new(files(root.path()).precompressed());
+        for (accept, coding, content) in [
+            ("gzip, br", Some("br"), "a.js.br"),
+            ("gzip", Some("gzip"), "a.js.gz"),
+            ("br;q=0.5, gzip", Some("gzip"), "a.js.gz"),
+            ("zstd", None, &*counting(100)),
+            ("identity", None, &counting(100)),
+            ("", None, &counting(100)),
+            ("br;q=0", None, &counting(100)),
+        ] {
+            let heard = served.ask(get("/a.js", &format!("accept-encoding: {accept}\r\n")));
+            assert_eq!((field(&heard, "content-encoding"), body(&heard)), (coding, content), "{accept}");
+            assert_eq!(field(&heard, "vary"), Some("accept-encoding"), "{accept}");
+            assert_eq!(field(&heard, "content-type"), Some("text/javascript; charset=utf-8"), "{accept}");
+        }
+        let tags: std::collections::BTreeSet<_> = ["br", "gzip", ""]
+            .map(|accept| {
+                field(&served.ask(get("/a.js", &format!("accept-encoding: {accept}\r\n"))), "etag")
+                    .unwrap()
+                    .to_owned()
+            })
+            .into();
+        assert_eq!(tags.len(), 3, "each representation has its own: {tags:?}");
+        let part = served.ask(get("/a.js", "accept-encoding: br\r\nrange: bytes=2-3\r\n"));
+        assert_eq!(
+            (status(&part), field(&part, "content-range"), body(&part)),
+            (206, Some("bytes 2-3/7"), "js")
+        );
+        for path in ["/plain.txt", "/stale.txt", "/long.txt"] {
+            let heard = served.ask(get(path, "accept-encoding: gzip\r\n"));
+            assert_eq!((field(&heard, "content-encoding"), field(&heard, "vary")), (None, None), "{path}");
+        }
+        assert_eq!(status(&served.ask(get("/only.txt", "accept-encoding: gzip\r\n"))), 404);
+        let asked_for = served.ask(get("/a.js.gz", "accept-encoding: gzip\r\n"));
+        assert_eq!(
+            (field(&asked_for, "content-type"), field(&asked_for, "content-encoding")),
+            (Some("application/gzip"), None)
+        );
+        let strangers = Served::new(files(root.path()));
+        assert_eq!(
+            field(&strangers.ask(get("/a.js", "accept-encoding: gzip\r\n")), "content-encoding"),
+            None
+        );
+    }
+
+    #[test]
+    fn middleware_and_files_both_say_what_an_answer_depends_on() {
+        let root = tree(&["a.js.gz"]);
+        fs::write(root.path().join("a.js"), counting(100)).unwrap();
+        let files = files(root.path()).precompressed();
+        let wrapped = async move |ctx: &mut Context| -> corehttp::Result {
+            ctx.response.headers.set("vary", "origin")?;
+            ctx.response.headers.set("content-type", "x/y")?;
+            files.handle(ctx).await
+        };
+        let heard = Served::new(wrapped).ask(get("/a.js", ""));
+        assert_eq!(heard.matches("\r\nvary: ").count(), 2, "{heard}");
+        assert_eq!(heard.matches("\r\ncontent-type: text/javascript").count(), 1, "{heard}");
+        assert!(!heard.contains("x/y"), "{heard}");
+    }
+
+    #[test]
+    fn an_index_stands_for_its_directory() {
+        let root = tree(&["a/home.htm", "a/index.html", "b/index.html", "c/index.html/", "d/x"]);
+        let served = Served::new(files(root.path()).index(["home.htm", "index.html", "../d/x", ""]));
+        for (target, content) in [("/a/", "a/home.htm"), ("/b/", "b/index.html")] {
+            assert_eq!(body(&served.ask(get(target, ""))), content, "{target}");
+        }
+        for target in ["/c/", "/d/", "/c"] {
+            assert_eq!(status(&served.ask(get(target, ""))), 404, "{target}");
+        }
+        assert_eq!(status(&Served::new(files(root.path()).index([""; 0])).ask(get("/b/", ""))), 404);
+    }
+
+    #[test]
+    fn embedded_files_are_files() {
+        static SITE: &[(&str, &[u8])] = &[
+            ("index.html", b"home"),
+            ("/js/app.js", b"alert(123456789)"),
+            ("js/app.js.gz", b"gz"),
+            (".env", b"secret"),
+            ("docs/a/b", b""),
+        ];
+        let served = Served::new(Files::embedded(SITE).precompressed().listing());
+        for (target, expected) in [
+            ("/", 200),
+            ("/index.html", 200),
+            ("/js", 301),
+            ("/js/", 200),
+            ("/docs/a/b", 200),
+            ("/docs", 301),
+            ("/js/app.js/", 404),
+            ("/.env", 404),
+            ("/../js/app.js", 404),
+            ("/j", 404),
+            ("/docs/a/b/", 404),
+            ("/index.html/x", 404),
+        ] {
+            assert_eq!(status(&served.ask(get(target, ""))), expected, "{target}");
+        }
+        let heard = served.ask(get("/js/app.js", "accept-encoding: gzip\r\n"));
+        assert_eq!(
+            (body(&heard), field(&heard, "content-encoding"), field(&heard, "last-modified")),
+            ("gz", Some("gzip"), None)
+        );
+        let etag = field(&heard, "etag").unwrap();
+        assert_eq!(
+            status(
+                &served
+                    .ask(get("/js/app.js", &format!("accept-encoding: gzip\r\nif-none-match: {etag}\r\n")))
+            ),
+            304
+        );
+        let part = served.ask(get("/js/app.js", "range: bytes=0-4\r\n"));
+        assert_eq!((status(&part), body(&part)), (206, "alert"));
+        let listing = served.ask(get("/js/", ""));
+        assert!(listing.contains("./app.js\"") && listing.contains("./app.js.gz\""), "{listing}");
+    }
+
+    #[test]
+    fn one_file_of_the_applications_choice() {
+        let root = tree(&[".hidden/%41.html"]);
+        let path = root.path().join(".hidden/%41.html");
+        settle(&path);
+        symlink(&path, root.path().join("link")).unwrap();
+        let root_path = root.path().to_owned();
+        let served = Served::new(async move |ctx: &mut Context| -> corehttp::Result {
+            match ctx.request.path() {
+                "/lost" => ctx.response.status = Status::NOT_FOUND,
+                "/link" => return ctx.send_file(root_path.join("link")).await,
+                "/none" => return ctx.send_file(root_path.join("none/none")).await,
+                "/under" => return ctx.send_file(root_path.join("link/under")).await,
+                _ => {}
+            }
+            ctx.send_file(&path).await
+        });
+        let whole = served.ask(get("/", ""));
+        assert_eq!(
+            (status(&whole), body(&whole), field(&whole, "last-modified")),
+            (200, ".hidden/%41.html", Some(MODIFIED))
+        );
+        assert_eq!(field(&whole, "content-type"), Some("text/html; charset=utf-8"));
+        let etag = field(&whole, "etag").unwrap();
+        for (target, fields, expected) in [
+            ("/", "range: bytes=0-1\r\n", 206),
+            ("/", "range: bytes=99-\r\n", 416),
+            ("/link", "", 200),
+            ("/none", "", 404),
+            ("/under", "", 404),
+            ("/", &*format!("if-none-match: {etag}\r\n"), 304),
+            ("/", "if-match: \"x\"\r\n", 412),
+            ("/lost", &format!("if-none-match: {etag}\r\nrange: bytes=0-1\r\n"), 404),
+        ] {
+            let heard = served.ask(get(target, fields));
+            assert_eq!(status(&heard), expected, "{target} {fields}: {heard}");
+        }
+        assert_eq!(body(&served.ask(get("/lost", "range: bytes=0-1\r\n"))), ".hidden/%41.html");
+        let post = served.ask("POST / HTTP/1.1\r\nhost: a\r\nif-match: \"x\"\r\n\r\n");
+        assert_eq!(status(&post), 200, "what a POST did cannot be undone by a condition on its answer");
+    }
+
+    mod sending {
+        use super::*;
+
+        #[test]
+        fn a_large_file_is_whole_on_every_transport() {
+            let (root, served) = served();
+            let expected = counting(LARGE);
+            assert!(body(&served.ask(get("/large.bin", ""))) == expected, "by sendfile");
+            let old = served.ask("GET /large.bin HTTP/1.0\r\n\r\n");
+            assert!(body(&old) == expected, "to HTTP/1.0");
+            let path = root.path().join("socket");
+            let running =
+                Server::bind(format!("unix:{}", path.display())).cores(1).start(files(root.path())).unwrap();
+            let mut peer = std::os::unix::net::UnixStream::connect(&path).unwrap();
+            peer.write_all(get("/large.bin", "connection: close\r\n").as_bytes()).unwrap();
+            let mut heard = String::new();
+            peer.read_to_string(&mut heard).unwrap();
+            assert!(body(&heard) == expected, "over a unix socket");
+            running.shutdown(Duration::ZERO);
+            running.wait().unwrap();
+            let response = ask(files(root.path()), Request::get("/large.bin").unwrap());
+            assert!(response.body.text() == Ok(&*expected), "by reading, where there is no socket");
+        }
+
+        /// Answers of files and of bytes, one behind the other on one connection, are each what they are.
+        #[test]
+        fn files_can_be_pipelined() {
+            let (_root, served) = served();
+            let asked: String = ["/large.bin", "/small.txt", "/none", "/large.bin", "/empty.html"]
+                .iter()
+                .map(|path| get(path, ""))
+                .collect();
+            let heard = served.ask(asked);
+            assert_eq!(heard.matches("HTTP/1.1 200 OK").count(), 4);
+            assert_eq!(heard.matches(&counting(LARGE)).count(), 2);
+            assert!(heard.contains("HTTP/1.1 404"));
+        }
+
+        /// Row 72: it ends, and not as if it were whole. One that grows is cut.
+        #[test]
+        fn a_file_that_changes_while_it_is_sent() {
+            let root = tree(&[]);
+            let path = root.path().join("file");
+            for (len, is_whole) in [(0, false), (HUGE / 2, false), (HUGE * 2, true)] {
+                File::create(&path).unwrap().set_len(HUGE).unwrap();
+                let refusals = Refusals::default();
+                let served = Served::with(|server| refusals.of(server), files(root.path()));
+                let mut peer = served.connect();
+                peer.say(get("/file", "connection: close\r\n"));
+                // The peer does not read: the server is somewhere in the middle.
+                let mut first = [0; 1000];
+                peer.stream.read_exact(&mut first).unwrap();
+                File::options().write(true).open(&path).unwrap().set_len(len).unwrap();
+                let mut rest = Vec::new();
+                let end = peer.stream.read_to_end(&mut rest);
+                let head = String::from_utf8_lossy(&first).find("\r\n\r\n").unwrap() + 4;
+                let heard = (first.len() + rest.len() - head) as u64;
+                assert_eq!((heard == HUGE, end.is_ok()), (is_whole, is_whole), "{len}: {heard} {end:?}");
+                if !is_whole {
+                    eventually("the refusal", || {
+                        refusals.take().iter().any(|(status, cause)| *status == 0 && cause.contains("shrank"))
+                    });
+                }
+            }
+        }
+
+        /// More than all buffers between the two hold.
+        const HUGE: u64 = 48 << 20;
+
+        #[test]
+        fn a_body_that_is_a_file_is_a_stream_to_everybody_else() {
+            let root = tree(&["a.txt"]);
+            let open = || File::open(root.path().join("a.txt")).unwrap();
+            let mut body = Body::new();
+            body.file(open(), 1..4);
+            assert!(body.is_stream() && !body.is_empty() && body.bytes().is_empty());
+            let path = root.path().join("a.txt");
+            let served = Served::new(async move |ctx: &mut Context| -> corehttp::Result {
+                let (start, end) = match ctx.request.path() {
+                    "/all" => (0, 5),
+                    "/none" => (2, 2),
+                    "/backwards" => (4, 1),
+                    "/beyond" => (0, 6),
+                    _ => (1, 4),
+                };
+                if ctx.request.path() == "/trailers" {
+                    ctx.response.trailers.set("x-sum", "1")?;
+                }
+                ctx.response.body.file(File::open(&path)?, start..end);
+                Ok(())
+            });
+            for (target, expected) in [
+                ("/all", "a.txt"),
+                ("/some", ".tx"),
+                ("/none", ""),
+                ("/backwards", ""),
+                ("/trailers", "3\r\n.tx\r\n0\r\nx-sum: 1\r\n\r\n"),
+            ] {
+                assert_eq!(super::super::body(&served.ask(get(target, ""))), expected, "{target}");
+            }
+            let beyond = served.ask(get("/beyond", ""));
+            assert!(beyond.ends_with("<ConnectionReset>"), "{beyond}");
+        }
+    }
+}
+
+mod cache {
+    use super::*;
+
+    fn bounded(bounds: FileCache, root: &Path) -> Served {
+        Served::new(files(root).cache(bounds))
+    }
+
+    /// What is fresh is not looked at again, and what is not is.
+    #[test]
+    fn a_file_is_looked_at_again_when_its_time_is_over() {
+        let root = tree(&["a.txt"]);
+        let fresh = |fresh| bounded(FileCache { fresh, ..FileCache::default() }, root.path());
+        let (forever, never) = (fresh(Duration::from_secs(3600)), fresh(Duration::ZERO));
+        let said = |served: &Served| body(&served.ask(get("/a.txt", ""))).to_owned();
+        assert_eq!((said(&forever), said(&never)), ("a.txt".into(), "a.txt".into()));
+        fs::write(root.path().join("a.txt"), "changed").unwrap();
+        assert_eq!((said(&forever), said(&never)), ("a.txt".into(), "changed".into()));
+        fs::remove_file(root.path().join("a.txt")).unwrap();
+        assert_eq!(said(&forever), "a.txt");
+        assert_eq!(status(&never.ask(get("/a.txt", ""))), 404);
+        assert_eq!(status(&never.ask(get("/a.txt", ""))), 404);
+    }
+
+    /// Of more files than may be kept, those used last are.
+    #[test]
+    fn what_is_kept_is_bounded() {
+        let bounds = FileCache { fresh: Duration::from_secs(3600), ..FileCache::default() };
+        let by_count = FileCache { files_max: 2, ..bounds };
+        let by_bytes = FileCache { files_max: 10, bytes_max: 2 * 600, ..bounds };
+        let nothing = FileCache { files_max: 0, ..bounds };
+        for (bounds, kept) in [(by_count, "a c"), (by_bytes, "a c"), (nothing, ""), (bounds, "a b c")] {
+            let root = tree(&["a", "b", "c"]);
+            let served = bounded(bounds, root.path());
+            let said = |path: &str| body(&served.ask(get(path, ""))).to_owned();
+            ["/a", "/b", "/a", "/c"].iter().for_each(|path| drop(said(path)));
+            ["a", "b", "c"].iter().for_each(|name| fs::write(root.path().join(name), "new").unwrap());
+            let found: Vec<_> =
+                ["/a", "/c", "/b"].iter().map(|path| said(path)).filter(|said| said != "new").collect();
+            let mut found = found;
+            found.sort();
+            assert_eq!(found.join(" "), kept, "{bounds:?}");
+        }
+    }
+
+    #[test]
+    fn a_large_file_is_kept_open_and_not_in_memory() {
+        let root = tree(&["a.txt"]);
+        let bounds =
+            FileCache { file_bytes_max: 4, fresh: Duration::from_secs(3600), ..FileCache::default() };
+        let served = bounded(bounds, root.path());
+        assert_eq!(body(&served.ask(get("/a.txt", ""))), "a.txt");
+        fs::write(root.path().join("a.txt"), "b.txt").unwrap();
+        assert_eq!(body(&served.ask(get("/a.txt", ""))), "b.txt", "it was read again, from the same file");
+        fs::rename(root.path().join("a.txt"), root.path().join("c.txt")).unwrap();
+        assert_eq!(body(&served.ask(get("/a.txt", ""))), "b.txt", "it was not opened again");
+    }
+}
+
+mod listings {
+    use super::*;
+
+    /// Row 73: a name in a listing is a name.
+    #[test]
+    fn names_are_escaped_wherever_they_stand() {
+        let names = [
+            "<img src=x onerror=alert(1)>",
+            "\"quoted\"",
+            "a&b",
+            "it's",
+            "javascript:alert(1)",
+            "//evil.com",
+            "?q#f",
+            "100%41",
+            "..x",
+        ];
+        let names = names.map(|name| name.replace('/', "\u{2215}"));
+        let paths: Vec<String> = names.iter().map(|name| format!("<b>/{name}")).collect();
+        let root = tree(&paths.iter().map(|path| &**path).collect::<Vec<_>>());
+        let served = Served::new(files(root.path()).listing().show_dot_files());
+        let listing = served.ask(get("/%3Cb%3E/", ""));
+        assert_eq!(field(&listing, "content-type"), Some("text/html; charset=utf-8"));
+        assert!(field(&listing, "content-security-policy").unwrap().starts_with("default-src 'none'"));
+        assert!(
+            !body(&listing).contains("<img")
+                && !body(&listing).contains("<b>")
+                && !listing.contains("\"\"quoted")
+        );
+        assert!(!body(&listing).contains("<script"), "it needs none");
+        // Every link leads to the file it names.
+        let links: Vec<&str> = body(&listing)
+            .split("<td><a href=\"./")
+            .skip(1)
+            .filter_map(|rest| rest.split('"').next())
+            .collect();
+        assert_eq!(links.len(), names.len(), "{listing}");
+        for link in links {
+            let heard = served.ask(get(&format!("/%3Cb%3E/{link}"), ""));
+            assert!(
+                status(&heard) == 200 && paths.iter().any(|path| path == body(&heard)),
+                "{link}: {heard}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_listing_is_asked_for_like_a_file() {
+        let root = tree(&["d/a", "d/b/"]);
+        let served = Served::new(files(root.path()).listing());
+        let listing = served.ask(get("/d/", ""));
+        let head = served.ask(get("/d/", "").replacen("GET", "HEAD", 1));
+        assert_eq!(undated(&head), undated(&listing[..listing.len() - body(&listing).len()]));
+        assert!(body(&listing).find("./b/\"") < body(&listing).find("./a\""), "directories come first");
+        assert!(body(&listing).contains("href=\"../\""));
+        let sorted = served.ask(get("/d/?sort=size&order=desc", ""));
+        assert!(sorted.contains("aria-sort=\"descending\""), "{sorted}");
+        assert_eq!(status(&served.ask("POST /d/ HTTP/1.1\r\nhost: a\r\n\r\n")), 405);
+        assert_eq!(
+            status(&Served::new(files(root.path())).ask(get("/d/", ""))),
+            404,
+            "only where it is wanted"
+        );
+    }
+}
