@@ -199,4 +199,4 @@ impl Tally {
 }
 
 /// As much as one answer of these benchmarks, and some more.
-const SAMPLE_MAX: usize = 512;
+const SAMPLE_MAX: usize = 8 << 10;

@@ -1,0 +1,125 @@
+//! Questions: what does a file cost that is in the cache, beside the same bytes from memory? What does it cost to find
+//! that the peer has it already?
+//!
+//! Each answers a browser's request for a script of 4 KiB over a fake connection that carries 1,000 of them. The file
+//! is asked for once before, so the disk is in none of the figures. Its answer has four fields more than that from
+//! memory: `etag`, `last-modified`, `accept-ranges` and `cache-control`.
+//!
+//! ```text
+//! cargo bench --bench files
+//! ```
+
+#[path = "support/alloc.rs"]
+mod alloc;
+#[allow(dead_code, reason = "head.rs alone cuts its requests")]
+#[path = "support/fake.rs"]
+mod fake;
+#[allow(dead_code, reason = "other benchmarks have more questions")]
+#[path = "support/report.rs"]
+mod report;
+#[allow(dead_code, reason = "other benchmarks have more questions")]
+#[path = "support/workload.rs"]
+mod workload;
+
+use std::fs;
+use std::time::Duration;
+
+use bytes::Bytes;
+use corehttp::{Context, FileCache, Files, IntoHandler, Server};
+use criterion::{Criterion, SamplingMode};
+
+use fake::{Cut, FakeConn};
+use report::{Report, verdict};
+use workload::Workload;
+
+fn main() {
+    let mut criterion = Criterion::default().configure_from_args();
+    let mut report = Report::default();
+    let root = tempfile::tempdir().expect("a directory");
+    fs::write(root.path().join("app.js"), vec![b'x'; SIZE]).expect("a file");
+
+    for (name, request, size) in [("whole", GET, SIZE), ("unchanged", REVALIDATE, 0)] {
+        let workload = Workload { request: request.as_bytes(), cut: Cut::Never, per_connection: 1000 };
+        let cached = FileCache { fresh: Duration::from_secs(3600), ..FileCache::default() };
+        let files = Files::new(root.path()).and_then(|files| {
+            let files = files.cache(cached).cache_control("*", "max-age=3600");
+            files.map_err(std::io::Error::other)
+        });
+        bench(
+            &mut criterion,
+            &mut report,
+            (name, "cached"),
+            workload,
+            files.expect("the root is there"),
+            size,
+        );
+    }
+    let content = Bytes::from(vec![b'x'; SIZE]);
+    let from_memory = move |ctx: &mut Context| {
+        ctx.response.bytes("text/javascript; charset=utf-8", content.clone()).map_err(corehttp::Error::from)
+    };
+    let workload = Workload { request: GET.as_bytes(), cut: Cut::Never, per_connection: 1000 };
+    bench(&mut criterion, &mut report, ("whole", "memory"), workload, from_memory, SIZE);
+    criterion.final_summary();
+    if std::env::args().any(|arg| arg == "--bench") {
+        report.print();
+        judge(&report);
+    }
+}
+
+const SIZE: usize = 4096;
+
+/// What a browser sends for a script.
+const GET: &str = "GET /app.js HTTP/1.1\r\n\
+    Host: www.example.com\r\n\
+    User-Agent: Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0\r\n\
+    Accept: */*\r\n\
+    Accept-Language: en-US,en;q=0.5\r\n\
+    Accept-Encoding: gzip, deflate, br, zstd\r\n\
+    Referer: https://www.example.com/\r\n\
+    Sec-Fetch-Dest: script\r\n\
+    Sec-Fetch-Mode: no-cors\r\n\
+    Sec-Fetch-Site: same-origin\r\n\r\n";
+
+/// The same from one that has it.
+const REVALIDATE: &str = "GET /app.js HTTP/1.1\r\n\
+    Host: www.example.com\r\n\
+    User-Agent: Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0\r\n\
+    Accept: */*\r\n\
+    Accept-Language: en-US,en;q=0.5\r\n\
+    Accept-Encoding: gzip, deflate, br, zstd\r\n\
+    Referer: https://www.example.com/\r\n\
+    If-Modified-Since: Fri, 31 Dec 9999 23:59:59 GMT\r\n\r\n";
+
+fn bench<Kind, H: IntoHandler<Kind>>(
+    criterion: &mut Criterion,
+    report: &mut Report,
+    name: (&str, &str),
+    workload: Workload,
+    handler: H,
+    size: usize,
+) {
+    let service = Server::new().service(handler);
+    let serve =
+        async |io: FakeConn| service.serve_connection(io).await.expect("the connection is served to its end");
+    let answer = workload.answer(&serve);
+    let head = answer.windows(4).position(|end| end == b"\r\n\r\n").expect("there is a head") + 4;
+    assert_eq!(answer.len() - head, size, "all of it is sent");
+    let mut group = criterion.benchmark_group(name.0);
+    group.sampling_mode(SamplingMode::Flat).sample_size(30);
+    group.warm_up_time(Duration::from_millis(300)).measurement_time(Duration::from_millis(1200));
+    report.bench(&mut group, name, workload, serve);
+    group.finish();
+}
+
+/// Holds the rows against the targets.
+fn judge(report: &Report) {
+    if let (Some(cached), Some(memory)) = (report.row("whole/cached"), report.row("whole/memory")) {
+        let times = cached.nanoseconds() / memory.nanoseconds();
+        verdict(times <= 1.3, &format!("a cached file costs {times:.2} times what memory does, at most 1.3"));
+    }
+    let rows = report.rows().filter(|row| row.name().ends_with("cached"));
+    if let Some(most) = rows.map(report::Row::allocations_per_request).reduce(f64::max) {
+        verdict(most < 0.01, &format!("{most:.4} allocations by a cached answer, at most 0.01"));
+    }
+}
