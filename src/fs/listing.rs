@@ -5,7 +5,7 @@ use std::fmt::Write;
 use std::time::{Duration, SystemTime};
 
 use super::disk::Entry;
-use crate::message::Query;
+use crate::message::Form;
 
 /// So many entries are shown.
 pub(super) const ENTRIES_MAX: usize = 10_000;
@@ -38,7 +38,7 @@ enum Order {
 
 impl Sort {
     /// What a query asks for; the default for what it does not say.
-    pub(super) fn of(query: &Query<'_>) -> Sort {
+    pub(super) fn of(query: &Form<'_>) -> Sort {
         let by = match query.get("sort").as_deref() {
             Some("size") => Column::Size,
             Some("modified") => Column::Modified,
@@ -241,7 +241,7 @@ mod tests {
     fn check_order(query: &str, expected: &str) {
         let entries =
             vec![entry("b", Some(1), 3), entry("a", Some(2), 2), entry("d", None, 5), entry("c", None, 9)];
-        let page = page("", entries, Sort::of(&Query::new(query)));
+        let page = page("", entries, Sort::of(&Form::new(query)));
         let names = page.split("href=\"./").skip(2).filter_map(|rest| rest.chars().next());
         assert_eq!(String::from_iter(names), expected, "{query}");
     }

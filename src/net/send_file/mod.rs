@@ -100,7 +100,7 @@ impl<B> Transport<B> {
             Transport::Tcp(_) => system::SENDS_FILES,
             #[cfg(unix)]
             Transport::Unix(_) => system::SENDS_FILES,
-            Transport::Closed | Transport::Memory(_) | Transport::Boxed(_) => false,
+            Transport::Closed | Transport::Memory(_) | Transport::Boxed(_) | Transport::Tls(_) => false,
         }
     }
 
@@ -122,7 +122,7 @@ impl<B> Transport<B> {
                     ready!(stream.poll_write_ready(cx))?;
                     stream.try_io(Interest::WRITABLE, || system::send(stream, file, range.clone()))
                 }
-                Transport::Closed | Transport::Memory(_) | Transport::Boxed(_) => {
+                Transport::Closed | Transport::Memory(_) | Transport::Boxed(_) | Transport::Tls(_) => {
                     Err(io::ErrorKind::InvalidInput.into())
                 }
             };
