@@ -1,4 +1,4 @@
-//! [`Encode`] and [`Decode`]: what the codecs have in common, a step at a time.
+//! [`Decode`]: what decoders have in common, a step at a time.
 
 use super::CodingError;
 
@@ -22,15 +22,6 @@ pub(super) struct Step {
     pub(super) written: usize,
     /// Encoding: what the [`Flush`] asked for is done. Decoding: the content may end here.
     pub(super) is_whole: bool,
-}
-
-/// The state of an encoder.
-pub(super) trait Encode: Send {
-    /// Makes the next step. There is room.
-    fn step(&mut self, input: &[u8], room: &mut [u8], flush: Flush) -> Result<Step, CodingError>;
-
-    /// Makes it equal a new one, but for the memory.
-    fn reset(&mut self);
 }
 
 /// The state of a decoder.

@@ -202,8 +202,8 @@ fn what_is_flushed_can_be_read_at_once_and_a_state_used_again_is_as_new() {
 /// What an encoder was used for before leaves no trace: a thread of its own has a new one.
 #[test]
 fn a_state_used_again_codes_as_a_new_one() {
-    let contents = [(20_000, 3), (300, 64), (5000, 200), (300, 64)];
-    for (coding, level) in available().flat_map(|coding| [1, 4, 5, 9].map(|level| (coding, level))) {
+    let contents = [(20_000, 3), (300, 64), (5000, 200)];
+    for (coding, level) in available().flat_map(|coding| [1, 4, 5].map(|level| (coding, level))) {
         let made = move |(len, alphabet): (u32, u32)| {
             let content: Vec<u8> = (0..len).map(|at| (at.wrapping_mul(at) / 128 % alphabet) as u8).collect();
             let (mut encoder, mut out) = (Encoder::new(coding, level).unwrap(), Vec::new());
@@ -219,9 +219,9 @@ fn a_state_used_again_codes_as_a_new_one() {
 
 #[test]
 fn all_sizes_come_back_as_they_were() {
-    let text: Vec<u8> = (0..20_000u32).map(|at| (at * at / 128) as u8 % 64).collect();
-    for (coding, level) in available().flat_map(|coding| [0, 4, 9, 99].map(|level| (coding, level))) {
-        for len in [0, 1, 2, 100, 4096, 20_000] {
+    let text: Vec<u8> = (0..6000u32).map(|at| (at * at / 128) as u8 % 64).collect();
+    for (coding, level) in available().flat_map(|coding| [0, 4, 99].map(|level| (coding, level))) {
+        for len in [0, 1, 100, 6000] {
             let (mut encoder, mut out) = (Encoder::new(coding, level).unwrap(), Vec::new());
             encoder.encode(&text[..len], Flush::End, &mut out).unwrap();
             assert_eq!(

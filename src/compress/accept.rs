@@ -1,7 +1,7 @@
 //! [`Choice`]: the coding that a peer likes best (RFC 9110 §12.4.2, §12.5.3).
 
 use crate::coding::Coding;
-use crate::message::{Headers, members, trim};
+use crate::message::{Headers, members};
 
 /// The coding that a peer likes best of those that are offered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -47,7 +47,7 @@ fn weight(headers: &Headers, is: impl Fn(&[u8]) -> bool) -> Option<u16> {
 /// `codings [ weight ]`
 fn parse(member: &[u8]) -> Option<(&[u8], u16)> {
     let Some(at) = member.iter().position(|octet| *octet == b';') else { return Some((member, 1000)) };
-    let (name, parameter) = (trim(&member[..at]), trim(&member[at + 1..]));
+    let (name, parameter) = (member[..at].trim_ascii(), member[at + 1..].trim_ascii());
     match parameter {
         [b'q' | b'Q', b'=', value @ ..] => Some((name, quality(value)?)),
         _ => None,

@@ -36,7 +36,7 @@ pub use form::{Form, InvalidForm, Pairs};
 pub use form_buf::FormBuf;
 pub use from_text::FromText;
 pub use headers::{Headers, InvalidField, Iter};
-pub(crate) use list::{members, trim};
+pub(crate) use list::members;
 pub use method::{ExtensionMethod, InvalidMethod, Method};
 pub(crate) use name::{Name, Tag, is_tchar, is_token};
 pub(crate) use percent::{Plus, octets};

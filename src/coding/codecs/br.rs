@@ -5,7 +5,8 @@ use brotli::{BrotliDecompressStream, BrotliResult, BrotliState};
 
 use super::recycler::Recycler;
 use crate::coding::CodingError;
-use crate::coding::codec::{Decode, Encode, Flush, Step};
+use crate::coding::codec::{Decode, Flush, Step};
+use crate::coding::encoder::Encode;
 
 /// An encoder for `br`.
 pub(super) struct BrEncoder {

@@ -3,7 +3,8 @@
 use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress, Status};
 
 use crate::coding::CodingError;
-use crate::coding::codec::{Decode, Encode, Flush, Step};
+use crate::coding::codec::{Decode, Flush, Step};
+use crate::coding::encoder::Encode;
 
 /// An encoder for `deflate` or `gzip`.
 pub(super) struct DeflateEncoder {

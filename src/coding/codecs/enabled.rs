@@ -5,7 +5,8 @@ use super::deflate::{DeflateDecoder, DeflateEncoder};
 use super::gzip::GzipDecoder;
 use super::zstd;
 use crate::coding::Coding;
-use crate::coding::codec::{Decode, Encode};
+use crate::coding::codec::Decode;
+use crate::coding::encoder::Encode;
 
 /// What `accept-encoding` says.
 pub(crate) const ACCEPTED: &str = zstd::ACCEPTED;

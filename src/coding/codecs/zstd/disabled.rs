@@ -1,6 +1,7 @@
 //! No `zstd`.
 
-use crate::coding::codec::{Decode, Encode};
+use crate::coding::codec::Decode;
+use crate::coding::encoder::Encode;
 
 /// What `accept-encoding` says.
 pub(crate) const ACCEPTED: &str = "br, gzip, deflate";

@@ -3,7 +3,8 @@
 use zstd::stream::raw::{CParameter, DParameter, Decoder, Encoder, InBuffer, Operation, OutBuffer};
 
 use crate::coding::CodingError;
-use crate::coding::codec::{Decode, Encode, Flush, Step};
+use crate::coding::codec::{Decode, Flush, Step};
+use crate::coding::encoder::Encode;
 
 /// What `accept-encoding` says.
 pub(crate) const ACCEPTED: &str = "br, zstd, gzip, deflate";
