@@ -116,10 +116,10 @@ mod server;
 
 #[cfg(feature = "compress")]
 mod compress;
-#[cfg(feature = "jar")]
-pub mod jar;
 #[cfg(feature = "fs")]
 mod fs;
+#[cfg(feature = "jar")]
+pub mod jar;
 #[cfg(feature = "multipart")]
 pub mod multipart;
 mod sse;

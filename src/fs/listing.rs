@@ -273,7 +273,7 @@ mod tests {
                 "href=\"./?",
                 "href=\"/",
             ] {
-                let bad = format!("{bad}");
+                let bad = bad.to_string();
                 assert!(!page.contains(&bad), "{name}: {bad}");
             }
         }

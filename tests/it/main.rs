@@ -14,9 +14,9 @@ mod connection;
 #[cfg(all(feature = "compress", feature = "fs"))]
 mod copies;
 mod events;
-mod forms;
 #[cfg(feature = "fs")]
 mod files;
+mod forms;
 mod framing;
 mod handlers;
 mod hostile;

@@ -160,7 +160,9 @@ mod tests {
             let piece = sender.piece(WARMED);
             let warm = file.clone();
             let work = move || system::warm(&warm, piece);
-            sender.warming = Some(runtime.block_on(async { spawn_blocking(work) }));
+            let entered = runtime.enter();
+            sender.warming = Some(spawn_blocking(work));
+            drop(entered);
             runtime.block_on(poll_fn(|cx| sender.poll_warm(cx))).unwrap();
             assert_eq!(sender.warm_until, range.end.min(range.start + WARMED), "{range:?}");
         }
