@@ -1,22 +1,23 @@
-//! Over TLS: `cargo run --release --features tls --example tls -- [ADDR] [CHAIN KEY]`, then
+//! Over TLS: `cargo run --release --example tls -- [ADDR] [CHAIN KEY]`, then
 //! `curl --cacert /tmp/corehttp-example.pem https://localhost:8443/`.
 //!
 //! Listens on 127.0.0.1:8443. Without files of a certificate and its key it makes a certificate for `localhost` on the
-//! spot, and writes it where curl finds it; with files, it reads them again each minute. Ctrl-C stops it well.
+//! spot, writes it where curl finds it, and asks itself once, trusting that certificate and no other. With files, it
+//! reads them again each minute. Ctrl-C stops it well.
 
 use std::env;
 use std::fs;
 use std::thread;
 use std::time::Duration;
 
-use corehttp::{Context, Refusal, Server, ServerTls, TlsIdentity};
+use corehttp::{Client, ClientTls, Context, Refusal, Server, ServerTls, TlsIdentity, TlsRoots};
 
 fn main() -> corehttp::Result {
     let args: Vec<String> = env::args().skip(1).collect();
     let address = args.first().map_or("127.0.0.1:8443", String::as_str);
-    let tls = match args.get(1..) {
-        Some([chain, key]) => from_files(chain.clone(), key.clone())?,
-        _ => ServerTls::new(made_on_the_spot()?),
+    let (tls, own) = match args.get(1..) {
+        Some([chain, key]) => (from_files(chain.clone(), key.clone())?, None),
+        _ => made_on_the_spot().map(|(identity, roots)| (ServerTls::new(identity), Some(roots)))?,
     };
     let running = Server::bind(address)
         .tls(tls)
@@ -24,6 +25,9 @@ fn main() -> corehttp::Result {
         .on_stop(interrupted(), Duration::from_secs(10))
         .start(greet)?;
     println!("listening on https://{}", running.local_addr());
+    if let Some(roots) = own {
+        ask(roots, &format!("https://localhost:{}/", running.local_addr().port()))?;
+    }
     running.wait()
 }
 
@@ -50,13 +54,22 @@ fn from_files(chain: String, key: String) -> corehttp::Result<ServerTls> {
 }
 
 /// A certificate that nobody but itself has signed, so its readers have to be told of it.
-fn made_on_the_spot() -> corehttp::Result<TlsIdentity> {
+fn made_on_the_spot() -> corehttp::Result<(TlsIdentity, TlsRoots)> {
     let names = ["localhost", "127.0.0.1", "::1"].map(String::from);
     let made = rcgen::generate_simple_self_signed(names)?;
     let path = env::temp_dir().join("corehttp-example.pem");
     fs::write(&path, made.cert.pem())?;
     println!("its certificate is in {}", path.display());
-    Ok(TlsIdentity::from_pem(made.cert.pem(), made.signing_key.serialize_pem())?)
+    let identity = TlsIdentity::from_pem(made.cert.pem(), made.signing_key.serialize_pem())?;
+    Ok((identity, TlsRoots::from_pem(made.cert.pem())?))
+}
+
+/// Fetches `url`, whose host has to prove who it is to these roots.
+fn ask(roots: TlsRoots, url: &str) -> corehttp::Result {
+    let client = Client::builder().tls(ClientTls::new().roots(roots)).build();
+    let response = corehttp::block_on(client.get(url))??;
+    println!("it says: {}", response.body.text()?);
+    Ok(())
 }
 
 /// Ready at Ctrl-C, or never where it cannot be heard.

@@ -10,7 +10,7 @@ use super::{Client, ClientTimeouts, Proxies, Redirects, Shared};
 use crate::coding::ACCEPTED;
 use crate::exchange::Bounds;
 use crate::message::{FieldValue, Headers, InvalidField, Name};
-use crate::net::{Dial, Dialer, Medium, MemoryConnector, Names, Resolver, SystemResolver};
+use crate::net::{Connector, Dial, Dialer, Medium, MemoryConnector, Names, Resolver, SystemResolver};
 use crate::wire::Limits;
 
 /// What a client is told before it begins. Made by [`Client::builder`].
@@ -33,14 +33,7 @@ use crate::wire::Limits;
 pub struct ClientBuilder {
     total: Option<Duration>,
     redirects: Redirects,
-    timeouts: ClientTimeouts,
-    limits: Limits,
-    pool: PoolBounds,
-    dial: Dial,
-    names: Option<Arc<Names>>,
-    proxies: Proxies,
-    fields: Headers,
-    decode_max: Option<usize>,
+    pub(super) settings: Settings,
 }
 
 impl ClientBuilder {
@@ -53,7 +46,8 @@ impl ClientBuilder {
 
     /// How long each phase of an exchange may take.
     pub fn timeouts(mut self, timeouts: ClientTimeouts) -> Self {
-        self.timeouts = timeouts;
+        self.settings.bounds.timeouts = timeouts.of_exchange();
+        self.settings.timeouts = timeouts;
         self
     }
 
@@ -66,38 +60,38 @@ impl ClientBuilder {
     /// Connections to one host in one runtime, those in use and those at rest. Beyond, requests wait in turn. Default:
     /// 512.
     pub fn connections_per_host_max(mut self, most: usize) -> Self {
-        self.pool.connections_max = most;
+        self.settings.pool.connections_max = most;
         self
     }
 
     /// How long a connection rests before it is closed. Zero: none is used twice. A server that says
     /// `keep-alive: timeout=5` is believed if it asks for less. Default: 30 s.
     pub fn idle_timeout(mut self, idle: Duration) -> Self {
-        self.pool.idle = idle;
+        self.settings.pool.idle = idle;
         self
     }
 
     /// How old a connection may be and still be used for another request. Default: any age.
     pub fn age_max(mut self, age: impl Into<Option<Duration>>) -> Self {
-        self.pool.age = age.into();
+        self.settings.pool.age = age.into();
         self
     }
 
     /// Bytes of a body that is received whole; none counts for one that is streamed. Default: 16 MiB.
     pub fn body_max(mut self, most: usize) -> Self {
-        self.limits.body_max = most;
+        self.settings.bounds.limits.body_max = most;
         self
     }
 
     /// Bytes of the head of an answer. Default: 64 KiB.
     pub fn head_max(mut self, most: usize) -> Self {
-        self.limits.head_max = most;
+        self.settings.bounds.limits.head_max = most;
         self
     }
 
     /// Fields in the head of an answer. Default: 128; more than 1,024 count as 1,024.
     pub fn fields_max(mut self, most: usize) -> Self {
-        self.limits.fields_max = most;
+        self.settings.bounds.limits.fields_max = most;
         self
     }
 
@@ -105,7 +99,7 @@ impl ClientBuilder {
     /// not. Which codings there are is up to the features `compress` and `zstd`. Default: none, and what is coded stays
     /// so.
     pub fn decode(mut self, most: impl Into<Option<usize>>) -> Self {
-        self.decode_max = most.into();
+        self.settings.decode_max = most.into();
         self
     }
 
@@ -115,13 +109,13 @@ impl ClientBuilder {
     ///
     /// A name or a value that could not stand in a field.
     pub fn field(mut self, name: &str, value: impl FieldValue) -> Result<Self, InvalidField> {
-        self.fields.append(name, value)?;
+        self.settings.fields.append(name, value)?;
         Ok(self)
     }
 
     /// Whom to ask for the addresses of a name, and how long an answer is kept. Default: the system, 60 s.
     pub fn resolver(mut self, resolver: impl Resolver, keep: Duration) -> Self {
-        self.names = Some(Arc::new(Names::new(resolver, keep)));
+        self.settings.dial.names = Arc::new(Names::new(resolver, keep));
         self
     }
 
@@ -132,57 +126,41 @@ impl ClientBuilder {
 
     /// The address of this machine that connections come from. Default: the system chooses.
     pub fn local_address(mut self, address: impl Into<Option<IpAddr>>) -> Self {
-        self.dial.options.local_address = address.into();
+        self.settings.dial.options.local_address = address.into();
         self
     }
 
     /// Connects to the socket at `path`, whatever host is asked.
     #[cfg(unix)]
     pub fn unix(mut self, path: impl AsRef<std::path::Path>) -> Self {
-        self.dial.medium = Medium::Unix(path.as_ref().into());
+        self.settings.dial.medium = Medium::Unix(path.as_ref().into());
         self
     }
 
     /// Connects to a listener in memory, whatever host is asked.
     pub fn memory(mut self, connector: MemoryConnector) -> Self {
-        self.dial.medium = Medium::Memory(connector);
+        self.settings.dial.medium = Medium::Memory(connector);
         self
     }
 
     /// Connects as `dialer` does.
     pub fn dialer(mut self, dialer: impl Dialer) -> Self {
-        self.dial.medium = Medium::custom(dialer);
+        self.settings.dial.medium = Medium::custom(dialer);
         self
     }
 
     /// Which proxies are asked for which hosts: see [`Proxies::from_env`] for those of the environment. Default: none.
     pub fn proxies(mut self, proxies: Proxies) -> Self {
-        self.proxies = proxies;
+        self.settings.proxies = proxies;
         self
     }
 
     /// Makes the client.
     pub fn build(self) -> Client {
-        let ClientBuilder {
-            total,
-            redirects,
-            timeouts,
-            limits,
-            pool,
-            mut dial,
-            names,
-            proxies,
-            mut fields,
-            decode_max,
-        } = self;
-        if let Some(names) = names {
-            dial.names = names;
+        let ClientBuilder { total, redirects, mut settings } = self;
+        if settings.decode_max.is_some() && !settings.fields.contains("accept-encoding") {
+            settings.fields.put(Name::new("accept-encoding"), ACCEPTED.as_bytes());
         }
-        if decode_max.is_some() && !fields.contains("accept-encoding") {
-            fields.put(Name::new("accept-encoding"), ACCEPTED.as_bytes());
-        }
-        let bounds = Bounds { limits, timeouts: timeouts.of_exchange() };
-        let settings = Settings { timeouts, bounds, pool, dial, proxies, fields, decode_max };
         let shared = Shared { settings: Arc::new(settings), nests: Default::default() };
         Client { shared: Arc::new(shared), total, redirects }
     }
@@ -190,18 +168,19 @@ impl ClientBuilder {
 
 impl Default for ClientBuilder {
     fn default() -> ClientBuilder {
-        ClientBuilder {
-            total: None,
-            redirects: Redirects::default(),
-            timeouts: ClientTimeouts::default(),
-            limits: Limits { body_max: BODY_MAX, ..Limits::default() },
+        let timeouts = ClientTimeouts::default();
+        let limits = Limits { body_max: BODY_MAX, ..Limits::default() };
+        let settings = Settings {
+            bounds: Bounds { limits, timeouts: timeouts.of_exchange() },
+            timeouts,
             pool: PoolBounds { connections_max: 512, idle: Duration::from_secs(30), age: None },
             dial: Dial::default(),
-            names: None,
             proxies: Proxies::none(),
+            tls: Connector::default(),
             fields: Headers::new(),
             decode_max: None,
-        }
+        };
+        ClientBuilder { total: None, redirects: Redirects::default(), settings }
     }
 }
 
@@ -209,6 +188,6 @@ const BODY_MAX: usize = 16 << 20;
 
 impl std::fmt::Debug for ClientBuilder {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("ClientBuilder").field("timeouts", &self.timeouts).finish_non_exhaustive()
+        f.debug_struct("ClientBuilder").field("timeouts", &self.settings.timeouts).finish_non_exhaustive()
     }
 }

@@ -7,6 +7,7 @@ use std::io;
 use crate::coding::CodingError;
 use crate::exchange::ExchangeError;
 use crate::message::{InvalidRequest, InvalidTarget};
+use crate::net::TlsError;
 use crate::net::{DialError, Fault};
 
 /// Why an exchange brought no answer.
@@ -85,7 +86,7 @@ pub enum ClientCause {
     /// The proxy answered a CONNECT, or a SOCKS greeting, with anything but success.
     Proxy(Box<dyn Error + Send + Sync>),
     /// The handshake of TLS failed, or this crate was built without the feature `tls`.
-    Tls(Box<dyn Error + Send + Sync>),
+    Tls(TlsError),
     /// More redirects than are followed.
     TooManyRedirects,
     /// A redirect without a good `location` (RFC 9110 §15.4).
@@ -169,7 +170,8 @@ impl Error for ClientError {
             ClientCause::Io(error) => Some(error),
             ClientCause::Exchange(error) => Some(error),
             ClientCause::Coding(error) => Some(error),
-            ClientCause::Proxy(error) | ClientCause::Tls(error) => Some(&**error),
+            ClientCause::Proxy(error) => Some(&**error),
+            ClientCause::Tls(error) => Some(error),
             ClientCause::Location(Some(error)) => Some(error),
             _ => None,
         }
@@ -240,7 +242,7 @@ impl fmt::Display for ClientCause {
             ClientCause::TooManyInterim => "too many answers came before the final one",
             ClientCause::Upgrade => "an upgrade came that was not asked for, or none did that was",
             ClientCause::Proxy(_) => "the proxy refused",
-            ClientCause::Tls(_) => "there is no trust",
+            ClientCause::Tls(_) => "the connection is not secure",
             ClientCause::TooManyRedirects => "there were too many",
             ClientCause::Location(_) => "it does not say where to",
             ClientCause::Downgrade => "it leads from https to http",

@@ -22,6 +22,8 @@ mod host;
 
 mod builder;
 mod error;
+#[cfg(feature = "tls")]
+mod secure;
 mod settings;
 mod timeouts;
 

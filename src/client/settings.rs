@@ -4,9 +4,10 @@ use super::pool::PoolBounds;
 use super::{ClientTimeouts, Proxies};
 use crate::exchange::Bounds;
 use crate::message::Headers;
-use crate::net::Dial;
+use crate::net::{Connector, Dial};
 
 /// What a client is told when it is built.
+#[derive(Clone)]
 pub(super) struct Settings {
     pub(super) timeouts: ClientTimeouts,
     /// The timeouts again, and the limits, as an exchange takes them.
@@ -14,6 +15,7 @@ pub(super) struct Settings {
     pub(super) pool: PoolBounds,
     pub(super) dial: Dial,
     pub(super) proxies: Proxies,
+    pub(super) tls: Connector,
     /// Fields that requests carry which do not set them.
     pub(super) fields: Headers,
     /// Up to how many bytes coded content is decoded, if it is.

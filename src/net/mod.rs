@@ -55,4 +55,5 @@ pub use resolve::{Resolver, SystemResolver};
 pub(crate) use send_file::FileSender;
 pub(crate) use stopwatch::Stopwatch;
 pub use tls::TlsError;
+pub(crate) use tls::{Connector, HostName};
 pub(crate) use transport::{Detached, Stream, Transport};

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use super::proxy::{Protocol, Proxy};
 use super::tunnel::open_tunnel;
-use crate::client::ClientError;
 use crate::client::origin::Origin;
 use crate::client::settings::Settings;
+use crate::client::{ClientCause, ClientError, ClientPhase};
 use crate::message::{Scheme, Timings};
-use crate::net::{Anywhere, BoxedStream, Conn, DialTimes, Stopwatch, Transport};
+use crate::net::{Anywhere, BoxedStream, Conn, DialTimes, HostName, Stopwatch, TlsError, Transport, timed};
 use crate::runtime::{self, Instant};
 
 /// Opens a connection to `origin` before `deadline`, through `proxy` if there is one, and notes how long that took.
@@ -23,12 +23,28 @@ pub(in crate::client) async fn connect(
     deadline: Option<Instant>,
     timings: &mut Timings,
 ) -> Result<Conn<Anywhere>, ClientError> {
-    let left = deadline.map_or(Duration::MAX, |deadline| deadline.saturating_duration_since(runtime::now()));
+    let left =
+        || deadline.map_or(Duration::MAX, |deadline| deadline.saturating_duration_since(runtime::now()));
     let timeouts = &settings.timeouts;
-    let limits = DialTimes { resolve: timeouts.resolve.min(left), connect: timeouts.connect.min(left) };
-    let (transport, times) = open(settings, origin, proxy, limits).await?;
+    // Whoever could not be verified is not even dialed.
+    let verified = match origin.scheme {
+        Scheme::Http => None,
+        Scheme::Https => Some(HostName::new(origin.host()).map_err(tls_error)?),
+    };
+    let limits = DialTimes { resolve: timeouts.resolve.min(left()), connect: timeouts.connect.min(left()) };
+    let (mut transport, times) = open(settings, origin, proxy, limits).await?;
     (timings.resolve, timings.connect) = (times.resolve, times.connect);
+    if let Some(host) = verified {
+        let (secure, took) = timed(timeouts.tls.min(left()), settings.tls.connect(host, transport)).await;
+        let timed_out = || ClientError::new(ClientPhase::Tls, ClientCause::TimedOut);
+        transport = secure.ok_or_else(timed_out)?.map_err(tls_error)?;
+        timings.tls = took;
+    }
     Ok(Conn::new(transport, Stopwatch::new()))
+}
+
+fn tls_error(error: TlsError) -> ClientError {
+    ClientError::new(ClientPhase::Tls, ClientCause::Tls(error))
 }
 
 async fn open(

@@ -54,10 +54,8 @@ impl<B> TlsStream<B> {
 
 /// A host that could be verified: none can.
 #[derive(Clone, Debug)]
-#[allow(dead_code, reason = "the client, which dials, is its user")]
 pub(crate) struct HostName(Infallible);
 
-#[allow(dead_code, reason = "the client, which dials, is its user")]
 impl HostName {
     pub(crate) fn new(_: &str) -> Result<HostName, TlsError> {
         Err(TlsError::Unavailable)
@@ -66,10 +64,8 @@ impl HostName {
 
 /// What shakes hands with hosts that were dialed: nobody.
 #[derive(Clone, Debug, Default)]
-#[allow(dead_code, reason = "the client, which dials, is its user")]
 pub(crate) struct Connector;
 
-#[allow(dead_code, reason = "the client, which dials, is its user")]
 impl Connector {
     pub(crate) async fn connect<B>(&self, host: HostName, _: Transport<B>) -> Result<Transport<B>, TlsError> {
         match host.0 {}

@@ -11,7 +11,7 @@ mod disabled;
 pub(crate) mod enabled;
 
 #[cfg(not(feature = "tls"))]
-pub(crate) use disabled::{Acceptor, TlsStream};
+pub(crate) use disabled::{Acceptor, Connector, HostName, TlsStream};
 #[cfg(feature = "tls")]
-pub(crate) use enabled::{Acceptor, TlsStream};
+pub(crate) use enabled::{Acceptor, Connector, HostName, TlsStream};
 pub use error::TlsError;

@@ -14,14 +14,13 @@ mod server_tls;
 
 mod acceptor;
 
-#[allow(dead_code, reason = "the client, which dials, is its user")]
 mod client_tls;
-#[allow(dead_code, reason = "the client, which dials, is its user")]
 mod connector;
 
 pub(crate) use acceptor::Acceptor;
 pub use client_tls::{ClientTls, DangerousClientTls};
 pub use config_error::TlsConfigError;
+pub(crate) use connector::{Connector, HostName};
 pub use identity::TlsIdentity;
 pub use roots::TlsRoots;
 pub use server_tls::ServerTls;
