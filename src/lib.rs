@@ -125,8 +125,8 @@ pub mod multipart;
 mod sse;
 
 pub use client::{
-    Answer, Call, Client, ClientBuilder, ClientCause, ClientError, ClientPhase, ClientTimeouts, Host,
-    InvalidProxy, Proxies, Proxy, Redirects, SocksError, SocksReply, Tunnel,
+    Answer, Call, Client, ClientBuilder, ClientCause, ClientError, ClientPhase, ClientTimeouts, CookieStore,
+    Host, InvalidProxy, Proxies, Proxy, Redirects, SocksError, SocksReply, Tunnel,
 };
 pub use coding::{Coding, CodingError, Flush};
 #[cfg(feature = "compress")]

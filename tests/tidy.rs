@@ -20,7 +20,7 @@ const FLOORS: &[(&str, &[&str])] = &[
     ("multipart", &["message", "runtime", "server"]),
     ("sse", &["runtime", "server"]),
     // Features use the public face only.
-    ("jar", &["Headers", "Request", "SameSite", "SetCookie", "Target"]),
+    ("jar", &["CookieStore", "Headers", "Request", "SameSite", "SetCookie", "Target"]),
     // What is public of the crate, and `net` and `runtime` for what may block.
     ("fs", &["coding", "message", "net", "runtime", "server"]),
 ];

@@ -4,6 +4,7 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::cookies::Visit;
 use super::handover::Tunnel;
 use super::link::Link;
 use super::pool::{Place, Pool, later};
@@ -66,20 +67,26 @@ impl Client {
             return Err(ClientError::new(ClientPhase::Prepare, ClientCause::Spent));
         }
         let mut link = self.link(pool, request, deadline).await?;
+        let store = self.shared.settings.cookies.as_deref();
+        let visit = store.map(|store| Visit::new(store, &link.place.pool.origin, request));
+        let cookie = visit.as_ref().and_then(|visit| visit.cookie(request));
         let content = request.body.announced();
-        link.begin(request, content, deadline);
+        link.begin(request, content, cookie.as_deref(), deadline);
         match poll_fn(|cx| link.poll_answer(cx, Some(request), response)).await {
             Ok(()) => {}
             Err(error) if link.may_retry(request, &error) => {
                 let (place, queue) = (link.place, link.timings.queue);
                 link = self.fresh(place, queue, deadline).await?;
-                link.begin(request, content, deadline);
+                link.begin(request, content, cookie.as_deref(), deadline);
                 poll_fn(|cx| link.poll_answer(cx, Some(request), response)).await?;
             }
             Err(error) => return Err(error),
         }
         if response.status == Status::SWITCHING_PROTOCOLS && !asks_for_upgrade(request) {
             return Err(link.error(ClientPhase::Wait, ClientCause::Upgrade));
+        }
+        if let Some(visit) = visit {
+            visit.end(response);
         }
         *response.timings_mut() = link.timings;
         Ok(link)
@@ -93,7 +100,7 @@ impl Client {
     ) -> Result<Call, ClientError> {
         let deadline = self.deadline();
         let mut link = self.link(pool, request, deadline).await?;
-        link.begin(request, announced(request), deadline);
+        link.begin(request, announced(request), None, deadline);
         poll_fn(|cx| link.poll_flush(cx)).await?;
         Ok(Call::new(link, request.trailers.clone()))
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::pool::PoolBounds;
 use super::settings::Settings;
-use super::{Client, ClientTimeouts, Proxies, Redirects, Shared};
+use super::{Client, ClientTimeouts, CookieStore, Proxies, Redirects, Shared};
 use crate::coding::ACCEPTED;
 use crate::exchange::Bounds;
 use crate::message::{FieldValue, Headers, InvalidField, Name};
@@ -155,6 +155,13 @@ impl ClientBuilder {
         self
     }
 
+    /// Keeps the cookies that servers set, and gives them back, redirects included. A request that has a `cookie` field
+    /// sends that. Default: none.
+    pub fn cookies(mut self, store: Arc<dyn CookieStore>) -> Self {
+        self.settings.cookies = Some(store);
+        self
+    }
+
     /// Makes the client.
     pub fn build(self) -> Client {
         let ClientBuilder { total, redirects, mut settings } = self;
@@ -178,6 +185,7 @@ impl Default for ClientBuilder {
             proxies: Proxies::none(),
             tls: Connector::default(),
             fields: Headers::new(),
+            cookies: None,
             decode_max: None,
         };
         ClientBuilder { total: None, redirects: Redirects::default(), settings }

@@ -80,14 +80,20 @@ impl Link {
     }
 
     /// Writes the request's head where it waits to be sent. `content` is how long its body will be.
-    pub(super) fn begin(&mut self, request: &Request, content: Length, deadline: Option<Instant>) {
+    pub(super) fn begin(
+        &mut self,
+        request: &Request,
+        content: Length,
+        cookie: Option<&str>,
+        deadline: Option<Instant>,
+    ) {
         self.deadline = deadline;
         self.asked = Asked::new(request);
         let plan = Plan::of_request(request.method(), content, !request.trailers.is_empty());
         let pool = &self.place.pool;
         let authority = request.target().authority().unwrap_or(pool.origin.authority());
         let scheme = pool.is_forwarded().then_some("http");
-        let route = Route { scheme, authority, defaults: &pool.fields };
+        let route = Route { scheme, authority, defaults: &pool.fields, cookie };
         encode::request(self.conn.output().bytes(), request, plan, route);
         self.gear.outgoing.begin(plan.body());
         self.persists = Wish::of(&request.headers) != Wish::Close;

@@ -12,6 +12,7 @@ mod link;
 mod upload;
 
 mod ask;
+mod cookies;
 mod redirect;
 
 mod answer;
@@ -36,6 +37,7 @@ use std::time::Duration;
 pub use answer::Answer;
 pub use builder::ClientBuilder;
 pub use call::Call;
+pub use cookies::CookieStore;
 pub use error::{ClientCause, ClientError, ClientPhase};
 pub use handover::Tunnel;
 pub use host::Host;

@@ -34,6 +34,14 @@ impl Origin {
         let authority = self.authority();
         Authority::parse(authority.as_bytes()).map_or(authority, |authority| authority.host)
     }
+
+    /// The URL of `target`, which is only a path, at this origin.
+    pub(super) fn with_path(&self, target: &Target) -> Target {
+        let mut url = Target::default();
+        // What both parts were parsed from can be parsed again.
+        let _ = url.set_url(&format!("{}{}", self.text, target.as_str()));
+        url
+    }
 }
 
 impl fmt::Display for Origin {

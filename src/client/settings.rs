@@ -1,7 +1,9 @@
 //! [`Settings`]: what a client is told once and for all.
 
+use std::sync::Arc;
+
 use super::pool::PoolBounds;
-use super::{ClientTimeouts, Proxies};
+use super::{ClientTimeouts, CookieStore, Proxies};
 use crate::exchange::Bounds;
 use crate::message::Headers;
 use crate::net::{Connector, Dial};
@@ -18,6 +20,7 @@ pub(super) struct Settings {
     pub(super) tls: Connector,
     /// Fields that requests carry which do not set them.
     pub(super) fields: Headers,
+    pub(super) cookies: Option<Arc<dyn CookieStore>>,
     /// Up to how many bytes coded content is decoded, if it is.
     pub(super) decode_max: Option<usize>,
 }

@@ -29,6 +29,9 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
+//! A client with [`ClientBuilder::cookies`](crate::ClientBuilder::cookies) asks its jar by itself, before each request
+//! and after each answer.
+//!
 //! Cookies that outlive a session can be kept in a file, a line of JSON each:
 //!
 //! ```no_run
@@ -61,6 +64,7 @@ pub use record::InvalidRecord;
 use cookie::{Cookie, Origin};
 use store::Store;
 
+use crate::CookieStore;
 use crate::Headers;
 use crate::SetCookie;
 use crate::Target;
@@ -178,6 +182,16 @@ const _: () = {
 impl Default for Jar {
     fn default() -> Jar {
         Jar::new()
+    }
+}
+
+impl CookieStore for Jar {
+    fn cookie_field(&self, target: &Target) -> Option<String> {
+        Jar::cookie_field(self, target)
+    }
+
+    fn store(&self, target: &Target, headers: &Headers) {
+        Jar::store(self, target, headers);
     }
 }
 

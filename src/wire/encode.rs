@@ -155,6 +155,8 @@ pub(crate) struct Route<'a> {
     pub(crate) authority: &'a str,
     /// Fields for requests that do not set them.
     pub(crate) defaults: &'a Headers,
+    /// What servers have set.
+    pub(crate) cookie: Option<&'a str>,
 }
 
 /// Writes the head of a request. Host comes first, for that is what routes it (RFC 9110 §7.2).
@@ -176,6 +178,9 @@ pub(crate) fn request(out: &mut Vec<u8>, request: &Request, plan: Plan, route: R
     fields_but(out, headers, &ROUTING);
     for (name, value) in route.defaults.iter().filter(|(name, _)| !headers.contains(name)) {
         line(out, name.as_bytes(), value);
+    }
+    if let Some(cookie) = route.cookie {
+        line(out, b"cookie", cookie.as_bytes());
     }
     announce(out, plan);
     match Wish::of(headers) {
