@@ -148,7 +148,8 @@ impl Link {
             return Poll::Ready(Err(self.unanswered(cause)));
         }
         let version = reply.version();
-        self.persists &= persists(version, Wish::of(&response.headers));
+        self.persists &=
+            persists(version, Wish::of(&response.headers)) && !self.gear.incoming.ends_with_close();
         self.idle = idle(&response.headers);
         Poll::Ready(Ok(()))
     }
@@ -264,6 +265,9 @@ impl Link {
 
     /// Drops what is left of the body, if that is little, for the sake of the connection.
     pub(super) async fn discard(mut self) {
+        if !self.persists {
+            return;
+        }
         let drained = poll_fn(|cx| {
             let Link { conn, gear, settings, .. } = &mut self;
             match gear.incoming.poll_drain(cx, conn, &settings.bounds) {

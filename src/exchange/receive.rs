@@ -254,6 +254,11 @@ impl Incoming {
         self.body == Remaining::Nothing && self.ready == 0
     }
 
+    /// Whether the body ends only with the connection.
+    pub(crate) fn ends_with_close(&self) -> bool {
+        self.body == Remaining::UntilClose
+    }
+
     /// How long the body still is, if it has said.
     pub(crate) fn length_left(&self) -> Option<u64> {
         match self.body {
