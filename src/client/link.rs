@@ -326,14 +326,14 @@ impl Link {
         match std::mem::replace(&mut self.upload, Upload::Sent) {
             Upload::Failed(error) => self.fail(ClientPhase::Send, error),
             Upload::Sent => self.error(ClientPhase::Wait, cause),
-            Upload::Sending | Upload::Expecting => self.error(ClientPhase::Send, cause),
+            Upload::Sending | Upload::Expecting | Upload::Waiting => self.error(ClientPhase::Send, cause),
         }
     }
 
     fn phase(&self) -> ClientPhase {
         match self.upload {
             Upload::Sent => ClientPhase::Wait,
-            Upload::Sending | Upload::Expecting | Upload::Failed(_) => ClientPhase::Send,
+            Upload::Sending | Upload::Expecting | Upload::Waiting | Upload::Failed(_) => ClientPhase::Send,
         }
     }
 

@@ -11,8 +11,10 @@ use crate::net::Lane;
 /// How far the request is sent.
 #[derive(Debug)]
 pub(super) enum Upload {
-    /// The head is; the body waits for `100 Continue` (RFC 9110 §10.1.1).
+    /// The head is on its way, and the body will wait for `100 Continue` (RFC 9110 §10.1.1).
     Expecting,
+    /// The head is sent, and the body waits.
+    Waiting,
     Sending,
     Sent,
     /// It cannot be sent, but an answer may be there.
@@ -28,7 +30,7 @@ impl Link {
     ) -> Poll<Result<(), ClientError>> {
         let (conn, gear, bounds) = (&mut self.conn, &mut self.gear, &self.settings.bounds);
         let sent = match (&self.upload, body) {
-            (Upload::Sent | Upload::Failed(_), _) => return Poll::Ready(Ok(())),
+            (Upload::Waiting | Upload::Sent | Upload::Failed(_), _) => return Poll::Ready(Ok(())),
             (Upload::Sending, Some(request)) => {
                 ready!(gear.outgoing.poll_send(cx, conn, &request.body, &request.trailers, bounds))
             }
@@ -40,7 +42,7 @@ impl Link {
             failed => failed,
         };
         match sent {
-            Ok(()) if matches!(self.upload, Upload::Expecting) => {}
+            Ok(()) if matches!(self.upload, Upload::Expecting) => self.upload = Upload::Waiting,
             Ok(()) => {
                 self.upload = Upload::Sent;
                 self.conn.disarm(Lane::Read);
@@ -59,8 +61,10 @@ impl Link {
         cx: &mut Context<'_>,
         data: &[u8],
     ) -> Poll<Result<usize, ClientError>> {
-        if matches!(self.upload, Upload::Expecting) && !self.is_let_go_ahead(cx) {
-            ready!(self.poll_flush(cx))?;
+        if matches!(self.upload, Upload::Expecting) {
+            ready!(self.poll_upload(cx, None))?;
+        }
+        if matches!(self.upload, Upload::Waiting) && !self.is_let_go_ahead(cx) {
             return self.poll_deadline(cx, ClientPhase::Send).map(Err);
         }
         let Link { conn, gear, settings, .. } = self;
@@ -84,7 +88,7 @@ impl Link {
     }
 
     pub(super) fn go_ahead(&mut self) {
-        if matches!(self.upload, Upload::Expecting) {
+        if matches!(self.upload, Upload::Expecting | Upload::Waiting) {
             self.upload = Upload::Sending;
             self.conn.disarm(Lane::Write);
         }
@@ -92,7 +96,7 @@ impl Link {
 
     /// Whether the server has let enough time pass without a `100 Continue`, which old ones never send.
     pub(super) fn is_let_go_ahead(&mut self, cx: &mut Context<'_>) -> bool {
-        let waits = matches!(self.upload, Upload::Expecting) && self.conn.has_sent_all();
+        let waits = matches!(self.upload, Upload::Waiting);
         if waits && self.conn.poll_expired(cx, Lane::Write, self.settings.timeouts.go_ahead).is_ready() {
             self.go_ahead();
             return true;
