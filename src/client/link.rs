@@ -128,8 +128,9 @@ impl Link {
     /// Receives one head, be it the final one or not.
     fn poll_head(&mut self, cx: &mut Context<'_>, response: &mut Response) -> Poll<Result<(), ClientError>> {
         let bounds = &self.settings.bounds;
-        // The server may think about what it has heard only when it has heard it.
-        let limit = if matches!(self.upload, Upload::Sent) { bounds.timeouts.head } else { Duration::MAX };
+        // The server may think about what it has heard only when it has heard it, or will hear no more.
+        let is_over = matches!(self.upload, Upload::Sent | Upload::Failed(_));
+        let limit = if is_over { bounds.timeouts.head } else { Duration::MAX };
         let mut reply = Reply::new(response, self.asked);
         loop {
             let incoming = &mut self.gear.incoming;
