@@ -82,9 +82,6 @@ impl Client {
             }
             Err(error) => return Err(error),
         }
-        if response.status == Status::SWITCHING_PROTOCOLS && !asks_for_upgrade(request) {
-            return Err(link.error(ClientPhase::Wait, ClientCause::Upgrade));
-        }
         if let Some(visit) = visit {
             visit.end(response);
         }
@@ -165,10 +162,6 @@ impl Client {
     fn deadline(&self) -> Option<Instant> {
         self.total.map(|total| later(runtime::now(), total))
     }
-}
-
-fn asks_for_upgrade(request: &Request) -> bool {
-    request.headers.contains("upgrade")
 }
 
 /// How long the body will be that is written behind the head.

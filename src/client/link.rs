@@ -31,6 +31,7 @@ pub(super) struct Link {
     /// When the phase at hand began.
     mark: Instant,
     asked: Asked,
+    asks_for_upgrade: bool,
     pub(super) upload: Upload,
     /// How the body of the answer is decoded, if it is.
     pub(super) decoding: Option<Box<Decoding>>,
@@ -70,6 +71,7 @@ impl Link {
             timings,
             mark,
             asked: Asked::default(),
+            asks_for_upgrade: false,
             upload: Upload::Sending,
             decoding: None,
             interim: 0,
@@ -89,6 +91,7 @@ impl Link {
     ) {
         self.deadline = deadline;
         self.asked = Asked::new(request);
+        self.asks_for_upgrade = request.headers.contains("upgrade");
         let plan = Plan::of_request(request.method(), content, !request.trailers.is_empty());
         let pool = &self.place.pool;
         let authority = request.target().authority().unwrap_or(pool.origin.authority());
@@ -158,6 +161,9 @@ impl Link {
     /// Looks at the answer whose head has come: none is settled by one that is not the final one.
     fn settle(&mut self, response: &Response) -> Result<Option<()>, ClientError> {
         let is_upgrade = response.status == Status::SWITCHING_PROTOCOLS;
+        if is_upgrade && !self.asks_for_upgrade {
+            return Err(self.error(ClientPhase::Wait, ClientCause::Upgrade));
+        }
         if response.status.is_informational() && !is_upgrade {
             self.interim += 1;
             if self.interim > INTERIM_MAX {
@@ -169,10 +175,8 @@ impl Link {
             self.gear.incoming.next();
             return Ok(None);
         }
-        if !matches!(self.upload, Upload::Sent) {
-            // The rest of the request is not sent any more, and the server may wait for it.
-            self.persists = false;
-        }
+        // The rest of the request is not sent any more, and the server may wait for it; or what follows is not HTTP.
+        self.persists &= matches!(self.upload, Upload::Sent) && !is_upgrade;
         self.conn.disarm(Lane::Read);
         self.timings.wait = self.lap();
         Ok(Some(()))
