@@ -185,11 +185,9 @@ pub(crate) fn request(out: &mut Vec<u8>, request: &Request, plan: Plan, route: R
     announce(out, plan);
     match Wish::of(headers) {
         Wish::Close => line(out, b"connection", b"close"),
-        Wish::KeepAlive => {}
-        Wish::Unsaid if headers.contains_token("connection", "upgrade") => {
-            line(out, b"connection", b"upgrade")
-        }
-        Wish::Unsaid => {}
+        // Upgrade is for the next hop only, and this is how it is told (RFC 9110 §7.8).
+        Wish::KeepAlive | Wish::Unsaid if headers.contains("upgrade") => line(out, b"connection", b"upgrade"),
+        Wish::KeepAlive | Wish::Unsaid => {}
     }
     out.extend_from_slice(b"\r\n");
 }
