@@ -103,7 +103,8 @@ impl ClientBuilder {
         self
     }
 
-    /// A field for every request that does not set it, such as `user-agent`. Default: none.
+    /// A field for every request that does not set it, such as `user-agent`. Default: none. `host`, and what frames a
+    /// body, are computed for each request and not taken from here.
     ///
     /// # Errors
     ///
@@ -167,6 +168,10 @@ impl ClientBuilder {
         let ClientBuilder { total, redirects, mut settings } = self;
         if settings.decode_max.is_some() && !settings.fields.contains("accept-encoding") {
             settings.fields.put(Name::new("accept-encoding"), ACCEPTED.as_bytes());
+        }
+        // Each request says itself, and once, whom it is for and how it is framed.
+        for name in ["host", "content-length", "transfer-encoding", "connection", "keep-alive"] {
+            settings.fields.remove(name);
         }
         let shared = Shared { settings: Arc::new(settings), nests: Default::default() };
         Client { shared: Arc::new(shared), total, redirects }
