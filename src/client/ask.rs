@@ -11,7 +11,7 @@ use super::pool::{Place, Pool, later};
 use super::route::connect;
 use super::{Call, Client, ClientCause, ClientError, ClientPhase, origin, redirect};
 use crate::memory::Reset;
-use crate::message::{Length, Method, Request, Response, Status, Timings};
+use crate::message::{InvalidRequest, InvalidTarget, Length, Method, Request, Response, Status, Timings};
 use crate::runtime::{self, Instant};
 
 impl Client {
@@ -122,6 +122,10 @@ impl Client {
         request: &Request,
         deadline: Option<Instant>,
     ) -> Result<Link, ClientError> {
+        if request.method() == Method::Connect {
+            // It asks for a tunnel, and its target is no URL (RFC 9112 §3.2.3).
+            return Err(InvalidRequest::Target(InvalidTarget::Form).into());
+        }
         let looked_up;
         let pool = match pool {
             Some(pool) => pool,
