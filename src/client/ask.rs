@@ -138,15 +138,20 @@ impl Client {
         let start = runtime::now();
         let until = later(start, settings.timeouts.queue);
         let until = deadline.map_or(until, |deadline| deadline.min(until));
-        let Some(place) = pool.enter(until).await else {
-            return Err(ClientError::new(ClientPhase::Queue, ClientCause::TimedOut));
+        let (place, entered) = match pool.try_enter() {
+            Some(place) => (place, start),
+            None => match pool.enter(until).await {
+                Some(place) => (place, runtime::now()),
+                None => return Err(ClientError::new(ClientPhase::Queue, ClientCause::TimedOut)),
+            },
         };
-        match pool.take(start) {
+        let queue = entered.saturating_duration_since(start);
+        match pool.take(entered) {
             Some(resting) => {
-                let timings = Timings { reused: true, ..Timings::default() };
-                Ok(Link::over(resting, settings.clone(), place, timings, start))
+                let timings = Timings { queue, reused: true, ..Timings::default() };
+                Ok(Link::over(resting, settings.clone(), place, timings, entered))
             }
-            None => self.fresh(place, runtime::now().saturating_duration_since(start), deadline).await,
+            None => self.fresh(place, queue, deadline).await,
         }
     }
 

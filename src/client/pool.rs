@@ -82,12 +82,15 @@ impl Pool {
         self.proxy.as_ref().is_some_and(|proxy| proxy.forwards(self.origin.scheme))
     }
 
+    /// A place, if one is free and nobody waits for it.
+    pub(super) fn try_enter(self: &Arc<Pool>) -> Option<Place> {
+        self.places.try_acquire().ok()?.forget();
+        Some(Place { pool: self.clone() })
+    }
+
     /// Waits for a place until `deadline`; none if it did not become free.
     pub(super) async fn enter(self: &Arc<Pool>, deadline: Instant) -> Option<Place> {
-        match self.places.try_acquire() {
-            Ok(permit) => permit.forget(),
-            Err(_) => timeout_at(deadline, self.places.acquire()).await.ok()?.ok()?.forget(),
-        }
+        timeout_at(deadline, self.places.acquire()).await.ok()?.ok()?.forget();
         Some(Place { pool: self.clone() })
     }
 
