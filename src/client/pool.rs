@@ -66,8 +66,9 @@ impl Drop for Place {
 
 impl Pool {
     pub(super) fn new(origin: Origin, settings: &Settings, nest: Weak<Nest>) -> Pool {
-        let bounds = settings.pool;
-        let places = Semaphore::new(bounds.connections_max.clamp(1, Semaphore::MAX_PERMITS));
+        let mut bounds = settings.pool;
+        bounds.connections_max = bounds.connections_max.clamp(1, Semaphore::MAX_PERMITS);
+        let places = Semaphore::new(bounds.connections_max);
         let proxy = settings.proxies.proxy_for(origin.scheme, origin.host(), origin.port).cloned();
         let mut fields = settings.fields.clone();
         let reader = proxy.as_ref().filter(|proxy| proxy.forwards(origin.scheme));
