@@ -1,7 +1,6 @@
 //! [`Pool`]: the connections to one origin in one runtime.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::task::{Context, Waker};
 use std::time::Duration;
 
 use tokio::sync::Semaphore;
@@ -178,7 +177,7 @@ impl Resting {
     /// Whether its server has neither closed it nor said anything that nobody has asked for. No system call is made
     /// for that: the runtime knows whether the socket has become readable, and it must not have.
     fn is_quiet(&mut self) -> bool {
-        self.conn.transport.poll_read(&mut Context::from_waker(Waker::noop()), &mut [0]).is_pending()
+        self.conn.transport.is_quiet()
     }
 }
 

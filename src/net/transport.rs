@@ -1,10 +1,11 @@
 //! [`Transport`]: the bytes of one connection, whatever carries them.
 
+use std::future::{Future, poll_fn};
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
 use std::net::SocketAddr;
-use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use socket2::SockRef;
@@ -12,6 +13,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 #[cfg(unix)]
 use tokio::net::UnixStream;
+use tokio::task::unconstrained;
 
 use super::memory::MemoryStream;
 use super::tls::TlsStream;
@@ -78,6 +80,14 @@ impl<B: AnyStream> Transport<B> {
         let mut buf = ReadBuf::new(buf);
         let read = self.stream()?.poll_read(cx, &mut buf);
         read.map_ok(|()| buf.filled().len())
+    }
+
+    /// Whether there is nothing to read, not even the end. A task that has used up its budget is told so of all
+    /// sockets by tokio; hence it is asked outside of that.
+    pub(crate) fn is_quiet(&mut self) -> bool {
+        let mut nothing = [0];
+        let read = unconstrained(poll_fn(|cx| self.poll_read(cx, &mut nothing)));
+        pin!(read).poll(&mut Context::from_waker(Waker::noop())).is_pending()
     }
 
     pub(crate) fn poll_write(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
