@@ -25,7 +25,7 @@ impl Client {
     ) -> Result<Link, ClientError> {
         let deadline = self.deadline();
         let link = self.attempt(pool, request, response, deadline).await?;
-        match redirect::next(self.redirects, 0, request, response)? {
+        match redirect::next(self.redirects, 0, request, &link.place.pool.origin, response)? {
             None => link.decoded(response),
             Some(next) => {
                 link.discard().await;
@@ -43,7 +43,7 @@ impl Client {
     ) -> Result<Link, ClientError> {
         for followed in 1.. {
             let link = self.attempt(None, &request, response, deadline).await?;
-            match redirect::next(self.redirects, followed, &request, response)? {
+            match redirect::next(self.redirects, followed, &request, &link.place.pool.origin, response)? {
                 None => return link.decoded(response),
                 Some(next) => {
                     link.discard().await;

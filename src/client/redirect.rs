@@ -1,7 +1,10 @@
 //! [`Redirects`]: whether a client goes where it is sent, and what it takes along (RFC 9110 §15.4).
 
-use super::{ClientCause, ClientError, ClientPhase, origin};
-use crate::message::{Method, Request, Response, Scheme, Status};
+use std::borrow::Cow;
+
+use super::origin::{self, Origin};
+use super::{ClientCause, ClientError, ClientPhase};
+use crate::message::{InvalidTarget, Method, Request, Response, Scheme, Status, Target};
 
 /// Whether a client follows redirects.
 ///
@@ -22,7 +25,8 @@ impl Default for Redirects {
     }
 }
 
-/// The request that `response` leads to, if it leads anywhere. `followed` is how many were followed before it.
+/// The request that `response` leads to, if it leads anywhere. `followed` is how many were followed before it, and
+/// `origin` is whom the request was sent to.
 ///
 /// # Errors
 ///
@@ -31,6 +35,7 @@ pub(super) fn next(
     redirects: Redirects,
     followed: u32,
     request: &Request,
+    origin: &Origin,
     response: &Response,
 ) -> Result<Option<Request>, ClientError> {
     let (Redirects::Follow(most), true) = (redirects, is_redirect(response.status)) else { return Ok(None) };
@@ -39,9 +44,10 @@ pub(super) fn next(
     }
     let location = response.headers.text("location").filter(|location| !location.is_empty());
     let location = location.ok_or_else(|| error(ClientCause::Location(None)))?;
-    let target =
-        request.target().join(location).map_err(|invalid| error(ClientCause::Location(Some(invalid))))?;
-    if (request.target().scheme_kind(), target.scheme_kind()) == (Some(Scheme::Https), Some(Scheme::Http)) {
+    let asked = absolute(request.target(), origin);
+    let target = asked.and_then(|asked| asked.join(location));
+    let target = target.map_err(|invalid| error(ClientCause::Location(Some(invalid))))?;
+    if (origin.scheme, target.scheme_kind()) == (Scheme::Https, Some(Scheme::Http)) {
         return Err(error(ClientCause::Downgrade));
     }
     let mut next = Request::for_target(method(request.method(), response.status), target);
@@ -51,12 +57,22 @@ pub(super) fn next(
         true => (next.body, next.trailers) = (request.body.clone(), request.trailers.clone()),
         false => forget_content(&mut next),
     }
-    if origin::key(request.target())? != origin::key(next.target())? {
+    if origin.to_string() != *origin::key(next.target())? {
         for name in ["authorization", "cookie", "proxy-authorization", "host"] {
             next.headers.remove(name);
         }
     }
     Ok(Some(next))
+}
+
+/// The target as a URL: whoever asks a [`Host`](super::Host) may have said only a path.
+fn absolute<'a>(target: &'a Target, origin: &Origin) -> Result<Cow<'a, Target>, InvalidTarget> {
+    if target.origin().is_some() {
+        return Ok(Cow::Borrowed(target));
+    }
+    let mut absolute = Target::default();
+    absolute.set_url(&format!("{origin}{target}"))?;
+    Ok(Cow::Owned(absolute))
 }
 
 fn is_redirect(status: Status) -> bool {
