@@ -9,7 +9,7 @@ use crate::client::settings::Settings;
 use crate::client::{ClientCause, ClientError, ClientPhase};
 use crate::message::{Scheme, Timings};
 use crate::net::{Anywhere, BoxedStream, Conn, DialTimes, HostName, Stopwatch, TlsError, Transport, timed};
-use crate::runtime::{self, Instant};
+use crate::runtime::{self, Instant, timeout_at};
 
 /// Opens a connection to `origin` before `deadline`, through `proxy` if there is one, and notes how long that took.
 ///
@@ -32,7 +32,14 @@ pub(in crate::client) async fn connect(
         Scheme::Https => Some(HostName::new(origin.host()).map_err(tls_error)?),
     };
     let limits = DialTimes { resolve: timeouts.resolve.min(left()), connect: timeouts.connect.min(left()) };
-    let (mut transport, times) = open(settings, origin, proxy, limits).await?;
+    let opening = open(settings, origin, proxy, limits);
+    // What is left is for all steps, and each of them alone may take it all.
+    let (mut transport, times) = match deadline {
+        Some(deadline) => timeout_at(deadline, opening)
+            .await
+            .unwrap_or_else(|_| Err(ClientError::new(ClientPhase::Connect, ClientCause::TimedOut)))?,
+        None => opening.await?,
+    };
     (timings.resolve, timings.connect) = (times.resolve, times.connect);
     if let Some(host) = verified {
         let (secure, took) = timed(timeouts.tls.min(left()), settings.tls.connect(host, transport)).await;
