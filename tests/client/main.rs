@@ -1,4 +1,4 @@
-//! How the client behaves, over sockets, with servers that answer as they are told, byte for byte.
+//! How the client behaves, with servers that answer as they are told, byte for byte.
 
 #![allow(
     clippy::unwrap_used,
@@ -6,8 +6,14 @@
     reason = "a test that cannot go on has failed, and nobody imports it"
 )]
 
+mod answers;
 #[cfg(feature = "compress")]
 mod content;
 mod pool;
+mod redirects;
+mod requests;
+mod servers;
+mod streams;
+mod time;
 
 mod support;

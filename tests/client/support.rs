@@ -1,14 +1,23 @@
-//! A server that answers as it is told, byte for byte.
+//! Servers that answer as they are told, byte for byte: over TCP, and in memory on a clock that can be paused.
 
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::io;
-use std::sync::Arc;
+use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use corehttp::{Client, ClientBuilder, ClientError, Dialer, Request, Response};
+use socket2::SockRef;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, duplex};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::task::yield_now;
 
-/// A server, and what it has seen so far.
+/// The shortest answer with a body.
+pub const OK: &str = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
+
+/// A server over TCP, for what only a socket can do.
 pub struct Scripted {
     pub url: String,
     connections: Arc<AtomicUsize>,
@@ -16,7 +25,7 @@ pub struct Scripted {
 
 impl Scripted {
     /// Serves each connection with the future that `serve` makes of it and its number.
-    pub async fn new<F>(serve: impl Fn(Peer, usize) -> F + Send + 'static) -> Scripted
+    pub async fn new<F>(serve: impl Fn(Peer<TcpStream>, usize) -> F + Send + 'static) -> Scripted
     where
         F: Future<Output = io::Result<()>> + Send + 'static,
     {
@@ -27,25 +36,15 @@ impl Scripted {
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
                 let number = count.fetch_add(1, Ordering::Relaxed);
-                tokio::spawn(serve(Peer { stream }, number));
+                tokio::spawn(serve(Peer::new(stream, Heard::default()), number));
             }
         });
         Scripted { url, connections }
     }
 
     /// Gives the same answer to every request.
-    pub async fn always(answer: impl Into<Vec<u8>>) -> Scripted {
-        let answer: Vec<u8> = answer.into();
-        Scripted::new(move |mut peer, _| {
-            let answer = answer.clone();
-            async move {
-                while peer.request().await?.is_some() {
-                    peer.say(&answer).await?;
-                }
-                Ok(())
-            }
-        })
-        .await
+    pub async fn always(answer: &'static str) -> Scripted {
+        Scripted::new(move |peer, _| peer.answer(answer)).await
     }
 
     /// How many connections were made.
@@ -54,14 +53,127 @@ impl Scripted {
     }
 }
 
-/// The server's end of one connection.
-pub struct Peer {
-    pub stream: TcpStream,
+/// A server in memory, whatever host is asked: one future for each connection that is dialed.
+#[derive(Clone)]
+pub struct Stage {
+    serve: Arc<Serve>,
+    dialed: Arc<Mutex<Vec<String>>>,
+    heard: Heard,
 }
 
-impl Peer {
-    /// The head of the next request; none if there is no other.
+type Serve =
+    dyn Fn(Peer<DuplexStream>, usize) -> Pin<Box<dyn Future<Output = io::Result<()>> + Send>> + Send + Sync;
+
+/// All requests that a server has heard, in order.
+pub type Heard = Arc<Mutex<Vec<String>>>;
+
+impl Stage {
+    /// Serves each connection with the future that `serve` makes of it and its number.
+    pub fn new<F>(serve: impl Fn(Peer<DuplexStream>, usize) -> F + Send + Sync + 'static) -> Stage
+    where
+        F: Future<Output = io::Result<()>> + Send + 'static,
+    {
+        let serve = Arc::new(move |peer, number| Box::pin(serve(peer, number)) as Pin<Box<_>>);
+        Stage { serve, dialed: Arc::default(), heard: Heard::default() }
+    }
+
+    /// Gives the same answer to every request.
+    pub fn always(answer: impl Into<String>) -> Stage {
+        let answer: String = answer.into();
+        Stage::new(move |peer, _| peer.answer(answer.clone()))
+    }
+
+    /// Gives each request the answer that `answer` finds for it; the connection ends with an empty one.
+    pub fn answering(answer: impl Fn(&str) -> String + Send + Sync + 'static) -> Stage {
+        let answer = Arc::new(answer);
+        Stage::new(move |mut peer, _| {
+            let answer = answer.clone();
+            async move {
+                while let Some(request) = peer.request().await? {
+                    match answer(&request) {
+                        none if none.is_empty() => return Ok(()),
+                        answer => peer.say(answer).await?,
+                    }
+                }
+                Ok(())
+            }
+        })
+    }
+
+    /// A client that asks this server.
+    pub fn client(&self) -> Client {
+        self.builder().build()
+    }
+
+    /// The same, to be told more.
+    pub fn builder(&self) -> ClientBuilder {
+        Client::builder().dialer(self.clone())
+    }
+
+    /// Which hosts and ports were dialed, in order.
+    pub fn dialed(&self) -> Vec<String> {
+        self.dialed.lock().unwrap().clone()
+    }
+
+    /// What was asked since the last call.
+    pub fn heard(&self) -> Vec<String> {
+        std::mem::take(&mut *self.heard.lock().unwrap())
+    }
+}
+
+impl Dialer for Stage {
+    type Stream = DuplexStream;
+
+    async fn dial(&self, host: &str, port: u16) -> io::Result<DuplexStream> {
+        let (near, far) = duplex(64 << 10);
+        let number = {
+            let mut dialed = self.dialed.lock().unwrap();
+            dialed.push(format!("{host}:{port}"));
+            dialed.len() - 1
+        };
+        tokio::spawn((self.serve)(Peer::new(far, self.heard.clone()), number));
+        Ok(near)
+    }
+}
+
+/// The server's end of one connection.
+pub struct Peer<S> {
+    pub stream: S,
+    heard: Heard,
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Peer<S> {
+    fn new(stream: S, heard: Heard) -> Peer<S> {
+        Peer { stream, heard }
+    }
+
+    /// The next request, its body included, byte for byte; none if there is no other.
     pub async fn request(&mut self) -> io::Result<Option<String>> {
+        let Some(mut request) = self.head().await? else { return Ok(None) };
+        let field = |name: &str| request.split("\r\n").find_map(|line| line.strip_prefix(name));
+        match (field("content-length: "), field("transfer-encoding: chunked")) {
+            (Some(length), _) => {
+                let mut body = vec![0; length.parse().unwrap()];
+                self.stream.read_exact(&mut body).await?;
+                request.push_str(&String::from_utf8(body).unwrap());
+            }
+            (None, Some(_)) => {
+                let mut last = String::new();
+                while last != "0" {
+                    last = self.line(&mut request).await?;
+                }
+                while !last.is_empty() {
+                    last = self.line(&mut request).await?;
+                }
+            }
+            (None, None) => {}
+        }
+        self.heard.lock().unwrap().push(request.clone());
+        Ok(Some(request))
+    }
+
+    /// The head of the next request; none if there is no other.
+    pub async fn head(&mut self) -> io::Result<Option<String>> {
         let mut head = Vec::new();
         while !head.ends_with(b"\r\n\r\n") {
             match self.stream.read_u8().await {
@@ -73,7 +185,93 @@ impl Peer {
         Ok(Some(String::from_utf8(head).unwrap()))
     }
 
+    /// The next line, which is also put behind `request`.
+    async fn line(&mut self, request: &mut String) -> io::Result<String> {
+        let start = request.len();
+        while !request[start..].ends_with("\r\n") {
+            request.push(self.stream.read_u8().await?.into());
+        }
+        Ok(request[start..].trim_end_matches("\r\n").into())
+    }
+
     pub async fn say(&mut self, bytes: impl AsRef<[u8]>) -> io::Result<()> {
         self.stream.write_all(bytes.as_ref()).await
     }
+
+    /// Says the first `cut` bytes, and the others when the client has read these.
+    pub async fn say_cut(&mut self, bytes: impl AsRef<[u8]>, cut: usize) -> io::Result<()> {
+        let (first, second) = bytes.as_ref().split_at(cut);
+        self.say(first).await?;
+        settle().await;
+        self.say(second).await
+    }
+
+    /// Gives the same answer to every request.
+    pub async fn answer(mut self, answer: impl AsRef<[u8]>) -> io::Result<()> {
+        while self.request().await?.is_some() {
+            self.say(&answer).await?;
+        }
+        Ok(())
+    }
+
+    /// Reads until the client closes.
+    pub async fn hear_all(&mut self) -> io::Result<()> {
+        let mut heard = Vec::new();
+        // A reset is an end, too.
+        let _ = self.stream.read_to_end(&mut heard).await;
+        self.heard.lock().unwrap().push(String::from_utf8_lossy(&heard).into_owned());
+        Ok(())
+    }
+}
+
+impl Peer<TcpStream> {
+    /// Closes so that the client hears of a failure, and not of an end.
+    pub fn reset(self) {
+        SockRef::from(&self.stream).set_linger(Some(Duration::ZERO)).unwrap();
+    }
+}
+
+/// Lets all other tasks of this thread come as far as they can.
+pub async fn settle() {
+    for _ in 0..8 {
+        yield_now().await;
+    }
+}
+
+/// Waits until `condition` holds, for what only sockets tell.
+#[track_caller]
+pub fn eventually(what: &'static str, condition: impl Fn() -> bool) -> impl Future<Output = ()> {
+    async move {
+        for _ in 0..2000 {
+            if condition() {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        panic!("{what}: it never came");
+    }
+}
+
+/// What a request was answered: its status and its body, or why not.
+pub async fn ask(client: &Client, request: &Request) -> Result<(u16, String), ClientError> {
+    let mut response = Response::new();
+    client.send(request, &mut response).await?;
+    Ok((response.status.as_u16(), response.body.text().unwrap().into()))
+}
+
+/// Polls `future` `polls` times, with all other tasks running in between; then drops it, if it is not done.
+pub async fn cancelled_after<T>(polls: usize, future: impl Future<Output = T>) -> Option<T> {
+    let mut future = pin!(future);
+    for _ in 0..polls {
+        if let Poll::Ready(done) = poll_fn(|cx| Poll::Ready(future.as_mut().poll(cx))).await {
+            return Some(done);
+        }
+        settle().await;
+    }
+    None
+}
+
+/// Polls `future` once, without ever being woken for it.
+pub fn poll_once<F: Future>(future: Pin<&mut F>) -> Poll<F::Output> {
+    future.poll(&mut Context::from_waker(Waker::noop()))
 }

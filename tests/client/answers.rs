@@ -1,0 +1,393 @@
+//! What is read as an answer, and what is refused (RFC 9112 §4, §6, §7).
+
+use std::io;
+
+use corehttp::{ClientCause, ClientError, ExchangeError, Method, Request, Response};
+
+use crate::support::{OK, Stage, ask, settle};
+
+/// What becomes of a connection whose answer was read.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Then {
+    Rests,
+    Closes,
+}
+
+/// A server says `wire`, cut at every byte, and then waits: `expected` is what that means, or why it means nothing, and
+/// whether another exchange may follow on the connection. One does, and it is not affected.
+async fn check(method: Method, wire: &str, expected: Result<(u16, &str, Then), &str>) {
+    for cut in 0..=wire.len() {
+        let said = wire.to_owned();
+        let stage = Stage::new(move |mut peer, number| {
+            let said = said.clone();
+            async move {
+                if number == 0 && peer.request().await?.is_some() {
+                    peer.say_cut(&said, cut).await?;
+                }
+                peer.answer(OK).await
+            }
+        });
+        let client = stage.client();
+        let answer = ask(&client, &Request::new(method, "http://a/").unwrap()).await;
+        settle().await;
+        let next = ask(&client, &Request::get("http://a/").unwrap()).await.unwrap();
+        let then = if stage.dialed().len() == 1 { Then::Rests } else { Then::Closes };
+        let said = format!("{:?} cut at {cut}", wire);
+        assert_eq!(next, (200, "ok".into()), "after {said}");
+        match (&answer, expected) {
+            (Ok((status, body)), expected) => assert_eq!(Ok((*status, &**body, then)), expected, "{said}"),
+            (Err(error), expected) => {
+                assert_eq!(
+                    (Err(reason(error).as_str()), then),
+                    (expected, Then::Closes),
+                    "{said}: {error:#}"
+                );
+                assert!(error.is_sent() && !error.is_reused(), "{said}");
+            }
+        }
+    }
+}
+
+/// The innermost name of what went wrong.
+fn reason(error: &ClientError) -> String {
+    let name = match error.cause() {
+        ClientCause::Exchange(ExchangeError::Wire(error)) => format!("{error:?}"),
+        ClientCause::Exchange(error) => format!("{error:?}"),
+        cause => format!("{cause:?}"),
+    };
+    name.split('(').next().unwrap().into()
+}
+
+async fn check_get(wire: &str, expected: Result<(u16, &str, Then), &str>) {
+    check(Method::Get, wire, expected).await;
+}
+
+/// A server that closes behind `wire`.
+fn closing(wire: &str) -> Stage {
+    let wire = wire.to_owned();
+    Stage::new(move |mut peer, _| {
+        let wire = wire.clone();
+        async move {
+            peer.request().await?;
+            peer.say(wire).await
+        }
+    })
+}
+
+/// What such a server's answer means.
+async fn closed(wire: &str) -> Result<(u16, String), ClientError> {
+    ask(&closing(wire).client(), &Request::get("http://a/").unwrap()).await
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_status_line_is_version_status_and_perhaps_a_reason_4() {
+    for line in ["200 OK", "200", "200 ", "200 a b\t\u{e9}"] {
+        let wire = format!("HTTP/1.1 {line}\r\ncontent-length: 1\r\n\r\nx");
+        if wire.is_ascii() {
+            check_get(&wire, Ok((200, "x", Then::Rests))).await;
+        } else {
+            assert_eq!(closed(&wire).await.unwrap(), (200, "x".into()));
+        }
+    }
+    check_get("HTTP/1.1 299 x\r\ncontent-length: 0\r\n\r\n", Ok((299, "", Then::Rests))).await;
+    check_get("HTTP/1.1 599 x\r\ncontent-length: 0\r\n\r\n", Ok((599, "", Then::Rests))).await;
+    check_get("HTTP/1.9 200 OK\r\ncontent-length: 0\r\n\r\n", Ok((200, "", Then::Rests))).await;
+    for line in
+        ["20", "2000 OK", "abc", "2xx OK", "+20 OK", " 200 OK", "-200 OK", "099 x", "600 x", "999 x", ""]
+    {
+        let wire = format!("HTTP/1.1 {line}\r\ncontent-length: 0\r\n\r\n");
+        check_get(&wire, Err("StatusLine")).await;
+    }
+    for line in [
+        "HTTP/2.0 200 OK",
+        "HTTP/0.9 200 OK",
+        "http/1.1 200 OK",
+        "ICY 200 OK",
+        "HTTP/1 200",
+        "<html>",
+        "220 ftp",
+    ] {
+        check_get(&format!("{line}\r\ncontent-length: 0\r\n\r\n"), Err("Version")).await;
+    }
+    for before in ["\r\n", "\n", "\r\n\r\n"] {
+        check_get(&format!("{before}{OK}"), Err("StatusLine")).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn field_lines_end_with_crlf_and_hold_no_controls_5() {
+    let with = |line: &str| format!("HTTP/1.1 200 OK\r\n{line}\r\ncontent-length: 0\r\n\r\n");
+    for line in ["a:b", "a:", "a: \t b \t", "a: \u{1f600}", "a: b\r\n c", "a: b\r\n\tc\r\n d"] {
+        match line.is_ascii() {
+            true => check_get(&with(line), Ok((200, "", Then::Rests))).await,
+            false => assert_eq!(closed(&with(line)).await.unwrap().0, 200),
+        }
+    }
+    for (line, error) in [
+        ("a", "FieldName"),
+        ("a : b", "FieldName"),
+        (" a: b", "FieldName"),
+        (": b", "FieldName"),
+        ("a b: c", "FieldName"),
+        ("a(: c", "FieldName"),
+        ("a\0: c", "FieldName"),
+        ("a: b\0c", "FieldValue"),
+        ("a: b\x7fc", "FieldValue"),
+        ("a: b\x01c", "FieldValue"),
+        ("a: b\rc", "FieldValue"),
+        ("a: b\nc: d", "LineEnd"),
+        ("a: b\n c", "LineEnd"),
+    ] {
+        check_get(&with(line), Err(error)).await;
+    }
+    check_get("HTTP/1.1 200 OK\ncontent-length: 0\r\n\r\n", Err("LineEnd")).await;
+    check_get("HTTP/1.1 200 OK\r\ncontent-length: 0\n\r\n", Err("LineEnd")).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_folded_line_is_read_with_spaces_5_2() {
+    let stage = Stage::always("HTTP/1.1 200 OK\r\na: b\r\n\tc\r\ncontent-length: 0\r\n\r\n");
+    let response = stage.client().get("http://a/").await.unwrap();
+    let value = response.headers.text("a").unwrap();
+    assert_eq!(value.split_whitespace().collect::<Vec<_>>(), ["b", "c"]);
+    assert!(!value.contains(['\r', '\n']));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_length_is_one_decimal_number_6_3() {
+    let with = |lines: &str| format!("HTTP/1.1 200 OK\r\n{lines}\r\n\r\nhello");
+    check_get(&with("Content-Length: 5"), Ok((200, "hello", Then::Rests))).await;
+    check_get(&with("content-length:\t005 "), Ok((200, "hello", Then::Rests))).await;
+    for length in
+        ["+5", "-5", "0x5", "5 5", "", "5,5", "5, 6", "5a", "\"5\"", "5.0", "18446744073709551616", "five"]
+    {
+        check_get(&with(&format!("content-length: {length}")), Err("ContentLength")).await;
+    }
+    check_get(&with("content-length: 5\r\ncontent-length: 5"), Err("ContentLength")).await;
+    check_get(&with("content-length: 5\r\nx: y\r\nContent-Length: 6"), Err("ContentLength")).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn chunks_beside_a_length_or_in_1_0_are_refused_6_1() {
+    let with = |line: &str, fields: &str| format!("HTTP/1.{line}\r\n{fields}\r\n\r\n5\r\nhello\r\n0\r\n\r\n");
+    let (chunked, length) = ("transfer-encoding: chunked", "content-length: 5");
+    check_get(&with("1 200", chunked), Ok((200, "hello", Then::Rests))).await;
+    check_get(&with("1 200", "Transfer-Encoding: CHUNKED"), Ok((200, "hello", Then::Rests))).await;
+    check_get(&with("1 200", &format!("{chunked}\r\n{length}")), Err("TransferEncoding")).await;
+    check_get(&with("1 200", &format!("{length}\r\n{chunked}")), Err("TransferEncoding")).await;
+    check_get(&with("0 200", chunked), Err("TransferEncoding")).await;
+    check_get(&with("0 200", &format!("{chunked}\r\nconnection: keep-alive")), Err("TransferEncoding")).await;
+    for coding in ["identity", "gzip", "chunked, gzip", "chunked, chunked", "", "xchunked", "chunked;a=b"] {
+        check_get(&with("1 200", &format!("transfer-encoding: {coding}")), Err("TransferEncoding")).await;
+    }
+    check_get(&with("1 200", &format!("{chunked}\r\n{chunked}")), Err("TransferEncoding")).await;
+    check_get(&with("1 200", "transfer-encoding: gzip, chunked"), Err("CodingNotImplemented")).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn chunks_keep_their_grammar_7_1() {
+    let with = |chunks: &str| format!("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n{chunks}");
+    for chunks in [
+        "5\r\nhello\r\n0\r\n\r\n",
+        "2\r\nhe\r\n0003\r\nllo\r\n0\r\n\r\n",
+        "5;a=b;c=\"d; \\\"e\"\r\nhello\r\n0\r\n\r\n",
+        "5 ; a\r\nhello\r\n0;x\r\n\r\n",
+        "5\r\nhello\r\n000\r\na: b\r\nx-sum: 1\r\n\r\n",
+    ] {
+        check_get(&with(chunks), Ok((200, "hello", Then::Rests))).await;
+    }
+    for (chunks, error) in [
+        ("+5\r\nhello\r\n0\r\n\r\n", "ChunkSize"),
+        ("-5\r\nhello\r\n0\r\n\r\n", "ChunkSize"),
+        ("0x5\r\nhello\r\n0\r\n\r\n", "ChunkSize"),
+        (" 5\r\nhello\r\n0\r\n\r\n", "ChunkSize"),
+        ("5 \r\nhello\r\n0\r\n\r\n", "ChunkSize"),
+        ("5\nhello\r\n0\r\n\r\n", "ChunkSize"),
+        ("5\rhello\r\n0\r\n\r\n", "ChunkSize"),
+        ("\r\n5\r\nhello\r\n0\r\n\r\n", "ChunkSize"),
+        ("g\r\n\r\n", "ChunkSize"),
+        ("10000000000000000\r\n", "ChunkSize"),
+        ("5;\r\nhello\r\n0\r\n\r\n", "ChunkExtension"),
+        ("5;a=\"\0\"\r\nhello\r\n0\r\n\r\n", "ChunkExtension"),
+        ("4\r\nhello\r\n0\r\n\r\n", "ChunkData"),
+        ("5\r\nhello0\r\n\r\n", "ChunkData"),
+        ("5\r\nhello\n0\r\n\r\n", "ChunkData"),
+        ("0\r\na\r\n\r\n", "Trailer"),
+        ("0\r\na: b\n\r\n", "Trailer"),
+        ("0\r\na: b\0\r\n\r\n", "Trailer"),
+        ("0\r\ncontent-length: 5\r\n\r\n", "Trailer"),
+        ("0\r\nSet-Cookie: a=b\r\n\r\n", "Trailer"),
+    ] {
+        check_get(&with(chunks), Err(error)).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn trailers_are_kept_apart_from_headers_9110_6_5() {
+    let stage = Stage::always(
+        "HTTP/1.1 200 OK\r\nx-sum: 1\r\ntransfer-encoding: chunked\r\n\r\n1\r\nx\r\n0\r\nX-Sum: 2\r\nb: c\r\n\r\n",
+    );
+    let (client, request, mut response) =
+        (stage.client(), Request::get("http://a/").unwrap(), Response::new());
+    client.send(&request, &mut response).await.unwrap();
+    assert_eq!((response.headers.text("x-sum"), response.trailers.text("x-sum")), (Some("1"), Some("2")));
+    assert_eq!((response.trailers.len(), response.headers.contains("b")), (2, false));
+    let plain = Stage::always(OK).client();
+    plain.send(&request, &mut response).await.unwrap();
+    assert!(response.trailers.is_empty(), "those of the last answer are gone");
+}
+
+#[tokio::test(start_paused = true)]
+async fn some_answers_have_no_body_whatever_they_announce_6_3() {
+    let said = [
+        "content-length: 5",
+        "transfer-encoding: chunked",
+        "content-length: 5\r\nconnection: keep-alive",
+        "a: b",
+    ];
+    for fields in said {
+        for status in [204, 304] {
+            let wire = format!("HTTP/1.1 {status} x\r\n{fields}\r\n\r\n");
+            check_get(&wire, Ok((status, "", Then::Rests))).await;
+            check_get(&format!("{wire}hello"), Ok((status, "", Then::Closes))).await;
+        }
+        for status in [200, 404, 500] {
+            let wire = format!("HTTP/1.1 {status} x\r\n{fields}\r\n\r\n");
+            check(Method::Head, &wire, Ok((status, "", Then::Rests))).await;
+        }
+    }
+    check(Method::Head, "HTTP/1.1 200 x\r\ncontent-length: 5\r\n\r\nhello", Ok((200, "", Then::Closes)))
+        .await;
+    check_get("HTTP/1.1 205 x\r\ncontent-length: 0\r\n\r\n", Ok((205, "", Then::Rests))).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn answers_before_the_final_one_are_skipped_9110_15_2() {
+    let early = "HTTP/1.1 103 Early\r\nlink: </a>\r\n\r\n";
+    check_get(&format!("HTTP/1.1 100 Continue\r\n\r\n{OK}"), Ok((200, "ok", Then::Rests))).await;
+    check_get(&format!("{early}{early}{OK}"), Ok((200, "ok", Then::Rests))).await;
+    for framing in ["content-length: 5", "transfer-encoding: chunked", "content-length: nope"] {
+        check_get(&format!("HTTP/1.1 102 x\r\n{framing}\r\n\r\n{OK}"), Ok((200, "ok", Then::Rests))).await;
+    }
+    check_get(&format!("{}{OK}", "HTTP/1.1 199 x\r\n\r\n".repeat(16)), Ok((200, "ok", Then::Rests))).await;
+    check_get(&"HTTP/1.1 199 x\r\n\r\n".repeat(17), Err("TooManyInterim")).await;
+    check_get(&format!("HTTP/1.1 102 x\nlink: a\r\n\r\n{OK}"), Err("LineEnd")).await;
+    check_get("HTTP/1.1 101 Switching\r\nupgrade: x\r\nconnection: upgrade\r\n\r\n", Err("Upgrade")).await;
+    let response = Stage::always(format!("{early}{OK}")).client().get("http://a/").await.unwrap();
+    assert_eq!((response.headers.len(), response.headers.contains("link")), (1, false));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_rests_only_if_both_sides_say_so_9_3() {
+    let with =
+        |version, fields: &str| format!("HTTP/1.{version} 200 OK\r\ncontent-length: 2\r\n{fields}\r\nok");
+    for (version, fields, then) in [
+        (1, "", Then::Rests),
+        (1, "connection: keep-alive\r\n", Then::Rests),
+        (1, "connection: x, y\r\n", Then::Rests),
+        (1, "connection: close\r\n", Then::Closes),
+        (1, "Connection: Close\r\n", Then::Closes),
+        (1, "connection: keep-alive, CLOSE\r\n", Then::Closes),
+        (1, "connection: keep-alive\r\nconnection: close\r\n", Then::Closes),
+        (0, "", Then::Closes),
+        (0, "connection: Keep-Alive\r\n", Then::Rests),
+        (0, "connection: close, keep-alive\r\n", Then::Closes),
+        (1, "keep-alive: timeout=0\r\n", Then::Closes),
+    ] {
+        check_get(&with(version, fields), Ok((200, "ok", then))).await;
+    }
+    for stray in ["x", "\r\n", OK] {
+        check_get(&format!("{OK}{stray}"), Ok((200, "ok", Then::Closes))).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_a_length_a_body_ends_with_the_connection_6_3() {
+    for (wire, body) in [
+        ("HTTP/1.1 200 OK\r\n\r\nhello", "hello"),
+        ("HTTP/1.0 200 OK\r\nconnection: keep-alive\r\n\r\nhello", "hello"),
+        ("HTTP/1.1 200 OK\r\n\r\n", ""),
+    ] {
+        for cut in 0..=wire.len() {
+            let stage = Stage::new(move |mut peer, _| async move {
+                peer.request().await?;
+                peer.say_cut(wire, cut).await
+            });
+            let client = stage.client();
+            let answer = ask(&client, &Request::get("http://a/").unwrap()).await.unwrap();
+            assert_eq!((answer, client.idle()), ((200, body.into()), 0), "{wire:?} cut at {cut}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_is_cut_short_is_an_error_at_every_byte_8() {
+    for wire in [
+        OK,
+        "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2;a=b\r\nok\r\n0\r\nx: y\r\n\r\n",
+        "HTTP/1.1 103 Early\r\nlink: a\r\n\r\nHTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok",
+    ] {
+        assert_eq!(closed(wire).await.unwrap(), (200, "ok".into()));
+        for end in 0..wire.len() {
+            let error = closed(&wire[..end]).await.unwrap_err();
+            let found = reason(&error);
+            let is_between =
+                end == 0 || wire[..end].ends_with("\r\n\r\n") && wire[end..].starts_with("HTTP/1.1 200");
+            let expected = if is_between { "Closed" } else { "Incomplete" };
+            assert_eq!(found, expected, "{wire:?} ends at {end}: {error:#}");
+            assert!(!error.is_timeout() && error.is_sent());
+            assert_eq!(io::Error::from(error).kind(), io::ErrorKind::UnexpectedEof);
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_larger_than_its_bound_is_an_error() {
+    let sized =
+        |size: usize| format!("HTTP/1.1 200 OK\r\ncontent-length: {size}\r\n\r\n{}", "x".repeat(size));
+    let chunked = |size: usize| {
+        let chunks = "1\r\nx\r\n".repeat(size);
+        format!("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n{chunks}0\r\n\r\n")
+    };
+    let until_close = |size: usize| format!("HTTP/1.1 200 OK\r\n\r\n{}", "x".repeat(size));
+    let fields = |count: usize| {
+        format!("HTTP/1.1 200 OK\r\n{}content-length: 0\r\n\r\n", "a: b\r\n".repeat(count - 1))
+    };
+    let head =
+        |size: usize| format!("HTTP/1.1 200 OK\r\ncontent-length: 0\r\na: {}\r\n\r\n", "x".repeat(size - 43));
+    let trailers = |size| {
+        format!("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n0\r\na: {}\r\n\r\n", "x".repeat(size))
+    };
+    let endless = |start: &str, rest: &str| format!("{start}{}", rest.repeat(100_000 / rest.len()));
+    for (wire, expected) in [
+        (sized(100), Ok(())),
+        (chunked(100), Ok(())),
+        (until_close(100), Ok(())),
+        (fields(8), Ok(())),
+        (head(1000), Ok(())),
+        (sized(101), Err("BodyTooLarge")),
+        (chunked(101), Err("BodyTooLarge")),
+        (until_close(101), Err("BodyTooLarge")),
+        (format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n", u64::MAX), Err("BodyTooLarge")),
+        (fields(9), Err("HeadTooLarge")),
+        (head(1001), Err("HeadTooLarge")),
+        (endless("HTTP/1.1 200 ", "x"), Err("HeadTooLarge")),
+        (endless("HTTP/1.1 200 OK\r\na", "a"), Err("HeadTooLarge")),
+        (endless("HTTP/1.1 200 OK\r\na: ", "a"), Err("HeadTooLarge")),
+        (endless("HTTP/1.1 200 OK\r\n", "a: b\r\n"), Err("HeadTooLarge")),
+        (endless("HTTP/1.1 200 OK\r\na: b", "\r\n c"), Err("HeadTooLarge")),
+        (endless("", "HTTP/1.1 100 Continue\r\n\r\n"), Err("TooManyInterim")),
+        (endless("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n1;", "x"), Err("ChunkOverhead")),
+        (trailers(16 << 10), Err("TrailersTooLarge")),
+    ] {
+        let client = closing(&wire).builder().body_max(100).head_max(1000).fields_max(8).build();
+        let answer = ask(&client, &Request::get("http://a/").unwrap()).await;
+        let found = answer.as_ref().map(drop).map_err(reason);
+        assert_eq!(
+            found.as_ref().copied().map_err(String::as_str),
+            expected,
+            "{}",
+            &wire[..wire.len().min(99)]
+        );
+    }
+}

@@ -1,0 +1,331 @@
+//! What a request looks like on the wire (RFC 9112 §3, §6; RFC 9110 §10.1.1), and what never gets there.
+
+use std::future::pending;
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use corehttp::{
+    Client, ClientCause, ClientPhase, ClientTimeouts, ExchangeError, InvalidMethod, InvalidRequest,
+    InvalidTarget, Method, Request, Response,
+};
+use tokio::io::{AsyncRead, AsyncReadExt, ReadBuf, repeat};
+use tokio::time::Instant;
+
+use crate::support::{OK, Stage, ask, settle};
+
+/// What a server hears of `request`.
+async fn heard(request: &Request) -> String {
+    let stage = Stage::always(OK);
+    assert_eq!(ask(&stage.client(), request).await.unwrap().0, 200);
+    stage.heard().pop().unwrap()
+}
+
+async fn check(method: Method, url: &str, set: impl FnOnce(&mut Request), expected: &str) {
+    let mut request = Request::new(method, url).unwrap();
+    set(&mut request);
+    assert_eq!(heard(&request).await, expected, "{method} {url}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_target_is_a_path_and_host_comes_first_3_2() {
+    for (url, line, host) in [
+        ("http://a", "/", "a"),
+        ("http://a/", "/", "a"),
+        ("http://a?b", "/?b", "a"),
+        ("http://a/#b", "/", "a"),
+        ("http://a#b/c", "/", "a"),
+        ("http://a/b?c#d?e", "/b?c", "a"),
+        ("http://a/b//../c%2F?d=%20", "/b//../c%2F?d=%20", "a"),
+        ("http://a?", "/?", "a"),
+        ("HTTP://A.b/C", "/C", "A.b"),
+        ("http://a:80/", "/", "a:80"),
+        ("http://a:8080/", "/", "a:8080"),
+        ("http://127.0.0.1/", "/", "127.0.0.1"),
+        ("http://[::1]:8080/", "/", "[::1]:8080"),
+    ] {
+        check(Method::Get, url, |_| {}, &format!("GET {line} HTTP/1.1\r\nhost: {host}\r\n\r\n")).await;
+    }
+    check(Method::Options, "http://a", |_| {}, "OPTIONS * HTTP/1.1\r\nhost: a\r\n\r\n").await;
+    check(Method::Options, "http://a/", |_| {}, "OPTIONS / HTTP/1.1\r\nhost: a\r\n\r\n").await;
+    let own = |request: &mut Request| {
+        request.headers.set("a", "b").unwrap();
+        request.headers.set("host", "c").unwrap();
+        request.headers.append("Host", "d").unwrap();
+        request.headers.append("A", "e").unwrap();
+    };
+    check(Method::Get, "http://a/", own, "GET / HTTP/1.1\r\nhost: c\r\na: b\r\nA: e\r\n\r\n").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_is_framed_once_and_only_where_there_is_one_6() {
+    let (none, zero) = ("", "content-length: 0\r\n");
+    for (method, framing) in [
+        (Method::Get, none),
+        (Method::Head, none),
+        (Method::Delete, none),
+        (Method::Options, none),
+        (Method::Trace, none),
+        (Method::Post, zero),
+        (Method::Put, zero),
+        (Method::Patch, zero),
+    ] {
+        let head = |framing: &str| format!("{method} /b HTTP/1.1\r\nhost: a\r\n{framing}\r\n");
+        let sized = |request: &mut Request| request.body.set("hello");
+        let chunked = |request: &mut Request| request.body.stream(&b"hello"[..], None);
+        let known = |request: &mut Request| request.body.stream(&b"hello"[..], Some(5));
+        let trailed = |request: &mut Request| {
+            request.body.set("hello");
+            request.trailers.set("x-sum", 1).unwrap();
+        };
+        let contrary = |request: &mut Request| {
+            request.headers.set("content-length", 3).unwrap();
+            request.headers.set("transfer-encoding", "gzip").unwrap();
+            request.body.set("hello");
+        };
+        let (five, chunks) = ("content-length: 5\r\n", "transfer-encoding: chunked\r\n");
+        check(method, "http://a/b", |_| {}, &head(framing)).await;
+        check(method, "http://a/b", |request| request.body.set(""), &head(zero)).await;
+        check(method, "http://a/b", sized, &format!("{}hello", head(five))).await;
+        check(method, "http://a/b", known, &format!("{}hello", head(five))).await;
+        check(method, "http://a/b", contrary, &format!("{}hello", head(five))).await;
+        check(method, "http://a/b", chunked, &format!("{}5\r\nhello\r\n0\r\n\r\n", head(chunks))).await;
+        let end = "5\r\nhello\r\n0\r\nx-sum: 1\r\n\r\n";
+        check(method, "http://a/b", trailed, &format!("{}{end}", head(chunks))).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn connection_says_what_the_request_wishes_9_6() {
+    let ask = |fields: &'static [(&str, &str)]| {
+        move |request: &mut Request| {
+            fields.iter().for_each(|(name, value)| request.headers.append(name, *value).unwrap())
+        }
+    };
+    let get = "GET / HTTP/1.1\r\nhost: a\r\n";
+    for (fields, expected) in [
+        (&[("connection", "close")][..], "connection: close\r\n"),
+        (&[("connection", "x"), ("Connection", "Close")], "connection: close\r\n"),
+        (&[("connection", "keep-alive")], ""),
+        (&[("upgrade", "x")], "upgrade: x\r\nconnection: upgrade\r\n"),
+        (&[("connection", "Upgrade"), ("upgrade", "x")], "upgrade: x\r\nconnection: upgrade\r\n"),
+        (&[("connection", "keep-alive, Upgrade"), ("upgrade", "x")], "upgrade: x\r\nconnection: upgrade\r\n"),
+        (&[("upgrade", "x"), ("connection", "close")], "upgrade: x\r\nconnection: close\r\n"),
+    ] {
+        check(Method::Get, "http://a/", ask(fields), &format!("{get}{expected}\r\n")).await;
+    }
+    let stage = Stage::always(OK);
+    let (client, mut request) = (stage.client(), Request::get("http://a/").unwrap());
+    request.headers.set("connection", "close").unwrap();
+    for _ in 0..2 {
+        assert_eq!(self::ask(&client, &request).await.unwrap().0, 200);
+    }
+    assert_eq!((stage.dialed().len(), client.idle()), (2, 0), "whoever says close means it");
+}
+
+#[tokio::test(start_paused = true)]
+async fn fields_of_the_client_come_behind_those_of_the_request() {
+    let stage = Stage::always(OK);
+    let builder = stage.builder().field("user-agent", "test").unwrap().field("x-a", 1).unwrap();
+    let framing = [
+        ("content-length", "9"),
+        ("transfer-encoding", "chunked"),
+        ("connection", "close"),
+        ("host", "evil"),
+    ];
+    let client =
+        framing.iter().fold(builder, |builder, (name, value)| builder.field(name, *value).unwrap()).build();
+    let mut request = Request::get("http://a/").unwrap();
+    request.headers.set("x-b", 2).unwrap();
+    ask(&client, &request).await.unwrap();
+    let expected = "GET / HTTP/1.1\r\nhost: a\r\nx-b: 2\r\nuser-agent: test\r\nx-a: 1\r\n\r\n";
+    assert_eq!(stage.heard(), [expected], "what frames or routes a request is not for all of them to say");
+}
+
+/// Nothing is dialed for what would break a line, or leads to nobody.
+#[tokio::test(start_paused = true)]
+async fn what_cannot_be_asked_is_refused_before_anything_is_dialed() {
+    let stage = Stage::always(OK);
+    let client = stage.client();
+    for (url, expected) in [
+        ("http://a/\r\nx: y", InvalidTarget::Byte),
+        ("http://a/b c", InvalidTarget::Byte),
+        ("http://a/\0", InvalidTarget::Byte),
+        ("http://a/\u{e9}", InvalidTarget::Byte),
+        ("http://a/\t", InvalidTarget::Byte),
+        ("http://a/\x7f", InvalidTarget::Byte),
+        ("http://a/?b=\r\n", InvalidTarget::Byte),
+        ("http://a/ HTTP/1.1\r\nhost: b\r\n\r\n", InvalidTarget::Byte),
+        ("http://a\r\nx: y/", InvalidTarget::Authority),
+        ("http://a b/", InvalidTarget::Authority),
+        ("http://a:0x50/", InvalidTarget::Authority),
+        ("http://a:65536/", InvalidTarget::Authority),
+        ("http://user:password@a/", InvalidTarget::Authority),
+        ("http://\u{e9}/", InvalidTarget::Authority),
+        ("http:///b", InvalidTarget::Authority),
+        ("http://", InvalidTarget::Authority),
+        ("ftp://a/", InvalidTarget::Scheme),
+        ("javascript:alert(1)", InvalidTarget::Scheme),
+        ("a/b", InvalidTarget::Form),
+        ("", InvalidTarget::Form),
+        ("*", InvalidTarget::Form),
+    ] {
+        let error = client.get(url).await.unwrap_err();
+        let cause = InvalidRequest::Target(expected);
+        assert!(
+            matches!(error.cause(), ClientCause::Request(found) if *found == cause),
+            "{url:?}: {error:?}"
+        );
+        assert_eq!((error.phase(), error.is_sent()), (ClientPhase::Prepare, false));
+    }
+    for method in ["", "GE T", "GET\r\n", "GET / HTTP/1.1\r\nx: y\r\n\r\nGET", "G\0T", "G(T", "\u{e9}"] {
+        let error = Request::new(method, "http://a/").unwrap_err();
+        assert_eq!(error, InvalidRequest::Method(InvalidMethod::NotToken), "{method:?}");
+    }
+    let mut request = Request::get("http://a/").unwrap();
+    for (name, value) in
+        [("a\r\nb", "c"), ("a b", "c"), ("", "c"), ("a", "b\r\nc: d"), ("a", "b\0"), ("a", "b\n c")]
+    {
+        assert!(request.headers.set(name, value).is_err() && request.trailers.append(name, value).is_err());
+        assert!(Client::builder().field(name, value).is_err(), "{name:?}: {value:?}");
+    }
+    assert!(request.headers.is_empty() && request.trailers.is_empty());
+    let nowhere = client.get("/b").await.unwrap_err();
+    assert!(matches!(nowhere.cause(), ClientCause::Origin), "{nowhere:?}");
+    let tunnel = ask(&client, &Request::new(Method::Connect, "http://a/").unwrap()).await.unwrap_err();
+    assert_eq!(tunnel.phase(), ClientPhase::Prepare, "{tunnel:?}");
+    assert_eq!((stage.dialed().len(), client.busy()), (0, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_that_is_not_as_long_as_it_says_ends_the_connection() {
+    for length in [4, 6] {
+        let stage = Stage::new(|mut peer, _| async move {
+            peer.head().await?;
+            peer.hear_all().await
+        });
+        let (client, mut request) = (stage.client(), Request::post("http://a/").unwrap());
+        request.body.stream(&b"hello"[..], Some(length));
+        let error = ask(&client, &request).await.unwrap_err();
+        assert!(matches!(error.cause(), ClientCause::Exchange(ExchangeError::Length)), "{error:?}");
+        assert_eq!((error.phase(), client.idle(), client.busy()), (ClientPhase::Send, 0, 0));
+        settle().await;
+        assert!(stage.heard().concat().len() <= length as usize, "a length of {length} was kept");
+    }
+    let (client, mut request) = (Stage::always(OK).client(), Request::post("http://a/").unwrap());
+    request.body.stream(Fails, None);
+    let error = ask(&client, &request).await.unwrap_err();
+    assert!(matches!(error.cause(), ClientCause::Exchange(ExchangeError::Source(_))), "{error:?}");
+    let spent = ask(&client, &request).await.unwrap_err();
+    assert!(matches!(spent.cause(), ClientCause::Spent), "{spent:?}");
+    assert_eq!((spent.phase(), client.busy()), (ClientPhase::Prepare, 0));
+}
+
+/// A source that fails at once.
+struct Fails;
+
+impl AsyncRead for Fails {
+    fn poll_read(self: Pin<&mut Self>, _: &mut Context<'_>, _: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Err(io::Error::other("the disk is on fire")))
+    }
+}
+
+/// A request whose body waits for `100 Continue`.
+fn expecting() -> Request {
+    let mut request = Request::post("http://a/").unwrap();
+    request.headers.set("Expect", "100-Continue").unwrap();
+    request.body.set("hello");
+    request
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_that_is_expected_waits_for_the_word_9110_10_1_1() {
+    for early in ["HTTP/1.1 100 Continue\r\n\r\n", "HTTP/1.1 103 x\r\n\r\nHTTP/1.1 100 x\r\nlink: a\r\n\r\n"]
+    {
+        for cut in 0..=early.len() {
+            let stage = Stage::new(move |mut peer, _| async move {
+                while peer.head().await?.is_some() {
+                    let mut body = [0; 5];
+                    peer.say_cut(early, cut).await?;
+                    peer.stream.read_exact(&mut body).await?;
+                    peer.say(format!(
+                        "HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\n{}",
+                        str::from_utf8(&body).unwrap()
+                    ))
+                    .await?;
+                }
+                Ok(())
+            });
+            let (client, start) = (stage.client(), Instant::now());
+            for _ in 0..2 {
+                assert_eq!(ask(&client, &expecting()).await.unwrap(), (200, "hello".into()), "cut at {cut}");
+            }
+            assert_eq!((start.elapsed(), stage.dialed().len()), (Duration::ZERO, 1));
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_gives_no_word_is_sent_the_body_all_the_same_9110_10_1_1() {
+    let stage = Stage::always("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok");
+    let timeouts = ClientTimeouts { go_ahead: Duration::from_millis(300), ..ClientTimeouts::default() };
+    let (client, start) = (stage.builder().timeouts(timeouts).build(), Instant::now());
+    assert_eq!(ask(&client, &expecting()).await.unwrap(), (200, "ok".into()));
+    let waited = start.elapsed();
+    assert!(waited >= Duration::from_millis(300) && waited < Duration::from_millis(310), "{waited:?}");
+    assert_eq!(client.idle(), 1);
+    let mut empty = expecting();
+    empty.body.clear();
+    assert_eq!(ask(&client, &empty).await.unwrap(), (200, "ok".into()));
+    assert!(start.elapsed() < Duration::from_millis(310), "no body, no wait");
+    let mut call = client.open(&expecting()).await.unwrap();
+    call.write_all(b"hello").await.unwrap();
+    let mut response = Response::new();
+    call.finish(&mut response).await.unwrap();
+    assert!(start.elapsed() >= Duration::from_millis(600) && start.elapsed() < Duration::from_millis(620));
+    assert!(stage.heard().pop().unwrap().ends_with("5\r\nhello\r\n0\r\n\r\n"));
+}
+
+/// The body stays here, and the connection is of no use any more: the server may wait for the body, or it may not.
+#[tokio::test(start_paused = true)]
+async fn a_final_answer_in_place_of_the_word_is_the_answer_9110_10_1_1() {
+    for status in ["417 Expectation Failed", "401 Unauthorized", "200 OK"] {
+        let stage = Stage::new(move |mut peer, _| async move {
+            peer.head().await?;
+            peer.say(format!("HTTP/1.1 {status}\r\ncontent-length: 2\r\n\r\nno")).await?;
+            peer.hear_all().await
+        });
+        let client = stage.client();
+        let answer = ask(&client, &expecting()).await.unwrap();
+        assert_eq!(answer, (status[..3].parse().unwrap(), "no".into()));
+        settle().await;
+        assert_eq!((&*stage.heard().concat(), client.idle(), client.busy()), ("", 0, 0));
+    }
+}
+
+/// Nobody reads the upload, and yet the answer is heard.
+#[tokio::test(start_paused = true)]
+async fn an_answer_ends_an_upload_that_nobody_reads() {
+    let stage = Stage::new(|mut peer, _| async move {
+        peer.head().await?;
+        peer.say("HTTP/1.1 413 Too Large\r\ncontent-length: 2\r\n\r\nno").await?;
+        pending().await
+    });
+    let client = stage.client();
+    for is_stream in [false, true] {
+        let mut request = Request::post("http://a/").unwrap();
+        match is_stream {
+            false => request.body.set(vec![0; 1 << 20]),
+            true => request.body.stream(repeat(0), None),
+        }
+        assert_eq!(ask(&client, &request).await.unwrap(), (413, "no".into()));
+        assert_eq!((client.idle(), client.busy()), (0, 0));
+    }
+    let mut call = client.open(&Request::post("http://a/").unwrap()).await.unwrap();
+    call.write_all(&vec![0; 1 << 20]).await.unwrap();
+    let mut response = Response::new();
+    let mut answer = call.finish(&mut response).await.unwrap();
+    assert_eq!((response.status.as_u16(), answer.chunk().await.unwrap()), (413, Some(&b"no"[..])));
+    assert_eq!((answer.chunk().await.unwrap(), client.idle(), client.busy()), (None, 0, 0));
+}
