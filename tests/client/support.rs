@@ -5,7 +5,7 @@ use std::io;
 use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::task::{Context, Poll, Waker};
+use std::task::Poll;
 use std::time::Duration;
 
 use corehttp::{Client, ClientBuilder, ClientError, Dialer, Request, Response};
@@ -269,9 +269,4 @@ pub async fn cancelled_after<T>(polls: usize, future: impl Future<Output = T>) -
         settle().await;
     }
     None
-}
-
-/// Polls `future` once, without ever being woken for it.
-pub fn poll_once<F: Future>(future: Pin<&mut F>) -> Poll<F::Output> {
-    future.poll(&mut Context::from_waker(Waker::noop()))
 }
