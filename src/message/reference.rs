@@ -85,20 +85,32 @@ fn clean(url: &str) -> String {
     clean
 }
 
-/// `text` with `%XX` for what a URL cannot hold.
+/// `text` with `%XX` for what a path or a query cannot hold. A host stays as it is: escaped, it would be another one.
 fn escape(text: &str) -> Cow<'_, str> {
     let is_fine = |byte: u8| byte.is_ascii_graphic() && !b"\"<>\\`".contains(&byte);
-    if text.bytes().all(is_fine) {
+    let (origin, resource) = text.split_at(origin_len(text));
+    if resource.bytes().all(is_fine) {
         return Cow::Borrowed(text);
     }
     let mut escaped = String::with_capacity(text.len() + 16);
-    for byte in text.bytes() {
+    escaped.push_str(origin);
+    for byte in resource.bytes() {
         match is_fine(byte) {
             true => escaped.push(byte.into()),
             false => escaped.push_str(&format!("%{byte:02X}")),
         }
     }
     Cow::Owned(escaped)
+}
+
+/// How much of a reference comes before its path.
+fn origin_len(reference: &str) -> usize {
+    match reference.split_once("//") {
+        Some((scheme, rest)) if scheme.is_empty() || has_scheme(scheme) => {
+            reference.len() - rest.len() + rest.find(['/', '?']).unwrap_or(rest.len())
+        }
+        _ => 0,
+    }
 }
 
 #[cfg(test)]
@@ -169,6 +181,11 @@ mod tests {
                 ("///g", None),
                 ("http://user@g/", None),
                 ("http://g:99999/", None),
+                ("http://g h/", None),
+                ("//g\u{e9}", None),
+                ("http://g\"/", None),
+                ("//g/h i", Some("https://g/h%20i")),
+                ("h//i j", Some("https://a.b/h//i%20j")),
             ],
         );
         check("/only/a/path", &[("http://a/", None)]);
