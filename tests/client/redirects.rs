@@ -1,1 +1,312 @@
-//! x
+//! Where the client goes when it is sent elsewhere, and what it takes along (RFC 9110 §15.4).
+
+use std::time::Duration;
+
+use corehttp::{ClientCause, ClientError, ClientPhase, InvalidTarget, Method, Redirects, Request, Response};
+
+use crate::support::{OK, Stage, ask};
+
+/// A server that redirects every request but those for `/end`, with `status`, to `location`.
+fn redirecting(status: u16, location: &str) -> Stage {
+    let answer = format!("HTTP/1.1 {status} x\r\nlocation: {location}\r\ncontent-length: 2\r\n\r\nno");
+    Stage::answering(move |request| if path(request) == "/end" { OK.into() } else { answer.clone() })
+}
+
+fn path(request: &str) -> &str {
+    request.split(' ').nth(1).unwrap()
+}
+
+fn get(url: &str) -> Request {
+    Request::get(url).unwrap()
+}
+
+/// A request with a body and all that describes it.
+fn described(method: Method) -> Request {
+    let mut request = Request::new(method, "http://a/").unwrap();
+    request.headers.set("content-type", "text/plain").unwrap();
+    request.headers.set("content-language", "en").unwrap();
+    request.headers.set("x-own", 1).unwrap();
+    request.trailers.set("x-sum", 1).unwrap();
+    request.body.set("hello");
+    request
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_status_says_with_which_method_and_body_to_go_on_15_4() {
+    const PLAIN: &str = "/end HTTP/1.1\r\nhost: a\r\nx-own: 1\r\n\r\n";
+    const WHOLE: &str = "/end HTTP/1.1\r\nhost: a\r\ncontent-type: text/plain\r\ncontent-language: en\r\nx-own: 1\r\n\
+                         transfer-encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\nx-sum: 1\r\n\r\n";
+    for (status, method, expected) in [
+        (301, Method::Post, ("GET", PLAIN)),
+        (302, Method::Post, ("GET", PLAIN)),
+        (303, Method::Post, ("GET", PLAIN)),
+        (303, Method::Put, ("GET", PLAIN)),
+        (303, Method::Delete, ("GET", PLAIN)),
+        (301, Method::Put, ("PUT", WHOLE)),
+        (302, Method::Delete, ("DELETE", WHOLE)),
+        (302, Method::Patch, ("PATCH", WHOLE)),
+        (307, Method::Post, ("POST", WHOLE)),
+        (308, Method::Post, ("POST", WHOLE)),
+        (307, Method::Put, ("PUT", WHOLE)),
+        (308, Method::Patch, ("PATCH", WHOLE)),
+    ] {
+        let stage = redirecting(status, "/end");
+        assert_eq!(ask(&stage.client(), &described(method)).await.unwrap(), (200, "ok".into()));
+        let (heard, expected) = (stage.heard(), format!("{} {}", expected.0, expected.1));
+        assert_eq!((heard.len(), &heard[1], stage.dialed().len()), (2, &expected, 1), "{status} {method}");
+    }
+    for status in [301, 302, 303, 307, 308] {
+        for method in [Method::Get, Method::Head, Method::Options] {
+            let stage = Stage::answering(move |request| match path(request) {
+                "/end" => "HTTP/1.1 204 x\r\n\r\n".into(),
+                _ => format!("HTTP/1.1 {status} x\r\nlocation: /end\r\ncontent-length: 0\r\n\r\n"),
+            });
+            let answer = ask(&stage.client(), &Request::new(method, "http://a/").unwrap()).await;
+            assert_eq!(answer.unwrap().0, 204);
+            let kept = if (status, method) == (303, Method::Options) { Method::Get } else { method };
+            assert_eq!(
+                stage.heard()[1],
+                format!("{kept} /end HTTP/1.1\r\nhost: a\r\n\r\n"),
+                "{status} {method}"
+            );
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn other_answers_are_not_followed_whatever_they_say_15_4() {
+    for status in [200, 201, 300, 304, 305, 306, 399, 400, 503] {
+        let stage = redirecting(status, "/end");
+        let answer = ask(&stage.client(), &Request::head("http://a/").unwrap()).await.unwrap();
+        assert_eq!((answer.0, stage.heard().len()), (status, 1));
+    }
+    for status in [301, 302, 303, 307, 308] {
+        let stage = redirecting(status, "/end");
+        let client = stage.client().redirects(Redirects::Return);
+        assert_eq!(ask(&client, &get("http://a/")).await.unwrap(), (status, "no".into()));
+        assert_eq!(stage.heard().len(), 1);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_location_is_resolved_against_the_url_that_was_asked_rfc3986_5() {
+    for (location, host, line) in [
+        ("/c", "a:81", "/c"),
+        ("c", "a:81", "/b/c"),
+        ("./c?d#e", "a:81", "/b/c?d"),
+        ("../../c", "a:81", "/c"),
+        ("?d", "a:81", "/b/x?d"),
+        ("//b/c", "b", "/c"),
+        ("http://b", "b", "/"),
+        ("HTTP://B:81/c", "B:81", "/c"),
+        ("http://b#c", "b", "/"),
+        ("/c d\u{e9}", "a:81", "/c%20d%C3%A9"),
+        ("\\c", "a:81", "/b/%5Cc"),
+    ] {
+        let answer = format!("HTTP/1.1 302 x\r\nlocation: {location}\r\ncontent-length: 0\r\n\r\n");
+        let stage = Stage::answering(
+            move |request| if path(request) == "/b/x?y" { answer.clone() } else { OK.into() },
+        );
+        assert_eq!(ask(&stage.client(), &get("http://a:81/b/x?y")).await.unwrap().0, 200, "{location}");
+        assert_eq!(stage.heard()[1], format!("GET {line} HTTP/1.1\r\nhost: {host}\r\n\r\n"), "{location}");
+    }
+}
+
+/// Why a redirect to `location` is not followed.
+async fn refused(location: &str) -> ClientError {
+    let stage = redirecting(302, location);
+    let client = stage.client();
+    let error = ask(&client, &get("http://a/")).await.unwrap_err();
+    assert_eq!(
+        (error.phase(), stage.heard().len(), client.busy()),
+        (ClientPhase::Redirect, 1, 0),
+        "{location}"
+    );
+    error
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_redirect_that_leads_nowhere_is_an_error_15_4() {
+    for (location, expected) in [
+        ("", None),
+        ("ftp://b/", Some(InvalidTarget::Scheme)),
+        ("file:///etc/passwd", Some(InvalidTarget::Scheme)),
+        ("javascript:alert(1)", Some(InvalidTarget::Scheme)),
+        ("http:", Some(InvalidTarget::Form)),
+        ("http:b", Some(InvalidTarget::Form)),
+        ("http://", Some(InvalidTarget::Authority)),
+        ("///b", Some(InvalidTarget::Authority)),
+        ("http://user:password@b/", Some(InvalidTarget::Authority)),
+        ("http://b:99999/", Some(InvalidTarget::Authority)),
+        ("http://b c/", Some(InvalidTarget::Authority)),
+    ] {
+        let error = refused(location).await;
+        assert!(
+            matches!(error.cause(), ClientCause::Location(found) if *found == expected),
+            "{location}: {error:?}"
+        );
+    }
+    let nowhere = Stage::always("HTTP/1.1 302 x\r\ncontent-length: 0\r\n\r\n");
+    let error = ask(&nowhere.client(), &get("http://a/")).await.unwrap_err();
+    assert!(matches!(error.cause(), ClientCause::Location(None)), "{error:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn loops_and_long_ways_end_15_4() {
+    let stage = redirecting(302, "/again");
+    for (redirects, requests) in [
+        (Redirects::default(), 11),
+        (Redirects::Follow(0), 1),
+        (Redirects::Follow(1), 2),
+        (Redirects::Follow(3), 4),
+    ] {
+        let client = stage.client().redirects(redirects);
+        let error = ask(&client, &get("http://a/")).await.unwrap_err();
+        assert!(matches!(error.cause(), ClientCause::TooManyRedirects), "{error:?}");
+        assert_eq!((stage.heard().len(), client.busy()), (requests, 0), "{redirects:?}");
+    }
+    let steps = Stage::answering(|request| match path(request).len() {
+        11.. => OK.into(),
+        _ => format!("HTTP/1.1 302 x\r\nlocation: {}x\r\ncontent-length: 0\r\n\r\n", path(request)),
+    });
+    assert_eq!(ask(&steps.client(), &get("http://a/")).await.unwrap(), (200, "ok".into()));
+    assert_eq!((steps.heard().len(), steps.dialed().len()), (11, 1));
+}
+
+/// Whether the last request that was sent, after the redirects in `way`, has the credentials of the first one.
+async fn check_credentials(way: &'static [&'static str], expected: bool) {
+    let stage = Stage::new(move |mut peer, _| async move {
+        while let Some(request) = peer.request().await? {
+            let step: usize = path(&request).trim_start_matches('/').parse().unwrap();
+            peer.say(match way.get(step) {
+                None => OK.into(),
+                Some(host) => {
+                    format!("HTTP/1.1 307 x\r\nlocation: {host}/{}\r\ncontent-length: 0\r\n\r\n", step + 1)
+                }
+            })
+            .await?;
+        }
+        Ok(())
+    });
+    let mut request = get("http://a.b/0");
+    for name in ["Authorization", "cookie", "Proxy-Authorization", "x-own"] {
+        request.headers.set(name, "secret").unwrap();
+    }
+    assert_eq!(ask(&stage.client(), &request).await.unwrap().0, 200, "{way:?}");
+    let last = stage.heard().pop().unwrap().to_lowercase();
+    for name in ["authorization", "cookie", "proxy-authorization"] {
+        assert_eq!(last.contains(&format!("\r\n{name}: ")), expected, "{name} after {way:?}");
+    }
+    assert!(last.contains("x-own: secret") && last.matches("\r\nhost: ").count() == 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn credentials_go_only_to_their_origin_and_do_not_come_back_15_4() {
+    for way in [&[""][..], &["", "http://a.b", "http://A.B:80", "//a.b:"], &["http://a.b:080"]] {
+        check_credentials(way, true).await;
+    }
+    for way in [
+        &["http://c"][..],
+        &["//c"],
+        &["http://a.b:81"],
+        &["http://c.a.b"],
+        &["http://b"],
+        &["http://a.b."],
+        &["http://c", "http://a.b"],
+        &["http://a.b:81", "http://a.b:80", ""],
+        &["", "http://c", "http://a.b", ""],
+    ] {
+        check_credentials(way, false).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_host_that_was_set_by_hand_stays_behind() {
+    let stage = Stage::answering(|request| match request.contains("host: b\r\n") {
+        true => OK.into(),
+        false => "HTTP/1.1 307 x\r\nlocation: http://b/\r\ncontent-length: 0\r\n\r\n".into(),
+    });
+    let mut request = get("http://a/");
+    request.headers.set("host", "c").unwrap();
+    assert_eq!(ask(&stage.client(), &request).await.unwrap().0, 200);
+    assert_eq!(stage.heard()[0], "GET / HTTP/1.1\r\nhost: c\r\n\r\n");
+    assert_eq!(stage.dialed(), ["a:80", "b:80"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_streamed_body_goes_out_once() {
+    for (status, is_followed) in [(301, true), (302, true), (303, true), (307, false), (308, false)] {
+        let stage = redirecting(status, "/end");
+        let mut request = Request::post("http://a/").unwrap();
+        request.body.stream(&b"hello"[..], Some(5));
+        match ask(&stage.client(), &request).await {
+            Ok(answer) => assert!(is_followed && answer == (200, "ok".into()), "{status}"),
+            Err(error) => {
+                assert!(!is_followed && matches!(error.cause(), ClientCause::Spent), "{status}: {error:?}");
+                assert_eq!((error.phase(), stage.heard().len()), (ClientPhase::Redirect, 1));
+            }
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_host_that_is_asked_for_a_path_follows_too() {
+    let stage = Stage::answering(|request| match path(request) {
+        "/b/c?d" => "HTTP/1.1 302 x\r\nlocation: e\r\ncontent-length: 0\r\n\r\n".into(),
+        "/b/e" => "HTTP/1.1 307 x\r\nlocation: http://f/end\r\ncontent-length: 0\r\n\r\n".into(),
+        _ => OK.into(),
+    });
+    let (host, mut response) = (stage.client().host("http://A:81").unwrap(), Response::new());
+    let mut request = get("/b/c?d");
+    request.headers.set("cookie", "secret").unwrap();
+    host.send(&request, &mut response).await.unwrap();
+    assert_eq!(response.body.bytes(), b"ok");
+    let lines =
+        ["/b/c?d HTTP/1.1\r\nhost: a:81\r\ncookie: secret", "/b/e HTTP/1.1\r\nhost: a:81\r\ncookie: secret"];
+    let heard = stage.heard();
+    assert_eq!(heard[..2], lines.map(|line| format!("GET {line}\r\n\r\n")));
+    assert_eq!(heard[2], "GET /end HTTP/1.1\r\nhost: f\r\n\r\n");
+    let elsewhere = host.send(&get("http://f/"), &mut response).await.unwrap_err();
+    assert!(matches!(elsewhere.cause(), ClientCause::Origin), "{elsewhere:?}");
+    host.send(&get("http://a:081/end"), &mut response).await.unwrap();
+    assert_eq!(host.counts(), (1, 0));
+}
+
+/// Little of a redirect's body is read, for the sake of the connection; if there is more, or no end, it is closed.
+#[tokio::test(start_paused = true)]
+async fn the_body_of_a_redirect_is_dropped_within_bounds() {
+    let large = "x".repeat(1 << 20);
+    for (framing, connections) in [
+        ("content-length: 5\r\n\r\nhello".into(), 1),
+        ("transfer-encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n".into(), 1),
+        (format!("content-length: {}\r\n\r\n{large}", large.len()), 2),
+        (format!("transfer-encoding: chunked\r\n\r\n{:x}\r\n{large}\r\n0\r\n\r\n", large.len()), 2),
+        ("\r\n\r\nhello".into(), 2),
+        ("content-length: 5\r\nconnection: close\r\n\r\n".into(), 2),
+    ] {
+        let answer = format!("HTTP/1.1 302 x\r\nlocation: /end\r\n{framing}");
+        let stage =
+            Stage::answering(move |request| if path(request) == "/end" { OK.into() } else { answer.clone() });
+        let (client, start) = (stage.client(), tokio::time::Instant::now());
+        assert_eq!(ask(&client, &get("http://a/")).await.unwrap(), (200, "ok".into()));
+        assert_eq!((stage.dialed().len(), start.elapsed(), client.busy()), (connections, Duration::ZERO, 0));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_answer_is_the_last_one_and_nothing_of_the_others() {
+    let stage = Stage::answering(|request| {
+        match path(request) {
+        "/end" => OK.into(),
+        _ => "HTTP/1.1 302 x\r\nlocation: /end\r\nx-own: 1\r\ntransfer-encoding: chunked\r\n\r\n2\r\nno\r\n0\r\na: b\r\n\r\n".into(),
+    }
+    });
+    let (client, mut response) = (stage.client(), Response::new());
+    for _ in 0..3 {
+        client.send(&get("http://a/"), &mut response).await.unwrap();
+        assert_eq!((response.status.as_u16(), response.body.bytes()), (200, &b"ok"[..]));
+        assert_eq!((response.headers.len(), response.trailers.len()), (1, 0));
+    }
+    let mut answer = client.stream(&get("http://a/"), &mut response).await.unwrap();
+    assert_eq!((answer.chunk().await.unwrap(), stage.dialed().len()), (Some(&b"ok"[..]), 1));
+}
