@@ -84,6 +84,7 @@ impl Call {
     pub async fn finish(mut self, response: &mut Response) -> Result<Answer, ClientError> {
         if self.is_answered {
             *response = self.early;
+            *response.timings_mut() = self.link.timings;
             return Ok(Answer::new(self.link.decoded(response)?));
         }
         let Link { conn, gear, .. } = &mut *self.link;
