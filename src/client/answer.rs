@@ -51,11 +51,15 @@ impl Answer {
 
     fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Result<usize, ClientError>> {
         let Some(link) = &mut self.link else { return Poll::Ready(Ok(0)) };
-        let count = ready!(link.poll_chunk(cx))?;
-        if count == 0 {
-            self.release();
+        match ready!(link.poll_chunk(cx)) {
+            Ok(0) => self.release(),
+            Ok(count) => return Poll::Ready(Ok(count)),
+            Err(error) => {
+                link.close();
+                return Poll::Ready(Err(error));
+            }
         }
-        Poll::Ready(Ok(count))
+        Poll::Ready(Ok(0))
     }
 
     /// Gives the connection back: the body is read.

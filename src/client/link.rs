@@ -12,9 +12,9 @@ use super::settings::Settings;
 use super::upload::Upload;
 use super::{ClientCause, ClientError, ClientPhase};
 use crate::exchange::{ExchangeError, Head, Reply};
-use crate::memory::Arena;
+use crate::memory::{Arena, Reset};
 use crate::message::{Headers, Length, Name, Request, Response, Status, Timings, decimal, members};
-use crate::net::{Anywhere, Buffer, Conn, Lane};
+use crate::net::{Anywhere, Buffer, Conn, Lane, Transport};
 use crate::runtime::{self, Instant};
 use crate::wire::encode::{self, Asked, Plan, Route};
 use crate::wire::{Framing, WireError, Wish, persists};
@@ -266,6 +266,12 @@ impl Link {
             Poll::Ready(Err(error)) => Poll::Ready(Err(self.fail(ClientPhase::Receive, error))),
             Poll::Pending => self.poll_deadline(cx, ClientPhase::Receive).map(Err),
         }
+    }
+
+    /// Closes the connection. What was not received of the body never will be.
+    pub(super) fn close(&mut self) {
+        self.conn.transport = Transport::Closed;
+        self.gear.incoming.input.reset();
     }
 
     /// Drops what is left of the body, if that is little, for the sake of the connection.
