@@ -1,1 +1,190 @@
-//! x
+//! The client and servers that were not written for its tests: this crate's own, and hyper's.
+
+use std::convert::Infallible;
+use std::time::Duration;
+
+use corehttp::{
+    BodyPlan, Client, Context, MemoryListener, Method, Request, Response, Running, Server, with_plan,
+};
+use http_body_util::{BodyExt, Full};
+use hyper::body::{Bytes, Incoming};
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
+
+use crate::support::ask;
+
+/// A request whose body is 100,000 bytes, and what they are.
+fn large(url: &str, is_stream: bool) -> (Request, String) {
+    let (mut request, body) = (Request::post(url).unwrap(), "0123456789".repeat(10_000));
+    match is_stream {
+        false => request.body.set(&body),
+        true => request.body.stream(std::io::Cursor::new(body.clone().into_bytes()), None),
+    }
+    (request, body)
+}
+
+/// What any echo must do with any client.
+async fn check(client: &Client, base: &str) {
+    for _ in 0..3 {
+        let get = Request::get(&format!("{base}/a?b=c")).unwrap();
+        assert_eq!(ask(client, &get).await.unwrap(), (200, "GET /a?b=c".into()));
+        let head = Request::head(&format!("{base}/a")).unwrap();
+        assert_eq!(ask(client, &head).await.unwrap(), (200, "".into()));
+        let delete = Request::delete(&format!("{base}/none")).unwrap();
+        assert_eq!(ask(client, &delete).await.unwrap(), (204, "".into()));
+        for is_stream in [false, true] {
+            let (mut post, body) = large(&format!("{base}/echo"), is_stream);
+            assert_eq!(ask(client, &post).await.unwrap(), (200, body.clone()));
+            post = large(&format!("{base}/echo"), is_stream).0;
+            post.headers.set("expect", "100-continue").unwrap();
+            let mut response = Response::new();
+            let mut answer = client.stream(&post, &mut response).await.unwrap();
+            let mut heard = String::new();
+            answer.read_to_string(&mut heard).await.unwrap();
+            assert!(heard == body);
+        }
+        let mut response = Response::new();
+        let mut call = client.open(&Request::put(&format!("{base}/echo")).unwrap()).await.unwrap();
+        call.write_all(b"hello, ").await.unwrap();
+        call.flush().await.unwrap();
+        call.write_all(b"world").await.unwrap();
+        let mut answer = call.finish(&mut response).await.unwrap();
+        assert_eq!(answer.chunk().await.unwrap(), Some(&b"hello, world"[..]));
+        assert_eq!(answer.chunk().await.unwrap(), None);
+    }
+    assert_eq!((client.idle(), client.busy()), (1, 0), "one connection was enough");
+    let mut tasks = tokio::task::JoinSet::new();
+    for task in 0..20 {
+        let (client, url) = (client.clone(), format!("{base}/{task}"));
+        tasks.spawn(async move {
+            for _ in 0..20 {
+                let request = Request::get(&url).unwrap();
+                let (status, body) = ask(&client, &request).await.unwrap();
+                assert!(status == 200 && body == format!("GET /{}", url.rsplit('/').next().unwrap()));
+            }
+        });
+    }
+    tasks.join_all().await;
+    assert_eq!(client.busy(), 0);
+}
+
+/// This crate's own echo.
+async fn echo(ctx: &mut Context) -> corehttp::Result {
+    match (ctx.request.path(), ctx.request.method()) {
+        ("/none", Method::Delete) => ctx.response.status = corehttp::Status::NO_CONTENT,
+        ("/echo", _) => std::mem::swap(&mut ctx.response.body, &mut ctx.request.body),
+        _ => {
+            let said = format!("{} {}", ctx.request.method(), ctx.request.target());
+            ctx.response.text(said);
+        }
+    }
+    Ok(())
+}
+
+/// Stops a server when its test is over.
+struct Stopped(Running);
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        self.0.shutdown(Duration::ZERO);
+        let _ = self.0.wait();
+    }
+}
+
+#[tokio::test]
+async fn over_tcp_with_our_own_server() {
+    let server = Stopped(Server::bind("127.0.0.1:0").cores(1).start(echo).unwrap());
+    check(&Client::new(), &format!("http://{}", server.0.local_addr())).await;
+}
+
+#[tokio::test]
+async fn in_memory_with_our_own_server() {
+    let listener = MemoryListener::new();
+    let client = Client::builder().memory(listener.connector()).build();
+    let _server = Stopped(Server::bind(listener).cores(1).start(echo).unwrap());
+    check(&client, "http://example.com").await;
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn over_a_unix_socket_with_our_own_server() {
+    let path = std::env::temp_dir().join(format!("corehttp-client-{}", std::process::id()));
+    let address = format!("unix:{}", path.display());
+    let _server = Stopped(Server::bind(address.as_str()).cores(1).start(echo).unwrap());
+    check(&Client::builder().unix(&path).build(), "http://example.com").await;
+}
+
+#[tokio::test]
+async fn over_tcp_with_hyper() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let base = format!("http://{}", listener.local_addr().unwrap());
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            let serving = hyper::server::conn::http1::Builder::new()
+                .serve_connection(TokioIo::new(stream), service_fn(echo_of_hyper));
+            tokio::spawn(serving);
+        }
+    });
+    check(&Client::new(), &base).await;
+}
+
+async fn echo_of_hyper(
+    request: hyper::Request<Incoming>,
+) -> Result<hyper::Response<Full<Bytes>>, Infallible> {
+    let said = format!("{} {}", request.method(), request.uri());
+    let (path, mut status) = (request.uri().path().to_owned(), 200);
+    let body = match &*path {
+        "/none" => {
+            status = 204;
+            Bytes::new()
+        }
+        "/echo" => request.into_body().collect().await.unwrap().to_bytes(),
+        _ => said.into(),
+    };
+    Ok(hyper::Response::builder().status(status).body(Full::new(body)).unwrap())
+}
+
+#[tokio::test]
+async fn a_tunnel_to_our_own_server_goes_both_ways() {
+    let upgrades = async |ctx: &mut Context| -> corehttp::Result {
+        let mut upgraded = ctx.upgrade("own").await?;
+        let mut heard = [0; 4];
+        upgraded.read_exact(&mut heard).await?;
+        upgraded.write_all(&heard).await?;
+        Ok(())
+    };
+    let server = Stopped(Server::bind("127.0.0.1:0").cores(1).start(upgrades).unwrap());
+    let mut request = Request::get(&format!("http://{}/", server.0.local_addr())).unwrap();
+    request.headers.set("upgrade", "own").unwrap();
+    let (client, mut response) = (Client::new(), Response::new());
+    let mut tunnel = client.upgrade(&request, &mut response).await.unwrap();
+    tunnel.write_all(b"ping").await.unwrap();
+    let mut heard = String::new();
+    tunnel.read_to_string(&mut heard).await.unwrap();
+    assert_eq!((&*heard, client.busy()), ("ping", 0));
+}
+
+/// A proxy in one process: a server that hands each piece of both bodies on as it comes.
+#[tokio::test]
+async fn a_server_that_asks_another_one_streams_both_ways() {
+    let origin = Stopped(Server::bind("127.0.0.1:0").cores(1).start(echo).unwrap());
+    let (base, client) = (format!("http://{}", origin.0.local_addr()), Client::new());
+    let proxy = async move |ctx: &mut Context| -> corehttp::Result {
+        let mut call = client.open(&ctx.request.target_to(&base)?).await?;
+        let mut body = ctx.body_reader();
+        while let Some(chunk) = body.chunk().await? {
+            call.write_all(chunk).await?;
+        }
+        let mut answer = call.finish(&mut ctx.response).await?;
+        let mut out = ctx.stream().await?;
+        while let Some(chunk) = answer.chunk().await? {
+            out.write_all(chunk).await?;
+        }
+        Ok(out.finish().await?)
+    };
+    let plan = |_: &Request| BodyPlan::Stream;
+    let server = Stopped(Server::bind("127.0.0.1:0").cores(1).start(with_plan(plan, proxy)).unwrap());
+    check(&Client::new(), &format!("http://{}", server.0.local_addr())).await;
+}

@@ -1,1 +1,333 @@
-//! x
+//! Bodies that are read and written as they come, and connections that are handed over.
+
+use std::time::Duration;
+
+use corehttp::{ClientCause, ClientPhase, ExchangeError, Method, Request, Response, WireError};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, repeat};
+use tokio::task::yield_now;
+
+use crate::support::{OK, Stage, ask, settle};
+
+fn get() -> Request {
+    Request::get("http://a/").unwrap()
+}
+
+fn post() -> Request {
+    Request::post("http://a/").unwrap()
+}
+
+const CHUNKED: &str =
+    "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\nx-sum: 1\r\n\r\n";
+const SIZED: &str = "HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello";
+
+/// Says `wire`, cut at that byte, to every request.
+fn cutting(wire: &'static str, cut: usize) -> Stage {
+    Stage::new(move |mut peer, _| async move {
+        while peer.request().await?.is_some() {
+            peer.say_cut(wire, cut).await?;
+        }
+        Ok(())
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_is_read_as_it_comes_and_its_connection_rests_then() {
+    for wire in [SIZED, CHUNKED] {
+        for cut in 0..=wire.len() {
+            let (stage, mut response) = (cutting(wire, cut), Response::new());
+            let client = stage.client();
+            let mut answer = client.stream(&get(), &mut response).await.unwrap();
+            assert_eq!((response.status.as_u16(), response.body.len(), client.busy()), (200, 0, 1));
+            let mut body = Vec::new();
+            while let Some(chunk) = answer.chunk().await.unwrap() {
+                assert!(!chunk.is_empty());
+                body.extend_from_slice(chunk);
+            }
+            assert_eq!((&body[..], client.idle(), client.busy()), (&b"hello"[..], 1, 0), "cut at {cut}");
+            assert_eq!(answer.trailers().text("x-sum"), (wire == CHUNKED).then_some("1"));
+            assert_eq!(answer.chunk().await.unwrap(), None, "it stays at its end");
+            let mut answer = client.stream(&get(), &mut response).await.unwrap();
+            let (mut some, mut all) = ([0; 2], String::new());
+            assert_eq!(answer.read(&mut []).await.unwrap(), 0);
+            answer.read_exact(&mut some).await.unwrap();
+            answer.read_to_string(&mut all).await.unwrap();
+            assert_eq!((&some, &*all, client.idle()), (b"he", "llo", 1));
+            assert_eq!(stage.dialed().len(), 1);
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_without_a_body_gives_its_connection_back_at_once() {
+    for (method, wire) in [
+        (Method::Get, "HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n"),
+        (Method::Get, "HTTP/1.1 204 x\r\n\r\n"),
+        (Method::Head, "HTTP/1.1 200 x\r\ncontent-length: 5\r\n\r\n"),
+    ] {
+        let (client, mut response) = (Stage::always(wire).client(), Response::new());
+        let mut answer =
+            client.stream(&Request::new(method, "http://a/").unwrap(), &mut response).await.unwrap();
+        assert_eq!((client.idle(), client.busy()), (1, 0));
+        assert_eq!(answer.chunk().await.unwrap(), None);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_is_dropped_half_way_closes_its_connection() {
+    for wire in [SIZED, CHUNKED, "HTTP/1.1 200 OK\r\n\r\nhello"] {
+        for reads in [0, 1] {
+            let stage = Stage::new(move |mut peer, _| async move {
+                peer.request().await?;
+                peer.say(&wire[..wire.len() - 1]).await?;
+                peer.hear_all().await
+            });
+            let (client, mut response) = (stage.client(), Response::new());
+            let mut answer = client.stream(&get(), &mut response).await.unwrap();
+            for _ in 0..reads {
+                assert!(answer.chunk().await.unwrap().is_some());
+            }
+            drop(answer);
+            settle().await;
+            assert_eq!(
+                (client.idle(), client.busy(), stage.heard().len()),
+                (0, 0, 2),
+                "{wire:?} after {reads}"
+            );
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_streamed_body_that_breaks_never_ends_well() {
+    for (wire, expected) in [
+        (&SIZED[..SIZED.len() - 1], None),
+        (&CHUNKED[..CHUNKED.len() - 1], None),
+        ("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\nhello\r\nx", Some(WireError::ChunkSize)),
+        ("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\nhello6\r\n", Some(WireError::ChunkData)),
+    ] {
+        let stage = Stage::new(move |mut peer, _| async move {
+            peer.request().await?;
+            peer.say(wire).await
+        });
+        let (client, mut response) = (stage.client(), Response::new());
+        let mut answer = client.stream(&get(), &mut response).await.unwrap();
+        let error = loop {
+            match answer.chunk().await {
+                Ok(chunk) => assert!(chunk.is_some(), "{wire:?} has no end"),
+                Err(error) => break error,
+            }
+        };
+        let found = match error.cause() {
+            ClientCause::Exchange(ExchangeError::Wire(error)) => Some(*error),
+            ClientCause::Exchange(ExchangeError::Incomplete) => None,
+            cause => panic!("{cause:?}"),
+        };
+        assert_eq!((found, error.phase()), (expected, ClientPhase::Receive));
+        for _ in 0..3 {
+            assert!(answer.chunk().await.is_err(), "{wire:?}: once broken, always broken");
+            assert!(answer.read(&mut [0; 9]).await.is_err());
+        }
+        drop(answer);
+        assert_eq!((client.idle(), client.busy()), (0, 0));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_is_written_as_it_comes() {
+    let stage = Stage::always(OK);
+    let (client, mut response) = (stage.client(), Response::new());
+    let mut sized = post();
+    sized.headers.set("content-length", 11).unwrap();
+    let mut trailed = post();
+    trailed.trailers.set("x-sum", 1).unwrap();
+    let head = "POST / HTTP/1.1\r\nhost: a\r\n";
+    for (request, expected) in [
+        (sized, "content-length: 11\r\n\r\nhello world"),
+        (post(), "transfer-encoding: chunked\r\n\r\n6\r\nhello \r\n5\r\nworld\r\n0\r\n\r\n"),
+        (trailed, "transfer-encoding: chunked\r\n\r\n6\r\nhello \r\n5\r\nworld\r\n0\r\nx-sum: 1\r\n\r\n"),
+    ] {
+        let mut call = client.open(&request).await.unwrap();
+        call.write_all(b"hello ").await.unwrap();
+        call.write_all(b"").await.unwrap();
+        call.flush().await.unwrap();
+        AsyncWriteExt::write_all(&mut call, b"world").await.unwrap();
+        AsyncWriteExt::shutdown(&mut call).await.unwrap();
+        let mut answer = call.finish(&mut response).await.unwrap();
+        assert_eq!(answer.chunk().await.unwrap(), Some(&b"ok"[..]));
+        assert_eq!(answer.chunk().await.unwrap(), None);
+        assert_eq!(stage.heard(), [format!("{head}{expected}")]);
+    }
+    let call = client.open(&get()).await.unwrap();
+    call.finish(&mut response).await.unwrap();
+    assert_eq!(stage.heard(), ["GET / HTTP/1.1\r\nhost: a\r\n\r\n"]);
+    assert_eq!(stage.dialed().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_flushed_is_there_before_the_end() {
+    let stage = Stage::new(|mut peer, _| async move {
+        peer.head().await?;
+        let mut piece = [0; 10];
+        peer.stream.read_exact(&mut piece).await?;
+        assert_eq!(&piece, b"5\r\nhello\r\n");
+        peer.say(OK).await?;
+        peer.hear_all().await
+    });
+    let (client, mut response) = (stage.client(), Response::new());
+    let mut call = client.open(&post()).await.unwrap();
+    call.write_all(b"hello").await.unwrap();
+    call.flush().await.unwrap();
+    settle().await;
+    let mut answer = call.finish(&mut response).await.unwrap();
+    assert_eq!(answer.chunk().await.unwrap(), Some(&b"ok"[..]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_that_is_not_as_long_as_it_was_to_be_is_an_error() {
+    for (written, fails_early) in [("hell", false), ("", false), ("hello!", true)] {
+        let (client, mut request, mut response) = (Stage::always(OK).client(), post(), Response::new());
+        request.headers.set("content-length", 5).unwrap();
+        let mut call = client.open(&request).await.unwrap();
+        let error = match call.write_all(written.as_bytes()).await {
+            Ok(()) => call.finish(&mut response).await.unwrap_err(),
+            Err(error) => {
+                assert!(fails_early);
+                drop(call);
+                error
+            }
+        };
+        assert!(matches!(error.cause(), ClientCause::Exchange(ExchangeError::Length)), "{error:?}");
+        assert_eq!((error.phase(), client.idle(), client.busy()), (ClientPhase::Send, 0, 0));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_is_dropped_closes_its_connection() {
+    for written in ["", "hello"] {
+        let stage = Stage::new(|mut peer, _| async move {
+            peer.head().await?;
+            peer.hear_all().await
+        });
+        let client = stage.client();
+        let mut call = client.open(&post()).await.unwrap();
+        call.write_all(written.as_bytes()).await.unwrap();
+        assert_eq!(client.busy(), 1);
+        drop(call);
+        settle().await;
+        assert_eq!((client.busy(), client.idle(), stage.heard().len()), (0, 0, 1));
+    }
+}
+
+const SWITCHING: &str = "HTTP/1.1 101 x\r\nconnection: upgrade\r\nupgrade: own\r\n\r\nearly";
+
+fn upgrade() -> Request {
+    let mut request = get();
+    request.headers.set("upgrade", "own").unwrap();
+    request
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_is_handed_over_with_what_came_early_9110_7_8() {
+    for cut in 0..=SWITCHING.len() {
+        let stage = Stage::new(move |mut peer, _| async move {
+            peer.request().await?;
+            peer.say_cut(SWITCHING, cut).await?;
+            let mut heard = [0; 4];
+            peer.stream.read_exact(&mut heard).await?;
+            peer.say(heard).await
+        });
+        let (client, mut response) = (stage.client(), Response::new());
+        let mut tunnel = client.upgrade(&upgrade(), &mut response).await.unwrap();
+        assert_eq!((response.status.as_u16(), response.headers.text("upgrade")), (101, Some("own")));
+        assert_eq!((client.busy(), client.idle()), (0, 0), "it has no place in the pool");
+        let mut early = [0; 5];
+        tunnel.read_exact(&mut early).await.unwrap();
+        tunnel.write_all(b"ping").await.unwrap();
+        let mut rest = String::new();
+        tunnel.read_to_string(&mut rest).await.unwrap();
+        assert_eq!((&early, &*rest), (b"early", "ping"), "cut at {cut}");
+        assert_eq!(
+            stage.heard(),
+            ["GET / HTTP/1.1\r\nhost: a\r\nupgrade: own\r\nconnection: upgrade\r\n\r\n"]
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_upgrade_is_asked_for_or_it_is_none_9110_7_8() {
+    let (refuses, mut response) = (Stage::always(OK), Response::new());
+    let client = refuses.client();
+    let error = client.upgrade(&upgrade(), &mut response).await.unwrap_err();
+    assert!(matches!(error.cause(), ClientCause::Upgrade), "{error:?}");
+    assert_eq!((response.status.as_u16(), client.busy()), (200, 0));
+    let switches = Stage::always(SWITCHING);
+    let client = switches.client();
+    let error = client.stream(&get(), &mut response).await.unwrap_err();
+    assert!(matches!(error.cause(), ClientCause::Upgrade), "{error:?}");
+    let error = client.open(&post()).await.unwrap().finish(&mut response).await.unwrap_err();
+    assert!(matches!(error.cause(), ClientCause::Upgrade), "{error:?}");
+    let error = client.upgrade(&get(), &mut response).await.unwrap_err();
+    assert!(matches!(error.cause(), ClientCause::Upgrade), "{error:?}");
+    let exact = Stage::always(SWITCHING.strip_suffix("early").unwrap());
+    let client = exact.client();
+    assert_eq!(ask(&client, &upgrade()).await.unwrap().0, 101);
+    assert_eq!((client.idle(), client.busy()), (0, 0), "what speaks something else is no place to rest");
+    drop(client.stream(&upgrade(), &mut response).await.unwrap());
+    let call = client.open(&upgrade()).await.unwrap();
+    drop(call.finish(&mut response).await.unwrap());
+    assert_eq!((client.idle(), client.busy(), exact.dialed().len()), (0, 0, 3));
+}
+
+const LARGE: u64 = 256 << 20;
+
+/// What is streamed is never here as a whole: the pipe in between holds 64 KiB, and `tests/alloc.rs` counts.
+#[tokio::test]
+async fn much_more_than_fits_goes_through_both_ways() {
+    let stage = Stage::new(|mut peer, _| async move {
+        peer.head().await?;
+        let (mut read, mut piece) = (0, vec![0; 64 << 10]);
+        while read < LARGE {
+            read += peer.stream.read(&mut piece).await? as u64;
+        }
+        peer.say(format!("HTTP/1.1 200 OK\r\ncontent-length: {LARGE}\r\n\r\n")).await?;
+        for _ in 0..LARGE / (64 << 10) {
+            peer.say(&piece).await?;
+        }
+        Ok(())
+    });
+    let (client, mut request, mut response) = (stage.client(), post(), Response::new());
+    request.body.stream(repeat(b'x').take(LARGE), Some(LARGE));
+    let mut answer = client.stream(&request, &mut response).await.unwrap();
+    let mut read = 0;
+    while let Some(chunk) = answer.chunk().await.unwrap() {
+        assert!(chunk.len() <= 256 << 10);
+        read += chunk.len() as u64;
+    }
+    assert_eq!((read, client.idle()), (LARGE, 1));
+}
+
+/// Nobody reads, so nobody writes: the server is held back.
+#[tokio::test(start_paused = true)]
+async fn what_is_not_read_holds_the_server_back() {
+    let (told, written) = tokio::sync::watch::channel(0);
+    let stage = Stage::new(move |mut peer, _| {
+        let told = told.clone();
+        async move {
+            peer.request().await?;
+            peer.say("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n").await?;
+            loop {
+                peer.say(format!("400\r\n{}\r\n", "x".repeat(1024))).await?;
+                told.send_modify(|count| *count += 1);
+                yield_now().await;
+            }
+        }
+    });
+    let (client, mut response) = (stage.client(), Response::new());
+    let mut answer = client.stream(&get(), &mut response).await.unwrap();
+    assert!(answer.chunk().await.unwrap().is_some());
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    let most = *written.borrow();
+    assert!(most < 256, "{most} KiB");
+    drop(answer);
+    assert_eq!(client.busy(), 0);
+}

@@ -1,1 +1,366 @@
-//! x
+//! How long the client waits, phase by phase, and what it says when it has waited long enough.
+
+use std::future::{Future, pending};
+use std::io;
+use std::net::{IpAddr, Ipv4Addr};
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use corehttp::{
+    Client, ClientBuilder, ClientError, ClientPhase, ClientTimeouts, Dialer, Request, Resolver, Response,
+};
+use socket2::{Domain, Socket, Type};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, DuplexStream, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::time::{Instant, sleep};
+
+use crate::support::{OK, Peer, Scripted, Stage, ask};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn get() -> Request {
+    Request::get("http://a/").unwrap()
+}
+
+/// A request that no buffer takes whole.
+fn large() -> Request {
+    let mut request = Request::post("http://a/").unwrap();
+    request.body.set(vec![0; 1 << 20]);
+    request
+}
+
+/// An exchange runs out of time in `phase`, after so many seconds, and leaves nothing behind.
+async fn check(client: &Client, request: &Request, phase: ClientPhase, seconds: u32) -> ClientError {
+    let start = Instant::now();
+    let error = ask(client, request).await.unwrap_err();
+    let waited = start.elapsed();
+    assert_eq!((error.phase(), error.is_timeout()), (phase, true), "{error:?}");
+    // Timers count in milliseconds, and may be one late.
+    let late = waited.checked_sub(seconds * SECOND).unwrap_or(Duration::MAX);
+    assert!(late <= Duration::from_millis(3), "{phase:?}: {waited:?}");
+    assert_eq!((client.busy(), client.idle()), (0, 0));
+    assert_eq!(io::Error::from(ask(client, request).await.unwrap_err()).kind(), io::ErrorKind::TimedOut);
+    error
+}
+
+/// Says `start`, and then `drop` whenever a second has passed.
+fn dripping(start: &'static str, drop: &'static str, every: Duration) -> Stage {
+    Stage::new(move |mut peer, _| async move {
+        peer.request().await?;
+        peer.say(start).await?;
+        loop {
+            sleep(every).await;
+            peer.say(drop).await?;
+        }
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_head_of_an_answer_has_one_limit_however_it_drips() {
+    for (start, drop) in [
+        ("", ""),
+        ("HTTP/1.1 200 OK\r\n", "a"),
+        ("HTTP/1.1 200 OK\r\na: ", "b"),
+        ("HTTP/1.1 200 OK\r\n", "a: b\r\n"),
+        ("HTTP/1.1 103 x\r\n", "a"),
+    ] {
+        let stage = dripping(start, drop, SECOND);
+        let error = check(&stage.client(), &get(), ClientPhase::Wait, 30).await;
+        assert!(error.is_sent() && !error.is_reused());
+        let timeouts = ClientTimeouts { wait: 7 * SECOND, ..ClientTimeouts::default() };
+        check(&stage.builder().timeouts(timeouts).build(), &get(), ClientPhase::Wait, 7).await;
+        check(&stage.builder().timeout(8 * SECOND).build(), &get(), ClientPhase::Wait, 8).await;
+    }
+    let interim = dripping("", "HTTP/1.1 102 Processing\r\n\r\n", 5 * SECOND);
+    check(&interim.client(), &get(), ClientPhase::Wait, 30).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_has_a_limit_between_its_bytes_and_a_least_rate() {
+    const SIZED: &str = "HTTP/1.1 200 OK\r\ncontent-length: 1000000\r\n\r\nx";
+    const CHUNKED: &str = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n";
+    for start in
+        [SIZED, "HTTP/1.1 200 OK\r\n\r\nx", "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n9\r\nx"]
+    {
+        let error = check(&dripping(start, "", SECOND).client(), &get(), ClientPhase::Receive, 30).await;
+        assert!(error.is_sent());
+    }
+    // After ten seconds of waiting a body must have come at 500 bytes a second.
+    check(&dripping(SIZED, "x", SECOND).client(), &get(), ClientPhase::Receive, 11).await;
+    check(&dripping(CHUNKED, "1\r\nx\r\n", SECOND).client(), &get(), ClientPhase::Receive, 11).await;
+    let slow = ClientTimeouts { receive_rate_min: 0, ..ClientTimeouts::default() };
+    let client = dripping(SIZED, "x", SECOND).builder().timeouts(slow.clone()).timeout(100 * SECOND).build();
+    check(&client, &get(), ClientPhase::Receive, 100).await;
+    let short = ClientTimeouts { receive: 3 * SECOND, ..slow };
+    let client = dripping(SIZED, "x", 4 * SECOND).builder().timeouts(short).build();
+    check(&client, &get(), ClientPhase::Receive, 3).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_streamed_body_has_the_same_limits() {
+    const SIZED: &str = "HTTP/1.1 200 OK\r\ncontent-length: 1000000\r\n\r\nx";
+    for (drop, total, seconds) in [("", None, 30), ("x", None, 11), ("x", Some(5 * SECOND), 5)] {
+        let client = dripping(SIZED, drop, SECOND).builder().timeout(total).build();
+        let (mut response, start) = (Response::new(), Instant::now());
+        let mut answer = client.stream(&get(), &mut response).await.unwrap();
+        let error = loop {
+            match answer.chunk().await {
+                Ok(chunk) => assert!(chunk.is_some()),
+                Err(error) => break error,
+            }
+        };
+        assert_eq!((error.phase(), error.is_timeout()), (ClientPhase::Receive, true));
+        assert_eq!(start.elapsed().as_secs(), seconds);
+        assert!(answer.chunk().await.is_err(), "its end will never be reached");
+        drop_and_count(answer, &client);
+    }
+    let slow_reader = Stage::always("HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nslow").client();
+    let mut response = Response::new();
+    let mut answer = slow_reader.stream(&get(), &mut response).await.unwrap();
+    sleep(1000 * SECOND).await;
+    assert_eq!(answer.chunk().await.unwrap(), Some(&b"slow"[..]), "whoever reads late has all the time");
+    sleep(1000 * SECOND).await;
+    assert_eq!(answer.chunk().await.unwrap(), None);
+}
+
+fn drop_and_count<T>(dropped: T, client: &Client) {
+    drop(dropped);
+    assert_eq!((client.busy(), client.idle()), (0, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_has_a_limit_without_progress() {
+    let deaf = Stage::new(|peer, _| async move {
+        let _deaf = peer;
+        pending().await
+    });
+    let error = check(&deaf.client(), &large(), ClientPhase::Send, 30).await;
+    assert!(error.is_sent());
+    let sip = |mut peer: Peer<DuplexStream>| async move {
+        loop {
+            sleep(20 * SECOND).await;
+            peer.stream.read_exact(&mut [0; 1024]).await?;
+        }
+    };
+    let sips = Stage::new(move |peer, _| sip(peer));
+    check(&sips.builder().timeout(100 * SECOND).build(), &large(), ClientPhase::Send, 100).await;
+    let mut never = Request::post("http://a/").unwrap();
+    never.body.stream(Never, None);
+    let client = Stage::always(OK).builder().timeout(100 * SECOND).build();
+    let error = ask(&client, &never).await.unwrap_err();
+    assert_eq!((error.phase(), error.is_timeout(), client.busy()), (ClientPhase::Send, true, 0));
+}
+
+/// A source that never yields anything; a connection that cannot be written to, and is silent.
+struct Never;
+
+impl AsyncRead for Never {
+    fn poll_read(self: Pin<&mut Self>, _: &mut Context<'_>, _: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        Poll::Pending
+    }
+}
+
+impl AsyncWrite for Never {
+    fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, _: &[u8]) -> Poll<io::Result<usize>> {
+        Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+}
+
+/// Opens connections after a while, if at all.
+struct Dials(Option<Duration>);
+
+impl Dialer for Dials {
+    type Stream = Never;
+
+    async fn dial(&self, _: &str, _: u16) -> io::Result<Never> {
+        match self.0 {
+            Some(wait) => sleep(wait).await,
+            None => pending().await,
+        }
+        Ok(Never)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_that_cannot_be_written_to_is_not_listened_to_for_ever() {
+    let (client, start) = (Client::builder().dialer(Dials(Some(SECOND))).build(), Instant::now());
+    let error = ask(&client, &get()).await.unwrap_err();
+    assert_eq!((error.phase(), error.is_timeout(), error.is_sent()), (ClientPhase::Send, false, false));
+    assert_eq!((start.elapsed().as_secs(), client.busy()), (31, 0));
+    let said = format!("{error:#}");
+    assert!(said.starts_with("sending the request: the exchange failed: the connection failed: "), "{said}");
+}
+
+/// Answers after so long; never, if that is zero.
+struct Resolves(Duration);
+
+impl Resolver for Resolves {
+    async fn resolve(&self, _: &str) -> io::Result<Vec<IpAddr>> {
+        match self.0 {
+            Duration::ZERO => pending().await,
+            wait => sleep(wait).await,
+        }
+        Ok(vec![Ipv4Addr::LOCALHOST.into()])
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn look_up_and_connect_have_their_limits() {
+    let dials = || Client::builder().dialer(Dials(None));
+    let error = check(&dials().build(), &get(), ClientPhase::Connect, 10).await;
+    assert!(!error.is_sent());
+    check(&dials().timeout(4 * SECOND).build(), &get(), ClientPhase::Connect, 4).await;
+    let resolves = || Client::builder().resolver(Resolves(Duration::ZERO), SECOND);
+    check(&resolves().build(), &get(), ClientPhase::Resolve, 5).await;
+    check(&resolves().timeout(2 * SECOND).build(), &get(), ClientPhase::Resolve, 2).await;
+}
+
+/// A listener that takes nobody in any more, and its port.
+fn full() -> (Vec<Socket>, u16) {
+    let new = || Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+    let listener = new();
+    listener.bind(&std::net::SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();
+    listener.listen(0).unwrap();
+    let address = listener.local_addr().unwrap();
+    let mut sockets = vec![listener];
+    for _ in 0..4 {
+        let waits = new();
+        waits.set_nonblocking(true).unwrap();
+        let _ = waits.connect(&address);
+        sockets.push(waits);
+    }
+    (sockets, address.as_socket().unwrap().port())
+}
+
+/// What the look-up has left of the deadline is all that connecting has.
+#[tokio::test(start_paused = true)]
+async fn one_deadline_is_over_all_phases() {
+    let (_sockets, port) = full();
+    let request = Request::get(&format!("http://a:{port}/")).unwrap();
+    let client = Client::builder().resolver(Resolves(3 * SECOND), Duration::ZERO).timeout(4 * SECOND).build();
+    check(&client, &request, ClientPhase::Connect, 4).await;
+    let hops = Stage::new(|mut peer, _| async move {
+        while peer.request().await?.is_some() {
+            sleep(SECOND).await;
+            peer.say("HTTP/1.1 302 x\r\nlocation: /a\r\ncontent-length: 0\r\n\r\n").await?;
+        }
+        Ok(())
+    });
+    let (client, start) = (hops.client().timeout(3500 * SECOND / 1000), Instant::now());
+    let error = ask(&client, &get()).await.unwrap_err();
+    assert_eq!((error.phase(), error.is_timeout(), error.is_reused()), (ClientPhase::Wait, true, true));
+    assert_eq!((start.elapsed().as_millis() / 10, client.busy()), (350, 0));
+    let ended = client.timeout(Duration::ZERO);
+    assert!(ask(&ended, &get()).await.unwrap_err().is_timeout());
+}
+
+#[tokio::test(start_paused = true)]
+async fn timings_tell_how_long_each_phase_took() {
+    let stage = Stage::new(|mut peer, _| async move {
+        loop {
+            sleep(SECOND).await;
+            if peer.request().await?.is_none() {
+                return Ok(());
+            }
+            sleep(2 * SECOND).await;
+            peer.say("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\no").await?;
+            sleep(3 * SECOND).await;
+            peer.say("k").await?;
+        }
+    });
+    struct Late(Stage);
+    impl Dialer for Late {
+        type Stream = DuplexStream;
+
+        async fn dial(&self, host: &str, port: u16) -> io::Result<DuplexStream> {
+            sleep(4 * SECOND).await;
+            self.0.dial(host, port).await
+        }
+    }
+    let (client, mut response) = (Client::builder().dialer(Late(stage)).build(), Response::new());
+    let mut request = Request::post("http://a/").unwrap();
+    request.body.set("x".repeat(100 << 10));
+    for (is_reused, connect) in [(false, 4), (true, 0)] {
+        let start = Instant::now();
+        client.send(&request, &mut response).await.unwrap();
+        let times = response.timings();
+        let phases =
+            [times.queue, times.resolve, times.connect, times.tls, times.send, times.wait, times.receive];
+        assert_eq!(phases.map(|phase| phase.as_secs()), [0, 0, connect, 0, 1, 2, 3], "{times:?}");
+        assert_eq!((times.reused, times.total()), (is_reused, start.elapsed()));
+    }
+    assert_eq!(Response::new().timings().total(), Duration::ZERO);
+}
+
+/// An answer that came before the request was sent has its times, too.
+#[tokio::test(start_paused = true)]
+async fn timings_of_a_call_tell_of_its_connection() {
+    let stage = Stage::new(|mut peer, _| async move {
+        peer.request().await?;
+        peer.say(OK).await?;
+        peer.head().await?;
+        sleep(2 * SECOND).await;
+        peer.say(OK).await?;
+        pending().await
+    });
+    let (client, mut response) = (stage.client(), Response::new());
+    ask(&client, &get()).await.unwrap();
+    let mut call = client.open(&Request::post("http://a/").unwrap()).await.unwrap();
+    call.write_all(&vec![0; 1 << 20]).await.unwrap();
+    call.finish(&mut response).await.unwrap();
+    assert_eq!((response.timings().reused, response.timings().total().as_secs()), (true, 2));
+}
+
+#[tokio::test]
+async fn errors_say_what_was_done_and_all_causes() {
+    async fn said(builder: ClientBuilder, url: &str) -> [String; 2] {
+        let error = builder.build().get(url).await.unwrap_err();
+        [format!("{error}"), format!("{error:#}")]
+    }
+    let closed = TcpStream::connect("127.0.0.1:1").await.unwrap_err();
+    let refused = "connecting: the system or the network failed";
+    let chain = format!("{refused}: 127.0.0.1:1 cannot be reached: {closed}");
+    assert_eq!(said(Client::builder(), "http://127.0.0.1:1/").await, [refused.into(), chain]);
+    let url = "the request: it cannot be made";
+    let chain = format!("{url}: the url is invalid: the scheme is neither http nor https");
+    assert_eq!(said(Client::builder(), "ftp://a/").await, [url.into(), chain]);
+    let broken = "waiting for the answer: the exchange failed";
+    let chain = format!("{broken}: the message breaks the rules of the wire: the status line is malformed");
+    let server = Scripted::always("HTTP/1.1 2 OK\r\n\r\n").await;
+    assert_eq!(said(Client::builder(), &server.url).await, [broken.into(), chain]);
+}
+
+/// A limit that is over is a failure, and not the fault of a connection that rested too long.
+#[tokio::test(start_paused = true)]
+async fn a_timeout_is_never_retried() {
+    let stage = Stage::new(|mut peer, _| async move {
+        peer.request().await?;
+        peer.say(OK).await?;
+        pending().await
+    });
+    let client = stage.client();
+    ask(&client, &get()).await.unwrap();
+    let error = ask(&client, &get()).await.unwrap_err();
+    assert_eq!((error.is_timeout(), error.is_reused(), stage.dialed().len()), (true, true, 1));
+}
+
+/// The futures of a client may be sent to other threads.
+#[test]
+fn futures_are_send() {
+    fn check<F: Future + Send>(_: F) {}
+    let (client, request, mut response) = (Client::new(), get(), Response::new());
+    check(client.get("http://a/"));
+    check(client.send(&request, &mut response));
+    check(client.stream(&request, &mut response));
+    check(client.upgrade(&request, &mut response));
+    check(client.open(&request));
+}
