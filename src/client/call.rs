@@ -9,6 +9,7 @@ use std::task::{Context, Poll, ready};
 use tokio::io::AsyncWrite;
 
 use super::link::Link;
+use super::upload::Upload;
 use super::{Answer, ClientError, ClientPhase};
 use crate::memory::Reset;
 use crate::message::{Headers, Response};
@@ -44,17 +45,16 @@ pub struct Call {
     link: Box<Link>,
     /// An answer that came before all was written, if it has come.
     early: Response,
-    is_answered: bool,
     trailers: Headers,
 }
 
 impl Call {
     pub(super) fn new(link: Link, trailers: Headers) -> Call {
-        Call { link: Box::new(link), early: Response::new(), is_answered: false, trailers }
+        Call { link: Box::new(link), early: Response::new(), trailers }
     }
 
-    /// Writes all of `data`: some of it may wait until [`Call::flush`]. Once the server has answered it reads no more,
-    /// so what is written then is dropped.
+    /// Writes all of `data`: some of it may wait until [`Call::flush`]. Once the server has refused the request, or said
+    /// that it will close, it reads no more, so what is written then is dropped.
     ///
     /// # Errors
     ///
@@ -82,17 +82,17 @@ impl Call {
     ///
     /// Less than the `content-length` that was set, and whatever keeps an answer from coming.
     pub async fn finish(mut self, response: &mut Response) -> Result<Answer, ClientError> {
-        if self.is_answered {
-            *response = self.early;
-            *response.timings_mut() = self.link.timings;
-            return Ok(Answer::new(self.link.decoded(response)?));
-        }
-        let Link { conn, gear, .. } = &mut *self.link;
-        if let Err(error) = gear.outgoing.finish(conn, &self.trailers) {
-            return Err(self.link.fail(ClientPhase::Send, error));
-        }
         let link = &mut *self.link;
-        response.reset();
+        if !matches!(link.upload, Upload::Abandoned) {
+            let Link { conn, gear, .. } = link;
+            if let Err(error) = gear.outgoing.finish(conn, &self.trailers) {
+                return Err(link.fail(ClientPhase::Send, error));
+            }
+        }
+        match link.is_answered {
+            true => *response = self.early,
+            false => response.reset(),
+        }
         link.go_ahead();
         poll_fn(|cx| link.poll_answer(cx, None, response)).await?;
         *response.timings_mut() = link.timings;
@@ -100,36 +100,36 @@ impl Call {
     }
 
     fn poll_data(&mut self, cx: &mut Context<'_>, data: &[u8]) -> Poll<Result<usize, ClientError>> {
-        self.poll_unless_answered(cx, data.len(), |link, cx| link.poll_write(cx, data))
+        self.poll_unless_refused(cx, data.len(), |link, cx| link.poll_write(cx, data))
     }
 
     fn poll_sent(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ClientError>> {
-        self.poll_unless_answered(cx, (), Link::poll_flush)
+        self.poll_unless_refused(cx, (), Link::poll_flush)
     }
 
-    /// Whatever `poll` yields; or `dropped` once the server has answered, which it may do while, or although, nothing
-    /// goes out.
-    fn poll_unless_answered<T>(
+    /// Whatever `poll` yields; or `dropped` once the server reads no more, which it may say while nothing goes out, or
+    /// have said before that failed.
+    fn poll_unless_refused<T>(
         &mut self,
         cx: &mut Context<'_>,
         dropped: T,
         poll: impl FnOnce(&mut Link, &mut Context<'_>) -> Poll<Result<T, ClientError>>,
     ) -> Poll<Result<T, ClientError>> {
-        if self.is_answered {
+        let Call { link, early, .. } = self;
+        if matches!(link.upload, Upload::Abandoned) {
             return Poll::Ready(Ok(dropped));
         }
-        let polled = poll(&mut self.link, cx);
+        let polled = poll(link, cx);
         if let Poll::Ready(Ok(_)) = polled {
             return polled;
         }
-        match (self.link.poll_early(cx, &mut self.early), polled) {
-            (Poll::Ready(Ok(())), _) => {
-                self.is_answered = true;
-                Poll::Ready(Ok(dropped))
-            }
-            (Poll::Ready(Err(error)), Poll::Pending) => Poll::Ready(Err(error)),
-            (_, polled) => polled,
+        match (link.poll_early(cx, early), polled) {
+            (Poll::Ready(Ok(())), Poll::Ready(_)) => link.upload = Upload::Abandoned,
+            (Poll::Ready(Ok(())), Poll::Pending) if matches!(link.upload, Upload::Abandoned) => {}
+            (Poll::Ready(Err(error)), Poll::Pending) => return Poll::Ready(Err(error)),
+            (_, polled) => return polled,
         }
+        Poll::Ready(Ok(dropped))
     }
 }
 

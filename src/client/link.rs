@@ -37,6 +37,8 @@ pub(super) struct Link {
     pub(super) decoding: Option<Box<Decoding>>,
     /// How many answers came before the final one.
     interim: u32,
+    /// Whether the head of the final one has come.
+    pub(super) is_answered: bool,
     /// Whether another exchange may follow, by all that was said so far.
     persists: bool,
     /// How long the server lets the connection rest, if it has said.
@@ -75,6 +77,7 @@ impl Link {
             upload: Upload::Sending,
             decoding: None,
             interim: 0,
+            is_answered: false,
             persists: true,
             idle: None,
             place,
@@ -106,25 +109,25 @@ impl Link {
             if expects && plan.body() != Framing::Empty { Upload::Expecting } else { Upload::Sending };
     }
 
-    /// Sends `body`, if it is all here, and receives the head of the final answer. An answer that comes early ends
-    /// the sending.
+    /// Sends `body`, if it is all here, and receives the head of the final answer.
     pub(super) fn poll_answer(
         &mut self,
         cx: &mut Context<'_>,
         body: Option<&Request>,
         response: &mut Response,
     ) -> Poll<Result<(), ClientError>> {
-        loop {
+        while !self.is_answered {
             let _ = self.poll_upload(cx, body)?;
             match self.poll_head(cx, response) {
-                Poll::Ready(Ok(())) => match self.settle(response)? {
-                    Some(()) => return Poll::Ready(Ok(())),
-                    None => continue,
-                },
+                Poll::Ready(Ok(())) => self.settle(response)?,
                 Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
                 Poll::Pending if self.is_let_go_ahead(cx) => continue,
                 Poll::Pending => return self.poll_deadline(cx, self.phase()).map(Err),
             }
+        }
+        match self.poll_upload(cx, body)? {
+            Poll::Ready(()) => Poll::Ready(Ok(())),
+            Poll::Pending => self.poll_deadline(cx, ClientPhase::Send).map(Err),
         }
     }
 
@@ -158,8 +161,8 @@ impl Link {
         Poll::Ready(Ok(()))
     }
 
-    /// Looks at the answer whose head has come: none is settled by one that is not the final one.
-    fn settle(&mut self, response: &Response) -> Result<Option<()>, ClientError> {
+    /// Looks at the answer whose head has come: nothing is answered by one that is not the final one.
+    fn settle(&mut self, response: &Response) -> Result<(), ClientError> {
         let is_upgrade = response.status == Status::SWITCHING_PROTOCOLS;
         if is_upgrade && !self.asks_for_upgrade {
             return Err(self.error(ClientPhase::Wait, ClientCause::Upgrade));
@@ -173,27 +176,36 @@ impl Link {
                 self.go_ahead();
             }
             self.gear.incoming.next();
-            return Ok(None);
+            return Ok(());
         }
-        // The rest of the request is not sent any more, and the server may wait for it; or what follows is not HTTP.
-        self.persists &= matches!(self.upload, Upload::Sent) && !is_upgrade;
+        self.is_answered = true;
+        // What follows is not HTTP.
+        self.persists &= !is_upgrade;
+        // Many servers answer while they read; but whoever refuses, or is about to close, reads no more (§9.3, §9.6).
+        let is_refused = response.status.is_client_error()
+            || response.status.is_server_error()
+            || Wish::of(&response.headers) == Wish::Close;
+        match self.upload {
+            Upload::Sending if !is_refused => {}
+            Upload::Sent | Upload::Failed(_) | Upload::Abandoned => {}
+            Upload::Sending | Upload::Expecting | Upload::Waiting => self.upload = Upload::Abandoned,
+        }
         self.conn.disarm(Lane::Read);
         self.timings.wait = self.lap();
-        Ok(Some(()))
+        Ok(())
     }
 
-    /// Receives the final answer's head although the request is not wholly sent.
+    /// Receives the final answer's head, if it has not come yet, although the request is not wholly sent.
     pub(super) fn poll_early(
         &mut self,
         cx: &mut Context<'_>,
         response: &mut Response,
     ) -> Poll<Result<(), ClientError>> {
-        loop {
+        while !self.is_answered {
             ready!(self.poll_head(cx, response))?;
-            if self.settle(response)?.is_some() {
-                return Poll::Ready(Ok(()));
-            }
+            self.settle(response)?;
         }
+        Poll::Ready(Ok(()))
     }
 
     /// Receives the whole body into `response`.
@@ -336,14 +348,14 @@ impl Link {
     fn unanswered(&mut self, cause: ClientCause) -> ClientError {
         match std::mem::replace(&mut self.upload, Upload::Sent) {
             Upload::Failed(error) => self.fail(ClientPhase::Send, error),
-            Upload::Sent => self.error(ClientPhase::Wait, cause),
+            Upload::Sent | Upload::Abandoned => self.error(ClientPhase::Wait, cause),
             Upload::Sending | Upload::Expecting | Upload::Waiting => self.error(ClientPhase::Send, cause),
         }
     }
 
     fn phase(&self) -> ClientPhase {
         match self.upload {
-            Upload::Sent => ClientPhase::Wait,
+            Upload::Sent | Upload::Abandoned => ClientPhase::Wait,
             Upload::Sending | Upload::Expecting | Upload::Waiting | Upload::Failed(_) => ClientPhase::Send,
         }
     }

@@ -17,6 +17,8 @@ pub(super) enum Upload {
     Waiting,
     Sending,
     Sent,
+    /// The server has answered, and wants no more of it.
+    Abandoned,
     /// It cannot be sent, but an answer may be there.
     Failed(ExchangeError),
 }
@@ -30,7 +32,9 @@ impl Link {
     ) -> Poll<Result<(), ClientError>> {
         let (conn, gear, bounds) = (&mut self.conn, &mut self.gear, &self.settings.bounds);
         let sent = match (&self.upload, body) {
-            (Upload::Waiting | Upload::Sent | Upload::Failed(_), _) => return Poll::Ready(Ok(())),
+            (Upload::Waiting | Upload::Sent | Upload::Abandoned | Upload::Failed(_), _) => {
+                return Poll::Ready(Ok(()));
+            }
             (Upload::Sending, Some(request)) => {
                 ready!(gear.outgoing.poll_send(cx, conn, &request.body, &request.trailers, bounds))
             }

@@ -329,3 +329,33 @@ async fn an_answer_ends_an_upload_that_nobody_reads() {
     assert_eq!((response.status.as_u16(), answer.chunk().await.unwrap()), (413, Some(&b"no"[..])));
     assert_eq!((answer.chunk().await.unwrap(), client.idle(), client.busy()), (None, 0, 0));
 }
+
+/// Many servers answer while they read. Found as a hang: the rest of the upload stayed here, and the server waited.
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_comes_early_and_refuses_nothing_lets_the_upload_go_on() {
+    const LARGE: usize = 1 << 20;
+    let stage = Stage::new(|mut peer, _| async move {
+        while peer.head().await?.is_some() {
+            peer.say("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n").await?;
+            settle().await;
+            peer.stream.read_exact(&mut vec![0; LARGE]).await?;
+            peer.say("ok").await?;
+        }
+        Ok(())
+    });
+    let (client, mut response) = (stage.client(), Response::new());
+    let mut request = Request::post("http://a/").unwrap();
+    request.body.set(vec![0; LARGE]);
+    assert_eq!(ask(&client, &request).await.unwrap(), (200, "ok".into()));
+    request.body.stream(repeat(0).take(LARGE as u64), Some(LARGE as u64));
+    assert_eq!(ask(&client, &request).await.unwrap(), (200, "ok".into()));
+    request.headers.set("content-length", LARGE).unwrap();
+    let mut call = client.open(&request).await.unwrap();
+    for piece in vec![0; LARGE].chunks(100_000) {
+        call.write_all(piece).await.unwrap();
+    }
+    let mut answer = call.finish(&mut response).await.unwrap();
+    assert_eq!((response.status.as_u16(), answer.chunk().await.unwrap()), (200, Some(&b"ok"[..])));
+    assert_eq!(answer.chunk().await.unwrap(), None);
+    assert_eq!((stage.dialed().len(), client.idle(), client.busy()), (1, 1, 0));
+}

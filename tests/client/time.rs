@@ -309,7 +309,7 @@ async fn timings_of_a_call_tell_of_its_connection() {
         peer.say(OK).await?;
         peer.head().await?;
         sleep(2 * SECOND).await;
-        peer.say(OK).await?;
+        peer.say("HTTP/1.1 413 x\r\ncontent-length: 0\r\n\r\n").await?;
         pending().await
     });
     let (client, mut response) = (stage.client(), Response::new());
