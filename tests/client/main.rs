@@ -9,11 +9,20 @@
 mod answers;
 #[cfg(feature = "compress")]
 mod content;
+#[cfg(feature = "jar")]
+mod cookies;
 mod pool;
+mod proxies;
 mod redirects;
 mod requests;
+#[cfg(feature = "tls")]
+mod secure;
 mod servers;
 mod streams;
 mod time;
 
+#[cfg(feature = "tls")]
+#[allow(dead_code, reason = "the server's tests need more of it")]
+#[path = "../it/support/certificates.rs"]
+mod certificates;
 mod support;

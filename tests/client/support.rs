@@ -43,8 +43,8 @@ impl Scripted {
     }
 
     /// Gives the same answer to every request.
-    pub async fn always(answer: &'static str) -> Scripted {
-        Scripted::new(move |peer, _| peer.answer(answer)).await
+    pub async fn always(answer: impl AsRef<[u8]> + Clone + Send + Sync + 'static) -> Scripted {
+        Scripted::new(move |peer, _| peer.answer(answer.clone())).await
     }
 
     /// How many connections were made.

@@ -1,0 +1,41 @@
+//! A client with a jar gives cookies back where they belong, redirects included (RFC 6265bis §5).
+
+use std::sync::Arc;
+
+use corehttp::jar::Jar;
+use corehttp::{Client, MemoryListener, Request, Response, Server};
+use corehttp::{Context, Status};
+
+#[tokio::test]
+async fn what_was_set_on_the_way_is_said_at_the_end_and_to_nobody_else() {
+    let listener = MemoryListener::new();
+    let server = Server::bind(listener.clone()).cores(1);
+    let running = server.start(|ctx: &mut Context| {
+        let Context { request, response, .. } = ctx;
+        if request.path() == "/sign-in" {
+            response.headers.append("set-cookie", "sid=1; Path=/")?;
+            response.headers.append("set-cookie", "hidden=2; Path=/elsewhere")?;
+            response.redirect(Status::SEE_OTHER, "/home")?;
+        } else {
+            response.text(request.headers.text("cookie").unwrap_or("none"));
+        }
+        corehttp::Result::Ok(())
+    });
+    let jar = Arc::new(Jar::new());
+    let client = Client::builder().memory(listener.connector()).cookies(jar.clone()).build();
+    let said = async |url: &str| client.get(url).await.unwrap().body.text().unwrap().to_owned();
+    assert_eq!(said("http://a.example/sign-in").await, "sid=1");
+    assert_eq!(said("http://a.example/").await, "sid=1");
+    assert_eq!(said("http://a.example/elsewhere").await, "hidden=2; sid=1");
+    assert_eq!(said("http://b.example/").await, "none");
+    assert_eq!(jar.len(), 2);
+
+    let (host, mut response) = (client.host("http://a.example").unwrap(), Response::new());
+    let mut request = Request::get("/path").unwrap();
+    host.send(&request, &mut response).await.unwrap();
+    assert_eq!(response.body.text(), Ok("sid=1"));
+    request.headers.set("cookie", "own=3").unwrap();
+    host.send(&request, &mut response).await.unwrap();
+    assert_eq!(response.body.text(), Ok("own=3"));
+    running.unwrap().shutdown(std::time::Duration::ZERO);
+}

@@ -1,0 +1,141 @@
+//! What is said to proxies, and what is believed of them (RFC 9110 §3.7, RFC 9112 §3.2.2).
+
+use corehttp::{Client, ClientCause, ClientPhase, Proxies, Proxy, Request, Response};
+
+use crate::support::Scripted;
+
+const OK: &str = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
+
+fn client(proxy: &str) -> Client {
+    Client::builder().proxies(Proxies::all(Proxy::new(proxy).unwrap())).build()
+}
+
+/// Answers with the head of each request.
+async fn parrot() -> Scripted {
+    Scripted::new(|mut peer, _| async move {
+        while let Some(head) = peer.request().await? {
+            peer.say(format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{head}", head.len())).await?;
+        }
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_proxy_that_reads_requests_is_told_where_to_and_by_whom() {
+    let proxy = parrot().await;
+    let with_login = proxy.url.replace("http://", "http://joe:s%40crets@");
+    for (proxy, login) in
+        [(&*proxy.url, ""), (&with_login, "proxy-authorization: Basic am9lOnNAY3JldHM=\r\n")]
+    {
+        for (url, line) in [
+            ("http://a.example/b?c", "http://a.example/b?c HTTP/1.1\r\nhost: a.example\r\n"),
+            ("http://a.example:8080", "http://a.example:8080/ HTTP/1.1\r\nhost: a.example:8080\r\n"),
+        ] {
+            let response = client(proxy).get(url).await.unwrap();
+            assert_eq!(response.body.text(), Ok(&*format!("GET {line}{login}\r\n")));
+        }
+    }
+    let client = Client::builder()
+        .proxies(Proxies::all(Proxy::new("http://127.0.0.1:1").unwrap()).except("127.0.0.1"))
+        .build();
+    let direct = client.get(&proxy.url).await.unwrap();
+    assert!(direct.body.text().unwrap().starts_with("GET / HTTP/1.1\r\n"));
+}
+
+#[cfg(feature = "tls")]
+#[tokio::test]
+async fn a_proxy_opens_a_tunnel_and_hears_nothing_of_what_goes_through() {
+    use crate::certificates::Authority;
+    use corehttp::{ClientTls, Context, Server, ServerTls, TlsIdentity, TlsRoots};
+    use tokio::io::copy_bidirectional;
+    use tokio::net::TcpStream;
+
+    let ours = Authority::new("ours");
+    let issued = ours.issue(&["a.example"]);
+    let tls = ServerTls::new(TlsIdentity::from_pem(&issued.chain, &issued.key).unwrap());
+    let server = Server::bind("127.0.0.1:0").cores(1).tls(tls);
+    let running = server.start(|ctx: &mut Context| ctx.response.text("secret")).unwrap();
+    let address = running.local_addr();
+    let proxy = Scripted::new(move |mut peer, _| async move {
+        let head = peer.request().await?.unwrap();
+        assert!(head.starts_with("CONNECT a.example:443 HTTP/1.1\r\nhost: a.example:443\r\n"), "{head}");
+        assert!(head.contains("\r\nproxy-authorization: Basic am9lOnB3\r\n"), "{head}");
+        peer.say("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 Connected\r\ncontent-length: 99\r\n\r\n").await?;
+        let mut origin = TcpStream::connect(address).await?;
+        copy_bidirectional(&mut peer.stream, &mut origin).await.map(drop)
+    })
+    .await;
+    let client = Client::builder()
+        .proxies(Proxies::all(Proxy::new(&proxy.url.replace("http://", "http://joe:pw@")).unwrap()))
+        .tls(ClientTls::new().roots(TlsRoots::from_pem(ours.pem()).unwrap()))
+        .build();
+    for _ in 0..3 {
+        assert_eq!(client.get("https://a.example/").await.unwrap().body.text(), Ok("secret"));
+    }
+    assert_eq!(proxy.connections(), 1);
+    running.shutdown(std::time::Duration::ZERO);
+}
+
+/// What a proxy answers to CONNECT, and in which phase that ends the exchange.
+#[cfg(feature = "tls")]
+#[tokio::test]
+async fn a_proxy_that_opens_no_tunnel_is_not_taken_for_the_origin() {
+    for answer in [
+        "HTTP/1.1 407 Proxy Authentication Required\r\ncontent-length: 0\r\n\r\n",
+        "HTTP/1.1 502 Bad Gateway\r\ncontent-length: 6\r\n\r\nsecret",
+        "HTTP/1.1 301 Moved\r\nlocation: http://evil/\r\ncontent-length: 0\r\n\r\n",
+        "HTTP/1.1 200 OK\r\n\r\nbytes that came too early",
+        "HTTP/1.1 101 Switching Protocols\r\n\r\n",
+        "HTTP/1.1 2000 OK\r\n\r\n",
+        "garbage\r\n\r\n",
+        "HTTP/1.1 200 OK\r\n",
+        "",
+    ] {
+        let proxy = Scripted::new(move |mut peer, _| async move {
+            peer.request().await?;
+            peer.say(answer).await
+        })
+        .await;
+        let client = client(&proxy.url);
+        let error = client.get("https://a.example/").await.unwrap_err();
+        assert_eq!((error.phase(), error.is_sent()), (ClientPhase::Connect, false), "{answer:?}: {error:#}");
+        assert_eq!((client.idle(), client.busy()), (0, 0));
+    }
+    let endless = Scripted::new(|mut peer, _| async move {
+        peer.request().await?;
+        while peer.say("HTTP/1.1 103 Early Hints\r\n\r\n").await.is_ok() {}
+        Ok(())
+    })
+    .await;
+    client(&endless.url).get("https://a.example/").await.unwrap_err();
+}
+
+#[tokio::test]
+async fn a_redirect_leaves_the_proxy_where_it_is_and_its_password_with_it() {
+    let proxy = Scripted::new(|mut peer, _| async move {
+        while let Some(head) = peer.request().await? {
+            assert!(head.contains("proxy-authorization: Basic am9lOnB3\r\n"), "{head}");
+            let answer = match head.starts_with("GET http://a.example/ ") {
+                true => "HTTP/1.1 302 Found\r\nlocation: http://b.example/\r\ncontent-length: 0\r\n\r\n",
+                false => OK,
+            };
+            peer.say(answer).await?;
+        }
+        Ok(())
+    })
+    .await;
+    let client = client(&proxy.url.replace("http://", "http://joe:pw@"));
+    assert_eq!(client.get("http://a.example/").await.unwrap().body.text(), Ok("ok"));
+}
+
+#[tokio::test]
+async fn a_proxy_that_is_not_there_is_an_error_of_connecting() {
+    let client = client("http://127.0.0.1:1");
+    let request = Request::get("http://a.example/").unwrap();
+    let error = client.send(&request, &mut Response::new()).await.unwrap_err();
+    assert!(
+        matches!(error.cause(), ClientCause::Io(_)) && error.phase() == ClientPhase::Connect,
+        "{error:#}"
+    );
+}
