@@ -126,7 +126,7 @@ mod sse;
 
 pub use client::{
     Answer, Call, Client, ClientBuilder, ClientCause, ClientError, ClientPhase, ClientTimeouts, CookieStore,
-    Host, InvalidProxy, Proxies, Proxy, Redirects, SocksError, SocksReply, Tunnel,
+    Host, InvalidProxy, Pipeline, PipelineBuilder, Proxies, Proxy, Redirects, SocksError, SocksReply, Tunnel,
 };
 pub use coding::{Coding, CodingError, Flush};
 #[cfg(feature = "compress")]

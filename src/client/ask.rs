@@ -155,7 +155,8 @@ impl Client {
         }
     }
 
-    async fn fresh(
+    /// A new connection.
+    pub(super) async fn fresh(
         &self,
         place: Place,
         queue: Duration,
@@ -168,7 +169,8 @@ impl Client {
         Ok(Link::new(conn, settings.clone(), place, timings))
     }
 
-    fn deadline(&self) -> Option<Instant> {
+    /// When an exchange that begins now must be over.
+    pub(super) fn deadline(&self) -> Option<Instant> {
         self.total.map(|total| later(runtime::now(), total))
     }
 }

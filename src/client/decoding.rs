@@ -31,11 +31,17 @@ impl Decoding {
 }
 
 impl Link {
-    /// This link, set to decode the body if the client was told so. The fields that speak of the codings are removed; a
-    /// coding that nobody here knows stays.
+    /// This link, told to [`Link::decode`].
     pub(super) fn decoded(mut self, response: &mut Response) -> Result<Link, ClientError> {
+        self.decode(response)?;
+        Ok(self)
+    }
+
+    /// Has the body decoded, if the client was told so. The fields that speak of the codings are removed; a coding that
+    /// nobody here knows stays.
+    pub(super) fn decode(&mut self, response: &mut Response) -> Result<(), ClientError> {
         let has_body = !self.gear.incoming.is_read();
-        let Some(most) = self.settings.decode_max.filter(|_| has_body) else { return Ok(self) };
+        let Some(most) = self.settings.decode_max.filter(|_| has_body) else { return Ok(()) };
         match Decoders::of(&response.headers, most) {
             Ok(None) | Err(CodingError::Unknown) => {}
             Ok(Some(decoders)) => {
@@ -47,7 +53,7 @@ impl Link {
             }
             Err(error) => return Err(self.coding_error(error)),
         }
-        Ok(self)
+        Ok(())
     }
 
     /// Decodes the next piece of the body; it lies in the decoding until the next call. None: it is at its end.

@@ -95,6 +95,12 @@ pub enum ClientCause {
     Downgrade,
     /// The request's body was a stream, which is sent once, and it is to be sent again.
     Spent,
+    /// A [`Pipeline`](super::Pipeline) does not send such requests.
+    Pipelined,
+    /// The connection of a [`Pipeline`](super::Pipeline) broke on another request, before this one was answered.
+    OutOfStep,
+    /// The [`Balancer`](super::Balancer) has no host.
+    NoHost,
 }
 
 impl ClientError {
@@ -107,6 +113,24 @@ impl ClientError {
     pub(super) fn on(mut self, is_reused: bool, is_sent: bool) -> ClientError {
         (self.0.is_reused, self.0.is_sent) = (is_reused, is_sent);
         self
+    }
+
+    /// The same once more, for another request that failed for the same reason; of causes that are not to be had twice
+    /// only the text.
+    pub(super) fn twin(&self) -> ClientError {
+        let Inner { phase, is_reused, is_sent, cause } = &*self.0;
+        let cause = match cause {
+            ClientCause::Io(error) => ClientCause::Io(match error.raw_os_error() {
+                Some(code) => io::Error::from_raw_os_error(code),
+                None => io::Error::new(error.kind(), error.to_string()),
+            }),
+            ClientCause::Proxy(error) => ClientCause::Proxy(error.to_string().into()),
+            ClientCause::Tls(error) => ClientCause::Tls(error.to_string().into()),
+            ClientCause::NoRuntime => ClientCause::NoRuntime,
+            ClientCause::TimedOut => ClientCause::TimedOut,
+            other => ClientCause::Io(io::Error::other(other.to_string())),
+        };
+        ClientError::new(*phase, cause).on(*is_reused, *is_sent)
     }
 
     /// The phase in which it went wrong.
@@ -247,6 +271,9 @@ impl fmt::Display for ClientCause {
             ClientCause::Location(_) => "it does not say where to",
             ClientCause::Downgrade => "it leads from https to http",
             ClientCause::Spent => "the body was a stream, and is gone",
+            ClientCause::Pipelined => "it cannot be pipelined",
+            ClientCause::OutOfStep => "the connection broke on another request",
+            ClientCause::NoHost => "there is no host to ask",
         })
     }
 }

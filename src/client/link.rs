@@ -16,7 +16,7 @@ use crate::memory::{Arena, Reset};
 use crate::message::{Headers, Length, Name, Request, Response, Status, Timings, decimal, members};
 use crate::net::{Anywhere, Buffer, Conn, Lane, Transport};
 use crate::runtime::{self, Instant};
-use crate::wire::encode::{self, Asked, Plan, Route};
+use crate::wire::encode::{Asked, Plan};
 use crate::wire::{Framing, WireError, Wish, persists};
 
 /// One connection while it is in use. Dropping it closes the connection and frees its place.
@@ -24,7 +24,7 @@ pub(super) struct Link {
     pub(super) conn: Conn<Anywhere>,
     pub(super) gear: Box<Gear>,
     pub(super) settings: Arc<Settings>,
-    born: Instant,
+    pub(super) born: Instant,
     /// When the exchange must be over.
     deadline: Option<Instant>,
     pub(super) timings: Timings,
@@ -40,9 +40,9 @@ pub(super) struct Link {
     /// Whether the head of the final one has come.
     pub(super) is_answered: bool,
     /// Whether another exchange may follow, by all that was said so far.
-    persists: bool,
+    pub(super) persists: bool,
     /// How long the server lets the connection rest, if it has said.
-    idle: Option<Duration>,
+    pub(super) idle: Option<Duration>,
     /// Last, for whoever waits for it may find the connection in the pool.
     pub(super) place: Place,
 }
@@ -96,17 +96,23 @@ impl Link {
         self.asked = Asked::new(request);
         self.asks_for_upgrade = request.headers.contains("upgrade");
         let plan = Plan::of_request(request.method(), content, !request.trailers.is_empty());
-        let pool = &self.place.pool;
-        let authority = request.target().authority().unwrap_or(pool.origin.authority());
-        let scheme = pool.is_forwarded().then_some("http");
-        let route = Route { scheme, authority, defaults: &pool.fields, cookie };
-        encode::request(self.conn.output().bytes(), request, plan, route);
+        self.place.pool.write_head(self.conn.output().bytes(), request, plan, cookie);
         self.gear.outgoing.begin(plan.body());
         self.persists = Wish::of(&request.headers) != Wish::Close;
         let expects =
             request.headers.first(Name::EXPECT).is_some_and(|it| it.eq_ignore_ascii_case(b"100-continue"));
         self.upload =
             if expects && plan.body() != Framing::Empty { Upload::Expecting } else { Upload::Sending };
+    }
+
+    /// Makes ready for the answer to a request that was written by hand: one of several that are in flight.
+    pub(super) fn expect(&mut self, asked: Asked, timings: Timings) {
+        self.gear.incoming.next();
+        (self.asked, self.timings, self.interim, self.decoding) = (asked, timings, 0, None);
+        self.is_answered = false;
+        self.upload = Upload::Sending;
+        self.conn.disarm(Lane::Read);
+        self.lap();
     }
 
     /// Sends `body`, if it is all here, and receives the head of the final answer.
@@ -210,16 +216,26 @@ impl Link {
 
     /// Receives the whole body into `response`.
     pub(super) async fn receive_body(mut self, response: &mut Response) -> Result<(), ClientError> {
+        poll_fn(|cx| self.poll_whole(cx, response)).await?;
+        self.rest();
+        Ok(())
+    }
+
+    /// The same, and the connection is kept.
+    pub(super) fn poll_whole(
+        &mut self,
+        cx: &mut Context<'_>,
+        response: &mut Response,
+    ) -> Poll<Result<(), ClientError>> {
         let content = response.body.receive();
         match self.decoding {
-            Some(_) => poll_fn(|cx| self.poll_body_decoded(cx, content)).await?,
-            None => poll_fn(|cx| self.poll_body(cx, content)).await?,
+            Some(_) => ready!(self.poll_body_decoded(cx, content))?,
+            None => ready!(self.poll_body(cx, content))?,
         }
         std::mem::swap(&mut response.trailers, &mut self.gear.incoming.trailers);
         self.timings.receive = self.lap();
         *response.timings_mut() = self.timings;
-        self.rest();
-        Ok(())
+        Poll::Ready(Ok(()))
     }
 
     fn poll_body(&mut self, cx: &mut Context<'_>, content: &mut Arena) -> Poll<Result<(), ClientError>> {

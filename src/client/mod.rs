@@ -21,6 +21,8 @@ mod decoding;
 mod handover;
 mod host;
 
+mod pipeline;
+
 mod builder;
 mod error;
 #[cfg(feature = "tls")]
@@ -42,6 +44,7 @@ pub use error::{ClientCause, ClientError, ClientPhase};
 pub use handover::Tunnel;
 pub use host::Host;
 use nest::Nest;
+pub use pipeline::{Pipeline, PipelineBuilder};
 use pool::Pool;
 pub use redirect::Redirects;
 pub use route::{InvalidProxy, Proxies, Proxy, SocksError, SocksReply};

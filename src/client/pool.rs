@@ -11,9 +11,10 @@ use super::origin::Origin;
 use super::route::Proxy;
 use super::settings::Settings;
 use crate::memory::FreeList;
-use crate::message::{Headers, Name};
+use crate::message::{Headers, Name, Request};
 use crate::net::{Anywhere, Conn};
 use crate::runtime::{self, Instant, timeout_at};
+use crate::wire::encode::{self, Plan, Route};
 
 /// The connections to one origin: so many may be in use at once, and those that are not rest here.
 pub(super) struct Pool {
@@ -25,7 +26,7 @@ pub(super) struct Pool {
     /// A permit for each connection that may still be opened or taken. Whoever waits for one is served in turn.
     places: Semaphore,
     rest: Mutex<Rest>,
-    bounds: PoolBounds,
+    pub(super) bounds: PoolBounds,
     /// Whoever looks after resting connections.
     nest: Weak<Nest>,
 }
@@ -86,6 +87,13 @@ impl Pool {
     pub(super) fn try_enter(self: &Arc<Pool>) -> Option<Place> {
         self.places.try_acquire().ok()?.forget();
         Some(Place { pool: self.clone() })
+    }
+
+    /// Writes the head of `request` as it goes over these connections.
+    pub(super) fn write_head(&self, out: &mut Vec<u8>, request: &Request, plan: Plan, cookie: Option<&str>) {
+        let authority = request.target().authority().unwrap_or(self.origin.authority());
+        let scheme = self.is_forwarded().then_some("http");
+        encode::request(out, request, plan, Route { scheme, authority, defaults: &self.fields, cookie });
     }
 
     /// Waits for a place until `deadline`; none if it did not become free.
@@ -159,7 +167,8 @@ impl Pool {
         self.bounds.connections_max.saturating_sub(self.places.available_permits())
     }
 
-    fn is_young(&self, born: Instant, now: Instant) -> bool {
+    /// Whether a connection that was opened at `born` may still be used.
+    pub(super) fn is_young(&self, born: Instant, now: Instant) -> bool {
         self.bounds.age.is_none_or(|age| later(born, age) > now)
     }
 

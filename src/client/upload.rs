@@ -47,16 +47,21 @@ impl Link {
         };
         match sent {
             Ok(()) if matches!(self.upload, Upload::Expecting) => self.upload = Upload::Waiting,
-            Ok(()) => {
-                self.upload = Upload::Sent;
-                self.conn.disarm(Lane::Read);
-                self.timings.send = self.lap();
-            }
+            Ok(()) => self.sent(),
             // Whoever cannot be written to may have answered before it closed.
             Err(error @ ExchangeError::Io(_)) => self.upload = Upload::Failed(error),
             Err(error) => return Poll::Ready(Err(self.fail(ClientPhase::Send, error))),
         }
         Poll::Ready(Ok(()))
+    }
+
+    /// The request is sent, and its answer is waited for from now on.
+    pub(super) fn sent(&mut self) {
+        if matches!(self.upload, Upload::Sending) {
+            self.upload = Upload::Sent;
+            self.conn.disarm(Lane::Read);
+            self.timings.send = self.lap();
+        }
     }
 
     /// Writes some of the front of `data`, behind the head.

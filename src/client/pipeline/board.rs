@@ -1,0 +1,293 @@
+//! [`Board`]: where callers leave their requests for one pipe, and find the answers.
+
+use std::collections::VecDeque;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use tokio::sync::OwnedSemaphorePermit;
+
+use crate::client::{ClientCause, ClientError, ClientPhase};
+use crate::memory::Reset;
+use crate::message::{Request, Response};
+use crate::runtime::{self, Instant};
+use crate::wire::encode::Asked;
+
+/// Where the callers of one pipe leave their requests, and find the answers.
+#[derive(Default)]
+pub(super) struct Board(Mutex<Tickets>);
+
+/// All that callers of one pipe wait for. Tickets are used again, with their memory.
+#[derive(Default)]
+pub(super) struct Tickets {
+    all: Vec<Ticket>,
+    free: Vec<usize>,
+    /// Those that no connection has taken yet, in order.
+    waiting: VecDeque<usize>,
+    /// Wakes the pipe when one more waits.
+    pipe: Option<Waker>,
+    is_piped: bool,
+    is_closed: bool,
+}
+
+/// One request and its answer.
+#[derive(Default)]
+struct Ticket {
+    /// The whole request as it goes over the wire.
+    wire: Vec<u8>,
+    /// None while the ticket is free.
+    letter: Option<Letter>,
+    state: State,
+    is_repeated: bool,
+    caller: Option<Waker>,
+    response: Response,
+}
+
+/// What there is to know of a request beside its bytes.
+pub(super) struct Letter {
+    asked: Asked,
+    /// Whether it does no harm if the server acts on it twice (RFC 9110 §9.2.2).
+    may_repeat: bool,
+    /// Since when it waits for a connection.
+    since: Instant,
+    /// Its place among those in flight, which is free when the ticket is.
+    _permit: OwnedSemaphorePermit,
+}
+
+impl Letter {
+    pub(super) fn new(request: &Request, permit: OwnedSemaphorePermit) -> Letter {
+        Letter {
+            asked: Asked::new(request),
+            may_repeat: request.method().is_idempotent(),
+            since: runtime::now(),
+            _permit: permit,
+        }
+    }
+}
+
+#[derive(Default)]
+enum State {
+    /// For a connection.
+    #[default]
+    Waiting,
+    /// Its bytes are a connection's.
+    Taken,
+    /// So they are, and nobody waits for the answer.
+    Deserted,
+    Over(Result<(), ClientError>),
+}
+
+/// What a pipe knows of a request that it has taken.
+pub(super) struct Taken {
+    pub(super) ticket: usize,
+    pub(super) asked: Asked,
+    /// Since when it had waited.
+    pub(super) since: Instant,
+}
+
+/// A caller's right to an answer. When it is dropped the answer is nobody's.
+pub(super) struct Claim<'a> {
+    board: &'a Board,
+    /// None once the answer was fetched.
+    ticket: Option<usize>,
+}
+
+impl Board {
+    /// Leaves a request, which `write` writes. Says whether there is no pipe yet to take it.
+    pub(super) fn hand_in(&self, letter: Letter, write: impl FnOnce(&mut Vec<u8>)) -> (Claim<'_>, bool) {
+        let mut tickets = self.lock();
+        let at = tickets.free.pop().unwrap_or(tickets.all.len());
+        if at == tickets.all.len() {
+            tickets.all.push(Ticket::default());
+        }
+        let ticket = &mut tickets.all[at];
+        write(&mut ticket.wire);
+        (ticket.letter, ticket.state) = (Some(letter), State::Waiting);
+        tickets.waiting.push_back(at);
+        let needs_pipe = !std::mem::replace(&mut tickets.is_piped, true);
+        let pipe = tickets.pipe.take();
+        drop(tickets);
+        pipe.into_iter().for_each(Waker::wake);
+        (Claim { board: self, ticket: Some(at) }, needs_pipe)
+    }
+
+    /// How many requests have no answer yet.
+    pub(super) fn pending(&self) -> usize {
+        let tickets = self.lock();
+        tickets.all.len() - tickets.free.len()
+    }
+
+    /// The pipeline is dropped.
+    pub(super) fn close(&self) {
+        let mut tickets = self.lock();
+        tickets.is_closed = true;
+        let pipe = tickets.pipe.take();
+        drop(tickets);
+        pipe.into_iter().for_each(Waker::wake);
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, Tickets> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Claim<'_> {
+    /// Fetches the answer, if it is there.
+    pub(super) fn poll(
+        &mut self,
+        cx: &mut Context<'_>,
+        response: &mut Response,
+    ) -> Poll<Result<(), ClientError>> {
+        let Some(at) = self.ticket else { return Poll::Pending };
+        let mut tickets = self.board.lock();
+        let ticket = &mut tickets.all[at];
+        let State::Over(result) = &mut ticket.state else {
+            match &mut ticket.caller {
+                Some(caller) => caller.clone_from(cx.waker()),
+                none => *none = Some(cx.waker().clone()),
+            }
+            return Poll::Pending;
+        };
+        let result = std::mem::replace(result, Ok(()));
+        std::mem::swap(response, &mut ticket.response);
+        tickets.release(at);
+        self.ticket = None;
+        Poll::Ready(result)
+    }
+
+    /// What it means that the caller waits no more.
+    pub(super) fn error(&self, cause: ClientCause) -> ClientError {
+        let tickets = self.board.lock();
+        match self.ticket.map(|at| &tickets.all[at].state) {
+            Some(State::Waiting) | None => ClientError::new(ClientPhase::Queue, cause),
+            Some(State::Taken | State::Deserted | State::Over(_)) => {
+                ClientError::new(ClientPhase::Wait, cause).on(false, true)
+            }
+        }
+    }
+}
+
+impl Drop for Claim<'_> {
+    fn drop(&mut self) {
+        let Some(at) = self.ticket else { return };
+        let mut tickets = self.board.lock();
+        match tickets.all[at].state {
+            State::Taken | State::Deserted => tickets.all[at].state = State::Deserted,
+            State::Over(_) => tickets.release(at),
+            State::Waiting => {
+                tickets.waiting.retain(|waiting| *waiting != at);
+                tickets.release(at);
+            }
+        }
+    }
+}
+
+impl Tickets {
+    /// The next request, appended to `out`.
+    pub(super) fn take(&mut self, out: &mut Vec<u8>) -> Option<Taken> {
+        let at = self.waiting.pop_front()?;
+        let ticket = &mut self.all[at];
+        let letter = ticket.letter.as_ref()?;
+        out.extend_from_slice(&ticket.wire);
+        ticket.state = State::Taken;
+        Some(Taken { ticket: at, asked: letter.asked, since: letter.since })
+    }
+
+    /// Has the pipe woken when one more waits. Says whether nobody will ever come again.
+    pub(super) fn watch(&mut self, cx: &Context<'_>) -> bool {
+        match &mut self.pipe {
+            Some(pipe) => pipe.clone_from(cx.waker()),
+            none => *none = Some(cx.waker().clone()),
+        }
+        self.is_closed
+    }
+
+    /// The answer to a request: it trades places with what the ticket has.
+    pub(super) fn answer(&mut self, at: usize, response: &mut Response) {
+        std::mem::swap(&mut self.all[at].response, response);
+        self.end(at, Ok(()));
+    }
+
+    pub(super) fn fail(&mut self, at: usize, error: ClientError) {
+        self.end(at, Err(error));
+    }
+
+    /// Whether the server may be asked again what it has perhaps been asked already.
+    pub(super) fn may_repeat(&self, at: usize) -> bool {
+        self.all[at].letter.as_ref().is_some_and(|letter| letter.may_repeat)
+    }
+
+    /// Notes that a request is the one to blame for the end of a connection, perhaps. The second time it is.
+    pub(super) fn suspect(&mut self, at: usize) -> bool {
+        std::mem::replace(&mut self.all[at].is_repeated, true)
+    }
+
+    /// A request is the next to be sent, again.
+    pub(super) fn put_back(&mut self, at: usize) {
+        let ticket = &mut self.all[at];
+        match ticket.state {
+            State::Deserted => self.release(at),
+            _ => {
+                ticket.state = State::Waiting;
+                ticket.letter.iter_mut().for_each(|letter| letter.since = runtime::now());
+                self.waiting.push_front(at);
+            }
+        }
+    }
+
+    /// Fails all that wait.
+    pub(super) fn refuse(&mut self, error: ClientError) {
+        while let Some(at) = self.waiting.pop_front() {
+            if self.waiting.is_empty() {
+                return self.fail(at, error);
+            }
+            self.fail(at, error.twin());
+        }
+    }
+
+    /// Fails those that have waited for longer than `limit`. Says for how long the next one still may.
+    pub(super) fn expire(&mut self, limit: Duration) -> Option<Duration> {
+        loop {
+            let at = *self.waiting.front()?;
+            let waited = runtime::now().saturating_duration_since(self.all[at].letter.as_ref()?.since);
+            if waited < limit {
+                return Some(limit - waited);
+            }
+            self.waiting.pop_front();
+            self.fail(at, ClientError::new(ClientPhase::Queue, ClientCause::TimedOut));
+        }
+    }
+
+    /// Says whether the pipe has nothing more to do. Then it is gone, and so is the memory that nobody needs.
+    pub(super) fn is_done(&mut self) -> bool {
+        if !self.waiting.is_empty() {
+            return false;
+        }
+        (self.is_piped, self.pipe) = (false, None);
+        if self.free.len() == self.all.len() {
+            (self.all, self.free, self.waiting) = Default::default();
+        }
+        true
+    }
+
+    fn end(&mut self, at: usize, result: Result<(), ClientError>) {
+        let ticket = &mut self.all[at];
+        if let State::Deserted = ticket.state {
+            return self.release(at);
+        }
+        ticket.state = State::Over(result);
+        ticket.caller.take().into_iter().for_each(Waker::wake);
+    }
+
+    fn release(&mut self, at: usize) {
+        let Ticket { wire, letter, state, is_repeated, caller, response } = &mut self.all[at];
+        wire.clear();
+        wire.shrink_to(WIRE_KEPT_MAX);
+        (*letter, *state, *is_repeated, *caller) = Default::default();
+        response.reset();
+        self.free.push(at);
+    }
+}
+
+/// What of a request's bytes stays warm.
+const WIRE_KEPT_MAX: usize = 16 << 10;

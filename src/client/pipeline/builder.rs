@@ -1,0 +1,89 @@
+//! [`PipelineBuilder`]: what a pipeline is told before it begins.
+
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+
+use tokio::sync::Semaphore;
+
+use super::{Accepts, Board, Owner, Pipeline, Shared, origin};
+use crate::client::Client;
+use crate::message::{InvalidRequest, InvalidTarget, Request};
+
+/// What a pipeline is told before it begins. Made by [`Client::pipeline`]; timeouts and limits are the client's.
+///
+/// # Examples
+///
+/// ```
+/// use corehttp::Client;
+///
+/// let pipeline = Client::new().pipeline("http://cache:8080")?.connections(2).in_flight_max(256).build();
+/// assert_eq!(pipeline.in_flight(), 0);
+/// # Ok::<(), corehttp::InvalidRequest>(())
+/// ```
+#[must_use]
+pub struct PipelineBuilder {
+    client: Client,
+    key: Box<str>,
+    connections: usize,
+    in_flight_max: usize,
+    accepts: Accepts,
+}
+
+impl PipelineBuilder {
+    pub(super) fn new(client: Client, url: &str) -> Result<PipelineBuilder, InvalidRequest> {
+        let request = Request::get(url)?;
+        let Ok(key) = origin::key(request.target()) else {
+            return Err(InvalidRequest::Target(InvalidTarget::Form));
+        };
+        let key = key.into();
+        Ok(PipelineBuilder { client, key, connections: 1, in_flight_max: 1024, accepts: Accepts::Safe })
+    }
+
+    /// Connections. One more is opened when all others have something to do. Default: 1, which is also the least.
+    pub fn connections(mut self, count: usize) -> Self {
+        self.connections = count.max(1);
+        self
+    }
+
+    /// Requests in flight over all connections. Beyond, callers wait in turn, for as long as
+    /// [`ClientTimeouts::queue`](crate::ClientTimeouts::queue). Default: 1024; the least is 1.
+    pub fn in_flight_max(mut self, most: usize) -> Self {
+        self.in_flight_max = most.clamp(1, Semaphore::MAX_PERMITS);
+        self
+    }
+
+    /// Sends methods that are not safe, too. Of those that were in flight when their connection ended nobody knows
+    /// whether the server has acted on them: they are errors for which [`ClientError::is_sent`] is true, unless the
+    /// method is idempotent (RFC 9112 §9.3.2).
+    ///
+    /// [`ClientError::is_sent`]: crate::ClientError::is_sent
+    pub fn allow_unsafe(mut self) -> Self {
+        self.accepts = Accepts::Any;
+        self
+    }
+
+    /// Makes the pipeline. Nothing is dialed before the first request.
+    pub fn build(self) -> Pipeline {
+        let PipelineBuilder { client, key, connections, in_flight_max, accepts } = self;
+        let shared = Shared {
+            client,
+            key,
+            pool: OnceLock::new(),
+            in_flight_max,
+            room: Arc::new(Semaphore::new(in_flight_max)),
+            accepts,
+            boards: std::iter::repeat_with(Board::default).take(connections).collect(),
+        };
+        Pipeline(Arc::new(Owner(Arc::new(shared))))
+    }
+}
+
+impl fmt::Debug for PipelineBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PipelineBuilder")
+            .field("origin", &self.key)
+            .field("connections", &self.connections)
+            .field("in_flight_max", &self.in_flight_max)
+            .finish_non_exhaustive()
+    }
+}
