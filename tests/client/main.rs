@@ -11,6 +11,7 @@ mod answers;
 mod content;
 #[cfg(feature = "jar")]
 mod cookies;
+mod pipeline;
 mod pool;
 mod proxies;
 mod redirects;

@@ -1,0 +1,646 @@
+//! Many requests are in flight on one connection: answers find their callers, and nothing is done twice that must not
+//! be (RFC 9112 §9.3.2).
+
+use std::io;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use corehttp::{
+    Client, ClientCause, ClientError, ClientPhase, ClientTimeouts, Dialer, Pipeline, PipelineBuilder,
+    Request, Response,
+};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
+use tokio::task::JoinSet;
+
+/// What the server does with one connection, step by step; then it closes.
+type Script = &'static [Step];
+
+#[derive(Clone, Copy)]
+enum Step {
+    /// Waits for so many requests.
+    Hear(usize),
+    Say(&'static str),
+    /// Says nothing for so many seconds.
+    Wait(u64),
+    /// Says nothing, and does not close.
+    Hang,
+}
+
+use Step::{Hang, Hear, Say, Wait};
+
+/// A server in memory that follows one script for each connection, and what it has heard on each: methods and paths.
+#[derive(Clone)]
+struct Server {
+    scripts: &'static [Script],
+    heard: Arc<Mutex<Vec<String>>>,
+    /// What is said is cut here.
+    cut: usize,
+}
+
+impl Server {
+    fn new(scripts: &'static [Script]) -> Server {
+        Server { scripts, heard: Arc::default(), cut: usize::MAX }
+    }
+
+    fn client(&self) -> Client {
+        Client::builder().dialer(self.clone()).timeouts(patience()).build()
+    }
+
+    fn heard(&self) -> Vec<String> {
+        self.heard.lock().unwrap().clone()
+    }
+}
+
+/// Shorter than the idle limit, so that a paused clock tells them apart.
+fn patience() -> ClientTimeouts {
+    ClientTimeouts {
+        wait: Duration::from_secs(7),
+        queue: Duration::from_secs(20),
+        ..ClientTimeouts::default()
+    }
+}
+
+impl Dialer for Server {
+    type Stream = DuplexStream;
+
+    async fn dial(&self, _host: &str, _port: u16) -> io::Result<DuplexStream> {
+        let (near, far) = duplex(1 << 16);
+        let number = {
+            let mut heard = self.heard.lock().unwrap();
+            heard.push(String::new());
+            heard.len() - 1
+        };
+        let script = self.scripts.get(number).ok_or(io::ErrorKind::ConnectionRefused)?;
+        tokio::spawn(follow(far, script, self.clone(), number));
+        Ok(near)
+    }
+}
+
+async fn follow(mut stream: DuplexStream, script: Script, server: Server, number: usize) {
+    let mut left = server.cut;
+    for step in script {
+        match step {
+            Hear(count) => {
+                for _ in 0..*count {
+                    let Some(line) = hear(&mut stream).await else { return };
+                    let mut heard = server.heard.lock().unwrap();
+                    let separator = if heard[number].is_empty() { "" } else { ", " };
+                    heard[number] += &format!("{separator}{line}");
+                }
+            }
+            Say(answer) => {
+                let (now, later) = answer.split_at(left.min(answer.len()));
+                left = left.saturating_sub(answer.len());
+                for piece in [now, later] {
+                    let _ = stream.write_all(piece.as_bytes()).await;
+                    tokio::task::yield_now().await;
+                    tokio::task::yield_now().await;
+                }
+            }
+            Wait(seconds) => tokio::time::sleep(Duration::from_secs(*seconds)).await,
+            Hang => std::future::pending().await,
+        }
+    }
+}
+
+/// Method and path of the next request, which has been heard to its end.
+async fn hear(stream: &mut DuplexStream) -> Option<String> {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        head.push(stream.read_u8().await.ok()?);
+    }
+    let head = String::from_utf8(head).unwrap();
+    assert_eq!(head.matches("host: a\r\n").count(), 1, "{head}");
+    let length = head.split("content-length: ").nth(1).and_then(|rest| rest.split("\r\n").next());
+    for _ in 0..length.map_or(0, |length| length.parse().unwrap()) {
+        stream.read_u8().await.ok()?;
+    }
+    head.split(" HTTP/1.1\r\n").next().map(str::to_owned)
+}
+
+/// Runs `future` on a clock that jumps whenever all wait.
+fn paused<T>(future: impl Future<Output = T>) -> T {
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    runtime.enable_all().start_paused(true).build().unwrap().block_on(future)
+}
+
+fn request(line: &str) -> Request {
+    let (method, path) = line.split_once(' ').unwrap();
+    let mut request = Request::new(method, path).unwrap();
+    if method == "POST" {
+        request.body.set("body");
+    }
+    request
+}
+
+/// All that callers who come at the same moment are told, in their order.
+async fn ask(pipeline: &Pipeline, lines: &[&str]) -> Vec<String> {
+    let mut callers = JoinSet::new();
+    for (at, line) in lines.iter().enumerate() {
+        let (pipeline, request) = (pipeline.clone(), request(line));
+        callers.spawn(async move {
+            let mut response = Response::new();
+            let told = told(pipeline.send(&request, &mut response).await, &response);
+            (at, told)
+        });
+    }
+    let mut told = callers.join_all().await;
+    told.sort();
+    told.into_iter().map(|(_, told)| told).collect()
+}
+
+fn told(result: Result<(), ClientError>, response: &Response) -> String {
+    match result {
+        Ok(()) => format!("{} {}", response.status.as_u16(), response.body.text().unwrap()),
+        Err(error) => {
+            let cause = match error.cause() {
+                ClientCause::Exchange(error) => format!("{error:?}"),
+                cause => format!("{cause:?}"),
+            };
+            let cause = cause.split('(').next().unwrap_or_default();
+            format!("{:?} {cause}, {}", error.phase(), if error.is_sent() { "sent" } else { "not sent" })
+        }
+    }
+}
+
+/// Callers who ask for `lines` at the same moment are told `expected`, and the server hears `heard` on its connections.
+#[track_caller]
+fn check(scripts: &'static [Script], lines: &[&str], expected: &[&str], heard: &[&str]) {
+    check_with(|builder| builder.allow_unsafe(), scripts, lines, expected, heard);
+}
+
+#[track_caller]
+fn check_with(
+    set: impl Fn(PipelineBuilder) -> PipelineBuilder,
+    scripts: &'static [Script],
+    lines: &[&str],
+    expected: &[&str],
+    heard: &[&str],
+) {
+    paused(async {
+        let server = Server::new(scripts);
+        let pipeline = set(server.client().pipeline("http://a").unwrap()).build();
+        assert_eq!(ask(&pipeline, lines).await, expected, "{lines:?}");
+        assert_eq!(server.heard(), heard, "{lines:?}");
+        assert_eq!(pipeline.in_flight(), 0);
+    });
+}
+
+const A: &str = "HTTP/1.1 200 OK\r\ncontent-length: 1\r\n\r\na";
+const B: &str = "HTTP/1.1 201 Created\r\ncontent-length: 1\r\n\r\nb";
+const C: &str = "HTTP/1.1 202 Accepted\r\ncontent-length: 1\r\n\r\nc";
+const LAST: &str = "HTTP/1.1 203 Last\r\nconnection: close\r\ncontent-length: 1\r\n\r\nl";
+
+#[test]
+fn the_first_goes_alone_and_the_others_together_9_3_2() {
+    // The server that waits for two requests before it answers gets them.
+    check(
+        &[&[Hear(1), Say(A), Hear(2), Say(B), Say(C)]],
+        &["GET /1", "GET /2", "GET /3"],
+        &["200 a", "201 b", "202 c"],
+        &["GET /1, GET /2, GET /3"],
+    );
+    // Were the second sent with the first, it would be lost with the connection.
+    check(
+        &[&[Hear(1), Say(LAST)], &[Hear(1), Say(LAST)], &[Hear(1), Say(LAST)]],
+        &["GET /1", "GET /2", "GET /3"],
+        &["203 l", "203 l", "203 l"],
+        &["GET /1", "GET /2", "GET /3"],
+    );
+}
+
+/// Answers that all end in their own way, cut at every byte: each finds its caller.
+#[test]
+fn every_answer_finds_its_caller_wherever_packets_end() {
+    const ANSWERS: &str = "HTTP/1.1 200 OK\r\ncontent-length: 50\r\n\r\n\
+        HTTP/1.1 103 Early Hints\r\nlink: </a>\r\n\r\nHTTP/1.1 200 OK\r\ncontent-length: 1\r\n\r\nb\
+        HTTP/1.1 204 No Content\r\n\r\n\
+        HTTP/1.1 304 Not Modified\r\ncontent-length: 7\r\n\r\n\
+        HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2;x=y\r\nch\r\n3\r\nunk\r\n0\r\nx: y\r\n\r\n\
+        HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n\
+        HTTP/1.1 200 OK\r\n\r\nuntil close";
+    for cut in 0..=ANSWERS.len() {
+        paused(async {
+            let mut server = Server::new(&[&[Hear(1), Say(A), Hear(7), Say(ANSWERS)]]);
+            server.cut = cut + A.len();
+            let pipeline = server.client().pipeline("http://a").unwrap().build();
+            let lines = ["GET /0", "HEAD /1", "GET /2", "GET /3", "GET /4", "GET /5", "OPTIONS /6", "GET /7"];
+            let expected = ["200 a", "200 ", "200 b", "204 ", "304 ", "200 chunk", "200 ", "200 until close"];
+            assert_eq!(ask(&pipeline, &lines).await, expected, "cut at {cut}");
+        });
+    }
+}
+
+#[test]
+fn what_a_server_said_it_will_not_look_at_is_sent_again_9_6() {
+    // Even what must not be done twice, for it was not done.
+    check(
+        &[&[Hear(1), Say(A), Hear(3), Say(LAST)], &[Hear(1), Say(B), Hear(1), Say(C)]],
+        &["GET /1", "GET /2", "POST /3", "GET /4"],
+        &["200 a", "203 l", "201 b", "202 c"],
+        &["GET /1, GET /2, POST /3, GET /4", "POST /3, GET /4"],
+    );
+    check(
+        &[&[Hear(1), Say("HTTP/1.0 200 OK\r\n\r\na")], &[Hear(1), Say("HTTP/1.0 200 OK\r\n\r\nb")]],
+        &["POST /1", "POST /2"],
+        &["200 a", "200 b"],
+        &["POST /1", "POST /2"],
+    );
+}
+
+#[test]
+fn a_connection_that_closes_between_answers_costs_nothing_that_can_be_repeated_9_3_2() {
+    check(
+        &[&[Hear(1), Say(A), Hear(3), Say(B)], &[Hear(1), Say(C), Hear(1), Say(C)]],
+        &["GET /1", "GET /2", "PUT /3", "GET /4"],
+        &["200 a", "201 b", "202 c", "202 c"],
+        &["GET /1, GET /2, PUT /3, GET /4", "PUT /3, GET /4"],
+    );
+    // It may have been done, so it is not done again; what is behind it is.
+    check(
+        &[&[Hear(1), Say(A), Hear(3)], &[Hear(1), Say(C)]],
+        &["GET /1", "POST /2", "POST /3", "GET /4"],
+        &["200 a", "Wait Closed, sent", "Wait OutOfStep, sent", "202 c"],
+        &["GET /1, POST /2, POST /3, GET /4", "GET /4"],
+    );
+}
+
+#[test]
+fn whoever_kills_connections_is_found_and_nobody_else_suffers() {
+    // The first of a connection is to blame at once, for it was alone.
+    check(
+        &[&[Hear(1)], &[Hear(1), Say(B), Hear(1), Say(C)]],
+        &["GET /1", "GET /2", "GET /3"],
+        &["Wait Closed, sent", "201 b", "202 c"],
+        &["GET /1", "GET /2, GET /3"],
+    );
+    // A later one is asked once more, alone.
+    check(
+        &[&[Hear(1), Say(A), Hear(3)], &[Hear(1)], &[Hear(1), Say(B), Hear(1), Say(C)]],
+        &["GET /1", "GET /2", "GET /3", "GET /4"],
+        &["200 a", "Wait Closed, sent", "201 b", "202 c"],
+        &["GET /1, GET /2, GET /3, GET /4", "GET /2", "GET /3, GET /4"],
+    );
+}
+
+/// Nobody gets an answer from a connection that is out of step, nor from what comes behind a broken answer.
+#[test]
+fn an_answer_that_breaks_the_rules_breaks_the_connection() {
+    const BEHIND: Script = &[Hear(1), Say(C)];
+    #[track_caller]
+    fn check_broken(scripts: &'static [Script], error: &str) {
+        let expected = ["200 a", error, "202 c"];
+        check(scripts, &["GET /1", "GET /2", "GET /3"], &expected, &["GET /1, GET /2, GET /3", "GET /3"]);
+    }
+    macro_rules! broken {
+        ($answer:expr, $error:expr) => {
+            check_broken(&[&[Hear(1), Say(A), Hear(2), Say($answer), Say(B), Hang], BEHIND], $error)
+        };
+    }
+    broken!("\0\r\n\r\n", "Wait Wire, sent");
+    broken!("HTTP/2 200 OK\r\n\r\n", "Wait Wire, sent");
+    broken!("HTTP/1.1 20 OK\r\n\r\n", "Wait Wire, sent");
+    broken!("HTTP/1.1 200 OK\r\ncontent-length: +1\r\n\r\n", "Wait Wire, sent");
+    broken!("HTTP/1.1 200 OK\r\ncontent-length: 1\r\ncontent-length: 2\r\n\r\n", "Wait Wire, sent");
+    broken!("HTTP/1.1 200 OK\r\ncontent-length: 1\r\ntransfer-encoding: chunked\r\n\r\n", "Wait Wire, sent");
+    broken!("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nx\r\n", "Receive Wire, sent");
+    broken!("HTTP/1.1 200 OK\r\ncontent-length: 99999999999\r\n\r\n", "Receive Wire, sent");
+    broken!("HTTP/1.1 101 Switching Protocols\r\nupgrade: x\r\n\r\n", "Wait Upgrade, sent");
+    check_broken(
+        &[&[Hear(1), Say(A), Hear(2), Say("HTTP/1.1 200 OK\r\ncontent-le")], BEHIND],
+        "Wait Incomplete, sent",
+    );
+    check_broken(
+        &[&[Hear(1), Say(A), Hear(2), Say("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nx")], BEHIND],
+        "Receive Incomplete, sent",
+    );
+}
+
+#[test]
+fn interim_answers_without_end_are_an_error() {
+    const INTERIM: &str = "HTTP/1.1 102 Processing\r\n\r\n";
+    const ROW: [Step; 20] = [Say(INTERIM); 20];
+    const SCRIPT: [Step; 21] = {
+        let mut script = [Hear(1); 21];
+        let mut at = 0;
+        while at < ROW.len() {
+            script[at + 1] = ROW[at];
+            at += 1;
+        }
+        script
+    };
+    check(&[&SCRIPT], &["GET /1"], &["Wait TooManyInterim, sent"], &["GET /1"]);
+}
+
+#[test]
+fn silence_fails_all_that_was_sent_and_nothing_else() {
+    check(
+        &[&[Hear(1), Say(A), Hear(2), Hang]],
+        &["GET /1", "GET /2", "GET /3"],
+        &["200 a", "Wait TimedOut, sent", "Wait TimedOut, sent"],
+        &["GET /1, GET /2, GET /3"],
+    );
+    check(
+        &[&[Hear(1), Hang], &[Hear(1), Say(B)]],
+        &["GET /1", "GET /2"],
+        &["Wait TimedOut, sent", "201 b"],
+        &["GET /1", "GET /2"],
+    );
+    // The third has waited for 14 s when the second fails, and for 20 s in the queue at most.
+    check(
+        &[&[Hear(1), Hang], &[Hear(1), Hang], &[Hear(1), Hang]],
+        &["GET /1", "GET /2", "GET /3", "GET /4"],
+        &["Wait TimedOut, sent", "Wait TimedOut, sent", "Wait TimedOut, sent", "Queue TimedOut, not sent"],
+        &["GET /1", "GET /2", "GET /3"],
+    );
+}
+
+#[test]
+fn who_cannot_be_reached_fails_all_callers_at_once() {
+    check(
+        &[],
+        &["GET /1", "GET /2", "POST /3"],
+        &["Connect Io, not sent", "Connect Io, not sent", "Connect Io, not sent"],
+        &[""],
+    );
+}
+
+#[test]
+fn what_cannot_be_one_of_many_is_refused_before_anything_is_dialed() {
+    for line in ["POST /", "PUT /", "DELETE /", "PATCH /", "BREW /", "POST http://a/"] {
+        check_with(|builder| builder, &[], &[line], &["Prepare Pipelined, not sent"], &[]);
+    }
+    check(&[], &["GET http://b/"], &["Prepare Origin, not sent"], &[]);
+    check(&[], &["GET https://a/"], &["Prepare Origin, not sent"], &[]);
+    check(&[], &["CONNECT http://a/"], &["Prepare Pipelined, not sent"], &[]);
+    let set: [fn(&mut Request); 5] = [
+        |request| request.body.stream(&b"stream"[..], Some(6)),
+        |request| request.trailers.set("x", "y").unwrap(),
+        |request| request.headers.set("expect", "100-continue").unwrap(),
+        |request| request.headers.set("upgrade", "x").unwrap(),
+        |request| request.headers.set("connection", "close").unwrap(),
+    ];
+    paused(async {
+        let server = Server::new(&[]);
+        let pipeline = server.client().pipeline("http://a").unwrap().allow_unsafe().build();
+        for set in set {
+            let mut request = Request::get("/").unwrap();
+            set(&mut request);
+            let error = pipeline.send(&request, &mut Response::new()).await.unwrap_err();
+            assert!(matches!(error.cause(), ClientCause::Pipelined), "{error:#}");
+            assert_eq!((error.phase(), error.is_sent()), (ClientPhase::Prepare, false));
+        }
+        assert_eq!(server.heard().len(), 0);
+    });
+}
+
+/// What callers who come at the same moment are told, if one of them, by its place, goes after a second.
+async fn ask_but_one_goes(pipeline: &Pipeline, lines: &[&str], gone: usize) -> Vec<String> {
+    let mut callers = JoinSet::new();
+    for (at, line) in lines.iter().enumerate() {
+        let (pipeline, request) = (pipeline.clone(), request(line));
+        callers.spawn(async move {
+            let mut response = Response::new();
+            let patience = if at == gone { Duration::from_secs(1) } else { Duration::MAX };
+            let sent = tokio::time::timeout(patience, pipeline.send(&request, &mut response)).await;
+            (at, sent.map_or("gone".to_owned(), |sent| told(sent, &response)))
+        });
+    }
+    let mut told = callers.join_all().await;
+    told.sort();
+    told.into_iter().map(|(_, told)| told).collect()
+}
+
+#[test]
+fn the_answer_to_whoever_has_gone_is_dropped_in_its_place() {
+    // Before any of the answer has come, or in the middle of the first.
+    const SCRIPTS: [&[Script]; 2] = [
+        &[&[Hear(1), Say(A), Hear(3), Wait(2), Say(A), Say(B), Say(C), Hear(1), Say(LAST)]],
+        &[&[
+            Hear(1),
+            Say(A),
+            Hear(3),
+            Say("HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\nx"),
+            Wait(2),
+            Say("yz"),
+            Say(B),
+            Say(C),
+            Hear(1),
+            Say(LAST),
+        ]],
+    ];
+    for (scripts, first) in SCRIPTS.into_iter().zip(["200 a", "200 xyz"]) {
+        for gone in 0..3 {
+            paused(async {
+                let server = Server::new(scripts);
+                let pipeline = server.client().pipeline("http://a").unwrap().build();
+                assert_eq!(ask(&pipeline, &["GET /0"]).await, ["200 a"]);
+                let mut expected = [first, "201 b", "202 c"];
+                expected[gone] = "gone";
+                let told = ask_but_one_goes(&pipeline, &["GET /1", "GET /2", "GET /3"], gone).await;
+                assert_eq!(told, expected);
+                assert_eq!(ask(&pipeline, &["GET /4"]).await, ["203 l"], "{gone} has gone");
+                assert_eq!(server.heard(), ["GET /0, GET /1, GET /2, GET /3, GET /4"]);
+                assert_eq!(pipeline.in_flight(), 0);
+            });
+        }
+    }
+}
+
+#[test]
+fn what_nobody_waits_for_any_more_is_not_sent() {
+    paused(async {
+        let server = Server::new(&[&[Hear(1), Wait(2), Say(A), Hear(1), Say(B)]]);
+        let pipeline = server.client().pipeline("http://a").unwrap().build();
+        let told = ask_but_one_goes(&pipeline, &["GET /1", "GET /2", "GET /3"], 1).await;
+        assert_eq!(told, ["200 a", "gone", "201 b"]);
+        assert_eq!(server.heard(), ["GET /1, GET /3"]);
+    });
+    // Nor is it sent again, when its connection ends.
+    paused(async {
+        let server = Server::new(&[&[Hear(1), Say(A), Hear(2), Wait(2), Say(LAST)], &[Hear(1), Say(B)]]);
+        let pipeline = server.client().pipeline("http://a").unwrap().build();
+        assert_eq!(ask(&pipeline, &["GET /0"]).await, ["200 a"]);
+        assert_eq!(ask_but_one_goes(&pipeline, &["GET /1", "GET /2"], 1).await, ["203 l", "gone"]);
+        assert_eq!(ask(&pipeline, &["GET /3"]).await, ["201 b"]);
+        assert_eq!((server.heard()[1].as_str(), pipeline.in_flight()), ("GET /3", 0));
+    });
+}
+
+#[test]
+fn the_total_deadline_is_the_callers_and_the_connection_lives_on() {
+    paused(async {
+        let server = Server::new(&[&[Hear(1), Say(A), Hear(1), Hang]]);
+        let client = server.client().timeout(Duration::from_secs(3));
+        let pipeline = client.pipeline("http://a").unwrap().in_flight_max(1).build();
+        assert_eq!(ask(&pipeline, &["GET /1"]).await, ["200 a"]);
+        let told = ask(&pipeline, &["GET /2", "GET /3"]).await;
+        assert_eq!(told, ["Wait TimedOut, sent", "Queue TimedOut, not sent"]);
+        assert_eq!((server.heard().len(), pipeline.in_flight()), (1, 1), "its answer is still owed");
+    });
+}
+
+#[test]
+fn bytes_that_nobody_has_asked_for_are_no_answer_9_2() {
+    for (stray, connections) in [("", 1), ("x", 2), (B, 2), ("\r\n", 2)] {
+        paused(async move {
+            let scripts: &[Script] = match stray {
+                "" => &[&[Hear(1), Say(A), Hear(1), Say(C)]],
+                "x" => &[&[Hear(1), Say(A), Say("x"), Hang], &[Hear(1), Say(C)]],
+                "\r\n" => &[&[Hear(1), Say(A), Say("\r\n"), Hang], &[Hear(1), Say(C)]],
+                _ => &[&[Hear(1), Say(A), Say(B), Hang], &[Hear(1), Say(C)]],
+            };
+            let server = Server::new(scripts);
+            let pipeline = server.client().pipeline("http://a").unwrap().build();
+            assert_eq!(ask(&pipeline, &["GET /1"]).await, ["200 a"]);
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            assert_eq!(ask(&pipeline, &["GET /2"]).await, ["202 c"], "{stray:?}");
+            assert_eq!(server.heard().len(), connections, "{stray:?}");
+        });
+    }
+}
+
+#[test]
+fn no_more_than_allowed_are_in_flight_and_callers_come_in_turn() {
+    check_with(
+        |builder| builder.in_flight_max(2),
+        // A server that waits for three would wait for ever.
+        &[&[Hear(1), Say(A), Hear(2), Say(B), Say(B), Hear(1), Say(C)]],
+        &["GET /1", "GET /2", "GET /3", "GET /4"],
+        &["200 a", "201 b", "201 b", "202 c"],
+        &["GET /1, GET /2, GET /3, GET /4"],
+    );
+}
+
+#[test]
+fn a_second_connection_is_opened_when_the_first_has_something_to_do() {
+    const BOTH: &[Script] = &[&[Hear(1), Say(A), Hear(1), Say(A)], &[Hear(1), Say(B), Hear(1), Say(B)]];
+    check_with(
+        |builder| builder.connections(2),
+        BOTH,
+        &["GET /1", "GET /2", "GET /3", "GET /4"],
+        &["200 a", "201 b", "200 a", "201 b"],
+        &["GET /1, GET /3", "GET /2, GET /4"],
+    );
+    paused(async {
+        let server = Server::new(BOTH);
+        let pipeline = server.client().pipeline("http://a").unwrap().connections(2).build();
+        for _ in 0..2 {
+            assert_eq!(ask(&pipeline, &["GET /"]).await, ["200 a"]);
+        }
+        assert_eq!(server.heard(), ["GET /, GET /"]);
+    });
+}
+
+#[test]
+fn what_comes_together_leaves_in_one_write() {
+    paused(async {
+        let (near, mut far) = duplex(1 << 16);
+        let near = Arc::new(Mutex::new(Some(near)));
+        struct Once(Arc<Mutex<Option<DuplexStream>>>);
+        impl Dialer for Once {
+            type Stream = DuplexStream;
+
+            async fn dial(&self, _host: &str, _port: u16) -> io::Result<DuplexStream> {
+                self.0.lock().unwrap().take().ok_or_else(|| io::ErrorKind::ConnectionRefused.into())
+            }
+        }
+        let pipeline = Client::builder().dialer(Once(near)).build().pipeline("http://a").unwrap().build();
+        let callers = tokio::spawn(async move { ask(&pipeline, &["GET /"; 9]).await });
+        let mut heard = vec![0; 1 << 16];
+        let reads = async {
+            let first = far.read(&mut heard).await.unwrap();
+            far.write_all(A.as_bytes()).await.unwrap();
+            let rest = far.read(&mut heard).await.unwrap();
+            far.write_all(A.repeat(8).as_bytes()).await.unwrap();
+            (first, rest)
+        };
+        let (first, rest) = reads.await;
+        assert_eq!(rest, 8 * first, "eight requests are one write");
+        assert_eq!(callers.await.unwrap(), ["200 a"; 9]);
+    });
+}
+
+#[test]
+fn a_connection_is_the_clients_and_goes_back_to_it() {
+    paused(async {
+        let server = Server::new(&[&[Hear(1), Say(A), Hear(1), Say(B), Hang]]);
+        let client = server.client();
+        let pipeline = client.pipeline("http://a").unwrap().build();
+        assert_eq!(ask(&pipeline, &["GET /1"]).await, ["200 a"]);
+        assert_eq!((client.busy(), client.idle()), (1, 0));
+        drop(pipeline);
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        assert_eq!((client.busy(), client.idle()), (0, 1));
+        assert_eq!(client.get("http://a/2").await.unwrap().body.bytes(), b"b");
+        assert_eq!(server.heard(), ["GET /1, GET /2"]);
+    });
+    // One that nobody needs is closed, and the task ends.
+    paused(async {
+        let server = Server::new(&[&[Hear(1), Say(A), Hang], &[Hear(1), Say(B)]]);
+        let client = server.client();
+        let pipeline = client.pipeline("http://a").unwrap().build();
+        assert_eq!(ask(&pipeline, &["GET /1"]).await, ["200 a"]);
+        tokio::time::sleep(Duration::from_secs(31)).await;
+        assert_eq!((client.busy(), client.idle()), (0, 0));
+        assert_eq!(ask(&pipeline, &["GET /2"]).await, ["201 b"]);
+    });
+}
+
+/// The runtime that the connection lives in ends; the pipeline goes on in another.
+#[test]
+fn a_pipeline_outlives_its_runtime() {
+    let server = Server::new(&[&[Hear(1), Say(A), Hear(1), Hang], &[Hear(1), Say(B), Hear(1), Say(C)]]);
+    let pipeline = server.client().pipeline("http://a").unwrap().build();
+    let elsewhere =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let told = elsewhere.block_on(ask(&pipeline, &["GET /1"]));
+    assert_eq!(told, ["200 a"]);
+    let told = paused(async {
+        let asking = ask(&pipeline, &["GET /2"]);
+        let ending = async {
+            while server.heard()[0].len() < "GET /1, GET /2".len() {
+                tokio::task::yield_now().await;
+            }
+            elsewhere.shutdown_background();
+        };
+        tokio::join!(asking, ending).0
+    });
+    assert_eq!(told, ["Wait NoRuntime, sent"]);
+    assert_eq!(paused(ask(&pipeline, &["GET /3", "GET /4"])), ["201 b", "202 c"]);
+    assert_eq!(pipeline.in_flight(), 0);
+}
+
+/// A server that closes whenever it likes, with and without saying so, is never noticed.
+#[tokio::test]
+async fn who_closes_connections_at_random_is_never_noticed() {
+    const OK: &str = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
+    const CLOSE: &str = "HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 2\r\n\r\nok";
+    let server = crate::support::Scripted::new(|mut peer, number| async move {
+        for _ in 0..1 + number * 7919 % 13 {
+            if peer.request().await?.is_none() {
+                return Ok(());
+            }
+            peer.say(OK).await?;
+        }
+        if number % 2 == 0 && peer.request().await?.is_some() {
+            peer.say(CLOSE).await?;
+        }
+        Ok(())
+    })
+    .await;
+    let pipeline = Client::new().pipeline(&server.url).unwrap().connections(2).build();
+    let mut callers = JoinSet::new();
+    for _ in 0..16 {
+        let pipeline = pipeline.clone();
+        callers.spawn(async move {
+            let (request, mut response) = (Request::get("/").unwrap(), Response::new());
+            for _ in 0..100 {
+                pipeline.send(&request, &mut response).await.unwrap();
+                assert_eq!(response.body.bytes(), b"ok");
+            }
+        });
+    }
+    callers.join_all().await;
+    assert!(server.connections() > 100, "{} connections", server.connections());
+}
