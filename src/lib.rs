@@ -125,8 +125,9 @@ pub mod multipart;
 mod sse;
 
 pub use client::{
-    Answer, Call, Client, ClientBuilder, ClientCause, ClientError, ClientPhase, ClientTimeouts, CookieStore,
-    Host, InvalidProxy, Pipeline, PipelineBuilder, Proxies, Proxy, Redirects, SocksError, SocksReply, Tunnel,
+    Answer, Balancer, BalancerBuilder, Call, Client, ClientBuilder, ClientCause, ClientError, ClientPhase,
+    ClientTimeouts, CookieStore, Host, HostChoice, HostCounts, InvalidProxy, Pipeline, PipelineBuilder, Proxies, Proxy,
+    Redirects, SocksError, SocksReply, Tunnel,
 };
 pub use coding::{Coding, CodingError, Flush};
 #[cfg(feature = "compress")]

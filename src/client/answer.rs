@@ -9,6 +9,7 @@ use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, ReadBuf};
 
 use super::ClientError;
+use super::balance::Pending;
 use super::link::Link;
 use crate::message::Headers;
 
@@ -20,16 +21,24 @@ pub struct Answer {
     /// None once the body is read.
     link: Option<Box<Link>>,
     trailers: Headers,
+    /// What a balancer counts until the body is read.
+    pending: Option<Pending>,
 }
 
 impl Answer {
     pub(super) fn new(link: Link) -> Answer {
         let is_read = link.gear.incoming.is_read();
-        let mut answer = Answer { link: Some(Box::new(link)), trailers: Headers::new() };
+        let mut answer = Answer { link: Some(Box::new(link)), trailers: Headers::new(), pending: None };
         if is_read {
             answer.release();
         }
         answer
+    }
+
+    /// This answer, which is `pending` until its body is read.
+    pub(super) fn counted(mut self, pending: Pending) -> Answer {
+        self.pending = self.link.is_some().then_some(pending);
+        self
     }
 
     /// The next piece of the body, as large as it came; none at its end.
@@ -67,6 +76,7 @@ impl Answer {
         if let Some(mut link) = self.link.take() {
             std::mem::swap(&mut self.trailers, &mut link.gear.incoming.trailers);
             link.rest();
+            self.pending = None;
         }
     }
 }

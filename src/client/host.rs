@@ -91,6 +91,11 @@ impl Host {
         self.client.switch(Some(&self.pool(request)?), request, response).await
     }
 
+    /// Scheme, host and port, in lower case and without a port that the scheme has anyway.
+    pub fn origin(&self) -> &str {
+        &self.key
+    }
+
     /// How many of its connections are not in use, and how many are: in the runtime it was made in.
     pub fn counts(&self) -> (usize, usize) {
         self.pool.as_ref().map_or((0, 0), |(_, pool)| (pool.idle(), pool.busy()))

@@ -21,6 +21,7 @@ mod decoding;
 mod handover;
 mod host;
 
+mod balance;
 mod pipeline;
 
 mod builder;
@@ -37,6 +38,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 pub use answer::Answer;
+pub use balance::{Balancer, BalancerBuilder, HostChoice, HostCounts};
 pub use builder::ClientBuilder;
 pub use call::Call;
 pub use cookies::CookieStore;

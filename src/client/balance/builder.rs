@@ -1,0 +1,126 @@
+//! [`BalancerBuilder`]: what a balancer is told before it begins.
+
+use std::fmt;
+use std::sync::{Arc, RwLock};
+use std::time::Duration;
+
+use super::{Balancer, Check, Dice, Elsewhere, Health, HostChoice, Shared};
+use crate::client::{Client, ClientError};
+use crate::message::{InvalidRequest, InvalidTarget, Request, Response, TargetForm};
+
+/// What a balancer is told before it begins. Made by [`Client::balance`]; timeouts and limits are the client's.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use corehttp::{HostChoice, Client};
+///
+/// let balancer = Client::new()
+///     .balance(["http://one", "http://two", "http://three"])?
+///     .choice(HostChoice::TwoRandom)
+///     .penalty(Duration::from_secs(10))
+///     .is_healthy(|outcome| outcome.is_ok_and(|response| response.status.as_u16() < 500))
+///     .check("/health", Duration::from_secs(5))?
+///     .retry_elsewhere()
+///     .build();
+/// assert_eq!(balancer.counts().len(), 3);
+/// # Ok::<(), corehttp::InvalidRequest>(())
+/// ```
+#[must_use]
+pub struct BalancerBuilder(Shared);
+
+impl BalancerBuilder {
+    pub(super) fn new(client: Client) -> BalancerBuilder {
+        let health =
+            Health { penalty: PENALTY, penalty_max: PENALTY_MAX, is_healthy: Box::new(|it| it.is_ok()) };
+        BalancerBuilder(Shared {
+            client,
+            members: RwLock::default(),
+            choice: HostChoice::default(),
+            dice: Dice::default(),
+            health,
+            check: None,
+            elsewhere: Elsewhere::Never,
+        })
+    }
+
+    /// One more host. One that is there already is not asked twice as often.
+    pub(super) fn host(self, url: &str) -> Result<Self, InvalidRequest> {
+        self.0.add(url)?;
+        Ok(self)
+    }
+
+    /// Which host is asked next. Default: [`HostChoice::LeastPending`].
+    pub fn choice(mut self, choice: HostChoice) -> Self {
+        self.0.choice = choice;
+        self
+    }
+
+    /// How long a failure counts as one request more that the host has to answer. Default: 3 s.
+    pub fn penalty(mut self, penalty: Duration) -> Self {
+        self.0.health.penalty = penalty;
+        self
+    }
+
+    /// How many failures of one host count at once. Zero: none ever does. Default: 300.
+    pub fn penalty_max(mut self, most: usize) -> Self {
+        self.0.health.penalty_max = most;
+        self
+    }
+
+    /// Says of the head of an answer, or of the error that came instead, whether a healthy host may have it. It is not
+    /// asked about errors that are the caller's. Default: whoever answers is healthy, be it with 500.
+    pub fn is_healthy(
+        mut self,
+        is_healthy: impl Fn(Result<&Response, &ClientError>) -> bool + Send + Sync + 'static,
+    ) -> Self {
+        self.0.health.is_healthy = Box::new(is_healthy);
+        self
+    }
+
+    /// Asks each host for `path` again and again, from the first request on, every `interval`. One that does not answer
+    /// with 2xx before the next time comes is not asked anything else while there are others. The task that asks ends
+    /// with the balancer. Default: no check.
+    ///
+    /// # Errors
+    ///
+    /// A path that is none.
+    pub fn check(mut self, path: &str, interval: Duration) -> Result<Self, InvalidRequest> {
+        let request = Request::get(path)?;
+        if request.target().form() != TargetForm::Origin {
+            return Err(InvalidRequest::Target(InvalidTarget::Form));
+        }
+        // Hosts that are asked without a pause would have nothing else to do.
+        let interval = interval.max(INTERVAL_MIN);
+        self.0.check = Some(Arc::new(Check { request, interval }));
+        Ok(self)
+    }
+
+    /// Asks another host, once, if the first one certainly has not processed the request: it could not be reached, for
+    /// one. That attempt has all of the client's time again. Default: the error is returned.
+    pub fn retry_elsewhere(mut self) -> Self {
+        self.0.elsewhere = Elsewhere::Once;
+        self
+    }
+
+    /// Makes the balancer. Nothing is dialed before the first request.
+    pub fn build(self) -> Balancer {
+        Balancer(Arc::new(self.0))
+    }
+}
+
+const PENALTY: Duration = Duration::from_secs(3);
+const PENALTY_MAX: usize = 300;
+const INTERVAL_MIN: Duration = Duration::from_millis(10);
+
+impl fmt::Debug for BalancerBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BalancerBuilder")
+            .field("choice", &self.0.choice)
+            .field("health", &self.0.health)
+            .field("check", &self.0.check)
+            .field("elsewhere", &self.0.elsewhere)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,77 @@
+//! [`HostChoice`]: which host is asked next.
+
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::member::Member;
+
+/// Which host a [`Balancer`](super::Balancer) asks next.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum HostChoice {
+    /// The one that has least to do, and of several the one that was asked least.
+    #[default]
+    LeastPending,
+    /// Of two at random the one that has less to do. Balancers that do not know of each other then do not all find the
+    /// same host idle, and rush to it together.
+    TwoRandom,
+}
+
+impl HostChoice {
+    /// One of `candidates`, unless there is none.
+    pub(super) fn choose<'a>(
+        self,
+        candidates: impl Iterator<Item = &'a Arc<Member>> + Clone,
+        dice: &Dice,
+    ) -> Option<&'a Arc<Member>> {
+        let burden = |member: &&Arc<Member>| (member.burden(), member.turns());
+        let count = candidates.clone().count();
+        match self {
+            HostChoice::TwoRandom if count > 2 => {
+                let (one, other) = dice.two_below(count);
+                let two = candidates.enumerate().filter(|(at, _)| [one, other].contains(at));
+                two.map(|(_, member)| member).min_by_key(burden)
+            }
+            HostChoice::LeastPending | HostChoice::TwoRandom => candidates.min_by_key(burden),
+        }
+    }
+}
+
+/// Numbers that nobody can foresee.
+#[derive(Default)]
+pub(super) struct Dice {
+    random: RandomState,
+    thrown: AtomicU64,
+}
+
+impl Dice {
+    /// Two numbers below `count`, which is at least 2, and they are not the same.
+    fn two_below(&self, count: usize) -> (usize, usize) {
+        let thrown = self.random.hash_one(self.thrown.fetch_add(1, Ordering::Relaxed));
+        let below = |bits: u64, most: usize| (bits % most as u64) as usize;
+        let one = below(thrown >> 32, count);
+        let other = below(thrown & u64::from(u32::MAX), count - 1);
+        (one, if other < one { other } else { other + 1 })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_pair_is_thrown_as_often_as_any_other() {
+        const THROWS: usize = 6_000;
+        let (dice, mut thrown) = (Dice::default(), [[0; 4]; 4]);
+        for _ in 0..THROWS {
+            let (one, other) = dice.two_below(4);
+            thrown[one][other] += 1;
+        }
+        for (one, row) in thrown.iter().enumerate() {
+            for (other, count) in row.iter().enumerate() {
+                let expected = if one == other { 0..=0 } else { 350..=650 };
+                assert!(expected.contains(count), "{one} and {other}: {count} of {THROWS}");
+            }
+        }
+    }
+}

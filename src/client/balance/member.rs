@@ -1,0 +1,198 @@
+//! [`Member`]: one host of a balancer, what it has to do and how well it does.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+
+use super::watch::{Check, Never, watch};
+use crate::client::pool::later;
+use crate::client::{ClientError, Host};
+use crate::message::Response;
+use crate::runtime::{self, Here, Instant};
+
+/// One host of a balancer.
+pub(super) struct Member {
+    pub(super) host: Host,
+    pending: AtomicUsize,
+    served: AtomicU64,
+    failed: AtomicU64,
+    /// How often it was asked, or would have been if it had been there from the beginning.
+    turns: AtomicU64,
+    /// When each penalty is over.
+    penalties: Mutex<VecDeque<Instant>>,
+    /// By the last check; true if there was none.
+    is_up: AtomicBool,
+    /// Dropped with the member, which ends the task that checks it.
+    watched: Mutex<Option<oneshot::Sender<Never>>>,
+}
+
+/// What a host of a [`Balancer`](super::Balancer) was asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct HostCounts {
+    /// Scheme, host and port, such as `http://one:8080`.
+    pub origin: String,
+    /// Requests that it has not answered yet, bodies that are read as they come included.
+    pub pending: usize,
+    /// Requests that it has answered well.
+    pub served: u64,
+    /// Requests that failed.
+    pub failed: u64,
+    /// How many failures count against it at the moment.
+    pub penalty: usize,
+    /// Whether it has passed its last check; true if there was none.
+    pub is_up: bool,
+}
+
+/// What is held against a host.
+pub(super) struct Health {
+    /// How long one failure counts.
+    pub(super) penalty: Duration,
+    /// So many count at once.
+    pub(super) penalty_max: usize,
+    pub(super) is_healthy: Box<IsHealthy>,
+}
+
+/// Says of an outcome whether a healthy host may have it.
+pub(super) type IsHealthy = dyn Fn(Result<&Response, &ClientError>) -> bool + Send + Sync;
+
+impl Member {
+    pub(super) fn new(host: Host, turns: u64) -> Member {
+        Member {
+            host,
+            pending: AtomicUsize::new(0),
+            served: AtomicU64::new(0),
+            failed: AtomicU64::new(0),
+            turns: AtomicU64::new(turns),
+            penalties: Mutex::default(),
+            is_up: AtomicBool::new(true),
+            watched: Mutex::default(),
+        }
+    }
+
+    /// Has the host checked, if nobody does. Without a runtime nobody can.
+    pub(super) fn watch(self: &Arc<Member>, check: &Arc<Check>) {
+        let mut watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
+        if watched.as_ref().is_some_and(|watched| !watched.is_closed()) {
+            return;
+        }
+        let Some(here) = Here::get() else { return };
+        let (sender, gone) = oneshot::channel();
+        *watched = Some(sender);
+        here.spawn(watch(Arc::downgrade(self), gone, check.clone()));
+    }
+
+    /// Nobody needs to know any more whether it is up.
+    pub(super) fn unwatch(&self) {
+        *self.watched.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    /// What the host has to do, its penalties included.
+    pub(super) fn burden(&self) -> usize {
+        self.pending.load(Ordering::Relaxed) + self.penalty()
+    }
+
+    pub(super) fn turns(&self) -> u64 {
+        self.turns.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn is_up(&self) -> bool {
+        self.is_up.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn set_up(&self, is_up: bool) {
+        self.is_up.store(is_up, Ordering::Relaxed);
+    }
+
+    /// Notes how a request has ended.
+    pub(super) fn note(&self, health: &Health, outcome: Result<&Response, &ClientError>) {
+        if (health.is_healthy)(outcome) {
+            self.served.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
+        self.failed.fetch_add(1, Ordering::Relaxed);
+        let now = runtime::now();
+        let mut penalties = self.penalties(now);
+        if penalties.len() < health.penalty_max {
+            penalties.push_back(later(now, health.penalty));
+        }
+    }
+
+    pub(super) fn counts(&self) -> HostCounts {
+        HostCounts {
+            origin: self.host.origin().to_owned(),
+            pending: self.pending.load(Ordering::Relaxed),
+            served: self.served.load(Ordering::Relaxed),
+            failed: self.failed.load(Ordering::Relaxed),
+            penalty: self.penalty(),
+            is_up: self.is_up(),
+        }
+    }
+
+    fn penalty(&self) -> usize {
+        match self.failed.load(Ordering::Relaxed) {
+            0 => 0,
+            _ => self.penalties(runtime::now()).len(),
+        }
+    }
+
+    /// The penalties that are not over: each is as long, so the first to come is the first to go.
+    fn penalties(&self, now: Instant) -> MutexGuard<'_, VecDeque<Instant>> {
+        let mut penalties = self.penalties.lock().unwrap_or_else(PoisonError::into_inner);
+        while penalties.front().is_some_and(|end| *end <= now) {
+            penalties.pop_front();
+        }
+        penalties
+    }
+}
+
+/// One request that a host has to answer, until it is dropped.
+pub(in crate::client) struct Pending {
+    member: Arc<Member>,
+    is_second: bool,
+}
+
+impl Pending {
+    pub(super) fn new(member: Arc<Member>) -> Pending {
+        member.pending.fetch_add(1, Ordering::Relaxed);
+        member.turns.fetch_add(1, Ordering::Relaxed);
+        Pending { member, is_second: false }
+    }
+
+    /// Another host was asked before.
+    pub(super) fn second(mut self) -> Pending {
+        self.is_second = true;
+        self
+    }
+
+    pub(super) fn is_second(&self) -> bool {
+        self.is_second
+    }
+
+    pub(super) fn member(&self) -> &Arc<Member> {
+        &self.member
+    }
+
+    pub(super) fn host(&self) -> &Host {
+        &self.member.host
+    }
+}
+
+impl Drop for Pending {
+    fn drop(&mut self) {
+        self.member.pending.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl fmt::Debug for Health {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Health")
+            .field("penalty", &self.penalty)
+            .field("penalty_max", &self.penalty_max)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,240 @@
+//! [`Balancer`]: one of several hosts is asked, the one that has least to do.
+
+mod builder;
+mod choice;
+mod member;
+mod watch;
+
+use std::fmt;
+use std::sync::{Arc, PoisonError, RwLock};
+
+pub use builder::BalancerBuilder;
+use choice::Dice;
+pub use choice::HostChoice;
+pub use member::HostCounts;
+pub(super) use member::Pending;
+use member::{Health, Member};
+use watch::Check;
+
+use super::{Answer, Client, ClientCause, ClientError, ClientPhase, Redirects};
+use crate::exchange::ExchangeError;
+use crate::message::{InvalidRequest, Request, Response, TargetForm};
+
+/// Asks one of several hosts that all give the same answers: the one that has least to do.
+///
+/// A host that fails is asked less for a while: each failure counts as one request more that it has to answer, for 3 s.
+/// A failure is whatever keeps an answer from coming, but for what the caller is to blame for; more may be called one
+/// with [`BalancerBuilder::is_healthy`]. Hosts that fail an active check ([`BalancerBuilder::check`]) are not asked at
+/// all while there are others.
+///
+/// Targets are only a path, for the host is not known before. Redirects are answers like any other. Made by
+/// [`Client::balance`]; a clone is the same balancer.
+///
+/// # Examples
+///
+/// ```
+/// # use corehttp::{Context, Server, MemoryListener};
+/// use corehttp::{Client, Request, Response};
+///
+/// # let listener = MemoryListener::new();
+/// # let client = Client::builder().memory(listener.connector()).build();
+/// # let server = Server::bind(listener).cores(1).start(|ctx: &mut Context| {
+/// #     let host = ctx.request.headers.host().unwrap_or_default().to_owned();
+/// #     ctx.response.text(host);
+/// # })?;
+/// # corehttp::block_on(async {
+/// let balancer = client.balance(["http://one", "http://two"])?.build();
+/// let (request, mut response) = (Request::get("/")?, Response::new());
+/// balancer.send(&request, &mut response).await?;
+/// assert_eq!(response.body.bytes(), b"one");
+/// balancer.send(&request, &mut response).await?;
+/// assert_eq!(response.body.bytes(), b"two");
+///
+/// balancer.remove("http://one");
+/// assert_eq!(balancer.counts()[0].served, 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # })??;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct Balancer(Arc<Shared>);
+
+/// What the clones of a balancer have in common.
+struct Shared {
+    client: Client,
+    members: RwLock<Vec<Arc<Member>>>,
+    choice: HostChoice,
+    dice: Dice,
+    health: Health,
+    check: Option<Arc<Check>>,
+    elsewhere: Elsewhere,
+}
+
+/// What becomes of a request that certainly was not processed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Elsewhere {
+    Never,
+    /// Another host is asked.
+    Once,
+}
+
+impl Balancer {
+    /// Sends `request` to one of the hosts, and receives the answer into `response`, its body included.
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::send`]; a target that is more than a path; and [`ClientCause::NoHost`] if there is none.
+    pub async fn send(&self, request: &Request, response: &mut Response) -> Result<(), ClientError> {
+        let mut pending = self.0.enter(request)?;
+        loop {
+            let sent = pending.host().send(request, response).await;
+            match self.0.judge(pending, request, sent, response) {
+                Verdict::Over(result) => return result.map(|_| ()),
+                Verdict::Again(other) => pending = other,
+            }
+        }
+    }
+
+    /// Sends `request` to one of the hosts, and receives the head of the answer into `response`. Until the body has been
+    /// read from what is returned the host has that much more to do.
+    ///
+    /// # Errors
+    ///
+    /// As [`Balancer::send`].
+    pub async fn stream(&self, request: &Request, response: &mut Response) -> Result<Answer, ClientError> {
+        let mut pending = self.0.enter(request)?;
+        loop {
+            let sent = pending.host().stream(request, response).await;
+            match self.0.judge(pending, request, sent, response) {
+                Verdict::Over(result) => return result.map(|(answer, pending)| answer.counted(pending)),
+                Verdict::Again(other) => pending = other,
+            }
+        }
+    }
+
+    /// Asks the host that `url` names, too. Says whether it is new.
+    ///
+    /// # Errors
+    ///
+    /// A URL that is none.
+    pub fn add(&self, url: &str) -> Result<bool, InvalidRequest> {
+        self.0.add(url)
+    }
+
+    /// Asks the host that `url` names no more: what it is being asked comes to its end. Says whether it was asked.
+    pub fn remove(&self, url: &str) -> bool {
+        let Ok(host) = self.0.client.host(url) else { return false };
+        let mut members = self.0.members.write().unwrap_or_else(PoisonError::into_inner);
+        let is_it = |member: &Arc<Member>| member.host.origin() == host.origin();
+        let Some(at) = members.iter().position(is_it) else { return false };
+        members.remove(at).unwatch();
+        true
+    }
+
+    /// What each host was asked, in the order in which they were added.
+    pub fn counts(&self) -> Vec<HostCounts> {
+        let members = self.0.members.read().unwrap_or_else(PoisonError::into_inner);
+        members.iter().map(|member| member.counts()).collect()
+    }
+}
+
+impl Client {
+    /// A balancer over the hosts that `urls` name.
+    ///
+    /// # Errors
+    ///
+    /// A URL that is none.
+    pub fn balance<U: AsRef<str>>(
+        &self,
+        urls: impl IntoIterator<Item = U>,
+    ) -> Result<BalancerBuilder, InvalidRequest> {
+        let client = self.redirects(Redirects::Return);
+        urls.into_iter().try_fold(BalancerBuilder::new(client), |builder, url| builder.host(url.as_ref()))
+    }
+}
+
+/// What follows from an attempt.
+enum Verdict<T> {
+    Over(Result<(T, Pending), ClientError>),
+    /// Another host is to be asked.
+    Again(Pending),
+}
+
+impl Shared {
+    fn add(&self, url: &str) -> Result<bool, InvalidRequest> {
+        let host = self.client.host(url)?;
+        let mut members = self.members.write().unwrap_or_else(PoisonError::into_inner);
+        if members.iter().any(|member| member.host.origin() == host.origin()) {
+            return Ok(false);
+        }
+        // One that comes late does not catch up on all that the others have answered.
+        let turns = members.iter().map(|member| member.turns()).min().unwrap_or(0);
+        members.push(Arc::new(Member::new(host, turns)));
+        Ok(true)
+    }
+
+    /// Chooses a host for `request`.
+    fn enter(&self, request: &Request) -> Result<Pending, ClientError> {
+        let refuse = |cause| ClientError::new(ClientPhase::Prepare, cause);
+        if request.target().form() != TargetForm::Origin {
+            return Err(refuse(ClientCause::Origin));
+        }
+        self.choose(None).ok_or_else(|| refuse(ClientCause::NoHost))
+    }
+
+    /// A host, other than `but`.
+    fn choose(&self, but: Option<&Arc<Member>>) -> Option<Pending> {
+        let members = self.members.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some(check) = &self.check {
+            members.iter().for_each(|member| member.watch(check));
+        }
+        let others = || members.iter().filter(|member| but.is_none_or(|but| !Arc::ptr_eq(but, member)));
+        let are_down = !others().any(|member| member.is_up());
+        let candidates = others().filter(|member| are_down || member.is_up());
+        Some(Pending::new(self.choice.choose(candidates, &self.dice)?.clone()))
+    }
+
+    /// Notes how it went, and decides whether another host is asked.
+    fn judge<T>(
+        &self,
+        pending: Pending,
+        request: &Request,
+        result: Result<T, ClientError>,
+        response: &Response,
+    ) -> Verdict<T> {
+        let outcome = match &result {
+            Ok(_) => Ok(response),
+            Err(error) if is_callers(error) => return Verdict::Over(result.map(|it| (it, pending))),
+            Err(error) => Err(error),
+        };
+        pending.member().note(&self.health, outcome);
+        let error = match result {
+            Ok(answer) => return Verdict::Over(Ok((answer, pending))),
+            Err(error) => error,
+        };
+        let may_repeat = self.elsewhere == Elsewhere::Once
+            && !pending.is_second()
+            && !error.is_sent()
+            && !request.body.is_spent();
+        match may_repeat.then(|| self.choose(Some(pending.member()))).flatten() {
+            Some(other) => Verdict::Again(other.second()),
+            None => Verdict::Over(Err(error)),
+        }
+    }
+}
+
+/// Whether an error says nothing about the host.
+fn is_callers(error: &ClientError) -> bool {
+    match (error.phase(), error.cause()) {
+        (ClientPhase::Prepare | ClientPhase::Redirect, _) => true,
+        (_, ClientCause::Exchange(ExchangeError::Source(_) | ExchangeError::Length)) => true,
+        (_, ClientCause::NoRuntime | ClientCause::Spent) => true,
+        _ => false,
+    }
+}
+
+impl fmt::Debug for Balancer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Balancer").field("hosts", &self.counts()).finish_non_exhaustive()
+    }
+}
