@@ -7,6 +7,7 @@
 )]
 
 mod answers;
+mod balance;
 #[cfg(feature = "compress")]
 mod content;
 #[cfg(feature = "jar")]

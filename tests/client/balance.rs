@@ -1,0 +1,453 @@
+//! Of several hosts the one is asked that has least to do and does well.
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use corehttp::{
+    Balancer, BalancerBuilder, Client, ClientCause, ClientPhase, ClientTimeouts, Dialer, HostChoice, Request,
+    Response,
+};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
+
+/// How a host behaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mood {
+    /// Answers with this status, and with its name.
+    Well(u16),
+    /// Answers after so many seconds.
+    Slow(u64),
+    /// Cannot be connected to.
+    Refusing,
+    /// Closes when it has heard a request.
+    Closing,
+    /// Says what is no answer.
+    Babbling,
+    /// Says nothing.
+    Silent,
+}
+
+use Mood::{Babbling, Closing, Refusing, Silent, Slow, Well};
+
+/// Hosts in memory, and what each was asked for.
+#[derive(Clone, Default)]
+struct Hosts {
+    moods: Arc<Mutex<HashMap<String, Mood>>>,
+    asked: Arc<Mutex<Vec<String>>>,
+}
+
+impl Hosts {
+    fn new(moods: &[(&str, Mood)]) -> Hosts {
+        let hosts = Hosts::default();
+        moods.iter().for_each(|(host, mood)| hosts.set(host, *mood));
+        hosts
+    }
+
+    fn set(&self, host: &str, mood: Mood) {
+        self.moods.lock().unwrap().insert(host.to_owned(), mood);
+    }
+
+    fn mood(&self, host: &str) -> Mood {
+        self.moods.lock().unwrap()[host]
+    }
+
+    fn client(&self) -> Client {
+        let timeouts = ClientTimeouts { wait: Duration::from_secs(2), ..ClientTimeouts::default() };
+        // One exchange for each connection, so that each sees the mood of its time.
+        Client::builder().dialer(self.clone()).idle_timeout(Duration::ZERO).timeouts(timeouts).build()
+    }
+
+    /// A balancer over all of them, in the order of the alphabet.
+    fn balance(&self) -> BalancerBuilder {
+        let mut urls: Vec<String> =
+            self.moods.lock().unwrap().keys().map(|host| format!("http://{host}")).collect();
+        urls.sort();
+        self.client().balance(urls).unwrap()
+    }
+
+    /// What was asked of each host since the last call, in order.
+    fn asked(&self) -> String {
+        std::mem::take(&mut *self.asked.lock().unwrap()).join(" ")
+    }
+}
+
+impl Dialer for Hosts {
+    type Stream = DuplexStream;
+
+    async fn dial(&self, host: &str, _port: u16) -> io::Result<DuplexStream> {
+        if self.mood(host) == Refusing {
+            self.asked.lock().unwrap().push(host.to_owned());
+            return Err(io::ErrorKind::ConnectionRefused.into());
+        }
+        let (near, far) = duplex(1 << 10);
+        let (hosts, host) = (self.clone(), host.to_owned());
+        tokio::spawn(async move { hosts.serve(far, host).await });
+        Ok(near)
+    }
+}
+
+impl Hosts {
+    async fn serve(&self, mut stream: DuplexStream, host: String) -> io::Result<()> {
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            head.push(stream.read_u8().await?);
+        }
+        let is_check = head.starts_with(b"GET /health ");
+        let asked = if is_check { format!("{host}?") } else { host.clone() };
+        self.asked.lock().unwrap().push(asked);
+        let status = match self.mood(&host) {
+            Well(status) => status,
+            Slow(seconds) => {
+                tokio::time::sleep(Duration::from_secs(seconds)).await;
+                200
+            }
+            Refusing | Closing => return Ok(()),
+            Babbling => return stream.write_all(b"220 mail.example ESMTP\r\n\r\n").await,
+            Silent => std::future::pending().await,
+        };
+        let head = format!("HTTP/1.1 {status} Said\r\ncontent-length: {}\r\n\r\n", host.len());
+        stream.write_all(head.as_bytes()).await?;
+        stream.write_all(host.as_bytes()).await
+    }
+}
+
+/// Runs `future` on a clock that jumps whenever all wait.
+fn paused<T>(future: impl Future<Output = T>) -> T {
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    runtime.enable_all().start_paused(true).build().unwrap().block_on(future)
+}
+
+async fn ask(balancer: &Balancer) -> Result<String, corehttp::ClientError> {
+    let mut response = Response::new();
+    balancer.send(&Request::get("/").unwrap(), &mut response).await?;
+    Ok(response.body.text().unwrap().to_owned())
+}
+
+/// Who answers so many requests, one after the other; `-` is an error.
+async fn answers(balancer: &Balancer, count: usize) -> String {
+    let mut answers = Vec::new();
+    for _ in 0..count {
+        answers.push(ask(balancer).await.unwrap_or("-".to_owned()));
+    }
+    answers.join(" ")
+}
+
+/// Pending, served, failed and penalty of each host.
+fn counts(balancer: &Balancer) -> Vec<(usize, u64, u64, usize)> {
+    balancer.counts().iter().map(|host| (host.pending, host.served, host.failed, host.penalty)).collect()
+}
+
+const ALL_WELL: [(&str, Mood); 3] = [("a", Well(200)), ("b", Well(200)), ("c", Well(200))];
+
+async fn seconds(count: u64) {
+    tokio::time::sleep(Duration::from_secs(count)).await;
+}
+
+#[test]
+fn hosts_that_do_equally_well_are_asked_in_turn() {
+    paused(async {
+        let balancer = Hosts::new(&ALL_WELL).balance().build();
+        assert_eq!(answers(&balancer, 7).await, "a b c a b c a");
+        assert_eq!(counts(&balancer), [(0, 3, 0, 0), (0, 2, 0, 0), (0, 2, 0, 0)]);
+    });
+}
+
+#[test]
+fn who_has_much_to_do_is_not_asked_for_more() {
+    paused(async {
+        let hosts = Hosts::new(&[("a", Slow(1)), ("b", Well(200)), ("c", Well(200))]);
+        let balancer = hosts.balance().build();
+        let slow = async {
+            let slow = ask(&balancer);
+            tokio::join!(slow, async {
+                assert_eq!(answers(&balancer, 4).await, "b c b c");
+                assert_eq!(counts(&balancer)[0], (1, 0, 0, 0));
+            })
+        };
+        assert_eq!(slow.await.0.unwrap(), "a");
+        assert_eq!(counts(&balancer)[0], (0, 1, 0, 0));
+    });
+}
+
+/// However a host fails, it is asked less for a while; and then it is asked again.
+#[test]
+fn a_failure_counts_for_three_seconds() {
+    for mood in [Refusing, Closing, Babbling, Silent, Slow(9)] {
+        paused(async move {
+            let hosts = Hosts::new(&ALL_WELL);
+            hosts.set("a", mood);
+            let balancer = hosts.balance().build();
+            assert_eq!(answers(&balancer, 7).await, "- b c b c b c", "{mood:?}");
+            assert_eq!(counts(&balancer)[0], (0, 0, 1, 1), "{mood:?}");
+            hosts.set("a", Well(200));
+            assert_eq!(answers(&balancer, 2).await, "b c", "{mood:?}");
+            seconds(3).await;
+            assert_eq!(answers(&balancer, 1).await, "a", "{mood:?}");
+            assert_eq!(counts(&balancer)[0], (0, 1, 1, 0), "{mood:?}");
+        });
+    }
+}
+
+#[test]
+fn what_is_a_failure_may_be_said() {
+    let is_good = |status: u16| status < 500 || status == 501;
+    for status in [200, 204, 301, 404, 500, 501, 503] {
+        paused(async move {
+            let hosts = Hosts::new(&[("a", Well(status)), ("b", Well(200))]);
+            let balancer = hosts.balance().build();
+            let _ = answers(&balancer, 2).await;
+            assert_eq!(counts(&balancer)[0], (0, 1, 0, 0), "{status}: an answer is an answer");
+            let balancer = hosts
+                .balance()
+                .is_healthy(move |outcome| outcome.is_ok_and(|it| is_good(it.status.as_u16())))
+                .penalty(Duration::from_secs(60))
+                .build();
+            let _ = answers(&balancer, 2).await;
+            let expected = if is_good(status) { (0, 1, 0, 0) } else { (0, 0, 1, 1) };
+            assert_eq!(counts(&balancer)[0], expected, "{status}");
+            seconds(59).await;
+            assert_eq!(counts(&balancer)[0], expected, "{status}");
+            seconds(1).await;
+            assert_eq!(counts(&balancer)[0].3, 0, "{status}");
+        });
+    }
+}
+
+#[test]
+fn failures_count_up_to_a_limit() {
+    for most in [0, 1, 5] {
+        paused(async move {
+            let balancer = Hosts::new(&[("a", Refusing)]).balance().penalty_max(most).build();
+            assert_eq!(answers(&balancer, 9).await, "- - - - - - - - -");
+            assert_eq!(counts(&balancer), [(0, 0, 9, most)]);
+        });
+    }
+}
+
+#[test]
+fn what_the_caller_is_to_blame_for_is_held_against_nobody() {
+    paused(async {
+        let hosts = Hosts::new(&[("a", Well(200))]);
+        let balancer = hosts.balance().build();
+        let mut response = Response::new();
+        for url in ["http://a/", "http://b/", "https://a/"] {
+            let error = balancer.send(&Request::get(url).unwrap(), &mut response).await.unwrap_err();
+            assert!(matches!(error.cause(), ClientCause::Origin), "{url}: {error:#}");
+        }
+        let mut spent = Request::post("/").unwrap();
+        spent.body.stream(&b"short"[..], Some(7));
+        for _ in 0..2 {
+            balancer.send(&spent, &mut response).await.unwrap_err();
+        }
+        assert_eq!(counts(&balancer), [(0, 0, 0, 0)]);
+    });
+}
+
+#[test]
+fn a_balancer_without_hosts_is_an_error() {
+    paused(async {
+        let hosts = Hosts::new(&[("a", Well(200))]);
+        let none: [&str; 0] = [];
+        let balancer = hosts.client().balance(none).unwrap().retry_elsewhere().build();
+        for is_empty in [true, false, true] {
+            match ask(&balancer).await {
+                Ok(host) => assert!(!is_empty && host == "a"),
+                Err(error) => {
+                    assert!(is_empty && matches!(error.cause(), ClientCause::NoHost), "{error:#}");
+                    assert_eq!((error.phase(), error.is_sent()), (ClientPhase::Prepare, false));
+                }
+            }
+            if !balancer.remove("http://a") {
+                assert!(balancer.add("http://a").unwrap());
+            }
+        }
+    });
+    for url in ["", "/", "a", "ftp://a", "http://", "http://a b"] {
+        assert!(Client::new().balance(["http://a", url]).is_err(), "{url:?}");
+        assert!(Client::new().balance(["http://a"]).unwrap().build().add(url).is_err(), "{url:?}");
+        assert!(!Client::new().balance(["http://a"]).unwrap().build().remove(url), "{url:?}");
+    }
+    for path in ["", "http://a/health", "health", "/a b"] {
+        let balancer = Client::new().balance(["http://a"]).unwrap();
+        assert!(balancer.check(path, Duration::from_secs(1)).is_err(), "{path:?}");
+    }
+}
+
+#[test]
+fn hosts_come_and_go() {
+    paused(async {
+        let hosts = Hosts::new(&[("a", Slow(1)), ("b", Well(200)), ("c", Well(200))]);
+        let balancer = hosts.client().balance(["http://a", "http://a:80/x", "HTTP://A"]).unwrap().build();
+        assert_eq!(balancer.counts().len(), 1, "one host is one, however it is spelled");
+        let (slow, ()) = tokio::join!(ask(&balancer), async {
+            tokio::task::yield_now().await;
+            assert!(balancer.remove("http://A:80/") && !balancer.remove("http://a"));
+            assert!(balancer.add("http://b").unwrap() && !balancer.add("http://b:80").unwrap());
+            assert_eq!(answers(&balancer, 4).await, "b b b b");
+        });
+        assert_eq!(slow.unwrap(), "a", "what it was asked it answers");
+        assert!(balancer.add("http://c").unwrap());
+        assert_eq!(answers(&balancer, 4).await, "b c b c", "who comes late need not catch up");
+    });
+}
+
+#[test]
+fn another_host_is_asked_if_the_first_cannot_have_done_it() {
+    #[track_caller]
+    fn check(moods: &[(&str, Mood)], expected: &str, asked: &str) {
+        paused(async {
+            let hosts = Hosts::new(moods);
+            let balancer = hosts.balance().retry_elsewhere().build();
+            assert_eq!(answers(&balancer, 1).await, expected);
+            assert_eq!(hosts.asked(), asked);
+            let pending: usize = counts(&balancer).iter().map(|(pending, ..)| pending).sum();
+            assert_eq!(pending, 0);
+        });
+    }
+    check(&[("a", Refusing), ("b", Well(200))], "b", "a b");
+    check(&[("a", Refusing), ("b", Refusing), ("c", Well(200))], "-", "a b");
+    check(&[("a", Refusing)], "-", "a");
+    for mood in [Closing, Babbling, Silent] {
+        check(&[("a", mood), ("b", Well(200))], "-", "a");
+    }
+    check(&[("a", Well(503)), ("b", Well(200))], "a", "a");
+    paused(async {
+        let hosts = Hosts::new(&[("a", Refusing), ("b", Well(200))]);
+        assert_eq!(answers(&hosts.balance().build(), 1).await, "-", "only if asked");
+    });
+}
+
+#[test]
+fn what_is_streamed_counts_until_it_is_read() {
+    for is_read in [true, false] {
+        paused(async {
+            let balancer = Hosts::new(&ALL_WELL[..1]).balance().build();
+            let (request, mut response) = (Request::get("/").unwrap(), Response::new());
+            let mut answer = balancer.stream(&request, &mut response).await.unwrap();
+            assert_eq!(counts(&balancer), [(1, 1, 0, 0)]);
+            if is_read {
+                assert_eq!(answer.chunk().await.unwrap(), Some(&b"a"[..]));
+                assert_eq!(answer.chunk().await.unwrap(), None);
+            } else {
+                drop(answer);
+            }
+            assert_eq!(counts(&balancer), [(0, 1, 0, 0)], "{is_read}");
+            let head = balancer.stream(&Request::head("/").unwrap(), &mut response).await.unwrap();
+            assert_eq!(counts(&balancer), [(0, 2, 0, 0)], "there is no body to wait for");
+            drop(head);
+        });
+    }
+    paused(async {
+        let balancer = Hosts::new(&[("a", Refusing), ("b", Well(200))]).balance().retry_elsewhere().build();
+        let mut response = Response::new();
+        let mut answer = balancer.stream(&Request::get("/").unwrap(), &mut response).await.unwrap();
+        assert_eq!(answer.chunk().await.unwrap(), Some(&b"b"[..]));
+        assert_eq!(counts(&balancer), [(0, 0, 1, 1), (1, 1, 0, 0)]);
+    });
+}
+
+#[test]
+fn a_caller_who_goes_is_no_failure() {
+    paused(async {
+        let balancer = Hosts::new(&[("a", Slow(1))]).balance().build();
+        let gone = tokio::time::timeout(Duration::from_millis(500), ask(&balancer)).await;
+        assert!(gone.is_err());
+        assert_eq!(counts(&balancer), [(0, 0, 0, 0)]);
+    });
+}
+
+#[test]
+fn of_two_at_random_the_busier_is_left_alone() {
+    paused(async {
+        let hosts = Hosts::new(&[("a", Well(200)), ("b", Slow(1)), ("c", Well(200)), ("d", Well(200))]);
+        let balancer = hosts.balance().choice(HostChoice::TwoRandom).build();
+        // Until somebody waits for the slow one.
+        let (mut waiting, mut others) = (tokio::task::JoinSet::new(), Vec::new());
+        while balancer.counts()[1].pending == 0 {
+            let balancer = balancer.clone();
+            waiting.spawn(async move { ask(&balancer).await.unwrap() });
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        for _ in 0..60 {
+            others.push(ask(&balancer).await.unwrap());
+        }
+        for (host, is_asked) in [("a", true), ("b", false), ("c", true), ("d", true)] {
+            assert_eq!(others.iter().any(|it| it == host), is_asked, "{host}");
+        }
+        assert!(waiting.join_all().await.contains(&"b".to_owned()));
+    });
+    for hosts in 1..=2 {
+        paused(async {
+            let balancer = Hosts::new(&ALL_WELL[..hosts]).balance().choice(HostChoice::TwoRandom).build();
+            assert_eq!(answers(&balancer, 2).await, ["a a", "a b"][hosts - 1]);
+        });
+    }
+}
+
+#[test]
+fn who_fails_its_check_is_not_asked_while_there_are_others() {
+    for mood in [Refusing, Closing, Babbling, Silent, Well(503), Well(302), Well(404)] {
+        paused(async {
+            let hosts = Hosts::new(&ALL_WELL[..2]);
+            let balancer = hosts.balance().check("/health", Duration::from_secs(1)).unwrap().build();
+            let is_up = || balancer.counts().iter().map(|host| host.is_up).collect::<Vec<_>>();
+            assert_eq!((answers(&balancer, 2).await.as_str(), is_up()), ("a b", vec![true, true]));
+            hosts.set("a", mood);
+            seconds(3).await;
+            assert_eq!(
+                (answers(&balancer, 3).await.as_str(), is_up()),
+                ("b b b", vec![false, true]),
+                "{mood:?}"
+            );
+            hosts.set("b", Well(500));
+            seconds(3).await;
+            assert_eq!(is_up(), [false, false]);
+            hosts.set("a", Well(299));
+            assert_ne!(answers(&balancer, 4).await, "b b b b", "if all are down all are asked");
+            seconds(3).await;
+            assert_eq!(
+                (answers(&balancer, 2).await.as_str(), is_up()),
+                ("a a", vec![true, false]),
+                "{mood:?}"
+            );
+            assert!(counts(&balancer).iter().all(|(_, _, failed, _)| *failed == 0), "a check is no request");
+        });
+    }
+}
+
+#[test]
+fn checks_end_with_the_balancer_and_with_the_host() {
+    paused(async {
+        let hosts = Hosts::new(&ALL_WELL[..2]);
+        let tasks = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
+        let balancer = hosts.balance().check("/health", Duration::from_secs(1)).unwrap().build();
+        assert_eq!((answers(&balancer, 1).await.as_str(), tasks()), ("a", 2));
+        seconds(5).await;
+        let asked = hosts.asked();
+        assert!(["a?", "b?"].iter().all(|check| (5..=6).contains(&asked.matches(check).count())), "{asked}");
+        balancer.remove("http://b");
+        tokio::task::yield_now().await;
+        assert_eq!(tasks(), 1);
+        seconds(5).await;
+        assert!(!hosts.asked().contains('b'));
+        drop(balancer);
+        tokio::task::yield_now().await;
+        assert_eq!(tasks(), 0);
+    });
+}
+
+/// The runtime that checks ends; whoever asks in another has the hosts checked there.
+#[test]
+fn a_balancer_outlives_its_runtime() {
+    let hosts = Hosts::new(&ALL_WELL[..1]);
+    let balancer = hosts.balance().check("/health", Duration::from_secs(1)).unwrap().build();
+    for _ in 0..2 {
+        paused(async {
+            assert_eq!(answers(&balancer, 1).await, "a");
+            hosts.asked();
+            seconds(3).await;
+            assert!(hosts.asked().contains("a?"));
+        });
+    }
+}
