@@ -401,6 +401,34 @@ fn a_client_that_streams_both_ways() {
 }
 
 /// Idle connections hold this future, and there may be many of them.
+/// A thousand warm exchanges allocate nothing on the thread of callers and pipe, four of them at a time.
+#[test]
+fn a_client_that_pipelines() {
+    let running = Server::bind("127.0.0.1:0").cores(1).start(hello).unwrap();
+    let pipeline = Client::new().pipeline(&format!("http://{}", running.local_addr())).unwrap().build();
+    let request = Request::get("/").unwrap();
+    let mut responses = [const { None::<Response> }; 4];
+    let allocated = corehttp::block_on(async {
+        let mut last = 0;
+        for exchanges in [WARM_UP, 250] {
+            let before = ALLOCATIONS.get();
+            let [one, two, three, four] = responses.each_mut().map(|response| async {
+                let response = response.get_or_insert_default();
+                for _ in 0..exchanges {
+                    pipeline.send(&request, response).await.unwrap();
+                    assert_eq!(response.body.bytes(), b"hello, world");
+                }
+            });
+            tokio::join!(one, two, three, four);
+            last = ALLOCATIONS.get() - before;
+        }
+        last
+    });
+    assert_eq!(allocated.unwrap(), 0);
+    running.shutdown(Duration::ZERO);
+    running.wait().unwrap();
+}
+
 #[test]
 fn the_future_of_a_connection_is_small() {
     let service = Server::new().service(hello);

@@ -35,11 +35,13 @@ struct Server {
     heard: Arc<Mutex<Vec<String>>>,
     /// What is said is cut here.
     cut: usize,
+    /// So many bytes may be on their way.
+    room: usize,
 }
 
 impl Server {
     fn new(scripts: &'static [Script]) -> Server {
-        Server { scripts, heard: Arc::default(), cut: usize::MAX }
+        Server { scripts, heard: Arc::default(), cut: usize::MAX, room: 1 << 16 }
     }
 
     fn client(&self) -> Client {
@@ -64,7 +66,7 @@ impl Dialer for Server {
     type Stream = DuplexStream;
 
     async fn dial(&self, _host: &str, _port: u16) -> io::Result<DuplexStream> {
-        let (near, far) = duplex(1 << 16);
+        let (near, far) = duplex(self.room);
         let number = {
             let mut heard = self.heard.lock().unwrap();
             heard.push(String::new());
@@ -353,6 +355,32 @@ fn silence_fails_all_that_was_sent_and_nothing_else() {
         &["Wait TimedOut, sent", "Wait TimedOut, sent", "Wait TimedOut, sent", "Queue TimedOut, not sent"],
         &["GET /1", "GET /2", "GET /3"],
     );
+}
+
+/// Two requests are on their way, and maybe the beginning of a third: the server reads no more.
+#[test]
+fn what_was_not_written_was_not_processed() {
+    const REQUEST: usize = "GET /1 HTTP/1.1\r\nhost: a\r\n\r\n".len();
+    #[track_caller]
+    fn check(room: usize, scripts: &'static [Script], expected: [&str; 5], again: &str) {
+        paused(async {
+            let mut server = Server::new(scripts);
+            server.room = room;
+            let pipeline = server.client().pipeline("http://a").unwrap().allow_unsafe().build();
+            let lines = ["GET /1", "GET /2", "BET /3", "BET /4", "BET /5"];
+            assert_eq!(ask(&pipeline, &lines).await, expected, "{room}");
+            assert_eq!(server.heard()[1], again, "{room}");
+        });
+    }
+    const LOST: &str = "Wait TimedOut, sent";
+    const AGAIN: Script = &[Hear(1), Say(A), Hear(1), Say(B), Hear(1), Say(C)];
+    let silent: &[Script] = &[&[Hear(1), Say(A), Hang], AGAIN];
+    check(2 * REQUEST, silent, ["200 a", LOST, LOST, "200 a", "201 b"], "BET /4, BET /5");
+    check(2 * REQUEST + 1, silent, ["200 a", LOST, LOST, LOST, "200 a"], "BET /5");
+    // An answer to what was not asked yet is none; one that comes early is the last (RFC 9112 §9.3).
+    let eager: &[Script] = &[&[Hear(1), Say(A), Say(B), Say(C), Say(LAST), Hang], AGAIN];
+    check(2 * REQUEST, eager, ["200 a", "201 b", "202 c", "200 a", "201 b"], "BET /4, BET /5");
+    check(2 * REQUEST + 1, eager, ["200 a", "201 b", "202 c", "203 l", "200 a"], "BET /5");
 }
 
 #[test]

@@ -225,12 +225,13 @@ impl Shared {
 
 /// Whether an error says nothing about the host.
 fn is_callers(error: &ClientError) -> bool {
-    match (error.phase(), error.cause()) {
-        (ClientPhase::Prepare | ClientPhase::Redirect, _) => true,
-        (_, ClientCause::Exchange(ExchangeError::Source(_) | ExchangeError::Length)) => true,
-        (_, ClientCause::NoRuntime | ClientCause::Spent) => true,
-        _ => false,
-    }
+    let is_of_request = matches!(
+        error.cause(),
+        ClientCause::Exchange(ExchangeError::Source(_) | ExchangeError::Length)
+            | ClientCause::NoRuntime
+            | ClientCause::Spent
+    );
+    is_of_request || matches!(error.phase(), ClientPhase::Prepare | ClientPhase::Redirect)
 }
 
 impl fmt::Debug for Balancer {
