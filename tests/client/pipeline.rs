@@ -12,7 +12,7 @@ use corehttp::{
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 use tokio::task::JoinSet;
 
-/// What the server does with one connection, step by step; then it closes.
+/// What the server does with one connection, step by step; then it closes. Nothing: it cannot even be written to.
 type Script = &'static [Step];
 
 #[derive(Clone, Copy)]
@@ -73,6 +73,9 @@ impl Dialer for Server {
             heard.len() - 1
         };
         let script = self.scripts.get(number).ok_or(io::ErrorKind::ConnectionRefused)?;
+        if script.is_empty() {
+            return Ok(near);
+        }
         tokio::spawn(follow(far, script, self.clone(), number));
         Ok(near)
     }
@@ -384,6 +387,39 @@ fn what_was_not_written_was_not_processed() {
 }
 
 #[test]
+fn who_cannot_be_written_to_is_tried_twice() {
+    check(&[&[], &[Hear(1), Say(A)]], &["POST /1"], &["200 a"], &["", "POST /1"]);
+    check(
+        &[&[], &[], &[Hear(1), Say(A)]],
+        &["GET /1", "POST /2"],
+        &["Send Io, not sent", "200 a"],
+        &["", "", "POST /2"],
+    );
+}
+
+/// Half an answer is no reason to ask again, even where it would do no harm.
+#[tokio::test]
+async fn a_reset_in_an_answer_is_an_error() {
+    for half in ["HTTP/1.1 200 OK\r\nx", "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nx"] {
+        let server = crate::support::Scripted::new(move |mut peer, _| async move {
+            peer.request().await?;
+            peer.say(A).await?;
+            peer.request().await?;
+            peer.say(half).await?;
+            // A reset would overtake what has not been read.
+            tokio::time::sleep(Duration::from_millis(30)).await;
+            socket2::SockRef::from(&peer.stream).set_linger(Some(Duration::ZERO))
+        })
+        .await;
+        let pipeline = Client::new().pipeline(&server.url).unwrap().build();
+        let told = ask(&pipeline, &["GET /1", "GET /2"]).await;
+        assert_eq!(told[0], "200 a");
+        assert!(told[1].ends_with(" Io, sent"), "{told:?}");
+        assert_eq!(server.connections(), 1);
+    }
+}
+
+#[test]
 fn who_cannot_be_reached_fails_all_callers_at_once() {
     check(
         &[],
@@ -510,6 +546,13 @@ fn the_total_deadline_is_the_callers_and_the_connection_lives_on() {
 
 #[test]
 fn bytes_that_nobody_has_asked_for_are_no_answer_9_2() {
+    const A_AND_MORE: &str = "HTTP/1.1 200 OK\r\ncontent-length: 1\r\n\r\naHTTP/1.1 204 Stray\r\n\r\n";
+    check(
+        &[&[Hear(1), Say(A_AND_MORE), Hang], &[Hear(1), Say(C)]],
+        &["GET /1", "GET /2"],
+        &["200 a", "202 c"],
+        &["GET /1", "GET /2"],
+    );
     for (stray, connections) in [("", 1), ("x", 2), (B, 2), ("\r\n", 2)] {
         paused(async move {
             let scripts: &[Script] = match stray {

@@ -33,6 +33,8 @@ pub(super) struct Pipe {
     taken: u64,
     has_answered: bool,
     writing: Writing,
+    /// Why nothing can be written any more.
+    failure: Option<ClientError>,
     /// Whether the connection was left alone for a while.
     has_rested: bool,
     /// Whether the board knows that nobody serves it any more.
@@ -88,6 +90,7 @@ impl Pipe {
             taken: 0,
             has_answered: false,
             writing: Writing::Flushed,
+            failure: None,
             has_rested: false,
             is_done: false,
         }
@@ -119,7 +122,7 @@ impl Pipe {
     }
 
     async fn serve(&mut self, mut link: Link) {
-        (self.taken, self.writing) = (0, Writing::Flushed);
+        (self.taken, self.writing, self.failure) = (0, Writing::Flushed, None);
         (self.has_answered, self.has_rested) = (false, false);
         let end = poll_fn(|cx| self.poll_serve(cx, &mut link)).await;
         match end {
@@ -182,7 +185,9 @@ impl Pipe {
                 Poll::Ready(Ok(())) => self.writing = Writing::Flushed,
                 Poll::Ready(Err(error)) if error.is_timeout() => return Err(error),
                 // Whoever cannot be written to may have answered before it closed.
-                Poll::Ready(Err(_)) => self.writing = Writing::Failed,
+                Poll::Ready(Err(error)) => {
+                    (self.writing, self.failure) = (Writing::Failed, Some(error));
+                }
                 Poll::Pending => return Ok(is_closed),
             }
             if !has_taken {
@@ -269,15 +274,15 @@ impl Pipe {
 
     /// Ready when the connection is over, or says something, although the first in flight is not written yet: whatever
     /// it says is not the answer.
-    fn poll_unasked(&self, cx: &mut Context<'_>, link: &mut Link) -> Poll<ClientError> {
-        let input = &mut link.gear.incoming.input;
-        let is_over = self.writing == Writing::Failed
-            || !input.is_empty()
-            || link.conn.poll_fill(cx, input, Duration::MAX).is_ready();
-        match is_over {
-            true => Poll::Ready(link.error(ClientPhase::Send, ClientCause::OutOfStep)),
-            false => Poll::Pending,
+    fn poll_unasked(&mut self, cx: &mut Context<'_>, link: &mut Link) -> Poll<ClientError> {
+        if let Some(error) = self.failure.take() {
+            return Poll::Ready(error);
         }
+        let input = &mut link.gear.incoming.input;
+        if input.is_empty() {
+            let _ = ready!(link.conn.poll_fill(cx, input, Duration::MAX));
+        }
+        Poll::Ready(link.error(ClientPhase::Send, ClientCause::OutOfStep))
     }
 
     /// Hands out the answer that has come. Says if it was the connection's last.
