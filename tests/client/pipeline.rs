@@ -658,6 +658,25 @@ fn a_connection_is_the_clients_and_goes_back_to_it() {
     });
 }
 
+#[cfg(feature = "compress")]
+#[test]
+fn coded_answers_are_decoded_each_by_itself() {
+    let listener = corehttp::MemoryListener::new();
+    let client = Client::builder().memory(listener.connector()).decode(1 << 20).build();
+    let handler = corehttp::Compress::new(|ctx: &mut corehttp::Context| {
+        let text = if ctx.request.path() == "/long" { "long ".repeat(1000) } else { "short".to_owned() };
+        ctx.response.text(text);
+    });
+    let server = corehttp::Server::bind(listener).cores(1).start(handler).unwrap();
+    let pipeline = client.pipeline("http://a").unwrap().build();
+    let lines = ["GET /long", "GET /short", "HEAD /long", "GET /long", "GET /short"];
+    let told = corehttp::block_on(ask(&pipeline, &lines)).unwrap();
+    let long = format!("200 {}", "long ".repeat(1000));
+    assert_eq!(told, [&long, "200 short", "200 ", &long, "200 short"]);
+    server.shutdown(Duration::ZERO);
+    server.wait().unwrap();
+}
+
 /// The runtime that the connection lives in ends; the pipeline goes on in another.
 #[test]
 fn a_pipeline_outlives_its_runtime() {
