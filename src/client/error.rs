@@ -125,7 +125,7 @@ impl ClientError {
                 None => io::Error::new(error.kind(), error.to_string()),
             }),
             ClientCause::Proxy(error) => ClientCause::Proxy(error.to_string().into()),
-            ClientCause::Tls(error) => ClientCause::Tls(error.to_string().into()),
+            ClientCause::Tls(error) => ClientCause::Tls(error.twin()),
             ClientCause::NoRuntime => ClientCause::NoRuntime,
             ClientCause::TimedOut => ClientCause::TimedOut,
             other => ClientCause::Io(io::Error::other(other.to_string())),

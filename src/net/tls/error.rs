@@ -25,6 +25,18 @@ pub enum TlsError {
 }
 
 impl TlsError {
+    /// The same once more, for another request that waited for the same connection; of its source only the text.
+    pub(crate) fn twin(&self) -> TlsError {
+        match self {
+            TlsError::Unavailable => TlsError::Unavailable,
+            TlsError::Host => TlsError::Host,
+            TlsError::Certificate(source) => TlsError::Certificate(source.to_string().into()),
+            TlsError::Refused(source) => TlsError::Refused(source.to_string().into()),
+            TlsError::Protocol(source) => TlsError::Protocol(source.to_string().into()),
+            TlsError::Io(error) => TlsError::Io(io::Error::new(error.kind(), error.to_string())),
+        }
+    }
+
     /// The same in the words of `std`.
     pub(crate) fn as_io(&self) -> io::Error {
         let kind = match self {
