@@ -126,8 +126,8 @@ mod sse;
 
 pub use client::{
     Answer, Balancer, BalancerBuilder, Call, Client, ClientBuilder, ClientCause, ClientError, ClientPhase,
-    ClientTimeouts, CookieStore, Host, HostChoice, HostCounts, InvalidProxy, Pipeline, PipelineBuilder, Proxies, Proxy,
-    Redirects, SocksError, SocksReply, Tunnel,
+    ClientTimeouts, CookieStore, Host, HostChoice, HostCounts, InvalidProxy, Pipeline, PipelineBuilder,
+    Proxies, Proxy, Redirects, SocksError, SocksReply, Tunnel,
 };
 pub use coding::{Coding, CodingError, Flush};
 #[cfg(feature = "compress")]

@@ -677,6 +677,43 @@ fn coded_answers_are_decoded_each_by_itself() {
     server.wait().unwrap();
 }
 
+/// Remembers one cookie for each URL.
+#[derive(Default)]
+struct Cookies(Mutex<Vec<(String, String)>>);
+
+impl corehttp::CookieStore for Cookies {
+    fn cookie_field(&self, target: &corehttp::Target) -> Option<String> {
+        let cookies = self.0.lock().unwrap();
+        cookies.iter().find(|(url, _)| url == target.as_str()).map(|(_, cookie)| cookie.clone())
+    }
+
+    fn store(&self, target: &corehttp::Target, headers: &corehttp::Headers) {
+        let cookie = headers.text("set-cookie").unwrap().to_owned();
+        self.0.lock().unwrap().push((target.as_str().to_owned(), cookie));
+    }
+}
+
+#[test]
+fn cookies_are_kept_and_given_back() {
+    let listener = corehttp::MemoryListener::new();
+    let client = Client::builder().memory(listener.connector()).cookies(Arc::new(Cookies::default())).build();
+    let handler = |ctx: &mut corehttp::Context| -> corehttp::Result {
+        let cookie = ctx.request.headers.text("cookie").unwrap_or("none").to_owned();
+        ctx.response.headers.set("set-cookie", format!("at={}", ctx.request.path()))?;
+        ctx.response.text(cookie);
+        Ok(())
+    };
+    let server = corehttp::Server::bind(listener).cores(1).start(handler).unwrap();
+    let pipeline = client.pipeline("http://a").unwrap().build();
+    let told = corehttp::block_on(async {
+        [ask(&pipeline, &["GET /1", "GET /2"]).await, ask(&pipeline, &["GET /2", "GET /3", "GET /1"]).await]
+    });
+    let expected = [vec!["200 none", "200 none"], vec!["200 at=/2", "200 none", "200 at=/1"]];
+    assert_eq!(told.unwrap(), expected);
+    server.shutdown(Duration::ZERO);
+    server.wait().unwrap();
+}
+
 /// The runtime that the connection lives in ends; the pipeline goes on in another.
 #[test]
 fn a_pipeline_outlives_its_runtime() {

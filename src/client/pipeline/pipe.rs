@@ -14,7 +14,7 @@ use crate::client::pool::later;
 use crate::client::{ClientCause, ClientError, ClientPhase};
 use crate::exchange::ExchangeError;
 use crate::memory::Reset;
-use crate::message::{Response, Status, Timings};
+use crate::message::{Response, Timings};
 use crate::net::Lane;
 use crate::runtime::{self, Instant};
 use crate::wire::Wish;
@@ -166,8 +166,10 @@ impl Pipe {
         let most = link.place.pool.bounds.idle;
         let idle = link.idle.map_or(most, |said| said.min(most));
         let input = &mut link.gear.incoming.input;
+        // Whether it is quiet is seen even when the task has no budget left, and what comes later wakes it.
         let is_over = self.writing == Writing::Failed
             || !input.is_empty()
+            || !link.conn.transport.is_quiet()
             || link.conn.poll_fill(cx, input, idle).is_ready()
             || !is_young(link);
         if is_over { Poll::Ready(()) } else { Poll::Pending }
@@ -262,9 +264,6 @@ impl Pipe {
                 link.sent();
             }
             ready!(link.poll_answer(cx, None, &mut self.response))?;
-            if self.response.status == Status::SWITCHING_PROTOCOLS {
-                return Poll::Ready(Err(link.error(ClientPhase::Wait, ClientCause::Upgrade)));
-            }
             link.decode(&mut self.response)?;
             self.stage = Stage::Body;
         }
