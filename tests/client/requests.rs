@@ -138,8 +138,9 @@ async fn fields_of_the_client_come_behind_those_of_the_request() {
         framing.iter().fold(builder, |builder, (name, value)| builder.field(name, *value).unwrap()).build();
     let mut request = Request::get("http://a/").unwrap();
     request.headers.set("x-b", 2).unwrap();
+    request.headers.set("X-A", 3).unwrap();
     ask(&client, &request).await.unwrap();
-    let expected = "GET / HTTP/1.1\r\nhost: a\r\nx-b: 2\r\nuser-agent: test\r\nx-a: 1\r\n\r\n";
+    let expected = "GET / HTTP/1.1\r\nhost: a\r\nx-b: 2\r\nX-A: 3\r\nuser-agent: test\r\n\r\n";
     assert_eq!(stage.heard(), [expected], "what frames or routes a request is not for all of them to say");
 }
 

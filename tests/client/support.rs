@@ -43,7 +43,8 @@ impl Scripted {
     }
 
     /// Gives the same answer to every request.
-    pub async fn always(answer: impl AsRef<[u8]> + Clone + Send + Sync + 'static) -> Scripted {
+    pub async fn always(answer: impl Into<Vec<u8>>) -> Scripted {
+        let answer: Vec<u8> = answer.into();
         Scripted::new(move |peer, _| peer.answer(answer.clone())).await
     }
 
