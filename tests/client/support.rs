@@ -240,17 +240,14 @@ pub async fn settle() {
 }
 
 /// Waits until `condition` holds, for what only sockets tell.
-#[track_caller]
-pub fn eventually(what: &'static str, condition: impl Fn() -> bool) -> impl Future<Output = ()> {
-    async move {
-        for _ in 0..2000 {
-            if condition() {
-                return;
-            }
-            tokio::time::sleep(Duration::from_millis(1)).await;
+pub async fn eventually(what: &str, condition: impl Fn() -> bool) {
+    for _ in 0..2000 {
+        if condition() {
+            return;
         }
-        panic!("{what}: it never came");
+        tokio::time::sleep(Duration::from_millis(1)).await;
     }
+    panic!("{what}: it never came");
 }
 
 /// What a request was answered: its status and its body, or why not.
