@@ -64,7 +64,7 @@ impl HostName {
 
 /// What shakes hands with hosts that were dialed: nobody.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Connector;
+pub(crate) struct Connector(());
 
 impl Connector {
     pub(crate) async fn connect<B>(&self, host: HostName, _: Transport<B>) -> Result<Transport<B>, TlsError> {
