@@ -400,7 +400,6 @@ fn a_client_that_streams_both_ways() {
     running.wait().unwrap();
 }
 
-/// Idle connections hold this future, and there may be many of them.
 /// A thousand warm exchanges allocate nothing on the thread of callers and pipe, four of them at a time.
 #[test]
 fn a_client_that_pipelines() {
@@ -408,7 +407,7 @@ fn a_client_that_pipelines() {
     let pipeline = Client::new().pipeline(&format!("http://{}", running.local_addr())).unwrap().build();
     let request = Request::get("/").unwrap();
     let mut responses = [const { None::<Response> }; 4];
-    let allocated = corehttp::block_on(async {
+    let allocated = block_on(async {
         let mut last = 0;
         for exchanges in [WARM_UP, 250] {
             let before = ALLOCATIONS.get();
@@ -429,6 +428,7 @@ fn a_client_that_pipelines() {
     running.wait().unwrap();
 }
 
+/// Idle connections hold this future, and there may be many of them.
 #[test]
 fn the_future_of_a_connection_is_small() {
     let service = Server::new().service(hello);

@@ -7,6 +7,7 @@ use super::{ClientCause, ClientError, ClientPhase};
 use crate::coding::{CodingError, Decoders};
 use crate::memory::Arena;
 use crate::message::Response;
+use crate::wire::WireError;
 
 /// The body of an answer whose codings are undone.
 pub(super) struct Decoding {
@@ -80,6 +81,21 @@ impl Link {
             }
             self.decoding.iter_mut().for_each(|decoding| decoding.decoded = 0);
         }
+    }
+
+    /// Decodes the whole body into `content`.
+    pub(super) fn poll_body_decoded(
+        &mut self,
+        cx: &mut Context<'_>,
+        content: &mut Arena,
+    ) -> Poll<Result<(), ClientError>> {
+        while ready!(self.poll_decoded(cx))? > 0 {
+            content.extend(self.chunk());
+            if content.len() > self.settings.bounds.limits.body_max {
+                return Poll::Ready(Err(self.fail(ClientPhase::Receive, WireError::BodyTooLarge.into())));
+            }
+        }
+        Poll::Ready(Ok(()))
     }
 
     fn coding_error(&self, error: CodingError) -> ClientError {

@@ -17,7 +17,7 @@ use crate::message::{Headers, Length, Name, Request, Response, Status, Timings, 
 use crate::net::{Anywhere, Buffer, Conn, Lane, Transport};
 use crate::runtime::{self, Instant};
 use crate::wire::encode::{Asked, Plan};
-use crate::wire::{Framing, WireError, Wish, persists};
+use crate::wire::{Framing, Wish, persists};
 
 /// One connection while it is in use. Dropping it closes the connection and frees its place.
 pub(super) struct Link {
@@ -30,13 +30,13 @@ pub(super) struct Link {
     pub(super) timings: Timings,
     /// When the phase at hand began.
     mark: Instant,
-    asked: Asked,
+    pub(super) asked: Asked,
     asks_for_upgrade: bool,
     pub(super) upload: Upload,
     /// How the body of the answer is decoded, if it is.
     pub(super) decoding: Option<Box<Decoding>>,
     /// How many answers came before the final one.
-    interim: u32,
+    pub(super) interim: u32,
     /// Whether the head of the final one has come.
     pub(super) is_answered: bool,
     /// Whether another exchange may follow, by all that was said so far.
@@ -103,16 +103,6 @@ impl Link {
             request.headers.first(Name::EXPECT).is_some_and(|it| it.eq_ignore_ascii_case(b"100-continue"));
         self.upload =
             if expects && plan.body() != Framing::Empty { Upload::Expecting } else { Upload::Sending };
-    }
-
-    /// Makes ready for the answer to a request that was written by hand: one of several that are in flight.
-    pub(super) fn expect(&mut self, asked: Asked, timings: Timings) {
-        self.gear.incoming.next();
-        (self.asked, self.timings, self.interim, self.decoding) = (asked, timings, 0, None);
-        self.is_answered = false;
-        self.upload = Upload::Sending;
-        self.conn.disarm(Lane::Read);
-        self.lap();
     }
 
     /// Sends `body`, if it is all here, and receives the head of the final answer.
@@ -246,20 +236,6 @@ impl Link {
             Poll::Ready(Err(error)) => Poll::Ready(Err(self.fail(ClientPhase::Receive, error))),
             Poll::Pending => self.poll_deadline(cx, ClientPhase::Receive).map(Err),
         }
-    }
-
-    fn poll_body_decoded(
-        &mut self,
-        cx: &mut Context<'_>,
-        content: &mut Arena,
-    ) -> Poll<Result<(), ClientError>> {
-        while ready!(self.poll_decoded(cx))? > 0 {
-            content.extend(self.chunk());
-            if content.len() > self.settings.bounds.limits.body_max {
-                return Poll::Ready(Err(self.fail(ClientPhase::Receive, WireError::BodyTooLarge.into())));
-            }
-        }
-        Poll::Ready(Ok(()))
     }
 
     /// The bytes that the last [`Link::poll_chunk`] has received.

@@ -5,8 +5,9 @@ use std::task::{Context, Poll, ready};
 use super::link::Link;
 use super::{ClientError, ClientPhase};
 use crate::exchange::{ExchangeError, Phase};
-use crate::message::Request;
+use crate::message::{Request, Timings};
 use crate::net::Lane;
+use crate::wire::encode::Asked;
 
 /// How far the request is sent.
 #[derive(Debug)]
@@ -53,6 +54,15 @@ impl Link {
             Err(error) => return Poll::Ready(Err(self.fail(ClientPhase::Send, error))),
         }
         Poll::Ready(Ok(()))
+    }
+
+    /// Makes ready for the answer to a request that was written by hand: one of several that are in flight.
+    pub(super) fn expect(&mut self, asked: Asked, timings: Timings) {
+        self.gear.incoming.next();
+        (self.asked, self.timings, self.interim, self.decoding) = (asked, timings, 0, None);
+        (self.upload, self.is_answered) = (Upload::Sending, false);
+        self.conn.disarm(Lane::Read);
+        self.lap();
     }
 
     /// The request is sent, and its answer is waited for from now on.

@@ -380,7 +380,7 @@ fn what_was_not_written_was_not_processed() {
     let silent: &[Script] = &[&[Hear(1), Say(A), Hang], AGAIN];
     check(2 * REQUEST, silent, ["200 a", LOST, LOST, "200 a", "201 b"], "BET /4, BET /5");
     check(2 * REQUEST + 1, silent, ["200 a", LOST, LOST, LOST, "200 a"], "BET /5");
-    // An answer to what was not asked yet is none; one that comes early is the last (RFC 9112 §9.3).
+    // An answer to what was not asked yet is none; one that comes in the middle of it is.
     let eager: &[Script] = &[&[Hear(1), Say(A), Say(B), Say(C), Say(LAST), Hang], AGAIN];
     check(2 * REQUEST, eager, ["200 a", "201 b", "202 c", "200 a", "201 b"], "BET /4, BET /5");
     check(2 * REQUEST + 1, eager, ["200 a", "201 b", "202 c", "203 l", "200 a"], "BET /5");
