@@ -157,7 +157,9 @@ impl ClientError {
     pub fn is_timeout(&self) -> bool {
         match &self.0.cause {
             ClientCause::TimedOut | ClientCause::Exchange(ExchangeError::TimedOut(_)) => true,
-            ClientCause::Io(error) => error.kind() == io::ErrorKind::TimedOut,
+            ClientCause::Io(error) | ClientCause::Exchange(ExchangeError::Io(error)) => {
+                error.kind() == io::ErrorKind::TimedOut
+            }
             _ => false,
         }
     }

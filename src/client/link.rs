@@ -319,6 +319,7 @@ impl Link {
             ClientCause::Closed | ClientCause::Exchange(ExchangeError::Io(_) | ExchangeError::Incomplete)
         );
         was_closed
+            && !error.is_timeout()
             && self.timings.reused
             && traffic.received == 0
             && (request.method().is_idempotent() || traffic.sent == 0)

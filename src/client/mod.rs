@@ -275,6 +275,8 @@ impl Client {
         }
         drop(nests);
         let mut nests = self.shared.nests.write().unwrap_or_else(PoisonError::into_inner);
+        // Those of runtimes that have ended, for one: whoever makes a runtime for each request is not to pay for all.
+        nests.retain(|_, nest| !nest.is_empty());
         let nest = nests.entry(here.id()).or_insert_with(|| Nest::new(here, self.shared.settings.clone()));
         nest.pool(&key)
     }

@@ -15,7 +15,7 @@ use crate::runtime::{self, Here};
 pub(super) struct Nest {
     here: Here,
     settings: Arc<Settings>,
-    pools: Mutex<HashMap<Box<str>, Arc<Pool>>>,
+    pools: Mutex<Pools>,
     is_kept: AtomicBool,
 }
 
@@ -36,9 +36,20 @@ impl Nest {
         }
         let origin =
             Origin::of_key(key).ok_or_else(|| ClientError::new(ClientPhase::Prepare, ClientCause::Origin))?;
+        if pools.len() == pools.capacity() {
+            // Instead of growing, if that will do: nobody else looks after pools whose hosts are never reached.
+            prune(&mut pools);
+        }
         let pool = Arc::new(Pool::new(origin, &self.settings, Arc::downgrade(self)));
         pools.insert(key.into(), pool.clone());
         Ok(pool)
+    }
+
+    /// Whether nobody has a pool of it.
+    pub(super) fn is_empty(&self) -> bool {
+        let mut pools = self.lock();
+        prune(&mut pools);
+        pools.is_empty()
     }
 
     pub(super) fn each(&self, mut then: impl FnMut(&Pool)) {
@@ -59,14 +70,21 @@ impl Nest {
         let now = runtime::now();
         let mut is_needed = false;
         self.each(|pool| is_needed |= pool.sweep(now));
-        // Who has a pool without connections can as well get a new one.
-        self.lock().retain(|_, pool| Arc::strong_count(pool) > 1 || pool.idle() > 0);
+        prune(&mut self.lock());
         is_needed
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Box<str>, Arc<Pool>>> {
+    fn lock(&self) -> MutexGuard<'_, Pools> {
         self.pools.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// By the spelling of their origins.
+type Pools = HashMap<Box<str>, Arc<Pool>>;
+
+/// Forgets pools that nobody has and in which nothing rests: a new one is as good.
+fn prune(pools: &mut Pools) {
+    pools.retain(|_, pool| Arc::strong_count(pool) > 1 || pool.idle() > 0);
 }
 
 /// Looks after the resting connections of a nest. When its runtime ends before its work does, it is dropped, and they
@@ -103,3 +121,25 @@ impl Drop for Keeper {
 
 /// How often resting connections are looked at.
 const PAUSE: Duration = Duration::from_secs(1);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Client, block_on};
+
+    #[test]
+    fn hosts_that_are_never_reached_and_runtimes_that_have_ended_are_forgotten() {
+        let client = Client::new();
+        for runtime in 0..20 {
+            let asked = block_on(async {
+                for host in 0..100 {
+                    client.get(&format!("http://127.0.0.1:1{host:02}/")).await.unwrap_err();
+                }
+                let nests = client.shared.nests.read().unwrap();
+                (nests.len(), nests.values().map(|nest| nest.lock().len()).sum::<usize>())
+            });
+            let (nests, pools) = asked.unwrap();
+            assert!(nests == 1 && pools < 50, "{nests} nests with {pools} pools after runtime {runtime}");
+        }
+    }
+}
