@@ -1,11 +1,15 @@
 //! A reverse proxy: `cargo run --release --example proxy -- BACKEND [ADDR]`.
 //!
 //! What comes in at ADDR (default `127.0.0.1:8080`) goes out to BACKEND, a URL such as `http://127.0.0.1:9000`. Both
-//! bodies flow at the same time, piece by piece: a file of any size passes in constant memory.
+//! bodies flow at the same time, piece by piece: files of any size pass in constant memory, and so does a backend that
+//! answers while it reads.
 
 use std::env;
 
-use corehttp::{BodyPlan, Client, ClientError, Context, Error, Handler, Request, Response, Server, Status};
+use corehttp::{
+    BodyPlan, CallReader, CallWriter, Client, ClientError, Context, Error, Handler, Reader, Request,
+    Response, Server, Status, Writer,
+};
 
 struct Proxy {
     backend: String,
@@ -20,21 +24,52 @@ impl Handler for Proxy {
     async fn handle(&self, ctx: &mut Context) -> corehttp::Result {
         let onward =
             ctx.request.target_to(&self.backend).map_err(|error| Error::new(Status::BAD_REQUEST, error))?;
-        let mut call = self.client.open(&onward).await.map_err(bad_gateway)?;
+        let (writer, mut answer) = self.client.open(&onward).await.map_err(bad_gateway)?.split();
+        let (mut pump, mut response) = (Pump { writer, piece: Vec::new(), sent: 0 }, Response::new());
         let mut body = ctx.body_reader();
-        while let Some(chunk) = body.chunk().await? {
-            call.write_all(chunk).await.map_err(bad_gateway)?;
+        tokio::select! {
+            head = answer.head(&mut response) => head.map_err(bad_gateway)?,
+            sent = pump.run(&mut body) => {
+                sent?;
+                answer.head(&mut response).await.map_err(bad_gateway)?;
+            }
         }
-        let mut received = Response::new();
-        let mut answer = call.finish(&mut received).await.map_err(bad_gateway)?;
-        ctx.response = received;
-        let mut out = ctx.stream().await?;
-        while let Some(chunk) = answer.chunk().await.map_err(bad_gateway)? {
-            out.write_all(chunk).await?;
-            out.flush().await?;
-        }
-        Ok(out.finish().await?)
+        ctx.response = response;
+        let (mut body, out) = ctx.duplex().await?;
+        tokio::try_join!(pump.run(&mut body), relay(answer, out)).map(drop)
     }
+}
+
+/// What brings the request's body to the backend. It can be stopped at any time, and goes on where it was.
+struct Pump {
+    writer: CallWriter,
+    piece: Vec<u8>,
+    /// So much of the piece has gone out.
+    sent: usize,
+}
+
+impl Pump {
+    async fn run(&mut self, body: &mut Reader<'_>) -> corehttp::Result {
+        loop {
+            while self.sent < self.piece.len() {
+                self.sent += self.writer.write(&self.piece[self.sent..]).await.map_err(bad_gateway)?;
+            }
+            let Some(chunk) = body.chunk().await? else { break };
+            self.piece.clear();
+            self.piece.extend_from_slice(chunk);
+            self.sent = 0;
+        }
+        self.writer.finish().await.map_err(bad_gateway)
+    }
+}
+
+/// Brings the answer's body to whoever has asked.
+async fn relay(mut answer: CallReader, mut out: Writer<'_>) -> corehttp::Result {
+    while let Some(chunk) = answer.chunk().await.map_err(bad_gateway)? {
+        out.write_all(chunk).await?;
+        out.flush().await?;
+    }
+    Ok(out.finish().await?)
 }
 
 fn bad_gateway(error: ClientError) -> Error {

@@ -125,9 +125,9 @@ pub mod multipart;
 mod sse;
 
 pub use client::{
-    Answer, Balancer, BalancerBuilder, Call, Client, ClientBuilder, ClientCause, ClientError, ClientPhase,
-    ClientTimeouts, CookieStore, Host, HostChoice, HostCounts, InvalidProxy, Pipeline, PipelineBuilder,
-    Proxies, Proxy, Redirects, SocksError, SocksReply, Tunnel,
+    Answer, Balancer, BalancerBuilder, Call, CallReader, CallWriter, Client, ClientBuilder, ClientCause,
+    ClientError, ClientPhase, ClientTimeouts, CookieStore, Host, HostChoice, HostCounts, InvalidProxy,
+    Pipeline, PipelineBuilder, Proxies, Proxy, Redirects, SocksError, SocksReply, Tunnel,
 };
 pub use coding::{Coding, CodingError, Flush};
 #[cfg(feature = "compress")]

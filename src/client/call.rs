@@ -8,6 +8,7 @@ use std::task::{Context, Poll, ready};
 
 use tokio::io::AsyncWrite;
 
+use super::halves::{CallReader, CallWriter, split};
 use super::link::Link;
 use super::upload::Upload;
 use super::{Answer, ClientError, ClientPhase};
@@ -97,6 +98,39 @@ impl Call {
         poll_fn(|cx| link.poll_answer(cx, None, response)).await?;
         *response.timings_mut() = link.timings;
         Ok(Answer::new(self.link.decoded(response)?))
+    }
+
+    /// Takes the call apart, so that the answer is read while the body is written: an origin that answers as it reads
+    /// would otherwise wait for us as we wait for it. Both halves are to be awaited by one task.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use corehttp::{Context, Server, MemoryListener};
+    /// use corehttp::{Client, Request, Response};
+    ///
+    /// # let listener = MemoryListener::new();
+    /// # let client = Client::builder().memory(listener.connector()).build();
+    /// # let server = Server::bind(listener).cores(1).start(|ctx: &mut Context| {
+    /// #     let body = std::mem::take(&mut ctx.request.body);
+    /// #     ctx.response.body = body;
+    /// # })?;
+    /// # corehttp::block_on(async {
+    /// let (mut writer, mut reader) = client.open(&Request::post("http://example.com/")?).await?.split();
+    /// let write = async {
+    ///     writer.write(b"there and back").await?;
+    ///     writer.finish().await
+    /// };
+    /// let mut response = Response::new();
+    /// let (written, head) = tokio::join!(write, reader.head(&mut response));
+    /// (written?, head?);
+    /// assert_eq!(reader.chunk().await?, Some(&b"there and back"[..]));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })??;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn split(self) -> (CallWriter, CallReader) {
+        split(self.link, self.trailers)
     }
 
     fn poll_data(&mut self, cx: &mut Context<'_>, data: &[u8]) -> Poll<Result<usize, ClientError>> {

@@ -18,6 +18,7 @@ mod redirect;
 mod answer;
 mod call;
 mod decoding;
+mod halves;
 mod handover;
 mod host;
 
@@ -43,6 +44,7 @@ pub use builder::ClientBuilder;
 pub use call::Call;
 pub use cookies::CookieStore;
 pub use error::{ClientCause, ClientError, ClientPhase};
+pub use halves::{CallReader, CallWriter};
 pub use handover::Tunnel;
 pub use host::Host;
 use nest::Nest;

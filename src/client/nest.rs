@@ -124,7 +124,6 @@ const PAUSE: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use crate::{Client, block_on};
 
     #[test]

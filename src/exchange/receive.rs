@@ -314,7 +314,9 @@ impl Incoming {
             conn.output().bytes().extend_from_slice(b"HTTP/1.1 100 Continue\r\n\r\n");
             self.expectation = Expectation::None;
         }
-        ready!(poll_flush(cx, conn, bounds))?;
+        if poll_flush(cx, conn, bounds)?.is_pending() && H::SENDS_FIRST {
+            return Poll::Pending;
+        }
         let received = match (&mut self.body, content) {
             (Remaining::Length(left), Some(content)) => poll_content(cx, conn, bounds, left, content),
             _ => conn.poll_fill(cx, &mut self.input, bounds.timeouts.body),

@@ -13,6 +13,10 @@ pub(crate) trait Home {
     type Boxed: AnyStream;
     /// What its waits are timed with.
     type Timer: Timer;
+
+    /// Whether a body is read on only when all that was written has left. A server shall not gather answers that their
+    /// reader does not take; a client shall take an answer although its server does not read.
+    const SENDS_FIRST: bool;
 }
 
 /// A server's connections: they never leave their core, and its watch looks after their deadlines.
@@ -21,6 +25,8 @@ pub(crate) enum OneCore {}
 impl Home for OneCore {
     type Boxed = Pin<Box<dyn Stream>>;
     type Timer = Deadline;
+
+    const SENDS_FIRST: bool = true;
 }
 
 /// A client's connections: their futures may be sent to another thread between two polls.
@@ -29,6 +35,8 @@ pub(crate) enum Anywhere {}
 impl Home for Anywhere {
     type Boxed = Pin<Box<dyn Stream + Send>>;
     type Timer = Stopwatch;
+
+    const SENDS_FIRST: bool = false;
 }
 
 /// How long one connection may wait.

@@ -12,6 +12,7 @@ mod balance;
 mod content;
 #[cfg(feature = "jar")]
 mod cookies;
+mod duplex;
 mod pipeline;
 mod pool;
 mod proxies;
