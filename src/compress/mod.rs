@@ -138,7 +138,7 @@ fn finish(ctx: &mut Context, outcome: Result) -> Result<Option<Elsewhere>> {
     let finished = outcome.and_then(|()| Ok(own.finish(&mut ctx.response)?));
     own.give();
     Ok(finished?
-        .map(|large| Box::pin(async { Ok(runtime::off_core(|| large.encode()).await??) }) as Elsewhere))
+        .map(|large| Box::pin(async { Ok(runtime::compute(|| large.encode()).await??) }) as Elsewhere))
 }
 
 /// A body that is being coded on another thread.

@@ -13,7 +13,7 @@ use super::listing::{self, Sort};
 use super::lookup::{DotFiles, Found, Listing, Neighbors, Plan, Root, Site, owed};
 use super::pattern::Pattern;
 use crate::message::{Headers, InvalidField, Method, Request, Status};
-use crate::runtime::unblock;
+use crate::runtime::aside;
 use crate::server::{BodyPlan, Context, Handler, IntoHandler, Result};
 
 /// A handler that serves the files of a directory, and nothing that is not below it.
@@ -198,7 +198,7 @@ impl<N> Files<N> {
             Root::Embedded(_) => plan.look(site, &below, sort),
             Root::Disk(_) => {
                 let (plan, site, below) = (plan.clone(), site.clone(), below.to_owned());
-                unblock(move || plan.look(&site, &below, sort)).await?
+                aside(move || plan.look(&site, &below, sort)).await?
             }
         };
         match &found {

@@ -1,6 +1,6 @@
 //! Floor 5: files. What a directory holds, answered as RFC 9110 asks: conditions, ranges and codings.
 //!
-//! It is built on what is public of the crate. Whatever may block is done by [`unblock`](crate::runtime::unblock).
+//! It is built on what is public of the crate. Whatever may block is done by [`aside`](crate::runtime::aside).
 
 mod coding;
 mod condition;

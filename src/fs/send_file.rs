@@ -8,7 +8,7 @@ use super::answer;
 use super::cache::FileCache;
 use super::lookup::owed;
 use super::resource::{Draft, Resource};
-use crate::runtime::unblock;
+use crate::runtime::aside;
 use crate::server::{Context, Result};
 
 impl Context {
@@ -35,7 +35,7 @@ impl Context {
     /// ```
     pub async fn send_file(&mut self, path: impl AsRef<Path>) -> Result {
         let path = path.as_ref().to_owned();
-        let resource = unblock(move || open(&path)).await?.map_err(owed)?;
+        let resource = aside(move || open(&path)).await?.map_err(owed)?;
         Ok(answer::fill(&self.request, &mut self.response, &resource)?)
     }
 }

@@ -51,7 +51,7 @@ impl<R: AsyncRead + Unpin> Part<'_, R> {
             ));
         }
         let path = dir.as_ref().join(name);
-        let (file, draft) = runtime::run_aside(move || Draft::create(path)).await??;
+        let (file, draft) = runtime::aside(move || Draft::create(path)).await??;
         match self.write_to(File::from_std(file)).await {
             Ok(len) => Ok(Saved { path: draft.keep(), len }),
             Err(error) => {
@@ -100,14 +100,14 @@ impl Draft {
     async fn discard(mut self) {
         let doomed = self.0.take();
         // Should the runtime end, the file goes with the work that was to remove it.
-        let _ = runtime::run_aside(move || drop(doomed)).await;
+        let _ = runtime::aside(move || drop(doomed)).await;
     }
 }
 
 impl Drop for Draft {
     fn drop(&mut self) {
         if let Some(doomed) = self.0.take() {
-            runtime::leave_aside(move || drop(doomed));
+            drop(runtime::aside(move || drop(doomed)));
         }
     }
 }

@@ -1,23 +1,70 @@
-//! Work that blocks: it runs where it holds up no core.
+//! [`aside`]: work that would hold a core up is done on another thread.
 
+use std::future::Future;
 use std::io;
+use std::panic;
 
 use tokio::runtime::Handle;
-use tokio::task::spawn_blocking;
+use tokio::task::JoinError;
 
-/// Runs `work` on a thread for such work.
+/// Begins `work` at once on a thread for work that blocks, while this core goes on. Whoever drops what is returned
+/// lets the work end by itself. A panic in it comes back to whoever waits.
 ///
 /// # Errors
 ///
-/// Work that panicked, or a runtime that has ended.
-pub(crate) async fn run_aside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> io::Result<T> {
-    Ok(spawn_blocking(work).await?)
+/// The runtime ends before the work has begun.
+pub(crate) fn aside<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> impl Future<Output = io::Result<T>> {
+    let begun = match Handle::try_current() {
+        Ok(runtime) => Ok(runtime.spawn_blocking(work)),
+        // Where tokio does not run there is nobody else to hold up.
+        Err(_) => Err(work()),
+    };
+    async {
+        match begun {
+            Ok(worked) => worked.await.map_err(lost),
+            Err(result) => Ok(result),
+        }
+    }
 }
 
-/// As [`run_aside`], but nobody waits for it. Without a runtime it runs at once.
-pub(crate) fn leave_aside(work: impl FnOnce() + Send + 'static) {
-    match Handle::try_current() {
-        Ok(runtime) => drop(runtime.spawn_blocking(work)),
-        Err(_) => work(),
+fn lost(error: JoinError) -> io::Error {
+    match error.try_into_panic() {
+        Ok(panicked) => panic::resume_unwind(panicked),
+        Err(ended) => ended.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+    use std::thread;
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn work_is_done_on_another_thread_and_panics_come_back() {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let here = thread::current().id();
+        assert_ne!(runtime.block_on(async { aside(|| thread::current().id()).await }).unwrap(), here);
+        let work = || runtime.block_on(async { aside(|| -> () { panic!("work") }).await });
+        assert!(panic::catch_unwind(panic::AssertUnwindSafe(work)).is_err());
+    }
+
+    #[test]
+    fn work_ends_though_nobody_waits() {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let (done, heard) = mpsc::channel();
+        runtime.block_on(async { drop(aside(move || done.send(()))) });
+        assert_eq!(heard.recv_timeout(Duration::from_secs(10)), Ok(()));
+    }
+
+    #[test]
+    fn without_a_runtime_work_is_done_here() {
+        let (done, heard) = mpsc::channel();
+        drop(aside(move || done.send(thread::current().id())));
+        assert_eq!(heard.try_recv(), Ok(thread::current().id()));
     }
 }
