@@ -37,6 +37,8 @@ pub use form_buf::FormBuf;
 pub use from_text::FromText;
 pub use headers::{Headers, InvalidField, Iter};
 pub(crate) use list::members;
+#[cfg(any(feature = "compress", feature = "fs", feature = "multipart"))]
+pub(crate) use list::trim;
 pub use method::{ExtensionMethod, InvalidMethod, Method};
 pub(crate) use name::{Name, Tag, is_tchar, is_token};
 pub(crate) use percent::{Plus, octets};

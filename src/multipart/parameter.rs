@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use crate::message::is_token;
+use crate::message::{is_token, trim};
 
 /// The value before the parameters, without the whitespace around it, and the parameters.
 pub(super) fn split(field: &[u8]) -> (&[u8], Parameters<'_>) {
@@ -115,14 +115,6 @@ fn unquoted(mut string: &[u8]) -> Vec<u8> {
         }
     }
     plain
-}
-
-/// `text` without SP and HTAB around it.
-pub(super) fn trim(mut text: &[u8]) -> &[u8] {
-    while let [b' ' | b'\t', rest @ ..] | [rest @ .., b' ' | b'\t'] = text {
-        text = rest;
-    }
-    text
 }
 
 #[cfg(test)]
