@@ -1,27 +1,27 @@
 //! [`Choice`]: the coding that a peer likes best (RFC 9110 §12.4.2, §12.5.3).
 
-use crate::coding::Coding;
-use crate::message::{Headers, members};
+use super::Coding;
+use crate::message::{Headers, members, trim};
 
 /// The coding that a peer likes best of those that are offered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Choice {
+pub(crate) struct Choice {
     /// None: content as it is.
-    pub(super) coding: Option<Coding>,
+    pub(crate) coding: Option<Coding>,
     /// Content as it is would not do: what is not worth it is coded too.
-    pub(super) is_due: bool,
+    pub(crate) is_due: bool,
 }
 
 impl Choice {
     /// Chooses by the `accept-encoding` of a request. Among equals the one that was `offered` first is taken.
-    pub(super) fn of(headers: &Headers, offered: &[Coding]) -> Choice {
+    pub(crate) fn of(headers: &Headers, offered: impl IntoIterator<Item = Coding>) -> Choice {
         // Said nowhere, content as it is will do, but anything that is said is liked better.
         let identity = weight(headers, |name| name.eq_ignore_ascii_case(b"identity"));
         let mut best = (identity.unwrap_or(0).max(1), None);
         for coding in offered {
-            let weight = weight(headers, |name| Coding::of(name) == Some(*coding)).unwrap_or(0);
+            let weight = weight(headers, |name| Coding::of(name) == Some(coding)).unwrap_or(0);
             let is_better = weight > best.0 || weight == best.0 && best.1.is_none();
-            best = if is_better { (weight, Some(*coding)) } else { best };
+            best = if is_better { (weight, Some(coding)) } else { best };
         }
         Choice { coding: best.1, is_due: identity == Some(0) }
     }
@@ -47,7 +47,7 @@ fn weight(headers: &Headers, is: impl Fn(&[u8]) -> bool) -> Option<u16> {
 /// `codings [ weight ]`
 fn parse(member: &[u8]) -> Option<(&[u8], u16)> {
     let Some(at) = member.iter().position(|octet| *octet == b';') else { return Some((member, 1000)) };
-    let (name, parameter) = (member[..at].trim_ascii(), member[at + 1..].trim_ascii());
+    let (name, parameter) = (trim(&member[..at]), trim(&member[at + 1..]));
     match parameter {
         [b'q' | b'Q', b'=', value @ ..] => Some((name, quality(value)?)),
         _ => None,
@@ -90,12 +90,12 @@ mod tests {
         for line in accepted.split('|') {
             headers.append("accept-encoding", line).unwrap();
         }
-        assert_eq!(Choice::of(&headers, &OFFERED), Choice { coding, is_due }, "{accepted:?}");
+        assert_eq!(Choice::of(&headers, OFFERED), Choice { coding, is_due }, "{accepted:?}");
     }
 
     #[test]
     fn the_highest_weight_is_chosen_and_among_equals_the_first_offered_12_5_3() {
-        assert_eq!(Choice::of(&Headers::new(), &OFFERED), Choice::default());
+        assert_eq!(Choice::of(&Headers::new(), OFFERED), Choice::default());
         check("gzip, deflate, br, zstd", Some(Coding::Br));
         check("gzip|br;q=0.9", Some(Coding::Gzip));
         check("br;q=0.5, gzip;q=0.8, deflate;q=0.799", Some(Coding::Gzip));
@@ -120,7 +120,8 @@ mod tests {
         check("gzip, gzip;q=0", None);
         check("gzip;q=0.5, identity", None);
         check("gzip;q=0.5, identity;q=0.501", None);
-        check("gzip2, xgzip, x-br, gz", None);
+        check("*;q=0.5, gzip;q=0.2, br;q=0.4, deflate;q=0", None);
+        check("gzip2, xgzip, gzipped, x-br, gz", None);
     }
 
     #[test]
@@ -135,6 +136,9 @@ mod tests {
             "q=+1",
             "q=0x1",
             "q=0.5;x=1",
+            "q=0.5x",
+            "q=0.1234",
+            "level=1",
             "x=1",
             "q =1",
             "q= 1",

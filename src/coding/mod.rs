@@ -2,6 +2,8 @@
 //!
 //! What a coding is called is known here always; whether it can be decoded and encoded is up to the features.
 
+#[cfg(any(feature = "compress", feature = "fs"))]
+mod accept;
 mod codec;
 mod codecs;
 mod decoders;
@@ -9,6 +11,8 @@ mod decoders;
 mod encoder;
 mod error;
 
+#[cfg(any(feature = "compress", feature = "fs"))]
+pub(crate) use accept::Choice;
 pub use codec::Flush;
 pub(crate) use codecs::ACCEPTED;
 pub(crate) use decoders::Decoders;

@@ -4,10 +4,9 @@ use std::any::Any;
 use std::io;
 use std::mem;
 
-use super::accept::Choice;
 use super::encoded::Encoded;
 use super::rules::Rules;
-use crate::coding::{Coding, CodingError, Encoder, Flush};
+use crate::coding::{Choice, Coding, CodingError, Encoder, Flush};
 use crate::memory::Stash;
 use crate::message::{Body, Headers, Length, Method, Response};
 use crate::server::{Context, Course, Transform};
@@ -62,7 +61,7 @@ impl Encoding {
         let kept = SPARE.with(|spare| spare.take(|_| true));
         let mut own = kept.unwrap_or_else(|| Encoding::new(rules));
         own.rules = rules;
-        own.choice = Choice::of(&ctx.request.headers, rules.codings());
+        own.choice = Choice::of(&ctx.request.headers, rules.codings().iter().copied());
         own.is_head = ctx.request.method() == Method::Head;
         own.outer = ctx.transform.take();
         ctx.transform = Some(own);

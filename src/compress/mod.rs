@@ -33,7 +33,6 @@
 //! A page that has a secret in it beside what somebody else may choose tells of the secret by its size (the attack is
 //! called BREACH). Its handler says `ctx.transform = None`, and nothing of it is coded.
 
-mod accept;
 mod encoded;
 mod encoding;
 mod rules;

@@ -7,12 +7,12 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::Files;
-use super::coding::Coding;
 use super::disk::{Disk, Links, Node};
+use super::kept::Kept;
 use super::listing::percent_encode;
 use super::lookup::Root;
 use super::resource::{Content, Draft, content_type, read};
-use crate::coding::{self, Encoder, Flush};
+use crate::coding::{Coding, Encoder, Flush};
 
 impl<N> Files<N> {
     /// Keeps copies of files that shrink, encoded with br and gzip, in the directory `copies`, and answers with them
@@ -33,7 +33,7 @@ impl<N> Files<N> {
         }
         let shelf = Shelf { disk, busy: Mutex::default() };
         Ok(self.with(|plan| {
-            plan.copies = Some(Arc::new(move |path, whole, coding| shelf.copy(path, whole, coding)))
+            plan.copies = Some(Arc::new(move |path, whole, kept| shelf.copy(path, whole, kept)))
         }))
     }
 }
@@ -47,19 +47,19 @@ struct Shelf {
 
 impl Shelf {
     /// The copy of a file, made now if it is not here. None where there is to be none, or none can be had.
-    fn copy(&self, path: &str, whole: &Draft, coding: Coding) -> Option<Draft> {
-        if !SIZES.contains(&whole.content.len()) || !shrinks(path) || coding == Coding::Zstd {
+    fn copy(&self, path: &str, whole: &Draft, kept: Kept) -> Option<Draft> {
+        if !SIZES.contains(&whole.content.len()) || !shrinks(path) || kept.coding == Coding::Zstd {
             return None;
         }
         // All in one directory: nobody can lead the way to a copy astray.
-        let name = format!("{}{}", percent_encode(path), coding.suffix());
+        let name = format!("{}{}", percent_encode(path), kept.suffix);
         if name.len() > NAME_MAX {
             return None;
         }
         let found = self.find(&name, whole).or_else(|| {
             let is_mine = self.busy().insert(name.clone());
             // Should it fail, the file is sent as it is.
-            let made = is_mine.then(|| self.make(&name, whole, coding).ok())?;
+            let made = is_mine.then(|| self.make(&name, whole, kept.coding).ok())?;
             self.busy().remove(&name);
             made.and_then(|()| self.find(&name, whole))
         })?;
@@ -121,13 +121,11 @@ fn shrinks(path: &str) -> bool {
         || ["+json", "+xml"].iter().any(|end| content_type.ends_with(end))
 }
 
+/// What is made once may take its time: for gzip there is no higher level, and those of br take far too long.
+const LEVEL: u32 = 9;
+
 fn encode(bytes: &[u8], coding: Coding) -> io::Result<Vec<u8>> {
-    let (coding, level) = match coding {
-        Coding::Brotli => (coding::Coding::Br, 9),
-        Coding::Zstd => (coding::Coding::Zstd, 19),
-        Coding::Gzip => (coding::Coding::Gzip, 9),
-    };
-    let mut encoder = Encoder::new(coding, level).ok_or(io::ErrorKind::Unsupported)?;
+    let mut encoder = Encoder::new(coding, LEVEL).ok_or(io::ErrorKind::Unsupported)?;
     let mut encoded = Vec::new();
     encoder.encode(bytes, Flush::End, &mut encoded).map_err(io::Error::other)?;
     Ok(encoded)

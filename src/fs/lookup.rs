@@ -6,9 +6,9 @@ use std::io;
 use std::sync::Arc;
 
 use super::cache::Cache;
-use super::coding::Coding;
 use super::disk::{Disk, Links, Node};
 use super::embedded::Embedded;
+use super::kept::Kept;
 use super::listing::{self, Sort};
 use super::path::{Below, is_name};
 use super::pattern::Pattern;
@@ -51,7 +51,7 @@ pub(super) enum Root {
 pub(super) type Rewrite = Arc<dyn Fn(&Request) -> Option<String> + Send + Sync>;
 
 /// Makes an encoded copy of a file that has no neighbor in that coding, or finds the one it made.
-pub(super) type Copies = Arc<dyn Fn(&str, &Draft, Coding) -> Option<Draft> + Send + Sync>;
+pub(super) type Copies = Arc<dyn Fn(&str, &Draft, Kept) -> Option<Draft> + Send + Sync>;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Listing {
@@ -148,25 +148,21 @@ impl Plan {
         // Files of several hosts may have one path.
         let kept_as = format!("{}{asked_for}", site.host.as_deref().unwrap_or_default());
         let mut encoded = Vec::new();
-        for coding in Coding::ALL {
-            if let Some(draft) = self.neighbor(site, path, &whole, coding)? {
-                encoded.push((coding, draft));
-            } else if let Some(draft) =
-                self.copies.as_ref().and_then(|copies| copies(&kept_as, &whole, coding))
-            {
-                encoded.push((coding, draft));
-            }
+        for kept in Kept::ALL {
+            let neighbor = self.neighbor(site, path, &whole, kept)?;
+            let copy = || self.copies.as_ref().and_then(|copies| copies(&kept_as, &whole, kept));
+            encoded.extend(neighbor.or_else(copy).map(|draft| (kept.coding, draft)));
         }
         let resource = Resource::new(path, rule.map(|(_, value)| &**value), whole, encoded);
         Ok(Found::Resource(Arc::new(resource.map_err(io::Error::other)?)))
     }
 
     /// The file beside this one that holds the same encoded, if it is no older and is smaller.
-    fn neighbor(&self, site: &Site, path: &str, whole: &Draft, coding: Coding) -> io::Result<Option<Draft>> {
+    fn neighbor(&self, site: &Site, path: &str, whole: &Draft, kept: Kept) -> io::Result<Option<Draft>> {
         if self.neighbors == Neighbors::Strangers {
             return Ok(None);
         }
-        let opened = self.open(site, &format!("{path}{}", coding.suffix()))?;
+        let opened = self.open(site, &format!("{path}{}", kept.suffix))?;
         let Opened::File(draft) = opened else { return Ok(None) };
         Ok((draft.is_as_new_as(whole) && draft.content.len() < whole.content.len()).then_some(draft))
     }

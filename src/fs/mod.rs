@@ -2,8 +2,8 @@
 //!
 //! It is built on what is public of the crate. Whatever may block is done by [`aside`](crate::runtime::aside).
 
-mod coding;
 mod condition;
+mod kept;
 mod path;
 mod pattern;
 mod range;

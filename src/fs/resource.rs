@@ -7,8 +7,8 @@ use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 
-use super::coding::{Coding, choose};
 use super::condition::Validators;
+use crate::coding::{Choice, Coding};
 use crate::message::{Headers, InvalidField};
 
 /// One file in all its representations.
@@ -82,14 +82,14 @@ impl Resource {
         Ok(Resource { forms: forms.collect::<Result<_, _>>()?, modified, is_settled, content_type })
     }
 
-    /// The representation that a peer wants.
+    /// The representation that a peer wants. One that refuses the file as it is, and all that there is, gets it all the
+    /// same: it is better than nothing (RFC 9110 §12.5.3).
     pub(super) fn select(&self, fields: &Headers) -> &Form {
         if let [whole] = &*self.forms {
             return whole;
         }
-        let is_there = |coding| self.forms.iter().any(|form| form.coding == Some(coding));
-        let chosen = choose(fields, is_there);
-        let form = self.forms.iter().find(|form| form.coding == chosen);
+        let choice = Choice::of(fields, self.forms.iter().filter_map(|form| form.coding));
+        let form = self.forms.iter().find(|form| form.coding == choice.coding);
         form.unwrap_or(&self.forms[0])
     }
 
