@@ -10,6 +10,8 @@ mod decoders;
 #[cfg(feature = "compress")]
 mod encoder;
 mod error;
+#[cfg(feature = "compress")]
+mod shrink;
 
 #[cfg(any(feature = "compress", feature = "fs"))]
 pub(crate) use accept::Choice;
@@ -19,6 +21,8 @@ pub(crate) use decoders::Decoders;
 #[cfg(feature = "compress")]
 pub(crate) use encoder::Encoder;
 pub use error::CodingError;
+#[cfg(feature = "compress")]
+pub(crate) use shrink::{essence, shrinks};
 
 /// A content coding (RFC 9110 §8.4.1). That content is not coded is said by naming none.
 ///

@@ -12,7 +12,7 @@ use super::kept::Kept;
 use super::listing::percent_encode;
 use super::lookup::Root;
 use super::resource::{Content, Draft, content_type, read};
-use crate::coding::{Coding, Encoder, Flush};
+use crate::coding::{Coding, Encoder, Flush, essence, shrinks};
 
 impl<N> Files<N> {
     /// Keeps copies of files that shrink, encoded with br and gzip, in the directory `copies`, and answers with them
@@ -48,7 +48,8 @@ struct Shelf {
 impl Shelf {
     /// The copy of a file, made now if it is not here. None where there is to be none, or none can be had.
     fn copy(&self, path: &str, whole: &Draft, kept: Kept) -> Option<Draft> {
-        if !SIZES.contains(&whole.content.len()) || !shrinks(path) || kept.coding == Coding::Zstd {
+        let is_worth_it = SIZES.contains(&whole.content.len()) && shrinks(essence(&content_type(path)));
+        if !is_worth_it || kept.coding == Coding::Zstd {
             return None;
         }
         // All in one directory: nobody can lead the way to a copy astray.
@@ -110,15 +111,6 @@ const NAME_MAX: usize = 230;
 fn write(file: &mut File, encoded: &[u8], whole: &Draft) -> io::Result<()> {
     file.write_all(encoded)?;
     whole.modified.map_or(Ok(()), |modified| file.set_modified(modified))
-}
-
-/// Whether files of this name are likely to become shorter.
-fn shrinks(path: &str) -> bool {
-    let content_type = content_type(path);
-    let shrinking =
-        ["text/", "application/javascript", "application/json", "application/xml", "application/wasm"];
-    shrinking.iter().any(|start| content_type.starts_with(start))
-        || ["+json", "+xml"].iter().any(|end| content_type.ends_with(end))
 }
 
 /// What is made once may take its time: for gzip there is no higher level, and those of br take far too long.
