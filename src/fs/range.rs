@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::message::Headers;
+use crate::message::{Headers, members, saturating_decimal};
 
 /// What a Range field selects.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,9 +34,8 @@ impl Selection {
         if !unit.eq_ignore_ascii_case(UNIT) {
             return None;
         }
-        let specs = set.split(|octet| *octet == b',').map(<[u8]>::trim_ascii).filter(|spec| !spec.is_empty());
         let (mut ranges, mut count) = (Vec::new(), 0);
-        for spec in specs {
+        for spec in members(set) {
             count += 1;
             match Spec::parse(spec)?.within(len) {
                 _ if count > RANGES_MAX => return None,
@@ -73,10 +72,10 @@ impl Spec {
     fn parse(spec: &[u8]) -> Option<Spec> {
         let dash = spec.iter().position(|octet| *octet == b'-')?;
         match (&spec[..dash], &spec[dash + 1..]) {
-            ([], suffix) => Some(Spec::Last(digits(suffix)?)),
-            (first, []) => Some(Spec::Between(digits(first)?, None)),
+            ([], suffix) => Some(Spec::Last(saturating_decimal(suffix)?)),
+            (first, []) => Some(Spec::Between(saturating_decimal(first)?, None)),
             (first, last) => {
-                let (first, last) = (digits(first)?, digits(last)?);
+                let (first, last) = (saturating_decimal(first)?, saturating_decimal(last)?);
                 (first <= last).then_some(Spec::Between(first, Some(last)))
             }
         }
@@ -93,17 +92,6 @@ impl Spec {
             }
         }
     }
-}
-
-/// `1*DIGIT`. What is larger than any file is as good as the largest.
-fn digits(text: &[u8]) -> Option<u64> {
-    if text.is_empty() || !text.iter().all(u8::is_ascii_digit) {
-        return None;
-    }
-    Some(
-        text.iter()
-            .fold(0u64, |value, digit| value.saturating_mul(10).saturating_add(u64::from(digit - b'0'))),
-    )
 }
 
 /// Adds a range, in the place of the first one that it becomes one with.

@@ -4,6 +4,7 @@ use std::net::Ipv6Addr;
 use std::str;
 
 use super::class::Class;
+use super::decimal::decimal;
 use super::percent::escape;
 
 /// A host and the port to knock at.
@@ -77,16 +78,9 @@ fn is_ip_future(address: &[u8]) -> bool {
 fn parse_port(text: &[u8]) -> Option<Option<u16>> {
     match text {
         [] | [b':'] => Some(None),
-        [b':', digits @ ..] => parse_digits(digits).map(Some),
+        [b':', digits @ ..] => u16::try_from(decimal(digits)?).ok().map(Some),
         _ => None,
     }
-}
-
-fn parse_digits(digits: &[u8]) -> Option<u16> {
-    digits.iter().try_fold(0u16, |port, octet| {
-        let digit = octet.is_ascii_digit().then(|| octet - b'0')?;
-        port.checked_mul(10)?.checked_add(digit.into())
-    })
 }
 
 #[cfg(test)]

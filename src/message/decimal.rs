@@ -1,4 +1,4 @@
-//! [`decimal`]: numbers as messages carry them (RFC 9110 §8.6).
+//! [`decimal`] and [`saturating_decimal`]: numbers as messages carry them (RFC 9110 §8.6).
 
 /// `1*DIGIT`, checked: `str::parse` would take a sign.
 pub(crate) fn decimal(text: &[u8]) -> Option<u64> {
@@ -9,6 +9,12 @@ pub(crate) fn decimal(text: &[u8]) -> Option<u64> {
         b'0'..=b'9' => value.checked_mul(10)?.checked_add(u64::from(byte - b'0')),
         _ => None,
     })
+}
+
+/// `1*DIGIT`, where what is beyond counting is as good as the largest number.
+pub(crate) fn saturating_decimal(text: &[u8]) -> Option<u64> {
+    let is_number = !text.is_empty() && text.iter().all(u8::is_ascii_digit);
+    is_number.then(|| decimal(text).unwrap_or(u64::MAX))
 }
 
 #[cfg(test)]
@@ -24,6 +30,17 @@ mod tests {
         }
         for text in ["", "+5", "-1", "0x5", "5 5", "1nope", "5.0", "1_0", "18446744073709551616", "٣"] {
             assert_eq!(decimal(text.as_bytes()), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn beyond_counting_is_the_largest_number_where_it_may_be() {
+        for text in ["18446744073709551615", "18446744073709551616", "99999999999999999999999"] {
+            assert_eq!(saturating_decimal(text.as_bytes()), Some(u64::MAX), "{text}");
+        }
+        assert_eq!(saturating_decimal(b"00042"), Some(42));
+        for text in ["", "-1", "+5", "99999999999999999999999x", "x99999999999999999999999", "1 2"] {
+            assert_eq!(saturating_decimal(text.as_bytes()), None, "{text}");
         }
     }
 }

@@ -31,7 +31,7 @@ pub(crate) use body::{FileRange, Length};
 pub(crate) use class::Class;
 pub use cookie::{Cookies, InvalidCookie, SameSite, SetCookie};
 pub(crate) use date::ImfDate;
-pub(crate) use decimal::decimal;
+pub(crate) use decimal::{decimal, saturating_decimal};
 pub use form::{Form, InvalidForm, Pairs};
 pub use form_buf::FormBuf;
 pub use from_text::FromText;

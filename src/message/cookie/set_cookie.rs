@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::{Duration, SystemTime};
 
 use super::date;
-use crate::message::{Class, Headers, ImfDate, Name, decimal, name};
+use crate::message::{Class, Headers, ImfDate, Name, name, saturating_decimal};
 
 /// One `Set-Cookie` field: a name, a value, and what a user agent shall do with them.
 ///
@@ -235,10 +235,7 @@ const ATTRIBUTE_MAX: usize = 1024;
 /// `["-"] 1*DIGIT`. Below zero is over, and beyond counting is for ever.
 fn parse_age(text: &str) -> Option<Duration> {
     let digits = text.strip_prefix('-').unwrap_or(text);
-    if digits.is_empty() || !digits.bytes().all(|octet| octet.is_ascii_digit()) {
-        return None;
-    }
-    let seconds = decimal(digits.as_bytes()).unwrap_or(u64::MAX);
+    let seconds = saturating_decimal(digits.as_bytes())?;
     Some(Duration::from_secs(if digits.len() < text.len() { 0 } else { seconds }))
 }
 
