@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::Files;
 use super::disk::{Disk, Links, Node};
 use super::kept::Kept;
-use super::listing::percent_encode;
+use super::listing::segment;
 use super::lookup::Root;
 use super::resource::{Content, Draft, content_type, read};
 use crate::coding::{Coding, Encoder, Flush, essence, shrinks};
@@ -53,7 +53,7 @@ impl Shelf {
             return None;
         }
         // All in one directory: nobody can lead the way to a copy astray.
-        let name = format!("{}{}", percent_encode(path), kept.suffix);
+        let name = format!("{}{}", segment(path), kept.suffix);
         if name.len() > NAME_MAX {
             return None;
         }

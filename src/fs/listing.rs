@@ -5,7 +5,7 @@ use std::fmt::Write;
 use std::time::{Duration, SystemTime};
 
 use super::disk::Entry;
-use crate::message::Form;
+use crate::message::{Class, Form, percent};
 
 /// So many entries are shown.
 pub(super) const ENTRIES_MAX: usize = 10_000;
@@ -126,7 +126,7 @@ fn row(Entry { name, size, modified }: &Entry) -> String {
     // Behind `./` nothing is taken for a scheme or a host.
     format!(
         "<tr{class}><td><a href=\"./{}{slash}\">{}{slash}</a></td><td>{size}</td><td>{modified}</td></tr>\n",
-        percent_encode(name),
+        segment(name),
         escape(name),
     )
 }
@@ -162,17 +162,10 @@ fn escape(text: &str) -> String {
 }
 
 /// A name as one segment of a path (RFC 3986 §3.3): only what is unreserved stays as it is.
-pub(super) fn percent_encode(name: &str) -> String {
-    let mut encoded = String::with_capacity(name.len());
-    for octet in name.bytes() {
-        match octet {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
-                encoded.push(char::from(octet))
-            }
-            _ => encoded.extend(format!("%{octet:02X}").chars()),
-        }
-    }
-    encoded
+pub(super) fn segment(name: &str) -> String {
+    let mut segment = String::with_capacity(name.len());
+    percent::encode(name.as_bytes(), &Class::UNRESERVED, &mut segment);
+    segment
 }
 
 /// A size to three digits.
@@ -277,7 +270,6 @@ mod tests {
                 assert!(!page.contains(&bad), "{name}: {bad}");
             }
         }
-        assert_eq!(percent_encode("a b/%é:?"), "a%20b%2F%25%C3%A9%3A%3F");
     }
 
     #[test]

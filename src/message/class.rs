@@ -10,8 +10,11 @@ impl Class {
         .with(b"abcdefghijklmnopqrstuvwxyz")
         .with(b"0123456789");
 
+    /// `unreserved` (RFC 3986 §2.3): what stands for itself in every part of a URI.
+    pub(crate) const UNRESERVED: Class = Class::ALPHANUMERIC.with(b"-._~");
+
     /// `unreserved / sub-delims` (RFC 3986 §2.2): what stands for itself in a host, a path and a query.
-    pub(crate) const URI_PLAIN: Class = Class::ALPHANUMERIC.with(b"-._~").with(b"!$&'()*+,;=");
+    pub(crate) const URI_PLAIN: Class = Class::UNRESERVED.with(b"!$&'()*+,;=");
 
     /// This class and `octets`.
     pub(crate) const fn with(mut self, octets: &[u8]) -> Class {

@@ -4,6 +4,7 @@ use std::fmt;
 use std::mem;
 
 use super::FieldValue;
+use super::class::Class;
 use super::form::{self, Form};
 use super::percent;
 
@@ -49,9 +50,9 @@ impl FormBuf {
     /// Adds a pair behind those that are there, of the same name or not.
     pub fn append(&mut self, name: &str, value: impl FieldValue) {
         self.begin_pair();
-        percent::encode_form(name.as_bytes(), &mut self.text);
+        encode(name.as_bytes(), &mut self.text);
         self.text.push('=');
-        value.lend(|value| percent::encode_form(value, &mut self.text));
+        value.lend(|value| encode(value, &mut self.text));
     }
 
     /// Gives `name` one value, in the place of its first pair, or else at the end. Other pairs of that name go.
@@ -156,6 +157,17 @@ impl<N: AsRef<str>, V: FieldValue> FromIterator<(N, V)> for FormBuf {
         let mut form = FormBuf::new();
         form.extend(pairs);
         form
+    }
+}
+
+/// Appends `octets` as `application/x-www-form-urlencoded` spells them (the URL Standard, §5.2).
+fn encode(octets: &[u8], text: &mut String) {
+    static PLAIN: Class = Class::ALPHANUMERIC.with(b"*-._");
+    for (before, word) in octets.split(|&octet| octet == b' ').enumerate() {
+        if before > 0 {
+            text.push('+');
+        }
+        percent::encode(word, &PLAIN, text);
     }
 }
 

@@ -1,4 +1,4 @@
-//! [`escape`], [`decode`] and [`encode_form`]: octets that a URI spells `%XX` (RFC 3986 §2.1).
+//! [`escape`], [`decode`] and [`encode`]: octets that a URI spells `%XX` (RFC 3986 §2.1).
 
 use std::borrow::Cow;
 use std::string::FromUtf8Error;
@@ -48,18 +48,17 @@ pub(super) fn is_well_formed(text: &str) -> bool {
     memchr::memchr_iter(b'%', text).all(|at| escape(&text[at..]).is_some())
 }
 
-/// Appends `octets` as `application/x-www-form-urlencoded` spells them (the URL Standard, §5.2).
-pub(super) fn encode_form(octets: &[u8], text: &mut String) {
+/// Appends `octets` to `text`, escaped but for those that are `plain`, which is ASCII.
+pub(crate) fn encode(octets: &[u8], plain: &Class, text: &mut String) {
     for &octet in octets {
-        match octet {
-            b' ' => text.push('+'),
-            plain if FORM_PLAIN.has(plain) => text.push(char::from(plain)),
-            _ => text.extend(['%', HEX_DIGITS[usize::from(octet >> 4)], HEX_DIGITS[usize::from(octet & 15)]]),
+        match plain.has(octet) {
+            true => text.push(char::from(octet)),
+            false => {
+                text.extend(['%', HEX_DIGITS[usize::from(octet >> 4)], HEX_DIGITS[usize::from(octet & 15)]])
+            }
         }
     }
 }
-
-static FORM_PLAIN: Class = Class::ALPHANUMERIC.with(b"*-._");
 
 const HEX_DIGITS: [char; 16] =
     ['0', '1', '2', '3', '4', '5', '6', '7', '8', '9', 'A', 'B', 'C', 'D', 'E', 'F'];
@@ -112,6 +111,17 @@ mod tests {
         for text in ["%ff", "%c3", "%c3%28", "%c0%af", "%ed%a0%80", "ok%80"] {
             assert!(decode(text, Plus::Sign).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn what_is_not_plain_is_encoded_rfc3986_2_1() {
+        let mut text = String::from("./");
+        encode("a b/%\u{e9}:?~\0".as_bytes(), &Class::UNRESERVED, &mut text);
+        assert_eq!(text, "./a%20b%2F%25%C3%A9%3A%3F~%00");
+        let octets = Vec::from_iter(0..=u8::MAX);
+        text.clear();
+        encode(&octets, &Class::UNRESERVED, &mut text);
+        assert!(super::octets(&text, Plus::Sign).eq(octets), "each comes back");
     }
 
     #[test]

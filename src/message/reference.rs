@@ -2,7 +2,8 @@
 
 use std::borrow::Cow;
 
-use super::{InvalidTarget, Target};
+use super::percent;
+use super::target::{InvalidTarget, QUERY, Target};
 
 impl Target {
     /// The URL that `reference` means where this one was asked for, without its fragment. Bytes that should have been
@@ -87,19 +88,13 @@ fn clean(url: &str) -> String {
 
 /// `text` with `%XX` for what a path or a query cannot hold. A host stays as it is: escaped, it would be another one.
 fn escape(text: &str) -> Cow<'_, str> {
-    let is_fine = |byte: u8| byte.is_ascii_graphic() && !b"\"<>\\`".contains(&byte);
     let (origin, resource) = text.split_at(origin_len(text));
-    if resource.bytes().all(is_fine) {
+    if QUERY.covers(resource.as_bytes()) {
         return Cow::Borrowed(text);
     }
     let mut escaped = String::with_capacity(text.len() + 16);
     escaped.push_str(origin);
-    for byte in resource.bytes() {
-        match is_fine(byte) {
-            true => escaped.push(byte.into()),
-            false => escaped.push_str(&format!("%{byte:02X}")),
-        }
-    }
+    percent::encode(resource.as_bytes(), &QUERY, &mut escaped);
     Cow::Owned(escaped)
 }
 

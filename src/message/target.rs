@@ -308,7 +308,7 @@ static PATH: Class = Class::URI_PLAIN.with(b"/:@%[]");
 /// What a path may hold, `?`, and what browsers do not escape in a query though RFC 3986 §3.4 asks for it.
 ///
 /// The backslash is not among it: some parsers take it for a `/`.
-static QUERY: Class = Class::URI_PLAIN.with(b"/:@%[]?{|}^");
+pub(super) static QUERY: Class = Class::URI_PLAIN.with(b"/:@%[]?{|}^");
 
 fn decode(raw: &str) -> Result<Cow<'_, str>, Utf8Error> {
     percent::decode(raw, Plus::Sign).map_err(|error| error.utf8_error())

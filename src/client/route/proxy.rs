@@ -7,7 +7,8 @@ use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 
 use super::socks::{Login, Lookup, Socks};
-use crate::message::{Authority, Class, Plus, Scheme, octets};
+use crate::message::percent::{self, Plus};
+use crate::message::{Authority, Class, Scheme};
 use crate::net::Host;
 
 /// A proxy: HTTP, or SOCKS5 (RFC 1928).
@@ -131,7 +132,7 @@ impl Proxy {
 static USERINFO: Class = Class::URI_PLAIN.with(b"%:");
 
 fn decoded(text: &str) -> Vec<u8> {
-    octets(text, Plus::Sign).collect()
+    percent::octets(text, Plus::Sign).collect()
 }
 
 /// The credentials of the `Basic` scheme (RFC 7617 §2).
