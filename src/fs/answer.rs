@@ -6,14 +6,11 @@ use super::condition::{Verdict, evaluate, range_counts};
 use super::parts::Parts;
 use super::range::Selection;
 use super::resource::{Content, Form, Resource};
-use crate::message::{InvalidField, Method, Request, Response, Status};
+use crate::message::{Method, Request, Response, Status};
+use crate::server::Result;
 
 /// Makes `resource` the answer to `request`.
-pub(super) fn fill(
-    request: &Request,
-    response: &mut Response,
-    resource: &Resource,
-) -> Result<(), InvalidField> {
+pub(super) fn fill(request: &Request, response: &mut Response, resource: &Resource) -> Result {
     let form = resource.select(&request.headers);
     let len = form.content.len();
     describe(response, form)?;
@@ -63,7 +60,7 @@ impl Outcome {
 }
 
 /// Sets the fields of a representation beside those that are there.
-fn describe(response: &mut Response, form: &Form) -> Result<(), InvalidField> {
+fn describe(response: &mut Response, form: &Form) -> Result {
     if response.headers.is_empty() {
         response.headers.append_all(&form.fields);
         return Ok(());
@@ -78,19 +75,14 @@ fn describe(response: &mut Response, form: &Form) -> Result<(), InvalidField> {
     Ok(())
 }
 
-fn send_ranges(
-    response: &mut Response,
-    resource: &Resource,
-    form: &Form,
-    ranges: &[Range<u64>],
-) -> Result<(), InvalidField> {
+fn send_ranges(response: &mut Response, resource: &Resource, form: &Form, ranges: &[Range<u64>]) -> Result {
     response.status = Status::PARTIAL_CONTENT;
     if let [range] = ranges {
         let (first, last, whole) = (range.start, range.end - 1, form.content.len());
         response.headers.set("content-range", format!("bytes {first}-{last}/{whole}"))?;
         send(response, &form.content, range.clone());
     } else {
-        let parts = Parts::new(form, &resource.content_type, ranges);
+        let parts = Parts::new(form, &resource.content_type, ranges)?;
         response.headers.set("content-type", parts.content_type())?;
         parts.fill(&mut response.body);
     }

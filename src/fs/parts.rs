@@ -1,7 +1,6 @@
 //! [`Parts`]: several ranges in one answer, `multipart/byteranges` (RFC 9110 §14.6).
 
 use std::collections::VecDeque;
-use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::ops::Range;
 use std::pin::Pin;
@@ -13,6 +12,7 @@ use tokio::io::{AsyncRead, ReadBuf};
 use super::resource::{Content, Form};
 use crate::message::Body;
 use crate::net::FileReader;
+use crate::runtime::random_token;
 
 /// Several ranges of one representation, each behind its own head.
 pub(super) struct Parts {
@@ -28,14 +28,13 @@ enum Piece {
 }
 
 impl Parts {
-    pub(super) fn new(form: &Form, content_type: &str, ranges: &[Range<u64>]) -> Parts {
-        let random = RandomState::new();
-        let boundary = format!("{:016x}{:016x}", random.hash_one(0), random.hash_one(1));
-        let mut parts = Parts { pieces: VecDeque::new(), len: 0, boundary };
+    /// Fails where the system has no randomness to give.
+    pub(super) fn new(form: &Form, content_type: &str, ranges: &[Range<u64>]) -> io::Result<Parts> {
+        let mut parts = Parts { pieces: VecDeque::new(), len: 0, boundary: random_token()? };
         ranges.iter().for_each(|range| parts.add(form, content_type, range));
         let end = format!("\r\n--{}--\r\n", parts.boundary);
         parts.push(end.len() as u64, Piece::Bytes(end.into()));
-        parts
+        Ok(parts)
     }
 
     fn add(&mut self, form: &Form, content_type: &str, range: &Range<u64>) {

@@ -9,8 +9,8 @@ use std::task::{self, Poll, ready};
 use bytes::{Buf, Bytes};
 use tokio::io::{AsyncRead, ReadBuf};
 
-use super::random;
 use crate::message::{Headers, InvalidField, Request, Source};
+use crate::runtime::random_token;
 
 /// A form to be sent as `multipart/form-data`: texts and files, in order.
 ///
@@ -100,7 +100,7 @@ impl Form {
     ///
     /// A system that has no randomness to give.
     pub fn attach(self, request: &mut Request) -> io::Result<()> {
-        let boundary = random::token()?;
+        let boundary = random_token()?;
         let content_type = format!("multipart/form-data; boundary={boundary}");
         request.headers.set("content-type", content_type).map_err(io::Error::other)?;
         let (pieces, len) = self.pieces(&boundary);

@@ -33,7 +33,6 @@ mod head;
 mod limits;
 mod parameter;
 mod part;
-mod random;
 mod save;
 mod window;
 

@@ -8,8 +8,7 @@ use tokio::fs::File;
 use tokio::io::{AsyncRead, AsyncWriteExt, BufWriter};
 
 use super::Part;
-use super::random;
-use crate::runtime;
+use crate::runtime::{aside, random_token};
 
 /// A part that was written to a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,7 +32,7 @@ impl<R: AsyncRead + Unpin> Part<'_, R> {
     ///
     /// A file that cannot be written, or as [`Part::chunk`].
     pub async fn save(&mut self, dir: impl AsRef<Path>) -> io::Result<Saved> {
-        let name = random::token()?;
+        let name = random_token()?;
         self.save_as(dir, &name).await
     }
 
@@ -51,7 +50,7 @@ impl<R: AsyncRead + Unpin> Part<'_, R> {
             ));
         }
         let path = dir.as_ref().join(name);
-        let (file, draft) = runtime::aside(move || Draft::create(path)).await??;
+        let (file, draft) = aside(move || Draft::create(path)).await??;
         match self.write_to(File::from_std(file)).await {
             Ok(len) => Ok(Saved { path: draft.keep(), len }),
             Err(error) => {
@@ -100,14 +99,14 @@ impl Draft {
     async fn discard(mut self) {
         let doomed = self.0.take();
         // Should the runtime end, the file goes with the work that was to remove it.
-        let _ = runtime::aside(move || drop(doomed)).await;
+        let _ = aside(move || drop(doomed)).await;
     }
 }
 
 impl Drop for Draft {
     fn drop(&mut self) {
         if let Some(doomed) = self.0.take() {
-            drop(runtime::aside(move || drop(doomed)));
+            drop(aside(move || drop(doomed)));
         }
     }
 }

@@ -10,6 +10,8 @@ mod here;
 mod aside;
 #[cfg(feature = "compress")]
 mod compute;
+#[cfg(any(feature = "fs", feature = "multipart"))]
+mod random;
 
 #[cfg(any(feature = "compress", feature = "fs", feature = "multipart"))]
 pub(crate) use aside::aside;
@@ -21,3 +23,5 @@ pub(crate) use cores::{
 };
 pub use here::block_on;
 pub(crate) use here::{Here, Id, now};
+#[cfg(any(feature = "fs", feature = "multipart"))]
+pub(crate) use random::random_token;

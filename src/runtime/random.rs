@@ -1,4 +1,4 @@
-//! [`token`]: a name that nobody can foresee.
+//! [`random_token`]: a name that nobody can foresee.
 
 use std::fmt::Write;
 use std::io;
@@ -6,7 +6,7 @@ use std::io;
 /// 32 hexadecimal digits from the system's source of randomness.
 ///
 /// Of 2^128 tokens nobody meets one twice by chance, and nobody can write one down before it was drawn.
-pub(super) fn token() -> io::Result<String> {
+pub(crate) fn random_token() -> io::Result<String> {
     let mut bytes = [0; 16];
     getrandom::fill(&mut bytes).map_err(|_| io::Error::other("the system has no randomness"))?;
     let mut token = String::with_capacity(TOKEN_LEN);
@@ -15,7 +15,7 @@ pub(super) fn token() -> io::Result<String> {
 }
 
 /// How long a token is.
-pub(super) const TOKEN_LEN: usize = 32;
+const TOKEN_LEN: usize = 32;
 
 #[cfg(test)]
 mod tests {
@@ -25,7 +25,7 @@ mod tests {
 
     #[test]
     fn tokens_are_plain_and_differ() {
-        let tokens: BTreeSet<_> = (0..100).map(|_| token().unwrap()).collect();
+        let tokens: BTreeSet<_> = (0..100).map(|_| random_token().unwrap()).collect();
         let is_plain = |token: &String| token.bytes().all(|octet| octet.is_ascii_hexdigit());
         assert!(tokens.iter().all(|token| token.len() == TOKEN_LEN && is_plain(token)));
         assert_eq!(tokens.len(), 100);
