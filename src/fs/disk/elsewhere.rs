@@ -3,7 +3,7 @@
 use std::fs::{self, File};
 use std::io;
 
-use super::{Disk, Entry, Links, Node, walk};
+use super::{Disk, Entry, Links, walk};
 
 pub(super) fn open(disk: &Disk, path: &str, links: Links) -> io::Result<File> {
     walk::open(disk, path, links)
@@ -18,13 +18,7 @@ pub(super) fn entries(disk: &Disk, _: &File, path: &str, links: Links, max: usiz
         let name = found?.file_name();
         // A name that is no UTF-8 no path leads to.
         let Some(name) = name.to_str() else { continue };
-        let path = if path.is_empty() { name.to_owned() } else { format!("{path}/{name}") };
-        let metadata = match disk.open(&path, links) {
-            Ok(Node::File(_, metadata)) => Some(metadata),
-            Ok(Node::Directory(dir)) => dir.metadata().ok(),
-            Err(_) => None,
-        };
-        entries.extend(metadata.and_then(|metadata| Disk::entry(name, &metadata)));
+        entries.extend(disk.entry(path, name, links));
     }
     Ok(entries)
 }

@@ -6,7 +6,7 @@ use std::io;
 use rustix::fs::{Dir, FileType, Mode, OFlags, ResolveFlags, openat2};
 use rustix::io::Errno;
 
-use super::{Disk, Entry, Links, Node, walk};
+use super::{Disk, Entry, Links, walk};
 
 pub(super) fn open(disk: &Disk, path: &str, links: Links) -> io::Result<File> {
     let path = if path.is_empty() { "." } else { path };
@@ -65,14 +65,7 @@ pub(super) fn entries(
         if !is_candidate || matches!(name, "." | "..") {
             continue;
         }
-        let path = if path.is_empty() { name.to_owned() } else { format!("{path}/{name}") };
-        // What cannot be opened would be a link to nothing.
-        let metadata = match disk.open(&path, links) {
-            Ok(Node::File(_, metadata)) => Some(metadata),
-            Ok(Node::Directory(dir)) => dir.metadata().ok(),
-            Err(_) => None,
-        };
-        entries.extend(metadata.and_then(|metadata| Disk::entry(name, &metadata)));
+        entries.extend(disk.entry(path, name, links));
     }
     Ok(entries)
 }

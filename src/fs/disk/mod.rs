@@ -83,10 +83,13 @@ impl Disk {
         system::entries(self, dir, path, links, max)
     }
 
-    /// An entry for what was found by `name`, if it is to be shown.
-    fn entry(name: &str, metadata: &Metadata) -> Option<Entry> {
-        let size = (!metadata.is_dir()).then_some(metadata.len());
-        let is_shown = metadata.is_dir() || metadata.is_file();
-        is_shown.then(|| Entry { name: name.to_owned(), size, modified: metadata.modified().ok() })
+    /// The entry for `name` in the directory at `path`. What cannot be opened has none: it would be a link to nothing.
+    fn entry(&self, path: &str, name: &str, links: Links) -> Option<Entry> {
+        let path = if path.is_empty() { name.to_owned() } else { format!("{path}/{name}") };
+        let (size, metadata) = match self.open(&path, links).ok()? {
+            Node::File(_, metadata) => (Some(metadata.len()), metadata),
+            Node::Directory(dir) => (None, dir.metadata().ok()?),
+        };
+        Some(Entry { name: name.to_owned(), size, modified: metadata.modified().ok() })
     }
 }
