@@ -2,10 +2,10 @@
 
 use std::cmp::Ordering;
 use std::fmt::Write;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use super::disk::Entry;
-use crate::message::{Class, Form, percent};
+use crate::message::{Class, Form, ImfDate, month_number, percent};
 
 /// So many entries are shown.
 pub(super) const ENTRIES_MAX: usize = 10_000;
@@ -183,23 +183,11 @@ fn human(bytes: u64) -> String {
 
 /// A time to the minute, in UTC: `1994-11-06 08:49`. Times before 1970 are the first minute of it.
 fn minute(time: SystemTime) -> String {
-    let minutes = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or(Duration::ZERO).as_secs() / 60;
-    let (year, month, day) = date(minutes / (24 * 60));
-    format!("{year:04}-{month:02}-{day:02} {:02}:{:02}", minutes / 60 % 24, minutes % 60)
-}
-
-/// Year, month and day of a day since 1970. Years are counted from March, so that leap days end them.
-fn date(days: u64) -> (u64, u64, u64) {
-    const DAYS_IN_400_YEARS: u64 = 146_097;
-    const MARCH_OF_0_TO_1970: u64 = 719_468;
-    let days = days + MARCH_OF_0_TO_1970;
-    let (era, day_of_era) = (days / DAYS_IN_400_YEARS, days % DAYS_IN_400_YEARS);
-    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month_from_march = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
-    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
-    (era * 400 + year_of_era + u64::from(month <= 2), month, day)
+    let date = ImfDate::new(time);
+    // `Sun, 06 Nov 1994 08:49:37 GMT`
+    let text = date.as_str();
+    let (day, month, year, minute) = (&text[5..7], &text[8..11], &text[12..16], &text[17..22]);
+    format!("{year}-{:02}-{day} {minute}", month_number(month.as_bytes()).unwrap_or_default())
 }
 
 const STYLE: &str = "\
@@ -223,6 +211,8 @@ p{color:var(--dim);font-size:.875rem}\
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     fn entry(name: &str, size: Option<u64>, minutes: u64) -> Entry {

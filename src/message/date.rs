@@ -35,6 +35,13 @@ pub(crate) fn parse(date: &[u8]) -> Option<SystemTime> {
     httpdate::parse_http_date(str::from_utf8(date).ok()?).ok()
 }
 
+/// The number of the month whose name begins so, in any case; January is the first.
+pub(crate) fn month_number(word: &[u8]) -> Option<u32> {
+    let name = word.get(..3)?;
+    let months = b"jan feb mar apr may jun jul aug sep oct nov dec".split(|&octet| octet == b' ');
+    months.zip(1..).find(|(month, _)| month.eq_ignore_ascii_case(name)).map(|(_, number)| number)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -70,6 +77,16 @@ mod tests {
         check("Sun, 06 Nov 1994 08:49:37 GMT, x", None);
         check("Sun, 06 Nov +994 08:49:37 GMT", None);
         assert_eq!(parse(b"Sun, 06 Nov 1994 08:49:37 GM\xff"), None);
+    }
+
+    #[test]
+    fn months_are_known_by_three_letters() {
+        for (name, number) in [("Jan", 1), ("NOV", 11), ("december", 12), ("mayfly", 5)] {
+            assert_eq!(month_number(name.as_bytes()), Some(number), "{name}");
+        }
+        for name in ["", "Ja", "01", "Jän", "xjan", " ja", "j n"] {
+            assert_eq!(month_number(name.as_bytes()), None, "{name}");
+        }
     }
 
     #[test]

@@ -30,7 +30,7 @@ pub use body::{Body, Source};
 pub(crate) use body::{FileRange, Length};
 pub(crate) use class::Class;
 pub use cookie::{Cookies, InvalidCookie, SameSite, SetCookie};
-pub(crate) use date::ImfDate;
+pub(crate) use date::{ImfDate, month_number};
 pub(crate) use decimal::{decimal, saturating_decimal};
 pub use form::{Form, InvalidForm, Pairs};
 pub use form_buf::FormBuf;

@@ -3,7 +3,7 @@
 use std::ops::RangeInclusive;
 use std::time::{Duration, SystemTime};
 
-use crate::message::decimal;
+use crate::message::{decimal, month_number};
 
 /// The time that `text` names, in any of the spellings that servers have found.
 ///
@@ -62,12 +62,6 @@ fn time_of_day(word: &[u8]) -> Option<[u32; 3]> {
         return None;
     }
     Some([number(hour, 1..=2)?, number(minute, 1..=2)?, number(second, 1..=2)?])
-}
-
-fn month_number(word: &[u8]) -> Option<u32> {
-    let name = word.get(..3)?;
-    let months = b"jan feb mar apr may jun jul aug sep oct nov dec".split(|&octet| octet == b' ');
-    months.zip(1..).find(|(month, _)| month.eq_ignore_ascii_case(name)).map(|(_, number)| number)
 }
 
 /// The seconds since midnight, if there is such a time.
