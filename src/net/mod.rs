@@ -22,13 +22,7 @@ mod alarm;
 mod deadline;
 mod stopwatch;
 
-mod host;
-mod names;
-mod race;
-mod resolve;
-
 mod dial;
-mod dialer;
 
 mod file_reader;
 mod send_file;
@@ -40,18 +34,14 @@ pub(crate) use buffer::Buffer;
 pub(crate) use conn::{Conn, Desk, Fault};
 pub(crate) use deadline::{Caller, Deadline, Watch};
 pub(crate) use delegate::{delegate_stream, delegate_write};
-pub(crate) use dial::{Dial, DialError, DialTimes, Medium, timed};
-pub(crate) use dialer::BoxedStream;
-pub use dialer::Dialer;
+pub(crate) use dial::{BoxedStream, Dial, DialError, DialTimes, Host, InvalidHost, Medium, Names, timed};
+pub use dial::{Dialer, Resolver, SystemResolver};
 pub(crate) use early::Early;
 pub(crate) use file_reader::{FileReader, shrunk};
 pub(crate) use home::{Anywhere, Home, OneCore, Timer};
-pub(crate) use host::{Host, InvalidHost};
 pub(crate) use listener::{AcceptFault, Listener, classify};
 pub use memory::{MemoryConnector, MemoryListener, MemoryStream};
-pub(crate) use names::Names;
 pub use peer::PeerAddr;
-pub use resolve::{Resolver, SystemResolver};
 pub(crate) use send_file::FileSender;
 pub(crate) use stopwatch::Stopwatch;
 pub use tls::TlsError;

@@ -1,4 +1,12 @@
-//! [`Dial`]: opens connections.
+//! [`Dial`]: opens connections, to whatever a name leads to.
+
+mod host;
+mod resolve;
+
+mod names;
+mod race;
+
+mod dialer;
 
 use std::future::Future;
 use std::io;
@@ -15,11 +23,17 @@ use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::sleep;
 use tokio::time::{Instant, timeout};
 
+pub(crate) use dialer::BoxedStream;
+pub use dialer::Dialer;
+pub(crate) use host::{Host, InvalidHost};
+pub(crate) use names::Names;
+pub use resolve::{Resolver, SystemResolver};
+
+use self::dialer::AnyDialer;
+use self::names::Addresses;
+use self::race::{interleaved, race};
 use super::Fault;
-use super::dialer::{AnyDialer, BoxedStream, Dialer};
 use super::memory::MemoryConnector;
-use super::names::{Addresses, Names};
-use super::race::{interleaved, race};
 use super::transport::Transport;
 
 /// How connections are opened. A clone shares the names that were looked up.

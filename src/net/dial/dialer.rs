@@ -6,7 +6,7 @@ use std::pin::Pin;
 
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use super::transport::Stream;
+use crate::net::Stream;
 
 /// Opens connections some other way than over TCP: through a tunnel, into a process, to a test.
 ///
