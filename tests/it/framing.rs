@@ -8,6 +8,8 @@ use corehttp::{BodyPlan, Context, Handler, Limits, Request, Server, with_plan};
 use tokio::io::AsyncReadExt;
 
 use crate::support::answers::answers;
+#[cfg(target_os = "linux")]
+use crate::support::resident;
 use crate::support::wired::{Then, Wired, count_handled, shortened, take_handled};
 use crate::support::{Served, status};
 
@@ -394,13 +396,6 @@ fn row_35_memory_grows_with_what_has_come() {
     }
     let grown = resident().saturating_sub(before);
     assert!(grown < PEERS * ANNOUNCED / 8, "{grown} bytes for {PEERS} bodies that have hardly begun");
-}
-
-/// Bytes of memory that the process has now.
-#[cfg(target_os = "linux")]
-fn resident() -> usize {
-    let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
-    statm.split(' ').nth(1).map_or(0, |pages| pages.parse::<usize>().unwrap() * 4096)
 }
 
 #[test]

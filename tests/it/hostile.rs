@@ -1,7 +1,6 @@
 //! Whatever peers do, the server answers or refuses, and is well afterwards.
 
 use std::cell::RefCell;
-use std::fs;
 use std::future::{Future, pending, poll_fn};
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -19,6 +18,8 @@ use corehttp::{
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, ReadBuf, duplex};
 
 use crate::support::answers::answers;
+#[cfg(target_os = "linux")]
+use crate::support::resident;
 use crate::support::wired::{Then, Wired};
 use crate::support::{Peer, Served, alone, eventually, paused, status, undated};
 
@@ -237,12 +238,6 @@ fn harass(served: &Served, dice: &mut Dice) {
             peer.hear_all();
         }
     }
-}
-
-/// The memory of this process that is in use, in bytes.
-fn resident() -> usize {
-    let pages = fs::read_to_string("/proc/self/statm").unwrap();
-    pages.split(' ').nth(1).unwrap().parse::<usize>().unwrap() << 12
 }
 
 #[cfg(target_os = "linux")]

@@ -3,16 +3,16 @@
 use std::collections::VecDeque;
 use std::fs;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::{self, Poll};
 
 use corehttp::multipart::{Form, Multipart, MultipartError, MultipartLimits, Part};
-use corehttp::{BodyPlan, Client, Context, IntoHandler, InvalidField, Planned, Request, Response, with_plan};
+use corehttp::{Client, Context, InvalidField, Request, Response};
+use tempfile::TempDir;
 use tokio::io::{AsyncRead, AsyncReadExt, ReadBuf};
 
-use super::support::{Refusals, Served, eventually, paused, status};
+use super::support::{Refusals, Served, eventually, paused, status, streaming};
 
 /// Yields bytes in pieces, and makes whoever reads wait before each.
 struct Pieces<'a> {
@@ -476,11 +476,6 @@ mod refused {
     }
 }
 
-/// `handler`, called before the body is there.
-fn streaming<Kind, H: IntoHandler<Kind>>(handler: H) -> Planned<fn(&Request) -> BodyPlan, H::Handler> {
-    with_plan(|_| BodyPlan::Stream, handler)
-}
-
 const NEXT: &str = "GET /next HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n";
 
 fn post(fields: &str, body: &str) -> String {
@@ -603,27 +598,9 @@ mod served {
     }
 }
 
-/// An empty directory, removed when it is dropped.
-struct Dir(PathBuf);
-
-impl Dir {
-    fn new() -> Dir {
-        static NUMBER: AtomicU32 = AtomicU32::new(0);
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let path = std::env::temp_dir().join(format!("corehttp-parts-{}-{number}", std::process::id()));
-        fs::create_dir(&path).unwrap();
-        Dir(path)
-    }
-
-    fn is_empty(&self) -> bool {
-        fs::read_dir(&self.0).unwrap().next().is_none()
-    }
-}
-
-impl Drop for Dir {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
+/// Is nothing in `dir`?
+fn is_empty(dir: &TempDir) -> bool {
+    fs::read_dir(dir.path()).unwrap().next().is_none()
 }
 
 mod saved {
@@ -640,15 +617,15 @@ mod saved {
     async fn save(
         source: Pieces<'_>,
         part_max: u64,
-        dir: &Dir,
+        dir: &Path,
         name: Option<&str>,
     ) -> io::Result<(PathBuf, u64)> {
         let limits = MultipartLimits { part_max, ..MultipartLimits::default() };
         let mut parts = Multipart::new(source, "b", limits)?;
         let mut part = parts.part().await?.unwrap();
         let saved = match name {
-            None => part.save(&dir.0).await?,
-            Some(name) => part.save_as(&dir.0, name).await?,
+            None => part.save(dir).await?,
+            Some(name) => part.save_as(dir, name).await?,
         };
         assert!(parts.part().await?.is_none());
         Ok((saved.path, saved.len))
@@ -656,76 +633,78 @@ mod saved {
 
     #[test]
     fn under_a_name_of_its_own() {
-        let (dir, content) = (Dir::new(), "0123456789".repeat(50_000));
+        let (dir, content) = (TempDir::new().unwrap(), "0123456789".repeat(50_000));
         let body = file(&content);
         for size in [1000, body.len()] {
             let source = Pieces::new(body.as_bytes().chunks(size));
-            let (path, len) = runtime().block_on(save(source, 500_000, &dir, None)).unwrap();
-            assert_eq!((path.parent(), len), (Some(dir.0.as_path()), 500_000));
+            let (path, len) = runtime().block_on(save(source, 500_000, dir.path(), None)).unwrap();
+            assert_eq!((path.parent(), len), (Some(dir.path()), 500_000));
             assert!(fs::read_to_string(&path).unwrap() == content);
             let name = path.file_name().unwrap().to_str().unwrap();
             assert!(name.len() == 32 && name.bytes().all(|octet| octet.is_ascii_hexdigit()), "{name}");
         }
         let source = Pieces::new([body.as_bytes()]);
-        let (path, _) = runtime().block_on(save(source, 500_000, &dir, Some("cat.jpg"))).unwrap();
-        assert_eq!(path, dir.0.join("cat.jpg"));
+        let (path, _) = runtime().block_on(save(source, 500_000, dir.path(), Some("cat.jpg"))).unwrap();
+        assert_eq!(path, dir.path().join("cat.jpg"));
     }
 
     #[test]
     fn never_over_what_is_there_and_never_elsewhere() {
-        let (dir, body) = (Dir::new(), file("new"));
-        fs::write(dir.0.join("here"), "old").unwrap();
-        let save = |name| runtime().block_on(save(Pieces::new([body.as_bytes()]), 10, &dir, Some(name)));
+        let (dir, body) = (TempDir::new().unwrap(), file("new"));
+        fs::write(dir.path().join("here"), "old").unwrap();
+        let save =
+            |name| runtime().block_on(save(Pieces::new([body.as_bytes()]), 10, dir.path(), Some(name)));
         assert_eq!(save("here").unwrap_err().kind(), io::ErrorKind::AlreadyExists);
         for name in ["../../../tmp/owned", "/tmp/owned", "..", ".", "", "a/b", "a\\b", ".hidden", "a\0b"] {
             assert_eq!(save(name).unwrap_err().kind(), io::ErrorKind::InvalidInput, "{name:?}");
         }
-        assert_eq!(fs::read_to_string(dir.0.join("here")).unwrap(), "old");
-        assert_eq!(fs::read_dir(&dir.0).unwrap().count(), 1);
+        assert_eq!(fs::read_to_string(dir.path().join("here")).unwrap(), "old");
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
     }
 
     #[cfg(unix)]
     #[test]
     fn never_through_a_link() {
-        let (dir, other, body) = (Dir::new(), Dir::new(), file("new"));
-        std::os::unix::fs::symlink(other.0.join("target"), dir.0.join("link")).unwrap();
-        let saved = runtime().block_on(save(Pieces::new([body.as_bytes()]), 10, &dir, Some("link")));
+        let (dir, other, body) = (TempDir::new().unwrap(), TempDir::new().unwrap(), file("new"));
+        std::os::unix::fs::symlink(other.path().join("target"), dir.path().join("link")).unwrap();
+        let saved = runtime().block_on(save(Pieces::new([body.as_bytes()]), 10, dir.path(), Some("link")));
         assert_eq!(saved.unwrap_err().kind(), io::ErrorKind::AlreadyExists);
-        assert!(other.is_empty());
+        assert!(is_empty(&other));
     }
 
     #[test]
     fn nothing_that_is_too_large_or_not_all_there() {
-        let (dir, body) = (Dir::new(), file("12345"));
+        let (dir, body) = (TempDir::new().unwrap(), file("12345"));
         for end in body.find("\r\n\r\n").unwrap() + 4..body.len() - 2 {
             let source = Pieces::new([&body.as_bytes()[..end]]);
-            let failed = runtime().block_on(save(source, 5, &dir, None)).unwrap_err();
+            let failed = runtime().block_on(save(source, 5, dir.path(), None)).unwrap_err();
             assert_eq!(multipart_error(&failed), Some(MultipartError::Incomplete));
-            assert!(dir.is_empty());
+            assert!(is_empty(&dir));
         }
-        let failed = runtime().block_on(save(Pieces::new([body.as_bytes()]), 4, &dir, None)).unwrap_err();
+        let failed =
+            runtime().block_on(save(Pieces::new([body.as_bytes()]), 4, dir.path(), None)).unwrap_err();
         assert_eq!(multipart_error(&failed), Some(MultipartError::PartTooLarge));
-        assert!(dir.is_empty());
-        let lost = Dir(dir.0.join("lost"));
+        assert!(is_empty(&dir));
+        let lost = dir.path().join("lost");
         let failed = runtime().block_on(save(Pieces::new([body.as_bytes()]), 5, &lost, None)).unwrap_err();
         assert_eq!(failed.kind(), io::ErrorKind::NotFound);
     }
 
     #[test]
     fn nothing_that_was_given_up() {
-        let (dir, body) = (Dir::new(), file("12345"));
+        let (dir, body) = (TempDir::new().unwrap(), file("12345"));
         let source = Pieces { end: End::Silence, ..Pieces::new([&body.as_bytes()[..body.len() - 10]]) };
         paused(async {
-            let saving = save(source, 5, &dir, None);
+            let saving = save(source, 5, dir.path(), None);
             assert!(tokio::time::timeout(std::time::Duration::from_secs(1), saving).await.is_err());
         });
-        eventually("the file is removed", || dir.is_empty());
+        eventually("the file is removed", || is_empty(&dir));
     }
 
     #[test]
     fn what_a_peer_sends() {
-        let dir = Dir::new();
-        let path = dir.0.clone();
+        let dir = TempDir::new().unwrap();
+        let path = dir.path().to_owned();
         let served = Served::new(streaming(async move |ctx: &mut Context| -> corehttp::Result {
             let mut parts = ctx.multipart()?;
             let mut len = 0;
@@ -736,7 +715,7 @@ mod saved {
             Ok(())
         }));
         assert!(served.ask(post("", &file(&"x".repeat(100_000)))).ends_with("\r\n\r\n100000"));
-        assert!(!dir.is_empty());
+        assert!(!is_empty(&dir));
     }
 }
 

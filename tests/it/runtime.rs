@@ -5,7 +5,6 @@ use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Ipv6Addr, SocketAddr, TcpListener, TcpStream};
-use std::path::PathBuf;
 use std::rc::Rc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -15,6 +14,7 @@ use corehttp::{
     PeerAddr, Request, Result, Running, Server, Status, with_plan,
 };
 use cpu_time::ProcessTime;
+use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::support::{Served, alone, eventually, status};
@@ -177,29 +177,12 @@ fn every_address_is_told_with_its_port() {
     assert_eq!((nowhere.addr().port(), nowhere.running.addresses().len()), (0, 0));
 }
 
-/// A path of a test's own, free before and after.
-#[cfg(unix)]
-struct Scratch(PathBuf);
-
-#[cfg(unix)]
-impl Scratch {
-    fn new(name: &str) -> Scratch {
-        Scratch(std::env::temp_dir().join(format!("corehttp-it-{}-{name}", std::process::id())))
-    }
-}
-
-#[cfg(unix)]
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = fs::remove_file(&self.0);
-    }
-}
-
 #[cfg(unix)]
 #[test]
 fn unix_sockets_come_and_go_with_their_server() {
     use std::os::unix::net::{UnixListener, UnixStream};
-    let Scratch(path) = &Scratch::new("comes-and-goes");
+    let dir = TempDir::new().unwrap();
+    let path = &dir.path().join("socket");
     // What a process that has died left there is replaced.
     drop(UnixListener::bind(path).unwrap());
     for cores in [1, 2] {
@@ -217,13 +200,14 @@ fn unix_sockets_come_and_go_with_their_server() {
 #[test]
 fn a_unix_socket_that_is_in_use_is_an_error() {
     use std::os::unix::net::UnixStream;
-    let Scratch(path) = &Scratch::new("in-use");
+    let dir = TempDir::new().unwrap();
+    let path = &dir.path().join("socket");
     let text = format!("unix:{}", path.display());
     let _served = start(Server::bind(&text));
     let error = Server::bind(&text).start(who).unwrap_err();
     assert!(error.to_string().contains(&text), "{error}");
     check(UnixStream::connect(path).unwrap(), "unix");
-    let Scratch(precious) = &Scratch::new("precious");
+    let precious = &dir.path().join("precious");
     fs::write(precious, "precious").unwrap();
     Server::bind(precious.as_path()).start(who).unwrap_err();
     assert_eq!(fs::read_to_string(precious).unwrap(), "precious");

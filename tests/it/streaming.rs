@@ -8,13 +8,12 @@ use std::task::{self, Poll};
 use std::time::Duration;
 
 use corehttp::{
-    Body, BodyPlan, Context, Handler, Headers, IntoHandler, Limits, Planned, Request, Server, Status,
-    with_plan,
+    Body, BodyPlan, Context, Handler, Headers, IntoHandler, Limits, Request, Server, Status, with_plan,
 };
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, ReadBuf};
 use tokio::sync::Notify;
 
-use super::support::{Refusals, Served, eventually, paused, status, undated};
+use super::support::{Refusals, Served, eventually, paused, resident, status, streaming, undated};
 
 const GET: &str = "GET / HTTP/1.1\r\nhost: a\r\n\r\n";
 
@@ -29,11 +28,6 @@ fn chunked(body: &str) -> String {
 
 fn sized(body: &str) -> String {
     post(&format!("content-length: {}", body.len()), body)
-}
-
-/// `handler`, called before the body is there.
-fn streaming<Kind, H: IntoHandler<Kind>>(handler: H) -> Planned<fn(&Request) -> BodyPlan, H::Handler> {
-    with_plan(|_| BodyPlan::Stream, handler)
 }
 
 mod reading {
@@ -639,16 +633,10 @@ mod both_ways {
             most = most.max(resident());
         }
         sending.join().unwrap();
-        assert!(most < before + SIZE as u64 / 4, "{before} bytes became {most}");
+        assert!(most < before + SIZE / 4, "{before} bytes became {most}");
     }
 
     const PIECE: usize = 256 << 10;
-
-    /// Bytes of memory that the process has now.
-    fn resident() -> u64 {
-        let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
-        statm.split(' ').nth(1).map_or(0, |pages| pages.parse::<u64>().unwrap() * 4096)
-    }
 
     #[test]
     fn reader_and_writer_lend_the_request() {

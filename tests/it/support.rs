@@ -6,13 +6,14 @@ pub mod certificates;
 pub mod wired;
 
 use std::env;
+use std::fs;
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::process::Command;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use corehttp::{IntoHandler, Running, Server, Status};
+use corehttp::{BodyPlan, IntoHandler, Planned, Request, Running, Server, Status, with_plan};
 use socket2::SockRef;
 
 /// A server on one core, stopped when it is dropped.
@@ -183,6 +184,20 @@ pub fn eventually(what: &str, condition: impl Fn() -> bool) {
         assert!(start.elapsed() < PATIENCE, "{what}: it never came");
         std::thread::sleep(Duration::from_millis(1));
     }
+}
+
+/// Bytes of memory that the process has now; 0 where the system does not say.
+pub fn resident() -> usize {
+    let statm = fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    statm.split(' ').nth(1).map_or(0, |pages| pages.parse::<usize>().unwrap() << 12)
+}
+
+/// `handler`, called before the body is there.
+pub fn streaming<Kind, H>(handler: H) -> Planned<fn(&Request) -> BodyPlan, H::Handler>
+where
+    H: IntoHandler<Kind>,
+{
+    with_plan(|_| BodyPlan::Stream, handler)
 }
 
 /// Runs `future` on a clock that jumps whenever all wait.
