@@ -1,4 +1,4 @@
-//! An arena-backed HTTP/1.1 server on a per-core runtime: nothing is allocated per request.
+//! An arena-backed HTTP/1.1 server on a per-core runtime, and its client: nothing is allocated per request.
 //!
 //! ```no_run
 //! use corehttp::{Context, Server};
@@ -79,6 +79,38 @@
 //! Forms to send are built by [`FormBuf`], for [`Request::set_query`] and [`Request::set_form`]; a client's cookies
 //! are kept in a `jar::Jar`, with the feature `jar`. The example `forms` is a page to sign in at.
 //!
+//! # Ask
+//!
+//! A [`Client`] keeps connections to those it asks. It works in any runtime of tokio's; where there is none,
+//! [`block_on`] makes one. A [`Request`] that the server received can be sent on, and a [`Response`] that the client
+//! received can be the server's answer: they are the same types.
+//!
+//! ```
+//! # use corehttp::{Context, Server, MemoryListener};
+//! use corehttp::{Client, Request, Response, Status};
+//!
+//! # let listener = MemoryListener::new();
+//! # let connector = listener.connector();
+//! # let server = Server::bind(listener).cores(1).start(|ctx: &mut Context| ctx.response.text("Hello"))?;
+//! # corehttp::block_on(async {
+//! let client = Client::new();
+//! # let client = Client::builder().memory(connector).build();
+//! let response = client.get("http://example.com/").await?;
+//! assert_eq!(response.status, Status::OK);
+//! println!("{}", response.body.text()?);
+//!
+//! // The loop that allocates nothing: both are reset and used again.
+//! let request = Request::get("http://example.com/items?page=2")?;
+//! let mut response = Response::new();
+//! for _ in 0..1000 {
+//!     client.send(&request, &mut response).await?;
+//! }
+//! # assert_eq!(response.body.bytes(), b"Hello");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! # })??;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 //! # Where to look
 //!
 //! | for | see |
@@ -86,14 +118,23 @@
 //! | where to listen, on how many cores, how to stop | [`Server`], [`Running`] |
 //! | state of a core's own, without locks | [`Server::run_per_core`] |
 //! | bodies that are too large to be buffered | [`BodyPlan`], [`Context::body_reader`], [`Context::stream`], [`Context::duplex`] |
-//! | forms, queries and cookies | [`Form`], [`FormBuf`], [`Cookies`], [`SetCookie`] |
 //! | what peers may do, and for how long | [`Limits`], [`Timeouts`] |
+//! | what went wrong, and how often | [`Server::on_error`], [`Running::stats`] |
+//! | forms, queries and cookies | [`Form`], [`FormBuf`], [`Cookies`], [`SetCookie`] |
+//! | files that browsers send, with feature `multipart` | `multipart::Multipart`, `multipart::Form` |
+//! | files of a directory or of the program, with feature `fs` | `Files`, `Context::send_file` |
 //! | compressed answers, with feature `compress` | `Compress`, [`Coding`], [`Transform`] |
 //! | compressed requests | [`Context::decode_body`] |
-//! | what went wrong, and how often | [`Server::on_error`], [`Running::stats`] |
+//! | events that a page hears as they happen | [`Context::events`], [`Event`] |
+//! | secure connections, with feature `tls` | `ServerTls`, `ClientTls`, `TlsSession` |
 //! | other protocols | [`Context::upgrade`], [`Context::tunnel`] |
 //! | tests of a handler | [`Service::respond`] |
 //! | connections from elsewhere | [`Service::serve_connection`], [`MemoryListener`] |
+//! | how long a client waits, how many connections it keeps | [`ClientBuilder`], [`ClientTimeouts`] |
+//! | bodies that a client reads or writes as they go | [`Client::stream`], [`Client::open`] |
+//! | one host asked often, one of several hosts, many requests at once | [`Client::host`], [`Balancer`], [`Pipeline`] |
+//! | proxies, and other ways to a host | [`Proxies`], [`Dialer`], [`Resolver`] |
+//! | cookies of a client, with feature `jar` | [`ClientBuilder::cookies`], `jar::Jar` |
 //!
 //! Names are those of [RFC 9110](https://www.rfc-editor.org/rfc/rfc9110), which says what messages mean, and of
 //! [RFC 9112](https://www.rfc-editor.org/rfc/rfc9112), which says how they are spelled.
@@ -102,11 +143,11 @@
 
 mod memory;
 
-mod coding;
 mod message;
 mod net;
 mod runtime;
 
+mod coding;
 mod wire;
 
 mod exchange;

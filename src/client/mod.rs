@@ -1,5 +1,8 @@
 //! Floor 4: the client. Whom it asks is a [`Pool`](pool::Pool) of connections; how is a [`Link`](link::Link), which is
 //! one connection with one exchange on it.
+//!
+//! In reading order: who is asked, the connections to them and the way there, one exchange, what surrounds it, what is
+//! handed out, several hosts and many requests at once, and what can be set.
 
 mod origin;
 

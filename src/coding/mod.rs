@@ -1,4 +1,5 @@
-//! [`Coding`]: how content is coded on its way (RFC 9110 §8.4.1). Pure: bytes in, bytes out.
+//! Floor 2: how content is coded on its way, and which coding a peer likes (RFC 9110 §8.4.1, §12.5.3). Pure: bytes in,
+//! bytes out.
 //!
 //! What a coding is called is known here always; whether it can be decoded and encoded is up to the features.
 

@@ -1,6 +1,7 @@
 //! Floor 5: files. What a directory holds, answered as RFC 9110 asks: conditions, ranges and codings.
 //!
-//! It is built on what is public of the crate. Whatever may block is done by [`aside`](crate::runtime::aside).
+//! Whatever may block is done [`aside`](crate::runtime::aside). Nothing here knows of a connection: an answer is filled in,
+//! and the server sends it.
 
 mod condition;
 mod kept;

@@ -7,11 +7,11 @@ use tokio::sync::Semaphore;
 
 use super::{aside, available_cores};
 
-/// Does `work` [`aside`]. As much is done at once as there are cores; the rest waits.
+/// Does `work` [`aside()`]. As much is done at once as there are cores; the rest waits.
 ///
 /// # Errors
 ///
-/// As [`aside`].
+/// As [`aside()`].
 pub(crate) async fn compute<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> io::Result<T> {
     // They are never closed.
     let seat = SEATS.acquire().await.ok();

@@ -1,7 +1,7 @@
 //! Floor 1: threads. One for each core, with a runtime of its own that nothing ever leaves; and whatever runtime a
 //! client is used in.
 //!
-//! tokio's tasks and timers are named on this floor only.
+//! tokio's tasks and timers are named on this floor only. The features add ways to do work aside, and randomness.
 
 mod cores;
 mod here;
