@@ -1,4 +1,4 @@
-//! The face of the server: every way to write a program with it compiles, runs and answers.
+//! The face of the crate: every way to write a program with it compiles, runs and answers.
 #![allow(clippy::unit_arg, clippy::unwrap_used, reason = "a test is short, and may panic")]
 
 use std::cell::Cell;
@@ -490,6 +490,167 @@ mod what_compiles {
 }
 
 /// What may be shared between threads and what a handler may return: a change here breaks programs.
+
+/// The programs of a client.
+mod how_to_ask {
+    use super::*;
+
+    use corehttp::{Answer, Call, Client, ClientError, ClientTimeouts, Host, Redirects};
+
+    type Asked = Result<(), Box<dyn StdError>>;
+
+    const SOON: Duration = Duration::from_secs(5);
+
+    /// A server whose answer is the method, the path and the body; and where it is.
+    fn parrot() -> (Running, String) {
+        let running = Server::bind("127.0.0.1:0").cores(1).start(|ctx: &mut Context| {
+            let Context { request, response, .. } = ctx;
+            let body = request.body.text().unwrap();
+            response.text(format!("{} {} {body}", request.method(), request.target()));
+        });
+        let running = running.unwrap();
+        let url = format!("http://{}", running.local_addr());
+        (running, url)
+    }
+
+    async fn with_parrot(ask: impl AsyncFn(Client, &str) -> Asked) -> Asked {
+        let (running, url) = parrot();
+        let asked = ask(Client::new(), &url).await;
+        running.shutdown(SOON);
+        asked
+    }
+
+    #[tokio::test]
+    async fn in_a_line() -> Asked {
+        with_parrot(async |client, url| {
+            let response = client.get(&format!("{url}/a?b")).await?;
+            assert_eq!(response.status, Status::OK);
+            assert_eq!(response.body.text()?, "GET /a?b ");
+            assert_eq!(client.post(url, "text").await?.body.text()?, "POST / text");
+            assert_eq!(client.put(url, [1 + b'A']).await?.body.text()?, "PUT / B");
+            assert_eq!(client.delete(url).await?.body.text()?, "DELETE / ");
+            assert_eq!(client.head(url).await?.body.len(), 0);
+            Ok(())
+        })
+        .await
+    }
+
+    #[tokio::test]
+    async fn with_messages_that_are_used_again() -> Asked {
+        with_parrot(async |client, url| {
+            let request = Request::get(&format!("{url}/items?page=2"))?;
+            let mut response = Response::new();
+            for _ in 0..10 {
+                client.send(&request, &mut response).await?;
+            }
+            assert_eq!(response.status.as_u16(), 200);
+            assert_eq!(response.body.bytes(), b"GET /items?page=2 ");
+
+            let mut request = Request::post(&format!("{url}/items"))?;
+            request.headers.set("content-type", "application/json")?;
+            request.body.set(r#"{"a":1}"#);
+            client.send(&request, &mut response).await?;
+            assert_eq!(response.body.text()?, r#"POST /items {"a":1}"#);
+            assert!(response.timings().reused);
+            Ok(())
+        })
+        .await
+    }
+
+    #[tokio::test]
+    async fn piece_by_piece_and_in_a_hurry() -> Asked {
+        let client = Client::builder()
+            .timeout(Duration::from_secs(5))
+            .timeouts(ClientTimeouts::default())
+            .connections_per_host_max(64)
+            .redirects(Redirects::Follow(10))
+            .build();
+        with_parrot(async |_, url| {
+            let (request, mut response, mut all) = (Request::new("GET", url)?, Response::new(), Vec::new());
+            let mut body = client.stream(&request, &mut response).await?;
+            while let Some(chunk) = body.chunk().await? {
+                all.extend_from_slice(chunk);
+            }
+            assert_eq!(all, b"GET / ");
+            let hasty = client.timeout(Duration::ZERO).redirects(Redirects::Return);
+            assert!(hasty.send(&request, &mut response).await.unwrap_err().is_timeout());
+            let host = client.host(url)?;
+            host.send(&Request::get("/only/a/path")?, &mut response).await?;
+            assert_eq!(response.body.text()?, "GET /only/a/path ");
+            Ok(())
+        })
+        .await
+    }
+
+    /// The handler goes on with its own request, and answers with what comes back.
+    #[test]
+    fn from_a_handler_as_a_proxy() {
+        let ((backend, url), client) = (parrot(), Client::new());
+        let proxy = async move |ctx: &mut Context| {
+            let mut call = client.open(&ctx.request.target_to(&url)?).await?;
+            let mut incoming = ctx.body_reader();
+            while let Some(chunk) = incoming.chunk().await? {
+                call.write_all(chunk).await?;
+            }
+            let mut answer = call.finish(&mut ctx.response).await?;
+            let mut out = ctx.stream().await?;
+            while let Some(chunk) = answer.chunk().await? {
+                out.write_all(chunk).await?;
+            }
+            Ok(out.finish().await?)
+        };
+        let front =
+            Server::bind("127.0.0.1:0").start(with_plan(|_: &Request| BodyPlan::Stream, proxy)).unwrap();
+        let url = format!("http://{}/through?it", front.local_addr());
+        let response = corehttp::block_on(Client::new().post(&url, "all")).unwrap().unwrap();
+        assert_eq!(response.body.text(), Ok("POST /through?it all"));
+        [front, backend].iter().for_each(|running| running.shutdown(SOON));
+    }
+
+    #[test]
+    fn on_each_core_with_a_client_of_its_own() {
+        let (backend, url) = parrot();
+        let listener = MemoryListener::new();
+        let connector = listener.connector();
+        let server = Server::bind(listener).cores(2);
+        let runs = std::thread::spawn(move || {
+            server.on_stop(async { tokio::time::sleep(Duration::from_millis(300)).await }, SOON).run_per_core(
+                async move |_| {
+                    let (client, url, hits) = (Client::new(), url.clone(), Cell::new(0u64));
+                    Ok(async move |ctx: &mut Context| {
+                        hits.set(hits.get() + 1);
+                        ctx.response = client.get(&url).await?;
+                        Ok(())
+                    })
+                },
+            )
+        });
+        let client = Client::builder().memory(connector).build();
+        let response = corehttp::block_on(client.get("http://any/")).unwrap().unwrap();
+        assert_eq!(response.body.text(), Ok("GET / "));
+        runs.join().unwrap().unwrap();
+        backend.shutdown(SOON);
+    }
+
+    #[test]
+    fn its_types_and_futures_may_be_sent() {
+        fn is_send_and_sync<T: Send + Sync + 'static>() {}
+        fn is_send<T: Send>(_: T) {}
+        is_send_and_sync::<Client>();
+        is_send_and_sync::<Host>();
+        is_send_and_sync::<ClientError>();
+        fn is_owned<T: Send + 'static>() {}
+        is_owned::<Answer>();
+        is_owned::<Call>();
+        let (client, request, mut response) = (Client::new(), Request::default(), Response::new());
+        is_send(client.get(""));
+        is_send(client.send(&request, &mut response));
+        is_send(client.stream(&request, &mut response));
+        is_send(client.open(&request));
+        is_send(client.upgrade(&request, &mut response));
+    }
+}
+
 #[test]
 fn types_promise_what_they_promised() {
     fn is_send_and_sync<T: Send + Sync + 'static>() {}
