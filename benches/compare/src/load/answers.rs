@@ -1,0 +1,168 @@
+//! [`Answers`]: how much of the answers to one request has come, by the [`Shape`] that the first answer had.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use memchr::memmem;
+
+use super::chunks::Chunks;
+
+/// What the answers of a server look like: learned once, so that most of them need only be counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Shape {
+    /// All of them are of this length, the heads included.
+    Fixed(usize),
+    /// A head, and chunks with so much content in all.
+    Chunked(usize),
+}
+
+impl Shape {
+    /// Asks once, and compares the answer with what it must be.
+    pub(super) fn learn(address: SocketAddr, request: &[u8], content: &[u8]) -> io::Result<Shape> {
+        let stream = TcpStream::connect(address)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        let (mut writer, request) = (stream.try_clone()?, request.to_vec());
+        // Who reads and writes in turns waits for ever if the answer begins before the request has ended.
+        std::thread::spawn(move || writer.write_all(&request));
+        let (mut answer, mut input, mut stream) = (Vec::new(), [0; 16 << 10], stream);
+        loop {
+            match stream.read(&mut input)? {
+                0 => return Err(wrong("is cut off", &answer)),
+                read => answer.extend_from_slice(&input[..read]),
+            }
+            match whole(&answer)? {
+                Some((shape, found)) if found == content => return Ok(shape),
+                Some(_) => return Err(wrong("is not what the application says", &answer)),
+                None => {}
+            }
+        }
+    }
+
+    /// Of so many answers in a row.
+    pub(super) fn repeated(self, count: usize) -> Shape {
+        match self {
+            Shape::Fixed(len) => Shape::Fixed(len * count),
+            Shape::Chunked(content) => {
+                assert_eq!(count, 1, "only short answers are asked for at once");
+                Shape::Chunked(content)
+            }
+        }
+    }
+}
+
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The shape and the content of an answer that is complete.
+fn whole(answer: &[u8]) -> io::Result<Option<(Shape, Vec<u8>)>> {
+    let Some(end) = memmem::find(answer, b"\r\n\r\n") else { return Ok(None) };
+    let (head, body) = answer.split_at(end + 4);
+    if !head.starts_with(OK) {
+        return Err(wrong("is not 200", answer));
+    }
+    let head = String::from_utf8_lossy(head).to_ascii_lowercase();
+    let field = |name: &str| head.split_once(name).and_then(|(_, rest)| rest.lines().next());
+    if let Some(length) = field("\r\ncontent-length: ") {
+        let len: usize = length.parse().map_err(|_| wrong("has a bad length", answer))?;
+        return Ok((body.len() == len).then(|| (Shape::Fixed(answer.len()), body.to_vec())));
+    }
+    let (mut chunks, mut content) = (Chunks::default(), Vec::new());
+    let is_done = chunks.feed(body, |data| content.extend_from_slice(data))?;
+    Ok(is_done.then_some((Shape::Chunked(content.len()), content)))
+}
+
+const OK: &[u8] = b"HTTP/1.1 200 ";
+
+fn wrong(what: &str, answer: &[u8]) -> io::Error {
+    let start = &answer[..answer.len().min(300)];
+    io::Error::new(ErrorKind::InvalidData, format!("the answer {what}: {}", start.escape_ascii()))
+}
+
+/// How far the answers are.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Answers {
+    received: usize,
+    /// Bytes of the empty line that ends the head, if chunks follow it.
+    line_end: usize,
+    chunks: Chunks,
+    content: usize,
+}
+
+impl Answers {
+    /// Takes what came; `true` when all answers are complete.
+    pub(super) fn feed(&mut self, shape: &Shape, input: &[u8]) -> io::Result<bool> {
+        if self.received == 0 && !input.starts_with(&OK[..OK.len().min(input.len())]) {
+            return Err(wrong("is not 200", input));
+        }
+        self.received += input.len();
+        match *shape {
+            Shape::Fixed(len) if self.received > len => Err(wrong("is longer than the first", input)),
+            Shape::Fixed(len) => Ok(self.received == len),
+            Shape::Chunked(len) => self.feed_chunks(len, input),
+        }
+    }
+
+    fn feed_chunks(&mut self, len: usize, input: &[u8]) -> io::Result<bool> {
+        let body = &input[self.skip_head(input)..];
+        let is_done = self.chunks.feed(body, |data| self.content += data.len())?;
+        if is_done && self.content != len {
+            return Err(wrong("is not as long as the first", input));
+        }
+        Ok(is_done)
+    }
+
+    /// How many bytes of `input` belong to the head.
+    fn skip_head(&mut self, input: &[u8]) -> usize {
+        let mut at = 0;
+        while self.line_end < 4 && at < input.len() {
+            self.line_end = match (input[at], self.line_end) {
+                (b'\r', seen @ (0 | 2)) | (b'\n', seen @ (1 | 3)) => seen + 1,
+                (b'\r', _) => 1,
+                _ => 0,
+            };
+            at += 1;
+        }
+        at
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Answers, Shape, whole};
+
+    const FIXED: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello";
+    const CHUNKED: &[u8] =
+        b"HTTP/1.1 200 Ok\r\ntransfer-encoding: chunked\r\n\r\n3\r\nhel\r\n2\r\nlo\r\n0\r\n\r\n";
+
+    /// Cut at every byte: the answer is known when it is complete, and not before.
+    #[track_caller]
+    fn check(answer: &[u8], shape: Shape) {
+        for cut in 0..answer.len() {
+            assert_eq!(whole(&answer[..cut]).expect("a good start"), None, "cut at {cut}");
+            let mut answers = Answers::default();
+            if cut > 0 {
+                assert!(!answers.feed(&shape, &answer[..cut]).expect("a good start"), "cut at {cut}");
+            }
+            assert!(answers.feed(&shape, &answer[cut..]).expect("a good end"), "cut at {cut}");
+        }
+        assert_eq!(whole(answer).expect("a good answer"), Some((shape, b"hello".to_vec())));
+    }
+
+    #[test]
+    fn answers_are_complete_at_their_last_byte() {
+        check(FIXED, Shape::Fixed(FIXED.len()));
+        check(CHUNKED, Shape::Chunked(5));
+    }
+
+    #[test]
+    fn wrong_answers_are_refused() {
+        let fed = |shape, bytes: &[u8]| Answers::default().feed(&shape, bytes).is_err();
+        assert!(fed(Shape::Fixed(10), b"HTTP/1.1 404 Not Found\r\n"));
+        assert!(fed(Shape::Fixed(FIXED.len()), &[FIXED, b"!"].concat()));
+        assert!(fed(Shape::Chunked(6), CHUNKED));
+        assert!(fed(Shape::Chunked(4), CHUNKED));
+        assert!(fed(Shape::Chunked(5), b"HTTP/1.1 200 OK\r\n\r\nx\r\n"));
+        assert!(fed(Shape::Chunked(0), b"HTTP/1.1 200 OK\r\n\r\n0\r\n\r\nmore"));
+        assert!(whole(b"HTTP/1.1 500 No\r\n\r\n").is_err());
+    }
+}

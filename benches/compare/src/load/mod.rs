@@ -1,0 +1,159 @@
+//! [`Load`]: the load generator, an edge-triggered epoll loop with two ways to ask.
+//!
+//! Closed: each connection asks again when it has its answer, which finds the throughput and keeps the server busy.
+//! Open: requests are due at fixed moments, whatever the server does, and latency counts from the moment a request
+//! was due. So a server that stalls is charged for all that would have been asked meanwhile.
+
+mod answers;
+mod chunks;
+mod connection;
+mod crowd;
+mod latency;
+
+use std::collections::VecDeque;
+use std::io::{self, ErrorKind};
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use mio::{Events, Poll, Token};
+
+use connection::{Connection, Plan};
+pub(crate) use crowd::Crowd;
+pub(crate) use latency::Latency;
+
+use crate::application::Exchange;
+use latency::Recorder;
+
+/// What the connections do.
+#[derive(Clone, Copy)]
+pub(crate) struct Work {
+    pub(crate) exchange: Exchange,
+    /// How many requests a connection sends at once.
+    pub(crate) depth: usize,
+    /// A connection closes after so many answers, and another takes its place.
+    pub(crate) per_connection: Option<u32>,
+}
+
+/// Connections to one server.
+pub(crate) struct Load {
+    poll: Poll,
+    events: Events,
+    connections: Vec<Connection>,
+    plan: Plan,
+    input: Vec<u8>,
+    /// Who was answered in this step, and since when the answers were due.
+    answered: Vec<(usize, Instant)>,
+}
+
+impl Load {
+    /// Connects so many times, and has each connection answered once.
+    pub(crate) fn open(address: SocketAddr, connections: usize, work: Work) -> io::Result<Load> {
+        let mut load = Load {
+            poll: Poll::new()?,
+            events: Events::with_capacity(1024),
+            connections: Vec::with_capacity(connections),
+            plan: Plan::learn(address, work)?,
+            input: vec![0; INPUT_LEN],
+            answered: Vec::new(),
+        };
+        while load.connections.len() < connections {
+            // A few at a time, so that none waits for a place in the server's queue.
+            for index in load.connections.len()..connections.min(load.connections.len() + BATCH) {
+                let mut connection = Connection::open(address, Token(index), load.poll.registry())?;
+                connection.ask(&load.plan, Instant::now())?;
+                load.connections.push(connection);
+            }
+            load.drain()?;
+        }
+        Ok(load)
+    }
+
+    /// Keeps all connections busy for so long, and returns how many requests were answered. Some are on their way
+    /// before and after it: call it once to warm up.
+    pub(crate) fn run(&mut self, time: Duration) -> io::Result<u64> {
+        let (started, mut exchanges) = (Instant::now(), 0);
+        for connection in self.connections.iter_mut().filter(|it| !it.is_busy()) {
+            connection.ask(&self.plan, started)?;
+        }
+        // At least one, however slow the server: a figure per request needs a request.
+        while started.elapsed() < time || exchanges == 0 {
+            self.step(Some(PATIENCE))?;
+            let now = Instant::now();
+            for (index, _) in self.answered.drain(..) {
+                exchanges += self.plan.depth;
+                self.connections[index].ask(&self.plan, now)?;
+            }
+        }
+        Ok(exchanges)
+    }
+
+    /// Waits for all answers that are due, and returns how many they were.
+    pub(crate) fn drain(&mut self) -> io::Result<u64> {
+        let mut exchanges = 0;
+        while self.connections.iter().any(Connection::is_busy) {
+            self.step(Some(PATIENCE))?;
+            exchanges += self.plan.depth * self.answered.drain(..).count() as u64;
+        }
+        Ok(exchanges)
+    }
+
+    /// Asks `rate` times a second for so long, evenly, on whichever connection is free.
+    pub(crate) fn offer(&mut self, rate: u32, time: Duration) -> io::Result<Latency> {
+        self.drain()?;
+        let total = (f64::from(rate) * time.as_secs_f64()) as u64;
+        let started = Instant::now();
+        let due = |index: u64| started + Duration::from_secs_f64(index as f64 / f64::from(rate));
+        let mut free: VecDeque<usize> = (0..self.connections.len()).collect();
+        let (mut recorder, mut asked) = (Recorder::new(), 0);
+        while recorder.count() < total && started.elapsed() < time + OVERTIME {
+            let now = Instant::now();
+            while asked < total && due(asked) <= now {
+                let Some(index) = free.pop_front() else { break };
+                self.connections[index].ask(&self.plan, due(asked))?;
+                asked += 1;
+            }
+            // Never asleep: a wait has no finer step than a millisecond.
+            self.step(None)?;
+            let now = Instant::now();
+            for (index, since) in self.answered.drain(..) {
+                recorder.record(now - since);
+                free.push_back(index);
+            }
+        }
+        let (taken, now) = (started.elapsed(), Instant::now());
+        let answered = recorder.count();
+        // Who is not answered by now waits at least since it was due.
+        for index in answered..total {
+            recorder.record(now.saturating_duration_since(due(index)));
+        }
+        self.drain()?;
+        Ok(recorder.summary(rate, answered as f64 / taken.as_secs_f64()))
+    }
+
+    /// Waits for events, or looks for them, and reads and writes what they allow.
+    fn step(&mut self, patience: Option<Duration>) -> io::Result<()> {
+        match self.poll.poll(&mut self.events, Some(patience.unwrap_or_default())) {
+            Err(error) if error.kind() == ErrorKind::Interrupted => return Ok(()),
+            polled => polled?,
+        }
+        if self.events.is_empty() && patience.is_some() {
+            return Err(io::Error::new(ErrorKind::TimedOut, "the server does not answer"));
+        }
+        for event in &self.events {
+            let index = event.token().0;
+            let connection = &mut self.connections[index];
+            if let Some(since) = connection.drive(&self.plan, &mut self.input)? {
+                self.answered.push((index, since));
+                connection.renew(&self.plan, event.token(), self.poll.registry())?;
+            }
+        }
+        Ok(())
+    }
+}
+
+const BATCH: usize = 100;
+const INPUT_LEN: usize = 256 << 10;
+/// No answer takes as long.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Until a server that is too slow for what is offered is given up.
+const OVERTIME: Duration = Duration::from_millis(500);

@@ -1,0 +1,110 @@
+//! [`Machine`]: where and with what the figures were made.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::process::Command;
+use std::thread::available_parallelism;
+
+use serde::Serialize;
+
+use crate::peer::Foreign;
+
+#[derive(Serialize)]
+pub(crate) struct Machine {
+    /// When it was looked at, in UTC.
+    pub(crate) date: String,
+    pub(crate) processor: String,
+    pub(crate) cores: usize,
+    /// In MiB.
+    pub(crate) memory: u64,
+    pub(crate) kernel: String,
+    /// How busy the machine was with other things when it began: processes that want a core, over a minute.
+    pub(crate) load: f64,
+    /// Of the library.
+    pub(crate) commit: String,
+    pub(crate) versions: BTreeMap<String, String>,
+}
+
+impl Machine {
+    pub(crate) fn look(foreign: &Foreign) -> Machine {
+        let file = |path| fs::read_to_string(path).unwrap_or_default();
+        let memory = field(&file("/proc/meminfo"), "MemTotal").trim_end_matches(" kB").parse().unwrap_or(0);
+        Machine {
+            date: said("date", &["-u", "+%FT%TZ"]),
+            processor: field(&file("/proc/cpuinfo"), "model name"),
+            cores: available_parallelism().map_or(1, usize::from),
+            memory: memory / 1024,
+            kernel: file("/proc/sys/kernel/osrelease").trim().to_owned(),
+            load: file("/proc/loadavg").split(' ').next().and_then(|it| it.parse().ok()).unwrap_or(0.0),
+            commit: said("git", &["-C", env!("CARGO_MANIFEST_DIR"), "describe", "--always", "--dirty"]),
+            versions: versions(foreign),
+        }
+    }
+}
+
+/// The value after `name:` in a file of `/proc`.
+fn field(text: &str, name: &str) -> String {
+    let line = text.lines().find(|line| line.starts_with(name)).unwrap_or_default();
+    line.split_once(':').map_or("", |(_, value)| value).trim().to_owned()
+}
+
+fn said(program: &str, args: &[&str]) -> String {
+    let output = Command::new(program).args(args).output();
+    output.map_or_else(|_| "unknown".into(), |it| String::from_utf8_lossy(&it.stdout).trim().to_owned())
+}
+
+fn versions(foreign: &Foreign) -> BTreeMap<String, String> {
+    let crates = CRATES.iter().map(|name| (name.to_string(), locked(name).to_owned()));
+    let mut versions: BTreeMap<String, String> = crates.collect();
+    versions.insert("rustc".into(), said("rustc", &["--version"]));
+    if let Ok((_, go)) = &foreign.go {
+        versions.insert("go".into(), go.clone());
+        let required = GO_MOD.lines().find_map(|line| line.split_once("fasthttp "));
+        versions.insert("fasthttp".into(), required.map_or("unknown", |(_, version)| version).to_owned());
+    }
+    if let Ok(nginx) = &foreign.nginx {
+        versions.insert("nginx".into(), nginx.clone());
+    }
+    versions
+}
+
+const CRATES: [&str; 11] = [
+    "actix-web",
+    "axum",
+    "corehttp",
+    "hyper",
+    "hyper-util",
+    "may_minihttp",
+    "mio",
+    "ntex",
+    "reqwest",
+    "tokio",
+    "ureq",
+];
+
+const GO_MOD: &str = include_str!("../go/go.mod");
+const LOCK: &str = include_str!("../Cargo.lock");
+
+/// The version of a crate that this was built with.
+fn locked(name: &str) -> &'static str {
+    let start = format!("name = \"{name}\"\nversion = \"");
+    let rest = LOCK.split_once(&start).map_or("unknown", |(_, rest)| rest);
+    rest.split('"').next().unwrap_or(rest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{CRATES, locked};
+
+    #[test]
+    fn the_version_of_each_crate_is_known() {
+        for name in CRATES {
+            assert!(
+                locked(name).starts_with(|first: char| first.is_ascii_digit()),
+                "{name}: {}",
+                locked(name)
+            );
+        }
+        assert_eq!(locked("hyper2"), "unknown");
+    }
+}

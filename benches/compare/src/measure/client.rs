@@ -1,0 +1,113 @@
+//! A workload for clients: they are what is measured, and the limit answers them.
+
+use std::io;
+use std::net::SocketAddr;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use super::{Calls, Measured, Round, Row};
+use crate::application::Exchange;
+use crate::asker::{Asker, Job};
+use crate::child::Child;
+use crate::options::Pace;
+use crate::peer::{Foreign, Peer};
+use crate::progress::Progress;
+use crate::seat::Seat;
+use crate::syscalls;
+use crate::workload::ClientWorkload;
+
+/// Has all clients do it in turns.
+pub(super) fn measure(
+    workload: &'static ClientWorkload,
+    askers: &[Asker],
+    foreign: &Foreign,
+    pace: Pace,
+    progress: &mut Progress,
+) -> io::Result<Measured> {
+    let (server, address) = foreign.spawn(Peer::Limit, Exchange::Plain, Seat::Other)?;
+    let start = |asker: &Asker| Run::start(*asker, workload.job, address, foreign);
+    let mut runs: Vec<Run> = askers.iter().map(start).collect();
+    for _ in 0..pace.rounds {
+        for run in &mut runs {
+            progress.step(workload.name, run.row.peer);
+            run.round(&server, pace);
+        }
+    }
+    for run in &mut runs {
+        run.end(workload, pace);
+    }
+    let rows = runs.into_iter().map(|run| run.row).collect();
+    Ok(Measured { name: workload.name, title: workload.title, rows })
+}
+
+/// One client in one workload. Once something went wrong, its process is gone.
+struct Run {
+    row: Row,
+    child: Option<Child>,
+}
+
+impl Run {
+    fn start(asker: Asker, job: Job, address: SocketAddr, foreign: &Foreign) -> Run {
+        let mut run = Run { row: Row::new(asker.name()), child: None };
+        match spawn(asker, job, address, foreign) {
+            Ok(child) => run.child = Some(child),
+            Err(error) => run.row.failed = Some(error.to_string()),
+        }
+        run
+    }
+
+    fn round(&mut self, server: &Child, pace: Pace) {
+        let Some(child) = &mut self.child else { return };
+        match round(child, server, pace) {
+            Ok(round) => self.row.rounds.push(round),
+            Err(error) => {
+                self.row.failed = Some(error.to_string());
+                self.child = None;
+            }
+        }
+    }
+
+    fn end(&mut self, workload: &ClientWorkload, pace: Pace) {
+        let Some(child) = &mut self.child else { return };
+        self.row.peak = child.peak().ok();
+        self.row.settled = child.resident().ok();
+        if workload.traced {
+            let (id, mut asked) = (child.id(), Ok((0, 0)));
+            let rows = syscalls::count(id, || asked = ask(child, pace.trace));
+            if let (Some(rows), Ok((exchanges, _))) = (rows, asked) {
+                self.row.calls = Some(Calls::of(&rows, exchanges));
+            }
+        }
+    }
+}
+
+fn spawn(asker: Asker, job: Job, address: SocketAddr, foreign: &Foreign) -> io::Result<Child> {
+    let mut command = match asker {
+        Asker::Fasthttp => foreign.go_command()?,
+        _ => Command::new(std::env::current_exe()?),
+    };
+    command.arg("ask");
+    if asker != Asker::Fasthttp {
+        command.arg(asker.name());
+    }
+    command.args([job.task.name(), &job.in_flight.to_string(), &address.to_string()]);
+    Child::spawn(&mut command, Seat::Measured)
+}
+
+fn round(child: &mut Child, server: &Child, pace: Pace) -> io::Result<Round> {
+    ask(child, pace.warm_up)?;
+    let (cpu, other, started) = (child.cpu_time()?, server.cpu_time()?, Instant::now());
+    let (exchanges, allocations) = ask(child, pace.round)?;
+    let (wall, cpu, other) = (started.elapsed(), child.cpu_time()? - cpu, server.cpu_time()? - other);
+    let [wall, cpu, other_cpu] = [wall, cpu, other].map(|time| time.as_secs_f64());
+    Ok(Round { exchanges, wall, cpu, other_cpu, allocations: Some(allocations), latency: None })
+}
+
+/// Has the client ask for so long: how many exchanges it had, and how many allocations they took.
+fn ask(child: &mut Child, time: Duration) -> io::Result<(u64, u64)> {
+    let answer = child.ask(&time.as_millis().to_string())?;
+    let numbers = answer.split_once(' ').and_then(|(one, two)| one.parse().ok().zip(two.parse().ok()));
+    numbers
+        .filter(|(exchanges, _)| *exchanges > 0)
+        .ok_or_else(|| io::Error::other(format!("it says {answer:?}")))
+}

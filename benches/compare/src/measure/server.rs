@@ -1,0 +1,155 @@
+//! A workload for servers.
+
+use std::io;
+use std::net::SocketAddr;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use nix::time::ClockId;
+
+use super::{Calls, Measured, Round, Row};
+use crate::child::Child;
+use crate::load::{Crowd, Load};
+use crate::options::Pace;
+use crate::peer::{Foreign, Peer};
+use crate::progress::Progress;
+use crate::seat::Seat;
+use crate::syscalls;
+use crate::workload::ServerWorkload;
+
+/// Has all peers that can do it do it in turns.
+pub(super) fn measure(
+    workload: &'static ServerWorkload,
+    peers: &[Peer],
+    foreign: &Foreign,
+    pace: Pace,
+    progress: &mut Progress,
+) -> Measured {
+    let able = peers.iter().filter(|peer| peer.can(workload.work.exchange));
+    let mut runs: Vec<Run> = able.map(|peer| Run::start(*peer, workload, foreign)).collect();
+    for _ in 0..pace.rounds {
+        for run in &mut runs {
+            progress.step(workload.name, run.row.peer);
+            run.attempt(|child| child.round(workload, pace));
+        }
+        progress.skip(peers.len() - runs.len());
+    }
+    sleep(pace.settle);
+    for run in &mut runs {
+        run.settle();
+        if workload.traced {
+            run.trace(workload, pace);
+        }
+    }
+    Measured {
+        name: workload.name,
+        title: workload.title,
+        rows: runs.into_iter().map(|run| run.row).collect(),
+    }
+}
+
+/// One peer in one workload. Once something went wrong, its process is gone.
+struct Run {
+    row: Row,
+    server: Option<Server>,
+}
+
+impl Run {
+    fn start(peer: Peer, workload: &ServerWorkload, foreign: &Foreign) -> Run {
+        let mut run = Run { row: Row::new(peer.name()), server: None };
+        match foreign.spawn(peer, workload.work.exchange, Seat::Measured) {
+            Ok((child, address)) => {
+                let counts_allocations = peer != Peer::Nginx;
+                run.server = Some(Server { child, address, counts_allocations, idle_connection: None });
+            }
+            Err(error) => run.row.failed = Some(error.to_string()),
+        }
+        run
+    }
+
+    fn attempt(&mut self, work: impl FnOnce(&mut Server) -> io::Result<Round>) {
+        let Some(server) = &mut self.server else { return };
+        match work(server) {
+            Ok(round) => self.row.rounds.push(round),
+            Err(error) => {
+                self.row.failed = Some(error.to_string());
+                self.server = None;
+            }
+        }
+    }
+
+    fn settle(&mut self) {
+        let Some(server) = &self.server else { return };
+        self.row.peak = server.child.peak().ok();
+        self.row.settled = server.child.resident().ok();
+        self.row.idle_connection = server.idle_connection;
+    }
+
+    fn trace(&mut self, workload: &ServerWorkload, pace: Pace) {
+        let Some(server) = &self.server else { return };
+        let Ok(mut load) = Load::open(server.address, workload.connections, workload.work) else { return };
+        let mut exchanges = Ok(0);
+        let rows = syscalls::count(server.child.id(), || {
+            exchanges = load.run(pace.trace).and_then(|answered| Ok(answered + load.drain()?));
+        });
+        if let (Some(rows), Ok(exchanges)) = (rows, exchanges) {
+            self.row.calls = Some(Calls::of(&rows, exchanges));
+        }
+    }
+}
+
+struct Server {
+    child: Child,
+    address: SocketAddr,
+    counts_allocations: bool,
+    idle_connection: Option<u64>,
+}
+
+impl Server {
+    fn round(&mut self, workload: &ServerWorkload, pace: Pace) -> io::Result<Round> {
+        let mut load = Load::open(self.address, workload.connections, workload.work)?;
+        let crowd = self.gather(workload.crowd, pace.settle)?;
+        load.run(pace.warm_up)?;
+        let allocated = self.allocations()?;
+        let (cpu, own, started) = (self.child.cpu_time()?, own_time()?, Instant::now());
+        let exchanges = load.run(pace.round)?;
+        let (wall, other_cpu) = (started.elapsed(), own_time()? - own);
+        let cpu = self.child.cpu_time()? - cpu;
+        let allocations = self.allocations()?.zip(allocated).map(|(after, before)| after - before);
+        let latency = workload.offered.map(|rate| load.offer(rate, pace.offer)).transpose()?;
+        if crowd.is_some_and(|crowd| !crowd.is_whole().unwrap_or(false)) {
+            return Err(io::Error::other("idle connections were closed"));
+        }
+        let [wall, cpu, other_cpu] = [wall, cpu, other_cpu].map(|time| time.as_secs_f64());
+        Ok(Round { exchanges, wall, cpu, other_cpu, allocations, latency })
+    }
+
+    /// Opens the idle connections. The first time, before the process has memory to spare, weighs them.
+    fn gather(&mut self, count: usize, settle: Duration) -> io::Result<Option<Crowd>> {
+        if count == 0 {
+            return Ok(None);
+        }
+        let before = self.child.resident()?;
+        let crowd = Crowd::open(self.address, count)?;
+        if self.idle_connection.is_none() {
+            sleep(settle.max(SETTLE_MIN));
+            self.idle_connection = Some(self.child.resident()?.saturating_sub(before) / count as u64);
+        }
+        Ok(Some(crowd))
+    }
+
+    fn allocations(&mut self) -> io::Result<Option<u64>> {
+        if !self.counts_allocations {
+            return Ok(None);
+        }
+        self.child.ask("allocations?")?.parse().map(Some).map_err(io::Error::other)
+    }
+}
+
+/// corehttp gives memory back once a second.
+const SETTLE_MIN: Duration = Duration::from_millis(1_100);
+
+/// The CPU time of this process so far.
+fn own_time() -> io::Result<Duration> {
+    Ok(ClockId::CLOCK_PROCESS_CPUTIME_ID.now()?.into())
+}

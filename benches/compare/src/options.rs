@@ -1,0 +1,187 @@
+//! [`Options`]: what the command line asks for.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::asker::{Asker, Job, Task};
+use crate::peer::Peer;
+use crate::workload::{CLIENT, ClientWorkload, SERVER, ServerWorkload};
+
+/// What this process is: the command itself, or one of its children.
+pub(crate) enum Role {
+    Measure(Options),
+    Serve(Peer),
+    Ask(Asker, Job, SocketAddr),
+}
+
+/// What is measured, and how long.
+#[derive(Default)]
+pub(crate) struct Options {
+    pub(crate) is_quick: bool,
+    /// Those asked for; all, if there are none. The limit is always there.
+    names: Vec<String>,
+    /// Parts of the names of workloads; all, if there are none.
+    parts: Vec<String>,
+}
+
+impl Options {
+    /// # Errors
+    ///
+    /// With a help text, if that is asked for or nothing else is understood.
+    pub(crate) fn parse(args: impl Iterator<Item = String>) -> Result<Role, String> {
+        let args: Vec<String> = args.collect();
+        match args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+            ["serve", peer] => Peer::named(peer).map(Role::Serve).ok_or_else(help),
+            ["ask", asker, task, in_flight, address] => {
+                let job = Task::named(task).zip(in_flight.parse().ok());
+                let job = job.map(|(task, in_flight)| Job { task, in_flight });
+                let parts = Asker::named(asker).zip(job).zip(address.parse().ok());
+                parts.map(|((asker, job), address)| Role::Ask(asker, job, address)).ok_or_else(help)
+            }
+            _ => Options::of(args).map(Role::Measure),
+        }
+    }
+
+    fn of(args: Vec<String>) -> Result<Options, String> {
+        let mut options = Options::default();
+        for arg in args {
+            if arg == "--quick" {
+                options.is_quick = true;
+            } else if Peer::named(&arg).is_some() || Asker::named(&arg).is_some() {
+                options.names.push(arg);
+            } else if workloads().any(|name| name.contains(&arg)) {
+                options.parts.push(arg);
+            } else {
+                return Err(help());
+            }
+        }
+        Ok(options)
+    }
+
+    pub(crate) fn peers(&self) -> Vec<Peer> {
+        Peer::ALL.into_iter().filter(|peer| *peer == Peer::Limit || self.has_name(peer.name())).collect()
+    }
+
+    pub(crate) fn askers(&self) -> Vec<Asker> {
+        Asker::ALL.into_iter().filter(|asker| *asker == Asker::Raw || self.has_name(asker.name())).collect()
+    }
+
+    pub(crate) fn server_workloads(&self) -> Vec<&'static ServerWorkload> {
+        let is_asked = self.has_names_of(|name| Peer::named(name).is_some());
+        SERVER.iter().filter(|it| is_asked && self.has_part_of(it.name)).collect()
+    }
+
+    pub(crate) fn client_workloads(&self) -> Vec<&'static ClientWorkload> {
+        let is_asked = self.has_names_of(|name| Asker::named(name).is_some());
+        CLIENT.iter().filter(|it| is_asked && self.has_part_of(it.name)).collect()
+    }
+
+    pub(crate) fn pace(&self) -> Pace {
+        if self.is_quick { QUICK } else { WHOLE }
+    }
+
+    /// Where the results go. Only a whole run replaces what a whole run wrote.
+    pub(crate) fn folder(&self) -> PathBuf {
+        let results = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/results"));
+        match (self.names.is_empty() && self.parts.is_empty(), self.is_quick) {
+            (false, _) => results.join("part"),
+            (true, true) => results.join("quick"),
+            (true, false) => results,
+        }
+    }
+
+    fn has_name(&self, name: &str) -> bool {
+        self.names.is_empty() || self.names.iter().any(|asked| asked == name)
+    }
+
+    /// Is anybody of that side asked for?
+    fn has_names_of(&self, is_of_side: impl Fn(&str) -> bool) -> bool {
+        self.names.is_empty() || self.names.iter().any(|asked| is_of_side(asked))
+    }
+
+    fn has_part_of(&self, name: &str) -> bool {
+        self.parts.is_empty() || self.parts.iter().any(|asked| name.contains(asked.as_str()))
+    }
+}
+
+/// How often and how long.
+#[derive(Clone, Copy)]
+pub(crate) struct Pace {
+    pub(crate) rounds: usize,
+    pub(crate) warm_up: Duration,
+    pub(crate) round: Duration,
+    /// At a fixed load.
+    pub(crate) offer: Duration,
+    /// Until caches have emptied, and no idle timeout has come.
+    pub(crate) settle: Duration,
+    /// Under strace.
+    pub(crate) trace: Duration,
+}
+
+const WHOLE: Pace = Pace {
+    rounds: 7,
+    warm_up: Duration::from_millis(100),
+    round: Duration::from_millis(700),
+    offer: Duration::from_millis(1_000),
+    settle: Duration::from_millis(2_000),
+    trace: Duration::from_millis(300),
+};
+
+const QUICK: Pace = Pace {
+    rounds: 3,
+    warm_up: Duration::from_millis(20),
+    round: Duration::from_millis(100),
+    offer: Duration::from_millis(150),
+    settle: Duration::from_millis(300),
+    trace: Duration::from_millis(100),
+};
+
+fn workloads() -> impl Iterator<Item = &'static str> {
+    SERVER.iter().map(|it| it.name).chain(CLIENT.iter().map(|it| it.name))
+}
+
+fn help() -> String {
+    let list = |names: &mut dyn Iterator<Item = &'static str>| names.collect::<Vec<_>>().join(", ");
+    format!(
+        "usage: [--quick] [NAME ..] [PART ..]\n\n\
+         --quick   three minutes, to see that all works: its figures rank nobody\n\
+         NAME      measure only these: {}; {}\n\
+         PART      only workloads with this in their names: {}",
+        list(&mut Peer::ALL.into_iter().map(Peer::name)),
+        list(&mut Asker::ALL.into_iter().map(Asker::name)),
+        list(&mut workloads()),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Options, Role};
+
+    /// The names of what an option list measures; none if it is not understood.
+    fn measured(args: &[&str]) -> Option<String> {
+        match Options::parse(args.iter().map(|arg| arg.to_string())) {
+            Ok(Role::Measure(options)) => {
+                let peers = options.peers().into_iter().map(|it| it.name());
+                let workloads = options.server_workloads().into_iter().map(|it| it.name);
+                Some(peers.chain(workloads).collect::<Vec<_>>().join(" "))
+            }
+            _ => None,
+        }
+    }
+
+    #[test]
+    fn names_and_parts_choose_and_the_limit_stays() {
+        let chosen = measured(&["hyper", "echo-1"]);
+        assert_eq!(chosen.as_deref(), Some("limit hyper echo-1k echo-1m"));
+        assert_eq!(measured(&["--quick", "json"]).map(|it| it.ends_with("nginx json")), Some(true));
+        assert_eq!(measured(&["reqwest"]).as_deref(), Some("limit"), "clients only: no server has work");
+    }
+
+    #[test]
+    fn what_is_not_understood_is_not_ignored() {
+        for args in [&["--fast"][..], &["hyper2"], &["serve", "nobody"], &["ask", "ureq", "get", "x", "y"]] {
+            assert_eq!(measured(args), None, "{args:?}");
+        }
+    }
+}

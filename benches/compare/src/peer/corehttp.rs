@@ -1,0 +1,56 @@
+//! The application in corehttp.
+
+use std::io;
+
+use corehttp::{BodyPlan, Context, Method, Server, Status, with_plan};
+
+use crate::application::{HELLO, PIECE_BYTES, PIECES, Page, SERVER_NAME};
+use crate::child::announce;
+
+pub(super) fn serve() -> io::Result<()> {
+    let server = Server::bind("127.0.0.1:0").cores(1).name(SERVER_NAME);
+    let plan = |request: &corehttp::Request| match request.path() {
+        "/upload" => BodyPlan::Stream,
+        _ => BodyPlan::Buffer,
+    };
+    let running = server.start(with_plan(plan, respond)).map_err(io::Error::other)?;
+    announce(running.local_addr());
+    running.wait().map_err(io::Error::other)
+}
+
+async fn respond(ctx: &mut Context) -> corehttp::Result {
+    match (ctx.request.method(), ctx.request.path()) {
+        (Method::Get, "/") => ctx.response.text(HELLO),
+        (Method::Get, "/json") => {
+            ctx.response.bytes("application/json", serde_json::to_vec(&Page::new())?)?;
+        }
+        (Method::Get, "/download") => download(ctx).await?,
+        (Method::Post, "/") => {
+            let Context { request, response, .. } = ctx;
+            response.headers.set("content-type", "text/plain")?;
+            std::mem::swap(&mut request.body, &mut response.body);
+        }
+        (Method::Post, "/upload") => upload(ctx).await?,
+        _ => return Err(Status::NOT_FOUND.into()),
+    }
+    Ok(())
+}
+
+async fn download(ctx: &mut Context) -> corehttp::Result {
+    ctx.response.headers.set("content-type", "text/plain")?;
+    let mut writer = ctx.stream().await?;
+    for _ in 0..PIECES {
+        writer.write_all(&PIECE_BYTES).await?;
+    }
+    writer.finish().await?;
+    Ok(())
+}
+
+async fn upload(ctx: &mut Context) -> corehttp::Result {
+    let (mut len, mut body) = (0, ctx.body_reader());
+    while let Some(chunk) = body.chunk().await? {
+        len += chunk.len();
+    }
+    ctx.response.text(len.to_string());
+    Ok(())
+}

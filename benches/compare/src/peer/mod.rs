@@ -1,0 +1,108 @@
+//! [`Peer`]: the servers, which are all the same application (`application.rs`), each as its own users would write it.
+
+mod actix;
+mod axum;
+mod corehttp;
+mod hyper;
+mod limit;
+mod may;
+mod ntex;
+
+mod foreign;
+mod nginx;
+
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+
+pub(crate) use foreign::Foreign;
+
+use crate::application::Exchange;
+
+/// Whoever is measured as a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Peer {
+    Limit,
+    Corehttp,
+    Hyper,
+    Axum,
+    Actix,
+    Ntex,
+    May,
+    Fasthttp,
+    NetHttp,
+    Nginx,
+}
+
+impl Peer {
+    /// The limit first: the others are compared with it.
+    pub(crate) const ALL: [Peer; 10] = [
+        Peer::Limit,
+        Peer::Corehttp,
+        Peer::Hyper,
+        Peer::Axum,
+        Peer::Actix,
+        Peer::Ntex,
+        Peer::May,
+        Peer::Fasthttp,
+        Peer::NetHttp,
+        Peer::Nginx,
+    ];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Peer::Limit => "limit",
+            Peer::Corehttp => "corehttp",
+            Peer::Hyper => "hyper",
+            Peer::Axum => "axum",
+            Peer::Actix => "actix-web",
+            Peer::Ntex => "ntex",
+            Peer::May => "may_minihttp",
+            Peer::Fasthttp => "fasthttp",
+            Peer::NetHttp => "net/http",
+            Peer::Nginx => "nginx",
+        }
+    }
+
+    pub(crate) fn named(name: &str) -> Option<Peer> {
+        Peer::ALL.into_iter().find(|peer| peer.name() == name)
+    }
+
+    /// Is there a way to have it answer this?
+    pub(crate) fn can(self, exchange: Exchange) -> bool {
+        match self {
+            // It has no chunks, and forgets the rest of an answer that a socket did not take at once.
+            Peer::May => match exchange {
+                Exchange::Plain | Exchange::Browser | Exchange::Json => true,
+                Exchange::Echo(len) => len <= 1 << 10,
+                Exchange::Upload | Exchange::Download => false,
+            },
+            // What is written in a configuration is static.
+            Peer::Nginx => matches!(exchange, Exchange::Plain | Exchange::Browser | Exchange::Json),
+            _ => true,
+        }
+    }
+
+    /// In the child: serves until the parent ends.
+    pub(crate) fn serve(self) -> io::Result<()> {
+        match self {
+            Peer::Limit => limit::serve(),
+            Peer::Corehttp => corehttp::serve(),
+            Peer::Hyper => hyper::serve(),
+            Peer::Axum => axum::serve(),
+            Peer::Actix => actix::serve(),
+            Peer::Ntex => ntex::serve(),
+            Peer::May => may::serve(),
+            Peer::Fasthttp | Peer::NetHttp | Peer::Nginx => Err(io::Error::other("this is no Rust")),
+        }
+    }
+}
+
+/// Any port of this machine that is free.
+const ANY: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+/// How many connections may wait to be accepted.
+const BACKLOG: i32 = 4096;
+
+/// A port for those who will not say which one they took.
+fn free_address() -> io::Result<SocketAddr> {
+    TcpListener::bind(ANY)?.local_addr()
+}

@@ -1,0 +1,164 @@
+//! [`table`]: the results as a page of Markdown.
+
+use std::fmt::Write;
+
+use super::Results;
+use crate::load::Latency;
+use crate::measure::{Calls, Measured, Round, Row};
+use crate::spread::WIDTH_MAX;
+
+pub(super) fn table(results: &Results) -> String {
+    let mut page = String::from("# corehttp beside everyone\n\n");
+    introduce(&mut page, results);
+    page.push_str("\n## Servers\n");
+    for measured in &results.server {
+        add(&mut page, measured, "load");
+    }
+    page.push_str("\n## Clients\n");
+    for measured in &results.client {
+        add(&mut page, measured, "server");
+    }
+    page
+}
+
+fn introduce(page: &mut String, results: &Results) {
+    let machine = &results.machine;
+    if results.is_quick {
+        line(page, QUICK);
+    }
+    let (date, processor, kernel) = (&machine.date, &machine.processor, &machine.kernel);
+    let size = format!("{} cores, {} MiB", machine.cores, machine.memory);
+    let load = machine.load;
+    line(
+        page,
+        &format!("{date} on {processor}, {size}, Linux {kernel}; load average {load:.1} before the run.\n"),
+    );
+    let versions = machine.versions.iter().map(|(name, version)| format!("{name} {version}"));
+    let versions = versions.collect::<Vec<_>>().join(", ");
+    line(page, &format!("corehttp at {}; {versions}.\n", machine.commit));
+    for (who, why) in &results.skipped {
+        line(page, &format!("Skipped: {who}: {why}.\n"));
+    }
+    page.push_str(&METHOD.replace("WIDTH", &format!("{:.0}", WIDTH_MAX * 100.0)));
+    let reference = results.server.iter().find(|it| it.name == "plaintext-64");
+    if let Some(limit) = reference.and_then(|it| it.rows.first()) {
+        introduce_load(page, limit);
+    }
+}
+
+const QUICK: &str = "**A quick run: its rounds are too short to rank anybody. It shows that all works.**\n";
+const METHOD: &str = include_str!("method.md");
+
+/// The load generator's own limit: what it takes to ask the bare loop.
+fn introduce_load(page: &mut String, limit: &Row) {
+    let each = limit.median(|round| Some(round.other_cpu * 1e6 / round.exchanges as f64));
+    let busy = limit.median(|round| Some(round.busy() * 100.0));
+    if let Some((each, busy)) = each.zip(busy) {
+        let rate = 1e6 / each;
+        let cost = format!("The load takes {each:.2} us of its core per request of `plaintext-64`");
+        let most = format!("so it can ask {rate:.0} times a second");
+        line(
+            page,
+            &format!("\n{cost}, {most}; the bare loop was busy for {busy:.0}% of the time meanwhile."),
+        );
+    }
+}
+
+fn add(page: &mut String, measured: &Measured, other: &str) {
+    let has_latency = measured.rows.iter().any(|row| row.median(p999).is_some());
+    let has_idle = measured.rows.iter().any(|row| row.idle_connection.is_some());
+    let mut head =
+        vec!["", "rank", "CPU us", "over", "per second", "busy", other, "allocations", "peak MiB", "after"];
+    if has_latency {
+        head.extend(["p50 us", "p99", "p99.9", "max"]);
+    }
+    if has_idle {
+        head.push("bytes per idle connection");
+    }
+    line(page, &format!("\n### {} (`{}`)\n", measured.title, measured.name));
+    add_row(page, head.iter().map(|cell| (*cell).to_owned()));
+    let rules = std::iter::once("---").chain(std::iter::repeat("---:"));
+    add_row(page, rules.take(head.len()).map(str::to_owned));
+    for (row, rank) in measured.rows.iter().zip(measured.ranks()) {
+        let mut cells = cells(row, rank, &measured.rows[0]);
+        if has_latency {
+            cells.extend(latency_cells(row));
+        }
+        if has_idle {
+            cells.push(text(row.idle_connection, |bytes| bytes.to_string()));
+        }
+        add_row(page, cells.into_iter());
+    }
+    add_notes(page, measured);
+}
+
+fn cells(row: &Row, rank: Option<usize>, limit: &Row) -> Vec<String> {
+    let is_wide = row.cpu().is_some_and(|it| it.is_wide());
+    let rank = match rank {
+        _ if std::ptr::eq(row, limit) => String::new(),
+        Some(rank) => rank.to_string(),
+        None if is_wide => "wide".into(),
+        None => "failed".into(),
+    };
+    let percent = |share: f64| format!("{:.0}%", share * 100.0);
+    let mebibytes = |bytes: u64| format!("{:.1}", bytes as f64 / f64::from(1 << 20));
+    vec![
+        row.peer.to_owned(),
+        rank,
+        text(row.cpu(), |spread| spread.to_string()),
+        text(row.over(limit), |spread| format!("{:.2}", spread.median)),
+        text(row.median(|round| Some(round.rate())), |rate| format!("{rate:.0}")),
+        text(row.median(|round| Some(round.busy())), percent),
+        text(row.median(|round| Some(round.other_busy())), percent),
+        text(row.median(Round::allocations_each), |each| format!("{each:.2}")),
+        text(row.peak, mebibytes),
+        text(row.settled, mebibytes),
+    ]
+}
+
+fn latency_cells(row: &Row) -> Vec<String> {
+    let values: [fn(&Latency) -> f64; 4] = [|it| it.p50, |it| it.p99, |it| it.p999, |it| it.max];
+    let medians = values.map(|value| row.median(|round| round.latency.as_ref().map(value)));
+    let mut cells: Vec<String> = medians.map(|median| text(median, |median| format!("{median:.0}"))).into();
+    if row.rounds.iter().filter_map(|round| round.latency).any(|latency| !latency.is_met()) {
+        cells[0].push_str(" (overloaded)");
+    }
+    cells
+}
+
+fn add_notes(page: &mut String, measured: &Measured) {
+    if let Some(latency) = measured.rows.iter().flat_map(|row| &row.rounds).find_map(|round| round.latency) {
+        line(page, &format!("\nLatency is at {} requests per second.", latency.offered));
+    }
+    for row in &measured.rows {
+        if let Some(why) = &row.failed {
+            line(page, &format!("\n{} failed: {}", row.peer, why.replace('\n', " ")));
+        }
+    }
+    let traced: Vec<&Row> = measured.rows.iter().filter(|row| row.calls.is_some()).collect();
+    if !traced.is_empty() {
+        line(page, "\nSystem calls per exchange:\n");
+    }
+    for row in traced {
+        let Some(Calls { all, in_vain, each }) = &row.calls else { continue };
+        let each: Vec<String> = each.iter().map(|(name, count)| format!("{name} {count:.2}")).collect();
+        line(page, &format!("- {}: {all:.2}, {in_vain:.2} in vain: {}", row.peer, each.join(", ")));
+    }
+}
+
+fn p999(round: &Round) -> Option<f64> {
+    round.latency.map(|latency| latency.p999)
+}
+
+fn text<T>(value: Option<T>, show: impl Fn(T) -> String) -> String {
+    value.map_or_else(|| "–".into(), show)
+}
+
+fn add_row(page: &mut String, cells: impl Iterator<Item = String>) {
+    let cells: Vec<String> = cells.collect();
+    line(page, &format!("| {} |", cells.join(" | ")));
+}
+
+fn line(page: &mut String, text: &str) {
+    writeln!(page, "{text}").expect("a string takes all");
+}

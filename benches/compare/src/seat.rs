@@ -1,0 +1,32 @@
+//! [`Seat`]: which core a process runs on.
+
+use nix::sched::{CpuSet, sched_setaffinity};
+use nix::unistd::Pid;
+
+/// The side that is measured, and the side that is not.
+#[derive(Clone, Copy)]
+pub(crate) enum Seat {
+    Measured,
+    Other,
+}
+
+impl Seat {
+    /// Runs `work` with this thread on the seat's core, then takes the load's: what `work` starts stays where it is,
+    /// for a core is inherited. So Go and nginx need not be asked.
+    pub(crate) fn lend<T>(self, work: impl FnOnce() -> T) -> T {
+        self.take();
+        let made = work();
+        Seat::Other.take();
+        made
+    }
+
+    /// Moves this thread to the seat's core; `false` where there is but one, or no right to choose.
+    pub(crate) fn take(self) -> bool {
+        let core = match self {
+            Seat::Measured => 0,
+            Seat::Other => 1,
+        };
+        let mut cores = CpuSet::new();
+        cores.set(core).is_ok() && sched_setaffinity(Pid::from_raw(0), &cores).is_ok()
+    }
+}
