@@ -38,7 +38,7 @@ fn fetch(method: &str, url: &str, body: Option<&str>, is_verbose: bool) -> Resul
         let mut out = io::stdout().lock();
         writeln!(out, "{}", response.status)?;
         for (name, value) in &response.headers {
-            writeln!(out, "{name}: {}", value.escape_ascii())?;
+            writeln!(out, "{name}: {}", String::from_utf8_lossy(value))?;
         }
         writeln!(out)?;
         let mut size = 0;

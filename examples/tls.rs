@@ -32,8 +32,8 @@ fn main() -> corehttp::Result {
 }
 
 fn greet(ctx: &mut Context) {
-    let version = ctx.tls().map(|tls| tls.version);
-    ctx.response.text(format!("Hello! Nobody has read this on its way: {version:?}\n"));
+    let version = ctx.tls().map(|tls| format!("{:?}", tls.version)).unwrap_or_default();
+    ctx.response.text(format!("Hello! Nobody has read this on its way: {version}\n"));
 }
 
 /// What the files say, now and after each minute.
