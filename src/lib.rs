@@ -1,5 +1,7 @@
 //! An arena-backed HTTP/1.1 server on a per-core runtime, and its client: nothing is allocated per request.
 //!
+//! A server:
+//!
 //! ```no_run
 //! use corehttp::{Context, Server};
 //!
@@ -8,8 +10,21 @@
 //! }
 //! ```
 //!
-//! Each core has a thread, a runtime and a listener of its own, and nothing that one core owns is ever seen by
-//! another. A request is read into memory that is used again and again; its method, target and fields are views of
+//! A client:
+//!
+//! ```no_run
+//! use corehttp::Client;
+//!
+//! fn main() -> corehttp::Result {
+//!     let client = Client::new();
+//!     let response = corehttp::block_on(client.get("http://127.0.0.1:8080/"))??;
+//!     println!("{}: {}", response.status, response.body.text()?);
+//!     Ok(())
+//! }
+//! ```
+//!
+//! Each core of a server has a thread, a runtime and a listener of its own, and nothing that one core owns is ever seen
+//! by another. A request is read into memory that is used again and again; its method, target and fields are views of
 //! it, so a handler cannot keep them, and the compiler says so.
 //!
 //! # Handlers
@@ -111,30 +126,44 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
+//! A body that is too large to be held is read from [`Client::stream`] and written to [`Client::open`]. A
+//! [`ClientError`] says in which phase an exchange has failed, and whether any of the request was sent.
+//!
 //! # Where to look
 //!
-//! | for | see |
+//! | for servers | see |
 //! |---|---|
 //! | where to listen, on how many cores, how to stop | [`Server`], [`Running`] |
 //! | state of a core's own, without locks | [`Server::run_per_core`] |
 //! | bodies that are too large to be buffered | [`BodyPlan`], [`Context::body_reader`], [`Context::stream`], [`Context::duplex`] |
 //! | what peers may do, and for how long | [`Limits`], [`Timeouts`] |
 //! | what went wrong, and how often | [`Server::on_error`], [`Running::stats`] |
-//! | forms, queries and cookies | [`Form`], [`FormBuf`], [`Cookies`], [`SetCookie`] |
-//! | files that browsers send, with feature `multipart` | `multipart::Multipart`, `multipart::Form` |
-//! | files of a directory or of the program, with feature `fs` | `Files`, `Context::send_file` |
-//! | compressed answers, with feature `compress` | `Compress`, [`Coding`], [`Transform`] |
-//! | compressed requests | [`Context::decode_body`] |
-//! | events that a page hears as they happen | [`Context::events`], [`Event`] |
-//! | secure connections, with feature `tls` | `ServerTls`, `ClientTls`, `TlsSession` |
+//! | middleware | [`Handler`], [`Extensions`], [`Transform`] |
+//! | secure connections, with feature `tls` | `Server::tls`, `ServerTls`, `TlsIdentity`, `TlsSession` |
 //! | other protocols | [`Context::upgrade`], [`Context::tunnel`] |
 //! | tests of a handler | [`Service::respond`] |
 //! | connections from elsewhere | [`Service::serve_connection`], [`MemoryListener`] |
-//! | how long a client waits, how many connections it keeps | [`ClientBuilder`], [`ClientTimeouts`] |
-//! | bodies that a client reads or writes as they go | [`Client::stream`], [`Client::open`] |
+//!
+//! | for clients | see |
+//! |---|---|
+//! | connections, redirects, names, fields of all requests | [`Client`], [`ClientBuilder`] |
 //! | one host asked often, one of several hosts, many requests at once | [`Client::host`], [`Balancer`], [`Pipeline`] |
+//! | bodies that are read or written as they go, or both at once | [`Client::stream`], [`Client::open`], [`Call::split`] |
+//! | how long it may take, and how long it took | [`ClientTimeouts`], [`Response::timings`] |
+//! | what went wrong, and what the server may have seen | [`ClientError`] |
+//! | secure connections, with feature `tls` | `ClientBuilder::tls`, `ClientTls`, `TlsRoots` |
 //! | proxies, and other ways to a host | [`Proxies`], [`Dialer`], [`Resolver`] |
-//! | cookies of a client, with feature `jar` | [`ClientBuilder::cookies`], `jar::Jar` |
+//! | cookies that are kept, with feature `jar` | [`ClientBuilder::cookies`], `jar::Jar` |
+//! | other protocols | [`Client::upgrade`] |
+//!
+//! | for content | see |
+//! |---|---|
+//! | forms, queries and cookies | [`Form`], [`FormBuf`], [`Cookies`], [`SetCookie`] |
+//! | files that browsers send, with feature `multipart` | `multipart::Multipart`, `multipart::Form` |
+//! | files of a directory or of the program, with feature `fs` | `Files`, `Context::send_file` |
+//! | compressed answers, with feature `compress` | `Compress`, [`Coding`] |
+//! | compressed requests, and answers that a client receives | [`Context::decode_body`], [`ClientBuilder::decode`] |
+//! | events that a page hears as they happen | [`Context::events`], [`Event`] |
 //!
 //! Names are those of [RFC 9110](https://www.rfc-editor.org/rfc/rfc9110), which says what messages mean, and of
 //! [RFC 9112](https://www.rfc-editor.org/rfc/rfc9112), which says how they are spelled.
@@ -197,6 +226,11 @@ pub use server::{
 };
 pub use sse::{Event, Events, InvalidEvent};
 pub use wire::{Limits, WireError};
+
+/// The programs of the README, for the compiler to check.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
 
 /// Whatever runs where may be sent where: said once, for the compiler to check.
 const _: () = {
