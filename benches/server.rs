@@ -21,6 +21,9 @@ mod alloc;
 mod fake;
 #[path = "support/handlers.rs"]
 mod handlers;
+#[allow(dead_code, reason = "head.rs and regression.rs alone send what browsers send")]
+#[path = "support/heads.rs"]
+mod heads;
 #[path = "support/report.rs"]
 mod report;
 #[path = "support/workload.rs"]
@@ -35,6 +38,7 @@ use hyper::service::service_fn;
 
 use fake::{Cut, FakeConn};
 use handlers::{HELLO, SERVER_NAME, hyper_builder, hyper_respond, respond};
+use heads::GET;
 use report::{Report, verdict};
 use workload::Workload;
 
@@ -55,13 +59,6 @@ fn main() {
         judge(&report);
     }
 }
-
-/// fasthttp's GET: four fields, 205 bytes.
-const GET: &str = "GET /foobar?baz HTTP/1.1\r\n\
-    Host: google.com\r\n\
-    User-Agent: aaa/bbb/ccc/ddd/eee Firefox Chrome MSIE Opera\r\n\
-    Referer: http://example.com/aaa?bbb=ccc\r\n\
-    Cookie: foo=bar; baz=baraz; aa=aakslsdweriwereowriewroire\r\n\r\n";
 
 /// fasthttp's POST: six fields and a body, 259 bytes.
 const POST: &str = "POST /foobar?baz HTTP/1.1\r\n\

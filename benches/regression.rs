@@ -1,0 +1,222 @@
+//! Question: does anything cost more instructions than it did?
+//!
+//! Callgrind (of valgrind) counts the instructions of whole processes, and of each workload there are two: one of 100
+//! rounds and one of 10,000. What they differ by is 9,900 rounds, warm, and nothing else; it depends on no clock, no
+//! seed and no other work of the machine. There is no way to the crate's inner functions from here, so each row is an
+//! exchange in memory in which the piece that it is named after is most of the work. A row that grows by more than 5%
+//! over `regression.txt` fails.
+//!
+//! The code that is counted is built in a profile of its own, which has no link-time optimization: it is built much
+//! sooner, and compared with itself only.
+//!
+//! ```text
+//! cargo regression                   # all rows, a quarter of a minute
+//! cargo regression server            # some rows
+//! cargo regression --accept          # writes the counts down as what is expected
+//! ```
+//!
+//! Where the instructions of a row are spent, `callgrind_annotate` says: its notes lie in the folder `callgrind` beside
+//! this program.
+
+#[path = "support/alloc.rs"]
+mod alloc;
+#[path = "support/baseline.rs"]
+mod baseline;
+#[path = "support/callgrind.rs"]
+mod callgrind;
+#[allow(dead_code, reason = "head.rs alone cuts its requests")]
+#[path = "support/fake.rs"]
+mod fake;
+#[allow(dead_code, reason = "there is no peer here")]
+#[path = "support/handlers.rs"]
+mod handlers;
+#[allow(dead_code, reason = "one browser is enough")]
+#[path = "support/heads.rs"]
+mod heads;
+#[path = "support/scripted.rs"]
+mod scripted;
+#[allow(dead_code, reason = "neither time nor allocations are of interest")]
+#[path = "support/workload.rs"]
+mod workload;
+
+use std::env;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use corehttp::{Client, Context, IntoHandler, Request, Response, Server};
+
+use baseline::Baseline;
+use fake::{Cut, FakeConn};
+use handlers::{SERVER_NAME, respond};
+use heads::{CHROME, GET};
+use scripted::Script;
+use workload::{Workload, runtime};
+
+fn main() -> ExitCode {
+    let args: Vec<String> = env::args().skip(1).collect();
+    match &args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        ["run", name, rounds] => run(name, rounds.parse().expect("a number of rounds")),
+        // By `cargo test`.
+        args if !args.contains(&"--bench") => ExitCode::SUCCESS,
+        args if !is_own_profile() => {
+            println!("counted by `cargo regression`, which builds what is comparable");
+            ExitCode::from(u8::from(args.contains(&"--accept")))
+        }
+        args => match compare(args) {
+            Ok(is_good) => ExitCode::from(u8::from(!is_good)),
+            Err(why) => {
+                eprintln!("{why}");
+                ExitCode::FAILURE
+            }
+        },
+    }
+}
+
+/// What is counted, and what does so many rounds of it.
+type Row = (&'static str, fn(u64));
+
+const ROWS: [Row; 7] = [
+    ("server exchange, pipelined", |rounds| serve(GET, Cut::Never, rounds, respond)),
+    ("server exchange", |rounds| serve(GET, Cut::WHOLE, rounds, respond)),
+    ("head parse", |rounds| serve(CHROME, Cut::Never, rounds, respond)),
+    ("response head", |rounds| serve(GET, Cut::Never, rounds, set_fields)),
+    ("chunked decode", |rounds| serve(chunked(), Cut::Never, rounds, expect_chunks)),
+    ("chunked encode", |rounds| serve(GET, Cut::Never, rounds, write_chunks)),
+    ("client exchange", ask),
+];
+
+fn run(name: &str, rounds: u64) -> ExitCode {
+    let (_, run) = ROWS.iter().find(|row| row.0 == name).expect("a row of that name");
+    run(rounds);
+    ExitCode::SUCCESS
+}
+
+/// Has `request` answered so many times, on one connection.
+fn serve<Kind>(request: &'static str, cut: Cut, rounds: u64, handler: impl IntoHandler<Kind>) {
+    let service = Server::new().name(SERVER_NAME).service(handler);
+    let serve = async |io: FakeConn| service.serve_connection(io).await.expect("it is served to the end");
+    let workload = Workload { request: request.as_bytes(), cut, per_connection: rounds };
+    let answer = workload.answer(&serve);
+    assert!(answer.starts_with(b"HTTP/1.1 200 OK\r\n"), "{}", answer.escape_ascii());
+    let sample = workload.run(rounds, &runtime(), &serve);
+    assert_eq!(sample.written, rounds * answer.len() as u64, "every request was answered in full");
+}
+
+/// What a page of a shop says beside its content.
+fn set_fields(ctx: &mut Context) -> corehttp::Result {
+    let headers = &mut ctx.response.headers;
+    for (name, value) in [
+        ("content-type", "text/html; charset=utf-8"),
+        ("cache-control", "private, max-age=0, must-revalidate"),
+        ("etag", "\"33a64df551425fcc55e4d42a148795d9f25f89d4\""),
+        ("vary", "accept-encoding, cookie"),
+        ("content-language", "en"),
+        ("content-security-policy", "default-src 'self'; img-src 'self' data:; frame-ancestors 'none'"),
+        ("strict-transport-security", "max-age=63072000; includeSubDomains; preload"),
+        ("referrer-policy", "strict-origin-when-cross-origin"),
+        ("x-content-type-options", "nosniff"),
+        ("x-frame-options", "DENY"),
+        ("permissions-policy", "camera=(), microphone=(), geolocation=()"),
+        ("x-request-id", "7b0f6d1e-3a55-4f0e-9d6c-0f9a7a3e2f11"),
+    ] {
+        headers.set(name, value)?;
+    }
+    Ok(())
+}
+
+/// A request with a body of [`CHUNKS`].
+fn chunked() -> &'static str {
+    let size = PIECE.len();
+    let chunks: String = (0..CHUNKS).map(|_| format!("{size:x}\r\n{PIECE}\r\n")).collect();
+    format!("POST / HTTP/1.1\r\nhost: example.com\r\ntransfer-encoding: chunked\r\n\r\n{chunks}0\r\n\r\n")
+        .leak()
+}
+
+fn expect_chunks(ctx: &mut Context) {
+    assert_eq!(ctx.request.body.len(), CHUNKS * PIECE.len());
+}
+
+async fn write_chunks(ctx: &mut Context) -> corehttp::Result {
+    let mut writer = ctx.stream().await?;
+    for _ in 0..CHUNKS {
+        writer.write_all(PIECE.as_bytes()).await?;
+    }
+    Ok(writer.finish().await?)
+}
+
+const CHUNKS: usize = 64;
+const PIECE: &str = "{\"id\":1234567890,\"name\":\"a row\"}";
+
+/// Asks so many times, on one connection.
+fn ask(rounds: u64) {
+    let client = Client::builder().dialer(Script(ANSWER.as_bytes())).build();
+    let request = Request::get("http://example.com/foobar?baz").expect("a good URL");
+    let mut response = Response::new();
+    runtime().block_on(async {
+        for _ in 0..rounds {
+            client.send(&request, &mut response).await.expect("an answer");
+            assert_eq!(response.body.bytes(), b"Hello, world!");
+        }
+    });
+}
+
+const ANSWER: &str = "HTTP/1.1 200 OK\r\n\
+    content-type: text/plain\r\n\
+    server: corehttp\r\n\
+    date: Sat, 21 Nov 2026 10:52:28 GMT\r\n\
+    content-length: 13\r\n\r\n\
+    Hello, world!";
+
+/// Counts the rows that are wanted, and holds them against the baseline. Says whether none has grown too much.
+fn compare(args: &[&str]) -> Result<bool, String> {
+    let wanted: Vec<&str> = args.iter().copied().filter(|arg| !arg.starts_with("--")).collect();
+    let is_wanted = |name: &str| wanted.is_empty() || wanted.iter().any(|part| name.contains(part));
+    let rows: Vec<&str> = ROWS.iter().map(|row| row.0).filter(|name| is_wanted(name)).collect();
+    if rows.is_empty() {
+        return Err(format!("no row is called {wanted:?}"));
+    }
+    let (mut baseline, mut is_good) = (Baseline::read()?, true);
+    println!("{:<28}{:>12}{:>12}{:>10}", "instructions a round", "expected", "counted", "change");
+    for name in rows {
+        let counted = count(name)?;
+        let growth = baseline.get(name).map(|expected| counted as f64 / expected as f64);
+        let expected = baseline.get(name).map_or("nothing".to_owned(), |expected| expected.to_string());
+        let change = growth.map_or(String::new(), |growth| format!("{:+.2}%", (growth - 1.0) * 100.0));
+        let has_grown = growth.is_none_or(|growth| growth > GROWTH_MAX);
+        let verdict = if has_grown { "TOO MUCH" } else { "" };
+        println!("{name:<28}{expected:>12}{counted:>12}{change:>10}  {verdict}");
+        is_good &= !has_grown;
+        baseline.set(name, counted);
+    }
+    if args.contains(&"--accept") {
+        baseline.write(ROWS.iter().map(|row| row.0)).map_err(|error| error.to_string())?;
+        return Ok(true);
+    }
+    if !is_good {
+        baseline.other_tools().into_iter().for_each(|tools| println!("{tools}"));
+        println!("where they are spent: callgrind_annotate '{}'", notes("ROW", MANY).display());
+        println!("if they are well spent: cargo regression --accept");
+    }
+    Ok(is_good)
+}
+
+const GROWTH_MAX: f64 = 1.05;
+
+/// How many instructions a warm round of this row takes.
+fn count(name: &str) -> Result<u64, String> {
+    let count = |rounds: u64| callgrind::count(&["run", name, &rounds.to_string()], &notes(name, rounds));
+    Ok((count(MANY)? - count(FEW)?) / (MANY - FEW))
+}
+
+const FEW: u64 = 100;
+const MANY: u64 = 10_000;
+
+fn notes(name: &str, rounds: u64) -> PathBuf {
+    callgrind::folder().join(format!("{}.{rounds}", name.replace([' ', ','], "-")))
+}
+
+/// Whether this was built in the profile whose code is compared: cargo calls the folder after it.
+fn is_own_profile() -> bool {
+    let program = env::current_exe().expect("a program knows where it is");
+    program.ancestors().nth(2).is_some_and(|built| built.ends_with("regression"))
+}

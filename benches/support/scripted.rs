@@ -1,0 +1,72 @@
+//! [`Script`]: a server that a client finds in memory, and that says the same to whatever it is asked.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
+
+use corehttp::Dialer;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+/// Opens connections on which each request is answered with these bytes.
+pub(crate) struct Script(pub(crate) &'static [u8]);
+
+impl Dialer for Script {
+    type Stream = Scripted;
+
+    async fn dial(&self, _: &str, _: u16) -> io::Result<Scripted> {
+        Ok(Scripted { answer: self.0, owed: &[], asked: Tail::default(), waiting: None })
+    }
+}
+
+/// One connection. An answer can be read as soon as the last byte of a request's head was written.
+pub(crate) struct Scripted {
+    answer: &'static [u8],
+    /// What is left of the answer to be read.
+    owed: &'static [u8],
+    asked: Tail,
+    waiting: Option<Waker>,
+}
+
+/// The last bytes that were written.
+type Tail = [u8; 4];
+
+impl AsyncRead for Scripted {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        into: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if self.owed.is_empty() {
+            self.waiting = Some(cx.waker().clone());
+            return Poll::Pending;
+        }
+        let (here, rest) = self.owed.split_at(self.owed.len().min(into.remaining()));
+        into.put_slice(here);
+        self.owed = rest;
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for Scripted {
+    fn poll_write(mut self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let last = bytes.len().saturating_sub(self.asked.len());
+        for byte in &bytes[last..] {
+            self.asked.rotate_left(1);
+            self.asked[3] = *byte;
+        }
+        if self.asked == *b"\r\n\r\n" {
+            assert!(self.owed.is_empty(), "the client reads an answer before it asks again");
+            self.owed = self.answer;
+            self.waiting.take().into_iter().for_each(Waker::wake);
+        }
+        Poll::Ready(Ok(bytes.len()))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+}
