@@ -199,13 +199,12 @@ impl Headers {
             true => self.text.push(value),
             false => self.text.overwrite(old, value),
         };
-        self.is_patched |= old.len() != value.len();
         let (text, mut index, before) = (&self.text, 0, self.fields.len());
         self.fields.retain(|field| {
             index += 1;
             index <= first + 1 || !field.is(name, text)
         });
-        self.is_patched |= self.fields.len() < before;
+        self.is_patched |= old.len() != value.len() || self.fields.len() < before;
     }
 
     /// Appends a field that is known to be good.
@@ -271,10 +270,13 @@ impl Headers {
 
     #[inline]
     fn position(&self, name: Name<'_>) -> Option<usize> {
-        match self.may_have(name) {
-            true => self.fields.iter().position(|field| field.is(name, &self.text)),
-            false => None,
-        }
+        if self.may_have(name) { self.search(name) } else { None }
+    }
+
+    /// Apart from [`Headers::position`], so that what it finds most often is inlined: nothing.
+    #[inline(never)]
+    fn search(&self, name: Name<'_>) -> Option<usize> {
+        self.fields.iter().position(|field| field.is(name, &self.text))
     }
 
     /// The values of all lines of a name.
