@@ -250,13 +250,14 @@ impl Incoming {
     }
 
     /// Whether the whole body was received; the last piece of it may still be lent.
+    #[inline]
     pub(crate) fn is_read(&self) -> bool {
-        self.body == Remaining::Nothing && self.ready == 0
+        matches!(self.body, Remaining::Nothing) && self.ready == 0
     }
 
     /// Whether the body ends only with the connection.
     pub(crate) fn ends_with_close(&self) -> bool {
-        self.body == Remaining::UntilClose
+        matches!(self.body, Remaining::UntilClose)
     }
 
     /// How long the body still is, if it has said.
