@@ -261,6 +261,9 @@ const PIECE: usize = 16 << 10;
 /// side, and nothing is copied.
 const FLAT_MAX: usize = 16 << 10;
 
+/// So much small data is gathered before it leaves: a system call costs as much as copying this.
+const GATHERED_MAX: usize = 64 << 10;
+
 /// Sends all of the output.
 pub(crate) fn poll_flush<H: Home>(
     cx: &mut Context<'_>,
@@ -278,7 +281,7 @@ fn poll_data<H: Home>(
     bounds: &Bounds,
 ) -> Poll<Result<usize, ExchangeError>> {
     loop {
-        if conn.output().len() + data.len() <= FLAT_MAX {
+        if data.len() <= FLAT_MAX && conn.output().len() + data.len() <= GATHERED_MAX {
             conn.output().bytes().extend_from_slice(data);
             return Poll::Ready(Ok(data.len()));
         }

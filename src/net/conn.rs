@@ -269,4 +269,4 @@ impl Reset for Desk {
 }
 
 /// What stays warm.
-const OUTPUT_KEPT_MAX: usize = 32 << 10;
+const OUTPUT_KEPT_MAX: usize = 64 << 10;
