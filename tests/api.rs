@@ -489,8 +489,6 @@ mod what_compiles {
     }
 }
 
-/// What may be shared between threads and what a handler may return: a change here breaks programs.
-
 /// The programs of a client.
 mod how_to_ask {
     use super::*;
@@ -651,6 +649,7 @@ mod how_to_ask {
     }
 }
 
+/// What may be shared between threads and what a handler may return: a change here breaks programs.
 #[test]
 fn types_promise_what_they_promised() {
     fn is_send_and_sync<T: Send + Sync + 'static>() {}
