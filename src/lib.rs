@@ -232,7 +232,7 @@ pub use wire::{Limits, WireError};
 #[doc = include_str!("../README.md")]
 struct Readme;
 
-/// Whatever runs where may be sent where: said once, for the compiler to check.
+/// What messages and a server at work promise about threads: said once, for the compiler to check.
 const _: () = {
     const fn is_send_and_sync<T: Send + Sync>() {}
     is_send_and_sync::<Request>();

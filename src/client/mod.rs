@@ -1,4 +1,4 @@
-//! Floor 4: the client. Whom it asks is a [`Pool`](pool::Pool) of connections; how is a [`Link`](link::Link), which is
+//! Floor 4: the client. Whom it asks is a [`Pool`] of connections; how is a [`Link`](link::Link), which is
 //! one connection with one exchange on it.
 //!
 //! In reading order: who is asked, the connections to them and the way there, one exchange, what surrounds it, what is

@@ -10,13 +10,13 @@ use super::resource::Resource;
 /// What is kept of files between requests, for each root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileCache {
-    /// So many bytes of content in all: 64 MiB.
+    /// Bytes of content in all. Default: 64 MiB.
     pub bytes_max: usize,
-    /// So many files, 1024; those that are too large for memory are kept open.
+    /// Files; those that are too large for memory are kept open. Default: 1,024.
     pub files_max: usize,
-    /// Up to this size, in bytes, a file is kept in memory: 64 KiB.
+    /// Bytes of a file that is kept in memory. Default: 64 KiB.
     pub file_bytes_max: usize,
-    /// So long a file is not looked at again: one second.
+    /// How long a file is not looked at again. Default: 1 s.
     pub fresh: Duration,
 }
 

@@ -28,7 +28,11 @@ enum Piece {
 }
 
 impl Parts {
-    /// Fails where the system has no randomness to give.
+    /// Cuts `ranges` out of `form`, none of them empty.
+    ///
+    /// # Errors
+    ///
+    /// A system that has no randomness to give.
     pub(super) fn new(form: &Form, content_type: &str, ranges: &[Range<u64>]) -> io::Result<Parts> {
         let mut parts = Parts { pieces: VecDeque::new(), len: 0, boundary: random_token()? };
         ranges.iter().for_each(|range| parts.add(form, content_type, range));

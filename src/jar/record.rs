@@ -1,4 +1,4 @@
-//! [`line`] and [`read`]: cookies as lines of JSON.
+//! [`line()`] and [`read`]: cookies as lines of JSON.
 
 use std::fmt;
 use std::io::{self, BufRead, Read};

@@ -101,7 +101,7 @@ fn tcp(stream: TcpStream, options: ListenOptions) -> Transport {
 
 const NODELAY_IS_INHERITED: bool = cfg!(any(target_os = "linux", target_os = "android"));
 
-/// What an error of [`Listener::accept`] asks for.
+/// What an error of [`Listener::poll_accept`] asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AcceptFault {
     /// One connection died before it was accepted: accept the next.

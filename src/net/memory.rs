@@ -73,7 +73,7 @@ pub struct MemoryConnector {
 }
 
 impl MemoryConnector {
-    /// Connects, and waits if 1024 others have connected and were not yet accepted.
+    /// Connects, and waits if 1,024 others have connected and were not yet accepted.
     ///
     /// # Errors
     ///

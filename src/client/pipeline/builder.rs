@@ -46,7 +46,7 @@ impl PipelineBuilder {
     }
 
     /// Requests in flight over all connections. Beyond, callers wait in turn, for as long as
-    /// [`ClientTimeouts::queue`](crate::ClientTimeouts::queue). Default: 1024; the least is 1.
+    /// [`ClientTimeouts::queue`](crate::ClientTimeouts::queue). Default: 1,024; the least is 1.
     pub fn in_flight_max(mut self, most: usize) -> Self {
         self.in_flight_max = most.clamp(1, Semaphore::MAX_PERMITS);
         self

@@ -1,6 +1,6 @@
 //! [`Pipeline`]: many requests in flight on few connections (RFC 9112 §9.3.2).
 //!
-//! A caller writes its request on the [`Board`](board::Board) of one [`Pipe`](pipe::Pipe), which is a task with a
+//! A caller writes its request on the [`Board`] of one [`Pipe`], which is a task with a
 //! connection, and waits there for the answer.
 
 mod board;
@@ -159,6 +159,8 @@ impl Shared {
         }
     }
 
+    /// Looks whether `request` may be sent here.
+    ///
     /// # Errors
     ///
     /// A request that is not for this origin, or that cannot be one of many.

@@ -51,6 +51,8 @@ pub(super) struct Entry {
 }
 
 impl Disk {
+    /// The directory at `path`, opened now.
+    ///
     /// # Errors
     ///
     /// A path that does not exist, or is no directory.

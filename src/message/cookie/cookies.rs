@@ -11,7 +11,7 @@ use crate::message::{Headers, Name, list};
 /// decoded. A piece without `=` is a value without a name. A piece that is no UTF-8 is skipped: no server that set its
 /// cookies by [`SetCookie`](crate::SetCookie) has set it.
 ///
-/// A browser gives back less than 200 cookies. Pieces beyond the first [`Cookies::PAIRS_MAX`] are not looked at: the
+/// A browser gives back fewer than 200 cookies. Pieces beyond the first [`Cookies::PAIRS_MAX`] are not looked at: the
 /// cookies in them are absent.
 ///
 /// # Examples

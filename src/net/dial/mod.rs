@@ -125,7 +125,7 @@ impl Dial {
     ///
     /// # Errors
     ///
-    /// [`DialError::Resolve`]
+    /// [`DialError::Resolve`]: the look-up failed, or used up its time.
     pub(crate) async fn resolve(
         &self,
         host: &str,

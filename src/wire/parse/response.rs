@@ -21,7 +21,7 @@ pub(crate) struct ResponseHead {
 }
 
 /// Parses the response head at the front of `input`, or answers `None` if it is not all there. As
-/// [`request`](super::request) does, it leaves spans that point into `input`.
+/// [`request`](super::request()) does, it leaves spans that point into `input`.
 ///
 /// # Errors
 ///
