@@ -37,7 +37,6 @@ mod encoded;
 mod encoding;
 mod rules;
 
-use std::future::Future;
 use std::pin::Pin;
 
 use self::encoding::Encoding;

@@ -1,6 +1,6 @@
 //! [`Transport`]: the bytes of one connection, whatever carries them.
 
-use std::future::{Future, poll_fn};
+use std::future::poll_fn;
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
 use std::net::SocketAddr;

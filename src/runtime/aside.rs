@@ -1,6 +1,5 @@
 //! [`aside`]: work that would hold a core up is done on another thread.
 
-use std::future::Future;
 use std::io;
 use std::panic;
 

@@ -1,6 +1,5 @@
 //! One thread with one current-thread runtime for a core.
 
-use std::future::Future;
 use std::io;
 use std::num::NonZero;
 use std::thread::{self, JoinHandle};

@@ -1,6 +1,5 @@
 //! [`Here`]: the runtime that a future is polled in, whoever made it; and [`block_on`], where there is none.
 
-use std::future::Future;
 use std::io;
 
 pub(crate) use tokio::runtime::Id;

@@ -1,6 +1,5 @@
 //! [`Handler`]: the application, and [`IntoHandler`]: what can be one.
 
-use std::future::Future;
 use std::rc::Rc;
 use std::sync::Arc;
 

@@ -25,7 +25,6 @@ mod worker;
 mod writer;
 
 use std::fmt;
-use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;

@@ -2,7 +2,6 @@
 
 mod event;
 
-use std::future::Future;
 use std::io;
 use std::pin::pin;
 use std::time::Duration;

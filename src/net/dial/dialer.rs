@@ -1,6 +1,5 @@
 //! [`Dialer`]: connections that are opened some other way.
 
-use std::future::Future;
 use std::io;
 use std::pin::Pin;
 

@@ -8,7 +8,6 @@ mod race;
 
 mod dialer;
 
-use std::future::Future;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 #[cfg(unix)]

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::error::Error;
 use std::fmt;
-use std::future::{Future, poll_fn};
+use std::future::poll_fn;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;

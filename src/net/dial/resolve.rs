@@ -1,6 +1,5 @@
 //! [`Resolver`]: who knows the addresses of a name.
 
-use std::future::Future;
 use std::io;
 use std::net::IpAddr;
 use std::pin::Pin;
