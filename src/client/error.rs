@@ -7,8 +7,7 @@ use std::io;
 use crate::coding::CodingError;
 use crate::exchange::ExchangeError;
 use crate::message::{InvalidRequest, InvalidTarget};
-use crate::net::TlsError;
-use crate::net::{DialError, Fault};
+use crate::net::{DialError, Fault, TlsError};
 
 /// Why an exchange brought no answer.
 ///

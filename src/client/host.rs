@@ -1,11 +1,12 @@
 //! [`Host`]: a client, and the one origin that it asks.
 
 use std::borrow::Cow;
+use std::fmt;
 use std::sync::Arc;
 
 use super::pool::Pool;
 use super::{Answer, Call, Client, ClientCause, ClientError, ClientPhase, Tunnel, origin};
-use crate::message::{InvalidRequest, Request, Response, TargetForm};
+use crate::message::{InvalidRequest, InvalidTarget, Request, Response, TargetForm};
 use crate::runtime::{Here, Id};
 
 /// A client, and the one origin that it asks: its connections need not be looked up for each request, and targets may
@@ -47,7 +48,7 @@ impl Host {
         let request = Request::get(url)?;
         let key: Arc<str> = match origin::key(request.target()) {
             Ok(key) => key.into(),
-            Err(_) => return Err(InvalidRequest::Target(crate::message::InvalidTarget::Form)),
+            Err(_) => return Err(InvalidRequest::Target(InvalidTarget::Form)),
         };
         let pool = Here::get().and_then(|here| Some((here.id(), client.pool(Cow::Borrowed(&key)).ok()?)));
         Ok(Host { client, key, pool })
@@ -112,8 +113,8 @@ impl Host {
     }
 }
 
-impl std::fmt::Debug for Host {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Debug for Host {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Host").field("origin", &self.key).finish_non_exhaustive()
     }
 }

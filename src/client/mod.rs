@@ -180,7 +180,7 @@ impl Client {
     }
 
     async fn ask(&self, method: Method, url: &str, body: Option<&[u8]>) -> Result<Response, ClientError> {
-        let mut request = Request::new(method, url).map_err(|error: InvalidRequest| error)?;
+        let mut request = Request::new(method, url)?;
         if let Some(body) = body {
             request.body.set(body);
         }

@@ -3,8 +3,10 @@
 use std::collections::HashSet;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::process;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::Files;
 use super::disk::{Disk, Links, Node};
@@ -86,7 +88,7 @@ impl Shelf {
             encoded.clear();
         }
         // Whatever has this name, a link among it, goes: it is left from a server that was killed, or it was planted.
-        let draft = self.disk.path.join(format!(".{name}.{}", std::process::id()));
+        let draft = self.disk.path.join(format!(".{name}.{}", process::id()));
         let _ = fs::remove_file(&draft);
         let mut file = OpenOptions::new().write(true).create_new(true).open(&draft)?;
         let written = write(&mut file, &encoded, whole);
@@ -94,13 +96,13 @@ impl Shelf {
         moved.inspect_err(|_| drop(fs::remove_file(&draft)))
     }
 
-    fn busy(&self) -> std::sync::MutexGuard<'_, HashSet<String>> {
+    fn busy(&self) -> MutexGuard<'_, HashSet<String>> {
         self.busy.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// The sizes, in bytes, of files that have copies: less is not worth it, and more takes too long.
-const SIZES: std::ops::RangeInclusive<u64> = 1 << 10..=8 << 20;
+const SIZES: RangeInclusive<u64> = 1 << 10..=8 << 20;
 
 /// What may be kept of a copy in memory, in bytes.
 const IN_MEMORY_MAX: usize = 64 << 10;

@@ -11,6 +11,7 @@ use super::disk::{Disk, Links};
 use super::embedded::Embedded;
 use super::listing::{self, Sort};
 use super::lookup::{DotFiles, Found, Listing, Neighbors, Plan, Root, Site, owed};
+use super::path::is_name;
 use super::pattern::Pattern;
 use crate::message::{Headers, InvalidField, Method, Request, Status};
 use crate::runtime::aside;
@@ -118,7 +119,7 @@ impl<N> Files<N> {
 
     /// Which files of a directory stand for it: the first that is there. By default, `index.html`.
     pub fn index<S: Into<String>>(self, names: impl IntoIterator<Item = S>) -> Files<N> {
-        let names = names.into_iter().map(Into::into).filter(|name: &String| super::path::is_name(name));
+        let names = names.into_iter().map(Into::into).filter(|name: &String| is_name(name));
         self.with(|plan| plan.index = names.collect())
     }
 

@@ -1,7 +1,7 @@
 //! [`Resource`]: one file in all its representations, with the fields that each is answered with (RFC 9110 §8).
 
 use std::fs::{File, Metadata};
-use std::io;
+use std::io::{self, Read, Seek};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -159,7 +159,6 @@ const ATTEMPTS: usize = 3;
 
 /// The first `len` bytes of a file.
 pub(super) fn read(file: &File, len: usize) -> io::Result<Vec<u8>> {
-    use io::{Read, Seek};
     let mut bytes = Vec::with_capacity(len);
     let mut file = file;
     file.rewind()?;

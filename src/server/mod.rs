@@ -44,6 +44,7 @@ pub use writer::Writer;
 
 use self::shared::Settings;
 use crate::exchange::Timeouts;
+use crate::message::Headers;
 use crate::net::{Address, ListenOptions};
 use crate::runtime::{self, Pinning};
 use crate::wire::Limits;
@@ -141,7 +142,7 @@ impl Server {
     ///
     /// A name that could not stand in a field.
     pub fn name(mut self, name: &str) -> Server {
-        crate::message::Headers::new().set("server", name).expect("a server's name can stand in a field");
+        Headers::new().set("server", name).expect("a server's name can stand in a field");
         self.settings.name = Some(Arc::from(name.trim()));
         self
     }

@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::Cause;
-use crate::exchange::ExchangeError;
+use crate::exchange::{ExchangeError, Phase};
 
 /// What a server has done so far: each core, and all of them.
 ///
@@ -118,7 +118,6 @@ impl ErrorKind {
     const COUNT: usize = ErrorKind::Tls as usize + 1;
 
     pub(super) fn of(cause: &Cause) -> ErrorKind {
-        use crate::exchange::Phase;
         match cause {
             Cause::Exchange(ExchangeError::Wire(_)) => ErrorKind::Wire,
             Cause::Exchange(ExchangeError::TimedOut(Phase::Handler)) => ErrorKind::Handler,

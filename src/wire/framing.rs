@@ -2,7 +2,7 @@
 
 use super::WireError;
 use super::encode::Asked;
-use crate::message::{Headers, Name, Status, Version, members};
+use crate::message::{Headers, Name, Status, Version, decimal, is_token, members};
 
 /// Where the body of a message ends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -61,7 +61,7 @@ fn announced(version: Version, headers: &Headers) -> Result<Option<Framing>, Wir
 /// both is not to be trusted about either.
 fn length(headers: &Headers) -> Result<u64, WireError> {
     let mut lengths = headers.named(Name::CONTENT_LENGTH);
-    match (lengths.next().and_then(crate::message::decimal), lengths.next()) {
+    match (lengths.next().and_then(decimal), lengths.next()) {
         (Some(length), None) => Ok(length),
         _ => Err(WireError::ContentLength),
     }
@@ -76,7 +76,7 @@ fn coding(headers: &Headers) -> Result<(), WireError> {
     }
     let is_chunked = |coding: &[u8]| coding.eq_ignore_ascii_case(b"chunked");
     let codings = members(line).count();
-    let well_formed = members(line).all(crate::message::is_token) && codings > 1;
+    let well_formed = members(line).all(is_token) && codings > 1;
     let chunked_is_last = members(line).position(is_chunked) == Some(codings.wrapping_sub(1));
     // `gzip, chunked` is a good message that is not understood here; anything else is a bad one (§6.1).
     match well_formed && chunked_is_last {
