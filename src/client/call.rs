@@ -4,7 +4,7 @@ use std::fmt;
 use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 
 use tokio::io::AsyncWrite;
 
@@ -178,8 +178,7 @@ impl AsyncWrite for Call {
 
     /// Sends what was written. The body ends with [`Call::finish`].
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        ready!(self.poll_sent(cx)).map_err(io::Error::from)?;
-        Poll::Ready(Ok(()))
+        self.poll_sent(cx).map_err(io::Error::from)
     }
 }
 

@@ -71,7 +71,7 @@ impl Link {
             let mut rest = &lent[decoding.decoded..];
             let pulled = decoding.decoders.pull(&mut rest, &mut decoding.piece);
             decoding.decoded = lent.len() - rest.len();
-            let (pulled, end) = (pulled, decoding.decoders.end());
+            let end = decoding.decoders.end();
             match pulled {
                 Ok(0) => {}
                 pulled => return Poll::Ready(pulled.map_err(|error| self.coding_error(error))),

@@ -326,7 +326,7 @@ impl Link {
             && !request.body.is_stream()
     }
 
-    pub(super) fn fail(&mut self, phase: ClientPhase, error: ExchangeError) -> ClientError {
+    pub(super) fn fail(&self, phase: ClientPhase, error: ExchangeError) -> ClientError {
         match error {
             ExchangeError::TimedOut(_) => self.error(phase, ClientCause::TimedOut),
             error => self.error(phase, ClientCause::Exchange(error)),

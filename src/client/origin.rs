@@ -69,13 +69,12 @@ pub(super) fn key(target: &Target) -> Result<Cow<'_, str>, ClientError> {
         return Ok(Cow::Borrowed(text));
     }
     let port = port.unwrap_or_default().trim_start_matches('0');
-    let colon = match port {
-        "" => "",
-        port if port == scheme.port_text() => "",
-        _ => ":",
-    };
-    let port = if colon.is_empty() { "" } else { port };
-    Ok(Cow::Owned(format!("{}://{}{colon}{port}", scheme.as_str(), host.to_ascii_lowercase())))
+    let is_default = port.is_empty() || port == scheme.port_text();
+    let (name, host) = (scheme.as_str(), host.to_ascii_lowercase());
+    Ok(Cow::Owned(match is_default {
+        true => format!("{name}://{host}"),
+        false => format!("{name}://{host}:{port}"),
+    }))
 }
 
 /// Host and port, which may be empty.

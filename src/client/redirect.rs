@@ -76,14 +76,21 @@ fn absolute<'a>(target: &'a Target, origin: &Origin) -> Result<Cow<'a, Target>, 
 }
 
 fn is_redirect(status: Status) -> bool {
-    matches!(status.as_u16(), 301 | 302 | 303 | 307 | 308)
+    matches!(
+        status,
+        Status::MOVED_PERMANENTLY
+            | Status::FOUND
+            | Status::SEE_OTHER
+            | Status::TEMPORARY_REDIRECT
+            | Status::PERMANENT_REDIRECT
+    )
 }
 
 fn method(method: Method, status: Status) -> Method {
-    match (status.as_u16(), method) {
-        (301 | 302, Method::Post) => Method::Get,
-        (303, Method::Head) => Method::Head,
-        (303, _) => Method::Get,
+    match (status, method) {
+        (Status::MOVED_PERMANENTLY | Status::FOUND, Method::Post) => Method::Get,
+        (Status::SEE_OTHER, Method::Head) => Method::Head,
+        (Status::SEE_OTHER, _) => Method::Get,
         (_, method) => method,
     }
 }

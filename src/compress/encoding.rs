@@ -8,7 +8,7 @@ use super::encoded::Encoded;
 use super::rules::Rules;
 use crate::coding::{Choice, Coding, CodingError, Encoder, Flush};
 use crate::memory::Stash;
-use crate::message::{Body, Headers, Length, Method, Response};
+use crate::message::{Body, Headers, Length, Method, Response, Status};
 use crate::server::{Context, Course, Transform};
 
 /// What it takes to code one answer. A core uses it again for the next.
@@ -138,7 +138,7 @@ impl Encoding {
     fn confirm(&mut self, response: &mut Response) -> Option<Coding> {
         let headers = &mut response.headers;
         let is_free = !headers.contains_token("cache-control", "no-transform");
-        if response.status.as_u16() == 304 && is_free && headers.contains("etag") {
+        if response.status == Status::NOT_MODIFIED && is_free && headers.contains("etag") {
             vary(headers);
             if self.choice.coding.is_some() {
                 self.weaken_etag(headers);

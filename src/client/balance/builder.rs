@@ -20,7 +20,7 @@ use crate::message::{InvalidRequest, InvalidTarget, Request, Response, TargetFor
 ///     .balance(["http://one", "http://two", "http://three"])?
 ///     .choice(HostChoice::TwoRandom)
 ///     .penalty(Duration::from_secs(10))
-///     .is_healthy(|outcome| outcome.is_ok_and(|response| response.status.as_u16() < 500))
+///     .is_healthy(|outcome| outcome.is_ok_and(|response| !response.status.is_server_error()))
 ///     .check("/health", Duration::from_secs(5))?
 ///     .retry_elsewhere()
 ///     .build();

@@ -29,7 +29,7 @@ pub(super) async fn watch(member: Weak<Member>, mut gone: oneshot::Receiver<Neve
         let Some(watched) = member.upgrade() else { return };
         let asking = watched.host.send(&check.request, &mut response);
         let is_up = match timeout_at(next, asking).await {
-            Ok(answered) => answered.is_ok() && (200..300).contains(&response.status.as_u16()),
+            Ok(answered) => answered.is_ok() && response.status.is_success(),
             Err(_) => false,
         };
         watched.set_up(is_up);
