@@ -23,13 +23,7 @@ pub(super) struct Visit<'a> {
 
 impl<'a> Visit<'a> {
     pub(super) fn new(store: &'a dyn CookieStore, origin: &Origin, request: &'a Request) -> Visit<'a> {
-        let target = request.target();
-        // A host is asked for paths; a store needs to know whose they are.
-        let target = match target.origin() {
-            Some(_) => Cow::Borrowed(target),
-            None => Cow::Owned(origin.with_path(target)),
-        };
-        Visit { store, target }
+        Visit { store, target: origin.absolute(request.target()) }
     }
 
     /// What the request is to say, if it says nothing itself.

@@ -4,7 +4,7 @@ use std::task::{Context, Poll, ready};
 
 use super::link::Link;
 use super::{ClientCause, ClientError, ClientPhase};
-use crate::coding::{CodingError, Decoders};
+use crate::coding::{CodingError, Decoders, OF_CODED};
 use crate::memory::Arena;
 use crate::message::Response;
 use crate::wire::WireError;
@@ -102,6 +102,3 @@ impl Link {
         self.error(ClientPhase::Receive, ClientCause::Coding(error))
     }
 }
-
-/// Fields that are about the content as it was coded (RFC 9110 §8, RFC 9530).
-const OF_CODED: [&str; 4] = ["content-encoding", "content-length", "content-digest", "repr-digest"];

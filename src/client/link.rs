@@ -377,7 +377,7 @@ impl Link {
 }
 
 /// Answers before the final one: an endless row of them would be a hang.
-const INTERIM_MAX: u32 = 16;
+pub(super) const INTERIM_MAX: u32 = 16;
 
 /// `Keep-Alive: timeout=5`: what some servers say about their patience.
 fn idle(headers: &Headers) -> Option<Duration> {

@@ -35,12 +35,15 @@ impl Origin {
         Authority::parse(authority.as_bytes()).map_or(authority, |authority| authority.host)
     }
 
-    /// The URL of `target`, which is only a path, at this origin.
-    pub(super) fn with_path(&self, target: &Target) -> Target {
+    /// `target` as a URL: whoever asks a [`Host`](super::Host) may have said only a path.
+    pub(super) fn absolute<'a>(&self, target: &'a Target) -> Cow<'a, Target> {
+        if target.origin().is_some() {
+            return Cow::Borrowed(target);
+        }
         let mut url = Target::default();
         // What both parts were parsed from can be parsed again.
-        let _ = url.set_url(&format!("{}{}", self.text, target.as_str()));
-        url
+        let _ = url.set_url(&format!("{self}{target}"));
+        Cow::Owned(url)
     }
 }
 

@@ -1,10 +1,8 @@
 //! [`Redirects`]: whether a client goes where it is sent, and what it takes along (RFC 9110 §15.4).
 
-use std::borrow::Cow;
-
 use super::origin::{self, Origin};
 use super::{ClientCause, ClientError, ClientPhase};
-use crate::message::{InvalidTarget, Method, Request, Response, Scheme, Status, Target};
+use crate::message::{Method, Request, Response, Scheme, Status};
 
 /// Whether a client follows redirects.
 ///
@@ -44,8 +42,7 @@ pub(super) fn next(
     }
     let location = response.headers.text("location").filter(|location| !location.is_empty());
     let location = location.ok_or_else(|| error(ClientCause::Location(None)))?;
-    let asked = absolute(request.target(), origin);
-    let target = asked.and_then(|asked| asked.join(location));
+    let target = origin.absolute(request.target()).join(location);
     let target = target.map_err(|invalid| error(ClientCause::Location(Some(invalid))))?;
     if (origin.scheme, target.scheme_kind()) == (Scheme::Https, Some(Scheme::Http)) {
         return Err(error(ClientCause::Downgrade));
@@ -63,16 +60,6 @@ pub(super) fn next(
         }
     }
     Ok(Some(next))
-}
-
-/// The target as a URL: whoever asks a [`Host`](super::Host) may have said only a path.
-fn absolute<'a>(target: &'a Target, origin: &Origin) -> Result<Cow<'a, Target>, InvalidTarget> {
-    if target.origin().is_some() {
-        return Ok(Cow::Borrowed(target));
-    }
-    let mut absolute = Target::default();
-    absolute.set_url(&format!("{origin}{target}"))?;
-    Ok(Cow::Owned(absolute))
 }
 
 fn is_redirect(status: Status) -> bool {

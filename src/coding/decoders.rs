@@ -87,6 +87,10 @@ impl Decoders {
     }
 }
 
+/// Fields that are about the content as it was coded, and wrong once it is not (RFC 9110 §8, RFC 9530).
+pub(crate) const OF_CODED: [&str; 4] =
+    ["content-encoding", "content-length", "content-digest", "repr-digest"];
+
 /// Content that is coded more often was made to keep somebody busy.
 const CODINGS_MAX: usize = 4;
 

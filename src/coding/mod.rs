@@ -18,7 +18,7 @@ mod shrink;
 pub(crate) use accept::Choice;
 pub use codec::Flush;
 pub(crate) use codecs::ACCEPTED;
-pub(crate) use decoders::Decoders;
+pub(crate) use decoders::{Decoders, OF_CODED};
 #[cfg(feature = "compress")]
 pub(crate) use encoder::Encoder;
 pub use error::CodingError;

@@ -4,7 +4,7 @@ use std::io;
 use std::mem;
 
 use super::Context;
-use crate::coding::{ACCEPTED, CodingError, Decoders};
+use crate::coding::{ACCEPTED, CodingError, Decoders, OF_CODED};
 use crate::message::{Body, Name};
 
 impl Context {
@@ -59,6 +59,3 @@ fn decode(mut decoders: Decoders, body: &mut Body) -> Result<(), CodingError> {
     let decoded = decoders.feed(coded.bytes(), out).and_then(|()| decoders.end());
     decoded.inspect_err(|_| *body = coded)
 }
-
-/// Fields that are about the content as it was coded (RFC 9110 §8, RFC 9530).
-const OF_CODED: [&str; 4] = ["content-encoding", "content-length", "content-digest", "repr-digest"];

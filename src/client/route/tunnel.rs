@@ -6,6 +6,7 @@ use std::future::poll_fn;
 use std::task::{Poll, ready};
 use std::time::Duration;
 
+use crate::client::link::INTERIM_MAX;
 use crate::client::origin::Origin;
 use crate::client::{ClientCause, ClientError, ClientPhase};
 use crate::exchange::{Bounds, ExchangeError, Head, Incoming, Reply};
@@ -54,9 +55,6 @@ pub(super) async fn open_tunnel(
         false => Err(refused(Refused(response.status))),
     }
 }
-
-/// Answers before the final one that are read.
-const INTERIM_MAX: usize = 16;
 
 fn ask(out: &mut Vec<u8>, origin: &Origin, authorization: Option<&str>) {
     let authority = format!("{}:{}", origin.host(), origin.port);
