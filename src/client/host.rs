@@ -5,8 +5,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::pool::Pool;
-use super::{Answer, Call, Client, ClientCause, ClientError, ClientPhase, Tunnel, origin};
-use crate::message::{InvalidRequest, InvalidTarget, Request, Response, TargetForm};
+use super::{Answer, Call, Client, ClientError, Tunnel, origin};
+use crate::message::{InvalidRequest, Request, Response};
 use crate::runtime::{Here, Id};
 
 /// A client, and the one origin that it asks: its connections need not be looked up for each request, and targets may
@@ -45,11 +45,7 @@ pub struct Host {
 
 impl Host {
     pub(super) fn new(client: Client, url: &str) -> Result<Host, InvalidRequest> {
-        let request = Request::get(url)?;
-        let key: Arc<str> = match origin::key(request.target()) {
-            Ok(key) => key.into(),
-            Err(_) => return Err(InvalidRequest::Target(InvalidTarget::Form)),
-        };
+        let key: Arc<str> = origin::key_of_url(url)?.into();
         let pool = Here::get().and_then(|here| Some((here.id(), client.pool(Cow::Borrowed(&key)).ok()?)));
         Ok(Host { client, key, pool })
     }
@@ -103,9 +99,7 @@ impl Host {
     }
 
     fn pool(&self, request: &Request) -> Result<Arc<Pool>, ClientError> {
-        if request.target().form() != TargetForm::Origin && *origin::key(request.target())? != *self.key {
-            return Err(ClientError::new(ClientPhase::Prepare, ClientCause::Origin));
-        }
+        origin::check(request.target(), &self.key)?;
         match &self.pool {
             Some((id, pool)) if Here::get().is_some_and(|here| here.id() == *id) => Ok(pool.clone()),
             _ => self.client.pool(Cow::Borrowed(&self.key)),

@@ -117,7 +117,7 @@ impl Link {
             match self.poll_head(cx, response) {
                 Poll::Ready(Ok(())) => self.settle(response)?,
                 Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
-                Poll::Pending if self.is_let_go_ahead(cx) => continue,
+                Poll::Pending if self.go_ahead_if_due(cx) => continue,
                 Poll::Pending => return self.poll_deadline(cx, self.phase()).map(Err),
             }
         }

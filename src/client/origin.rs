@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 
 use super::{ClientCause, ClientError, ClientPhase};
-use crate::message::{Authority, Scheme, Target};
+use crate::message::{Authority, InvalidRequest, InvalidTarget, Request, Scheme, Target, TargetForm};
 
 /// Where requests go.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,6 +78,31 @@ pub(super) fn key(target: &Target) -> Result<Cow<'_, str>, ClientError> {
         true => format!("{name}://{host}"),
         false => format!("{name}://{host}:{port}"),
     }))
+}
+
+/// The key of the origin that `url` names.
+///
+/// # Errors
+///
+/// A URL that is none, or only a path.
+pub(super) fn key_of_url(url: &str) -> Result<Box<str>, InvalidRequest> {
+    let request = Request::get(url)?;
+    match key(request.target()) {
+        Ok(key) => Ok(key.into()),
+        Err(_) => Err(InvalidTarget::Form.into()),
+    }
+}
+
+/// Looks whether `target` may be asked of the origin with this key.
+///
+/// # Errors
+///
+/// A target that is more than a path, and at another origin.
+pub(super) fn check(target: &Target, expected: &str) -> Result<(), ClientError> {
+    match target.form() == TargetForm::Origin || *key(target)? == *expected {
+        true => Ok(()),
+        false => Err(ClientError::new(ClientPhase::Prepare, ClientCause::Origin)),
+    }
 }
 
 /// Host and port, which may be empty.

@@ -83,7 +83,7 @@ impl Link {
         if matches!(self.upload, Upload::Expecting) {
             ready!(self.poll_upload(cx, None))?;
         }
-        if matches!(self.upload, Upload::Waiting) && !self.is_let_go_ahead(cx) {
+        if matches!(self.upload, Upload::Waiting) && !self.go_ahead_if_due(cx) {
             return self.poll_deadline(cx, ClientPhase::Send).map(Err);
         }
         let Link { conn, gear, settings, .. } = self;
@@ -106,6 +106,7 @@ impl Link {
         }
     }
 
+    /// The body need not wait any more.
     pub(super) fn go_ahead(&mut self) {
         if matches!(self.upload, Upload::Expecting | Upload::Waiting) {
             self.upload = Upload::Sending;
@@ -113,8 +114,8 @@ impl Link {
         }
     }
 
-    /// Whether the server has let enough time pass without a `100 Continue`, which old ones never send.
-    pub(super) fn is_let_go_ahead(&mut self, cx: &mut Context<'_>) -> bool {
+    /// Goes ahead once enough time has passed without a `100 Continue`, which old servers never send. Says whether.
+    pub(super) fn go_ahead_if_due(&mut self, cx: &mut Context<'_>) -> bool {
         let waits = matches!(self.upload, Upload::Waiting);
         if waits && self.conn.poll_expired(cx, Lane::Write, self.settings.timeouts.go_ahead).is_ready() {
             self.go_ahead();

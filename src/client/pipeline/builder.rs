@@ -7,7 +7,7 @@ use tokio::sync::Semaphore;
 
 use super::{Accepts, Board, Owner, Pipeline, Shared, origin};
 use crate::client::Client;
-use crate::message::{InvalidRequest, InvalidTarget, Request};
+use crate::message::InvalidRequest;
 
 /// What a pipeline is told before it begins. Made by [`Client::pipeline`]; timeouts and limits are the client's.
 ///
@@ -31,11 +31,7 @@ pub struct PipelineBuilder {
 
 impl PipelineBuilder {
     pub(super) fn new(client: Client, url: &str) -> Result<PipelineBuilder, InvalidRequest> {
-        let request = Request::get(url)?;
-        let Ok(key) = origin::key(request.target()) else {
-            return Err(InvalidRequest::Target(InvalidTarget::Form));
-        };
-        let key = key.into();
+        let key = origin::key_of_url(url)?;
         Ok(PipelineBuilder { client, key, connections: 1, in_flight_max: 1024, accepts: Accepts::Safe })
     }
 

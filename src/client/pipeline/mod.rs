@@ -23,7 +23,7 @@ use super::origin;
 use super::pool::{Pool, later};
 use super::{Client, ClientCause, ClientError, ClientPhase};
 use crate::memory::Reset;
-use crate::message::{InvalidRequest, Method, Request, Response, TargetForm};
+use crate::message::{InvalidRequest, Method, Request, Response};
 use crate::runtime::{self, Here, Instant, timeout_at};
 use crate::wire::encode::Plan;
 use crate::wire::{Framing, Wish};
@@ -165,11 +165,7 @@ impl Shared {
     ///
     /// A request that is not for this origin, or that cannot be one of many.
     fn check(&self, request: &Request) -> Result<(), ClientError> {
-        let refuse = |cause| Err(ClientError::new(ClientPhase::Prepare, cause));
-        let target = request.target();
-        if target.form() != TargetForm::Origin && *origin::key(target)? != *self.key {
-            return refuse(ClientCause::Origin);
-        }
+        origin::check(request.target(), &self.key)?;
         let headers = &request.headers;
         let is_alone = request.method() == Method::Connect
             || request.body.is_stream()
@@ -177,10 +173,10 @@ impl Shared {
             || headers.contains("expect")
             || headers.contains("upgrade")
             || Wish::of(headers) == Wish::Close;
-        match self.accepts {
-            _ if is_alone => refuse(ClientCause::Pipelined),
-            Accepts::Safe if !request.method().is_safe() => refuse(ClientCause::Pipelined),
-            Accepts::Safe | Accepts::Any => Ok(()),
+        let is_accepted = self.accepts == Accepts::Any || request.method().is_safe();
+        match is_accepted && !is_alone {
+            true => Ok(()),
+            false => Err(ClientError::new(ClientPhase::Prepare, ClientCause::Pipelined)),
         }
     }
 
