@@ -35,36 +35,11 @@ pub struct CallReader {
     trailers: Headers,
 }
 
-/// What the halves have in common.
-struct Both {
-    /// Some, until this is dropped.
-    link: Option<Box<Link>>,
-    /// Whoever waits for the answer, whose time begins when the request is sent.
-    reader: Option<Waker>,
-}
-
-impl Drop for Both {
-    fn drop(&mut self) {
-        if let Some(link) = self.link.take() {
-            link.rest();
-        }
-    }
-}
-
+/// The halves of a call whose head is sent.
 pub(super) fn split(link: Box<Link>, trailers: Headers) -> (CallWriter, CallReader) {
     let both = Arc::new(Mutex::new(Both { link: Some(link), reader: None }));
     let reader = CallReader { both: both.clone(), piece: Vec::new(), trailers: Headers::new() };
     (CallWriter { both, trailers }, reader)
-}
-
-fn lock(both: &Mutex<Both>) -> MutexGuard<'_, Both> {
-    both.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-impl Both {
-    fn link(&mut self) -> &mut Link {
-        self.link.as_deref_mut().expect("it is taken when this is dropped")
-    }
 }
 
 impl CallWriter {
@@ -224,4 +199,30 @@ impl fmt::Debug for CallReader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("CallReader").field("trailers", &self.trailers).finish_non_exhaustive()
     }
+}
+
+/// What the halves have in common.
+struct Both {
+    /// Some, until this is dropped.
+    link: Option<Box<Link>>,
+    /// Whoever waits for the answer, whose time begins when the request is sent.
+    reader: Option<Waker>,
+}
+
+impl Both {
+    fn link(&mut self) -> &mut Link {
+        self.link.as_deref_mut().expect("it is taken when this is dropped")
+    }
+}
+
+impl Drop for Both {
+    fn drop(&mut self) {
+        if let Some(link) = self.link.take() {
+            link.rest();
+        }
+    }
+}
+
+fn lock(both: &Mutex<Both>) -> MutexGuard<'_, Both> {
+    both.lock().unwrap_or_else(PoisonError::into_inner)
 }

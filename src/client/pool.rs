@@ -58,12 +58,6 @@ pub(super) struct Place {
     pub(super) pool: Arc<Pool>,
 }
 
-impl Drop for Place {
-    fn drop(&mut self) {
-        self.pool.places.add_permits(1);
-    }
-}
-
 impl Pool {
     pub(super) fn new(origin: Origin, settings: &Settings, nest: Weak<Nest>) -> Pool {
         let mut bounds = settings.pool;
@@ -83,17 +77,17 @@ impl Pool {
         self.proxy.as_ref().is_some_and(|proxy| proxy.forwards(self.origin.scheme))
     }
 
-    /// A place, if one is free and nobody waits for it.
-    pub(super) fn try_enter(self: &Arc<Pool>) -> Option<Place> {
-        self.places.try_acquire().ok()?.forget();
-        Some(Place { pool: self.clone() })
-    }
-
     /// Writes the head of `request` as it goes over these connections.
     pub(super) fn write_head(&self, out: &mut Vec<u8>, request: &Request, plan: Plan, cookie: Option<&str>) {
         let authority = request.target().authority().unwrap_or(self.origin.authority());
         let scheme = self.is_forwarded().then_some("http");
         encode::request(out, request, plan, Route { scheme, authority, defaults: &self.fields, cookie });
+    }
+
+    /// A place, if one is free and nobody waits for it.
+    pub(super) fn try_enter(self: &Arc<Pool>) -> Option<Place> {
+        self.places.try_acquire().ok()?.forget();
+        Some(Place { pool: self.clone() })
     }
 
     /// Waits for a place until `deadline`; none if it did not become free.
@@ -187,6 +181,12 @@ impl Resting {
     /// for that: the runtime knows whether the socket has become readable, and it must not have.
     fn is_quiet(&mut self) -> bool {
         self.conn.transport.is_quiet()
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.pool.places.add_permits(1);
     }
 }
 

@@ -28,8 +28,6 @@ pub(super) struct Worker<H: Handler> {
     trim_at: Cell<Instant>,
 }
 
-const TRIM_PAUSE: Duration = Duration::from_secs(1);
-
 impl<H: Handler> Worker<H> {
     pub(super) fn new(handler: H, settings: &Settings, watch: Rc<Watch>, stats: Arc<CoreStats>) -> Worker<H> {
         let shared = Shared::new(settings, watch, stats);
@@ -69,6 +67,9 @@ impl<H: Handler> Worker<H> {
         }
     }
 }
+
+/// How often memory that nobody needs is given back.
+const TRIM_PAUSE: Duration = Duration::from_secs(1);
 
 /// Where the connections of one core come from, and what ends it.
 pub(super) struct Inlet {
@@ -199,6 +200,10 @@ impl Inlet {
     }
 }
 
+/// How long to wait for descriptors: at first, and at most.
+const BACK_OFF_LEAST: Duration = Duration::from_millis(10);
+const BACK_OFF_MOST: Duration = Duration::from_secs(1);
+
 /// How many may have connected in time: those who come in a flood meanwhile shall not keep a core from stopping.
 const WAITING_MAX: usize = 4096;
 
@@ -228,9 +233,6 @@ async fn until(
     })
     .await
 }
-
-const BACK_OFF_LEAST: Duration = Duration::from_millis(10);
-const BACK_OFF_MOST: Duration = Duration::from_secs(1);
 
 /// A new connection, and who made it.
 type Accepted = (Transport, PeerAddr);

@@ -361,12 +361,6 @@ impl Pipe {
     }
 }
 
-/// Whether the connection may be asked more (see [`ClientBuilder::age_max`](crate::ClientBuilder::age_max)).
-fn is_young(link: &Link) -> bool {
-    let pool = &link.place.pool;
-    pool.bounds.age.is_none() || pool.is_young(link.born, runtime::now())
-}
-
 impl Drop for Pipe {
     /// The runtime ends, and this task with it.
     fn drop(&mut self) {
@@ -381,4 +375,10 @@ impl Drop for Pipe {
         tickets.refuse(ClientError::new(ClientPhase::Queue, ClientCause::NoRuntime));
         tickets.is_done();
     }
+}
+
+/// Whether the connection may be asked more (see [`ClientBuilder::age_max`](crate::ClientBuilder::age_max)).
+fn is_young(link: &Link) -> bool {
+    let pool = &link.place.pool;
+    pool.bounds.age.is_none() || pool.is_young(link.born, runtime::now())
 }
