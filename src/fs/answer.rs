@@ -5,24 +5,24 @@ use std::ops::Range;
 use super::condition::{Verdict, evaluate, range_counts};
 use super::parts::Parts;
 use super::range::Selection;
-use super::resource::{Content, Form, Resource};
+use super::resource::{Content, Representation, Resource};
 use crate::message::{Method, Request, Response, Status};
 use crate::server::Result;
 
 /// Makes `resource` the answer to `request`.
 pub(super) fn fill(request: &Request, response: &mut Response, resource: &Resource) -> Result {
-    let form = resource.select(&request.headers);
-    let len = form.content.len();
-    describe(response, form)?;
-    match Outcome::of(request, response.status, resource, form) {
-        Outcome::Whole => send(response, &form.content, 0..len),
+    let chosen = resource.select(&request.headers);
+    let len = chosen.content.len();
+    describe(response, chosen)?;
+    match Outcome::of(request, response.status, resource, chosen) {
+        Outcome::Whole => send(response, &chosen.content, 0..len),
         Outcome::NotModified => response.not_modified(),
         Outcome::Failed => refuse(response, Status::PRECONDITION_FAILED),
         Outcome::Unsatisfiable => {
             refuse(response, Status::RANGE_NOT_SATISFIABLE);
             response.headers.set("content-range", format!("bytes */{len}"))?;
         }
-        Outcome::Ranges(ranges) => send_ranges(response, resource, form, &ranges)?,
+        Outcome::Ranges(ranges) => send_ranges(response, resource, chosen, &ranges)?,
     }
     Ok(())
 }
@@ -38,8 +38,8 @@ enum Outcome {
 
 impl Outcome {
     /// Conditions count where the answer would be 200 to GET or HEAD (RFC 9110 §13.2.1), ranges for GET only (§14.2).
-    fn of(request: &Request, status: Status, resource: &Resource, form: &Form) -> Outcome {
-        let (fields, validators) = (&request.headers, resource.validators(form));
+    fn of(request: &Request, status: Status, resource: &Resource, chosen: &Representation) -> Outcome {
+        let (fields, validators) = (&request.headers, resource.validators(chosen));
         let verdict = match (status, request.method()) {
             (Status::OK, Method::Get | Method::Head) => evaluate(fields, validators),
             _ => return Outcome::Whole,
@@ -48,7 +48,7 @@ impl Outcome {
             (Verdict::NotModified, _) => Outcome::NotModified,
             (Verdict::Failed, _) => Outcome::Failed,
             (Verdict::Proceed, Method::Get) if range_counts(fields, validators) => {
-                match Selection::of(fields, form.content.len()) {
+                match Selection::of(fields, chosen.content.len()) {
                     Selection::Whole => Outcome::Whole,
                     Selection::Nothing => Outcome::Unsatisfiable,
                     Selection::Ranges(ranges) => Outcome::Ranges(ranges),
@@ -60,12 +60,12 @@ impl Outcome {
 }
 
 /// Sets the fields of a representation beside those that are there.
-fn describe(response: &mut Response, form: &Form) -> Result {
+fn describe(response: &mut Response, chosen: &Representation) -> Result {
     if response.headers.is_empty() {
-        response.headers.append_all(&form.fields);
+        response.headers.append_all(&chosen.fields);
         return Ok(());
     }
-    for (name, value) in &form.fields {
+    for (name, value) in &chosen.fields {
         match name {
             // What others have said the answer depends on still holds.
             "vary" => response.headers.append(name, value)?,
@@ -75,14 +75,19 @@ fn describe(response: &mut Response, form: &Form) -> Result {
     Ok(())
 }
 
-fn send_ranges(response: &mut Response, resource: &Resource, form: &Form, ranges: &[Range<u64>]) -> Result {
+fn send_ranges(
+    response: &mut Response,
+    resource: &Resource,
+    chosen: &Representation,
+    ranges: &[Range<u64>],
+) -> Result {
     response.status = Status::PARTIAL_CONTENT;
     if let [range] = ranges {
-        let (first, last, whole) = (range.start, range.end - 1, form.content.len());
+        let (first, last, whole) = (range.start, range.end - 1, chosen.content.len());
         response.headers.set("content-range", format!("bytes {first}-{last}/{whole}"))?;
-        send(response, &form.content, range.clone());
+        send(response, &chosen.content, range.clone());
     } else {
-        let parts = Parts::new(form, &resource.content_type, ranges)?;
+        let parts = Parts::new(chosen, &resource.content_type, ranges)?;
         response.headers.set("content-type", parts.content_type())?;
         parts.fill(&mut response.body);
     }

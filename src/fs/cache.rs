@@ -81,7 +81,7 @@ impl Cache {
     pub(super) fn keep(&self, path: &str, resource: &Arc<Resource>, now: Instant) {
         let count = self.shards.len();
         let (bytes_max, files_max) = (self.bounds.bytes_max / count, self.bounds.files_max / count);
-        let (bytes, _) = resource.cost();
+        let bytes = resource.cost();
         let mut shard = self.shard(path);
         shard.remove(path);
         if bytes > bytes_max || files_max == 0 {
@@ -118,7 +118,7 @@ const SHARDS_MAX: usize = 64;
 impl Shard {
     fn remove(&mut self, path: &str) {
         if let Some(slot) = self.slots.remove(path) {
-            self.bytes -= slot.resource.cost().0;
+            self.bytes -= slot.resource.cost();
         }
     }
 

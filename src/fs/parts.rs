@@ -9,7 +9,7 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 use tokio::io::{AsyncRead, ReadBuf};
 
-use super::resource::{Content, Form};
+use super::resource::{Content, Representation};
 use crate::message::Body;
 use crate::net::FileReader;
 use crate::runtime::random_token;
@@ -28,28 +28,33 @@ enum Piece {
 }
 
 impl Parts {
-    /// Cuts `ranges` out of `form`, none of them empty.
+    /// Cuts `ranges` out of the `chosen` representation, none of them empty.
     ///
     /// # Errors
     ///
     /// A system that has no randomness to give.
-    pub(super) fn new(form: &Form, content_type: &str, ranges: &[Range<u64>]) -> io::Result<Parts> {
+    pub(super) fn new(
+        chosen: &Representation,
+        content_type: &str,
+        ranges: &[Range<u64>],
+    ) -> io::Result<Parts> {
         let mut parts = Parts { pieces: VecDeque::new(), len: 0, boundary: random_token()? };
-        ranges.iter().for_each(|range| parts.add(form, content_type, range));
+        ranges.iter().for_each(|range| parts.add(chosen, content_type, range));
         let end = format!("\r\n--{}--\r\n", parts.boundary);
         parts.push(end.len() as u64, Piece::Bytes(end.into()));
         Ok(parts)
     }
 
-    fn add(&mut self, form: &Form, content_type: &str, range: &Range<u64>) {
-        let (boundary, first, last, whole) = (&self.boundary, range.start, range.end - 1, form.content.len());
+    fn add(&mut self, chosen: &Representation, content_type: &str, range: &Range<u64>) {
+        let (boundary, first, last, whole) =
+            (&self.boundary, range.start, range.end - 1, chosen.content.len());
         let start = if self.len == 0 { "--" } else { "\r\n--" };
         let head = format!(
             "{start}{boundary}\r\ncontent-type: {content_type}\r\n\
              content-range: bytes {first}-{last}/{whole}\r\n\r\n"
         );
         self.push(head.len() as u64, Piece::Bytes(head.into()));
-        let piece = match &form.content {
+        let piece = match &chosen.content {
             Content::Bytes(bytes) => Piece::Bytes(bytes.slice(range.start as usize..range.end as usize)),
             Content::File(file, _) => Piece::File(FileReader::new(file.clone(), range.clone())),
         };

@@ -15,7 +15,7 @@ use crate::message::{Headers, InvalidField};
 #[derive(Debug)]
 pub(super) struct Resource {
     /// The file as it is, and then what is kept encoded.
-    forms: Vec<Form>,
+    representations: Vec<Representation>,
     /// To the second.
     modified: Option<SystemTime>,
     is_settled: bool,
@@ -24,7 +24,7 @@ pub(super) struct Resource {
 
 /// One representation of a file.
 #[derive(Debug)]
-pub(super) struct Form {
+pub(super) struct Representation {
     coding: Option<Coding>,
     pub(super) content: Content,
     etag: String,
@@ -61,53 +61,54 @@ impl Resource {
         let (modified, is_settled) = (whole.modified.map(to_second), whole.is_settled);
         let varies = !encoded.is_empty();
         let encoded = encoded.into_iter().map(|(coding, draft)| (Some(coding), draft));
-        let forms =
-            [(None, whole)].into_iter().chain(encoded).map(|(coding, Draft { content, etag, .. })| {
-                let etag = match coding {
-                    None => format!("\"{etag}\""),
-                    Some(coding) => format!("\"{etag}-{}\"", coding.name()),
-                };
-                let mut fields = Headers::new();
-                fields.set("content-type", &*content_type)?;
-                fields.set("etag", &*etag)?;
-                modified.map_or(Ok(()), |modified| fields.set_date("last-modified", modified))?;
-                fields.set("accept-ranges", "bytes")?;
-                cache_control.map_or(Ok(()), |value| fields.set("cache-control", value))?;
-                coding.map_or(Ok(()), |coding| fields.set("content-encoding", coding.name()))?;
-                if varies {
-                    fields.set("vary", "accept-encoding")?;
-                }
-                Ok(Form { coding, content, etag, fields })
-            });
-        Ok(Resource { forms: forms.collect::<Result<_, _>>()?, modified, is_settled, content_type })
+        let all = [(None, whole)].into_iter().chain(encoded).map(|(coding, Draft { content, etag, .. })| {
+            let etag = match coding {
+                None => format!("\"{etag}\""),
+                Some(coding) => format!("\"{etag}-{}\"", coding.name()),
+            };
+            let mut fields = Headers::new();
+            fields.set("content-type", &*content_type)?;
+            fields.set("etag", &*etag)?;
+            modified.map_or(Ok(()), |modified| fields.set_date("last-modified", modified))?;
+            fields.set("accept-ranges", "bytes")?;
+            cache_control.map_or(Ok(()), |value| fields.set("cache-control", value))?;
+            coding.map_or(Ok(()), |coding| fields.set("content-encoding", coding.name()))?;
+            if varies {
+                fields.set("vary", "accept-encoding")?;
+            }
+            Ok(Representation { coding, content, etag, fields })
+        });
+        let representations = all.collect::<Result<_, _>>()?;
+        Ok(Resource { representations, modified, is_settled, content_type })
     }
 
     /// The representation that a peer wants. One that refuses the file as it is, and all that there is, gets it all the
     /// same: it is better than nothing (RFC 9110 §12.5.3).
-    pub(super) fn select(&self, fields: &Headers) -> &Form {
-        if let [whole] = &*self.forms {
+    pub(super) fn select(&self, fields: &Headers) -> &Representation {
+        if let [whole] = &*self.representations {
             return whole;
         }
-        let choice = Choice::of(fields, self.forms.iter().filter_map(|form| form.coding));
-        let form = self.forms.iter().find(|form| form.coding == choice.coding);
-        form.unwrap_or(&self.forms[0])
+        let choice = Choice::of(fields, self.representations.iter().filter_map(|it| it.coding));
+        let chosen = self.representations.iter().find(|it| it.coding == choice.coding);
+        chosen.unwrap_or(&self.representations[0])
     }
 
-    pub(super) fn validators<'a>(&self, form: &'a Form) -> Validators<'a> {
-        Validators { etag: &form.etag, modified: self.modified, is_settled: self.is_settled }
+    pub(super) fn validators<'a>(&self, chosen: &'a Representation) -> Validators<'a> {
+        Validators { etag: &chosen.etag, modified: self.modified, is_settled: self.is_settled }
     }
 
-    /// What it costs to keep: bytes, and open files.
-    pub(super) fn cost(&self) -> (usize, usize) {
-        self.forms.iter().fold((0, 0), |(bytes, files), form| match &form.content {
-            Content::Bytes(content) => (bytes + content.len() + FORM_COST, files),
-            Content::File(..) => (bytes + FORM_COST, files + 1),
-        })
+    /// About how many bytes of memory it takes.
+    pub(super) fn cost(&self) -> usize {
+        let cost = |it: &Representation| match &it.content {
+            Content::Bytes(content) => content.len() + FIELDS_COST,
+            Content::File(..) => FIELDS_COST,
+        };
+        self.representations.iter().map(cost).sum()
     }
 }
 
 /// About what a representation takes beside its content.
-const FORM_COST: usize = 512;
+const FIELDS_COST: usize = 512;
 
 impl Content {
     pub(super) fn len(&self) -> u64 {

@@ -93,14 +93,14 @@ pub(super) struct Admission {
 
 impl Admission {
     /// Lets a connection in, or not. Either way it gets a number.
-    pub(super) fn ask(gate: &Rc<Gate>, peer: PeerAddr) -> (Result<Admission, Refusal>, u64) {
+    pub(super) fn ask(gate: &Rc<Gate>, peer: PeerAddr) -> (Result<Admission, Rejection>, u64) {
         let id = gate.tally.accepted.fetch_add(1, Relaxed) + 1;
         gate.stats.accepted.add(1);
         gate.stats.open.add(1);
         let open = Open { gate: gate.clone() };
         match gate.tally.enter(gate, peer) {
             Ok(peer) => (Ok(Admission { open, peer }), id),
-            Err(cause) => (Err(Refusal { open, cause }), id),
+            Err(cause) => (Err(Rejection { open, cause }), id),
         }
     }
 }
@@ -124,12 +124,12 @@ impl Drop for Open {
 }
 
 /// A connection that was not let in, and is still open while it is told so.
-pub(super) struct Refusal {
+pub(super) struct Rejection {
     open: Open,
     cause: Cause,
 }
 
-impl Refusal {
+impl Rejection {
     /// Tells the peer, in a task of its own: whoever accepts never waits for a peer.
     pub(super) fn tell<H: Handler>(self, worker: Rc<Worker<H>>, conn: Conn) {
         let gate = self.open.gate.clone();

@@ -42,18 +42,18 @@ where
     F: AsyncFn(Core) -> Result<H> + Send + Sync + 'static,
     H: IntoHandler<Kind>,
 {
-    let (desks, addresses) = furnish(&server)?;
-    let stats = desks.iter().map(|desk| desk.stats.clone()).collect();
+    let (kits, addresses) = furnish(&server)?;
+    let stats = kits.iter().map(|kit| kit.stats.clone()).collect();
     let running = Running::new(addresses, stats);
     let mut signal = server.on_stop.map(|(signal, grace)| (signal, grace, running.clone()));
     let (ready, readiness) = threads::channel();
-    let (make, count) = (Arc::new(make), desks.len());
-    for (index, desk) in desks.into_iter().enumerate() {
+    let (make, count) = (Arc::new(make), kits.len());
+    for (index, kit) in kits.into_iter().enumerate() {
         let (make, ready, signal, stop) =
             (make.clone(), ready.clone(), signal.take(), running.told_to_stop());
         let core = Core { index, count };
         let thread = runtime::block_on_core(index, server.pinning, move || async move {
-            let told = match open(&*make, core, desk, stop).await {
+            let told = match open(&*make, core, kit, stop).await {
                 Ok(opened) => ready.send(Ok(())).map(|()| opened),
                 // Whoever launches returns it.
                 Err(error) => return ready.send(Err(error)).map_or(Ok(()), Ok),
@@ -97,7 +97,7 @@ fn give_up(running: &Running, error: Error) -> Error {
 }
 
 /// What one core is given to start with.
-struct Desk {
+struct Kit {
     doors: Vec<(Bound, Sharing)>,
     arrivals: mpsc::UnboundedReceiver<(Detached, PeerAddr)>,
     /// The ways to all cores, for the one that accepts for others.
@@ -108,14 +108,14 @@ struct Desk {
 }
 
 /// Binds all addresses, and spreads the listeners over the cores.
-fn furnish(server: &Server) -> Result<(Vec<Desk>, Vec<Address>)> {
+fn furnish(server: &Server) -> Result<(Vec<Kit>, Vec<Address>)> {
     let tally = Arc::<Tally>::default();
-    let (mut desks, mut ways) = (Vec::new(), Vec::new());
+    let (mut kits, mut ways) = (Vec::new(), Vec::new());
     for _ in 0..server.cores {
         let (way, arrivals) = mpsc::unbounded_channel();
         let (stats, settings) = (Arc::<CoreStats>::default(), server.settings.clone());
         ways.push((way, stats.clone()));
-        desks.push(Desk {
+        kits.push(Kit {
             doors: Vec::new(),
             arrivals,
             outlets: Vec::new(),
@@ -128,11 +128,11 @@ fn furnish(server: &Server) -> Result<(Vec<Desk>, Vec<Address>)> {
     for address in &server.addresses {
         for bound in Bound::bind(address, server.listen)? {
             addresses.extend(told(address, &bound));
-            spread(bound, server.balanced, &mut desks)?;
+            spread(bound, server.balanced, &mut kits)?;
         }
     }
-    desks[0].outlets = ways.into_iter().map(|(way, stats)| Outlet::new(way, stats)).collect();
-    Ok((desks, addresses))
+    kits[0].outlets = ways.into_iter().map(|(way, stats)| Outlet::new(way, stats)).collect();
+    Ok((kits, addresses))
 }
 
 /// The address as others are told it. A listener in memory has none, and to keep it would keep it open.
@@ -144,15 +144,15 @@ fn told(address: &Address, bound: &Bound) -> Option<Address> {
 }
 
 /// Gives each core a listener of its own, or the first core the one for all.
-fn spread(bound: Bound, balanced: bool, desks: &mut [Desk]) -> io::Result<()> {
+fn spread(bound: Bound, balanced: bool, kits: &mut [Kit]) -> io::Result<()> {
     let mut sharing = Sharing::Own;
-    for desk in &mut desks[1..] {
+    for kit in &mut kits[1..] {
         match if balanced { None } else { bound.sibling()? } {
-            Some(sibling) => desk.doors.push((sibling, Sharing::Own)),
+            Some(sibling) => kit.doors.push((sibling, Sharing::Own)),
             None => sharing = Sharing::ForAll,
         }
     }
-    desks[0].doors.push((bound, sharing));
+    kits[0].doors.push((bound, sharing));
     Ok(())
 }
 
@@ -160,14 +160,14 @@ fn spread(bound: Bound, balanced: bool, desks: &mut [Desk]) -> io::Result<()> {
 async fn open<F, Kind, H>(
     make: &F,
     core: Core,
-    desk: Desk,
+    kit: Kit,
     stop: watch::Receiver<Option<Stop>>,
 ) -> Result<(Rc<Worker<H::Handler>>, Inlet)>
 where
     F: AsyncFn(Core) -> Result<H>,
     H: IntoHandler<Kind>,
 {
-    let Desk { doors, arrivals, outlets, tally, stats, settings } = desk;
+    let Kit { doors, arrivals, outlets, tally, stats, settings } = kit;
     let handler = make(core).await?.into_handler();
     let listeners = doors.into_iter().map(|(bound, sharing)| Ok((Listener::open(bound)?, sharing)));
     let listeners = listeners.collect::<io::Result<Vec<_>>>()?;

@@ -44,11 +44,11 @@ struct Inner {
     addresses: Vec<Address>,
     stop: watch::Sender<Option<Stop>>,
     stats: Vec<Arc<CoreStats>>,
-    cores: Mutex<Vec<Core>>,
+    cores: Mutex<Vec<Thread>>,
 }
 
 /// The thread of one core.
-pub(super) type Core = JoinHandle<io::Result<io::Result<()>>>;
+pub(super) type Thread = JoinHandle<io::Result<io::Result<()>>>;
 
 impl Running {
     pub(super) fn new(addresses: Vec<Address>, stats: Vec<Arc<CoreStats>>) -> Running {
@@ -57,7 +57,7 @@ impl Running {
     }
 
     /// Adds a core that has started.
-    pub(super) fn add(&self, core: Core) {
+    pub(super) fn add(&self, core: Thread) {
         self.inner.cores.lock().unwrap_or_else(PoisonError::into_inner).push(core);
     }
 

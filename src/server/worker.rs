@@ -174,7 +174,7 @@ impl Inlet {
         let conn = Conn::new(transport, shared.watch.deadline(Caller { peer, id }));
         let admission = match admission {
             Ok(admission) => admission,
-            Err(refusal) => return refusal.tell(worker, conn),
+            Err(rejection) => return rejection.tell(worker, conn),
         };
         let mut connection = Connection::new(worker, conn);
         runtime::spawn(async move {
