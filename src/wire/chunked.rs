@@ -107,11 +107,7 @@ impl Decoder {
                     self.state = State::Done;
                 }
                 State::Broken(error) => return Err(error),
-                _ => {
-                    self.overhead += 1;
-                    self.state = self.step(input[framing], limits)?;
-                    framing += 1;
-                }
+                _ => framing += self.skip(&input[framing..], limits)?,
             }
         }
         Ok(Decoded { framing, data: 0 })
@@ -119,7 +115,7 @@ impl Decoder {
 
     /// Whether the last chunk and the trailers were read.
     pub(crate) fn is_done(&self) -> bool {
-        self.state == State::Done
+        matches!(self.state, State::Done)
     }
 
     /// How much of the next `here` bytes is data of a chunk that has `left` to come.
@@ -130,6 +126,29 @@ impl Decoder {
             left => State::Data { left },
         };
         data
+    }
+
+    /// Reads framing, and answers how much: all that usually is between the data of two chunks, if it is here, or else
+    /// one byte.
+    fn skip(&mut self, input: &[u8], limits: &Limits) -> Result<usize, WireError> {
+        let line_start = match self.state {
+            State::DataEnd { lf: false } if input.starts_with(b"\r\n") => Some("\r\n".len()),
+            State::Size { digits: 0, .. } => Some(0),
+            _ => None,
+        };
+        let line = line_start.and_then(|start| Some((start, size_line(&input[start..], limits)?)));
+        match line {
+            Some((start, (len, size))) => {
+                self.overhead += start + len;
+                self.state = self.begin_chunk(size, limits)?;
+                Ok(start + len)
+            }
+            None => {
+                self.overhead += 1;
+                self.state = self.step(input[0], limits)?;
+                Ok(1)
+            }
+        }
     }
 
     /// One byte of framing.
@@ -185,6 +204,20 @@ impl Decoder {
             false => Ok(State::Extension { part, size }),
         }
     }
+}
+
+/// How long the line is that `input` begins with, and the size it says, if it is all here and says no more. Whatever is
+/// wrong with it, [`Decoder::step`] finds out.
+fn size_line(input: &[u8], limits: &Limits) -> Option<(usize, u64)> {
+    let mut size = 0;
+    for (at, &byte) in input.iter().enumerate().take(limits.chunk_digits_max.min(HEX_DIGITS_MAX) as usize + 1)
+    {
+        match char::from(byte).to_digit(16) {
+            Some(digit) => size = size << 4 | u64::from(digit),
+            None => return (at > 0 && input[at..].starts_with(b"\r\n")).then_some((at + "\r\n".len(), size)),
+        }
+    }
+    None
 }
 
 const HEX_DIGITS_MAX: u32 = 16;
