@@ -75,7 +75,7 @@ impl Client {
         match poll_fn(|cx| link.poll_answer(cx, Some(request), response)).await {
             Ok(()) => {}
             Err(error) if link.may_retry(request, &error) => {
-                let (place, queue) = (link.place, link.timings.queue);
+                let (place, queue) = (link.place, link.gear.timings.queue);
                 link = self.fresh(place, queue, deadline).await?;
                 link.begin(request, content, cookie.as_deref(), deadline);
                 poll_fn(|cx| link.poll_answer(cx, Some(request), response)).await?;
@@ -85,7 +85,7 @@ impl Client {
         if let Some(visit) = visit {
             visit.end(response);
         }
-        *response.timings_mut() = link.timings;
+        *response.timings_mut() = link.gear.timings;
         Ok(link)
     }
 

@@ -96,7 +96,7 @@ impl Call {
         }
         link.go_ahead();
         poll_fn(|cx| link.poll_answer(cx, None, response)).await?;
-        *response.timings_mut() = link.timings;
+        *response.timings_mut() = link.gear.timings;
         Ok(Answer::new(self.link.decoded(response)?))
     }
 

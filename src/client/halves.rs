@@ -124,7 +124,7 @@ impl CallReader {
         })
         .await?;
         let mut both = lock(&self.both);
-        *response.timings_mut() = both.link().timings;
+        *response.timings_mut() = both.link().gear.timings;
         both.link().decode(response)
     }
 

@@ -27,7 +27,6 @@ pub(super) struct Link {
     pub(super) born: Instant,
     /// When the exchange must be over.
     deadline: Option<Instant>,
-    pub(super) timings: Timings,
     /// When the phase at hand began.
     mark: Instant,
     pub(super) asked: Asked,
@@ -64,13 +63,13 @@ impl Link {
         let Resting { mut conn, born, .. } = resting;
         let mut gear = place.pool.take_gear();
         conn.swap_desk(&mut gear.desk);
+        gear.timings = timings;
         Link {
             conn,
             gear,
             settings,
             born,
             deadline: None,
-            timings,
             mark,
             asked: Asked::default(),
             asks_for_upgrade: false,
@@ -187,7 +186,7 @@ impl Link {
             Upload::Sending | Upload::Expecting | Upload::Waiting => self.upload = Upload::Abandoned,
         }
         self.conn.disarm(Lane::Read);
-        self.timings.wait = self.lap();
+        self.gear.timings.wait = self.lap();
         Ok(())
     }
 
@@ -223,8 +222,8 @@ impl Link {
             None => ready!(self.poll_body(cx, content))?,
         }
         std::mem::swap(&mut response.trailers, &mut self.gear.incoming.trailers);
-        self.timings.receive = self.lap();
-        *response.timings_mut() = self.timings;
+        self.gear.timings.receive = self.lap();
+        *response.timings_mut() = self.gear.timings;
         Poll::Ready(Ok(()))
     }
 
@@ -320,7 +319,7 @@ impl Link {
         );
         was_closed
             && !error.is_timeout()
-            && self.timings.reused
+            && self.gear.timings.reused
             && traffic.received == 0
             && (request.method().is_idempotent() || traffic.sent == 0)
             && !request.body.is_stream()
@@ -334,7 +333,7 @@ impl Link {
     }
 
     pub(super) fn error(&self, phase: ClientPhase, cause: ClientCause) -> ClientError {
-        ClientError::new(phase, cause).on(self.timings.reused, self.conn.traffic().sent > 0)
+        ClientError::new(phase, cause).on(self.gear.timings.reused, self.conn.traffic().sent > 0)
     }
 
     /// What it means that no answer comes: the request may have failed before.

@@ -59,7 +59,7 @@ impl Link {
     /// Makes ready for the answer to a request that was written by hand: one of several that are in flight.
     pub(super) fn expect(&mut self, asked: Asked, timings: Timings) {
         self.gear.incoming.next();
-        (self.asked, self.timings, self.interim, self.decoding) = (asked, timings, 0, None);
+        (self.asked, self.gear.timings, self.interim, self.decoding) = (asked, timings, 0, None);
         (self.upload, self.is_answered) = (Upload::Sending, false);
         self.conn.disarm(Lane::Read);
         self.lap();
@@ -70,7 +70,7 @@ impl Link {
         if matches!(self.upload, Upload::Sending) {
             self.upload = Upload::Sent;
             self.conn.disarm(Lane::Read);
-            self.timings.send = self.lap();
+            self.gear.timings.send = self.lap();
         }
     }
 

@@ -239,8 +239,8 @@ impl Pipe {
         let timings = match self.has_answered {
             true => Timings { queue, reused: true, ..Timings::default() },
             false => {
-                let opening = link.timings.resolve + link.timings.connect + link.timings.tls;
-                Timings { queue: queue.saturating_sub(opening), ..link.timings }
+                let opening = link.gear.timings.resolve + link.gear.timings.connect + link.gear.timings.tls;
+                Timings { queue: queue.saturating_sub(opening), ..link.gear.timings }
             }
         };
         self.response.reset();
