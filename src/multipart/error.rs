@@ -15,6 +15,9 @@ use crate::message::Status;
 pub enum MultipartError {
     /// The content type is not `multipart/form-data`, once (RFC 7578 §4.1).
     ContentType,
+    /// The body is in a content coding, which [`Context::decode_body`](crate::Context::decode_body) undoes
+    /// (RFC 9110 §8.4).
+    ContentCoding,
     /// The boundary is missing, or not 1 to 70 characters of those allowed (RFC 2046 §5.1.1).
     Boundary,
     /// A boundary has something else behind it than the end of its line (§5.1.1).
@@ -50,7 +53,7 @@ impl MultipartError {
     fn owed(self) -> &'static Status {
         use MultipartError as E;
         match self {
-            E::ContentType | E::TransferEncoding => &Status::UNSUPPORTED_MEDIA_TYPE,
+            E::ContentType | E::ContentCoding | E::TransferEncoding => &Status::UNSUPPORTED_MEDIA_TYPE,
             E::PartHeadTooLarge => &Status::REQUEST_HEADER_FIELDS_TOO_LARGE,
             E::TooManyParts | E::PartTooLarge | E::BodyTooLarge | E::MarginTooLarge => {
                 &Status::CONTENT_TOO_LARGE
@@ -67,6 +70,7 @@ impl fmt::Display for MultipartError {
         use MultipartError as E;
         f.write_str(match self {
             E::ContentType => "the content type is not multipart/form-data",
+            E::ContentCoding => "the body is encoded",
             E::Boundary => "the boundary is missing or malformed",
             E::Delimiter => "the line of a boundary is malformed",
             E::PartHead => "the head of a part is malformed",

@@ -115,7 +115,8 @@ impl Context {
     ///
     /// # Errors
     ///
-    /// A body that is no `multipart/form-data` with a boundary (415, 400), or is announced to be too large (413).
+    /// A body that is no `multipart/form-data` with a boundary (415, 400), is encoded (415), or is announced to be too
+    /// large (413).
     pub fn multipart(&mut self) -> Result<Multipart<Reader<'_>>, MultipartError> {
         self.multipart_within(MultipartLimits::default())
     }
@@ -131,6 +132,7 @@ impl Context {
     ) -> Result<Multipart<Reader<'_>>, MultipartError> {
         let body = self.body_reader();
         let headers = &body.request.headers;
+        reject_coded(headers)?;
         Multipart::of(body, headers, limits)
     }
 }
@@ -142,7 +144,16 @@ impl Request {
     ///
     /// As [`Context::multipart`].
     pub fn multipart(&self, limits: MultipartLimits) -> Result<Multipart<&[u8]>, MultipartError> {
+        reject_coded(&self.headers)?;
         Multipart::of(self.body.bytes(), &self.headers, limits)
+    }
+}
+
+/// What is encoded has no parts before it is decoded.
+fn reject_coded(headers: &Headers) -> Result<(), MultipartError> {
+    match headers.contains("content-encoding") {
+        true => Err(MultipartError::ContentCoding),
+        false => Ok(()),
     }
 }
 
