@@ -71,7 +71,12 @@ pub(super) fn key(target: &Target) -> Result<Cow<'_, str>, ClientError> {
     if is_plain && !text.bytes().any(|octet| octet.is_ascii_uppercase()) {
         return Ok(Cow::Borrowed(text));
     }
-    let port = port.unwrap_or_default().trim_start_matches('0');
+    let port = match port.map(|port| (port, port.trim_start_matches('0'))) {
+        None | Some(("", _)) => "",
+        // Port 0 is not left out: whoever is at the default port is not there.
+        Some((_, "")) => "0",
+        Some((_, port)) => port,
+    };
     let is_default = port.is_empty() || port == scheme.port_text();
     let (name, host) = (scheme.as_str(), host.to_ascii_lowercase());
     Ok(Cow::Owned(match is_default {
@@ -135,6 +140,9 @@ mod tests {
         }
         for url in ["https://a.b:8443/x", "HttpS://a.B:08443"] {
             check(url, "https://a.b:8443", "a.b", 8443);
+        }
+        for url in ["http://a:0/", "http://A:0", "http://a:000/b"] {
+            check(url, "http://a:0", "a", 0);
         }
         check("https://a:443/", "https://a", "a", 443);
         check("https://a:80/", "https://a:80", "a", 80);
