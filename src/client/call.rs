@@ -11,7 +11,7 @@ use tokio::io::AsyncWrite;
 use super::halves::{CallReader, CallWriter, split};
 use super::link::Link;
 use super::upload::Upload;
-use super::{Answer, ClientError, ClientPhase};
+use super::{Answer, ClientError};
 use crate::memory::Reset;
 use crate::message::{Headers, Response};
 
@@ -84,12 +84,7 @@ impl Call {
     /// Less than the `content-length` that was set, and whatever keeps an answer from coming.
     pub async fn finish(mut self, response: &mut Response) -> Result<Answer, ClientError> {
         let link = &mut *self.link;
-        if !matches!(link.upload, Upload::Abandoned) {
-            let Link { conn, gear, .. } = link;
-            if let Err(error) = gear.outgoing.finish(conn, &self.trailers) {
-                return Err(link.fail(ClientPhase::Send, error));
-            }
-        }
+        link.end(&self.trailers)?;
         match link.is_answered {
             true => *response = self.early,
             false => response.reset(),

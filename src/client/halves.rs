@@ -91,10 +91,7 @@ impl CallWriter {
         let mut both = lock(&self.both);
         let link = both.link();
         if !matches!(link.upload, Upload::Abandoned) {
-            let Link { conn, gear, .. } = link;
-            if let Err(error) = gear.outgoing.finish(conn, &self.trailers) {
-                return Poll::Ready(Err(link.fail(ClientPhase::Send, error)));
-            }
+            link.end(&self.trailers)?;
             link.go_ahead();
             ready!(link.poll_flush(cx))?;
             link.sent();

@@ -5,7 +5,7 @@ use std::task::{Context, Poll, ready};
 use super::link::Link;
 use super::{ClientError, ClientPhase};
 use crate::exchange::{ExchangeError, Phase};
-use crate::message::{Request, Timings};
+use crate::message::{Headers, Request, Timings};
 use crate::net::Lane;
 use crate::wire::encode::Asked;
 
@@ -92,6 +92,16 @@ impl Link {
             Poll::Ready(Err(error)) => Poll::Ready(Err(self.fail(ClientPhase::Send, error))),
             Poll::Pending => self.poll_deadline(cx, ClientPhase::Send).map(Err),
         }
+    }
+
+    /// Writes what ends the body, unless nobody wants it any more.
+    pub(super) fn end(&mut self, trailers: &Headers) -> Result<(), ClientError> {
+        if matches!(self.upload, Upload::Abandoned) {
+            return Ok(());
+        }
+        let Link { conn, gear, .. } = self;
+        let ended = gear.outgoing.finish(conn, trailers);
+        ended.map_err(|error| self.fail(ClientPhase::Send, error))
     }
 
     /// Sends what was written so far.
