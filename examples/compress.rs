@@ -15,7 +15,7 @@
 
 use std::time::Duration;
 
-use corehttp::{Compress, Context, Method, Server, Status};
+use corehttp::{Compress, Context, Event, Method, Server, Status};
 
 fn main() -> corehttp::Result {
     let address = std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:8080".into());
@@ -45,14 +45,10 @@ fn page(lines: usize) -> String {
 }
 
 async fn events(ctx: &mut Context) -> corehttp::Result {
-    ctx.response.headers.set("content-type", "text/event-stream")?;
-    ctx.response.headers.set("cache-control", "no-store")?;
-    let mut out = ctx.stream().await?;
-    for n in 1..=10 {
-        out.write_all(format!("id: {n}\ndata: tick\n\n").as_bytes()).await?;
-        // Without this the encoder would keep the event until there is more.
-        out.flush().await?;
-        tokio::time::sleep(Duration::from_secs(1)).await;
+    let mut events = ctx.events().await?;
+    for number in 1..=10 {
+        events.send(Event { id: Some(&number.to_string()), ..Event::data("tick") }).await?;
+        events.wait(tokio::time::sleep(Duration::from_secs(1))).await?;
     }
-    Ok(out.finish().await?)
+    Ok(events.finish().await?)
 }

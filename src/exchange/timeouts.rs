@@ -32,7 +32,7 @@ pub struct Timeouts {
     pub idle: Duration,
     /// Without progress of a write. Then: close. Default: 30 s.
     pub write: Duration,
-    /// For the handler. Then: its future is dropped; 503, close. Default: none.
+    /// For the handler. Then: its future is dropped; 503, close, or only a close if the answer has begun. Default: none.
     pub handler: Option<Duration>,
     /// For the peer to read a refusal and close, before the connection is dropped. Default: 1 s.
     pub linger: Duration,

@@ -100,7 +100,7 @@ impl Running {
     ///
     /// # Errors
     ///
-    /// A core that could not go on.
+    /// A core that could not go on. The first who waits is told; the others hear `Ok`.
     ///
     /// # Panics
     ///

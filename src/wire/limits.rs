@@ -45,9 +45,11 @@ pub struct Limits {
     pub pipeline_bytes_max: usize,
     /// Answers that wait for more requests of the same batch before they are written. Default: 64.
     pub pipeline_answers_max: usize,
-    /// Connections of the server, over all cores. Beyond: 503 with `retry-after`. Default: 65,536.
+    /// Connections of the server, over all cores. Beyond: 503 with `retry-after`, or a close without an
+    /// answer over TLS, and where very many are refused at once. Default: 65,536.
     pub connections_max: usize,
-    /// Connections of one peer: an IPv4 address or an IPv6 /64. Beyond: 429. Default: none.
+    /// Connections of one peer: an IPv4 address or an IPv6 /64. Beyond: 429, or a close as above. Default:
+    /// none.
     pub connections_per_peer_max: Option<usize>,
     /// Requests on one connection. The last answer says `connection: close`. Default: none.
     pub requests_per_connection_max: Option<u64>,

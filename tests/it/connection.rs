@@ -1,5 +1,5 @@
 //! What follows on a connection: answers in step with their requests, and after the last one nothing (RFC 9112 §9).
-//! Rows are numbered as in the list of fasthttp's regressions, sections are RFC 9112's unless said.
+//! Rows are numbered in `tests/regressions.md`, sections are RFC 9112's unless said.
 
 use std::io::{self, Cursor, Read};
 use std::pin::Pin;

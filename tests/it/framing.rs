@@ -1,5 +1,5 @@
-//! Where a body ends: for all readers in the same place, or nowhere (RFC 9112 §6, §7). Rows are numbered as in the
-//! list of fasthttp's regressions, sections are RFC 9112's unless said.
+//! Where a body ends: for all readers in the same place, or nowhere (RFC 9112 §6, §7). Rows are numbered in
+//! `tests/regressions.md`, sections are RFC 9112's unless said.
 
 use std::io;
 use std::sync::LazyLock;

@@ -1,5 +1,5 @@
 //! Heads of requests: what is served, and what is refused because two readers could read it differently (RFC 9112
-//! §2 to §5). Rows are numbered as in the list of fasthttp's regressions, sections are RFC 9112's unless said.
+//! §2 to §5). Rows are numbered in `tests/regressions.md`, sections are RFC 9112's unless said.
 
 use std::sync::LazyLock;
 

@@ -1,5 +1,5 @@
 //! What a handler sets, and what of it reaches the wire: never more than it meant to say, nor half of it as a whole
-//! (RFC 9110 §5, §6). Rows are numbered as in the list of fasthttp's regressions.
+//! (RFC 9110 §5, §6). Rows are numbered in `tests/regressions.md`.
 
 use std::io;
 use std::pin::Pin;
