@@ -3,10 +3,10 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"log"
 	"os"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -14,52 +14,89 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// ask answers each line, a number of milliseconds, with how many exchanges it had in that time and how many
-// allocations they took.
+// ask answers each line, a number of milliseconds and a rate, with a report: without a rate, all ask again as soon as
+// they have their answers.
 func ask(task string, inFlight int, address string) {
-	client := &fasthttp.Client{MaxConnsPerHost: 2_000}
-	large := filler(1 << 20)
+	asker := asker{&fasthttp.Client{MaxConnsPerHost: 2_000}, task, address, filler(1 << 20)}
 	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
-		milliseconds, err := strconv.Atoi(lines.Text())
-		if err != nil {
+		var milliseconds, rate int
+		if _, err := fmt.Sscan(lines.Text(), &milliseconds, &rate); err != nil {
 			log.Fatal(err)
 		}
-		before, end := allocations(), time.Now().Add(time.Duration(milliseconds)*time.Millisecond)
-		var exchanges atomic.Uint64
-		var running sync.WaitGroup
-		for range inFlight {
-			running.Go(func() { exchanges.Add(askUntil(client, end, task, address, large)) })
+		span := time.Duration(milliseconds) * time.Millisecond
+		report := map[string]any{}
+		if rate == 0 {
+			before, end := allocations(), time.Now().Add(span)
+			exchanges := asker.askAll(inFlight, func() bool { return time.Now().Before(end) }, func() {})
+			report["closed"] = map[string]uint64{"exchanges": exchanges, "allocations": allocations() - before}
+		} else {
+			report["open"] = asker.askWhenDue(inFlight, rate, span)
 		}
-		running.Wait()
-		fmt.Println(exchanges.Load(), allocations()-before)
+		if err := json.NewEncoder(os.Stdout).Encode(report); err != nil {
+			log.Fatal(err)
+		}
 	}
 }
 
-func askUntil(client *fasthttp.Client, end time.Time, task, address string, large []byte) (exchanges uint64) {
+type asker struct {
+	client  *fasthttp.Client
+	task    string
+	address string
+	large   []byte
+}
+
+// askWhenDue has requests sent at fixed moments: see turns.rs.
+func (a *asker) askWhenDue(inFlight, rate int, span time.Duration) *latency {
+	turns := newTurns(rate, span)
+	defer turns.close()
+	var running sync.WaitGroup
+	for range inFlight {
+		running.Go(func() {
+			var due time.Time
+			a.ask(func() (isDue bool) { due, isDue = turns.wait(); return }, func() { turns.answered(due) })
+		})
+	}
+	running.Wait()
+	return turns.end()
+}
+
+// askAll has so many ask at the same time, and returns how often they were answered.
+func (a *asker) askAll(inFlight int, more func() bool, answered func()) uint64 {
+	var exchanges atomic.Uint64
+	var running sync.WaitGroup
+	for range inFlight {
+		running.Go(func() { exchanges.Add(a.ask(more, answered)) })
+	}
+	running.Wait()
+	return exchanges.Load()
+}
+
+func (a *asker) ask(more func() bool, answered func()) (exchanges uint64) {
 	request, response := fasthttp.AcquireRequest(), fasthttp.AcquireResponse()
 	expected := []byte(hello)
-	switch task {
+	switch a.task {
 	case "get":
-		request.SetRequestURI("http://" + address + "/")
+		request.SetRequestURI("http://" + a.address + "/")
 	case "close":
-		request.SetRequestURI("http://" + address + "/close")
+		request.SetRequestURI("http://" + a.address + "/close")
 	case "down":
-		request.SetRequestURI("http://" + address + "/large")
-		expected = large
+		request.SetRequestURI("http://" + a.address + "/large")
+		expected = a.large
 	case "up":
-		request.SetRequestURI("http://" + address + "/sink")
+		request.SetRequestURI("http://" + a.address + "/sink")
 		request.Header.SetMethod(fasthttp.MethodPost)
-		request.SetBodyRaw(large)
+		request.SetBodyRaw(a.large)
 	default:
-		log.Fatalf("no task is called %q", task)
+		log.Fatalf("no task is called %q", a.task)
 	}
-	for time.Now().Before(end) {
-		if err := client.Do(request, response); err != nil {
+	for more() {
+		if err := a.client.Do(request, response); err != nil {
 			log.Fatal(err)
 		}
 		if !bytes.Equal(response.Body(), expected) {
 			log.Fatal("the answer is wrong")
 		}
+		answered()
 		exchanges++
 	}
 	return exchanges

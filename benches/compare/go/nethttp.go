@@ -18,8 +18,8 @@ func serveNetHTTP(listener net.Listener) {
 	mux.HandleFunc("POST /{$}", func(w http.ResponseWriter, r *http.Request) {
 		text(w, "text/plain")
 		w.Header().Set("Content-Length", strconv.FormatInt(r.ContentLength, 10))
-		body, err := io.ReadAll(r.Body)
-		if err != nil {
+		body := make([]byte, r.ContentLength)
+		if _, err := io.ReadFull(r.Body, body); err != nil {
 			return
 		}
 		w.Write(body)

@@ -1,13 +1,17 @@
 //! [`Child`]: a server or a client in a process and on a core of its own, so that its time and its memory are its own.
 
+use std::fs;
 use std::io::{self, BufRead, BufReader, Write};
 use std::net::SocketAddr;
 use std::process::{self, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
-use std::{fs, thread};
 
+use nix::sys::signal::{Signal, kill};
 use nix::time::{ClockId, clock_getcpuclockid};
 use nix::unistd::Pid;
+use tempfile::TempDir;
 
 use crate::allocations::allocations;
 use crate::seat::Seat;
@@ -18,6 +22,8 @@ pub(crate) struct Child {
     questions: ChildStdin,
     answers: BufReader<ChildStdout>,
     clock: ClockId,
+    /// What it reads, which goes when it goes.
+    folder: Option<TempDir>,
 }
 
 impl Child {
@@ -27,7 +33,18 @@ impl Child {
         let questions = process.stdin.take().ok_or(io::ErrorKind::BrokenPipe)?;
         let answers = BufReader::new(process.stdout.take().ok_or(io::ErrorKind::BrokenPipe)?);
         let clock = clock_getcpuclockid(Pid::from_raw(process.id() as i32))?;
-        Ok(Child { process, questions, answers, clock })
+        Ok(Child { process, questions, answers, clock, folder: None })
+    }
+
+    /// With files that it needs until its end.
+    pub(crate) fn with_folder(mut self, folder: TempDir) -> Child {
+        self.folder = Some(folder);
+        self
+    }
+
+    /// From now on it has so much time: if it hangs, it is killed, and whatever waits for it ends.
+    pub(crate) fn watch(&self, time: Duration) -> Watch {
+        Watch::start(self.id(), time)
     }
 
     /// Says a line, and returns the line that is said in return.
@@ -72,6 +89,37 @@ impl Child {
     }
 }
 
+/// Kills a process when its time is over.
+pub(crate) struct Watch {
+    time: Duration,
+    end: Sender<()>,
+    thread: JoinHandle<bool>,
+}
+
+impl Watch {
+    fn start(process: u32, time: Duration) -> Watch {
+        let (end, ended) = mpsc::channel();
+        let thread = thread::spawn(move || {
+            let is_late = ended.recv_timeout(time) == Err(RecvTimeoutError::Timeout);
+            if is_late {
+                // It may have ended by itself, but nobody has its number until its parent has asked how.
+                let _ = kill(Pid::from_raw(process as i32), Signal::SIGKILL);
+            }
+            is_late
+        });
+        Watch { time, end, thread }
+    }
+
+    /// What came of it in time; what went wrong because the process was killed has no other cause.
+    pub(crate) fn judge<T>(self, outcome: io::Result<T>) -> io::Result<T> {
+        drop(self.end);
+        match self.thread.join() {
+            Ok(false) => outcome,
+            _ => Err(io::Error::other(format!("it hung for {:?}", self.time))),
+        }
+    }
+}
+
 impl Drop for Child {
     fn drop(&mut self) {
         let _ = self.process.kill();
@@ -88,4 +136,29 @@ pub(crate) fn announce(address: SocketAddr) {
         }
         process::exit(0);
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+    use std::time::Duration;
+
+    use super::Child;
+    use crate::seat::Seat;
+
+    #[track_caller]
+    fn check(command: &mut Command, time: Duration, expected: Result<&str, &str>) {
+        let mut child = Child::spawn(command, Seat::Other).expect("the program is there");
+        let watch = child.watch(time);
+        let heard = watch.judge(child.ask("are you there?")).map_err(|error| error.to_string());
+        assert_eq!(heard.as_deref().map_err(String::as_str), expected);
+    }
+
+    #[test]
+    fn who_hangs_is_killed_and_who_answers_is_heard() {
+        let (moment, hour) = (Duration::from_millis(20), Duration::from_secs(3_600));
+        check(Command::new("sleep").arg("3600"), moment, Err("it hung for 20ms"));
+        check(Command::new("sh").args(["-c", "read line"]), hour, Err("the process ended"));
+        check(&mut Command::new("cat"), hour, Ok("are you there?"));
+    }
 }

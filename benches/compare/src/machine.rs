@@ -65,6 +65,9 @@ fn versions(foreign: &Foreign) -> BTreeMap<String, String> {
     if let Ok(nginx) = &foreign.nginx {
         versions.insert("nginx".into(), nginx.clone());
     }
+    if let Ok(h2o) = &foreign.h2o {
+        versions.insert("h2o".into(), h2o.clone());
+    }
     versions
 }
 

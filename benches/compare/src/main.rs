@@ -49,7 +49,10 @@ fn main() -> ExitCode {
     let outcome = match role {
         Role::Serve(peer) => peer.serve(),
         Role::Ask(asker, task, address) => asker::answer_parent(asker, task, address),
-        Role::Measure(options) => measure::all(&options).and_then(|results| results.write(&options)),
+        Role::Measure(options) => {
+            let folder = options.folder();
+            measure::all(&options, |results| results.write(&folder)).and_then(|results| results.tell(&folder))
+        }
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -4,6 +4,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use serde::Serialize;
+
 use crate::asker::{Asker, Job, Task};
 use crate::peer::Peer;
 use crate::workload::{CLIENT, ClientWorkload, SERVER, ServerWorkload};
@@ -81,6 +83,19 @@ impl Options {
         if self.is_quick { QUICK } else { WHOLE }
     }
 
+    /// How long the run takes, about, with these.
+    pub(crate) fn duration(&self, peers: &[Peer], askers: &[Asker]) -> Duration {
+        let pace = self.pace();
+        let server = |it: &&ServerWorkload| {
+            let able = peers.iter().filter(|peer| peer.can(it.work.exchange)).count() as u32;
+            let weighed = if it.crowd > 0 { pace.weigh() } else { Duration::ZERO };
+            (pace.row(it.connections + it.crowd) + weighed) * able + pace.settle
+        };
+        let client = |it: &&ClientWorkload| pace.row(it.job.in_flight) * askers.len() as u32;
+        let servers: Duration = self.server_workloads().iter().map(server).sum();
+        servers + self.client_workloads().iter().map(client).sum::<Duration>()
+    }
+
     /// Where the results go. Only a whole run replaces what a whole run wrote.
     pub(crate) fn folder(&self) -> PathBuf {
         let results = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/results"));
@@ -106,7 +121,7 @@ impl Options {
 }
 
 /// How often and how long.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Serialize)]
 pub(crate) struct Pace {
     pub(crate) rounds: usize,
     pub(crate) warm_up: Duration,
@@ -119,22 +134,42 @@ pub(crate) struct Pace {
     pub(crate) trace: Duration,
 }
 
+impl Pace {
+    /// Until a process with idle connections weighs what it weighs.
+    pub(crate) fn weigh(&self) -> Duration {
+        self.settle.max(WEIGH_MIN)
+    }
+
+    /// How long one peer at one workload takes, which has so many connections.
+    pub(crate) fn row(&self, connections: usize) -> Duration {
+        let round = CONNECTION * connections as u32 + self.warm_up + self.round + self.offer;
+        round * self.rounds as u32 + self.trace + ATTACH
+    }
+}
+
+/// corehttp gives memory back once a second.
+const WEIGH_MIN: Duration = Duration::from_millis(1_100);
+/// To connect and be answered, and to hang up.
+const CONNECTION: Duration = Duration::from_micros(100);
+/// strace, and to start and end a process.
+const ATTACH: Duration = Duration::from_millis(250);
+
 const WHOLE: Pace = Pace {
-    rounds: 7,
+    rounds: 5,
     warm_up: Duration::from_millis(100),
-    round: Duration::from_millis(700),
-    offer: Duration::from_millis(1_000),
+    round: Duration::from_millis(600),
+    offer: Duration::from_millis(600),
     settle: Duration::from_millis(2_000),
-    trace: Duration::from_millis(300),
+    trace: Duration::from_millis(200),
 };
 
 const QUICK: Pace = Pace {
-    rounds: 3,
+    rounds: 2,
     warm_up: Duration::from_millis(20),
-    round: Duration::from_millis(100),
-    offer: Duration::from_millis(150),
+    round: Duration::from_millis(80),
+    offer: Duration::from_millis(80),
     settle: Duration::from_millis(300),
-    trace: Duration::from_millis(100),
+    trace: Duration::from_millis(40),
 };
 
 fn workloads() -> impl Iterator<Item = &'static str> {
@@ -156,6 +191,8 @@ fn help() -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::{Options, Role};
 
     /// The names of what an option list measures; none if it is not understood.
@@ -174,8 +211,23 @@ mod tests {
     fn names_and_parts_choose_and_the_limit_stays() {
         let chosen = measured(&["hyper", "echo-1"]);
         assert_eq!(chosen.as_deref(), Some("limit hyper echo-1k echo-1m"));
-        assert_eq!(measured(&["--quick", "json"]).map(|it| it.ends_with("nginx json")), Some(true));
+        assert_eq!(measured(&["--quick", "json"]).map(|it| it.ends_with("h2o json")), Some(true));
         assert_eq!(measured(&["reqwest"]).as_deref(), Some("limit"), "clients only: no server has work");
+    }
+
+    /// What the documentation promises of the time it takes, with all peers there.
+    #[test]
+    fn a_run_takes_twenty_five_minutes_and_a_quick_one_three() {
+        for (args, minutes) in [(&[][..], 25), (&["--quick"][..], 3)] {
+            let Ok(Role::Measure(options)) = Options::parse(args.iter().map(|arg: &&str| arg.to_string()))
+            else {
+                panic!("{args:?}")
+            };
+            let (peers, askers) = (options.peers(), options.askers());
+            let time = options.duration(&peers, &askers);
+            let minute = Duration::from_secs(60);
+            assert!(time < minute * minutes && time > minute * minutes / 2, "{args:?}: {time:?}");
+        }
     }
 
     #[test]

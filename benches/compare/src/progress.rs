@@ -12,8 +12,9 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// Of so many steps, which take about the same time.
-    pub(crate) fn new(all: usize) -> Progress {
+    /// Of so many steps, which take about the same time, and so much all together.
+    pub(crate) fn new(all: usize, time: Duration) -> Progress {
+        eprintln!("this takes about {}", minutes(time));
         Progress { started: Instant::now(), done: 0, all, last: String::new() }
     }
 

@@ -26,10 +26,26 @@ impl Spread {
         self.high - self.low > WIDTH_MAX * self.median
     }
 
+    /// The median, and half the distance of the quartiles if there is any.
+    pub(crate) fn brief(&self) -> String {
+        let half = (self.high - self.low) / 2.0 / self.median * 100.0;
+        if half > 0.0 { format!("{} ±{half:.0}%", number(self.median)) } else { number(self.median) }
+    }
+
     /// Did nearly all rounds of this come to less than nearly all of the other?
     pub(crate) fn is_below(&self, other: &Spread) -> bool {
         self.high < other.low
     }
+}
+
+/// To three digits.
+pub(crate) fn number(value: f64) -> String {
+    let digits = match value {
+        _ if value < 10.0 => 2,
+        _ if value < 100.0 => 1,
+        _ => 0,
+    };
+    format!("{value:.digits$}")
 }
 
 /// From quartile to quartile, as a share of the median.
@@ -45,7 +61,7 @@ impl fmt::Display for Spread {
 
 #[cfg(test)]
 mod tests {
-    use super::Spread;
+    use super::{Spread, number};
 
     #[track_caller]
     fn check(values: &[f64], expected: Option<(f64, f64, f64)>, is_wide: bool) {
@@ -69,5 +85,12 @@ mod tests {
         assert!(spread([1.0, 1.1, 1.2]).is_below(&spread([1.3, 1.4, 1.5])));
         assert!(!spread([1.0, 1.1, 1.3]).is_below(&spread([1.3, 1.4, 1.5])));
         assert!(!spread([1.3, 1.4, 1.5]).is_below(&spread([1.0, 1.1, 1.2])));
+    }
+    #[test]
+    fn numbers_have_three_digits_and_a_spread_is_a_share() {
+        assert_eq!([0.123, 4.567, 45.67, 456.7].map(number), ["0.12", "4.57", "45.7", "457"]);
+        let brief = |values: &[f64]| Spread::of(values.iter().copied()).map(|it| it.brief());
+        assert_eq!(brief(&[9.0, 10.0, 11.0]).as_deref(), Some("10.0 ±10%"));
+        assert_eq!(brief(&[500.0]).as_deref(), Some("500"));
     }
 }

@@ -5,18 +5,28 @@ mod hyper_util;
 mod raw;
 mod reqwest;
 mod task;
+mod turns;
 mod ureq;
 
 use std::error::Error;
 use std::io;
 use std::net::SocketAddr;
+use std::str::FromStr;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use nix::sys::timerfd::TimerFlags;
+use serde::{Deserialize, Serialize};
+use tokio::io::AsyncReadExt;
+use tokio::net::unix::pipe::Receiver;
+use tokio::sync::Mutex;
 use tokio::task::JoinSet;
 
 pub(crate) use task::{Job, Task};
 
 use crate::allocations::allocations;
+use crate::load::{Latency, Recorder};
+use turns::{TICK_LEN, Turns};
 
 /// Whoever is measured as a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,8 +60,7 @@ impl Asker {
     }
 }
 
-/// In the child: answers each line, a number of milliseconds, with how many exchanges were had in that time and how
-/// many allocations they took.
+/// In the child: answers each line, an [`Order`], with a [`Report`].
 pub(crate) fn answer_parent(asker: Asker, job: Job, address: SocketAddr) -> io::Result<()> {
     let job = (job, address);
     match asker {
@@ -81,6 +90,46 @@ trait Ask: Send + 'static {
 
 type Fault = Box<dyn Error + Send + Sync>;
 
+/// What the parent wants.
+#[derive(Clone, Copy)]
+pub(crate) enum Order {
+    /// All ask again as soon as they have their answers, for so long.
+    Closed(Duration),
+    /// They ask so many times a second.
+    Open(Duration, u32),
+}
+
+impl Order {
+    /// Milliseconds, and the rate.
+    pub(crate) fn line(self) -> String {
+        match self {
+            Order::Closed(time) => format!("{} 0", time.as_millis()),
+            Order::Open(time, rate) => format!("{} {rate}", time.as_millis()),
+        }
+    }
+}
+
+impl FromStr for Order {
+    type Err = Fault;
+
+    fn from_str(line: &str) -> Result<Order, Fault> {
+        let (time, rate) = line.split_once(' ').ok_or("an order is two numbers")?;
+        let time = Duration::from_millis(time.parse()?);
+        Ok(match rate.parse()? {
+            0 => Order::Closed(time),
+            rate => Order::Open(time, rate),
+        })
+    }
+}
+
+/// What came of it.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Report {
+    Closed { exchanges: u64, allocations: u64 },
+    Open(Latency),
+}
+
 fn answer_from_tasks<A: Ask>(
     (job, address): (Job, SocketAddr),
     make: impl Fn(Task, SocketAddr) -> A,
@@ -88,20 +137,36 @@ fn answer_from_tasks<A: Ask>(
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     // They stay from line to line, and with them their connections.
     let mut askers: Vec<A> = (0..job.in_flight).map(|_| make(job.task, address)).collect();
-    answer_lines(|time| {
-        runtime.block_on(async {
-            let (end, mut running, mut exchanges) = (Instant::now() + time, JoinSet::new(), 0);
-            for asker in askers.drain(..) {
-                running.spawn(ask_until(end, asker));
-            }
-            while let Some(ended) = running.join_next().await {
-                let (asker, count) = ended??;
-                askers.push(asker);
-                exchanges += count;
-            }
-            Ok(exchanges)
-        })
+    answer_lines(|order| match order {
+        Order::Closed(time) => runtime.block_on(async {
+            let (before, end) = (allocations(), Instant::now() + time);
+            let exchanges = all_ask(&mut askers, |asker| ask_until(end, asker)).await?;
+            Ok(Report::Closed { exchanges, allocations: allocations() - before })
+        }),
+        Order::Open(time, rate) => runtime.block_on(async {
+            let clock = Arc::new(Clock::start(rate, time)?);
+            all_ask(&mut askers, |asker| ask_when_due(clock.clone(), asker)).await?;
+            let Clock { turns, recorder } = Arc::into_inner(clock).ok_or("somebody asks still")?;
+            Ok(Report::Open(turns.into_inner().0.end(recorder.into_inner())))
+        }),
     })
+}
+
+/// Has all ask at the same time; how often they were answered.
+async fn all_ask<A: Ask, F>(askers: &mut Vec<A>, ask: impl Fn(A) -> F) -> Result<u64, Fault>
+where
+    F: Future<Output = Result<(A, u64), Fault>> + Send + 'static,
+{
+    let (mut running, mut exchanges) = (JoinSet::new(), 0);
+    for asker in askers.drain(..) {
+        running.spawn(ask(asker));
+    }
+    while let Some(ended) = running.join_next().await {
+        let (asker, count) = ended??;
+        askers.push(asker);
+        exchanges += count;
+    }
+    Ok(exchanges)
 }
 
 async fn ask_until<A: Ask>(end: Instant, mut asker: A) -> Result<(A, u64), Fault> {
@@ -113,12 +178,46 @@ async fn ask_until<A: Ask>(end: Instant, mut asker: A) -> Result<(A, u64), Fault
     Ok((asker, exchanges))
 }
 
-fn answer_lines(mut run: impl FnMut(Duration) -> Result<u64, Fault>) -> io::Result<()> {
+/// What those who ask when it is time have in common.
+struct Clock {
+    turns: Mutex<(Turns, Receiver)>,
+    /// Apart, for whoever waits for the timer holds the turns.
+    recorder: Mutex<Recorder>,
+}
+
+impl Clock {
+    fn start(rate: u32, time: Duration) -> io::Result<Clock> {
+        let turns = Turns::new(rate, time);
+        // It is no pipe, but is read like one.
+        let timer = Receiver::from_file_unchecked(turns.timer(TimerFlags::TFD_NONBLOCK)?)?;
+        Ok(Clock { turns: Mutex::new((turns, timer)), recorder: Mutex::new(Recorder::new()) })
+    }
+
+    /// Waits until a request is due; one waits for the timer, the others for their turn.
+    async fn wait(&self) -> Result<Option<Instant>, Fault> {
+        let (turns, timer) = &mut *self.turns.lock().await;
+        let Some(due) = turns.take() else { return Ok(None) };
+        while Instant::now() < due {
+            timer.read_exact(&mut [0; TICK_LEN]).await?;
+        }
+        Ok(Some(due))
+    }
+}
+
+async fn ask_when_due<A: Ask>(clock: Arc<Clock>, mut asker: A) -> Result<(A, u64), Fault> {
+    let mut exchanges = 0;
+    while let Some(due) = clock.wait().await? {
+        asker.ask().await?;
+        exchanges += 1;
+        clock.recorder.lock().await.record(due.elapsed());
+    }
+    Ok((asker, exchanges))
+}
+
+fn answer_lines(mut run: impl FnMut(Order) -> Result<Report, Fault>) -> io::Result<()> {
     for line in io::stdin().lines() {
-        let milliseconds = line?.parse().map_err(io::Error::other)?;
-        let before = allocations();
-        let exchanges = run(Duration::from_millis(milliseconds)).map_err(io::Error::other)?;
-        println!("{exchanges} {}", allocations() - before);
+        let order = line?.parse().map_err(io::Error::other)?;
+        println!("{}", serde_json::to_string(&run(order).map_err(io::Error::other)?)?);
     }
     Ok(())
 }

@@ -18,8 +18,8 @@ pub(super) enum Shape {
 }
 
 impl Shape {
-    /// Asks once, and compares the answer with what it must be.
-    pub(super) fn learn(address: SocketAddr, request: &[u8], content: &[u8]) -> io::Result<Shape> {
+    /// Asks once, and compares the answer with what it must be. Says also of how many bytes it was.
+    pub(super) fn learn(address: SocketAddr, request: &[u8], content: &[u8]) -> io::Result<(Shape, u64)> {
         let stream = TcpStream::connect(address)?;
         stream.set_read_timeout(Some(PATIENCE))?;
         let (mut writer, request) = (stream.try_clone()?, request.to_vec());
@@ -32,7 +32,7 @@ impl Shape {
                 read => answer.extend_from_slice(&input[..read]),
             }
             match whole(&answer)? {
-                Some((shape, found)) if found == content => return Ok(shape),
+                Some((shape, found)) if found == content => return Ok((shape, answer.len() as u64)),
                 Some(_) => return Err(wrong("is not what the application says", &answer)),
                 None => {}
             }

@@ -16,6 +16,8 @@ pub(super) struct Plan {
     /// What a connection sends at once.
     request: Vec<u8>,
     shape: Shape,
+    /// Bytes of one answer, its head included.
+    pub(super) answer: u64,
     /// How many requests that is.
     pub(super) depth: u64,
     per_connection: Option<u32>,
@@ -25,11 +27,12 @@ impl Plan {
     /// Asks once, to learn what answers look like.
     pub(super) fn learn(address: SocketAddr, work: Work) -> io::Result<Plan> {
         let one = work.exchange.request();
-        let shape = Shape::learn(address, &one, &work.exchange.content())?;
+        let (shape, answer) = Shape::learn(address, &one, &work.exchange.content())?;
         Ok(Plan {
             address,
             request: one.repeat(work.depth),
             shape: shape.repeated(work.depth),
+            answer,
             depth: work.depth as u64,
             per_connection: work.per_connection,
         })

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// In microseconds.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct Latency {
     /// Requests per second that were due.
     pub(crate) offered: u32,
@@ -26,22 +26,22 @@ impl Latency {
 }
 
 /// Latencies in nanoseconds, to three digits.
-pub(super) struct Recorder(Histogram<u32>);
+pub(crate) struct Recorder(Histogram<u32>);
 
 impl Recorder {
-    pub(super) fn new() -> Recorder {
+    pub(crate) fn new() -> Recorder {
         Recorder(Histogram::new_with_bounds(1, LATENCY_MAX, 3).expect("the bounds are those of the crate"))
     }
 
-    pub(super) fn record(&mut self, latency: Duration) {
+    pub(crate) fn record(&mut self, latency: Duration) {
         self.0.saturating_record(latency.as_nanos().min(u128::from(LATENCY_MAX)) as u64);
     }
 
-    pub(super) fn count(&self) -> u64 {
+    pub(crate) fn count(&self) -> u64 {
         self.0.len()
     }
 
-    pub(super) fn summary(&self, offered: u32, achieved: f64) -> Latency {
+    pub(crate) fn summary(&self, offered: u32, achieved: f64) -> Latency {
         let at = |quantile| self.0.value_at_quantile(quantile) as f64 / 1e3;
         Latency {
             offered,
@@ -53,6 +53,9 @@ impl Recorder {
         }
     }
 }
+
+/// Until one who is too slow for what is offered is given up.
+pub(crate) const OVERTIME: Duration = Duration::from_millis(300);
 
 /// A minute.
 const LATENCY_MAX: u64 = 60_000_000_000;

@@ -19,10 +19,9 @@ use mio::{Events, Poll, Token};
 
 use connection::{Connection, Plan};
 pub(crate) use crowd::Crowd;
-pub(crate) use latency::Latency;
+pub(crate) use latency::{Latency, OVERTIME, Recorder};
 
 use crate::application::Exchange;
-use latency::Recorder;
 
 /// What the connections do.
 #[derive(Clone, Copy)]
@@ -97,12 +96,19 @@ impl Load {
         Ok(exchanges)
     }
 
-    /// Asks `rate` times a second for so long, evenly, on whichever connection is free.
+    /// The bytes of one answer, its head included.
+    pub(crate) fn answer(&self) -> u64 {
+        self.plan.answer
+    }
+
+    /// Asks `rate` times a second for so long, evenly, on whichever connection is free. What is pipelined is due at
+    /// once, and answered when its last answer is there.
     pub(crate) fn offer(&mut self, rate: u32, time: Duration) -> io::Result<Latency> {
         self.drain()?;
-        let total = (f64::from(rate) * time.as_secs_f64()) as u64;
+        let pace = f64::from(rate) / self.plan.depth as f64;
+        let total = (pace * time.as_secs_f64()) as u64;
         let started = Instant::now();
-        let due = |index: u64| started + Duration::from_secs_f64(index as f64 / f64::from(rate));
+        let due = |index: u64| started + Duration::from_secs_f64(index as f64 / pace);
         let mut free: VecDeque<usize> = (0..self.connections.len()).collect();
         let (mut recorder, mut asked) = (Recorder::new(), 0);
         while recorder.count() < total && started.elapsed() < time + OVERTIME {
@@ -127,7 +133,8 @@ impl Load {
             recorder.record(now.saturating_duration_since(due(index)));
         }
         self.drain()?;
-        Ok(recorder.summary(rate, answered as f64 / taken.as_secs_f64()))
+        let achieved = (answered * self.plan.depth) as f64 / taken.as_secs_f64();
+        Ok(recorder.summary(rate, achieved))
     }
 
     /// Waits for events, or looks for them, and reads and writes what they allow.
@@ -155,5 +162,3 @@ const BATCH: usize = 100;
 const INPUT_LEN: usize = 256 << 10;
 /// No answer takes as long.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Until a server that is too slow for what is offered is given up.
-const OVERTIME: Duration = Duration::from_millis(500);

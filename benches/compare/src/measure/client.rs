@@ -5,9 +5,10 @@ use std::net::SocketAddr;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use super::server::ROUND_MAX;
 use super::{Calls, Measured, Round, Row};
 use crate::application::Exchange;
-use crate::asker::{Asker, Job};
+use crate::asker::{Asker, Job, Order, Report};
 use crate::child::Child;
 use crate::options::Pace;
 use crate::peer::{Foreign, Peer};
@@ -30,11 +31,11 @@ pub(super) fn measure(
     for _ in 0..pace.rounds {
         for run in &mut runs {
             progress.step(workload.name, run.row.peer);
-            run.round(&server, pace);
+            run.round(&server, workload, pace);
         }
     }
     for run in &mut runs {
-        run.end(workload, pace);
+        run.end(pace);
     }
     let rows = runs.into_iter().map(|run| run.row).collect();
     Ok(Measured { name: workload.name, title: workload.title, rows })
@@ -56,9 +57,10 @@ impl Run {
         run
     }
 
-    fn round(&mut self, server: &Child, pace: Pace) {
+    fn round(&mut self, server: &Child, workload: &ClientWorkload, pace: Pace) {
         let Some(child) = &mut self.child else { return };
-        match round(child, server, pace) {
+        let watch = child.watch(ROUND_MAX);
+        match watch.judge(round(child, server, workload, pace)) {
             Ok(round) => self.row.rounds.push(round),
             Err(error) => {
                 self.row.failed = Some(error.to_string());
@@ -67,16 +69,14 @@ impl Run {
         }
     }
 
-    fn end(&mut self, workload: &ClientWorkload, pace: Pace) {
+    fn end(&mut self, pace: Pace) {
         let Some(child) = &mut self.child else { return };
         self.row.peak = child.peak().ok();
         self.row.settled = child.resident().ok();
-        if workload.traced {
-            let (id, mut asked) = (child.id(), Ok((0, 0)));
-            let rows = syscalls::count(id, || asked = ask(child, pace.trace));
-            if let (Some(rows), Ok((exchanges, _))) = (rows, asked) {
-                self.row.calls = Some(Calls::of(&rows, exchanges));
-            }
+        let (watch, id, mut asked) = (child.watch(ROUND_MAX), child.id(), Ok((0, 0)));
+        let rows = syscalls::count(id, || asked = ask(child, pace.trace));
+        if let (Some(rows), Ok((exchanges, _))) = (rows, watch.judge(asked)) {
+            self.row.calls = Some(Calls::of(&rows, exchanges));
         }
     }
 }
@@ -94,20 +94,27 @@ fn spawn(asker: Asker, job: Job, address: SocketAddr, foreign: &Foreign) -> io::
     Child::spawn(&mut command, Seat::Measured)
 }
 
-fn round(child: &mut Child, server: &Child, pace: Pace) -> io::Result<Round> {
+fn round(child: &mut Child, server: &Child, workload: &ClientWorkload, pace: Pace) -> io::Result<Round> {
     ask(child, pace.warm_up)?;
     let (cpu, other, started) = (child.cpu_time()?, server.cpu_time()?, Instant::now());
     let (exchanges, allocations) = ask(child, pace.round)?;
     let (wall, cpu, other) = (started.elapsed(), child.cpu_time()? - cpu, server.cpu_time()? - other);
+    let latency = match order(child, Order::Open(pace.offer, workload.offered))? {
+        Report::Open(latency) => latency,
+        report => return Err(io::Error::other(format!("it says {report:?}"))),
+    };
     let [wall, cpu, other_cpu] = [wall, cpu, other].map(|time| time.as_secs_f64());
-    Ok(Round { exchanges, wall, cpu, other_cpu, allocations: Some(allocations), latency: None })
+    Ok(Round { exchanges, wall, cpu, other_cpu, allocations: Some(allocations), latency: Some(latency) })
 }
 
 /// Has the client ask for so long: how many exchanges it had, and how many allocations they took.
 fn ask(child: &mut Child, time: Duration) -> io::Result<(u64, u64)> {
-    let answer = child.ask(&time.as_millis().to_string())?;
-    let numbers = answer.split_once(' ').and_then(|(one, two)| one.parse().ok().zip(two.parse().ok()));
-    numbers
-        .filter(|(exchanges, _)| *exchanges > 0)
-        .ok_or_else(|| io::Error::other(format!("it says {answer:?}")))
+    match order(child, Order::Closed(time))? {
+        Report::Closed { exchanges, allocations } if exchanges > 0 => Ok((exchanges, allocations)),
+        report => Err(io::Error::other(format!("it says {report:?}"))),
+    }
+}
+
+fn order(child: &mut Child, order: Order) -> io::Result<Report> {
+    serde_json::from_str(&child.ask(&order.line())?).map_err(io::Error::other)
 }

@@ -15,9 +15,11 @@ use crate::progress::Progress;
 use crate::results::Results;
 use crate::seat::Seat;
 
-/// Measures what the options ask for.
-pub(crate) fn all(options: &Options) -> io::Result<Results> {
+/// Measures what the options ask for, and has what is there kept after each workload: a run that is broken off has not
+/// been for nothing.
+pub(crate) fn all(options: &Options, keep: impl Fn(&Results) -> io::Result<()>) -> io::Result<Results> {
     let foreign = Foreign::find();
+    // Before this process has but one core.
     let machine = Machine::look(&foreign);
     if !Seat::Other.take() {
         eprintln!("one core only, or no right to choose one: the load disturbs whom it measures");
@@ -37,12 +39,18 @@ pub(crate) fn all(options: &Options) -> io::Result<Results> {
     }
 
     let (servers, clients) = (options.server_workloads(), options.client_workloads());
+    let (pace, duration) = (options.pace(), options.duration(&peers, &askers));
     let each = peers.len() * servers.len() + askers.len() * clients.len();
-    let (pace, mut progress) = (options.pace(), Progress::new(each * options.pace().rounds));
-    let server = servers.iter().map(|it| server::measure(it, &peers, &foreign, pace, &mut progress));
-    let server = server.collect();
-    let client = clients.iter().map(|it| client::measure(it, &askers, &foreign, pace, &mut progress));
-    let client = client.collect::<io::Result<_>>()?;
+    let mut progress = Progress::new(each * pace.rounds, duration);
+    let mut results = Results::new(options.is_quick, servers.len() + clients.len(), pace, machine, skipped);
+    for workload in servers {
+        results.server.push(server::measure(workload, &peers, &foreign, pace, &mut progress));
+        keep(&results)?;
+    }
+    for workload in clients {
+        results.client.push(client::measure(workload, &askers, &foreign, pace, &mut progress)?);
+        keep(&results)?;
+    }
     progress.end();
-    Ok(Results { is_quick: options.is_quick, machine, skipped, server, client })
+    Ok(results)
 }

@@ -16,12 +16,11 @@ pub(crate) struct Measured {
 
 impl Measured {
     /// The ranks of the rows by CPU time: one more than there are peers who are surely cheaper, so some share a rank.
-    /// None for the limit, and for those whose rounds are too far apart.
+    /// None for the limit, and for those whose rounds are too far apart, who may be surely cheaper all the same.
     pub(crate) fn ranks(&self) -> Vec<Option<usize>> {
-        let spread = |row: &Row| row.cpu().filter(|it| !it.is_wide());
-        let spreads: Vec<Option<Spread>> = self.rows.iter().skip(1).map(spread).collect();
+        let spreads: Vec<Option<Spread>> = self.rows.iter().skip(1).map(Row::cpu).collect();
         let rank = |mine: &Spread| 1 + spreads.iter().flatten().filter(|other| other.is_below(mine)).count();
-        let ranks = spreads.iter().map(|mine| mine.as_ref().map(rank));
+        let ranks = spreads.iter().map(|mine| mine.as_ref().filter(|it| !it.is_wide()).map(rank));
         std::iter::once(None).chain(ranks).take(self.rows.len()).collect()
     }
 }
@@ -34,6 +33,8 @@ pub(crate) struct Row {
     /// The most memory it had, and what it had a while after: bytes.
     pub(crate) peak: Option<u64>,
     pub(crate) settled: Option<u64>,
+    /// Bytes of an answer, its head included.
+    pub(crate) answer: Option<u64>,
     /// Bytes that each idle connection holds.
     pub(crate) idle_connection: Option<u64>,
     pub(crate) calls: Option<Calls>,
@@ -57,9 +58,21 @@ impl Row {
         Spread::of(pairs.map(|(mine, limit)| mine.cpu_each() / limit.cpu_each()))
     }
 
+    /// The latency of the slowest thousandth, in microseconds; none if a round fell behind what was offered, for then
+    /// it is that of a queue that grows.
+    pub(crate) fn p999(&self) -> Option<Spread> {
+        let is_met = self.rounds.iter().all(|round| round.latency.as_ref().is_some_and(Latency::is_met));
+        self.spread(|round| Some(round.latency?.p999)).filter(|_| is_met)
+    }
+
+    /// A value of all rounds that have it.
+    pub(crate) fn spread(&self, value: impl Fn(&Round) -> Option<f64>) -> Option<Spread> {
+        Spread::of(self.rounds.iter().filter_map(value))
+    }
+
     /// The median over the rounds.
     pub(crate) fn median(&self, value: impl Fn(&Round) -> Option<f64>) -> Option<f64> {
-        Spread::of(self.rounds.iter().filter_map(value)).map(|spread| spread.median)
+        self.spread(value).map(|spread| spread.median)
     }
 }
 
@@ -154,7 +167,8 @@ mod tests {
     fn ranks_are_shared_unless_the_rounds_say_who_is_cheaper() {
         check(&[&[1.0], &[2.0], &[3.0], &[2.5]], &[None, Some(1), Some(3), Some(2)]);
         check(&[&[1.0], &[2.0, 2.01, 2.02], &[2.02, 2.03, 2.1]], &[None, Some(1), Some(1)]);
-        check(&[&[1.0], &[2.0, 2.5, 3.0], &[4.0]], &[None, None, Some(1)]);
+        check(&[&[1.0], &[2.0, 2.5, 3.0], &[4.0]], &[None, None, Some(2)]);
+        check(&[&[1.0], &[2.0, 2.5, 4.5], &[4.0]], &[None, None, Some(1)]);
         check(&[&[1.0], &[], &[4.0]], &[None, None, Some(1)]);
         check(&[], &[]);
     }

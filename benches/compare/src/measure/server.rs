@@ -37,9 +37,7 @@ pub(super) fn measure(
     sleep(pace.settle);
     for run in &mut runs {
         run.settle();
-        if workload.traced {
-            run.trace(workload, pace);
-        }
+        run.trace(workload, pace);
     }
     Measured {
         name: workload.name,
@@ -59,8 +57,9 @@ impl Run {
         let mut run = Run { row: Row::new(peer.name()), server: None };
         match foreign.spawn(peer, workload.work.exchange, Seat::Measured) {
             Ok((child, address)) => {
-                let counts_allocations = peer != Peer::Nginx;
-                run.server = Some(Server { child, address, counts_allocations, idle_connection: None });
+                let counts_allocations = peer.counts_allocations();
+                run.server =
+                    Some(Server { child, address, counts_allocations, answer: None, idle_connection: None });
             }
             Err(error) => run.row.failed = Some(error.to_string()),
         }
@@ -69,7 +68,8 @@ impl Run {
 
     fn attempt(&mut self, work: impl FnOnce(&mut Server) -> io::Result<Round>) {
         let Some(server) = &mut self.server else { return };
-        match work(server) {
+        let watch = server.child.watch(ROUND_MAX);
+        match watch.judge(work(server)) {
             Ok(round) => self.row.rounds.push(round),
             Err(error) => {
                 self.row.failed = Some(error.to_string());
@@ -82,33 +82,34 @@ impl Run {
         let Some(server) = &self.server else { return };
         self.row.peak = server.child.peak().ok();
         self.row.settled = server.child.resident().ok();
+        self.row.answer = server.answer;
         self.row.idle_connection = server.idle_connection;
     }
 
     fn trace(&mut self, workload: &ServerWorkload, pace: Pace) {
         let Some(server) = &self.server else { return };
-        let Ok(mut load) = Load::open(server.address, workload.connections, workload.work) else { return };
-        let mut exchanges = Ok(0);
-        let rows = syscalls::count(server.child.id(), || {
-            exchanges = load.run(pace.trace).and_then(|answered| Ok(answered + load.drain()?));
-        });
-        if let (Some(rows), Ok(exchanges)) = (rows, exchanges) {
-            self.row.calls = Some(Calls::of(&rows, exchanges));
-        }
+        let watch = server.child.watch(ROUND_MAX);
+        // Without strace, or if it was too much for somebody, there is no figure.
+        self.row.calls = watch.judge(server.trace(workload, pace)).unwrap_or_default();
     }
 }
+
+/// No round takes as long, idle connections included.
+pub(super) const ROUND_MAX: Duration = Duration::from_secs(60);
 
 struct Server {
     child: Child,
     address: SocketAddr,
     counts_allocations: bool,
+    answer: Option<u64>,
     idle_connection: Option<u64>,
 }
 
 impl Server {
     fn round(&mut self, workload: &ServerWorkload, pace: Pace) -> io::Result<Round> {
         let mut load = Load::open(self.address, workload.connections, workload.work)?;
-        let crowd = self.gather(workload.crowd, pace.settle)?;
+        self.answer = Some(load.answer());
+        let crowd = self.gather(workload.crowd, pace.weigh())?;
         load.run(pace.warm_up)?;
         let allocated = self.allocations()?;
         let (cpu, own, started) = (self.child.cpu_time()?, own_time()?, Instant::now());
@@ -116,7 +117,7 @@ impl Server {
         let (wall, other_cpu) = (started.elapsed(), own_time()? - own);
         let cpu = self.child.cpu_time()? - cpu;
         let allocations = self.allocations()?.zip(allocated).map(|(after, before)| after - before);
-        let latency = workload.offered.map(|rate| load.offer(rate, pace.offer)).transpose()?;
+        let latency = Some(load.offer(workload.offered, pace.offer)?);
         if crowd.is_some_and(|crowd| !crowd.is_whole().unwrap_or(false)) {
             return Err(io::Error::other("idle connections were closed"));
         }
@@ -124,15 +125,25 @@ impl Server {
         Ok(Round { exchanges, wall, cpu, other_cpu, allocations, latency })
     }
 
+    fn trace(&self, workload: &ServerWorkload, pace: Pace) -> io::Result<Option<Calls>> {
+        let mut load = Load::open(self.address, workload.connections, workload.work)?;
+        let mut exchanges = Ok(0);
+        let rows = syscalls::count(self.child.id(), || {
+            exchanges = load.run(pace.trace).and_then(|answered| Ok(answered + load.drain()?));
+        });
+        let exchanges = exchanges?;
+        Ok(rows.map(|rows| Calls::of(&rows, exchanges)))
+    }
+
     /// Opens the idle connections. The first time, before the process has memory to spare, weighs them.
-    fn gather(&mut self, count: usize, settle: Duration) -> io::Result<Option<Crowd>> {
+    fn gather(&mut self, count: usize, weigh: Duration) -> io::Result<Option<Crowd>> {
         if count == 0 {
             return Ok(None);
         }
         let before = self.child.resident()?;
         let crowd = Crowd::open(self.address, count)?;
         if self.idle_connection.is_none() {
-            sleep(settle.max(SETTLE_MIN));
+            sleep(weigh);
             self.idle_connection = Some(self.child.resident()?.saturating_sub(before) / count as u64);
         }
         Ok(Some(crowd))
@@ -145,9 +156,6 @@ impl Server {
         self.child.ask("allocations?")?.parse().map(Some).map_err(io::Error::other)
     }
 }
-
-/// corehttp gives memory back once a second.
-const SETTLE_MIN: Duration = Duration::from_millis(1_100);
 
 /// The CPU time of this process so far.
 fn own_time() -> io::Result<Duration> {

@@ -8,7 +8,7 @@ use actix_web::web::{self, Bytes, Payload, PayloadConfig};
 use actix_web::{App, HttpResponse, HttpResponseBuilder, HttpServer};
 use futures_util::{StreamExt, stream};
 
-use super::{ANY, BACKLOG};
+use super::{ANY, BACKLOG, IDLE};
 use crate::application::{HELLO, PIECE_BYTES, PIECES, Page, SERVER_NAME};
 use crate::child::announce;
 
@@ -23,7 +23,8 @@ pub(super) fn serve() -> io::Result<()> {
                 .route("/download", web::get().to(async || download()))
                 .route("/upload", web::post().to(upload))
         });
-        let server = server.workers(1).tcp_nodelay(true).backlog(BACKLOG as u32).bind(ANY)?;
+        let server =
+            server.workers(1).tcp_nodelay(true).keep_alive(IDLE).backlog(BACKLOG as u32).bind(ANY)?;
         announce(server.addrs()[0]);
         server.run().await
     })

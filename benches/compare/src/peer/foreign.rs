@@ -4,8 +4,9 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
-use super::{Peer, nginx};
+use super::{Peer, h2o, nginx};
 use crate::application::Exchange;
 use crate::asker::Asker;
 use crate::child::Child;
@@ -17,12 +18,17 @@ pub(crate) struct Foreign {
     pub(crate) go: Result<(PathBuf, String), String>,
     /// nginx's version.
     pub(crate) nginx: Result<String, String>,
+    pub(crate) h2o: Result<String, String>,
 }
 
 impl Foreign {
     /// Looks for what is there, and builds the Go program.
     pub(crate) fn find() -> Foreign {
-        Foreign { go: build_go(), nginx: said(Command::new("nginx").arg("-v"), "nginx version: nginx/") }
+        Foreign {
+            go: build_go(),
+            nginx: said(Command::new("nginx").arg("-v"), "nginx version: nginx/"),
+            h2o: said(Command::new("h2o").arg("-v"), "h2o version "),
+        }
     }
 
     /// Why a peer cannot be measured here.
@@ -30,6 +36,7 @@ impl Foreign {
         let missing = match peer {
             Peer::Fasthttp | Peer::NetHttp => self.go.as_ref().err(),
             Peer::Nginx => self.nginx.as_ref().err(),
+            Peer::H2o => self.h2o.as_ref().err(),
             _ => None,
         };
         missing.map(String::as_str)
@@ -47,10 +54,9 @@ impl Foreign {
         exchange: Exchange,
         seat: Seat,
     ) -> io::Result<(Child, SocketAddr)> {
-        if peer == Peer::Nginx {
-            return nginx::spawn(seat);
-        }
         let mut command = match peer {
+            Peer::Nginx => return nginx::spawn(seat),
+            Peer::H2o => return h2o::spawn(seat),
             Peer::Fasthttp | Peer::NetHttp => {
                 let mut command = self.go_command()?;
                 // fasthttp is told by its settings, not by its handler, that bodies are read as they come.
@@ -65,7 +71,7 @@ impl Foreign {
             }
         };
         let mut child = Child::spawn(&mut command, seat)?;
-        let address = child.hear()?.parse().map_err(io::Error::other)?;
+        let address = child.watch(START_MAX).judge(child.hear())?.parse().map_err(io::Error::other)?;
         Ok((child, address))
     }
 
@@ -77,6 +83,9 @@ impl Foreign {
         }
     }
 }
+
+/// Nobody takes as long to listen.
+const START_MAX: Duration = Duration::from_secs(10);
 
 fn build_go() -> Result<(PathBuf, String), String> {
     let version = said(Command::new("go").arg("version"), "go version ")?;

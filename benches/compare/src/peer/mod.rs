@@ -9,10 +9,13 @@ mod may;
 mod ntex;
 
 mod foreign;
+mod h2o;
 mod nginx;
 
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::thread::sleep;
+use std::time::Duration;
 
 pub(crate) use foreign::Foreign;
 
@@ -31,11 +34,12 @@ pub(crate) enum Peer {
     Fasthttp,
     NetHttp,
     Nginx,
+    H2o,
 }
 
 impl Peer {
     /// The limit first: the others are compared with it.
-    pub(crate) const ALL: [Peer; 10] = [
+    pub(crate) const ALL: [Peer; 11] = [
         Peer::Limit,
         Peer::Corehttp,
         Peer::Hyper,
@@ -46,6 +50,7 @@ impl Peer {
         Peer::Fasthttp,
         Peer::NetHttp,
         Peer::Nginx,
+        Peer::H2o,
     ];
 
     pub(crate) fn name(self) -> &'static str {
@@ -60,6 +65,7 @@ impl Peer {
             Peer::Fasthttp => "fasthttp",
             Peer::NetHttp => "net/http",
             Peer::Nginx => "nginx",
+            Peer::H2o => "h2o",
         }
     }
 
@@ -76,10 +82,17 @@ impl Peer {
                 Exchange::Echo(len) => len <= 1 << 10,
                 Exchange::Upload | Exchange::Download => false,
             },
-            // What is written in a configuration is static.
-            Peer::Nginx => matches!(exchange, Exchange::Plain | Exchange::Browser | Exchange::Json),
+            // What is written in a configuration or in a file is static.
+            Peer::Nginx | Peer::H2o => {
+                matches!(exchange, Exchange::Plain | Exchange::Browser | Exchange::Json)
+            }
             _ => true,
         }
+    }
+
+    /// Does it say how often it asked for memory? C's programs do not.
+    pub(crate) fn counts_allocations(self) -> bool {
+        !matches!(self, Peer::Nginx | Peer::H2o)
     }
 
     /// In the child: serves until the parent ends.
@@ -92,13 +105,17 @@ impl Peer {
             Peer::Actix => actix::serve(),
             Peer::Ntex => ntex::serve(),
             Peer::May => may::serve(),
-            Peer::Fasthttp | Peer::NetHttp | Peer::Nginx => Err(io::Error::other("this is no Rust")),
+            Peer::Fasthttp | Peer::NetHttp | Peer::Nginx | Peer::H2o => {
+                Err(io::Error::other("this is no Rust"))
+            }
         }
     }
 }
 
 /// Any port of this machine that is free.
 const ANY: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+/// How long a connection may say nothing, for those who hang up sooner by themselves.
+const IDLE: Duration = Duration::from_secs(120);
 /// How many connections may wait to be accepted.
 const BACKLOG: i32 = 4096;
 
@@ -106,3 +123,19 @@ const BACKLOG: i32 = 4096;
 fn free_address() -> io::Result<SocketAddr> {
     TcpListener::bind(ANY)?.local_addr()
 }
+
+/// Waits for those who do not say when they listen.
+fn wait_for(address: SocketAddr) -> io::Result<()> {
+    let mut tries = 0;
+    loop {
+        match TcpStream::connect(address) {
+            Ok(_) => return Ok(()),
+            Err(error) if tries == TRIES_MAX => return Err(error),
+            Err(_) => sleep(PAUSE),
+        }
+        tries += 1;
+    }
+}
+
+const TRIES_MAX: u32 = 200;
+const PAUSE: Duration = Duration::from_millis(10);

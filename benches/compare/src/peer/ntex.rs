@@ -5,12 +5,14 @@ use std::io;
 
 use futures_util::{StreamExt, stream};
 use ntex::http::header::{CONTENT_TYPE, SERVER};
-use ntex::http::{ResponseBuilder, StatusCode};
+use ntex::http::{HttpServiceConfig, ResponseBuilder, StatusCode};
+use ntex::service::cfg::SharedCfg;
+use ntex::time::Seconds;
 use ntex::util::Bytes;
 use ntex::web::types::{Payload, PayloadConfig};
 use ntex::web::{self, App, HttpResponse, HttpServer};
 
-use super::{BACKLOG, free_address};
+use super::{BACKLOG, IDLE, free_address};
 use crate::application::{HELLO, PIECE_BYTES, PIECES, Page, SERVER_NAME};
 use crate::child::announce;
 
@@ -26,13 +28,18 @@ pub(super) fn serve() -> io::Result<()> {
                 .route("/upload", web::post().to(upload))
         });
         let address = free_address()?;
-        let server = server.workers(1).backlog(BACKLOG).bind(address)?;
+        let server = server.workers(1).config(configuration()).backlog(BACKLOG).bind(address)?;
         announce(address);
         server.run().await
     })
 }
 
 const BODY_MAX: usize = 4 << 20;
+
+fn configuration() -> SharedCfg {
+    let http = HttpServiceConfig::new().set_keepalive(Seconds(IDLE.as_secs() as u16));
+    SharedCfg::new("compare").add(http).into()
+}
 
 fn named() -> ResponseBuilder {
     let mut response = ResponseBuilder::new(StatusCode::OK);

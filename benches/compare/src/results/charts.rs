@@ -5,72 +5,77 @@ use super::chart::{Bar, Chart, Kind, Panel};
 use crate::measure::{Measured, Row};
 use crate::spread::Spread;
 
-/// All charts by their files' names; none where there is nothing to show.
-pub(super) fn charts(results: &Results) -> [(&'static str, Option<Chart>); 4] {
-    let quick = if results.is_quick { " A quick run: it ranks nobody." } else { "" };
-    let note = |text: &str| format!("{text}{quick}");
-    let cpu = |measured: &Measured| panel(measured, measured.title, Row::cpu);
-    let p999 = |row: &Row| Spread::of(row.rounds.iter().filter_map(|round| Some(round.latency?.p999)));
-    let latency = |measured: &Measured| {
-        let offered = measured.rows.iter().flat_map(|row| &row.rounds).find_map(|it| it.latency)?.offered;
-        panel(measured, &format!("{}, {offered} per second", measured.title), p999)
+/// The files' names, and what they show.
+const CHARTS: [(&str, &str); 5] = [
+    ("server.svg", "Servers: CPU time per request"),
+    ("rate.svg", "Servers: requests per second"),
+    ("latency.svg", "Servers: latency, p99.9"),
+    ("memory.svg", "Servers: memory"),
+    ("client.svg", "Clients: CPU time per exchange"),
+];
+
+/// All charts in that order; none where there is nothing to show.
+pub(super) fn charts(results: &Results) -> [(&'static str, Option<Chart>); 5] {
+    let (server, client) = (results.server.iter(), results.client.iter());
+    let cpu = |measured| panel(measured, "µs per request", Row::cpu);
+    let rate = |row: &Row| row.spread(|round| Some(round.rate() / 1e3));
+    let offered = |it: &Measured| it.rows.iter().flat_map(|row| &row.rounds).find_map(|it| it.latency);
+    let latency = |measured| {
+        let offered = offered(measured)?.offered;
+        let panel = panel(measured, "µs", Row::p999)?;
+        Some(Panel { title: format!("{}, {offered} per second", panel.title), ..panel })
     };
-    let idle = |row: &Row| Spread::of(row.idle_connection.map(|bytes| bytes as f64));
+    let panels = [
+        server.clone().filter_map(cpu).collect(),
+        server.clone().filter_map(|it| panel(it, "1,000 per second", rate)).collect(),
+        server.clone().filter_map(latency).collect(),
+        memory(results),
+        client.filter_map(cpu).collect(),
+    ];
+    let quick = if results.is_quick { " A quick run: it ranks nobody." } else { "" };
+    let notes = [
+        "On one core; the line is from quartile to quartile. Less is better.",
+        "On one core, all connections busy; the line is from quartile to quartile. More is better.",
+        "From the moment a request was due, at a fixed load. Less is better.",
+        "Resident in the process; the kernel's buffers are in none of it. Less is better.",
+        "On one core; the line is from quartile to quartile. Less is better.",
+    ];
+    let mut charts = CHARTS.into_iter().zip(notes).zip(panels).map(|(((name, title), note), panels)| {
+        let note = format!("{note}{quick}");
+        (name, (!panels.is_empty()).then(|| Chart { title: title.into(), note, panels }))
+    });
+    std::array::from_fn(|_| charts.next().expect("as many panels and notes as charts"))
+}
+
+fn memory(results: &Results) -> Vec<Panel> {
+    let idle = |row: &Row| Spread::of(row.idle_connection.map(|bytes| bytes as f64 / 1024.0));
     let peak = |row: &Row| Spread::of(row.peak.map(|bytes| bytes as f64 / f64::from(1 << 20)));
-    let idle_panels = results.server.iter().filter_map(|it| panel(it, "bytes per idle connection", idle));
-    let heavy = results.server.iter().filter(|it| ["plaintext-512", "echo-1m"].contains(&it.name));
-    let peak_panels = heavy.filter_map(|it| panel(it, &format!("peak MiB: {}", it.title), peak));
-    [
-        (
-            "server.svg",
-            chart(
-                "Servers: CPU time per request",
-                note("Microseconds on one core; the line is from quartile to quartile. Less is better."),
-                results.server.iter().filter_map(cpu).collect(),
-            ),
-        ),
-        (
-            "latency.svg",
-            chart(
-                "Servers: latency, p99.9",
-                note("Microseconds from the moment a request was due, at a fixed load. Less is better."),
-                results.server.iter().filter_map(latency).collect(),
-            ),
-        ),
-        (
-            "memory.svg",
-            chart(
-                "Servers: memory",
-                note("Resident in the process; the kernel's buffers are in none of it. Less is better."),
-                idle_panels.chain(peak_panels).collect(),
-            ),
-        ),
-        (
-            "client.svg",
-            chart(
-                "Clients: CPU time per exchange",
-                note("Microseconds on one core; the line is from quartile to quartile. Less is better."),
-                results.client.iter().filter_map(cpu).collect(),
-            ),
-        ),
-    ]
+    let connections = results.server.iter().filter_map(|it| {
+        it.rows.iter().any(|row| row.idle_connection.is_some()).then_some(())?;
+        Some(Panel { title: "an idle connection".into(), ..panel(it, "KiB", idle)? })
+    });
+    let heavy = ["plaintext-512", "plaintext-4000", "echo-1m"];
+    let heavy = results.server.iter().filter(|it| heavy.contains(&it.name));
+    let peaks = heavy.filter_map(|it| {
+        let panel = panel(it, "MiB", peak)?;
+        Some(Panel { title: format!("peak: {}", it.title), ..panel })
+    });
+    connections.chain(peaks).collect()
 }
 
-fn chart(title: &str, note: String, panels: Vec<Panel>) -> Option<Chart> {
-    (!panels.is_empty()).then(|| Chart { title: title.into(), note, panels })
+/// Rows without a value keep their places.
+fn panel(measured: &Measured, unit: &'static str, value: impl Fn(&Row) -> Option<Spread>) -> Option<Panel> {
+    let bars: Vec<Bar> = measured.rows.iter().map(|row| bar(row, value(row))).collect();
+    let has_value = bars.iter().any(|bar| bar.value.is_some());
+    has_value.then(|| Panel { title: measured.title.into(), unit, bars })
 }
 
-fn panel(measured: &Measured, title: &str, value: impl Fn(&Row) -> Option<Spread>) -> Option<Panel> {
-    let bars: Vec<Bar> = measured.rows.iter().filter_map(|row| Some(bar(row, value(row)?))).collect();
-    (!bars.is_empty()).then(|| Panel { title: title.into(), bars })
-}
-
-fn bar(row: &Row, spread: Spread) -> Bar {
+fn bar(row: &Row, value: Option<Spread>) -> Bar {
     let kind = match row.peer {
         "limit" | "raw" => Kind::Limit,
         "corehttp" => Kind::Ours,
         _ => Kind::Other,
     };
-    let range = (spread.low < spread.high).then_some((spread.low, spread.high));
-    Bar { label: row.peer, value: spread.median, range, kind, is_wide: spread.is_wide() }
+    let missing = if row.failed.is_some() { "failed" } else { "overloaded" };
+    Bar { label: row.peer, value, missing, kind }
 }

@@ -1,14 +1,16 @@
-//! [`table`]: the results as a page of Markdown.
+//! [`tables`]: all results as a page of Markdown.
 
 use std::fmt::Write;
+use std::time::Duration;
 
-use super::Results;
+use super::{Results, warning};
 use crate::load::Latency;
 use crate::measure::{Calls, Measured, Round, Row};
 use crate::spread::WIDTH_MAX;
 
-pub(super) fn table(results: &Results) -> String {
-    let mut page = String::from("# corehttp beside everyone\n\n");
+pub(super) fn tables(results: &Results) -> String {
+    let mut page = String::from("# corehttp beside everyone: all figures\n\n");
+    page.push_str(&warning(results));
     introduce(&mut page, results);
     page.push_str("\n## Servers\n");
     for measured in &results.server {
@@ -23,9 +25,6 @@ pub(super) fn table(results: &Results) -> String {
 
 fn introduce(page: &mut String, results: &Results) {
     let machine = &results.machine;
-    if results.is_quick {
-        line(page, QUICK);
-    }
     let (date, processor, kernel) = (&machine.date, &machine.processor, &machine.kernel);
     let size = format!("{} cores, {} MiB", machine.cores, machine.memory);
     let load = machine.load;
@@ -39,38 +38,46 @@ fn introduce(page: &mut String, results: &Results) {
     for (who, why) in &results.skipped {
         line(page, &format!("Skipped: {who}: {why}.\n"));
     }
-    page.push_str(&METHOD.replace("WIDTH", &format!("{:.0}", WIDTH_MAX * 100.0)));
-    let reference = results.server.iter().find(|it| it.name == "plaintext-64");
-    if let Some(limit) = reference.and_then(|it| it.rows.first()) {
-        introduce_load(page, limit);
-    }
+    let seconds = |time: Duration| time.as_secs_f64().to_string();
+    let method = METHOD
+        .replace("WARM", &seconds(results.pace.warm_up))
+        .replace("CLOSED", &seconds(results.pace.round))
+        .replace("OPEN", &seconds(results.pace.offer))
+        .replace("ROUNDS", &results.pace.rounds.to_string())
+        .replace("WIDTH", &format!("{:.0}", WIDTH_MAX * 100.0));
+    page.push_str(&method);
 }
 
-const QUICK: &str = "**A quick run: its rounds are too short to rank anybody. It shows that all works.**\n";
 const METHOD: &str = include_str!("method.md");
 
-/// The load generator's own limit: what it takes to ask the bare loop.
-fn introduce_load(page: &mut String, limit: &Row) {
-    let each = limit.median(|round| Some(round.other_cpu * 1e6 / round.exchanges as f64));
-    let busy = limit.median(|round| Some(round.busy() * 100.0));
-    if let Some((each, busy)) = each.zip(busy) {
-        let rate = 1e6 / each;
-        let cost = format!("The load takes {each:.2} us of its core per request of `plaintext-64`");
-        let most = format!("so it can ask {rate:.0} times a second");
-        line(
-            page,
-            &format!("\n{cost}, {most}; the bare loop was busy for {busy:.0}% of the time meanwhile."),
-        );
-    }
+/// A row of the load generator: what it takes to ask the limit, which is the limit of what it can ask.
+fn load_cells(limit: &Row, len: usize) -> Option<Vec<String>> {
+    let each = |round: &Round| round.other_cpu * 1e6 / round.exchanges as f64;
+    let mut cells = vec![String::new(); len];
+    cells[0] = "(load)".into();
+    cells[2] = limit.spread(|round| Some(each(round)))?.to_string();
+    cells[4] = format!("{:.0}", limit.median(|round| Some(1e6 / each(round)))?);
+    Some(cells)
 }
 
 fn add(page: &mut String, measured: &Measured, other: &str) {
-    let has_latency = measured.rows.iter().any(|row| row.median(p999).is_some());
+    let has_latency = measured.rows.iter().any(|row| row.rounds.iter().any(|round| round.latency.is_some()));
     let has_idle = measured.rows.iter().any(|row| row.idle_connection.is_some());
-    let mut head =
-        vec!["", "rank", "CPU us", "over", "per second", "busy", other, "allocations", "peak MiB", "after"];
+    let mut head = vec![
+        "",
+        "rank",
+        "CPU µs",
+        "over",
+        "per second",
+        "busy",
+        other,
+        "calls",
+        "allocations",
+        "peak MiB",
+        "after",
+    ];
     if has_latency {
-        head.extend(["p50 us", "p99", "p99.9", "max"]);
+        head.extend(["p50 µs", "p99", "p99.9", "max"]);
     }
     if has_idle {
         head.push("bytes per idle connection");
@@ -87,6 +94,10 @@ fn add(page: &mut String, measured: &Measured, other: &str) {
         if has_idle {
             cells.push(text(row.idle_connection, |bytes| bytes.to_string()));
         }
+        add_row(page, cells.into_iter());
+    }
+    let load = measured.rows.first().filter(|limit| other == "load" && limit.failed.is_none());
+    if let Some(cells) = load.and_then(|limit| load_cells(limit, head.len())) {
         add_row(page, cells.into_iter());
     }
     add_notes(page, measured);
@@ -107,9 +118,10 @@ fn cells(row: &Row, rank: Option<usize>, limit: &Row) -> Vec<String> {
         rank,
         text(row.cpu(), |spread| spread.to_string()),
         text(row.over(limit), |spread| format!("{:.2}", spread.median)),
-        text(row.median(|round| Some(round.rate())), |rate| format!("{rate:.0}")),
+        text(row.spread(|round| Some(round.rate())), |spread| spread.brief()),
         text(row.median(|round| Some(round.busy())), percent),
         text(row.median(|round| Some(round.other_busy())), percent),
+        text(row.calls.as_ref(), |calls| format!("{:.2}", calls.all)),
         text(row.median(Round::allocations_each), |each| format!("{each:.2}")),
         text(row.peak, mebibytes),
         text(row.settled, mebibytes),
@@ -118,8 +130,8 @@ fn cells(row: &Row, rank: Option<usize>, limit: &Row) -> Vec<String> {
 
 fn latency_cells(row: &Row) -> Vec<String> {
     let values: [fn(&Latency) -> f64; 4] = [|it| it.p50, |it| it.p99, |it| it.p999, |it| it.max];
-    let medians = values.map(|value| row.median(|round| round.latency.as_ref().map(value)));
-    let mut cells: Vec<String> = medians.map(|median| text(median, |median| format!("{median:.0}"))).into();
+    let spreads = values.map(|value| row.spread(|round| round.latency.as_ref().map(value)));
+    let mut cells: Vec<String> = spreads.map(|spread| text(spread, |spread| spread.brief())).into();
     if row.rounds.iter().filter_map(|round| round.latency).any(|latency| !latency.is_met()) {
         cells[0].push_str(" (overloaded)");
     }
@@ -135,19 +147,23 @@ fn add_notes(page: &mut String, measured: &Measured) {
             line(page, &format!("\n{} failed: {}", row.peer, why.replace('\n', " ")));
         }
     }
+    let answers = measured.rows.iter().filter_map(|row| Some(format!("{} {}", row.peer, row.answer?)));
+    let answers: Vec<String> = answers.collect();
+    if !answers.is_empty() {
+        line(page, &format!("\nBytes of an answer: {}.", answers.join(", ")));
+    }
     let traced: Vec<&Row> = measured.rows.iter().filter(|row| row.calls.is_some()).collect();
     if !traced.is_empty() {
-        line(page, "\nSystem calls per exchange:\n");
+        line(page, "\n<details><summary>System calls per exchange</summary>\n");
     }
-    for row in traced {
+    for row in &traced {
         let Some(Calls { all, in_vain, each }) = &row.calls else { continue };
         let each: Vec<String> = each.iter().map(|(name, count)| format!("{name} {count:.2}")).collect();
         line(page, &format!("- {}: {all:.2}, {in_vain:.2} in vain: {}", row.peer, each.join(", ")));
     }
-}
-
-fn p999(round: &Round) -> Option<f64> {
-    round.latency.map(|latency| latency.p999)
+    if !traced.is_empty() {
+        line(page, "\n</details>");
+    }
 }
 
 fn text<T>(value: Option<T>, show: impl Fn(T) -> String) -> String {

@@ -1,0 +1,35 @@
+//! h2o, with files, for it has no other answers that are static.
+
+use std::fs;
+use std::io;
+use std::net::SocketAddr;
+use std::process::{Command, Stdio};
+
+use nix::unistd::{Uid, User};
+
+use super::{free_address, wait_for};
+use crate::application::{HELLO, page_json};
+use crate::child::Child;
+use crate::seat::Seat;
+
+/// Starts h2o with one thread that listens at the address which is returned.
+pub(super) fn spawn(seat: Seat) -> io::Result<(Child, SocketAddr)> {
+    let (address, folder) = (free_address()?, tempfile::tempdir()?);
+    let file = folder.path().join("h2o.conf");
+    // As root it would become somebody else, who may not read the folder.
+    let user = User::from_uid(Uid::effective())?.map_or_else(|| "nobody".into(), |user| user.name);
+    let configuration = TEMPLATE
+        .replace("FOLDER", &folder.path().to_string_lossy())
+        .replace("PORT", &address.port().to_string())
+        .replace("USER", &user);
+    fs::write(&file, configuration)?;
+    fs::write(folder.path().join("hello.txt"), HELLO)?;
+    fs::write(folder.path().join("page.json"), page_json())?;
+    let mut command = Command::new("h2o");
+    command.arg("-c").arg(&file).stderr(Stdio::null());
+    let child = Child::spawn(&mut command, seat)?.with_folder(folder);
+    wait_for(address)?;
+    Ok((child, address))
+}
+
+const TEMPLATE: &str = include_str!("../../h2o.conf");

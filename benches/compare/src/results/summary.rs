@@ -1,0 +1,201 @@
+//! [`summary`]: the charts, one table, and a sentence for each row that corehttp does not win. The README copies it.
+
+use super::charts::charts;
+use super::{Results, warning};
+use crate::measure::{Measured, Round, Row};
+use crate::spread::{Spread, number};
+
+pub(super) fn summary(results: &Results) -> String {
+    let mut page = String::from("# corehttp beside everyone\n\n");
+    page.push_str(&warning(results));
+    for (name, chart) in charts(results) {
+        let image = chart.map(|chart| format!("![{}]({name})\n\n", chart.title));
+        page.push_str(&image.unwrap_or_default());
+    }
+    page.push_str(HEAD);
+    for measured in results.measured() {
+        page.push_str(&table_row(measured));
+    }
+    page.push_str(&METHOD.replace("ROUNDS", &results.pace.rounds.to_string()));
+    // Rounds that rank nobody have no losers either.
+    if !results.is_quick {
+        page.push_str(&losses(results));
+    }
+    page
+}
+
+/// A sentence for each row that is lost.
+fn losses(results: &Results) -> String {
+    let mut sentences: Vec<String> = results.measured().flat_map(lost).collect();
+    if sentences.is_empty() {
+        sentences.push("First in every row.".into());
+    }
+    let over: Vec<String> = results.server.iter().filter_map(over).collect();
+    if !over.is_empty() {
+        sentences.push(format!("More than {OVER_MAX} times the limit's CPU time: {}.", over.join(", ")));
+    }
+    sentences.iter().map(|it| format!("- {it}\n")).collect()
+}
+
+const HEAD: &str = "\
+    | | CPU µs | limit | best other | rank | per second | p99.9 µs | best other | system calls | allocations |\n\
+    | --- | ---: | ---: | --- | ---: | ---: | ---: | --- | ---: | ---: |\n";
+
+const METHOD: &str = "\n\
+    corehttp's figures per request, and those of the limit (a bare epoll loop, or a bare write and read) and of the \
+    best of the others. Medians of ROUNDS rounds with half the distance of their quartiles; p99.9 is at a fixed load, \
+    from the moment a request was due. All figures of all are in [the tables](tables.md), and how they were made.\n\n";
+
+fn table_row(measured: &Measured) -> String {
+    let Some((index, ours)) = ours(measured) else { return String::new() };
+    let rank = match measured.ranks()[index] {
+        Some(rank) => rank.to_string(),
+        None => "–".into(),
+    };
+    let cells = [
+        format!("{} (`{}`)", measured.title, measured.name),
+        brief(ours.cpu()),
+        measured.rows.first().and_then(Row::cpu).map_or_else(|| "–".into(), |it| number(it.median)),
+        best(measured, Row::cpu),
+        rank,
+        brief(ours.spread(|round| Some(round.rate()))),
+        brief(ours.p999()),
+        best(measured, Row::p999),
+        ours.calls.as_ref().map_or_else(|| "–".into(), |calls| number(calls.all)),
+        ours.median(Round::allocations_each).map_or_else(|| "–".into(), |each| format!("{each:.2}")),
+    ];
+    format!("| {} |\n", cells.join(" | "))
+}
+
+/// A sentence for each figure in which somebody is surely better.
+fn lost(measured: &Measured) -> Vec<String> {
+    let Some((_, row)) = ours(measured) else { return Vec::new() };
+    if let Some(why) = &row.failed {
+        return vec![format!("Failed in `{}`: {}.", measured.name, why.replace('\n', " "))];
+    }
+    let mut sentences = Vec::new();
+    sentences.extend(beaten(measured, row.cpu(), "CPU time", Row::cpu));
+    if row.cpu().is_some_and(|it| it.is_wide()) {
+        sentences.push(format!("Not ranked in `{}`: the rounds are too far apart.", measured.name));
+    }
+    sentences.extend(beaten(measured, row.p999(), "p99.9", Row::p999));
+    if row.p999().is_none() {
+        sentences.push(format!("Overloaded in `{}`: no latency.", measured.name));
+    }
+    sentences
+}
+
+/// Who is surely below, and how far.
+fn beaten(
+    measured: &Measured,
+    mine: Option<Spread>,
+    figure: &str,
+    value: impl Fn(&Row) -> Option<Spread>,
+) -> Option<String> {
+    let mine = mine?;
+    let (winner, spread) = others(measured, value)
+        .filter(|(_, spread)| spread.is_below(&mine))
+        .min_by(|one, two| one.1.median.total_cmp(&two.1.median))?;
+    Some(format!(
+        "Not first in `{}`, {figure}: {} µs, {winner} {} µs ({:.2} times).",
+        measured.name,
+        number(mine.median),
+        number(spread.median),
+        mine.median / spread.median
+    ))
+}
+
+/// Where a server costs more than the work that both it and the limit do.
+fn over(measured: &Measured) -> Option<String> {
+    let (_, row) = ours(measured)?;
+    let over = row.over(&measured.rows[0])?.median;
+    (over > OVER_MAX).then(|| format!("`{}` {over:.2}", measured.name))
+}
+
+const OVER_MAX: f64 = 1.1;
+
+fn ours(measured: &Measured) -> Option<(usize, &Row)> {
+    measured.rows.iter().enumerate().find(|(_, row)| row.peer == "corehttp")
+}
+
+/// All but the limit, which is first, and corehttp.
+fn others<'a>(
+    measured: &'a Measured,
+    value: impl Fn(&Row) -> Option<Spread> + 'a,
+) -> impl Iterator<Item = (&'static str, Spread)> + 'a {
+    let others = measured.rows.iter().skip(1).filter(|row| row.peer != "corehttp");
+    others.filter_map(move |row| Some((row.peer, value(row)?)))
+}
+
+fn best(measured: &Measured, value: impl Fn(&Row) -> Option<Spread>) -> String {
+    let best = others(measured, value).min_by(|one, two| one.1.median.total_cmp(&two.1.median));
+    best.map_or_else(|| "–".into(), |(peer, spread)| format!("{} {peer}", number(spread.median)))
+}
+
+fn brief(spread: Option<Spread>) -> String {
+    spread.map_or_else(|| "–".into(), |spread| spread.brief())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{best, lost, over, table_row};
+    use crate::load::Latency;
+    use crate::measure::{Measured, Round, Row};
+
+    /// A row whose rounds took so many microseconds of CPU time, and as much at the worst.
+    fn row(peer: &'static str, cpu: &[f64], is_met: bool) -> Row {
+        let latency = |p999| Latency {
+            offered: 100,
+            achieved: if is_met { 100.0 } else { 50.0 },
+            p50: 1.0,
+            p99: 1.0,
+            p999,
+            max: p999,
+        };
+        let round = |cpu: &f64| Round {
+            exchanges: 1,
+            wall: 1.0,
+            cpu: cpu / 1e6,
+            other_cpu: 0.0,
+            allocations: None,
+            latency: Some(latency(*cpu)),
+        };
+        Row { rounds: cpu.iter().map(round).collect(), ..Row::new(peer) }
+    }
+
+    #[track_caller]
+    fn check(ours: Row, other: Row, expected: &[&str]) {
+        let rows = vec![row("limit", &[1.0], true), ours, other];
+        assert_eq!(lost(&Measured { name: "row", title: "", rows }), expected);
+    }
+
+    #[test]
+    fn a_lost_row_is_said_with_its_figures() {
+        let corehttp = |cpu: &[f64]| row("corehttp", cpu, true);
+        check(corehttp(&[2.0]), row("hyper", &[3.0], true), &[]);
+        check(corehttp(&[3.0, 3.1]), row("hyper", &[3.05, 3.2], true), &[]);
+        let both = [
+            "Not first in `row`, CPU time: 3.00 µs, hyper 2.00 µs (1.50 times).",
+            "Not first in `row`, p99.9: 3.00 µs, hyper 2.00 µs (1.50 times).",
+        ];
+        check(corehttp(&[3.0]), row("hyper", &[2.0], true), &both);
+        check(corehttp(&[3.0]), row("hyper", &[2.0], false), &both[..1]);
+        let wide = "Not ranked in `row`: the rounds are too far apart.";
+        check(corehttp(&[2.0, 3.0]), row("hyper", &[3.0], true), &[wide]);
+        let overloaded = "Overloaded in `row`: no latency.";
+        check(row("corehttp", &[2.0], false), row("hyper", &[3.0], true), &[overloaded]);
+        let failed = Row { failed: Some("it hung".into()), ..Row::new("corehttp") };
+        check(failed, row("hyper", &[3.0], true), &["Failed in `row`: it hung."]);
+    }
+
+    #[test]
+    fn the_best_other_is_neither_the_limit_nor_corehttp() {
+        let rows =
+            vec![row("limit", &[1.0], true), row("corehttp", &[2.0], true), row("nginx", &[3.0], true)];
+        let measured = Measured { name: "row", title: "a row", rows };
+        assert_eq!(best(&measured, Row::cpu), "3.00 nginx");
+        assert_eq!(over(&measured).as_deref(), Some("`row` 2.00"));
+        let cells = "| a row (`row`) | 2.00 | 1.00 | 3.00 nginx | 1 | 1.00 | 2.00 | 3.00 nginx | – | – |\n";
+        assert_eq!(table_row(&measured), cells);
+    }
+}
