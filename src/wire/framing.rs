@@ -44,25 +44,29 @@ impl Framing {
 /// What the fields say about the end of the body, if they say anything.
 #[inline]
 fn announced(version: Version, headers: &Headers) -> Result<Option<Framing>, WireError> {
-    let has = |name| headers.first(name).is_some();
-    match (has(Name::TRANSFER_ENCODING), has(Name::CONTENT_LENGTH)) {
-        (false, false) => Ok(None),
-        (false, true) => length(headers).map(|length| Some(Framing::Length(length))),
+    if headers.first(Name::TRANSFER_ENCODING).is_none() {
+        return match headers.may_have(Name::CONTENT_LENGTH) {
+            true => Ok(length(headers)?.map(Framing::Length)),
+            false => Ok(None),
+        };
+    }
+    match (headers.first(Name::CONTENT_LENGTH), version) {
         // One of the two hops would believe the length and the other the chunks: that is the classic way
         // to smuggle a request (§11.2), so nobody gets to choose.
-        (true, true) => Err(WireError::TransferEncoding),
+        (Some(_), _) => Err(WireError::TransferEncoding),
         // A proxy that speaks HTTP/1.0 knows no chunks and would read on until close (§6.1).
-        (true, false) if version == Version::Http10 => Err(WireError::TransferEncoding),
-        (true, false) => coding(headers).map(|()| Some(Framing::Chunked)),
+        (None, Version::Http10) => Err(WireError::TransferEncoding),
+        (None, Version::Http11) => coding(headers).map(|()| Some(Framing::Chunked)),
     }
 }
 
-/// The one Content-Length of a message. Even equal lengths are refused when there are two of them: whoever sent
-/// both is not to be trusted about either.
-fn length(headers: &Headers) -> Result<u64, WireError> {
+/// The one Content-Length of a message, if there is any. Even equal lengths are refused when there are two of them:
+/// whoever sent both is not to be trusted about either.
+fn length(headers: &Headers) -> Result<Option<u64>, WireError> {
     let mut lengths = headers.named(Name::CONTENT_LENGTH);
-    match (lengths.next().and_then(decimal), lengths.next()) {
-        (Some(length), None) => Ok(length),
+    let Some(length) = lengths.next() else { return Ok(None) };
+    match (decimal(length), lengths.next()) {
+        (Some(length), None) => Ok(Some(length)),
         _ => Err(WireError::ContentLength),
     }
 }
