@@ -9,7 +9,7 @@ use super::handover::Tunnel;
 use super::link::Link;
 use super::pool::{Place, Pool, later};
 use super::route::connect;
-use super::{Call, Client, ClientCause, ClientError, ClientPhase, origin, redirect};
+use super::{Call, Client, ClientCause, ClientError, ClientPhase, redirect};
 use crate::memory::Reset;
 use crate::message::{InvalidRequest, InvalidTarget, Length, Method, Request, Response, Status, Timings};
 use crate::runtime::{self, Instant};
@@ -24,31 +24,34 @@ impl Client {
         response: &mut Response,
     ) -> Result<Link, ClientError> {
         let deadline = self.deadline();
-        let link = self.attempt(pool, request, response, deadline).await?;
+        let mut link = self.attempt(pool, request, response, deadline).await?;
         match redirect::next(self.redirects, 0, request, &link.place.pool.origin, response)? {
-            None => link.decoded(response),
-            Some(next) => {
-                link.discard().await;
-                self.follow(next, response, deadline).await
+            None => {
+                link.decode(response)?;
+                Ok(link)
             }
+            Some(next) => Box::pin(self.follow(link, next, response, deadline)).await,
         }
     }
 
-    /// Apart from the usual way, which so holds no request of its own.
+    /// Goes on where an answer leads to. What is not of the usual way has a box of its own, for a future is moved as a
+    /// whole wherever it is awaited, with the room for all that it may ever need.
     async fn follow(
         &self,
+        mut link: Link,
         mut request: Request,
         response: &mut Response,
         deadline: Option<Instant>,
     ) -> Result<Link, ClientError> {
         for followed in 1.. {
-            let link = self.attempt(None, &request, response, deadline).await?;
+            link.discard().await;
+            link = self.attempt(None, &request, response, deadline).await?;
             match redirect::next(self.redirects, followed, &request, &link.place.pool.origin, response)? {
-                None => return link.decoded(response),
-                Some(next) => {
-                    link.discard().await;
-                    request = next;
+                None => {
+                    link.decode(response)?;
+                    return Ok(link);
                 }
+                Some(next) => request = next,
             }
         }
         Err(ClientError::new(ClientPhase::Redirect, ClientCause::TooManyRedirects))
@@ -76,7 +79,7 @@ impl Client {
             Ok(()) => {}
             Err(error) if link.may_retry(request, &error) => {
                 let (place, queue) = (link.place, link.gear.timings.queue);
-                link = self.fresh(place, queue, deadline).await?;
+                link = Box::pin(self.fresh(place, queue, deadline)).await?;
                 link.begin(request, content, cookie.as_deref(), deadline);
                 poll_fn(|cx| link.poll_answer(cx, Some(request), response)).await?;
             }
@@ -130,7 +133,7 @@ impl Client {
         let pool = match pool {
             Some(pool) => pool,
             None => {
-                looked_up = self.pool(origin::key(request.target())?)?;
+                looked_up = self.pool_of(request.target())?;
                 &looked_up
             }
         };
@@ -140,18 +143,18 @@ impl Client {
         let until = deadline.map_or(until, |deadline| deadline.min(until));
         let (place, entered) = match pool.try_enter() {
             Some(place) => (place, start),
-            None => match pool.enter(until).await {
+            None => match Box::pin(pool.enter(until)).await {
                 Some(place) => (place, runtime::now()),
                 None => return Err(ClientError::new(ClientPhase::Queue, ClientCause::TimedOut)),
             },
         };
         let queue = entered.saturating_duration_since(start);
         match pool.take(entered) {
-            Some(resting) => {
+            Some((resting, gear)) => {
                 let timings = Timings { queue, reused: true, ..Timings::default() };
-                Ok(Link::over(resting, settings.clone(), place, timings, entered))
+                Ok(Link::over(resting, gear, place, timings, entered))
             }
-            None => self.fresh(place, queue, deadline).await,
+            None => Box::pin(self.fresh(place, queue, deadline)).await,
         }
     }
 
@@ -166,7 +169,7 @@ impl Client {
         let settings = &self.shared.settings;
         let Pool { origin, proxy, .. } = &*place.pool;
         let conn = connect(settings, origin, proxy.as_ref(), deadline, &mut timings).await?;
-        Ok(Link::new(conn, settings.clone(), place, timings))
+        Ok(Link::new(conn, place, timings))
     }
 
     /// When an exchange that begins now must be over.

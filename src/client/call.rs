@@ -85,14 +85,15 @@ impl Call {
     pub async fn finish(mut self, response: &mut Response) -> Result<Answer, ClientError> {
         let link = &mut *self.link;
         link.end(&self.trailers)?;
-        match link.is_answered {
+        match link.gear.is_answered {
             true => *response = self.early,
             false => response.reset(),
         }
         link.go_ahead();
         poll_fn(|cx| link.poll_answer(cx, None, response)).await?;
         *response.timings_mut() = link.gear.timings;
-        Ok(Answer::new(self.link.decoded(response)?))
+        link.decode(response)?;
+        Ok(Answer::new(*self.link))
     }
 
     /// Takes the call apart, so that the answer is read while the body is written: an origin that answers as it reads
@@ -145,7 +146,7 @@ impl Call {
         poll: impl FnOnce(&mut Link, &mut Context<'_>) -> Poll<Result<T, ClientError>>,
     ) -> Poll<Result<T, ClientError>> {
         let Call { link, early, .. } = self;
-        if matches!(link.upload, Upload::Abandoned) {
+        if matches!(link.gear.upload, Upload::Abandoned) {
             return Poll::Ready(Ok(dropped));
         }
         let polled = poll(link, cx);
@@ -153,8 +154,8 @@ impl Call {
             return polled;
         }
         match (link.poll_early(cx, early), polled) {
-            (Poll::Ready(Ok(())), Poll::Ready(_)) => link.upload = Upload::Abandoned,
-            (Poll::Ready(Ok(())), Poll::Pending) if matches!(link.upload, Upload::Abandoned) => {}
+            (Poll::Ready(Ok(())), Poll::Ready(_)) => link.gear.upload = Upload::Abandoned,
+            (Poll::Ready(Ok(())), Poll::Pending) if matches!(link.gear.upload, Upload::Abandoned) => {}
             (Poll::Ready(Err(error)), Poll::Pending) => return Poll::Ready(Err(error)),
             (_, polled) => return polled,
         }

@@ -2,6 +2,7 @@
 
 use std::task::{Context, Poll, ready};
 
+use super::gear::Gear;
 use super::link::Link;
 use super::{ClientCause, ClientError, ClientPhase};
 use crate::coding::{CodingError, Decoders, OF_CODED};
@@ -32,17 +33,11 @@ impl Decoding {
 }
 
 impl Link {
-    /// This link, told to [`Link::decode`].
-    pub(super) fn decoded(mut self, response: &mut Response) -> Result<Link, ClientError> {
-        self.decode(response)?;
-        Ok(self)
-    }
-
     /// Has the body decoded, if the client was told so. The fields that speak of the codings are removed; a coding that
     /// nobody here knows stays.
     pub(super) fn decode(&mut self, response: &mut Response) -> Result<(), ClientError> {
         let has_body = !self.gear.incoming.is_read();
-        let Some(most) = self.settings.decode_max.filter(|_| has_body) else { return Ok(()) };
+        let Some(most) = self.settings().decode_max.filter(|_| has_body) else { return Ok(()) };
         match Decoders::of(&response.headers, most) {
             Ok(None) | Err(CodingError::Unknown) => {}
             Ok(Some(decoders)) => {
@@ -50,7 +45,7 @@ impl Link {
                     response.headers.remove(name);
                 }
                 let decoding = Decoding { decoders, piece: Arena::default(), read: 0, decoded: 0 };
-                self.decoding = Some(Box::new(decoding));
+                self.gear.decoding = Some(Box::new(decoding));
             }
             Err(error) => return Err(self.coding_error(error)),
         }
@@ -60,14 +55,14 @@ impl Link {
     /// Decodes the next piece of the body; it lies in the decoding until the next call. None: it is at its end.
     pub(super) fn poll_decoded(&mut self, cx: &mut Context<'_>) -> Poll<Result<usize, ClientError>> {
         loop {
-            let Link { gear, decoding, .. } = self;
+            let Gear { incoming, decoding, .. } = &mut *self.gear;
             let Some(decoding) = decoding else { return self.poll_received(cx) };
             if decoding.read > 0 && !decoding.piece().is_empty() {
                 return Poll::Ready(Ok(decoding.piece().len()));
             }
             decoding.piece.clear();
             decoding.read = 0;
-            let lent = gear.incoming.chunk();
+            let lent = incoming.chunk();
             let mut rest = &lent[decoding.decoded..];
             let pulled = decoding.decoders.pull(&mut rest, &mut decoding.piece);
             decoding.decoded = lent.len() - rest.len();
@@ -79,7 +74,7 @@ impl Link {
             if ready!(self.poll_received(cx))? == 0 {
                 return Poll::Ready(end.map(|()| 0).map_err(|error| self.coding_error(error)));
             }
-            self.decoding.iter_mut().for_each(|decoding| decoding.decoded = 0);
+            self.gear.decoding.iter_mut().for_each(|decoding| decoding.decoded = 0);
         }
     }
 
@@ -91,7 +86,7 @@ impl Link {
     ) -> Poll<Result<(), ClientError>> {
         while ready!(self.poll_decoded(cx))? > 0 {
             content.extend(self.chunk());
-            if content.len() > self.settings.bounds.limits.body_max {
+            if content.len() > self.settings().bounds.limits.body_max {
                 return Poll::Ready(Err(self.fail(ClientPhase::Receive, WireError::BodyTooLarge.into())));
             }
         }

@@ -1,28 +1,92 @@
 //! [`Gear`]: what an exchange needs only while it lasts, and uses again.
 
+use std::time::Duration;
+
+use super::decoding::Decoding;
+use super::upload::Upload;
 use crate::exchange::{Incoming, Outgoing};
 use crate::memory::Reset;
 use crate::message::Timings;
 use crate::net::Desk;
+use crate::runtime::{self, Instant};
+use crate::wire::encode::Asked;
 
-/// The memory of one exchange.
-#[derive(Default)]
+/// The state and the memory of one exchange.
 pub(super) struct Gear {
     pub(super) incoming: Incoming,
     pub(super) outgoing: Outgoing,
     /// The connection has it, while it is in use.
     pub(super) desk: Option<Box<Desk>>,
-    /// Here and not in the link, which moves from one future to the next and so should be small.
     pub(super) timings: Timings,
+    /// When the connection was opened.
+    pub(super) born: Instant,
+    /// When the exchange must be over.
+    pub(super) deadline: Option<Instant>,
+    /// When the phase at hand began.
+    pub(super) mark: Instant,
+    pub(super) asked: Asked,
+    pub(super) asks_for_upgrade: bool,
+    pub(super) upload: Upload,
+    /// How the body of the answer is decoded, if it is.
+    pub(super) decoding: Option<Box<Decoding>>,
+    /// How many answers came before the final one.
+    pub(super) interim: u32,
+    /// Whether the head of the final one has come.
+    pub(super) is_answered: bool,
+    /// Whether another exchange may follow, by all that was said so far.
+    pub(super) persists: bool,
+    /// How long the server lets the connection rest, if it has said (RFC 2068 §19.7.1.1).
+    pub(super) idle: Option<Duration>,
+}
+
+impl Default for Gear {
+    fn default() -> Gear {
+        let now = runtime::now();
+        Gear {
+            incoming: Incoming::default(),
+            outgoing: Outgoing::default(),
+            desk: None,
+            timings: Timings::default(),
+            born: now,
+            deadline: None,
+            mark: now,
+            asked: Asked::default(),
+            asks_for_upgrade: false,
+            upload: Upload::Sending,
+            decoding: None,
+            interim: 0,
+            is_answered: false,
+            persists: true,
+            idle: None,
+        }
+    }
 }
 
 impl Reset for Gear {
     fn reset(&mut self) {
-        let Gear { incoming, outgoing, desk, timings } = self;
+        let Gear {
+            incoming,
+            outgoing,
+            desk,
+            timings,
+            born: _,
+            deadline,
+            mark: _,
+            asked,
+            asks_for_upgrade,
+            upload,
+            decoding,
+            interim,
+            is_answered,
+            persists,
+            idle,
+        } = self;
         incoming.reset();
         outgoing.reset();
         desk.iter_mut().for_each(|desk| desk.reset());
-        *timings = Timings::default();
+        (*timings, *deadline, *asked, *idle) = Default::default();
+        (*asks_for_upgrade, *upload, *decoding) = (false, Upload::Sending, None);
+        (*interim, *is_answered, *persists) = (0, false, true);
     }
 
     fn shrink(&mut self) {

@@ -73,7 +73,7 @@ impl CallWriter {
 
     fn poll_data(&mut self, cx: &mut Context<'_>, data: &[u8]) -> Poll<Result<usize, ClientError>> {
         let mut both = lock(&self.both);
-        match both.link().upload {
+        match both.link().gear.upload {
             Upload::Abandoned => Poll::Ready(Ok(data.len())),
             _ => both.link().poll_write(cx, data),
         }
@@ -81,7 +81,7 @@ impl CallWriter {
 
     fn poll_sent(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ClientError>> {
         let mut both = lock(&self.both);
-        match both.link().upload {
+        match both.link().gear.upload {
             Upload::Abandoned => Poll::Ready(Ok(())),
             _ => both.link().poll_flush(cx),
         }
@@ -90,7 +90,7 @@ impl CallWriter {
     fn poll_finish(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ClientError>> {
         let mut both = lock(&self.both);
         let link = both.link();
-        if !matches!(link.upload, Upload::Abandoned) {
+        if !matches!(link.gear.upload, Upload::Abandoned) {
             link.end(&self.trailers)?;
             link.go_ahead();
             ready!(link.poll_flush(cx))?;

@@ -1,6 +1,5 @@
 //! [`Host`]: a client, and the one origin that it asks.
 
-use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
@@ -46,7 +45,7 @@ pub struct Host {
 impl Host {
     pub(super) fn new(client: Client, url: &str) -> Result<Host, InvalidRequest> {
         let key: Arc<str> = origin::key_of_url(url)?.into();
-        let pool = Here::get().and_then(|here| Some((here.id(), client.pool(Cow::Borrowed(&key)).ok()?)));
+        let pool = Here::get().and_then(|here| Some((here.id(), client.pool(&key).ok()?)));
         Ok(Host { client, key, pool })
     }
 
@@ -102,7 +101,7 @@ impl Host {
         origin::check(request.target(), &self.key)?;
         match &self.pool {
             Some((id, pool)) if Here::get().is_some_and(|here| here.id() == *id) => Ok(pool.clone()),
-            _ => self.client.pool(Cow::Borrowed(&self.key)),
+            _ => self.client.pool(&self.key),
         }
     }
 }

@@ -1,11 +1,9 @@
 //! [`Link`]: one connection of a pool, and one exchange on it (RFC 9112 §9).
 
 use std::future::poll_fn;
-use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use super::decoding::Decoding;
 use super::gear::Gear;
 use super::pool::{Place, Resting};
 use super::settings::Settings;
@@ -20,67 +18,38 @@ use crate::wire::encode::{Asked, Plan};
 use crate::wire::{Framing, Wish, persists};
 
 /// One connection while it is in use. Dropping it closes the connection and frees its place.
+///
+/// It moves from one future to the next and so is small: what the exchange needs beside it is in its gear.
 pub(super) struct Link {
     pub(super) conn: Conn<Anywhere>,
     pub(super) gear: Box<Gear>,
-    pub(super) settings: Arc<Settings>,
-    pub(super) born: Instant,
-    /// When the exchange must be over.
-    deadline: Option<Instant>,
-    /// When the phase at hand began.
-    mark: Instant,
-    pub(super) asked: Asked,
-    asks_for_upgrade: bool,
-    pub(super) upload: Upload,
-    /// How the body of the answer is decoded, if it is.
-    pub(super) decoding: Option<Box<Decoding>>,
-    /// How many answers came before the final one.
-    pub(super) interim: u32,
-    /// Whether the head of the final one has come.
-    pub(super) is_answered: bool,
-    /// Whether another exchange may follow, by all that was said so far.
-    pub(super) persists: bool,
-    /// How long the server lets the connection rest, if it has said.
-    pub(super) idle: Option<Duration>,
     /// Last, for whoever waits for it may find the connection in the pool.
     pub(super) place: Place,
 }
 
 impl Link {
-    pub(super) fn new(conn: Conn<Anywhere>, settings: Arc<Settings>, place: Place, timings: Timings) -> Link {
-        let now = runtime::now();
-        Link::over(Resting::new(conn, now), settings, place, timings, now)
+    pub(super) fn new(conn: Conn<Anywhere>, place: Place, timings: Timings) -> Link {
+        let (now, gear) = (runtime::now(), place.pool.take_gear());
+        Link::over(Resting::new(conn, now), gear, place, timings, now)
     }
 
     /// A link over a connection that has rested.
     pub(super) fn over(
         resting: Resting,
-        settings: Arc<Settings>,
+        mut gear: Box<Gear>,
         place: Place,
         timings: Timings,
         mark: Instant,
     ) -> Link {
         let Resting { mut conn, born, .. } = resting;
-        let mut gear = place.pool.take_gear();
         conn.swap_desk(&mut gear.desk);
-        gear.timings = timings;
-        Link {
-            conn,
-            gear,
-            settings,
-            born,
-            deadline: None,
-            mark,
-            asked: Asked::default(),
-            asks_for_upgrade: false,
-            upload: Upload::Sending,
-            decoding: None,
-            interim: 0,
-            is_answered: false,
-            persists: true,
-            idle: None,
-            place,
-        }
+        (gear.timings, gear.born, gear.mark) = (timings, born, mark);
+        Link { conn, gear, place }
+    }
+
+    /// What the client was told.
+    pub(super) fn settings(&self) -> &Settings {
+        &self.place.pool.settings
     }
 
     /// Writes the request's head where it waits to be sent. `content` is how long its body will be.
@@ -91,16 +60,16 @@ impl Link {
         cookie: Option<&str>,
         deadline: Option<Instant>,
     ) {
-        self.deadline = deadline;
-        self.asked = Asked::new(request);
-        self.asks_for_upgrade = request.headers.contains("upgrade");
+        self.gear.deadline = deadline;
+        self.gear.asked = Asked::new(request);
+        self.gear.asks_for_upgrade = request.headers.contains("upgrade");
         let plan = Plan::of_request(request.method(), content, !request.trailers.is_empty());
         self.place.pool.write_head(self.conn.output().bytes(), request, plan, cookie);
         self.gear.outgoing.begin(plan.body());
-        self.persists = Wish::of(&request.headers) != Wish::Close;
+        self.gear.persists = Wish::of(&request.headers) != Wish::Close;
         let expects =
             request.headers.first(Name::EXPECT).is_some_and(|it| it.eq_ignore_ascii_case(b"100-continue"));
-        self.upload =
+        self.gear.upload =
             if expects && plan.body() != Framing::Empty { Upload::Expecting } else { Upload::Sending };
     }
 
@@ -111,7 +80,7 @@ impl Link {
         body: Option<&Request>,
         response: &mut Response,
     ) -> Poll<Result<(), ClientError>> {
-        while !self.is_answered {
+        while !self.gear.is_answered {
             let _ = self.poll_upload(cx, body)?;
             match self.poll_head(cx, response) {
                 Poll::Ready(Ok(())) => self.settle(response)?,
@@ -128,19 +97,19 @@ impl Link {
 
     /// Receives one head, be it the final one or not.
     fn poll_head(&mut self, cx: &mut Context<'_>, response: &mut Response) -> Poll<Result<(), ClientError>> {
-        let bounds = &self.settings.bounds;
+        let Link { conn, gear, place } = self;
+        let bounds = &place.pool.settings.bounds;
         // The server may think about what it has heard only when it has heard it, or will hear no more.
-        let is_over = matches!(self.upload, Upload::Sent | Upload::Failed(_));
+        let is_over = matches!(gear.upload, Upload::Sent | Upload::Failed(_));
         let limit = if is_over { bounds.timeouts.head } else { Duration::MAX };
-        let mut reply = Reply::new(response, self.asked);
+        let mut reply = Reply::new(response, gear.asked);
         loop {
-            let incoming = &mut self.gear.incoming;
-            match incoming.try_head(&mut reply, bounds) {
+            match gear.incoming.try_head(&mut reply, bounds) {
                 Ok(true) => break,
                 Ok(false) => {}
                 Err(error) => return Poll::Ready(Err(self.fail(ClientPhase::Wait, error))),
             }
-            let cause = match ready!(incoming.poll_head_bytes(cx, &mut self.conn, limit)) {
+            let cause = match ready!(gear.incoming.poll_head_bytes(cx, conn, limit)) {
                 Ok(None) => continue,
                 Ok(Some(Head::Silence)) => ClientCause::TimedOut,
                 Ok(Some(Head::End | Head::Whole)) => ClientCause::Closed,
@@ -150,21 +119,21 @@ impl Link {
             return Poll::Ready(Err(self.unanswered(cause)));
         }
         let version = reply.version();
-        self.persists &=
+        self.gear.persists &=
             persists(version, Wish::of(&response.headers)) && !self.gear.incoming.ends_with_close();
-        self.idle = idle(&response.headers);
+        self.gear.idle = idle(&response.headers);
         Poll::Ready(Ok(()))
     }
 
     /// Looks at the answer whose head has come: nothing is answered by one that is not the final one.
     fn settle(&mut self, response: &Response) -> Result<(), ClientError> {
         let is_upgrade = response.status == Status::SWITCHING_PROTOCOLS;
-        if is_upgrade && !self.asks_for_upgrade {
+        if is_upgrade && !self.gear.asks_for_upgrade {
             return Err(self.error(ClientPhase::Wait, ClientCause::Upgrade));
         }
         if response.status.is_informational() && !is_upgrade {
-            self.interim += 1;
-            if self.interim > INTERIM_MAX {
+            self.gear.interim += 1;
+            if self.gear.interim > INTERIM_MAX {
                 return Err(self.error(ClientPhase::Wait, ClientCause::TooManyInterim));
             }
             if response.status == Status::CONTINUE {
@@ -173,17 +142,17 @@ impl Link {
             self.gear.incoming.next();
             return Ok(());
         }
-        self.is_answered = true;
+        self.gear.is_answered = true;
         // What follows is not HTTP.
-        self.persists &= !is_upgrade;
+        self.gear.persists &= !is_upgrade;
         // Many servers answer while they read; but whoever refuses, or is about to close, reads no more (§9.3, §9.6).
         let is_refused = response.status.is_client_error()
             || response.status.is_server_error()
             || Wish::of(&response.headers) == Wish::Close;
-        match self.upload {
+        match self.gear.upload {
             Upload::Sending if !is_refused => {}
             Upload::Sent | Upload::Failed(_) | Upload::Abandoned => {}
-            Upload::Sending | Upload::Expecting | Upload::Waiting => self.upload = Upload::Abandoned,
+            Upload::Sending | Upload::Expecting | Upload::Waiting => self.gear.upload = Upload::Abandoned,
         }
         self.conn.disarm(Lane::Read);
         self.gear.timings.wait = self.lap();
@@ -196,7 +165,7 @@ impl Link {
         cx: &mut Context<'_>,
         response: &mut Response,
     ) -> Poll<Result<(), ClientError>> {
-        while !self.is_answered {
+        while !self.gear.is_answered {
             ready!(self.poll_head(cx, response))?;
             self.settle(response)?;
         }
@@ -206,7 +175,8 @@ impl Link {
     /// Receives the whole body into `response`.
     pub(super) async fn receive_body(mut self, response: &mut Response) -> Result<(), ClientError> {
         poll_fn(|cx| self.poll_whole(cx, response)).await?;
-        self.rest();
+        let now = self.gear.mark;
+        self.rest_from(now);
         Ok(())
     }
 
@@ -217,7 +187,7 @@ impl Link {
         response: &mut Response,
     ) -> Poll<Result<(), ClientError>> {
         let content = response.body.receive();
-        match self.decoding {
+        match self.gear.decoding {
             Some(_) => ready!(self.poll_body_decoded(cx, content))?,
             None => ready!(self.poll_body(cx, content))?,
         }
@@ -228,8 +198,8 @@ impl Link {
     }
 
     fn poll_body(&mut self, cx: &mut Context<'_>, content: &mut Arena) -> Poll<Result<(), ClientError>> {
-        let Link { conn, gear, settings, .. } = self;
-        let bounds = &settings.bounds;
+        let Link { conn, gear, place } = self;
+        let bounds = &place.pool.settings.bounds;
         match gear.incoming.poll_body(cx, conn, bounds, bounds.limits.body_max, content) {
             Poll::Ready(Ok(())) => Poll::Ready(Ok(())),
             Poll::Ready(Err(error)) => Poll::Ready(Err(self.fail(ClientPhase::Receive, error))),
@@ -239,7 +209,7 @@ impl Link {
 
     /// The bytes that the last [`Link::poll_chunk`] has received.
     pub(super) fn chunk(&self) -> &[u8] {
-        match &self.decoding {
+        match &self.gear.decoding {
             Some(decoding) => decoding.piece(),
             None => self.gear.incoming.chunk(),
         }
@@ -247,7 +217,7 @@ impl Link {
 
     /// The reader took only the first `count` bytes of the chunk.
     pub(super) fn took(&mut self, count: usize) {
-        match &mut self.decoding {
+        match &mut self.gear.decoding {
             Some(decoding) => decoding.took(count),
             None => self.gear.incoming.took(count),
         }
@@ -255,7 +225,7 @@ impl Link {
 
     /// Receives the next piece of the body: it lies in the link until the next call. None: it is at its end.
     pub(super) fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Result<usize, ClientError>> {
-        match self.decoding {
+        match self.gear.decoding {
             Some(_) => self.poll_decoded(cx),
             None => self.poll_received(cx),
         }
@@ -263,8 +233,8 @@ impl Link {
 
     /// Receives the next piece of the body as it is sent: it lies in the incoming until the next call.
     pub(super) fn poll_received(&mut self, cx: &mut Context<'_>) -> Poll<Result<usize, ClientError>> {
-        let Link { conn, gear, settings, .. } = self;
-        match gear.incoming.poll_chunk(cx, conn, &settings.bounds) {
+        let Link { conn, gear, place } = self;
+        match gear.incoming.poll_chunk(cx, conn, &place.pool.settings.bounds) {
             Poll::Ready(Ok(count)) => Poll::Ready(Ok(count)),
             Poll::Ready(Err(error)) => Poll::Ready(Err(self.fail(ClientPhase::Receive, error))),
             Poll::Pending => self.poll_deadline(cx, ClientPhase::Receive).map(Err),
@@ -279,12 +249,12 @@ impl Link {
 
     /// Drops what is left of the body, if that is little, for the sake of the connection.
     pub(super) async fn discard(mut self) {
-        if !self.persists {
+        if !self.gear.persists {
             return;
         }
         let drained = poll_fn(|cx| {
-            let Link { conn, gear, settings, .. } = &mut self;
-            match gear.incoming.poll_drain(cx, conn, &settings.bounds) {
+            let Link { conn, gear, place } = &mut self;
+            match gear.incoming.poll_drain(cx, conn, &place.pool.settings.bounds) {
                 Poll::Ready(drained) => Poll::Ready(drained.unwrap_or(false)),
                 Poll::Pending => self.poll_deadline(cx, ClientPhase::Receive).map(|_| false),
             }
@@ -295,18 +265,22 @@ impl Link {
     }
 
     /// Gives the connection back, if all of the exchange is over and another one may follow.
-    pub(super) fn rest(mut self) {
+    pub(super) fn rest(self) {
+        self.rest_from(runtime::now());
+    }
+
+    fn rest_from(mut self, now: Instant) {
         self.gear.incoming.take_back();
         // What has come unasked is no answer (§9.2), and whoever reads it as one has been poisoned.
         let is_clean =
             self.gear.incoming.is_read() && self.gear.incoming.input.is_empty() && self.conn.has_sent_all();
-        if !(self.persists && is_clean && matches!(self.upload, Upload::Sent)) {
+        if !(self.gear.persists && is_clean && matches!(self.gear.upload, Upload::Sent)) {
             return;
         }
-        let Link { mut conn, mut gear, born, idle, place, .. } = self;
+        let Link { mut conn, mut gear, place } = self;
         conn.disarm(Lane::Whole);
         conn.swap_desk(&mut gear.desk);
-        place.pool.give(conn, gear, born, idle);
+        place.pool.give(conn, gear, now);
     }
 
     /// Whether the request can be sent again though it failed: nobody has answered any of it, and nobody can have
@@ -338,7 +312,7 @@ impl Link {
 
     /// What it means that no answer comes: the request may have failed before.
     fn unanswered(&mut self, cause: ClientCause) -> ClientError {
-        match std::mem::replace(&mut self.upload, Upload::Sent) {
+        match std::mem::replace(&mut self.gear.upload, Upload::Sent) {
             Upload::Failed(error) => self.fail(ClientPhase::Send, error),
             Upload::Sent | Upload::Abandoned => self.error(ClientPhase::Wait, cause),
             Upload::Sending | Upload::Expecting | Upload::Waiting => self.error(ClientPhase::Send, cause),
@@ -346,7 +320,7 @@ impl Link {
     }
 
     fn phase(&self) -> ClientPhase {
-        match self.upload {
+        match self.gear.upload {
             Upload::Sent | Upload::Abandoned => ClientPhase::Wait,
             Upload::Sending | Upload::Expecting | Upload::Waiting | Upload::Failed(_) => ClientPhase::Send,
         }
@@ -354,7 +328,7 @@ impl Link {
 
     /// Ready when the time of the whole exchange is over.
     pub(super) fn poll_deadline(&mut self, cx: &mut Context<'_>, phase: ClientPhase) -> Poll<ClientError> {
-        let Some(deadline) = self.deadline else { return Poll::Pending };
+        let Some(deadline) = self.gear.deadline else { return Poll::Pending };
         let left = deadline.saturating_duration_since(runtime::now());
         ready!(self.conn.poll_expired(cx, Lane::Whole, left));
         Poll::Ready(self.error(phase, ClientCause::TimedOut))
@@ -362,8 +336,8 @@ impl Link {
 
     /// How long the phase at hand took; the next one begins.
     pub(super) fn lap(&mut self) -> Duration {
-        let began = std::mem::replace(&mut self.mark, runtime::now());
-        self.mark.saturating_duration_since(began)
+        let began = std::mem::replace(&mut self.gear.mark, runtime::now());
+        self.gear.mark.saturating_duration_since(began)
     }
 
     /// The connection, for whoever takes it over, and what its server has sent already.

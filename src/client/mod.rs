@@ -35,8 +35,6 @@ mod secure;
 mod settings;
 mod timeouts;
 
-use std::borrow::Cow;
-use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
@@ -58,7 +56,7 @@ pub use route::{InvalidProxy, Proxies, Proxy, SocksError, SocksReply};
 use settings::Settings;
 pub use timeouts::ClientTimeouts;
 
-use crate::message::{InvalidRequest, Method, Request, Response};
+use crate::message::{InvalidRequest, Method, Request, Response, Target};
 use crate::runtime::{Here, Id};
 
 /// Asks servers, and keeps connections to them.
@@ -105,7 +103,8 @@ pub struct Client {
 /// What the clones of a client have in common.
 struct Shared {
     settings: Arc<Settings>,
-    nests: RwLock<HashMap<Id, Arc<Nest>>>,
+    /// One for each runtime, and there are few.
+    nests: RwLock<Vec<(Id, Arc<Nest>)>>,
 }
 
 impl Client {
@@ -266,24 +265,41 @@ impl Client {
 
     fn each_pool(&self, mut then: impl FnMut(&Pool)) {
         let nests = self.shared.nests.read().unwrap_or_else(PoisonError::into_inner);
-        nests.values().for_each(|nest| nest.each(&mut then));
+        nests.iter().for_each(|(_, nest)| nest.each(&mut then));
     }
 
-    /// The pool of the origin that is spelled so, in this runtime.
-    fn pool(&self, key: Cow<'_, str>) -> Result<Arc<Pool>, ClientError> {
+    /// The pool of the origin that `target` names, in this runtime.
+    fn pool_of(&self, target: &Target) -> Result<Arc<Pool>, ClientError> {
+        self.in_nest(|nest| {
+            // Nearly all spell an origin as its key does, and then there is nothing to be looked at.
+            let known = target.origin().and_then(|key| nest.known(key));
+            known.map_or_else(|| nest.pool(&origin::key(target)?), Ok)
+        })
+    }
+
+    /// The pool of the origin with this key, in this runtime.
+    fn pool(&self, key: &str) -> Result<Arc<Pool>, ClientError> {
+        self.in_nest(|nest| nest.pool(key))
+    }
+
+    fn in_nest<T>(&self, then: impl FnOnce(&Arc<Nest>) -> Result<T, ClientError>) -> Result<T, ClientError> {
         let Some(here) = Here::get() else {
             return Err(ClientError::new(ClientPhase::Prepare, ClientCause::NoRuntime));
         };
         let nests = self.shared.nests.read().unwrap_or_else(PoisonError::into_inner);
-        if let Some(nest) = nests.get(&here.id()) {
-            return nest.pool(&key);
+        let is_here = |(id, _): &&(Id, Arc<Nest>)| *id == here.id();
+        if let Some((_, nest)) = nests.iter().find(is_here) {
+            return then(nest);
         }
         drop(nests);
         let mut nests = self.shared.nests.write().unwrap_or_else(PoisonError::into_inner);
         // Those of runtimes that have ended, for one: whoever makes a runtime for each request is not to pay for all.
-        nests.retain(|_, nest| !nest.is_empty());
-        let nest = nests.entry(here.id()).or_insert_with(|| Nest::new(here, self.shared.settings.clone()));
-        nest.pool(&key)
+        nests.retain(|(_, nest)| !nest.is_empty());
+        let at = nests.iter().position(|nest| is_here(&nest)).unwrap_or_else(|| {
+            nests.push((here.id(), Nest::new(here.clone(), self.shared.settings.clone())));
+            nests.len() - 1
+        });
+        then(&nests[at].1)
     }
 }
 

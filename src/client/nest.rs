@@ -24,6 +24,11 @@ impl Nest {
         Arc::new(Nest { here, settings, pools: Mutex::default(), is_kept: AtomicBool::new(false) })
     }
 
+    /// The pool of the origin that is spelled so, if somebody has needed it before.
+    pub(super) fn known(&self, key: &str) -> Option<Arc<Pool>> {
+        self.lock().find(key)
+    }
+
     /// The pool of the origin that is spelled so.
     ///
     /// # Errors
@@ -31,29 +36,29 @@ impl Nest {
     /// A key that is none.
     pub(super) fn pool(self: &Arc<Nest>, key: &str) -> Result<Arc<Pool>, ClientError> {
         let mut pools = self.lock();
-        if let Some(pool) = pools.get(key) {
-            return Ok(pool.clone());
+        if let Some(pool) = pools.find(key) {
+            return Ok(pool);
         }
         let origin =
             Origin::of_key(key).ok_or_else(|| ClientError::new(ClientPhase::Prepare, ClientCause::Origin))?;
-        if pools.len() == pools.capacity() {
+        if pools.by_key.len() == pools.by_key.capacity() {
             // Instead of growing, if that will do: nobody else looks after pools whose hosts are never reached.
-            prune(&mut pools);
+            pools.prune();
         }
-        let pool = Arc::new(Pool::new(origin, &self.settings, Arc::downgrade(self)));
-        pools.insert(key.into(), pool.clone());
+        let pool = Arc::new(Pool::new(origin, self.settings.clone(), Arc::downgrade(self)));
+        pools.by_key.insert(key.into(), pool.clone());
         Ok(pool)
     }
 
     /// Whether nobody has a pool of it.
     pub(super) fn is_empty(&self) -> bool {
         let mut pools = self.lock();
-        prune(&mut pools);
-        pools.is_empty()
+        pools.prune();
+        pools.by_key.is_empty()
     }
 
     pub(super) fn each(&self, mut then: impl FnMut(&Pool)) {
-        let pools = Vec::from_iter(self.lock().values().cloned());
+        let pools = Vec::from_iter(self.lock().by_key.values().cloned());
         pools.iter().for_each(|pool| then(pool));
     }
 
@@ -70,7 +75,7 @@ impl Nest {
         let now = runtime::now();
         let mut is_needed = false;
         self.each(|pool| is_needed |= pool.sweep(now));
-        prune(&mut self.lock());
+        self.lock().prune();
         is_needed
     }
 
@@ -79,12 +84,27 @@ impl Nest {
     }
 }
 
-/// By the spelling of their origins.
-type Pools = HashMap<Box<str>, Arc<Pool>>;
+#[derive(Default)]
+struct Pools {
+    /// By the spelling of their origins.
+    by_key: HashMap<Box<str>, Arc<Pool>>,
+    /// The one that was found last, for most ask one host again and again.
+    last: Option<Arc<Pool>>,
+}
 
-/// Forgets pools that nobody has and in which nothing rests: a new one is as good.
-fn prune(pools: &mut Pools) {
-    pools.retain(|_, pool| Arc::strong_count(pool) > 1 || pool.idle() > 0);
+impl Pools {
+    fn find(&mut self, key: &str) -> Option<Arc<Pool>> {
+        if !self.last.as_ref().is_some_and(|pool| pool.origin.key() == key) {
+            self.last = Some(self.by_key.get(key)?.clone());
+        }
+        self.last.clone()
+    }
+
+    /// Forgets pools that nobody has and in which nothing rests: a new one is as good.
+    fn prune(&mut self) {
+        self.last = None;
+        self.by_key.retain(|_, pool| Arc::strong_count(pool) > 1 || pool.idle() > 0);
+    }
 }
 
 /// Looks after the resting connections of a nest. When its runtime ends before its work does, it is dropped, and they
@@ -135,7 +155,7 @@ mod tests {
                     client.get(&format!("http://127.0.0.1:1{host:02}/")).await.unwrap_err();
                 }
                 let nests = client.shared.nests.read().unwrap();
-                (nests.len(), nests.values().map(|nest| nest.lock().len()).sum::<usize>())
+                (nests.len(), nests.iter().map(|(_, nest)| nest.lock().by_key.len()).sum::<usize>())
             });
             let (nests, pools) = asked.unwrap();
             assert!(nests == 1 && pools < 50, "{nests} nests with {pools} pools after runtime {runtime}");

@@ -24,6 +24,11 @@ impl Origin {
         Some(Origin { text: key.into(), scheme, port })
     }
 
+    /// How it is spelled by all.
+    pub(super) fn key(&self) -> &str {
+        &self.text
+    }
+
     /// Host and port as the Host field has them: no port that the scheme has anyway.
     pub(super) fn authority(&self) -> &str {
         &self.text[self.scheme.as_str().len() + "://".len()..]

@@ -13,7 +13,7 @@ use super::settings::Settings;
 use crate::memory::FreeList;
 use crate::message::{Headers, Name, Request};
 use crate::net::{Anywhere, Conn};
-use crate::runtime::{self, Instant, timeout_at};
+use crate::runtime::{Instant, timeout_at};
 use crate::wire::encode::{self, Plan, Route};
 
 /// The connections to one origin: so many may be in use at once, and those that are not rest here.
@@ -27,6 +27,7 @@ pub(super) struct Pool {
     places: Semaphore,
     rest: Mutex<Rest>,
     pub(super) bounds: PoolBounds,
+    pub(super) settings: Arc<Settings>,
     /// Whoever looks after resting connections.
     nest: Weak<Nest>,
 }
@@ -59,7 +60,7 @@ pub(super) struct Place {
 }
 
 impl Pool {
-    pub(super) fn new(origin: Origin, settings: &Settings, nest: Weak<Nest>) -> Pool {
+    pub(super) fn new(origin: Origin, settings: Arc<Settings>, nest: Weak<Nest>) -> Pool {
         let mut bounds = settings.pool;
         bounds.connections_max = bounds.connections_max.clamp(1, Semaphore::MAX_PERMITS);
         let places = Semaphore::new(bounds.connections_max);
@@ -69,7 +70,7 @@ impl Pool {
         if let Some(authorization) = reader.and_then(Proxy::authorization) {
             fields.put(Name::new("proxy-authorization"), authorization.as_bytes());
         }
-        Pool { origin, proxy, fields, places, rest: Mutex::default(), bounds, nest }
+        Pool { origin, proxy, fields, places, rest: Mutex::default(), bounds, settings, nest }
     }
 
     /// Whether a proxy reads the requests.
@@ -96,15 +97,21 @@ impl Pool {
         Some(Place { pool: self.clone() })
     }
 
-    /// Takes the connection that was used last, if it is still good. Others are dropped on the way.
-    pub(super) fn take(&self, now: Instant) -> Option<Resting> {
+    /// Takes the connection that was used last, if it is still good, with memory for an exchange. Others are dropped on
+    /// the way.
+    pub(super) fn take(&self, now: Instant) -> Option<(Resting, Box<Gear>)> {
         loop {
             // Dropping a connection is a system call, so it is not done under the lock.
-            let mut resting = self.lock().conns.pop()?;
+            let (mut resting, gear) = self.pop()?;
             if resting.until > now && self.is_young(resting.born, now) && resting.is_quiet() {
-                return Some(resting);
+                return Some((resting, gear));
             }
         }
+    }
+
+    fn pop(&self) -> Option<(Resting, Box<Gear>)> {
+        let mut rest = self.lock();
+        Some((rest.conns.pop()?, rest.gears.take(Box::default)))
     }
 
     /// Takes memory for an exchange.
@@ -112,10 +119,10 @@ impl Pool {
         self.lock().gears.take(Box::default)
     }
 
-    /// Lets a connection rest. `idle` is how long its server said that it will wait (RFC 2068 §19.7.1.1).
-    pub(super) fn give(&self, conn: Conn<Anywhere>, gear: Box<Gear>, born: Instant, idle: Option<Duration>) {
-        let now = runtime::now();
-        let idle = idle.map_or(self.bounds.idle, |said| said.min(self.bounds.idle));
+    /// Lets a connection rest from `now` on.
+    pub(super) fn give(&self, conn: Conn<Anywhere>, gear: Box<Gear>, now: Instant) {
+        let born = gear.born;
+        let idle = gear.idle.map_or(self.bounds.idle, |said| said.min(self.bounds.idle));
         let resting = Resting { conn, born, until: later(now, idle) };
         let is_kept = !idle.is_zero() && self.is_young(born, now);
         let was_empty = {

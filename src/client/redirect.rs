@@ -54,7 +54,7 @@ pub(super) fn next(
         true => (next.body, next.trailers) = (request.body.clone(), request.trailers.clone()),
         false => forget_content(&mut next),
     }
-    if origin.to_string() != *origin::key(next.target())? {
+    if origin.key() != origin::key(next.target())? {
         for name in ["authorization", "cookie", "proxy-authorization", "host"] {
             next.headers.remove(name);
         }

@@ -31,8 +31,9 @@ impl Link {
         cx: &mut Context<'_>,
         body: Option<&Request>,
     ) -> Poll<Result<(), ClientError>> {
-        let (conn, gear, bounds) = (&mut self.conn, &mut self.gear, &self.settings.bounds);
-        let sent = match (&self.upload, body) {
+        let Link { conn, gear, place } = self;
+        let bounds = &place.pool.settings.bounds;
+        let sent = match (&gear.upload, body) {
             (Upload::Waiting | Upload::Sent | Upload::Abandoned | Upload::Failed(_), _) => {
                 return Poll::Ready(Ok(()));
             }
@@ -47,10 +48,10 @@ impl Link {
             failed => failed,
         };
         match sent {
-            Ok(()) if matches!(self.upload, Upload::Expecting) => self.upload = Upload::Waiting,
+            Ok(()) if matches!(self.gear.upload, Upload::Expecting) => self.gear.upload = Upload::Waiting,
             Ok(()) => self.sent(),
             // Whoever cannot be written to may have answered before it closed.
-            Err(error @ ExchangeError::Io(_)) => self.upload = Upload::Failed(error),
+            Err(error @ ExchangeError::Io(_)) => self.gear.upload = Upload::Failed(error),
             Err(error) => return Poll::Ready(Err(self.fail(ClientPhase::Send, error))),
         }
         Poll::Ready(Ok(()))
@@ -59,16 +60,17 @@ impl Link {
     /// Makes ready for the answer to a request that was written by hand: one of several that are in flight.
     pub(super) fn expect(&mut self, asked: Asked, timings: Timings) {
         self.gear.incoming.next();
-        (self.asked, self.gear.timings, self.interim, self.decoding) = (asked, timings, 0, None);
-        (self.upload, self.is_answered) = (Upload::Sending, false);
+        (self.gear.asked, self.gear.timings, self.gear.interim, self.gear.decoding) =
+            (asked, timings, 0, None);
+        (self.gear.upload, self.gear.is_answered) = (Upload::Sending, false);
         self.conn.disarm(Lane::Read);
         self.lap();
     }
 
     /// The request is sent, and its answer is waited for from now on.
     pub(super) fn sent(&mut self) {
-        if matches!(self.upload, Upload::Sending) {
-            self.upload = Upload::Sent;
+        if matches!(self.gear.upload, Upload::Sending) {
+            self.gear.upload = Upload::Sent;
             self.conn.disarm(Lane::Read);
             self.gear.timings.send = self.lap();
         }
@@ -80,14 +82,14 @@ impl Link {
         cx: &mut Context<'_>,
         data: &[u8],
     ) -> Poll<Result<usize, ClientError>> {
-        if matches!(self.upload, Upload::Expecting) {
+        if matches!(self.gear.upload, Upload::Expecting) {
             ready!(self.poll_upload(cx, None))?;
         }
-        if matches!(self.upload, Upload::Waiting) && !self.go_ahead_if_due(cx) {
+        if matches!(self.gear.upload, Upload::Waiting) && !self.go_ahead_if_due(cx) {
             return self.poll_deadline(cx, ClientPhase::Send).map(Err);
         }
-        let Link { conn, gear, settings, .. } = self;
-        match gear.outgoing.poll_write(cx, conn, data, &settings.bounds) {
+        let Link { conn, gear, place } = self;
+        match gear.outgoing.poll_write(cx, conn, data, &place.pool.settings.bounds) {
             Poll::Ready(Ok(count)) => Poll::Ready(Ok(count)),
             Poll::Ready(Err(error)) => Poll::Ready(Err(self.fail(ClientPhase::Send, error))),
             Poll::Pending => self.poll_deadline(cx, ClientPhase::Send).map(Err),
@@ -96,7 +98,7 @@ impl Link {
 
     /// Writes what ends the body, unless nobody wants it any more.
     pub(super) fn end(&mut self, trailers: &Headers) -> Result<(), ClientError> {
-        if matches!(self.upload, Upload::Abandoned) {
+        if matches!(self.gear.upload, Upload::Abandoned) {
             return Ok(());
         }
         let Link { conn, gear, .. } = self;
@@ -106,7 +108,7 @@ impl Link {
 
     /// Sends what was written so far.
     pub(super) fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ClientError>> {
-        match self.conn.poll_flush(cx, self.settings.bounds.timeouts.write) {
+        match self.conn.poll_flush(cx, self.settings().bounds.timeouts.write) {
             Poll::Ready(Ok(())) => Poll::Ready(Ok(())),
             Poll::Ready(Err(fault)) => {
                 let error = ExchangeError::during(Phase::Write)(fault);
@@ -118,16 +120,16 @@ impl Link {
 
     /// The body need not wait any more.
     pub(super) fn go_ahead(&mut self) {
-        if matches!(self.upload, Upload::Expecting | Upload::Waiting) {
-            self.upload = Upload::Sending;
+        if matches!(self.gear.upload, Upload::Expecting | Upload::Waiting) {
+            self.gear.upload = Upload::Sending;
             self.conn.disarm(Lane::Write);
         }
     }
 
     /// Goes ahead once enough time has passed without a `100 Continue`, which old servers never send. Says whether.
     pub(super) fn go_ahead_if_due(&mut self, cx: &mut Context<'_>) -> bool {
-        let waits = matches!(self.upload, Upload::Waiting);
-        if waits && self.conn.poll_expired(cx, Lane::Write, self.settings.timeouts.go_ahead).is_ready() {
+        let waits = matches!(self.gear.upload, Upload::Waiting);
+        if waits && self.conn.poll_expired(cx, Lane::Write, self.settings().timeouts.go_ahead).is_ready() {
             self.go_ahead();
             return true;
         }

@@ -7,7 +7,6 @@ mod board;
 mod builder;
 mod pipe;
 
-use std::borrow::Cow;
 use std::fmt;
 use std::future::poll_fn;
 use std::sync::{Arc, OnceLock};
@@ -184,7 +183,7 @@ impl Shared {
         if let Some(pool) = self.pool.get() {
             return Ok(pool);
         }
-        let pool = self.client.pool(Cow::Borrowed(&self.key))?;
+        let pool = self.client.pool(&self.key)?;
         Ok(self.pool.get_or_init(|| pool))
     }
 

@@ -1,6 +1,5 @@
 //! [`Pipe`]: one connection of a pipeline, and the next one when it ends (RFC 9112 §9.3.2).
 
-use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -114,7 +113,7 @@ impl Pipe {
     /// closed by now, and much would be in flight when that is seen.
     async fn connect(&self) -> Result<Link, ClientError> {
         let client = &self.shared.client;
-        let pool = client.pool(Cow::Borrowed(&self.shared.key))?;
+        let pool = client.pool(&self.shared.key)?;
         match pool.enter(later(runtime::now(), client.shared.settings.timeouts.queue)).await {
             Some(place) => client.fresh(place, Duration::ZERO, None).await,
             None => Err(ClientError::new(ClientPhase::Queue, ClientCause::TimedOut)),
@@ -164,7 +163,7 @@ impl Pipe {
     /// something unasked, which must not be taken for the answer to what is asked next; or it is too old.
     fn poll_rest(&self, cx: &mut Context<'_>, link: &mut Link) -> Poll<()> {
         let most = link.place.pool.bounds.idle;
-        let idle = link.idle.map_or(most, |said| said.min(most));
+        let idle = link.gear.idle.map_or(most, |said| said.min(most));
         let input = &mut link.gear.incoming.input;
         // Whether it is quiet is seen even when the task has no budget left, and what comes later wakes it.
         let is_over = self.writing == Writing::Failed
@@ -229,7 +228,7 @@ impl Pipe {
         let is_open = self.writing != Writing::Failed && is_young(link);
         is_open
             && (self.has_answered || self.flight.is_empty())
-            && link.conn.output().len() < link.settings.bounds.limits.pipeline_bytes_max
+            && link.conn.output().len() < link.settings().bounds.limits.pipeline_bytes_max
     }
 
     /// Makes ready for the next answer.
@@ -294,7 +293,7 @@ impl Pipe {
         timings.wait = all.saturating_sub(timings.send + timings.receive);
         self.shared.boards[self.at].lock().answer(flying.taken.ticket, &mut self.response);
         self.has_answered = true;
-        match (link.persists, is_closing) {
+        match (link.gear.persists, is_closing) {
             (true, _) => {
                 self.expect(link);
                 None
@@ -306,7 +305,7 @@ impl Pipe {
 
     /// Ready when requests were failed because they have waited too long to be taken.
     fn poll_queue(&self, cx: &mut Context<'_>, link: &mut Link) -> Poll<()> {
-        let queue = link.settings.timeouts.queue;
+        let queue = link.settings().timeouts.queue;
         link.conn.disarm(Lane::Whole);
         match self.board().lock().expire(queue) {
             Some(left) => link.conn.poll_expired(cx, Lane::Whole, left).map(|_| ()),
@@ -380,5 +379,5 @@ impl Drop for Pipe {
 /// Whether the connection may be asked more (see [`ClientBuilder::age_max`](crate::ClientBuilder::age_max)).
 fn is_young(link: &Link) -> bool {
     let pool = &link.place.pool;
-    pool.bounds.age.is_none() || pool.is_young(link.born, runtime::now())
+    pool.bounds.age.is_none() || pool.is_young(link.gear.born, runtime::now())
 }
