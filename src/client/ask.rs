@@ -70,24 +70,20 @@ impl Client {
             return Err(ClientError::new(ClientPhase::Prepare, ClientCause::Spent));
         }
         let mut link = self.link(pool, request, deadline).await?;
-        let store = self.shared.settings.cookies.as_deref();
-        let visit = store.map(|store| Visit::new(store, &link.place.pool.origin, request));
-        let cookie = visit.as_ref().and_then(|visit| visit.cookie(request));
+        let visit = Visit::begin(&link.place.pool, request);
         let content = request.body.announced();
-        link.begin(request, content, cookie.as_deref(), deadline);
+        link.begin(request, content, visit.cookie(), deadline);
         match poll_fn(|cx| link.poll_answer(cx, Some(request), response)).await {
             Ok(()) => {}
             Err(error) if link.may_retry(request, &error) => {
                 let (place, queue) = (link.place, link.gear.timings.queue);
                 link = Box::pin(self.fresh(place, queue, deadline)).await?;
-                link.begin(request, content, cookie.as_deref(), deadline);
+                link.begin(request, content, visit.cookie(), deadline);
                 poll_fn(|cx| link.poll_answer(cx, Some(request), response)).await?;
             }
             Err(error) => return Err(error),
         }
-        if let Some(visit) = visit {
-            visit.end(response);
-        }
+        visit.end(response);
         *response.timings_mut() = link.gear.timings;
         Ok(link)
     }
@@ -100,9 +96,10 @@ impl Client {
     ) -> Result<Call, ClientError> {
         let deadline = self.deadline();
         let mut link = self.link(pool, request, deadline).await?;
-        link.begin(request, announced(request), None, deadline);
+        let visit = Visit::begin(&link.place.pool, request);
+        link.begin(request, announced(request), visit.cookie(), deadline);
         poll_fn(|cx| link.poll_flush(cx)).await?;
-        Ok(Call::new(link, request.trailers.clone()))
+        Ok(Call::new(link, request.trailers.clone(), visit.into_owned()))
     }
 
     pub(super) async fn switch(

@@ -8,6 +8,7 @@ use std::task::{Context, Poll};
 
 use tokio::io::AsyncWrite;
 
+use super::cookies::Visit;
 use super::halves::{CallReader, CallWriter, split};
 use super::link::Link;
 use super::upload::Upload;
@@ -47,11 +48,12 @@ pub struct Call {
     /// An answer that came before all was written, if it has come.
     early: Response,
     trailers: Headers,
+    visit: Visit<'static>,
 }
 
 impl Call {
-    pub(super) fn new(link: Link, trailers: Headers) -> Call {
-        Call { link: Box::new(link), early: Response::new(), trailers }
+    pub(super) fn new(link: Link, trailers: Headers, visit: Visit<'static>) -> Call {
+        Call { link: Box::new(link), early: Response::new(), trailers, visit }
     }
 
     /// Writes all of `data`: some of it may wait until [`Call::flush`]. Once the server has refused the request, or said
@@ -92,12 +94,13 @@ impl Call {
         link.go_ahead();
         poll_fn(|cx| link.poll_answer(cx, None, response)).await?;
         *response.timings_mut() = link.gear.timings;
+        self.visit.end(response);
         link.decode(response)?;
         Ok(Answer::new(*self.link))
     }
 
     /// Takes the call apart, so that the answer is read while the body is written: an origin that answers as it reads
-    /// would otherwise wait for us as we wait for it. Both halves are to be awaited by one task.
+    /// would otherwise wait for us as we wait for it. The halves may be awaited by one task or by two.
     ///
     /// # Examples
     ///
@@ -126,7 +129,7 @@ impl Call {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn split(self) -> (CallWriter, CallReader) {
-        split(self.link, self.trailers)
+        split(self.link, self.trailers, self.visit)
     }
 
     fn poll_data(&mut self, cx: &mut Context<'_>, data: &[u8]) -> Poll<Result<usize, ClientError>> {

@@ -1,8 +1,9 @@
 //! [`CookieStore`]: what a client remembers of servers that set cookies (RFC 6265bis §5).
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
-use super::origin::Origin;
+use super::pool::Pool;
 use crate::message::{Headers, Request, Response, Target};
 
 /// Keeps the cookies that servers set, and gives them back. The `Jar` of the feature `jar` does so by the rules of
@@ -15,28 +16,47 @@ pub trait CookieStore: Send + Sync + 'static {
     fn store(&self, target: &Target, headers: &Headers);
 }
 
-/// A store, and the URL that it is asked about.
-pub(super) struct Visit<'a> {
-    store: &'a dyn CookieStore,
+/// What one request and its answer have to do with cookies. Nothing, if nobody keeps any.
+pub(super) struct Visit<'a>(Option<Guest<'a>>);
+
+/// A store, the URL that it is asked about, and what it says.
+struct Guest<'a> {
+    store: Arc<dyn CookieStore>,
     target: Cow<'a, Target>,
+    cookie: Option<String>,
 }
 
 impl<'a> Visit<'a> {
-    pub(super) fn new(store: &'a dyn CookieStore, origin: &Origin, request: &'a Request) -> Visit<'a> {
-        Visit { store, target: origin.absolute(request.target()) }
+    /// Asks the client's store, if it has one, what `request` is to say. It is to say nothing if it does so by itself.
+    pub(super) fn begin(pool: &Pool, request: &'a Request) -> Visit<'a> {
+        Visit(pool.settings.cookies.as_ref().map(|store| {
+            let target = pool.origin.absolute(request.target());
+            let is_said = request.headers.contains("cookie");
+            let cookie = if is_said { None } else { store.cookie_field(&target) };
+            Guest { store: store.clone(), target, cookie }
+        }))
     }
 
-    /// What the request is to say, if it says nothing itself.
-    pub(super) fn cookie(&self, request: &Request) -> Option<String> {
-        if request.headers.contains("cookie") {
-            return None;
-        }
-        self.store.cookie_field(&self.target)
+    /// What the request is to say.
+    pub(super) fn cookie(&self) -> Option<&str> {
+        self.0.as_ref()?.cookie.as_deref()
     }
 
+    /// Has the store take what the answer has set.
     pub(super) fn end(&self, response: &Response) {
-        if response.headers.contains("set-cookie") {
-            self.store.store(&self.target, &response.headers);
+        if let Some(Guest { store, target, .. }) = &self.0
+            && response.headers.contains("set-cookie")
+        {
+            store.store(target, &response.headers);
         }
+    }
+
+    /// This visit, for longer than its request.
+    pub(super) fn into_owned(self) -> Visit<'static> {
+        Visit(self.0.map(|Guest { store, target, cookie }| Guest {
+            store,
+            target: Cow::Owned(target.into_owned()),
+            cookie,
+        }))
     }
 }

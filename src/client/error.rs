@@ -90,6 +90,8 @@ pub enum ClientCause {
     TooManyRedirects,
     /// A redirect without a good `location` (RFC 9110 §15.4).
     Location(Option<InvalidTarget>),
+    /// A redirect with several `location` fields, which lead to different places.
+    Locations,
     /// A redirect from https to http, which would show to all what was asked in secret.
     Downgrade,
     /// The request's body was a stream, which is sent once, and it is to be sent again.
@@ -270,6 +272,7 @@ impl fmt::Display for ClientCause {
             ClientCause::Tls(_) => "the connection is not secure",
             ClientCause::TooManyRedirects => "there were too many",
             ClientCause::Location(_) => "it does not say where to",
+            ClientCause::Locations => "it leads to several places",
             ClientCause::Downgrade => "it leads from https to http",
             ClientCause::Spent => "the body was a stream, and is gone",
             ClientCause::Pipelined => "it cannot be pipelined",

@@ -5,10 +5,11 @@ use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, Waker, ready};
+use std::task::{Context, Poll, Wake, Waker, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
+use super::cookies::Visit;
 use super::link::Link;
 use super::upload::Upload;
 use super::{ClientError, ClientPhase};
@@ -17,10 +18,11 @@ use crate::message::{Headers, Response};
 
 /// Writes the body of a request whose answer a [`CallReader`] reads meanwhile.
 ///
-/// Made by [`Call::split`](super::Call::split). Dropping it before [`CallWriter::finish`] closes the connection, once its
-/// reader is dropped, too.
+/// Made by [`Call::split`](super::Call::split). Dropped before [`CallWriter::finish`], it gives the server
+/// [`ClientTimeouts::wait`](super::ClientTimeouts::wait) to answer all the same; the connection is closed, once its reader
+/// is dropped, too.
 pub struct CallWriter {
-    both: Arc<Mutex<Both>>,
+    both: Shared,
     trailers: Headers,
 }
 
@@ -29,16 +31,17 @@ pub struct CallWriter {
 /// Made by [`Call::split`](super::Call::split). What is not read holds the server back; dropped before its end, it closes
 /// the connection.
 pub struct CallReader {
-    both: Arc<Mutex<Both>>,
+    both: Shared,
     /// What was read last: the connection is not ours alone, so it lends nothing.
     piece: Vec<u8>,
     trailers: Headers,
+    visit: Visit<'static>,
 }
 
 /// The halves of a call whose head is sent.
-pub(super) fn split(link: Box<Link>, trailers: Headers) -> (CallWriter, CallReader) {
-    let both = Arc::new(Mutex::new(Both { link: Some(link), reader: None }));
-    let reader = CallReader { both: both.clone(), piece: Vec::new(), trailers: Headers::new() };
+pub(super) fn split(link: Box<Link>, trailers: Headers, visit: Visit<'static>) -> (CallWriter, CallReader) {
+    let both = Shared { both: Arc::new(Mutex::new(Both { link: Some(link) })), owners: Arc::default() };
+    let reader = CallReader { both: both.clone(), piece: Vec::new(), trailers: Headers::new(), visit };
     (CallWriter { both, trailers }, reader)
 }
 
@@ -72,34 +75,41 @@ impl CallWriter {
     }
 
     fn poll_data(&mut self, cx: &mut Context<'_>, data: &[u8]) -> Poll<Result<usize, ClientError>> {
-        let mut both = lock(&self.both);
-        match both.link().gear.upload {
+        self.both.poll(Half::Writer, cx, |link, cx| match link.gear.upload {
             Upload::Abandoned => Poll::Ready(Ok(data.len())),
-            _ => both.link().poll_write(cx, data),
-        }
+            _ => link.poll_write(cx, data),
+        })
     }
 
     fn poll_sent(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ClientError>> {
-        let mut both = lock(&self.both);
-        match both.link().gear.upload {
+        self.both.poll(Half::Writer, cx, |link, cx| match link.gear.upload {
             Upload::Abandoned => Poll::Ready(Ok(())),
-            _ => both.link().poll_flush(cx),
-        }
+            _ => link.poll_flush(cx),
+        })
     }
 
     fn poll_finish(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ClientError>> {
-        let mut both = lock(&self.both);
-        let link = both.link();
-        if !matches!(link.gear.upload, Upload::Abandoned) {
-            link.end(&self.trailers)?;
-            link.go_ahead();
-            ready!(link.poll_flush(cx))?;
-            link.sent();
-        }
-        if let Some(reader) = both.reader.take() {
-            reader.wake();
-        }
-        Poll::Ready(Ok(()))
+        let trailers = &self.trailers;
+        let ended: Result<(), ClientError> = ready!(self.both.poll(Half::Writer, cx, |link, cx| {
+            if !matches!(link.gear.upload, Upload::Abandoned) {
+                link.end(trailers)?;
+                link.go_ahead();
+                ready!(link.poll_flush(cx))?;
+                link.sent();
+            }
+            Poll::Ready(Ok(()))
+        }));
+        // The time of whoever waits for the answer begins now.
+        self.both.owners.wake_by_ref();
+        Poll::Ready(ended)
+    }
+}
+
+impl Drop for CallWriter {
+    /// Whoever waits for the answer need not wait for the end of a request that will have none.
+    fn drop(&mut self) {
+        self.both.lock().link().give_up();
+        self.both.owners.wake_by_ref();
     }
 }
 
@@ -112,15 +122,14 @@ impl CallReader {
     pub async fn head(&mut self, response: &mut Response) -> Result<(), ClientError> {
         response.reset();
         poll_fn(|cx| {
-            let mut both = lock(&self.both);
-            both.reader = Some(cx.waker().clone());
-            match both.link().poll_early(cx, response) {
-                Poll::Pending => both.link().poll_deadline(cx, ClientPhase::Wait).map(Err),
+            self.both.poll(Half::Reader, cx, |link, cx| match link.poll_early(cx, response) {
+                Poll::Pending => link.poll_deadline(cx, ClientPhase::Wait).map(Err),
                 head => head,
-            }
+            })
         })
         .await?;
-        let mut both = lock(&self.both);
+        self.visit.end(response);
+        let mut both = self.both.lock();
         *response.timings_mut() = both.link().gear.timings;
         both.link().decode(response)
     }
@@ -143,31 +152,32 @@ impl CallReader {
     }
 
     fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Result<usize, ClientError>> {
-        let mut both = lock(&self.both);
-        let link = both.link();
-        self.piece.clear();
-        match ready!(link.poll_chunk(cx)) {
-            Ok(0) => std::mem::swap(&mut self.trailers, &mut link.gear.incoming.trailers),
-            Ok(_) => self.piece.extend_from_slice(link.chunk()),
-            Err(error) => {
-                link.close();
-                return Poll::Ready(Err(error));
+        let CallReader { both, piece, trailers, .. } = self;
+        piece.clear();
+        both.poll(Half::Reader, cx, |link, cx| {
+            match ready!(link.poll_chunk(cx)) {
+                Ok(0) => std::mem::swap(trailers, &mut link.gear.incoming.trailers),
+                Ok(_) => piece.extend_from_slice(link.chunk()),
+                Err(error) => {
+                    link.close();
+                    return Poll::Ready(Err(error));
+                }
             }
-        }
-        Poll::Ready(Ok(self.piece.len()))
+            Poll::Ready(Ok(piece.len()))
+        })
     }
 }
 
 impl AsyncRead for CallReader {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, out: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        let mut both = lock(&self.both);
-        let link = both.link();
-        let count = ready!(link.poll_chunk(cx))?.min(out.remaining());
-        out.put_slice(&link.chunk()[..count]);
-        if count > 0 {
-            link.took(count);
-        }
-        Poll::Ready(Ok(()))
+        self.both.poll(Half::Reader, cx, |link, cx| {
+            let count = ready!(link.poll_chunk(cx))?.min(out.remaining());
+            out.put_slice(&link.chunk()[..count]);
+            if count > 0 {
+                link.took(count);
+            }
+            Poll::Ready(Ok(()))
+        })
     }
 }
 
@@ -198,12 +208,71 @@ impl fmt::Debug for CallReader {
     }
 }
 
+/// What a half has of its call.
+#[derive(Clone)]
+struct Shared {
+    both: Arc<Mutex<Both>>,
+    owners: Arc<Owners>,
+}
+
+impl Shared {
+    /// Polls the link for one half. Whatever happens to the connection, and each of its limits of time, wakes the owners
+    /// of both: it has one alarm, and who of them polls last cannot know what the other one waits for.
+    fn poll<T>(
+        &self,
+        half: Half,
+        cx: &mut Context<'_>,
+        poll: impl FnOnce(&mut Link, &mut Context<'_>) -> Poll<T>,
+    ) -> Poll<T> {
+        let mut both = self.lock();
+        self.owners.note(half, cx.waker());
+        poll(both.link(), &mut Context::from_waker(&Waker::from(self.owners.clone())))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Both> {
+        self.both.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Half {
+    Writer,
+    Reader,
+}
+
+/// Who awaits each half, or did so last.
+#[derive(Default)]
+struct Owners(Mutex<[Option<Waker>; 2]>);
+
+impl Owners {
+    fn note(&self, half: Half, waker: &Waker) {
+        match &mut self.lock()[half as usize] {
+            Some(owner) => owner.clone_from(waker),
+            none => *none = Some(waker.clone()),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, [Option<Waker>; 2]> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Wake for Owners {
+    fn wake(self: Arc<Owners>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Owners>) {
+        // They are not woken under the lock: a waker may do whatever it likes.
+        let owners = self.lock().clone();
+        owners.into_iter().flatten().for_each(Waker::wake);
+    }
+}
+
 /// What the halves have in common.
 struct Both {
     /// Some, until this is dropped.
     link: Option<Box<Link>>,
-    /// Whoever waits for the answer, whose time begins when the request is sent.
-    reader: Option<Waker>,
 }
 
 impl Both {
@@ -218,8 +287,4 @@ impl Drop for Both {
             link.rest();
         }
     }
-}
-
-fn lock(both: &Mutex<Both>) -> MutexGuard<'_, Both> {
-    both.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -92,9 +92,14 @@ impl Host {
         &self.key
     }
 
-    /// How many of its connections are not in use, and how many are: in the runtime it was made in.
-    pub fn counts(&self) -> (usize, usize) {
-        self.pool.as_ref().map_or((0, 0), |(_, pool)| (pool.idle(), pool.busy()))
+    /// How many of its connections are not in use, in the runtime it was made in.
+    pub fn idle(&self) -> usize {
+        self.pool.as_ref().map_or(0, |(_, pool)| pool.idle())
+    }
+
+    /// How many of its connections are in use, or about to be opened, in the runtime it was made in.
+    pub fn busy(&self) -> usize {
+        self.pool.as_ref().map_or(0, |(_, pool)| pool.busy())
     }
 
     fn pool(&self, request: &Request) -> Result<Arc<Pool>, ClientError> {

@@ -4,7 +4,9 @@ use std::borrow::Cow;
 use std::fmt;
 
 use super::{ClientCause, ClientError, ClientPhase};
-use crate::message::{Authority, InvalidRequest, InvalidTarget, Request, Scheme, Target, TargetForm};
+use crate::message::{
+    Authority, InvalidRequest, InvalidTarget, Request, Scheme, Target, TargetForm, split_port,
+};
 
 /// Where requests go.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -112,14 +114,6 @@ pub(super) fn check(target: &Target, expected: &str) -> Result<(), ClientError> 
     match target.form() == TargetForm::Origin || *key(target)? == *expected {
         true => Ok(()),
         false => Err(ClientError::new(ClientPhase::Prepare, ClientCause::Origin)),
-    }
-}
-
-/// Host and port, which may be empty.
-fn split_port(authority: &str) -> (&str, Option<&str>) {
-    match authority.rsplit_once(':') {
-        Some((host, port)) if !port.ends_with(']') => (host, Some(port)),
-        _ => (authority, None),
     }
 }
 

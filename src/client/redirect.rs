@@ -2,7 +2,7 @@
 
 use super::origin::{self, Origin};
 use super::{ClientCause, ClientError, ClientPhase};
-use crate::message::{Method, Request, Response, Scheme, Status};
+use crate::message::{Method, Name, Request, Response, Scheme, Status};
 
 /// Whether a client follows redirects.
 ///
@@ -40,9 +40,7 @@ pub(super) fn next(
     if followed == most {
         return Err(error(ClientCause::TooManyRedirects));
     }
-    let location = response.headers.text("location").filter(|location| !location.is_empty());
-    let location = location.ok_or_else(|| error(ClientCause::Location(None)))?;
-    let target = origin.absolute(request.target()).join(location);
+    let target = origin.absolute(request.target()).join(location(response)?);
     let target = target.map_err(|invalid| error(ClientCause::Location(Some(invalid))))?;
     if (origin.scheme, target.scheme_kind()) == (Scheme::Https, Some(Scheme::Http)) {
         return Err(error(ClientCause::Downgrade));
@@ -60,6 +58,20 @@ pub(super) fn next(
         }
     }
     Ok(Some(next))
+}
+
+/// Where `response` leads to. Whoever says so twice has said it once; but if it leads to two places, others on the way
+/// may see the other one.
+fn location(response: &Response) -> Result<&str, ClientError> {
+    let mut lines = response.headers.named(Name::new("location"));
+    let first = lines.next().unwrap_or_default();
+    if lines.any(|line| line != first) {
+        return Err(error(ClientCause::Locations));
+    }
+    match str::from_utf8(first) {
+        Ok("") | Err(_) => Err(error(ClientCause::Location(None))),
+        Ok(location) => Ok(location),
+    }
 }
 
 fn is_redirect(status: Status) -> bool {

@@ -106,6 +106,14 @@ impl Link {
         ended.map_err(|error| self.fail(ClientPhase::Send, error))
     }
 
+    /// The rest of the body will not come.
+    pub(super) fn give_up(&mut self) {
+        if matches!(self.gear.upload, Upload::Expecting | Upload::Waiting | Upload::Sending) {
+            self.gear.upload = Upload::Failed(ExchangeError::Length);
+            self.conn.disarm(Lane::Read);
+        }
+    }
+
     /// Sends what was written so far.
     pub(super) fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ClientError>> {
         match self.conn.poll_flush(cx, self.settings().bounds.timeouts.write) {

@@ -13,7 +13,7 @@ use super::listing::{self, Sort};
 use super::path::{Below, is_name};
 use super::pattern::Pattern;
 use super::resource::{Draft, Resource};
-use crate::message::{Request, Status};
+use crate::message::{Request, Status, split_port};
 use crate::server::Error;
 
 /// The rules by which a path becomes a file.
@@ -217,8 +217,7 @@ fn join(directory: &str, name: &str) -> String {
 /// Whether a host is the one asked for, whatever its port, its case, and the dot that may end it.
 fn is_host(host: Option<&str>, asked: Option<&str>) -> bool {
     let (Some(host), Some(asked)) = (host, asked) else { return false };
-    let port = asked.rfind(':').filter(|colon| !asked[*colon..].contains(']'));
-    let name = &asked[..port.unwrap_or(asked.len())];
+    let (name, _) = split_port(asked);
     host.eq_ignore_ascii_case(name.strip_suffix('.').unwrap_or(name))
 }
 

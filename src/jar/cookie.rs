@@ -103,11 +103,7 @@ pub(super) struct Origin<'a> {
 impl<'a> Origin<'a> {
     /// None if the target is not in absolute-form.
     pub(super) fn of(target: &'a Target) -> Option<Origin<'a>> {
-        let (scheme, authority) = (target.scheme()?, target.authority()?);
-        let host = match authority.rsplit_once(':') {
-            Some((host, port)) if !port.ends_with(']') => host,
-            _ => authority,
-        };
+        let (scheme, host) = (target.scheme()?, target.host()?);
         Some(Origin { host: host.to_ascii_lowercase(), path: target.path(), is_secure: scheme == "https" })
     }
 }

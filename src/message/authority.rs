@@ -31,6 +31,15 @@ impl<'a> Authority<'a> {
     }
 }
 
+/// Host and port of an authority, as they are spelled. A port may be empty.
+pub(crate) fn split_port(authority: &str) -> (&str, Option<&str>) {
+    match authority.rsplit_once(':') {
+        // The colons of an IPv6 address are in brackets.
+        Some((host, port)) if !port.ends_with(']') => (host, Some(port)),
+        _ => (authority, None),
+    }
+}
+
 #[inline]
 fn host_len(text: &[u8]) -> Option<usize> {
     match text {
@@ -165,6 +174,25 @@ mod tests {
         bad.iter().for_each(|text| check(text, None));
         assert_eq!(Authority::parse(b"a\xff"), None);
         assert_eq!(Authority::parse(b"[\xff]"), None);
+    }
+
+    #[test]
+    fn a_port_is_behind_the_last_colon_but_not_in_brackets_rfc3986_3_2() {
+        for (authority, expected) in [
+            ("a", ("a", None)),
+            ("a:80", ("a", Some("80"))),
+            ("a:", ("a", Some(""))),
+            (":80", ("", Some("80"))),
+            ("", ("", None)),
+            ("[::1]", ("[::1]", None)),
+            ("[::1]:", ("[::1]", Some(""))),
+            ("[::1]:80", ("[::1]", Some("80"))),
+            ("[v1.a:b]", ("[v1.a:b]", None)),
+        ] {
+            assert_eq!(split_port(authority), expected, "{authority}");
+            let parsed = Authority::parse(authority.as_bytes()).map(|authority| authority.host);
+            assert_eq!(parsed, Some(expected.0), "the host is the same to all");
+        }
     }
 
     #[test]

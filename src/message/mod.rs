@@ -25,7 +25,7 @@ mod timings;
 mod value;
 mod version;
 
-pub(crate) use authority::Authority;
+pub(crate) use authority::{Authority, split_port};
 pub use body::{Body, Source};
 pub(crate) use body::{FileRange, Length};
 pub(crate) use class::Class;

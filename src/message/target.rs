@@ -5,7 +5,7 @@ use std::error::Error;
 use std::fmt;
 use std::str::{self, Utf8Error};
 
-use super::authority::Authority;
+use super::authority::{Authority, split_port};
 use super::class::Class;
 use super::form::Form;
 use super::method::Method;
@@ -114,6 +114,11 @@ impl Target {
             TargetForm::Absolute | TargetForm::Authority => Some(self.part(self.parts.authority)),
             TargetForm::Origin | TargetForm::Asterisk => None,
         }
+    }
+
+    /// The host as it is spelled, an IPv6 address in its brackets, if it is in absolute-form or authority-form.
+    pub fn host(&self) -> Option<&str> {
+        self.authority().map(|authority| split_port(authority).0)
     }
 
     /// The path as it is spelled, not decoded; `*` in asterisk-form, `""` in authority-form.

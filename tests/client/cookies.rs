@@ -37,5 +37,23 @@ async fn what_was_set_on_the_way_is_said_at_the_end_and_to_nobody_else() {
     request.headers.set("cookie", "own=3").unwrap();
     host.send(&request, &mut response).await.unwrap();
     assert_eq!(response.body.text(), Ok("own=3"));
+    request.headers.remove("cookie");
+
+    // A body that is written as it goes changes nothing about that.
+    let mut sign_in = Request::post("/sign-in").unwrap();
+    sign_in.headers.set("content-length", 0).unwrap();
+    jar.clear();
+    host.open(&sign_in).await.unwrap().finish(&mut response).await.unwrap();
+    assert_eq!(jar.len(), 2);
+    host.open(&request).await.unwrap().finish(&mut response).await.unwrap();
+    host.send(&request, &mut response).await.unwrap();
+    assert_eq!(response.body.text(), Ok("sid=1"));
+    jar.clear();
+    let (mut writer, mut reader) = host.open(&sign_in).await.unwrap().split();
+    writer.finish().await.unwrap();
+    reader.head(&mut response).await.unwrap();
+    assert_eq!(jar.len(), 2);
+    let mut answer = host.open(&request).await.unwrap().finish(&mut response).await.unwrap();
+    assert_eq!(answer.chunk().await.unwrap(), Some(&b"sid=1"[..]));
     running.unwrap().shutdown(std::time::Duration::ZERO);
 }

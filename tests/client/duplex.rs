@@ -1,9 +1,15 @@
 //! The answer is read while the request is written: neither side waits for the other (RFC 9110 §7.5).
 
-use corehttp::{BodyPlan, Client, Context, Request, Response, Server, with_plan};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use std::time::Duration;
 
-use crate::support::Stage;
+use corehttp::{
+    BodyPlan, CallReader, CallWriter, Client, ClientBuilder, ClientPhase, ClientTimeouts, Context, Request,
+    Response, Server, with_plan,
+};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::time::Instant;
+
+use crate::support::{Stage, settle};
 
 const SIZE: usize = 24 << 20;
 
@@ -51,7 +57,7 @@ fn an_echo_larger_than_all_buffers_comes_back_while_it_is_sent() {
         }
     });
     asked.unwrap();
-    running.shutdown(std::time::Duration::ZERO);
+    running.shutdown(Duration::ZERO);
 }
 
 #[tokio::test(start_paused = true)]
@@ -111,7 +117,7 @@ async fn a_server_that_says_nothing_is_waited_for_as_long_as_ever() {
         for _ in 0..10 {
             writer.write(b"piece").await.unwrap();
             writer.flush().await.unwrap();
-            tokio::time::sleep(std::time::Duration::from_secs(20)).await;
+            tokio::time::sleep(Duration::from_secs(20)).await;
         }
         writer.finish().await.unwrap();
         tokio::time::Instant::now()
@@ -120,4 +126,78 @@ async fn a_server_that_says_nothing_is_waited_for_as_long_as_ever() {
     let (sent, head) = tokio::join!(write, reader.head(&mut response));
     let waited = sent.elapsed().as_secs();
     assert!(head.unwrap_err().is_timeout() && (29..=31).contains(&waited), "{waited} s");
+}
+
+/// A client that asks a server which neither reads nor answers, and the halves of a call to it.
+async fn silence(client: ClientBuilder) -> (CallWriter, CallReader) {
+    client.build().open(&Request::post("http://a/").unwrap()).await.unwrap().split()
+}
+
+fn silent() -> Stage {
+    Stage::new(|peer, _| async move {
+        std::future::pending::<()>().await;
+        drop(peer);
+        Ok(())
+    })
+}
+
+/// One connection has one alarm, and it rang for whoever had polled last: the other half waited for ever.
+#[tokio::test(start_paused = true)]
+async fn halves_in_two_tasks_keep_their_time_whoever_polls_last() {
+    let second = Duration::from_secs(1);
+    let timeouts = ClientTimeouts { send: 2 * second, wait: 3 * second, ..ClientTimeouts::default() };
+    let (whole, phases) =
+        (|| silent().builder().timeout(5 * second), || silent().builder().timeouts(timeouts.clone()));
+    for (client, is_reader_last, expected) in [
+        (whole(), true, (5, 5)),
+        (whole(), false, (5, 5)),
+        // The writer fails, is dropped, and then the server has its time.
+        (phases(), true, (2, 5)),
+        (phases(), false, (2, 5)),
+    ] {
+        let (mut writer, mut reader) = silence(client).await;
+        let start = Instant::now();
+        let write = async move {
+            let failed = loop {
+                if let Err(error) = writer.write(&[0; 8192]).await {
+                    break error;
+                }
+            };
+            (failed.is_timeout(), start.elapsed().as_secs())
+        };
+        let read = async move {
+            let failed = reader.head(&mut Response::new()).await.unwrap_err();
+            (failed.is_timeout() || failed.phase() == ClientPhase::Send, start.elapsed().as_secs())
+        };
+        let (write, read) = match is_reader_last {
+            true => {
+                let write = tokio::spawn(write);
+                settle().await;
+                (write, tokio::spawn(read))
+            }
+            false => {
+                let read = tokio::spawn(read);
+                settle().await;
+                (tokio::spawn(write), read)
+            }
+        };
+        let ended =
+            tokio::time::timeout(60 * second, async { (write.await.unwrap(), read.await.unwrap()) }).await;
+        let ((is_timeout, wrote), (is_told, read)) = ended.expect("both are woken");
+        assert!(
+            is_timeout && is_told && (wrote, read) == expected,
+            "{wrote} s and {read} s, not {expected:?}"
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_to_a_request_that_never_ends_is_not_waited_for_without_end() {
+    let (mut writer, mut reader) = silence(silent().builder()).await;
+    let start = Instant::now();
+    let read = tokio::spawn(async move { reader.head(&mut Response::new()).await });
+    writer.write(b"a piece").await.unwrap();
+    drop(writer);
+    let error = tokio::time::timeout(Duration::from_secs(60), read).await.expect("it is woken").unwrap();
+    assert_eq!((error.unwrap_err().phase(), start.elapsed().as_secs()), (ClientPhase::Send, 30));
 }

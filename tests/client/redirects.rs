@@ -151,6 +151,34 @@ async fn a_redirect_that_leads_nowhere_is_an_error_15_4() {
     assert!(matches!(error.cause(), ClientCause::Location(None)), "{error:?}");
 }
 
+/// A cache, a log and a client that each take another one of them do not speak of the same page.
+#[tokio::test(start_paused = true)]
+async fn a_redirect_that_leads_to_two_places_is_not_followed_15_4() {
+    for (fields, expected) in [
+        ("location: /b\r\nlocation: /c\r\n", Err(())),
+        ("location: /b\r\nx: y\r\nLOCATION: http://c/b\r\n", Err(())),
+        ("location: /b\r\nlocation: /b\r\nlocation: /c\r\n", Err(())),
+        ("location: /b\r\nlocation:\r\n", Err(())),
+        ("location:\r\nlocation: /b\r\n", Err(())),
+        ("location: /b\r\nlocation: /B\r\n", Err(())),
+        ("location: /b\r\nLocation: /b\r\n", Ok(())),
+        ("location: /b\r\n", Ok(())),
+    ] {
+        let stage = Stage::answering(move |request| match path(request) {
+            "/" => format!("HTTP/1.1 302 Found\r\n{fields}content-length: 0\r\n\r\n"),
+            _ => OK.into(),
+        });
+        match (ask(&stage.client(), &get("http://a/")).await, expected) {
+            (Ok(answer), Ok(())) => assert_eq!(answer, (200, "ok".into()), "{fields:?}"),
+            (Err(error), Err(())) => {
+                assert!(matches!(error.cause(), ClientCause::Locations), "{fields:?}: {error:?}");
+                assert_eq!(stage.heard().len(), 1, "{fields:?}");
+            }
+            (answer, _) => panic!("{fields:?}: {answer:?}"),
+        }
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn loops_and_long_ways_end_15_4() {
     let stage = redirecting(302, "/again");
@@ -269,7 +297,7 @@ async fn a_host_that_is_asked_for_a_path_follows_too() {
     let elsewhere = host.send(&get("http://f/"), &mut response).await.unwrap_err();
     assert!(matches!(elsewhere.cause(), ClientCause::Origin), "{elsewhere:?}");
     host.send(&get("http://a:081/end"), &mut response).await.unwrap();
-    assert_eq!(host.counts(), (1, 0));
+    assert_eq!((host.idle(), host.busy()), (1, 0));
 }
 
 /// Little of a redirect's body is read, for the sake of the connection; if there is more, or no end, it is closed.

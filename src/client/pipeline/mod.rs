@@ -112,10 +112,8 @@ impl Pipeline {
         let deadline = shared.client.deadline();
         let permit = shared.enter(deadline).await?;
         let pool = shared.pool()?;
-        let store = shared.client.shared.settings.cookies.as_deref();
-        let visit = store.map(|store| Visit::new(store, &pool.origin, request));
-        let cookie = visit.as_ref().and_then(|visit| visit.cookie(request));
-        let mut claim = shared.hand_in(request, cookie.as_deref(), pool, permit)?;
+        let visit = Visit::begin(pool, request);
+        let mut claim = shared.hand_in(request, visit.cookie(), pool, permit)?;
         let answer = poll_fn(|cx| claim.poll(cx, response));
         match deadline {
             None => answer.await?,
@@ -124,9 +122,7 @@ impl Pipeline {
                 Err(_) => return Err(claim.error(ClientCause::TimedOut)),
             },
         }
-        if let Some(visit) = visit {
-            visit.end(response);
-        }
+        visit.end(response);
         Ok(())
     }
 
