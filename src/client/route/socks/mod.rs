@@ -4,7 +4,6 @@ mod error;
 mod handshake;
 
 use std::net::SocketAddr;
-use std::time::Duration;
 
 pub use error::{SocksError, SocksReply};
 use handshake::Destination;
@@ -44,43 +43,70 @@ impl Socks {
         origin: &Origin,
         limits: DialTimes,
     ) -> Result<(Transport<BoxedStream>, DialTimes), ClientError> {
-        let (destination, looked_up) = self.destination(dial, origin, limits.resolve).await?;
-        let left = DialTimes { resolve: limits.resolve.saturating_sub(looked_up), ..limits };
-        let (mut transport, times) = dial.connect(proxy.host(), proxy.port(), left).await?;
-        let left = limits.connect.saturating_sub(times.connect);
-        let (end, took) =
-            timed(left, handshake::connect(&mut transport, &destination, self.login.as_ref())).await;
-        let failed = |cause| ClientError::new(ClientPhase::Connect, cause);
-        match end {
-            Some(Ok(())) => {
-                let (resolve, connect) = (looked_up + times.resolve, times.connect + took);
-                Ok((transport, DialTimes { resolve, connect }))
-            }
-            Some(Err(error)) => Err(failed(ClientCause::Proxy(error.into()))),
-            None => Err(failed(ClientCause::TimedOut)),
-        }
-    }
-
-    /// Where the proxy is to connect to, and how long it took to find out.
-    async fn destination<'a>(
-        &self,
-        dial: &Dial,
-        origin: &'a Origin,
-        limit: Duration,
-    ) -> Result<(Destination<'a>, Duration), DialError> {
-        let invalid = |invalid: InvalidHost| DialError::Resolve(Fault::Io(invalid.into()));
-        match self.lookup {
+        let mut talk = Talk { socks: self, dial, proxy, limits, spent: DialTimes::default() };
+        let end = match self.lookup {
+            Lookup::Here => talk.ask_for_addresses(origin).await?,
             Lookup::There => {
-                Ok((Destination::new(origin.host(), origin.port).map_err(invalid)?, Duration::ZERO))
+                let invalid = |invalid: InvalidHost| DialError::Resolve(Fault::Io(invalid.into()));
+                talk.ask(Destination::new(origin.host(), origin.port).map_err(invalid)?).await?
             }
-            Lookup::Here => {
-                // There is one at least. Further ones are for those who connect themselves.
-                let (addresses, took) = dial.resolve(origin.host(), limit).await?;
-                Ok((SocketAddr::new(addresses[0], origin.port).into(), took))
-            }
+        };
+        match end {
+            Ok(transport) => Ok((transport, talk.spent)),
+            Err(error) => Err(ClientError::new(ClientPhase::Connect, ClientCause::Proxy(error.into()))),
         }
     }
 }
+
+/// What is said to one proxy for one connection, perhaps several times.
+struct Talk<'a> {
+    socks: &'a Socks,
+    dial: &'a Dial,
+    proxy: &'a Proxy,
+    limits: DialTimes,
+    /// How much of the limits is used up.
+    spent: DialTimes,
+}
+
+impl Talk<'_> {
+    /// Looks `origin` up and asks for one of its addresses after the other, until the proxy reaches one.
+    async fn ask_for_addresses(&mut self, origin: &Origin) -> Result<Answer, ClientError> {
+        let (addresses, took) = self.dial.resolve(origin.host(), self.limits.resolve).await?;
+        self.spent.resolve = took;
+        let mut end = Err(SocksError::Refused(SocksReply::HostUnreachable));
+        for address in addresses.iter() {
+            end = self.ask(SocketAddr::new(*address, origin.port).into()).await?;
+            // Whatever else has gone wrong would go wrong again.
+            if !matches!(end, Err(SocksError::Refused(_))) {
+                return Ok(end);
+            }
+        }
+        self.dial.names.forget(origin.host(), &addresses);
+        Ok(end)
+    }
+
+    /// Connects to the proxy and asks it to connect to `destination`.
+    async fn ask(&mut self, destination: Destination<'_>) -> Result<Answer, ClientError> {
+        let Talk { socks, dial, proxy, limits, spent } = self;
+        let left = DialTimes {
+            resolve: limits.resolve.saturating_sub(spent.resolve),
+            connect: limits.connect.saturating_sub(spent.connect),
+        };
+        let (mut transport, times) = dial.connect(proxy.host(), proxy.port(), left).await?;
+        let left = left.connect.saturating_sub(times.connect);
+        let shaken = handshake::connect(&mut transport, &destination, socks.login.as_ref());
+        let (end, took) = timed(left, shaken).await;
+        spent.resolve += times.resolve;
+        spent.connect += times.connect + took;
+        match end {
+            Some(end) => Ok(end.map(|()| transport)),
+            None => Err(ClientError::new(ClientPhase::Connect, ClientCause::TimedOut)),
+        }
+    }
+}
+
+/// A connection to the destination, or why the proxy opens none.
+type Answer = Result<Transport<BoxedStream>, SocksError>;
 
 #[cfg(test)]
 mod tests {
@@ -88,8 +114,10 @@ mod tests {
     use std::io;
     use std::net::IpAddr;
     use std::sync::Arc;
+    use std::time::Duration;
 
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
     use tokio::task::JoinHandle;
     use tokio::time::{Instant, sleep};
 
@@ -105,6 +133,7 @@ mod tests {
             sleep(Duration::from_secs(1)).await;
             match name {
                 "a.example" => Ok(vec![[192, 0, 2, 1].into()]),
+                "three.example" => Ok((1..=3).map(|last| [192, 0, 2, last].into()).collect()),
                 "silent.example" => pending().await,
                 _ => Err(io::ErrorKind::NotFound.into()),
             }
@@ -126,11 +155,21 @@ mod tests {
     /// Opens a tunnel to `origin` over `medium`. What comes of it, and how many seconds it took to resolve and to
     /// connect, or in all.
     async fn tunnel(url: &str, origin: &str, medium: Medium) -> Result<(String, u64, u64), (String, u64)> {
+        tunnel_within(5, url, origin, medium).await
+    }
+
+    /// The same; so many seconds to connect.
+    async fn tunnel_within(
+        connect: u64,
+        url: &str,
+        origin: &str,
+        medium: Medium,
+    ) -> Result<(String, u64, u64), (String, u64)> {
         let (start, proxy) = (Instant::now(), Proxy::new(url).unwrap());
         let names = Arc::new(Names::new(OneName, Duration::MAX));
         let dial = Dial { medium, names, ..Dial::default() };
         let Protocol::Socks5(socks) = proxy.protocol() else { panic!("{proxy}") };
-        let limits = DialTimes { resolve: Duration::from_secs(5), connect: Duration::from_secs(5) };
+        let limits = DialTimes { resolve: Duration::from_secs(5), connect: Duration::from_secs(connect) };
         let origin = Origin::of_key(origin).unwrap();
         let opened = sent(socks.open(&dial, &proxy, &origin, limits)).await;
         let (mut stream, times) = opened.map_err(|error| (error.to_string(), start.elapsed().as_secs()))?;
@@ -145,46 +184,95 @@ mod tests {
         future
     }
 
+    /// What is said on one connection: so many bytes are heard, and then answered.
+    type Script = &'static [(usize, &'static [u8])];
+
     /// A proxy that hears so many bytes at a time and answers them after a second; then it is silent. The last that it
     /// heard.
-    fn proxy(talk: &[(usize, &[u8])]) -> (Medium, JoinHandle<(Vec<u8>, MemoryStream)>) {
+    fn proxy(script: Script) -> (Medium, JoinHandle<(Vec<u8>, MemoryStream)>) {
+        let (medium, mut peers) = proxy_of([script]);
+        let only = async move { peers.recv().await.expect("it is dialed") };
+        (medium, tokio::spawn(only))
+    }
+
+    /// One that does so on one connection after the other.
+    fn proxy_of<const N: usize>(
+        scripts: [Script; N],
+    ) -> (Medium, UnboundedReceiver<(Vec<u8>, MemoryStream)>) {
         let listener = MemoryListener::new();
         let connector = listener.connector();
-        let talk: Vec<(usize, Vec<u8>)> = talk.iter().map(|(len, answer)| (*len, answer.to_vec())).collect();
-        let answers = async move {
-            let (mut peer, mut heard) = (listener.accept().await, Vec::new());
-            for (len, answer) in talk {
-                heard = vec![0; len];
-                peer.read_exact(&mut heard).await.unwrap();
-                sleep(Duration::from_secs(1)).await;
-                peer.write_all(&answer).await.unwrap();
+        let (over, peers) = unbounded_channel();
+        tokio::spawn(async move {
+            for script in scripts {
+                let (mut peer, mut heard) = (listener.accept().await, Vec::new());
+                for (len, answer) in script {
+                    heard = vec![0; *len];
+                    peer.read_exact(&mut heard).await.unwrap();
+                    sleep(Duration::from_secs(1)).await;
+                    peer.write_all(answer).await.unwrap();
+                }
+                over.send((heard, peer)).unwrap();
             }
-            (heard, peer)
-        };
-        (Medium::custom(Slow(connector)), tokio::spawn(answers))
+        });
+        (Medium::custom(Slow(connector)), peers)
     }
+
+    const HELLO: &[u8] = b"\x05\x00\x00\x01\x7f\x00\x00\x01\x00\x50hello";
 
     #[tokio::test(start_paused = true)]
     async fn a_tunnel_carries_what_follows() {
-        let hello: &[u8] = b"\x05\x00\x00\x01\x7f\x00\x00\x01\x00\x50hello";
-        let (medium, asked) = proxy(&[(4, b"\x05\x02"), (8, b"\x01\x00"), (16, hello)]);
+        let (medium, asked) = proxy(&[(4, b"\x05\x02"), (8, b"\x01\x00"), (16, HELLO)]);
         let opened = tunnel("socks5h://joe:pw@p", "https://a.example", medium).await;
         assert_eq!(opened, Ok(("hello".to_owned(), 0, 4)), "the proxy looks it up");
         assert_eq!(asked.await.unwrap().0, b"\x05\x01\x00\x03\x09a.example\x01\xbb");
 
-        let (medium, asked) = proxy(&[(3, b"\x05\x00"), (10, hello)]);
+        let (medium, asked) = proxy(&[(3, b"\x05\x00"), (10, HELLO)]);
         let opened = tunnel("socks5://p", "http://a.example:81", medium).await;
         assert_eq!(opened, Ok(("hello".to_owned(), 1, 3)), "the client looks it up");
         assert_eq!(asked.await.unwrap().0, b"\x05\x01\x00\x01\xc0\x00\x02\x01\x00\x51");
     }
 
+    /// The proxy was asked for the first address only, and a host with one dead address was dead.
+    #[tokio::test(start_paused = true)]
+    async fn each_address_is_asked_for_until_one_is_reached() {
+        const REACHED: Script = &[(3, b"\x05\x00"), (10, HELLO)];
+        const UNREACHABLE: Script = &[(3, b"\x05\x00"), (10, b"\x05\x04")];
+        const ELSEWHERE: Script = &[(3, b"\x05\x00"), (10, b"\x05\x08")];
+        const WANTS_MORE: Script = &[(3, b"\x05\xff")];
+        const BROKEN: Script = &[(3, b"\x05\x00"), (10, b"\x04\x00")];
+        let refused = |seconds| Err(("connecting: the proxy refused".to_owned(), seconds));
+        let late = Err(("connecting: it took too long".to_owned(), 9));
+        for (scripts, expected, asked) in [
+            ([REACHED, &[], &[]], Ok(("hello".to_owned(), 1, 3)), 1),
+            ([UNREACHABLE, REACHED, &[]], Ok(("hello".to_owned(), 1, 6)), 2),
+            ([UNREACHABLE, ELSEWHERE, REACHED], late.clone(), 2),
+            ([ELSEWHERE, WANTS_MORE, REACHED], refused(6), 2),
+            ([BROKEN, REACHED, &[]], refused(4), 1),
+            ([WANTS_MORE, REACHED, &[]], refused(3), 1),
+            ([&[], REACHED, &[]], late, 1),
+        ] {
+            let (medium, mut peers) = proxy_of(scripts);
+            assert_eq!(
+                tunnel_within(8, "socks5://p", "http://three.example", medium).await,
+                expected,
+                "{scripts:?}"
+            );
+            for last in 1..=asked {
+                let (heard, _) = peers.recv().await.unwrap();
+                if heard.len() == 10 {
+                    assert_eq!(heard[4..], [192, 0, 2, last, 0, 80], "{scripts:?}");
+                }
+            }
+        }
+    }
+
     #[tokio::test(start_paused = true)]
     async fn a_tunnel_that_fails_says_in_which_phase_and_in_time() {
         let (late, unknown) = ("it took too long", "the system or the network failed");
-        let refused = [(3, &b"\x05\x00"[..]), (16, b"\x05\x04")];
+        const REFUSED: Script = &[(3, b"\x05\x00"), (16, b"\x05\x04")];
         for (url, origin, talk, expected, seconds) in [
-            ("socks5h://p", "https://a.example", &refused[..], "connecting: the proxy refused", 3),
-            ("socks5h://p", "https://a.example", &refused[..1], &format!("connecting: {late}"), 5),
+            ("socks5h://p", "https://a.example", REFUSED, "connecting: the proxy refused", 3),
+            ("socks5h://p", "https://a.example", &REFUSED[..1], &format!("connecting: {late}"), 5),
             ("socks5h://p", "https://a.example", &[], &format!("connecting: {late}"), 5),
             ("socks5://p", "https://b.example", &[], &format!("looking up the host: {unknown}"), 1),
             ("socks5h://p", "https://127.1", &[], &format!("looking up the host: {unknown}"), 0),
