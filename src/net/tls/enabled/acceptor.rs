@@ -1,32 +1,71 @@
 //! [`Acceptor`]: shakes hands with peers that connect (RFC 8446 §2).
 
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 use std::task::{Context, Poll};
 
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::server::FallibleAccept;
 
-use super::TlsStream;
+use super::{ServerTls, TlsRoots, TlsStream};
 use crate::net::Transport;
 use crate::net::tls::TlsError;
 
 /// Shakes hands with peers that connect.
 #[derive(Clone)]
 pub(crate) struct Acceptor {
+    tls: ServerTls,
+    made: Arc<RwLock<Made>>,
+}
+
+/// What rustls goes by, and the roots it was made with.
+struct Made {
     config: Arc<ServerConfig>,
+    roots: Option<TlsRoots>,
 }
 
 impl Acceptor {
-    pub(super) fn new(config: ServerConfig) -> Acceptor {
-        Acceptor { config: Arc::new(config) }
+    pub(super) fn new(tls: ServerTls) -> Acceptor {
+        let made = Arc::new(RwLock::new(Made::new(&tls, tls.roots())));
+        Acceptor { tls, made }
     }
 
     /// Begins to shake hands over `transport`.
     pub(crate) fn accept(&self, transport: Transport) -> Handshake {
-        let accept = TlsAcceptor::from(self.config.clone()).accept(transport);
+        let accept = TlsAcceptor::from(self.config()).accept(transport);
         Handshake(accept.into_fallible())
+    }
+
+    /// It is made anew for other roots, tickets and all: a session that is resumed shows no certificate again, and the
+    /// one that it has shown may lead to the old roots.
+    fn config(&self) -> Arc<ServerConfig> {
+        let roots = self.tls.roots();
+        let made = self.made.read().unwrap_or_else(PoisonError::into_inner);
+        if made.is_of(roots.as_ref()) {
+            return made.config.clone();
+        }
+        drop(made);
+        let mut made = self.made.write().unwrap_or_else(PoisonError::into_inner);
+        if !made.is_of(roots.as_ref()) {
+            *made = Made::new(&self.tls, roots);
+        }
+        made.config.clone()
+    }
+}
+
+impl Made {
+    fn new(tls: &ServerTls, roots: Option<TlsRoots>) -> Made {
+        Made { config: Arc::new(tls.config(roots.as_ref())), roots }
+    }
+
+    /// Whether it was made with a clone of these roots: it is not looked into them.
+    fn is_of(&self, roots: Option<&TlsRoots>) -> bool {
+        match (&self.roots, roots) {
+            (None, None) => true,
+            (Some(mine), Some(roots)) => Arc::ptr_eq(&mine.store, &roots.store),
+            (None, Some(_)) | (Some(_), None) => false,
+        }
     }
 }
 

@@ -10,6 +10,7 @@ mod settings;
 mod stream;
 
 mod choice;
+mod peers;
 mod server_tls;
 
 mod acceptor;

@@ -4,16 +4,16 @@ use std::sync::Arc;
 
 use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::crypto::ring::Ticketer;
-use tokio_rustls::rustls::server::WebPkiClientVerifier;
-use tokio_rustls::rustls::server::danger::ClientCertVerifier;
 
 use super::choice::{Choice, Table};
+use super::peers::{Peers, Trust};
 use super::settings::{VERSIONS_FIT, alpn, provider, versions};
 use super::{Acceptor, TlsConfigError, TlsIdentity, TlsRoots, TlsVersion};
 
 /// How a server makes its connections secure: TLS 1.2 and 1.3, and HTTP/1.1 inside.
 ///
-/// A clone that is kept is a handle: [`ServerTls::replace`] works while the server runs.
+/// A clone that is kept is a handle: [`ServerTls::replace`] and [`ServerTls::replace_roots`] work while the server runs.
+/// What is added or set by other methods is for the one that they return, and not for its clones.
 ///
 /// # Examples
 ///
@@ -39,14 +39,6 @@ pub struct ServerTls {
     version_min: TlsVersion,
 }
 
-/// Whether peers have to say who they are (RFC 8446 §4.3.2).
-#[derive(Clone, Debug)]
-enum Peers {
-    Unasked,
-    Asked(TlsRoots),
-    Required(TlsRoots),
-}
-
 impl ServerTls {
     /// Shows peers `identity`, whichever host they want to talk to.
     pub fn new(identity: TlsIdentity) -> ServerTls {
@@ -56,21 +48,21 @@ impl ServerTls {
 
     /// Shows `identity` to peers that want to talk to a host that its certificate is for. Of several for one host,
     /// such as one with an RSA key and one with an elliptic one, the first that the peer can use is shown.
-    pub fn and(self, identity: TlsIdentity) -> ServerTls {
-        self.choice.set(self.choice.table().and(identity));
+    pub fn and(mut self, identity: TlsIdentity) -> ServerTls {
+        self.choice = Arc::new(Choice::new(self.choice.table().and(identity)));
         self
     }
 
     /// Asks peers for a certificate. One that they show must lead to `roots`; they need not show any. What they have
     /// shown is in [`TlsSession::certificates`](super::TlsSession::certificates). Default: they are not asked.
     pub fn ask_peers(mut self, roots: TlsRoots) -> ServerTls {
-        self.peers = Peers::Asked(roots);
+        self.peers = Peers::Asked(Trust::new(roots));
         self
     }
 
     /// Talks to nobody who has no certificate that leads to `roots`. Default: peers are not asked.
     pub fn require_peers(mut self, roots: TlsRoots) -> ServerTls {
-        self.peers = Peers::Required(roots);
+        self.peers = Peers::Required(Trust::new(roots));
         self
     }
 
@@ -94,31 +86,35 @@ impl ServerTls {
         Ok(())
     }
 
+    /// Believes certificates of peers only if they lead to `roots`, from the next handshake on, in this handle and in all
+    /// its clones, servers that run among them. Sessions that began before are not resumed. It changes nothing where
+    /// peers are not asked. Connections that are open stay as they are.
+    pub fn replace_roots(&self, roots: TlsRoots) {
+        self.peers.replace(roots);
+    }
+
     /// What shakes hands accordingly.
     pub(crate) fn acceptor(&self) -> Acceptor {
+        Acceptor::new(self.clone())
+    }
+
+    /// What certificates of peers have to lead to from now on.
+    pub(super) fn roots(&self) -> Option<TlsRoots> {
+        self.peers.roots()
+    }
+
+    /// The same for rustls, with certificates of peers that lead to `roots`.
+    pub(super) fn config(&self, roots: Option<&TlsRoots>) -> ServerConfig {
         let config = ServerConfig::builder_with_provider(provider())
             .with_protocol_versions(versions(self.version_min))
             .expect(VERSIONS_FIT)
-            .with_client_cert_verifier(self.peers.verifier());
+            .with_client_cert_verifier(self.peers.verifier(roots));
         let mut config = config.with_cert_resolver(self.choice.clone());
         config.alpn_protocols = alpn();
         // Without randomness there are no tickets; nor will any handshake succeed, and it will say why.
         if let Ok(ticketer) = Ticketer::new() {
             config.ticketer = ticketer;
         }
-        Acceptor::new(config)
-    }
-}
-
-impl Peers {
-    fn verifier(&self) -> Arc<dyn ClientCertVerifier> {
-        let verifier =
-            |roots: &TlsRoots| WebPkiClientVerifier::builder_with_provider(roots.store.clone(), provider());
-        let built = match self {
-            Peers::Unasked => return WebPkiClientVerifier::no_client_auth(),
-            Peers::Asked(roots) => verifier(roots).allow_unauthenticated().build(),
-            Peers::Required(roots) => verifier(roots).build(),
-        };
-        built.expect("roots are never empty, and there are no revocation lists that could be wrong")
+        config
     }
 }

@@ -8,7 +8,9 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
 
 use self::certificates::{Authority, Issued, self_signed};
 use super::connector::HostName;
-use super::{ClientTls, ServerTls, TlsConfigError, TlsIdentity, TlsRoots, TlsSession, TlsVersion};
+use super::{
+    Acceptor, ClientTls, Connector, ServerTls, TlsConfigError, TlsIdentity, TlsRoots, TlsSession, TlsVersion,
+};
 use crate::net::tls::TlsError;
 use crate::net::{Stream, Transport};
 
@@ -38,9 +40,16 @@ async fn shake(
     client: &ClientTls,
     host: &str,
 ) -> (Result<Near, TlsError>, Result<Transport, TlsError>) {
+    meet(&server.acceptor(), &client.connector(), host).await
+}
+
+async fn meet(
+    acceptor: &Acceptor,
+    connector: &Connector,
+    host: &str,
+) -> (Result<Near, TlsError>, Result<Transport, TlsError>) {
     let (near, far) = duplex(1 << 16);
-    let mut handshake = server.acceptor().accept(Transport::Memory(far));
-    let (connector, host) = (client.connector(), HostName::new(host).unwrap());
+    let (mut handshake, host) = (acceptor.accept(Transport::Memory(far)), HostName::new(host).unwrap());
     let far = poll_fn(|cx| handshake.poll(cx).map_err(|(error, _)| error));
     tokio::join!(connector.connect(host, Near::Memory(near)), far)
 }
@@ -153,6 +162,53 @@ async fn peers_are_asked_who_they_are_as_was_said() {
 }
 
 #[tokio::test]
+async fn roots_are_replaced_and_sessions_with_them() {
+    let (ours, theirs) = (Authority::new("ours"), Authority::new("theirs"));
+    let server = ServerTls::new(identity(&ours.issue(&["a.example"])));
+    let connector = |shown: &Authority| {
+        let client = ClientTls::new().roots(roots(&ours)).identity(identity(&shown.issue(&["me"])));
+        client.connector()
+    };
+    let (old, new) = (connector(&ours), connector(&theirs));
+    for asks in [ServerTls::ask_peers as fn(ServerTls, TlsRoots) -> ServerTls, ServerTls::require_peers] {
+        let server = asks(server.clone(), roots(&ours));
+        let acceptor = server.acceptor();
+        let mut ends = Vec::new();
+        for (connector, replaced) in
+            [(&old, None), (&old, None), (&new, None), (&old, Some(&theirs)), (&new, None), (&new, None)]
+        {
+            replaced.iter().for_each(|authority| server.clone().replace_roots(roots(authority)));
+            let (near, far) = meet(&acceptor, connector, "a.example").await;
+            ends.push(match far {
+                Ok(mut far) => {
+                    // Tickets come with the first bytes.
+                    far.write_all(b"x").await.unwrap();
+                    far.flush().await.unwrap();
+                    assert_eq!(near.unwrap().read_u8().await.unwrap(), b'x');
+                    if session(&far).resumed { "resumed" } else { "ok" }
+                }
+                Err(_) => "refused",
+            });
+        }
+        assert_eq!(ends, ["ok", "resumed", "refused", "refused", "ok", "resumed"]);
+    }
+    server.replace_roots(roots(&theirs));
+    let (_, far) = meet(&server.acceptor(), &old, "a.example").await;
+    assert_eq!(session(&far.unwrap()).certificates.len(), 0, "nobody is asked");
+}
+
+/// A server that was started with one handle showed what another handle was given.
+#[test]
+fn an_identity_that_is_added_is_for_one_handle_alone() {
+    let one = ServerTls::new(identity(&self_signed(&["a.example"])));
+    let two = one.clone().and(identity(&self_signed(&["b.example"])));
+    let shows = |tls: &ServerTls| ["a.example", "b.example"].map(|name| format!("{tls:?}").contains(name));
+    assert_eq!((shows(&one), shows(&two)), ([true, false], [true, true]));
+    two.clone().replace([identity(&self_signed(&["a.example"]))]).unwrap();
+    assert_eq!((shows(&one), shows(&two)), ([true, false], [true, false]));
+}
+
+#[tokio::test]
 async fn an_end_that_was_not_said_is_an_error() {
     let authority = Authority::new("ours");
     let server = ServerTls::new(identity(&authority.issue(&["a.example"])));
@@ -181,11 +237,7 @@ async fn sessions_are_resumed_and_versions_are_the_newest() {
         ClientTls::new().roots(roots(&authority)).version_min(TlsVersion::Tls13).connector(),
     );
     for resumed in [false, true, true] {
-        let (near, far) = duplex(1 << 16);
-        let mut handshake = acceptor.accept(Transport::Memory(far));
-        let far = poll_fn(|cx| handshake.poll(cx).map_err(|(error, _)| error));
-        let host = HostName::new("a.example").unwrap();
-        let (near, far) = tokio::join!(connector.connect(host, Near::Memory(near)), far);
+        let (near, far) = meet(&acceptor, &connector, "a.example").await;
         let (mut near, mut far) = (near.unwrap(), far.unwrap());
         let expected = TlsSession {
             version: TlsVersion::Tls13,
