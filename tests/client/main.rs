@@ -21,6 +21,7 @@ mod requests;
 #[cfg(feature = "tls")]
 mod secure;
 mod servers;
+mod storm;
 mod streams;
 mod time;
 

@@ -1,0 +1,209 @@
+//! Many at once, and peers at their worst: who is answered is answered right, who is not is told so in time, and
+//! nothing is left behind.
+
+use std::future::pending;
+use std::io;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use corehttp::{Client, ClientError, ClientPhase, Proxies, Proxy, Request, Resolver, Response};
+use tokio::io::AsyncWriteExt;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::support::{Peer, Scripted, Stage, settle};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// The path that was asked for, as an answer.
+fn echo(request: &str) -> String {
+    let path = request.split(' ').nth(1).unwrap();
+    format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{path}", path.len())
+}
+
+/// Asks for a path of this number, and makes sure that the answer is not another one's.
+async fn ask(client: &Client, url: &str, number: usize) -> Result<(), ClientError> {
+    let (request, mut response) = (Request::get(&format!("{url}/{number}")).unwrap(), Response::new());
+    client.send(&request, &mut response).await?;
+    assert_eq!(response.body.text().unwrap(), format!("/{number}"));
+    Ok(())
+}
+
+/// 512 connections, a server that takes 0.1 seconds, and one second for all: half of 10,000 callers cannot be answered.
+/// A third goes away before that, whenever it likes.
+#[test]
+fn ten_thousand_callers_share_512_connections_and_a_second() {
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
+    runtime.block_on(async {
+        let stage = Stage::new(|mut peer, _| async move {
+            while let Some(request) = peer.request().await? {
+                sleep(SECOND / 10).await;
+                peer.say(echo(&request)).await?;
+            }
+            Ok(())
+        });
+        let client = stage.builder().timeout(SECOND).build();
+        let (start, mut callers) = (Instant::now(), JoinSet::new());
+        for number in 0..10_000 {
+            let client = client.clone();
+            let patience = match number % 3 {
+                0 => Duration::from_millis(number as u64 * 7919 % 1000),
+                _ => Duration::MAX,
+            };
+            callers.spawn(async move { timeout(patience, ask(&client, "http://a", number)).await });
+        }
+        let (mut answered, mut late, mut gone) = (0, 0, 0);
+        for end in callers.join_all().await {
+            match end {
+                Ok(Ok(())) => answered += 1,
+                Ok(Err(error)) => {
+                    assert!(error.is_timeout(), "{error:#}");
+                    assert!(matches!(error.phase(), ClientPhase::Queue | ClientPhase::Wait), "{error:#}");
+                    late += 1;
+                }
+                Err(_) => gone += 1,
+            }
+        }
+        let took = start.elapsed().as_millis();
+        assert!((1000..1010).contains(&took), "{took} ms");
+        assert!(answered > 4_000 && late > 1_000 && gone > 1_000, "{answered}, {late}, {gone}");
+        assert_eq!(client.busy(), 0);
+        assert!(client.idle() <= 512, "{} rest", client.idle());
+        for number in 0..1_000 {
+            ask(&client, "http://a", number).await.unwrap();
+        }
+    });
+}
+
+/// A server whose every connection ends in another bad way, at another moment.
+async fn spoil(mut peer: Peer<tokio::net::TcpStream>, number: usize) -> io::Result<()> {
+    for _ in 0..number * 7919 % 5 {
+        let Some(request) = peer.request().await? else { return Ok(()) };
+        peer.say(echo(&request)).await?;
+    }
+    match number % 7 {
+        // A reset instead of an answer, or of a request.
+        0 => peer.reset(),
+        1 => {
+            peer.head().await?;
+            peer.reset();
+        }
+        // A reset, or an end, in the middle of an answer.
+        2 | 3 => {
+            let Some(request) = peer.request().await? else { return Ok(()) };
+            let answer = echo(&request);
+            peer.say(&answer[..answer.len() - 1 - number % 40]).await?;
+            if number % 7 == 2 {
+                peer.reset();
+            }
+        }
+        // Half an end: it would still read.
+        4 => {
+            peer.stream.shutdown().await?;
+            peer.hear_all().await?;
+        }
+        // Something that is no answer, and the end.
+        5 => peer.say("HTTP/1.1 200 OK\r\ncontent-length: 1, 2\r\n\r\n").await?,
+        // Behind an answer another one, to nobody.
+        _ => {
+            let Some(request) = peer.request().await? else { return Ok(()) };
+            peer.say(echo(&request) + &echo("GET /nobody ")).await?;
+        }
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn whatever_a_server_spoils_no_answer_is_wrong_and_nobody_waits() {
+    let server = Scripted::new(spoil).await;
+    let client = Client::builder().connections_per_host_max(16).timeout(20 * SECOND).build();
+    let mut callers = JoinSet::new();
+    for caller in 0..32 {
+        let (client, url) = (client.clone(), server.url.clone());
+        callers.spawn(async move {
+            let (mut right, mut failed) = (0, 0);
+            for number in 0..60 {
+                // Some go away in the middle of it.
+                let asked = ask(&client, &url, caller * 1000 + number);
+                let asked = match number % 5 {
+                    0 => timeout(Duration::from_micros(number as u64 * 7919 % 1500), asked).await.ok(),
+                    _ => Some(asked.await),
+                };
+                match asked {
+                    Some(Ok(())) => right += 1,
+                    Some(Err(error)) => {
+                        assert!(!error.is_timeout(), "{error:#}");
+                        failed += 1;
+                    }
+                    None => {}
+                }
+            }
+            (right, failed)
+        });
+    }
+    let ends = callers.join_all().await;
+    let (right, failed): (Vec<usize>, Vec<usize>) = ends.into_iter().unzip();
+    let (right, failed) = (right.iter().sum::<usize>(), failed.iter().sum::<usize>());
+    assert!(right > 500 && failed > 50, "{right} right, {failed} failed");
+    assert_eq!(client.busy(), 0);
+}
+
+/// Never answers.
+struct Silent;
+
+impl Resolver for Silent {
+    async fn resolve(&self, _: &str) -> io::Result<Vec<IpAddr>> {
+        pending().await
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_resolver_that_hangs_holds_nobody_longer_than_it_may() {
+    let client = Client::builder().resolver(Silent, SECOND).connections_per_host_max(8).build();
+    let start = Instant::now();
+    let mut callers = JoinSet::new();
+    for number in 0..24 {
+        let client = client.clone();
+        callers.spawn(async move {
+            // The one that began the look-up goes first, and the others have to go on with it.
+            let limit = if number == 0 { SECOND } else { Duration::MAX };
+            match timeout(limit, ask(&client, "http://a.example", number)).await {
+                Ok(end) => Some((end.unwrap_err().phase(), start.elapsed().as_secs())),
+                Err(_) => None,
+            }
+        });
+        settle().await;
+    }
+    let ends = callers.join_all().await;
+    let count = |end| ends.iter().filter(|found| **found == end).count();
+    assert_eq!(count(None), 1);
+    // Eight at a time have a place, each for as long as a look-up may take; the ninth came when the first went.
+    assert_eq!(count(Some((ClientPhase::Resolve, 5))), 7);
+    assert_eq!(count(Some((ClientPhase::Resolve, 6))), 1);
+    assert_eq!(ends.iter().flatten().filter(|(phase, _)| *phase == ClientPhase::Resolve).count(), 23);
+    assert_eq!(client.busy(), 0);
+}
+
+#[cfg(feature = "tls")]
+#[tokio::test(start_paused = true)]
+async fn a_proxy_that_drips_has_the_time_to_connect_and_no_more() {
+    let http: &[u8] = b"HTTP/1.1 200 OK\r\nx: aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\r\n\r\n";
+    let interim: &[u8] = b"HTTP/1.1 103 x\r\n\r\n";
+    let socks: &[u8] = &[5, 0, 5, 0, 0, 3, 200, b'x'];
+    for (proxy, drops) in [("http://p", http), ("http://p", interim), ("socks5h://p", socks)] {
+        let stage = Stage::new(move |mut peer, _| async move {
+            for drop in drops.iter().cycle() {
+                peer.say([*drop]).await?;
+                sleep(SECOND * 9 / 10).await;
+            }
+            Ok(())
+        });
+        let client = stage.builder().proxies(Proxies::all(Proxy::new(proxy).unwrap())).build();
+        let start = Instant::now();
+        let error = ask(&client, "https://a.example", 1).await.unwrap_err();
+        assert_eq!((error.phase(), error.is_timeout()), (ClientPhase::Connect, true), "{proxy}: {error:#}");
+        assert_eq!(start.elapsed().as_secs(), 10, "{proxy}");
+        assert_eq!((client.idle(), client.busy()), (0, 0));
+    }
+}
