@@ -1,7 +1,9 @@
 //! Question: how much CPU time does an exchange cost a client on real sockets, over what a bare write and read cost?
 //!
 //! The server is a bare epoll loop in a process and on a core of its own (`support/limit.rs`); the clients sit on
-//! another, and take turns round by round. The ratio is that of one round, and its median is what counts.
+//! another, and take turns round by round. The ratio is that of one round, and its median is what counts. corehttp's
+//! asks in three ways: over a connection for each that is in flight, with the body received or read as it comes, and as
+//! a pipeline over two.
 //!
 //! ```text
 //! cargo bench --bench client_loopback             # about a minute
@@ -28,7 +30,7 @@ use tokio::runtime::Runtime;
 use tokio::task::JoinSet;
 
 use alloc::allocations;
-use askers::{Asker, COREHTTP, HYPER, Place, RAW, REQWEST};
+use askers::{Asker, COREHTTP, HYPER, PIPELINE, Place, RAW, REQWEST, STREAM};
 use child::{Child, Seat, pin};
 use spread::Spread;
 
@@ -52,7 +54,7 @@ fn measure() {
     for tasks in [64, 1] {
         let mut peers: Vec<Peer> = [RAW]
             .into_iter()
-            .chain(child::chosen([COREHTTP, HYPER, REQWEST]))
+            .chain(child::chosen([COREHTTP, STREAM, PIPELINE, HYPER, REQWEST]))
             .filter_map(|name| Some(Peer::new(name, Asker::new(name, &place)?)))
             .collect();
         for round in 0..=ROUNDS {

@@ -1,11 +1,11 @@
-//! [`Asker`]: one GET after another, by corehttp's client, by hyper-util's, by reqwest's, and by nobody: a write and a
+//! [`Asker`]: one GET after another, by corehttp's client in its three ways, by hyper-util's, by reqwest's, and by nobody: a write and a
 //! read on a socket, which is what all of them stand on.
 
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use corehttp::{Client, MemoryConnector, MemoryStream, Request, Response};
+use corehttp::{Client, MemoryConnector, MemoryStream, Pipeline, Request, Response};
 use http_body_util::{BodyExt, Empty};
 use hyper::Uri;
 use hyper::body::Bytes;
@@ -20,6 +20,10 @@ use tokio::net::TcpStream;
 pub(crate) enum Asker {
     Raw(SocketAddr),
     Corehttp(Client, Request),
+    /// The same, and the body is read as it comes.
+    Stream(Client, Request),
+    /// Requests are sent before those before them are answered: 64 on two connections.
+    Pipeline(Pipeline, Request),
     HyperTcp(hyper_util::client::legacy::Client<HttpConnector, Empty<Bytes>>, Uri),
     HyperMemory(hyper_util::client::legacy::Client<Dialer, Empty<Bytes>>, Uri),
     Reqwest(reqwest::Client, String),
@@ -50,6 +54,12 @@ impl Asker {
                 let client = client.connections_per_host_max(2_000).build();
                 Asker::Corehttp(client, Request::get(&url).expect("a good URL"))
             }
+            (STREAM, Place::Tcp(_)) => Asker::Stream(Client::new(), Request::get(&url).expect("a good URL")),
+            (PIPELINE, Place::Tcp(_)) => {
+                let pipeline = Client::new().pipeline(&url).expect("a good URL");
+                let pipeline = pipeline.connections(2).in_flight_max(64).build();
+                Asker::Pipeline(pipeline, Request::get(PATH).expect("a good path"))
+            }
             (HYPER, Place::Tcp(_)) => {
                 let mut connector = HttpConnector::new();
                 connector.set_nodelay(true);
@@ -74,6 +84,24 @@ impl Asker {
                     assert_eq!(response.body.bytes(), answer);
                 }
             }
+            Asker::Stream(client, request) => {
+                let (mut response, mut body) = (Response::new(), Vec::new());
+                for _ in 0..exchanges {
+                    let mut stream = client.stream(request, &mut response).await.expect("an answer");
+                    body.clear();
+                    while let Some(chunk) = stream.chunk().await.expect("a body") {
+                        body.extend_from_slice(chunk);
+                    }
+                    assert_eq!(body, answer);
+                }
+            }
+            Asker::Pipeline(pipeline, request) => {
+                let mut response = Response::new();
+                for _ in 0..exchanges {
+                    pipeline.send(request, &mut response).await.expect("an answer");
+                    assert_eq!(response.body.bytes(), answer);
+                }
+            }
             Asker::HyperTcp(client, uri) => hyper(client, uri, exchanges, answer).await,
             Asker::HyperMemory(client, uri) => hyper(client, uri, exchanges, answer).await,
             Asker::Reqwest(client, url) => {
@@ -88,6 +116,8 @@ impl Asker {
 
 pub(crate) const RAW: &str = "raw";
 pub(crate) const COREHTTP: &str = "corehttp";
+pub(crate) const STREAM: &str = "stream";
+pub(crate) const PIPELINE: &str = "pipeline";
 pub(crate) const HYPER: &str = "hyper-util";
 pub(crate) const REQWEST: &str = "reqwest";
 

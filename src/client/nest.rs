@@ -94,7 +94,7 @@ struct Pools {
 
 impl Pools {
     fn find(&mut self, key: &str) -> Option<Arc<Pool>> {
-        if !self.last.as_ref().is_some_and(|pool| pool.origin.key() == key) {
+        if self.last.as_ref().is_none_or(|pool| pool.origin.key() != key) {
             self.last = Some(self.by_key.get(key)?.clone());
         }
         self.last.clone()
