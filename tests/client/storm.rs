@@ -6,7 +6,7 @@ use std::io;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use corehttp::{Client, ClientError, ClientPhase, Proxies, Proxy, Request, Resolver, Response};
+use corehttp::{Client, ClientError, ClientPhase, Request, Resolver, Response};
 use tokio::io::AsyncWriteExt;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
@@ -199,7 +199,8 @@ async fn a_proxy_that_drips_has_the_time_to_connect_and_no_more() {
             }
             Ok(())
         });
-        let client = stage.builder().proxies(Proxies::all(Proxy::new(proxy).unwrap())).build();
+        let client =
+            stage.builder().proxies(corehttp::Proxies::all(corehttp::Proxy::new(proxy).unwrap())).build();
         let start = Instant::now();
         let error = ask(&client, "https://a.example", 1).await.unwrap_err();
         assert_eq!((error.phase(), error.is_timeout()), (ClientPhase::Connect, true), "{proxy}: {error:#}");
