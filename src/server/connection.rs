@@ -49,7 +49,7 @@ impl<H: Handler> Connection<H> {
             let Some(context) = poll_fn(|cx| self.poll_wake(cx)).await else { return Ok(()) };
             let mut lease = Lease { worker: &self.worker, context: Some(context) };
             lease.adopt(self.idle.take(), self.number);
-            let (manner, served) = match exchanges(&mut lease).await {
+            let (manner, served) = match exchanges(&self.worker, &mut lease).await {
                 Ok(Next::Wait) => {
                     (self.idle, self.number) = lease.release();
                     continue;
@@ -121,35 +121,34 @@ const NEWCOMER_GRACE: Duration = Duration::from_secs(1);
 ///
 /// What is awaited here lies in the task of an idle connection too, so whatever can be is polled instead, with its
 /// state in the context.
-async fn exchanges<H: Handler>(lease: &mut Lease<'_, H>) -> Result<Next, Box<Refused>> {
+async fn exchanges<H: Handler>(worker: &Worker<H>, ctx: &mut Context) -> Result<Next, Box<Refused>> {
     let mut unsent = 0;
     loop {
-        match poll_fn(|cx| lease.poll_head(cx)).await? {
+        match poll_fn(|cx| ctx.poll_head(cx)).await? {
             Head::End | Head::Silence => return Ok(Next::Close(Manner::Politely)),
-            Head::Whole => lease.begin(),
+            Head::Whole => ctx.begin(),
         }
-        if let Some(body_max) = plan(lease)? {
-            poll_fn(|cx| lease.poll_body(cx, body_max)).await?;
+        if let Some(body_max) = plan(worker, ctx)? {
+            poll_fn(|cx| ctx.poll_body(cx, body_max)).await?;
         }
-        let outcome = handle(lease).await;
-        if lease.conn.borrow().is_none() {
+        let outcome = handle(worker, ctx).await;
+        if ctx.conn.borrow().is_none() {
             return Ok(Next::Close(Manner::AtOnce));
         }
-        settle(lease, outcome)?;
-        poll_fn(|cx| lease.poll_answer(cx)).await?;
-        poll_fn(|cx| poll_drain(lease, cx)).await;
+        settle(ctx, outcome)?;
+        poll_fn(|cx| ctx.poll_answer(cx)).await?;
+        poll_fn(|cx| poll_drain(ctx, cx)).await;
         unsent += 1;
-        let ctx = &mut **lease;
         let (next, is_capped) = (ctx.next_step(), ctx.is_capped(unsent));
         let is_idle = next != Next::Wait || ctx.incoming.get_mut().input.is_empty();
         if is_idle || is_capped {
-            poll_fn(|cx| lease.poll_flush(cx)).await?;
+            poll_fn(|cx| ctx.poll_flush(cx)).await?;
             unsent = 0;
         }
         if is_idle {
             return Ok(next);
         }
-        lease.next();
+        ctx.next();
         if is_capped {
             // A peer that pipelines for ever shall not keep the core for itself.
             runtime::yield_now().await;
@@ -158,8 +157,7 @@ async fn exchanges<H: Handler>(lease: &mut Lease<'_, H>) -> Result<Next, Box<Ref
 }
 
 /// Decides by the head what becomes of the body: up to how many bytes it is buffered first, if it is.
-fn plan<H: Handler>(lease: &mut Lease<'_, H>) -> Result<Option<usize>, Box<Refused>> {
-    let (worker, ctx) = lease.parts();
+fn plan<H: Handler>(worker: &Worker<H>, ctx: &mut Context) -> Result<Option<usize>, Box<Refused>> {
     worker.shared.stats.requests.add(1);
     expect(ctx)?;
     let body_max = worker.shared.bounds.limits.body_max;
@@ -200,8 +198,7 @@ pub(super) enum Outcome {
 }
 
 /// Runs the handler: its panics stay here, and so does it when its time is over.
-pub(super) async fn handle<H: Handler>(lease: &mut Lease<'_, H>) -> Outcome {
-    let (worker, ctx) = lease.parts();
+pub(super) async fn handle<H: Handler>(worker: &Worker<H>, ctx: &mut Context) -> Outcome {
     let link = ctx.conn.clone();
     let mut timer =
         worker.shared.bounds.timeouts.handler.map(|_| worker.shared.watch.deadline(Caller::default()));
@@ -285,10 +282,6 @@ pub(super) struct Lease<'w, H: Handler> {
 impl<'w, H: Handler> Lease<'w, H> {
     pub(super) fn new(worker: &'w Worker<H>) -> Lease<'w, H> {
         Lease { worker, context: Some(worker.take_context()) }
-    }
-
-    fn parts(&mut self) -> (&'w Worker<H>, &mut Context) {
-        (self.worker, self)
     }
 }
 
