@@ -36,6 +36,15 @@ pub(crate) fn trim(mut text: &[u8]) -> &[u8] {
 
 /// Where the first comma stands that splits, or else the end.
 fn member_len(list: &[u8]) -> usize {
+    match list.iter().position(|octet| matches!(octet, b',' | b'"')) {
+        None => list.len(),
+        Some(comma) if list[comma] == b',' => comma,
+        Some(_) => quoting_member_len(list),
+    }
+}
+
+/// As [`member_len`], where some commas may be quoted.
+fn quoting_member_len(list: &[u8]) -> usize {
     let (mut quoted, mut escaped) = (false, false);
     let splits = |&octet: &u8| {
         match octet {

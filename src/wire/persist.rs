@@ -11,19 +11,24 @@ pub(crate) enum Wish {
 }
 
 impl Wish {
-    /// Reads all members of all Connection lines; `close` beats `keep-alive` wherever it stands.
+    /// What all Connection lines of a message say.
     #[inline]
     pub(crate) fn of(headers: &Headers) -> Wish {
+        if headers.may_have(Name::CONNECTION) { Wish::read(headers) } else { Wish::Unsaid }
+    }
+
+    /// Reads all members of all Connection lines; `close` beats `keep-alive` wherever it stands.
+    #[inline(never)]
+    fn read(headers: &Headers) -> Wish {
         let mut wish = Wish::Unsaid;
-        if !headers.may_have(Name::CONNECTION) {
-            return wish;
-        }
-        for option in headers.named(Name::CONNECTION).flat_map(members) {
-            if option.eq_ignore_ascii_case(b"close") {
-                return Wish::Close;
-            }
-            if option.eq_ignore_ascii_case(b"keep-alive") {
-                wish = Wish::KeepAlive;
+        for line in headers.named(Name::CONNECTION) {
+            for option in members(line) {
+                if option.eq_ignore_ascii_case(b"close") {
+                    return Wish::Close;
+                }
+                if option.eq_ignore_ascii_case(b"keep-alive") {
+                    wish = Wish::KeepAlive;
+                }
             }
         }
         wish
