@@ -34,13 +34,15 @@ impl Class {
     /// How much of `text`, from its front, is in this class?
     #[inline]
     pub(crate) fn prefix_len(&self, text: &[u8]) -> usize {
-        text.iter().position(|&octet| !self.has(octet)).unwrap_or(text.len())
+        // Four at a time, for nearly all text is good.
+        let good = 4 * text.chunks_exact(4).take_while(|four| self.covers(four)).count();
+        good + text[good..].iter().take_while(|octet| self.has(**octet)).count()
     }
 
     /// Is every octet of `text` in this class?
     #[inline]
     pub(crate) fn covers(&self, text: &[u8]) -> bool {
-        // Nearly all text is good, so no octet is worth a branch of its own.
+        // No octet is worth a branch of its own, and of a name in the source a plain loop is run by the compiler.
         text.iter().fold(true, |covered, &octet| covered & self.has(octet))
     }
 }

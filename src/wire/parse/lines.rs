@@ -20,7 +20,7 @@ pub(super) fn record(lines: &[Header<'_>], section: &[u8], into: &mut Headers) -
     let mut ends_well = matches!(section, b"\r\n" | [.., b'\r', b'\n', b'\r', b'\n']);
     into.record(lines.iter().map(|line| {
         let name = Span::of(line.name.as_bytes(), section);
-        ends_well &= matches!(section[..name.start()], [] | [.., b'\r', b'\n']);
+        ends_well &= matches!(section[..name.start()].last_chunk(), None | Some(b"\r\n"));
         (Tag::of(line.name.as_bytes()), name, Span::of(line.value, section))
     }));
     match ends_well {
