@@ -15,7 +15,7 @@ pub(crate) enum Lane {
     Whole,
 }
 
-const LANES: usize = 3;
+pub(super) const LANES: usize = 3;
 
 /// When each wait of a connection is over.
 #[derive(Clone, Copy, Debug, Default)]

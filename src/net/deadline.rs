@@ -11,7 +11,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::alarm::{Alarm, Expiries, Expiry, millis};
+use super::alarm::{Alarm, Expiries, Expiry, LANES, millis};
 use super::home::Timer;
 use super::{Lane, PeerAddr};
 
@@ -89,7 +89,7 @@ impl Watch {
         let slot = self.slots.borrow_mut().take();
         self.slots.borrow_mut().at(slot).caller = caller;
         self.first.notify_one();
-        Deadline { watch: self.clone(), slot }
+        Deadline { watch: self.clone(), slot, armed: [false; LANES] }
     }
 
     /// How many connections are watched.
@@ -186,11 +186,14 @@ impl Slots {
 pub(crate) struct Deadline {
     watch: Rc<Watch>,
     slot: u32,
+    /// In which lanes a wait may have begun. Most waits never do, and then the table need not be touched.
+    armed: [bool; LANES],
 }
 
 impl Timer for Deadline {
     /// The task is woken also when the watch stops.
     fn poll_expired(&mut self, cx: &mut Context<'_>, lane: Lane, limit: Duration) -> Poll<()> {
+        self.armed[lane as usize] = true;
         let now = self.watch.now();
         let mut slots = self.watch.slots.borrow_mut();
         let slot = slots.at(self.slot);
@@ -208,7 +211,9 @@ impl Timer for Deadline {
 
     #[inline]
     fn disarm(&mut self, lane: Lane) {
-        self.watch.slots.borrow_mut().at(self.slot).expiries.disarm(lane);
+        if std::mem::take(&mut self.armed[lane as usize]) {
+            self.watch.slots.borrow_mut().at(self.slot).expiries.disarm(lane);
+        }
     }
 
     /// On a clock that stands still while the core is held up.
