@@ -101,25 +101,33 @@ impl Plan {
 /// The lines that a server adds to each answer, ready to be copied.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stamp<'a> {
-    server: &'a [u8],
-    date: &'a [u8],
     both: &'a [u8],
+    /// How long the first of them is, the server's.
+    server_len: usize,
 }
 
 impl<'a> Stamp<'a> {
     /// `both` lines, of which the first is the server's and so long.
     pub(crate) fn new(both: &'a [u8], server_len: usize) -> Stamp<'a> {
-        let (server, date) = both.split_at(server_len);
-        Stamp { server, date, both }
+        Stamp { both, server_len }
     }
 
     /// What the handler has set is not ours to say again: it may speak for an origin behind it.
     #[inline]
     fn beside(self, headers: &Headers) -> &'a [u8] {
+        match headers.may_have(Name::SERVER) || headers.may_have(Name::DATE) {
+            false => self.both,
+            true => self.unsaid(headers),
+        }
+    }
+
+    /// The lines of names that `headers` do not have.
+    #[inline(never)]
+    fn unsaid(self, headers: &Headers) -> &'a [u8] {
         match (headers.first(Name::SERVER).is_some(), headers.first(Name::DATE).is_some()) {
             (false, false) => self.both,
-            (false, true) => self.server,
-            (true, false) => self.date,
+            (false, true) => &self.both[..self.server_len],
+            (true, false) => &self.both[self.server_len..],
             (true, true) => &[],
         }
     }
@@ -196,6 +204,7 @@ pub(crate) fn request(out: &mut Vec<u8>, request: &Request, plan: Plan, route: R
 const ROUTING: [Name<'static>; 5] =
     [Name::HOST, Name::CONTENT_LENGTH, Name::TRANSFER_ENCODING, Name::CONNECTION, Name::KEEP_ALIVE];
 
+#[inline]
 fn announce(out: &mut Vec<u8>, plan: Plan) {
     match plan.announced {
         Announced::Nothing => {}
@@ -228,6 +237,7 @@ pub(crate) fn tunnel(out: &mut Vec<u8>, headers: &Headers, stamp: Stamp<'_>) {
 }
 
 /// Writes the field lines but for those that say how the message is framed: these are computed.
+#[inline]
 pub(crate) fn fields(out: &mut Vec<u8>, headers: &Headers) {
     fields_but(out, headers, &FRAMING);
 }
@@ -235,11 +245,17 @@ pub(crate) fn fields(out: &mut Vec<u8>, headers: &Headers) {
 #[inline]
 fn fields_but<const N: usize>(out: &mut Vec<u8>, headers: &Headers, computed: &[Name<'static>; N]) {
     let may_have = computed.iter().any(|name| headers.may_have(*name));
-    if let (Some(wire), false) = (headers.as_wire(), may_have) {
-        return out.extend_from_slice(wire);
+    match headers.as_wire() {
+        Some(wire) if !may_have => out.extend_from_slice(wire),
+        Some(_) | None => lines_but(out, headers, computed),
     }
+}
+
+/// As [`fields_but`], line by line.
+#[inline(never)]
+fn lines_but(out: &mut Vec<u8>, headers: &Headers, computed: &[Name<'static>]) {
     for (name, value) in headers.lines() {
-        if !may_have || !computed.iter().any(|computed| computed.is(name)) {
+        if !computed.iter().any(|computed| computed.is(name)) {
             line(out, name, value);
         }
     }
@@ -256,15 +272,19 @@ fn line(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
     out.extend_from_slice(b"\r\n");
 }
 
+#[inline]
 fn status_line(out: &mut Vec<u8>, status: Status) {
     match status {
         Status::OK => out.extend_from_slice(b"HTTP/1.1 200 OK\r\n"),
-        _ => {
-            out.extend_from_slice(b"HTTP/1.1 ");
-            out.extend_from_slice(itoa::Buffer::new().format(status.as_u16()).as_bytes());
-            out.push(b' ');
-            out.extend_from_slice(status.reason().as_bytes());
-            out.extend_from_slice(b"\r\n");
-        }
+        _ => other_status_line(out, status),
     }
+}
+
+#[inline(never)]
+fn other_status_line(out: &mut Vec<u8>, status: Status) {
+    out.extend_from_slice(b"HTTP/1.1 ");
+    out.extend_from_slice(itoa::Buffer::new().format(status.as_u16()).as_bytes());
+    out.push(b' ');
+    out.extend_from_slice(status.reason().as_bytes());
+    out.extend_from_slice(b"\r\n");
 }
