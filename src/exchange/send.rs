@@ -135,7 +135,7 @@ impl Outgoing {
         trailers: &Headers,
         bounds: &Bounds,
     ) -> Poll<Result<(), ExchangeError>> {
-        if self.state == State::Done {
+        if self.state == State::Done || self.copy_whole(conn, body) {
             return Poll::Ready(Ok(()));
         }
         if self.state != State::Body(Framing::Empty) {
@@ -146,6 +146,19 @@ impl Outgoing {
             }
         }
         Poll::Ready(self.finish(conn, trailers))
+    }
+
+    /// Copies a body behind its head, if all of it is here and small, as most are. Says whether it was.
+    #[inline]
+    fn copy_whole<H: Home>(&mut self, conn: &mut Conn<H>, body: &Body) -> bool {
+        let bytes = body.bytes();
+        let is_whole = !bytes.is_empty() && self.state == State::Body(Framing::Length(bytes.len() as u64));
+        if !is_whole || !is_gathered(conn, bytes) {
+            return false;
+        }
+        conn.output().bytes().extend_from_slice(bytes);
+        self.state = State::Done;
+        true
     }
 
     /// Sends what of `bytes` is not sent yet.
@@ -273,6 +286,12 @@ pub(crate) fn poll_flush<H: Home>(
     conn.poll_flush(cx, bounds.timeouts.write).map_err(ExchangeError::during(Phase::Write))
 }
 
+/// Whether `data` is to be copied behind the output.
+#[inline]
+fn is_gathered<H: Home>(conn: &mut Conn<H>, data: &[u8]) -> bool {
+    data.len() <= FLAT_MAX && conn.output().len() + data.len() <= GATHERED_MAX
+}
+
 /// Sends some of the front of `data` behind the output, or copies it there.
 fn poll_data<H: Home>(
     cx: &mut Context<'_>,
@@ -281,7 +300,7 @@ fn poll_data<H: Home>(
     bounds: &Bounds,
 ) -> Poll<Result<usize, ExchangeError>> {
     loop {
-        if data.len() <= FLAT_MAX && conn.output().len() + data.len() <= GATHERED_MAX {
+        if is_gathered(conn, data) {
             conn.output().bytes().extend_from_slice(data);
             return Poll::Ready(Ok(data.len()));
         }
