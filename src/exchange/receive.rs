@@ -136,15 +136,23 @@ impl Incoming {
     }
 
     /// A large head that drips in is not parsed again for every drop, or its cost would be quadratic.
+    #[inline]
     fn is_worth_parsing(&self, bounds: &Bounds) -> bool {
+        match self.input.unread().len() {
+            0 => false,
+            1..EAGER_MAX => true,
+            EAGER_MAX.. => self.has_changed_much(bounds),
+        }
+    }
+
+    /// Whether what has come since the last look may have made it a head, or something that is none.
+    fn has_changed_much(&self, bounds: &Bounds) -> bool {
         let input = self.input.unread();
         let ends_badly = |lf: usize| !input[..self.partial + lf].ends_with(b"\r");
-        !input.is_empty()
-            && (input.len() < EAGER_MAX
-                || input.len() >= 2 * self.partial
-                || input.len() > bounds.limits.head_max
-                || memchr_iter(b'\n', &input[self.partial..]).any(ends_badly)
-                || memmem::find(&input[self.partial.saturating_sub(3)..], b"\r\n\r\n").is_some())
+        input.len() >= 2 * self.partial
+            || input.len() > bounds.limits.head_max
+            || memchr_iter(b'\n', &input[self.partial..]).any(ends_badly)
+            || memmem::find(&input[self.partial.saturating_sub(3)..], b"\r\n\r\n").is_some()
     }
 
     /// Receives the next piece of the body: so many bytes at the front of the input, lent until the next call.

@@ -63,6 +63,7 @@ pub(crate) fn check_fields(request: &Request) -> Result<(), WireError> {
 }
 
 /// Where the request line starts. A CRLF before it is what some clients send behind a body (RFC 9112 §2.2).
+#[inline]
 fn skip_empty_lines(input: &[u8], lines_max: usize) -> Result<Option<usize>, WireError> {
     let (mut start, mut lines) = (0, 0);
     loop {
