@@ -26,11 +26,11 @@ impl Target {
     #[inline]
     pub(crate) fn parse(&mut self, method: Method, target: &str) -> Result<(), InvalidTarget> {
         let parts = match (method, target.as_bytes()) {
-            (Method::Connect, authority) => Parts::authority_form(authority),
-            (_, origin @ [b'/', ..]) => Parts::default().with_resource(origin, 0),
-            (Method::Options, b"*") => Ok(Parts::asterisk_form()),
-            (_, absolute) => Parts::absolute_form(absolute),
-        }?;
+            (Method::Connect, authority) => Parts::authority_form(authority)?,
+            (_, origin @ [b'/', ..]) => Parts::default().with_resource(origin, 0)?,
+            (Method::Options, b"*") => Parts::asterisk_form(),
+            (_, absolute) => Parts::absolute_form(absolute)?,
+        };
         self.set(target, parts);
         Ok(())
     }
@@ -41,9 +41,9 @@ impl Target {
     pub(crate) fn set_url(&mut self, url: &str) -> Result<(), InvalidTarget> {
         let text = url.split_once('#').map_or(url, |(text, _fragment)| text);
         let parts = match text.as_bytes() {
-            origin @ [b'/', ..] => Parts::default().with_resource(origin, 0),
-            absolute => Parts::absolute_form(absolute),
-        }?;
+            origin @ [b'/', ..] => Parts::default().with_resource(origin, 0)?,
+            absolute => Parts::absolute_form(absolute)?,
+        };
         self.set(text, parts);
         Ok(())
     }
@@ -70,6 +70,7 @@ impl Target {
         Ok(())
     }
 
+    #[inline]
     fn set(&mut self, text: &str, parts: Parts) {
         self.text.clear();
         self.text.push_str(text);
