@@ -9,6 +9,7 @@ use std::time::Instant;
 
 use super::close::Manner;
 use super::connection::Next;
+use super::refuse::Refused;
 use super::shared::Shared;
 use super::{Extensions, Transform, transform};
 use crate::exchange::{ExchangeError, Expectation, Head, Incoming, Outgoing, Phase};
@@ -191,12 +192,12 @@ impl Context {
     }
 
     #[inline]
-    pub(super) fn poll_head(&mut self, cx: &mut task::Context<'_>) -> Poll<Result<Head, ExchangeError>> {
+    pub(super) fn poll_head(&mut self, cx: &mut task::Context<'_>) -> Poll<Result<Head, Box<Refused>>> {
         let Context { request, incoming, conn, shared, .. } = self;
         match &mut *conn.borrow_mut() {
             Some(conn) => {
                 let on_read = || shared.clock.refresh();
-                incoming.get_mut().poll_head(cx, conn, request, &shared.bounds, on_read)
+                incoming.get_mut().poll_head(cx, conn, request, &shared.bounds, on_read).map_err(Into::into)
             }
             None => Poll::Ready(Ok(Head::End)),
         }
@@ -220,23 +221,26 @@ impl Context {
 
     /// Sends the response's body, if it is not sent already.
     #[inline]
-    pub(super) fn poll_answer(&mut self, cx: &mut task::Context<'_>) -> Poll<Result<(), ExchangeError>> {
+    pub(super) fn poll_answer(&mut self, cx: &mut task::Context<'_>) -> Poll<Result<(), Box<Refused>>> {
         let Context { response, outgoing, conn, shared, .. } = self;
         match &mut *conn.borrow_mut() {
-            Some(conn) => outgoing.poll_send(cx, conn, &response.body, &response.trailers, &shared.bounds),
+            Some(conn) => {
+                let sent = outgoing.poll_send(cx, conn, &response.body, &response.trailers, &shared.bounds);
+                sent.map_err(Into::into)
+            }
             None => Poll::Ready(Ok(())),
         }
     }
 
     /// Sends all answers that wait.
     #[inline]
-    pub(super) fn poll_flush(&mut self, cx: &mut task::Context<'_>) -> Poll<Result<(), ExchangeError>> {
+    pub(super) fn poll_flush(&mut self, cx: &mut task::Context<'_>) -> Poll<Result<(), Box<Refused>>> {
         let limit = self.shared.bounds.timeouts.write;
         let mut link = self.conn.borrow_mut();
         let Some(conn) = &mut *link else { return Poll::Ready(Ok(())) };
         let flushed = ready!(conn.poll_flush(cx, limit));
         self.shared.count_traffic(conn);
-        Poll::Ready(flushed.map_err(ExchangeError::during(Phase::Write)))
+        Poll::Ready(flushed.map_err(|fault| ExchangeError::during(Phase::Write)(fault).into()))
     }
 
     /// Reads and drops what is left of the body. Says whether that was possible.
