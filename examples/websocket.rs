@@ -47,6 +47,7 @@ async fn accept(ctx: &mut Context) -> corehttp::Result<WebSocketStream<corehttp:
     {
         // What it must say to be served (RFC 9110 §15.5.22, RFC 6455 §4.4).
         response.headers.set("upgrade", "websocket")?;
+        response.headers.set("connection", "upgrade")?;
         response.headers.set("sec-websocket-version", "13")?;
         return Err(Status::UPGRADE_REQUIRED.into());
     }

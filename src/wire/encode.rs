@@ -1,7 +1,7 @@
 //! Writes heads (RFC 9112 §2 to §6), and decides how a message is framed (§6.3).
 
 use super::{Framing, Wish};
-use crate::message::{Headers, Length, Method, Name, Request, Response, Status, Version};
+use crate::message::{Headers, Length, Method, Name, Request, Response, Status, Version, members};
 
 /// What a request's answer depends on, noted before a handler may rewrite the request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -147,9 +147,31 @@ pub(crate) fn response(
     out.extend_from_slice(stamp.beside(&response.headers));
     announce(out, plan);
     match persist {
+        _ if response.headers.may_have(Name::CONNECTION) => options(out, &response.headers, persist),
         None => {}
         Some(Persist::Close) => out.extend_from_slice(b"connection: close\r\n"),
         Some(Persist::KeepAlive) => out.extend_from_slice(b"connection: keep-alive\r\n"),
+    }
+    out.extend_from_slice(b"\r\n");
+}
+
+/// Writes what was decided of the connection, and the other options that were set: they name fields for the next hop
+/// only, as an answer of 426 names `upgrade` (RFC 9110 §7.6.1, §7.8).
+fn options(out: &mut Vec<u8>, headers: &Headers, persist: Option<Persist>) {
+    let decided: Option<&[u8]> = persist.map(|persist| match persist {
+        Persist::Close => b"close".as_slice(),
+        Persist::KeepAlive => b"keep-alive",
+    });
+    let is_decided =
+        |option: &[u8]| option.eq_ignore_ascii_case(b"close") || option.eq_ignore_ascii_case(b"keep-alive");
+    let set = headers.named(Name::CONNECTION).flat_map(members).filter(|option| !is_decided(option));
+    let mut options = decided.into_iter().chain(set);
+    let Some(first) = options.next() else { return };
+    out.extend_from_slice(b"connection: ");
+    out.extend_from_slice(first);
+    for option in options {
+        out.extend_from_slice(b", ");
+        out.extend_from_slice(option);
     }
     out.extend_from_slice(b"\r\n");
 }

@@ -78,7 +78,7 @@ async fn answer(ctx: &mut Context, path: &str, saw: &str) -> corehttp::Result {
         "/not-modified" => response.not_modified(),
         "/missing" => return Err(Status::NOT_FOUND.into()),
         "/closing" => {
-            response.headers.set("connection", "x, Close")?;
+            response.headers.set("connection", "Keep-Alive, Close")?;
             response.text(saw);
         }
         "/broken" => response.body.stream(Broken, None),

@@ -195,7 +195,7 @@ fn how_an_answer_is_framed_is_computed_9112_6() {
         ("transfer-encoding", "chunked"),
         ("Transfer-Encoding", "gzip, chunked"),
         ("connection", "keep-alive"),
-        ("Connection", "x-hop"),
+        ("Connection", ", ,Keep-Alive"),
     ] {
         let meddling = move |ctx: &mut Context| {
             ctx.response.headers.append(name, value)?;
@@ -217,6 +217,34 @@ fn how_an_answer_is_framed_is_computed_9112_6() {
     check(GET, trailing, &format!("HTTP/1.1 200 OK\r\n{chunks}"));
     check(HEAD, trailing, "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n");
     check(OLD, trailing, "HTTP/1.1 200 OK\r\ncontent-length: 3\r\nconnection: close\r\n\r\nabc");
+}
+
+/// Whether the connection persists is decided, not set; but a 426 that names its protocols in `upgrade` has to say that
+/// they are for this hop.
+#[test]
+fn options_of_the_connection_stand_beside_what_is_decided_9110_7_6_1() {
+    for (set, to_1_1, to_1_0) in [
+        (&["upgrade"][..], "connection: upgrade\r\n", "connection: close, upgrade\r\n"),
+        (&["Upgrade, keep-alive"], "connection: Upgrade\r\n", "connection: close, Upgrade\r\n"),
+        (&["x-hop ,, Upgrade"], "connection: x-hop, Upgrade\r\n", "connection: close, x-hop, Upgrade\r\n"),
+        (&["x-hop", "upgrade"], "connection: x-hop, upgrade\r\n", "connection: close, x-hop, upgrade\r\n"),
+        (&["closed"], "connection: closed\r\n", "connection: close, closed\r\n"),
+        (&["upgrade, CLOSE"], "connection: close, upgrade\r\n", "connection: close, upgrade\r\n"),
+        (&["close", "upgrade", "close"], "connection: close, upgrade\r\n", "connection: close, upgrade\r\n"),
+        (&["keep-alive"], "", "connection: close\r\n"),
+        (&["KEEP-ALIVE,\tkeep-alive"], "", "connection: close\r\n"),
+        (&[" , "], "", "connection: close\r\n"),
+        (&["close"], "connection: close\r\n", "connection: close\r\n"),
+    ] {
+        let refusing = move |ctx: &mut Context| {
+            ctx.response.status = Status::UPGRADE_REQUIRED;
+            set.iter().try_for_each(|options| ctx.response.headers.append("connection", *options))?;
+            Ok(ctx.response.headers.set("upgrade", "websocket")?)
+        };
+        let head = "HTTP/1.1 426 Upgrade Required\r\nupgrade: websocket\r\ncontent-length: 0\r\n";
+        check(GET, refusing, &format!("{head}{to_1_1}\r\n"));
+        check(OLD, refusing, &format!("{head}{to_1_0}\r\n"));
+    }
 }
 
 #[test]
