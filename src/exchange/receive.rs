@@ -200,16 +200,30 @@ impl Incoming {
                 return Poll::Ready(Err(WireError::BodyTooLarge.into()));
             }
             self.take_back();
-            self.lent = self.decode(bounds)?;
-            if self.lent > room {
-                return Poll::Ready(Err(WireError::BodyTooLarge.into()));
-            }
-            content.extend(self.chunk());
+            let is_dry = match &mut self.body {
+                Remaining::Chunked(decoder) if self.ready == 0 => {
+                    let (input, trailers) = (self.input.unread(), &mut self.trailers);
+                    let read = decoder.decode_all(input, &bounds.limits, trailers, body_max, content)?;
+                    if decoder.is_done() {
+                        self.body = Remaining::Nothing;
+                    }
+                    self.input.consume(read);
+                    true
+                }
+                _ => {
+                    self.lent = self.decode(bounds)?;
+                    if self.lent > room {
+                        return Poll::Ready(Err(WireError::BodyTooLarge.into()));
+                    }
+                    content.extend(self.chunk());
+                    self.lent == 0
+                }
+            };
             if self.is_read() {
                 self.take_back();
                 return Poll::Ready(Ok(()));
             }
-            if self.lent == 0 {
+            if is_dry {
                 ready!(self.poll_more(cx, conn, bounds, Some(content)))?;
             }
         }
@@ -327,7 +341,9 @@ impl Incoming {
             return Poll::Pending;
         }
         let received = match (&mut self.body, content) {
-            (Remaining::Length(left), Some(content)) => poll_content(cx, conn, bounds, left, content),
+            (Remaining::Length(left), Some(content)) => {
+                poll_content(cx, conn, bounds, left, content, &mut self.input)
+            }
             _ => conn.poll_fill(cx, &mut self.input, bounds.timeouts.body),
         };
         if received.is_pending() {
@@ -360,19 +376,25 @@ fn poll_content<H: Home>(
     bounds: &Bounds,
     left: &mut u64,
     content: &mut Arena,
+    input: &mut Buffer,
 ) -> Poll<Result<usize, Fault>> {
-    let least = content.len().clamp(READ_LEAST, READ_MOST);
     let left_here = usize::try_from(*left).unwrap_or(usize::MAX);
-    let room = content.spare(least.min(left_here));
-    let room_len = room.len().min(left_here);
+    // A read that fills its room leaves open whether there is more, and another one has to find that out.
+    let most = left_here.saturating_add(READ_BEYOND);
+    let room = content.spare(content.len().clamp(READ_LEAST, READ_MOST).min(most));
+    let room_len = room.len().min(most);
     let count = ready!(conn.poll_read(cx, &mut room[..room_len], bounds.timeouts.body))?;
-    content.grow(count);
-    *left -= count as u64;
+    let of_body = count.min(left_here);
+    content.grow(of_body);
+    input.append(&content.spare(0)[..count - of_body]);
+    *left -= of_body as u64;
     Poll::Ready(Ok(count))
 }
 
 const READ_LEAST: usize = 16 << 10;
 const READ_MOST: usize = 256 << 10;
+/// The head of another message.
+const READ_BEYOND: usize = 1 << 10;
 
 impl Incoming {
     /// Forgets the message, but not the input behind it.

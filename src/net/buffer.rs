@@ -53,6 +53,11 @@ impl Buffer {
         self.full = self.arena.spare(0).is_empty();
     }
 
+    /// Takes `bytes` in that were read elsewhere.
+    pub(crate) fn append(&mut self, bytes: &[u8]) {
+        self.arena.extend(bytes);
+    }
+
     /// Moves the first `count` unread bytes to `text`, which is cleared first: by trading places if they are most
     /// of what is here, else by copying the shorter side.
     #[inline]

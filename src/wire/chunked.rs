@@ -1,6 +1,7 @@
 //! [`Decoder`] and the other direction: the chunked coding (RFC 9112 §7.1).
 
 use super::{Limits, WireError, parse};
+use crate::memory::Arena;
 use crate::message::{Headers, is_tchar};
 
 /// Where one chunked body stands.
@@ -80,6 +81,9 @@ impl Decoder {
         limits: &Limits,
         trailers: &mut Headers,
     ) -> Result<Decoded, WireError> {
+        if let Some(decoded) = self.next_chunk(input, limits) {
+            return Ok(decoded);
+        }
         let decoded = self.advance(input, limits, trailers);
         if let Err(error) = decoded {
             // Read once more, from the position it had come to, the same bytes might turn out to be good.
@@ -88,6 +92,55 @@ impl Decoder {
         decoded
     }
 
+    /// Reads on as far as `input` goes, and appends the data to `content`, which may grow to `most` bytes. Answers how
+    /// much was consumed.
+    ///
+    /// # Errors
+    ///
+    /// As [`Decoder::decode`], or more data than there may be.
+    pub(crate) fn decode_all(
+        &mut self,
+        input: &[u8],
+        limits: &Limits,
+        trailers: &mut Headers,
+        most: usize,
+        content: &mut Arena,
+    ) -> Result<usize, WireError> {
+        let mut consumed = 0;
+        loop {
+            let Decoded { framing, data } = self.decode(&input[consumed..], limits, trailers)?;
+            let piece = &input[consumed + framing..][..data];
+            if data > most.saturating_sub(content.len()) {
+                return Err(WireError::BodyTooLarge);
+            }
+            content.extend(piece);
+            consumed += framing + data;
+            if data == 0 {
+                return Ok(consumed);
+            }
+        }
+    }
+
+    /// The short way, which nearly every chunk goes: all that is between the data of two is here, and is as short as
+    /// it can be.
+    #[inline]
+    fn next_chunk(&mut self, input: &[u8], limits: &Limits) -> Option<Decoded> {
+        let start = match self.state {
+            State::DataEnd { lf: false } if input.starts_with(b"\r\n") => "\r\n".len(),
+            State::Size { digits: 0, .. } => 0,
+            _ => return None,
+        };
+        let (len, size) = size_line(&input[start..], limits)?;
+        let framing = start + len;
+        // What any chunk excuses: there is nothing to count.
+        if size == 0 || self.overhead > 0 || framing > FRAMING_EXCUSED {
+            return None;
+        }
+        let data = self.data(size, input.len() - framing);
+        Some(Decoded { framing, data })
+    }
+
+    #[cold]
     fn advance(
         &mut self,
         input: &[u8],
@@ -107,7 +160,11 @@ impl Decoder {
                     self.state = State::Done;
                 }
                 State::Broken(error) => return Err(error),
-                _ => framing += self.skip(&input[framing..], limits)?,
+                _ => {
+                    self.overhead += 1;
+                    self.state = self.step(input[framing], limits)?;
+                    framing += 1;
+                }
             }
         }
         Ok(Decoded { framing, data: 0 })
@@ -126,29 +183,6 @@ impl Decoder {
             left => State::Data { left },
         };
         data
-    }
-
-    /// Reads framing, and answers how much: all that usually is between the data of two chunks, if it is here, or else
-    /// one byte.
-    fn skip(&mut self, input: &[u8], limits: &Limits) -> Result<usize, WireError> {
-        let line_start = match self.state {
-            State::DataEnd { lf: false } if input.starts_with(b"\r\n") => Some("\r\n".len()),
-            State::Size { digits: 0, .. } => Some(0),
-            _ => None,
-        };
-        let line = line_start.and_then(|start| Some((start, size_line(&input[start..], limits)?)));
-        match line {
-            Some((start, (len, size))) => {
-                self.overhead += start + len;
-                self.state = self.begin_chunk(size, limits)?;
-                Ok(start + len)
-            }
-            None => {
-                self.overhead += 1;
-                self.state = self.step(input[0], limits)?;
-                Ok(1)
-            }
-        }
     }
 
     /// One byte of framing.
@@ -258,16 +292,30 @@ fn extension(part: Part, byte: u8) -> Result<Part, WireError> {
     }
 }
 
-/// Writes the line that comes before a chunk of `size` bytes.
+/// Writes `data`, which is not empty, as a chunk.
+#[inline]
+pub(crate) fn encode(out: &mut Vec<u8>, data: &[u8]) {
+    encode_size(out, data.len());
+    out.extend_from_slice(data);
+    out.extend_from_slice(b"\r\n");
+}
+
+/// Writes the line that comes before a chunk of `size` bytes, which are some: that of none is the last one.
+#[inline]
 pub(crate) fn encode_size(out: &mut Vec<u8>, size: usize) {
     const HEX: &[u8; 16] = b"0123456789abcdef";
-    let digits = (usize::BITS - size.leading_zeros()).div_ceil(4).max(1);
-    out.extend((0..digits).rev().map(|digit| HEX[size >> (4 * digit) & 0xf]));
+    let digits = (usize::BITS - size.leading_zeros()).div_ceil(4);
+    for digit in (0..digits).rev() {
+        out.push(HEX[size >> (4 * digit) & 0xf]);
+    }
     out.extend_from_slice(b"\r\n");
 }
 
 /// Writes the last chunk and the trailer section.
 pub(crate) fn encode_end(out: &mut Vec<u8>, trailers: &Headers) {
+    if trailers.is_empty() {
+        return out.extend_from_slice(b"0\r\n\r\n");
+    }
     out.extend_from_slice(b"0\r\n");
     super::encode::fields(out, trailers);
     out.extend_from_slice(b"\r\n");
