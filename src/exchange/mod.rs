@@ -13,7 +13,7 @@ pub(crate) use clock::Clock;
 pub use error::{ExchangeError, Phase};
 pub(crate) use head::{Head, Reply};
 pub(crate) use receive::{Expectation, Incoming};
-pub(crate) use send::Outgoing;
+pub(crate) use send::{Outgoing, poll_flush};
 pub use timeouts::Timeouts;
 
 use crate::wire::Limits;

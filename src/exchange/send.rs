@@ -8,7 +8,7 @@ use tokio::io::ReadBuf;
 use super::{Bounds, ExchangeError, Phase};
 use crate::memory::{Arena, Reset};
 use crate::message::{Body, Headers, Source};
-use crate::net::{Conn, Fault, FileSender, Home, shrunk};
+use crate::net::{Conn, Fault, FileSender, Home, Output, shrunk};
 use crate::wire::{Framing, chunked};
 
 /// The sending side of one exchange: what of the message is still to be sent.
@@ -76,6 +76,9 @@ impl Outgoing {
         data: &[u8],
         bounds: &Bounds,
     ) -> Poll<Result<usize, ExchangeError>> {
+        if self.gather(conn, data) {
+            return Poll::Ready(Ok(data.len()));
+        }
         let count = match self.state {
             _ if data.is_empty() => 0,
             State::Unsent | State::Done => return Poll::Ready(Err(ExchangeError::Length)),
@@ -104,6 +107,25 @@ impl Outgoing {
             }
         };
         Poll::Ready(Ok(count))
+    }
+
+    /// Copies all of `data` to the output, if that is where it waits for more. Says whether it does.
+    #[inline]
+    pub(crate) fn gather<H: Home>(&mut self, conn: &mut Conn<H>, data: &[u8]) -> bool {
+        let output = conn.output();
+        match &mut self.state {
+            _ if !is_gathered(output, data) => return false,
+            State::Body(Framing::Chunked) if self.chunk_left == 0 && !data.is_empty() => {
+                chunked::encode(output.bytes(), data);
+            }
+            State::Body(Framing::Length(left)) if data.len() as u64 <= *left => {
+                *left -= data.len() as u64;
+                output.bytes().extend_from_slice(data);
+            }
+            State::Body(Framing::UntilClose) => output.bytes().extend_from_slice(data),
+            State::Unsent | State::Body(_) | State::Done => return false,
+        }
+        true
     }
 
     /// Writes what ends the body, with its trailers if it is chunked.
@@ -153,7 +175,7 @@ impl Outgoing {
     fn copy_whole<H: Home>(&mut self, conn: &mut Conn<H>, body: &Body) -> bool {
         let bytes = body.bytes();
         let is_whole = !bytes.is_empty() && self.state == State::Body(Framing::Length(bytes.len() as u64));
-        if !is_whole || !is_gathered(conn, bytes) {
+        if !is_whole || !is_gathered(conn.output(), bytes) {
             return false;
         }
         conn.output().bytes().extend_from_slice(bytes);
@@ -274,7 +296,7 @@ const PIECE: usize = 16 << 10;
 /// side, and nothing is copied.
 const FLAT_MAX: usize = 16 << 10;
 
-/// So much small data is gathered before it leaves: a system call costs as much as copying this.
+/// Small data is gathered until it is so much, and leaves then: a system call costs as much as copying this.
 const GATHERED_MAX: usize = 64 << 10;
 
 /// Sends all of the output.
@@ -286,10 +308,10 @@ pub(crate) fn poll_flush<H: Home>(
     conn.poll_flush(cx, bounds.timeouts.write).map_err(ExchangeError::during(Phase::Write))
 }
 
-/// Whether `data` is to be copied behind the output.
+/// Whether `data` is copied behind the output, to leave with it.
 #[inline]
-fn is_gathered<H: Home>(conn: &mut Conn<H>, data: &[u8]) -> bool {
-    data.len() <= FLAT_MAX && conn.output().len() + data.len() <= GATHERED_MAX
+fn is_gathered(output: &Output, data: &[u8]) -> bool {
+    data.len() <= FLAT_MAX && output.len() < GATHERED_MAX
 }
 
 /// Sends some of the front of `data` behind the output, or copies it there.
@@ -300,7 +322,7 @@ fn poll_data<H: Home>(
     bounds: &Bounds,
 ) -> Poll<Result<usize, ExchangeError>> {
     loop {
-        if is_gathered(conn, data) {
+        if is_gathered(conn.output(), data) {
             conn.output().bytes().extend_from_slice(data);
             return Poll::Ready(Ok(data.len()));
         }

@@ -34,7 +34,7 @@ pub use address::Address;
 pub(crate) use alarm::Lane;
 pub(crate) use bound::{Bound, ListenOptions};
 pub(crate) use buffer::Buffer;
-pub(crate) use conn::{Conn, Desk, Fault};
+pub(crate) use conn::{Conn, Desk, Fault, Output};
 pub(crate) use deadline::{Caller, Deadline, Watch};
 pub(crate) use delegate::{delegate_stream, delegate_write};
 pub(crate) use dial::{BoxedStream, Dial, DialError, DialTimes, Host, InvalidHost, Medium, Names, timed};

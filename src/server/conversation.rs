@@ -37,16 +37,17 @@ impl Context {
         Ok(buffered?)
     }
 
-    /// Sends the head now, and lets the handler write the body.
+    /// Begins the answer, and lets the handler write the body. The head leaves with the first of the body, or as soon as
+    /// the handler waits for something; [`Writer::flush`] sends it now.
     ///
     /// The body goes in chunks, or under the `content-length` that was set; to an HTTP/1.0 peer without one, until
     /// close. Not to [finish](Writer::finish) it closes the connection.
     ///
     /// # Errors
     ///
-    /// A connection that fails, or an answer that has been sent already.
+    /// An answer that has been sent already.
     pub async fn stream(&mut self) -> io::Result<Writer<'_>> {
-        let course = self.send_head(Rest::Dropped).await?;
+        let course = self.begin_stream(Rest::Dropped)?;
         Ok(self.parts(course).1)
     }
 
@@ -54,17 +55,17 @@ impl Context {
     ///
     /// # Errors
     ///
-    /// As [`Context::stream`].
+    /// As [`Context::stream`], or a connection that fails.
     pub async fn duplex(&mut self) -> io::Result<(Reader<'_>, Writer<'_>)> {
         if self.incoming.get_mut().expectation == Expectation::Continue {
             self.informational(Status::CONTINUE.as_u16(), &Headers::new()).await?;
             self.incoming.get_mut().expectation = Expectation::None;
         }
-        let course = self.send_head(Rest::Read).await?;
+        let course = self.begin_stream(Rest::Read)?;
         Ok(self.parts(course))
     }
 
-    /// Both sides of the exchange, once the head was sent.
+    /// Both sides of the exchange, once the head was written.
     fn parts(&mut self, course: Course) -> (Reader<'_>, Writer<'_>) {
         let Context { request, response, transform, transformed, incoming, outgoing, conn, shared, .. } =
             self;
@@ -171,8 +172,8 @@ impl Context {
         Ok(())
     }
 
-    /// Sends the head, and says which way the body goes.
-    async fn send_head(&mut self, rest: Rest) -> io::Result<Course> {
+    /// Writes the head, and says which way the body goes.
+    fn begin_stream(&mut self, rest: Rest) -> io::Result<Course> {
         if !self.outgoing.is_unsent() {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "the answer has been sent already"));
         }
@@ -183,7 +184,6 @@ impl Context {
         let course = transform.as_mut().map_or(Course::Around, |transform| transform.begin(response));
         let given = self.response.headers.content_length();
         self.write_head(given.map_or(Length::Unknown, Length::Known), rest);
-        self.flush().await?;
         // What nobody will see need not be worked at.
         Ok(if self.outgoing.is_empty() { Course::Around } else { course })
     }

@@ -11,11 +11,11 @@ use tokio::io::AsyncWrite;
 use super::context::Link;
 use super::transform::Passage;
 use crate::coding::Flush;
-use crate::exchange::{Bounds, ExchangeError, Outgoing, Phase};
+use crate::exchange::{Bounds, Outgoing, poll_flush};
 use crate::message::{Headers, Request};
 use crate::net::Conn;
 
-/// An answer's body, written by the handler. The head has left.
+/// An answer's body, written by the handler. The head leaves with it.
 ///
 /// Made by [`Context::stream`](super::Context::stream). Small writes are gathered until [`Writer::flush`], until
 /// there are enough of them, or until the handler waits for something; a peer that does not read holds them back. An
@@ -49,6 +49,9 @@ impl<'a> Writer<'a> {
     ///
     /// More data than the `content-length` that was set; a connection that fails; a peer that does not read.
     pub async fn write_all(&mut self, data: &[u8]) -> io::Result<()> {
+        if self.gather(data) {
+            return Ok(());
+        }
         let mut rest = data;
         while !rest.is_empty() {
             let count = poll_fn(|cx| self.poll_data(cx, rest)).await?;
@@ -82,13 +85,21 @@ impl<'a> Writer<'a> {
     ///
     /// As [`Writer::finish`].
     pub async fn finish_with(mut self, trailers: &Headers) -> io::Result<()> {
-        poll_fn(|cx| self.poll_end(cx, trailers)).await?;
-        self.flush().await
+        poll_fn(|cx| self.poll_end(cx, trailers)).await
     }
 
     /// Whether the server is about to stop, as [`Context::is_stopping`](super::Context::is_stopping).
     pub fn is_stopping(&self) -> bool {
         self.conn.borrow().as_ref().is_some_and(Conn::is_stopping)
+    }
+
+    /// Takes all of `data`, if it is to wait for more. Says whether it does.
+    #[inline]
+    fn gather(&mut self, data: &[u8]) -> bool {
+        match (&self.passage, self.conn.borrow_mut().as_mut()) {
+            (None, Some(conn)) => self.outgoing.gather(conn, data),
+            _ => false,
+        }
     }
 
     fn poll_data(&mut self, cx: &mut task::Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
@@ -108,8 +119,7 @@ impl<'a> Writer<'a> {
         if let Some(passage) = passage {
             ready!(passage.poll_flush(cx, outgoing, conn, Flush::Now, bounds))?;
         }
-        let sent = conn.poll_flush(cx, bounds.timeouts.write);
-        sent.map_err(ExchangeError::during(Phase::Write)).map_err(io::Error::from)
+        poll_flush(cx, conn, bounds).map_err(io::Error::from)
     }
 
     fn poll_end(&mut self, cx: &mut task::Context<'_>, trailers: &Headers) -> Poll<io::Result<()>> {
@@ -119,7 +129,8 @@ impl<'a> Writer<'a> {
         if let Some(passage) = passage {
             ready!(passage.poll_flush(cx, outgoing, conn, Flush::End, bounds))?;
         }
-        Poll::Ready(Ok(outgoing.finish(conn, trailers)?))
+        outgoing.finish(conn, trailers)?;
+        poll_flush(cx, conn, bounds).map_err(io::Error::from)
     }
 }
 
@@ -144,8 +155,7 @@ impl AsyncWrite for Writer<'_> {
     /// Ends the body, as [`Writer::finish`].
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut task::Context<'_>) -> Poll<io::Result<()>> {
         let trailers = self.trailers;
-        ready!(self.poll_end(cx, trailers))?;
-        self.poll_sent(cx)
+        self.poll_end(cx, trailers)
     }
 }
 

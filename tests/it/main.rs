@@ -31,3 +31,4 @@ mod streaming;
 mod timeouts;
 #[cfg(feature = "tls")]
 mod tls;
+mod traffic;
