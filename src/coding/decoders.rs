@@ -10,7 +10,9 @@ use crate::message::{Headers, members};
 /// The decoders of one content, one for each coding that was applied to it. Dropped ones are used again.
 ///
 /// Whoever has all of the content calls [`Decoders::feed`]; whoever has it piece by piece, and wants it so, calls
-/// [`Decoders::pull`] until it yields nothing. In the end both call [`Decoders::end`].
+/// [`Decoders::pull`] until it yields nothing. In the end both call [`Decoders::end`]. Without any, content comes out as
+/// it is.
+#[derive(Default)]
 pub(crate) struct Decoders {
     /// In the order in which they are undone: the last that was applied is the first.
     stages: Vec<Stage>,

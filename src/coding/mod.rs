@@ -8,6 +8,7 @@ mod accept;
 mod codec;
 mod codecs;
 mod decoders;
+mod decoding;
 #[cfg(feature = "compress")]
 mod encoder;
 mod error;
@@ -19,6 +20,7 @@ pub(crate) use accept::Choice;
 pub use codec::Flush;
 pub(crate) use codecs::ACCEPTED;
 pub(crate) use decoders::{Decoders, OF_CODED};
+pub(crate) use decoding::Decoding;
 #[cfg(feature = "compress")]
 pub(crate) use encoder::Encoder;
 pub use error::CodingError;

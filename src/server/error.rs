@@ -64,6 +64,13 @@ impl Error {
         }
     }
 
+    /// Whether the content of the request was coded as nobody here knows.
+    pub(super) fn is_of_coding(&self) -> bool {
+        let cause = self.cause().and_then(|cause| cause.downcast_ref::<io::Error>());
+        let coding = cause.and_then(|error| error.get_ref()).and_then(|inner| inner.downcast_ref());
+        matches!(coding, Some(CodingError::Unknown | CodingError::TooMany))
+    }
+
     /// What went wrong, if it was more than the status says.
     pub fn cause(&self) -> Option<&(dyn StdError + Send + Sync + 'static)> {
         match &self.0 {

@@ -9,6 +9,7 @@ use std::task::{self, Poll, ready};
 use tokio::io::{AsyncRead, ReadBuf};
 
 use super::context::Link;
+use crate::coding::{Decoders, Decoding};
 use crate::exchange::{Bounds, ExchangeError, Incoming};
 use crate::message::{Headers, Request};
 
@@ -22,8 +23,12 @@ pub struct Reader<'a> {
     incoming: &'a mut Incoming,
     conn: &'a Link,
     bounds: &'a Bounds,
-    /// How much of a body that was buffered has been read.
+    /// How much of a body that was buffered has been read, and how much of it is lent.
     buffered: usize,
+    lent: usize,
+    decoding: Option<Box<Decoding>>,
+    /// So much was decoded since others had their turn.
+    busy: usize,
 }
 
 impl<'a> Reader<'a> {
@@ -33,23 +38,52 @@ impl<'a> Reader<'a> {
         conn: &'a Link,
         bounds: &'a Bounds,
     ) -> Reader<'a> {
-        Reader { request, incoming, conn, bounds, buffered: 0 }
+        Reader { request, incoming, conn, bounds, buffered: 0, lent: 0, decoding: None, busy: 0 }
+    }
+
+    /// This body, from here on, with its content codings undone as it is read (RFC 9110 §8.4): at most `limit` bytes of
+    /// it. One that is not coded comes as it is, within the same limit.
+    ///
+    /// To be called before anything is read, for a coding is undone from its start. The fields of the request still
+    /// speak of the body as it was sent; [`Context::decode_body`](super::Context::decode_body) is for bodies that may
+    /// be held, and changes them.
+    ///
+    /// # Errors
+    ///
+    /// A coding that is not known, for which 415 is owed. Later, from what reads: content that is corrupt or cut short,
+    /// for which 400 is owed, or larger than the limit when it is decoded: 413. What had been decoded before was read by
+    /// then, so it should not be acted upon before the end was reached.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use corehttp::{Context, Result};
+    ///
+    /// async fn save(ctx: &mut Context) -> Result {
+    ///     let (mut size, mut body) = (0, ctx.body_reader().decoded(64 << 20)?);
+    ///     while let Some(piece) = body.chunk().await? {
+    ///         size += piece.len();
+    ///     }
+    ///     println!("{size} bytes");
+    ///     Ok(())
+    /// }
+    /// ```
+    pub fn decoded(mut self, limit: usize) -> io::Result<Reader<'a>> {
+        let decoders = Decoders::of(&self.request.headers, limit)?.unwrap_or_default();
+        self.decoding = Some(Box::new(Decoding::new(decoders, limit)));
+        Ok(self)
     }
 
     /// The next piece of the body, as large as it came; none at its end.
     ///
     /// # Errors
     ///
-    /// A body that is cut short, malformed or too slow. Its end was not reached then, and it never will be.
+    /// A body that is cut short, malformed or too slow, or as [`Reader::decoded`] says. Its end was not reached then,
+    /// and it never will be.
     pub async fn chunk(&mut self) -> io::Result<Option<&[u8]>> {
-        if self.request.body.len() > self.buffered {
-            let rest = &self.request.body.bytes()[self.buffered..];
-            self.buffered = self.request.body.len();
-            return Ok(Some(rest));
-        }
         match poll_fn(|cx| self.poll_chunk(cx)).await? {
             0 => Ok(None),
-            _ => Ok(Some(self.incoming.chunk())),
+            _ => Ok(Some(self.piece())),
         }
     }
 
@@ -61,7 +95,56 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn poll_chunk(&mut self, cx: &mut task::Context<'_>) -> Poll<Result<usize, ExchangeError>> {
+    /// Lends the next piece, until the next call. None: the body is at its end.
+    fn poll_chunk(&mut self, cx: &mut task::Context<'_>) -> Poll<io::Result<usize>> {
+        loop {
+            let Some(mut decoding) = self.decoding.take() else {
+                return self.poll_received(cx).map_err(io::Error::from);
+            };
+            let pulled = decoding.pull(self.received());
+            let decoding = self.decoding.insert(decoding);
+            match pulled? {
+                0 => {}
+                _ if self.busy >= BUSY_MAX => {
+                    // A little that becomes a lot shall not keep the core for itself.
+                    self.busy = 0;
+                    decoding.took(0);
+                    cx.waker().wake_by_ref();
+                    return Poll::Pending;
+                }
+                count => {
+                    self.busy += count;
+                    return Poll::Ready(Ok(count));
+                }
+            }
+            if ready!(self.poll_received(cx))? == 0 {
+                let end = self.decoding.as_ref().map_or(Ok(()), |decoding| decoding.end());
+                return Poll::Ready(Ok(end.map(|()| 0)?));
+            }
+        }
+    }
+
+    /// The bytes that are lent.
+    fn piece(&self) -> &[u8] {
+        self.decoding.as_ref().map_or(self.received(), |decoding| decoding.piece())
+    }
+
+    /// Only the first `count` bytes of them were taken.
+    fn took(&mut self, count: usize) {
+        match (&mut self.decoding, self.lent) {
+            (Some(decoding), _) => decoding.took(count),
+            (None, 0) => self.incoming.took(count),
+            (None, _) => self.lent = count,
+        }
+    }
+
+    /// Lends the next piece of what was sent: of what is buffered, or else of what comes.
+    fn poll_received(&mut self, cx: &mut task::Context<'_>) -> Poll<Result<usize, ExchangeError>> {
+        self.buffered += self.lent;
+        self.lent = self.request.body.len() - self.buffered;
+        if self.lent > 0 {
+            return Poll::Ready(Ok(self.lent));
+        }
         let chunk = match self.conn.borrow_mut().as_mut() {
             Some(conn) => self.incoming.poll_chunk(cx, conn, self.bounds),
             None => Poll::Ready(Ok(0)),
@@ -71,7 +154,18 @@ impl<'a> Reader<'a> {
         }
         chunk
     }
+
+    /// The piece of what was sent that is lent.
+    fn received(&self) -> &[u8] {
+        match self.lent {
+            0 => self.incoming.chunk(),
+            lent => &self.request.body.bytes()[self.buffered..][..lent],
+        }
+    }
 }
+
+/// How much is decoded until others have their turn.
+const BUSY_MAX: usize = 256 << 10;
 
 impl AsyncRead for Reader<'_> {
     fn poll_read(
@@ -79,18 +173,10 @@ impl AsyncRead for Reader<'_> {
         cx: &mut task::Context<'_>,
         out: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let this = &mut *self;
-        let rest = &this.request.body.bytes()[this.buffered..];
-        if !rest.is_empty() {
-            let count = rest.len().min(out.remaining());
-            out.put_slice(&rest[..count]);
-            this.buffered += count;
-            return Poll::Ready(Ok(()));
-        }
-        let lent = ready!(this.poll_chunk(cx))?;
+        let lent = ready!(self.poll_chunk(cx))?;
         let count = lent.min(out.remaining());
-        out.put_slice(&this.incoming.chunk()[..count]);
-        this.incoming.took(count);
+        out.put_slice(&self.piece()[..count]);
+        self.took(count);
         Poll::Ready(Ok(()))
     }
 }

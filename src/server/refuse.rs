@@ -5,6 +5,7 @@ use std::io;
 use super::close::Manner;
 use super::context::Rest;
 use super::{Cause, Context, Error};
+use crate::coding::ACCEPTED;
 use crate::exchange::ExchangeError;
 use crate::memory::Reset;
 use crate::message::{Name, Status};
@@ -84,6 +85,10 @@ pub(super) fn answer_error(ctx: &mut Context, error: Error) {
     }
     let status = final_status(error.owed());
     explain(ctx, status);
+    if error.is_of_coding() {
+        // Whoever hears of 415 is to know what would have done (RFC 9110 §15.5.16).
+        ctx.response.headers.put(Name::new("accept-encoding"), ACCEPTED.as_bytes());
+    }
     // An error without a cause is an answer like any other: nobody needs to be told.
     if error.cause().is_some() {
         let peer = ctx.peer_addr();

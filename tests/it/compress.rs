@@ -1,7 +1,9 @@
 //! Answers are coded as the peer likes best, and requests decoded when the handler asks (RFC 9110 §8.4, §12.5.3).
 
+use std::cell::Cell;
 use std::io::{self, Read, Write};
 use std::pin::Pin;
+use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 use std::task::{self, Poll};
 use std::thread;
@@ -11,10 +13,11 @@ use corehttp::{
     Response, Server, Status, Transform, with_plan,
 };
 use flate2::read::{GzDecoder, ZlibDecoder};
-use tokio::io::{AsyncRead, AsyncWriteExt, ReadBuf};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, ReadBuf};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-use crate::support::{Peer, Refusals, Served, paused, status};
+use crate::support::wired::{Then, Wired};
+use crate::support::{Peer, Refusals, Served, paused, status, streaming};
 
 /// What a request with these fields is answered by `handler`.
 fn respond<Kind, H>(handler: H, method: &str, fields: &[(&str, &str)], body: &[u8]) -> Response
@@ -558,10 +561,48 @@ fn gzip(content: &[u8]) -> Vec<u8> {
     encoder.finish().unwrap()
 }
 
-/// What a body so coded is answered with, by a handler that decodes it.
+/// Reads the body decoded, piece by piece, and sends it back.
+async fn read_pieces(ctx: &mut Context) -> corehttp::Result {
+    let (mut content, mut body) = (Vec::new(), ctx.body_reader().decoded(BODY_MAX)?);
+    while let Some(piece) = body.chunk().await? {
+        content.extend_from_slice(piece);
+    }
+    assert!(matches!(body.chunk().await, Ok(None)), "an end stays one");
+    ctx.response.body.set(content);
+    Ok(())
+}
+
+/// Reads the body decoded, a few bytes at a time, and sometimes none.
+async fn read_bytes(ctx: &mut Context) -> corehttp::Result {
+    let (mut content, mut some) = (Vec::new(), [0; 600]);
+    let mut body = ctx.body_reader().decoded(BODY_MAX)?;
+    loop {
+        assert_eq!(body.read(&mut []).await?, 0);
+        match body.read(&mut some).await? {
+            0 => break,
+            count => content.extend_from_slice(&some[..count]),
+        }
+    }
+    ctx.response.body.set(content);
+    Ok(())
+}
+
+/// What a body so coded is answered with, by handlers that decode it.
 #[track_caller]
 fn check_decoded(coding: &str, body: &[u8], expected: Result<&[u8], u16>) {
-    let response = respond(decode, "POST", &[("content-encoding", coding)], body);
+    check_decoded_by(decode, coding, body, expected);
+    check_decoded_by(read_pieces, coding, body, expected);
+    check_decoded_by(read_bytes, coding, body, expected);
+}
+
+#[track_caller]
+fn check_decoded_by<Kind, H: IntoHandler<Kind>>(
+    handler: H,
+    coding: &str,
+    body: &[u8],
+    expected: Result<&[u8], u16>,
+) {
+    let response = respond(handler, "POST", &[("content-encoding", coding)], body);
     match expected {
         Ok(content) => assert!(response.status == Status::OK && response.body.bytes() == content, "{coding}"),
         Err(status) => assert_eq!(response.status.as_u16(), status, "{coding}"),
@@ -584,6 +625,7 @@ fn a_body_is_decoded_when_the_handler_asks_8_4() {
     check_decoded("gzip", &gzip(&vec![0; BODY_MAX]), Ok(&vec![0; BODY_MAX]));
     check_decoded("gzip", &gzip(&vec![0; BODY_MAX + 1]), Err(413));
     check_decoded("gzip", &gzip(&vec![0; 32 * BODY_MAX]), Err(413));
+    check_decoded("gzip, gzip", &gzip(&gzip(&vec![0; 200 * BODY_MAX])), Err(413));
     check_decoded("gzip", &text, Err(400));
     check_decoded("gzip", &coded[..coded.len() - 1], Err(400));
     check_decoded("gzip", &[&coded[..], b"x"].concat(), Err(400));
@@ -634,4 +676,112 @@ fn a_body_that_cannot_be_decoded_stays_as_it_was() {
     };
     let response = respond(handler, "POST", &[("content-encoding", "gzip")], b"no gzip");
     assert_eq!(response.body.text(), Ok("no gzip"));
+}
+
+/// `content` in each of the codings, and in two.
+fn coded(content: &[u8]) -> [(&'static str, Vec<u8>); 4] {
+    let as_answer = |coding: &'static str| {
+        let handler = |ctx: &mut Context| {
+            ctx.response.html("");
+            std::mem::swap(&mut ctx.request.body, &mut ctx.response.body);
+        };
+        let response =
+            respond(Compress::new(handler).size_min(0), "POST", &[("accept-encoding", coding)], content);
+        assert_eq!(response.headers.text("content-encoding"), Some(coding));
+        (coding, response.body.bytes().to_vec())
+    };
+    [("gzip", gzip(content)), ("gzip, gzip", gzip(&gzip(content))), as_answer("br"), as_answer("deflate")]
+}
+
+/// A request with a body that is framed by its length, or else in chunks of seven bytes.
+fn upload(coding: &str, body: &[u8], is_chunked: bool) -> Vec<u8> {
+    let head = |framing: String| {
+        format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Encoding: {coding}\r\n{framing}\r\n\r\n")
+    };
+    if !is_chunked {
+        return [head(format!("Content-Length: {}", body.len())).as_bytes(), body].concat();
+    }
+    let chunk = |data: &[u8]| [format!("{:x}\r\n", data.len()).as_bytes(), data, b"\r\n"].concat();
+    let chunks = body.chunks(7).flat_map(chunk).collect::<Vec<_>>();
+    [head("Transfer-Encoding: chunked".to_owned()).as_bytes(), &chunks, b"0\r\n\r\n"].concat()
+}
+
+#[test]
+fn a_stream_is_decoded_wherever_it_is_cut() {
+    let text = "a raven, a raven, and nothing more";
+    for (coding, body) in coded(text.as_bytes()) {
+        for is_chunked in [false, true] {
+            let wire = [upload(coding, &body, is_chunked), GET.into()].concat();
+            let by_pieces = Wired::new(streaming(read_pieces)).ask_cut(&wire, Then::Ends);
+            let by_bytes = Wired::new(streaming(read_bytes)).ask_cut(&wire, Then::Ends);
+            for heard in [by_pieces, by_bytes] {
+                assert!(heard.contains(&format!("\r\n\r\n{text}HTTP/1.1 200 OK\r\n")), "{coding}: {heard}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_stream_that_ends_before_its_coding_does_is_not_taken_for_whole() {
+    for (coding, body) in coded(page().as_bytes()) {
+        let wired = Wired::new(streaming(read_pieces));
+        for len in 0..body.len() {
+            // The coding is cut, the message is not: whoever sent it hears of it, and may send another one.
+            let wire = [upload(coding, &body[..len], false), GET.into()].concat();
+            let heard = wired.ask(&[&wire], Then::Ends);
+            assert_eq!(status(&heard), if len == 0 { 200 } else { 400 }, "{coding} cut to {len}");
+            assert_eq!(heard.matches("HTTP/1.1 200 OK\r\n").count(), if len == 0 { 2 } else { 1 });
+            // The message is cut, too.
+            let heard = wired.ask(&[&wire[..wire.len() - GET.len() - len.min(1)]], Then::Ends);
+            assert_eq!(
+                status(&heard),
+                if len == 0 { 200 } else { 400 },
+                "{coding} and its message cut to {len}"
+            );
+        }
+    }
+}
+
+/// A little that becomes a lot: no more comes out than may, others have their turn meanwhile, and what is wrong stays
+/// wrong.
+#[test]
+fn a_bomb_that_is_streamed_goes_off_within_its_limit() {
+    const LIMIT: usize = 3 << 20;
+    let zeros = vec![0; LIMIT + 1];
+    for body in [gzip(&zeros), gzip(&vec![0; 8 * LIMIT])] {
+        let others = Rc::new(Cell::new(0));
+        let turns = Rc::clone(&others);
+        let reads = async move |ctx: &mut Context| -> corehttp::Result {
+            let mut body = ctx.body_reader().decoded(LIMIT)?;
+            let (mut polls, mut reading) = (
+                0,
+                std::pin::pin!(async {
+                    let mut size = 0;
+                    let error = loop {
+                        match body.chunk().await {
+                            Ok(Some(piece)) => size += piece.len(),
+                            Ok(None) => panic!("an end, after {size} bytes"),
+                            Err(error) => break error,
+                        }
+                    };
+                    assert!(size <= LIMIT && size > LIMIT - (64 << 10), "{size} bytes");
+                    assert!(body.chunk().await.is_err(), "there is no end behind an error");
+                    error
+                }),
+            );
+            let error = std::future::poll_fn(|cx| {
+                polls += 1;
+                reading.as_mut().poll(cx)
+            })
+            .await;
+            turns.set(polls);
+            Err(error.into())
+        };
+        let heard = Wired::new(streaming(reads)).ask(&[&upload("gzip", &body, false)], Then::Ends);
+        assert_eq!(status(&heard), 413, "{heard}");
+        assert!(others.get() >= LIMIT / (512 << 10), "{} turns", others.get());
+    }
+    check_decoded("", &[0; BODY_MAX], Ok(&[0; BODY_MAX]));
+    check_decoded_by(read_pieces, "", &[0; BODY_MAX + 1], Err(413));
+    check_decoded_by(read_bytes, "identity", &[0; BODY_MAX + 1], Err(413));
 }
