@@ -1,36 +1,14 @@
-//! [`Decoding`]: the body of an answer, undone of its codings as it comes (RFC 9110 §8.4).
+//! The body of an answer, undone of its codings as it comes (RFC 9110 §8.4).
 
 use std::task::{Context, Poll, ready};
 
 use super::gear::Gear;
 use super::link::Link;
 use super::{ClientCause, ClientError, ClientPhase};
-use crate::coding::{CodingError, Decoders, OF_CODED};
+use crate::coding::{CodingError, Decoders, Decoding, OF_CODED};
 use crate::memory::Arena;
 use crate::message::Response;
 use crate::wire::WireError;
-
-/// The body of an answer whose codings are undone.
-pub(super) struct Decoding {
-    decoders: Decoders,
-    /// What was decoded last, and how much of it was read.
-    piece: Arena,
-    read: usize,
-    /// How much of what the connection has lent was decoded.
-    decoded: usize,
-}
-
-impl Decoding {
-    /// The bytes that the last [`Link::poll_decoded`] has decoded.
-    pub(super) fn piece(&self) -> &[u8] {
-        &self.piece.as_slice()[self.read..]
-    }
-
-    /// The reader took only the first `count` bytes of the piece.
-    pub(super) fn took(&mut self, count: usize) {
-        self.read += count;
-    }
-}
 
 impl Link {
     /// Has the body decoded, if the client was told so. The fields that speak of the codings are removed; a coding that
@@ -44,8 +22,7 @@ impl Link {
                 for name in OF_CODED {
                     response.headers.remove(name);
                 }
-                let decoding = Decoding { decoders, piece: Arena::default(), read: 0, decoded: 0 };
-                self.gear.decoding = Some(Box::new(decoding));
+                self.gear.decoding = Some(Box::new(Decoding::new(decoders, most)));
             }
             Err(error) => return Err(self.coding_error(error)),
         }
@@ -57,24 +34,14 @@ impl Link {
         loop {
             let Gear { incoming, decoding, .. } = &mut *self.gear;
             let Some(decoding) = decoding else { return self.poll_received(cx) };
-            if decoding.read > 0 && !decoding.piece().is_empty() {
-                return Poll::Ready(Ok(decoding.piece().len()));
-            }
-            decoding.piece.clear();
-            decoding.read = 0;
-            let lent = incoming.chunk();
-            let mut rest = &lent[decoding.decoded..];
-            let pulled = decoding.decoders.pull(&mut rest, &mut decoding.piece);
-            decoding.decoded = lent.len() - rest.len();
-            let end = decoding.decoders.end();
-            match pulled {
+            match decoding.pull(incoming.chunk()) {
                 Ok(0) => {}
                 pulled => return Poll::Ready(pulled.map_err(|error| self.coding_error(error))),
             }
+            let end = decoding.end();
             if ready!(self.poll_received(cx))? == 0 {
                 return Poll::Ready(end.map(|()| 0).map_err(|error| self.coding_error(error)));
             }
-            self.gear.decoding.iter_mut().for_each(|decoding| decoding.decoded = 0);
         }
     }
 

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use super::decoding::Decoding;
 use super::upload::Upload;
+use crate::coding::Decoding;
 use crate::exchange::{Incoming, Outgoing};
 use crate::memory::Reset;
 use crate::message::Timings;

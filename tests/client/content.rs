@@ -1,10 +1,14 @@
 //! Coded content is decoded if the client was told so, under its limit (RFC 9110 §8.4).
 
-use std::io::Write;
+use std::collections::VecDeque;
+use std::io::{self, Write};
+use std::pin::Pin;
+use std::task::{self, Poll};
 
-use corehttp::{Client, ClientCause, CodingError, Request, Response};
+use corehttp::{Client, ClientCause, CodingError, Dialer, Request, Response};
 use flate2::Compression;
 use flate2::write::{GzEncoder, ZlibEncoder};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 
 use crate::support::Scripted;
 
@@ -90,5 +94,91 @@ async fn only_who_can_decode_says_so_and_only_what_was_coded_is_not() {
         assert_eq!(client.get(&server.url).await.unwrap().body.text(), Ok(expected));
         let head = client.head(&server.url).await.unwrap();
         assert_eq!(head.headers.content_length(), Some(5));
+    }
+}
+
+/// Opens connections on which an answer comes in packets, and each of them is waited for.
+struct Drips(Vec<Vec<u8>>);
+
+impl Dialer for Drips {
+    type Stream = Dripping;
+
+    async fn dial(&self, _: &str, _: u16) -> io::Result<Dripping> {
+        Ok(Dripping { packets: self.0.clone().into(), is_asked: false, is_due: false })
+    }
+}
+
+struct Dripping {
+    packets: VecDeque<Vec<u8>>,
+    is_asked: bool,
+    is_due: bool,
+}
+
+impl AsyncRead for Dripping {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut task::Context<'_>,
+        into: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        self.is_due = !self.is_due;
+        let is_here = !self.is_due && self.is_asked;
+        match self.packets.front_mut().filter(|_| is_here) {
+            Some(packet) => {
+                let count = packet.len().min(into.remaining());
+                into.put_slice(&packet.drain(..count).collect::<Vec<_>>());
+                self.packets.pop_front_if(|packet| packet.is_empty());
+                Poll::Ready(Ok(()))
+            }
+            None => {
+                cx.waker().wake_by_ref();
+                Poll::Pending
+            }
+        }
+    }
+}
+
+impl AsyncWrite for Dripping {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        _: &mut task::Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        self.is_asked |= bytes.ends_with(b"\r\n\r\n");
+        Poll::Ready(Ok(bytes.len()))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut task::Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut task::Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+}
+
+/// Coded content that came in two packets was read on from where the first one had ended, in the second one, which was
+/// a panic.
+#[tokio::test]
+async fn content_is_decoded_wherever_packets_end() {
+    let wire = answer("gzip", &gzip(TEXT));
+    let head = wire.windows(4).position(|end| end == b"\r\n\r\n").unwrap() + 4;
+    for cut in head..wire.len() {
+        let packets = vec![wire[..cut].to_vec(), wire[cut..].to_vec()];
+        let client = Client::builder().dialer(Drips(packets)).decode(1 << 20).build();
+        let (request, mut response) = (Request::get("http://a/").unwrap(), Response::new());
+        let mut answer = client.stream(&request, &mut response).await.unwrap();
+        let (mut all, mut some) = (Vec::new(), [0; 30]);
+        loop {
+            assert_eq!(answer.read(&mut []).await.unwrap(), 0, "it takes nothing");
+            match answer.read(&mut some).await.unwrap() {
+                0 => break,
+                count => all.extend_from_slice(&some[..count]),
+            }
+        }
+        assert_eq!(all, TEXT, "cut at {cut}");
+        let client =
+            Client::builder().dialer(Drips(wire.chunks(cut).map(<[u8]>::to_vec).collect())).decode(99);
+        client.build().send(&request, &mut response).await.unwrap();
+        assert_eq!(response.body.bytes(), TEXT, "cut every {cut}");
     }
 }
