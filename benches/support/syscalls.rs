@@ -18,8 +18,9 @@ pub(crate) fn count(process: u32, work: impl FnOnce()) -> Option<Vec<Row>> {
     let mut command = Command::new("strace");
     command.args(["-f", "-c", "-U", "name,calls,errors", "-o"]).arg(&path).arg("-p").arg(process.to_string());
     let mut strace = command.stderr(Stdio::piped()).spawn().ok()?;
-    let mut said = String::new();
-    BufReader::new(strace.stderr.take()?).read_line(&mut said).ok()?;
+    // Kept to the end: strace speaks of each new thread, and dies if nobody could hear it.
+    let (mut said, mut speech) = (String::new(), BufReader::new(strace.stderr.take()?));
+    speech.read_line(&mut said).ok()?;
     if said.contains("attached") {
         work();
     }

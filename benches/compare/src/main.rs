@@ -16,6 +16,7 @@ mod allocations;
 mod child;
 mod machine;
 mod seat;
+#[path = "../../support/syscalls.rs"]
 mod syscalls;
 
 mod asker;
