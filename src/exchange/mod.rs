@@ -6,6 +6,7 @@ mod file;
 mod head;
 mod pace;
 mod receive;
+mod remaining;
 mod send;
 mod timeouts;
 

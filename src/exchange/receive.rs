@@ -7,13 +7,13 @@ use memchr::{memchr_iter, memmem};
 
 use super::head::{Head, Heading};
 use super::pace::Pace;
+use super::remaining::Remaining;
 use super::send::poll_flush;
 use super::{Bounds, ExchangeError, Phase};
 use crate::memory::{Arena, Reset};
 use crate::message::Headers;
 use crate::net::{Buffer, Conn, Fault, Home, Lane};
-use crate::wire::chunked::Decoder;
-use crate::wire::{Framing, WireError};
+use crate::wire::WireError;
 
 /// The receiving side of one exchange: what has arrived, and what of the message is still to come.
 #[derive(Default)]
@@ -45,27 +45,6 @@ pub(crate) enum Expectation {
     /// A final answer came first, and whether the body will come is the peer's choice; or the body has failed. No
     /// request may follow.
     Forfeited,
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Remaining {
-    #[default]
-    Nothing,
-    Length(u64),
-    Chunked(Decoder),
-    /// Whatever comes until the peer closes.
-    UntilClose,
-}
-
-impl Remaining {
-    fn new(framing: Framing) -> Remaining {
-        match framing {
-            Framing::Empty | Framing::Length(0) => Remaining::Nothing,
-            Framing::Length(length) => Remaining::Length(length),
-            Framing::Chunked => Remaining::Chunked(Decoder::default()),
-            Framing::UntilClose => Remaining::UntilClose,
-        }
-    }
 }
 
 impl Incoming {
@@ -199,34 +178,40 @@ impl Incoming {
             if matches!(self.body, Remaining::Length(left) if left > room as u64) {
                 return Poll::Ready(Err(WireError::BodyTooLarge.into()));
             }
-            self.take_back();
-            let is_dry = match &mut self.body {
-                Remaining::Chunked(decoder) if self.ready == 0 => {
-                    let (input, trailers) = (self.input.unread(), &mut self.trailers);
-                    let read = decoder.decode_all(input, &bounds.limits, trailers, body_max, content)?;
-                    if decoder.is_done() {
-                        self.body = Remaining::Nothing;
-                    }
-                    self.input.consume(read);
-                    true
-                }
-                _ => {
-                    self.lent = self.decode(bounds)?;
-                    if self.lent > room {
-                        return Poll::Ready(Err(WireError::BodyTooLarge.into()));
-                    }
-                    content.extend(self.chunk());
-                    self.lent == 0
-                }
-            };
+            let may_be_more = self.unpack(bounds, body_max, content)?;
             if self.is_read() {
                 self.take_back();
                 return Poll::Ready(Ok(()));
             }
-            if is_dry {
+            if !may_be_more {
                 ready!(self.poll_more(cx, conn, bounds, Some(content)))?;
             }
         }
+    }
+
+    /// Moves what is here of the body to `content`, which may grow to `body_max`. Says whether there may be more here.
+    fn unpack(
+        &mut self,
+        bounds: &Bounds,
+        body_max: usize,
+        content: &mut Arena,
+    ) -> Result<bool, ExchangeError> {
+        self.take_back();
+        if let (Remaining::Chunked(decoder), 0) = (&mut self.body, self.ready) {
+            let (input, trailers) = (self.input.unread(), &mut self.trailers);
+            let read = decoder.decode_all(input, &bounds.limits, trailers, body_max, content)?;
+            if decoder.is_done() {
+                self.body = Remaining::Nothing;
+            }
+            self.input.consume(read);
+            return Ok(false);
+        }
+        self.lent = self.decode(bounds)?;
+        if self.lent > body_max.saturating_sub(content.len()) {
+            return Err(WireError::BodyTooLarge.into());
+        }
+        content.extend(self.chunk());
+        Ok(self.lent > 0)
     }
 
     /// Reads and drops what is left of the body, if it is no more than the limit. Says whether that is so.
@@ -302,27 +287,7 @@ impl Incoming {
         if self.ready > 0 {
             return Ok(std::mem::take(&mut self.ready));
         }
-        match &mut self.body {
-            Remaining::Nothing => Ok(0),
-            Remaining::Length(left) => {
-                let here = self.input.unread().len();
-                let data = usize::try_from(*left).unwrap_or(usize::MAX).min(here);
-                *left -= data as u64;
-                if *left == 0 {
-                    self.body = Remaining::Nothing;
-                }
-                Ok(data)
-            }
-            Remaining::UntilClose => Ok(self.input.unread().len()),
-            Remaining::Chunked(decoder) => {
-                let decoded = decoder.decode(self.input.unread(), &bounds.limits, &mut self.trailers)?;
-                if decoder.is_done() {
-                    self.body = Remaining::Nothing;
-                }
-                self.input.consume(decoded.framing);
-                Ok(decoded.data)
-            }
-        }
+        Ok(self.body.decode(&mut self.input, &bounds.limits, &mut self.trailers)?)
     }
 
     /// Reads once: a body of known length straight into `content`, anything else into the input.
