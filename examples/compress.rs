@@ -32,7 +32,7 @@ async fn answer(ctx: &mut Context) -> corehttp::Result {
         (Method::Post, "/") => {
             ctx.decode_body().await?;
             let Context { request, response, .. } = ctx;
-            response.text(request.body.text().map_err(|_| Status::BAD_REQUEST)?);
+            response.text(request.text()?);
         }
         _ => return Err(Status::NOT_FOUND.into()),
     }

@@ -207,8 +207,9 @@ pub use exchange::{ExchangeError, Phase, Timeouts};
 pub use fs::{FileCache, Files, NotFound};
 pub use message::{
     Body, Cookies, ExtensionMethod, FieldValue, Form, FormBuf, FromText, Headers, InvalidCookie,
-    InvalidField, InvalidForm, InvalidMethod, InvalidRequest, InvalidStatus, InvalidTarget, Iter, Method,
-    Pairs, Request, Response, SameSite, SetCookie, Source, Status, Target, TargetForm, Timings, Version,
+    InvalidField, InvalidForm, InvalidMethod, InvalidRequest, InvalidStatus, InvalidTarget, InvalidText,
+    Iter, Method, Pairs, Request, Response, SameSite, SetCookie, Source, Status, Target, TargetForm, Timings,
+    Version,
 };
 #[cfg(feature = "tls")]
 pub use net::tls::enabled::{

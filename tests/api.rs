@@ -379,6 +379,25 @@ mod what_errors_are {
     }
 
     #[test]
+    fn text_that_a_peer_spells_wrong_owes_400_and_what_another_spells_500() {
+        for (escaped, content) in
+            [("/%ff", &b"\xff"[..]), ("/a/%c3(", b"a\xc3("), ("/%ed%a0%80", b"\xed\xa0\x80")]
+        {
+            let mut request = Request::post(escaped).unwrap();
+            request.body.set(content);
+            let text = "the text is not UTF-8";
+            check(|| Ok(_ = request.path_decoded()?), 400, text);
+            check(|| request.target().segments().try_for_each(|segment| Ok(drop(segment?))), 400, text);
+            check(|| Ok(_ = request.text()?), 400, text);
+            check(|| Err(io::Error::other(request.text().unwrap_err()))?, 400, text);
+            check(|| Ok(_ = request.body.text()?), 500, &request.body.text().unwrap_err().to_string());
+        }
+        let mut request = Request::post("/%c3%a9").unwrap();
+        request.body.set("\u{e9}");
+        assert_eq!((request.path_decoded().unwrap().as_ref(), request.text()), ("/\u{e9}", Ok("\u{e9}")));
+    }
+
+    #[test]
     fn errors_of_the_exchange_owe_what_they_owe_through_io_errors_too() {
         use ExchangeError::{Incomplete, Io, Length, TimedOut, Wire};
         let of_source = || ExchangeError::Source(io::Error::other("lost"));

@@ -114,7 +114,8 @@ impl Body {
     ///
     /// # Errors
     ///
-    /// Content that is not UTF-8.
+    /// Content that is not UTF-8. A handler that fails with that owes 500: what a server upstream sent is not the
+    /// peer's fault. For what the peer sent there is [`Request::text`](crate::Request::text), which owes 400.
     pub fn text(&self) -> Result<&str, Utf8Error> {
         std::str::from_utf8(self.bytes())
     }

@@ -3,11 +3,10 @@
 use std::borrow::Cow;
 use std::convert::Infallible;
 use std::fmt;
-use std::str::Utf8Error;
 
 use super::{
-    Body, Cookies, Form, FormBuf, Headers, InvalidCookie, InvalidForm, InvalidMethod, InvalidTarget, Method,
-    Name, Target, Version,
+    Body, Cookies, Form, FormBuf, Headers, InvalidCookie, InvalidForm, InvalidMethod, InvalidTarget,
+    InvalidText, Method, Name, Target, Version,
 };
 use super::{cookie, list, name};
 use crate::memory::Reset;
@@ -137,8 +136,8 @@ impl Request {
     ///
     /// # Errors
     ///
-    /// Escapes that do not decode to UTF-8.
-    pub fn path_decoded(&self) -> Result<Cow<'_, str>, Utf8Error> {
+    /// Escapes that do not decode to UTF-8: in a handler `?` makes that 400.
+    pub fn path_decoded(&self) -> Result<Cow<'_, str>, InvalidText> {
         self.target.path_decoded()
     }
 
@@ -146,6 +145,29 @@ impl Request {
     #[inline]
     pub fn query(&self) -> Form<'_> {
         self.target.query()
+    }
+
+    /// The content as text.
+    ///
+    /// It looks at the bytes that are here, as [`Request::form`] does: of a body that was not read there are none.
+    ///
+    /// # Errors
+    ///
+    /// Content that is not UTF-8: in a handler `?` makes that 400, while [`Body::text`] does not know who is to blame.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use corehttp::Context;
+    ///
+    /// fn shout(ctx: &mut Context) -> corehttp::Result {
+    ///     let Context { request, response, .. } = ctx;
+    ///     response.text(request.text()?.to_uppercase());
+    ///     Ok(())
+    /// }
+    /// ```
+    pub fn text(&self) -> Result<&str, InvalidText> {
+        self.body.text().map_err(|_| InvalidText)
     }
 
     /// The content as an `application/x-www-form-urlencoded` form.
@@ -157,7 +179,7 @@ impl Request {
     ///
     /// Content of another type or in a content coding, content that is no UTF-8, or more than [`Form::PAIRS_MAX`]
     /// pairs: in a handler `?` makes that 415 or 400. Content that is not here yet: 500. For more pairs say how many:
-    /// `Form::new(request.body.text()?).at_most(10_000)?`.
+    /// `Form::new(request.text()?).at_most(10_000)?`.
     ///
     /// # Examples
     ///
@@ -183,7 +205,7 @@ impl Request {
         if self.body.is_stream() || (self.body.is_empty() && is_announced) {
             return Err(InvalidForm::Unread);
         }
-        let text = self.body.text().map_err(|_| InvalidForm::Text)?;
+        let text = self.text().map_err(|_| InvalidForm::Text)?;
         Form::new(text).at_most(Form::PAIRS_MAX)
     }
 

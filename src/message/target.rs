@@ -3,7 +3,6 @@
 use std::borrow::Cow;
 use std::error::Error;
 use std::fmt;
-use std::str::{self, Utf8Error};
 
 use super::authority::{Authority, split_port};
 use super::class::Class;
@@ -11,6 +10,7 @@ use super::form::Form;
 use super::method::Method;
 use super::percent::{self, Plus};
 use super::scheme::Scheme;
+use super::text::InvalidText;
 use crate::memory::{Reset, Span};
 
 /// The target of a request. A new one is `/`.
@@ -138,15 +138,15 @@ impl Target {
     ///
     /// # Errors
     ///
-    /// Fails if the decoded path is no UTF-8.
-    pub fn path_decoded(&self) -> Result<Cow<'_, str>, Utf8Error> {
+    /// A decoded path that is no UTF-8: in a handler `?` makes that 400.
+    pub fn path_decoded(&self) -> Result<Cow<'_, str>, InvalidText> {
         decode(self.path())
     }
 
     /// The parts of the path between the `/`s, each decoded once: a decoded `/` or `..` is inside of one.
     ///
     /// `/a/b%2Fc/` has the segments `a`, `b/c` and an empty one. One that is no UTF-8 is an error.
-    pub fn segments(&self) -> impl Iterator<Item = Result<Cow<'_, str>, Utf8Error>> {
+    pub fn segments(&self) -> impl Iterator<Item = Result<Cow<'_, str>, InvalidText>> {
         self.path().strip_prefix('/').into_iter().flat_map(|path| path.split('/')).map(decode)
     }
 
@@ -316,8 +316,8 @@ static PATH: Class = Class::URI_PLAIN.with(b"/:@%[]");
 /// The backslash is not among it: some parsers take it for a `/`.
 pub(super) static QUERY: Class = Class::URI_PLAIN.with(b"/:@%[]?{|}^");
 
-fn decode(raw: &str) -> Result<Cow<'_, str>, Utf8Error> {
-    percent::decode(raw, Plus::Sign).map_err(|error| error.utf8_error())
+fn decode(raw: &str) -> Result<Cow<'_, str>, InvalidText> {
+    percent::decode(raw, Plus::Sign).map_err(|_| InvalidText)
 }
 
 #[cfg(test)]
@@ -462,8 +462,8 @@ mod tests {
         assert_eq!(target.path_decoded().as_deref(), Ok("/a b/../c/%A/+/"));
         assert!(target.segments().map(Result::unwrap).eq(["a b", "../c", "%A", "+", ""]));
         let target = parsed(Method::Get, "/ok/%ff").unwrap();
-        assert!(target.path_decoded().is_err());
-        assert!(target.segments().map(|segment| segment.is_ok()).eq([true, false]));
+        assert_eq!(target.path_decoded(), Err(InvalidText));
+        assert!(target.segments().eq([Ok("ok".into()), Err(InvalidText)]));
         assert_eq!(parsed(Method::Options, "*").unwrap().segments().count(), 0);
         assert_eq!(parsed(Method::Connect, "h:1").unwrap().segments().count(), 0);
         assert!(parsed(Method::Get, "http://h").unwrap().segments().map(Result::unwrap).eq([""]));
