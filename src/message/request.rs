@@ -101,6 +101,52 @@ impl Request {
         Request::new(Method::Delete, url)
     }
 
+    /// Makes it a new one, a GET for `/` without fields, and keeps its memory for what it is to be next.
+    pub fn clear(&mut self) {
+        self.reset();
+    }
+
+    /// Aims it at another `url`, of those that [`Request::new`] takes. All else stays, a `host` that was set too.
+    ///
+    /// # Errors
+    ///
+    /// A URL that is malformed or holds a space, a control or a byte beyond ASCII. The request is as it was then.
+    ///
+    /// # Examples
+    ///
+    /// One request for several URLs; what it allocates for the first serves the others:
+    ///
+    /// ```
+    /// # use corehttp::{Context, MemoryListener, Server};
+    /// use corehttp::{Client, Request, Response, Status};
+    ///
+    /// # let listener = MemoryListener::new();
+    /// # let connector = listener.connector();
+    /// # let server = Server::bind(listener).cores(1).start(|ctx: &mut Context| ctx.response.text("Hello"))?;
+    /// # corehttp::block_on(async {
+    /// let client = Client::new();
+    /// # let client = Client::builder().memory(connector).build();
+    /// let (mut request, mut response) = (Request::default(), Response::new());
+    /// request.headers.set("accept", "text/plain")?;
+    /// for url in ["http://example.com/a", "http://example.com/b?page=2", "http://example.org/"] {
+    ///     request.set_url(url)?;
+    ///     client.send(&request, &mut response).await?;
+    ///     assert_eq!(response.status, Status::OK);
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })??;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn set_url(&mut self, url: &str) -> Result<(), InvalidTarget> {
+        self.target.set_url(url)
+    }
+
+    /// Replaces the method; the target stays. That of a CONNECT, and the `*` of OPTIONS, fit no other method, and no
+    /// client sends them under one.
+    pub fn set_method(&mut self, method: Method) {
+        self.method = method;
+    }
+
     /// A request for a target that is known to be good.
     pub(crate) fn for_target(method: Method, target: Target) -> Request {
         Request { method, target, ..Request::default() }
@@ -335,5 +381,63 @@ impl From<InvalidTarget> for InvalidRequest {
 impl From<Infallible> for InvalidRequest {
     fn from(never: Infallible) -> InvalidRequest {
         match never {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn filled() -> Request {
+        let mut request = Request::post("http://a/b?c").unwrap();
+        request.headers.set("host", "c").unwrap();
+        request.trailers.set("x-sum", 1).unwrap();
+        request.body.set("hello");
+        request
+    }
+
+    #[test]
+    fn a_request_is_aimed_anew_as_a_new_one_is_and_keeps_the_rest() {
+        let mut aimed = filled();
+        for url in ["http://other:81/d", "/e?f", "https://a", "http://a?b#c", "/"] {
+            aimed.set_url(url).unwrap();
+            assert_eq!(aimed.target(), Request::get(url).unwrap().target());
+            assert_eq!((&aimed.headers, &aimed.body), (&filled().headers, &filled().body), "{url}");
+        }
+        aimed.set_url("http://a/b?c").unwrap();
+        assert_eq!(aimed, filled());
+        aimed.set_method("PROPFIND".parse().unwrap());
+        assert_eq!((aimed.method().as_str(), aimed.target().as_str()), ("PROPFIND", "http://a/b?c"));
+    }
+
+    #[test]
+    fn a_url_that_is_refused_leaves_the_request_as_it_was() {
+        for (url, reason) in [
+            ("", InvalidTarget::Form),
+            ("*", InvalidTarget::Form),
+            ("d", InvalidTarget::Form),
+            ("?d", InvalidTarget::Form),
+            ("a:80", InvalidTarget::Scheme),
+            ("ftp://a/", InvalidTarget::Scheme),
+            ("http://", InvalidTarget::Authority),
+            ("http://u@a/", InvalidTarget::Authority),
+            ("http://a b/", InvalidTarget::Authority),
+            ("/d e", InvalidTarget::Byte),
+            ("/d\r\nx: y", InvalidTarget::Byte),
+            ("http://a/\u{e9}", InvalidTarget::Byte),
+        ] {
+            let mut request = filled();
+            assert_eq!(request.set_url(url), Err(reason), "{url:?}");
+            assert_eq!(request, filled(), "{url:?}");
+            assert_eq!(Request::get(url), Err(reason.into()), "{url:?}");
+        }
+    }
+
+    #[test]
+    fn a_cleared_request_is_a_new_one() {
+        let mut request = filled();
+        request.clear();
+        assert_eq!((&request, request.target().as_str()), (&Request::default(), "/"));
+        assert_eq!(request, Request::get("/").unwrap());
     }
 }

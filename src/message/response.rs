@@ -43,6 +43,11 @@ impl Response {
         Response::default()
     }
 
+    /// Makes it a new one, 200 without fields and without content, and keeps its memory for what it is to be next.
+    pub fn clear(&mut self) {
+        self.reset();
+    }
+
     /// Makes a copy of `text` the content, as `text/plain` in UTF-8.
     #[inline]
     pub fn text(&mut self, text: impl AsRef<str>) {

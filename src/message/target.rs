@@ -14,7 +14,7 @@ use super::text::InvalidText;
 use crate::memory::{Reset, Span};
 
 /// The target of a request. A new one is `/`.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default)]
 pub struct Target {
     /// As it is spelled, and always valid; empty for a new target.
     text: String,
@@ -182,6 +182,16 @@ impl Target {
     }
 }
 
+impl PartialEq for Target {
+    /// Spelled the same: `/a` and `/%61` are two targets, and so are `http://a` and `http://A`.
+    fn eq(&self, other: &Target) -> bool {
+        // No form is spelled as another one is.
+        self.as_str() == other.as_str()
+    }
+}
+
+impl Eq for Target {}
+
 impl Reset for Target {
     fn reset(&mut self) {
         let Target { text, parts } = self;
@@ -245,7 +255,7 @@ impl fmt::Display for InvalidTarget {
 impl Error for InvalidTarget {}
 
 /// Where the parts of one target are. What a form does not have is empty.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Parts {
     form: TargetForm,
     scheme: Option<Scheme>,
@@ -535,6 +545,26 @@ mod tests {
         for (method, text) in [(Method::Connect, "h:443"), (Method::Options, "*")] {
             assert_eq!(parsed(method, text).unwrap().set_query("a"), Err(InvalidTarget::Form));
         }
+    }
+
+    #[test]
+    fn targets_are_equal_by_spelling() {
+        let of = |text| parsed(Method::Get, text).unwrap();
+        assert_eq!(Target::default(), of("/"));
+        assert_eq!(of("http://a"), of("http://a"));
+        for (one, other) in [
+            ("/", "/?"),
+            ("/a", "/%61"),
+            ("/a", "/a/"),
+            ("/?", "/?a"),
+            ("http://a", "http://a/"),
+            ("http://a", "http://A"),
+            ("http://a", "https://a"),
+        ] {
+            assert_ne!(of(one), of(other));
+        }
+        assert_ne!(parsed(Method::Connect, "a:1").unwrap(), parsed(Method::Connect, "a:2").unwrap());
+        assert_ne!(parsed(Method::Options, "*").unwrap(), of("/*"));
     }
 
     #[test]
