@@ -34,7 +34,7 @@ impl Handler for Proxy {
                 answer.head(&mut response).await.map_err(bad_gateway)?;
             }
         }
-        ctx.response = response;
+        ctx.response = response.forwarded();
         let (mut body, out) = ctx.duplex().await?;
         tokio::try_join!(pump.run(&mut body), relay(answer, out)).map(drop)
     }

@@ -98,7 +98,8 @@
 //!
 //! A [`Client`] keeps connections to those it asks. It works in any runtime of tokio's; where there is none,
 //! [`block_on`] makes one. A [`Request`] that the server received can be sent on, and a [`Response`] that the client
-//! received can be the server's answer: they are the same types.
+//! received can be the server's answer: they are the same types. What was meant for one connection only stays behind
+//! by [`Request::target_to`] and [`Response::forwarded`].
 //!
 //! ```
 //! # use corehttp::{Context, Server, MemoryListener};

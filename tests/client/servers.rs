@@ -188,3 +188,29 @@ async fn a_server_that_asks_another_one_streams_both_ways() {
     let server = Stopped(Server::bind("127.0.0.1:0").cores(1).start(with_plan(plan, proxy)).unwrap());
     check(&Client::new(), &format!("http://{}", server.0.local_addr())).await;
 }
+
+/// What the origin says of its own connection is not said of the one to the peer (RFC 9110 §7.6.1).
+#[tokio::test]
+async fn an_origin_that_closes_does_not_close_the_connection_in_front() {
+    let closes = |ctx: &mut Context| -> corehttp::Result {
+        ctx.response.text("here");
+        ctx.response.headers.set("connection", "close")?;
+        Ok(ctx.response.headers.set("proxy-authenticate", "Basic")?)
+    };
+    let origin = Stopped(Server::bind("127.0.0.1:0").cores(1).start(closes).unwrap());
+    let (base, client) = (format!("http://{}", origin.0.local_addr()), Client::new());
+    let proxy = async move |ctx: &mut Context| -> corehttp::Result {
+        let mut response = Response::new();
+        client.send(&ctx.request.target_to(&base)?, &mut response).await?;
+        ctx.response = response.forwarded();
+        Ok(())
+    };
+    let server = Stopped(Server::bind("127.0.0.1:0").cores(1).start(proxy).unwrap());
+    let mut peer = tokio::net::TcpStream::connect(server.0.local_addr()).await.unwrap();
+    let asked = b"GET / HTTP/1.1\r\nhost: a\r\n\r\nGET / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n";
+    peer.write_all(asked).await.unwrap();
+    let mut heard = String::new();
+    peer.read_to_string(&mut heard).await.unwrap();
+    assert_eq!((heard.matches("HTTP/1.1 200 OK").count(), heard.matches("here").count()), (2, 2), "{heard}");
+    assert!(!heard.contains("proxy-authenticate"), "{heard}");
+}
