@@ -24,14 +24,14 @@ impl Handler for Proxy {
     async fn handle(&self, ctx: &mut Context) -> corehttp::Result {
         let onward =
             ctx.request.target_to(&self.backend).map_err(|error| Error::new(Status::BAD_REQUEST, error))?;
-        let (writer, mut answer) = self.client.open(&onward).await.map_err(bad_gateway)?.split();
+        let (writer, mut answer) = self.client.open(&onward).await.map_err(owed)?.split();
         let (mut pump, mut response) = (Pump { writer, piece: Vec::new(), sent: 0 }, Response::new());
         let mut body = ctx.body_reader();
         tokio::select! {
-            head = answer.head(&mut response) => head.map_err(bad_gateway)?,
+            head = answer.head(&mut response) => head.map_err(owed)?,
             sent = pump.run(&mut body) => {
                 sent?;
-                answer.head(&mut response).await.map_err(bad_gateway)?;
+                answer.head(&mut response).await.map_err(owed)?;
             }
         }
         ctx.response = response.forwarded();
@@ -52,29 +52,28 @@ impl Pump {
     async fn run(&mut self, body: &mut Reader<'_>) -> corehttp::Result {
         loop {
             while self.sent < self.piece.len() {
-                self.sent += self.writer.write(&self.piece[self.sent..]).await.map_err(bad_gateway)?;
+                self.sent += self.writer.write(&self.piece[self.sent..]).await.map_err(owed)?;
             }
             let Some(chunk) = body.chunk().await? else { break };
             self.piece.clear();
             self.piece.extend_from_slice(chunk);
             self.sent = 0;
         }
-        self.writer.finish().await.map_err(bad_gateway)
+        self.writer.finish().await.map_err(owed)
     }
 }
 
 /// Brings the answer's body to whoever has asked.
 async fn relay(mut answer: CallReader, mut out: Writer<'_>) -> corehttp::Result {
-    while let Some(chunk) = answer.chunk().await.map_err(bad_gateway)? {
+    while let Some(chunk) = answer.chunk().await.map_err(owed)? {
         out.write_all(chunk).await?;
         out.flush().await?;
     }
     Ok(out.finish().await?)
 }
 
-fn bad_gateway(error: ClientError) -> Error {
-    let status = if error.is_timeout() { Status::GATEWAY_TIMEOUT } else { Status::BAD_GATEWAY };
-    Error::new(status, error)
+fn owed(error: ClientError) -> Error {
+    Error::new(error.status(), error)
 }
 
 fn main() -> corehttp::Result {

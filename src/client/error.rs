@@ -6,7 +6,7 @@ use std::io;
 
 use crate::coding::CodingError;
 use crate::exchange::ExchangeError;
-use crate::message::{InvalidRequest, InvalidTarget};
+use crate::message::{InvalidRequest, InvalidTarget, Status};
 use crate::net::{DialError, Fault, TlsError};
 
 /// Why an exchange brought no answer.
@@ -163,6 +163,28 @@ impl ClientError {
             }
             _ => false,
         }
+    }
+
+    /// The status that is owed by a server that asked another one for somebody: 504 if a limit of time was over, else
+    /// 502 (RFC 9110 §15.6.3, §15.6.5).
+    ///
+    /// Through `?` a handler owes 500, for what it asks for need not be what the peer asks for.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use corehttp::{Client, Context, Error};
+    ///
+    /// async fn relay(client: &Client, ctx: &mut Context) -> corehttp::Result {
+    ///     let onward = ctx.request.target_to("http://backend:8080")?;
+    ///     let asked = client.send(&onward, &mut ctx.response).await;
+    ///     asked.map_err(|error| Error::new(error.status(), error))?;
+    ///     ctx.response = std::mem::take(&mut ctx.response).forwarded();
+    ///     Ok(())
+    /// }
+    /// ```
+    pub fn status(&self) -> Status {
+        if self.is_timeout() { Status::GATEWAY_TIMEOUT } else { Status::BAD_GATEWAY }
     }
 }
 

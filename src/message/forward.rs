@@ -117,7 +117,10 @@ mod tests {
         let response = Response { headers: request.headers.clone(), ..Response::new() };
         let onward = request.target_to("http://a").unwrap();
         for headers in [onward.headers, response.forwarded().headers] {
-            assert!(headers.iter().map(|(name, _)| name).eq(expected.iter().copied()), "{lines:?}: {headers:?}");
+            assert!(
+                headers.iter().map(|(name, _)| name).eq(expected.iter().copied()),
+                "{lines:?}: {headers:?}"
+            );
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use corehttp::{ClientCause, ClientError, ExchangeError, Method, Request, Response};
+use corehttp::{ClientCause, ClientError, ExchangeError, Method, Request, Response, Status};
 
 use crate::support::{OK, Stage, ask, settle};
 
@@ -336,6 +336,7 @@ async fn an_answer_that_is_cut_short_is_an_error_at_every_byte_8() {
             let expected = if is_between { "Closed" } else { "Incomplete" };
             assert_eq!(found, expected, "{wire:?} ends at {end}: {error:#}");
             assert!(!error.is_timeout() && error.is_sent());
+            assert_eq!(error.status(), Status::BAD_GATEWAY);
             assert_eq!(io::Error::from(error).kind(), io::ErrorKind::UnexpectedEof);
         }
     }
