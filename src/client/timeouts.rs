@@ -15,7 +15,7 @@ use crate::exchange::Timeouts;
 /// let timeouts = ClientTimeouts { connect: Duration::from_secs(2), ..ClientTimeouts::default() };
 /// let client = Client::builder().timeouts(timeouts).timeout(Duration::from_secs(20)).build();
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClientTimeouts {
     /// For a place among the connections of the host. Default: 30 s.
     pub queue: Duration,

@@ -7,7 +7,7 @@ use std::io;
 use crate::message::Status;
 
 /// Why coded content cannot be had.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum CodingError {
     /// The content is not what its coding says, or its checksum is wrong.

@@ -66,6 +66,7 @@ use crate::server::{BodyPlan, Context, Handler, IntoHandler, Result};
 /// # }
 /// ```
 #[derive(Clone, Copy, Debug)]
+#[must_use]
 pub struct Compress<H> {
     handler: H,
     rules: Rules,

@@ -16,7 +16,7 @@ use std::time::Duration;
 /// let timeouts = Timeouts { idle: Duration::from_secs(30), ..Timeouts::default() };
 /// # assert_eq!(timeouts.head, Duration::from_secs(10));
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timeouts {
     /// To the whole head: from its first byte, and from accept for the first one of a connection. Then: 408 if a
     /// byte came, else silence; close. Default: 10 s.

@@ -43,6 +43,7 @@ use crate::server::{BodyPlan, Context, Handler, IntoHandler, Result};
 ///     Server::bind("127.0.0.1:8080").run(files)
 /// }
 /// ```
+#[must_use]
 pub struct Files<N = NotFound> {
     pub(super) plan: Arc<Plan>,
     not_found: N,

@@ -378,7 +378,7 @@ impl fmt::Debug for Iter<'_> {
 }
 
 /// Why a field cannot be set: it would not be a field any more, but more or less than one (RFC 9110 §5).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum InvalidField {
     /// The name is no token.

@@ -170,7 +170,7 @@ impl fmt::Debug for ExtensionMethod {
 }
 
 /// Why a text is no method.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum InvalidMethod {
     /// It is empty, or holds a byte that no token may hold (RFC 9110 §5.6.2).

@@ -339,7 +339,7 @@ impl Reset for Request {
 }
 
 /// Why a request cannot be made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum InvalidRequest {
     /// The method is no token, or too long.

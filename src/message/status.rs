@@ -100,7 +100,7 @@ impl fmt::Debug for Status {
 impl Error for Status {}
 
 /// The number is no status code: it is below 100 or above 599.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct InvalidStatus;
 

@@ -214,7 +214,7 @@ impl fmt::Display for Target {
 }
 
 /// The four forms of RFC 9112 §3.2.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum TargetForm {
     /// `/path?query`: the usual one (§3.2.1).
     #[default]
@@ -228,7 +228,7 @@ pub enum TargetForm {
 }
 
 /// Why a text is no request target, or a URL none that can be asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum InvalidTarget {
     /// It has none of the four forms, or one that its method has not (RFC 9112 §3.2).

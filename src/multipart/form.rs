@@ -34,6 +34,7 @@ use crate::runtime::random_token;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Default)]
+#[must_use]
 pub struct Form {
     parts: Vec<(String, Content)>,
 }

@@ -10,7 +10,7 @@
 /// let limits = MultipartLimits { part_max: 2 << 30, bytes_max: 3 << 30, ..MultipartLimits::default() };
 /// # assert_eq!(limits.parts_max, 1000);
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MultipartLimits {
     /// Parts of a body. Beyond: 413. Default: 1,000.
     pub parts_max: usize,

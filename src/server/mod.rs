@@ -60,6 +60,7 @@ use crate::wire::Limits;
 ///     Server::bind("127.0.0.1:8080").run(|ctx: &mut Context| ctx.response.text("Hello, World!"))
 /// }
 /// ```
+#[must_use]
 pub struct Server {
     addresses: Vec<Address>,
     cores: usize,

@@ -61,7 +61,7 @@ pub(super) fn comment(out: &mut Vec<u8>, text: &str) {
 }
 
 /// Why an event cannot be sent: it would be another one, or several.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum InvalidEvent {
     /// The id holds CR, LF or NUL. Browsers pass over one with NUL.

@@ -10,7 +10,7 @@
 /// let limits = Limits { body_max: 64 << 20, ..Limits::default() };
 /// # assert_eq!(limits.head_max, 64 << 10);
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Bytes of a request line, without its CRLF. Beyond: 414. Default: 16 KiB.
     pub request_line_max: usize,

@@ -123,7 +123,7 @@ async fn whoever_waits_too_long_for_a_place_goes_without() {
         |it: ClientBuilder, _: ClientTimeouts| it.timeout(Duration::from_millis(100)),
         |it: ClientBuilder, queue: ClientTimeouts| it.timeouts(queue),
     ] {
-        let client = set(numbered().builder().connections_per_host_max(1), queue.clone()).build();
+        let client = set(numbered().builder().connections_per_host_max(1), queue).build();
         let mut response = Response::new();
         let held = client.stream(&get(), &mut response).await.unwrap();
         let start = tokio::time::Instant::now();

@@ -21,8 +21,8 @@ use crate::support::{Peer, Refusals, Served, eventually, paused, status, undated
 /// nothing behind it is looked at. Neither depends on where packets end.
 #[track_caller]
 fn check(limits: Limits, within: impl AsRef<[u8]>, beyond: impl AsRef<[u8]>, refused: u16) {
-    check_within(limits.clone(), within);
-    check_beyond(limits.clone(), beyond.as_ref(), refused);
+    check_within(limits, within);
+    check_beyond(limits, beyond.as_ref(), refused);
     check_beyond(limits, [beyond.as_ref(), NEXT].concat(), refused);
 }
 
@@ -79,9 +79,9 @@ fn line(len: usize) -> String {
 #[test]
 fn request_line_max_rfc9112_3() {
     let limits = Limits { request_line_max: 30, ..Limits::default() };
-    check(limits.clone(), line(30), line(31), 414);
-    check(limits.clone(), format!("\r\n{}", line(30)), format!("\r\n{}", line(31)), 414);
-    check_beyond(limits.clone(), &line(60)[..32], 414);
+    check(limits, line(30), line(31), 414);
+    check(limits, format!("\r\n{}", line(30)), format!("\r\n{}", line(31)), 414);
+    check_beyond(limits, &line(60)[..32], 414);
     check(limits, "GET / HTTP/1.9\r\nhost: a\r\n\r\n", line(31).replace("1.1", "1.9"), 414);
     check(Limits::default(), line(16 << 10), line((16 << 10) + 1), 414);
 }
@@ -95,9 +95,9 @@ fn head(len: usize) -> String {
 #[test]
 fn head_max_rfc6585_5() {
     let limits = Limits { head_max: 64, ..Limits::default() };
-    check(limits.clone(), head(64), head(65), 431);
-    check(limits.clone(), format!("\r\n{}", head(64)), format!("\r\n{}", head(65)), 431);
-    check_beyond(limits.clone(), &head(99)[..65], 431);
+    check(limits, head(64), head(65), 431);
+    check(limits, format!("\r\n{}", head(64)), format!("\r\n{}", head(65)), 431);
+    check_beyond(limits, &head(99)[..65], 431);
     // A line that is within its own bound may be too much for the head.
     check(limits, line(40), line(70), 431);
     check(Limits::default(), head(64 << 10), head((64 << 10) + 1), 431);
@@ -123,7 +123,7 @@ fn empty_lines_max_rfc9112_2_2() {
     for empty_lines_max in [0, 1, 3] {
         let limits = Limits { empty_lines_max, ..Limits::default() };
         let lines = |count: usize| "\r\n".repeat(count) + &line(20);
-        check(limits.clone(), lines(empty_lines_max), lines(empty_lines_max + 1), 400);
+        check(limits, lines(empty_lines_max), lines(empty_lines_max + 1), 400);
         check(limits, lines(empty_lines_max), "\r\n".repeat(10_000), 400);
     }
     check(Limits::default(), format!("\r\n{}", line(20)), format!("\r\n\r\n{}", line(20)), 400);
@@ -140,11 +140,11 @@ fn chunked(body: &str) -> String {
 #[test]
 fn body_max_rfc9110_15_5_14() {
     let limits = Limits { body_max: 8, ..Limits::default() };
-    check(limits.clone(), sized(8, "12345678"), sized(9, ""), 413);
-    check(limits.clone(), sized(0, ""), sized(u64::MAX, ""), 413);
-    check(limits.clone(), chunked("8\r\n12345678\r\n0\r\n\r\n"), chunked("9\r\n123456789"), 413);
+    check(limits, sized(8, "12345678"), sized(9, ""), 413);
+    check(limits, sized(0, ""), sized(u64::MAX, ""), 413);
+    check(limits, chunked("8\r\n12345678\r\n0\r\n\r\n"), chunked("9\r\n123456789"), 413);
     check(
-        limits.clone(),
+        limits,
         chunked("4\r\n1234\r\n4\r\n5678\r\n0\r\n\r\n"),
         chunked("8\r\n12345678\r\n1\r\n9"),
         413,
@@ -191,11 +191,11 @@ fn extended(len: usize) -> String {
 fn chunk_extension_max_rfc9112_7_1_1() {
     let last = "0\r\n\r\n";
     let limits = Limits { chunk_extension_max: 8, chunk_extensions_max: 20, ..Limits::default() };
-    check(limits.clone(), chunked(&(extended(8) + last)), chunked(&(extended(9) + last)), 400);
-    check_beyond(limits.clone(), chunked(&extended(99)[..11]), 400);
+    check(limits, chunked(&(extended(8) + last)), chunked(&(extended(9) + last)), 400);
+    check_beyond(limits, chunked(&extended(99)[..11]), 400);
     let within = chunked(&[&*extended(8), &*extended(8), &*extended(4), last].concat());
     let beyond = chunked(&[&*extended(8), &*extended(8), &*extended(5), last].concat());
-    check(limits.clone(), within, beyond, 400);
+    check(limits, within, beyond, 400);
     check(limits, chunked(last), chunked("0;eeeeeeee\r\n\r\n"), 400);
     let within = chunked(&(extended(4 << 10) + last));
     check(Limits::default(), within, chunked(&(extended((4 << 10) + 1) + last)), 400);
@@ -217,7 +217,7 @@ fn wasteful(waste: usize) -> String {
 #[test]
 fn chunk_overhead_max_rfc9112_7_1() {
     let limits = Limits { chunk_overhead_max: 30, ..Limits::default() };
-    check(limits.clone(), chunked(&(wasteful(30) + "\r\n0\r\n\r\n")), chunked(&wasteful(31)), 400);
+    check(limits, chunked(&(wasteful(30) + "\r\n0\r\n\r\n")), chunked(&wasteful(31)), 400);
     // It adds up, CRLF behind the data included.
     let within = chunked(&format!("{}\r\n{}\r\n0\r\n\r\n", wasteful(10), wasteful(18)));
     check(limits, within, chunked(&format!("{}\r\n{}", wasteful(10), wasteful(19))), 400);

@@ -139,7 +139,7 @@ fn check_within(limits: &MultipartLimits, body: &[u8], expected: Result<&[(&str,
     });
     let runtime = runtime();
     let check = |pieces: Pieces<'_>, way, how: &dyn std::fmt::Debug| {
-        let found = runtime.block_on(read(pieces, limits.clone(), way));
+        let found = runtime.block_on(read(pieces, *limits, way));
         let found = found.map_err(|error| multipart_error(&error).unwrap());
         let mut expected = expected.clone();
         if let (Way::Skip, Ok(parts)) = (way, &mut expected) {
@@ -442,7 +442,7 @@ mod refused {
                 [b"--b\r\ncontent-disposition: form-data; name=a\r\n\r\n", content, b"\r\n--b--"].concat();
             let limits = MultipartLimits { memory_max, ..MultipartLimits::default() };
             for size in 1..=body.len() {
-                let mut parts = Multipart::new(Pieces::new(body.chunks(size)), "b", limits.clone()).unwrap();
+                let mut parts = Multipart::new(Pieces::new(body.chunks(size)), "b", limits).unwrap();
                 let text = runtime().block_on(async { parts.part().await.unwrap().unwrap().text().await });
                 assert_eq!(text.as_ref().map_err(multipart_error).err(), error.map(Some), "{text:?} {size}");
             }

@@ -179,7 +179,7 @@ fn body_without_progress_rfc9110_15_5_9() {
     check(30, 408, async |peer| say(peer, &[POST, &[b'b'; 9_999]].concat()).await);
     check(30, 408, async |peer| say(peer, &[CHUNKED, b"5\r\n12345\r\n0\r\n"].concat()).await);
     let patient = Timeouts { body_rate_min: 0, ..defaults() };
-    check_with(patient.clone(), app, 29 * 3 + 30, 408, async |peer| {
+    check_with(patient, app, 29 * 3 + 30, 408, async |peer| {
         say(peer, POST).await;
         for _ in 0..3 {
             pass(29).await;
@@ -315,20 +315,20 @@ fn handler_is_dropped_rfc9110_15_6_4() {
         let _guard = Guard(Arc::clone(&seen));
         pending::<()>().await;
     };
-    check_with(limited.clone(), hangs, 5, 503, async |peer| say(peer, GET).await);
+    check_with(limited, hangs, 5, 503, async |peer| say(peer, GET).await);
     assert!(dropped.load(Ordering::SeqCst));
     let waits_for_the_body = async |ctx: &mut Context| -> corehttp::Result {
         while ctx.body_reader().chunk().await?.is_some() {}
         Ok(())
     };
     let streamed = with_plan(|_| BodyPlan::Stream, waits_for_the_body);
-    check_with(limited.clone(), streamed, 5, 503, async |peer| say(peer, POST).await);
+    check_with(limited, streamed, 5, 503, async |peer| say(peer, POST).await);
     let in_time = async |ctx: &mut Context| {
         pass(4).await;
         ctx.response.text("fine");
     };
     // The time is that of each exchange, not of the connection.
-    check_with(limited.clone(), in_time, 4 * 4 + 60, 0, async |peer| {
+    check_with(limited, in_time, 4 * 4 + 60, 0, async |peer| {
         for _ in 0..4 {
             ask(peer, GET).await;
         }
@@ -503,7 +503,7 @@ fn with_no_time_at_all_nothing_hangs() {
     };
     for wire in [b"", GET, POST, CHUNKED, b"bad\r\n", &GET[..5]] {
         let hangs = async |_: &mut Context| pending::<()>().await;
-        let told = talk(none.clone(), hangs, 1 << 16, async |peer| say(peer, wire).await);
+        let told = talk(none, hangs, 1 << 16, async |peer| say(peer, wire).await);
         assert_time(told.time, 0);
     }
 }

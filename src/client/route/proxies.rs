@@ -19,6 +19,7 @@ use crate::message::Scheme;
 /// # Ok::<(), corehttp::InvalidProxy>(())
 /// ```
 #[derive(Clone, Debug, Default)]
+#[must_use]
 pub struct Proxies {
     http: Option<Proxy>,
     https: Option<Proxy>,

@@ -184,7 +184,7 @@ impl fmt::Debug for Proxy {
 }
 
 /// Why a text names no proxy.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum InvalidProxy {
     /// The scheme is none of `http`, `socks5` and `socks5h`.

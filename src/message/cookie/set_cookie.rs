@@ -108,6 +108,7 @@ impl<'a> SetCookie<'a> {
     }
 
     /// The cookie that removes this one: a user agent finds it by name, domain and path.
+    #[must_use]
     pub fn removal(self) -> SetCookie<'a> {
         SetCookie {
             value: "",

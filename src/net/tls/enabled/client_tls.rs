@@ -29,6 +29,7 @@ use super::{TlsIdentity, TlsRoots, TlsVersion};
 /// # }
 /// ```
 #[derive(Clone, Debug, Default)]
+#[must_use]
 pub struct ClientTls {
     roots: TlsRoots,
     identity: Option<TlsIdentity>,
@@ -98,6 +99,7 @@ impl ClientTls {
 
 /// What a client does at its peril. Made by [`ClientTls::dangerous`].
 #[derive(Clone, Debug)]
+#[must_use]
 pub struct DangerousClientTls {
     tls: ClientTls,
 }

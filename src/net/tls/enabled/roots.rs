@@ -24,6 +24,7 @@ use super::TlsConfigError;
 /// # }
 /// ```
 #[derive(Clone)]
+#[must_use]
 pub struct TlsRoots {
     /// Never empty.
     pub(super) store: Arc<RootCertStore>,

@@ -33,6 +33,7 @@ use super::{Acceptor, TlsConfigError, TlsIdentity, TlsRoots, TlsVersion};
 /// }
 /// ```
 #[derive(Clone, Debug)]
+#[must_use]
 pub struct ServerTls {
     choice: Arc<Choice>,
     peers: Peers,
