@@ -503,6 +503,8 @@ mod what_compiles {
         headers.set("a", std::borrow::Cow::Borrowed("either"))?;
         headers.set("a", 7u8)?;
         headers.set("a", -7i64)?;
+        headers.set("a", true)?;
+        headers.set("a", 'c')?;
         let _: (Option<&[u8]>, Option<&str>) = (headers.get("a"), headers.text("a"));
         Ok(())
     }

@@ -41,7 +41,11 @@ const WORDS: &[(&str, &[&str], &str)] = &[
     ("from_str_radix", &[], "it accepts `+5`, which is no number of the wire"),
     ("::*", &[], "a glob hides where names come from"),
     // `get_mut` is what the collections of std call it, and `get_as` is `get`, typed.
-    ("fn get_", &["src/server/extensions.rs", "src/message/form.rs"], "a getter is named after what it gets"),
+    (
+        "fn get_",
+        &["src/server/extensions.rs", "src/message/form.rs", "src/message/cookie/cookies.rs"],
+        "a getter is named after what it gets",
+    ),
     ("super::super", &[], "climbing hides which floor is reached"),
 ];
 

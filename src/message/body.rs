@@ -219,6 +219,19 @@ impl Reset for Body {
 /// What stays warm.
 const BUFFER_KEPT_MAX: usize = 16 << 10;
 
+macro_rules! bytes_are_bodies {
+    ($($type:ty),*) => {$(
+        impl From<$type> for Body {
+            /// The bytes as the content, not copied: see [`Body::share`].
+            fn from(bytes: $type) -> Body {
+                Body { content: Content::Shared(bytes.into()), buffer: Arena::default() }
+            }
+        }
+    )*};
+}
+
+bytes_are_bodies!(&'static str, &'static [u8], String, Vec<u8>, Bytes);
+
 impl io::Write for Body {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.append()?.extend(bytes);
@@ -270,6 +283,22 @@ mod tests {
         body.clear();
         body.write_all(b"fresh").unwrap();
         assert_eq!(body.text(), Ok("fresh"));
+    }
+
+    #[test]
+    fn a_body_is_made_of_bytes_and_does_not_copy_them() {
+        #[track_caller]
+        fn check(bytes: impl Into<Body>, expected: &str) {
+            let body = bytes.into();
+            assert_eq!((body.text(), body.announced()), (Ok(expected), Length::Known(expected.len() as u64)));
+            assert!(matches!(body.content, Content::Shared(_)));
+        }
+        check("", "");
+        check("static", "static");
+        check(&b"bytes"[..], "bytes");
+        check(String::from("string"), "string");
+        check(vec![b'v'; 3], "vvv");
+        check(Bytes::from_static(b"shared"), "shared");
     }
 
     #[test]

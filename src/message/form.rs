@@ -187,7 +187,7 @@ pub(super) fn decode(raw: &str) -> Cow<'_, str> {
         .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned().into())
 }
 
-/// Why a request has not the form that is asked for.
+/// Why a request has not the form that is asked for, or a value of it, or of a cookie, not the type.
 ///
 /// In a handler `?` makes it the status that is owed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -231,7 +231,7 @@ impl fmt::Display for InvalidForm {
             InvalidForm::Text => "the form is not UTF-8",
             InvalidForm::Escape => "an escape in the form is malformed",
             InvalidForm::TooManyPairs => "the form has too many pairs",
-            InvalidForm::Value => "a value in the form is malformed",
+            InvalidForm::Value => "a value is malformed",
         })
     }
 }

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use bytes::Bytes;
 
-/// A field value as Rust programs have it: text, bytes or an integer.
+/// A field value as Rust programs have it: text, bytes, an integer, a `char`, or a `bool`, which is `true` or `false`.
 ///
 /// Whether the bytes may stand in a field (RFC 9110 §5.5) is checked when they are set.
 pub trait FieldValue {
@@ -44,6 +44,18 @@ macro_rules! integers_are_values {
 bytes_are_values!(str, String, Vec<u8>, [u8], Bytes);
 integers_are_values!(u8, u16, u32, u64, u128, usize, i8, i16, i32, i64, i128, isize);
 
+impl FieldValue for bool {
+    fn lend<R>(&self, then: impl FnOnce(&[u8]) -> R) -> R {
+        then(if *self { b"true" } else { b"false" })
+    }
+}
+
+impl FieldValue for char {
+    fn lend<R>(&self, then: impl FnOnce(&[u8]) -> R) -> R {
+        then(self.encode_utf8(&mut [0; char::MAX_LEN_UTF8]).as_bytes())
+    }
+}
+
 impl<const N: usize> FieldValue for [u8; N] {
     fn lend<R>(&self, then: impl FnOnce(&[u8]) -> R) -> R {
         then(self)
@@ -59,5 +71,30 @@ impl FieldValue for Cow<'_, str> {
 impl FieldValue for Cow<'_, [u8]> {
     fn lend<R>(&self, then: impl FnOnce(&[u8]) -> R) -> R {
         then(self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::message::{Headers, InvalidField};
+
+    #[track_caller]
+    fn check(value: impl FieldValue, expected: Result<&str, InvalidField>) {
+        let mut headers = Headers::new();
+        let found = headers.set("a", value).map(|()| headers.text("a").unwrap());
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn truths_and_letters_are_values_9110_5_5() {
+        check(true, Ok("true"));
+        check(false, Ok("false"));
+        check('c', Ok("c"));
+        check('\u{20ac}', Ok("\u{20ac}"));
+        check(' ', Ok(""));
+        for control in ['\0', '\r', '\n', '\x1f', '\x7f'] {
+            check(control, Err(InvalidField::Value));
+        }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::message::{Headers, Name, list};
+use crate::message::{FromText, Headers, InvalidForm, Name, list};
 
 /// A view of the cookies of a request, which are read where they stand.
 ///
@@ -23,6 +23,7 @@ use crate::message::{Headers, Name, list};
 /// request.headers.set("cookie", "sid=8f14e45f; theme=dark; theme=light")?;
 /// assert_eq!(request.cookies().get("sid"), Some("8f14e45f"));
 /// assert_eq!(request.cookies().get("SID"), None);
+/// assert_eq!(request.cookies().get_as::<u32>("visits")?, None);
 /// assert!(request.cookies().all("theme").eq(["dark", "light"]));
 /// assert_eq!(request.cookies().iter().count(), 3);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -40,11 +41,28 @@ impl<'a> Cookies<'a> {
         Cookies { headers }
     }
 
+    /// Is there a cookie of that name?
+    pub fn contains(self, name: &str) -> bool {
+        self.get(name).is_some()
+    }
+
     /// The value of the first cookie of that name. Case counts.
     ///
     /// Browsers send those with the longer path first.
     pub fn get(self, name: &str) -> Option<&'a str> {
         self.all(name).next()
+    }
+
+    /// The value of the first cookie of that name as a number, a truth value or whatever else is [`FromText`]; `None`
+    /// if there is no cookie of that name.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidForm::Value`] if it is there and is no `T`, an empty value among them: in a handler `?` makes that
+    /// 400. A browser sends such a cookie again each time, so where it can be done without, `.unwrap_or_default()` is
+    /// kinder.
+    pub fn get_as<T: FromText>(self, name: &str) -> Result<Option<T>, InvalidForm> {
+        self.get(name).map(|value| T::from_text(value).ok_or(InvalidForm::Value)).transpose()
     }
 
     /// The values of all cookies of that name, in order.
@@ -102,7 +120,9 @@ mod tests {
         for (name, _) in expected {
             let values = expected.iter().filter(|(other, _)| other == name).map(|(_, value)| *value);
             assert!(cookies.all(name).eq(values.clone()) && values.take(1).eq(cookies.get(name)));
+            assert!(cookies.contains(name));
         }
+        assert!(!cookies.contains("absent"));
     }
 
     #[test]
@@ -122,6 +142,23 @@ mod tests {
         check(&["näme=välue; a={\"b\":1}".as_bytes()], &[("näme", "välue"), ("a", "{\"b\":1}")]);
         check(&[b"alone; =nameless; ="], &[("", "alone"), ("", "nameless"), ("", "")]);
         check(&[b"a=%3B\\x; $Version=1"], &[("a", "%3B\\x"), ("$Version", "1")]);
+    }
+
+    #[test]
+    fn a_value_that_is_absent_is_none_and_one_that_is_malformed_an_error() {
+        let mut headers = Headers::new();
+        headers
+            .set("cookie", "page=12; size=; sort=up; far=+5; twice=1; twice=x; quoted=\"1\"; on=true")
+            .unwrap();
+        let cookies = Cookies::new(&headers);
+        assert_eq!(
+            (cookies.get_as::<u32>("page"), cookies.get_as::<u8>("twice")),
+            (Ok(Some(12)), Ok(Some(1)))
+        );
+        assert_eq!((cookies.get_as::<bool>("on"), cookies.get_as::<u32>("Page")), (Ok(Some(true)), Ok(None)));
+        for name in ["size", "sort", "far", "quoted", "on"] {
+            assert_eq!(cookies.get_as::<u32>(name), Err(InvalidForm::Value), "{name}");
+        }
     }
 
     #[test]
