@@ -547,6 +547,7 @@ mod how_to_ask {
             assert_eq!(response.body.text()?, "GET /a?b ");
             assert_eq!(client.post(url, "text").await?.body.text()?, "POST / text");
             assert_eq!(client.put(url, [1 + b'A']).await?.body.text()?, "PUT / B");
+            assert_eq!(client.patch(url, "text").await?.body.text()?, "PATCH / text");
             assert_eq!(client.delete(url).await?.body.text()?, "DELETE / ");
             assert_eq!(client.head(url).await?.body.len(), 0);
             Ok(())

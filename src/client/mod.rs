@@ -169,6 +169,15 @@ impl Client {
         self.ask(Method::Put, url, Some(body.as_ref())).await
     }
 
+    /// PATCH (RFC 5789). The body says how the resource is to be changed, in a format that the server takes.
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::get`].
+    pub async fn patch(&self, url: &str, body: impl AsRef<[u8]>) -> Result<Response, ClientError> {
+        self.ask(Method::Patch, url, Some(body.as_ref())).await
+    }
+
     /// DELETE (RFC 9110 §9.3.5).
     ///
     /// # Errors

@@ -92,6 +92,15 @@ impl Request {
         Request::new(Method::Put, url)
     }
 
+    /// A PATCH request (RFC 5789).
+    ///
+    /// # Errors
+    ///
+    /// As [`Request::new`].
+    pub fn patch(url: &str) -> Result<Request, InvalidRequest> {
+        Request::new(Method::Patch, url)
+    }
+
     /// A DELETE request (RFC 9110 §9.3.5).
     ///
     /// # Errors

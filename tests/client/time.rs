@@ -92,7 +92,7 @@ async fn a_body_has_a_limit_between_its_bytes_and_a_least_rate() {
     check(&dripping(SIZED, "x", SECOND).client(), &get(), ClientPhase::Receive, 11).await;
     check(&dripping(CHUNKED, "1\r\nx\r\n", SECOND).client(), &get(), ClientPhase::Receive, 11).await;
     let slow = ClientTimeouts { receive_rate_min: 0, ..ClientTimeouts::default() };
-    let client = dripping(SIZED, "x", SECOND).builder().timeouts(slow.clone()).timeout(100 * SECOND).build();
+    let client = dripping(SIZED, "x", SECOND).builder().timeouts(slow).timeout(100 * SECOND).build();
     check(&client, &get(), ClientPhase::Receive, 100).await;
     let short = ClientTimeouts { receive: 3 * SECOND, ..slow };
     let client = dripping(SIZED, "x", 4 * SECOND).builder().timeouts(short).build();
