@@ -223,8 +223,8 @@ pub use net::{
 pub use runtime::block_on;
 pub use server::{
     AsyncHandler, BodyPlan, Cause, Context, Core, Counts, Course, Error, Errors, Extensions, Handler,
-    IntoHandler, Outcome, PlainHandler, Planned, Reader, Refusal, Result, Running, Server, Service, Stats,
-    Transform, Upgraded, Writer, with_plan,
+    IntoHandler, InvalidAnswer, Outcome, PlainHandler, Planned, Reader, Refusal, Result, Running, Server,
+    Service, Stats, Transform, Upgraded, Writer, with_plan,
 };
 pub use sse::{Event, Events, InvalidEvent};
 pub use wire::{Limits, WireError};

@@ -12,9 +12,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use corehttp::{
-    Body, BodyPlan, Context, Error, ExchangeError, Handler, Headers, IntoHandler, Limits, MemoryListener,
-    Method, Outcome, PeerAddr, Phase, Request, Response, Running, Server, Service, Status, Timeouts,
-    WireError, with_plan,
+    Body, BodyPlan, Context, Error, ExchangeError, Handler, Headers, IntoHandler, InvalidAnswer, Limits,
+    MemoryListener, Method, Outcome, PeerAddr, Phase, Request, Response, Running, Server, Service, Status,
+    Timeouts, WireError, with_plan,
 };
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::runtime::Builder;
@@ -412,6 +412,26 @@ mod what_errors_are {
         check_owed(|| Wire(WireError::TrailersTooLarge), 431);
         check_owed(|| Length, 500);
         check_owed(of_source, 500);
+    }
+
+    #[test]
+    fn an_answer_that_cannot_be_owes_what_it_owes() {
+        use InvalidAnswer::{Detached, Protocol, Sent, Status, Tunnel, Unread, Upgrade};
+        let owed = [(Upgrade, 426), (Tunnel, 400)];
+        let own_fault = [Detached, Protocol, Sent, Status, Unread].map(|answer| (answer, 500));
+        for (answer, owed) in owed.into_iter().chain(own_fault) {
+            check(|| Err(answer)?, owed, &answer.to_string());
+            check(|| Err(io::Error::from(answer))?, owed, &answer.to_string());
+        }
+        let respond = |handler| {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            let mut request = Request::get("/").unwrap();
+            request.headers.set("connection", "upgrade").unwrap();
+            request.headers.set("upgrade", "own").unwrap();
+            runtime.block_on(Server::new().service(handler).respond(request))
+        };
+        let upgrades = async |ctx: &mut Context| -> corehttp::Result { Ok(drop(ctx.upgrade("own").await?)) };
+        assert_eq!(respond(upgrades).status, corehttp::Status::INTERNAL_SERVER_ERROR);
     }
 
     #[track_caller]

@@ -22,6 +22,7 @@ impl<'a> Name<'a> {
     pub(crate) const SERVER: Name<'static> = Name::new("server");
     pub(crate) const SET_COOKIE: Name<'static> = Name::new("set-cookie");
     pub(crate) const TRAILER: Name<'static> = Name::new("trailer");
+    pub(crate) const UPGRADE: Name<'static> = Name::new("upgrade");
     pub(crate) const TRANSFER_ENCODING: Name<'static> = Name::new("transfer-encoding");
 
     #[inline]

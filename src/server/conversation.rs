@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use super::context::Rest;
 use super::transform::Passage;
-use super::{Context, Course, Reader, Upgraded, Writer};
+use super::{Context, Course, InvalidAnswer, Reader, Upgraded, Writer};
 use crate::exchange::{ExchangeError, Expectation, Phase};
-use crate::message::{Headers, Length, Status, Version};
+use crate::message::{Headers, Length, Name, Status, Version, is_token};
 use crate::net::Lane;
 use crate::wire::encode;
 
@@ -45,7 +45,7 @@ impl Context {
     ///
     /// # Errors
     ///
-    /// An answer that has been sent already.
+    /// An [`InvalidAnswer`]: one that has been sent already, or a status of 1xx.
     pub async fn stream(&mut self) -> io::Result<Writer<'_>> {
         let course = self.begin_stream(Rest::Dropped)?;
         Ok(self.parts(course).1)
@@ -80,13 +80,13 @@ impl Context {
     ///
     /// # Errors
     ///
-    /// A status that is not of that kind, or is 101; a final answer that has been sent already; a connection that
-    /// fails.
+    /// A connection that fails; or an [`InvalidAnswer`]: a status that is not of that kind, or is 101, or a final answer
+    /// that has been sent already.
     pub async fn informational(&mut self, status: u16, fields: &Headers) -> io::Result<()> {
-        let interim = Status::new(status).filter(|status| status.is_informational());
-        let interim =
-            interim.filter(|status| *status != Status::SWITCHING_PROTOCOLS && self.outgoing.is_unsent());
-        let interim = interim.ok_or(io::ErrorKind::InvalidInput)?;
+        self.check_unsent()?;
+        let is_interim =
+            |status: &Status| status.is_informational() && *status != Status::SWITCHING_PROTOCOLS;
+        let interim = Status::new(status).filter(is_interim).ok_or(InvalidAnswer::Status)?;
         if self.facts.asked.version == Version::Http10 || self.facts.detached {
             return Ok(());
         }
@@ -99,16 +99,24 @@ impl Context {
     ///
     /// # Errors
     ///
-    /// A request that does not ask to be upgraded to `protocol`, or whose body was not read; an answer that has
-    /// been sent already; a connection that fails.
+    /// A connection that fails; or an [`InvalidAnswer`]: a request that does not ask to be upgraded to `protocol`, or
+    /// whose body was not read, or an answer that has been sent already. Whoever did not ask gets 426 through `?`, with
+    /// the protocol in the field `upgrade`, which the response then has.
     pub async fn upgrade(&mut self, protocol: &str) -> io::Result<Upgraded> {
+        self.check_unsent()?;
+        if !protocol.splitn(2, '/').all(|part| is_token(part.as_bytes())) {
+            return Err(InvalidAnswer::Protocol.into());
+        }
         let headers = &self.request.headers;
         let asked = self.facts.asked.version == Version::Http11
             && headers.contains_token("connection", "upgrade")
             && headers.contains_token("upgrade", protocol);
         if !asked {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "the peer did not ask for this upgrade"));
+            // Whoever hears of 426 is to know what would have done (RFC 9110 §15.5.22).
+            self.response.headers.put(Name::UPGRADE, protocol.as_bytes());
+            return Err(InvalidAnswer::Upgrade.into());
         }
+        self.response.headers.remove(Name::UPGRADE.as_str());
         self.hand_over(Some(protocol)).await
     }
 
@@ -117,10 +125,12 @@ impl Context {
     ///
     /// # Errors
     ///
-    /// A request that is no CONNECT; an answer that has been sent already; a connection that fails.
+    /// A connection that fails; or an [`InvalidAnswer`]: a request that is no CONNECT, which owes 400 through `?`, or an
+    /// answer that has been sent already.
     pub async fn tunnel(&mut self) -> io::Result<Upgraded> {
+        self.check_unsent()?;
         if !self.facts.asked.connect {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "the peer did not ask for a tunnel"));
+            return Err(InvalidAnswer::Tunnel.into());
         }
         self.hand_over(None).await
     }
@@ -147,8 +157,10 @@ impl Context {
     }
 
     async fn hand_over(&mut self, protocol: Option<&str>) -> io::Result<Upgraded> {
-        if !self.outgoing.is_unsent() || !self.incoming.get_mut().is_read() || self.facts.detached {
-            return Err(io::ErrorKind::InvalidInput.into());
+        match (self.facts.detached, self.incoming.get_mut().is_read()) {
+            (true, _) => return Err(InvalidAnswer::Detached.into()),
+            (false, false) => return Err(InvalidAnswer::Unread.into()),
+            (false, true) => {}
         }
         let headers = &self.response.headers;
         self.write(|out| match protocol {
@@ -166,6 +178,10 @@ impl Context {
         Ok(Upgraded::new(conn, early))
     }
 
+    fn check_unsent(&self) -> io::Result<()> {
+        if self.outgoing.is_unsent() { Ok(()) } else { Err(InvalidAnswer::Sent.into()) }
+    }
+
     fn write(&self, encode: impl FnOnce(&mut Vec<u8>)) -> io::Result<()> {
         let mut conn = self.conn.borrow_mut();
         encode(conn.as_mut().ok_or(io::ErrorKind::NotConnected)?.output().bytes());
@@ -174,11 +190,9 @@ impl Context {
 
     /// Writes the head, and says which way the body goes.
     fn begin_stream(&mut self, rest: Rest) -> io::Result<Course> {
-        if !self.outgoing.is_unsent() {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "the answer has been sent already"));
-        }
+        self.check_unsent()?;
         if self.response.status.is_informational() {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "a final status of 1xx"));
+            return Err(InvalidAnswer::Status.into());
         }
         let Context { transform, response, .. } = self;
         let course = transform.as_mut().map_or(Course::Around, |transform| transform.begin(response));

@@ -4,6 +4,7 @@ use std::error::Error as StdError;
 use std::fmt;
 use std::io;
 
+use super::InvalidAnswer;
 use crate::coding::CodingError;
 use crate::exchange::ExchangeError;
 use crate::message::{InvalidForm, InvalidText, Status};
@@ -97,6 +98,9 @@ fn owed(error: &(dyn StdError + 'static)) -> Option<Status> {
     }
     if let Some(error) = error.downcast_ref::<ExchangeError>() {
         return error.owed();
+    }
+    if let Some(error) = error.downcast_ref::<InvalidAnswer>() {
+        return Some(error.status());
     }
     let of_wire = error.downcast_ref::<WireError>().map(|error| error.status());
     let of_coding = || error.downcast_ref::<CodingError>().map(|error| error.status());

@@ -152,6 +152,10 @@ pub(crate) fn response(
         Some(Persist::Close) => out.extend_from_slice(b"connection: close\r\n"),
         Some(Persist::KeepAlive) => out.extend_from_slice(b"connection: keep-alive\r\n"),
     }
+    // What may be asked for is said to the next hop only, and this is how it is told (RFC 9110 §7.8).
+    if response.headers.first(Name::UPGRADE).is_some() {
+        out.extend_from_slice(b"connection: upgrade\r\n");
+    }
     out.extend_from_slice(b"\r\n");
 }
 

@@ -147,7 +147,9 @@ fn row_61_nor_in_what_comes_before_the_answer_or_instead_of_it() {
     let heard = Wired::new(careless).ask_cut(request, Then::Waits);
     assert_eq!(
         undated(&heard),
-        "HTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n"
+        // What it could be upgraded to it may be told (RFC 9110 §7.8), but none of what is no protocol.
+        "HTTP/1.1 103 Early Hints\r\n\r\n\
+         HTTP/1.1 200 OK\r\nupgrade: y\r\ncontent-length: 0\r\nconnection: upgrade\r\n\r\n"
     );
 }
 

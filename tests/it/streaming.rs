@@ -8,7 +8,8 @@ use std::task::{self, Poll};
 use std::time::Duration;
 
 use corehttp::{
-    Body, BodyPlan, Context, Handler, Headers, IntoHandler, Limits, Request, Server, Status, with_plan,
+    Body, BodyPlan, Context, Handler, Headers, IntoHandler, InvalidAnswer, Limits, Request, Server, Status,
+    with_plan,
 };
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, ReadBuf};
 use tokio::sync::Notify;
@@ -16,6 +17,11 @@ use tokio::sync::Notify;
 use super::support::{Refusals, Served, eventually, paused, resident, status, streaming, undated};
 
 const GET: &str = "GET / HTTP/1.1\r\nhost: a\r\n\r\n";
+
+/// Why an exchange cannot be answered so.
+fn reason(error: &io::Error) -> InvalidAnswer {
+    *error.get_ref().unwrap().downcast_ref().unwrap()
+}
 
 /// A request whose body is framed by `field`.
 fn post(field: &str, body: &str) -> String {
@@ -478,9 +484,15 @@ mod failing {
     fn an_answer_is_sent_once() {
         let served = Served::new(async |ctx: &mut Context| -> corehttp::Result {
             ctx.stream().await?.finish().await?;
-            assert!(ctx.stream().await.is_err());
-            assert!(ctx.duplex().await.is_err());
-            assert!(ctx.upgrade("x").await.is_err());
+            for error in [
+                ctx.stream().await.err(),
+                ctx.duplex().await.err(),
+                ctx.informational(103, &Headers::new()).await.err(),
+                ctx.upgrade("x").await.err(),
+                ctx.tunnel().await.err(),
+            ] {
+                assert_eq!(reason(&error.unwrap()), InvalidAnswer::Sent);
+            }
             Ok(ctx.response.text("too late"))
         });
         let answer = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n";
@@ -842,6 +854,48 @@ mod upgrade {
     }
 
     #[test]
+    fn whoever_did_not_ask_hears_what_for_9110_15_5_22() {
+        let served = Served::new(async |ctx: &mut Context| -> corehttp::Result {
+            ctx.response.headers.set("upgrade", "what the handler said")?;
+            Ok(drop(ctx.upgrade("echo/2").await?))
+        });
+        let upgradeable = ASKED.replace("Echo", "echo/2");
+        let answer = "HTTP/1.1 426 Upgrade Required\r\nupgrade: echo/2\r\ncontent-type: text/plain; charset=utf-8\r\n\
+                      content-length: 16\r\nconnection: upgrade\r\n\r\nUpgrade Required";
+        for asked in [GET, ASKED, &upgradeable.replace("keep-alive, Upgrade", "keep-alive")] {
+            assert_eq!(undated(&served.ask(asked.repeat(2))), answer.repeat(2), "{asked:?}");
+        }
+        let heard = served.ask(upgradeable.replace("1.1", "1.0"));
+        assert_eq!((status(&heard), heard.matches("connection: close").count()), (426, 1), "{heard}");
+        let head = "HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: echo/2\r\n\r\n";
+        assert_eq!(served.ask(upgradeable), head);
+    }
+
+    #[test]
+    fn what_the_handler_asks_for_wrongly_is_its_own_fault() {
+        #[track_caller]
+        fn check(protocol: &'static str, asked: &str, expected: InvalidAnswer) {
+            let served = Served::new(streaming(async move |ctx: &mut Context| -> corehttp::Result {
+                let error = ctx.upgrade(protocol).await.unwrap_err();
+                assert_eq!((error.kind(), reason(&error)), (io::ErrorKind::InvalidInput, expected));
+                Err(error.into())
+            }));
+            let heard = served.ask(asked);
+            assert_eq!(status(&heard), expected.status().as_u16(), "{protocol:?}: {heard}");
+        }
+        for protocol in ["", "/", "echo/", "/echo", "a/b/c", "h2c, echo", "echo ", "e\r\nx: y", "\u{e9}"] {
+            check(protocol, ASKED, InvalidAnswer::Protocol);
+            check(protocol, GET, InvalidAnswer::Protocol);
+        }
+        check(
+            "echo",
+            &ASKED.replace("\r\n\r\n", "\r\ncontent-length: 5\r\n\r\nhello"),
+            InvalidAnswer::Unread,
+        );
+        check("echo", GET, InvalidAnswer::Upgrade);
+    }
+
+    #[test]
     fn what_is_dropped_is_closed() {
         let served = Served::new(async |ctx: &mut Context| -> corehttp::Result {
             Ok(drop(ctx.upgrade("echo").await?))
@@ -899,6 +953,16 @@ mod tunnel {
         };
         let heard = Served::new(with_plan(|_| BodyPlan::Tunnel, refuse)).ask(CONNECT);
         assert!(status(&heard) == 502 && heard.ends_with("Bad Gateway"), "{heard}");
+    }
+
+    #[test]
+    fn whoever_asked_for_no_tunnel_gets_400() {
+        let served = Served::new(async |ctx: &mut Context| -> corehttp::Result {
+            let error = ctx.tunnel().await.unwrap_err();
+            assert_eq!(reason(&error), InvalidAnswer::Tunnel);
+            Err(error.into())
+        });
+        assert_eq!(status(&served.ask(GET)), 400);
     }
 
     #[test]

@@ -1,0 +1,88 @@
+//! [`InvalidAnswer`]: why a request cannot be answered in the way that the handler wants (RFC 9110 §7.8, §9.3.6, §15.2).
+
+use std::error::Error;
+use std::fmt;
+use std::io;
+
+use crate::message::Status;
+
+/// Why a request cannot be answered in the way that the handler wants.
+///
+/// It travels inside the [`io::Error`] of [`Context::stream`], [`Context::upgrade`] and their like, so that a handler's
+/// `?` keeps the status owed. To look at it:
+///
+/// ```
+/// use corehttp::{Context, InvalidAnswer};
+/// use tokio::io::AsyncWriteExt;
+///
+/// async fn echo(ctx: &mut Context) -> corehttp::Result {
+///     let asked = ctx.upgrade("echo").await;
+///     let reason = asked.as_ref().err().and_then(|error| error.get_ref()?.downcast_ref());
+///     if reason == Some(&InvalidAnswer::Upgrade) {
+///         ctx.response.text("Here is an echo, for those who ask to be upgraded to it.");
+///         return Ok(());
+///     }
+///     let mut echo = asked?;
+///     echo.write_all(b"hello").await?;
+///     Ok(())
+/// }
+/// ```
+///
+/// [`Context::stream`]: super::Context::stream
+/// [`Context::upgrade`]: super::Context::upgrade
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum InvalidAnswer {
+    /// The answer has been sent already.
+    Sent,
+    /// A final answer has a status of 1xx, or one that is to come before it has another, or 101.
+    Status,
+    /// The peer did not ask to be upgraded to the protocol.
+    Upgrade,
+    /// No protocol is spelled so (RFC 9110 §7.8).
+    Protocol,
+    /// The peer did not ask for a tunnel.
+    Tunnel,
+    /// The connection is to be handed over, and the request's body was not read.
+    Unread,
+    /// The connection is to be handed over, and there is none: see [`Service::respond`](super::Service::respond).
+    Detached,
+}
+
+impl InvalidAnswer {
+    /// The status that is owed to whoever has asked: 426 (RFC 9110 §15.5.22) or 400 if it asked for something else, and
+    /// 500 where the handler is at fault.
+    pub fn status(self) -> Status {
+        match self {
+            InvalidAnswer::Upgrade => Status::UPGRADE_REQUIRED,
+            InvalidAnswer::Tunnel => Status::BAD_REQUEST,
+            InvalidAnswer::Sent
+            | InvalidAnswer::Status
+            | InvalidAnswer::Protocol
+            | InvalidAnswer::Unread
+            | InvalidAnswer::Detached => Status::INTERNAL_SERVER_ERROR,
+        }
+    }
+}
+
+impl fmt::Display for InvalidAnswer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            InvalidAnswer::Sent => "the answer has been sent already",
+            InvalidAnswer::Status => "the status is not of the kind of the answer",
+            InvalidAnswer::Upgrade => "the peer did not ask for this upgrade",
+            InvalidAnswer::Protocol => "the protocol to upgrade to is malformed",
+            InvalidAnswer::Tunnel => "the peer did not ask for a tunnel",
+            InvalidAnswer::Unread => "the body was not read",
+            InvalidAnswer::Detached => "there is no connection to hand over",
+        })
+    }
+}
+
+impl Error for InvalidAnswer {}
+
+impl From<InvalidAnswer> for io::Error {
+    fn from(error: InvalidAnswer) -> io::Error {
+        io::Error::new(io::ErrorKind::InvalidInput, error)
+    }
+}
