@@ -49,14 +49,69 @@ impl<H: Handler> Service<H> {
 
     /// Serves one connection until it closes. Any number may be served side by side.
     ///
+    /// Who is at the other end only the caller knows, so handlers see [`PeerAddr::Memory`].
+    ///
     /// # Errors
     ///
     /// What ended the connection early. The peer has been told already, if it could be.
     pub async fn serve_connection(&self, io: impl AsyncRead + AsyncWrite + 'static) -> io::Result<()> {
-        let mut connection = Connection::new(self.worker.clone(), self.connect(io));
+        self.serve_connection_from(PeerAddr::Memory, io).await
+    }
+
+    /// Serves one connection until it closes, with `peer` at its other end: that is what handlers see, and what
+    /// [`Server::on_error`](super::Server::on_error) hears.
+    ///
+    /// # Errors
+    ///
+    /// As [`Service::serve_connection`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use corehttp::{Context, Server};
+    /// use tokio::net::{TcpListener, TcpStream};
+    /// use tokio::task::{JoinSet, LocalSet};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> std::io::Result<()> {
+    /// let service = Server::new().service(|ctx: &mut Context| {
+    ///     ctx.response.text(ctx.peer_addr().to_string());
+    /// });
+    /// let listener = TcpListener::bind("127.0.0.1:0").await?;
+    /// # let client = TcpStream::connect(listener.local_addr()?).await?;
+    /// LocalSet::new()
+    ///     .run_until(async {
+    ///         let mut connections = JoinSet::new();
+    ///         let (stream, peer) = listener.accept().await?; // as often as it is wanted
+    ///         let serving = service.clone();
+    ///         connections.spawn_local(async move { serving.serve_connection_from(peer.into(), stream).await });
+    ///         // The end: what is being answered is, and then nobody is left.
+    ///         service.stop();
+    /// #       drop(client);
+    ///         while connections.join_next().await.is_some() {}
+    ///         Ok(())
+    ///     })
+    ///     .await
+    /// # }
+    /// ```
+    pub async fn serve_connection_from(
+        &self,
+        peer: PeerAddr,
+        io: impl AsyncRead + AsyncWrite + 'static,
+    ) -> io::Result<()> {
+        let mut connection = Connection::new(self.worker.clone(), self.connect(peer, io));
         let served = connection.serve().await;
         self.worker.trim_if_due();
         served
+    }
+
+    /// Stops well, for all clones: idle connections are closed, and the others with the answer that they are about to
+    /// have, which says `connection: close`. A connection that has not asked for anything yet has a second to do so.
+    ///
+    /// Returns at once; each [`Service::serve_connection`] returns when its connection is done. To drop that future is
+    /// to cut it. What is served after this is answered once, and closed.
+    pub fn stop(&self) {
+        self.worker.shared.watch.stop();
     }
 
     /// Answers one request without a connection: what the handler writes by [`Context::stream`] is the response's
@@ -66,7 +121,7 @@ impl<H: Handler> Service<H> {
     pub async fn respond(&self, request: Request) -> Response {
         let written = Rc::default();
         let mut lease = Lease::new(&self.worker);
-        lease.detach(request, self.connect(Nobody { written: Rc::clone(&written) }));
+        lease.detach(request, self.connect(PeerAddr::Memory, Nobody { written: Rc::clone(&written) }));
         let outcome = connection::handle(&self.worker, &mut lease).await;
         if let Err(refused) = connection::settle(&mut lease, outcome) {
             // How the connection would end is nothing to nobody.
@@ -81,10 +136,10 @@ impl<H: Handler> Service<H> {
         response
     }
 
-    fn connect(&self, io: impl AsyncRead + AsyncWrite + 'static) -> Conn {
+    fn connect(&self, peer: PeerAddr, io: impl AsyncRead + AsyncWrite + 'static) -> Conn {
         let id = self.connections.get() + 1;
         self.connections.set(id);
-        let deadline = self.worker.shared.watch.deadline(Caller { peer: PeerAddr::Memory, id });
+        let deadline = self.worker.shared.watch.deadline(Caller { peer, id });
         Conn::new(Transport::boxed(io), deadline)
     }
 }

@@ -25,6 +25,7 @@ mod limits;
 mod multipart;
 mod request_head;
 mod runtime;
+mod service;
 mod setters;
 mod stop;
 mod streaming;

@@ -1,0 +1,116 @@
+//! Connections that come from elsewhere: who is at their other end, and how they are stopped.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use corehttp::{Context, Handler, PeerAddr, Server, Service};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
+use tokio::task::{JoinHandle, LocalSet, spawn_local};
+use tokio::time::{Instant, sleep};
+
+use crate::support::{paused, undated};
+
+const GET: &str = "GET / HTTP/1.1\r\nhost: a\r\n\r\n";
+const SLOW: &str = "GET /slow HTTP/1.1\r\nhost: a\r\n\r\n";
+const ANSWER: &str = "HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
+const LAST: &str = "HTTP/1.1 200 OK\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn service() -> Service<impl Handler> {
+    Server::new().service(async |ctx: &mut Context| {
+        if ctx.request.path() == "/slow" {
+            sleep(5 * SECOND).await;
+        }
+    })
+}
+
+/// One connection that `service` serves, and how it ends.
+fn connect(service: &Service<impl Handler>) -> (DuplexStream, JoinHandle<io::Result<()>>) {
+    let (service, (near, far)) = (service.clone(), tokio::io::duplex(1024));
+    (near, spawn_local(async move { service.serve_connection(far).await }))
+}
+
+/// Runs `test` where tasks may stay on their thread, on a clock that jumps.
+fn run(test: impl Future<Output = ()>) {
+    paused(LocalSet::new().run_until(test));
+}
+
+/// Says `before`, stops the service, says `after` a quarter of a second later: all that is answered is `expected`, and then the
+/// connection is served no more, so many seconds after the stop.
+#[track_caller]
+fn check(before: &str, after: &str, expected: &str, seconds: u32) {
+    run(async {
+        let service = service();
+        let (mut near, serving) = connect(&service);
+        near.write_all(before.as_bytes()).await.unwrap();
+        sleep(SECOND / 4).await;
+        let start = Instant::now();
+        service.clone().stop();
+        sleep(SECOND / 4).await;
+        // Whoever has been closed meanwhile cannot be told anything.
+        let _ = near.write_all(after.as_bytes()).await;
+        let mut heard = String::new();
+        near.read_to_string(&mut heard).await.unwrap();
+        assert_eq!(undated(&heard), expected, "{before:?}, then {after:?}");
+        drop(near);
+        serving.await.unwrap().unwrap();
+        let elapsed = start.elapsed().as_secs_f32().round() as u32;
+        assert_eq!(elapsed, seconds, "{before:?}, then {after:?}");
+    });
+}
+
+#[test]
+fn an_idle_connection_ends_and_a_busy_one_with_its_answer() {
+    check(GET, "", ANSWER, 0);
+    check(GET, GET, ANSWER, 0);
+    check(SLOW, "", LAST, 5);
+    check(&[GET, SLOW].concat(), GET, &[ANSWER, LAST].concat(), 5);
+}
+
+#[test]
+fn a_newcomer_may_have_a_request_on_its_way() {
+    check("", GET, LAST, 0);
+    check("", SLOW, LAST, 5);
+    check("", "", "", 1);
+}
+
+#[test]
+fn what_comes_after_the_stop_is_answered_once() {
+    run(async {
+        let service = service();
+        service.stop();
+        let (mut near, serving) = connect(&service);
+        near.write_all(GET.repeat(2).as_bytes()).await.unwrap();
+        let mut heard = String::new();
+        near.read_to_string(&mut heard).await.unwrap();
+        assert_eq!(undated(&heard), LAST);
+        drop(near);
+        serving.await.unwrap().unwrap();
+    });
+}
+
+#[test]
+fn handlers_and_operators_see_the_peer_that_the_caller_names() {
+    let named = PeerAddr::from(SocketAddr::from(([192, 0, 2, 1], 4711)));
+    for (peer, told) in [(named, "192.0.2.1:4711"), (PeerAddr::Unix, "unix"), (PeerAddr::Memory, "memory")] {
+        let seen: Arc<Mutex<Vec<String>>> = Arc::default();
+        let (heard, shown) = (seen.clone(), seen.clone());
+        let server =
+            Server::new().on_error(move |refusal| heard.lock().unwrap().push(refusal.peer.to_string()));
+        let service = server.service(move |ctx: &mut Context| {
+            shown.lock().unwrap().push(ctx.peer_addr().to_string());
+        });
+        run(async {
+            let (mut near, far) = tokio::io::duplex(1024);
+            near.write_all(format!("{GET}no request\r\n\r\n").as_bytes()).await.unwrap();
+            near.shutdown().await.unwrap();
+            let read = async { near.read_to_end(&mut Vec::new()).await.unwrap() };
+            let (served, _) = tokio::join!(service.serve_connection_from(peer, far), read);
+            assert!(served.is_err());
+        });
+        assert_eq!(*seen.lock().unwrap(), [told, told]);
+    }
+}
