@@ -139,11 +139,11 @@
 //! | bodies that are too large to be buffered | [`BodyPlan`], [`Context::body_reader`], [`Context::stream`], [`Context::duplex`] |
 //! | what peers may do, and for how long | [`Limits`], [`Timeouts`] |
 //! | what went wrong, and how often | [`Server::on_error`], [`Running::stats`] |
-//! | middleware | [`Handler`], [`Extensions`], [`Transform`] |
+//! | middleware, and handlers in a map | [`Handler`], [`Extensions`], [`Transform`], [`BoxHandler`] |
 //! | secure connections, with feature `tls` | `Server::tls`, `ServerTls`, `TlsIdentity`, `TlsSession` |
 //! | other protocols | [`Context::upgrade`], [`Context::tunnel`] |
 //! | tests of a handler | [`Service::respond`] |
-//! | connections from elsewhere | [`Service::serve_connection`], [`MemoryListener`] |
+//! | connections from elsewhere | [`Service::serve_connection`], [`Service::stop`], [`MemoryListener`] |
 //!
 //! | for clients | see |
 //! |---|---|
@@ -222,9 +222,9 @@ pub use net::{
 };
 pub use runtime::block_on;
 pub use server::{
-    AsyncHandler, BodyPlan, Cause, Context, Core, Counts, Course, Error, Errors, Extensions, Handler,
-    IntoHandler, InvalidAnswer, Outcome, PlainHandler, Planned, Reader, Refusal, Result, Running, Server,
-    Service, Stats, Transform, Upgraded, Writer, with_plan,
+    AsyncHandler, BodyPlan, BoxHandler, Cause, Context, Core, Counts, Course, Error, Errors, Extensions,
+    Handler, IntoHandler, InvalidAnswer, Outcome, PlainHandler, Planned, Reader, Refusal, Result, Running,
+    Server, Service, Stats, Transform, Upgraded, Writer, with_plan,
 };
 pub use sse::{Event, Events, InvalidEvent};
 pub use wire::{Limits, WireError};

@@ -2,6 +2,7 @@
 #![allow(clippy::unit_arg, clippy::unwrap_used, reason = "a test is short, and may panic")]
 
 use std::cell::Cell;
+use std::collections::HashMap;
 use std::error::Error as StdError;
 use std::fmt;
 use std::io;
@@ -12,9 +13,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use corehttp::{
-    Body, BodyPlan, Context, Error, ExchangeError, Handler, Headers, IntoHandler, InvalidAnswer, Limits,
-    MemoryListener, Method, Outcome, PeerAddr, Phase, Request, Response, Running, Server, Service, Status,
-    Timeouts, WireError, with_plan,
+    Body, BodyPlan, BoxHandler, Context, Error, ExchangeError, Handler, Headers, IntoHandler, InvalidAnswer,
+    Limits, MemoryListener, Method, Outcome, PeerAddr, Phase, Request, Response, Running, Server, Service,
+    Status, Timeouts, WireError, with_plan,
 };
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::runtime::Builder;
@@ -145,6 +146,54 @@ mod what_runs {
         check(|server| server.run_per_core(async |_| Ok(Rc::new(Upload))), POST, "\r\n\r\n5");
         let huge = "POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 1073741825\r\n\r\n";
         check(|server| server.run(Arc::new(Upload)), huge, "\r\n\r\nContent Too Large");
+    }
+
+    /// Handlers of all kinds behind one type, on several cores.
+    #[test]
+    fn handlers_in_a_map() {
+        struct Routes(HashMap<&'static str, BoxHandler>);
+
+        impl Handler for Routes {
+            fn on_head(&self, request: &Request) -> BodyPlan {
+                self.0.get(request.path()).map_or(BodyPlan::Buffer, |handler| handler.on_head(request))
+            }
+
+            async fn handle(&self, ctx: &mut Context) -> corehttp::Result {
+                match self.0.get(ctx.request.path()) {
+                    Some(handler) => handler.handle(ctx).await,
+                    None => Err(Status::NOT_FOUND.into()),
+                }
+            }
+        }
+
+        fn routes() -> Routes {
+            Routes(HashMap::from([
+                ("/closure", BoxHandler::new(|ctx: &mut Context| ctx.response.text("closure"))),
+                ("/plain", BoxHandler::new(plain)),
+                (
+                    "/async",
+                    BoxHandler::new(async |ctx: &mut Context| -> corehttp::Result {
+                        tokio::task::yield_now().await;
+                        Ok(ctx.response.text("async"))
+                    }),
+                ),
+                (
+                    "/fails",
+                    BoxHandler::new(|_: &mut Context| -> corehttp::Result { Err(Status::GONE.into()) }),
+                ),
+                ("/planned", with_plan(|_| BodyPlan::Refuse(Status::CONFLICT), plain).boxed().boxed()),
+            ]))
+        }
+        for (path, status) in [
+            ("/closure", "200 OK"),
+            ("/plain", "200 OK"),
+            ("/async", "200 OK"),
+            ("/fails", "410 Gone"),
+            ("/planned", "409 Conflict"),
+            ("/none", "404 Not Found"),
+        ] {
+            check(|server| server.run(routes()), &format!("GET {path} HTTP/1.1\r\nhost: a\r\n\r\n"), status);
+        }
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use super::{Context, Result};
+use super::{BoxHandler, Context, Result};
 use crate::message::{Request, Status};
 
 /// The application: it answers requests.
@@ -58,6 +58,15 @@ pub trait Handler: 'static {
     /// An error becomes an answer with the status it owes, and [`Server::on_error`](crate::Server::on_error)
     /// hears of it; once the head has left, it aborts the connection.
     fn handle(&self, ctx: &mut Context) -> impl Future<Output = Result>;
+
+    /// Itself behind a pointer, beside handlers of other types. For closures and functions there is
+    /// [`BoxHandler::new`].
+    fn boxed(self) -> BoxHandler
+    where
+        Self: Sized + Send + Sync,
+    {
+        BoxHandler::new(self)
+    }
 }
 
 /// What becomes of a request's body.

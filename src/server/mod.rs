@@ -1,6 +1,7 @@
 //! Floor 4: the server. A connection is one short loop; a handler gets a [`Context`] and nothing else.
 
 mod admission;
+mod box_handler;
 mod close;
 mod connection;
 mod context;
@@ -30,6 +31,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+pub use box_handler::BoxHandler;
 pub use context::Context;
 pub use error::{Cause, Error, Refusal, Result};
 pub use extensions::Extensions;
