@@ -18,8 +18,8 @@ pub type Result<T = (), E = Error> = std::result::Result<T, E>;
 ///
 /// Any [`std::error::Error`] becomes one by `?` and owes 500, but for the crate's own, which know better: a body
 /// that was cut owes 400, one that is too large 413, one that is too slow 408, one that is coded as nobody knows 415,
-/// and one that is not the form that was asked for 415 or 400; a path or a body that is no UTF-8 owes 400. A [`Status`] becomes one too, and an error of your own
-/// whose [`source`](StdError::source) is a status owes that.
+/// and one that is not the form that was asked for 415 or 400; a path or a body that is no UTF-8 owes 400. A
+/// [`Status`] becomes one too, and an error of your own whose [`source`](StdError::source) is a status owes that.
 ///
 /// # Examples
 ///

@@ -54,8 +54,11 @@ impl<H: Handler> Service<H> {
     /// # Errors
     ///
     /// What ended the connection early. The peer has been told already, if it could be.
-    pub async fn serve_connection(&self, io: impl AsyncRead + AsyncWrite + 'static) -> io::Result<()> {
-        self.serve_connection_from(PeerAddr::Memory, io).await
+    pub fn serve_connection(
+        &self,
+        io: impl AsyncRead + AsyncWrite + 'static,
+    ) -> impl Future<Output = io::Result<()>> {
+        self.serve_connection_from(PeerAddr::Memory, io)
     }
 
     /// Serves one connection until it closes, with `peer` at its other end: that is what handlers see, and what
@@ -94,15 +97,18 @@ impl<H: Handler> Service<H> {
     ///     .await
     /// # }
     /// ```
-    pub async fn serve_connection_from(
+    pub fn serve_connection_from(
         &self,
         peer: PeerAddr,
         io: impl AsyncRead + AsyncWrite + 'static,
-    ) -> io::Result<()> {
+    ) -> impl Future<Output = io::Result<()>> {
+        // Made here and not in the future, which would have room for `io` as long as the connection lasts.
         let mut connection = Connection::new(self.worker.clone(), self.connect(peer, io));
-        let served = connection.serve().await;
-        self.worker.trim_if_due();
-        served
+        async move {
+            let served = connection.serve().await;
+            self.worker.trim_if_due();
+            served
+        }
     }
 
     /// Stops well, for all clones: idle connections are closed, and the others with the answer that they are about to
