@@ -147,7 +147,7 @@ async fn halves_in_two_tasks_keep_their_time_whoever_polls_last() {
     let second = Duration::from_secs(1);
     let timeouts = ClientTimeouts { send: 2 * second, wait: 3 * second, ..ClientTimeouts::default() };
     let (whole, phases) =
-        (|| silent().builder().timeout(5 * second), || silent().builder().timeouts(timeouts.clone()));
+        (|| silent().builder().timeout(5 * second), || silent().builder().timeouts(timeouts));
     for (client, is_reader_last, expected) in [
         (whole(), true, (5, 5)),
         (whole(), false, (5, 5)),

@@ -866,7 +866,7 @@ mod upgrade {
             assert_eq!(undated(&served.ask(asked.repeat(2))), answer.repeat(2), "{asked:?}");
         }
         let heard = served.ask(upgradeable.replace("1.1", "1.0"));
-        assert_eq!((status(&heard), heard.matches("connection: close").count()), (426, 1), "{heard}");
+        assert_eq!((status(&heard), heard.matches("connection: keep-alive").count()), (426, 1), "{heard}");
         let head = "HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: echo/2\r\n\r\n";
         assert_eq!(served.ask(upgradeable), head);
     }
