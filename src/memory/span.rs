@@ -32,6 +32,12 @@ impl Span {
         Span { start: start as u32, len: part.len() as u32 }
     }
 
+    /// The same bytes where so many are before them.
+    #[inline]
+    pub(crate) fn behind(self, len: usize) -> Span {
+        Span::new(self.start() + len, self.len())
+    }
+
     #[inline]
     pub(crate) fn start(self) -> usize {
         self.start as usize

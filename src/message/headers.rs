@@ -75,7 +75,13 @@ impl Headers {
 
     /// Adds all lines of `other`, in order, behind those that are there.
     pub fn append_all(&mut self, other: &Headers) {
-        other.iter().for_each(|(name, value)| self.push(Name::new(name), value));
+        let Some(lines) = other.as_wire() else {
+            return other.iter().for_each(|(name, value)| self.push(Name::new(name), value));
+        };
+        let start = self.text.len();
+        self.text.extend(lines);
+        self.fields.extend(other.fields.iter().map(|field| field.behind(start)));
+        self.present |= other.present;
     }
 
     /// Sets a date field such as `last-modified` (RFC 9110 §5.6.7), to the second.
@@ -89,8 +95,12 @@ impl Headers {
 
     /// Removes all lines of that name. Says whether there was one.
     pub fn remove(&mut self, name: &str) -> bool {
-        let (name, before) = (Name::new(name), self.fields.len());
+        let name = Name::new(name);
+        if !self.may_have(name) {
+            return false;
+        }
         let Headers { text, fields, is_patched, .. } = self;
+        let before = fields.len();
         fields.retain(|field| !field.is(name, text));
         *is_patched |= fields.len() < before;
         fields.len() < before
@@ -122,6 +132,7 @@ impl Headers {
     }
 
     /// Whether there is a line of that name.
+    #[inline]
     pub fn contains(&self, name: &str) -> bool {
         self.get(name).is_some()
     }
@@ -262,6 +273,12 @@ impl Headers {
         self.present & name.tag().bit() != 0
     }
 
+    /// `false` if no line has a name that a line of `other` has.
+    #[inline]
+    pub(crate) fn may_have_any(&self, other: &Headers) -> bool {
+        self.present & other.present != 0
+    }
+
     /// The value of the first line of a name.
     #[inline]
     pub(crate) fn first(&self, name: Name<'_>) -> Option<&[u8]> {
@@ -318,6 +335,12 @@ impl Field {
     #[inline]
     fn is(&self, name: Name<'_>, text: &Arena) -> bool {
         self.tag == name.tag() && name.is(&text[self.name])
+    }
+
+    /// The same in a text that has so many bytes before this one's.
+    #[inline]
+    fn behind(self, len: usize) -> Field {
+        Field { name: self.name.behind(len), value: self.value.behind(len), ..self }
     }
 }
 
@@ -448,6 +471,26 @@ mod tests {
         assert!(headers.is_empty());
         headers.set("a", " \tkept\u{e9} ").unwrap();
         assert_eq!(headers.text("a"), Some("kept\u{e9}"));
+    }
+
+    /// Lines are added as they are, wherever they come from: a head that was received or patched, or one that is built.
+    #[test]
+    fn the_lines_of_others_are_added_behind() {
+        let (built, mut patched) =
+            (headers(&[("A", "1"), ("vary", "x")]), headers(&[("b", "22"), ("c", "3")]));
+        patched.set("b", "2").unwrap();
+        for (first, second) in
+            [(&built, &patched), (&patched, &built), (&patched, &patched), (&built, &built)]
+        {
+            let mut both = first.clone();
+            both.append_all(second);
+            let lines = first.iter().chain(second);
+            assert!(first.may_have_any(second) && !Headers::new().may_have_any(second));
+            assert!(both.iter().eq(lines.clone()) && lines.clone().all(|(name, _)| both.contains(name)));
+            both.set("d", "4").unwrap();
+            assert!(both.remove("b") != (!first.contains("b") && !second.contains("b")));
+            assert!(both.iter().eq(lines.filter(|(name, _)| *name != "b").chain([("d", &b"4"[..])])));
+        }
     }
 
     #[test]
