@@ -30,7 +30,7 @@ mod fake;
 #[allow(dead_code, reason = "there is no peer here")]
 #[path = "support/handlers.rs"]
 mod handlers;
-#[allow(dead_code, reason = "one browser is enough")]
+#[allow(dead_code, reason = "two browsers are enough")]
 #[path = "support/heads.rs"]
 mod heads;
 #[path = "support/scripted.rs"]
@@ -40,15 +40,18 @@ mod scripted;
 mod workload;
 
 use std::env;
+use std::fs::{self, File};
+use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::{Duration, SystemTime};
 
-use corehttp::{Client, Context, IntoHandler, Request, Response, Server};
+use corehttp::{Client, Context, FileCache, Files, IntoHandler, Request, Response, Server};
 
 use baseline::Baseline;
 use fake::{Cut, FakeConn};
 use handlers::{SERVER_NAME, respond};
-use heads::{CHROME, GET};
+use heads::{CHROME, FIREFOX, GET};
 use scripted::Script;
 use workload::{Workload, runtime};
 
@@ -75,7 +78,7 @@ fn main() -> ExitCode {
 /// What is counted, and what does so many rounds of it.
 type Row = (&'static str, fn(u64));
 
-const ROWS: [Row; 7] = [
+const ROWS: [Row; 8] = [
     ("server exchange, pipelined", |rounds| serve(GET, Cut::Never, rounds, respond)),
     ("server exchange", |rounds| serve(GET, Cut::WHOLE, rounds, respond)),
     ("head parse", |rounds| serve(CHROME, Cut::Never, rounds, respond)),
@@ -83,6 +86,7 @@ const ROWS: [Row; 7] = [
     ("chunked decode", |rounds| serve(chunked(), Cut::Never, rounds, expect_chunks)),
     ("chunked encode", |rounds| serve(GET, Cut::Never, rounds, write_chunks)),
     ("client exchange", ask),
+    ("cached file", serve_file),
 ];
 
 fn run(name: &str, rounds: u64) -> ExitCode {
@@ -100,6 +104,20 @@ fn serve<Kind>(request: &'static str, cut: Cut, rounds: u64, handler: impl IntoH
     assert!(answer.starts_with(b"HTTP/1.1 200 OK\r\n"), "{}", answer.escape_ascii());
     let sample = workload.run(rounds, &runtime(), &serve);
     assert_eq!(sample.written, rounds * answer.len() as u64, "every request was answered in full");
+}
+
+/// Has a picture of 4 KiB asked for so many times. It is in the cache by the second time.
+fn serve_file(rounds: u64) {
+    let root = tempfile::tempdir().expect("a directory");
+    let folder = root.path().join("static/img");
+    fs::create_dir_all(&folder).expect("a folder");
+    let mut picture = File::create(folder.join("logo.webp")).expect("a file");
+    picture.write_all(&[b'x'; 4096]).expect("a picture");
+    // Its date is in the answer, and other digits take other instructions.
+    picture.set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_777)).expect("a date");
+    let cached = FileCache { fresh: Duration::from_secs(3600), ..FileCache::default() };
+    let files = Files::new(root.path()).expect("the root is there").cache(cached);
+    serve(FIREFOX, Cut::Never, rounds, files.cache_control("*", "max-age=3600").expect("a good field"));
 }
 
 /// What a page of a shop says beside its content.

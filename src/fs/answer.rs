@@ -6,23 +6,28 @@ use super::condition::{Verdict, evaluate, range_counts};
 use super::parts::Parts;
 use super::range::Selection;
 use super::resource::{Content, Representation, Resource};
-use crate::message::{Method, Request, Response, Status};
+use crate::message::{Headers, Method, Request, Response, Status};
 use crate::server::Result;
 
 /// Makes `resource` the answer to `request`.
 pub(super) fn fill(request: &Request, response: &mut Response, resource: &Resource) -> Result {
     let chosen = resource.select(&request.headers);
     let len = chosen.content.len();
-    describe(response, chosen)?;
     match Outcome::of(request, response.status, resource, chosen) {
-        Outcome::Whole => send(response, &chosen.content, 0..len),
-        Outcome::NotModified => response.not_modified(),
-        Outcome::Failed => refuse(response, Status::PRECONDITION_FAILED),
+        Outcome::Whole => {
+            describe(response, &chosen.fields)?;
+            send(response, &chosen.content, 0..len);
+        }
+        Outcome::NotModified => refuse(response, Status::NOT_MODIFIED, chosen)?,
+        Outcome::Failed => refuse(response, Status::PRECONDITION_FAILED, chosen)?,
         Outcome::Unsatisfiable => {
-            refuse(response, Status::RANGE_NOT_SATISFIABLE);
+            refuse(response, Status::RANGE_NOT_SATISFIABLE, chosen)?;
             response.headers.set("content-range", format!("bytes */{len}"))?;
         }
-        Outcome::Ranges(ranges) => send_ranges(response, resource, chosen, &ranges)?,
+        Outcome::Ranges(ranges) => {
+            describe(response, &chosen.fields)?;
+            send_ranges(response, resource, chosen, &ranges)?;
+        }
     }
     Ok(())
 }
@@ -60,12 +65,12 @@ impl Outcome {
 }
 
 /// Sets the fields of a representation beside those that are there.
-fn describe(response: &mut Response, chosen: &Representation) -> Result {
-    if response.headers.is_empty() {
-        response.headers.append_all(&chosen.fields);
+fn describe(response: &mut Response, fields: &Headers) -> Result {
+    if !response.headers.may_have_any(fields) {
+        response.headers.append_all(fields);
         return Ok(());
     }
-    for (name, value) in &chosen.fields {
+    for (name, value) in fields {
         match name {
             // What others have said the answer depends on still holds.
             "vary" => response.headers.append(name, value)?,
@@ -104,8 +109,9 @@ fn send(response: &mut Response, content: &Content, range: Range<u64>) {
     }
 }
 
-/// Answers without the representation, and without what describes it.
-fn refuse(response: &mut Response, status: Status) {
+/// Answers without the representation, and without what describes its content.
+fn refuse(response: &mut Response, status: Status, chosen: &Representation) -> Result {
     response.not_modified();
     response.status = status;
+    describe(response, &chosen.fields_alone)
 }

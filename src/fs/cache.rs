@@ -1,10 +1,11 @@
 //! [`Cache`]: the files that were asked for last, in bounded memory.
 
 use std::collections::HashMap;
-use std::hash::{BuildHasher, RandomState};
+use std::hash::{BuildHasher, BuildHasherDefault, Hasher, RandomState};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use super::path::Below;
 use super::resource::Resource;
 
 /// What is kept of files between requests, for each root.
@@ -41,7 +42,8 @@ pub(super) struct Cache {
 
 #[derive(Debug, Default)]
 struct Shard {
-    slots: HashMap<Box<str>, Slot>,
+    /// By the hash of the path, which nobody outside can tell. Should two files share one, the last is kept.
+    slots: HashMap<u64, Slot, BuildHasherDefault<Hashed>>,
     bytes: usize,
     /// Counts what is done, to know what was done last.
     tick: u64,
@@ -49,6 +51,7 @@ struct Shard {
 
 #[derive(Debug)]
 struct Slot {
+    path: Box<str>,
     resource: Arc<Resource>,
     fresh_until: Instant,
     used: u64,
@@ -65,10 +68,10 @@ impl Cache {
     ///
     /// One who is told that it was not shall look; all others are content with what is here until then.
     pub(super) fn find(&self, path: &str, now: Instant) -> Option<Arc<Resource>> {
-        let mut shard = self.shard(path);
+        let (hash, mut shard) = self.shard(path);
         shard.tick += 1;
         let tick = shard.tick;
-        let slot = shard.slots.get_mut(path)?;
+        let slot = shard.slots.get_mut(&hash).filter(|slot| *slot.path == *path)?;
         slot.used = tick;
         if now < slot.fresh_until {
             return Some(slot.resource.clone());
@@ -78,12 +81,12 @@ impl Cache {
     }
 
     /// Keeps a file that was looked at just now. Those not used for the longest time go.
-    pub(super) fn keep(&self, path: &str, resource: &Arc<Resource>, now: Instant) {
+    pub(super) fn keep(&self, path: &Below<'_>, resource: &Arc<Resource>, now: Instant) {
         let count = self.shards.len();
         let (bytes_max, files_max) = (self.bounds.bytes_max / count, self.bounds.files_max / count);
         let bytes = resource.cost();
-        let mut shard = self.shard(path);
-        shard.remove(path);
+        let (hash, mut shard) = self.shard(path.as_str());
+        shard.remove(hash);
         if bytes > bytes_max || files_max == 0 {
             return;
         }
@@ -91,22 +94,23 @@ impl Cache {
             shard.evict();
         }
         shard.bytes += bytes;
-        let slot =
-            Slot { resource: resource.clone(), fresh_until: now + self.bounds.fresh, used: shard.tick };
-        shard.slots.insert(path.into(), slot);
+        let (path, resource) = (path.as_str().into(), resource.clone());
+        let slot = Slot { path, resource, fresh_until: now + self.bounds.fresh, used: shard.tick };
+        shard.slots.insert(hash, slot);
     }
 
     /// Forgets what is not there any more.
-    pub(super) fn forget(&self, path: &str) {
-        self.shard(path).remove(path);
+    pub(super) fn forget(&self, path: &Below<'_>) {
+        let (hash, mut shard) = self.shard(path.as_str());
+        shard.remove(hash);
     }
 
-    fn shard(&self, path: &str) -> MutexGuard<'_, Shard> {
-        let index = match self.shards.len() {
-            1 => 0,
-            count => self.hasher.hash_one(path) as usize % count,
-        };
-        self.shards[index].lock().unwrap_or_else(PoisonError::into_inner)
+    /// The hash of a path, and the part that it is in.
+    fn shard(&self, path: &str) -> (u64, MutexGuard<'_, Shard>) {
+        let hash = self.hasher.hash_one(path);
+        // A map tells its slots apart by the bits at either end, so those in the middle choose it.
+        let index = (hash >> 32) as usize % self.shards.len();
+        (hash, self.shards[index].lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
@@ -116,16 +120,34 @@ const FILES_PER_SHARD: usize = 64;
 const SHARDS_MAX: usize = 64;
 
 impl Shard {
-    fn remove(&mut self, path: &str) {
-        if let Some(slot) = self.slots.remove(path) {
+    fn remove(&mut self, hash: u64) {
+        if let Some(slot) = self.slots.remove(&hash) {
             self.bytes -= slot.resource.cost();
         }
     }
 
     fn evict(&mut self) {
-        let oldest = self.slots.iter().min_by_key(|(_, slot)| slot.used).map(|(path, _)| path.clone());
-        if let Some(path) = oldest {
-            self.remove(&path);
+        let oldest = self.slots.iter().min_by_key(|(_, slot)| slot.used).map(|(hash, _)| *hash);
+        if let Some(hash) = oldest {
+            self.remove(hash);
         }
+    }
+}
+
+/// The hasher of what is a hash already.
+#[derive(Default)]
+struct Hashed(u64);
+
+impl Hasher for Hashed {
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|octet| self.0 = self.0.rotate_left(8) ^ u64::from(*octet));
+    }
+
+    fn write_u64(&mut self, hash: u64) {
+        self.0 = hash;
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
     }
 }

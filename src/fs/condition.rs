@@ -2,7 +2,7 @@
 
 use std::time::SystemTime;
 
-use crate::message::Headers;
+use crate::message::{Headers, Name};
 
 /// What tells one state of a representation from another (RFC 9110 §8.8).
 #[derive(Clone, Copy, Debug)]
@@ -28,26 +28,32 @@ pub(super) enum Verdict {
 /// Evaluates all conditions but If-Range, in the order of RFC 9110 §13.2.2.
 pub(super) fn evaluate(fields: &Headers, current: Validators<'_>) -> Verdict {
     let Validators { etag, modified, .. } = current;
-    if fields.contains("if-match") {
-        if !lists(fields, "if-match", etag, Comparison::Strong) {
+    if fields.first(IF_MATCH).is_some() {
+        if !lists(fields, IF_MATCH, etag, Comparison::Strong) {
             return Verdict::Failed;
         }
-    } else if date(fields, "if-unmodified-since").is_some_and(|since| modified.is_some_and(|at| at > since)) {
+    } else if date(fields, IF_UNMODIFIED_SINCE).is_some_and(|since| modified.is_some_and(|at| at > since)) {
         return Verdict::Failed;
     }
-    if fields.contains("if-none-match") {
-        if lists(fields, "if-none-match", etag, Comparison::Weak) {
+    if fields.first(IF_NONE_MATCH).is_some() {
+        if lists(fields, IF_NONE_MATCH, etag, Comparison::Weak) {
             return Verdict::NotModified;
         }
-    } else if date(fields, "if-modified-since").is_some_and(|since| modified.is_some_and(|at| at <= since)) {
+    } else if date(fields, IF_MODIFIED_SINCE).is_some_and(|since| modified.is_some_and(|at| at <= since)) {
         return Verdict::NotModified;
     }
     Verdict::Proceed
 }
 
+const IF_MATCH: Name<'static> = Name::new("if-match");
+const IF_MODIFIED_SINCE: Name<'static> = Name::new("if-modified-since");
+const IF_NONE_MATCH: Name<'static> = Name::new("if-none-match");
+const IF_RANGE: Name<'static> = Name::new("if-range");
+const IF_UNMODIFIED_SINCE: Name<'static> = Name::new("if-unmodified-since");
+
 /// Whether a Range field counts: what the peer has a part of is still what it was (RFC 9110 §13.1.5).
 pub(super) fn range_counts(fields: &Headers, current: Validators<'_>) -> bool {
-    let mut lines = fields.all("if-range");
+    let mut lines = fields.named(IF_RANGE);
     let Some(line) = lines.next() else { return true };
     if lines.next().is_some() {
         return false;
@@ -56,7 +62,7 @@ pub(super) fn range_counts(fields: &Headers, current: Validators<'_>) -> bool {
     match line {
         [b'"', ..] => line == current.etag.as_bytes(),
         _ => {
-            let since = fields.date("if-range");
+            let since = fields.date(IF_RANGE.as_str());
             current.is_settled && since.is_some() && since == current.modified
         }
     }
@@ -70,8 +76,8 @@ enum Comparison {
 }
 
 /// Whether `*` or a list of entity-tags, over all lines of a field, has `etag`. What follows a mistake does not count.
-fn lists(fields: &Headers, name: &str, etag: &str, comparison: Comparison) -> bool {
-    fields.all(name).any(|line| line == b"*" || tags(line).any(|tag| tag.is(etag, comparison)))
+fn lists(fields: &Headers, name: Name<'_>, etag: &str, comparison: Comparison) -> bool {
+    fields.named(name).any(|line| line == b"*" || tags(line).any(|tag| tag.is(etag, comparison)))
 }
 
 struct Tag<'a> {
@@ -111,10 +117,11 @@ fn tags(line: &[u8]) -> impl Iterator<Item = Tag<'_>> {
 }
 
 /// A date that stands alone and is one; any other does not count (RFC 9110 §13.1.3, §13.1.4).
-fn date(fields: &Headers, name: &str) -> Option<SystemTime> {
-    let mut lines = fields.all(name);
+#[inline]
+fn date(fields: &Headers, name: Name<'_>) -> Option<SystemTime> {
+    let mut lines = fields.named(name);
     let is_alone = lines.next().is_some() && lines.next().is_none();
-    is_alone.then(|| fields.date(name)).flatten()
+    is_alone.then(|| fields.date(name.as_str())).flatten()
 }
 
 #[cfg(test)]

@@ -190,11 +190,13 @@ impl<N> Files<N> {
     /// What the request leads to: from the cache, or from where it is.
     async fn find(&self, ctx: &Context) -> Result<Found> {
         let (plan, now) = (&self.plan, ctx.arrived());
-        let Some(below) = plan.below(&ctx.request) else { return Ok(Found::Nothing) };
+        let Some(path) = plan.path(&ctx.request) else { return Ok(Found::Nothing) };
         let site = plan.site(&ctx.request);
-        if let Some(resource) = site.cache.find(below.as_str(), now) {
+        // Paths are checked before anything is kept under them, so one that is found here is good.
+        if let Some(resource) = site.cache.find(&path, now) {
             return Ok(Found::Resource(resource));
         }
+        let Some(below) = plan.below(path) else { return Ok(Found::Nothing) };
         let sort = Sort::of(&ctx.request.query());
         let found = match site.root {
             Root::Embedded(_) => plan.look(site, &below, sort),
@@ -204,8 +206,8 @@ impl<N> Files<N> {
             }
         };
         match &found {
-            Ok(Found::Resource(resource)) => site.cache.keep(below.as_str(), resource, now),
-            _ => site.cache.forget(below.as_str()),
+            Ok(Found::Resource(resource)) => site.cache.keep(&below, resource, now),
+            _ => site.cache.forget(&below),
         }
         found.map_err(owed)
     }

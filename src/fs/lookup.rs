@@ -1,5 +1,6 @@
 //! [`Plan`]: what a path leads to, by the rules that [`Files`](super::Files) was given.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::fs::File;
 use std::io;
@@ -10,7 +11,7 @@ use super::disk::{Disk, Links, Node};
 use super::embedded::Embedded;
 use super::kept::Kept;
 use super::listing::{self, Sort};
-use super::path::{Below, is_name};
+use super::path::{Below, decode, is_name, strip_prefix};
 use super::pattern::Pattern;
 use super::resource::{Draft, Resource};
 use crate::message::{Request, Status, split_port};
@@ -93,13 +94,17 @@ impl Plan {
         }
     }
 
-    /// The path below the root that a request is for.
-    pub(super) fn below<'a>(&self, request: &'a Request) -> Option<Below<'a>> {
-        let rewritten = self.rewrite.as_ref().and_then(|rewrite| rewrite(request));
-        let below = match rewritten {
-            Some(path) => Below::new(path.strip_prefix('/').unwrap_or(&path).to_owned())?,
-            None => Below::of_target(request.target())?.strip_prefix(&self.prefix)?,
-        };
+    /// The path that a request is for, from the root on, decoded. Nobody knows yet where it leads.
+    pub(super) fn path<'a>(&self, request: &'a Request) -> Option<Cow<'a, str>> {
+        match self.rewrite.as_ref().and_then(|rewrite| rewrite(request)) {
+            Some(path) => Some(Cow::Owned(path.strip_prefix('/').unwrap_or(&path).to_owned())),
+            None => strip_prefix(decode(request.target())?, &self.prefix),
+        }
+    }
+
+    /// The same path, if it stays below the root and may be seen.
+    pub(super) fn below<'a>(&self, path: Cow<'a, str>) -> Option<Below<'a>> {
+        let below = Below::new(path)?;
         (self.dot_files == DotFiles::Shown || !below.is_dotted()).then_some(below)
     }
 

@@ -13,25 +13,6 @@ use crate::message::Target;
 pub(super) struct Below<'a>(Cow<'a, str>);
 
 impl<'a> Below<'a> {
-    /// Where a target points to, if that is below a root.
-    ///
-    /// A `/` that was escaped is part of a name, and no name has one.
-    pub(super) fn of_target(target: &'a Target) -> Option<Below<'a>> {
-        let raw = target.path().strip_prefix('/')?;
-        if !raw.contains('%') {
-            return Below::new(raw);
-        }
-        let mut decoded = String::with_capacity(raw.len());
-        for (index, segment) in target.segments().enumerate() {
-            let segment = segment.ok().filter(|segment| !segment.contains('/'))?;
-            if index > 0 {
-                decoded.push('/');
-            }
-            decoded.push_str(&segment);
-        }
-        Below::new(decoded)
-    }
-
     /// This path, as it is: nothing in it is decoded.
     pub(super) fn new(path: impl Into<Cow<'a, str>>) -> Option<Below<'a>> {
         let path = path.into();
@@ -41,18 +22,6 @@ impl<'a> Below<'a> {
             _ => names.split('/').all(is_name),
         };
         is_fit.then_some(Below(path))
-    }
-
-    /// What is left of it below `prefix`.
-    pub(super) fn strip_prefix(self, prefix: &str) -> Option<Below<'a>> {
-        let len = match self.0.strip_prefix(prefix)? {
-            _ if prefix.is_empty() => 0,
-            rest => prefix.len() + rest.strip_prefix('/').map(|_| 1)?,
-        };
-        Some(Below(match self.0 {
-            Cow::Borrowed(path) => Cow::Borrowed(&path[len..]),
-            Cow::Owned(path) => Cow::Owned(path[len..].to_owned()),
-        }))
     }
 
     /// The same, for longer.
@@ -80,6 +49,37 @@ impl<'a> Below<'a> {
     }
 }
 
+/// The path of a target from the first name on, decoded once. Where it leads only a [`Below`] can say.
+///
+/// A `/` that was escaped is part of a name, and no name has one.
+pub(super) fn decode(target: &Target) -> Option<Cow<'_, str>> {
+    let raw = target.path().strip_prefix('/')?;
+    if !raw.as_bytes().contains(&b'%') {
+        return Some(Cow::Borrowed(raw));
+    }
+    let mut decoded = String::with_capacity(raw.len());
+    for (index, segment) in target.segments().enumerate() {
+        let segment = segment.ok().filter(|segment| !segment.contains('/'))?;
+        if index > 0 {
+            decoded.push('/');
+        }
+        decoded.push_str(&segment);
+    }
+    Some(Cow::Owned(decoded))
+}
+
+/// What is left of a path behind `prefix`, which is whole names.
+pub(super) fn strip_prefix<'a>(path: Cow<'a, str>, prefix: &str) -> Option<Cow<'a, str>> {
+    if prefix.is_empty() {
+        return Some(path);
+    }
+    let len = path.len() - path.strip_prefix(prefix)?.strip_prefix('/')?.len();
+    Some(match path {
+        Cow::Borrowed(path) => Cow::Borrowed(&path[len..]),
+        Cow::Owned(path) => Cow::Owned(path[len..].to_owned()),
+    })
+}
+
 /// Whether a file may have this name.
 pub(super) fn is_name(name: &str) -> bool {
     let is_special = |octet: u8| octet.is_ascii_control() || matches!(octet, b'/' | b'\\');
@@ -105,7 +105,7 @@ mod tests {
     #[track_caller]
     fn check(path: &str, expected: Option<&str>) {
         let request = Request::get(path).unwrap();
-        let found = Below::of_target(request.target());
+        let found = decode(request.target()).and_then(Below::new);
         assert_eq!(found.as_ref().map(Below::as_str), expected, "{path}");
     }
 
@@ -172,18 +172,18 @@ mod tests {
         for (method, target) in [("OPTIONS", "*"), ("CONNECT", "a:1")] {
             let mut parsed = Target::default();
             parsed.parse(method.try_into().unwrap(), target).unwrap();
-            assert_eq!(Below::of_target(&parsed), None);
+            assert_eq!(decode(&parsed), None);
         }
     }
 
     #[test]
     fn a_prefix_is_whole_names() {
-        let strip = |path, prefix| Below::new(path).unwrap().strip_prefix(prefix);
-        for (path, left) in [("a/b", "b"), ("a/", ""), ("a/b/", "b/")] {
-            assert_eq!(strip(path, "a"), Below::new(left), "{path}");
+        let strip = |path: &'static str, prefix| strip_prefix(path.into(), prefix);
+        for (path, left) in [("a/b", "b"), ("a/", ""), ("a/b/", "b/"), ("a//b", "/b")] {
+            assert_eq!(strip(path, "a").as_deref(), Some(left), "{path}");
         }
-        assert_eq!(strip("x", ""), Below::new("x"));
-        for path in ["a", "ab", "ab/c", "b/a", ""] {
+        assert_eq!(strip("x", "").as_deref(), Some("x"));
+        for path in ["a", "ab", "ab/c", "b/a", "", "/a/b"] {
             assert_eq!(strip(path, "a"), None, "{path}");
         }
     }

@@ -30,6 +30,8 @@ pub(super) struct Representation {
     etag: String,
     /// All that describes it, ready to be copied into an answer.
     pub(super) fields: Headers,
+    /// The same for an answer without its content, such as 304 (RFC 9110 §15.4.5).
+    pub(super) fields_alone: Headers,
 }
 
 /// The bytes of a representation, or where they are.
@@ -66,17 +68,19 @@ impl Resource {
                 None => format!("\"{etag}\""),
                 Some(coding) => format!("\"{etag}-{}\"", coding.name()),
             };
+            let mut alone = Headers::new();
+            alone.set("etag", &*etag)?;
+            modified.map_or(Ok(()), |modified| alone.set_date("last-modified", modified))?;
+            alone.set("accept-ranges", "bytes")?;
+            cache_control.map_or(Ok(()), |value| alone.set("cache-control", value))?;
+            if varies {
+                alone.set("vary", "accept-encoding")?;
+            }
             let mut fields = Headers::new();
             fields.set("content-type", &*content_type)?;
-            fields.set("etag", &*etag)?;
-            modified.map_or(Ok(()), |modified| fields.set_date("last-modified", modified))?;
-            fields.set("accept-ranges", "bytes")?;
-            cache_control.map_or(Ok(()), |value| fields.set("cache-control", value))?;
             coding.map_or(Ok(()), |coding| fields.set("content-encoding", coding.name()))?;
-            if varies {
-                fields.set("vary", "accept-encoding")?;
-            }
-            Ok(Representation { coding, content, etag, fields })
+            fields.append_all(&alone);
+            Ok(Representation { coding, content, etag, fields, fields_alone: alone })
         });
         let representations = all.collect::<Result<_, _>>()?;
         Ok(Resource { representations, modified, is_settled, content_type })
@@ -108,7 +112,7 @@ impl Resource {
 }
 
 /// About what a representation takes beside its content.
-const FIELDS_COST: usize = 512;
+const FIELDS_COST: usize = 1024;
 
 impl Content {
     pub(super) fn len(&self) -> u64 {

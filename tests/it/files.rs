@@ -901,7 +901,7 @@ mod cache {
     fn what_is_kept_is_bounded() {
         let bounds = FileCache { fresh: Duration::from_secs(3600), ..FileCache::default() };
         let by_count = FileCache { files_max: 2, ..bounds };
-        let by_bytes = FileCache { files_max: 10, bytes_max: 2 * 600, ..bounds };
+        let by_bytes = FileCache { files_max: 10, bytes_max: 2 * 1100, ..bounds };
         let nothing = FileCache { files_max: 0, ..bounds };
         for (bounds, kept) in [(by_count, "a c"), (by_bytes, "a c"), (nothing, ""), (bounds, "a b c")] {
             let root = tree(&["a", "b", "c"]);
