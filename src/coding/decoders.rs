@@ -5,7 +5,7 @@ use std::fmt;
 use super::codec::{Decode, ROOM_MIN, Step};
 use super::{Coding, CodingError, codecs};
 use crate::memory::{Arena, Stash};
-use crate::message::{Headers, members};
+use crate::message::Headers;
 
 /// The decoders of one content, one for each coding that was applied to it. Dropped ones are used again.
 ///
@@ -40,10 +40,7 @@ impl Decoders {
     /// A coding that this build does not know, or more codings than anybody applies.
     pub(crate) fn of(headers: &Headers, limit: usize) -> Result<Option<Decoders>, CodingError> {
         let mut stages = Vec::new();
-        for name in headers.all("content-encoding").flat_map(members) {
-            if name.eq_ignore_ascii_case(b"identity") {
-                continue;
-            }
+        for name in headers.codings() {
             if stages.len() == CODINGS_MAX {
                 return Err(CodingError::TooMany);
             }

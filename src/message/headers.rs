@@ -303,6 +303,13 @@ impl Headers {
         fields.iter().filter(move |field| field.is(name, &self.text)).map(|field| &self.text[field.value])
     }
 
+    /// The codings of the content, in the order in which they were applied (RFC 9110 §8.4). `identity` is none: it
+    /// should not stand here, but it says what is true.
+    pub(crate) fn codings(&self) -> impl Iterator<Item = &[u8]> {
+        let named = self.named(Name::CONTENT_ENCODING).flat_map(list::members);
+        named.filter(|name| !name.eq_ignore_ascii_case(b"identity"))
+    }
+
     /// All lines, names and values, in order.
     #[inline]
     pub(crate) fn lines(&self) -> impl Iterator<Item = (&[u8], &[u8])> {

@@ -11,6 +11,7 @@ pub(crate) struct Name<'a> {
 
 impl<'a> Name<'a> {
     pub(crate) const CONNECTION: Name<'static> = Name::new("connection");
+    pub(crate) const CONTENT_ENCODING: Name<'static> = Name::new("content-encoding");
     pub(crate) const CONTENT_LENGTH: Name<'static> = Name::new("content-length");
     pub(crate) const CONTENT_TYPE: Name<'static> = Name::new("content-type");
     pub(crate) const COOKIE: Name<'static> = Name::new("cookie");

@@ -253,7 +253,7 @@ impl Request {
             (Some(only), None) if is_form(only) => {}
             _ => return Err(InvalidForm::ContentType),
         }
-        if self.headers.contains("content-encoding") {
+        if self.headers.codings().next().is_some() {
             return Err(InvalidForm::ContentCoding);
         }
         let is_announced = self.headers.content_length().is_some_and(|len| len > 0);

@@ -151,9 +151,9 @@ impl Request {
 
 /// What is encoded has no parts before it is decoded.
 fn reject_coded(headers: &Headers) -> Result<(), MultipartError> {
-    match headers.contains("content-encoding") {
-        true => Err(MultipartError::ContentCoding),
-        false => Ok(()),
+    match headers.codings().next() {
+        Some(_) => Err(MultipartError::ContentCoding),
+        None => Ok(()),
     }
 }
 

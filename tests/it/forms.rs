@@ -37,6 +37,8 @@ fn a_form_is_read_in_the_order_it_came() {
     check(FORM, "", 200, r#"[] None [("q", "1")]"#);
     check(FORM, "b=2&a=1+%26&b=", 200, r#"[("b", "2"), ("a", "1 &"), ("b", "")] None [("q", "1")]"#);
     check(FORM, "page=42&é=ü", 200, r#"[("page", "42"), ("é", "ü")] Some(42) [("q", "1")]"#);
+    // `identity` is no coding, and decode_body takes it for none too.
+    check(&format!("{FORM}Content-Encoding: Identity, identity\r\n"), "a", 200, r#"[("q", "1")]"#);
     check("content-type: APPLICATION/x-www-Form-urlencoded ; charset=utf-8\r\n", "a", 200, r#"[("q", "1")]"#);
 }
 
@@ -63,7 +65,9 @@ fn other_content_is_415_9110_15_5_16() {
         &format!("{FORM}{FORM}"),
         &format!("{FORM}Content-Type: text/plain\r\n"),
         &format!("{FORM}Content-Encoding: gzip\r\n"),
-        &format!("{FORM}Content-Encoding: identity\r\n"),
+        &format!("{FORM}Content-Encoding: identity, br\r\n"),
+        &format!("{FORM}Content-Encoding: identities\r\n"),
+        &format!("{FORM}Content-Encoding: identity\r\nContent-Encoding: x\r\n"),
     ] {
         check(fields, "a=1", 415, "Unsupported Media Type");
     }
