@@ -74,8 +74,8 @@ impl Coding {
     }
 
     /// Whether the crate was built with it.
-    pub fn is_available(self) -> bool {
-        codecs::decoder(self).is_some()
+    pub const fn is_available(self) -> bool {
+        codecs::has(self)
     }
 }
 

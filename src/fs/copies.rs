@@ -17,9 +17,9 @@ use super::resource::{Content, Draft, content_type, read};
 use crate::coding::{Coding, Encoder, Flush, essence, shrinks};
 
 impl<N> Files<N> {
-    /// Keeps copies of files that shrink, encoded with br and gzip, in the directory `copies`, and answers with them
-    /// who likes them better (RFC 9110 §12.5.3). Whoever asks for a file first waits for its copies; files between 1 KiB
-    /// and 8 MiB have some, if they have no [neighbor](Files::precompressed) in that coding.
+    /// Keeps copies of files that shrink, encoded with br, gzip and, by feature, zstd, in the directory `copies`, and
+    /// answers with them who likes them better (RFC 9110 §12.5.3). Whoever asks for a file first waits for its copies;
+    /// files between 1 KiB and 8 MiB have some, if they have no [neighbor](Files::precompressed) in that coding.
     ///
     /// A copy is as old as its file, or else it is made again. It appears at once and whole, and it replaces whatever
     /// has its name, without following links. Nobody but the server should write to `copies`.
@@ -51,7 +51,7 @@ impl Shelf {
     /// The copy of a file, made now if it is not here. None where there is to be none, or none can be had.
     fn copy(&self, path: &str, whole: &Draft, kept: Kept) -> Option<Draft> {
         let is_worth_it = SIZES.contains(&whole.content.len()) && shrinks(essence(&content_type(path)));
-        if !is_worth_it || kept.coding == Coding::Zstd {
+        if !is_worth_it || !kept.coding.is_available() {
             return None;
         }
         // All in one directory: nobody can lead the way to a copy astray.
@@ -115,7 +115,7 @@ fn write(file: &mut File, encoded: &[u8], whole: &Draft) -> io::Result<()> {
     whole.modified.map_or(Ok(()), |modified| file.set_modified(modified))
 }
 
-/// What is made once may take its time: for gzip there is no higher level, and those of br take far too long.
+/// What is made once may take its time: for gzip there is no higher level, and those of br and zstd take far too long.
 const LEVEL: u32 = 9;
 
 fn encode(bytes: &[u8], coding: Coding) -> io::Result<Vec<u8>> {

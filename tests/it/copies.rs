@@ -7,7 +7,7 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use corehttp::{Context, FileCache, Files, Request, Server};
+use corehttp::{Coding, Context, FileCache, Files, Request, Server};
 use flate2::read::GzDecoder;
 use tempfile::TempDir;
 
@@ -63,6 +63,16 @@ impl Site {
     }
 }
 
+/// The names of the copies of these files: one for each coding that the crate was built with.
+fn copies_of(names: &[&str]) -> Vec<String> {
+    let codings = [(Coding::Br, ".br"), (Coding::Gzip, ".gz"), (Coding::Zstd, ".zst")];
+    let available = codings.iter().filter(|(coding, _)| coding.is_available());
+    let copies = available.flat_map(|(_, suffix)| names.iter().map(move |name| format!("{name}{suffix}")));
+    let mut copies: Vec<_> = copies.collect();
+    copies.sort();
+    copies
+}
+
 fn script() -> String {
     "let count = count + 1;\n".repeat(200)
 }
@@ -95,9 +105,9 @@ fn a_copy_is_made_once_and_sent_to_who_likes_it() {
     let site = Site::new(|_, _| {});
     site.check("/a.js", "gzip", Some("gzip"), &script());
     site.check("/a.js", "gzip, br", Some("br"), &script());
-    site.check("/a.js", "zstd", None, &script());
+    site.check("/a.js", "zstd", Coding::Zstd.is_available().then_some("zstd"), &script());
     site.check("/a.js", "", None, &script());
-    assert_eq!(site.names(), ["%2Fa.js.br", "%2Fa.js.gz"]);
+    assert_eq!(site.names(), copies_of(&["%2Fa.js"]));
     let made = fs::metadata(site.copies.path().join("%2Fa.js.gz")).unwrap();
     site.check("/a.js", "gzip", Some("gzip"), &script());
     let again = fs::metadata(site.copies.path().join("%2Fa.js.gz")).unwrap();
@@ -114,7 +124,7 @@ fn a_file_that_changes_has_another_copy() {
     file.set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_777)).unwrap();
     site.check("/a.js", "gzip", Some("gzip"), &changed);
     site.check("/a.js", "br", Some("br"), &changed);
-    assert_eq!(site.names(), ["%2Fa.js.br", "%2Fa.js.gz"]);
+    assert_eq!(site.names(), copies_of(&["%2Fa.js"]));
     fs::remove_file(site.root.path().join("a.js")).unwrap();
     assert!(site.ask("/a.js", "gzip").0.starts_with("HTTP/1.1 404"));
 }
@@ -161,7 +171,7 @@ fn a_planted_link_is_replaced() {
     site.check("/a.js", "br", Some("br"), &script());
     assert_eq!(fs::read_to_string(&victim).unwrap(), "secret");
     assert!(!fs::symlink_metadata(site.copies.path().join("%2Fa.js.gz")).unwrap().is_symlink());
-    assert_eq!(site.names(), ["%2Fa.js.br", "%2Fa.js.gz"], "no draft is left");
+    assert_eq!(site.names(), copies_of(&["%2Fa.js"]), "no draft is left");
 }
 
 #[test]
@@ -170,7 +180,7 @@ fn where_no_copy_can_be_made_the_file_is_sent() {
     let site = Site::new(|_, copies| fs::create_dir_all(copies.join("%2Fa.js.gz/in")).unwrap());
     site.check("/a.js", "gzip", None, &script());
     site.check("/a.js", "gzip, br", Some("br"), &script());
-    assert_eq!(site.names(), ["%2Fa.js.br", "%2Fa.js.gz"]);
+    assert_eq!(site.names(), copies_of(&["%2Fa.js"]));
 }
 
 #[test]
@@ -200,5 +210,5 @@ fn each_host_has_its_copies() {
     };
     site.check("/a.js", "gzip", Some("gzip"), &script());
     site.check("http://b/a.js", "gzip", Some("gzip"), &text);
-    assert_eq!(site.names(), ["%2Fa.js.br", "%2Fa.js.gz", "b%2Fa.js.br", "b%2Fa.js.gz"]);
+    assert_eq!(site.names(), copies_of(&["%2Fa.js", "b%2Fa.js"]));
 }

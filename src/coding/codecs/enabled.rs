@@ -11,6 +11,14 @@ use crate::coding::encoder::Encode;
 /// What `accept-encoding` says.
 pub(crate) const ACCEPTED: &str = zstd::ACCEPTED;
 
+/// Whether there is a codec for this coding.
+pub(crate) const fn has(coding: Coding) -> bool {
+    match coding {
+        Coding::Zstd => zstd::IS_HERE,
+        Coding::Br | Coding::Gzip | Coding::Deflate => true,
+    }
+}
+
 /// A decoder for content so coded, if there is one.
 pub(crate) fn decoder(coding: Coding) -> Option<Box<dyn Decode>> {
     match coding {

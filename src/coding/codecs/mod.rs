@@ -17,6 +17,6 @@ mod disabled;
 mod enabled;
 
 #[cfg(not(feature = "compress"))]
-pub(crate) use disabled::{ACCEPTED, decoder};
+pub(crate) use disabled::{ACCEPTED, decoder, has};
 #[cfg(feature = "compress")]
-pub(crate) use enabled::{ACCEPTED, decoder, encoder};
+pub(crate) use enabled::{ACCEPTED, decoder, encoder, has};

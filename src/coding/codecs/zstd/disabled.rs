@@ -6,6 +6,8 @@ use crate::coding::encoder::Encode;
 /// What `accept-encoding` says.
 pub(crate) const ACCEPTED: &str = "br, gzip, deflate";
 
+pub(crate) const IS_HERE: bool = false;
+
 pub(crate) fn decoder() -> Option<Box<dyn Decode>> {
     None
 }

@@ -9,6 +9,8 @@ use crate::coding::encoder::Encode;
 /// What `accept-encoding` says.
 pub(crate) const ACCEPTED: &str = "br, zstd, gzip, deflate";
 
+pub(crate) const IS_HERE: bool = true;
+
 pub(crate) fn decoder() -> Option<Box<dyn Decode>> {
     Some(Box::new(ZstdDecoder { decoder: new_decoder(), is_whole: true }))
 }

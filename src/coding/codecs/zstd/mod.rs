@@ -6,6 +6,6 @@ mod disabled;
 mod enabled;
 
 #[cfg(not(feature = "zstd"))]
-pub(super) use disabled::{ACCEPTED, decoder, encoder};
+pub(super) use disabled::{ACCEPTED, IS_HERE, decoder, encoder};
 #[cfg(feature = "zstd")]
-pub(super) use enabled::{ACCEPTED, decoder, encoder};
+pub(super) use enabled::{ACCEPTED, IS_HERE, decoder, encoder};
