@@ -37,10 +37,10 @@ async fn answer(ctx: &mut Context, dir: &Path) -> corehttp::Result {
     Ok(())
 }
 
-/// Saves the files of a form, and tells what was in it.
+/// Saves the files of a form, and tells what was in it. Of a form that is cut, or turns out to be none, nothing is kept.
 async fn take_in(ctx: &mut Context, dir: &Path) -> corehttp::Result<String> {
     let limits = MultipartLimits { part_max: 4 << 30, bytes_max: 8 << 30, ..MultipartLimits::default() };
-    let (mut came, mut parts) = (String::new(), ctx.multipart_within(limits)?);
+    let (mut came, mut files, mut parts) = (String::new(), Drafts::default(), ctx.multipart_within(limits)?);
     while let Some(mut part) = parts.part().await? {
         let name = part.name().to_owned();
         match part.file_name().map(str::to_owned) {
@@ -48,10 +48,31 @@ async fn take_in(ctx: &mut Context, dir: &Path) -> corehttp::Result<String> {
             Some(file_name) => {
                 let saved = part.save(dir).await?;
                 writeln!(came, "{name}: {file_name:?}, {} bytes, is {}", saved.len, saved.path.display())?;
+                files.0.push(saved.path);
             }
         }
     }
+    files.keep();
     Ok(came)
+}
+
+/// Files that are removed unless they are kept: also where nobody waits for the end of the form any more.
+#[derive(Default)]
+struct Drafts(Vec<PathBuf>);
+
+impl Drafts {
+    fn keep(mut self) {
+        self.0.clear();
+    }
+}
+
+impl Drop for Drafts {
+    fn drop(&mut self) {
+        let paths = std::mem::take(&mut self.0);
+        if !paths.is_empty() {
+            tokio::task::spawn_blocking(move || paths.iter().try_for_each(std::fs::remove_file));
+        }
+    }
 }
 
 const PAGE: &str = r#"<!doctype html>
