@@ -5,6 +5,7 @@ use std::hash::{BuildHasher, BuildHasherDefault, Hasher, RandomState};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use super::kept::Kept;
 use super::path::Below;
 use super::resource::Resource;
 
@@ -13,7 +14,7 @@ use super::resource::Resource;
 pub struct FileCache {
     /// Bytes of content in all. Default: 64 MiB.
     pub bytes_max: usize,
-    /// Files; those that are too large for memory are kept open. Default: 1,024.
+    /// Files. Of those that are too large for memory up to 256 are kept open. Default: 1,024.
     pub files_max: usize,
     /// Bytes of a file that is kept in memory. Default: 64 KiB.
     pub file_bytes_max: usize,
@@ -45,6 +46,8 @@ struct Shard {
     /// By the hash of the path, which nobody outside can tell. Should two files share one, the last is kept.
     slots: HashMap<u64, Slot, BuildHasherDefault<Hashed>>,
     bytes: usize,
+    /// So many files are kept open.
+    handles: usize,
     /// Counts what is done, to know what was done last.
     tick: u64,
 }
@@ -84,16 +87,20 @@ impl Cache {
     pub(super) fn keep(&self, path: &Below<'_>, resource: &Arc<Resource>, now: Instant) {
         let count = self.shards.len();
         let (bytes_max, files_max) = (self.bounds.bytes_max / count, self.bounds.files_max / count);
-        let bytes = resource.cost();
+        let (bytes, handles, handles_max) = (resource.cost(), resource.handles(), HANDLES_MAX / count);
         let (hash, mut shard) = self.shard(path.as_str());
         shard.remove(hash);
-        if bytes > bytes_max || files_max == 0 {
+        if bytes > bytes_max || handles > handles_max || files_max == 0 {
             return;
         }
         while shard.bytes + bytes > bytes_max || shard.slots.len() >= files_max {
-            shard.evict();
+            shard.evict(|_| true);
+        }
+        while shard.handles + handles > handles_max {
+            shard.evict(|other| other.handles() > 0);
         }
         shard.bytes += bytes;
+        shard.handles += handles;
         let (path, resource) = (path.as_str().into(), resource.clone());
         let slot = Slot { path, resource, fresh_until: now + self.bounds.fresh, used: shard.tick };
         shard.slots.insert(hash, slot);
@@ -119,15 +126,24 @@ const FILES_PER_SHARD: usize = 64;
 
 const SHARDS_MAX: usize = 64;
 
+/// So many files are kept open at once: most systems give a process 1,024 descriptors, and connections need them.
+const HANDLES_MAX: usize = 256;
+
+const _: () =
+    assert!(HANDLES_MAX / SHARDS_MAX > Kept::ALL.len(), "each part has room for a file in all codings");
+
 impl Shard {
     fn remove(&mut self, hash: u64) {
         if let Some(slot) = self.slots.remove(&hash) {
             self.bytes -= slot.resource.cost();
+            self.handles -= slot.resource.handles();
         }
     }
 
-    fn evict(&mut self) {
-        let oldest = self.slots.iter().min_by_key(|(_, slot)| slot.used).map(|(hash, _)| *hash);
+    /// Removes what was not used for the longest time of all that `is_fit`.
+    fn evict(&mut self, is_fit: impl Fn(&Resource) -> bool) {
+        let fit = self.slots.iter().filter(|(_, slot)| is_fit(&slot.resource));
+        let oldest = fit.min_by_key(|(_, slot)| slot.used).map(|(hash, _)| *hash);
         if let Some(hash) = oldest {
             self.remove(hash);
         }

@@ -154,7 +154,7 @@ impl Plan {
         let kept_as = format!("{}{asked_for}", site.host.as_deref().unwrap_or_default());
         let mut encoded = Vec::new();
         for kept in Kept::ALL {
-            let neighbor = self.neighbor(site, path, &whole, kept)?;
+            let neighbor = self.neighbor(site, path, &whole, kept);
             let copy = || self.copies.as_ref().and_then(|copies| copies(&kept_as, &whole, kept));
             encoded.extend(neighbor.or_else(copy).map(|draft| (kept.coding, draft)));
         }
@@ -162,14 +162,15 @@ impl Plan {
         Ok(Found::Resource(Arc::new(resource.map_err(io::Error::other)?)))
     }
 
-    /// The file beside this one that holds the same encoded, if it is no older and is smaller.
-    fn neighbor(&self, site: &Site, path: &str, whole: &Draft, kept: Kept) -> io::Result<Option<Draft>> {
+    /// The file beside this one that holds the same encoded, if it is no older and is smaller. One that may not be read
+    /// takes nothing from the file itself.
+    fn neighbor(&self, site: &Site, path: &str, whole: &Draft, kept: Kept) -> Option<Draft> {
         if self.neighbors == Neighbors::Strangers {
-            return Ok(None);
+            return None;
         }
-        let opened = self.open(site, &format!("{path}{}", kept.suffix))?;
-        let Opened::File(draft) = opened else { return Ok(None) };
-        Ok((draft.is_as_new_as(whole) && draft.content.len() < whole.content.len()).then_some(draft))
+        let opened = self.open(site, &format!("{path}{}", kept.suffix));
+        let Ok(Opened::File(draft)) = opened else { return None };
+        (draft.is_as_new_as(whole) && draft.content.len() < whole.content.len()).then_some(draft)
     }
 
     fn open(&self, site: &Site, path: &str) -> io::Result<Opened> {

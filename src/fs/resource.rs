@@ -101,6 +101,11 @@ impl Resource {
         Validators { etag: &chosen.etag, modified: self.modified, is_settled: self.is_settled }
     }
 
+    /// How many files it keeps open.
+    pub(super) fn handles(&self) -> usize {
+        self.representations.iter().filter(|it| matches!(it.content, Content::File(..))).count()
+    }
+
     /// About how many bytes of memory it takes.
     pub(super) fn cost(&self) -> usize {
         let cost = |it: &Representation| match &it.content {

@@ -996,3 +996,139 @@ mod listings {
         );
     }
 }
+
+/// What the system lets nobody read, not even root: there the bits of a file alone count.
+#[cfg(target_os = "linux")]
+mod denied {
+    use super::*;
+
+    const FOLDER: &str = "/sys/bus/platform";
+    const UNREADABLE: &str = "sys/bus/platform/drivers_probe";
+
+    #[test]
+    fn what_may_not_be_read_is_403_15_5_4() {
+        let served = Served::new(files(Path::new(FOLDER)).listing());
+        for fields in ["", "if-none-match: *\r\n", "range: bytes=0-0\r\n"] {
+            assert_eq!(status(&served.ask(get("/drivers_probe", fields))), 403, "{fields}");
+        }
+        let listing = served.ask(get("/", ""));
+        assert!(listing.contains("./drivers/") && !listing.contains("drivers_probe"), "{listing}");
+        let send = async |ctx: &mut Context| ctx.send_file(Path::new("/").join(UNREADABLE)).await;
+        assert_eq!(status(&Served::new(send).ask(get("/", ""))), 403);
+    }
+
+    /// What stands beside a file, or could stand for it, and may not be read, takes nothing from it.
+    #[test]
+    fn an_unreadable_neighbor_is_none() {
+        let root = tree(&["a.js"]);
+        let folder = root.path().canonicalize().unwrap();
+        let up = "../".repeat(folder.components().count() - 1);
+        for name in ["a.js.gz", "a.js.br", "index.html"] {
+            symlink(format!("{up}{UNREADABLE}"), folder.join(name)).unwrap();
+        }
+        let files = files(Path::new("/")).follow_links().show_dot_files().precompressed();
+        let served = Served::new(files);
+        let ask = |name: &str| {
+            served.ask(get(&format!("{}/{name}", folder.display()), "accept-encoding: gzip, br\r\n"))
+        };
+        assert_eq!((status(&ask("a.js")), body(&ask("a.js"))), (200, "a.js"));
+        assert_eq!((status(&ask("a.js.gz")), status(&ask(""))), (403, 403));
+    }
+}
+
+/// What others do in a directory while it is served.
+mod changing {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::thread;
+
+    use super::*;
+
+    /// Row 70: between two looks a name becomes a link that leads out, and a file again; a directory too.
+    #[test]
+    fn a_link_that_comes_and_goes_leads_nowhere() {
+        let outside = tree(&["secret", "dir/secret"]);
+        let root = tree(&["a", "b/secret.txt"]);
+        let (is_over, path) = (AtomicBool::new(false), root.path());
+        fs::write(path.join("a"), "open").unwrap();
+        fs::write(path.join("b/secret.txt"), "open").unwrap();
+        let swap = || {
+            while !is_over.load(Ordering::Relaxed) {
+                fs::write(path.join("file"), "open").unwrap();
+                symlink(outside.path().join("secret"), path.join("link")).unwrap();
+                fs::rename(path.join("link"), path.join("a")).unwrap();
+                fs::rename(path.join("b"), path.join("c")).unwrap();
+                symlink(outside.path().join("dir"), path.join("b")).unwrap();
+                fs::rename(path.join("file"), path.join("a")).unwrap();
+                fs::remove_file(path.join("b")).unwrap();
+                fs::rename(path.join("c"), path.join("b")).unwrap();
+            }
+        };
+        for files in [files(path), files(path).follow_links()] {
+            let served = Served::new(files.listing().cache(UNCACHED));
+            is_over.store(false, Ordering::Relaxed);
+            thread::scope(|scope| {
+                scope.spawn(swap);
+                let targets = ["/a", "/b/secret", "/b/secret.txt", "/b/"];
+                let heard = served.ask(targets.map(|target| get(target, "")).concat().repeat(60));
+                is_over.store(true, Ordering::Relaxed);
+                assert!(
+                    !heard.contains("\r\n\r\nsecret") && !heard.contains("\r\n\r\ndir/secret"),
+                    "{heard}"
+                );
+                assert!(!heard.contains("./secret\"") && !heard.contains("HTTP/1.1 5"), "{heard}");
+                assert_eq!(heard.matches("HTTP/1.1 ").count(), 240, "{heard}");
+            });
+        }
+    }
+
+    /// A name may be anything to a file system; a path is text without controls.
+    #[test]
+    fn names_that_no_path_can_say_are_not_there() {
+        let root = tree(&["good"]);
+        let names: [&[u8]; 5] = [b"new\nline", b"\xff\xfe", b"esc\x1b[31m", b"back\\slash", b"over\xc0\xaf"];
+        names.iter().for_each(|name| fs::write(root.path().join(OsStr::from_bytes(name)), "bad").unwrap());
+        let served = Served::new(files(root.path()).listing());
+        for name in names {
+            let escaped: String = name.iter().map(|octet| format!("%{octet:02x}")).collect();
+            assert_eq!(status(&served.ask(get(&format!("/{escaped}"), ""))), 404, "{escaped}");
+        }
+        let listing = served.ask(get("/", ""));
+        assert!(listing.contains("./good\"") && listing.contains("1 file"), "{listing}");
+        assert_eq!(listing.matches("<td><a href").count(), 1, "{listing}");
+    }
+
+    /// A directory becomes a file of the same name, and the other way round.
+    #[test]
+    fn a_name_may_change_its_kind() {
+        let root = tree(&["x/index.html"]);
+        let fresh = FileCache { fresh: Duration::ZERO, ..FileCache::default() };
+        let served = Served::new(files(root.path()).listing().cache(fresh));
+        let statuses = || ["/x", "/x/", "/x/index.html"].map(|target| status(&served.ask(get(target, ""))));
+        assert_eq!(statuses(), [301, 200, 200]);
+        fs::remove_dir_all(root.path().join("x")).unwrap();
+        assert_eq!(statuses(), [404, 404, 404]);
+        fs::write(root.path().join("x"), "file").unwrap();
+        assert_eq!(statuses(), [200, 404, 404]);
+        fs::remove_file(root.path().join("x")).unwrap();
+        fs::create_dir(root.path().join("x")).unwrap();
+        assert_eq!(statuses(), [301, 200, 404]);
+    }
+
+    /// Files that are kept open must leave descriptors for connections: 1,024 are all that most systems give.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn few_files_are_kept_open() {
+        let names: Vec<String> = (0..400).map(|name| name.to_string()).collect();
+        let root = tree(&names.iter().map(|name| &**name).collect::<Vec<_>>());
+        let kept = FileCache { file_bytes_max: 0, fresh: Duration::from_secs(3600), ..FileCache::default() };
+        let served = Served::new(files(root.path()).cache(kept));
+        let asked: String = names.iter().map(|name| get(&format!("/{name}"), "")).collect();
+        assert_eq!(served.ask(asked).matches("HTTP/1.1 200").count(), names.len());
+        let open =
+            fs::read_dir("/proc/self/fd").unwrap().filter_map(|fd| fs::read_link(fd.ok()?.path()).ok());
+        let of_root = open.filter(|path| path.starts_with(root.path()) && path != root.path()).count();
+        assert!((100..=256).contains(&of_root), "{of_root}");
+    }
+}
