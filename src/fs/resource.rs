@@ -150,7 +150,8 @@ impl Draft {
 
     /// Whether this was changed no longer than a second before `other`: tools that write both do not do it at once.
     pub(super) fn is_as_new_as(&self, other: &Draft) -> bool {
-        let late = |at: SystemTime| at + Duration::from_secs(1);
+        // A file may have any date, the last one that can be said among them.
+        let late = |at: SystemTime| at.checked_add(Duration::from_secs(1)).unwrap_or(at);
         self.modified.map(late) >= other.modified
     }
 
@@ -187,5 +188,28 @@ pub(super) fn content_type(name: &str) -> String {
         Some(text) if text.starts_with("text/") => format!("{text}; charset=utf-8"),
         Some(other) => other.to_owned(),
         None => "application/octet-stream".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Some file systems hold any date, and what is unpacked into them brings its own.
+    #[test]
+    fn a_file_may_have_any_date() {
+        let seconds = |seconds| SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(seconds));
+        let first = SystemTime::UNIX_EPOCH.checked_sub(Duration::from_secs(1 << 40));
+        let dates = [None, first, seconds(0), seconds(1), seconds(2), seconds(i64::MAX as u64)];
+        let draft = |modified| {
+            let content = Content::Bytes(Bytes::from_static(b"x"));
+            Draft { content, etag: "x".to_owned(), modified, is_settled: true }
+        };
+        for (at, date) in dates.into_iter().enumerate() {
+            let newer = dates.map(|other| draft(date).is_as_new_as(&draft(other)));
+            let least_late = if date == seconds(1) || date == seconds(0) { at + 1 } else { at };
+            assert_eq!(newer, std::array::from_fn(|other| other <= least_late), "{date:?}");
+            Resource::new("a.js", None, draft(date), vec![(Coding::Gzip, draft(date))]).unwrap();
+        }
     }
 }
