@@ -31,8 +31,8 @@ pub(super) fn warm(file: &File, range: Range<u64>) -> io::Result<()> {
     range.step_by(PAGE).try_for_each(|at| peek(file, at, ReadWriteFlags::empty()))
 }
 
-/// What the kernel reads ahead is larger: where one page is, its neighbours are.
-const PROBE: usize = 32 << 10;
+/// What the kernel reads ahead is no smaller, unless it was told so: where one page is, its neighbours are.
+const PROBE: usize = 128 << 10;
 
 const PAGE: usize = 4 << 10;
 

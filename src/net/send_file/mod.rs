@@ -35,17 +35,26 @@ pub(crate) struct FileSender {
     range: Range<u64>,
     /// Up to here it is known to be in memory.
     warm_until: u64,
+    /// Up to here it is sent before others have their turn.
+    turn_until: u64,
     warming: Option<JoinHandle<io::Result<()>>>,
     has_begun: bool,
 }
 
 impl FileSender {
     pub(crate) fn new(file: Arc<File>, range: Range<u64>) -> FileSender {
-        FileSender { file, warm_until: range.start, range, warming: None, has_begun: false }
+        let (warm_until, turn_until) = (range.start, range.start.saturating_add(TURN));
+        FileSender { file, range, warm_until, turn_until, warming: None, has_begun: false }
     }
 
-    /// Waits until the next piece is in memory.
+    /// Waits until the next piece is in memory, and others have had their turn: a peer that reads as fast as it is sent
+    /// to would have the core for itself until the end of the file.
     pub(crate) fn poll_warm(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.range.start >= self.turn_until {
+            self.turn_until = self.range.start.saturating_add(TURN);
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
         while self.warm_until <= self.range.start {
             let start = self.range.start;
             if let Some(warming) = &mut self.warming {
@@ -87,8 +96,11 @@ impl FileSender {
     }
 }
 
-/// What is sent at once.
-const PIECE: u64 = 256 << 10;
+/// What is sent at once. A socket takes less, and then there is nothing to ask before it takes more.
+const PIECE: u64 = TURN;
+
+/// What is sent before others have their turn.
+const TURN: u64 = 2 << 20;
 
 /// What is fetched at once from a disk that has to be waited for.
 const WARMED: u64 = 1 << 20;
@@ -165,6 +177,25 @@ mod tests {
             drop(entered);
             runtime.block_on(poll_fn(|cx| sender.poll_warm(cx))).unwrap();
             assert_eq!(sender.warm_until, range.end.min(range.start + WARMED), "{range:?}");
+        }
+    }
+
+    #[test]
+    fn others_have_their_turn_between_the_pieces_of_a_file() {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(&vec![b'x'; 6 << 20]).unwrap();
+        let file = Arc::new(file);
+        system::warm(&file, 0..6 << 20).unwrap();
+        let mut sender = FileSender::new(file, 5..6 << 20);
+        let mut cx = Context::from_waker(std::task::Waker::noop());
+        // So much was sent, and whether it goes on at once.
+        for (sent, goes_on) in [(0, true), (TURN / 2, true), (TURN - 1, true), (TURN, false), (TURN, true)] {
+            sender.range.start = 5 + sent;
+            assert_eq!(sender.poll_warm(&mut cx).is_ready(), goes_on, "{sent}");
+        }
+        for (sent, goes_on) in [(2 * TURN - 1, true), (2 * TURN + 1, false), (2 * TURN + 1, true)] {
+            sender.range.start = 5 + sent;
+            assert_eq!(sender.poll_warm(&mut cx).is_ready(), goes_on, "{sent}");
         }
     }
 

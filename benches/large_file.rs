@@ -1,0 +1,184 @@
+//! Question: what does a file of 100 MiB cost a core, beside nginx with `sendfile on`?
+//!
+//! Both serve the same file, from the page cache, to the same client, which reads and forgets it. What is compared is
+//! the time that the threads of each spent on a core, as the kernel counts it; they take turns, so that whatever else
+//! the machine does befalls both. nginx is that of the system, one process on the core of the server: where there is
+//! none, corehttp is alone.
+//!
+//! ```text
+//! cargo bench --bench large_file
+//! ```
+
+#[allow(dead_code, reason = "other benchmarks have more questions")]
+#[path = "support/child.rs"]
+mod child;
+#[path = "support/spread.rs"]
+mod spread;
+
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{self, Command};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use corehttp::{Files, Server};
+
+use child::{Child, Seat, pin};
+use spread::Spread;
+
+fn main() {
+    match child::server() {
+        None if child::wanted() => measure(),
+        None => {}
+        Some(root) => serve(&root),
+    }
+}
+
+/// Serves the directory `root`, in a process of its own.
+fn serve(root: &str) {
+    pin(Seat::Server);
+    let files = Files::new(root).expect("the root is there");
+    let running = Server::bind("127.0.0.1:0").cores(1).start(files).expect("a free port is found");
+    child::announce(running.local_addr());
+    running.wait().expect("it serves until the process ends");
+}
+
+fn measure() {
+    let root = tempfile::tempdir().expect("a directory");
+    let mut file = File::create(root.path().join(NAME)).expect("a file");
+    (0..LEN / PIECE).for_each(|_| file.write_all(&[b'x'; PIECE]).expect("room for the file"));
+    let own = Child::spawn(root.path().to_str().expect("a path that is text"));
+    let nginx = Nginx::start(root.path());
+    pin(Seat::Load);
+
+    let mut rounds = Vec::new();
+    for _ in 0..ROUNDS {
+        let ours = download(own.address, own.id());
+        rounds.push((ours, nginx.as_ref().map(|nginx| download(nginx.address, nginx.process.id()))));
+    }
+    println!("{:<12}{:>32}", "", "core milliseconds per GiB");
+    println!("{:<12}{:>32}", "corehttp", Spread::of(rounds.iter().map(|round| round.0)));
+    if nginx.is_none() {
+        return println!("{:<12}{:>32}", "nginx", "skipped: it is not installed");
+    }
+    println!("{:<12}{:>32}", "nginx", Spread::of(rounds.iter().filter_map(|round| round.1)));
+    let times = Spread::of(rounds.iter().filter_map(|round| Some(round.0 / round.1?)));
+    let verdict = if times.median <= 1.0 { "met" } else { "MISSED" };
+    println!("{verdict:<12}corehttp takes {times} times what nginx does, at most 1.00");
+}
+
+const NAME: &str = "large.bin";
+const LEN: usize = 100 << 20;
+const PIECE: usize = 1 << 20;
+
+const ROUNDS: usize = 9;
+
+/// Files in one round: enough that the clock is fine.
+const FILES: usize = 10;
+
+/// The time on a core that it costs a process to send the file [`FILES`] times, in milliseconds per GiB.
+fn download(address: SocketAddr, process: u32) -> f64 {
+    let mut peer = TcpStream::connect(address).expect("the server listens");
+    let mut room = vec![0; 256 << 10];
+    fetch(&mut peer, &mut room);
+    let before = core_time(process);
+    (0..FILES).for_each(|_| fetch(&mut peer, &mut room));
+    let spent = core_time(process) - before;
+    spent.as_secs_f64() * 1e3 / ((FILES * LEN) as f64 / f64::from(1 << 30))
+}
+
+/// Asks for the file, and reads it to its end.
+fn fetch(peer: &mut TcpStream, room: &mut [u8]) {
+    write!(peer, "GET /{NAME} HTTP/1.1\r\nhost: a\r\n\r\n").expect("the server listens");
+    let mut read = |room: &mut [u8]| match peer.read(room).expect("the server sends") {
+        0 => panic!("the answer is cut"),
+        count => count,
+    };
+    let mut filled = 0;
+    let head = loop {
+        filled += read(&mut room[filled..]);
+        if let Some(end) = room[..filled].windows(4).position(|end| end == b"\r\n\r\n") {
+            break end + 4;
+        }
+    };
+    assert!(room.starts_with(b"HTTP/1.1 200 OK\r\n"), "the file is there");
+    let mut left = LEN - (filled - head);
+    while left > 0 {
+        left -= read(room);
+    }
+}
+
+/// The time that the threads of a process have spent on a core, by the kernel's scheduler.
+fn core_time(process: u32) -> Duration {
+    let tasks = fs::read_dir(format!("/proc/{process}/task")).expect("the server lives");
+    let spent = tasks.filter_map(|task| {
+        let path = task.ok()?.path().join("schedstat");
+        fs::read_to_string(path).ok()?.split(' ').next()?.parse::<u64>().ok()
+    });
+    Duration::from_nanos(spent.sum())
+}
+
+/// An nginx that serves a directory until this is dropped.
+struct Nginx {
+    address: SocketAddr,
+    process: process::Child,
+    _folder: tempfile::TempDir,
+}
+
+impl Nginx {
+    /// None where it is not installed.
+    fn start(root: &Path) -> Option<Nginx> {
+        let folder = tempfile::tempdir().expect("a directory");
+        // nginx cannot say which port it has got, so it is given one that was free just now.
+        let free = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
+        let address = free.expect("a free port is found");
+        let (own, root) = (folder.path().display(), root.display());
+        let settings = CONF.replace("FOLDER", &own.to_string()).replace("ROOT", &root.to_string());
+        let path = folder.path().join("nginx.conf");
+        fs::write(&path, settings.replace("ADDRESS", &address.to_string())).expect("a file");
+        pin(Seat::Server);
+        let started = Command::new("nginx").arg("-c").arg(&path).arg("-p").arg(folder.path()).spawn();
+        let process = match started {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
+            started => started.expect("nginx starts"),
+        };
+        let deadline = Instant::now() + Duration::from_secs(5);
+        while TcpStream::connect(address).is_err() {
+            assert!(Instant::now() < deadline, "nginx listens soon");
+            thread::sleep(Duration::from_millis(10));
+        }
+        Some(Nginx { address, process, _folder: folder })
+    }
+}
+
+impl Drop for Nginx {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// As Debian has it, but for one process, no log and another place.
+const CONF: &str = "
+daemon off;
+master_process off;
+error_log stderr crit;
+pid FOLDER/nginx.pid;
+events {}
+http {
+    access_log off;
+    sendfile on;
+    tcp_nopush on;
+    client_body_temp_path FOLDER/body;
+    proxy_temp_path FOLDER/proxy;
+    fastcgi_temp_path FOLDER/fastcgi;
+    uwsgi_temp_path FOLDER/uwsgi;
+    scgi_temp_path FOLDER/scgi;
+    server {
+        listen ADDRESS;
+        root ROOT;
+    }
+}
+";
