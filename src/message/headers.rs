@@ -5,6 +5,7 @@ use std::time::SystemTime;
 
 use super::date::{self, ImfDate};
 use super::decimal::decimal;
+use super::field::{Field, InvalidField};
 use super::list;
 use super::name::{self, Name, Tag};
 use super::value::FieldValue;
@@ -39,13 +40,6 @@ pub struct Headers {
     present: u64,
     /// Whether the text is anything else than the lines, in order.
     is_patched: bool,
-}
-
-#[derive(Clone, Copy)]
-struct Field {
-    tag: Tag,
-    name: Span,
-    value: Span,
 }
 
 impl Headers {
@@ -273,12 +267,6 @@ impl Headers {
         self.present & name.tag().bit() != 0
     }
 
-    /// `false` if no line has a name that a line of `other` has.
-    #[inline]
-    pub(crate) fn may_have_any(&self, other: &Headers) -> bool {
-        self.present & other.present != 0
-    }
-
     /// The value of the first line of a name.
     #[inline]
     pub(crate) fn first(&self, name: Name<'_>) -> Option<&[u8]> {
@@ -338,19 +326,6 @@ impl Reset for Headers {
 const TEXT_KEPT_MAX: usize = 16 << 10;
 const FIELDS_KEPT_MAX: usize = 128;
 
-impl Field {
-    #[inline]
-    fn is(&self, name: Name<'_>, text: &Arena) -> bool {
-        self.tag == name.tag() && name.is(&text[self.name])
-    }
-
-    /// The same in a text that has so many bytes before this one's.
-    #[inline]
-    fn behind(self, len: usize) -> Field {
-        Field { name: self.name.behind(len), value: self.value.behind(len), ..self }
-    }
-}
-
 impl PartialEq for Headers {
     /// The same lines in the same order; the case of names does not count.
     fn eq(&self, other: &Headers) -> bool {
@@ -406,27 +381,6 @@ impl fmt::Debug for Iter<'_> {
         f.debug_list().entries(self.clone().map(|(name, _)| name)).finish()
     }
 }
-
-/// Why a field cannot be set: it would not be a field any more, but more or less than one (RFC 9110 §5).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum InvalidField {
-    /// The name is no token.
-    Name,
-    /// The value holds CR, LF, NUL or another control.
-    Value,
-}
-
-impl fmt::Display for InvalidField {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            InvalidField::Name => "the field name is not a token",
-            InvalidField::Value => "the field value holds a control character",
-        })
-    }
-}
-
-impl std::error::Error for InvalidField {}
 
 #[cfg(test)]
 mod tests {
@@ -492,7 +446,6 @@ mod tests {
             let mut both = first.clone();
             both.append_all(second);
             let lines = first.iter().chain(second);
-            assert!(first.may_have_any(second) && !Headers::new().may_have_any(second));
             assert!(both.iter().eq(lines.clone()) && lines.clone().all(|(name, _)| both.contains(name)));
             both.set("d", "4").unwrap();
             assert!(both.remove("b") != (!first.contains("b") && !second.contains("b")));
