@@ -9,7 +9,6 @@ use super::pool::{Place, Resting};
 use super::settings::Settings;
 use super::upload::Upload;
 use super::{ClientCause, ClientError, ClientPhase};
-use crate::coding::Decoding;
 use crate::exchange::{ExchangeError, Head, Reply};
 use crate::memory::{Arena, Reset};
 use crate::message::{Headers, Length, Name, Request, Response, Status, Timings, decimal, members};

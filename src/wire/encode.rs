@@ -147,29 +147,28 @@ pub(crate) fn response(
     out.extend_from_slice(stamp.beside(&response.headers));
     announce(out, plan);
     match persist {
-        _ if response.headers.may_have(Name::CONNECTION) => options(out, &response.headers, persist),
+        _ if response.headers.may_have(Name::CONNECTION) || response.headers.may_have(Name::UPGRADE) => {
+            options(out, &response.headers, persist);
+        }
         None => {}
         Some(Persist::Close) => out.extend_from_slice(b"connection: close\r\n"),
         Some(Persist::KeepAlive) => out.extend_from_slice(b"connection: keep-alive\r\n"),
     }
-    // What may be asked for is said to the next hop only, and this is how it is told (RFC 9110 §7.8).
-    if response.headers.first(Name::UPGRADE).is_some() {
-        out.extend_from_slice(b"connection: upgrade\r\n");
-    }
     out.extend_from_slice(b"\r\n");
 }
 
-/// Writes what was decided of the connection, and the other options that were set: they name fields for the next hop
-/// only, as an answer of 426 names `upgrade` (RFC 9110 §7.6.1, §7.8).
+/// Writes what was decided of the connection, and the other options: what was set, and `upgrade` with the field of that
+/// name. They name fields that are for the next hop only (RFC 9110 §7.6.1, §7.8).
 fn options(out: &mut Vec<u8>, headers: &Headers, persist: Option<Persist>) {
     let decided: Option<&[u8]> = persist.map(|persist| match persist {
         Persist::Close => b"close".as_slice(),
         Persist::KeepAlive => b"keep-alive",
     });
-    let is_decided =
-        |option: &[u8]| option.eq_ignore_ascii_case(b"close") || option.eq_ignore_ascii_case(b"keep-alive");
-    let set = headers.named(Name::CONNECTION).flat_map(members).filter(|option| !is_decided(option));
-    let mut options = decided.into_iter().chain(set);
+    let ours: [&[u8]; 3] = [b"close", b"keep-alive", b"upgrade"];
+    let is_ours = |option: &[u8]| ours.iter().any(|our| option.eq_ignore_ascii_case(our));
+    let upgrade = headers.first(Name::UPGRADE).map(|_| b"upgrade".as_slice());
+    let set = headers.named(Name::CONNECTION).flat_map(members).filter(|option| !is_ours(option));
+    let mut options = decided.into_iter().chain(upgrade).chain(set);
     let Some(first) = options.next() else { return };
     out.extend_from_slice(b"connection: ");
     out.extend_from_slice(first);

@@ -221,31 +221,50 @@ fn how_an_answer_is_framed_is_computed_9112_6() {
     check(OLD, trailing, "HTTP/1.1 200 OK\r\ncontent-length: 3\r\nconnection: close\r\n\r\nabc");
 }
 
-/// Whether the connection persists is decided, not set; but a 426 that names its protocols in `upgrade` has to say that
-/// they are for this hop.
+/// Whether the connection persists is decided, not set; but whoever names protocols in `upgrade`, as with a 426, has to
+/// say that they are for this hop.
 #[test]
 fn options_of_the_connection_stand_beside_what_is_decided_9110_7_6_1() {
-    for (set, to_1_1, to_1_0) in [
-        (&["upgrade"][..], "connection: upgrade\r\n", "connection: close, upgrade\r\n"),
-        (&["Upgrade, keep-alive"], "connection: Upgrade\r\n", "connection: close, Upgrade\r\n"),
-        (&["x-hop ,, Upgrade"], "connection: x-hop, Upgrade\r\n", "connection: close, x-hop, Upgrade\r\n"),
-        (&["x-hop", "upgrade"], "connection: x-hop, upgrade\r\n", "connection: close, x-hop, upgrade\r\n"),
-        (&["closed"], "connection: closed\r\n", "connection: close, closed\r\n"),
-        (&["upgrade, CLOSE"], "connection: close, upgrade\r\n", "connection: close, upgrade\r\n"),
-        (&["close", "upgrade", "close"], "connection: close, upgrade\r\n", "connection: close, upgrade\r\n"),
-        (&["keep-alive"], "", "connection: close\r\n"),
-        (&["KEEP-ALIVE,\tkeep-alive"], "", "connection: close\r\n"),
-        (&[" , "], "", "connection: close\r\n"),
-        (&["close"], "connection: close\r\n", "connection: close\r\n"),
-    ] {
+    let check = |upgrade: &'static str, set: &'static [&'static str], to_1_1: &str, to_1_0: &str| {
         let refusing = move |ctx: &mut Context| {
             ctx.response.status = Status::UPGRADE_REQUIRED;
             set.iter().try_for_each(|options| ctx.response.headers.append("connection", *options))?;
-            Ok(ctx.response.headers.set("upgrade", "websocket")?)
+            let protocols = Some(upgrade).filter(|protocols| !protocols.is_empty());
+            protocols.map_or(Ok(()), |protocols| ctx.response.headers.set("upgrade", protocols))?;
+            Ok(())
         };
-        let head = "HTTP/1.1 426 Upgrade Required\r\nupgrade: websocket\r\ncontent-length: 0\r\n";
-        check(GET, refusing, &format!("{head}{to_1_1}\r\n"));
-        check(OLD, refusing, &format!("{head}{to_1_0}\r\n"));
+        let head = |connection: &str| {
+            let fields = [("upgrade", upgrade), ("content-length", "0"), ("connection", connection)];
+            let said = fields.into_iter().filter(|(_, value)| !value.is_empty());
+            let lines: String = said.map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+            format!("HTTP/1.1 426 Upgrade Required\r\n{lines}\r\n")
+        };
+        check(GET, refusing, &head(to_1_1));
+        check(OLD, refusing, &head(to_1_0));
+    };
+    for (set, to_1_1, to_1_0) in [
+        (&[][..], "upgrade", "close, upgrade"),
+        (&["upgrade"], "upgrade", "close, upgrade"),
+        (&["Upgrade, keep-alive"], "upgrade", "close, upgrade"),
+        (&["x-hop ,, Upgrade"], "upgrade, x-hop", "close, upgrade, x-hop"),
+        (&["upgrade, CLOSE"], "close, upgrade", "close, upgrade"),
+        (&["close", "upgrade", "close"], "close, upgrade", "close, upgrade"),
+        (&["keep-alive"], "upgrade", "close, upgrade"),
+    ] {
+        check("websocket", set, to_1_1, to_1_0);
+    }
+    for (set, to_1_1, to_1_0) in [
+        (&[][..], "", "close"),
+        (&["x-hop"], "x-hop", "close, x-hop"),
+        (&["x-hop", "x-jump"], "x-hop, x-jump", "close, x-hop, x-jump"),
+        (&["closed"], "closed", "close, closed"),
+        (&["keep-alive"], "", "close"),
+        (&["KEEP-ALIVE,\tkeep-alive"], "", "close"),
+        (&[" , "], "", "close"),
+        (&["close"], "close", "close"),
+        (&["upgrade"], "", "close"),
+    ] {
+        check("", set, to_1_1, to_1_0);
     }
 }
 
