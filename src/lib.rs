@@ -205,11 +205,11 @@ pub use coding::{Coding, CodingError, Flush};
 pub use compress::Compress;
 pub use exchange::{ExchangeError, Phase, Timeouts};
 #[cfg(feature = "fs")]
-pub use fs::{FileCache, Files, NotFound};
+pub use fs::{FileCache, Files, FilesNotFound};
 pub use message::{
-    Body, Cookies, ExtensionMethod, FieldValue, Form, FormBuf, FromText, Headers, InvalidCookie,
-    InvalidField, InvalidForm, InvalidMethod, InvalidRequest, InvalidStatus, InvalidTarget, InvalidText,
-    Iter, Method, Pairs, Request, Response, SameSite, SetCookie, Source, Status, Target, TargetForm, Timings,
+    Body, Cookies, ExtensionMethod, FieldValue, Form, FormBuf, FormPairs, FromText, Headers, HeadersIter,
+    InvalidCookie, InvalidField, InvalidForm, InvalidMethod, InvalidRequest, InvalidStatus, InvalidTarget,
+    InvalidText, Method, Request, Response, SameSite, SetCookie, Status, Target, TargetForm, Timings,
     Version,
 };
 #[cfg(feature = "tls")]
@@ -222,9 +222,9 @@ pub use net::{
 };
 pub use runtime::block_on;
 pub use server::{
-    AsyncHandler, BodyPlan, BoxHandler, Cause, Context, Core, Counts, Course, Error, Errors, Extensions,
-    Handler, IntoHandler, InvalidAnswer, Outcome, PlainHandler, Planned, Reader, Refusal, Result, Running,
-    Server, Service, Stats, Transform, Upgraded, Writer, with_plan,
+    AsyncHandler, BodyPlan, BoxHandler, Context, Course, Error, ErrorCounts, Extensions, Handler,
+    IntoHandler, InvalidAnswer, Outcome, PlainHandler, Reader, Refusal, RefusalCause, Result, Running,
+    Server, ServerCore, ServerCounts, ServerStats, Service, Transform, Upgraded, WithPlan, Writer, with_plan,
 };
 pub use sse::{Event, Events, InvalidEvent};
 pub use wire::{Limits, WireError};

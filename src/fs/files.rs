@@ -44,7 +44,7 @@ use crate::server::{BodyPlan, Context, Handler, IntoHandler, Result};
 /// }
 /// ```
 #[must_use]
-pub struct Files<N = NotFound> {
+pub struct Files<N = FilesNotFound> {
     pub(super) plan: Arc<Plan>,
     not_found: N,
 }
@@ -98,7 +98,7 @@ impl Files {
             rewrite: None,
             copies: None,
         };
-        Files { plan: Arc::new(plan), not_found: NotFound(()) }
+        Files { plan: Arc::new(plan), not_found: FilesNotFound(()) }
     }
 }
 
@@ -263,9 +263,9 @@ impl<N> fmt::Debug for Files<N> {
 
 /// Answers 404 to whatever [`Files`] does not find.
 #[derive(Clone, Copy, Debug)]
-pub struct NotFound(());
+pub struct FilesNotFound(());
 
-impl Handler for NotFound {
+impl Handler for FilesNotFound {
     /// Whatever a body says, it is not read.
     fn on_head(&self, _: &Request) -> BodyPlan {
         BodyPlan::Stream

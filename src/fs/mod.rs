@@ -26,4 +26,4 @@ mod lookup;
 mod send_file;
 
 pub use cache::FileCache;
-pub use files::{Files, NotFound};
+pub use files::{Files, FilesNotFound};

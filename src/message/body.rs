@@ -58,7 +58,7 @@ pub(crate) struct FileRange {
 }
 
 /// Where a streamed body comes from.
-pub type Source = Pin<Box<dyn AsyncRead + Send>>;
+pub(crate) type Source = Pin<Box<dyn AsyncRead + Send>>;
 
 impl Body {
     /// No content, no memory.

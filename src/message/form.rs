@@ -121,8 +121,8 @@ impl<'a> Form<'a> {
     }
 
     /// Every pair, in order.
-    pub fn iter(self) -> Pairs<'a> {
-        Pairs { rest: self.raw }
+    pub fn iter(self) -> FormPairs<'a> {
+        FormPairs { rest: self.raw }
     }
 
     fn raw_values(self, name: &str) -> impl Iterator<Item = &'a str> {
@@ -139,20 +139,20 @@ impl<'a> Form<'a> {
 
 impl<'a> IntoIterator for Form<'a> {
     type Item = (Cow<'a, str>, Cow<'a, str>);
-    type IntoIter = Pairs<'a>;
+    type IntoIter = FormPairs<'a>;
 
-    fn into_iter(self) -> Pairs<'a> {
+    fn into_iter(self) -> FormPairs<'a> {
         self.iter()
     }
 }
 
 /// The decoded names and values of a [`Form`].
 #[derive(Clone, Debug)]
-pub struct Pairs<'a> {
+pub struct FormPairs<'a> {
     rest: &'a str,
 }
 
-impl<'a> Pairs<'a> {
+impl<'a> FormPairs<'a> {
     fn next_raw(&mut self) -> Option<(&'a str, &'a str)> {
         while !self.rest.is_empty() {
             let (pair, rest) = split_once(self.rest, b'&');
@@ -165,7 +165,7 @@ impl<'a> Pairs<'a> {
     }
 }
 
-impl<'a> Iterator for Pairs<'a> {
+impl<'a> Iterator for FormPairs<'a> {
     type Item = (Cow<'a, str>, Cow<'a, str>);
 
     fn next(&mut self) -> Option<Self::Item> {

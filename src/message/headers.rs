@@ -139,8 +139,8 @@ impl Headers {
 
     /// All lines, in order.
     #[inline]
-    pub fn iter(&self) -> Iter<'_> {
-        Iter { text: &self.text, fields: self.fields.iter() }
+    pub fn iter(&self) -> HeadersIter<'_> {
+        HeadersIter { text: &self.text, fields: self.fields.iter() }
     }
 
     /// How many lines there are.
@@ -346,21 +346,21 @@ impl fmt::Debug for Headers {
 
 impl<'a> IntoIterator for &'a Headers {
     type Item = (&'a str, &'a [u8]);
-    type IntoIter = Iter<'a>;
+    type IntoIter = HeadersIter<'a>;
 
-    fn into_iter(self) -> Iter<'a> {
+    fn into_iter(self) -> HeadersIter<'a> {
         self.iter()
     }
 }
 
 /// All lines of a [`Headers`], in order: name and value.
 #[derive(Clone)]
-pub struct Iter<'a> {
+pub struct HeadersIter<'a> {
     text: &'a Arena,
     fields: std::slice::Iter<'a, Field>,
 }
 
-impl<'a> Iterator for Iter<'a> {
+impl<'a> Iterator for HeadersIter<'a> {
     type Item = (&'a str, &'a [u8]);
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -374,9 +374,9 @@ impl<'a> Iterator for Iter<'a> {
     }
 }
 
-impl ExactSizeIterator for Iter<'_> {}
+impl ExactSizeIterator for HeadersIter<'_> {}
 
-impl fmt::Debug for Iter<'_> {
+impl fmt::Debug for HeadersIter<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(self.clone().map(|(name, _)| name)).finish()
     }

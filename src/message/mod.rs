@@ -28,17 +28,18 @@ mod value;
 mod version;
 
 pub(crate) use authority::{Authority, split_port};
-pub use body::{Body, Source};
+pub use body::Body;
+pub(crate) use body::Source;
 pub(crate) use body::{FileRange, Length};
 pub(crate) use class::Class;
 pub use cookie::{Cookies, InvalidCookie, SameSite, SetCookie};
 pub(crate) use date::{ImfDate, month_number};
 pub(crate) use decimal::{decimal, saturating_decimal};
 pub use field::InvalidField;
-pub use form::{Form, InvalidForm, Pairs};
+pub use form::{Form, FormPairs, InvalidForm};
 pub use form_buf::FormBuf;
 pub use from_text::FromText;
-pub use headers::{Headers, Iter};
+pub use headers::{Headers, HeadersIter};
 pub(crate) use list::members;
 #[cfg(any(feature = "compress", feature = "fs", feature = "multipart"))]
 pub(crate) use list::trim;

@@ -13,7 +13,7 @@ use super::close;
 use super::refuse::{self, Refused};
 use super::stats::CoreStats;
 use super::worker::Worker;
-use super::{Cause, Handler};
+use super::{Handler, RefusalCause};
 use crate::message::Status;
 use crate::net::{Conn, PeerAddr};
 use crate::runtime;
@@ -52,10 +52,10 @@ impl Gate {
 
 impl Tally {
     /// Takes a place, if there is one.
-    fn enter(&self, gate: &Gate, peer: PeerAddr) -> Result<Option<Box<IpAddr>>, Cause> {
+    fn enter(&self, gate: &Gate, peer: PeerAddr) -> Result<Option<Box<IpAddr>>, RefusalCause> {
         if self.open.fetch_add(1, Relaxed) >= gate.connections_max {
             self.open.fetch_sub(1, Relaxed);
-            return Err(Cause::Connections);
+            return Err(RefusalCause::Connections);
         }
         let (Some(max), Some(peer)) = (gate.per_peer_max, peer.bucket()) else { return Ok(None) };
         let mut peers = self.peers.lock().unwrap_or_else(PoisonError::into_inner);
@@ -65,7 +65,7 @@ impl Tally {
         drop(peers);
         if is_one_too_many {
             self.leave(Some(peer));
-            return Err(Cause::ConnectionsOfPeer);
+            return Err(RefusalCause::ConnectionsOfPeer);
         }
         Ok(Some(Box::new(peer)))
     }
@@ -126,7 +126,7 @@ impl Drop for Open {
 /// A connection that was not let in, and is still open while it is told so.
 pub(super) struct Rejection {
     open: Open,
-    cause: Cause,
+    cause: RefusalCause,
 }
 
 impl Rejection {
@@ -142,7 +142,7 @@ impl Rejection {
         gate.refusing.set(gate.refusing.get() + 1);
         runtime::spawn(async move {
             let status = match self.cause {
-                Cause::ConnectionsOfPeer => Status::TOO_MANY_REQUESTS,
+                RefusalCause::ConnectionsOfPeer => Status::TOO_MANY_REQUESTS,
                 _ => Status::SERVICE_UNAVAILABLE,
             };
             let mut context = worker.take_context();

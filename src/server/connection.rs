@@ -14,7 +14,7 @@ use super::context::{Link, Rest};
 use super::handshake;
 use super::refuse::{self, Refused};
 use super::worker::Worker;
-use super::{BodyPlan, Cause, Context, Handler, Result};
+use super::{BodyPlan, Context, Handler, RefusalCause, Result};
 use crate::exchange::{ExchangeError, Expectation, Head, Phase, Timeouts};
 use crate::message::{Name, Status, Version};
 use crate::net::{Caller, Conn, Deadline, Lane, Timer};
@@ -162,11 +162,11 @@ fn plan<H: Handler>(worker: &Worker<H>, ctx: &mut Context) -> Result<Option<usiz
     expect(ctx)?;
     let body_max = worker.shared.bounds.limits.body_max;
     match (ctx.asked().connect, catch_unwind(AssertUnwindSafe(|| worker.handler.on_head(&ctx.request)))) {
-        (_, Err(_)) => Err(Refused::new(Status::INTERNAL_SERVER_ERROR, Cause::Panic)),
-        (_, Ok(BodyPlan::Refuse(status))) => Err(Refused::new(status, Cause::Plan)),
+        (_, Err(_)) => Err(Refused::new(Status::INTERNAL_SERVER_ERROR, RefusalCause::Panic)),
+        (_, Ok(BodyPlan::Refuse(status))) => Err(Refused::new(status, RefusalCause::Plan)),
         (true, Ok(BodyPlan::Tunnel)) => Ok(None),
         // Whoever did not plan for a tunnel would answer as if it were one (RFC 9110 §9.3.6).
-        (true, Ok(_)) => Err(Refused::new(Status::NOT_IMPLEMENTED, Cause::Plan)),
+        (true, Ok(_)) => Err(Refused::new(Status::NOT_IMPLEMENTED, RefusalCause::Plan)),
         (false, Ok(_)) if ctx.is_read() => Ok(None),
         (false, Ok(BodyPlan::Stream)) => Ok(None),
         (false, Ok(BodyPlan::Buffer | BodyPlan::Tunnel)) => Ok(Some(body_max)),
@@ -244,9 +244,9 @@ pub(super) fn settle(ctx: &mut Context, outcome: Outcome) -> Result<(), Box<Refu
         (Outcome::Done(Ok(())), false) if ctx.outgoing.is_whole() => return Ok(()),
         (Outcome::Done(Ok(())), false) => return Err(ExchangeError::Length.into()),
         (Outcome::Done(Err(error)), true) => refuse::answer_error(ctx, error),
-        (Outcome::Done(Err(error)), false) => return Err(Refused::untold(Cause::Handler(error))),
+        (Outcome::Done(Err(error)), false) => return Err(Refused::untold(RefusalCause::Handler(error))),
         (Outcome::Panicked, _) => {
-            return Err(Refused::new(Status::INTERNAL_SERVER_ERROR, Cause::Panic));
+            return Err(Refused::new(Status::INTERNAL_SERVER_ERROR, RefusalCause::Panic));
         }
         (Outcome::TimedOut, _) => return Err(ExchangeError::TimedOut(Phase::Handler).into()),
     }

@@ -179,13 +179,13 @@ pub struct Refusal {
     /// Who was refused.
     pub peer: PeerAddr,
     /// Why.
-    pub cause: Cause,
+    pub cause: RefusalCause,
 }
 
 /// Why a peer was refused.
 #[derive(Debug)]
 #[non_exhaustive]
-pub enum Cause {
+pub enum RefusalCause {
     /// The exchange failed, by the peer's fault or by the connection's.
     Exchange(ExchangeError),
     /// The handler failed.
@@ -211,28 +211,28 @@ impl fmt::Display for Refusal {
     }
 }
 
-impl fmt::Display for Cause {
+impl fmt::Display for RefusalCause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Cause::Exchange(error) => {
+            RefusalCause::Exchange(error) => {
                 write!(f, "{error}")?;
                 chain(f, error.source())
             }
-            Cause::Tls(error) => {
+            RefusalCause::Tls(error) => {
                 write!(f, "{error}")?;
                 chain(f, error.source())
             }
-            Cause::Handler(error) => write!(f, "the handler failed: {error:?}"),
-            Cause::Panic => f.write_str("the handler panicked"),
-            Cause::Plan => f.write_str("the handler refused it by its head"),
-            Cause::Connections => f.write_str("the server has too many connections"),
-            Cause::ConnectionsOfPeer => f.write_str("the peer has too many connections"),
+            RefusalCause::Handler(error) => write!(f, "the handler failed: {error:?}"),
+            RefusalCause::Panic => f.write_str("the handler panicked"),
+            RefusalCause::Plan => f.write_str("the handler refused it by its head"),
+            RefusalCause::Connections => f.write_str("the server has too many connections"),
+            RefusalCause::ConnectionsOfPeer => f.write_str("the peer has too many connections"),
         }
     }
 }
 
-impl From<ExchangeError> for Cause {
-    fn from(error: ExchangeError) -> Cause {
-        Cause::Exchange(error)
+impl From<ExchangeError> for RefusalCause {
+    fn from(error: ExchangeError) -> RefusalCause {
+        RefusalCause::Exchange(error)
     }
 }

@@ -237,22 +237,22 @@ impl Outcome for Result {
 /// Server::bind("127.0.0.1:8080").run(with_plan(|_| BodyPlan::Stream, upload))
 /// # };
 /// ```
-pub fn with_plan<P, H, Kind>(plan: P, handler: H) -> Planned<P, H::Handler>
+pub fn with_plan<P, H, Kind>(plan: P, handler: H) -> WithPlan<P, H::Handler>
 where
     P: Fn(&Request) -> BodyPlan + 'static,
     H: IntoHandler<Kind>,
 {
-    Planned { plan, handler: handler.into_handler() }
+    WithPlan { plan, handler: handler.into_handler() }
 }
 
 /// A handler with a plan for bodies, made by [`with_plan`].
 #[derive(Clone, Copy, Debug)]
-pub struct Planned<P, H> {
+pub struct WithPlan<P, H> {
     plan: P,
     handler: H,
 }
 
-impl<P, H> Handler for Planned<P, H>
+impl<P, H> Handler for WithPlan<P, H>
 where
     P: Fn(&Request) -> BodyPlan + 'static,
     H: Handler,

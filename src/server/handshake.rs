@@ -7,7 +7,7 @@ use std::task::Poll;
 
 use super::connection::{Lease, poll_idle};
 use super::worker::Worker;
-use super::{Cause, Handler, close};
+use super::{Handler, RefusalCause, close};
 use crate::exchange::{ExchangeError, Phase};
 use crate::net::tls::Acceptor;
 use crate::net::{Conn, Lane, TlsError, Transport};
@@ -50,7 +50,7 @@ pub(super) async fn secure<H: Handler>(
         End::Failed(error, transport) => {
             conn.transport = transport;
             let served = error.as_io();
-            worker.shared.refuse(None, peer, Cause::Tls(error));
+            worker.shared.refuse(None, peer, RefusalCause::Tls(error));
             let mut lease = Lease::new(worker);
             lease.adopt(idle.take(), 0);
             close::hang_up(&mut lease).await;

@@ -19,12 +19,12 @@ use crate::runtime;
 
 /// One of a server's cores, as [`Server::run_per_core`] counts them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Core {
+pub struct ServerCore {
     index: usize,
     count: usize,
 }
 
-impl Core {
+impl ServerCore {
     /// Which one, from 0.
     pub fn index(self) -> usize {
         self.index
@@ -39,7 +39,7 @@ impl Core {
 /// Starts `server` with the handlers that `make` makes.
 pub(super) fn launch<F, Kind, H>(server: Server, make: F) -> Result<Running>
 where
-    F: AsyncFn(Core) -> Result<H> + Send + Sync + 'static,
+    F: AsyncFn(ServerCore) -> Result<H> + Send + Sync + 'static,
     H: IntoHandler<Kind>,
 {
     let (kits, addresses) = furnish(&server)?;
@@ -51,7 +51,7 @@ where
     for (index, kit) in kits.into_iter().enumerate() {
         let (make, ready, signal, stop) =
             (make.clone(), ready.clone(), signal.take(), running.told_to_stop());
-        let core = Core { index, count };
+        let core = ServerCore { index, count };
         let thread = runtime::block_on_core(index, server.pinning, move || async move {
             let told = match open(&*make, core, kit, stop).await {
                 Ok(opened) => ready.send(Ok(())).map(|()| opened),
@@ -159,12 +159,12 @@ fn spread(bound: Bound, balanced: bool, kits: &mut [Kit]) -> io::Result<()> {
 /// Makes a core's handler, and opens its listeners in its runtime.
 async fn open<F, Kind, H>(
     make: &F,
-    core: Core,
+    core: ServerCore,
     kit: Kit,
     stop: watch::Receiver<Option<Stop>>,
 ) -> Result<(Rc<Worker<H::Handler>>, Inlet)>
 where
-    F: AsyncFn(Core) -> Result<H>,
+    F: AsyncFn(ServerCore) -> Result<H>,
     H: IntoHandler<Kind>,
 {
     let Kit { doors, arrivals, outlets, tally, stats, settings } = kit;

@@ -33,15 +33,15 @@ use std::time::Duration;
 
 pub use box_handler::BoxHandler;
 pub use context::Context;
-pub use error::{Cause, Error, Refusal, Result};
+pub use error::{Error, Refusal, RefusalCause, Result};
 pub use extensions::Extensions;
-pub use handler::{AsyncHandler, BodyPlan, Handler, IntoHandler, Outcome, PlainHandler, Planned, with_plan};
+pub use handler::{AsyncHandler, BodyPlan, Handler, IntoHandler, Outcome, PlainHandler, WithPlan, with_plan};
 pub use invalid_answer::InvalidAnswer;
-pub use launch::Core;
+pub use launch::ServerCore;
 pub use reader::Reader;
 pub use running::Running;
 pub use service::Service;
-pub use stats::{Counts, Errors, Stats};
+pub use stats::{ErrorCounts, ServerCounts, ServerStats};
 pub use transform::{Course, Transform};
 pub use upgrade::Upgraded;
 pub use writer::Writer;
@@ -229,7 +229,7 @@ impl Server {
     /// ```
     pub fn run_per_core<F, Kind, H>(self, make: F) -> Result
     where
-        F: AsyncFn(Core) -> Result<H> + Send + Sync + 'static,
+        F: AsyncFn(ServerCore) -> Result<H> + Send + Sync + 'static,
         H: IntoHandler<Kind>,
     {
         self.start_per_core(make)?.wait()
@@ -242,7 +242,7 @@ impl Server {
     /// As [`Server::run_per_core`]; no thread is left behind then.
     pub fn start_per_core<F, Kind, H>(self, make: F) -> Result<Running>
     where
-        F: AsyncFn(Core) -> Result<H> + Send + Sync + 'static,
+        F: AsyncFn(ServerCore) -> Result<H> + Send + Sync + 'static,
         H: IntoHandler<Kind>,
     {
         launch::launch(self, make)

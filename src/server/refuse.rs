@@ -4,7 +4,7 @@ use std::io;
 
 use super::close::Manner;
 use super::context::Rest;
-use super::{Cause, Context, Error};
+use super::{Context, Error, RefusalCause};
 use crate::coding::ACCEPTED;
 use crate::exchange::ExchangeError;
 use crate::memory::Reset;
@@ -15,24 +15,24 @@ use crate::message::{Name, Status};
 pub(super) struct Refused {
     /// None: nothing, for it would not be there to hear, or has half of another answer.
     pub(super) status: Option<Status>,
-    pub(super) cause: Cause,
+    pub(super) cause: RefusalCause,
 }
 
 impl Refused {
     // In a box: it is rare, and the results that it is the error of are moved for every request.
-    pub(super) fn new(status: Status, cause: Cause) -> Box<Refused> {
+    pub(super) fn new(status: Status, cause: RefusalCause) -> Box<Refused> {
         Box::new(Refused { status: Some(status), cause })
     }
 
     /// What it is too late to tell.
-    pub(super) fn untold(cause: Cause) -> Box<Refused> {
+    pub(super) fn untold(cause: RefusalCause) -> Box<Refused> {
         Box::new(Refused { status: None, cause })
     }
 }
 
 impl From<ExchangeError> for Refused {
     fn from(error: ExchangeError) -> Refused {
-        Refused { status: error.owed(), cause: Cause::Exchange(error) }
+        Refused { status: error.owed(), cause: RefusalCause::Exchange(error) }
     }
 }
 
@@ -45,7 +45,7 @@ impl From<ExchangeError> for Box<Refused> {
 /// Writes what the peer is told, if nothing else was told it. Says how to close, and how the connection ended.
 pub(super) fn refuse(ctx: &mut Context, refused: Refused) -> (Manner, io::Result<()>) {
     let served = match &refused.cause {
-        Cause::Exchange(error) => Err(error.as_io()),
+        RefusalCause::Exchange(error) => Err(error.as_io()),
         _ => Ok(()),
     };
     match say_no(ctx, refused) {
@@ -65,7 +65,7 @@ pub(super) fn say_no(ctx: &mut Context, refused: Refused) -> Option<Status> {
         ctx.response.reset();
         ctx.close();
         explain(ctx, status);
-        if matches!(cause, Cause::Connections) {
+        if matches!(cause, RefusalCause::Connections) {
             ctx.response.headers.put(Name::RETRY_AFTER, RETRY_AFTER);
         }
     }
@@ -92,7 +92,7 @@ pub(super) fn answer_error(ctx: &mut Context, error: Error) {
     // An error without a cause is an answer like any other: nobody needs to be told.
     if error.cause().is_some() {
         let peer = ctx.peer_addr();
-        ctx.shared.refuse(Some(status), peer, Cause::Handler(error));
+        ctx.shared.refuse(Some(status), peer, RefusalCause::Handler(error));
     }
 }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-use super::stats::{CoreStats, Stats};
+use super::stats::{CoreStats, ServerStats};
 use super::worker::Stop;
 use super::{Error, Result};
 use crate::message::Status;
@@ -118,8 +118,8 @@ impl Running {
     }
 
     /// What the server has done so far.
-    pub fn stats(&self) -> Stats {
-        Stats::of(self.inner.stats.iter().map(|core| &**core))
+    pub fn stats(&self) -> ServerStats {
+        ServerStats::of(self.inner.stats.iter().map(|core| &**core))
     }
 }
 

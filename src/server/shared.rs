@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use super::stats::{CoreStats, ErrorKind};
-use super::{Cause, Refusal};
+use super::{Refusal, RefusalCause};
 use crate::exchange::{Bounds, Clock};
 use crate::message::Status;
 use crate::net::tls::Acceptor;
@@ -43,7 +43,7 @@ impl Shared {
 
     /// Counts a refusal, and tells whoever wants to know.
     #[cold]
-    pub(super) fn refuse(&self, status: Option<Status>, peer: PeerAddr, cause: Cause) {
+    pub(super) fn refuse(&self, status: Option<Status>, peer: PeerAddr, cause: RefusalCause) {
         self.stats.errors[ErrorKind::of(&cause) as usize].add(1);
         if let Some(on_error) = &self.on_error {
             let refusal = Refusal { status, peer, cause };

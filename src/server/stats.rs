@@ -1,10 +1,10 @@
-//! [`Stats`]: what a server has done, in numbers.
+//! [`ServerStats`]: what a server has done, in numbers.
 
 use std::ops::AddAssign;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::Cause;
+use super::RefusalCause;
 use crate::exchange::{ExchangeError, Phase};
 
 /// What a server has done so far: each core, and all of them.
@@ -12,17 +12,17 @@ use crate::exchange::{ExchangeError, Phase};
 /// Read without a lock while the cores go on, so the numbers may be a moment apart.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Stats {
+pub struct ServerStats {
     /// The sum over all cores.
-    pub total: Counts,
+    pub total: ServerCounts,
     /// Each core's own.
-    pub cores: Vec<Counts>,
+    pub cores: Vec<ServerCounts>,
 }
 
 /// What was counted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Counts {
+pub struct ServerCounts {
     /// Connections open now.
     pub open: u64,
     /// Connections accepted, refused ones among them.
@@ -38,13 +38,13 @@ pub struct Counts {
     /// Bytes sent.
     pub sent: u64,
     /// What went wrong.
-    pub errors: Errors,
+    pub errors: ErrorCounts,
 }
 
 /// What went wrong, by kind.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Errors {
+pub struct ErrorCounts {
     /// Messages that broke RFC 9112, or a limit.
     pub wire: u64,
     /// Peers that were too slow.
@@ -83,7 +83,7 @@ pub(super) struct CoreStats {
 #[derive(Default)]
 pub(super) struct Counter(AtomicU64);
 
-/// The fields of [`Errors`].
+/// The fields of [`ErrorCounts`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ErrorKind {
     Wire,
@@ -117,19 +117,19 @@ impl Counter {
 impl ErrorKind {
     const COUNT: usize = ErrorKind::Tls as usize + 1;
 
-    pub(super) fn of(cause: &Cause) -> ErrorKind {
+    pub(super) fn of(cause: &RefusalCause) -> ErrorKind {
         match cause {
-            Cause::Exchange(ExchangeError::Wire(_)) => ErrorKind::Wire,
-            Cause::Exchange(ExchangeError::TimedOut(Phase::Handler)) => ErrorKind::Handler,
-            Cause::Exchange(ExchangeError::TimedOut(_)) => ErrorKind::TimedOut,
-            Cause::Exchange(ExchangeError::Incomplete) => ErrorKind::Incomplete,
-            Cause::Exchange(ExchangeError::Io(_)) => ErrorKind::Io,
-            Cause::Exchange(ExchangeError::Length | ExchangeError::Source(_)) => ErrorKind::Handler,
-            Cause::Handler(_) => ErrorKind::Handler,
-            Cause::Panic => ErrorKind::Panic,
-            Cause::Plan => ErrorKind::Plan,
-            Cause::Connections | Cause::ConnectionsOfPeer => ErrorKind::Overload,
-            Cause::Tls(_) => ErrorKind::Tls,
+            RefusalCause::Exchange(ExchangeError::Wire(_)) => ErrorKind::Wire,
+            RefusalCause::Exchange(ExchangeError::TimedOut(Phase::Handler)) => ErrorKind::Handler,
+            RefusalCause::Exchange(ExchangeError::TimedOut(_)) => ErrorKind::TimedOut,
+            RefusalCause::Exchange(ExchangeError::Incomplete) => ErrorKind::Incomplete,
+            RefusalCause::Exchange(ExchangeError::Io(_)) => ErrorKind::Io,
+            RefusalCause::Exchange(ExchangeError::Length | ExchangeError::Source(_)) => ErrorKind::Handler,
+            RefusalCause::Handler(_) => ErrorKind::Handler,
+            RefusalCause::Panic => ErrorKind::Panic,
+            RefusalCause::Plan => ErrorKind::Plan,
+            RefusalCause::Connections | RefusalCause::ConnectionsOfPeer => ErrorKind::Overload,
+            RefusalCause::Tls(_) => ErrorKind::Tls,
         }
     }
 }
@@ -140,9 +140,9 @@ impl CoreStats {
         self.accepted.get().saturating_sub(self.open.get())
     }
 
-    pub(super) fn counts(&self) -> Counts {
+    pub(super) fn counts(&self) -> ServerCounts {
         let error = |kind: ErrorKind| self.errors[kind as usize].get();
-        Counts {
+        ServerCounts {
             open: self.open.get(),
             accepted: self.accepted.get(),
             refused: self.refused.get(),
@@ -150,7 +150,7 @@ impl CoreStats {
             requests: self.requests.get(),
             received: self.received.get(),
             sent: self.sent.get(),
-            errors: Errors {
+            errors: ErrorCounts {
                 wire: error(ErrorKind::Wire),
                 timed_out: error(ErrorKind::TimedOut),
                 incomplete: error(ErrorKind::Incomplete),
@@ -165,18 +165,18 @@ impl CoreStats {
     }
 }
 
-impl Stats {
-    pub(super) fn of<'a>(cores: impl Iterator<Item = &'a CoreStats>) -> Stats {
-        let cores: Vec<Counts> = cores.map(CoreStats::counts).collect();
-        let mut total = Counts::default();
+impl ServerStats {
+    pub(super) fn of<'a>(cores: impl Iterator<Item = &'a CoreStats>) -> ServerStats {
+        let cores: Vec<ServerCounts> = cores.map(CoreStats::counts).collect();
+        let mut total = ServerCounts::default();
         cores.iter().for_each(|core| total += core);
-        Stats { total, cores }
+        ServerStats { total, cores }
     }
 }
 
-impl AddAssign<&Counts> for Counts {
-    fn add_assign(&mut self, other: &Counts) {
-        let Counts { open, accepted, refused, cut, requests, received, sent, errors } = other;
+impl AddAssign<&ServerCounts> for ServerCounts {
+    fn add_assign(&mut self, other: &ServerCounts) {
+        let ServerCounts { open, accepted, refused, cut, requests, received, sent, errors } = other;
         self.open += open;
         self.accepted += accepted;
         self.refused += refused;
@@ -188,9 +188,9 @@ impl AddAssign<&Counts> for Counts {
     }
 }
 
-impl AddAssign<&Errors> for Errors {
-    fn add_assign(&mut self, other: &Errors) {
-        let Errors { wire, timed_out, incomplete, io, handler, panic, plan, overload, tls } = other;
+impl AddAssign<&ErrorCounts> for ErrorCounts {
+    fn add_assign(&mut self, other: &ErrorCounts) {
+        let ErrorCounts { wire, timed_out, incomplete, io, handler, panic, plan, overload, tls } = other;
         self.wire += wire;
         self.timed_out += timed_out;
         self.incomplete += incomplete;

@@ -10,8 +10,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use corehttp::{
-    Address, BodyPlan, Context, Core, Counts, Error, Errors, Limits, MemoryConnector, MemoryListener,
-    PeerAddr, Request, Result, Running, Server, Status, with_plan,
+    Address, BodyPlan, Context, Error, ErrorCounts, Limits, MemoryConnector, MemoryListener, PeerAddr,
+    Request, Result, Running, Server, ServerCore, ServerCounts, Status, with_plan,
 };
 use cpu_time::ProcessTime;
 use tempfile::TempDir;
@@ -63,7 +63,7 @@ fn a_thread_for_each_core_and_none_is_left() {
 
 #[test]
 fn a_handler_of_each_core_has_state_that_is_not_shared() {
-    let make = async |core: Core| {
+    let make = async |core: ServerCore| {
         tokio::task::yield_now().await;
         let hits = Rc::new(Cell::new(0));
         Ok(async move |ctx: &mut Context| {
@@ -113,12 +113,12 @@ fn what_cannot_start_says_why_and_leaves_no_thread() {
         }
         for faulty in [0, 1, 2] {
             let server = || Server::bind("127.0.0.1:0").cores(3);
-            let fails = async move |core: Core| match core.index() == faulty {
+            let fails = async move |core: ServerCore| match core.index() == faulty {
                 true => Err(Error::new(Status::INTERNAL_SERVER_ERROR, "the database is gone")),
                 false => Ok(who),
             };
             check_fails(server().start_per_core(fails), "the database is gone");
-            let panics = async move |core: Core| {
+            let panics = async move |core: ServerCore| {
                 if core.index() == faulty {
                     std::panic::resume_unwind(Box::new("quietly"));
                 }
@@ -317,7 +317,7 @@ fn without_descriptors_it_waits_for_better_times() {
 }
 
 /// What a server counts after `talk`, when all have gone.
-fn counts(set: impl FnOnce(Server) -> Server, talk: impl FnOnce(&Served)) -> Counts {
+fn counts(set: impl FnOnce(Server) -> Server, talk: impl FnOnce(&Served)) -> ServerCounts {
     let app = async |ctx: &mut Context| -> Result {
         match ctx.request.path() {
             "/fail" => return Err(Error::new(Status::CONFLICT, "it is taken")),
@@ -334,7 +334,7 @@ fn counts(set: impl FnOnce(Server) -> Server, talk: impl FnOnce(&Served)) -> Cou
     talk(&served);
     eventually("all have gone", || served.running.stats().total.open == 0);
     let stats = served.running.stats();
-    let mut sum = Counts::default();
+    let mut sum = ServerCounts::default();
     stats.cores.iter().for_each(|core| sum += core);
     assert_eq!(stats.total, sum);
     stats.total
@@ -355,14 +355,14 @@ fn requests_connections_and_bytes_are_counted() {
             },
         );
         assert_eq!((counted.accepted, counted.requests, counted.refused, counted.cut), (5, 15, 0, 0));
-        assert_eq!((counted.received, counted.sent, counted.errors), (said, heard, Errors::default()));
+        assert_eq!((counted.received, counted.sent, counted.errors), (said, heard, ErrorCounts::default()));
     }
 }
 
 /// What goes wrong in `talk` is counted once, under `kind`.
 #[track_caller]
-fn check_error(kind: fn(&mut Errors) -> &mut u64, talk: impl FnOnce(&Served)) {
-    let mut expected = Errors::default();
+fn check_error(kind: fn(&mut ErrorCounts) -> &mut u64, talk: impl FnOnce(&Served)) {
+    let mut expected = ErrorCounts::default();
     *kind(&mut expected) = 1;
     assert_eq!(counts(|server| server, talk).errors, expected);
 }

@@ -7,7 +7,7 @@ use std::sync::{Arc, Barrier, OnceLock};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use corehttp::{BodyPlan, Context, Core, Running, Server, Timeouts, with_plan};
+use corehttp::{BodyPlan, Context, Running, Server, ServerCore, Timeouts, with_plan};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::{Semaphore, oneshot};
 
@@ -165,7 +165,7 @@ fn whoever_has_connected_in_time_is_served() {
 fn whoever_waits_for_a_busy_core_is_served_by_it() {
     let (busy, idle_core) = (Arc::new(Barrier::new(2)), Arc::new(AtomicUsize::new(0)));
     let (gate, count) = (Arc::clone(&busy), Arc::clone(&idle_core));
-    let make = async move |core: Core| {
+    let make = async move |core: ServerCore| {
         let (gate, count) = (Arc::clone(&gate), (core.index() == 1).then(|| Counted::new(&count)));
         Ok(move |ctx: &mut Context| {
             let _ = &count;

@@ -13,7 +13,7 @@ use std::process::Command;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use corehttp::{BodyPlan, IntoHandler, Planned, Request, Running, Server, Status, with_plan};
+use corehttp::{BodyPlan, IntoHandler, Request, Running, Server, Status, WithPlan, with_plan};
 use socket2::SockRef;
 
 /// A server on one core, stopped when it is dropped.
@@ -193,7 +193,7 @@ pub fn resident() -> usize {
 }
 
 /// `handler`, called before the body is there.
-pub fn streaming<Kind, H>(handler: H) -> Planned<fn(&Request) -> BodyPlan, H::Handler>
+pub fn streaming<Kind, H>(handler: H) -> WithPlan<fn(&Request) -> BodyPlan, H::Handler>
 where
     H: IntoHandler<Kind>,
 {
