@@ -47,7 +47,7 @@ use crate::message::Request;
 ///     ("/time", BoxHandler::new(time)),
 /// ]));
 /// let server = Server::bind("127.0.0.1:8080");
-/// # let _ = |server: Server, router| -> Result {
+/// # let _ = |server: Server, router: Router| -> Result {
 /// server.run(router)
 /// # };
 /// # let service = Server::new().service(router);
