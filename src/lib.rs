@@ -98,8 +98,8 @@
 //!
 //! A [`Client`] keeps connections to those it asks. It works in any runtime of tokio's; where there is none,
 //! [`block_on`] makes one. A [`Request`] that the server received can be sent on, and a [`Response`] that the client
-//! received can be the server's answer: they are the same types. What was meant for one connection only stays behind
-//! by [`Request::target_to`] and [`Response::forwarded`].
+//! received can be the server's answer: they are the same types. What was meant for one connection only stays behind by
+//! [`Request::target_to`] and [`Response::forwarded`].
 //!
 //! ```
 //! # use corehttp::{Context, Server, MemoryListener};
@@ -163,7 +163,7 @@
 //! | files that browsers send, with feature `multipart` | `multipart::Multipart`, `multipart::Form` |
 //! | files of a directory or of the program, with feature `fs` | `Files`, `Context::send_file` |
 //! | compressed answers, with feature `compress` | `Compress`, [`Coding`] |
-//! | compressed requests, and answers that a client receives | [`Context::decode_body`], [`ClientBuilder::decode`] |
+//! | compressed requests, and answers that a client receives | [`Context::decode_body`], [`Reader::decoded`], [`ClientBuilder::decode`] |
 //! | events that a page hears as they happen | [`Context::events`], [`Event`] |
 //!
 //! Names are those of [RFC 9110](https://www.rfc-editor.org/rfc/rfc9110), which says what messages mean, and of

@@ -117,7 +117,7 @@ impl Call {
     /// # corehttp::block_on(async {
     /// let (mut writer, mut reader) = client.open(&Request::post("http://example.com/")?).await?.split();
     /// let write = async {
-    ///     writer.write(b"there and back").await?;
+    ///     writer.write_all(b"there and back").await?;
     ///     writer.finish().await
     /// };
     /// let mut response = Response::new();

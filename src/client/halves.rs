@@ -56,6 +56,20 @@ impl CallWriter {
         poll_fn(|cx| self.poll_data(cx, data)).await
     }
 
+    /// Writes all of `data`. If the future is dropped, nobody knows how much of it was written.
+    ///
+    /// # Errors
+    ///
+    /// As [`CallWriter::write`].
+    pub async fn write_all(&mut self, data: &[u8]) -> Result<(), ClientError> {
+        let mut rest = data;
+        while !rest.is_empty() {
+            let count = self.write(rest).await?;
+            rest = &rest[count..];
+        }
+        Ok(())
+    }
+
     /// Sends all that was written.
     ///
     /// # Errors

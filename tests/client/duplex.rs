@@ -100,7 +100,7 @@ async fn a_body_that_is_shorter_or_longer_than_announced_is_an_error() {
     for body in ["ab", "abcd"] {
         let (mut writer, _reader) = stage.client().open(&request).await.unwrap().split();
         let written = async {
-            writer.write(body.as_bytes()).await?;
+            writer.write_all(body.as_bytes()).await?;
             writer.finish().await
         };
         written.await.unwrap_err();
@@ -115,7 +115,7 @@ async fn a_server_that_says_nothing_is_waited_for_as_long_as_ever() {
         stage.client().open(&Request::post("http://a/").unwrap()).await.unwrap().split();
     let write = async {
         for _ in 0..10 {
-            writer.write(b"piece").await.unwrap();
+            writer.write_all(b"piece").await.unwrap();
             writer.flush().await.unwrap();
             tokio::time::sleep(Duration::from_secs(20)).await;
         }
