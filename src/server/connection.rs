@@ -121,37 +121,46 @@ const NEWCOMER_GRACE: Duration = Duration::from_secs(1);
 ///
 /// What is awaited here lies in the task of an idle connection too, so whatever can be is polled instead, with its
 /// state in the context.
-async fn exchanges<H: Handler>(worker: &Worker<H>, ctx: &mut Context) -> Result<Next, Box<Refused>> {
-    let mut unsent = 0;
-    loop {
-        match poll_fn(|cx| ctx.poll_head(cx)).await? {
-            Head::End | Head::Silence => return Ok(Next::Close(Manner::Politely)),
-            Head::Whole => ctx.begin(),
-        }
-        if let Some(body_max) = plan(worker, ctx)? {
-            poll_fn(|cx| ctx.poll_body(cx, body_max)).await?;
-        }
-        let outcome = handle(worker, ctx).await;
-        if ctx.conn.borrow().is_none() {
-            return Ok(Next::Close(Manner::AtOnce));
-        }
-        settle(ctx, outcome)?;
-        poll_fn(|cx| ctx.poll_answer(cx)).await?;
-        poll_fn(|cx| poll_drain(ctx, cx)).await;
-        unsent += 1;
-        let (next, is_capped) = (ctx.next_step(), ctx.is_capped(unsent));
-        let is_idle = next != Next::Wait || ctx.incoming.get_mut().input.is_empty();
-        if is_idle || is_capped {
-            poll_fn(|cx| ctx.poll_flush(cx)).await?;
-            unsent = 0;
-        }
-        if is_idle {
-            return Ok(next);
-        }
-        ctx.next();
-        if is_capped {
-            // A peer that pipelines for ever shall not keep the core for itself.
-            runtime::yield_now().await;
+#[expect(
+    clippy::manual_async_fn,
+    reason = "the future of an async function has room for its arguments twice"
+)]
+fn exchanges<H: Handler>(
+    worker: &Worker<H>,
+    ctx: &mut Context,
+) -> impl Future<Output = Result<Next, Box<Refused>>> {
+    async move {
+        let mut unsent = 0;
+        loop {
+            match poll_fn(|cx| ctx.poll_head(cx)).await? {
+                Head::End | Head::Silence => return Ok(Next::Close(Manner::Politely)),
+                Head::Whole => ctx.begin(),
+            }
+            if let Some(body_max) = plan(worker, ctx)? {
+                poll_fn(|cx| ctx.poll_body(cx, body_max)).await?;
+            }
+            let outcome = handle(worker, ctx).await;
+            if ctx.conn.borrow().is_none() {
+                return Ok(Next::Close(Manner::AtOnce));
+            }
+            settle(ctx, outcome)?;
+            poll_fn(|cx| ctx.poll_answer(cx)).await?;
+            poll_fn(|cx| poll_drain(ctx, cx)).await;
+            unsent += 1;
+            let (next, is_capped) = (ctx.next_step(), ctx.is_capped(unsent));
+            let is_idle = next != Next::Wait || ctx.incoming.get_mut().input.is_empty();
+            if is_idle || is_capped {
+                poll_fn(|cx| ctx.poll_flush(cx)).await?;
+                unsent = 0;
+            }
+            if is_idle {
+                return Ok(next);
+            }
+            ctx.next();
+            if is_capped {
+                // A peer that pipelines for ever shall not keep the core for itself.
+                runtime::yield_now().await;
+            }
         }
     }
 }
@@ -198,27 +207,30 @@ pub(super) enum Outcome {
 }
 
 /// Runs the handler: its panics stay here, and so does it when its time is over.
-pub(super) async fn handle<H: Handler>(worker: &Worker<H>, ctx: &mut Context) -> Outcome {
-    let link = ctx.conn.clone();
-    let mut timer =
-        worker.shared.bounds.timeouts.handler.map(|_| worker.shared.watch.deadline(Caller::default()));
-    // To make the future may panic too: a plain function has run by then.
-    let make = move || {
-        let ctx = ctx;
-        worker.handler.handle(ctx)
-    };
-    let Ok(handling) = catch_unwind(AssertUnwindSafe(make)) else { return Outcome::Panicked };
-    let mut handling = pin!(handling);
-    poll_fn(|cx| match catch_unwind(AssertUnwindSafe(|| handling.as_mut().poll(cx))) {
-        Err(_) => Poll::Ready(Outcome::Panicked),
-        Ok(Poll::Ready(result)) => Poll::Ready(Outcome::Done(result)),
-        Ok(Poll::Pending) => {
-            send_before(&link, &worker.shared.bounds.timeouts, cx);
-            let limit = worker.shared.bounds.timeouts.handler;
-            poll_timer(timer.as_mut().zip(limit), cx).map(|()| Outcome::TimedOut)
-        }
-    })
-    .await
+#[expect(clippy::manual_async_fn, reason = "as with `exchanges`")]
+pub(super) fn handle<H: Handler>(worker: &Worker<H>, ctx: &mut Context) -> impl Future<Output = Outcome> {
+    async move {
+        let link = ctx.conn.clone();
+        let mut timer =
+            worker.shared.bounds.timeouts.handler.map(|_| worker.shared.watch.deadline(Caller::default()));
+        // To make the future may panic too: a plain function has run by then.
+        let make = move || {
+            let ctx = ctx;
+            worker.handler.handle(ctx)
+        };
+        let Ok(handling) = catch_unwind(AssertUnwindSafe(make)) else { return Outcome::Panicked };
+        let mut handling = pin!(handling);
+        poll_fn(|cx| match catch_unwind(AssertUnwindSafe(|| handling.as_mut().poll(cx))) {
+            Err(_) => Poll::Ready(Outcome::Panicked),
+            Ok(Poll::Ready(result)) => Poll::Ready(Outcome::Done(result)),
+            Ok(Poll::Pending) => {
+                send_before(&link, &worker.shared.bounds.timeouts, cx);
+                let limit = worker.shared.bounds.timeouts.handler;
+                poll_timer(timer.as_mut().zip(limit), cx).map(|()| Outcome::TimedOut)
+            }
+        })
+        .await
+    }
 }
 
 fn poll_timer(timer: Option<(&mut Deadline, Duration)>, cx: &mut task::Context<'_>) -> Poll<()> {
