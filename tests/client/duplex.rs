@@ -6,7 +6,7 @@ use corehttp::{
     BodyPlan, CallReader, CallWriter, Client, ClientBuilder, ClientPhase, ClientTimeouts, Context, Request,
     Response, Server, with_plan,
 };
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::AsyncReadExt;
 use tokio::time::Instant;
 
 use crate::support::{Stage, settle};
