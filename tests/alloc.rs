@@ -394,8 +394,9 @@ fn a_client_that_streams_both_ways() {
         (marks[1] - marks[0], ALLOCATIONS.get() - marks[2])
     });
     let (sent, received) = allocated.unwrap();
-    // The more comes at once, the more is read at once: the buffer may still be on its way to its bound.
-    assert!(sent == 0 && received <= 8, "{sent} while the second half went, {received} while it came");
+    // The answer's head may come at any time, and the more comes at once, the more is read at once: the buffer may
+    // still be on its way to its bound. But no piece has memory of its own.
+    assert!(sent.max(received) <= 8, "{sent} while the second half went, {received} while it came");
     running.shutdown(Duration::ZERO);
     running.wait().unwrap();
 }

@@ -200,11 +200,8 @@ impl Link {
     fn poll_body(&mut self, cx: &mut Context<'_>, content: &mut Arena) -> Poll<Result<(), ClientError>> {
         let Link { conn, gear, place } = self;
         let bounds = &place.pool.settings.bounds;
-        match gear.incoming.poll_body(cx, conn, bounds, bounds.limits.body_max, content) {
-            Poll::Ready(Ok(())) => Poll::Ready(Ok(())),
-            Poll::Ready(Err(error)) => Poll::Ready(Err(self.fail(ClientPhase::Receive, error))),
-            Poll::Pending => self.poll_deadline(cx, ClientPhase::Receive).map(Err),
-        }
+        let received = gear.incoming.poll_body(cx, conn, bounds, bounds.limits.body_max, content);
+        self.within_deadline(cx, ClientPhase::Receive, received)
     }
 
     /// The bytes that the last [`Link::poll_chunk`] has received.
@@ -234,11 +231,8 @@ impl Link {
     /// Receives the next piece of the body as it is sent: it lies in the incoming until the next call.
     pub(super) fn poll_received(&mut self, cx: &mut Context<'_>) -> Poll<Result<usize, ClientError>> {
         let Link { conn, gear, place } = self;
-        match gear.incoming.poll_chunk(cx, conn, &place.pool.settings.bounds) {
-            Poll::Ready(Ok(count)) => Poll::Ready(Ok(count)),
-            Poll::Ready(Err(error)) => Poll::Ready(Err(self.fail(ClientPhase::Receive, error))),
-            Poll::Pending => self.poll_deadline(cx, ClientPhase::Receive).map(Err),
-        }
+        let received = gear.incoming.poll_chunk(cx, conn, &place.pool.settings.bounds);
+        self.within_deadline(cx, ClientPhase::Receive, received)
     }
 
     /// Closes the connection. What was not received of the body never will be.
@@ -332,6 +326,20 @@ impl Link {
         let left = deadline.saturating_duration_since(runtime::now());
         ready!(self.conn.poll_expired(cx, Lane::Whole, left));
         Poll::Ready(self.error(phase, ClientCause::TimedOut))
+    }
+
+    /// What became of `polled`, as the caller is told it: while it waits, the time of the whole exchange may be over.
+    #[inline]
+    pub(super) fn within_deadline<T>(
+        &mut self,
+        cx: &mut Context<'_>,
+        phase: ClientPhase,
+        polled: Poll<Result<T, ExchangeError>>,
+    ) -> Poll<Result<T, ClientError>> {
+        match polled {
+            Poll::Ready(result) => Poll::Ready(result.map_err(|error| self.fail(phase, error))),
+            Poll::Pending => self.poll_deadline(cx, phase).map(Err),
+        }
     }
 
     /// How long the phase at hand took; the next one begins.

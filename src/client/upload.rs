@@ -4,7 +4,7 @@ use std::task::{Context, Poll, ready};
 
 use super::link::Link;
 use super::{ClientError, ClientPhase};
-use crate::exchange::{ExchangeError, Phase};
+use crate::exchange::{ExchangeError, poll_flush};
 use crate::message::{Headers, Request, Timings};
 use crate::net::Lane;
 use crate::wire::encode::Asked;
@@ -43,8 +43,7 @@ impl Link {
             (Upload::Sending | Upload::Expecting, _) => Ok(()),
         };
         let sent = match sent {
-            Ok(()) => ready!(conn.poll_flush(cx, bounds.timeouts.write))
-                .map_err(ExchangeError::during(Phase::Write)),
+            Ok(()) => ready!(poll_flush(cx, conn, bounds)),
             failed => failed,
         };
         match sent {
@@ -89,11 +88,8 @@ impl Link {
             return self.poll_deadline(cx, ClientPhase::Send).map(Err);
         }
         let Link { conn, gear, place } = self;
-        match gear.outgoing.poll_write(cx, conn, data, &place.pool.settings.bounds) {
-            Poll::Ready(Ok(count)) => Poll::Ready(Ok(count)),
-            Poll::Ready(Err(error)) => Poll::Ready(Err(self.fail(ClientPhase::Send, error))),
-            Poll::Pending => self.poll_deadline(cx, ClientPhase::Send).map(Err),
-        }
+        let written = gear.outgoing.poll_write(cx, conn, data, &place.pool.settings.bounds);
+        self.within_deadline(cx, ClientPhase::Send, written)
     }
 
     /// Writes what ends the body, unless nobody wants it any more.
@@ -116,14 +112,9 @@ impl Link {
 
     /// Sends what was written so far.
     pub(super) fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ClientError>> {
-        match self.conn.poll_flush(cx, self.settings().bounds.timeouts.write) {
-            Poll::Ready(Ok(())) => Poll::Ready(Ok(())),
-            Poll::Ready(Err(fault)) => {
-                let error = ExchangeError::during(Phase::Write)(fault);
-                Poll::Ready(Err(self.fail(ClientPhase::Send, error)))
-            }
-            Poll::Pending => self.poll_deadline(cx, ClientPhase::Send).map(Err),
-        }
+        let Link { conn, place, .. } = self;
+        let flushed = poll_flush(cx, conn, &place.pool.settings.bounds);
+        self.within_deadline(cx, ClientPhase::Send, flushed)
     }
 
     /// The body need not wait any more.

@@ -12,11 +12,11 @@ use super::connection::Next;
 use super::refuse::Refused;
 use super::shared::Shared;
 use super::{Extensions, Transform, transform};
-use crate::exchange::{ExchangeError, Expectation, Head, Incoming, Outgoing, Phase};
+use crate::exchange::{ExchangeError, Expectation, Head, Incoming, Outgoing, poll_flush};
 use crate::memory::Reset;
 use crate::message::{Length, Request, Response, Version};
 use crate::net::{Conn, Desk, PeerAddr};
-use crate::wire::encode::{self, Asked, Persist, Plan};
+use crate::wire::encode::{self, Asked, Plan};
 use crate::wire::{Wish, persists};
 
 /// One exchange: the request, the response, and the connection between.
@@ -235,12 +235,11 @@ impl Context {
     /// Sends all answers that wait.
     #[inline]
     pub(super) fn poll_flush(&mut self, cx: &mut task::Context<'_>) -> Poll<Result<(), Box<Refused>>> {
-        let limit = self.shared.bounds.timeouts.write;
         let mut link = self.conn.borrow_mut();
         let Some(conn) = &mut *link else { return Poll::Ready(Ok(())) };
-        let flushed = ready!(conn.poll_flush(cx, limit));
+        let flushed = ready!(poll_flush(cx, conn, &self.shared.bounds));
         self.shared.count_traffic(conn);
-        Poll::Ready(flushed.map_err(|fault| ExchangeError::during(Phase::Write)(fault).into()))
+        Poll::Ready(flushed.map_err(Into::into))
     }
 
     /// Reads and drops what is left of the body. Says whether that was possible.
@@ -282,9 +281,10 @@ impl Context {
             return self.outgoing.begin_bare();
         }
         let persist = match (self.facts.persists, asked.version) {
-            (false, _) => Some(Persist::Close),
-            (true, Version::Http10) => Some(Persist::KeepAlive),
-            (true, Version::Http11) => None,
+            (false, _) => Wish::Close,
+            (true, Version::Http10) => Wish::KeepAlive,
+            // It persists by itself.
+            (true, Version::Http11) => Wish::Unsaid,
         };
         let (out, response) = (conn.output().bytes(), &self.response);
         self.shared.clock.with_stamp(|stamp| encode::response(out, response, plan, persist, stamp));

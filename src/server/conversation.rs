@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::context::Rest;
 use super::transform::Passage;
 use super::{Context, Course, InvalidAnswer, Reader, Upgraded, Writer};
-use crate::exchange::{ExchangeError, Expectation, Phase};
+use crate::exchange::{Expectation, poll_flush};
 use crate::message::{Headers, Length, Name, Status, Version, is_token};
 use crate::net::Lane;
 use crate::wire::encode;
@@ -203,12 +203,11 @@ impl Context {
     }
 
     async fn flush(&self) -> io::Result<()> {
-        let limit = self.shared.bounds.timeouts.write;
         let flushed = poll_fn(|cx| match self.conn.borrow_mut().as_mut() {
-            Some(conn) => conn.poll_flush(cx, limit),
+            Some(conn) => poll_flush(cx, conn, &self.shared.bounds),
             None => Poll::Ready(Ok(())),
         });
-        Ok(flushed.await.map_err(ExchangeError::during(Phase::Write))?)
+        Ok(flushed.await?)
     }
 }
 

@@ -21,14 +21,6 @@ impl Asked {
     }
 }
 
-/// What the Connection field of an answer says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Persist {
-    Close,
-    /// Said to HTTP/1.0 only: 1.1 persists by itself.
-    KeepAlive,
-}
-
 /// How a message is framed: what its head announces, and what is sent behind it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Plan {
@@ -135,13 +127,7 @@ impl<'a> Stamp<'a> {
 
 /// Writes the head of an answer.
 #[inline]
-pub(crate) fn response(
-    out: &mut Vec<u8>,
-    response: &Response,
-    plan: Plan,
-    persist: Option<Persist>,
-    stamp: Stamp<'_>,
-) {
+pub(crate) fn response(out: &mut Vec<u8>, response: &Response, plan: Plan, persist: Wish, stamp: Stamp<'_>) {
     status_line(out, response.status);
     fields(out, &response.headers);
     out.extend_from_slice(stamp.beside(&response.headers));
@@ -150,20 +136,21 @@ pub(crate) fn response(
         _ if response.headers.may_have(Name::CONNECTION) || response.headers.may_have(Name::UPGRADE) => {
             options(out, &response.headers, persist);
         }
-        None => {}
-        Some(Persist::Close) => out.extend_from_slice(b"connection: close\r\n"),
-        Some(Persist::KeepAlive) => out.extend_from_slice(b"connection: keep-alive\r\n"),
+        Wish::Unsaid => {}
+        Wish::Close => out.extend_from_slice(b"connection: close\r\n"),
+        Wish::KeepAlive => out.extend_from_slice(b"connection: keep-alive\r\n"),
     }
     out.extend_from_slice(b"\r\n");
 }
 
 /// Writes what was decided of the connection, and the other options: what was set, and `upgrade` with the field of that
 /// name. They name fields that are for the next hop only (RFC 9110 §7.6.1, §7.8).
-fn options(out: &mut Vec<u8>, headers: &Headers, persist: Option<Persist>) {
-    let decided: Option<&[u8]> = persist.map(|persist| match persist {
-        Persist::Close => b"close".as_slice(),
-        Persist::KeepAlive => b"keep-alive",
-    });
+fn options(out: &mut Vec<u8>, headers: &Headers, persist: Wish) {
+    let decided: Option<&[u8]> = match persist {
+        Wish::Unsaid => None,
+        Wish::Close => Some(b"close"),
+        Wish::KeepAlive => Some(b"keep-alive"),
+    };
     let ours: [&[u8]; 3] = [b"close", b"keep-alive", b"upgrade"];
     let is_ours = |option: &[u8]| ours.iter().any(|our| option.eq_ignore_ascii_case(our));
     let upgrade = headers.first(Name::UPGRADE).map(|_| b"upgrade".as_slice());
