@@ -33,7 +33,9 @@ type latency struct {
 	P50      float64 `json:"p50"`
 	P99      float64 `json:"p99"`
 	P999     float64 `json:"p999"`
-	Max      float64 `json:"max"`
+	// OfThousand is the slowest of a thousand in a row, as it usually is.
+	OfThousand float64 `json:"of_thousand"`
+	Max        float64 `json:"max"`
 }
 
 func newTurns(rate int, span time.Duration) *turns {
@@ -76,12 +78,23 @@ func (t *turns) end() *latency {
 	for index := t.taken; index < t.total(); index++ {
 		t.latencies = append(t.latencies, max(0, time.Since(t.due(index))))
 	}
+	var thousands []time.Duration
+	for thousand := range slices.Chunk(t.latencies, 1000) {
+		if len(thousand) == 1000 || len(t.latencies) < 1000 {
+			thousands = append(thousands, slices.Max(thousand))
+		}
+	}
+	slices.Sort(thousands)
 	slices.Sort(t.latencies)
 	at := func(quantile float64) float64 {
 		index := min(int(quantile*float64(len(t.latencies))), len(t.latencies)-1)
 		return float64(t.latencies[index].Nanoseconds()) / 1e3
 	}
-	return &latency{t.rate, float64(answered) / taken.Seconds(), at(0.5), at(0.99), at(0.999), at(1)}
+	ofThousand := 0.0
+	if len(thousands) > 0 {
+		ofThousand = float64(thousands[len(thousands)/2].Nanoseconds()) / 1e3
+	}
+	return &latency{t.rate, float64(answered) / taken.Seconds(), at(0.5), at(0.99), at(0.999), ofThousand, at(1)}
 }
 
 func (t *turns) close() {

@@ -58,11 +58,11 @@ impl Row {
         Spread::of(pairs.map(|(mine, limit)| mine.cpu_each() / limit.cpu_each()))
     }
 
-    /// The latency of the slowest thousandth, in microseconds; none if a round fell behind what was offered, for then
-    /// it is that of a queue that grows.
-    pub(crate) fn p999(&self) -> Option<Spread> {
+    /// The latency of the slowest of a thousand, in microseconds; none if a round fell behind what was offered, for
+    /// then it is that of a queue that grows.
+    pub(crate) fn of_thousand(&self) -> Option<Spread> {
         let is_met = self.rounds.iter().all(|round| round.latency.as_ref().is_some_and(Latency::is_met));
-        self.spread(|round| Some(round.latency?.p999)).filter(|_| is_met)
+        self.spread(|round| Some(round.latency?.of_thousand)).filter(|_| is_met)
     }
 
     /// A value of all rounds that have it.
@@ -77,7 +77,7 @@ impl Row {
 }
 
 /// One round. Times are in seconds.
-#[derive(Clone, Copy, Serialize)]
+#[derive(Clone, Copy, Default, Serialize)]
 pub(crate) struct Round {
     pub(crate) exchanges: u64,
     pub(crate) wall: f64,
@@ -146,14 +146,7 @@ mod tests {
 
     /// A row of a peer that took so many microseconds in each round.
     fn row(cpu: &[f64]) -> Row {
-        let round = |cpu: &f64| Round {
-            exchanges: 1,
-            wall: 1.0,
-            cpu: cpu / 1e6,
-            other_cpu: 0.0,
-            allocations: None,
-            latency: None,
-        };
+        let round = |cpu: &f64| Round { exchanges: 1, cpu: cpu / 1e6, ..Round::default() };
         Row { rounds: cpu.iter().map(round).collect(), ..Row::default() }
     }
 

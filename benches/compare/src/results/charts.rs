@@ -9,7 +9,7 @@ use crate::spread::Spread;
 const CHARTS: [(&str, &str); 5] = [
     ("server.svg", "Servers: CPU time per request"),
     ("rate.svg", "Servers: requests per second"),
-    ("latency.svg", "Servers: latency, p99.9"),
+    ("latency.svg", "Servers: latency, the slowest of 1,000"),
     ("memory.svg", "Servers: memory"),
     ("client.svg", "Clients: CPU time per exchange"),
 ];
@@ -22,7 +22,7 @@ pub(super) fn charts(results: &Results) -> [(&'static str, Option<Chart>); 5] {
     let offered = |it: &Measured| it.rows.iter().flat_map(|row| &row.rounds).find_map(|it| it.latency);
     let latency = |measured| {
         let offered = offered(measured)?.offered;
-        let panel = panel(measured, "µs", Row::p999)?;
+        let panel = panel(measured, "µs", Row::of_thousand)?;
         Some(Panel { title: format!("{}, {offered} per second", panel.title), ..panel })
     };
     let panels = [

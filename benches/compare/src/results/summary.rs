@@ -38,13 +38,13 @@ fn losses(results: &Results) -> String {
 }
 
 const HEAD: &str = "\
-    | | CPU µs | limit | best other | rank | per second | p99.9 µs | best other | system calls | allocations |\n\
+    | | CPU µs | limit | best other | rank | per second | slowest of 1,000, µs | best other | system calls | allocations |\n\
     | --- | ---: | ---: | --- | ---: | ---: | ---: | --- | ---: | ---: |\n";
 
 const METHOD: &str = "\n\
     corehttp's figures per request, and those of the limit (a bare epoll loop, or a bare write and read) and of the \
-    best of the others. Medians of ROUNDS rounds with half the distance of their quartiles; p99.9 is at a fixed load, \
-    from the moment a request was due. All figures of all are in [the tables](tables.md), and how they were made.\n\n";
+    best of the others. Medians of ROUNDS rounds with half the distance of their quartiles; the slowest of 1,000 is \
+    that of latencies at a fixed load, from the moment a request was due. All figures of all are in [the tables](tables.md), and how they were made.\n\n";
 
 fn table_row(measured: &Measured) -> String {
     let Some((index, ours)) = ours(measured) else { return String::new() };
@@ -59,8 +59,8 @@ fn table_row(measured: &Measured) -> String {
         best(measured, Row::cpu),
         rank,
         brief(ours.spread(|round| Some(round.rate()))),
-        brief(ours.p999()),
-        best(measured, Row::p999),
+        brief(ours.of_thousand()),
+        best(measured, Row::of_thousand),
         ours.calls.as_ref().map_or_else(|| "–".into(), |calls| number(calls.all)),
         ours.median(Round::allocations_each).map_or_else(|| "–".into(), |each| format!("{each:.2}")),
     ];
@@ -78,8 +78,8 @@ fn lost(measured: &Measured) -> Vec<String> {
     if row.cpu().is_some_and(|it| it.is_wide()) {
         sentences.push(format!("Not ranked in `{}`: the rounds are too far apart.", measured.name));
     }
-    sentences.extend(beaten(measured, row.p999(), "p99.9", Row::p999));
-    if row.p999().is_none() {
+    sentences.extend(beaten(measured, row.of_thousand(), "slowest of 1,000", Row::of_thousand));
+    if row.of_thousand().is_none() {
         sentences.push(format!("Overloaded in `{}`: no latency.", measured.name));
     }
     sentences
@@ -144,21 +144,14 @@ mod tests {
 
     /// A row whose rounds took so many microseconds of CPU time, and as much at the worst.
     fn row(peer: &'static str, cpu: &[f64], is_met: bool) -> Row {
-        let latency = |p999| Latency {
-            offered: 100,
-            achieved: if is_met { 100.0 } else { 50.0 },
-            p50: 1.0,
-            p99: 1.0,
-            p999,
-            max: p999,
-        };
+        let achieved = if is_met { 100.0 } else { 50.0 };
+        let latency = |of_thousand| Latency { offered: 100, achieved, of_thousand, ..Latency::default() };
         let round = |cpu: &f64| Round {
             exchanges: 1,
             wall: 1.0,
             cpu: cpu / 1e6,
-            other_cpu: 0.0,
-            allocations: None,
             latency: Some(latency(*cpu)),
+            ..Round::default()
         };
         Row { rounds: cpu.iter().map(round).collect(), ..Row::new(peer) }
     }
@@ -176,7 +169,7 @@ mod tests {
         check(corehttp(&[3.0, 3.1]), row("hyper", &[3.05, 3.2], true), &[]);
         let both = [
             "Not first in `row`, CPU time: 3.00 µs, hyper 2.00 µs (1.50 times).",
-            "Not first in `row`, p99.9: 3.00 µs, hyper 2.00 µs (1.50 times).",
+            "Not first in `row`, slowest of 1,000: 3.00 µs, hyper 2.00 µs (1.50 times).",
         ];
         check(corehttp(&[3.0]), row("hyper", &[2.0], true), &both);
         check(corehttp(&[3.0]), row("hyper", &[2.0], false), &both[..1]);

@@ -77,7 +77,7 @@ fn add(page: &mut String, measured: &Measured, other: &str) {
         "after",
     ];
     if has_latency {
-        head.extend(["p50 µs", "p99", "p99.9", "max"]);
+        head.extend(["p50 µs", "p99", "of 1,000", "p99.9", "max"]);
     }
     if has_idle {
         head.push("bytes per idle connection");
@@ -129,7 +129,8 @@ fn cells(row: &Row, rank: Option<usize>, limit: &Row) -> Vec<String> {
 }
 
 fn latency_cells(row: &Row) -> Vec<String> {
-    let values: [fn(&Latency) -> f64; 4] = [|it| it.p50, |it| it.p99, |it| it.p999, |it| it.max];
+    let values: [fn(&Latency) -> f64; 5] =
+        [|it| it.p50, |it| it.p99, |it| it.of_thousand, |it| it.p999, |it| it.max];
     let spreads = values.map(|value| row.spread(|round| round.latency.as_ref().map(value)));
     let mut cells: Vec<String> = spreads.map(|spread| text(spread, |spread| spread.brief())).into();
     if row.rounds.iter().filter_map(|round| round.latency).any(|latency| !latency.is_met()) {
