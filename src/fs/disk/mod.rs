@@ -23,6 +23,7 @@ use linux as system;
 pub(super) struct Disk {
     /// Without links in it.
     pub(super) path: PathBuf,
+    #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "a walk starts from the path"))]
     dir: File,
 }
 
@@ -58,7 +59,7 @@ impl Disk {
     /// A path that does not exist, or is no directory.
     pub(super) fn new(path: PathBuf) -> io::Result<Disk> {
         let path = path.canonicalize()?;
-        let dir = File::open(&path)?;
+        let dir = walk::open_any(&path)?;
         match dir.metadata()?.is_dir() {
             true => Ok(Disk { path, dir }),
             false => Err(io::ErrorKind::NotADirectory.into()),

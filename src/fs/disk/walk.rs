@@ -5,7 +5,7 @@
 
 use std::fs::{self, File, Metadata};
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::{Disk, Links};
 
@@ -20,7 +20,22 @@ pub(super) fn open(disk: &Disk, path: &str, links: Links) -> io::Result<File> {
     if !whole.starts_with(&disk.path) || fs::metadata(&whole).map(is_special).map_err(plain)? {
         return Err(io::ErrorKind::NotFound.into());
     }
-    File::open(&whole).map_err(plain)
+    open_any(&whole).map_err(plain)
+}
+
+/// Opens a file or a directory.
+#[cfg(not(windows))]
+pub(super) fn open_any(path: &Path) -> io::Result<File> {
+    File::open(path)
+}
+
+/// Opens a file or a directory, which Windows does for those only who say that they mean it.
+#[cfg(windows)]
+pub(super) fn open_any(path: &Path) -> io::Result<File> {
+    use std::os::windows::fs::OpenOptionsExt;
+
+    const FILE_FLAG_BACKUP_SEMANTICS: u32 = 0x0200_0000;
+    fs::OpenOptions::new().read(true).custom_flags(FILE_FLAG_BACKUP_SEMANTICS).open(path)
 }
 
 /// The whole path, if none of its names is a link.
