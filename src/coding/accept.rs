@@ -19,7 +19,7 @@ impl Choice {
         let identity = weight(headers, |name| name.eq_ignore_ascii_case(b"identity"));
         let mut best = (identity.unwrap_or(0).max(1), None);
         for coding in offered {
-            let weight = weight(headers, |name| Coding::of(name) == Some(coding)).unwrap_or(0);
+            let weight = weight(headers, |name| Coding::parse(name) == Some(coding)).unwrap_or(0);
             let is_better = weight > best.0 || weight == best.0 && best.1.is_none();
             best = if is_better { (weight, Some(coding)) } else { best };
         }

@@ -44,7 +44,7 @@ impl Decoders {
             if stages.len() == CODINGS_MAX {
                 return Err(CodingError::TooMany);
             }
-            let coding = Coding::of(name).ok_or(CodingError::Unknown)?;
+            let coding = Coding::parse(name).ok_or(CodingError::Unknown)?;
             // Coded content may be a little larger than what it stands for.
             let left = if stages.is_empty() { limit } else { limit.saturating_add(limit / 8 + SLACK) };
             stages.push(Stage::new(coding, left)?);

@@ -34,9 +34,9 @@ pub(crate) use shrink::{essence, shrinks};
 /// ```
 /// use corehttp::Coding;
 ///
-/// assert_eq!(Coding::of(b"X-GZIP"), Some(Coding::Gzip));
-/// assert_eq!(Coding::of(b"compress"), None);
-/// assert_eq!(Coding::Br.name(), "br");
+/// assert_eq!(Coding::parse(b"X-GZIP"), Some(Coding::Gzip));
+/// assert_eq!(Coding::parse(b"compress"), None);
+/// assert_eq!(Coding::Br.as_str(), "br");
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Coding {
@@ -52,7 +52,7 @@ pub enum Coding {
 
 impl Coding {
     /// The coding of that name, in any case.
-    pub fn of(name: &[u8]) -> Option<Coding> {
+    pub fn parse(name: &[u8]) -> Option<Coding> {
         let names: [(&[u8], Coding); 5] = [
             (b"br", Coding::Br),
             (b"zstd", Coding::Zstd),
@@ -64,7 +64,7 @@ impl Coding {
     }
 
     /// What it is called in a field.
-    pub const fn name(self) -> &'static str {
+    pub const fn as_str(self) -> &'static str {
         match self {
             Coding::Br => "br",
             Coding::Zstd => "zstd",

@@ -116,10 +116,10 @@ fn content_that_is_cut_is_an_error_wherever_it_is() {
     for coding in available() {
         let content = encode(coding, &text);
         for len in 1..content.len() {
-            let decoded = decode(coding.name(), &[&content[..len]], LIMIT);
+            let decoded = decode(coding.as_str(), &[&content[..len]], LIMIT);
             assert_eq!(decoded, Err(CodingError::Incomplete), "{coding:?}, {len} bytes");
         }
-        assert_eq!(decode(coding.name(), &[&content], LIMIT).as_deref(), Ok(&text[..]));
+        assert_eq!(decode(coding.as_str(), &[&content], LIMIT).as_deref(), Ok(&text[..]));
     }
 }
 
@@ -130,7 +130,7 @@ fn content_that_is_changed_is_never_taken_for_another() {
     for coding in available() {
         let content = encode(coding, &text);
         for at in 0..content.len() {
-            let decoded = decode(coding.name(), &[&spoiled(&content, at)], LIMIT);
+            let decoded = decode(coding.as_str(), &[&spoiled(&content, at)], LIMIT);
             // brotli has no checksum.
             let is_noticed = decoded.is_err() || decoded.as_deref() == Ok(&text) || coding == Coding::Br;
             assert!(is_noticed, "{coding:?}, octet {at}");
@@ -144,7 +144,7 @@ fn codings_are_undone_in_turn_and_few_of_them() {
     for first in available() {
         for second in available() {
             let twice = encode(second, &encode(first, &text));
-            let codings = format!("{} , {}", first.name(), second.name());
+            let codings = format!("{} , {}", first.as_str(), second.as_str());
             assert_eq!(decode(&codings, &[&twice], LIMIT).as_deref(), Ok(&text[..]), "{codings}");
         }
     }
@@ -159,12 +159,12 @@ fn a_limit_is_kept_to_the_byte_and_bombs_do_not_go_off() {
     let zeros = vec![0; LIMIT + 1];
     for coding in available() {
         assert_eq!(
-            decode(coding.name(), &[&encode(coding, &zeros[1..])], LIMIT).map(|all| all.len()),
+            decode(coding.as_str(), &[&encode(coding, &zeros[1..])], LIMIT).map(|all| all.len()),
             Ok(LIMIT)
         );
-        assert_eq!(decode(coding.name(), &[&encode(coding, &zeros)], LIMIT), Err(CodingError::TooLarge));
+        assert_eq!(decode(coding.as_str(), &[&encode(coding, &zeros)], LIMIT), Err(CodingError::TooLarge));
         let bomb = encode(coding, &vec![0; 8 * LIMIT]);
-        let (mut decoders, mut out) = (decoders(coding.name(), LIMIT).unwrap(), Arena::default());
+        let (mut decoders, mut out) = (decoders(coding.as_str(), LIMIT).unwrap(), Arena::default());
         assert_eq!(decoders.feed(&bomb, &mut out), Err(CodingError::TooLarge));
         assert!(out.len() + out.spare(0).len() <= 4 * LIMIT, "{coding:?}");
     }
@@ -180,7 +180,7 @@ fn what_is_flushed_can_be_read_at_once_and_a_state_used_again_is_as_new() {
     for coding in available() {
         let first = encode(coding, b"first");
         assert_eq!(encode(coding, b"first"), first, "the state was used before");
-        let mut decoders = decoders(coding.name(), LIMIT).unwrap();
+        let mut decoders = decoders(coding.as_str(), LIMIT).unwrap();
         let (mut encoder, mut out, mut made) =
             (Encoder::new(coding, 4).unwrap(), Arena::default(), Vec::new());
         for event in ["one", "", "two", "three"] {
@@ -225,7 +225,7 @@ fn all_sizes_come_back_as_they_were() {
             let (mut encoder, mut out) = (Encoder::new(coding, level).unwrap(), Vec::new());
             encoder.encode(&text[..len], Flush::End, &mut out).unwrap();
             assert_eq!(
-                decode(coding.name(), &[&out], LIMIT).as_deref(),
+                decode(coding.as_str(), &[&out], LIMIT).as_deref(),
                 Ok(&text[..len]),
                 "{coding:?} {level}"
             );

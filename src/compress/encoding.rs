@@ -130,7 +130,7 @@ impl Encoding {
             response.trailers.remove(name);
         }
         self.weaken_etag(headers);
-        set(headers, "content-encoding", coding.name().as_bytes());
+        set(headers, "content-encoding", coding.as_str().as_bytes());
         Some(coding)
     }
 

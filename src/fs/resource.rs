@@ -66,7 +66,7 @@ impl Resource {
         let all = [(None, whole)].into_iter().chain(encoded).map(|(coding, Draft { content, etag, .. })| {
             let etag = match coding {
                 None => format!("\"{etag}\""),
-                Some(coding) => format!("\"{etag}-{}\"", coding.name()),
+                Some(coding) => format!("\"{etag}-{}\"", coding.as_str()),
             };
             let mut alone = Headers::new();
             alone.set("etag", &*etag)?;
@@ -78,7 +78,7 @@ impl Resource {
             }
             let mut fields = Headers::new();
             fields.set("content-type", &*content_type)?;
-            coding.map_or(Ok(()), |coding| fields.set("content-encoding", coding.name()))?;
+            coding.map_or(Ok(()), |coding| fields.set("content-encoding", coding.as_str()))?;
             fields.append_all(&alone);
             Ok(Representation { coding, content, etag, fields, fields_alone: alone })
         });
