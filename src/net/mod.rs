@@ -42,7 +42,7 @@ pub use dial::{Dialer, Resolver, SystemResolver};
 pub(crate) use early::Early;
 pub(crate) use file_reader::{FileReader, shrunk};
 pub(crate) use home::{Anywhere, Home, OneCore, Timer};
-pub(crate) use listener::{AcceptFault, Listener, classify};
+pub(crate) use listener::{AcceptFault, Accepted, Listener, classify};
 pub use memory::{MemoryConnector, MemoryListener, MemoryStream};
 pub use peer::PeerAddr;
 pub(crate) use send_file::FileSender;

@@ -60,8 +60,8 @@ impl Context {
 
     fn poll_shutdown(&mut self, cx: &mut task::Context<'_>) -> Poll<Result<(), Fault>> {
         let limit = self.shared.bounds.timeouts.write;
-        let mut link = self.conn.borrow_mut();
-        let Some(conn) = &mut *link else { return Poll::Ready(Ok(())) };
+        let mut conn = self.conn.borrow_mut();
+        let Some(conn) = &mut *conn else { return Poll::Ready(Ok(())) };
         ready!(conn.poll_shutdown(cx, limit))?;
         conn.disarm(Lane::Read);
         self.incoming.get_mut().reset();
@@ -71,8 +71,8 @@ impl Context {
     /// Reads and drops what the peer still sends, until it has closed too or it is enough.
     fn poll_linger(&mut self, cx: &mut task::Context<'_>) -> Poll<()> {
         let Context { incoming, conn, shared, .. } = self;
-        let mut link = conn.borrow_mut();
-        let Some(conn) = &mut *link else { return Poll::Ready(()) };
+        let mut conn = conn.borrow_mut();
+        let Some(conn) = &mut *conn else { return Poll::Ready(()) };
         let (limits, linger) = (&shared.bounds.limits, shared.bounds.timeouts.linger);
         while ready!(incoming.get_mut().poll_discard(cx, conn, linger)) <= limits.drain_max {}
         Poll::Ready(())

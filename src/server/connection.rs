@@ -10,7 +10,7 @@ use std::task::{self, Poll, ready};
 use std::time::Duration;
 
 use super::close::{self, Manner};
-use super::context::{Link, Rest};
+use super::context::{SharedConn, Unread};
 use super::handshake;
 use super::refuse::{self, Refused};
 use super::worker::Worker;
@@ -139,11 +139,11 @@ fn exchanges<H: Handler>(
             if let Some(body_max) = plan(worker, ctx)? {
                 poll_fn(|cx| ctx.poll_body(cx, body_max)).await?;
             }
-            let outcome = handle(worker, ctx).await;
+            let handled = handle(worker, ctx).await;
             if ctx.conn.borrow().is_none() {
                 return Ok(Next::Close(Manner::AtOnce));
             }
-            settle(ctx, outcome)?;
+            settle(ctx, handled)?;
             poll_fn(|cx| ctx.poll_answer(cx)).await?;
             poll_fn(|cx| poll_drain(ctx, cx)).await;
             unsent += 1;
@@ -200,17 +200,17 @@ fn expect(ctx: &mut Context) -> Result<(), Box<Refused>> {
 }
 
 /// How a handler ended.
-pub(super) enum Outcome {
-    Done(Result),
+pub(super) enum Handled {
+    Returned(Result),
     Panicked,
     TimedOut,
 }
 
 /// Runs the handler: its panics stay here, and so does it when its time is over.
 #[expect(clippy::manual_async_fn, reason = "as with `exchanges`")]
-pub(super) fn handle<H: Handler>(worker: &Worker<H>, ctx: &mut Context) -> impl Future<Output = Outcome> {
+pub(super) fn handle<H: Handler>(worker: &Worker<H>, ctx: &mut Context) -> impl Future<Output = Handled> {
     async move {
-        let link = ctx.conn.clone();
+        let conn = ctx.conn.clone();
         let mut timer =
             worker.shared.bounds.timeouts.handler.map(|_| worker.shared.watch.deadline(Caller::default()));
         // To make the future may panic too: a plain function has run by then.
@@ -218,15 +218,15 @@ pub(super) fn handle<H: Handler>(worker: &Worker<H>, ctx: &mut Context) -> impl 
             let ctx = ctx;
             worker.handler.handle(ctx)
         };
-        let Ok(handling) = catch_unwind(AssertUnwindSafe(make)) else { return Outcome::Panicked };
+        let Ok(handling) = catch_unwind(AssertUnwindSafe(make)) else { return Handled::Panicked };
         let mut handling = pin!(handling);
         poll_fn(|cx| match catch_unwind(AssertUnwindSafe(|| handling.as_mut().poll(cx))) {
-            Err(_) => Poll::Ready(Outcome::Panicked),
-            Ok(Poll::Ready(result)) => Poll::Ready(Outcome::Done(result)),
+            Err(_) => Poll::Ready(Handled::Panicked),
+            Ok(Poll::Ready(result)) => Poll::Ready(Handled::Returned(result)),
             Ok(Poll::Pending) => {
-                send_before(&link, &worker.shared.bounds.timeouts, cx);
+                send_before(&conn, &worker.shared.bounds.timeouts, cx);
                 let limit = worker.shared.bounds.timeouts.handler;
-                poll_timer(timer.as_mut().zip(limit), cx).map(|()| Outcome::TimedOut)
+                poll_timer(timer.as_mut().zip(limit), cx).map(|()| Handled::TimedOut)
             }
         })
         .await
@@ -242,27 +242,27 @@ fn poll_timer(timer: Option<(&mut Deadline, Duration)>, cx: &mut task::Context<'
 
 /// Sends the answers that came before, since nobody shall wait for a handler that waits. Whether they arrive, the next
 /// write will tell.
-fn send_before(link: &Link, timeouts: &Timeouts, cx: &mut task::Context<'_>) {
-    match link.borrow_mut().as_mut() {
+fn send_before(conn: &SharedConn, timeouts: &Timeouts, cx: &mut task::Context<'_>) {
+    match conn.borrow_mut().as_mut() {
         Some(conn) if !conn.has_sent_all() => drop(conn.poll_flush(cx, timeouts.write)),
         Some(_) | None => {}
     }
 }
 
 /// Makes of what the handler left an answer that can be sent.
-pub(super) fn settle(ctx: &mut Context, outcome: Outcome) -> Result<(), Box<Refused>> {
-    match (outcome, ctx.outgoing.is_unsent()) {
-        (Outcome::Done(Ok(())), true) => refuse::check_status(ctx),
-        (Outcome::Done(Ok(())), false) if ctx.outgoing.is_whole() => return Ok(()),
-        (Outcome::Done(Ok(())), false) => return Err(ExchangeError::Length.into()),
-        (Outcome::Done(Err(error)), true) => refuse::answer_error(ctx, error),
-        (Outcome::Done(Err(error)), false) => return Err(Refused::untold(RefusalCause::Handler(error))),
-        (Outcome::Panicked, _) => {
+pub(super) fn settle(ctx: &mut Context, handled: Handled) -> Result<(), Box<Refused>> {
+    match (handled, ctx.outgoing.is_unsent()) {
+        (Handled::Returned(Ok(())), true) => refuse::check_status(ctx),
+        (Handled::Returned(Ok(())), false) if ctx.outgoing.is_whole() => return Ok(()),
+        (Handled::Returned(Ok(())), false) => return Err(ExchangeError::Length.into()),
+        (Handled::Returned(Err(error)), true) => refuse::answer_error(ctx, error),
+        (Handled::Returned(Err(error)), false) => return Err(Refused::untold(RefusalCause::Handler(error))),
+        (Handled::Panicked, _) => {
             return Err(Refused::new(Status::INTERNAL_SERVER_ERROR, RefusalCause::Panic));
         }
-        (Outcome::TimedOut, _) => return Err(ExchangeError::TimedOut(Phase::Handler).into()),
+        (Handled::TimedOut, _) => return Err(ExchangeError::TimedOut(Phase::Handler).into()),
     }
-    ctx.write_head(ctx.response.body.announced(), Rest::Dropped);
+    ctx.write_head(ctx.response.body.announced(), Unread::Dropped);
     Ok(())
 }
 

@@ -46,7 +46,7 @@ pub struct Context {
     pub(super) incoming: RefCell<Incoming>,
     pub(super) outgoing: Outgoing,
     /// The connection; none while the context waits to be used again, or once it was taken over.
-    pub(super) conn: Link,
+    pub(super) conn: SharedConn,
     /// What is lent to the connection, while there is none.
     desk: Option<Box<Desk>>,
     pub(super) facts: Facts,
@@ -55,14 +55,14 @@ pub struct Context {
 
 /// The connection, borrowed only while it is polled: so a reader, a writer and whoever waits for the handler can live
 /// side by side.
-pub(super) type Link = Rc<RefCell<Option<Conn>>>;
+pub(super) type SharedConn = Rc<RefCell<Option<Conn>>>;
 
 /// What becomes of the part of the request's body that is unread when the answer begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Rest {
+pub(super) enum Unread {
     Dropped,
     /// The handler is about to read it.
-    Read,
+    Wanted,
 }
 
 /// What is noted before the handler runs: nothing is read from the request after it, for it may rewrite it.
@@ -131,7 +131,7 @@ impl Context {
             transformed: Vec::new(),
             incoming: RefCell::default(),
             outgoing: Outgoing::default(),
-            conn: Link::default(),
+            conn: SharedConn::default(),
             desk: Some(Box::default()),
             facts,
             shared,
@@ -210,8 +210,8 @@ impl Context {
         body_max: usize,
     ) -> Poll<Result<(), ExchangeError>> {
         let Context { request, incoming, conn, shared, .. } = self;
-        let (incoming, mut link) = (incoming.get_mut(), conn.borrow_mut());
-        let Some(conn) = &mut *link else { return Poll::Ready(Ok(())) };
+        let (incoming, mut conn) = (incoming.get_mut(), conn.borrow_mut());
+        let Some(conn) = &mut *conn else { return Poll::Ready(Ok(())) };
         if !incoming.is_read() {
             ready!(incoming.poll_body(cx, conn, &shared.bounds, body_max, request.body.receive()))?;
             std::mem::swap(&mut request.trailers, &mut incoming.trailers);
@@ -235,8 +235,8 @@ impl Context {
     /// Sends all answers that wait.
     #[inline]
     pub(super) fn poll_flush(&mut self, cx: &mut task::Context<'_>) -> Poll<Result<(), Box<Refused>>> {
-        let mut link = self.conn.borrow_mut();
-        let Some(conn) = &mut *link else { return Poll::Ready(Ok(())) };
+        let mut conn = self.conn.borrow_mut();
+        let Some(conn) = &mut *conn else { return Poll::Ready(Ok(())) };
         let flushed = ready!(poll_flush(cx, conn, &self.shared.bounds));
         self.shared.count_traffic(conn);
         Poll::Ready(flushed.map_err(Into::into))
@@ -265,18 +265,18 @@ impl Context {
     }
 
     /// Writes the head of the answer to the output, and begins its body.
-    pub(super) fn write_head(&mut self, content: Length, rest: Rest) {
+    pub(super) fn write_head(&mut self, content: Length, unread: Unread) {
         let given = self.response.headers.content_length();
         let asked = self.facts.asked;
         let plan = Plan::new(asked, self.response.status, content, given, !self.response.trailers.is_empty());
-        self.facts.persists &= self.may_persist(rest) && !plan.ends_with_close();
+        self.facts.persists &= self.may_persist(unread) && !plan.ends_with_close();
         let incoming = self.incoming.get_mut();
         if incoming.expectation == Expectation::Continue {
             incoming.expectation = Expectation::Forfeited;
         }
         self.outgoing.begin(plan.body());
-        let mut link = self.conn.borrow_mut();
-        let Some(conn) = link.as_mut() else { return };
+        let mut conn = self.conn.borrow_mut();
+        let Some(conn) = conn.as_mut() else { return };
         if self.facts.detached {
             return self.outgoing.begin_bare();
         }
@@ -291,17 +291,17 @@ impl Context {
     }
 
     /// Whether all but the request lets another one follow: the server, the handler, and what is unread.
-    fn may_persist(&mut self, rest: Rest) -> bool {
+    fn may_persist(&mut self, unread: Unread) -> bool {
         let incoming = self.incoming.get_mut();
-        let unread = match incoming.expectation {
+        let may_follow = match incoming.expectation {
             // Without the answer it waits for, the peer may send the body or not.
             Expectation::Continue | Expectation::Forfeited => incoming.is_read(),
-            Expectation::None if rest == Rest::Read => true,
+            Expectation::None if unread == Unread::Wanted => true,
             Expectation::None => {
                 incoming.length_left().is_none_or(|left| left <= self.shared.bounds.limits.drain_max as u64)
             }
         };
-        unread && Wish::of(&self.response.headers) != Wish::Close && !self.is_stopping()
+        may_follow && Wish::of(&self.response.headers) != Wish::Close && !self.is_stopping()
     }
 
     /// Whether another request may follow this exchange.

@@ -5,7 +5,7 @@ use std::io;
 use std::task::{Poll, ready};
 use std::time::Duration;
 
-use super::context::Rest;
+use super::context::Unread;
 use super::transform::Passage;
 use super::{Context, Course, InvalidAnswer, Reader, Upgraded, Writer};
 use crate::exchange::{Expectation, poll_flush};
@@ -47,7 +47,7 @@ impl Context {
     ///
     /// An [`InvalidAnswer`]: one that has been sent already, or a status of 1xx.
     pub async fn stream(&mut self) -> io::Result<Writer<'_>> {
-        let course = self.begin_stream(Rest::Dropped)?;
+        let course = self.begin_stream(Unread::Dropped)?;
         Ok(self.parts(course).1)
     }
 
@@ -61,7 +61,7 @@ impl Context {
             self.informational(Status::CONTINUE.as_u16(), &Headers::new()).await?;
             self.incoming.get_mut().expectation = Expectation::None;
         }
-        let course = self.begin_stream(Rest::Read)?;
+        let course = self.begin_stream(Unread::Wanted)?;
         Ok(self.parts(course))
     }
 
@@ -189,7 +189,7 @@ impl Context {
     }
 
     /// Writes the head, and says which way the body goes.
-    fn begin_stream(&mut self, rest: Rest) -> io::Result<Course> {
+    fn begin_stream(&mut self, unread: Unread) -> io::Result<Course> {
         self.check_unsent()?;
         if self.response.status.is_informational() {
             return Err(InvalidAnswer::Status.into());
@@ -197,7 +197,7 @@ impl Context {
         let Context { transform, response, .. } = self;
         let course = transform.as_mut().map_or(Course::Around, |transform| transform.begin(response));
         let given = self.response.headers.content_length();
-        self.write_head(given.map_or(Length::Unknown, Length::Known), rest);
+        self.write_head(given.map_or(Length::Unknown, Length::Known), unread);
         // What nobody will see need not be worked at.
         Ok(if self.outgoing.is_empty() { Course::Around } else { course })
     }

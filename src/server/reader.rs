@@ -8,7 +8,7 @@ use std::task::{self, Poll, ready};
 
 use tokio::io::{AsyncRead, ReadBuf};
 
-use super::context::Link;
+use super::context::SharedConn;
 use crate::coding::{Decoders, Decoding};
 use crate::exchange::{Bounds, ExchangeError, Incoming};
 use crate::message::{Headers, Request};
@@ -21,7 +21,7 @@ pub struct Reader<'a> {
     /// The request whose body it is.
     pub request: &'a Request,
     incoming: &'a mut Incoming,
-    conn: &'a Link,
+    conn: &'a SharedConn,
     bounds: &'a Bounds,
     /// How much of a body that was buffered has been read, and how much of it is lent.
     buffered: usize,
@@ -35,7 +35,7 @@ impl<'a> Reader<'a> {
     pub(super) fn new(
         request: &'a Request,
         incoming: &'a mut Incoming,
-        conn: &'a Link,
+        conn: &'a SharedConn,
         bounds: &'a Bounds,
     ) -> Reader<'a> {
         Reader { request, incoming, conn, bounds, buffered: 0, lent: 0, decoding: None, busy: 0 }

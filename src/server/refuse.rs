@@ -3,7 +3,7 @@
 use std::io;
 
 use super::close::Manner;
-use super::context::Rest;
+use super::context::Unread;
 use super::{Context, Error, RefusalCause};
 use crate::coding::ACCEPTED;
 use crate::exchange::ExchangeError;
@@ -50,7 +50,7 @@ pub(super) fn refuse(ctx: &mut Context, refused: Refused) -> (Manner, io::Result
     };
     match say_no(ctx, refused) {
         Some(_) => {
-            ctx.write_head(ctx.response.body.announced(), Rest::Dropped);
+            ctx.write_head(ctx.response.body.announced(), Unread::Dropped);
             (Manner::Lingering, served)
         }
         None => (Manner::Abort, served),

@@ -128,8 +128,8 @@ impl<H: Handler> Service<H> {
         let written = Rc::default();
         let mut lease = Lease::new(&self.worker);
         lease.detach(request, self.connect(PeerAddr::Memory, Nobody { written: Rc::clone(&written) }));
-        let outcome = connection::handle(&self.worker, &mut lease).await;
-        if let Err(refused) = connection::settle(&mut lease, outcome) {
+        let handled = connection::handle(&self.worker, &mut lease).await;
+        if let Err(refused) = connection::settle(&mut lease, handled) {
             // How the connection would end is nothing to nobody.
             let _ = refuse::refuse(&mut lease, *refused);
         }

@@ -17,7 +17,9 @@ use super::shared::{Settings, Shared};
 use super::stats::CoreStats;
 use super::{Context, Handler};
 use crate::memory::FreeList;
-use crate::net::{AcceptFault, Caller, Conn, Detached, Listener, PeerAddr, Transport, Watch, classify};
+use crate::net::{
+    AcceptFault, Accepted, Caller, Conn, Detached, Listener, PeerAddr, Transport, Watch, classify,
+};
 use crate::runtime;
 
 /// What one core owns: its handler, and the memory its connections take turns with.
@@ -233,9 +235,6 @@ async fn until(
     })
     .await
 }
-
-/// A new connection, and who made it.
-type Accepted = (Transport, PeerAddr);
 
 /// For whom a listener accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

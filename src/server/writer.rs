@@ -8,7 +8,7 @@ use std::task::{self, Poll, ready};
 
 use tokio::io::AsyncWrite;
 
-use super::context::Link;
+use super::context::SharedConn;
 use super::transform::Passage;
 use crate::coding::Flush;
 use crate::exchange::{Bounds, Outgoing, poll_flush};
@@ -27,7 +27,7 @@ pub struct Writer<'a> {
     trailers: &'a Headers,
     passage: Option<Passage<'a>>,
     outgoing: &'a mut Outgoing,
-    conn: &'a Link,
+    conn: &'a SharedConn,
     bounds: &'a Bounds,
 }
 
@@ -37,7 +37,7 @@ impl<'a> Writer<'a> {
         trailers: &'a Headers,
         passage: Option<Passage<'a>>,
         outgoing: &'a mut Outgoing,
-        conn: &'a Link,
+        conn: &'a SharedConn,
         bounds: &'a Bounds,
     ) -> Writer<'a> {
         Writer { request, trailers, passage, outgoing, conn, bounds }
@@ -104,8 +104,8 @@ impl<'a> Writer<'a> {
 
     fn poll_data(&mut self, cx: &mut task::Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
         let Writer { passage, outgoing, conn, bounds, .. } = self;
-        let mut link = conn.borrow_mut();
-        let Some(conn) = link.as_mut() else { return gone() };
+        let mut conn = conn.borrow_mut();
+        let Some(conn) = conn.as_mut() else { return gone() };
         match passage {
             Some(passage) => passage.poll_write(cx, outgoing, conn, data, bounds),
             None => outgoing.poll_write(cx, conn, data, bounds).map_err(io::Error::from),
@@ -114,8 +114,8 @@ impl<'a> Writer<'a> {
 
     fn poll_sent(&mut self, cx: &mut task::Context<'_>) -> Poll<io::Result<()>> {
         let Writer { passage, outgoing, conn, bounds, .. } = self;
-        let mut link = conn.borrow_mut();
-        let Some(conn) = link.as_mut() else { return gone() };
+        let mut conn = conn.borrow_mut();
+        let Some(conn) = conn.as_mut() else { return gone() };
         if let Some(passage) = passage {
             ready!(passage.poll_flush(cx, outgoing, conn, Flush::Now, bounds))?;
         }
@@ -124,8 +124,8 @@ impl<'a> Writer<'a> {
 
     fn poll_end(&mut self, cx: &mut task::Context<'_>, trailers: &Headers) -> Poll<io::Result<()>> {
         let Writer { passage, outgoing, conn, bounds, .. } = self;
-        let mut link = conn.borrow_mut();
-        let Some(conn) = link.as_mut() else { return gone() };
+        let mut conn = conn.borrow_mut();
+        let Some(conn) = conn.as_mut() else { return gone() };
         if let Some(passage) = passage {
             ready!(passage.poll_flush(cx, outgoing, conn, Flush::End, bounds))?;
         }
