@@ -7,7 +7,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use super::home::Timer;
-use super::{Buffer, Caller, Home, Lane, OneCore, Transport};
+use super::{Buffer, Home, Lane, OneCore, Peer, Transport};
 use crate::memory::Reset;
 
 /// One connection.
@@ -219,8 +219,8 @@ impl Conn {
     }
 
     /// Who is at the other end.
-    pub(crate) fn caller(&self) -> Caller {
-        self.timer.caller()
+    pub(crate) fn peer(&self) -> Peer {
+        self.timer.peer()
     }
 }
 

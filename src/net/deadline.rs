@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 use super::alarm::{Alarm, Expiries, Expiry, LANES, millis};
 use super::home::Timer;
-use super::{Lane, PeerAddr};
+use super::{Lane, Peer};
 
 /// The deadlines of one core's connections.
 pub(crate) struct Watch {
@@ -38,20 +38,13 @@ const PAGE: usize = 64;
 
 #[derive(Default)]
 struct Slot {
-    caller: Caller,
+    /// It is asked for rarely, so it is in the table, which is packed, and not in the connection's task, whose size is
+    /// rounded up.
+    peer: Peer,
     expiries: Expiries,
     waker: Option<Waker>,
     /// Only where nobody sweeps.
     alarm: Alarm,
-}
-
-/// Who is at the other end of a connection. It is asked for rarely, so it is in the table, which is packed, and not
-/// in the connection's task, whose size is rounded up.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Caller {
-    pub(crate) peer: PeerAddr,
-    /// The connection's number.
-    pub(crate) id: u64,
 }
 
 /// Who looks for deadlines that have passed.
@@ -85,9 +78,9 @@ impl Watch {
     }
 
     /// Starts watching one more wait.
-    pub(crate) fn deadline(self: &Rc<Watch>, caller: Caller) -> Deadline {
+    pub(crate) fn deadline(self: &Rc<Watch>, peer: Peer) -> Deadline {
         let slot = self.slots.borrow_mut().take();
-        self.slots.borrow_mut().at(slot).caller = caller;
+        self.slots.borrow_mut().at(slot).peer = peer;
         self.first.notify_one();
         Deadline { watch: self.clone(), slot, armed: [false; LANES] }
     }
@@ -223,8 +216,8 @@ impl Timer for Deadline {
 }
 
 impl Deadline {
-    pub(crate) fn caller(&self) -> Caller {
-        self.watch.slots.borrow_mut().at(self.slot).caller
+    pub(crate) fn peer(&self) -> Peer {
+        self.watch.slots.borrow_mut().at(self.slot).peer
     }
 
     pub(crate) fn is_stopping(&self) -> bool {
@@ -250,7 +243,7 @@ mod tests {
     use super::*;
 
     async fn expired_after(watch: &Rc<Watch>, lane: Lane, limit: Duration) -> Duration {
-        let (mut deadline, start) = (watch.deadline(Caller::default()), Instant::now());
+        let (mut deadline, start) = (watch.deadline(Peer::default()), Instant::now());
         poll_fn(|cx| deadline.poll_expired(cx, lane, limit)).await;
         start.elapsed()
     }
@@ -283,7 +276,7 @@ mod tests {
     async fn a_wait_begins_anew_once_it_is_disarmed_and_lanes_do_not_touch() {
         for watch in [Watch::with_alarms()] {
             let (mut deadline, start, limit) =
-                (watch.deadline(Caller::default()), Instant::now(), Duration::from_secs(1));
+                (watch.deadline(Peer::default()), Instant::now(), Duration::from_secs(1));
             for _ in 0..5 {
                 poll_fn(|cx| {
                     assert!(deadline.poll_expired(cx, Lane::Read, limit).is_pending());
@@ -302,7 +295,7 @@ mod tests {
     #[tokio::test]
     async fn stopping_wakes_those_who_wait_and_places_are_used_again() {
         let watch = Watch::swept();
-        let mut deadline = watch.deadline(Caller::default());
+        let mut deadline = watch.deadline(Peer::default());
         let wait = poll_fn(|cx| match deadline.is_stopping() {
             true => Poll::Ready(()),
             false => deadline.poll_expired(cx, Lane::Read, Duration::MAX),
@@ -310,7 +303,7 @@ mod tests {
         tokio::join!(wait, async { watch.stop() });
         drop(deadline);
         assert_eq!(watch.len(), 0);
-        drop((watch.deadline(Caller::default()), watch.deadline(Caller::default())));
+        drop((watch.deadline(Peer::default()), watch.deadline(Peer::default())));
         assert_eq!(watch.slots.borrow().pages.len(), 1);
     }
 }

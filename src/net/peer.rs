@@ -1,4 +1,4 @@
-//! [`PeerAddr`]: who is at the other end.
+//! [`Peer`]: who is at the other end of a connection, and its [`PeerAddr`].
 
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
@@ -63,6 +63,14 @@ impl From<SocketAddr> for PeerAddr {
     fn from(address: SocketAddr) -> Self {
         PeerAddr::Tcp(address)
     }
+}
+
+/// Who is at the other end of one connection of a server.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Peer {
+    pub(crate) addr: PeerAddr,
+    /// The connection's number.
+    pub(crate) id: u64,
 }
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ use super::worker::Worker;
 use super::{BodyPlan, Context, Handler, RefusalCause, Result};
 use crate::exchange::{ExchangeError, Expectation, Head, Phase, Timeouts};
 use crate::message::{Name, Status, Version};
-use crate::net::{Caller, Conn, Deadline, Lane, Timer};
+use crate::net::{Conn, Deadline, Lane, Peer, Timer};
 use crate::runtime;
 use crate::wire::WireError;
 
@@ -212,7 +212,7 @@ pub(super) fn handle<H: Handler>(worker: &Worker<H>, ctx: &mut Context) -> impl 
     async move {
         let conn = ctx.conn.clone();
         let mut timer =
-            worker.shared.bounds.timeouts.handler.map(|_| worker.shared.watch.deadline(Caller::default()));
+            worker.shared.bounds.timeouts.handler.map(|_| worker.shared.watch.deadline(Peer::default()));
         // To make the future may panic too: a plain function has run by then.
         let make = move || {
             let ctx = ctx;

@@ -83,7 +83,7 @@ pub(super) struct Facts {
 impl Context {
     /// Who asks. What a proxy in front says in a field is not looked at.
     pub fn peer_addr(&self) -> PeerAddr {
-        self.conn.borrow().as_ref().map_or(PeerAddr::Memory, |conn| conn.caller().peer)
+        self.conn.borrow().as_ref().map_or(PeerAddr::Memory, |conn| conn.peer().addr)
     }
 
     /// The address the peer connected to; none if that was no TCP.
@@ -93,7 +93,7 @@ impl Context {
 
     /// A number for the connection: no other of this server has the same.
     pub fn connection_id(&self) -> u64 {
-        self.conn.borrow().as_ref().map_or(0, |conn| conn.caller().id)
+        self.conn.borrow().as_ref().map_or(0, |conn| conn.peer().id)
     }
 
     /// Which exchange of its connection this is, from 1.

@@ -35,7 +35,7 @@ pub(super) async fn secure<H: Handler>(
         },
     })
     .await;
-    let peer = conn.caller().peer;
+    let peer = conn.peer().addr;
     match end {
         End::Secured(transport) => conn.transport = transport,
         // Some come only to see whether anybody is here, or in case they will have something to say.

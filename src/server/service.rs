@@ -16,7 +16,7 @@ use super::shared::Settings;
 use super::worker::Worker;
 use super::{Handler, refuse};
 use crate::message::{Request, Response};
-use crate::net::{Caller, Conn, PeerAddr, Transport, Watch};
+use crate::net::{Conn, Peer, PeerAddr, Transport, Watch};
 
 /// A handler with its settings, for connections that come from elsewhere, on any tokio runtime.
 ///
@@ -145,7 +145,7 @@ impl<H: Handler> Service<H> {
     fn connect(&self, peer: PeerAddr, io: impl AsyncRead + AsyncWrite + 'static) -> Conn {
         let id = self.connections.get() + 1;
         self.connections.set(id);
-        let deadline = self.worker.shared.watch.deadline(Caller { peer, id });
+        let deadline = self.worker.shared.watch.deadline(Peer { addr: peer, id });
         Conn::new(Transport::boxed(io), deadline)
     }
 }

@@ -18,7 +18,7 @@ use super::stats::CoreStats;
 use super::{Context, Handler};
 use crate::memory::FreeList;
 use crate::net::{
-    AcceptFault, Accepted, Caller, Conn, Detached, Listener, PeerAddr, Transport, Watch, classify,
+    AcceptFault, Accepted, Conn, Detached, Listener, Peer, PeerAddr, Transport, Watch, classify,
 };
 use crate::runtime;
 
@@ -173,7 +173,7 @@ impl Inlet {
     fn admit<H: Handler>(&self, worker: &Rc<Worker<H>>, transport: Transport, peer: PeerAddr) {
         let (worker, shared) = (worker.clone(), &worker.shared);
         let (admission, id) = Admission::ask(&self.gate, peer);
-        let conn = Conn::new(transport, shared.watch.deadline(Caller { peer, id }));
+        let conn = Conn::new(transport, shared.watch.deadline(Peer { addr: peer, id }));
         let admission = match admission {
             Ok(admission) => admission,
             Err(rejection) => return rejection.tell(worker, conn),
