@@ -37,7 +37,7 @@ pub(crate) use buffer::Buffer;
 pub(crate) use conn::{Conn, Desk, Fault, Output};
 pub(crate) use deadline::{Deadline, Watch};
 pub(crate) use delegate::{delegate_stream, delegate_write};
-pub(crate) use dial::{BoxedStream, Dial, DialError, DialTimes, Host, InvalidHost, Medium, Names, timed};
+pub(crate) use dial::{BoxedStream, Dial, DialError, DialTimes, InvalidHost, Medium, Names, UriHost, timed};
 pub use dial::{Dialer, Resolver, SystemResolver};
 pub(crate) use early::Early;
 pub(crate) use file_reader::{FileReader, shrunk};

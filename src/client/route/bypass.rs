@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use crate::message::{Authority, decimal};
-use crate::net::Host;
+use crate::net::UriHost;
 
 /// Hosts that are asked without a proxy.
 #[derive(Clone, Debug, Default)]
@@ -20,7 +20,7 @@ impl Bypass {
 
     /// Is `host` asked without a proxy?
     pub(super) fn covers(&self, host: &str, port: u16) -> bool {
-        let host = Host::parse(host).ok();
+        let host = UriHost::parse(host).ok();
         self.rules.iter().any(|rule| rule.covers(host, port))
     }
 }
@@ -59,11 +59,11 @@ impl Rule {
         Some(Rule { hosts, port })
     }
 
-    fn covers(&self, host: Option<Host<'_>>, port: u16) -> bool {
+    fn covers(&self, host: Option<UriHost<'_>>, port: u16) -> bool {
         let covers = match (&self.hosts, host) {
             (Hosts::All, _) => true,
-            (Hosts::Domain(domain), Some(Host::Name(name))) => is_below(name, domain),
-            (Hosts::Network(network, bits), Some(Host::Address(address))) => {
+            (Hosts::Domain(domain), Some(UriHost::Name(name))) => is_below(name, domain),
+            (Hosts::Network(network, bits), Some(UriHost::Address(address))) => {
                 prefix(*network, *bits) == prefix(address.to_canonical(), *bits)
             }
             (Hosts::Domain(_) | Hosts::Network(..), _) => false,
@@ -76,9 +76,9 @@ impl Hosts {
     fn parse(text: &str) -> Option<Hosts> {
         // `.example.com` and `*.example.com` say no more than `example.com` does.
         let domain = text.strip_prefix("*.").unwrap_or(text).trim_start_matches('.');
-        match Host::parse(domain).ok()? {
-            Host::Address(address) => Some(Hosts::address(address)),
-            Host::Name(name) => {
+        match UriHost::parse(domain).ok()? {
+            UriHost::Address(address) => Some(Hosts::address(address)),
+            UriHost::Name(name) => {
                 Some(Hosts::Domain(name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase().into()))
             }
         }

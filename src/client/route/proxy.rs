@@ -9,7 +9,7 @@ use base64::prelude::BASE64_STANDARD;
 use super::socks::{Login, Lookup, Socks};
 use crate::message::percent::{self, Plus};
 use crate::message::{Authority, Class, Scheme};
-use crate::net::Host;
+use crate::net::UriHost;
 
 /// A proxy: HTTP, or SOCKS5 (RFC 1928).
 ///
@@ -65,7 +65,7 @@ impl Proxy {
         let (userinfo, authority) = rest.rsplit_once('@').unwrap_or(("", rest));
         let authority = Authority::parse(authority.as_bytes()).ok_or(InvalidProxy::Authority)?;
         let port = authority.port.unwrap_or(protocol.default_port());
-        if Host::parse(authority.host).is_err() || port == 0 {
+        if UriHost::parse(authority.host).is_err() || port == 0 {
             return Err(InvalidProxy::Authority);
         }
         let proxy = Proxy { protocol, host: authority.host.to_ascii_lowercase().into(), port };

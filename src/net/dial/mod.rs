@@ -1,7 +1,7 @@
 //! [`Dial`]: opens connections, to whatever a name leads to.
 
-mod host;
 mod resolve;
+mod uri_host;
 
 mod names;
 mod race;
@@ -24,9 +24,9 @@ use tokio::time::{Instant, timeout};
 
 pub(crate) use dialer::BoxedStream;
 pub use dialer::Dialer;
-pub(crate) use host::{Host, InvalidHost};
 pub(crate) use names::Names;
 pub use resolve::{Resolver, SystemResolver};
+pub(crate) use uri_host::{InvalidHost, UriHost};
 
 use self::dialer::AnyDialer;
 use self::names::Addresses;

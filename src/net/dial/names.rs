@@ -11,8 +11,8 @@ use std::time::Duration;
 use tokio::sync::OnceCell;
 use tokio::time::Instant;
 
-use super::host::Host;
 use super::resolve::{AnyResolver, Resolver, SystemResolver};
+use super::uri_host::UriHost;
 
 /// A bounded memory of what a [`Resolver`] has said. It may be shared by all threads and runtimes.
 ///
@@ -40,9 +40,9 @@ impl Names {
     /// `InvalidInput` if it is neither: then nobody is asked. Else what the resolver says, or `NotFound` if it knows
     /// no address.
     pub(crate) async fn resolve(&self, host: &str) -> io::Result<Addresses> {
-        let name = match Host::parse(host)? {
-            Host::Address(address) => return Ok(Arc::new([address])),
-            Host::Name(name) => name.to_ascii_lowercase(),
+        let name = match UriHost::parse(host)? {
+            UriHost::Address(address) => return Ok(Arc::new([address])),
+            UriHost::Name(name) => name.to_ascii_lowercase(),
         };
         let lookup = self.join(&name);
         let answer = lookup.get_or_init(|| self.look_up(&name, &lookup)).await;

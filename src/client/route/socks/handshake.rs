@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use super::{SocksError, SocksReply};
-use crate::net::{Host, InvalidHost};
+use crate::net::{InvalidHost, UriHost};
 
 /// Asks the proxy at the other end of `stream` to connect to `destination`.
 ///
@@ -102,7 +102,7 @@ async fn read<S: AsyncRead + Unpin, const N: usize>(stream: &mut S) -> Result<[u
 /// Where a proxy is to connect to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Destination<'a> {
-    host: Host<'a>,
+    host: UriHost<'a>,
     port: u16,
 }
 
@@ -113,20 +113,20 @@ impl<'a> Destination<'a> {
     ///
     /// Fails if it is neither a name nor an address.
     pub(super) fn new(host: &'a str, port: u16) -> Result<Destination<'a>, InvalidHost> {
-        Ok(Destination { host: Host::parse(host)?, port })
+        Ok(Destination { host: UriHost::parse(host)?, port })
     }
 
     fn encode(&self, request: &mut Vec<u8>) {
         match self.host {
-            Host::Address(IpAddr::V4(address)) => {
+            UriHost::Address(IpAddr::V4(address)) => {
                 request.push(IPV4);
                 request.extend(address.octets());
             }
-            Host::Address(IpAddr::V6(address)) => {
+            UriHost::Address(IpAddr::V6(address)) => {
                 request.push(IPV6);
                 request.extend(address.octets());
             }
-            Host::Name(name) => {
+            UriHost::Name(name) => {
                 request.push(NAME);
                 push_counted(request, name.as_bytes()).expect("a host's name is shorter than 256 octets");
             }
@@ -137,7 +137,7 @@ impl<'a> Destination<'a> {
 
 impl From<SocketAddr> for Destination<'_> {
     fn from(address: SocketAddr) -> Self {
-        Destination { host: Host::Address(address.ip()), port: address.port() }
+        Destination { host: UriHost::Address(address.ip()), port: address.port() }
     }
 }
 

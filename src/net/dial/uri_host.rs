@@ -1,4 +1,4 @@
-//! [`Host`]: an address, or a name to look up (RFC 9110 §4.2, RFC 3986 §3.2.2).
+//! [`UriHost`]: an address, or a name to look up (RFC 9110 §4.2, RFC 3986 §3.2.2).
 
 use std::error::Error;
 use std::fmt;
@@ -7,33 +7,33 @@ use std::net::{IpAddr, Ipv6Addr};
 
 /// What stands where a URL has its host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Host<'a> {
+pub(crate) enum UriHost<'a> {
     /// An IPv4 address, or an IPv6 address in its brackets or without them.
     Address(IpAddr),
     /// A name that a resolver knows. It is not empty and not too long, and no resolver takes it for an address.
     Name(&'a str),
 }
 
-impl<'a> Host<'a> {
+impl<'a> UriHost<'a> {
     /// Tells addresses from names.
     ///
     /// # Errors
     ///
     /// Fails if `text` is neither. `127.1`, `0x7f000001` and `2130706433` are neither: the resolvers of most systems
     /// take them for 127.0.0.1, and whoever compares them with an address before would not.
-    pub(crate) fn parse(text: &'a str) -> Result<Host<'a>, InvalidHost> {
+    pub(crate) fn parse(text: &'a str) -> Result<UriHost<'a>, InvalidHost> {
         if let Some(literal) = text.strip_prefix('[') {
             let address = literal.strip_suffix(']').and_then(|address| address.parse::<Ipv6Addr>().ok());
-            return address.map(|address| Host::Address(address.into())).ok_or(InvalidHost);
+            return address.map(|address| UriHost::Address(address.into())).ok_or(InvalidHost);
         }
         if let Ok(address) = text.parse() {
-            return Ok(Host::Address(address));
+            return Ok(UriHost::Address(address));
         }
         let name = text.strip_suffix('.').unwrap_or(text);
         let is_name = matches!(name.len(), 1..=NAME_BYTES_MAX)
             && name.bytes().all(|octet| octet.is_ascii_graphic() && !DELIMITERS.contains(&octet))
             && !ends_in_number(name);
-        is_name.then_some(Host::Name(text)).ok_or(InvalidHost)
+        is_name.then_some(UriHost::Name(text)).ok_or(InvalidHost)
     }
 }
 
@@ -84,13 +84,13 @@ mod tests {
             ("[2001:DB8::7]", "2001:db8::7"),
             ("[::ffff:192.0.2.1]", "::ffff:192.0.2.1"),
         ] {
-            assert_eq!(Host::parse(text), Ok(Host::Address(expected.parse().unwrap())), "{text}");
+            assert_eq!(UriHost::parse(text), Ok(UriHost::Address(expected.parse().unwrap())), "{text}");
         }
         let longest = ["a".repeat(253), format!("{}.", "a".repeat(253))];
         let names =
             ["a", "localhost", "example.com", "example.com.", "1.a", "1.2.3.4a", "0xg", "_a-b", "caf%C3%A9"];
         for name in names.into_iter().chain(longest.iter().map(String::as_str)) {
-            assert_eq!(Host::parse(name), Ok(Host::Name(name)), "{name}");
+            assert_eq!(UriHost::parse(name), Ok(UriHost::Name(name)), "{name}");
         }
     }
 
@@ -103,7 +103,7 @@ mod tests {
         let long = "a".repeat(254);
         let odd = ["", "a b", "a\0b", "a\r\nb", "é", "a:80", "u@a", "a/", "a\\b", "a?", "a#", &long];
         for text in [&numbers[..], &dotted, &bracketed, &odd].concat() {
-            assert_eq!(Host::parse(text), Err(InvalidHost), "{text:?}");
+            assert_eq!(UriHost::parse(text), Err(InvalidHost), "{text:?}");
         }
     }
 }
