@@ -7,7 +7,7 @@ use crate::coding::Decoding;
 use crate::exchange::{Incoming, Outgoing};
 use crate::memory::Reset;
 use crate::message::Timings;
-use crate::net::Desk;
+use crate::net::Workspace;
 use crate::runtime::{self, Instant};
 use crate::wire::encode::Asked;
 
@@ -16,7 +16,7 @@ pub(super) struct Gear {
     pub(super) incoming: Incoming,
     pub(super) outgoing: Outgoing,
     /// The connection has it, while it is in use.
-    pub(super) desk: Option<Box<Desk>>,
+    pub(super) workspace: Option<Box<Workspace>>,
     pub(super) timings: Timings,
     /// When the connection was opened.
     pub(super) born: Instant,
@@ -45,7 +45,7 @@ impl Default for Gear {
         Gear {
             incoming: Incoming::default(),
             outgoing: Outgoing::default(),
-            desk: None,
+            workspace: None,
             timings: Timings::default(),
             born: now,
             deadline: None,
@@ -67,7 +67,7 @@ impl Reset for Gear {
         let Gear {
             incoming,
             outgoing,
-            desk,
+            workspace,
             timings,
             born: _,
             deadline,
@@ -83,7 +83,7 @@ impl Reset for Gear {
         } = self;
         incoming.reset();
         outgoing.reset();
-        desk.iter_mut().for_each(|desk| desk.reset());
+        workspace.iter_mut().for_each(|workspace| workspace.reset());
         (*timings, *deadline, *asked, *idle) = Default::default();
         (*asks_for_upgrade, *upload, *decoding) = (false, Upload::Sending, None);
         (*interim, *is_answered, *persists) = (0, false, true);
@@ -92,6 +92,6 @@ impl Reset for Gear {
     fn shrink(&mut self) {
         self.incoming.shrink();
         self.outgoing.shrink();
-        self.desk.iter_mut().for_each(|desk| desk.shrink());
+        self.workspace.iter_mut().for_each(|workspace| workspace.shrink());
     }
 }

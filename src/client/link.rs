@@ -42,7 +42,7 @@ impl Link {
         mark: Instant,
     ) -> Link {
         let Resting { mut conn, born, .. } = resting;
-        conn.swap_desk(&mut gear.desk);
+        conn.swap_workspace(&mut gear.workspace);
         (gear.timings, gear.born, gear.mark) = (timings, born, mark);
         Link { conn, gear, place }
     }
@@ -273,7 +273,7 @@ impl Link {
         }
         let Link { mut conn, mut gear, place } = self;
         conn.disarm(Lane::Whole);
-        conn.swap_desk(&mut gear.desk);
+        conn.swap_workspace(&mut gear.workspace);
         place.pool.give(conn, gear, now);
     }
 
@@ -351,7 +351,7 @@ impl Link {
     /// The connection, for whoever takes it over, and what its server has sent already.
     pub(super) fn into_parts(self) -> (Conn<Anywhere>, Buffer) {
         let Link { mut conn, mut gear, .. } = self;
-        conn.swap_desk(&mut gear.desk);
+        conn.swap_workspace(&mut gear.workspace);
         gear.incoming.next();
         (conn, gear.incoming.input)
     }

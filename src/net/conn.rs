@@ -7,37 +7,15 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use super::home::Timer;
+use super::workspace::{Output, Traffic, Workspace};
 use super::{Buffer, Home, Lane, OneCore, Peer, Transport};
-use crate::memory::Reset;
 
 /// One connection.
 pub(crate) struct Conn<H: Home = OneCore> {
     pub(crate) transport: Transport<H::Boxed>,
     timer: H::Timer,
     /// Lent to it while it has something to do: an idle connection is to be small.
-    desk: Option<Box<Desk>>,
-}
-
-/// What a connection needs only while it is at work.
-#[derive(Default)]
-pub(crate) struct Desk {
-    output: Output,
-    traffic: Traffic,
-}
-
-/// What waits to be written.
-#[derive(Default)]
-pub(crate) struct Output {
-    bytes: Vec<u8>,
-    /// So many of them have been written already.
-    written: usize,
-}
-
-/// How many bytes went through a connection.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Traffic {
-    pub(crate) received: u64,
-    pub(crate) sent: u64,
+    workspace: Option<Box<Workspace>>,
 }
 
 /// Why a connection does not go on.
@@ -50,29 +28,30 @@ pub(crate) enum Fault {
 
 impl<H: Home> Conn<H> {
     pub(crate) fn new(transport: Transport<H::Boxed>, timer: H::Timer) -> Conn<H> {
-        Conn { transport, timer, desk: None }
+        Conn { transport, timer, workspace: None }
     }
 
-    /// Gives the connection a desk for the one it has.
+    /// Gives the connection a workspace for the one it has.
     #[inline]
-    pub(crate) fn swap_desk(&mut self, desk: &mut Option<Box<Desk>>) {
-        std::mem::swap(&mut self.desk, desk);
+    pub(crate) fn swap_workspace(&mut self, workspace: &mut Option<Box<Workspace>>) {
+        std::mem::swap(&mut self.workspace, workspace);
     }
 
     /// What waits to be written.
     #[inline]
     pub(crate) fn output(&mut self) -> &mut Output {
-        &mut self.desk().output
+        &mut self.workspace().output
     }
 
     /// Whether nothing waits to be written.
     pub(crate) fn has_sent_all(&self) -> bool {
-        self.desk.as_ref().is_none_or(|desk| desk.output.is_empty()) && !self.transport.has_unsent()
+        self.workspace.as_ref().is_none_or(|workspace| workspace.output.is_empty())
+            && !self.transport.has_unsent()
     }
 
     #[inline]
-    fn desk(&mut self) -> &mut Desk {
-        self.desk.get_or_insert_default()
+    fn workspace(&mut self) -> &mut Workspace {
+        self.workspace.get_or_insert_default()
     }
 
     /// Reads once into `input`, whatever comes. See [`Conn::poll_read`].
@@ -100,7 +79,7 @@ impl<H: Home> Conn<H> {
     ) -> Poll<Result<usize, Fault>> {
         match self.transport.poll_read(cx, room) {
             Poll::Ready(Ok(count)) => {
-                self.desk().traffic.received += count as u64;
+                self.workspace().traffic.received += count as u64;
                 Poll::Ready(Ok(count))
             }
             Poll::Ready(Err(error)) => Poll::Ready(Err(Fault::Io(error))),
@@ -131,7 +110,7 @@ impl<H: Home> Conn<H> {
         body: &[u8],
         limit: Duration,
     ) -> Poll<Result<usize, Fault>> {
-        let output = &mut self.desk.get_or_insert_default().output;
+        let output = &mut self.workspace.get_or_insert_default().output;
         let (waiting, of_output) = (output.waiting(), output.len());
         let sent = match (waiting, body) {
             (bytes, []) | ([], bytes) => self.transport.poll_write(cx, bytes),
@@ -141,7 +120,7 @@ impl<H: Home> Conn<H> {
             Poll::Ready(Ok(0)) => Poll::Ready(Err(Fault::Io(io::ErrorKind::WriteZero.into()))),
             Poll::Ready(Ok(count)) => {
                 self.disarm(Lane::Write);
-                let Desk { output, traffic } = self.desk();
+                let Workspace { output, traffic } = self.workspace();
                 traffic.sent += count as u64;
                 let of_output = count.min(of_output);
                 output.advance(of_output);
@@ -163,7 +142,7 @@ impl<H: Home> Conn<H> {
         match self.transport.poll_send_file(cx, file, range) {
             Poll::Ready(Ok(count)) => {
                 self.disarm(Lane::Write);
-                self.desk().traffic.sent += count;
+                self.workspace().traffic.sent += count;
                 Poll::Ready(Ok(count))
             }
             Poll::Ready(Err(error)) => Poll::Ready(Err(Fault::Io(error))),
@@ -193,7 +172,7 @@ impl<H: Home> Conn<H> {
 
     /// What went through since the last call of [`Conn::take_traffic`].
     pub(crate) fn traffic(&self) -> Traffic {
-        self.desk.as_ref().map(|desk| desk.traffic).unwrap_or_default()
+        self.workspace.as_ref().map(|workspace| workspace.traffic).unwrap_or_default()
     }
 
     /// Milliseconds since some moment.
@@ -203,7 +182,7 @@ impl<H: Home> Conn<H> {
 
     /// What went through since the last call.
     pub(crate) fn take_traffic(&mut self) -> Traffic {
-        std::mem::take(&mut self.desk().traffic)
+        std::mem::take(&mut self.workspace().traffic)
     }
 
     /// Takes the transport apart from its bookkeeping, for whoever takes the connection over.
@@ -223,50 +202,3 @@ impl Conn {
         self.timer.peer()
     }
 }
-
-impl Output {
-    #[inline]
-    pub(crate) fn is_empty(&self) -> bool {
-        self.bytes.is_empty()
-    }
-
-    /// How many bytes wait.
-    #[inline]
-    pub(crate) fn len(&self) -> usize {
-        self.bytes.len() - self.written
-    }
-
-    /// Where more is appended.
-    #[inline]
-    pub(crate) fn bytes(&mut self) -> &mut Vec<u8> {
-        &mut self.bytes
-    }
-
-    fn waiting(&self) -> &[u8] {
-        &self.bytes[self.written..]
-    }
-
-    fn advance(&mut self, count: usize) {
-        self.written += count;
-        if self.written == self.bytes.len() {
-            self.bytes.clear();
-            self.written = 0;
-        }
-    }
-}
-
-impl Reset for Desk {
-    fn reset(&mut self) {
-        let Desk { output: Output { bytes, written }, traffic } = self;
-        bytes.clear();
-        *written = 0;
-        *traffic = Traffic::default();
-    }
-
-    fn shrink(&mut self) {
-        self.output.bytes.shrink_to(OUTPUT_KEPT_MAX);
-    }
-}
-
-/// What stays warm.
-const OUTPUT_KEPT_MAX: usize = 64 << 10;

@@ -75,7 +75,7 @@ impl<H: Handler> Connection<H> {
         }
         // A transport that cannot tell whether it is readable must be read to know: a context is lent for that.
         let mut context = worker.take_context();
-        context.swap_desk(conn);
+        context.swap_workspace(conn);
         let filled = conn.poll_fill(cx, &mut context.incoming.get_mut().input, limit);
         if let Poll::Ready(Ok(1..)) = filled {
             worker.shared.clock.refresh();
@@ -85,7 +85,7 @@ impl<H: Handler> Connection<H> {
             }
             return Poll::Ready(Some(context));
         }
-        context.swap_desk(conn);
+        context.swap_workspace(conn);
         worker.give_context(context);
         match filled {
             Poll::Ready(_) => Poll::Ready(None),

@@ -15,7 +15,7 @@ use super::{Extensions, Transform, transform};
 use crate::exchange::{ExchangeError, Expectation, Head, Incoming, Outgoing, poll_flush};
 use crate::memory::Reset;
 use crate::message::{Length, Request, Response, Version};
-use crate::net::{Conn, Desk, PeerAddr};
+use crate::net::{Conn, PeerAddr, Workspace};
 use crate::wire::encode::{self, Asked, Plan};
 use crate::wire::{Wish, persists};
 
@@ -48,7 +48,7 @@ pub struct Context {
     /// The connection; none while the context waits to be used again, or once it was taken over.
     pub(super) conn: SharedConn,
     /// What is lent to the connection, while there is none.
-    desk: Option<Box<Desk>>,
+    workspace: Option<Box<Workspace>>,
     pub(super) facts: Facts,
     pub(super) shared: Rc<Shared>,
 }
@@ -132,7 +132,7 @@ impl Context {
             incoming: RefCell::default(),
             outgoing: Outgoing::default(),
             conn: SharedConn::default(),
-            desk: Some(Box::default()),
+            workspace: Some(Box::default()),
             facts,
             shared,
         })
@@ -146,14 +146,14 @@ impl Context {
 
     /// Lends the connection what it needs while it is at work, or takes it back.
     #[inline]
-    pub(super) fn swap_desk(&mut self, conn: &mut Conn) {
-        conn.swap_desk(&mut self.desk);
+    pub(super) fn swap_workspace(&mut self, conn: &mut Conn) {
+        conn.swap_workspace(&mut self.workspace);
     }
 
     /// Lets the connection go, with how many exchanges were had on it. Its memory stays.
     pub(super) fn release(&mut self) -> (Option<Conn>, u64) {
         let mut conn = self.conn.borrow_mut().take();
-        conn.iter_mut().for_each(|conn| conn.swap_desk(&mut self.desk));
+        conn.iter_mut().for_each(|conn| conn.swap_workspace(&mut self.workspace));
         (conn, self.facts.number)
     }
 
@@ -341,7 +341,7 @@ impl Reset for Context {
             incoming,
             outgoing,
             conn,
-            desk,
+            workspace,
             facts,
             shared: _,
         } = self;
@@ -353,9 +353,9 @@ impl Reset for Context {
         incoming.get_mut().reset();
         outgoing.reset();
         if let Some(mut conn) = conn.borrow_mut().take() {
-            conn.swap_desk(desk);
+            conn.swap_workspace(workspace);
         }
-        desk.iter_mut().for_each(|desk| desk.reset());
+        workspace.iter_mut().for_each(|workspace| workspace.reset());
         (facts.asked, facts.detached) = Default::default();
     }
 
@@ -365,7 +365,7 @@ impl Reset for Context {
         self.transformed.shrink_to(transform::KEPT_MAX);
         self.incoming.get_mut().shrink();
         self.outgoing.shrink();
-        self.desk.iter_mut().for_each(|desk| desk.shrink());
+        self.workspace.iter_mut().for_each(|workspace| workspace.shrink());
     }
 }
 

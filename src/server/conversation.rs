@@ -170,7 +170,7 @@ impl Context {
         self.flush().await?;
         let mut conn = self.conn.borrow_mut().take().ok_or(io::ErrorKind::NotConnected)?;
         self.shared.count_traffic(&mut conn);
-        self.swap_desk(&mut conn);
+        self.swap_workspace(&mut conn);
         let mut early = Default::default();
         let incoming = self.incoming.get_mut();
         incoming.next();
