@@ -38,7 +38,7 @@ pub type MemoryStream = DuplexStream;
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct MemoryListener {
-    door: Arc<Door>,
+    inner: Arc<Inner>,
 }
 
 impl MemoryListener {
@@ -49,7 +49,7 @@ impl MemoryListener {
 
     /// What peers connect with.
     pub fn connector(&self) -> MemoryConnector {
-        MemoryConnector { queue: Arc::clone(&self.door.queue) }
+        MemoryConnector { queue: Arc::clone(&self.inner.queue) }
     }
 
     /// Waits for the next connection.
@@ -58,11 +58,11 @@ impl MemoryListener {
     }
 
     pub(crate) fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<MemoryStream> {
-        self.door.queue.poll_pop(cx)
+        self.inner.queue.poll_pop(cx)
     }
 
     pub(crate) fn accept_now(&self) -> Option<MemoryStream> {
-        self.door.queue.pop(&mut self.door.queue.lock())
+        self.inner.queue.pop(&mut self.inner.queue.lock())
     }
 }
 
@@ -92,11 +92,11 @@ const BACKLOG_MAX: usize = 1024;
 
 /// What the clones of a listener have in common; dropping it closes the queue.
 #[derive(Debug, Default)]
-struct Door {
+struct Inner {
     queue: Arc<Queue>,
 }
 
-impl Drop for Door {
+impl Drop for Inner {
     fn drop(&mut self) {
         self.queue.close();
     }

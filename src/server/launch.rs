@@ -42,18 +42,18 @@ where
     F: AsyncFn(ServerCore) -> Result<H> + Send + Sync + 'static,
     H: IntoHandler<Kind>,
 {
-    let (kits, addresses) = furnish(&server)?;
-    let stats = kits.iter().map(|kit| kit.stats.clone()).collect();
+    let (cores, addresses) = bind(&server)?;
+    let stats = cores.iter().map(|core| core.stats.clone()).collect();
     let running = Running::new(addresses, stats);
     let mut signal = server.on_stop.map(|(signal, grace)| (signal, grace, running.clone()));
     let (ready, readiness) = threads::channel();
-    let (make, count) = (Arc::new(make), kits.len());
-    for (index, kit) in kits.into_iter().enumerate() {
+    let (make, count) = (Arc::new(make), cores.len());
+    for (index, bound) in cores.into_iter().enumerate() {
         let (make, ready, signal, stop) =
             (make.clone(), ready.clone(), signal.take(), running.told_to_stop());
         let core = ServerCore { index, count };
         let thread = runtime::block_on_core(index, server.pinning, move || async move {
-            let told = match open(&*make, core, kit, stop).await {
+            let told = match open(&*make, core, bound, stop).await {
                 Ok(opened) => ready.send(Ok(())).map(|()| opened),
                 // Whoever launches returns it.
                 Err(error) => return ready.send(Err(error)).map_or(Ok(()), Ok),
@@ -97,8 +97,8 @@ fn give_up(running: &Running, error: Error) -> Error {
 }
 
 /// What one core is given to start with.
-struct Kit {
-    doors: Vec<(Bound, Sharing)>,
+struct BoundCore {
+    listeners: Vec<(Bound, Sharing)>,
     arrivals: mpsc::UnboundedReceiver<(Detached, PeerAddr)>,
     /// The ways to all cores, for the one that accepts for others.
     outlets: Vec<Outlet>,
@@ -108,15 +108,15 @@ struct Kit {
 }
 
 /// Binds all addresses, and spreads the listeners over the cores.
-fn furnish(server: &Server) -> Result<(Vec<Kit>, Vec<Address>)> {
+fn bind(server: &Server) -> Result<(Vec<BoundCore>, Vec<Address>)> {
     let tally = Arc::<Tally>::default();
-    let (mut kits, mut ways) = (Vec::new(), Vec::new());
+    let (mut cores, mut ways) = (Vec::new(), Vec::new());
     for _ in 0..server.cores {
         let (way, arrivals) = mpsc::unbounded_channel();
         let (stats, settings) = (Arc::<CoreStats>::default(), server.settings.clone());
         ways.push((way, stats.clone()));
-        kits.push(Kit {
-            doors: Vec::new(),
+        cores.push(BoundCore {
+            listeners: Vec::new(),
             arrivals,
             outlets: Vec::new(),
             tally: tally.clone(),
@@ -127,16 +127,16 @@ fn furnish(server: &Server) -> Result<(Vec<Kit>, Vec<Address>)> {
     let mut addresses = Vec::new();
     for address in &server.addresses {
         for bound in Bound::bind(address, server.listen)? {
-            addresses.extend(told(address, &bound));
-            spread(bound, server.balanced, &mut kits)?;
+            addresses.extend(public_address(address, &bound));
+            spread(bound, server.balanced, &mut cores)?;
         }
     }
-    kits[0].outlets = ways.into_iter().map(|(way, stats)| Outlet::new(way, stats)).collect();
-    Ok((kits, addresses))
+    cores[0].outlets = ways.into_iter().map(|(way, stats)| Outlet::new(way, stats)).collect();
+    Ok((cores, addresses))
 }
 
 /// The address as others are told it. A listener in memory has none, and to keep it would keep it open.
-fn told(address: &Address, bound: &Bound) -> Option<Address> {
+fn public_address(address: &Address, bound: &Bound) -> Option<Address> {
     match address {
         Address::Memory(_) => None,
         _ => Some(bound.local_addr().map_or_else(|| address.clone(), Address::Tcp)),
@@ -144,15 +144,15 @@ fn told(address: &Address, bound: &Bound) -> Option<Address> {
 }
 
 /// Gives each core a listener of its own, or the first core the one for all.
-fn spread(bound: Bound, balanced: bool, kits: &mut [Kit]) -> io::Result<()> {
+fn spread(bound: Bound, balanced: bool, cores: &mut [BoundCore]) -> io::Result<()> {
     let mut sharing = Sharing::Own;
-    for kit in &mut kits[1..] {
+    for core in &mut cores[1..] {
         match if balanced { None } else { bound.sibling()? } {
-            Some(sibling) => kit.doors.push((sibling, Sharing::Own)),
+            Some(sibling) => core.listeners.push((sibling, Sharing::Own)),
             None => sharing = Sharing::ForAll,
         }
     }
-    kits[0].doors.push((bound, sharing));
+    cores[0].listeners.push((bound, sharing));
     Ok(())
 }
 
@@ -160,16 +160,16 @@ fn spread(bound: Bound, balanced: bool, kits: &mut [Kit]) -> io::Result<()> {
 async fn open<F, Kind, H>(
     make: &F,
     core: ServerCore,
-    kit: Kit,
+    bound: BoundCore,
     stop: watch::Receiver<Option<Stop>>,
 ) -> Result<(Rc<Worker<H::Handler>>, Inlet)>
 where
     F: AsyncFn(ServerCore) -> Result<H>,
     H: IntoHandler<Kind>,
 {
-    let Kit { doors, arrivals, outlets, tally, stats, settings } = kit;
+    let BoundCore { listeners, arrivals, outlets, tally, stats, settings } = bound;
     let handler = make(core).await?.into_handler();
-    let listeners = doors.into_iter().map(|(bound, sharing)| Ok((Listener::open(bound)?, sharing)));
+    let listeners = listeners.into_iter().map(|(bound, sharing)| Ok((Listener::open(bound)?, sharing)));
     let listeners = listeners.collect::<io::Result<Vec<_>>>()?;
     let gate = Gate::new(tally, stats.clone(), &settings.bounds.limits);
     let worker = Worker::new(handler, &settings, Watch::swept(), stats);

@@ -47,7 +47,7 @@ impl<H: Handler> Worker<H> {
         self.contexts.give(context);
     }
 
-    /// Gives memory back now and then, where nobody keeps house.
+    /// Gives memory back now and then.
     pub(super) fn trim_if_due(&self) {
         let now = self.shared.clock.now();
         if now >= self.trim_at.get() {
@@ -57,7 +57,7 @@ impl<H: Handler> Worker<H> {
     }
 
     /// Looks after the core's deadlines and memory, for ever.
-    async fn keep_house(&self) {
+    async fn maintain(&self) {
         loop {
             // What a burst has left must be freed although nobody is there any more.
             if self.contexts.is_empty() {
@@ -97,8 +97,8 @@ impl Inlet {
     ///
     /// A listener that does not listen any more.
     pub(super) async fn serve<H: Handler>(mut self, worker: Rc<Worker<H>>) -> io::Result<()> {
-        let house = worker.clone();
-        runtime::spawn(async move { house.keep_house().await });
+        let maintained = worker.clone();
+        runtime::spawn(async move { maintained.maintain().await });
         let mut stop = self.stop.clone();
         let stopped = async move {
             // A sender that is gone can tell nobody to stop.
