@@ -139,7 +139,7 @@ impl Link {
             if response.status == Status::CONTINUE {
                 self.go_ahead();
             }
-            self.gear.incoming.next();
+            self.gear.incoming.forget_message();
             return Ok(());
         }
         self.gear.is_answered = true;
@@ -352,7 +352,7 @@ impl Link {
     pub(super) fn into_parts(self) -> (Conn<Anywhere>, Buffer) {
         let Link { mut conn, mut gear, .. } = self;
         conn.swap_workspace(&mut gear.workspace);
-        gear.incoming.next();
+        gear.incoming.forget_message();
         (conn, gear.incoming.input)
     }
 }

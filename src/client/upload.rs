@@ -58,7 +58,7 @@ impl Link {
 
     /// Makes ready for the answer to a request that was written by hand: one of several that are in flight.
     pub(super) fn expect(&mut self, asked: Asked, timings: Timings) {
-        self.gear.incoming.next();
+        self.gear.incoming.forget_message();
         (self.gear.asked, self.gear.timings, self.gear.interim, self.gear.decoding) =
             (asked, timings, 0, None);
         (self.gear.upload, self.gear.is_answered) = (Upload::Sending, false);

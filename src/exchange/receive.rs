@@ -363,7 +363,7 @@ const READ_BEYOND: usize = 1 << 10;
 
 impl Incoming {
     /// Forgets the message, but not the input behind it.
-    pub(crate) fn next(&mut self) {
+    pub(crate) fn forget_message(&mut self) {
         self.take_back();
         let Incoming { input: _, trailers, expectation, body, lent: _, ready, drained, partial, pace } = self;
         trailers.clear();
@@ -377,7 +377,7 @@ impl Incoming {
 impl Reset for Incoming {
     fn reset(&mut self) {
         self.lent = 0;
-        self.next();
+        self.forget_message();
         self.input.reset();
     }
 

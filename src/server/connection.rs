@@ -134,7 +134,7 @@ fn exchanges<H: Handler>(
         loop {
             match poll_fn(|cx| ctx.poll_head(cx)).await? {
                 Head::End | Head::Silence => return Ok(Next::Close(Manner::Politely)),
-                Head::Whole => ctx.begin(),
+                Head::Whole => ctx.note_facts(),
             }
             if let Some(body_max) = plan(worker, ctx)? {
                 poll_fn(|cx| ctx.poll_body(cx, body_max)).await?;
@@ -156,7 +156,7 @@ fn exchanges<H: Handler>(
             if is_idle {
                 return Ok(next);
             }
-            ctx.next();
+            ctx.forget_exchange();
             if is_capped {
                 // A peer that pipelines for ever shall not keep the core for itself.
                 runtime::yield_now().await;
@@ -168,7 +168,7 @@ fn exchanges<H: Handler>(
 /// Decides by the head what becomes of the body: up to how many bytes it is buffered first, if it is.
 fn plan<H: Handler>(worker: &Worker<H>, ctx: &mut Context) -> Result<Option<usize>, Box<Refused>> {
     worker.shared.stats.requests.add(1);
-    expect(ctx)?;
+    note_expectation(ctx)?;
     let body_max = worker.shared.bounds.limits.body_max;
     match (ctx.asked().connect, catch_unwind(AssertUnwindSafe(|| worker.handler.on_head(&ctx.request)))) {
         (_, Err(_)) => Err(Refused::new(Status::INTERNAL_SERVER_ERROR, RefusalCause::Panic)),
@@ -184,7 +184,7 @@ fn plan<H: Handler>(worker: &Worker<H>, ctx: &mut Context) -> Result<Option<usiz
 }
 
 /// Notes what the peer expects before it sends its body (RFC 9110 §10.1.1).
-fn expect(ctx: &mut Context) -> Result<(), Box<Refused>> {
+fn note_expectation(ctx: &mut Context) -> Result<(), Box<Refused>> {
     let headers = &ctx.request.headers;
     if headers.first(Name::EXPECT).is_none() || ctx.asked().version == Version::Http10 {
         return Ok(());
@@ -275,11 +275,11 @@ fn poll_drain(ctx: &mut Context, cx: &mut task::Context<'_>) -> Poll<()> {
     }
     match ready!(ctx.poll_drain(cx)) {
         Ok(true) => {}
-        Ok(false) => ctx.close(),
+        Ok(false) => ctx.stop_persisting(),
         // The answer is good and shall arrive, whatever is wrong with what the handler did not read.
         Err(error) => {
             refuse::say_no(ctx, error.into());
-            ctx.close();
+            ctx.stop_persisting();
         }
     }
     Poll::Ready(())

@@ -157,21 +157,21 @@ impl Context {
         (conn, self.facts.number)
     }
 
-    /// Makes the context ready for the next head.
-    pub(super) fn next(&mut self) {
+    /// Forgets the exchange, and is ready for the next head.
+    pub(super) fn forget_exchange(&mut self) {
         let Context { request, response, extensions, transform, incoming, outgoing, facts, .. } = self;
         request.reset();
         response.reset();
         extensions.clear();
         *transform = None;
-        incoming.get_mut().next();
+        incoming.get_mut().forget_message();
         outgoing.reset();
         // A head that is refused is not answered as the one before it would be.
         facts.asked = Asked::default();
     }
 
     /// Notes what the answer depends on, once the head is there.
-    pub(super) fn begin(&mut self) {
+    pub(super) fn note_facts(&mut self) {
         let request = &self.request;
         let asked = Asked::new(request);
         let number = self.facts.number + 1;
@@ -187,7 +187,7 @@ impl Context {
     pub(super) fn detach(&mut self, request: Request, conn: Conn) {
         self.request = request;
         self.adopt(Some(conn), 0);
-        self.begin();
+        self.note_facts();
         self.facts.detached = true;
     }
 
@@ -321,7 +321,7 @@ impl Context {
     }
 
     /// The answer will be the last one.
-    pub(super) fn close(&mut self) {
+    pub(super) fn stop_persisting(&mut self) {
         self.facts.persists = false;
     }
 

@@ -173,7 +173,7 @@ impl Context {
         self.swap_workspace(&mut conn);
         let mut early = Default::default();
         let incoming = self.incoming.get_mut();
-        incoming.next();
+        incoming.forget_message();
         std::mem::swap(&mut incoming.input, &mut early);
         Ok(Upgraded::new(conn, early))
     }

@@ -63,7 +63,7 @@ pub(super) fn say_no(ctx: &mut Context, refused: Refused) -> Option<Status> {
     let status = status.filter(|_| ctx.outgoing.is_unsent()).map(final_status);
     if let Some(status) = status {
         ctx.response.reset();
-        ctx.close();
+        ctx.stop_persisting();
         explain(ctx, status);
         if matches!(cause, RefusalCause::Connections) {
             ctx.response.headers.put(Name::RETRY_AFTER, RETRY_AFTER);

@@ -111,7 +111,7 @@ impl Inlet {
         until(stopped, self.accept_all(&worker)).await?;
         let Shared { watch, stats, .. } = &*worker.shared;
         watch.stop();
-        self.close(&worker);
+        self.stop_listening(&worker);
         let (mut emptied, mut over) = (pin!(watch.emptied()), pin!(grace_over(&mut self.stop)));
         poll_fn(|cx| match emptied.as_mut().poll(cx) {
             Poll::Ready(()) => Poll::Ready(()),
@@ -187,7 +187,7 @@ impl Inlet {
     }
 
     /// Serves whoever has connected in time, then listens no more.
-    fn close<H: Handler>(&mut self, worker: &Rc<Worker<H>>) {
+    fn stop_listening<H: Handler>(&mut self, worker: &Rc<Worker<H>>) {
         for (listener, sharing) in std::mem::take(&mut self.listeners) {
             let waiting = std::iter::from_fn(|| listener.accept_now()).take(WAITING_MAX);
             waiting.for_each(|accepted| self.dispatch(worker, accepted, sharing));
