@@ -136,7 +136,7 @@ impl Rejection {
         gate.stats.refused.add(1);
         if gate.refusing.get() == REFUSING_MAX || worker.shared.acceptor.is_some() {
             // A flood is not worth an answer each, nor a handshake, without which nobody would understand it.
-            worker.shared.refuse(None, conn.peer().addr, self.cause);
+            worker.shared.report(None, conn.peer().addr, self.cause);
             return;
         }
         gate.refusing.set(gate.refusing.get() + 1);

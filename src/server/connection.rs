@@ -278,7 +278,7 @@ fn poll_drain(ctx: &mut Context, cx: &mut task::Context<'_>) -> Poll<()> {
         Ok(false) => ctx.stop_persisting(),
         // The answer is good and shall arrive, whatever is wrong with what the handler did not read.
         Err(error) => {
-            refuse::say_no(ctx, error.into());
+            ctx.report(None, error.into());
             ctx.stop_persisting();
         }
     }

@@ -11,10 +11,10 @@ use super::close::Manner;
 use super::connection::Next;
 use super::refuse::Refused;
 use super::shared::Shared;
-use super::{Extensions, Transform, transform};
+use super::{Extensions, RefusalCause, Transform, transform};
 use crate::exchange::{ExchangeError, Expectation, Head, Incoming, Outgoing, poll_flush};
 use crate::memory::Reset;
-use crate::message::{Length, Request, Response, Version};
+use crate::message::{Length, Request, Response, Status, Version};
 use crate::net::{Conn, PeerAddr, Workspace};
 use crate::wire::encode::{self, Asked, Plan};
 use crate::wire::{Wish, persists};
@@ -327,6 +327,11 @@ impl Context {
 
     pub(super) fn asked(&self) -> Asked {
         self.facts.asked
+    }
+
+    /// Counts what the peer was refused, and tells whoever wants to know.
+    pub(super) fn report(&self, status: Option<Status>, cause: RefusalCause) {
+        self.shared.report(status, self.peer_addr(), cause);
     }
 }
 

@@ -44,13 +44,13 @@ pub(super) async fn secure<H: Handler>(
             *idle = None;
             let error = ExchangeError::TimedOut(Phase::Handshake);
             let served = error.as_io();
-            worker.shared.refuse(None, peer, error.into());
+            worker.shared.report(None, peer, error.into());
             return Err(served);
         }
         End::Failed(error, transport) => {
             conn.transport = transport;
             let served = error.as_io();
-            worker.shared.refuse(None, peer, RefusalCause::Tls(error));
+            worker.shared.report(None, peer, RefusalCause::Tls(error));
             let mut lease = Lease::new(worker);
             lease.adopt(idle.take(), 0);
             close::hang_up(&mut lease).await;

@@ -14,8 +14,8 @@ use crate::message::{Name, Status};
 #[derive(Debug)]
 pub(super) struct Refused {
     /// None: nothing, for it would not be there to hear, or has half of another answer.
-    pub(super) status: Option<Status>,
-    pub(super) cause: RefusalCause,
+    status: Option<Status>,
+    cause: RefusalCause,
 }
 
 impl Refused {
@@ -30,48 +30,31 @@ impl Refused {
     }
 }
 
-impl From<ExchangeError> for Refused {
-    fn from(error: ExchangeError) -> Refused {
-        Refused { status: error.owed(), cause: RefusalCause::Exchange(error) }
-    }
-}
-
 impl From<ExchangeError> for Box<Refused> {
     fn from(error: ExchangeError) -> Box<Refused> {
-        Box::new(error.into())
+        Box::new(Refused { status: error.owed(), cause: RefusalCause::Exchange(error) })
     }
 }
 
 /// Writes what the peer is told, if nothing else was told it. Says how to close, and how the connection ended.
 pub(super) fn refuse(ctx: &mut Context, refused: Refused) -> (Manner, io::Result<()>) {
-    let served = match &refused.cause {
+    let Refused { status, cause } = refused;
+    let served = match &cause {
         RefusalCause::Exchange(error) => Err(error.as_io()),
         _ => Ok(()),
     };
-    match say_no(ctx, refused) {
-        Some(_) => {
-            ctx.write_head(ctx.response.body.announced(), Unread::Dropped);
-            (Manner::Lingering, served)
-        }
-        None => (Manner::Abort, served),
-    }
-}
-
-/// Makes the response a refusal, if nothing else was answered. Says with which status.
-pub(super) fn say_no(ctx: &mut Context, refused: Refused) -> Option<Status> {
-    let Refused { status, cause } = refused;
-    let status = status.filter(|_| ctx.outgoing.is_unsent()).map(final_status);
-    if let Some(status) = status {
+    let told = status.filter(|_| ctx.outgoing.is_unsent()).map(final_status);
+    if let Some(status) = told {
         ctx.response.reset();
         ctx.stop_persisting();
         explain(ctx, status);
         if matches!(cause, RefusalCause::Connections) {
             ctx.response.headers.put(Name::RETRY_AFTER, RETRY_AFTER);
         }
+        ctx.write_head(ctx.response.body.announced(), Unread::Dropped);
     }
-    let peer = ctx.peer_addr();
-    ctx.shared.refuse(status, peer, cause);
-    status
+    ctx.report(told, cause);
+    (told.map_or(Manner::Abort, |_| Manner::Lingering), served)
 }
 
 /// Seconds until one of so many connections is likely to have closed.
@@ -91,8 +74,7 @@ pub(super) fn answer_error(ctx: &mut Context, error: Error) {
     }
     // An error without a cause is an answer like any other: nobody needs to be told.
     if error.cause().is_some() {
-        let peer = ctx.peer_addr();
-        ctx.shared.refuse(Some(status), peer, RefusalCause::Handler(error));
+        ctx.report(Some(status), RefusalCause::Handler(error));
     }
 }
 

@@ -43,7 +43,7 @@ impl Shared {
 
     /// Counts a refusal, and tells whoever wants to know.
     #[cold]
-    pub(super) fn refuse(&self, status: Option<Status>, peer: PeerAddr, cause: RefusalCause) {
+    pub(super) fn report(&self, status: Option<Status>, peer: PeerAddr, cause: RefusalCause) {
         self.stats.errors[ErrorKind::of(&cause) as usize].add(1);
         if let Some(on_error) = &self.on_error {
             let refusal = Refusal { status, peer, cause };
