@@ -133,7 +133,6 @@ impl Rejection {
     /// Tells the peer, in a task of its own: whoever accepts never waits for a peer.
     pub(super) fn tell<H: Handler>(self, worker: Rc<Worker<H>>, conn: Conn) {
         let gate = self.open.gate.clone();
-        gate.stats.refused.add(1);
         if gate.refusing.get() == REFUSING_MAX || worker.shared.acceptor.is_some() {
             // A flood is not worth an answer each, nor a handshake, without which nobody would understand it.
             worker.shared.report(None, conn.peer().addr, self.cause);

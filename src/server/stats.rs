@@ -27,8 +27,6 @@ pub struct ServerCounts {
     pub open: u64,
     /// Connections accepted, refused ones among them.
     pub accepted: u64,
-    /// Connections refused because there were too many.
-    pub refused: u64,
     /// Connections that were still at work when a shutdown's grace was over.
     pub cut: u64,
     /// Requests whose head was received and was good.
@@ -59,7 +57,7 @@ pub struct ErrorCounts {
     pub panic: u64,
     /// Requests that were refused by their heads.
     pub plan: u64,
-    /// Connections that were refused.
+    /// Connections refused because there were too many.
     pub overload: u64,
     /// Connections that could not be made secure.
     pub tls: u64,
@@ -71,7 +69,6 @@ pub struct ErrorCounts {
 pub(super) struct CoreStats {
     pub(super) open: Counter,
     pub(super) accepted: Counter,
-    pub(super) refused: Counter,
     pub(super) cut: Counter,
     pub(super) requests: Counter,
     pub(super) received: Counter,
@@ -145,7 +142,6 @@ impl CoreStats {
         ServerCounts {
             open: self.open.get(),
             accepted: self.accepted.get(),
-            refused: self.refused.get(),
             cut: self.cut.get(),
             requests: self.requests.get(),
             received: self.received.get(),
@@ -176,10 +172,9 @@ impl ServerStats {
 
 impl AddAssign<&ServerCounts> for ServerCounts {
     fn add_assign(&mut self, other: &ServerCounts) {
-        let ServerCounts { open, accepted, refused, cut, requests, received, sent, errors } = other;
+        let ServerCounts { open, accepted, cut, requests, received, sent, errors } = other;
         self.open += open;
         self.accepted += accepted;
-        self.refused += refused;
         self.cut += cut;
         self.requests += requests;
         self.received += received;

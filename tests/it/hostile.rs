@@ -390,7 +390,7 @@ fn a_flood_of_connections_is_turned_away_and_forgotten() {
     first.say(GET);
     first.hear();
     let mut peers: Vec<_> = (0..PEERS).map(|_| served.connect()).collect();
-    eventually("they are turned away", || served.running.stats().total.refused == PEERS);
+    eventually("they are turned away", || served.running.stats().total.errors.overload == PEERS);
     first.say(GET);
     assert_eq!(status(&first.hear()), 200);
     // Not all of so many are told why.
@@ -493,7 +493,7 @@ fn whoever_is_told_of_errors_may_panic_too() {
     first.say(GET);
     first.hear();
     let peers: Vec<_> = (0..400).map(|_| served.connect()).collect();
-    eventually("they are turned away", || served.running.stats().total.refused == 400);
+    eventually("they are turned away", || served.running.stats().total.errors.overload == 400);
     drop((first, peers));
     check_well(&served);
 }

@@ -454,7 +454,7 @@ fn connections_max_over_all_cores_rfc9110_15_6_4() {
         inside.iter_mut().for_each(check_let_in);
         let outside = [(); 5].map(|()| check_turned_away(served.connect(), 503, Some("1")));
         assert_eq!(refusals.take(), vec![(503, "the server has too many connections".into()); 5]);
-        assert_eq!(served.running.stats().total.refused, 5);
+        assert_eq!(served.running.stats().total.errors.overload, 5);
         // These take their time to go, and hold no place meanwhile.
         leave(&served, inside);
         [(); 3].map(|()| served.connect()).iter_mut().for_each(check_let_in);
@@ -472,7 +472,7 @@ fn connections_per_peer_max_rfc6585_4() {
         inside.iter_mut().for_each(check_let_in);
         let outside = [1, 1, 1].map(|host| check_turned_away(connect(host), 429, None));
         assert_eq!(refusals.take(), vec![(429, "the peer has too many connections".into()); 3]);
-        assert_eq!(served.running.stats().total.refused, 3);
+        assert_eq!(served.running.stats().total.errors.overload, 3);
         let mut others = [2, 3, 2].map(connect);
         others.iter_mut().for_each(check_let_in);
         leave(&served, inside);
