@@ -27,7 +27,7 @@ pub struct Answer {
 
 impl Answer {
     pub(super) fn new(link: Link) -> Answer {
-        let is_read = link.gear.incoming.is_read();
+        let is_read = link.exchange.incoming.is_read();
         let mut answer = Answer { link: Some(Box::new(link)), trailers: Headers::new(), pending: None };
         if is_read {
             answer.release();
@@ -74,7 +74,7 @@ impl Answer {
     /// Gives the connection back: the body is read.
     fn release(&mut self) {
         if let Some(mut link) = self.link.take() {
-            std::mem::swap(&mut self.trailers, &mut link.gear.incoming.trailers);
+            std::mem::swap(&mut self.trailers, &mut link.exchange.incoming.trailers);
             link.rest();
             self.pending = None;
         }

@@ -5,11 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::cookies::Visit;
-use super::handover::Tunnel;
 use super::link::Link;
 use super::pool::{Place, Pool, later};
 use super::route::connect;
-use super::{Call, Client, ClientCause, ClientError, ClientPhase, redirect};
+use super::{Call, Client, ClientCause, ClientError, ClientPhase, Tunnel, redirect};
 use crate::memory::Reset;
 use crate::message::{InvalidRequest, InvalidTarget, Length, Method, Request, Response, Status, Timings};
 use crate::runtime::{self, Instant};
@@ -76,7 +75,7 @@ impl Client {
         match poll_fn(|cx| link.poll_answer(cx, Some(request), response)).await {
             Ok(()) => {}
             Err(error) if link.may_retry(request, &error) => {
-                let (place, queue) = (link.place, link.gear.timings.queue);
+                let (place, queue) = (link.place, link.exchange.timings.queue);
                 link = Box::pin(self.fresh(place, queue, deadline)).await?;
                 link.begin(request, content, visit.cookie(), deadline);
                 poll_fn(|cx| link.poll_answer(cx, Some(request), response)).await?;
@@ -84,7 +83,7 @@ impl Client {
             Err(error) => return Err(error),
         }
         visit.end(response);
-        *response.timings_mut() = link.gear.timings;
+        *response.timings_mut() = link.exchange.timings;
         Ok(link)
     }
 
@@ -147,9 +146,9 @@ impl Client {
         };
         let queue = entered.saturating_duration_since(start);
         match pool.take(entered) {
-            Some((resting, gear)) => {
+            Some((resting, exchange)) => {
                 let timings = Timings { queue, reused: true, ..Timings::default() };
-                Ok(Link::over(resting, gear, place, timings, entered))
+                Ok(Link::over(resting, exchange, place, timings, entered))
             }
             None => Box::pin(self.fresh(place, queue, deadline)).await,
         }

@@ -174,7 +174,7 @@ impl ClientBuilder {
         for name in ["host", "content-length", "transfer-encoding", "connection", "keep-alive"] {
             settings.fields.remove(name);
         }
-        let shared = Shared { settings: Arc::new(settings), nests: Default::default() };
+        let shared = Shared { settings: Arc::new(settings), pools: Default::default() };
         Client { shared: Arc::new(shared), total, redirects }
     }
 }

@@ -87,13 +87,13 @@ impl Call {
     pub async fn finish(mut self, response: &mut Response) -> Result<Answer, ClientError> {
         let link = &mut *self.link;
         link.end(&self.trailers)?;
-        match link.gear.is_answered {
+        match link.exchange.is_answered {
             true => *response = self.early,
             false => response.reset(),
         }
         link.go_ahead();
         poll_fn(|cx| link.poll_answer(cx, None, response)).await?;
-        *response.timings_mut() = link.gear.timings;
+        *response.timings_mut() = link.exchange.timings;
         self.visit.end(response);
         link.decode(response)?;
         Ok(Answer::new(*self.link))
@@ -149,7 +149,7 @@ impl Call {
         poll: impl FnOnce(&mut Link, &mut Context<'_>) -> Poll<Result<T, ClientError>>,
     ) -> Poll<Result<T, ClientError>> {
         let Call { link, early, .. } = self;
-        if matches!(link.gear.upload, Upload::Abandoned) {
+        if matches!(link.exchange.upload, Upload::Abandoned) {
             return Poll::Ready(Ok(dropped));
         }
         let polled = poll(link, cx);
@@ -157,8 +157,8 @@ impl Call {
             return polled;
         }
         match (link.poll_early(cx, early), polled) {
-            (Poll::Ready(Ok(())), Poll::Ready(_)) => link.gear.upload = Upload::Abandoned,
-            (Poll::Ready(Ok(())), Poll::Pending) if matches!(link.gear.upload, Upload::Abandoned) => {}
+            (Poll::Ready(Ok(())), Poll::Ready(_)) => link.exchange.upload = Upload::Abandoned,
+            (Poll::Ready(Ok(())), Poll::Pending) if matches!(link.exchange.upload, Upload::Abandoned) => {}
             (Poll::Ready(Err(error)), Poll::Pending) => return Poll::Ready(Err(error)),
             (_, polled) => return polled,
         }

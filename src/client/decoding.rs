@@ -2,7 +2,7 @@
 
 use std::task::{Context, Poll, ready};
 
-use super::gear::Gear;
+use super::exchange::Exchange;
 use super::link::Link;
 use super::{ClientCause, ClientError, ClientPhase};
 use crate::coding::{CodingError, Decoders, Decoding, OF_CODED};
@@ -14,7 +14,7 @@ impl Link {
     /// Has the body decoded, if the client was told so. The fields that speak of the codings are removed; a coding that
     /// nobody here knows stays.
     pub(super) fn decode(&mut self, response: &mut Response) -> Result<(), ClientError> {
-        let has_body = !self.gear.incoming.is_read();
+        let has_body = !self.exchange.incoming.is_read();
         let Some(most) = self.settings().decode_max.filter(|_| has_body) else { return Ok(()) };
         match Decoders::of(&response.headers, most) {
             Ok(None) | Err(CodingError::Unknown) => {}
@@ -22,7 +22,7 @@ impl Link {
                 for name in OF_CODED {
                     response.headers.remove(name);
                 }
-                self.gear.decoding = Some(Box::new(Decoding::new(decoders, most)));
+                self.exchange.decoding = Some(Box::new(Decoding::new(decoders, most)));
             }
             Err(error) => return Err(self.coding_error(error)),
         }
@@ -32,7 +32,7 @@ impl Link {
     /// Decodes the next piece of the body; it lies in the decoding until the next call. None: it is at its end.
     pub(super) fn poll_decoded(&mut self, cx: &mut Context<'_>) -> Poll<Result<usize, ClientError>> {
         loop {
-            let Gear { incoming, decoding, .. } = &mut *self.gear;
+            let Exchange { incoming, decoding, .. } = &mut *self.exchange;
             let Some(decoding) = decoding else { return self.poll_received(cx) };
             match decoding.pull(incoming.chunk()) {
                 Ok(0) => {}

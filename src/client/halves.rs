@@ -89,14 +89,14 @@ impl CallWriter {
     }
 
     fn poll_data(&mut self, cx: &mut Context<'_>, data: &[u8]) -> Poll<Result<usize, ClientError>> {
-        self.both.poll(Half::Writer, cx, |link, cx| match link.gear.upload {
+        self.both.poll(Half::Writer, cx, |link, cx| match link.exchange.upload {
             Upload::Abandoned => Poll::Ready(Ok(data.len())),
             _ => link.poll_write(cx, data),
         })
     }
 
     fn poll_sent(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ClientError>> {
-        self.both.poll(Half::Writer, cx, |link, cx| match link.gear.upload {
+        self.both.poll(Half::Writer, cx, |link, cx| match link.exchange.upload {
             Upload::Abandoned => Poll::Ready(Ok(())),
             _ => link.poll_flush(cx),
         })
@@ -105,7 +105,7 @@ impl CallWriter {
     fn poll_finish(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ClientError>> {
         let trailers = &self.trailers;
         let ended: Result<(), ClientError> = ready!(self.both.poll(Half::Writer, cx, |link, cx| {
-            if !matches!(link.gear.upload, Upload::Abandoned) {
+            if !matches!(link.exchange.upload, Upload::Abandoned) {
                 link.end(trailers)?;
                 link.go_ahead();
                 ready!(link.poll_flush(cx))?;
@@ -144,7 +144,7 @@ impl CallReader {
         .await?;
         self.visit.end(response);
         let mut both = self.both.lock();
-        *response.timings_mut() = both.link().gear.timings;
+        *response.timings_mut() = both.link().exchange.timings;
         both.link().decode(response)
     }
 
@@ -170,7 +170,7 @@ impl CallReader {
         piece.clear();
         both.poll(Half::Reader, cx, |link, cx| {
             match ready!(link.poll_chunk(cx)) {
-                Ok(0) => std::mem::swap(trailers, &mut link.gear.incoming.trailers),
+                Ok(0) => std::mem::swap(trailers, &mut link.exchange.incoming.trailers),
                 Ok(_) => piece.extend_from_slice(link.chunk()),
                 Err(error) => {
                     link.close();

@@ -4,7 +4,7 @@ use std::future::poll_fn;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use super::gear::Gear;
+use super::exchange::Exchange;
 use super::pool::{Place, Resting};
 use super::settings::Settings;
 use super::upload::Upload;
@@ -19,32 +19,32 @@ use crate::wire::{Framing, Wish, persists};
 
 /// One connection while it is in use. Dropping it closes the connection and frees its place.
 ///
-/// It moves from one future to the next and so is small: what the exchange needs beside it is in its gear.
+/// It moves from one future to the next and so is small: what else the exchange needs lies in a box.
 pub(super) struct Link {
     pub(super) conn: Conn<Anywhere>,
-    pub(super) gear: Box<Gear>,
+    pub(super) exchange: Box<Exchange>,
     /// Last, for whoever waits for it may find the connection in the pool.
     pub(super) place: Place,
 }
 
 impl Link {
     pub(super) fn new(conn: Conn<Anywhere>, place: Place, timings: Timings) -> Link {
-        let (now, gear) = (runtime::now(), place.pool.take_gear());
-        Link::over(Resting::new(conn, now), gear, place, timings, now)
+        let (now, exchange) = (runtime::now(), place.pool.take_exchange());
+        Link::over(Resting::new(conn, now), exchange, place, timings, now)
     }
 
     /// A link over a connection that has rested.
     pub(super) fn over(
         resting: Resting,
-        mut gear: Box<Gear>,
+        mut exchange: Box<Exchange>,
         place: Place,
         timings: Timings,
         mark: Instant,
     ) -> Link {
         let Resting { mut conn, born, .. } = resting;
-        conn.swap_workspace(&mut gear.workspace);
-        (gear.timings, gear.born, gear.mark) = (timings, born, mark);
-        Link { conn, gear, place }
+        conn.swap_workspace(&mut exchange.workspace);
+        (exchange.timings, exchange.born, exchange.mark) = (timings, born, mark);
+        Link { conn, exchange, place }
     }
 
     /// What the client was told.
@@ -60,16 +60,16 @@ impl Link {
         cookie: Option<&str>,
         deadline: Option<Instant>,
     ) {
-        self.gear.deadline = deadline;
-        self.gear.asked = Asked::new(request);
-        self.gear.asks_for_upgrade = request.headers.contains("upgrade");
+        self.exchange.deadline = deadline;
+        self.exchange.asked = Asked::new(request);
+        self.exchange.asks_for_upgrade = request.headers.contains("upgrade");
         let plan = Plan::of_request(request.method(), content, !request.trailers.is_empty());
         self.place.pool.write_head(self.conn.output().bytes(), request, plan, cookie);
-        self.gear.outgoing.begin(plan.body());
-        self.gear.persists = Wish::of(&request.headers) != Wish::Close;
+        self.exchange.outgoing.begin(plan.body());
+        self.exchange.persists = Wish::of(&request.headers) != Wish::Close;
         let expects =
             request.headers.first(Name::EXPECT).is_some_and(|it| it.eq_ignore_ascii_case(b"100-continue"));
-        self.gear.upload =
+        self.exchange.upload =
             if expects && plan.body() != Framing::Empty { Upload::Expecting } else { Upload::Sending };
     }
 
@@ -80,7 +80,7 @@ impl Link {
         body: Option<&Request>,
         response: &mut Response,
     ) -> Poll<Result<(), ClientError>> {
-        while !self.gear.is_answered {
+        while !self.exchange.is_answered {
             let _ = self.poll_upload(cx, body)?;
             match self.poll_head(cx, response) {
                 Poll::Ready(Ok(())) => self.settle(response)?,
@@ -97,19 +97,19 @@ impl Link {
 
     /// Receives one head, be it the final one or not.
     fn poll_head(&mut self, cx: &mut Context<'_>, response: &mut Response) -> Poll<Result<(), ClientError>> {
-        let Link { conn, gear, place } = self;
+        let Link { conn, exchange, place } = self;
         let bounds = &place.pool.settings.bounds;
         // The server may think about what it has heard only when it has heard it, or will hear no more.
-        let is_over = matches!(gear.upload, Upload::Sent | Upload::Failed(_));
+        let is_over = matches!(exchange.upload, Upload::Sent | Upload::Failed(_));
         let limit = if is_over { bounds.timeouts.head } else { Duration::MAX };
-        let mut reply = Reply::new(response, gear.asked);
+        let mut reply = Reply::new(response, exchange.asked);
         loop {
-            match gear.incoming.try_head(&mut reply, bounds) {
+            match exchange.incoming.try_head(&mut reply, bounds) {
                 Ok(true) => break,
                 Ok(false) => {}
                 Err(error) => return Poll::Ready(Err(self.fail(ClientPhase::Wait, error))),
             }
-            let cause = match ready!(gear.incoming.poll_head_bytes(cx, conn, limit)) {
+            let cause = match ready!(exchange.incoming.poll_head_bytes(cx, conn, limit)) {
                 Ok(None) => continue,
                 Ok(Some(Head::Silence)) => ClientCause::TimedOut,
                 Ok(Some(Head::End | Head::Whole)) => ClientCause::Closed,
@@ -119,43 +119,43 @@ impl Link {
             return Poll::Ready(Err(self.unanswered(cause)));
         }
         let version = reply.version();
-        self.gear.persists &=
-            persists(version, Wish::of(&response.headers)) && !self.gear.incoming.ends_with_close();
-        self.gear.idle = idle(&response.headers);
+        self.exchange.persists &=
+            persists(version, Wish::of(&response.headers)) && !self.exchange.incoming.ends_with_close();
+        self.exchange.idle = idle(&response.headers);
         Poll::Ready(Ok(()))
     }
 
     /// Looks at the answer whose head has come: nothing is answered by one that is not the final one.
     fn settle(&mut self, response: &Response) -> Result<(), ClientError> {
         let is_upgrade = response.status == Status::SWITCHING_PROTOCOLS;
-        if is_upgrade && !self.gear.asks_for_upgrade {
+        if is_upgrade && !self.exchange.asks_for_upgrade {
             return Err(self.error(ClientPhase::Wait, ClientCause::Upgrade));
         }
         if response.status.is_informational() && !is_upgrade {
-            self.gear.interim += 1;
-            if self.gear.interim > INTERIM_MAX {
+            self.exchange.interim += 1;
+            if self.exchange.interim > INTERIM_MAX {
                 return Err(self.error(ClientPhase::Wait, ClientCause::TooManyInterim));
             }
             if response.status == Status::CONTINUE {
                 self.go_ahead();
             }
-            self.gear.incoming.forget_message();
+            self.exchange.incoming.forget_message();
             return Ok(());
         }
-        self.gear.is_answered = true;
+        self.exchange.is_answered = true;
         // What follows is not HTTP.
-        self.gear.persists &= !is_upgrade;
+        self.exchange.persists &= !is_upgrade;
         // Many servers answer while they read; but whoever refuses, or is about to close, reads no more (§9.3, §9.6).
         let is_refused = response.status.is_client_error()
             || response.status.is_server_error()
             || Wish::of(&response.headers) == Wish::Close;
-        match self.gear.upload {
+        match self.exchange.upload {
             Upload::Sending if !is_refused => {}
             Upload::Sent | Upload::Failed(_) | Upload::Abandoned => {}
-            Upload::Sending | Upload::Expecting | Upload::Waiting => self.gear.upload = Upload::Abandoned,
+            Upload::Sending | Upload::Expecting | Upload::Waiting => self.exchange.upload = Upload::Abandoned,
         }
         self.conn.disarm(Lane::Read);
-        self.gear.timings.wait = self.lap();
+        self.exchange.timings.wait = self.lap();
         Ok(())
     }
 
@@ -165,7 +165,7 @@ impl Link {
         cx: &mut Context<'_>,
         response: &mut Response,
     ) -> Poll<Result<(), ClientError>> {
-        while !self.gear.is_answered {
+        while !self.exchange.is_answered {
             ready!(self.poll_head(cx, response))?;
             self.settle(response)?;
         }
@@ -175,7 +175,7 @@ impl Link {
     /// Receives the whole body into `response`.
     pub(super) async fn receive_body(mut self, response: &mut Response) -> Result<(), ClientError> {
         poll_fn(|cx| self.poll_whole(cx, response)).await?;
-        let now = self.gear.mark;
+        let now = self.exchange.mark;
         self.rest_from(now);
         Ok(())
     }
@@ -187,42 +187,42 @@ impl Link {
         response: &mut Response,
     ) -> Poll<Result<(), ClientError>> {
         let content = response.body.receive();
-        match self.gear.decoding {
+        match self.exchange.decoding {
             Some(_) => ready!(self.poll_body_decoded(cx, content))?,
             None => ready!(self.poll_body(cx, content))?,
         }
-        std::mem::swap(&mut response.trailers, &mut self.gear.incoming.trailers);
-        self.gear.timings.receive = self.lap();
-        *response.timings_mut() = self.gear.timings;
+        std::mem::swap(&mut response.trailers, &mut self.exchange.incoming.trailers);
+        self.exchange.timings.receive = self.lap();
+        *response.timings_mut() = self.exchange.timings;
         Poll::Ready(Ok(()))
     }
 
     fn poll_body(&mut self, cx: &mut Context<'_>, content: &mut Arena) -> Poll<Result<(), ClientError>> {
-        let Link { conn, gear, place } = self;
+        let Link { conn, exchange, place } = self;
         let bounds = &place.pool.settings.bounds;
-        let received = gear.incoming.poll_body(cx, conn, bounds, bounds.limits.body_max, content);
+        let received = exchange.incoming.poll_body(cx, conn, bounds, bounds.limits.body_max, content);
         self.within_deadline(cx, ClientPhase::Receive, received)
     }
 
     /// The bytes that the last [`Link::poll_chunk`] has received.
     pub(super) fn chunk(&self) -> &[u8] {
-        match &self.gear.decoding {
+        match &self.exchange.decoding {
             Some(decoding) => decoding.piece(),
-            None => self.gear.incoming.chunk(),
+            None => self.exchange.incoming.chunk(),
         }
     }
 
     /// The reader took only the first `count` bytes of the chunk.
     pub(super) fn took(&mut self, count: usize) {
-        match &mut self.gear.decoding {
+        match &mut self.exchange.decoding {
             Some(decoding) => decoding.took(count),
-            None => self.gear.incoming.took(count),
+            None => self.exchange.incoming.took(count),
         }
     }
 
     /// Receives the next piece of the body: it lies in the link until the next call. None: it is at its end.
     pub(super) fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Result<usize, ClientError>> {
-        match self.gear.decoding {
+        match self.exchange.decoding {
             Some(_) => self.poll_decoded(cx),
             None => self.poll_received(cx),
         }
@@ -230,25 +230,25 @@ impl Link {
 
     /// Receives the next piece of the body as it is sent: it lies in the incoming until the next call.
     pub(super) fn poll_received(&mut self, cx: &mut Context<'_>) -> Poll<Result<usize, ClientError>> {
-        let Link { conn, gear, place } = self;
-        let received = gear.incoming.poll_chunk(cx, conn, &place.pool.settings.bounds);
+        let Link { conn, exchange, place } = self;
+        let received = exchange.incoming.poll_chunk(cx, conn, &place.pool.settings.bounds);
         self.within_deadline(cx, ClientPhase::Receive, received)
     }
 
     /// Closes the connection. What was not received of the body never will be.
     pub(super) fn close(&mut self) {
         self.conn.transport = Transport::Closed;
-        self.gear.incoming.input.reset();
+        self.exchange.incoming.input.reset();
     }
 
     /// Drops what is left of the body, if that is little, for the sake of the connection.
     pub(super) async fn discard(mut self) {
-        if !self.gear.persists {
+        if !self.exchange.persists {
             return;
         }
         let drained = poll_fn(|cx| {
-            let Link { conn, gear, place } = &mut self;
-            match gear.incoming.poll_drain(cx, conn, &place.pool.settings.bounds) {
+            let Link { conn, exchange, place } = &mut self;
+            match exchange.incoming.poll_drain(cx, conn, &place.pool.settings.bounds) {
                 Poll::Ready(drained) => Poll::Ready(drained.unwrap_or(false)),
                 Poll::Pending => self.poll_deadline(cx, ClientPhase::Receive).map(|_| false),
             }
@@ -264,17 +264,18 @@ impl Link {
     }
 
     fn rest_from(mut self, now: Instant) {
-        self.gear.incoming.take_back();
+        self.exchange.incoming.take_back();
         // What has come unasked is no answer (§9.2), and whoever reads it as one has been poisoned.
-        let is_clean =
-            self.gear.incoming.is_read() && self.gear.incoming.input.is_empty() && self.conn.has_sent_all();
-        if !(self.gear.persists && is_clean && matches!(self.gear.upload, Upload::Sent)) {
+        let is_clean = self.exchange.incoming.is_read()
+            && self.exchange.incoming.input.is_empty()
+            && self.conn.has_sent_all();
+        if !(self.exchange.persists && is_clean && matches!(self.exchange.upload, Upload::Sent)) {
             return;
         }
-        let Link { mut conn, mut gear, place } = self;
+        let Link { mut conn, mut exchange, place } = self;
         conn.disarm(Lane::Whole);
-        conn.swap_workspace(&mut gear.workspace);
-        place.pool.give(conn, gear, now);
+        conn.swap_workspace(&mut exchange.workspace);
+        place.pool.give(conn, exchange, now);
     }
 
     /// Whether the request can be sent again though it failed: nobody has answered any of it, and nobody can have
@@ -287,7 +288,7 @@ impl Link {
         );
         was_closed
             && !error.is_timeout()
-            && self.gear.timings.reused
+            && self.exchange.timings.reused
             && traffic.received == 0
             && (request.method().is_idempotent() || traffic.sent == 0)
             && !request.body.is_stream()
@@ -301,12 +302,12 @@ impl Link {
     }
 
     pub(super) fn error(&self, phase: ClientPhase, cause: ClientCause) -> ClientError {
-        ClientError::new(phase, cause).on(self.gear.timings.reused, self.conn.traffic().sent > 0)
+        ClientError::new(phase, cause).on(self.exchange.timings.reused, self.conn.traffic().sent > 0)
     }
 
     /// What it means that no answer comes: the request may have failed before.
     fn unanswered(&mut self, cause: ClientCause) -> ClientError {
-        match std::mem::replace(&mut self.gear.upload, Upload::Sent) {
+        match std::mem::replace(&mut self.exchange.upload, Upload::Sent) {
             Upload::Failed(error) => self.fail(ClientPhase::Send, error),
             Upload::Sent | Upload::Abandoned => self.error(ClientPhase::Wait, cause),
             Upload::Sending | Upload::Expecting | Upload::Waiting => self.error(ClientPhase::Send, cause),
@@ -314,7 +315,7 @@ impl Link {
     }
 
     fn phase(&self) -> ClientPhase {
-        match self.gear.upload {
+        match self.exchange.upload {
             Upload::Sent | Upload::Abandoned => ClientPhase::Wait,
             Upload::Sending | Upload::Expecting | Upload::Waiting | Upload::Failed(_) => ClientPhase::Send,
         }
@@ -322,7 +323,7 @@ impl Link {
 
     /// Ready when the time of the whole exchange is over.
     pub(super) fn poll_deadline(&mut self, cx: &mut Context<'_>, phase: ClientPhase) -> Poll<ClientError> {
-        let Some(deadline) = self.gear.deadline else { return Poll::Pending };
+        let Some(deadline) = self.exchange.deadline else { return Poll::Pending };
         let left = deadline.saturating_duration_since(runtime::now());
         ready!(self.conn.poll_expired(cx, Lane::Whole, left));
         Poll::Ready(self.error(phase, ClientCause::TimedOut))
@@ -344,16 +345,16 @@ impl Link {
 
     /// How long the phase at hand took; the next one begins.
     pub(super) fn lap(&mut self) -> Duration {
-        let began = std::mem::replace(&mut self.gear.mark, runtime::now());
-        self.gear.mark.saturating_duration_since(began)
+        let began = std::mem::replace(&mut self.exchange.mark, runtime::now());
+        self.exchange.mark.saturating_duration_since(began)
     }
 
     /// The connection, for whoever takes it over, and what its server has sent already.
     pub(super) fn into_parts(self) -> (Conn<Anywhere>, Buffer) {
-        let Link { mut conn, mut gear, .. } = self;
-        conn.swap_workspace(&mut gear.workspace);
-        gear.incoming.forget_message();
-        (conn, gear.incoming.input)
+        let Link { mut conn, mut exchange, .. } = self;
+        conn.swap_workspace(&mut exchange.workspace);
+        exchange.incoming.forget_message();
+        (conn, exchange.incoming.input)
     }
 }
 

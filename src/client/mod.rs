@@ -6,11 +6,11 @@
 
 mod origin;
 
-mod nest;
 mod pool;
+mod pools;
 mod route;
 
-mod gear;
+mod exchange;
 mod link;
 mod upload;
 
@@ -22,8 +22,8 @@ mod answer;
 mod call;
 mod decoding;
 mod halves;
-mod handover;
 mod host;
+mod tunnel;
 
 mod balance;
 mod pipeline;
@@ -46,15 +46,15 @@ pub use call::Call;
 pub use cookies::CookieStore;
 pub use error::{ClientCause, ClientError, ClientPhase};
 pub use halves::{CallReader, CallWriter};
-pub use handover::Tunnel;
 pub use host::Host;
-use nest::Nest;
 pub use pipeline::{Pipeline, PipelineBuilder};
 use pool::Pool;
+use pools::Pools;
 pub use redirect::Redirects;
 pub use route::{InvalidProxy, Proxies, Proxy, SocksError, SocksReply};
 use settings::Settings;
 pub use timeouts::ClientTimeouts;
+pub use tunnel::Tunnel;
 
 use crate::message::{InvalidRequest, Method, Request, Response, Target};
 use crate::runtime::{Here, Id};
@@ -104,7 +104,7 @@ pub struct Client {
 struct Shared {
     settings: Arc<Settings>,
     /// One for each runtime, and there are few.
-    nests: RwLock<Vec<(Id, Arc<Nest>)>>,
+    pools: RwLock<Vec<(Id, Arc<Pools>)>>,
 }
 
 impl Client {
@@ -273,42 +273,45 @@ impl Client {
     }
 
     fn each_pool(&self, mut then: impl FnMut(&Pool)) {
-        let nests = self.shared.nests.read().unwrap_or_else(PoisonError::into_inner);
-        nests.iter().for_each(|(_, nest)| nest.each(&mut then));
+        let all = self.shared.pools.read().unwrap_or_else(PoisonError::into_inner);
+        all.iter().for_each(|(_, pools)| pools.each(&mut then));
     }
 
     /// The pool of the origin that `target` names, in this runtime.
     fn pool_of(&self, target: &Target) -> Result<Arc<Pool>, ClientError> {
-        self.in_nest(|nest| {
+        self.in_pools(|pools| {
             // Nearly all spell an origin as its key does, and then there is nothing to be looked at.
-            let known = target.origin().and_then(|key| nest.known(key));
-            known.map_or_else(|| nest.pool(&origin::key(target)?), Ok)
+            let known = target.origin().and_then(|key| pools.known(key));
+            known.map_or_else(|| pools.pool(&origin::key(target)?), Ok)
         })
     }
 
     /// The pool of the origin with this key, in this runtime.
     fn pool(&self, key: &str) -> Result<Arc<Pool>, ClientError> {
-        self.in_nest(|nest| nest.pool(key))
+        self.in_pools(|pools| pools.pool(key))
     }
 
-    fn in_nest<T>(&self, then: impl FnOnce(&Arc<Nest>) -> Result<T, ClientError>) -> Result<T, ClientError> {
+    fn in_pools<T>(
+        &self,
+        then: impl FnOnce(&Arc<Pools>) -> Result<T, ClientError>,
+    ) -> Result<T, ClientError> {
         let Some(here) = Here::get() else {
             return Err(ClientError::new(ClientPhase::Prepare, ClientCause::NoRuntime));
         };
-        let nests = self.shared.nests.read().unwrap_or_else(PoisonError::into_inner);
-        let is_here = |(id, _): &&(Id, Arc<Nest>)| *id == here.id();
-        if let Some((_, nest)) = nests.iter().find(is_here) {
-            return then(nest);
+        let all = self.shared.pools.read().unwrap_or_else(PoisonError::into_inner);
+        let is_here = |(id, _): &&(Id, Arc<Pools>)| *id == here.id();
+        if let Some((_, pools)) = all.iter().find(is_here) {
+            return then(pools);
         }
-        drop(nests);
-        let mut nests = self.shared.nests.write().unwrap_or_else(PoisonError::into_inner);
+        drop(all);
+        let mut all = self.shared.pools.write().unwrap_or_else(PoisonError::into_inner);
         // Those of runtimes that have ended, for one: whoever makes a runtime for each request is not to pay for all.
-        nests.retain(|(_, nest)| !nest.is_empty());
-        let at = nests.iter().position(|nest| is_here(&nest)).unwrap_or_else(|| {
-            nests.push((here.id(), Nest::new(here.clone(), self.shared.settings.clone())));
-            nests.len() - 1
+        all.retain(|(_, pools)| !pools.is_empty());
+        let at = all.iter().position(|entry| is_here(&entry)).unwrap_or_else(|| {
+            all.push((here.id(), Pools::new(here.clone(), self.shared.settings.clone())));
+            all.len() - 1
         });
-        then(&nests[at].1)
+        then(&all[at].1)
     }
 }
 

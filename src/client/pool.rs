@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use tokio::sync::Semaphore;
 
-use super::gear::Gear;
-use super::nest::Nest;
+use super::exchange::Exchange;
 use super::origin::Origin;
+use super::pools::Pools;
 use super::route::Proxy;
 use super::settings::Settings;
 use crate::memory::FreeList;
@@ -29,7 +29,7 @@ pub(super) struct Pool {
     pub(super) bounds: PoolBounds,
     pub(super) settings: Arc<Settings>,
     /// Whoever looks after resting connections.
-    nest: Weak<Nest>,
+    pools: Weak<Pools>,
 }
 
 /// What a pool may hold, and for how long.
@@ -44,7 +44,7 @@ pub(super) struct PoolBounds {
 struct Rest {
     /// The one that was used last is at the end, and is used first: the others may go in peace.
     conns: Vec<Resting>,
-    gears: FreeList<Gear>,
+    exchanges: FreeList<Exchange>,
 }
 
 /// A connection that nobody uses.
@@ -60,7 +60,7 @@ pub(super) struct Place {
 }
 
 impl Pool {
-    pub(super) fn new(origin: Origin, settings: Arc<Settings>, nest: Weak<Nest>) -> Pool {
+    pub(super) fn new(origin: Origin, settings: Arc<Settings>, pools: Weak<Pools>) -> Pool {
         let mut bounds = settings.pool;
         bounds.connections_max = bounds.connections_max.clamp(1, Semaphore::MAX_PERMITS);
         let places = Semaphore::new(bounds.connections_max);
@@ -70,7 +70,7 @@ impl Pool {
         if let Some(authorization) = reader.and_then(Proxy::authorization) {
             fields.put(Name::new("proxy-authorization"), authorization.as_bytes());
         }
-        Pool { origin, proxy, fields, places, rest: Mutex::default(), bounds, settings, nest }
+        Pool { origin, proxy, fields, places, rest: Mutex::default(), bounds, settings, pools }
     }
 
     /// Whether a proxy reads the requests.
@@ -99,43 +99,43 @@ impl Pool {
 
     /// Takes the connection that was used last, if it is still good, with memory for an exchange. Others are dropped on
     /// the way.
-    pub(super) fn take(&self, now: Instant) -> Option<(Resting, Box<Gear>)> {
+    pub(super) fn take(&self, now: Instant) -> Option<(Resting, Box<Exchange>)> {
         loop {
             // Dropping a connection is a system call, so it is not done under the lock.
-            let (mut resting, gear) = self.pop()?;
+            let (mut resting, exchange) = self.pop()?;
             if resting.until > now && self.is_young(resting.born, now) && resting.is_quiet() {
-                return Some((resting, gear));
+                return Some((resting, exchange));
             }
         }
     }
 
-    fn pop(&self) -> Option<(Resting, Box<Gear>)> {
+    fn pop(&self) -> Option<(Resting, Box<Exchange>)> {
         let mut rest = self.lock();
-        Some((rest.conns.pop()?, rest.gears.take(Box::default)))
+        Some((rest.conns.pop()?, rest.exchanges.take(Box::default)))
     }
 
     /// Takes memory for an exchange.
-    pub(super) fn take_gear(&self) -> Box<Gear> {
-        self.lock().gears.take(Box::default)
+    pub(super) fn take_exchange(&self) -> Box<Exchange> {
+        self.lock().exchanges.take(Box::default)
     }
 
     /// Lets a connection rest from `now` on.
-    pub(super) fn give(&self, conn: Conn<Anywhere>, gear: Box<Gear>, now: Instant) {
-        let born = gear.born;
-        let idle = gear.idle.map_or(self.bounds.idle, |said| said.min(self.bounds.idle));
+    pub(super) fn give(&self, conn: Conn<Anywhere>, exchange: Box<Exchange>, now: Instant) {
+        let born = exchange.born;
+        let idle = exchange.idle.map_or(self.bounds.idle, |said| said.min(self.bounds.idle));
         let resting = Resting { conn, born, until: later(now, idle) };
         let is_kept = !idle.is_zero() && self.is_young(born, now);
         let was_empty = {
             let mut rest = self.lock();
-            rest.gears.give(gear);
+            rest.exchanges.give(exchange);
             let was_empty = rest.conns.is_empty();
             if is_kept {
                 rest.conns.push(resting);
             }
             was_empty
         };
-        if let (true, true, Some(nest)) = (is_kept, was_empty, self.nest.upgrade()) {
-            nest.keep();
+        if let (true, true, Some(pools)) = (is_kept, was_empty, self.pools.upgrade()) {
+            pools.keep();
         }
     }
 
@@ -149,8 +149,8 @@ impl Pool {
         // What came back meanwhile was used later.
         conns.append(&mut rest.conns);
         rest.conns = conns;
-        let has_gears = rest.gears.trim();
-        has_gears || !rest.conns.is_empty()
+        let has_exchanges = rest.exchanges.trim();
+        has_exchanges || !rest.conns.is_empty()
     }
 
     /// Closes all resting connections.

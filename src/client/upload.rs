@@ -31,14 +31,14 @@ impl Link {
         cx: &mut Context<'_>,
         body: Option<&Request>,
     ) -> Poll<Result<(), ClientError>> {
-        let Link { conn, gear, place } = self;
+        let Link { conn, exchange, place } = self;
         let bounds = &place.pool.settings.bounds;
-        let sent = match (&gear.upload, body) {
+        let sent = match (&exchange.upload, body) {
             (Upload::Waiting | Upload::Sent | Upload::Abandoned | Upload::Failed(_), _) => {
                 return Poll::Ready(Ok(()));
             }
             (Upload::Sending, Some(request)) => {
-                ready!(gear.outgoing.poll_send(cx, conn, &request.body, &request.trailers, bounds))
+                ready!(exchange.outgoing.poll_send(cx, conn, &request.body, &request.trailers, bounds))
             }
             (Upload::Sending | Upload::Expecting, _) => Ok(()),
         };
@@ -47,10 +47,12 @@ impl Link {
             failed => failed,
         };
         match sent {
-            Ok(()) if matches!(self.gear.upload, Upload::Expecting) => self.gear.upload = Upload::Waiting,
+            Ok(()) if matches!(self.exchange.upload, Upload::Expecting) => {
+                self.exchange.upload = Upload::Waiting
+            }
             Ok(()) => self.sent(),
             // Whoever cannot be written to may have answered before it closed.
-            Err(error @ ExchangeError::Io(_)) => self.gear.upload = Upload::Failed(error),
+            Err(error @ ExchangeError::Io(_)) => self.exchange.upload = Upload::Failed(error),
             Err(error) => return Poll::Ready(Err(self.fail(ClientPhase::Send, error))),
         }
         Poll::Ready(Ok(()))
@@ -58,20 +60,20 @@ impl Link {
 
     /// Makes ready for the answer to a request that was written by hand: one of several that are in flight.
     pub(super) fn expect(&mut self, asked: Asked, timings: Timings) {
-        self.gear.incoming.forget_message();
-        (self.gear.asked, self.gear.timings, self.gear.interim, self.gear.decoding) =
+        self.exchange.incoming.forget_message();
+        (self.exchange.asked, self.exchange.timings, self.exchange.interim, self.exchange.decoding) =
             (asked, timings, 0, None);
-        (self.gear.upload, self.gear.is_answered) = (Upload::Sending, false);
+        (self.exchange.upload, self.exchange.is_answered) = (Upload::Sending, false);
         self.conn.disarm(Lane::Read);
         self.lap();
     }
 
     /// The request is sent, and its answer is waited for from now on.
     pub(super) fn sent(&mut self) {
-        if matches!(self.gear.upload, Upload::Sending) {
-            self.gear.upload = Upload::Sent;
+        if matches!(self.exchange.upload, Upload::Sending) {
+            self.exchange.upload = Upload::Sent;
             self.conn.disarm(Lane::Read);
-            self.gear.timings.send = self.lap();
+            self.exchange.timings.send = self.lap();
         }
     }
 
@@ -81,31 +83,31 @@ impl Link {
         cx: &mut Context<'_>,
         data: &[u8],
     ) -> Poll<Result<usize, ClientError>> {
-        if matches!(self.gear.upload, Upload::Expecting) {
+        if matches!(self.exchange.upload, Upload::Expecting) {
             ready!(self.poll_upload(cx, None))?;
         }
-        if matches!(self.gear.upload, Upload::Waiting) && !self.go_ahead_if_due(cx) {
+        if matches!(self.exchange.upload, Upload::Waiting) && !self.go_ahead_if_due(cx) {
             return self.poll_deadline(cx, ClientPhase::Send).map(Err);
         }
-        let Link { conn, gear, place } = self;
-        let written = gear.outgoing.poll_write(cx, conn, data, &place.pool.settings.bounds);
+        let Link { conn, exchange, place } = self;
+        let written = exchange.outgoing.poll_write(cx, conn, data, &place.pool.settings.bounds);
         self.within_deadline(cx, ClientPhase::Send, written)
     }
 
     /// Writes what ends the body, unless nobody wants it any more.
     pub(super) fn end(&mut self, trailers: &Headers) -> Result<(), ClientError> {
-        if matches!(self.gear.upload, Upload::Abandoned) {
+        if matches!(self.exchange.upload, Upload::Abandoned) {
             return Ok(());
         }
-        let Link { conn, gear, .. } = self;
-        let ended = gear.outgoing.finish(conn, trailers);
+        let Link { conn, exchange, .. } = self;
+        let ended = exchange.outgoing.finish(conn, trailers);
         ended.map_err(|error| self.fail(ClientPhase::Send, error))
     }
 
     /// The rest of the body will not come.
     pub(super) fn give_up(&mut self) {
-        if matches!(self.gear.upload, Upload::Expecting | Upload::Waiting | Upload::Sending) {
-            self.gear.upload = Upload::Failed(ExchangeError::Length);
+        if matches!(self.exchange.upload, Upload::Expecting | Upload::Waiting | Upload::Sending) {
+            self.exchange.upload = Upload::Failed(ExchangeError::Length);
             self.conn.disarm(Lane::Read);
         }
     }
@@ -119,15 +121,15 @@ impl Link {
 
     /// The body need not wait any more.
     pub(super) fn go_ahead(&mut self) {
-        if matches!(self.gear.upload, Upload::Expecting | Upload::Waiting) {
-            self.gear.upload = Upload::Sending;
+        if matches!(self.exchange.upload, Upload::Expecting | Upload::Waiting) {
+            self.exchange.upload = Upload::Sending;
             self.conn.disarm(Lane::Write);
         }
     }
 
     /// Goes ahead once enough time has passed without a `100 Continue`, which old servers never send. Says whether.
     pub(super) fn go_ahead_if_due(&mut self, cx: &mut Context<'_>) -> bool {
-        let waits = matches!(self.gear.upload, Upload::Waiting);
+        let waits = matches!(self.exchange.upload, Upload::Waiting);
         if waits && self.conn.poll_expired(cx, Lane::Write, self.settings().timeouts.go_ahead).is_ready() {
             self.go_ahead();
             return true;

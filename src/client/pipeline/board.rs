@@ -36,7 +36,7 @@ struct Ticket {
     /// The whole request as it goes over the wire.
     wire: Vec<u8>,
     /// None while the ticket is free.
-    letter: Option<Letter>,
+    job: Option<Job>,
     state: State,
     is_repeated: bool,
     caller: Option<Waker>,
@@ -44,7 +44,7 @@ struct Ticket {
 }
 
 /// What there is to know of a request beside its bytes.
-pub(super) struct Letter {
+pub(super) struct Job {
     asked: Asked,
     /// Whether it does no harm if the server acts on it twice (RFC 9110 §9.2.2).
     may_repeat: bool,
@@ -54,9 +54,9 @@ pub(super) struct Letter {
     _permit: OwnedSemaphorePermit,
 }
 
-impl Letter {
-    pub(super) fn new(request: &Request, permit: OwnedSemaphorePermit) -> Letter {
-        Letter {
+impl Job {
+    pub(super) fn new(request: &Request, permit: OwnedSemaphorePermit) -> Job {
+        Job {
             asked: Asked::new(request),
             may_repeat: request.method().is_idempotent(),
             since: runtime::now(),
@@ -94,7 +94,7 @@ pub(super) struct Claim<'a> {
 
 impl Board {
     /// Leaves a request, which `write` writes. Says whether there is no pipe yet to take it.
-    pub(super) fn hand_in(&self, letter: Letter, write: impl FnOnce(&mut Vec<u8>)) -> (Claim<'_>, bool) {
+    pub(super) fn hand_in(&self, job: Job, write: impl FnOnce(&mut Vec<u8>)) -> (Claim<'_>, bool) {
         let mut tickets = self.lock();
         let at = tickets.free.pop().unwrap_or(tickets.all.len());
         if at == tickets.all.len() {
@@ -102,7 +102,7 @@ impl Board {
         }
         let ticket = &mut tickets.all[at];
         write(&mut ticket.wire);
-        (ticket.letter, ticket.state) = (Some(letter), State::Waiting);
+        (ticket.job, ticket.state) = (Some(job), State::Waiting);
         tickets.waiting.push_back(at);
         let needs_pipe = !std::mem::replace(&mut tickets.is_piped, true);
         let pipe = tickets.pipe.take();
@@ -187,10 +187,10 @@ impl Tickets {
     pub(super) fn take(&mut self, out: &mut Vec<u8>) -> Option<Taken> {
         let at = self.waiting.pop_front()?;
         let ticket = &mut self.all[at];
-        let letter = ticket.letter.as_ref()?;
+        let job = ticket.job.as_ref()?;
         out.extend_from_slice(&ticket.wire);
         ticket.state = State::Taken;
-        Some(Taken { ticket: at, asked: letter.asked, since: letter.since })
+        Some(Taken { ticket: at, asked: job.asked, since: job.since })
     }
 
     /// Has the pipe woken when one more waits. Says whether nobody will ever come again.
@@ -214,7 +214,7 @@ impl Tickets {
 
     /// Whether the server may be asked again what it has perhaps been asked already.
     pub(super) fn may_repeat(&self, at: usize) -> bool {
-        self.all[at].letter.as_ref().is_some_and(|letter| letter.may_repeat)
+        self.all[at].job.as_ref().is_some_and(|job| job.may_repeat)
     }
 
     /// Notes that a request is the one to blame for the end of a connection, perhaps. The second time it is.
@@ -229,7 +229,7 @@ impl Tickets {
             State::Deserted => self.release(at),
             _ => {
                 ticket.state = State::Waiting;
-                ticket.letter.iter_mut().for_each(|letter| letter.since = runtime::now());
+                ticket.job.iter_mut().for_each(|job| job.since = runtime::now());
                 self.waiting.push_front(at);
             }
         }
@@ -249,7 +249,7 @@ impl Tickets {
     pub(super) fn expire(&mut self, limit: Duration) -> Option<Duration> {
         loop {
             let at = *self.waiting.front()?;
-            let waited = runtime::now().saturating_duration_since(self.all[at].letter.as_ref()?.since);
+            let waited = runtime::now().saturating_duration_since(self.all[at].job.as_ref()?.since);
             if waited < limit {
                 return Some(limit - waited);
             }
@@ -280,10 +280,10 @@ impl Tickets {
     }
 
     fn release(&mut self, at: usize) {
-        let Ticket { wire, letter, state, is_repeated, caller, response } = &mut self.all[at];
+        let Ticket { wire, job, state, is_repeated, caller, response } = &mut self.all[at];
         wire.clear();
         wire.shrink_to(WIRE_KEPT_MAX);
-        (*letter, *state, *is_repeated, *caller) = Default::default();
+        (*job, *state, *is_repeated, *caller) = Default::default();
         response.reset();
         self.free.push(at);
     }

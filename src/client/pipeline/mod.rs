@@ -13,7 +13,7 @@ use std::sync::{Arc, OnceLock};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use board::{Board, Claim, Letter};
+use board::{Board, Claim, Job};
 pub use builder::PipelineBuilder;
 use pipe::Pipe;
 
@@ -213,7 +213,7 @@ impl Shared {
             _ => boards.min_by_key(|(_, board)| board.pending()).unwrap_or((0, &self.boards[0])),
         };
         let (claim, needs_pipe) =
-            board.hand_in(Letter::new(request, permit), |wire| Shared::write(wire, request, cookie, pool));
+            board.hand_in(Job::new(request, permit), |wire| Shared::write(wire, request, cookie, pool));
         if needs_pipe {
             here.spawn(Pipe::new(self.clone(), at).run());
         }

@@ -163,8 +163,8 @@ impl Pipe {
     /// something unasked, which must not be taken for the answer to what is asked next; or it is too old.
     fn poll_rest(&self, cx: &mut Context<'_>, link: &mut Link) -> Poll<()> {
         let most = link.place.pool.bounds.idle;
-        let idle = link.gear.idle.map_or(most, |said| said.min(most));
-        let input = &mut link.gear.incoming.input;
+        let idle = link.exchange.idle.map_or(most, |said| said.min(most));
+        let input = &mut link.exchange.incoming.input;
         // Whether it is quiet is seen even when the task has no budget left, and what comes later wakes it.
         let is_over = self.writing == Writing::Failed
             || !input.is_empty()
@@ -238,8 +238,9 @@ impl Pipe {
         let timings = match self.has_answered {
             true => Timings { queue, reused: true, ..Timings::default() },
             false => {
-                let opening = link.gear.timings.resolve + link.gear.timings.connect + link.gear.timings.tls;
-                Timings { queue: queue.saturating_sub(opening), ..link.gear.timings }
+                let opening =
+                    link.exchange.timings.resolve + link.exchange.timings.connect + link.exchange.timings.tls;
+                Timings { queue: queue.saturating_sub(opening), ..link.exchange.timings }
             }
         };
         self.response.reset();
@@ -276,7 +277,7 @@ impl Pipe {
         if let Some(error) = self.failure.take() {
             return Poll::Ready(error);
         }
-        let input = &mut link.gear.incoming.input;
+        let input = &mut link.exchange.incoming.input;
         if input.is_empty() {
             let _ = ready!(link.conn.poll_fill(cx, input, Duration::MAX));
         }
@@ -293,7 +294,7 @@ impl Pipe {
         timings.wait = all.saturating_sub(timings.send + timings.receive);
         self.shared.boards[self.at].lock().answer(flying.taken.ticket, &mut self.response);
         self.has_answered = true;
-        match (link.gear.persists, is_closing) {
+        match (link.exchange.persists, is_closing) {
             (true, _) => {
                 self.expect(link);
                 None
@@ -351,7 +352,7 @@ impl Pipe {
     fn is_lost(&self, link: &Link, error: &ClientError) -> bool {
         let was_closed =
             matches!(error.cause(), ClientCause::Closed | ClientCause::Exchange(ExchangeError::Io(_)));
-        let has_begun = self.stage == Stage::Body || !link.gear.incoming.input.is_empty();
+        let has_begun = self.stage == Stage::Body || !link.exchange.incoming.input.is_empty();
         was_closed && self.has_answered && !has_begun
     }
 
@@ -379,5 +380,5 @@ impl Drop for Pipe {
 /// Whether the connection may be asked more (see [`ClientBuilder::age_max`](crate::ClientBuilder::age_max)).
 fn is_young(link: &Link) -> bool {
     let pool = &link.place.pool;
-    pool.bounds.age.is_none() || pool.is_young(link.gear.born, runtime::now())
+    pool.bounds.age.is_none() || pool.is_young(link.exchange.born, runtime::now())
 }

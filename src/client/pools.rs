@@ -1,4 +1,4 @@
-//! [`Nest`]: all pools of one runtime, and who looks after them.
+//! [`Pools`]: all pools of one runtime, and who looks after them.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,16 +12,16 @@ use super::{ClientCause, ClientError, ClientPhase};
 use crate::runtime::{self, Here};
 
 /// The pools of one runtime. A connection is of no use in another one.
-pub(super) struct Nest {
+pub(super) struct Pools {
     here: Here,
     settings: Arc<Settings>,
-    pools: Mutex<Pools>,
+    known: Mutex<Known>,
     is_kept: AtomicBool,
 }
 
-impl Nest {
-    pub(super) fn new(here: Here, settings: Arc<Settings>) -> Arc<Nest> {
-        Arc::new(Nest { here, settings, pools: Mutex::default(), is_kept: AtomicBool::new(false) })
+impl Pools {
+    pub(super) fn new(here: Here, settings: Arc<Settings>) -> Arc<Pools> {
+        Arc::new(Pools { here, settings, known: Mutex::default(), is_kept: AtomicBool::new(false) })
     }
 
     /// The pool of the origin that is spelled so, if somebody has needed it before.
@@ -34,27 +34,27 @@ impl Nest {
     /// # Errors
     ///
     /// A key that is none.
-    pub(super) fn pool(self: &Arc<Nest>, key: &str) -> Result<Arc<Pool>, ClientError> {
-        let mut pools = self.lock();
-        if let Some(pool) = pools.find(key) {
+    pub(super) fn pool(self: &Arc<Pools>, key: &str) -> Result<Arc<Pool>, ClientError> {
+        let mut known = self.lock();
+        if let Some(pool) = known.find(key) {
             return Ok(pool);
         }
         let origin =
             Origin::of_key(key).ok_or_else(|| ClientError::new(ClientPhase::Prepare, ClientCause::Origin))?;
-        if pools.by_key.len() == pools.by_key.capacity() {
+        if known.by_key.len() == known.by_key.capacity() {
             // Instead of growing, if that will do: nobody else looks after pools whose hosts are never reached.
-            pools.prune();
+            known.prune();
         }
         let pool = Arc::new(Pool::new(origin, self.settings.clone(), Arc::downgrade(self)));
-        pools.by_key.insert(key.into(), pool.clone());
+        known.by_key.insert(key.into(), pool.clone());
         Ok(pool)
     }
 
     /// Whether nobody has a pool of it.
     pub(super) fn is_empty(&self) -> bool {
-        let mut pools = self.lock();
-        pools.prune();
-        pools.by_key.is_empty()
+        let mut known = self.lock();
+        known.prune();
+        known.by_key.is_empty()
     }
 
     pub(super) fn each(&self, mut then: impl FnMut(&Pool)) {
@@ -63,7 +63,7 @@ impl Nest {
     }
 
     /// Sees to it that resting connections are looked after: one task for all of them, which ends when none is left.
-    pub(super) fn keep(self: &Arc<Nest>) {
+    pub(super) fn keep(self: &Arc<Pools>) {
         if !self.is_kept.swap(true, Ordering::AcqRel) {
             let keeper = Keeper(Arc::downgrade(self));
             self.here.spawn(async move { keeper.keep().await });
@@ -79,20 +79,20 @@ impl Nest {
         is_needed
     }
 
-    fn lock(&self) -> MutexGuard<'_, Pools> {
-        self.pools.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 #[derive(Default)]
-struct Pools {
+struct Known {
     /// By the spelling of their origins.
     by_key: HashMap<Box<str>, Arc<Pool>>,
     /// The one that was found last, for most ask one host again and again.
     last: Option<Arc<Pool>>,
 }
 
-impl Pools {
+impl Known {
     fn find(&mut self, key: &str) -> Option<Arc<Pool>> {
         if self.last.as_ref().is_none_or(|pool| pool.origin.key() != key) {
             self.last = Some(self.by_key.get(key)?.clone());
@@ -107,23 +107,23 @@ impl Pools {
     }
 }
 
-/// Looks after the resting connections of a nest. When its runtime ends before its work does, it is dropped, and they
-/// with it: they could not be used any more, nor notice that they are closed.
-struct Keeper(Weak<Nest>);
+/// Looks after the connections that rest in a runtime. When that ends before its work does, it is dropped, and they with
+/// it: they could not be used any more, nor notice that they are closed.
+struct Keeper(Weak<Pools>);
 
 impl Keeper {
     async fn keep(mut self) {
         loop {
             runtime::sleep(PAUSE).await;
-            let Some(nest) = self.0.upgrade() else { return };
-            if nest.sweep() {
+            let Some(pools) = self.0.upgrade() else { return };
+            if pools.sweep() {
                 continue;
             }
-            nest.is_kept.store(false, Ordering::Release);
+            pools.is_kept.store(false, Ordering::Release);
             // One may have come to rest just now, and relied on this keeper.
             let mut is_empty = true;
-            nest.each(|pool| is_empty &= pool.idle() == 0);
-            if is_empty || nest.is_kept.swap(true, Ordering::AcqRel) {
+            pools.each(|pool| is_empty &= pool.idle() == 0);
+            if is_empty || pools.is_kept.swap(true, Ordering::AcqRel) {
                 self.0 = Weak::new();
                 return;
             }
@@ -133,9 +133,9 @@ impl Keeper {
 
 impl Drop for Keeper {
     fn drop(&mut self) {
-        let Some(nest) = self.0.upgrade() else { return };
-        nest.each(Pool::close_idle);
-        nest.is_kept.store(false, Ordering::Release);
+        let Some(pools) = self.0.upgrade() else { return };
+        pools.each(Pool::close_idle);
+        pools.is_kept.store(false, Ordering::Release);
     }
 }
 
@@ -154,11 +154,14 @@ mod tests {
                 for host in 0..100 {
                     client.get(&format!("http://127.0.0.1:1{host:02}/")).await.unwrap_err();
                 }
-                let nests = client.shared.nests.read().unwrap();
-                (nests.len(), nests.iter().map(|(_, nest)| nest.lock().by_key.len()).sum::<usize>())
+                let all = client.shared.pools.read().unwrap();
+                (all.len(), all.iter().map(|(_, pools)| pools.lock().by_key.len()).sum::<usize>())
             });
-            let (nests, pools) = asked.unwrap();
-            assert!(nests == 1 && pools < 50, "{nests} nests with {pools} pools after runtime {runtime}");
+            let (runtimes, pools) = asked.unwrap();
+            assert!(
+                runtimes == 1 && pools < 50,
+                "{pools} pools of {runtimes} runtimes after runtime {runtime}"
+            );
         }
     }
 }

@@ -1,4 +1,4 @@
-//! [`Gear`]: what an exchange needs only while it lasts, and uses again.
+//! [`Exchange`]: what one exchange needs while it lasts, and the next one uses again.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::runtime::{self, Instant};
 use crate::wire::encode::Asked;
 
 /// The state and the memory of one exchange.
-pub(super) struct Gear {
+pub(super) struct Exchange {
     pub(super) incoming: Incoming,
     pub(super) outgoing: Outgoing,
     /// The connection has it, while it is in use.
@@ -39,10 +39,10 @@ pub(super) struct Gear {
     pub(super) idle: Option<Duration>,
 }
 
-impl Default for Gear {
-    fn default() -> Gear {
+impl Default for Exchange {
+    fn default() -> Exchange {
         let now = runtime::now();
-        Gear {
+        Exchange {
             incoming: Incoming::default(),
             outgoing: Outgoing::default(),
             workspace: None,
@@ -62,9 +62,9 @@ impl Default for Gear {
     }
 }
 
-impl Reset for Gear {
+impl Reset for Exchange {
     fn reset(&mut self) {
-        let Gear {
+        let Exchange {
             incoming,
             outgoing,
             workspace,
