@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::cookies::Visit;
 use super::link::Link;
-use super::pool::{Place, Pool, later};
+use super::pool::{Place, Pool};
 use super::route::connect;
 use super::{Call, Client, ClientCause, ClientError, ClientPhase, Tunnel, redirect};
 use crate::memory::Reset;
@@ -135,7 +135,7 @@ impl Client {
         };
         let settings = &self.shared.settings;
         let start = runtime::now();
-        let until = later(start, settings.timeouts.queue);
+        let until = runtime::later(start, settings.timeouts.queue);
         let until = deadline.map_or(until, |deadline| deadline.min(until));
         let (place, entered) = match pool.try_enter() {
             Some(place) => (place, start),
@@ -170,7 +170,7 @@ impl Client {
 
     /// When an exchange that begins now must be over.
     pub(super) fn deadline(&self) -> Option<Instant> {
-        self.total.map(|total| later(runtime::now(), total))
+        self.total.map(|total| runtime::later(runtime::now(), total))
     }
 }
 

@@ -12,7 +12,7 @@ use crate::coding::ACCEPTED;
 use crate::exchange::Bounds;
 use crate::message::{FieldValue, Headers, InvalidField, Name};
 use crate::net::{Connector, Dial, Dialer, Medium, MemoryConnector, Names, Resolver, SystemResolver};
-use crate::wire::Limits;
+use crate::wire::{Limits, encode};
 
 /// What a client is told before it begins. Made by [`Client::builder`].
 ///
@@ -128,7 +128,7 @@ impl ClientBuilder {
 
     /// The address of this machine that connections come from. Default: the system chooses.
     pub fn local_address(mut self, address: impl Into<Option<IpAddr>>) -> Self {
-        self.settings.dial.options.local_address = address.into();
+        self.settings.dial.local_address = address.into();
         self
     }
 
@@ -171,8 +171,8 @@ impl ClientBuilder {
             settings.fields.put(Name::new("accept-encoding"), ACCEPTED.as_bytes());
         }
         // Each request says itself, and once, whom it is for and how it is framed.
-        for name in ["host", "content-length", "transfer-encoding", "connection", "keep-alive"] {
-            settings.fields.remove(name);
+        for name in encode::ROUTING {
+            settings.fields.remove(name.as_str());
         }
         let shared = Shared { settings: Arc::new(settings), pools: Default::default() };
         Client { shared: Arc::new(shared), total, redirects }

@@ -13,7 +13,7 @@ use super::settings::Settings;
 use crate::memory::FreeList;
 use crate::message::{Headers, Name, Request};
 use crate::net::{Anywhere, Conn};
-use crate::runtime::{Instant, timeout_at};
+use crate::runtime::{Instant, later, timeout_at};
 use crate::wire::encode::{self, Plan, Route};
 
 /// The connections to one origin: so many may be in use at once, and those that are not rest here.
@@ -196,11 +196,3 @@ impl Drop for Place {
         self.pool.places.add_permits(1);
     }
 }
-
-/// `from` and `wait`, or what is as good as never.
-pub(super) fn later(from: Instant, wait: Duration) -> Instant {
-    from.checked_add(wait.min(FAR)).unwrap_or(from)
-}
-
-/// Nobody waits for a century, and tokio's clock does not count that far.
-const FAR: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);

@@ -24,13 +24,11 @@ pub(crate) struct ListenOptions {
     pub(crate) backlog: i32,
     /// `[::]` takes IPv4 peers as well.
     pub(crate) dual_stack: bool,
-    /// Small answers leave at once.
-    pub(crate) nodelay: bool,
 }
 
 impl Default for ListenOptions {
     fn default() -> Self {
-        Self { backlog: 4096, dual_stack: true, nodelay: true }
+        Self { backlog: 4096, dual_stack: true }
     }
 }
 
@@ -136,8 +134,8 @@ fn bind_unix(_: &Path, _: ListenOptions) -> io::Result<Bound> {
 fn listen(address: SocketAddr, options: ListenOptions) -> io::Result<TcpListener> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
     socket.set_nonblocking(true)?;
-    // Accepted sockets inherit it on Linux, which saves a system call for each connection.
-    socket.set_tcp_nodelay(options.nodelay)?;
+    // Small answers leave at once. Accepted sockets inherit it on Linux, which saves a system call for each connection.
+    socket.set_tcp_nodelay(true)?;
     if is_every_ipv6(&address) {
         socket.set_only_v6(!options.dual_stack)?;
     }

@@ -8,7 +8,7 @@ use tokio::net::{TcpListener, TcpStream};
 #[cfg(unix)]
 use tokio::net::{UnixListener, UnixStream};
 
-use super::bound::{Bound, ListenOptions};
+use super::bound::Bound;
 use super::memory::MemoryListener;
 use super::peer::PeerAddr;
 #[cfg(unix)]
@@ -18,7 +18,7 @@ use super::transport::Transport;
 /// A [`Bound`] socket inside the runtime that accepts from it.
 #[derive(Debug)]
 pub(crate) enum Listener {
-    Tcp(TcpListener, ListenOptions),
+    Tcp(TcpListener),
     #[cfg(unix)]
     Unix(#[expect(dead_code, reason = "it removes the file when it is dropped")] SocketFile, UnixListener),
     Memory(MemoryListener),
@@ -31,7 +31,7 @@ impl Listener {
     /// Enters the runtime this is called in.
     pub(crate) fn open(bound: Bound) -> io::Result<Self> {
         Ok(match bound {
-            Bound::Tcp(listener, options) => Listener::Tcp(TcpListener::from_std(listener)?, options),
+            Bound::Tcp(listener, _) => Listener::Tcp(TcpListener::from_std(listener)?),
             #[cfg(unix)]
             Bound::Unix(file, listener) => Listener::Unix(file, UnixListener::from_std(listener)?),
             Bound::Memory(listener) => Listener::Memory(listener),
@@ -41,9 +41,9 @@ impl Listener {
     /// Waits for the next connection; an error is to be [classified](classify).
     pub(crate) fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<io::Result<Accepted>> {
         Poll::Ready(Ok(match self {
-            Listener::Tcp(listener, options) => {
+            Listener::Tcp(listener) => {
                 let (stream, peer) = ready!(listener.poll_accept(cx))?;
-                (tcp(stream, *options), PeerAddr::Tcp(peer))
+                (tcp(stream), PeerAddr::Tcp(peer))
             }
             #[cfg(unix)]
             Listener::Unix(_, listener) => {
@@ -71,11 +71,11 @@ impl Listener {
 
     fn try_accept(&self) -> io::Result<Accepted> {
         match self {
-            Listener::Tcp(listener, options) => {
+            Listener::Tcp(listener) => {
                 let (socket, peer) = SockRef::from(listener).accept()?;
                 socket.set_nonblocking(true)?;
                 let peer = peer.as_socket().ok_or(io::ErrorKind::InvalidData)?;
-                Ok((tcp(TcpStream::from_std(socket.into())?, *options), PeerAddr::Tcp(peer)))
+                Ok((tcp(TcpStream::from_std(socket.into())?), PeerAddr::Tcp(peer)))
             }
             #[cfg(unix)]
             Listener::Unix(_, listener) => {
@@ -91,8 +91,8 @@ impl Listener {
     }
 }
 
-fn tcp(stream: TcpStream, options: ListenOptions) -> Transport {
-    if options.nodelay && !NODELAY_IS_INHERITED {
+fn tcp(stream: TcpStream) -> Transport {
+    if !NODELAY_IS_INHERITED {
         // It fails on a connection that is dead already, and its first read will say so.
         let _ = stream.set_nodelay(true);
     }
@@ -142,7 +142,7 @@ mod tests {
     use tokio::runtime::Builder;
 
     use super::super::address::Address;
-    use super::super::bound::KERNEL_BALANCES;
+    use super::super::bound::{KERNEL_BALANCES, ListenOptions};
     use super::*;
 
     fn block_on<T>(future: impl Future<Output = T>) -> T {

@@ -22,6 +22,6 @@ pub(crate) use cores::{
     yield_now,
 };
 pub use here::block_on;
-pub(crate) use here::{Here, Id, now};
+pub(crate) use here::{Here, Id, later, now};
 #[cfg(any(feature = "fs", feature = "multipart"))]
 pub(crate) use random::random_token;

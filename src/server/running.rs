@@ -85,8 +85,7 @@ impl Running {
     ///
     /// A later call can only shorten the grace.
     pub fn shutdown(&self, grace: Duration) {
-        let now = runtime::Instant::now();
-        let at = now.checked_add(grace).unwrap_or_else(|| now + Duration::from_secs(u32::MAX.into()));
+        let at = runtime::later(runtime::now(), grace);
         self.inner.stop.send_if_modified(|stop| {
             let is_sooner = stop.is_none_or(|stop| at < stop.at);
             if is_sooner {

@@ -213,7 +213,7 @@ pub(crate) fn request(out: &mut Vec<u8>, request: &Request, plan: Plan, route: R
 }
 
 /// What [`request`] writes itself.
-const ROUTING: [Name<'static>; 5] =
+pub(crate) const ROUTING: [Name<'static>; 5] =
     [Name::HOST, Name::CONTENT_LENGTH, Name::TRANSFER_ENCODING, Name::CONNECTION, Name::KEEP_ALIVE];
 
 #[inline]

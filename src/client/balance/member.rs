@@ -9,7 +9,6 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 use super::watch::{Check, Never, watch};
-use crate::client::pool::later;
 use crate::client::{ClientError, Host};
 use crate::message::Response;
 use crate::runtime::{self, Here, Instant};
@@ -118,7 +117,7 @@ impl Member {
         let now = runtime::now();
         let mut penalties = self.penalties(now);
         if penalties.len() < health.penalty_max {
-            penalties.push_back(later(now, health.penalty));
+            penalties.push_back(runtime::later(now, health.penalty));
         }
     }
 

@@ -7,7 +7,6 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 use super::member::Member;
-use crate::client::pool::later;
 use crate::message::{Request, Response};
 use crate::runtime::{self, timeout_at};
 
@@ -25,7 +24,7 @@ pub(super) type Never = Infallible;
 pub(super) async fn watch(member: Weak<Member>, mut gone: oneshot::Receiver<Never>, check: Arc<Check>) {
     let mut response = Response::new();
     loop {
-        let next = later(runtime::now(), check.interval);
+        let next = runtime::later(runtime::now(), check.interval);
         let Some(watched) = member.upgrade() else { return };
         let asking = watched.host.send(&check.request, &mut response);
         let is_up = match timeout_at(next, asking).await {

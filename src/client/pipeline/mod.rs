@@ -19,7 +19,7 @@ use pipe::Pipe;
 
 use super::cookies::Visit;
 use super::origin;
-use super::pool::{Pool, later};
+use super::pool::Pool;
 use super::{Client, ClientCause, ClientError, ClientPhase};
 use crate::memory::Reset;
 use crate::message::{InvalidRequest, Method, Request, Response};
@@ -188,7 +188,7 @@ impl Shared {
         if let Ok(permit) = self.room.clone().try_acquire_owned() {
             return Ok(permit);
         }
-        let until = later(runtime::now(), self.client.shared.settings.timeouts.queue);
+        let until = runtime::later(runtime::now(), self.client.shared.settings.timeouts.queue);
         let until = deadline.map_or(until, |deadline| deadline.min(until));
         match timeout_at(until, self.room.clone().acquire_owned()).await {
             Ok(Ok(permit)) => Ok(permit),

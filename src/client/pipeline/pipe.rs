@@ -9,7 +9,6 @@ use std::time::Duration;
 use super::Shared;
 use super::board::{Board, Taken};
 use crate::client::link::Link;
-use crate::client::pool::later;
 use crate::client::{ClientCause, ClientError, ClientPhase};
 use crate::exchange::ExchangeError;
 use crate::memory::Reset;
@@ -114,7 +113,7 @@ impl Pipe {
     async fn connect(&self) -> Result<Link, ClientError> {
         let client = &self.shared.client;
         let pool = client.pool(&self.shared.key)?;
-        match pool.enter(later(runtime::now(), client.shared.settings.timeouts.queue)).await {
+        match pool.enter(runtime::later(runtime::now(), client.shared.settings.timeouts.queue)).await {
             Some(place) => client.fresh(place, Duration::ZERO, None).await,
             None => Err(ClientError::new(ClientPhase::Queue, ClientCause::TimedOut)),
         }

@@ -40,7 +40,8 @@ use super::transport::Transport;
 pub(crate) struct Dial {
     pub(crate) medium: Medium,
     pub(crate) names: Arc<Names>,
-    pub(crate) options: DialOptions,
+    /// Where TCP connections come from; the system decides if there is none. Only hosts of its family can be reached.
+    pub(crate) local_address: Option<IpAddr>,
 }
 
 /// What connections are made of.
@@ -61,21 +62,6 @@ impl Medium {
     /// Whatever `dialer` opens.
     pub(crate) fn custom(dialer: impl Dialer) -> Medium {
         Medium::Custom(Arc::new(dialer))
-    }
-}
-
-/// What TCP connections are like.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct DialOptions {
-    /// Where they come from; the system decides if there is none. Only hosts of its family can be reached.
-    pub(crate) local_address: Option<IpAddr>,
-    /// Small writes leave at once.
-    pub(crate) nodelay: bool,
-}
-
-impl Default for DialOptions {
-    fn default() -> DialOptions {
-        DialOptions { local_address: None, nodelay: true }
     }
 }
 
@@ -135,7 +121,7 @@ impl Dial {
 
     async fn open(&self, host: &str, port: u16, addresses: &[IpAddr]) -> io::Result<Transport<BoxedStream>> {
         match &self.medium {
-            Medium::Tcp => connect_tcp(addresses, port, self.options).await.map(Transport::Tcp),
+            Medium::Tcp => connect_tcp(addresses, port, self.local_address).await.map(Transport::Tcp),
             #[cfg(unix)]
             Medium::Unix(path) => connect_unix(path).await.map(Transport::Unix),
             Medium::Memory(connector) => connector.connect().await.map(Transport::Memory),
@@ -159,22 +145,22 @@ async fn step<T>(limit: Duration, wait: impl Future<Output = io::Result<T>>) -> 
     }
 }
 
-async fn connect_tcp(addresses: &[IpAddr], port: u16, options: DialOptions) -> io::Result<TcpStream> {
-    let is_family =
-        |address: &IpAddr| options.local_address.is_none_or(|local| local.is_ipv4() == address.is_ipv4());
+async fn connect_tcp(addresses: &[IpAddr], port: u16, local: Option<IpAddr>) -> io::Result<TcpStream> {
+    let is_family = |address: &IpAddr| local.is_none_or(|local| local.is_ipv4() == address.is_ipv4());
     let reachable = interleaved(addresses).filter(is_family).map(|address| SocketAddr::new(address, port));
-    race(reachable.collect(), |address| connect_to(address, options)).await
+    race(reachable.collect(), |address| connect_to(address, local)).await
 }
 
-async fn connect_to(address: SocketAddr, options: DialOptions) -> io::Result<TcpStream> {
+async fn connect_to(address: SocketAddr, local: Option<IpAddr>) -> io::Result<TcpStream> {
     let socket = match address {
         SocketAddr::V4(_) => TcpSocket::new_v4()?,
         SocketAddr::V6(_) => TcpSocket::new_v6()?,
     };
-    if let Some(local) = options.local_address {
+    if let Some(local) = local {
         socket.bind(SocketAddr::new(local, 0))?;
     }
-    socket.set_nodelay(options.nodelay)?;
+    // A request is written as a whole, so nothing is won by waiting for more of it.
+    socket.set_nodelay(true)?;
     socket.connect(address).await
 }
 
@@ -315,16 +301,13 @@ mod tests {
             let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
             let port = listener.local_addr().unwrap().port();
             let mut dial = tcp();
-            dial.options = DialOptions { local_address: Some([127, 0, 0, 2].into()), nodelay: false };
-            let (Transport::Tcp(stream), _) = dial.connect("a", port, LIMITS).await.unwrap() else {
-                panic!()
-            };
+            dial.local_address = Some([127, 0, 0, 2].into());
+            let _near = dial.connect("a", port, LIMITS).await.unwrap();
             assert_eq!(listener.accept().await.unwrap().1.ip(), IpAddr::from([127, 0, 0, 2]));
-            assert!(!stream.nodelay().unwrap());
-            dial.options.local_address = Some(std::net::Ipv6Addr::LOCALHOST.into());
+            dial.local_address = Some(std::net::Ipv6Addr::LOCALHOST.into());
             let other_family = ("connect", Some(io::ErrorKind::NotFound));
             assert_eq!(fault(&dial, "a", port, LIMITS).await, other_family);
-            dial.options.local_address = Some([192, 0, 2, 1].into());
+            dial.local_address = Some([192, 0, 2, 1].into());
             let not_ours = ("connect", Some(io::ErrorKind::AddrNotAvailable));
             assert_eq!(fault(&dial, "a", port, LIMITS).await, not_ours);
         });
