@@ -135,7 +135,7 @@ async fn answers(balancer: &Balancer, count: usize) -> String {
 
 /// Pending, served, failed and penalty of each host.
 fn counts(balancer: &Balancer) -> Vec<(usize, u64, u64, usize)> {
-    balancer.counts().iter().map(|host| (host.pending, host.served, host.failed, host.penalty)).collect()
+    balancer.counts().iter().map(|host| (host.pending, host.served, host.failed, host.penalties)).collect()
 }
 
 const ALL_WELL: [(&str, Mood); 3] = [("a", Well(200)), ("b", Well(200)), ("c", Well(200))];
@@ -200,7 +200,7 @@ fn what_is_a_failure_may_be_said() {
             assert_eq!(counts(&balancer)[0], (0, 1, 0, 0), "{status}: an answer is an answer");
             let balancer = hosts
                 .balance()
-                .is_healthy(move |outcome| outcome.is_ok_and(|it| is_good(it.status.as_u16())))
+                .healthy_if(move |outcome| outcome.is_ok_and(|it| is_good(it.status.as_u16())))
                 .penalty(Duration::from_secs(60))
                 .build();
             let _ = answers(&balancer, 2).await;

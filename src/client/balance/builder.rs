@@ -20,7 +20,7 @@ use crate::message::{InvalidRequest, InvalidTarget, Request, Response, TargetFor
 ///     .balance(["http://one", "http://two", "http://three"])?
 ///     .choice(HostChoice::TwoRandom)
 ///     .penalty(Duration::from_secs(10))
-///     .is_healthy(|outcome| outcome.is_ok_and(|response| !response.status.is_server_error()))
+///     .healthy_if(|outcome| outcome.is_ok_and(|response| !response.status.is_server_error()))
 ///     .check("/health", Duration::from_secs(5))?
 ///     .retry_elsewhere()
 ///     .build();
@@ -71,7 +71,7 @@ impl BalancerBuilder {
 
     /// Says of the head of an answer, or of the error that came instead, whether a healthy host may have it. It is not
     /// asked about errors that are the caller's. Default: whoever answers is healthy, be it with 500.
-    pub fn is_healthy(
+    pub fn healthy_if(
         mut self,
         is_healthy: impl Fn(Result<&Response, &ClientError>) -> bool + Send + Sync + 'static,
     ) -> Self {

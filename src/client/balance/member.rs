@@ -42,7 +42,7 @@ pub struct HostCounts {
     /// Requests that failed.
     pub failed: u64,
     /// How many failures count against it at the moment.
-    pub penalty: usize,
+    pub penalties: usize,
     /// Whether it has passed its last check; true if there was none.
     pub is_up: bool,
 }
@@ -92,7 +92,7 @@ impl Member {
 
     /// What the host has to do, its penalties included.
     pub(super) fn burden(&self) -> usize {
-        self.pending.load(Ordering::Relaxed) + self.penalty()
+        self.pending.load(Ordering::Relaxed) + self.penalty_count()
     }
 
     pub(super) fn turns(&self) -> u64 {
@@ -127,12 +127,12 @@ impl Member {
             pending: self.pending.load(Ordering::Relaxed),
             served: self.served.load(Ordering::Relaxed),
             failed: self.failed.load(Ordering::Relaxed),
-            penalty: self.penalty(),
+            penalties: self.penalty_count(),
             is_up: self.is_up(),
         }
     }
 
-    fn penalty(&self) -> usize {
+    fn penalty_count(&self) -> usize {
         match self.failed.load(Ordering::Relaxed) {
             0 => 0,
             _ => self.penalties(runtime::now()).len(),

@@ -24,7 +24,7 @@ use crate::message::{InvalidRequest, Request, Response, TargetForm};
 ///
 /// A host that fails is asked less for a while: each failure counts as one request more that it has to answer, for 3 s.
 /// A failure is whatever keeps an answer from coming, but for what the caller is to blame for; more may be called one
-/// with [`BalancerBuilder::is_healthy`]. Hosts that fail an active check ([`BalancerBuilder::check`]) are not asked at
+/// with [`BalancerBuilder::healthy_if`]. Hosts that fail an active check ([`BalancerBuilder::check`]) are not asked at
 /// all while there are others.
 ///
 /// Targets are only a path, for the host is not known before. Redirects are answers like any other. Made by
