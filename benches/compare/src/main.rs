@@ -29,7 +29,7 @@ mod options;
 mod progress;
 mod spread;
 
-mod results;
+mod report;
 
 use std::process::ExitCode;
 
@@ -52,7 +52,8 @@ fn main() -> ExitCode {
         Role::Ask(asker, task, address) => asker::answer_parent(asker, task, address),
         Role::Measure(options) => {
             let folder = options.folder();
-            measure::all(&options, |results| results.write(&folder)).and_then(|results| results.tell(&folder))
+            measure::all(&options, |results| report::write(results, &folder))
+                .map(|results| report::tell(&results, &folder))
         }
     };
     match outcome {

@@ -2,17 +2,18 @@
 
 mod client;
 mod record;
+mod results;
 mod server;
 
 use std::io;
 
 pub(crate) use record::{Calls, Measured, Round, Row};
+pub(crate) use results::Results;
 
 use crate::machine::Machine;
 use crate::options::Options;
 use crate::peer::Foreign;
 use crate::progress::Progress;
-use crate::results::Results;
 use crate::seat::Seat;
 
 /// Measures what the options ask for, and has what is there kept after each workload: a run that is broken off has not

@@ -1,8 +1,8 @@
 //! [`summary`]: the charts, one table, and a sentence for each row that corehttp does not win. The README copies it.
 
 use super::charts::charts;
-use super::{Results, warning};
-use crate::measure::{Measured, Round, Row};
+use super::warning;
+use crate::measure::{Measured, Results, Round, Row};
 use crate::spread::{Spread, number};
 
 pub(super) fn summary(results: &Results) -> String {

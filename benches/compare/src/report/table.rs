@@ -3,9 +3,9 @@
 use std::fmt::Write;
 use std::time::Duration;
 
-use super::{Results, warning};
+use super::warning;
 use crate::load::Latency;
-use crate::measure::{Calls, Measured, Round, Row};
+use crate::measure::{Calls, Measured, Results, Round, Row};
 use crate::spread::WIDTH_MAX;
 
 pub(super) fn tables(results: &Results) -> String {

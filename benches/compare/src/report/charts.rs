@@ -1,8 +1,7 @@
 //! [`charts`]: which pictures there are.
 
-use super::Results;
 use super::chart::{Bar, Chart, Kind, Panel};
-use crate::measure::{Measured, Row};
+use crate::measure::{Measured, Results, Row};
 use crate::spread::Spread;
 
 /// The files' names, and what they show.

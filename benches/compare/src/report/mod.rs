@@ -1,0 +1,54 @@
+//! The files that tell of a run: a summary, the tables, the raw numbers and charts.
+
+mod chart;
+mod charts;
+mod summary;
+mod table;
+
+use std::path::Path;
+use std::{fs, io};
+
+use chart::Chart;
+use charts::charts;
+
+use crate::measure::Results;
+
+/// Writes all of them.
+pub(crate) fn write(results: &Results, folder: &Path) -> io::Result<()> {
+    fs::create_dir_all(folder)?;
+    fs::write(folder.join("README.md"), summary::summary(results))?;
+    fs::write(folder.join("tables.md"), table::tables(results))?;
+    fs::write(folder.join("raw.json"), serde_json::to_string(results)? + "\n")?;
+    for (name, chart) in charts(results) {
+        write_chart(folder, name, chart.as_ref().map(Chart::svg))?;
+    }
+    Ok(())
+}
+
+/// Prints the summary, and says where the rest is.
+pub(crate) fn tell(results: &Results, folder: &Path) {
+    println!("{}", summary::summary(results));
+    eprintln!("written to {}", folder.display());
+}
+
+/// Writes a chart, or takes the one away that this run has no figures for.
+fn write_chart(folder: &Path, name: &str, svg: Option<String>) -> io::Result<()> {
+    let file = folder.join(name);
+    match svg {
+        Some(svg) => fs::write(file, svg),
+        None if file.exists() => fs::remove_file(file),
+        None => Ok(()),
+    }
+}
+
+/// What a page says first if it does not say all: nothing, or why.
+fn warning(results: &Results) -> String {
+    let done = results.measured().count();
+    let quick = "**A quick run: its rounds are too short to rank anybody. It shows that all works.**\n\n";
+    let mut warning = String::from(if results.is_quick { quick } else { "" });
+    if done < results.workloads {
+        warning
+            .push_str(&format!("**Not finished: {done} of {} workloads are here.**\n\n", results.workloads));
+    }
+    warning
+}
