@@ -9,7 +9,7 @@ use crate::memory::Reset;
 use crate::message::Timings;
 use crate::net::Workspace;
 use crate::runtime::{self, Instant};
-use crate::wire::encode::Asked;
+use crate::wire::Asked;
 
 /// The state and the memory of one exchange.
 pub(super) struct Exchange {

@@ -14,8 +14,7 @@ use crate::memory::{Arena, Reset};
 use crate::message::{Headers, Length, Name, Request, Response, Status, Timings, decimal, members};
 use crate::net::{Anywhere, Buffer, Conn, Lane, Transport};
 use crate::runtime::{self, Instant};
-use crate::wire::encode::{Asked, Plan};
-use crate::wire::{Framing, Wish, persists};
+use crate::wire::{Announcement, Asked, Framing, Wish, persists};
 
 /// One connection while it is in use. Dropping it closes the connection and frees its place.
 ///
@@ -63,14 +62,17 @@ impl Link {
         self.exchange.deadline = deadline;
         self.exchange.asked = Asked::new(request);
         self.exchange.asks_for_upgrade = request.headers.contains("upgrade");
-        let plan = Plan::of_request(request.method(), content, !request.trailers.is_empty());
-        self.place.pool.write_head(self.conn.output().bytes(), request, plan, cookie);
-        self.exchange.outgoing.begin(plan.body());
+        let announcement = Announcement::of_request(request.method(), content, !request.trailers.is_empty());
+        self.place.pool.write_head(self.conn.output().bytes(), request, announcement, cookie);
+        self.exchange.outgoing.begin(announcement.framing());
         self.exchange.persists = Wish::of(&request.headers) != Wish::Close;
         let expects =
             request.headers.first(Name::EXPECT).is_some_and(|it| it.eq_ignore_ascii_case(b"100-continue"));
-        self.exchange.upload =
-            if expects && plan.body() != Framing::Empty { Upload::Expecting } else { Upload::Sending };
+        self.exchange.upload = if expects && announcement.framing() != Framing::Empty {
+            Upload::Expecting
+        } else {
+            Upload::Sending
+        };
     }
 
     /// Sends `body`, if it is all here, and receives the head of the final answer.

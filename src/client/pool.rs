@@ -14,7 +14,8 @@ use crate::memory::FreeList;
 use crate::message::{Headers, Name, Request};
 use crate::net::{Anywhere, Conn};
 use crate::runtime::{Instant, later, timeout_at};
-use crate::wire::encode::{self, Plan, Route};
+use crate::wire::Announcement;
+use crate::wire::encode::{self, Additions};
 
 /// The connections to one origin: so many may be in use at once, and those that are not rest here.
 pub(super) struct Pool {
@@ -79,10 +80,21 @@ impl Pool {
     }
 
     /// Writes the head of `request` as it goes over these connections.
-    pub(super) fn write_head(&self, out: &mut Vec<u8>, request: &Request, plan: Plan, cookie: Option<&str>) {
+    pub(super) fn write_head(
+        &self,
+        out: &mut Vec<u8>,
+        request: &Request,
+        announcement: Announcement,
+        cookie: Option<&str>,
+    ) {
         let authority = request.target().authority().unwrap_or(self.origin.authority());
         let scheme = self.is_forwarded().then_some("http");
-        encode::request(out, request, plan, Route { scheme, authority, defaults: &self.fields, cookie });
+        encode::request(
+            out,
+            request,
+            announcement,
+            Additions { scheme, authority, defaults: &self.fields, cookie },
+        );
     }
 
     /// A place, if one is free and nobody waits for it.

@@ -7,7 +7,7 @@ use super::{ClientError, ClientPhase};
 use crate::exchange::{ExchangeError, poll_flush};
 use crate::message::{Headers, Request, Timings};
 use crate::net::Lane;
-use crate::wire::encode::Asked;
+use crate::wire::Asked;
 
 /// How far the request is sent.
 #[derive(Debug)]

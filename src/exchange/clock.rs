@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::time::{Duration, Instant, SystemTime};
 
 use crate::message::ImfDate;
-use crate::wire::encode::Stamp;
+use crate::wire::Stamp;
 
 /// The time of one core. Reading the real clock costs as much as parsing a field, so whoever reads from a socket
 /// refreshes this one, and everything else looks here.

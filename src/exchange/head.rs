@@ -2,8 +2,7 @@
 
 use crate::memory::Arena;
 use crate::message::{Request, Response, Version};
-use crate::wire::encode::Asked;
-use crate::wire::{Framing, Limits, WireError, parse};
+use crate::wire::{Asked, Framing, Limits, WireError, parse};
 
 /// Whether there is a head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -16,8 +16,7 @@ use crate::exchange::{ExchangeError, Expectation, Head, Incoming, Outgoing, poll
 use crate::memory::Reset;
 use crate::message::{Length, Request, Response, Status, Version};
 use crate::net::{Conn, PeerAddr, Workspace};
-use crate::wire::encode::{self, Asked, Plan};
-use crate::wire::{Wish, persists};
+use crate::wire::{Announcement, Asked, Framing, Wish, encode, persists};
 
 /// One exchange: the request, the response, and the connection between.
 ///
@@ -266,15 +265,14 @@ impl Context {
 
     /// Writes the head of the answer to the output, and begins its body.
     pub(super) fn write_head(&mut self, content: Length, unread: Unread) {
-        let given = self.response.headers.content_length();
         let asked = self.facts.asked;
-        let plan = Plan::new(asked, self.response.status, content, given, !self.response.trailers.is_empty());
-        self.facts.persists &= self.may_persist(unread) && !plan.ends_with_close();
+        let announcement = Announcement::of_response(asked, &self.response, content);
+        self.facts.persists &= self.may_persist(unread) && announcement.framing() != Framing::UntilClose;
         let incoming = self.incoming.get_mut();
         if incoming.expectation == Expectation::Continue {
             incoming.expectation = Expectation::Forfeited;
         }
-        self.outgoing.begin(plan.body());
+        self.outgoing.begin(announcement.framing());
         let mut conn = self.conn.borrow_mut();
         let Some(conn) = conn.as_mut() else { return };
         if self.facts.detached {
@@ -287,7 +285,7 @@ impl Context {
             (true, Version::Http11) => Wish::Unsaid,
         };
         let (out, response) = (conn.output().bytes(), &self.response);
-        self.shared.clock.with_stamp(|stamp| encode::response(out, response, plan, persist, stamp));
+        self.shared.clock.with_stamp(|stamp| encode::response(out, response, announcement, persist, stamp));
     }
 
     /// Whether all but the request lets another one follow: the server, the handler, and what is unread.

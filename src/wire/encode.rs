@@ -1,137 +1,22 @@
-//! Writes heads (RFC 9112 §2 to §6), and decides how a message is framed (§6.3).
+//! Writes heads (RFC 9112 §2 to §6).
 
-use super::{Framing, Wish};
-use crate::message::{Headers, Length, Method, Name, Request, Response, Status, Version, members};
-
-/// What a request's answer depends on, noted before a handler may rewrite the request.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Asked {
-    /// HEAD: the answer's head is that of GET, and there is no body.
-    pub(crate) head: bool,
-    /// CONNECT: a tunnel is asked for, and no message follows this one.
-    pub(crate) connect: bool,
-    pub(crate) version: Version,
-}
-
-impl Asked {
-    #[inline]
-    pub(crate) fn new(request: &Request) -> Asked {
-        let method = request.method();
-        Asked { head: method == Method::Head, connect: method == Method::Connect, version: request.version() }
-    }
-}
-
-/// How a message is framed: what its head announces, and what is sent behind it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Plan {
-    announced: Announced,
-    body: Framing,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Announced {
-    Nothing,
-    Length(u64),
-    Chunked,
-}
-
-impl Plan {
-    /// The plan for an answer whose content has this length. `given` is the Content-Length that was set by hand;
-    /// it counts where the content is not sent, and so cannot be measured (RFC 9110 §8.6).
-    #[inline]
-    pub(crate) fn new(
-        asked: Asked,
-        status: Status,
-        content: Length,
-        given: Option<u64>,
-        trailers: bool,
-    ) -> Plan {
-        use Announced::{Chunked, Nothing};
-        let chunks = asked.version == Version::Http11;
-        let (announced, body) = match (status.as_u16(), content) {
-            (100..200 | 204, _) => (Nothing, Framing::Empty),
-            (304, Length::NoContent) => (given.map_or(Nothing, Announced::Length), Framing::Empty),
-            (304, Length::Known(_) | Length::Unknown) => (Nothing, Framing::Empty),
-            (_, Length::NoContent) if asked.head => {
-                (given.map_or(Nothing, Announced::Length), Framing::Empty)
-            }
-            (_, Length::Known(_) | Length::NoContent) if chunks && trailers => (Chunked, Framing::Chunked),
-            (_, Length::NoContent) => (Announced::Length(0), Framing::Empty),
-            (_, Length::Known(length)) => (Announced::Length(length), Framing::Length(length)),
-            (_, Length::Unknown) if chunks => (Chunked, Framing::Chunked),
-            (_, Length::Unknown) => (Nothing, Framing::UntilClose),
-        };
-        Plan { announced, body: if asked.head { Framing::Empty } else { body } }
-    }
-
-    /// The plan for a request. One without content says so only where content is usual (RFC 9110 §8.6).
-    pub(crate) fn of_request(method: Method, content: Length, trailers: bool) -> Plan {
-        use Announced::{Chunked, Nothing};
-        let (announced, body) = match (method, content) {
-            (Method::Post | Method::Put | Method::Patch, Length::NoContent) => {
-                (Announced::Length(0), Framing::Empty)
-            }
-            (_, Length::NoContent) => (Nothing, Framing::Empty),
-            (_, Length::Known(_)) if trailers => (Chunked, Framing::Chunked),
-            (_, Length::Known(length)) => (Announced::Length(length), Framing::Length(length)),
-            (_, Length::Unknown) => (Chunked, Framing::Chunked),
-        };
-        Plan { announced, body }
-    }
-
-    /// How the body that is sent is framed.
-    pub(crate) fn body(self) -> Framing {
-        self.body
-    }
-
-    /// Whether the end of the connection is the end of the answer.
-    pub(crate) fn ends_with_close(self) -> bool {
-        self.body == Framing::UntilClose
-    }
-}
-
-/// The lines that a server adds to each answer, ready to be copied.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Stamp<'a> {
-    both: &'a [u8],
-    /// How long the first of them is, the server's.
-    server_len: usize,
-}
-
-impl<'a> Stamp<'a> {
-    /// `both` lines, of which the first is the server's and so long.
-    pub(crate) fn new(both: &'a [u8], server_len: usize) -> Stamp<'a> {
-        Stamp { both, server_len }
-    }
-
-    /// What the handler has set is not ours to say again: it may speak for an origin behind it.
-    #[inline]
-    fn beside(self, headers: &Headers) -> &'a [u8] {
-        match headers.may_have(Name::SERVER) || headers.may_have(Name::DATE) {
-            false => self.both,
-            true => self.unsaid(headers),
-        }
-    }
-
-    /// The lines of names that `headers` do not have.
-    #[inline(never)]
-    fn unsaid(self, headers: &Headers) -> &'a [u8] {
-        match (headers.first(Name::SERVER).is_some(), headers.first(Name::DATE).is_some()) {
-            (false, false) => self.both,
-            (false, true) => &self.both[..self.server_len],
-            (true, false) => &self.both[self.server_len..],
-            (true, true) => &[],
-        }
-    }
-}
+use super::announcement::Announced;
+use super::{Announcement, Stamp, Wish};
+use crate::message::{Headers, Name, Request, Response, Status, members};
 
 /// Writes the head of an answer.
 #[inline]
-pub(crate) fn response(out: &mut Vec<u8>, response: &Response, plan: Plan, persist: Wish, stamp: Stamp<'_>) {
+pub(crate) fn response(
+    out: &mut Vec<u8>,
+    response: &Response,
+    announcement: Announcement,
+    persist: Wish,
+    stamp: Stamp<'_>,
+) {
     status_line(out, response.status);
     fields(out, &response.headers);
     out.extend_from_slice(stamp.beside(&response.headers));
-    announce(out, plan);
+    announce(out, announcement);
     match persist {
         _ if response.headers.may_have(Name::CONNECTION) || response.headers.may_have(Name::UPGRADE) => {
             options(out, &response.headers, persist);
@@ -166,9 +51,9 @@ fn options(out: &mut Vec<u8>, headers: &Headers, persist: Wish) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// Whom a request is sent to, and what the client adds to it.
+/// What a client adds to the head of a request.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Route<'a> {
+pub(crate) struct Additions<'a> {
     /// `http` or `https`, if the request goes to a proxy, which must be told (RFC 9112 §3.2.2).
     pub(crate) scheme: Option<&'a str>,
     /// The host and port that the request is for.
@@ -180,12 +65,17 @@ pub(crate) struct Route<'a> {
 }
 
 /// Writes the head of a request. Host comes first, for that is what routes it (RFC 9110 §7.2).
-pub(crate) fn request(out: &mut Vec<u8>, request: &Request, plan: Plan, route: Route<'_>) {
+pub(crate) fn request(
+    out: &mut Vec<u8>,
+    request: &Request,
+    announcement: Announcement,
+    added: Additions<'_>,
+) {
     let headers = &request.headers;
     out.extend_from_slice(request.method().as_str().as_bytes());
     out.push(b' ');
-    if let Some(scheme) = route.scheme {
-        for part in [scheme, "://", route.authority] {
+    if let Some(scheme) = added.scheme {
+        for part in [scheme, "://", added.authority] {
             out.extend_from_slice(part.as_bytes());
         }
     }
@@ -193,16 +83,16 @@ pub(crate) fn request(out: &mut Vec<u8>, request: &Request, plan: Plan, route: R
         out.extend_from_slice(part.as_bytes());
     }
     out.extend_from_slice(b" HTTP/1.1\r\nhost: ");
-    out.extend_from_slice(headers.first(Name::HOST).unwrap_or(route.authority.as_bytes()));
+    out.extend_from_slice(headers.first(Name::HOST).unwrap_or(added.authority.as_bytes()));
     out.extend_from_slice(b"\r\n");
     fields_but(out, headers, &ROUTING);
-    for (name, value) in route.defaults.iter().filter(|(name, _)| !headers.contains(name)) {
+    for (name, value) in added.defaults.iter().filter(|(name, _)| !headers.contains(name)) {
         line(out, name.as_bytes(), value);
     }
-    if let Some(cookie) = route.cookie {
+    if let Some(cookie) = added.cookie {
         line(out, b"cookie", cookie.as_bytes());
     }
-    announce(out, plan);
+    announce(out, announcement);
     match Wish::of(headers) {
         Wish::Close => line(out, b"connection", b"close"),
         // Upgrade is for the next hop only, and this is how it is told (RFC 9110 §7.8).
@@ -217,8 +107,8 @@ pub(crate) const ROUTING: [Name<'static>; 5] =
     [Name::HOST, Name::CONTENT_LENGTH, Name::TRANSFER_ENCODING, Name::CONNECTION, Name::KEEP_ALIVE];
 
 #[inline]
-fn announce(out: &mut Vec<u8>, plan: Plan) {
-    match plan.announced {
+fn announce(out: &mut Vec<u8>, announcement: Announcement) {
+    match announcement.announced {
         Announced::Nothing => {}
         Announced::Length(length) => {
             out.extend_from_slice(b"content-length: ");

@@ -1,7 +1,6 @@
 //! [`Framing`]: where does the body end? (RFC 9112 §6.3)
 
-use super::WireError;
-use super::encode::Asked;
+use super::{Asked, WireError};
 use crate::message::{Headers, Name, Status, Version, decimal, is_token, members};
 
 /// Where the body of a message ends.

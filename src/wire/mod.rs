@@ -2,15 +2,24 @@
 //!
 //! Nothing here knows whether it runs in a server or in a client.
 
-pub(crate) mod chunked;
-pub(crate) mod encode;
 mod error;
-mod framing;
 mod limits;
+
 pub(crate) mod parse;
+
+mod announcement;
+mod asked;
+pub(crate) mod chunked;
+mod framing;
 mod persist;
 
+pub(crate) mod encode;
+mod stamp;
+
+pub(crate) use announcement::Announcement;
+pub(crate) use asked::Asked;
 pub use error::WireError;
 pub(crate) use framing::Framing;
 pub use limits::Limits;
 pub(crate) use persist::{Wish, persists};
+pub(crate) use stamp::Stamp;

@@ -11,7 +11,7 @@ use crate::client::{ClientCause, ClientError, ClientPhase};
 use crate::memory::Reset;
 use crate::message::{Request, Response};
 use crate::runtime::{self, Instant};
-use crate::wire::encode::Asked;
+use crate::wire::Asked;
 
 /// Where the callers of one pipe leave their requests, and find the answers.
 #[derive(Default)]

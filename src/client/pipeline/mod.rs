@@ -24,8 +24,7 @@ use super::{Client, ClientCause, ClientError, ClientPhase};
 use crate::memory::Reset;
 use crate::message::{InvalidRequest, Method, Request, Response};
 use crate::runtime::{self, Here, Instant, timeout_at};
-use crate::wire::encode::Plan;
-use crate::wire::{Framing, Wish};
+use crate::wire::{Announcement, Framing, Wish};
 
 /// Asks one origin over few connections, and waits for no answer before it sends the next request (RFC 9112 §9.3.2).
 ///
@@ -147,9 +146,9 @@ impl Client {
 impl Shared {
     /// Writes `request` as it goes over the wire.
     fn write(wire: &mut Vec<u8>, request: &Request, cookie: Option<&str>, pool: &Pool) {
-        let plan = Plan::of_request(request.method(), request.body.announced(), false);
-        pool.write_head(wire, request, plan, cookie);
-        if plan.body() != Framing::Empty {
+        let announcement = Announcement::of_request(request.method(), request.body.announced(), false);
+        pool.write_head(wire, request, announcement, cookie);
+        if announcement.framing() != Framing::Empty {
             wire.extend_from_slice(request.body.bytes());
         }
     }

@@ -12,7 +12,7 @@ use crate::client::{ClientCause, ClientError, ClientPhase};
 use crate::exchange::{Bounds, ExchangeError, Head, Incoming, Reply};
 use crate::message::{Response, Status};
 use crate::net::{Anywhere, BoxedStream, Conn, Lane, Stopwatch, Transport};
-use crate::wire::encode::Asked;
+use crate::wire::Asked;
 
 /// Has the proxy at the other end of `transport` connect to `origin`, within `limit`.
 ///

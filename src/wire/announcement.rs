@@ -1,0 +1,133 @@
+//! [`Announcement`]: how a message that is sent is framed (RFC 9112 §6.1, §6.2, RFC 9110 §8.6).
+
+use super::{Asked, Framing};
+use crate::message::{Length, Method, Response, Version};
+
+/// How a message that is sent is framed: what its head announces, and what comes behind it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Announcement {
+    pub(super) announced: Announced,
+    framing: Framing,
+}
+
+/// What a head says of the body behind it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Announced {
+    Nothing,
+    Length(u64),
+    Chunked,
+}
+
+impl Announcement {
+    /// For an answer whose content has this length. The Content-Length that was set by hand counts where the content is
+    /// not sent, and so cannot be measured (RFC 9110 §8.6).
+    #[inline]
+    pub(crate) fn of_response(asked: Asked, response: &Response, content: Length) -> Announcement {
+        use Announced::{Chunked, Nothing};
+        let given = || response.headers.content_length().map_or(Nothing, Announced::Length);
+        let chunks = asked.version == Version::Http11;
+        let trailers = !response.trailers.is_empty();
+        let (announced, framing) = match (response.status.as_u16(), content) {
+            (100..200 | 204, _) => (Nothing, Framing::Empty),
+            (304, Length::NoContent) => (given(), Framing::Empty),
+            (304, Length::Known(_) | Length::Unknown) => (Nothing, Framing::Empty),
+            (_, Length::NoContent) if asked.head => (given(), Framing::Empty),
+            (_, Length::Known(_) | Length::NoContent) if chunks && trailers => (Chunked, Framing::Chunked),
+            (_, Length::NoContent) => (Announced::Length(0), Framing::Empty),
+            (_, Length::Known(length)) => (Announced::Length(length), Framing::Length(length)),
+            (_, Length::Unknown) if chunks => (Chunked, Framing::Chunked),
+            (_, Length::Unknown) => (Nothing, Framing::UntilClose),
+        };
+        Announcement { announced, framing: if asked.head { Framing::Empty } else { framing } }
+    }
+
+    /// For a request. One without content says so only where content is usual (RFC 9110 §8.6).
+    pub(crate) fn of_request(method: Method, content: Length, trailers: bool) -> Announcement {
+        use Announced::{Chunked, Nothing};
+        let (announced, framing) = match (method, content) {
+            (Method::Post | Method::Put | Method::Patch, Length::NoContent) => {
+                (Announced::Length(0), Framing::Empty)
+            }
+            (_, Length::NoContent) => (Nothing, Framing::Empty),
+            (_, Length::Known(_)) if trailers => (Chunked, Framing::Chunked),
+            (_, Length::Known(length)) => (Announced::Length(length), Framing::Length(length)),
+            (_, Length::Unknown) => (Chunked, Framing::Chunked),
+        };
+        Announcement { announced, framing }
+    }
+
+    /// How the body that is sent is framed.
+    pub(crate) fn framing(self) -> Framing {
+        self.framing
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use Announced::{Chunked, Nothing};
+    use Length::{Known, NoContent, Unknown};
+
+    use super::*;
+    use crate::message::Status;
+
+    const HEAD: Asked = Asked { head: true, connect: false, version: Version::Http11 };
+    const GET: Asked = Asked { head: false, ..HEAD };
+    const OLD: Asked = Asked { version: Version::Http10, ..GET };
+
+    /// What an answer with this status, and with these fields set by hand, announces, and how its body is framed.
+    #[track_caller]
+    fn check(asked: Asked, status: u16, set: &str, content: Length, expected: (Announced, Framing)) {
+        let mut response = Response { status: Status::new(status).unwrap(), ..Response::default() };
+        match set {
+            "" => {}
+            "trailer" => response.trailers.set("a", "b").unwrap(),
+            length => response.headers.set("content-length", length).unwrap(),
+        }
+        let Announcement { announced, framing } = Announcement::of_response(asked, &response, content);
+        assert_eq!((announced, framing), expected, "{asked:?} {status} {set:?} {content:?}");
+    }
+
+    #[test]
+    fn an_answer_announces_what_is_sent_8_6() {
+        check(GET, 200, "", Known(5), (Announced::Length(5), Framing::Length(5)));
+        check(GET, 200, "7", Known(5), (Announced::Length(5), Framing::Length(5)));
+        check(GET, 404, "", NoContent, (Announced::Length(0), Framing::Empty));
+        check(GET, 200, "7", NoContent, (Announced::Length(0), Framing::Empty));
+        check(GET, 200, "", Unknown, (Chunked, Framing::Chunked));
+        check(OLD, 200, "", Unknown, (Nothing, Framing::UntilClose));
+        check(GET, 200, "trailer", Known(5), (Chunked, Framing::Chunked));
+        check(GET, 200, "trailer", NoContent, (Chunked, Framing::Chunked));
+        check(OLD, 200, "trailer", Known(5), (Announced::Length(5), Framing::Length(5)));
+    }
+
+    #[test]
+    fn an_answer_without_a_body_has_none_whatever_was_set_6_3() {
+        for status in [101, 103, 204] {
+            for content in [NoContent, Known(5), Unknown] {
+                check(GET, status, "7", content, (Nothing, Framing::Empty));
+            }
+        }
+        check(GET, 304, "7", NoContent, (Announced::Length(7), Framing::Empty));
+        check(GET, 304, "", NoContent, (Nothing, Framing::Empty));
+        check(GET, 304, "7", Known(5), (Nothing, Framing::Empty));
+        check(HEAD, 200, "7", NoContent, (Announced::Length(7), Framing::Empty));
+        check(HEAD, 200, "", NoContent, (Nothing, Framing::Empty));
+        check(HEAD, 200, "7", Known(5), (Announced::Length(5), Framing::Empty));
+        check(HEAD, 200, "", Unknown, (Chunked, Framing::Empty));
+    }
+
+    #[test]
+    fn a_request_says_that_it_has_no_content_where_some_is_usual_8_6() {
+        for (method, content, trailers, expected) in [
+            (Method::Get, NoContent, false, (Nothing, Framing::Empty)),
+            (Method::Delete, NoContent, true, (Nothing, Framing::Empty)),
+            (Method::Post, NoContent, false, (Announced::Length(0), Framing::Empty)),
+            (Method::Get, Known(5), false, (Announced::Length(5), Framing::Length(5))),
+            (Method::Put, Known(5), true, (Chunked, Framing::Chunked)),
+            (Method::Put, Unknown, false, (Chunked, Framing::Chunked)),
+        ] {
+            let Announcement { announced, framing } = Announcement::of_request(method, content, trailers);
+            assert_eq!((announced, framing), expected, "{content:?} {trailers}");
+        }
+    }
+}
