@@ -1,20 +1,23 @@
 //! Floor 3: one message across one connection. The only place where the pure core meets the sockets.
 
-mod clock;
 mod error;
-mod file;
-mod head;
-mod pace;
-mod receive;
-mod remaining;
-mod send;
 mod timeouts;
+
+mod clock;
+
+mod heading;
+mod incoming;
+mod pace;
+mod remaining;
+
+mod file;
+mod outgoing;
 
 pub(crate) use clock::Clock;
 pub use error::{ExchangeError, Phase};
-pub(crate) use head::{Head, Reply};
-pub(crate) use receive::{Expectation, Incoming};
-pub(crate) use send::{Outgoing, poll_flush};
+pub(crate) use heading::{Head, Reply};
+pub(crate) use incoming::{Expectation, Incoming};
+pub(crate) use outgoing::{Outgoing, poll_flush};
 pub use timeouts::Timeouts;
 
 use crate::wire::Limits;

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use memchr::{memchr_iter, memmem};
 
-use super::head::{Head, Heading};
+use super::heading::{Head, Heading};
+use super::outgoing::poll_flush;
 use super::pace::Pace;
 use super::remaining::Remaining;
-use super::send::poll_flush;
 use super::{Bounds, ExchangeError, Phase};
 use crate::memory::{Arena, Reset};
 use crate::message::Headers;
