@@ -8,13 +8,15 @@ use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 
 use super::admission::{Gate, Tally};
+use super::inlet::{Inlet, Sharing, Stop};
+use super::outlet::{Arrival, Outlet};
 use super::running::Running;
 use super::shared::Settings;
 use super::stats::CoreStats;
-use super::worker::{Inlet, Outlet, Sharing, Stop, Worker};
+use super::worker::Worker;
 use super::{Error, IntoHandler, Result, Server, Signal};
 use crate::message::Status;
-use crate::net::{Address, Bound, Detached, Listener, PeerAddr, Watch};
+use crate::net::{Address, Bound, Listener, Watch};
 use crate::runtime;
 
 /// One of a server's cores, as [`Server::run_per_core`] counts them.
@@ -99,7 +101,7 @@ fn give_up(running: &Running, error: Error) -> Error {
 /// What one core is given to start with.
 struct BoundCore {
     listeners: Vec<(Bound, Sharing)>,
-    arrivals: mpsc::UnboundedReceiver<(Detached, PeerAddr)>,
+    arrivals: mpsc::UnboundedReceiver<Arrival>,
     /// The ways to all cores, for the one that accepts for others.
     outlets: Vec<Outlet>,
     tally: Arc<Tally>,

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
+use super::inlet::Stop;
 use super::stats::{CoreStats, ServerStats};
-use super::worker::Stop;
 use super::{Error, Result};
 use crate::message::Status;
 use crate::net::Address;

@@ -1,26 +1,15 @@
-//! [`Worker`]: what one core owns, and its work: accept, serve, and stop.
+//! [`Worker`]: what one core owns: its handler, and the memory its connections take turns with.
 
 use std::cell::Cell;
-use std::future::poll_fn;
-use std::io;
-use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::{self, Poll};
 use std::time::{Duration, Instant};
 
-use tokio::sync::{mpsc, watch};
-
-use super::admission::{Admission, Gate};
-use super::connection::Connection;
 use super::shared::{Settings, Shared};
 use super::stats::CoreStats;
 use super::{Context, Handler};
 use crate::memory::FreeList;
-use crate::net::{
-    AcceptFault, Accepted, Conn, Detached, Listener, Peer, PeerAddr, Transport, Watch, classify,
-};
-use crate::runtime;
+use crate::net::Watch;
 
 /// What one core owns: its handler, and the memory its connections take turns with.
 pub(super) struct Worker<H: Handler> {
@@ -57,7 +46,7 @@ impl<H: Handler> Worker<H> {
     }
 
     /// Looks after the core's deadlines and memory, for ever.
-    async fn maintain(&self) {
+    pub(super) async fn maintain(&self) {
         loop {
             // What a burst has left must be freed although nobody is there any more.
             if self.contexts.is_empty() {
@@ -72,204 +61,3 @@ impl<H: Handler> Worker<H> {
 
 /// How often memory that nobody needs is given back.
 const TRIM_PAUSE: Duration = Duration::from_secs(1);
-
-/// Where the connections of one core come from, and what ends it.
-pub(super) struct Inlet {
-    pub(super) listeners: Vec<(Listener, Sharing)>,
-    /// Connections that another core has accepted for this one.
-    pub(super) arrivals: mpsc::UnboundedReceiver<(Detached, PeerAddr)>,
-    /// The ways to all cores, this one among them, if it accepts for all.
-    pub(super) outlets: Vec<Outlet>,
-    pub(super) gate: Rc<Gate>,
-    pub(super) stop: watch::Receiver<Option<Stop>>,
-}
-
-/// The server is to stop, and what is not done then is cut.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Stop {
-    pub(super) at: runtime::Instant,
-}
-
-impl Inlet {
-    /// Serves until the server is told to stop, and its connections are done or cut.
-    ///
-    /// # Errors
-    ///
-    /// A listener that does not listen any more.
-    pub(super) async fn serve<H: Handler>(mut self, worker: Rc<Worker<H>>) -> io::Result<()> {
-        let maintained = worker.clone();
-        runtime::spawn(async move { maintained.maintain().await });
-        let mut stop = self.stop.clone();
-        let stopped = async move {
-            // A sender that is gone can tell nobody to stop.
-            let told = stop.wait_for(Option::is_some).await.ok().and_then(|told| *told);
-            match told {
-                Some(stop) => stop,
-                None => std::future::pending().await,
-            }
-        };
-        until(stopped, self.accept_all(&worker)).await?;
-        let Shared { watch, stats, .. } = &*worker.shared;
-        watch.stop();
-        self.stop_listening(&worker);
-        let (mut emptied, mut over) = (pin!(watch.emptied()), pin!(grace_over(&mut self.stop)));
-        poll_fn(|cx| match emptied.as_mut().poll(cx) {
-            Poll::Ready(()) => Poll::Ready(()),
-            Poll::Pending => over.as_mut().poll(cx),
-        })
-        .await;
-        stats.cut.add(stats.counts().open);
-        Ok(())
-    }
-
-    /// Accepts for ever. What ends it is an error.
-    async fn accept_all<H: Handler>(&mut self, worker: &Rc<Worker<H>>) -> io::Error {
-        let mut pause = BACK_OFF_LEAST;
-        loop {
-            let error = match poll_fn(|cx| self.poll_accept(cx)).await {
-                Ok((accepted, sharing)) => {
-                    pause = BACK_OFF_LEAST;
-                    self.dispatch(worker, accepted, sharing);
-                    continue;
-                }
-                Err(error) => error,
-            };
-            match classify(&error) {
-                AcceptFault::Skip => {}
-                // Descriptors come back when connections close, and no sooner for our asking.
-                AcceptFault::BackOff => {
-                    runtime::sleep(pause).await;
-                    pause = (2 * pause).min(BACK_OFF_MOST);
-                }
-                AcceptFault::Fatal => return error,
-            }
-        }
-    }
-
-    fn poll_accept(&mut self, cx: &mut task::Context<'_>) -> Poll<io::Result<(Accepted, Sharing)>> {
-        if let Poll::Ready(Some((detached, peer))) = self.arrivals.poll_recv(cx) {
-            return Poll::Ready(detached.attach().map(|transport| ((transport, peer), Sharing::Own)));
-        }
-        for (listener, sharing) in &self.listeners {
-            if let Poll::Ready(accepted) = listener.poll_accept(cx) {
-                return Poll::Ready(accepted.map(|accepted| (accepted, *sharing)));
-            }
-        }
-        Poll::Pending
-    }
-
-    /// Serves a connection here, or gives it to the core that has the fewest.
-    fn dispatch<H: Handler>(&self, worker: &Rc<Worker<H>>, (transport, peer): Accepted, sharing: Sharing) {
-        let least = self.outlets.iter().min_by_key(|outlet| outlet.load());
-        let kept = match (sharing, least) {
-            (Sharing::ForAll, Some(outlet)) => outlet.give(transport, peer),
-            (Sharing::ForAll, None) | (Sharing::Own, _) => Some((transport, peer)),
-        };
-        if let Some((transport, peer)) = kept {
-            self.admit(worker, transport, peer);
-        }
-    }
-
-    fn admit<H: Handler>(&self, worker: &Rc<Worker<H>>, transport: Transport, peer: PeerAddr) {
-        let (worker, shared) = (worker.clone(), &worker.shared);
-        let (admission, id) = Admission::ask(&self.gate, peer);
-        let conn = Conn::new(transport, shared.watch.deadline(Peer { addr: peer, id }));
-        let admission = match admission {
-            Ok(admission) => admission,
-            Err(rejection) => return rejection.tell(worker, conn),
-        };
-        let mut connection = Connection::new(worker, conn);
-        runtime::spawn(async move {
-            // Whoever cares for its errors has asked to be told of them.
-            let _ = connection.serve().await;
-            drop(admission);
-        });
-    }
-
-    /// Serves whoever has connected in time, then listens no more.
-    fn stop_listening<H: Handler>(&mut self, worker: &Rc<Worker<H>>) {
-        for (listener, sharing) in std::mem::take(&mut self.listeners) {
-            let waiting = std::iter::from_fn(|| listener.accept_now()).take(WAITING_MAX);
-            waiting.for_each(|accepted| self.dispatch(worker, accepted, sharing));
-        }
-        self.outlets.clear();
-        self.arrivals.close();
-        while let Ok((detached, peer)) = self.arrivals.try_recv() {
-            if let Ok(transport) = detached.attach() {
-                self.admit(worker, transport, peer);
-            }
-        }
-    }
-}
-
-/// How long to wait for descriptors: at first, and at most.
-const BACK_OFF_LEAST: Duration = Duration::from_millis(10);
-const BACK_OFF_MOST: Duration = Duration::from_secs(1);
-
-/// How many may have connected in time: those who come in a flood meanwhile shall not keep a core from stopping.
-const WAITING_MAX: usize = 4096;
-
-/// Waits for the end of the grace, which a later call may have made shorter.
-async fn grace_over(stop: &mut watch::Receiver<Option<Stop>>) {
-    loop {
-        let told = *stop.borrow_and_update();
-        let Some(Stop { at }) = told else { return };
-        match runtime::timeout_at(at, stop.changed()).await {
-            Ok(Ok(())) => {}
-            // Nobody is left who could make it shorter.
-            Ok(Err(_)) => return runtime::sleep_until(at).await,
-            Err(_) => return,
-        }
-    }
-}
-
-/// Works until it is told to stop, or the work has failed.
-async fn until(
-    stopped: impl Future<Output = Stop>,
-    work: impl Future<Output = io::Error>,
-) -> io::Result<Stop> {
-    let (mut stopped, mut work) = (pin!(stopped), pin!(work));
-    poll_fn(|cx| match stopped.as_mut().poll(cx) {
-        Poll::Ready(stop) => Poll::Ready(Ok(stop)),
-        Poll::Pending => work.as_mut().poll(cx).map(Err),
-    })
-    .await
-}
-
-/// For whom a listener accepts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Sharing {
-    Own,
-    ForAll,
-}
-
-/// The way to one core.
-pub(super) struct Outlet {
-    arrivals: mpsc::UnboundedSender<(Detached, PeerAddr)>,
-    stats: Arc<CoreStats>,
-    given: Cell<u64>,
-}
-
-impl Outlet {
-    pub(super) fn new(
-        arrivals: mpsc::UnboundedSender<(Detached, PeerAddr)>,
-        stats: Arc<CoreStats>,
-    ) -> Outlet {
-        Outlet { arrivals, stats, given: Cell::new(0) }
-    }
-
-    /// How many connections the core was given and still has.
-    fn load(&self) -> u64 {
-        self.given.get().saturating_sub(self.stats.finished())
-    }
-
-    /// Gives a connection to the core, which gives it back if it has stopped.
-    fn give(&self, transport: Transport, peer: PeerAddr) -> Option<Accepted> {
-        let Err(mpsc::error::SendError((kept, peer))) = self.arrivals.send((transport.detach().ok()?, peer))
-        else {
-            self.given.set(self.given.get() + 1);
-            return None;
-        };
-        Some((kept.attach().ok()?, peer))
-    }
-}

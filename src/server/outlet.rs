@@ -1,0 +1,40 @@
+//! [`Outlet`]: the way to a core, for the one that accepts for others.
+
+use std::cell::Cell;
+use std::sync::Arc;
+
+use tokio::sync::mpsc;
+
+use super::stats::CoreStats;
+use crate::net::{Accepted, Detached, PeerAddr, Transport};
+
+/// The way to one core.
+pub(super) struct Outlet {
+    arrivals: mpsc::UnboundedSender<Arrival>,
+    stats: Arc<CoreStats>,
+    given: Cell<u64>,
+}
+
+impl Outlet {
+    pub(super) fn new(arrivals: mpsc::UnboundedSender<Arrival>, stats: Arc<CoreStats>) -> Outlet {
+        Outlet { arrivals, stats, given: Cell::new(0) }
+    }
+
+    /// How many connections the core was given and still has.
+    pub(super) fn load(&self) -> u64 {
+        self.given.get().saturating_sub(self.stats.finished())
+    }
+
+    /// Gives a connection to the core, which gives it back if it has stopped.
+    pub(super) fn give(&self, transport: Transport, peer: PeerAddr) -> Option<Accepted> {
+        let Err(mpsc::error::SendError((kept, peer))) = self.arrivals.send((transport.detach().ok()?, peer))
+        else {
+            self.given.set(self.given.get() + 1);
+            return None;
+        };
+        Some((kept.attach().ok()?, peer))
+    }
+}
+
+/// A connection that was accepted on one core and is to be served on another, and who made it.
+pub(super) type Arrival = (Detached, PeerAddr);
