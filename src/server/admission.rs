@@ -10,6 +10,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::close;
+use super::lease::Lease;
 use super::refuse::{self, Refused};
 use super::stats::CoreStats;
 use super::worker::Worker;
@@ -144,11 +145,10 @@ impl Rejection {
                 RefusalCause::ConnectionsOfPeer => Status::TOO_MANY_REQUESTS,
                 _ => Status::SERVICE_UNAVAILABLE,
             };
-            let mut context = worker.take_context();
-            context.adopt(Some(conn), 0);
-            let (manner, _) = refuse::refuse(&mut context, *Refused::new(status, self.cause));
-            close::close(&mut context, manner).await;
-            worker.give_context(context);
+            let mut lease = Lease::new(&worker, worker.take_context());
+            lease.adopt(Some(conn), 0);
+            let (manner, _) = refuse::refuse(&mut lease, *Refused::new(status, self.cause));
+            close::close(&mut lease, manner).await;
             gate.refusing.set(gate.refusing.get() - 1);
             drop(self.open);
         });

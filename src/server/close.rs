@@ -22,23 +22,21 @@ pub(super) enum Manner {
 
 /// Ends the connection. The wait for the peer has its bounds.
 pub(super) async fn close(ctx: &mut Context, manner: Manner) {
-    let flushed = match manner {
-        Manner::AtOnce => false,
+    match manner {
+        Manner::AtOnce => {}
+        Manner::Politely | Manner::Lingering => {
+            let sent = poll_fn(|cx| ctx.poll_answer(cx)).await.is_ok()
+                && poll_fn(|cx| ctx.poll_flush(cx)).await.is_ok();
+            let shut = sent && poll_fn(|cx| ctx.poll_shutdown(cx)).await.is_ok();
+            if shut && manner == Manner::Lingering {
+                poll_fn(|cx| ctx.poll_linger(cx)).await;
+            }
+        }
         Manner::Abort => {
             // The answers before the one that fails are whole, and shall arrive if they can without a wait.
             poll_fn(|cx| Poll::Ready(ctx.poll_flush(cx).is_ready())).await;
-            false
+            ctx.abort();
         }
-        Manner::Politely | Manner::Lingering => {
-            poll_fn(|cx| ctx.poll_answer(cx)).await.is_ok() && poll_fn(|cx| ctx.poll_flush(cx)).await.is_ok()
-        }
-    };
-    if manner == Manner::Abort {
-        ctx.abort();
-    }
-    let shut = flushed && poll_fn(|cx| ctx.poll_shutdown(cx)).await.is_ok();
-    if shut && manner == Manner::Lingering {
-        poll_fn(|cx| ctx.poll_linger(cx)).await;
     }
     ctx.count_traffic();
 }

@@ -1,23 +1,22 @@
-//! The life of one connection: wait, receive, handle, answer, and again (RFC 9112 §9).
+//! [`Connection`]: the life of one: wait, receive, handle, answer, and again (RFC 9112 §9).
 
 use std::future::poll_fn;
 use std::io;
-use std::ops::{Deref, DerefMut};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::pin;
 use std::rc::Rc;
 use std::task::{self, Poll, ready};
 use std::time::Duration;
 
 use super::close::{self, Manner};
-use super::context::{SharedConn, Unread};
+use super::handling::{handle, settle};
 use super::handshake;
+use super::lease::Lease;
 use super::refuse::{self, Refused};
 use super::worker::Worker;
 use super::{BodyPlan, Context, Handler, RefusalCause, Result};
-use crate::exchange::{ExchangeError, Expectation, Head, Phase, Timeouts};
+use crate::exchange::{ExchangeError, Expectation, Head};
 use crate::message::{Name, Status, Version};
-use crate::net::{Conn, Deadline, Lane, Peer, Timer};
+use crate::net::{Conn, Lane};
 use crate::runtime;
 use crate::wire::WireError;
 
@@ -47,7 +46,7 @@ impl<H: Handler> Connection<H> {
         }
         loop {
             let Some(context) = poll_fn(|cx| self.poll_wake(cx)).await else { return Ok(()) };
-            let mut lease = Lease { worker: &self.worker, context: Some(context) };
+            let mut lease = Lease::new(&self.worker, context);
             lease.adopt(self.idle.take(), self.number);
             let (manner, served) = match exchanges(&self.worker, &mut lease).await {
                 Ok(Next::Wait) => {
@@ -133,7 +132,7 @@ fn exchanges<H: Handler>(
         let mut unsent = 0;
         loop {
             match poll_fn(|cx| ctx.poll_head(cx)).await? {
-                Head::End | Head::Silence => return Ok(Next::Close(Manner::Politely)),
+                Head::End | Head::Silence => return Ok(Next::Close(Manner::AtOnce)),
                 Head::Whole => ctx.note_facts(),
             }
             if let Some(body_max) = plan(worker, ctx)? {
@@ -199,73 +198,6 @@ fn note_expectation(ctx: &mut Context) -> Result<(), Box<Refused>> {
     Ok(())
 }
 
-/// How a handler ended.
-pub(super) enum Handled {
-    Returned(Result),
-    Panicked,
-    TimedOut,
-}
-
-/// Runs the handler: its panics stay here, and so does it when its time is over.
-#[expect(clippy::manual_async_fn, reason = "as with `exchanges`")]
-pub(super) fn handle<H: Handler>(worker: &Worker<H>, ctx: &mut Context) -> impl Future<Output = Handled> {
-    async move {
-        let conn = ctx.conn.clone();
-        let mut timer =
-            worker.shared.bounds.timeouts.handler.map(|_| worker.shared.watch.deadline(Peer::default()));
-        // To make the future may panic too: a plain function has run by then.
-        let make = move || {
-            let ctx = ctx;
-            worker.handler.handle(ctx)
-        };
-        let Ok(handling) = catch_unwind(AssertUnwindSafe(make)) else { return Handled::Panicked };
-        let mut handling = pin!(handling);
-        poll_fn(|cx| match catch_unwind(AssertUnwindSafe(|| handling.as_mut().poll(cx))) {
-            Err(_) => Poll::Ready(Handled::Panicked),
-            Ok(Poll::Ready(result)) => Poll::Ready(Handled::Returned(result)),
-            Ok(Poll::Pending) => {
-                send_before(&conn, &worker.shared.bounds.timeouts, cx);
-                let limit = worker.shared.bounds.timeouts.handler;
-                poll_timer(timer.as_mut().zip(limit), cx).map(|()| Handled::TimedOut)
-            }
-        })
-        .await
-    }
-}
-
-fn poll_timer(timer: Option<(&mut Deadline, Duration)>, cx: &mut task::Context<'_>) -> Poll<()> {
-    match timer {
-        Some((timer, limit)) => timer.poll_expired(cx, Lane::Whole, limit),
-        None => Poll::Pending,
-    }
-}
-
-/// Sends the answers that came before, since nobody shall wait for a handler that waits. Whether they arrive, the next
-/// write will tell.
-fn send_before(conn: &SharedConn, timeouts: &Timeouts, cx: &mut task::Context<'_>) {
-    match conn.borrow_mut().as_mut() {
-        Some(conn) if !conn.has_sent_all() => drop(conn.poll_flush(cx, timeouts.write)),
-        Some(_) | None => {}
-    }
-}
-
-/// Makes of what the handler left an answer that can be sent.
-pub(super) fn settle(ctx: &mut Context, handled: Handled) -> Result<(), Box<Refused>> {
-    match (handled, ctx.outgoing.is_unsent()) {
-        (Handled::Returned(Ok(())), true) => refuse::check_status(ctx),
-        (Handled::Returned(Ok(())), false) if ctx.outgoing.is_whole() => return Ok(()),
-        (Handled::Returned(Ok(())), false) => return Err(ExchangeError::Length.into()),
-        (Handled::Returned(Err(error)), true) => refuse::answer_error(ctx, error),
-        (Handled::Returned(Err(error)), false) => return Err(Refused::untold(RefusalCause::Handler(error))),
-        (Handled::Panicked, _) => {
-            return Err(Refused::new(Status::INTERNAL_SERVER_ERROR, RefusalCause::Panic));
-        }
-        (Handled::TimedOut, _) => return Err(ExchangeError::TimedOut(Phase::Handler).into()),
-    }
-    ctx.write_head(ctx.response.body.announced(), Unread::Dropped);
-    Ok(())
-}
-
 /// Reads what the handler left of the body, if another request is to follow it.
 fn poll_drain(ctx: &mut Context, cx: &mut task::Context<'_>) -> Poll<()> {
     if !ctx.persists() || ctx.is_read() {
@@ -283,42 +215,4 @@ fn poll_drain(ctx: &mut Context, cx: &mut task::Context<'_>) -> Poll<()> {
         }
     }
     Poll::Ready(())
-}
-
-/// A context that goes back to its free list, whatever becomes of the task that has it.
-pub(super) struct Lease<'w, H: Handler> {
-    worker: &'w Worker<H>,
-    context: Option<Box<Context>>,
-}
-
-impl<'w, H: Handler> Lease<'w, H> {
-    pub(super) fn new(worker: &'w Worker<H>) -> Lease<'w, H> {
-        Lease { worker, context: Some(worker.take_context()) }
-    }
-}
-
-impl<H: Handler> Deref for Lease<'_, H> {
-    type Target = Context;
-
-    fn deref(&self) -> &Context {
-        self.context.as_deref().expect("a lease has its context until it is dropped")
-    }
-}
-
-impl<H: Handler> DerefMut for Lease<'_, H> {
-    fn deref_mut(&mut self) -> &mut Context {
-        self.context.as_deref_mut().expect("a lease has its context until it is dropped")
-    }
-}
-
-impl<H: Handler> Drop for Lease<'_, H> {
-    fn drop(&mut self) {
-        let Some(mut context) = self.context.take() else { return };
-        let Context { outgoing, conn, .. } = &mut *context;
-        if let (false, false, Some(conn)) = (outgoing.is_unsent(), outgoing.is_whole(), &*conn.borrow()) {
-            // Whoever was cut off in the middle of an answer shall not take it for the whole.
-            conn.transport.reset();
-        }
-        self.worker.give_context(context);
-    }
 }

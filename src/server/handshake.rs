@@ -5,7 +5,8 @@ use std::io;
 use std::mem;
 use std::task::Poll;
 
-use super::connection::{Lease, poll_idle};
+use super::connection::poll_idle;
+use super::lease::Lease;
 use super::worker::Worker;
 use super::{Handler, RefusalCause, close};
 use crate::exchange::{ExchangeError, Phase};
@@ -51,7 +52,7 @@ pub(super) async fn secure<H: Handler>(
             conn.transport = transport;
             let served = error.as_io();
             worker.shared.report(None, peer, RefusalCause::Tls(error));
-            let mut lease = Lease::new(worker);
+            let mut lease = Lease::new(worker, worker.take_context());
             lease.adopt(idle.take(), 0);
             close::hang_up(&mut lease).await;
             return Err(served);

@@ -11,7 +11,9 @@ use std::task::{self, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::close::{self, Manner};
-use super::connection::{self, Connection, Lease};
+use super::connection::Connection;
+use super::handling::{handle, settle};
+use super::lease::Lease;
 use super::shared::Settings;
 use super::worker::Worker;
 use super::{Handler, refuse};
@@ -126,10 +128,10 @@ impl<H: Handler> Service<H> {
     /// [`Context::stream`]: super::Context::stream
     pub async fn respond(&self, request: Request) -> Response {
         let written = Rc::default();
-        let mut lease = Lease::new(&self.worker);
+        let mut lease = Lease::new(&self.worker, self.worker.take_context());
         lease.detach(request, self.connect(PeerAddr::Memory, Nobody { written: Rc::clone(&written) }));
-        let handled = connection::handle(&self.worker, &mut lease).await;
-        if let Err(refused) = connection::settle(&mut lease, handled) {
+        let handled = handle(&self.worker, &mut lease).await;
+        if let Err(refused) = settle(&mut lease, handled) {
             // How the connection would end is nothing to nobody.
             let _ = refuse::refuse(&mut lease, *refused);
         }

@@ -1,0 +1,44 @@
+//! [`Lease`]: a context in use.
+
+use std::ops::{Deref, DerefMut};
+
+use super::worker::Worker;
+use super::{Context, Handler};
+
+/// A context that goes back to its free list, whatever becomes of the task that has it.
+pub(super) struct Lease<'w, H: Handler> {
+    worker: &'w Worker<H>,
+    context: Option<Box<Context>>,
+}
+
+impl<'w, H: Handler> Lease<'w, H> {
+    pub(super) fn new(worker: &'w Worker<H>, context: Box<Context>) -> Lease<'w, H> {
+        Lease { worker, context: Some(context) }
+    }
+}
+
+impl<H: Handler> Deref for Lease<'_, H> {
+    type Target = Context;
+
+    fn deref(&self) -> &Context {
+        self.context.as_deref().expect("a lease has its context until it is dropped")
+    }
+}
+
+impl<H: Handler> DerefMut for Lease<'_, H> {
+    fn deref_mut(&mut self) -> &mut Context {
+        self.context.as_deref_mut().expect("a lease has its context until it is dropped")
+    }
+}
+
+impl<H: Handler> Drop for Lease<'_, H> {
+    fn drop(&mut self) {
+        let Some(mut context) = self.context.take() else { return };
+        let Context { outgoing, conn, .. } = &mut *context;
+        if let (false, false, Some(conn)) = (outgoing.is_unsent(), outgoing.is_whole(), &*conn.borrow()) {
+            // Whoever was cut off in the middle of an answer shall not take it for the whole.
+            conn.transport.reset();
+        }
+        self.worker.give_context(context);
+    }
+}
