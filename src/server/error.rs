@@ -1,4 +1,4 @@
-//! [`Error`]: what a handler fails with, and [`Refusal`]: what a peer is refused for.
+//! [`Error`]: what a handler fails with.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -8,7 +8,6 @@ use super::InvalidAnswer;
 use crate::coding::CodingError;
 use crate::exchange::ExchangeError;
 use crate::message::{InvalidForm, InvalidText, Status};
-use crate::net::{PeerAddr, TlsError};
 use crate::wire::WireError;
 
 /// What handlers and servers return: nothing, or an [`Error`].
@@ -129,7 +128,7 @@ impl fmt::Debug for Error {
 }
 
 /// Writes an error's causes, each behind a colon.
-fn chain(f: &mut fmt::Formatter<'_>, mut cause: Option<&(dyn StdError + 'static)>) -> fmt::Result {
+pub(super) fn chain(f: &mut fmt::Formatter<'_>, mut cause: Option<&(dyn StdError + 'static)>) -> fmt::Result {
     while let Some(error) = cause {
         write!(f, ": {error}")?;
         cause = error.source();
@@ -167,72 +166,5 @@ impl From<Error> for Box<dyn StdError + Send + Sync> {
 impl From<Error> for Box<dyn StdError> {
     fn from(error: Error) -> Box<dyn StdError> {
         Box::new(Opaque(error))
-    }
-}
-
-/// A peer was refused something, or an exchange failed: what [`Server::on_error`](crate::Server::on_error) sees.
-#[derive(Debug)]
-#[non_exhaustive]
-pub struct Refusal {
-    /// What was answered. None if nothing could be: the connection was gone, or the answer half sent.
-    pub status: Option<Status>,
-    /// Who was refused.
-    pub peer: PeerAddr,
-    /// Why.
-    pub cause: RefusalCause,
-}
-
-/// Why a peer was refused.
-#[derive(Debug)]
-#[non_exhaustive]
-pub enum RefusalCause {
-    /// The exchange failed, by the peer's fault or by the connection's.
-    Exchange(ExchangeError),
-    /// The handler failed.
-    Handler(Error),
-    /// The handler panicked.
-    Panic,
-    /// [`Handler::on_head`](crate::Handler::on_head) refused it, or did not plan for a CONNECT.
-    Plan,
-    /// The connection could not be made secure.
-    Tls(TlsError),
-    /// The server has as many connections as it may.
-    Connections,
-    /// The peer has as many connections as it may.
-    ConnectionsOfPeer,
-}
-
-impl fmt::Display for Refusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.status {
-            Some(status) => write!(f, "{status} to {}: {}", self.peer, self.cause),
-            None => write!(f, "{} cut off: {}", self.peer, self.cause),
-        }
-    }
-}
-
-impl fmt::Display for RefusalCause {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            RefusalCause::Exchange(error) => {
-                write!(f, "{error}")?;
-                chain(f, error.source())
-            }
-            RefusalCause::Tls(error) => {
-                write!(f, "{error}")?;
-                chain(f, error.source())
-            }
-            RefusalCause::Handler(error) => write!(f, "the handler failed: {error:?}"),
-            RefusalCause::Panic => f.write_str("the handler panicked"),
-            RefusalCause::Plan => f.write_str("the handler refused it by its head"),
-            RefusalCause::Connections => f.write_str("the server has too many connections"),
-            RefusalCause::ConnectionsOfPeer => f.write_str("the peer has too many connections"),
-        }
-    }
-}
-
-impl From<ExchangeError> for RefusalCause {
-    fn from(error: ExchangeError) -> RefusalCause {
-        RefusalCause::Exchange(error)
     }
 }

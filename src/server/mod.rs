@@ -1,53 +1,67 @@
 //! Floor 4: the server. A connection is one short loop; a handler gets a [`Context`] and nothing else.
+//!
+//! In reading order: a server and what it shares; a core; a connection; an exchange, as its handler sees it; handlers;
+//! and what goes wrong.
 
-mod admission;
-mod box_handler;
-mod close;
-mod connection;
-mod context;
-mod conversation;
-mod decode;
-mod error;
-mod extensions;
-mod handler;
-mod handling;
-mod handshake;
-mod inlet;
-mod invalid_answer;
 mod launch;
-mod lease;
-mod outlet;
-mod reader;
-mod refuse;
 mod running;
 mod service;
 mod shared;
 mod stats;
+
+mod admission;
+mod inlet;
+mod outlet;
+mod worker;
+
+mod close;
+mod connection;
+mod handling;
+mod handshake;
+mod lease;
+mod refuse;
+
+mod context;
+mod conversation;
+mod decode;
+mod extensions;
+mod reader;
 #[cfg(feature = "tls")]
 mod tls;
 mod transform;
-mod upgrade;
-mod worker;
+mod upgraded;
 mod writer;
+
+mod body_plan;
+mod box_handler;
+mod handler;
+mod into_handler;
+
+mod error;
+mod invalid_answer;
+mod refusal;
 
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+pub use body_plan::{BodyPlan, WithPlan, with_plan};
 pub use box_handler::BoxHandler;
 pub use context::Context;
-pub use error::{Error, Refusal, RefusalCause, Result};
+pub use error::{Error, Result};
 pub use extensions::Extensions;
-pub use handler::{AsyncHandler, BodyPlan, Handler, IntoHandler, Outcome, PlainHandler, WithPlan, with_plan};
+pub use handler::Handler;
+pub use into_handler::{AsyncHandler, IntoHandler, Outcome, PlainHandler};
 pub use invalid_answer::InvalidAnswer;
 pub use launch::ServerCore;
 pub use reader::Reader;
+pub use refusal::{Refusal, RefusalCause};
 pub use running::Running;
 pub use service::Service;
 pub use stats::{ErrorCounts, ServerCounts, ServerStats};
 pub use transform::{Course, Transform};
-pub use upgrade::Upgraded;
+pub use upgraded::Upgraded;
 pub use writer::Writer;
 
 use self::shared::Settings;

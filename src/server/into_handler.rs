@@ -1,0 +1,114 @@
+//! [`IntoHandler`]: what can be a handler: closures and functions, plain or async, and handlers.
+
+use super::{Context, Handler, Result};
+
+/// What [`Server::run`](crate::Server::run) and its like take for a handler. `Kind` is found by the compiler.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a handler",
+    note = "a handler is `|ctx: &mut Context| ..`, `async |ctx: &mut Context| ..`, a `fn` or `async fn` of \
+            `&mut Context`, or a type with `impl Handler`",
+    note = "a function or closure answers with `()` or `corehttp::Result`; write out the parameter's type"
+)]
+pub trait IntoHandler<Kind> {
+    /// The handler it becomes.
+    type Handler: Handler;
+
+    /// Becomes a handler.
+    fn into_handler(self) -> Self::Handler;
+}
+
+/// The kinds of handlers: a type can be of only one kind, so that the compiler need not choose.
+mod kind {
+    #[derive(Debug)]
+    pub enum Implements {}
+    #[derive(Debug)]
+    pub enum Plain {}
+    #[derive(Debug)]
+    pub enum Async {}
+}
+
+impl<H: Handler> IntoHandler<kind::Implements> for H {
+    type Handler = H;
+
+    fn into_handler(self) -> H {
+        self
+    }
+}
+
+impl<F, R> IntoHandler<(kind::Plain, R)> for F
+where
+    F: Fn(&mut Context) -> R + 'static,
+    R: Outcome,
+{
+    type Handler = PlainHandler<F>;
+
+    fn into_handler(self) -> PlainHandler<F> {
+        PlainHandler(self)
+    }
+}
+
+impl<F, R> IntoHandler<(kind::Async, R)> for F
+where
+    F: AsyncFn(&mut Context) -> R + 'static,
+    R: Outcome,
+{
+    type Handler = AsyncHandler<F>;
+
+    fn into_handler(self) -> AsyncHandler<F> {
+        AsyncHandler(self)
+    }
+}
+
+/// A handler made of a `fn` or a closure.
+#[derive(Clone, Copy, Debug)]
+pub struct PlainHandler<F>(F);
+
+impl<F, R> Handler for PlainHandler<F>
+where
+    F: Fn(&mut Context) -> R + 'static,
+    R: Outcome,
+{
+    #[inline]
+    fn handle(&self, ctx: &mut Context) -> impl Future<Output = Result> {
+        std::future::ready((self.0)(ctx).into_result())
+    }
+}
+
+/// A handler made of an `async fn` or an async closure.
+#[derive(Clone, Copy, Debug)]
+pub struct AsyncHandler<F>(F);
+
+impl<F, R> Handler for AsyncHandler<F>
+where
+    F: AsyncFn(&mut Context) -> R + 'static,
+    R: Outcome,
+{
+    #[inline]
+    async fn handle(&self, ctx: &mut Context) -> Result {
+        (self.0)(ctx).await.into_result()
+    }
+}
+
+/// What a function that handles requests may return: `()` or [`Result`].
+pub trait Outcome {
+    /// As a result.
+    ///
+    /// # Errors
+    ///
+    /// The handler's error.
+    fn into_result(self) -> Result;
+}
+
+impl Outcome for () {
+    #[inline]
+    fn into_result(self) -> Result {
+        Ok(())
+    }
+}
+
+impl Outcome for Result {
+    #[inline]
+    fn into_result(self) -> Result {
+        self
+    }
+}

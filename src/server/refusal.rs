@@ -1,0 +1,77 @@
+//! [`Refusal`]: what a peer was refused, and why.
+
+use std::error::Error as _;
+use std::fmt;
+
+use super::Error;
+use super::error::chain;
+use crate::exchange::ExchangeError;
+use crate::message::Status;
+use crate::net::{PeerAddr, TlsError};
+
+/// A peer was refused something, or an exchange failed: what [`Server::on_error`](crate::Server::on_error) sees.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Refusal {
+    /// What was answered. None if nothing could be: the connection was gone, or the answer half sent.
+    pub status: Option<Status>,
+    /// Who was refused.
+    pub peer: PeerAddr,
+    /// Why.
+    pub cause: RefusalCause,
+}
+
+/// Why a peer was refused.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum RefusalCause {
+    /// The exchange failed, by the peer's fault or by the connection's.
+    Exchange(ExchangeError),
+    /// The handler failed.
+    Handler(Error),
+    /// The handler panicked.
+    Panic,
+    /// [`Handler::on_head`](crate::Handler::on_head) refused it, or did not plan for a CONNECT.
+    Plan,
+    /// The connection could not be made secure.
+    Tls(TlsError),
+    /// The server has as many connections as it may.
+    Connections,
+    /// The peer has as many connections as it may.
+    ConnectionsOfPeer,
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.status {
+            Some(status) => write!(f, "{status} to {}: {}", self.peer, self.cause),
+            None => write!(f, "{} cut off: {}", self.peer, self.cause),
+        }
+    }
+}
+
+impl fmt::Display for RefusalCause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            RefusalCause::Exchange(error) => {
+                write!(f, "{error}")?;
+                chain(f, error.source())
+            }
+            RefusalCause::Tls(error) => {
+                write!(f, "{error}")?;
+                chain(f, error.source())
+            }
+            RefusalCause::Handler(error) => write!(f, "the handler failed: {error:?}"),
+            RefusalCause::Panic => f.write_str("the handler panicked"),
+            RefusalCause::Plan => f.write_str("the handler refused it by its head"),
+            RefusalCause::Connections => f.write_str("the server has too many connections"),
+            RefusalCause::ConnectionsOfPeer => f.write_str("the peer has too many connections"),
+        }
+    }
+}
+
+impl From<ExchangeError> for RefusalCause {
+    fn from(error: ExchangeError) -> RefusalCause {
+        RefusalCause::Exchange(error)
+    }
+}
