@@ -79,19 +79,33 @@ impl Call {
         poll_fn(|cx| self.poll_sent(cx)).await
     }
 
-    /// Ends the body, and receives the head of the answer into `response`.
+    /// Ends the body, with the request's trailers if it had some, and receives the head of the answer into `response`.
     ///
     /// # Errors
     ///
     /// Less than the `content-length` that was set, and whatever keeps an answer from coming.
     pub async fn finish(mut self, response: &mut Response) -> Result<Answer, ClientError> {
+        let trailers = std::mem::take(&mut self.trailers);
+        self.finish_with(&trailers, response).await
+    }
+
+    /// The same with these trailer fields instead (RFC 9110 §6.5). A body that goes under a `content-length` goes without
+    /// them.
+    ///
+    /// # Errors
+    ///
+    /// As [`Call::finish`].
+    pub async fn finish_with(
+        mut self,
+        trailers: &Headers,
+        response: &mut Response,
+    ) -> Result<Answer, ClientError> {
         let link = &mut *self.link;
-        link.end(&self.trailers)?;
+        link.end(trailers)?;
         match link.exchange.is_answered {
             true => *response = self.early,
             false => response.reset(),
         }
-        link.go_ahead();
         poll_fn(|cx| link.poll_answer(cx, None, response)).await?;
         *response.timings_mut() = link.exchange.timings;
         self.visit.end(response);
@@ -175,9 +189,12 @@ impl AsyncWrite for Call {
         self.poll_sent(cx).map_err(io::Error::from)
     }
 
-    /// Sends what was written. The body ends with [`Call::finish`].
+    /// Ends the body, with the request's trailers if it had some, and sends all of it. The answer is had from
+    /// [`Call::finish`], as ever.
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.poll_sent(cx).map_err(io::Error::from)
+        // They are written by the first call, whatever the last one waits for.
+        let trailers = std::mem::take(&mut self.trailers);
+        self.poll_unless_refused(cx, (), |link, cx| link.poll_end(cx, &trailers)).map_err(io::Error::from)
     }
 }
 

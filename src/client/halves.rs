@@ -79,7 +79,8 @@ impl CallWriter {
         poll_fn(|cx| self.poll_sent(cx)).await
     }
 
-    /// Ends the body, and sends all of it. If the future is dropped, another call goes on.
+    /// Ends the body, with the request's trailers if it had some, and sends all of it. If the future is dropped, another
+    /// call goes on.
     ///
     /// # Errors
     ///
@@ -88,11 +89,18 @@ impl CallWriter {
         poll_fn(|cx| self.poll_finish(cx)).await
     }
 
+    /// The same with these trailer fields instead (RFC 9110 §6.5); it is the first call that counts. A body that goes
+    /// under a `content-length` goes without them.
+    ///
+    /// # Errors
+    ///
+    /// As [`CallWriter::finish`].
+    pub async fn finish_with(&mut self, trailers: &Headers) -> Result<(), ClientError> {
+        poll_fn(|cx| self.poll_end(cx, trailers)).await
+    }
+
     fn poll_data(&mut self, cx: &mut Context<'_>, data: &[u8]) -> Poll<Result<usize, ClientError>> {
-        self.both.poll(Half::Writer, cx, |link, cx| match link.exchange.upload {
-            Upload::Abandoned => Poll::Ready(Ok(data.len())),
-            _ => link.poll_write(cx, data),
-        })
+        self.both.poll(Half::Writer, cx, |link, cx| link.poll_write(cx, data))
     }
 
     fn poll_sent(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ClientError>> {
@@ -103,16 +111,13 @@ impl CallWriter {
     }
 
     fn poll_finish(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ClientError>> {
-        let trailers = &self.trailers;
-        let ended: Result<(), ClientError> = ready!(self.both.poll(Half::Writer, cx, |link, cx| {
-            if !matches!(link.exchange.upload, Upload::Abandoned) {
-                link.end(trailers)?;
-                link.go_ahead();
-                ready!(link.poll_flush(cx))?;
-                link.sent();
-            }
-            Poll::Ready(Ok(()))
-        }));
+        // They are written by the first call, whatever the last one waits for.
+        let trailers = std::mem::take(&mut self.trailers);
+        self.poll_end(cx, &trailers)
+    }
+
+    fn poll_end(&mut self, cx: &mut Context<'_>, trailers: &Headers) -> Poll<Result<(), ClientError>> {
+        let ended = ready!(self.both.poll(Half::Writer, cx, |link, cx| link.poll_end(cx, trailers)));
         // The time of whoever waits for the answer begins now.
         self.both.owners.wake_by_ref();
         Poll::Ready(ended)

@@ -222,9 +222,9 @@ impl Client {
 
     /// Sends the head of `request`, whose body is then written to what is returned.
     ///
-    /// The body goes under the `content-length` that was set; without one, in chunks. A method that has no content by
-    /// custom, such as GET, has some only if `content-length` or `transfer-encoding` says so. `request.body` is not
-    /// sent. No redirect is followed, and nothing is sent twice.
+    /// The body goes under the `content-length` that was set; without one, or with trailers, in chunks. A method that has
+    /// no content by custom, such as GET, has some only if `content-length` or `transfer-encoding` says so.
+    /// `request.body` is not sent. No redirect is followed, and nothing is sent twice.
     ///
     /// # Errors
     ///

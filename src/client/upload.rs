@@ -77,7 +77,7 @@ impl Link {
         }
     }
 
-    /// Writes some of the front of `data`, behind the head.
+    /// Writes some of the front of `data`, behind the head. It is dropped if nobody wants it any more.
     pub(super) fn poll_write(
         &mut self,
         cx: &mut Context<'_>,
@@ -89,19 +89,37 @@ impl Link {
         if matches!(self.exchange.upload, Upload::Waiting) && !self.go_ahead_if_due(cx) {
             return self.poll_deadline(cx, ClientPhase::Send).map(Err);
         }
+        if matches!(self.exchange.upload, Upload::Abandoned) {
+            return Poll::Ready(Ok(data.len()));
+        }
         let Link { conn, exchange, place } = self;
         let written = exchange.outgoing.poll_write(cx, conn, data, &place.pool.settings.bounds);
         self.within_deadline(cx, ClientPhase::Send, written)
     }
 
-    /// Writes what ends the body, unless nobody wants it any more.
+    /// Writes what ends the body, unless that was written before or nobody wants it any more.
     pub(super) fn end(&mut self, trailers: &Headers) -> Result<(), ClientError> {
         if matches!(self.exchange.upload, Upload::Abandoned) {
             return Ok(());
         }
+        self.go_ahead();
         let Link { conn, exchange, .. } = self;
         let ended = exchange.outgoing.finish(conn, trailers);
         ended.map_err(|error| self.fail(ClientPhase::Send, error))
+    }
+
+    /// The same, and sends all of it.
+    pub(super) fn poll_end(
+        &mut self,
+        cx: &mut Context<'_>,
+        trailers: &Headers,
+    ) -> Poll<Result<(), ClientError>> {
+        self.end(trailers)?;
+        if !matches!(self.exchange.upload, Upload::Abandoned) {
+            ready!(self.poll_flush(cx))?;
+            self.sent();
+        }
+        Poll::Ready(Ok(()))
     }
 
     /// The rest of the body will not come.

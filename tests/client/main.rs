@@ -13,6 +13,7 @@ mod content;
 #[cfg(feature = "jar")]
 mod cookies;
 mod duplex;
+mod ends;
 mod pipeline;
 mod pool;
 mod proxies;

@@ -1,0 +1,240 @@
+//! How a body ends that is written as it comes: with trailers that are known only then, or by a shutdown (RFC 9112
+//! §7.1.2).
+
+use std::future::pending;
+use std::time::Duration;
+
+use corehttp::{
+    Call, CallReader, CallWriter, Client, ClientCause, ClientError, ClientPhase, ExchangeError, Headers,
+    Request, Response,
+};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::time::Instant;
+
+use crate::support::{OK, Scripted, Stage};
+
+/// What ends the body.
+#[derive(Clone, Copy, Debug)]
+enum End {
+    Finish,
+    With(&'static str),
+    Shutdown,
+    /// What is said of trailers then comes too late.
+    ShutdownThenWith(&'static str),
+}
+
+const ENDS: [End; 4] = [End::Finish, End::With("5"), End::Shutdown, End::ShutdownThenWith("5")];
+
+fn trailers(sum: &str) -> Headers {
+    let mut trailers = Headers::new();
+    if !sum.is_empty() {
+        trailers.set("x-sum", sum).unwrap();
+    }
+    trailers
+}
+
+/// A request for a body of `length`, or in chunks, whose trailer, if it is not empty, is known from the beginning.
+fn request(url: &str, length: Option<u64>, sum: &str) -> Request {
+    let mut request = Request::post(url).unwrap();
+    if let Some(length) = length {
+        request.headers.set("content-length", length).unwrap();
+    }
+    request.trailers = trailers(sum);
+    request
+}
+
+/// Asks over TCP, where a server that waits for the end of a request would wait for long.
+fn client() -> Client {
+    Client::builder().timeout(Duration::from_secs(10)).build()
+}
+
+/// Tells each client, byte for byte, how the body of its request came.
+async fn mirror() -> Scripted {
+    Scripted::new(|mut peer, _| async move {
+        while let Some(request) = peer.request().await? {
+            let body = request.split_once("\r\n\r\n").unwrap().1;
+            peer.say(format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{body}", body.len())).await?;
+        }
+        Ok(())
+    })
+    .await
+}
+
+async fn end_call(
+    mut call: Call,
+    body: &[u8],
+    end: End,
+    response: &mut Response,
+) -> Result<String, ClientError> {
+    call.write_all(body).await?;
+    let mut answer = match end {
+        End::Finish => call.finish(response).await?,
+        End::With(sum) => call.finish_with(&trailers(sum), response).await?,
+        End::Shutdown => {
+            call.shutdown().await.map_err(client_error)?;
+            call.finish(response).await?
+        }
+        End::ShutdownThenWith(sum) => {
+            call.shutdown().await.map_err(client_error)?;
+            call.finish_with(&trailers(sum), response).await?
+        }
+    };
+    Ok(text(answer.chunk().await?))
+}
+
+async fn end_halves(
+    (mut writer, mut reader): (CallWriter, CallReader),
+    end: End,
+    response: &mut Response,
+) -> Result<String, ClientError> {
+    writer.write_all(b"hello").await?;
+    match end {
+        End::Finish => writer.finish().await?,
+        End::With(sum) => writer.finish_with(&trailers(sum)).await?,
+        End::Shutdown => writer.shutdown().await.map_err(client_error)?,
+        End::ShutdownThenWith(sum) => {
+            writer.shutdown().await.map_err(client_error)?;
+            writer.finish_with(&trailers(sum)).await?;
+        }
+    }
+    reader.head(response).await?;
+    Ok(text(reader.chunk().await?))
+}
+
+fn text(chunk: Option<&[u8]>) -> String {
+    String::from_utf8(chunk.unwrap_or_default().to_vec()).unwrap()
+}
+
+fn client_error(error: std::io::Error) -> ClientError {
+    *error.into_inner().unwrap().downcast().unwrap()
+}
+
+/// Both as a whole and in halves: what the server has heard behind the head.
+async fn check(request: &Request, end: End, expected: &str) {
+    let (client, mut response) = (client(), Response::new());
+    for is_split in [false, true] {
+        let call = client.open(request).await.unwrap();
+        let heard = match is_split {
+            false => end_call(call, b"hello", end, &mut response).await,
+            true => end_halves(call.split(), end, &mut response).await,
+        };
+        assert_eq!(heard.unwrap(), expected, "{end:?}, split: {is_split}");
+    }
+}
+
+#[tokio::test]
+async fn trailers_may_be_decided_when_the_body_is_written_9110_6_5() {
+    let server = mirror().await;
+    let with = |sum: &str| format!("5\r\nhello\r\n0\r\nx-sum: {sum}\r\n\r\n");
+    let none = "5\r\nhello\r\n0\r\n\r\n".to_owned();
+    // Trailers that are announced come in chunks, whatever else is said of the length.
+    for (length, announced, expected) in [
+        (None, "", [&none, &with("5"), &none, &none]),
+        (None, "1", [&with("1"), &with("5"), &with("1"), &with("1")]),
+        (Some(5), "1", [&with("1"), &with("5"), &with("1"), &with("1")]),
+    ] {
+        for (end, expected) in ENDS.into_iter().zip(expected) {
+            check(&request(&server.url, length, announced), end, expected).await;
+        }
+        check(&request(&server.url, length, announced), End::With(""), &none).await;
+    }
+    for end in ENDS {
+        check(&request(&server.url, Some(5), ""), end, "hello").await;
+    }
+}
+
+#[tokio::test]
+async fn a_body_that_is_too_short_is_an_error_however_it_ends() {
+    let server = mirror().await;
+    let (client, mut response) = (client(), Response::new());
+    for end in ENDS {
+        for length in [6, 1 << 20] {
+            let short = request(&server.url, Some(length), "");
+            let one =
+                end_call(client.open(&short).await.unwrap(), b"hello", end, &mut response).await.unwrap_err();
+            let halves = client.open(&short).await.unwrap().split();
+            let other = end_halves(halves, end, &mut response).await.unwrap_err();
+            for error in [one, other] {
+                assert!(
+                    matches!(error.cause(), ClientCause::Exchange(ExchangeError::Length)),
+                    "{end:?}: {error:?}"
+                );
+                assert_eq!((error.phase(), client.idle(), client.busy()), (ClientPhase::Send, 0, 0));
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn nothing_is_written_behind_the_end() {
+    let server = mirror().await;
+    let (client, mut response) = (client(), Response::new());
+    for length in [None, Some(5)] {
+        let mut call = client.open(&request(&server.url, length, "")).await.unwrap();
+        call.write_all(b"hello").await.unwrap();
+        call.shutdown().await.unwrap();
+        call.shutdown().await.unwrap();
+        call.write_all(b"!").await.unwrap_err();
+        call.flush().await.unwrap();
+        let answer = call.finish(&mut response).await.unwrap();
+        assert_eq!(response.status.as_u16(), 200, "{answer:?}");
+
+        let mut call = client.open(&request(&server.url, length, "")).await.unwrap();
+        call.write_all(b"hello").await.unwrap();
+        call.shutdown().await.unwrap();
+        let (mut writer, mut reader) = call.split();
+        writer.write_all(b"!").await.unwrap_err();
+        writer.finish().await.unwrap();
+        reader.head(&mut response).await.unwrap();
+        assert_eq!(response.status.as_u16(), 200);
+    }
+}
+
+/// As whoever pipes one into the other does it.
+#[tokio::test]
+async fn what_is_copied_and_shut_down_is_sent_as_a_whole() {
+    let server = mirror().await;
+    let (client, mut response) = (client(), Response::new());
+    let body = "x".repeat(100_000);
+    let mut call = client.open(&request(&server.url, Some(100_000), "")).await.unwrap();
+    tokio::io::copy(&mut body.as_bytes(), &mut call).await.unwrap();
+    call.shutdown().await.unwrap();
+    let mut answer = call.finish(&mut response).await.unwrap();
+    let mut heard = String::new();
+    answer.read_to_string(&mut heard).await.unwrap();
+    assert!(heard == body);
+    assert_eq!((client.idle(), client.busy(), server.connections()), (1, 0, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_refuses_need_not_hear_the_end() {
+    let stage = Stage::new(|mut peer, _| async move {
+        peer.head().await?;
+        peer.say("HTTP/1.1 413 Too Large\r\ncontent-length: 2\r\n\r\nno").await?;
+        pending().await
+    });
+    let (client, mut response) = (stage.client(), Response::new());
+    // More than fits the way there, and less than was announced.
+    let (request, body) = (request("http://a/", Some(1 << 21), ""), vec![b'x'; 1 << 20]);
+    for end in ENDS {
+        let call = client.open(&request).await.unwrap();
+        assert_eq!(end_call(call, &body, end, &mut response).await.unwrap(), "no", "{end:?}");
+        assert_eq!((response.status.as_u16(), client.idle(), client.busy()), (413, 0, 0));
+    }
+}
+
+/// There is nothing to wait for the word with.
+#[tokio::test(start_paused = true)]
+async fn a_body_that_ends_before_it_begins_waits_for_no_word_9110_10_1_1() {
+    let stage = Stage::always(OK);
+    let (client, mut response, start) = (stage.client(), Response::new(), Instant::now());
+    let mut expecting = request("http://a/", None, "");
+    expecting.headers.set("expect", "100-continue").unwrap();
+    for (end, sum) in ENDS.into_iter().zip(["", "x-sum: 5\r\n", "", ""]) {
+        let call = client.open(&expecting).await.unwrap();
+        assert_eq!(end_call(call, b"", end, &mut response).await.unwrap(), "ok");
+        let heard = stage.heard().concat();
+        assert!(heard.ends_with(&format!("\r\n\r\n0\r\n{sum}\r\n")), "{end:?}: {heard}");
+    }
+    assert_eq!(start.elapsed().as_secs(), 0);
+}
