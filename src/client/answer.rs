@@ -89,9 +89,7 @@ impl AsyncRead for Answer {
     ) -> Poll<io::Result<()>> {
         let lent = ready!(self.poll_chunk(cx))?;
         if let Some(link) = self.link.as_mut().filter(|_| lent > 0) {
-            let count = lent.min(out.remaining());
-            out.put_slice(&link.chunk()[..count]);
-            link.took(count);
+            link.read_chunk(out);
         }
         Poll::Ready(Ok(()))
     }

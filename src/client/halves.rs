@@ -22,7 +22,7 @@ use crate::message::{Headers, Response};
 /// [`ClientTimeouts::wait`](super::ClientTimeouts::wait) to answer all the same; the connection is closed, once its reader
 /// is dropped, too.
 pub struct CallWriter {
-    both: Shared,
+    half: Half,
     trailers: Headers,
 }
 
@@ -31,7 +31,7 @@ pub struct CallWriter {
 /// Made by [`Call::split`](super::Call::split). What is not read holds the server back; dropped before its end, it closes
 /// the connection.
 pub struct CallReader {
-    both: Shared,
+    half: Half,
     /// What was read last: the connection is not ours alone, so it lends nothing.
     piece: Vec<u8>,
     trailers: Headers,
@@ -40,9 +40,10 @@ pub struct CallReader {
 
 /// The halves of a call whose head is sent.
 pub(super) fn split(link: Box<Link>, trailers: Headers, visit: Visit<'static>) -> (CallWriter, CallReader) {
-    let both = Shared { both: Arc::new(Mutex::new(Both { link: Some(link) })), owners: Arc::default() };
-    let reader = CallReader { both: both.clone(), piece: Vec::new(), trailers: Headers::new(), visit };
-    (CallWriter { both, trailers }, reader)
+    let (both, owners) = (Arc::new(Mutex::new(Both { link: Some(link) })), Arc::<Owners>::default());
+    let half = |side| Half { side, both: both.clone(), owners: owners.clone() };
+    let reader = CallReader { half: half(Side::Reader), piece: Vec::new(), trailers: Headers::new(), visit };
+    (CallWriter { half: half(Side::Writer), trailers }, reader)
 }
 
 impl CallWriter {
@@ -100,11 +101,11 @@ impl CallWriter {
     }
 
     fn poll_data(&mut self, cx: &mut Context<'_>, data: &[u8]) -> Poll<Result<usize, ClientError>> {
-        self.both.poll(Half::Writer, cx, |link, cx| link.poll_write(cx, data))
+        self.half.poll(cx, |link, cx| link.poll_write(cx, data))
     }
 
     fn poll_sent(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ClientError>> {
-        self.both.poll(Half::Writer, cx, |link, cx| match link.exchange.upload {
+        self.half.poll(cx, |link, cx| match link.exchange.upload {
             Upload::Abandoned => Poll::Ready(Ok(())),
             _ => link.poll_flush(cx),
         })
@@ -117,9 +118,9 @@ impl CallWriter {
     }
 
     fn poll_end(&mut self, cx: &mut Context<'_>, trailers: &Headers) -> Poll<Result<(), ClientError>> {
-        let ended = ready!(self.both.poll(Half::Writer, cx, |link, cx| link.poll_end(cx, trailers)));
+        let ended = ready!(self.half.poll(cx, |link, cx| link.poll_end(cx, trailers)));
         // The time of whoever waits for the answer begins now.
-        self.both.owners.wake_by_ref();
+        self.half.owners.wake_by_ref();
         Poll::Ready(ended)
     }
 }
@@ -127,8 +128,8 @@ impl CallWriter {
 impl Drop for CallWriter {
     /// Whoever waits for the answer need not wait for the end of a request that will have none.
     fn drop(&mut self) {
-        self.both.lock().link().give_up();
-        self.both.owners.wake_by_ref();
+        self.half.lock().link().give_up();
+        self.half.owners.wake_by_ref();
     }
 }
 
@@ -141,14 +142,14 @@ impl CallReader {
     pub async fn head(&mut self, response: &mut Response) -> Result<(), ClientError> {
         response.reset();
         poll_fn(|cx| {
-            self.both.poll(Half::Reader, cx, |link, cx| match link.poll_early(cx, response) {
+            self.half.poll(cx, |link, cx| match link.poll_early(cx, response) {
                 Poll::Pending => link.poll_deadline(cx, ClientPhase::Wait).map(Err),
                 head => head,
             })
         })
         .await?;
         self.visit.end(response);
-        let mut both = self.both.lock();
+        let mut both = self.half.lock();
         *response.timings_mut() = both.link().exchange.timings;
         both.link().decode(response)
     }
@@ -159,44 +160,26 @@ impl CallReader {
     ///
     /// A body that is cut short, malformed or too slow. Its end was not reached then, and it never will be.
     pub async fn chunk(&mut self) -> Result<Option<&[u8]>, ClientError> {
-        match poll_fn(|cx| self.poll_piece(cx)).await? {
-            0 => Ok(None),
-            _ => Ok(Some(&self.piece)),
-        }
+        let CallReader { half, piece, trailers, .. } = self;
+        piece.clear();
+        poll_fn(|cx| half.poll_chunk(cx, trailers, |link| piece.extend_from_slice(link.chunk()))).await?;
+        Ok(Some(&**piece).filter(|piece| !piece.is_empty()))
     }
 
     /// The trailer fields, once the body has been read to its end (RFC 9110 §6.5).
     pub fn trailers(&self) -> &Headers {
         &self.trailers
     }
-
-    fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Result<usize, ClientError>> {
-        let CallReader { both, piece, trailers, .. } = self;
-        piece.clear();
-        both.poll(Half::Reader, cx, |link, cx| {
-            match ready!(link.poll_chunk(cx)) {
-                Ok(0) => std::mem::swap(trailers, &mut link.exchange.incoming.trailers),
-                Ok(_) => piece.extend_from_slice(link.chunk()),
-                Err(error) => {
-                    link.close();
-                    return Poll::Ready(Err(error));
-                }
-            }
-            Poll::Ready(Ok(piece.len()))
-        })
-    }
 }
 
 impl AsyncRead for CallReader {
-    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, out: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        self.both.poll(Half::Reader, cx, |link, cx| {
-            let count = ready!(link.poll_chunk(cx))?.min(out.remaining());
-            out.put_slice(&link.chunk()[..count]);
-            if count > 0 {
-                link.took(count);
-            }
-            Poll::Ready(Ok(()))
-        })
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        out: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let CallReader { half, trailers, .. } = &mut *self;
+        half.poll_chunk(cx, trailers, |link| link.read_chunk(out)).map_err(io::Error::from)
     }
 }
 
@@ -227,25 +210,47 @@ impl fmt::Debug for CallReader {
     }
 }
 
-/// What a half has of its call.
-#[derive(Clone)]
-struct Shared {
+/// What each half has of the call.
+struct Half {
+    side: Side,
     both: Arc<Mutex<Both>>,
     owners: Arc<Owners>,
 }
 
-impl Shared {
+impl Half {
     /// Polls the link for one half. Whatever happens to the connection, and each of its limits of time, wakes the owners
     /// of both: it has one alarm, and who of them polls last cannot know what the other one waits for.
     fn poll<T>(
         &self,
-        half: Half,
         cx: &mut Context<'_>,
         poll: impl FnOnce(&mut Link, &mut Context<'_>) -> Poll<T>,
     ) -> Poll<T> {
         let mut both = self.lock();
-        self.owners.note(half, cx.waker());
+        self.owners.note(self.side, cx.waker());
         poll(both.link(), &mut Context::from_waker(&Waker::from(self.owners.clone())))
+    }
+
+    /// Receives the next piece of the body, and has `take` take it; at the end come the trailers.
+    fn poll_chunk(
+        &self,
+        cx: &mut Context<'_>,
+        trailers: &mut Headers,
+        take: impl FnOnce(&mut Link),
+    ) -> Poll<Result<(), ClientError>> {
+        self.poll(cx, |link, cx| {
+            match ready!(link.poll_chunk(cx)) {
+                Ok(0) if trailers.is_empty() => {
+                    std::mem::swap(trailers, &mut link.exchange.incoming.trailers);
+                }
+                Ok(0) => {}
+                Ok(_) => take(link),
+                Err(error) => {
+                    link.close();
+                    return Poll::Ready(Err(error));
+                }
+            }
+            Poll::Ready(Ok(()))
+        })
     }
 
     fn lock(&self) -> MutexGuard<'_, Both> {
@@ -254,7 +259,7 @@ impl Shared {
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Half {
+enum Side {
     Writer,
     Reader,
 }
@@ -264,8 +269,8 @@ enum Half {
 struct Owners(Mutex<[Option<Waker>; 2]>);
 
 impl Owners {
-    fn note(&self, half: Half, waker: &Waker) {
-        match &mut self.lock()[half as usize] {
+    fn note(&self, side: Side, waker: &Waker) {
+        match &mut self.lock()[side as usize] {
             Some(owner) => owner.clone_from(waker),
             none => *none = Some(waker.clone()),
         }

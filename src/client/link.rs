@@ -4,6 +4,8 @@ use std::future::poll_fn;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use tokio::io::ReadBuf;
+
 use super::exchange::Exchange;
 use super::pool::{Place, Resting};
 use super::settings::Settings;
@@ -214,8 +216,11 @@ impl Link {
         }
     }
 
-    /// The reader took only the first `count` bytes of the chunk.
-    pub(super) fn took(&mut self, count: usize) {
+    /// Copies as much of the chunk as fits into `out`; the rest is the next one.
+    pub(super) fn read_chunk(&mut self, out: &mut ReadBuf<'_>) {
+        let chunk = self.chunk();
+        let count = chunk.len().min(out.remaining());
+        out.put_slice(&chunk[..count]);
         match &mut self.exchange.decoding {
             Some(decoding) => decoding.took(count),
             None => self.exchange.incoming.took(count),

@@ -107,6 +107,62 @@ async fn a_body_that_is_shorter_or_longer_than_announced_is_an_error() {
     }
 }
 
+/// Found by reading: what was read through [`AsyncRead`](tokio::io::AsyncRead) had no trailers at its end, what was read
+/// to its end twice lost them, and whoever read into no room at all lost what had come.
+#[tokio::test(start_paused = true)]
+async fn a_body_and_its_trailers_are_the_same_however_they_are_read() {
+    let stage = Stage::always(
+        "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\nx-sum: 5\r\n\r\n",
+    );
+    let (client, mut response) = (stage.client(), Response::new());
+    for is_read in [false, true] {
+        let (mut writer, mut reader) =
+            client.open(&Request::post("http://a/").unwrap()).await.unwrap().split();
+        writer.finish().await.unwrap();
+        reader.head(&mut response).await.unwrap();
+        let mut body = Vec::new();
+        match is_read {
+            true => {
+                assert_eq!(reader.read(&mut []).await.unwrap(), 0);
+                reader.read_to_end(&mut body).await.unwrap();
+            }
+            false => {
+                while let Some(chunk) = reader.chunk().await.unwrap() {
+                    body.extend_from_slice(chunk);
+                }
+            }
+        }
+        assert_eq!((&body[..], reader.trailers().text("x-sum")), (&b"hello"[..], Some("5")), "{is_read}");
+        assert_eq!(reader.chunk().await.unwrap(), None);
+        assert_eq!(reader.trailers().text("x-sum"), Some("5"), "{is_read}");
+    }
+}
+
+/// Whose body is cut short is told so once, and the connection is closed.
+#[tokio::test(start_paused = true)]
+async fn a_body_that_is_cut_short_is_an_error_however_it_is_read() {
+    for is_read in [false, true] {
+        let stage = Stage::new(|mut peer, _| async move {
+            peer.request().await?;
+            peer.say("HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhell").await
+        });
+        let (client, mut response, mut body) = (stage.client(), Response::new(), Vec::new());
+        let (mut writer, mut reader) =
+            client.open(&Request::post("http://a/").unwrap()).await.unwrap().split();
+        writer.finish().await.unwrap();
+        reader.head(&mut response).await.unwrap();
+        for _ in 0..2 {
+            match is_read {
+                true => drop(reader.read_to_end(&mut body).await.unwrap_err()),
+                false => while reader.chunk().await.is_ok_and(|chunk| chunk.is_some()) {},
+            }
+            assert!(reader.chunk().await.is_err(), "{is_read}");
+        }
+        drop((writer, reader));
+        assert_eq!((client.idle(), client.busy()), (0, 0));
+    }
+}
+
 /// The time of the answer begins when the request is sent, though its reader waits for longer.
 #[tokio::test(start_paused = true)]
 async fn a_server_that_says_nothing_is_waited_for_as_long_as_ever() {
