@@ -119,6 +119,9 @@ impl Encoding {
     /// Decides by the head. `len` is none if it is not known.
     fn decide(&mut self, response: &mut Response, len: Option<u64>) -> Option<Coding> {
         let headers = &mut response.headers;
+        if response.status == Status::PARTIAL_CONTENT && self.rules.recommend_whole(headers) {
+            vary(headers);
+        }
         let is_worth_it = self.rules.recommend(headers, len);
         if !Rules::allow(response.status, headers) || !(is_worth_it || self.choice.is_due) {
             return None;

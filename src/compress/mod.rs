@@ -19,7 +19,7 @@
 //!
 //! Those whose content is of a type that shrinks, and not small. Left alone is what is coded already, a part of something
 //! (`content-range`), forbidden to be changed (`cache-control: no-transform`), or has no content. What could be coded
-//! says so in `vary`, also to a peer that did not ask. What is coded has no strong `etag` any more, no `content-length`
+//! says so in `vary`, also to a peer that did not ask, and so do parts of it. What is coded has no strong `etag` any more, no `content-length`
 //! of before, no `accept-ranges` and no digests. HEAD is answered as GET, but without a length.
 //!
 //! # Streams

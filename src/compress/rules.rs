@@ -58,6 +58,15 @@ impl Rules {
         is_long && headers.content_type().is_some_and(|content_type| self.shrinks(content_type))
     }
 
+    /// Whether that of which this is a part might be worth it: a part says of the whole what that would say of itself
+    /// (RFC 9110 §15.3.7).
+    pub(super) fn recommend_whole(&self, headers: &Headers) -> bool {
+        let shrinks = |of: &str| essence(of).eq_ignore_ascii_case("multipart/byteranges") || self.shrinks(of);
+        !headers.contains("content-encoding")
+            && !headers.contains_token("cache-control", "no-transform")
+            && headers.content_type().is_some_and(shrinks)
+    }
+
     fn shrinks(&self, content_type: &str) -> bool {
         let essence = essence(content_type);
         (self.judge)(essence).unwrap_or_else(|| shrinks(essence))
