@@ -8,6 +8,7 @@ use tokio::io::{AsyncRead, ReadBuf};
 
 use crate::coding::{Encoder, Flush};
 use crate::message::Source;
+use crate::runtime::give_way;
 
 /// What a source yields, coded. When the source has nothing for now, all that it has yielded comes out.
 pub(super) struct Encoded {
@@ -35,7 +36,7 @@ impl Encoded {
         if self.busy >= BUSY_MAX {
             // A source that never waits, and a peer that reads it as fast, shall not keep the core for themselves.
             self.busy = 0;
-            cx.waker().wake_by_ref();
+            give_way(cx);
             return Poll::Pending;
         }
         let mut room = ReadBuf::new(&mut self.piece);

@@ -18,8 +18,8 @@ pub(crate) use aside::aside;
 #[cfg(feature = "compress")]
 pub(crate) use compute::compute;
 pub(crate) use cores::{
-    Instant, Pinning, available_cores, block_on_core, sleep, sleep_until, spawn, timeout, timeout_at,
-    yield_now,
+    Instant, Pinning, available_cores, block_on_core, give_way, sleep, sleep_until, spawn, timeout,
+    timeout_at, yield_now,
 };
 pub use here::block_on;
 pub(crate) use here::{Here, Id, later, now};

@@ -12,6 +12,7 @@ use super::context::SharedConn;
 use crate::coding::{Decoders, Decoding};
 use crate::exchange::{Bounds, ExchangeError, Incoming};
 use crate::message::{Headers, Request};
+use crate::runtime::give_way;
 
 /// A request's body, read as it comes. What is not read holds the peer back.
 ///
@@ -109,7 +110,7 @@ impl<'a> Reader<'a> {
                     // A little that becomes a lot shall not keep the core for itself.
                     self.busy = 0;
                     decoding.took(0);
-                    cx.waker().wake_by_ref();
+                    give_way(cx);
                     return Poll::Pending;
                 }
                 count => {

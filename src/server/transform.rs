@@ -8,6 +8,7 @@ use crate::coding::Flush;
 use crate::exchange::{Bounds, ExchangeError, Outgoing};
 use crate::message::Response;
 use crate::net::Conn;
+use crate::runtime::give_way;
 
 /// Changes what a handler streams, on its way to the peer: the work of middleware that cannot wait until the answer is
 /// there. A middleware puts one into [`Context::transform`](super::Context::transform) before it calls its handler;
@@ -98,7 +99,7 @@ impl<'a> Passage<'a> {
         if self.busy >= BUSY_MAX {
             // Whoever writes without end, to a peer that reads without end, shall not keep the core for itself.
             self.busy = 0;
-            cx.waker().wake_by_ref();
+            give_way(cx);
             return Poll::Pending;
         }
         let piece = &data[..data.len().min(PIECE)];
