@@ -128,6 +128,7 @@ impl<H: Handler> Service<H> {
     /// [`Context::stream`]: super::Context::stream
     pub async fn respond(&self, request: Request) -> Response {
         let written = Rc::default();
+        self.worker.shared.clock.refresh();
         let mut lease = Lease::new(&self.worker, self.worker.take_context());
         lease.detach(request, self.connect(PeerAddr::Memory, Nobody { written: Rc::clone(&written) }));
         let handled = handle(&self.worker, &mut lease).await;
