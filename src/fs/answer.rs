@@ -2,38 +2,47 @@
 
 use std::ops::Range;
 
-use super::condition::{Verdict, evaluate, range_counts};
+use super::condition::{Validators, Verdict, evaluate, range_counts};
 use super::parts::Parts;
 use super::range::Selection;
 use super::resource::{Content, Representation, Resource};
 use crate::message::{Headers, Method, Request, Response, Status};
-use crate::server::Result;
+use crate::server::{Context, Result};
 
-/// Makes `resource` the answer to `request`.
-pub(super) fn fill(request: &Request, response: &mut Response, resource: &Resource) -> Result {
+/// Makes `resource` the answer to the request.
+pub(super) fn fill(ctx: &mut Context, resource: &Resource) -> Result {
+    let modified = resource.last_modified(ctx.arrived());
+    let Context { request, response, .. } = ctx;
     let chosen = resource.select(&request.headers);
+    let validators = resource.validators(chosen, modified);
     let len = chosen.content.len();
-    match Outcome::of(request, response.status, resource, chosen) {
-        Outcome::Whole => {
+    match Answer::of(request, response.status, validators, len) {
+        Answer::Whole => {
             describe(response, &chosen.fields)?;
             send(response, &chosen.content, 0..len);
         }
-        Outcome::NotModified => refuse(response, Status::NOT_MODIFIED, chosen)?,
-        Outcome::Failed => refuse(response, Status::PRECONDITION_FAILED, chosen)?,
-        Outcome::Unsatisfiable => {
+        Answer::NotModified => refuse(response, Status::NOT_MODIFIED, chosen)?,
+        Answer::Failed => refuse(response, Status::PRECONDITION_FAILED, chosen)?,
+        Answer::Unsatisfiable => {
             refuse(response, Status::RANGE_NOT_SATISFIABLE, chosen)?;
             response.headers.set("content-range", format!("bytes */{len}"))?;
         }
-        Outcome::Ranges(ranges) => {
+        Answer::Ranges(ranges) => {
             describe(response, &chosen.fields)?;
             send_ranges(response, resource, chosen, &ranges)?;
         }
+    }
+    match modified {
+        Some(earlier) if modified != resource.modified => {
+            response.headers.set_date("last-modified", earlier)?
+        }
+        _ => {}
     }
     Ok(())
 }
 
 /// What a request is owed of a file that is there.
-enum Outcome {
+enum Answer {
     Whole,
     NotModified,
     Failed,
@@ -41,25 +50,25 @@ enum Outcome {
     Ranges(Vec<Range<u64>>),
 }
 
-impl Outcome {
+impl Answer {
     /// Conditions count where the answer would be 200 to GET or HEAD (RFC 9110 §13.2.1), ranges for GET only (§14.2).
-    fn of(request: &Request, status: Status, resource: &Resource, chosen: &Representation) -> Outcome {
-        let (fields, validators) = (&request.headers, resource.validators(chosen));
+    fn of(request: &Request, status: Status, current: Validators<'_>, len: u64) -> Answer {
+        let fields = &request.headers;
         let verdict = match (status, request.method()) {
-            (Status::OK, Method::Get | Method::Head) => evaluate(fields, validators),
-            _ => return Outcome::Whole,
+            (Status::OK, Method::Get | Method::Head) => evaluate(fields, current),
+            _ => return Answer::Whole,
         };
         match (verdict, request.method()) {
-            (Verdict::NotModified, _) => Outcome::NotModified,
-            (Verdict::Failed, _) => Outcome::Failed,
-            (Verdict::Proceed, Method::Get) if range_counts(fields, validators) => {
-                match Selection::of(fields, chosen.content.len()) {
-                    Selection::Whole => Outcome::Whole,
-                    Selection::Nothing => Outcome::Unsatisfiable,
-                    Selection::Ranges(ranges) => Outcome::Ranges(ranges),
+            (Verdict::NotModified, _) => Answer::NotModified,
+            (Verdict::Failed, _) => Answer::Failed,
+            (Verdict::Proceed, Method::Get) if range_counts(fields, current) => {
+                match Selection::of(fields, len) {
+                    Selection::Whole => Answer::Whole,
+                    Selection::Nothing => Answer::Unsatisfiable,
+                    Selection::Ranges(ranges) => Answer::Ranges(ranges),
                 }
             }
-            (Verdict::Proceed, _) => Outcome::Whole,
+            (Verdict::Proceed, _) => Answer::Whole,
         }
     }
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use super::kept::Kept;
 use super::path::Below;
-use super::resource::Resource;
+use super::resource::{FIELDS_COST, Resource};
 
 /// What is kept of files between requests, for each root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,9 +16,10 @@ pub struct FileCache {
     pub bytes_max: usize,
     /// Files. Of those that are too large for memory up to 256 are kept open. Default: 1,024.
     pub files_max: usize,
-    /// Bytes of a file that is kept in memory. Default: 64 KiB.
+    /// Bytes of a file that is kept in memory, `bytes_max` at most; what is larger is kept open. Default: 64 KiB.
     pub file_bytes_max: usize,
-    /// How long a file is not looked at again. Default: 1 s.
+    /// How long a file is not looked at again, so how long after a change the answer may be the file as it was, under
+    /// the `etag` that it had. The size and the time of one that is kept open are looked at each time. Default: 1 s.
     pub fresh: Duration,
 }
 
@@ -27,11 +28,14 @@ impl Default for FileCache {
         FileCache {
             bytes_max: 64 << 20,
             files_max: 1024,
-            file_bytes_max: 64 << 10,
+            file_bytes_max: SMALL,
             fresh: Duration::from_secs(1),
         }
     }
 }
+
+/// A file that is small is read at once wherever it is, which takes less than to open it and have it sent.
+const SMALL: usize = 64 << 10;
 
 /// Files by path. It is in several parts, so that cores seldom wait for each other.
 #[derive(Debug)]
@@ -62,7 +66,12 @@ struct Slot {
 
 impl Cache {
     pub(super) fn new(bounds: FileCache) -> Cache {
-        let count = (bounds.files_max / FILES_PER_SHARD).clamp(1, SHARDS_MAX);
+        // Each part has room for a file of the largest size in all its codings.
+        let largest = bounds.file_bytes_max.saturating_add(FIELDS_COST).saturating_mul(1 + Kept::ALL.len());
+        let count = (bounds.files_max / FILES_PER_SHARD).min(bounds.bytes_max / largest).clamp(1, SHARDS_MAX);
+        // What can never be kept shall not be read at once either, unless it is small.
+        let file_bytes_max = bounds.file_bytes_max.min(bounds.bytes_max.max(SMALL));
+        let bounds = FileCache { file_bytes_max, ..bounds };
         let shards = (0..count).map(|_| Mutex::default()).collect();
         Cache { bounds, shards, hasher: RandomState::new() }
     }

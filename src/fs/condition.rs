@@ -7,12 +7,12 @@ use crate::message::{Headers, Name};
 /// What tells one state of a representation from another (RFC 9110 §8.8).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Validators<'a> {
-    /// A strong one, in its quotes.
+    /// In its quotes, behind `W/` if it is weak.
     pub(super) etag: &'a str,
     /// To the second.
     pub(super) modified: Option<SystemTime>,
     /// Whether the second of the last change is over, so that the date stands for one state only (§8.8.2.2).
-    pub(super) is_settled: bool,
+    pub(super) is_past: bool,
 }
 
 /// What conditions make of a GET or HEAD.
@@ -63,12 +63,12 @@ pub(super) fn range_counts(fields: &Headers, current: Validators<'_>) -> bool {
         [b'"', ..] => line == current.etag.as_bytes(),
         _ => {
             let since = fields.date(IF_RANGE.as_str());
-            current.is_settled && since.is_some() && since == current.modified
+            current.is_past && since.is_some() && since == current.modified
         }
     }
 }
 
-/// How two entity-tags are compared (RFC 9110 §8.8.3.2). The one that is here is always strong.
+/// How two entity-tags are compared (RFC 9110 §8.8.3.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Comparison {
     Strong,
@@ -88,7 +88,11 @@ struct Tag<'a> {
 
 impl Tag<'_> {
     fn is(&self, etag: &str, comparison: Comparison) -> bool {
-        self.opaque == etag.as_bytes() && (comparison == Comparison::Weak || !self.is_weak)
+        match (comparison, etag.strip_prefix("W/")) {
+            (Comparison::Strong, None) => !self.is_weak && self.opaque == etag.as_bytes(),
+            (Comparison::Strong, Some(_)) => false,
+            (Comparison::Weak, weak) => self.opaque == weak.unwrap_or(etag).as_bytes(),
+        }
     }
 }
 
@@ -137,7 +141,7 @@ mod tests {
 
     fn current() -> Validators<'static> {
         let modified = SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_777);
-        Validators { etag: ETAG, modified: Some(modified), is_settled: true }
+        Validators { etag: ETAG, modified: Some(modified), is_past: true }
     }
 
     fn fields(lines: &[(&str, &str)]) -> Headers {
@@ -188,6 +192,20 @@ mod tests {
     }
 
     #[test]
+    fn a_weak_tag_is_the_same_only_to_who_compares_weakly_8_8_3_2() {
+        let weak = Validators { etag: "W/\"v1\"", ..current() };
+        for (tag, seen) in
+            [("W/\"v1\"", true), ("\"v1\"", true), ("*", true), ("\"v2\"", false), ("W/\"v2\"", false)]
+        {
+            let seen = if seen { Verdict::NotModified } else { Verdict::Proceed };
+            assert_eq!(evaluate(&fields(&[("if-none-match", tag)]), weak), seen, "{tag}");
+            let matches = if tag == "*" { Verdict::Proceed } else { Verdict::Failed };
+            assert_eq!(evaluate(&fields(&[("if-match", tag)]), weak), matches, "{tag}");
+            assert!(!range_counts(&fields(&[("if-range", tag)]), weak), "{tag}");
+        }
+    }
+
+    #[test]
     fn dates_are_compared_to_the_second_13_1_3_13_1_4() {
         check("if-modified-since", BEFORE, Verdict::Proceed);
         check("if-modified-since", MODIFIED, Verdict::NotModified);
@@ -230,8 +248,8 @@ mod tests {
         let counts = |value: &str, current| range_counts(&fields(&[("if-range", value)]), current);
         assert!(range_counts(&Headers::new(), current()));
         assert!(counts(ETAG, current()) && counts(MODIFIED, current()));
-        let unsettled = Validators { is_settled: false, ..current() };
-        assert!(counts(ETAG, unsettled) && !counts(MODIFIED, unsettled));
+        let just_now = Validators { is_past: false, ..current() };
+        assert!(counts(ETAG, just_now) && !counts(MODIFIED, just_now));
         for value in ["", "*", "W/\"v1\"", "\"v2\"", "v1", "\"v1\", \"v1\"", BEFORE, AFTER, "yesterday"] {
             assert!(!counts(value, current()), "{value}");
         }

@@ -21,7 +21,8 @@ impl<N> Files<N> {
     /// answers with them who likes them better (RFC 9110 §12.5.3). Whoever asks for a file first waits for its copies;
     /// files between 1 KiB and 8 MiB have some, if they have no [neighbor](Files::precompressed) in that coding.
     ///
-    /// A copy is as old as its file, or else it is made again. It appears at once and whole, and it replaces whatever
+    /// A copy is as old as its file, or else it is made again; a file has none until it is two seconds old. Where new
+    /// files have the times of old ones, as some build systems have it, new files need a new directory. A copy appears at once and whole, and it replaces whatever
     /// has its name, without following links. Nobody but the server should write to `copies`.
     ///
     /// # Errors
@@ -51,7 +52,8 @@ impl Shelf {
     /// The copy of a file, made now if it is not here. None where there is to be none, or none can be had.
     fn copy(&self, path: &str, whole: &Draft, kept: Kept) -> Option<Draft> {
         let is_worth_it = SIZES.contains(&whole.content.len()) && shrinks(essence(&content_type(path)));
-        if !is_worth_it || !kept.coding.is_available() {
+        // A copy is told from an old one by the time of its file, so that has to be the time of this content only.
+        if !is_worth_it || !whole.is_settled || !kept.coding.is_available() {
             return None;
         }
         // All in one directory: nobody can lead the way to a copy astray.

@@ -28,7 +28,11 @@ use crate::server::{BodyPlan, Context, Handler, IntoHandler, Result};
 /// Symbolic links are not followed, files whose names begin with a dot are not there, and neither are pipes, sockets
 /// and devices. What is not there is 404, or the [other handler's](Files::not_found).
 ///
-/// An `etag` is made of a file's size and the time of its last change, in nanoseconds.
+/// An `etag` is made of a file's size and the time of its last change, in nanoseconds. It is strong as soon as that
+/// time is two seconds ago: until then a file may change again without having another time, so it is weak, and another
+/// with each look. Two things nobody can see from outside. Who gives new content both the size and the time of the
+/// old one gives it its `etag`, too. And a file that is written to while it is sent goes out as a mixture: replace
+/// files by renaming others to their names, which is seen whole or not at all.
 ///
 /// # Examples
 ///
@@ -193,7 +197,7 @@ impl<N> Files<N> {
         let Some(path) = plan.path(&ctx.request) else { return Ok(Found::Nothing) };
         let site = plan.site(&ctx.request);
         // Paths are checked before anything is kept under them, so one that is found here is good.
-        if let Some(resource) = site.cache.find(&path, now) {
+        if let Some(resource) = site.cache.find(&path, now).filter(|resource| resource.is_as_it_was()) {
             return Ok(Found::Resource(resource));
         }
         let Some(below) = plan.below(path) else { return Ok(Found::Nothing) };
@@ -223,9 +227,7 @@ impl<N: Handler> Handler for Files<N> {
         let Context { request, response, .. } = ctx;
         match (found, request.method()) {
             (Found::Nothing, _) => return self.not_found.handle(ctx).await,
-            (Found::Resource(resource), Method::Get | Method::Head) => {
-                answer::fill(request, response, &resource)?;
-            }
+            (Found::Resource(resource), Method::Get | Method::Head) => answer::fill(ctx, &resource)?,
             (Found::Directory, Method::Get | Method::Head) => {
                 response.redirect(Status::MOVED_PERMANENTLY, &as_directory(request))?;
             }

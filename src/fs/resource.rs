@@ -3,7 +3,7 @@
 use std::fs::{File, Metadata};
 use std::io::{self, Read, Seek};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
 
@@ -17,8 +17,10 @@ pub(super) struct Resource {
     /// The file as it is, and then what is kept encoded.
     representations: Vec<Representation>,
     /// To the second.
-    modified: Option<SystemTime>,
-    is_settled: bool,
+    pub(super) modified: Option<SystemTime>,
+    /// Whether that was over when it was looked at, so that the date stands for this state only.
+    is_past: bool,
+    looked_at: Instant,
     pub(super) content_type: String,
 }
 
@@ -27,6 +29,8 @@ pub(super) struct Resource {
 pub(super) struct Representation {
     coding: Option<Coding>,
     pub(super) content: Content,
+    /// What the system said of the file.
+    changed: Option<SystemTime>,
     etag: String,
     /// All that describes it, ready to be copied into an answer.
     pub(super) fields: Headers,
@@ -48,6 +52,7 @@ pub(super) struct Draft {
     /// Without quotes.
     pub(super) etag: String,
     pub(super) modified: Option<SystemTime>,
+    /// Whether another change would have another time.
     pub(super) is_settled: bool,
 }
 
@@ -60,14 +65,12 @@ impl Resource {
         encoded: Vec<(Coding, Draft)>,
     ) -> Result<Resource, InvalidField> {
         let content_type = content_type(name);
-        let (modified, is_settled) = (whole.modified.map(to_second), whole.is_settled);
+        let modified = whole.modified.map(to_second);
+        let is_past = whole.is_settled && modified.is_none_or(|at| at <= SystemTime::now());
         let varies = !encoded.is_empty();
         let encoded = encoded.into_iter().map(|(coding, draft)| (Some(coding), draft));
-        let all = [(None, whole)].into_iter().chain(encoded).map(|(coding, Draft { content, etag, .. })| {
-            let etag = match coding {
-                None => format!("\"{etag}\""),
-                Some(coding) => format!("\"{etag}-{}\"", coding.as_str()),
-            };
+        let all = [(None, whole)].into_iter().chain(encoded).map(|(coding, draft)| {
+            let etag = draft.tag(coding);
             let mut alone = Headers::new();
             alone.set("etag", &*etag)?;
             modified.map_or(Ok(()), |modified| alone.set_date("last-modified", modified))?;
@@ -80,10 +83,33 @@ impl Resource {
             fields.set("content-type", &*content_type)?;
             coding.map_or(Ok(()), |coding| fields.set("content-encoding", coding.as_str()))?;
             fields.append_all(&alone);
-            Ok(Representation { coding, content, etag, fields, fields_alone: alone })
+            let Draft { content, modified: changed, .. } = draft;
+            Ok(Representation { coding, content, changed, etag, fields, fields_alone: alone })
         });
         let representations = all.collect::<Result<_, _>>()?;
-        Ok(Resource { representations, modified, is_settled, content_type })
+        Ok(Resource { representations, modified, is_past, looked_at: Instant::now(), content_type })
+    }
+
+    /// Whether the files that it keeps open are what they were. The system knows without asking a disk.
+    pub(super) fn is_as_it_was(&self) -> bool {
+        self.representations.iter().all(|it| match &it.content {
+            Content::Bytes(_) => true,
+            Content::File(file, len) => {
+                let is_same = |now: Metadata| now.len() == *len && now.modified().ok() == it.changed;
+                file.metadata().is_ok_and(is_same)
+            }
+        })
+    }
+
+    /// When it was last changed, as the answer to a request that `arrived` then may say: not after its own date, which
+    /// is that of the request (RFC 9110 §8.8.2.1).
+    pub(super) fn last_modified(&self, arrived: Instant) -> Option<SystemTime> {
+        let modified = self.modified?;
+        if self.is_past && arrived >= self.looked_at {
+            return Some(modified);
+        }
+        let date = SystemTime::now().checked_sub(arrived.elapsed()).unwrap_or(modified);
+        Some(to_second(date).min(modified))
     }
 
     /// The representation that a peer wants. One that refuses the file as it is, and all that there is, gets it all the
@@ -97,8 +123,12 @@ impl Resource {
         chosen.unwrap_or(&self.representations[0])
     }
 
-    pub(super) fn validators<'a>(&self, chosen: &'a Representation) -> Validators<'a> {
-        Validators { etag: &chosen.etag, modified: self.modified, is_settled: self.is_settled }
+    pub(super) fn validators<'a>(
+        &self,
+        chosen: &'a Representation,
+        modified: Option<SystemTime>,
+    ) -> Validators<'a> {
+        Validators { etag: &chosen.etag, modified, is_past: self.is_past }
     }
 
     /// How many files it keeps open.
@@ -117,7 +147,7 @@ impl Resource {
 }
 
 /// About what a representation takes beside its content.
-const FIELDS_COST: usize = 1024;
+pub(super) const FIELDS_COST: usize = 1024;
 
 impl Content {
     pub(super) fn len(&self) -> u64 {
@@ -132,20 +162,21 @@ impl Draft {
     /// Reads a file, if it is no larger than `in_memory_max`; of a larger one only the handle is kept.
     pub(super) fn read(file: File, metadata: Metadata, in_memory_max: usize) -> io::Result<Draft> {
         let mut metadata = metadata;
+        let now = SystemTime::now();
         for _ in 0..ATTEMPTS {
             if metadata.len() > in_memory_max as u64 {
                 break;
             }
             let bytes = read(&file, metadata.len() as usize)?;
-            let now = file.metadata()?;
+            let after = file.metadata()?;
             // What changes while it is read is half the one and half the other.
-            let is_same = now.modified().ok() == metadata.modified().ok() && now.len() == metadata.len();
+            let is_same = after.modified().ok() == metadata.modified().ok() && after.len() == metadata.len();
             if is_same && bytes.len() as u64 == metadata.len() {
-                return Ok(Draft::new(&metadata, Content::Bytes(bytes.into())));
+                return Ok(Draft::new(&metadata, now, Content::Bytes(bytes.into())));
             }
-            metadata = now;
+            metadata = after;
         }
-        Ok(Draft::new(&metadata, Content::File(Arc::new(file), metadata.len())))
+        Ok(Draft::new(&metadata, now, Content::File(Arc::new(file), metadata.len())))
     }
 
     /// Whether this was changed no longer than a second before `other`: tools that write both do not do it at once.
@@ -155,15 +186,33 @@ impl Draft {
         self.modified.map(late) >= other.modified
     }
 
-    fn new(metadata: &Metadata, content: Content) -> Draft {
+    /// `now` is before the content was read.
+    fn new(metadata: &Metadata, now: SystemTime, content: Content) -> Draft {
         let modified = metadata.modified().ok();
-        let since = modified
-            .map(|at| at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_else(|error| error.duration()));
-        let etag = format!("{:x}-{:x}", since.unwrap_or_default().as_nanos(), metadata.len());
-        let age = modified.and_then(|at| at.elapsed().ok());
-        Draft { content, etag, modified, is_settled: age.is_some_and(|age| age > Duration::from_secs(1)) }
+        // A date that lies ahead was set, and a change would have the one of today.
+        let distance = |at| now.duration_since(at).unwrap_or_else(|ahead| ahead.duration());
+        let is_settled = modified.is_some_and(|at| distance(at) > SETTLING);
+        let nanoseconds = |at: SystemTime| {
+            at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_else(|error| error.duration()).as_nanos()
+        };
+        let mut etag = format!("{:x}-{:x}", modified.map_or(0, nanoseconds), metadata.len());
+        if !is_settled {
+            // What is called so now may be something else in a moment, and must have another name then.
+            etag.push_str(&format!("-{:x}", nanoseconds(now)));
+        }
+        Draft { content, etag, modified, is_settled }
+    }
+
+    /// Its entity-tag: a weak one as long as a change might go unseen (RFC 9110 §8.8.1).
+    fn tag(&self, coding: Option<Coding>) -> String {
+        let weak = if self.is_settled { "" } else { "W/" };
+        let coding = coding.map(|coding| format!("-{}", coding.as_str())).unwrap_or_default();
+        format!("{weak}\"{}{coding}\"", self.etag)
     }
 }
+
+/// Two changes within this time may have one date: the clock of some file systems counts by two seconds.
+const SETTLING: Duration = Duration::from_secs(2);
 
 /// A file that is written to all the time is sent from where it is.
 const ATTEMPTS: usize = 3;

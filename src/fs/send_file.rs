@@ -36,7 +36,7 @@ impl Context {
     pub async fn send_file(&mut self, path: impl AsRef<Path>) -> Result {
         let path = path.as_ref().to_owned();
         let resource = aside(move || open(&path)).await?.map_err(owed)?;
-        answer::fill(&self.request, &mut self.response, &resource)
+        answer::fill(self, &resource)
     }
 }
 

@@ -25,6 +25,9 @@ impl Site {
         let (root, copies) = (TempDir::new().unwrap(), TempDir::new().unwrap());
         fs::write(root.path().join("a.js"), script()).unwrap();
         prepare(root.path(), copies.path());
+        for file in fs::read_dir(root.path()).unwrap() {
+            settle(&file.unwrap().path());
+        }
         let uncached = FileCache { files_max: 0, ..FileCache::default() };
         let files =
             Files::new(root.path()).unwrap().cache(uncached).compressed_copies(copies.path()).unwrap();
@@ -61,6 +64,12 @@ impl Site {
         names.sort();
         names
     }
+}
+
+/// Makes the file one that was not changed just now.
+fn settle(path: &Path) {
+    let file = File::options().write(true).open(path).unwrap();
+    file.set_modified(SystemTime::now() - Duration::from_secs(60)).unwrap();
 }
 
 /// The names of the copies of these files: one for each coding that the crate was built with.
@@ -129,6 +138,18 @@ fn a_file_that_changes_has_another_copy() {
     assert!(site.ask("/a.js", "gzip").0.starts_with("HTTP/1.1 404"));
 }
 
+/// What changed just now may change again and be as old: its copy would stay for ever.
+#[test]
+fn a_file_that_changed_just_now_has_no_copy() {
+    let site = Site::new(|_, _| {});
+    let file = site.root.path().join("a.js");
+    fs::write(&file, script()).unwrap();
+    site.check("/a.js", "gzip", None, &script());
+    assert_eq!(site.names(), [""; 0]);
+    settle(&file);
+    site.check("/a.js", "gzip", Some("gzip"), &script());
+}
+
 #[test]
 fn what_does_not_shrink_has_no_copy() {
     let site = Site::new(|root, _| {
@@ -164,6 +185,7 @@ fn a_planted_link_is_replaced() {
         symlink(&victim, copies.join("%2Fa.js.gz")).unwrap();
         symlink(&victim, copies.join(format!(".%2Fa.js.br.{}", std::process::id()))).unwrap();
         // Even one as old as the file.
+        settle(&root.join("a.js"));
         let modified = fs::metadata(root.join("a.js")).unwrap().modified().unwrap();
         File::options().write(true).open(&victim).unwrap().set_modified(modified).unwrap();
     });

@@ -6,10 +6,10 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use corehttp::{Body, Context, FileCache, Files, Handler, Request, Response, Server, Status};
+use corehttp::{Body, Context, FileCache, Files, Handler, Headers, Request, Response, Server, Status};
 use tempfile::TempDir;
 
-use super::support::{Refusals, Served, eventually, status, undated};
+use super::support::{Refusals, Served, eventually, paused, status, undated};
 
 /// A directory with these files, their content being their path; a path that ends with a `/` is a directory.
 fn tree(paths: &[&str]) -> TempDir {
@@ -570,6 +570,61 @@ mod answers {
         assert_eq!(status(&by_date), 200);
     }
 
+    /// A file may change twice before the clock of its file system moves: two contents of one size and time.
+    #[test]
+    fn a_file_that_changed_just_now_has_a_weak_etag_8_8_1() {
+        let root = tree(&["new"]);
+        let path = root.path().join("new");
+        let served = Served::new(files(root.path()).cache(UNCACHED));
+        let first = field(&served.ask(get("/new", "")), "etag").unwrap().to_owned();
+        assert!(first.starts_with("W/\""), "{first}");
+        let modified = fs::metadata(&path).unwrap().modified().unwrap();
+        fs::write(&path, "wen").unwrap();
+        File::options().write(true).open(&path).unwrap().set_modified(modified).unwrap();
+        for fields in ["if-none-match: {etag}\r\n", "range: bytes=0-0\r\nif-range: {etag}\r\n"] {
+            let heard = served.ask(get("/new", &fields.replace("{etag}", &first)));
+            assert_eq!((status(&heard), body(&heard)), (200, "wen"), "{fields}");
+        }
+        for age in [3, 3600] {
+            let file = File::options().write(true).open(&path).unwrap();
+            file.set_modified(SystemTime::now() - Duration::from_secs(age)).unwrap();
+            let strong = field(&served.ask(get("/new", "")), "etag").unwrap().to_owned();
+            assert!(strong.starts_with('"'), "{strong}");
+            assert_eq!(status(&served.ask(get("/new", &format!("if-none-match: {strong}\r\n")))), 304);
+        }
+    }
+
+    /// A clock may be wrong, and an archive may say anything.
+    #[test]
+    fn last_modified_is_not_after_the_date_8_8_2_1() {
+        let root = tree(&["a"]);
+        for cache in [UNCACHED, FileCache::default()] {
+            for ahead in [1, 3600, 2_000_000_000] {
+                let file = File::options().write(true).open(root.path().join("a")).unwrap();
+                file.set_modified(SystemTime::now() + Duration::from_secs(ahead)).unwrap();
+                let served = Served::new(files(root.path()).cache(cache));
+                for fields in ["", "if-none-match: *\r\n", "if-match: \"x\"\r\n", "range: bytes=0-0\r\n"] {
+                    let heard = served.ask(get("/a", fields));
+                    let mut dates = Headers::new();
+                    for name in ["date", "last-modified"] {
+                        dates.append(name, field(&heard, name).unwrap()).unwrap();
+                    }
+                    let (date, modified) = (dates.date("date"), dates.date("last-modified"));
+                    assert!(modified <= date, "{ahead} {fields}: {heard}");
+                    let by_date = format!(
+                        "range: bytes=0-0\r\nif-range: {}\r\n",
+                        field(&heard, "last-modified").unwrap()
+                    );
+                    assert_eq!(
+                        status(&served.ask(get("/a", &by_date))),
+                        200,
+                        "it says nothing of the content"
+                    );
+                }
+            }
+        }
+    }
+
     #[test]
     fn a_pattern_says_how_long_files_keep() {
         let root = tree(&["assets/a.js", "b.html", "assets/in/c.css", "assets/index.html"]);
@@ -917,15 +972,52 @@ mod cache {
         }
     }
 
+    /// However much of the whole one file may take.
+    #[test]
+    fn a_file_of_the_largest_size_is_kept() {
+        for (bytes_max, file_bytes_max, is_kept) in [
+            (20_000, 10_000, true),
+            (20_000, 20_000, true),
+            (20_000, usize::MAX, true),
+            (9_000, 10_000, false),
+        ] {
+            let root = tree(&["a"]);
+            fs::write(root.path().join("a"), "x".repeat(10_000)).unwrap();
+            let fresh = Duration::from_secs(3600);
+            let bounds = FileCache { bytes_max, file_bytes_max, fresh, ..FileCache::default() };
+            let served = bounded(bounds, root.path());
+            assert_eq!(body(&served.ask(get("/a", ""))).len(), 10_000);
+            fs::write(root.path().join("a"), "new").unwrap();
+            assert_eq!(body(&served.ask(get("/a", ""))) != "new", is_kept, "{bounds:?}");
+        }
+    }
+
+    /// What answers without a connection has a clock all the same.
+    #[test]
+    fn a_service_looks_again_too() {
+        let root = tree(&["a"]);
+        let bounds = FileCache { fresh: Duration::from_nanos(1), ..FileCache::default() };
+        let service = Server::new().service(files(root.path()).cache(bounds));
+        let said = || paused(service.respond(Request::get("/a").unwrap())).body.bytes().to_vec();
+        assert_eq!(said(), b"a");
+        fs::write(root.path().join("a"), "changed").unwrap();
+        assert_eq!(said(), b"changed");
+    }
+
     #[test]
     fn a_large_file_is_kept_open_and_not_in_memory() {
         let root = tree(&["a.txt"]);
         let bounds =
             FileCache { file_bytes_max: 4, fresh: Duration::from_secs(3600), ..FileCache::default() };
         let served = bounded(bounds, root.path());
-        assert_eq!(body(&served.ask(get("/a.txt", ""))), "a.txt");
+        let first = served.ask(get("/a.txt", ""));
+        assert_eq!(body(&first), "a.txt");
+        fs::write(root.path().join("a.txt"), "longer.txt").unwrap();
+        let longer = served.ask(get("/a.txt", ""));
+        assert_eq!(body(&longer), "longer.txt", "it is seen at once, under another name");
+        assert_ne!(field(&longer, "etag"), field(&first, "etag"));
         fs::write(root.path().join("a.txt"), "b.txt").unwrap();
-        assert_eq!(body(&served.ask(get("/a.txt", ""))), "b.txt", "it was read again, from the same file");
+        assert_eq!(body(&served.ask(get("/a.txt", ""))), "b.txt");
         fs::rename(root.path().join("a.txt"), root.path().join("c.txt")).unwrap();
         assert_eq!(body(&served.ask(get("/a.txt", ""))), "b.txt", "it was not opened again");
     }
