@@ -134,7 +134,9 @@ fn a_part_is_not_coded_and_says_what_the_whole_depends_on_15_3_7() {
             let mut response = get(handler, accepted);
             assert_eq!(response.headers.text("vary"), vary, "{content_type} {name}");
             let mut plain = respond(handler, "GET", &[], b"");
-            [&mut response, &mut plain].into_iter().for_each(|of| drop(of.headers.remove("vary")));
+            for of in [&mut response, &mut plain] {
+                of.headers.remove("vary");
+            }
             assert_eq!(response, plain, "{content_type} {name}");
         }
     }
