@@ -157,14 +157,15 @@
 //! | cookies that are kept, with feature `jar` | [`ClientBuilder::cookies`], `jar::Jar` |
 //! | other protocols | [`Client::upgrade`] |
 //!
-//! | for content | see |
-//! |---|---|
-//! | forms, queries and cookies | [`Form`], [`FormBuf`], [`Cookies`], [`SetCookie`] |
-//! | files that browsers send, with feature `multipart` | `multipart::Multipart`, `multipart::Form` |
-//! | files of a directory or of the program, with feature `fs` | `Files`, `Context::send_file` |
-//! | compressed answers, with feature `compress` | `Compress`, [`Coding`] |
-//! | compressed requests, and answers that a client receives | [`Context::decode_body`], [`Reader::decoded`], [`ClientBuilder::decode`] |
-//! | events that a page hears as they happen | [`Context::events`], [`Event`] |
+//! | for content | see | example |
+//! |---|---|---|
+//! | forms, queries and cookies | [`Form`], [`FormBuf`], [`Cookies`], [`SetCookie`] | `forms` |
+//! | files that browsers send, with feature `multipart` | `multipart::Multipart`, `multipart::Form` | `upload` |
+//! | files of a directory or of the program, with feature `fs` | `Files`, `Context::send_file` | `files` |
+//! | compressed answers, with feature `compress` | `Compress`, [`Coding`] | `compress` |
+//! | compressed requests, and answers that a client receives | [`Context::decode_body`], [`Reader::decoded`], [`ClientBuilder::decode`] | `compress` |
+//! | events that a page hears as they happen | [`Context::events`], [`Events`], [`Event`] | `events` |
+//! | WebSocket and other protocols | [`Context::upgrade`] | `websocket` |
 //!
 //! Names are those of [RFC 9110](https://www.rfc-editor.org/rfc/rfc9110), which says what messages mean, and of
 //! [RFC 9112](https://www.rfc-editor.org/rfc/rfc9112), which says how they are spelled.

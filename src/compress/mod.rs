@@ -1,37 +1,4 @@
-//! [`Compress`]: answers are coded as the peer likes best (RFC 9110 §8.4, §12.5.3). Feature `compress`.
-//!
-//! ```no_run
-//! use corehttp::{Compress, Context, Server};
-//!
-//! fn main() -> corehttp::Result {
-//!     Server::bind("127.0.0.1:8080").run(Compress::new(|ctx: &mut Context| ctx.response.text("Hello! ".repeat(1000))))
-//! }
-//! ```
-//!
-//! # Which coding
-//!
-//! The one with the highest weight in `accept-encoding`; among equals the first of `br`, `zstd`, `gzip` and `deflate`,
-//! or of the order that was set. A peer that names none gets none, and so does one that would rather have `identity`.
-//! A peer that refuses `identity`, and all that there is, gets the content as it is and not 406: the RFC allows
-//! both, and an answer is more use than none.
-//!
-//! # Which answers
-//!
-//! Those whose content is of a type that shrinks, and not small. Left alone is what is coded already, a part of something
-//! (`content-range`), forbidden to be changed (`cache-control: no-transform`), or has no content. What could be coded
-//! says so in `vary`, also to a peer that did not ask, and so do parts of it. What is coded has no strong `etag` any more, no `content-length`
-//! of before, no `accept-ranges` and no digests. HEAD is answered as GET, but without a length.
-//!
-//! # Streams
-//!
-//! What a handler writes by [`Context::stream`] and what a body's source yields is coded as it passes, and flushed
-//! when it is: by [`Writer::flush`](crate::Writer::flush), or when the source has no more for now. So server-sent events
-//! arrive at once. Each open stream holds an encoder: about 300 KiB for `gzip`, and 1 to 2 MiB for the others.
-//!
-//! # What not to compress
-//!
-//! A page that has a secret in it beside what somebody else may choose tells of the secret by its size (the attack is
-//! called BREACH). Its handler says `ctx.transform = None`, and nothing of it is coded.
+//! Floor 5: answers are coded as the peer likes best (RFC 9110 §8.4, §12.5.3).
 
 mod encoded;
 mod encoding;
@@ -46,7 +13,41 @@ use crate::message::{Body, Request};
 use crate::runtime;
 use crate::server::{BodyPlan, Context, Handler, IntoHandler, Result};
 
-/// A handler whose answers are compressed.
+/// A handler whose answers are compressed as the peer likes best (RFC 9110 §8.4, §12.5.3).
+///
+/// ```no_run
+/// use corehttp::{Compress, Context, Server};
+///
+/// fn main() -> corehttp::Result {
+///     Server::bind("127.0.0.1:8080").run(Compress::new(|ctx: &mut Context| ctx.response.text("Hello! ".repeat(1000))))
+/// }
+/// ```
+///
+/// # Which coding
+///
+/// The one with the highest weight in `accept-encoding`; among equals the first of `br`, `zstd`, `gzip` and `deflate`,
+/// or of the order that was set. A peer that names none gets none, and so does one that would rather have `identity`.
+/// A peer that refuses `identity`, and all that there is, gets the content as it is and not 406: the RFC allows
+/// both, and an answer is more use than none.
+///
+/// # Which answers
+///
+/// Those whose content is of a type that shrinks, and not small. Left alone is what is coded already, a part of
+/// something (`content-range`), forbidden to be changed (`cache-control: no-transform`), or has no content. What could
+/// be coded says so in `vary`, also to a peer that did not ask, and so do parts of it. What is coded has no strong
+/// `etag` any more, no `content-length` of before, no `accept-ranges` and no digests. HEAD is answered as GET, but
+/// without a length.
+///
+/// # Streams
+///
+/// What a handler writes by [`Context::stream`] and what a body's source yields is coded as it passes, and flushed
+/// when it is: by [`Writer::flush`](crate::Writer::flush), or when the source has no more for now. So server-sent events
+/// arrive at once. Each open stream holds an encoder: about 300 KiB for `gzip`, and 1 to 2 MiB for the others.
+///
+/// # What not to compress
+///
+/// A page that has a secret in it beside what somebody else may choose tells of the secret by its size (the attack is
+/// called BREACH). Its handler says `ctx.transform = None`, and nothing of it is coded.
 ///
 /// # Examples
 ///

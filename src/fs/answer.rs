@@ -5,7 +5,8 @@ use std::ops::Range;
 use super::condition::{Validators, Verdict, evaluate, range_counts};
 use super::parts::Parts;
 use super::range::Selection;
-use super::resource::{Content, Representation, Resource};
+use super::resource::{Representation, Resource};
+use super::snapshot::Content;
 use crate::message::{Headers, Method, Request, Response, Status};
 use crate::server::{Context, Result};
 
@@ -16,18 +17,18 @@ pub(super) fn fill(ctx: &mut Context, resource: &Resource) -> Result {
     let chosen = resource.select(&request.headers);
     let validators = resource.validators(chosen, modified);
     let len = chosen.content.len();
-    match Answer::of(request, response.status, validators, len) {
-        Answer::Whole => {
+    match Owed::of(request, response.status, validators, len) {
+        Owed::Whole => {
             describe(response, &chosen.fields)?;
             send(response, &chosen.content, 0..len);
         }
-        Answer::NotModified => refuse(response, Status::NOT_MODIFIED, chosen)?,
-        Answer::Failed => refuse(response, Status::PRECONDITION_FAILED, chosen)?,
-        Answer::Unsatisfiable => {
+        Owed::NotModified => refuse(response, Status::NOT_MODIFIED, chosen)?,
+        Owed::Failed => refuse(response, Status::PRECONDITION_FAILED, chosen)?,
+        Owed::Unsatisfiable => {
             refuse(response, Status::RANGE_NOT_SATISFIABLE, chosen)?;
             response.headers.set("content-range", format!("bytes */{len}"))?;
         }
-        Answer::Ranges(ranges) => {
+        Owed::Ranges(ranges) => {
             describe(response, &chosen.fields)?;
             send_ranges(response, resource, chosen, &ranges)?;
         }
@@ -42,7 +43,7 @@ pub(super) fn fill(ctx: &mut Context, resource: &Resource) -> Result {
 }
 
 /// What a request is owed of a file that is there.
-enum Answer {
+enum Owed {
     Whole,
     NotModified,
     Failed,
@@ -50,25 +51,25 @@ enum Answer {
     Ranges(Vec<Range<u64>>),
 }
 
-impl Answer {
+impl Owed {
     /// Conditions count where the answer would be 200 to GET or HEAD (RFC 9110 §13.2.1), ranges for GET only (§14.2).
-    fn of(request: &Request, status: Status, current: Validators<'_>, len: u64) -> Answer {
+    fn of(request: &Request, status: Status, current: Validators<'_>, len: u64) -> Owed {
         let fields = &request.headers;
         let verdict = match (status, request.method()) {
             (Status::OK, Method::Get | Method::Head) => evaluate(fields, current),
-            _ => return Answer::Whole,
+            _ => return Owed::Whole,
         };
         match (verdict, request.method()) {
-            (Verdict::NotModified, _) => Answer::NotModified,
-            (Verdict::Failed, _) => Answer::Failed,
+            (Verdict::NotModified, _) => Owed::NotModified,
+            (Verdict::Failed, _) => Owed::Failed,
             (Verdict::Proceed, Method::Get) if range_counts(fields, current) => {
                 match Selection::of(fields, len) {
-                    Selection::Whole => Answer::Whole,
-                    Selection::Nothing => Answer::Unsatisfiable,
-                    Selection::Ranges(ranges) => Answer::Ranges(ranges),
+                    Selection::Whole => Owed::Whole,
+                    Selection::Nothing => Owed::Unsatisfiable,
+                    Selection::Ranges(ranges) => Owed::Ranges(ranges),
                 }
             }
-            (Verdict::Proceed, _) => Answer::Whole,
+            (Verdict::Proceed, _) => Owed::Whole,
         }
     }
 }

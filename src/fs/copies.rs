@@ -12,8 +12,9 @@ use super::Files;
 use super::disk::{Disk, Links, Node};
 use super::kept::Kept;
 use super::listing::segment;
-use super::lookup::Root;
-use super::resource::{Content, Draft, content_type, read};
+use super::lookup::Copies;
+use super::resource::content_type;
+use super::snapshot::{Content, Snapshot, read};
 use crate::coding::{Coding, Encoder, Flush, essence, shrinks};
 
 impl<N> Files<N> {
@@ -30,14 +31,10 @@ impl<N> Files<N> {
     /// A directory that is not there, or lies below one that is served.
     pub fn compressed_copies(self, copies: impl Into<PathBuf>) -> io::Result<Files<N>> {
         let disk = Disk::new(copies.into())?;
-        let holds = |root: &Root| matches!(root, Root::Disk(root) if disk.path.starts_with(&root.path));
-        if self.plan.sites.iter().any(|site| holds(&site.root)) {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "the copies would be served as files"));
-        }
-        let shelf = Shelf { disk, busy: Mutex::default() };
-        Ok(self.with(|plan| {
-            plan.copies = Some(Arc::new(move |path, whole, kept| shelf.copy(path, whole, kept)))
-        }))
+        let (path, shelf) = (disk.path.clone(), Shelf { disk, busy: Mutex::default() });
+        let copies: Copies = Arc::new(move |path, whole, kept| shelf.copy(path, whole, kept));
+        let files = self.with(|lookup| lookup.copies = Some((copies, path)));
+        files.lookup.check_copies().map(|()| files)
     }
 }
 
@@ -50,7 +47,7 @@ struct Shelf {
 
 impl Shelf {
     /// The copy of a file, made now if it is not here. None where there is to be none, or none can be had.
-    fn copy(&self, path: &str, whole: &Draft, kept: Kept) -> Option<Draft> {
+    fn copy(&self, path: &str, whole: &Snapshot, kept: Kept) -> Option<Snapshot> {
         let is_worth_it = SIZES.contains(&whole.content.len()) && shrinks(essence(&content_type(path)));
         // A copy is told from an old one by the time of its file, so that has to be the time of this content only.
         if !is_worth_it || !whole.is_settled || !kept.coding.is_available() {
@@ -73,14 +70,14 @@ impl Shelf {
     }
 
     /// The copy of that name, if it is as old as its file.
-    fn find(&self, name: &str, whole: &Draft) -> Option<Draft> {
+    fn find(&self, name: &str, whole: &Snapshot) -> Option<Snapshot> {
         let Ok(Node::File(file, metadata)) = self.disk.open(name, Links::Refused) else { return None };
-        let draft = Draft::read(file, metadata, IN_MEMORY_MAX).ok()?;
-        (draft.modified == whole.modified).then_some(draft)
+        let snapshot = Snapshot::read(file, metadata, IN_MEMORY_MAX).ok()?;
+        (snapshot.modified == whole.modified).then_some(snapshot)
     }
 
     /// Writes a copy beside its place, and moves it there.
-    fn make(&self, name: &str, whole: &Draft, coding: Coding) -> io::Result<()> {
+    fn make(&self, name: &str, whole: &Snapshot, coding: Coding) -> io::Result<()> {
         let bytes = match &whole.content {
             Content::Bytes(bytes) => bytes.clone(),
             Content::File(file, len) => read(file, *len as usize)?.into(),
@@ -112,7 +109,7 @@ const IN_MEMORY_MAX: usize = 64 << 10;
 /// Room is left for what names of drafts have more, within the 255 bytes of most systems.
 const NAME_MAX: usize = 230;
 
-fn write(file: &mut File, encoded: &[u8], whole: &Draft) -> io::Result<()> {
+fn write(file: &mut File, encoded: &[u8], whole: &Snapshot) -> io::Result<()> {
     file.write_all(encoded)?;
     whole.modified.map_or(Ok(()), |modified| file.set_modified(modified))
 }

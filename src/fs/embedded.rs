@@ -6,7 +6,7 @@ use std::hash::{DefaultHasher, Hasher};
 use bytes::Bytes;
 
 use super::disk::Entry;
-use super::resource::{Content, Draft};
+use super::snapshot::{Content, Snapshot};
 
 /// Files that are part of the program, by path.
 #[derive(Debug)]
@@ -32,10 +32,10 @@ impl Embedded {
         Embedded { files: files.collect() }
     }
 
-    pub(super) fn open(&self, path: &str) -> Option<Draft> {
+    pub(super) fn open(&self, path: &str) -> Option<Snapshot> {
         let File { bytes, etag } = self.files.get(path)?;
         let content = Content::Bytes(Bytes::from_static(bytes));
-        Some(Draft { content, etag: etag.clone(), modified: None, is_settled: true })
+        Some(Snapshot { content, etag: etag.clone(), modified: None, is_settled: true })
     }
 
     pub(super) fn is_directory(&self, path: &str) -> bool {

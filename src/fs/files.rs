@@ -10,7 +10,7 @@ use super::cache::{Cache, FileCache};
 use super::disk::{Disk, Links};
 use super::embedded::Embedded;
 use super::listing::{self, Sort};
-use super::lookup::{DotFiles, Found, Listing, Neighbors, Plan, Root, Site, owed};
+use super::lookup::{DotFiles, Found, Listing, Lookup, Neighbors, Root, Site, owed};
 use super::path::is_name;
 use super::pattern::Pattern;
 use crate::message::{Headers, InvalidField, Method, Request, Status};
@@ -49,7 +49,7 @@ use crate::server::{BodyPlan, Context, Handler, IntoHandler, Result};
 /// ```
 #[must_use]
 pub struct Files<N = FilesNotFound> {
-    pub(super) plan: Arc<Plan>,
+    pub(super) lookup: Arc<Lookup>,
     not_found: N,
 }
 
@@ -90,7 +90,7 @@ impl Files {
 
     fn at(root: Root) -> Files {
         let cache = Arc::new(Cache::new(FileCache::default()));
-        let plan = Plan {
+        let lookup = Lookup {
             sites: vec![Site { host: None, root, cache }],
             index: vec!["index.html".to_owned()],
             listing: Listing::Off,
@@ -102,7 +102,7 @@ impl Files {
             rewrite: None,
             copies: None,
         };
-        Files { plan: Arc::new(plan), not_found: FilesNotFound(()) }
+        Files { lookup: Arc::new(lookup), not_found: FilesNotFound(()) }
     }
 }
 
@@ -112,41 +112,42 @@ impl<N> Files<N> {
     ///
     /// # Errors
     ///
-    /// As [`Files::new`].
+    /// As [`Files::new`]; a directory above that of `compressed_copies`.
     pub fn host(self, host: &str, root: impl Into<PathBuf>) -> io::Result<Files<N>> {
         let root = disk(root.into())?;
         let host = Some(host.to_owned());
-        Ok(self.with(|plan| {
-            let cache = Arc::new(Cache::new(plan.sites[0].cache.bounds));
-            plan.sites.push(Site { host, root, cache });
-        }))
+        let files = self.with(|lookup| {
+            let cache = Arc::new(Cache::new(lookup.sites[0].cache.bounds));
+            lookup.sites.push(Site { host, root, cache });
+        });
+        files.lookup.check_copies().map(|()| files)
     }
 
     /// Which files of a directory stand for it: the first that is there. By default, `index.html`.
     pub fn index<S: Into<String>>(self, names: impl IntoIterator<Item = S>) -> Files<N> {
         let names = names.into_iter().map(Into::into).filter(|name: &String| is_name(name));
-        self.with(|plan| plan.index = names.collect())
+        self.with(|lookup| lookup.index = names.collect())
     }
 
     /// Shows what is in a directory that has no index.
     pub fn listing(self) -> Files<N> {
-        self.with(|plan| plan.listing = Listing::On)
+        self.with(|lookup| lookup.listing = Listing::On)
     }
 
     /// Follows symbolic links, as long as they stay below the root. Links to absolute paths do not.
     pub fn follow_links(self) -> Files<N> {
-        self.with(|plan| plan.links = Links::Followed)
+        self.with(|lookup| lookup.links = Links::Followed)
     }
 
     /// Serves files and directories whose names begin with a dot like all others.
     pub fn show_dot_files(self) -> Files<N> {
-        self.with(|plan| plan.dot_files = DotFiles::Shown)
+        self.with(|lookup| lookup.dot_files = DotFiles::Shown)
     }
 
     /// Answers with `a.js.br`, `a.js.zst` or `a.js.gz` to who asks for `a.js` and likes that better (RFC 9110
     /// §12.5.3), if it is smaller than the file itself and no older.
     pub fn precompressed(self) -> Files<N> {
-        self.with(|plan| plan.neighbors = Neighbors::Precompressed)
+        self.with(|lookup| lookup.neighbors = Neighbors::Precompressed)
     }
 
     /// Sets `cache-control` for the files whose path, from the root on and with a `/` before it, `pattern` matches:
@@ -158,13 +159,13 @@ impl<N> Files<N> {
     pub fn cache_control(self, pattern: &str, value: &str) -> Result<Files<N>, InvalidField> {
         Headers::new().set("cache-control", value)?;
         let rule = (Pattern::new(pattern), value.to_owned());
-        Ok(self.with(|plan| plan.cache_control.push(rule)))
+        Ok(self.with(|lookup| lookup.cache_control.push(rule)))
     }
 
     /// Takes this prefix, whole names of a path, from each target. What does not begin with it is not found.
     pub fn strip_prefix(self, prefix: &str) -> Files<N> {
         let prefix = prefix.trim_matches('/').to_owned();
-        self.with(|plan| plan.prefix = prefix)
+        self.with(|lookup| lookup.prefix = prefix)
     }
 
     /// Lets `rewrite` say where a request leads: a path below the root, in which nothing is decoded. None leaves it
@@ -173,40 +174,40 @@ impl<N> Files<N> {
     where
         R: Fn(&Request) -> Option<String> + Send + Sync + 'static,
     {
-        self.with(|plan| plan.rewrite = Some(Arc::new(rewrite)))
+        self.with(|lookup| lookup.rewrite = Some(Arc::new(rewrite)))
     }
 
     /// Bounds what is kept between requests, for each root.
     pub fn cache(self, bounds: FileCache) -> Files<N> {
-        self.with(|plan| plan.sites.iter_mut().for_each(|site| site.cache = Arc::new(Cache::new(bounds))))
+        self.with(|lookup| lookup.sites.iter_mut().for_each(|site| site.cache = Arc::new(Cache::new(bounds))))
     }
 
     /// Leaves what is not found to `handler`, whatever the method.
     pub fn not_found<Kind, H: IntoHandler<Kind>>(self, handler: H) -> Files<H::Handler> {
-        Files { plan: self.plan, not_found: handler.into_handler() }
+        Files { lookup: self.lookup, not_found: handler.into_handler() }
     }
 
-    pub(super) fn with(mut self, change: impl FnOnce(&mut Plan)) -> Files<N> {
-        change(Arc::make_mut(&mut self.plan));
+    pub(super) fn with(mut self, change: impl FnOnce(&mut Lookup)) -> Files<N> {
+        change(Arc::make_mut(&mut self.lookup));
         self
     }
 
     /// What the request leads to: from the cache, or from where it is.
     async fn find(&self, ctx: &Context) -> Result<Found> {
-        let (plan, now) = (&self.plan, ctx.arrived());
-        let Some(path) = plan.path(&ctx.request) else { return Ok(Found::Nothing) };
-        let site = plan.site(&ctx.request);
+        let (lookup, now) = (&self.lookup, ctx.arrived());
+        let Some(path) = lookup.path(&ctx.request) else { return Ok(Found::Nothing) };
+        let site = lookup.site(&ctx.request);
         // Paths are checked before anything is kept under them, so one that is found here is good.
         if let Some(resource) = site.cache.find(&path, now).filter(|resource| resource.is_as_it_was()) {
             return Ok(Found::Resource(resource));
         }
-        let Some(below) = plan.below(path) else { return Ok(Found::Nothing) };
+        let Some(below) = lookup.below(path) else { return Ok(Found::Nothing) };
         let sort = Sort::of(&ctx.request.query());
         let found = match site.root {
-            Root::Embedded(_) => plan.look(site, &below, sort),
+            Root::Embedded(_) => lookup.look(site, &below, sort),
             Root::Disk(_) => {
-                let (plan, site, below) = (plan.clone(), site.clone(), below.to_owned());
-                aside(move || plan.look(&site, &below, sort)).await?
+                let (lookup, site, below) = (lookup.clone(), site.clone(), below.to_owned());
+                aside(move || lookup.look(&site, &below, sort)).await?
             }
         };
         match &found {
@@ -259,7 +260,7 @@ fn disk(path: PathBuf) -> io::Result<Root> {
 
 impl<N> fmt::Debug for Files<N> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Files").field("plan", &self.plan).finish_non_exhaustive()
+        f.debug_struct("Files").field("lookup", &self.lookup).finish_non_exhaustive()
     }
 }
 

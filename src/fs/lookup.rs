@@ -1,9 +1,10 @@
-//! [`Plan`]: what a path leads to, by the rules that [`Files`](super::Files) was given.
+//! [`Lookup`]: what a path leads to, by the rules that [`Files`](super::Files) was given.
 
 use std::borrow::Cow;
 use std::fmt;
 use std::fs::File;
 use std::io;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::cache::Cache;
@@ -13,13 +14,14 @@ use super::kept::Kept;
 use super::listing::{self, Sort};
 use super::path::{Below, decode, is_name, strip_prefix};
 use super::pattern::Pattern;
-use super::resource::{Draft, Resource};
+use super::resource::Resource;
+use super::snapshot::Snapshot;
 use crate::message::{Request, Status, split_port};
 use crate::server::Error;
 
 /// The rules by which a path becomes a file.
 #[derive(Clone)]
-pub(super) struct Plan {
+pub(super) struct Lookup {
     /// The first is for hosts that have none of their own.
     pub(super) sites: Vec<Site>,
     pub(super) index: Vec<String>,
@@ -31,7 +33,8 @@ pub(super) struct Plan {
     /// Without a `/` at either end.
     pub(super) prefix: String,
     pub(super) rewrite: Option<Rewrite>,
-    pub(super) copies: Option<Copies>,
+    /// And where they are.
+    pub(super) copies: Option<(Copies, PathBuf)>,
 }
 
 /// A root, and the host it is for.
@@ -52,7 +55,7 @@ pub(super) enum Root {
 pub(super) type Rewrite = Arc<dyn Fn(&Request) -> Option<String> + Send + Sync>;
 
 /// Makes an encoded copy of a file that has no neighbor in that coding, or finds the one it made.
-pub(super) type Copies = Arc<dyn Fn(&str, &Draft, Kept) -> Option<Draft> + Send + Sync>;
+pub(super) type Copies = Arc<dyn Fn(&str, &Snapshot, Kept) -> Option<Snapshot> + Send + Sync>;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Listing {
@@ -84,13 +87,27 @@ pub(super) enum Found {
     Nothing,
 }
 
-impl Plan {
+impl Lookup {
     /// The site that a request is for.
     pub(super) fn site(&self, request: &Request) -> &Site {
         let is_asked = |site: &&Site| is_host(site.host.as_deref(), request.authority());
         match &*self.sites {
             [only] => only,
             sites => sites.iter().skip(1).find(is_asked).unwrap_or(&sites[0]),
+        }
+    }
+
+    /// These rules, if no copy would be served as a file.
+    ///
+    /// # Errors
+    ///
+    /// A root above the directory of the copies.
+    pub(super) fn check_copies(&self) -> io::Result<()> {
+        let Some((_, copies)) = &self.copies else { return Ok(()) };
+        let holds = |root: &Root| matches!(root, Root::Disk(disk) if copies.starts_with(&disk.path));
+        match self.sites.iter().any(|site| holds(&site.root)) {
+            true => Err(io::Error::new(io::ErrorKind::InvalidInput, "the copies would be served as files")),
+            false => Ok(()),
         }
     }
 
@@ -113,7 +130,7 @@ impl Plan {
         let node = self.open(site, below.name())?;
         match (node, below.is_directory()) {
             (Opened::Nothing, _) | (Opened::File(_), true) => Ok(Found::Nothing),
-            (Opened::File(draft), false) => self.resource(site, below.name(), draft),
+            (Opened::File(snapshot), false) => self.resource(site, below.name(), snapshot),
             (Opened::Directory(dir), _) => self.directory(site, below, dir, sort),
         }
     }
@@ -123,7 +140,7 @@ impl Plan {
             let path = join(below.name(), index);
             match self.open(site, &path)? {
                 Opened::File(_) if !below.is_directory() => return Ok(Found::Directory),
-                Opened::File(draft) => return self.resource(site, &path, draft),
+                Opened::File(snapshot) => return self.resource(site, &path, snapshot),
                 Opened::Directory(_) | Opened::Nothing => {}
             }
         }
@@ -147,7 +164,7 @@ impl Plan {
         Ok(Found::Listing(listing::page(path, entries, sort)))
     }
 
-    fn resource(&self, site: &Site, path: &str, whole: Draft) -> io::Result<Found> {
+    fn resource(&self, site: &Site, path: &str, whole: Snapshot) -> io::Result<Found> {
         let asked_for = format!("/{path}");
         let rule = self.cache_control.iter().find(|(pattern, _)| pattern.matches(&asked_for));
         // Files of several hosts may have one path.
@@ -155,8 +172,8 @@ impl Plan {
         let mut encoded = Vec::new();
         for kept in Kept::ALL {
             let neighbor = self.neighbor(site, path, &whole, kept);
-            let copy = || self.copies.as_ref().and_then(|copies| copies(&kept_as, &whole, kept));
-            encoded.extend(neighbor.or_else(copy).map(|draft| (kept.coding, draft)));
+            let copy = || self.copies.as_ref().and_then(|(copies, _)| copies(&kept_as, &whole, kept));
+            encoded.extend(neighbor.or_else(copy).map(|snapshot| (kept.coding, snapshot)));
         }
         let resource = Resource::new(path, rule.map(|(_, value)| &**value), whole, encoded);
         Ok(Found::Resource(Arc::new(resource.map_err(io::Error::other)?)))
@@ -164,13 +181,13 @@ impl Plan {
 
     /// The file beside this one that holds the same encoded, if it is no older and is smaller. One that may not be read
     /// takes nothing from the file itself.
-    fn neighbor(&self, site: &Site, path: &str, whole: &Draft, kept: Kept) -> Option<Draft> {
+    fn neighbor(&self, site: &Site, path: &str, whole: &Snapshot, kept: Kept) -> Option<Snapshot> {
         if self.neighbors == Neighbors::Strangers {
             return None;
         }
         let opened = self.open(site, &format!("{path}{}", kept.suffix));
-        let Ok(Opened::File(draft)) = opened else { return None };
-        (draft.is_as_new_as(whole) && draft.content.len() < whole.content.len()).then_some(draft)
+        let Ok(Opened::File(snapshot)) = opened else { return None };
+        (snapshot.is_as_new_as(whole) && snapshot.content.len() < whole.content.len()).then_some(snapshot)
     }
 
     fn open(&self, site: &Site, path: &str) -> io::Result<Opened> {
@@ -178,7 +195,7 @@ impl Plan {
             Root::Disk(disk) => disk,
             Root::Embedded(embedded) => {
                 return Ok(match embedded.open(path) {
-                    Some(draft) => Opened::File(draft),
+                    Some(snapshot) => Opened::File(snapshot),
                     None if embedded.is_directory(path) => Opened::Directory(Dir::Embedded),
                     None => Opened::Nothing,
                 });
@@ -187,7 +204,7 @@ impl Plan {
         match disk.open(path, self.links) {
             Ok(Node::File(file, metadata)) => {
                 let in_memory_max = site.cache.bounds.file_bytes_max;
-                Ok(Opened::File(Draft::read(file, metadata, in_memory_max)?))
+                Ok(Opened::File(Snapshot::read(file, metadata, in_memory_max)?))
             }
             Ok(Node::Directory(dir)) => Ok(Opened::Directory(Dir::Disk(dir))),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Opened::Nothing),
@@ -197,7 +214,7 @@ impl Plan {
 }
 
 enum Opened {
-    File(Draft),
+    File(Snapshot),
     Directory(Dir),
     Nothing,
 }
@@ -227,11 +244,11 @@ fn is_host(host: Option<&str>, asked: Option<&str>) -> bool {
     host.eq_ignore_ascii_case(name.strip_suffix('.').unwrap_or(name))
 }
 
-impl fmt::Debug for Plan {
+impl fmt::Debug for Lookup {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Plan { sites, index, listing, links, dot_files, neighbors, cache_control, prefix, .. } = self;
+        let Lookup { sites, index, listing, links, dot_files, neighbors, cache_control, prefix, .. } = self;
         let hosts: Vec<_> = sites.iter().map(|site| site.host.as_deref().unwrap_or("*")).collect();
-        f.debug_struct("Plan")
+        f.debug_struct("Lookup")
             .field("hosts", &hosts)
             .field("index", index)
             .field("listing", listing)

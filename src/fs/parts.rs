@@ -9,7 +9,8 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 use tokio::io::{AsyncRead, ReadBuf};
 
-use super::resource::{Content, Representation};
+use super::resource::Representation;
+use super::snapshot::Content;
 use crate::message::Body;
 use crate::net::FileReader;
 use crate::runtime::random_token;

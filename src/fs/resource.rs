@@ -1,13 +1,10 @@
 //! [`Resource`]: one file in all its representations, with the fields that each is answered with (RFC 9110 §8).
 
-use std::fs::{File, Metadata};
-use std::io::{self, Read, Seek};
-use std::sync::Arc;
+use std::fs::Metadata;
 use std::time::{Duration, Instant, SystemTime};
 
-use bytes::Bytes;
-
 use super::condition::Validators;
+use super::snapshot::{Content, Snapshot};
 use crate::coding::{Choice, Coding};
 use crate::message::{Headers, InvalidField};
 
@@ -38,39 +35,21 @@ pub(super) struct Representation {
     pub(super) fields_alone: Headers,
 }
 
-/// The bytes of a representation, or where they are.
-#[derive(Clone, Debug)]
-pub(super) enum Content {
-    Bytes(Bytes),
-    File(Arc<File>, u64),
-}
-
-/// A representation whose fields are not written yet.
-#[derive(Debug)]
-pub(super) struct Draft {
-    pub(super) content: Content,
-    /// Without quotes.
-    pub(super) etag: String,
-    pub(super) modified: Option<SystemTime>,
-    /// Whether another change would have another time.
-    pub(super) is_settled: bool,
-}
-
 impl Resource {
     /// The file `name` as it is, and what is kept of it encoded.
     pub(super) fn new(
         name: &str,
         cache_control: Option<&str>,
-        whole: Draft,
-        encoded: Vec<(Coding, Draft)>,
+        whole: Snapshot,
+        encoded: Vec<(Coding, Snapshot)>,
     ) -> Result<Resource, InvalidField> {
         let content_type = content_type(name);
         let modified = whole.modified.map(to_second);
         let is_past = whole.is_settled && modified.is_none_or(|at| at <= SystemTime::now());
         let varies = !encoded.is_empty();
-        let encoded = encoded.into_iter().map(|(coding, draft)| (Some(coding), draft));
-        let all = [(None, whole)].into_iter().chain(encoded).map(|(coding, draft)| {
-            let etag = draft.tag(coding);
+        let encoded = encoded.into_iter().map(|(coding, snapshot)| (Some(coding), snapshot));
+        let all = [(None, whole)].into_iter().chain(encoded).map(|(coding, snapshot)| {
+            let etag = snapshot.tag(coding);
             let mut alone = Headers::new();
             alone.set("etag", &*etag)?;
             modified.map_or(Ok(()), |modified| alone.set_date("last-modified", modified))?;
@@ -83,7 +62,7 @@ impl Resource {
             fields.set("content-type", &*content_type)?;
             coding.map_or(Ok(()), |coding| fields.set("content-encoding", coding.as_str()))?;
             fields.append_all(&alone);
-            let Draft { content, modified: changed, .. } = draft;
+            let Snapshot { content, modified: changed, .. } = snapshot;
             Ok(Representation { coding, content, changed, etag, fields, fields_alone: alone })
         });
         let representations = all.collect::<Result<_, _>>()?;
@@ -149,83 +128,6 @@ impl Resource {
 /// About what a representation takes beside its content.
 pub(super) const FIELDS_COST: usize = 1024;
 
-impl Content {
-    pub(super) fn len(&self) -> u64 {
-        match self {
-            Content::Bytes(bytes) => bytes.len() as u64,
-            Content::File(_, len) => *len,
-        }
-    }
-}
-
-impl Draft {
-    /// Reads a file, if it is no larger than `in_memory_max`; of a larger one only the handle is kept.
-    pub(super) fn read(file: File, metadata: Metadata, in_memory_max: usize) -> io::Result<Draft> {
-        let mut metadata = metadata;
-        let now = SystemTime::now();
-        for _ in 0..ATTEMPTS {
-            if metadata.len() > in_memory_max as u64 {
-                break;
-            }
-            let bytes = read(&file, metadata.len() as usize)?;
-            let after = file.metadata()?;
-            // What changes while it is read is half the one and half the other.
-            let is_same = after.modified().ok() == metadata.modified().ok() && after.len() == metadata.len();
-            if is_same && bytes.len() as u64 == metadata.len() {
-                return Ok(Draft::new(&metadata, now, Content::Bytes(bytes.into())));
-            }
-            metadata = after;
-        }
-        Ok(Draft::new(&metadata, now, Content::File(Arc::new(file), metadata.len())))
-    }
-
-    /// Whether this was changed no longer than a second before `other`: tools that write both do not do it at once.
-    pub(super) fn is_as_new_as(&self, other: &Draft) -> bool {
-        // A file may have any date, the last one that can be said among them.
-        let late = |at: SystemTime| at.checked_add(Duration::from_secs(1)).unwrap_or(at);
-        self.modified.map(late) >= other.modified
-    }
-
-    /// `now` is before the content was read.
-    fn new(metadata: &Metadata, now: SystemTime, content: Content) -> Draft {
-        let modified = metadata.modified().ok();
-        // A date that lies ahead was set, and a change would have the one of today.
-        let distance = |at| now.duration_since(at).unwrap_or_else(|ahead| ahead.duration());
-        let is_settled = modified.is_some_and(|at| distance(at) > SETTLING);
-        let nanoseconds = |at: SystemTime| {
-            at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_else(|error| error.duration()).as_nanos()
-        };
-        let mut etag = format!("{:x}-{:x}", modified.map_or(0, nanoseconds), metadata.len());
-        if !is_settled {
-            // What is called so now may be something else in a moment, and must have another name then.
-            etag.push_str(&format!("-{:x}", nanoseconds(now)));
-        }
-        Draft { content, etag, modified, is_settled }
-    }
-
-    /// Its entity-tag: a weak one as long as a change might go unseen (RFC 9110 §8.8.1).
-    fn tag(&self, coding: Option<Coding>) -> String {
-        let weak = if self.is_settled { "" } else { "W/" };
-        let coding = coding.map(|coding| format!("-{}", coding.as_str())).unwrap_or_default();
-        format!("{weak}\"{}{coding}\"", self.etag)
-    }
-}
-
-/// Two changes within this time may have one date: the clock of some file systems counts by two seconds.
-const SETTLING: Duration = Duration::from_secs(2);
-
-/// A file that is written to all the time is sent from where it is.
-const ATTEMPTS: usize = 3;
-
-/// The first `len` bytes of a file.
-pub(super) fn read(file: &File, len: usize) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::with_capacity(len);
-    let mut file = file;
-    file.rewind()?;
-    file.take(len as u64).read_to_end(&mut bytes)?;
-    Ok(bytes)
-}
-
 fn to_second(time: SystemTime) -> SystemTime {
     let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     SystemTime::UNIX_EPOCH + Duration::from_secs(since.as_secs())
@@ -250,15 +152,15 @@ mod tests {
         let seconds = |seconds| SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(seconds));
         let first = SystemTime::UNIX_EPOCH.checked_sub(Duration::from_secs(1 << 40));
         let dates = [None, first, seconds(0), seconds(1), seconds(2), seconds(i64::MAX as u64)];
-        let draft = |modified| {
+        let snapshot = |modified| {
             let content = Content::Bytes(Bytes::from_static(b"x"));
-            Draft { content, etag: "x".to_owned(), modified, is_settled: true }
+            Snapshot { content, etag: "x".to_owned(), modified, is_settled: true }
         };
         for (at, date) in dates.into_iter().enumerate() {
-            let newer = dates.map(|other| draft(date).is_as_new_as(&draft(other)));
+            let newer = dates.map(|other| snapshot(date).is_as_new_as(&snapshot(other)));
             let least_late = if date == seconds(1) || date == seconds(0) { at + 1 } else { at };
             assert_eq!(newer, std::array::from_fn(|other| other <= least_late), "{date:?}");
-            Resource::new("a.js", None, draft(date), vec![(Coding::Gzip, draft(date))]).unwrap();
+            Resource::new("a.js", None, snapshot(date), vec![(Coding::Gzip, snapshot(date))]).unwrap();
         }
     }
 }

@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use super::answer;
 use super::cache::FileCache;
 use super::lookup::owed;
-use super::resource::{Draft, Resource};
+use super::resource::Resource;
+use super::snapshot::Snapshot;
 use crate::runtime::aside;
 use crate::server::{Context, Result};
 
@@ -47,7 +48,7 @@ fn open(path: &PathBuf) -> io::Result<Resource> {
     }
     let file = File::open(path)?;
     let metadata = file.metadata()?;
-    let draft = Draft::read(file, metadata, FileCache::default().file_bytes_max)?;
+    let snapshot = Snapshot::read(file, metadata, FileCache::default().file_bytes_max)?;
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    Resource::new(&name, None, draft, Vec::new()).map_err(io::Error::other)
+    Resource::new(&name, None, snapshot, Vec::new()).map_err(io::Error::other)
 }

@@ -213,6 +213,12 @@ fn copies_are_kept_outside_of_what_is_served() {
     for copies in [root.path().to_owned(), root.path().join("copies"), root.path().join("none")] {
         assert!(files().compressed_copies(&copies).is_err(), "{}", copies.display());
     }
+    // In whatever order it is said.
+    let (other, copies) = (TempDir::new().unwrap(), root.path().join("copies"));
+    let elsewhere = || Files::new(other.path()).unwrap();
+    assert!(elsewhere().compressed_copies(&copies).unwrap().host("b", root.path()).is_err());
+    assert!(elsewhere().host("b", root.path()).unwrap().compressed_copies(&copies).is_err());
+    assert!(elsewhere().compressed_copies(&copies).unwrap().host("b", other.path()).is_ok());
 }
 
 /// Files of two hosts may have one path.

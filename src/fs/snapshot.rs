@@ -1,0 +1,105 @@
+//! [`Snapshot`]: what a file held when it was looked at (RFC 9110 §8.8).
+
+use std::fs::{File, Metadata};
+use std::io::{self, Read, Seek};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use bytes::Bytes;
+
+use crate::coding::Coding;
+
+/// What a file held when it was looked at, and what tells that from what it will hold.
+#[derive(Debug)]
+pub(super) struct Snapshot {
+    pub(super) content: Content,
+    /// Without quotes.
+    pub(super) etag: String,
+    pub(super) modified: Option<SystemTime>,
+    /// Whether another change would have another time.
+    pub(super) is_settled: bool,
+}
+
+/// The bytes of a representation, or where they are.
+#[derive(Clone, Debug)]
+pub(super) enum Content {
+    Bytes(Bytes),
+    File(Arc<File>, u64),
+}
+
+impl Snapshot {
+    /// Reads a file, if it is no larger than `in_memory_max`; of a larger one only the handle is kept.
+    pub(super) fn read(file: File, metadata: Metadata, in_memory_max: usize) -> io::Result<Snapshot> {
+        let mut metadata = metadata;
+        let now = SystemTime::now();
+        for _ in 0..ATTEMPTS {
+            if metadata.len() > in_memory_max as u64 {
+                break;
+            }
+            let bytes = read(&file, metadata.len() as usize)?;
+            let after = file.metadata()?;
+            // What changes while it is read is half the one and half the other.
+            let is_same = after.modified().ok() == metadata.modified().ok() && after.len() == metadata.len();
+            if is_same && bytes.len() as u64 == metadata.len() {
+                return Ok(Snapshot::new(&metadata, now, Content::Bytes(bytes.into())));
+            }
+            metadata = after;
+        }
+        Ok(Snapshot::new(&metadata, now, Content::File(Arc::new(file), metadata.len())))
+    }
+
+    /// Whether this was changed no longer than a second before `other`: tools that write both do not do it at once.
+    pub(super) fn is_as_new_as(&self, other: &Snapshot) -> bool {
+        // A file may have any date, the last one that can be said among them.
+        let late = |at: SystemTime| at.checked_add(Duration::from_secs(1)).unwrap_or(at);
+        self.modified.map(late) >= other.modified
+    }
+
+    /// `now` is before the content was read.
+    fn new(metadata: &Metadata, now: SystemTime, content: Content) -> Snapshot {
+        let modified = metadata.modified().ok();
+        // A date that lies ahead was set, and a change would have the one of today.
+        let distance = |at| now.duration_since(at).unwrap_or_else(|ahead| ahead.duration());
+        let is_settled = modified.is_some_and(|at| distance(at) > SETTLING);
+        let nanoseconds = |at: SystemTime| {
+            at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_else(|error| error.duration()).as_nanos()
+        };
+        let mut etag = format!("{:x}-{:x}", modified.map_or(0, nanoseconds), metadata.len());
+        if !is_settled {
+            // What is called so now may be something else in a moment, and must have another name then.
+            etag.push_str(&format!("-{:x}", nanoseconds(now)));
+        }
+        Snapshot { content, etag, modified, is_settled }
+    }
+
+    /// Its entity-tag: a weak one as long as a change might go unseen (RFC 9110 §8.8.1).
+    pub(super) fn tag(&self, coding: Option<Coding>) -> String {
+        let weak = if self.is_settled { "" } else { "W/" };
+        let coding = coding.map(|coding| format!("-{}", coding.as_str())).unwrap_or_default();
+        format!("{weak}\"{}{coding}\"", self.etag)
+    }
+}
+
+/// Two changes within this time may have one date: the clock of some file systems counts by two seconds.
+const SETTLING: Duration = Duration::from_secs(2);
+
+/// A file that is written to all the time is sent from where it is.
+const ATTEMPTS: usize = 3;
+
+/// The first `len` bytes of a file.
+pub(super) fn read(file: &File, len: usize) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(len);
+    let mut file = file;
+    file.rewind()?;
+    file.take(len as u64).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+impl Content {
+    pub(super) fn len(&self) -> u64 {
+        match self {
+            Content::Bytes(bytes) => bytes.len() as u64,
+            Content::File(_, len) => *len,
+        }
+    }
+}
