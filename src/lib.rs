@@ -165,7 +165,7 @@
 //! | compressed answers, with feature `compress` | `Compress`, [`Coding`] | `compress` |
 //! | compressed requests, and answers that a client receives | [`Context::decode_body`], [`Reader::decoded`], [`ClientBuilder::decode`] | `compress` |
 //! | events that a page hears as they happen | [`Context::events`], [`Events`], [`Event`] | `events` |
-//! | WebSocket and other protocols | [`Context::upgrade`] | `websocket` |
+//! | WebSocket, by a crate for it | [`Context::upgrade`] | `websocket` |
 //!
 //! Names are those of [RFC 9110](https://www.rfc-editor.org/rfc/rfc9110), which says what messages mean, and of
 //! [RFC 9112](https://www.rfc-editor.org/rfc/rfc9112), which says how they are spelled.
