@@ -16,11 +16,11 @@ pub(super) fn fill(ctx: &mut Context, resource: &Resource) -> Result {
     let Context { request, response, .. } = ctx;
     let chosen = resource.select(&request.headers);
     let validators = resource.validators(chosen, modified);
-    let len = chosen.content.len();
+    let len = chosen.content().len();
     match Owed::of(request, response.status, validators, len) {
         Owed::Whole => {
             describe(response, &chosen.fields)?;
-            send(response, &chosen.content, 0..len);
+            send(response, chosen.content(), 0..len);
         }
         Owed::NotModified => refuse(response, Status::NOT_MODIFIED, chosen)?,
         Owed::Failed => refuse(response, Status::PRECONDITION_FAILED, chosen)?,
@@ -99,9 +99,9 @@ fn send_ranges(
 ) -> Result {
     response.status = Status::PARTIAL_CONTENT;
     if let [range] = ranges {
-        let (first, last, whole) = (range.start, range.end - 1, chosen.content.len());
+        let (first, last, whole) = (range.start, range.end - 1, chosen.content().len());
         response.headers.set("content-range", format!("bytes {first}-{last}/{whole}"))?;
-        send(response, &chosen.content, range.clone());
+        send(response, chosen.content(), range.clone());
     } else {
         let parts = Parts::new(chosen, &resource.content_type, ranges)?;
         response.headers.set("content-type", parts.content_type())?;

@@ -48,14 +48,14 @@ impl Parts {
 
     fn add(&mut self, chosen: &Representation, content_type: &str, range: &Range<u64>) {
         let (boundary, first, last, whole) =
-            (&self.boundary, range.start, range.end - 1, chosen.content.len());
+            (&self.boundary, range.start, range.end - 1, chosen.content().len());
         let start = if self.len == 0 { "--" } else { "\r\n--" };
         let head = format!(
             "{start}{boundary}\r\ncontent-type: {content_type}\r\n\
              content-range: bytes {first}-{last}/{whole}\r\n\r\n"
         );
         self.push(head.len() as u64, Piece::Bytes(head.into()));
-        let piece = match &chosen.content {
+        let piece = match chosen.content() {
             Content::Bytes(bytes) => Piece::Bytes(bytes.slice(range.start as usize..range.end as usize)),
             Content::File(file, _) => Piece::File(FileReader::new(file.clone(), range.clone())),
         };

@@ -1,6 +1,5 @@
 //! [`Resource`]: one file in all its representations, with the fields that each is answered with (RFC 9110 §8).
 
-use std::fs::Metadata;
 use std::time::{Duration, Instant, SystemTime};
 
 use super::condition::Validators;
@@ -25,9 +24,7 @@ pub(super) struct Resource {
 #[derive(Debug)]
 pub(super) struct Representation {
     coding: Option<Coding>,
-    pub(super) content: Content,
-    /// What the system said of the file.
-    changed: Option<SystemTime>,
+    snapshot: Snapshot,
     etag: String,
     /// All that describes it, ready to be copied into an answer.
     pub(super) fields: Headers,
@@ -62,22 +59,15 @@ impl Resource {
             fields.set("content-type", &*content_type)?;
             coding.map_or(Ok(()), |coding| fields.set("content-encoding", coding.as_str()))?;
             fields.append_all(&alone);
-            let Snapshot { content, modified: changed, .. } = snapshot;
-            Ok(Representation { coding, content, changed, etag, fields, fields_alone: alone })
+            Ok(Representation { coding, snapshot, etag, fields, fields_alone: alone })
         });
         let representations = all.collect::<Result<_, _>>()?;
         Ok(Resource { representations, modified, is_past, looked_at: Instant::now(), content_type })
     }
 
-    /// Whether the files that it keeps open are what they were. The system knows without asking a disk.
+    /// Whether the files that it keeps open are what they were.
     pub(super) fn is_as_it_was(&self) -> bool {
-        self.representations.iter().all(|it| match &it.content {
-            Content::Bytes(_) => true,
-            Content::File(file, len) => {
-                let is_same = |now: Metadata| now.len() == *len && now.modified().ok() == it.changed;
-                file.metadata().is_ok_and(is_same)
-            }
-        })
+        self.representations.iter().all(|it| it.snapshot.is_as_it_was())
     }
 
     /// When it was last changed, as the answer to a request that `arrived` then may say: not after its own date, which
@@ -112,16 +102,22 @@ impl Resource {
 
     /// How many files it keeps open.
     pub(super) fn handles(&self) -> usize {
-        self.representations.iter().filter(|it| matches!(it.content, Content::File(..))).count()
+        self.representations.iter().filter(|it| matches!(it.content(), Content::File(..))).count()
     }
 
     /// About how many bytes of memory it takes.
     pub(super) fn cost(&self) -> usize {
-        let cost = |it: &Representation| match &it.content {
+        let cost = |it: &Representation| match it.content() {
             Content::Bytes(content) => content.len() + FIELDS_COST,
             Content::File(..) => FIELDS_COST,
         };
         self.representations.iter().map(cost).sum()
+    }
+}
+
+impl Representation {
+    pub(super) fn content(&self) -> &Content {
+        &self.snapshot.content
     }
 }
 
@@ -144,6 +140,8 @@ pub(super) fn content_type(name: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use bytes::Bytes;
+
     use super::*;
 
     /// Some file systems hold any date, and what is unpacked into them brings its own.

@@ -55,6 +55,17 @@ impl Snapshot {
         self.modified.map(late) >= other.modified
     }
 
+    /// Whether the file is what it was, if it is kept open: the system knows that without asking a disk.
+    pub(super) fn is_as_it_was(&self) -> bool {
+        match &self.content {
+            Content::Bytes(_) => true,
+            Content::File(file, len) => {
+                let is_same = |now: Metadata| now.len() == *len && now.modified().ok() == self.modified;
+                file.metadata().is_ok_and(is_same)
+            }
+        }
+    }
+
     /// `now` is before the content was read.
     fn new(metadata: &Metadata, now: SystemTime, content: Content) -> Snapshot {
         let modified = metadata.modified().ok();
