@@ -74,12 +74,6 @@ impl Arena {
         self.len = 0;
     }
 
-    /// Forgets all but the first `len` bytes.
-    #[inline]
-    pub(crate) fn truncate(&mut self, len: usize) {
-        self.len = self.len.min(len);
-    }
-
     /// Forgets the first `count` bytes and moves the rest to the front.
     pub(crate) fn discard(&mut self, count: usize) {
         self.bytes.copy_within(count..self.len, 0);
