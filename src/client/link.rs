@@ -331,8 +331,8 @@ impl Link {
     /// Ready when the time of the whole exchange is over.
     pub(super) fn poll_deadline(&mut self, cx: &mut Context<'_>, phase: ClientPhase) -> Poll<ClientError> {
         let Some(deadline) = self.exchange.deadline else { return Poll::Pending };
-        let left = deadline.saturating_duration_since(runtime::now());
-        ready!(self.conn.poll_expired(cx, Lane::Whole, left));
+        self.conn.arm(Lane::Whole, deadline);
+        ready!(self.conn.poll_expired(cx, Lane::Whole, Duration::ZERO));
         Poll::Ready(self.error(phase, ClientCause::TimedOut))
     }
 

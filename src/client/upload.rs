@@ -7,6 +7,7 @@ use super::{ClientError, ClientPhase};
 use crate::exchange::{ExchangeError, poll_flush};
 use crate::message::{Headers, Request, Timings};
 use crate::net::Lane;
+use crate::runtime::later;
 use crate::wire::Asked;
 
 /// How far the request is sent.
@@ -74,6 +75,9 @@ impl Link {
             self.exchange.upload = Upload::Sent;
             self.conn.disarm(Lane::Read);
             self.exchange.timings.send = self.lap();
+            if !self.exchange.is_answered {
+                self.conn.arm(Lane::Read, later(self.exchange.mark, self.settings().timeouts.wait));
+            }
         }
     }
 

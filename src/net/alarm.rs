@@ -33,6 +33,13 @@ impl Default for Expiry {
 
 const UNARMED: Expiry = Expiry(u64::MAX);
 
+impl Expiry {
+    /// When that is, on a clock that was zero at `epoch`. None: never.
+    fn on(self, epoch: Instant) -> Option<Instant> {
+        epoch.checked_add(Duration::from_millis(self.0)).filter(|_| self < FAR)
+    }
+}
+
 impl Expiries {
     /// When the wait in this lane is over: as it is noted, or as `expiry` says if it has only begun.
     #[inline]
@@ -60,10 +67,17 @@ impl Expiries {
 pub(super) struct Alarm(Option<Pin<Box<Sleep>>>);
 
 impl Alarm {
+    /// Whether it will ring by `expiry`, on a clock that was zero at `epoch`, for the task that has set it last.
+    pub(super) fn is_set(&self, epoch: Instant, expiry: Expiry) -> bool {
+        let is_soon = |alarm: &Sleep| expiry.on(epoch).is_none_or(|rings| alarm.deadline() <= rings);
+        self.0.as_ref().is_some_and(|alarm| is_soon(alarm) && !alarm.is_elapsed())
+    }
+
     /// Has the task woken when `earliest` has come on a clock that was zero at `epoch`.
     pub(super) fn set(&mut self, cx: &mut Context<'_>, epoch: Instant, earliest: Expiry) {
-        let Some(rings) = epoch.checked_add(Duration::from_millis(earliest.0)).filter(|_| earliest < FAR)
-        else {
+        let Some(rings) = earliest.on(epoch) else {
+            // What rings all the same, for an earlier wait, rings for this task from now on.
+            let _ = self.0.as_mut().map(|alarm| alarm.as_mut().poll(cx));
             return;
         };
         let alarm = self.0.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(rings)));
@@ -83,4 +97,44 @@ const FAR: Expiry = Expiry(100 * 365 * 24 * 60 * 60 * 1000);
 
 pub(super) fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+    use std::task::{Poll, Waker};
+
+    use tokio::time::timeout;
+
+    use super::*;
+    use crate::net::home::Timer;
+    use crate::net::{Peer, Stopwatch, Watch};
+
+    /// One task waits, and then another one, which waits for something else first.
+    async fn check(mut timer: impl Timer, first: Duration, second: Duration) {
+        let (start, limit) = (Instant::now(), Duration::from_secs(5));
+        let mut another = Context::from_waker(Waker::noop());
+        assert!(timer.poll_expired(&mut another, Lane::Read, first).is_pending());
+        timer.disarm(Lane::Read);
+        assert!(poll_fn(|cx| Poll::Ready(timer.poll_expired(cx, Lane::Write, second))).await.is_pending());
+        timer.disarm(Lane::Write);
+        let waits = poll_fn(|cx| timer.poll_expired(cx, Lane::Read, limit));
+        let waited = timeout(2 * limit, waits).await.map(|()| start.elapsed());
+        let soon = limit..limit + Duration::from_millis(5);
+        assert!(
+            waited.as_ref().is_ok_and(|waited| soon.contains(waited)),
+            "{first:?} {second:?}: {waited:?}"
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_task_that_waits_now_is_woken_whoever_has_set_the_alarm() {
+        let limits = [1, 4, 5, 6].map(Duration::from_secs);
+        for first in limits.into_iter().chain([Duration::MAX]) {
+            for second in limits.into_iter().chain([Duration::MAX]) {
+                check(Stopwatch::new(), first, second).await;
+                check(Watch::with_alarms().deadline(Peer::default()), first, second).await;
+            }
+        }
+    }
 }

@@ -6,9 +6,11 @@ use std::ops::Range;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 use super::home::Timer;
 use super::workspace::{Output, Traffic, Workspace};
-use super::{Buffer, Home, Lane, OneCore, Peer, Transport};
+use super::{Anywhere, Buffer, Home, Lane, OneCore, Peer, Transport};
 
 /// One connection.
 pub(crate) struct Conn<H: Home = OneCore> {
@@ -188,6 +190,14 @@ impl<H: Home> Conn<H> {
     /// Takes the transport apart from its bookkeeping, for whoever takes the connection over.
     pub(crate) fn into_parts(self) -> (Transport<H::Boxed>, H::Timer) {
         (self.transport, self.timer)
+    }
+}
+
+impl Conn<Anywhere> {
+    /// A wait has begun in this lane, if none had, and is over at `until`: then [`Conn::poll_expired`] is not asked to
+    /// find out when that is.
+    pub(crate) fn arm(&mut self, lane: Lane, until: Instant) {
+        self.timer.arm(lane, until);
     }
 }
 

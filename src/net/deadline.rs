@@ -136,12 +136,12 @@ impl Watch {
     }
 
     /// A deadline is never early; with sweeps it is up to two ticks late.
-    fn expiry(&self, limit: Duration) -> Expiry {
+    fn expiry(&self, now: u64, limit: Duration) -> Expiry {
         let slack = match self.mode {
             Mode::Swept => millis(TICK),
             Mode::Alarms { .. } => 0,
         };
-        Expiry(self.now().saturating_add(slack).saturating_add(millis(limit)))
+        Expiry(now.saturating_add(slack).saturating_add(millis(limit)))
     }
 }
 
@@ -190,14 +190,18 @@ impl Timer for Deadline {
         let now = self.watch.now();
         let mut slots = self.watch.slots.borrow_mut();
         let slot = slots.at(self.slot);
-        if slot.expiries.arm(lane, || self.watch.expiry(limit)) <= Expiry(now) {
+        if slot.expiries.arm(lane, || self.watch.expiry(now, limit)) <= Expiry(now) {
             return Poll::Ready(());
         }
-        if !slot.waker.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
+        let is_known = slot.waker.as_ref().is_some_and(|waker| waker.will_wake(cx.waker()));
+        if !is_known {
             slot.waker = Some(cx.waker().clone());
         }
         if let Mode::Alarms { epoch } = self.watch.mode {
-            slot.alarm.set(cx, epoch, slot.expiries.earliest());
+            let earliest = slot.expiries.earliest();
+            if !(is_known && slot.alarm.is_set(epoch, earliest)) {
+                slot.alarm.set(cx, epoch, earliest);
+            }
         }
         Poll::Pending
     }

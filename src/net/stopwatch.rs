@@ -1,6 +1,6 @@
 //! [`Stopwatch`]: how long one connection may wait that no core watches.
 
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -14,22 +14,49 @@ pub(crate) struct Stopwatch {
     epoch: Instant,
     expiries: Expiries,
     alarm: Alarm,
+    /// Whom the alarm wakes.
+    waker: Option<Waker>,
 }
 
 impl Stopwatch {
     pub(crate) fn new() -> Stopwatch {
-        Stopwatch { epoch: Instant::now(), expiries: Expiries::default(), alarm: Alarm::default() }
+        Stopwatch {
+            epoch: Instant::now(),
+            expiries: Expiries::default(),
+            alarm: Alarm::default(),
+            waker: None,
+        }
+    }
+
+    /// A wait has begun in this lane, if none had, and is over at `until`.
+    pub(crate) fn arm(&mut self, lane: Lane, until: Instant) {
+        let epoch = self.epoch;
+        self.expiries.arm(lane, || Expiry(millis(until.saturating_duration_since(epoch))));
+    }
+
+    /// Ready if it is `expiry`. While an alarm for that has not rung, the clock need not be read.
+    fn poll(&mut self, cx: &mut Context<'_>, expiry: Expiry) -> Poll<()> {
+        let is_known = self.waker.as_ref().is_some_and(|waker| waker.will_wake(cx.waker()));
+        if is_known && self.alarm.is_set(self.epoch, expiry) {
+            return Poll::Pending;
+        }
+        if expiry <= Expiry(self.now()) {
+            return Poll::Ready(());
+        }
+        if !is_known {
+            self.waker = Some(cx.waker().clone());
+        }
+        self.alarm.set(cx, self.epoch, self.expiries.earliest());
+        Poll::Pending
     }
 }
 
 impl Timer for Stopwatch {
     fn poll_expired(&mut self, cx: &mut Context<'_>, lane: Lane, limit: Duration) -> Poll<()> {
-        let now = self.now();
-        if self.expiries.arm(lane, || Expiry(now.saturating_add(millis(limit)))) <= Expiry(now) {
-            return Poll::Ready(());
-        }
-        self.alarm.set(cx, self.epoch, self.expiries.earliest());
-        Poll::Pending
+        let epoch = self.epoch;
+        let expiry = || Expiry(millis(epoch.elapsed()).saturating_add(millis(limit)));
+        let expiry = self.expiries.arm(lane, expiry);
+        self.poll(cx, expiry)
     }
 
     #[inline]
