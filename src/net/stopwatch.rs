@@ -9,8 +9,11 @@ use super::Lane;
 use super::alarm::{Alarm, Expiries, Expiry, millis};
 use super::home::Timer;
 
-/// Times the waits of one connection with one timer, which stays with it from message to message.
-pub(crate) struct Stopwatch {
+/// Times the waits of one connection with one timer, which stays with it from message to message. In a box, for a
+/// client's connection is moved from future to future.
+pub(crate) struct Stopwatch(Box<Waits>);
+
+struct Waits {
     epoch: Instant,
     expiries: Expiries,
     alarm: Alarm,
@@ -20,20 +23,35 @@ pub(crate) struct Stopwatch {
 
 impl Stopwatch {
     pub(crate) fn new() -> Stopwatch {
-        Stopwatch {
-            epoch: Instant::now(),
-            expiries: Expiries::default(),
-            alarm: Alarm::default(),
-            waker: None,
-        }
+        let (expiries, alarm) = Default::default();
+        Stopwatch(Box::new(Waits { epoch: Instant::now(), expiries, alarm, waker: None }))
     }
 
     /// A wait has begun in this lane, if none had, and is over at `until`.
     pub(crate) fn arm(&mut self, lane: Lane, until: Instant) {
-        let epoch = self.epoch;
-        self.expiries.arm(lane, || Expiry(millis(until.saturating_duration_since(epoch))));
+        let Waits { epoch, expiries, .. } = &mut *self.0;
+        expiries.arm(lane, || Expiry(millis(until.saturating_duration_since(*epoch))));
+    }
+}
+
+impl Timer for Stopwatch {
+    fn poll_expired(&mut self, cx: &mut Context<'_>, lane: Lane, limit: Duration) -> Poll<()> {
+        let Waits { epoch, expiries, .. } = &mut *self.0;
+        let expiry = expiries.arm(lane, || Expiry(millis(epoch.elapsed()).saturating_add(millis(limit))));
+        self.0.poll(cx, expiry)
     }
 
+    #[inline]
+    fn disarm(&mut self, lane: Lane) {
+        self.0.expiries.disarm(lane);
+    }
+
+    fn now(&self) -> u64 {
+        self.0.now()
+    }
+}
+
+impl Waits {
     /// Ready if it is `expiry`. While an alarm for that has not rung, the clock need not be read.
     fn poll(&mut self, cx: &mut Context<'_>, expiry: Expiry) -> Poll<()> {
         let is_known = self.waker.as_ref().is_some_and(|waker| waker.will_wake(cx.waker()));
@@ -48,20 +66,6 @@ impl Stopwatch {
         }
         self.alarm.set(cx, self.epoch, self.expiries.earliest());
         Poll::Pending
-    }
-}
-
-impl Timer for Stopwatch {
-    fn poll_expired(&mut self, cx: &mut Context<'_>, lane: Lane, limit: Duration) -> Poll<()> {
-        let epoch = self.epoch;
-        let expiry = || Expiry(millis(epoch.elapsed()).saturating_add(millis(limit)));
-        let expiry = self.expiries.arm(lane, expiry);
-        self.poll(cx, expiry)
-    }
-
-    #[inline]
-    fn disarm(&mut self, lane: Lane) {
-        self.expiries.disarm(lane);
     }
 
     fn now(&self) -> u64 {
