@@ -102,9 +102,16 @@ impl<B: AnyStream> Transport<B> {
         self.stream()?.poll_write_vectored(cx, parts)
     }
 
-    /// Sees to it that what was written leaves: sockets do it unasked, boxed streams may hold bytes back.
+    /// Sees to it that what was written leaves: sockets and memory do it unasked, other streams may hold bytes back.
     pub(crate) fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.stream()?.poll_flush(cx)
+        match self {
+            Transport::Tcp(_) | Transport::Memory(_) => Poll::Ready(Ok(())),
+            #[cfg(unix)]
+            Transport::Unix(_) => Poll::Ready(Ok(())),
+            Transport::Closed => Poll::Ready(Err(io::ErrorKind::NotConnected.into())),
+            Transport::Tls(stream) => stream.stream().poll_flush(cx),
+            Transport::Boxed(stream) => stream.as_stream().poll_flush(cx),
+        }
     }
 
     /// Closes the sending half.
