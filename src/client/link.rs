@@ -190,13 +190,16 @@ impl Link {
         cx: &mut Context<'_>,
         response: &mut Response,
     ) -> Poll<Result<(), ClientError>> {
+        let has_come = self.exchange.incoming.has_come();
         let content = response.body.receive();
         match self.exchange.decoding {
             Some(_) => ready!(self.poll_body_decoded(cx, content))?,
             None => ready!(self.poll_body(cx, content))?,
         }
         std::mem::swap(&mut response.trailers, &mut self.exchange.incoming.trailers);
-        self.exchange.timings.receive = self.lap();
+        if !has_come {
+            self.exchange.timings.receive = self.lap();
+        }
         *response.timings_mut() = self.exchange.timings;
         Poll::Ready(Ok(()))
     }

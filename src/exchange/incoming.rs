@@ -262,6 +262,11 @@ impl Incoming {
         matches!(self.body, Remaining::Nothing) && self.ready == 0
     }
 
+    /// Whether the whole body is here, though perhaps not read. Nobody can say that of one in chunks.
+    pub(crate) fn has_come(&self) -> bool {
+        self.length_left().is_some_and(|left| left <= (self.input.unread().len() - self.lent) as u64)
+    }
+
     /// Whether the body ends only with the connection.
     pub(crate) fn ends_with_close(&self) -> bool {
         matches!(self.body, Remaining::UntilClose)
