@@ -1,9 +1,10 @@
 //! [`Alarm`]: a timer that is seldom moved; and [`Expiries`]: what a connection waits for.
 
 use std::pin::Pin;
-use std::task::Context;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
+use tokio::task::unconstrained;
 use tokio::time::{Instant, Sleep};
 
 /// What a connection can wait for at the same time.
@@ -77,19 +78,24 @@ impl Alarm {
     pub(super) fn set(&mut self, cx: &mut Context<'_>, epoch: Instant, earliest: Expiry) {
         let Some(rings) = earliest.on(epoch) else {
             // What rings all the same, for an earlier wait, rings for this task from now on.
-            let _ = self.0.as_mut().map(|alarm| alarm.as_mut().poll(cx));
+            let _ = self.0.as_mut().map(|alarm| poll(alarm, cx));
             return;
         };
         let alarm = self.0.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(rings)));
         if alarm.deadline() > rings || alarm.is_elapsed() {
             alarm.as_mut().reset(rings);
         }
-        while alarm.as_mut().poll(cx).is_ready() {
+        while poll(alarm, cx).is_ready() {
             // The deadline is not reached, as the caller has seen, but clocks are read in whole milliseconds.
             let next = rings.max(Instant::now() + Duration::from_millis(1));
             alarm.as_mut().reset(next);
         }
     }
+}
+
+/// Polls an alarm though the task may have used up its turn: one that is set but not polled wakes nobody.
+fn poll(alarm: &mut Pin<Box<Sleep>>, cx: &mut Context<'_>) -> Poll<()> {
+    Pin::new(&mut unconstrained(alarm.as_mut())).poll(cx)
 }
 
 /// Nobody waits for a century, and tokio's clock does not count that far.
@@ -102,8 +108,10 @@ pub(super) fn millis(duration: Duration) -> u64 {
 #[cfg(test)]
 mod tests {
     use std::future::poll_fn;
-    use std::task::{Poll, Waker};
+    use std::pin::pin;
+    use std::task::Waker;
 
+    use tokio::task::coop::{consume_budget, has_budget_remaining};
     use tokio::time::timeout;
 
     use super::*;
@@ -125,6 +133,18 @@ mod tests {
             waited.as_ref().is_ok_and(|waited| soon.contains(waited)),
             "{first:?} {second:?}: {waited:?}"
         );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_task_is_woken_though_its_turn_was_over_when_it_began_to_wait() {
+        let (mut timer, limit) = (Stopwatch::new(), Duration::from_secs(5));
+        let waits = poll_fn(|cx| {
+            while has_budget_remaining() {
+                let _ = pin!(consume_budget()).poll(cx);
+            }
+            timer.poll_expired(cx, Lane::Read, limit)
+        });
+        assert_eq!(timeout(2 * limit, waits).await, Ok(()));
     }
 
     #[tokio::test(start_paused = true)]
