@@ -8,13 +8,15 @@ use std::time::{Duration, Instant};
 use super::kept::Kept;
 use super::path::Below;
 use super::resource::{FIELDS_COST, Resource};
+use super::room::Room;
 
 /// What is kept of files between requests, for each root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileCache {
     /// Bytes of content in all. Default: 64 MiB.
     pub bytes_max: usize,
-    /// Files. Of those that are too large for memory up to 256 are kept open. Default: 1,024.
+    /// Files. Of those that are too large for memory up to 256 are kept open, and no more than a quarter of what the
+    /// process may have open: these are for all roots together. Default: 1,024.
     pub files_max: usize,
     /// Bytes of a file that is kept in memory, `bytes_max` at most; what is larger is kept open. Default: 64 KiB.
     pub file_bytes_max: usize,
@@ -62,6 +64,8 @@ struct Slot {
     resource: Arc<Resource>,
     fresh_until: Instant,
     used: u64,
+    /// For the files that it keeps open.
+    _room: Room,
 }
 
 impl Cache {
@@ -96,7 +100,7 @@ impl Cache {
     pub(super) fn keep(&self, path: &Below<'_>, resource: &Arc<Resource>, now: Instant) {
         let count = self.shards.len();
         let (bytes_max, files_max) = (self.bounds.bytes_max / count, self.bounds.files_max / count);
-        let (bytes, handles, handles_max) = (resource.cost(), resource.handles(), HANDLES_MAX / count);
+        let (bytes, handles, handles_max) = (resource.cost(), resource.handles(), Room::MAX / count);
         let (hash, mut shard) = self.shard(path.as_str());
         shard.remove(hash);
         if bytes > bytes_max || handles > handles_max || files_max == 0 {
@@ -108,10 +112,18 @@ impl Cache {
         while shard.handles + handles > handles_max {
             shard.evict(|other| other.handles() > 0);
         }
+        let mut room = Room::take(handles);
+        while room.is_none() && shard.handles > 0 {
+            shard.evict(|other| other.handles() > 0);
+            room = Room::take(handles);
+        }
+        // Others have it all: the file is opened each time.
+        let Some(room) = room else { return };
         shard.bytes += bytes;
         shard.handles += handles;
         let (path, resource) = (path.as_str().into(), resource.clone());
-        let slot = Slot { path, resource, fresh_until: now + self.bounds.fresh, used: shard.tick };
+        let slot =
+            Slot { path, resource, fresh_until: now + self.bounds.fresh, used: shard.tick, _room: room };
         shard.slots.insert(hash, slot);
     }
 
@@ -135,11 +147,8 @@ const FILES_PER_SHARD: usize = 64;
 
 const SHARDS_MAX: usize = 64;
 
-/// So many files are kept open at once: most systems give a process 1,024 descriptors, and connections need them.
-const HANDLES_MAX: usize = 256;
-
 const _: () =
-    assert!(HANDLES_MAX / SHARDS_MAX > Kept::ALL.len(), "each part has room for a file in all codings");
+    assert!(Room::MAX / SHARDS_MAX > Kept::ALL.len(), "each part has room for a file in all codings");
 
 impl Shard {
     fn remove(&mut self, hash: u64) {

@@ -14,6 +14,7 @@ mod embedded;
 
 mod cache;
 mod resource;
+mod room;
 mod snapshot;
 
 mod answer;

@@ -550,12 +550,12 @@ fn a_stream_without_end_does_not_keep_the_core() {
             PIECES.fetch_add(1, Relaxed);
         }
     };
-    let served = Served::new(Compress::new(endless));
+    let served = Served::new(Compress::new(endless).level(Coding::Gzip, 1));
     let mut peer = served.connect();
     peer.say(GET);
     let reads = thread::spawn(move || io::copy(&mut peer.stream, &mut io::sink()));
     let mut other = served.connect();
-    let mut waited = [(); 8].map(|()| {
+    let mut waited = [(); 5].map(|()| {
         let before = PIECES.load(Relaxed);
         other.say("GET /short HTTP/1.1\r\nHost: a\r\n\r\n");
         let heard = other.hear();
@@ -563,7 +563,7 @@ fn a_stream_without_end_does_not_keep_the_core() {
     });
     // Each turn is 16 pieces. This thread may lose its own turn while it asks, but not most times.
     waited.sort();
-    assert!(waited[4] <= 48, "a request waited for so many pieces: {waited:?}");
+    assert!(waited[2] <= 48, "a request waited for so many pieces: {waited:?}");
     drop(served);
     let _ = reads.join();
 }

@@ -5,6 +5,7 @@ use std::io;
 
 use rustix::fs::{Dir, FileType, Mode, OFlags, ResolveFlags, openat2};
 use rustix::io::Errno;
+use rustix::process::{Resource, getrlimit};
 
 use super::{Disk, Entry, Links, walk};
 
@@ -68,4 +69,9 @@ pub(super) fn entries(
         entries.extend(disk.entry(path, name, links));
     }
     Ok(entries)
+}
+
+pub(super) fn descriptors() -> usize {
+    let limit = getrlimit(Resource::Nofile).current;
+    limit.and_then(|limit| limit.try_into().ok()).unwrap_or(usize::MAX)
 }

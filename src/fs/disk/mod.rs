@@ -1,6 +1,6 @@
 //! [`Disk`]: a directory of the system, and nothing that is not below it.
 //!
-//! This room blocks: it is entered on threads that may wait. Each system has a file with the same two functions.
+//! This room blocks: it is entered on threads that may wait. Each system has a file with the same three functions.
 
 #[cfg(not(target_os = "linux"))]
 mod elsewhere;
@@ -49,6 +49,11 @@ pub(super) struct Entry {
     /// None for a directory.
     pub(super) size: Option<u64>,
     pub(super) modified: Option<SystemTime>,
+}
+
+/// How many files, sockets and the like the process may have open.
+pub(super) fn descriptors() -> usize {
+    system::descriptors()
 }
 
 impl Disk {

@@ -1,0 +1,35 @@
+//! [`Room`]: for files that are kept open between requests, in the whole process.
+
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use super::disk;
+
+/// Room for some files that are kept open. It is free again when this is dropped.
+///
+/// Descriptors are the process's: were each root to keep its own share, a few of them could leave none for connections.
+#[derive(Debug)]
+pub(super) struct Room(usize);
+
+impl Room {
+    /// So many are kept open at once, in all: most systems give a process 1,024 descriptors, and connections need them.
+    pub(super) const MAX: usize = 256;
+
+    /// Room for `count` more, if there is any.
+    pub(super) fn take(count: usize) -> Option<Room> {
+        let more = |taken: usize| taken.checked_add(count).filter(|sum| count == 0 || *sum <= *BOUND);
+        let taken = TAKEN.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
+        taken.ok().map(|_| Room(count))
+    }
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        TAKEN.fetch_sub(self.0, Ordering::Relaxed);
+    }
+}
+
+static TAKEN: AtomicUsize = AtomicUsize::new(0);
+
+/// A quarter of what the process may have open, where that is little.
+static BOUND: LazyLock<usize> = LazyLock::new(|| Room::MAX.min(disk::descriptors() / 4));
