@@ -163,7 +163,8 @@
 //! | files that browsers send, with feature `multipart` | `multipart::Multipart`, `multipart::Form` | `upload` |
 //! | files of a directory or of the program, with feature `fs` | `Files`, `Context::send_file` | `files` |
 //! | compressed answers, with feature `compress` | `Compress`, [`Coding`] | `compress` |
-//! | compressed requests, and answers that a client receives | [`Context::decode_body`], [`Reader::decoded`], [`ClientBuilder::decode`] | `compress` |
+//! | compressed requests | [`Context::decode_body`], [`Reader::decoded`] | `compress` |
+//! | compressed answers that a client receives | [`ClientBuilder::decode`] | |
 //! | events that a page hears as they happen | [`Context::events`], [`Events`], [`Event`] | `events` |
 //! | WebSocket, by a crate for it | [`Context::upgrade`] | `websocket` |
 //!

@@ -12,7 +12,7 @@ use crate::server::{Context, Result};
 
 /// Makes `resource` the answer to the request.
 pub(super) fn fill(ctx: &mut Context, resource: &Resource) -> Result {
-    let modified = resource.last_modified(ctx.arrived());
+    let modified = resource.whole().last_modified(ctx.arrived());
     let Context { request, response, .. } = ctx;
     let chosen = resource.select(&request.headers);
     let validators = resource.validators(chosen, modified);
@@ -34,7 +34,7 @@ pub(super) fn fill(ctx: &mut Context, resource: &Resource) -> Result {
         }
     }
     match modified {
-        Some(earlier) if modified != resource.modified => {
+        Some(earlier) if modified != resource.whole().second() => {
             response.headers.set_date("last-modified", earlier)?
         }
         _ => {}

@@ -23,8 +23,9 @@ impl<N> Files<N> {
     /// files between 1 KiB and 8 MiB have some, if they have no [neighbor](Files::precompressed) in that coding.
     ///
     /// A copy is as old as its file, or else it is made again; a file has none until it is two seconds old. Where new
-    /// files have the times of old ones, as some build systems have it, new files need a new directory. A copy appears at once and whole, and it replaces whatever
-    /// has its name, without following links. Nobody but the server should write to `copies`.
+    /// files have the times of old ones, as some build systems have it, new files need a new directory. A copy appears
+    /// at once and whole, and it replaces whatever has its name, without following links. Nobody but the server should
+    /// write to `copies`.
     ///
     /// # Errors
     ///

@@ -35,7 +35,7 @@ impl Embedded {
     pub(super) fn open(&self, path: &str) -> Option<Snapshot> {
         let File { bytes, etag } = self.files.get(path)?;
         let content = Content::Bytes(Bytes::from_static(bytes));
-        Some(Snapshot { content, etag: etag.clone(), modified: None, is_settled: true })
+        Some(Snapshot { content, etag: etag.clone(), modified: None, is_settled: true, past_since: None })
     }
 
     pub(super) fn is_directory(&self, path: &str) -> bool {

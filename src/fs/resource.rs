@@ -1,6 +1,6 @@
 //! [`Resource`]: one file in all its representations, with the fields that each is answered with (RFC 9110 §8).
 
-use std::time::{Duration, Instant, SystemTime};
+use std::time::SystemTime;
 
 use super::condition::Validators;
 use super::snapshot::{Content, Snapshot};
@@ -12,11 +12,6 @@ use crate::message::{Headers, InvalidField};
 pub(super) struct Resource {
     /// The file as it is, and then what is kept encoded.
     representations: Vec<Representation>,
-    /// To the second.
-    pub(super) modified: Option<SystemTime>,
-    /// Whether that was over when it was looked at, so that the date stands for this state only.
-    is_past: bool,
-    looked_at: Instant,
     pub(super) content_type: String,
 }
 
@@ -41,9 +36,7 @@ impl Resource {
         encoded: Vec<(Coding, Snapshot)>,
     ) -> Result<Resource, InvalidField> {
         let content_type = content_type(name);
-        let modified = whole.modified.map(to_second);
-        let is_past = whole.is_settled && modified.is_none_or(|at| at <= SystemTime::now());
-        let varies = !encoded.is_empty();
+        let (modified, varies) = (whole.second(), !encoded.is_empty());
         let encoded = encoded.into_iter().map(|(coding, snapshot)| (Some(coding), snapshot));
         let all = [(None, whole)].into_iter().chain(encoded).map(|(coding, snapshot)| {
             let etag = snapshot.tag(coding);
@@ -62,7 +55,7 @@ impl Resource {
             Ok(Representation { coding, snapshot, etag, fields, fields_alone: alone })
         });
         let representations = all.collect::<Result<_, _>>()?;
-        Ok(Resource { representations, modified, is_past, looked_at: Instant::now(), content_type })
+        Ok(Resource { representations, content_type })
     }
 
     /// Whether the files that it keeps open are what they were.
@@ -70,15 +63,9 @@ impl Resource {
         self.representations.iter().all(|it| it.snapshot.is_as_it_was())
     }
 
-    /// When it was last changed, as the answer to a request that `arrived` then may say: not after its own date, which
-    /// is that of the request (RFC 9110 §8.8.2.1).
-    pub(super) fn last_modified(&self, arrived: Instant) -> Option<SystemTime> {
-        let modified = self.modified?;
-        if self.is_past && arrived >= self.looked_at {
-            return Some(modified);
-        }
-        let date = SystemTime::now().checked_sub(arrived.elapsed()).unwrap_or(modified);
-        Some(to_second(date).min(modified))
+    /// The file as it is.
+    pub(super) fn whole(&self) -> &Snapshot {
+        &self.representations[0].snapshot
     }
 
     /// The representation that a peer wants. One that refuses the file as it is, and all that there is, gets it all the
@@ -97,7 +84,7 @@ impl Resource {
         chosen: &'a Representation,
         modified: Option<SystemTime>,
     ) -> Validators<'a> {
-        Validators { etag: &chosen.etag, modified, is_past: self.is_past }
+        Validators { etag: &chosen.etag, modified, is_past: self.whole().past_since.is_some() }
     }
 
     /// How many files it keeps open.
@@ -124,11 +111,6 @@ impl Representation {
 /// About what a representation takes beside its content.
 pub(super) const FIELDS_COST: usize = 1024;
 
-fn to_second(time: SystemTime) -> SystemTime {
-    let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    SystemTime::UNIX_EPOCH + Duration::from_secs(since.as_secs())
-}
-
 /// What a name says about the content (RFC 9110 §8.3). Text is taken to be UTF-8.
 pub(super) fn content_type(name: &str) -> String {
     match mime_guess::from_path(name).first_raw() {
@@ -140,6 +122,8 @@ pub(super) fn content_type(name: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use bytes::Bytes;
 
     use super::*;
@@ -152,7 +136,7 @@ mod tests {
         let dates = [None, first, seconds(0), seconds(1), seconds(2), seconds(i64::MAX as u64)];
         let snapshot = |modified| {
             let content = Content::Bytes(Bytes::from_static(b"x"));
-            Snapshot { content, etag: "x".to_owned(), modified, is_settled: true }
+            Snapshot { content, etag: "x".to_owned(), modified, is_settled: true, past_since: None }
         };
         for (at, date) in dates.into_iter().enumerate() {
             let newer = dates.map(|other| snapshot(date).is_as_new_as(&snapshot(other)));

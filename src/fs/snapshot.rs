@@ -3,7 +3,7 @@
 use std::fs::{File, Metadata};
 use std::io::{self, Read, Seek};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
 
@@ -18,6 +18,8 @@ pub(super) struct Snapshot {
     pub(super) modified: Option<SystemTime>,
     /// Whether another change would have another time.
     pub(super) is_settled: bool,
+    /// When it was looked at, if that time was over then: it stands for this state only.
+    pub(super) past_since: Option<Instant>,
 }
 
 /// The bytes of a representation, or where they are.
@@ -66,6 +68,22 @@ impl Snapshot {
         }
     }
 
+    /// The second in which it was changed last.
+    pub(super) fn second(&self) -> Option<SystemTime> {
+        self.modified.map(to_second)
+    }
+
+    /// The same as the answer to a request that `arrived` then may say it: not after its own date, which is that of the
+    /// request (RFC 9110 §8.8.2.1).
+    pub(super) fn last_modified(&self, arrived: Instant) -> Option<SystemTime> {
+        let second = self.second()?;
+        if self.past_since.is_some_and(|looked_at| looked_at <= arrived) {
+            return Some(second);
+        }
+        let date = SystemTime::now().checked_sub(arrived.elapsed()).unwrap_or(second);
+        Some(to_second(date).min(second))
+    }
+
     /// `now` is before the content was read.
     fn new(metadata: &Metadata, now: SystemTime, content: Content) -> Snapshot {
         let modified = metadata.modified().ok();
@@ -80,7 +98,8 @@ impl Snapshot {
             // What is called so now may be something else in a moment, and must have another name then.
             etag.push_str(&format!("-{:x}", nanoseconds(now)));
         }
-        Snapshot { content, etag, modified, is_settled }
+        let is_past = is_settled && modified.is_some_and(|at| at < now);
+        Snapshot { content, etag, modified, is_settled, past_since: is_past.then(Instant::now) }
     }
 
     /// Its entity-tag: a weak one as long as a change might go unseen (RFC 9110 §8.8.1).
@@ -104,6 +123,11 @@ pub(super) fn read(file: &File, len: usize) -> io::Result<Vec<u8>> {
     file.rewind()?;
     file.take(len as u64).read_to_end(&mut bytes)?;
     Ok(bytes)
+}
+
+fn to_second(time: SystemTime) -> SystemTime {
+    let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    SystemTime::UNIX_EPOCH + Duration::from_secs(since.as_secs())
 }
 
 impl Content {
