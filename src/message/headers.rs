@@ -220,8 +220,7 @@ impl Headers {
         self.text.extend_all(line);
         let value_start = start + line[0].len() + line[1].len();
         let value = Span::new(value_start, value.len());
-        self.fields.push(Field { tag: name.tag(), name: Span::new(start, line[0].len()), value });
-        self.present |= name.tag().bit();
+        self.note(name.tag(), Span::new(start, line[0].len()), value);
     }
 
     /// Appends a field that is known to be good, its value in pieces.
@@ -232,21 +231,26 @@ impl Headers {
         pieces.iter().for_each(|piece| self.text.extend(piece.as_bytes()));
         let value = Span::new(value_start, self.text.len() - value_start);
         self.text.extend(b"\r\n");
-        self.fields.push(Field { tag: name.tag(), name: Span::new(start, name.as_str().len()), value });
-        self.present |= name.tag().bit();
+        self.note(name.tag(), Span::new(start, name.as_str().len()), value);
     }
 
-    /// Notes the lines of a received head that is about to be in [`Headers::text_mut`].
+    /// Forgets all lines, for those of a received head to be noted, which is about to be in [`Headers::text_mut`].
     #[inline]
-    pub(crate) fn record(&mut self, lines: impl Iterator<Item = (Tag, Span, Span)>) {
-        let Headers { fields, present, is_patched, .. } = self;
+    pub(crate) fn begin(&mut self) {
+        let Headers { text: _, fields, present, is_patched } = self;
         fields.clear();
-        fields.extend(lines.map(|(tag, name, value)| Field { tag, name, value }));
-        *present = fields.iter().fold(0, |present, field| present | field.tag.bit());
+        *present = 0;
         *is_patched = true;
     }
 
-    /// The arena that [`Headers::record`]'s spans point into.
+    /// Notes where a line is.
+    #[inline]
+    pub(crate) fn note(&mut self, tag: Tag, name: Span, value: Span) {
+        self.fields.push(Field { tag, name, value });
+        self.present |= tag.bit();
+    }
+
+    /// The arena that the spans of [`Headers::note`] point into.
     #[inline]
     pub(crate) fn text_mut(&mut self) -> &mut Arena {
         &mut self.text

@@ -44,7 +44,7 @@ pub(crate) use list::members;
 #[cfg(any(feature = "compress", feature = "fs", feature = "multipart"))]
 pub(crate) use list::trim;
 pub use method::{ExtensionMethod, InvalidMethod, Method};
-pub(crate) use name::{Name, Tag, is_tchar, is_token};
+pub(crate) use name::{Name, Tag, is_tchar, is_token, token_len};
 pub use request::{InvalidRequest, Request};
 pub use response::Response;
 pub(crate) use scheme::Scheme;

@@ -79,6 +79,12 @@ pub(crate) fn is_token(text: &[u8]) -> bool {
     !text.is_empty() && TCHAR.covers(text)
 }
 
+/// How much of `text`, from its front, could be a token?
+#[inline(never)]
+pub(crate) fn token_len(text: &[u8]) -> usize {
+    TCHAR.prefix_len(text)
+}
+
 /// May `octet` stand in a token? (RFC 9110 §5.6.2)
 #[inline]
 pub(crate) fn is_tchar(octet: u8) -> bool {

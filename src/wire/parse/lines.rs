@@ -18,11 +18,12 @@ pub(super) fn record(lines: &[Header<'_>], section: &[u8], into: &mut Headers) -
     // A lone LF would do for a lenient reader. A proxy in front of us may disagree, and two readings of one stream
     // are how requests are smuggled (RFC 9112 §11.2).
     let mut ends_well = matches!(section, b"\r\n" | [.., b'\r', b'\n', b'\r', b'\n']);
-    into.record(lines.iter().map(|line| {
+    into.begin();
+    for line in lines {
         let name = Span::of(line.name.as_bytes(), section);
         ends_well &= matches!(section[..name.start()].last_chunk(), None | Some(b"\r\n"));
-        (Tag::of(line.name.as_bytes()), name, Span::of(line.value, section))
-    }));
+        into.note(Tag::of(line.name.as_bytes()), name, Span::of(line.value, section));
+    }
     match ends_well {
         true => Ok(()),
         false => Err(WireError::LineEnd),

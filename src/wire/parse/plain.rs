@@ -1,0 +1,108 @@
+//! Heads as nearly all peers spell them, read in one pass (RFC 9112 §2.1, §3, §5).
+//!
+//! Nobody is judged here: what is odd, wrong or not all here is left to httparse, which says what is the matter.
+
+use crate::memory::Span;
+use crate::message::{Headers, Tag, Version, token_len};
+
+/// A request line, and how long it is with its CRLF.
+pub(super) struct RequestLine<'a> {
+    pub(super) method: &'a [u8],
+    pub(super) target: &'a str,
+    pub(super) version: Version,
+    pub(super) len: usize,
+}
+
+/// Reads the request line at the front of `head`.
+#[inline]
+pub(super) fn request_line(head: &[u8]) -> Option<RequestLine<'_>> {
+    let (method, rest) = head.split_at(prefix_len(head, unlike_names));
+    let rest = rest.strip_prefix(b" ")?;
+    let (target, rest) = rest.split_at(prefix_len(rest, unlike::<b'!'>));
+    let version = match rest.first_chunk()? {
+        b" HTTP/1.1\r\n" => Version::Http11,
+        b" HTTP/1.0\r\n" => Version::Http10,
+        _ => return None,
+    };
+    let len = head.len() - rest.len() + " HTTP/1.1\r\n".len();
+    let is_whole = !method.is_empty() && !target.is_empty();
+    is_whole.then_some(RequestLine { method, target: str::from_utf8(target).ok()?, version, len })
+}
+
+/// Notes the field lines of `head` from `start` on, at most so many, and answers where the empty line behind them ends.
+#[inline(never)]
+pub(super) fn fields(head: &[u8], start: usize, fields_max: usize, into: &mut Headers) -> Option<usize> {
+    into.begin();
+    let mut rest = &head[start..];
+    loop {
+        let (name, colon) = rest.split_at(name_len(rest));
+        if name.is_empty() {
+            return rest.starts_with(b"\r\n").then_some(head.len() - rest.len() + "\r\n".len());
+        }
+        let [b':', b' ', behind @ ..] = colon else { return None };
+        let (value, end) = behind.split_at(prefix_len(behind, unlike::<b' '>));
+        let [b'\r', b'\n', behind @ ..] = end else { return None };
+        // More whitespace than one space before the value is none of it, and neither is what comes behind it.
+        if into.len() == fields_max || matches!(value, [b' ', ..] | [.., b' ']) {
+            return None;
+        }
+        into.note(Tag::of(name), Span::of(name, head), Span::of(value, head));
+        rest = behind;
+    }
+}
+
+/// How long the name at the front of `line` is.
+#[inline]
+fn name_len(line: &[u8]) -> usize {
+    let len = prefix_len(line, unlike_names);
+    if line.get(len) == Some(&b':') { len } else { token_len(line) }
+}
+
+/// How much of `text`, from its front, has no octet that `odd` marks.
+#[inline]
+fn prefix_len(text: &[u8], odd: impl Fn(u64) -> u64) -> usize {
+    let mut rest = text;
+    while let Some((word, behind)) = rest.split_first_chunk() {
+        let marks = odd(u64::from_le_bytes(*word));
+        if marks != 0 {
+            return text.len() - rest.len() + marks.trailing_zeros() as usize / 8;
+        }
+        rest = behind;
+    }
+    let is_odd = |octet: &u8| odd(u64::from(*octet)) & 0x80 != 0;
+    text.len() - rest.len() + rest.iter().position(is_odd).unwrap_or(rest.len())
+}
+
+/// Marks the first octet, from the lowest, that is no printable ASCII from `LEAST` on, by its high bit. Those behind it
+/// may be marked wrongly.
+#[inline]
+fn unlike<const LEAST: u8>(word: u64) -> u64 {
+    // What is below `LEAST` passes zero, and DEL passes 0x7f.
+    (word.wrapping_sub(EACH * LEAST as u64) | word.wrapping_add(EACH) | word) & HIGH_BITS
+}
+
+/// As [`unlike`], for what is no letter and no hyphen: few names have anything else.
+#[inline]
+fn unlike_names(word: u64) -> u64 {
+    let lower = word | (EACH * 0x20);
+    let from_a = lower.wrapping_add(EACH * (0x80 - b'a') as u64);
+    let beyond_z = lower.wrapping_add(EACH * (0x7f - b'z') as u64);
+    let hyphen = HIGH_BITS.wrapping_sub(word ^ (EACH * b'-' as u64));
+    (word | !(from_a & !beyond_z | hyphen)) & HIGH_BITS
+}
+
+/// One in each octet.
+const EACH: u64 = u64::MAX / 0xff;
+const HIGH_BITS: u64 = EACH * 0x80;
+
+/// `head` with each octet changed, doubled by another or dropped, and cut before each.
+#[cfg(test)]
+pub(super) fn variations(head: &[u8]) -> impl Iterator<Item = Vec<u8>> {
+    const ODD: &[u8] = b"\0\t\n\r !-.0:;@AZ[^_`az{|~\x7f\x80\xc3\xa9\xff";
+    (0..head.len()).flat_map(move |at| {
+        let (before, rest) = head.split_at(at);
+        let changed = ODD.iter().map(move |&odd| [before, &[odd], &rest[1..]].concat());
+        let doubled = ODD.iter().map(move |&odd| [before, &[odd], rest].concat());
+        changed.chain(doubled).chain([[before, &rest[1..]].concat(), before.to_vec()])
+    })
+}
