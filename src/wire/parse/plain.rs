@@ -3,7 +3,7 @@
 //! Nobody is judged here: what is odd, wrong or not all here is left to httparse, which says what is the matter.
 
 use crate::memory::Span;
-use crate::message::{Headers, Tag, Version, token_len};
+use crate::message::{Headers, Status, Tag, Version, decimal, token_len};
 
 /// A request line, and how long it is with its CRLF.
 pub(super) struct RequestLine<'a> {
@@ -27,6 +27,33 @@ pub(super) fn request_line(head: &[u8]) -> Option<RequestLine<'_>> {
     let len = head.len() - rest.len() + " HTTP/1.1\r\n".len();
     let is_whole = !method.is_empty() && !target.is_empty();
     is_whole.then_some(RequestLine { method, target: str::from_utf8(target).ok()?, version, len })
+}
+
+/// A status line, and how long it is with its CRLF.
+pub(super) struct StatusLine {
+    pub(super) version: Version,
+    pub(super) status: Status,
+    pub(super) len: usize,
+}
+
+/// Reads the status line at the front of `head`.
+#[inline]
+pub(super) fn status_line(head: &[u8]) -> Option<StatusLine> {
+    let (version, rest) = head.split_first_chunk()?;
+    let version = match version {
+        b"HTTP/1.1 " => Version::Http11,
+        b"HTTP/1.0 " => Version::Http10,
+        _ => return None,
+    };
+    let (code, rest) = rest.split_first_chunk::<3>()?;
+    let status = Status::new(decimal(code)?.try_into().ok()?)?;
+    let reason = rest.strip_prefix(b" ")?;
+    let rest = &reason[prefix_len(reason, unlike::<b' '>)..];
+    rest.starts_with(b"\r\n").then_some(StatusLine {
+        version,
+        status,
+        len: head.len() - rest.len() + "\r\n".len(),
+    })
 }
 
 /// Notes the field lines of `head` from `start` on, at most so many, and answers where the empty line behind them ends.

@@ -6,6 +6,7 @@ use httparse::{Header, ParserConfig, Status as Progress};
 use memchr::memchr_iter;
 
 use super::lines::{FIELDS_CEILING, FIELDS_USUAL, head_error, record, still_good};
+use super::plain;
 use crate::message::{Response, Status, Version};
 use crate::wire::{Limits, WireError};
 
@@ -34,19 +35,42 @@ pub(crate) fn response(
     if let Some(b'\r' | b'\n') = input.first() {
         return Err(WireError::StatusLine);
     }
-    let parsed = match parse::<FIELDS_USUAL>(input, limits, response, Folding::Refused) {
+    let parsed = match parse_plain(input, limits, response) {
+        Some(head) => Some(head),
+        None => parse_any(input, limits, response)?,
+    };
+    match parsed {
+        Some(head) if head.len > limits.head_max => Err(WireError::HeadTooLarge),
+        Some(head) => Ok(Some(head)),
+        // A line of an answer has no bound of its own.
+        None => still_good(input, usize::MAX, limits).map(|()| None),
+    }
+}
+
+/// Parses what is spelled as usual. `None` says nothing.
+#[inline]
+fn parse_plain(input: &[u8], limits: &Limits, response: &mut Response) -> Option<ResponseHead> {
+    let line = plain::status_line(input)?;
+    let fields_max = limits.fields_max.min(FIELDS_CEILING);
+    let len = plain::fields(input, line.len, fields_max, &mut response.headers)?;
+    response.status = line.status;
+    Some(ResponseHead { len, version: line.version, is_folded: false })
+}
+
+/// Parses whatever comes, or says what is wrong with it.
+#[inline(never)]
+fn parse_any(
+    input: &[u8],
+    limits: &Limits,
+    response: &mut Response,
+) -> Result<Option<ResponseHead>, WireError> {
+    match parse::<FIELDS_USUAL>(input, limits, response, Folding::Refused) {
         Err(WireError::HeadTooLarge) if limits.fields_max > FIELDS_USUAL => {
             parse_odd(input, limits, response)
         }
         Err(WireError::FieldName) => parse_odd(input, limits, response),
         Err(WireError::Version) => parse_later_version(input, limits, response),
         parsed => parsed,
-    };
-    match parsed? {
-        Some(head) if head.len > limits.head_max => Err(WireError::HeadTooLarge),
-        Some(head) => Ok(Some(head)),
-        // A line of an answer has no bound of its own.
-        None => still_good(input, usize::MAX, limits).map(|()| None),
     }
 }
 
@@ -185,5 +209,33 @@ mod tests {
         check(&with("a b: c"), Err(WireError::FieldName));
         check(&with("a: b\0c"), Err(WireError::FieldValue));
         check(&with("a: b\rc"), Err(WireError::FieldValue));
+    }
+
+    #[test]
+    fn what_is_read_in_one_pass_httparse_reads_alike() {
+        let limits = Limits { fields_max: 4, ..Limits::default() };
+        let (mut taken, mut left) = (0, 0);
+        for head in [
+            "HTTP/1.1 200 OK\r\nDate: x\r\nContent-Length: 0\r\n\r\n",
+            "HTTP/1.0 404 Not Found\r\nX_y: a longer one, with \"quotes\" ~\r\nx-b3: 1\r\na: \r\nb: c\r\n\r\n",
+            "HTTP/1.1 599 \r\n\r\nbody",
+        ] {
+            let (mut plain, mut by_httparse) = (Response::new(), Response::new());
+            assert!(parse_plain(head.as_bytes(), &limits, &mut plain).is_some(), "{head}");
+            for other in plain::variations(head.as_bytes()) {
+                let Some(len) = parse_plain(&other, &limits, &mut plain) else {
+                    left += 1;
+                    continue;
+                };
+                assert_eq!(parse_any(&other, &limits, &mut by_httparse), Ok(Some(len)));
+                for response in [&mut plain, &mut by_httparse] {
+                    response.headers.text_mut().clear();
+                    response.headers.text_mut().extend(&other);
+                }
+                assert_eq!(plain, by_httparse, "{}", other.escape_ascii());
+                taken += 1;
+            }
+        }
+        assert!(taken > 500 && left > taken, "{taken} taken, {left} left");
     }
 }
