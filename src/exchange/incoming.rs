@@ -119,8 +119,8 @@ impl Incoming {
     fn is_worth_parsing(&self, bounds: &Bounds) -> bool {
         match self.input.unread().len() {
             0 => false,
-            1..EAGER_MAX => true,
-            EAGER_MAX.. => self.has_changed_much(bounds),
+            EAGER_MAX.. if self.partial > 0 => self.has_changed_much(bounds),
+            1.. => true,
         }
     }
 
