@@ -34,7 +34,7 @@ impl Arena {
 
     /// Appends copies of all `parts`.
     #[inline]
-    pub(crate) fn extend_all<const N: usize>(&mut self, parts: [&[u8]; N]) {
+    pub(crate) fn push_all<const N: usize>(&mut self, parts: [&[u8]; N]) -> Span {
         let total = parts.iter().map(|part| part.len()).sum();
         let mut room = &mut self.spare(total)[..total];
         for part in parts {
@@ -42,7 +42,9 @@ impl Arena {
             here.copy_from_slice(part);
             room = rest;
         }
+        let span = Span::new(self.len, total);
         self.len += total;
+        span
     }
 
     /// The room behind the content, at least `least` bytes of it. What is written there counts after [`Arena::grow`].

@@ -32,6 +32,13 @@ impl Span {
         Span { start: start as u32, len: part.len() as u32 }
     }
 
+    /// So many of the bytes, from that one on.
+    #[inline]
+    pub(crate) fn part(self, at: usize, len: usize) -> Span {
+        debug_assert!(at + len <= self.len(), "the part lies in the whole");
+        Span { start: self.start + at as u32, len: len as u32 }
+    }
+
     /// The same bytes where so many are before them.
     #[inline]
     pub(crate) fn behind(self, len: usize) -> Span {

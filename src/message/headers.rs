@@ -215,23 +215,20 @@ impl Headers {
     /// Appends a field that is known to be good.
     #[inline]
     pub(crate) fn push(&mut self, name: Name<'_>, value: &[u8]) {
-        let line = [name.as_str().as_bytes(), b": ", value, b"\r\n"];
-        let start = self.text.len();
-        self.text.extend_all(line);
-        let value_start = start + line[0].len() + line[1].len();
-        let value = Span::new(value_start, value.len());
-        self.note(name.tag(), Span::new(start, line[0].len()), value);
+        let (name, tag) = (name.as_str().as_bytes(), name.tag());
+        let line = self.text.push_all([name, b": ", value, b"\r\n"]);
+        let value = line.part(name.len() + ": ".len(), value.len());
+        self.note(tag, line.part(0, name.len()), value);
     }
 
     /// Appends a field that is known to be good, its value in pieces.
     pub(crate) fn push_pieces(&mut self, name: Name<'_>, pieces: &[&str]) {
-        let start = self.text.len();
-        self.text.extend_all([name.as_str().as_bytes(), b": "]);
+        let front = self.text.push_all([name.as_str().as_bytes(), b": "]);
         let value_start = self.text.len();
         pieces.iter().for_each(|piece| self.text.extend(piece.as_bytes()));
         let value = Span::new(value_start, self.text.len() - value_start);
         self.text.extend(b"\r\n");
-        self.note(name.tag(), Span::new(start, name.as_str().len()), value);
+        self.note(name.tag(), front.part(0, name.as_str().len()), value);
     }
 
     /// Forgets all lines, for those of a received head to be noted, which is about to be in [`Headers::text_mut`].
