@@ -61,21 +61,20 @@ pub(super) fn status_line(head: &[u8]) -> Option<StatusLine> {
 pub(super) fn fields(head: &[u8], start: usize, fields_max: usize, into: &mut Headers) -> Option<usize> {
     into.begin();
     let mut rest = &head[start..];
-    loop {
+    while !rest.starts_with(b"\r\n") {
         let (name, colon) = rest.split_at(name_len(rest));
-        if name.is_empty() {
-            return rest.starts_with(b"\r\n").then_some(head.len() - rest.len() + "\r\n".len());
-        }
         let [b':', b' ', behind @ ..] = colon else { return None };
         let (value, end) = behind.split_at(prefix_len(behind, unlike::<b' '>));
         let [b'\r', b'\n', behind @ ..] = end else { return None };
         // More whitespace than one space before the value is none of it, and neither is what comes behind it.
-        if into.len() == fields_max || matches!(value, [b' ', ..] | [.., b' ']) {
+        let is_trimmed = !matches!(value, [b' ', ..] | [.., b' ']);
+        if name.is_empty() || !is_trimmed || into.len() == fields_max {
             return None;
         }
         into.note(Tag::of(name), Span::of(name, head), Span::of(value, head));
         rest = behind;
     }
+    Some(head.len() - rest.len() + "\r\n".len())
 }
 
 /// How long the name at the front of `line` is.
