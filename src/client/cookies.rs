@@ -16,35 +16,31 @@ pub trait CookieStore: Send + Sync + 'static {
     fn store(&self, target: &Target, headers: &Headers);
 }
 
-/// What one request and its answer have to do with cookies. Nothing, if nobody keeps any.
-pub(super) struct Visit<'a>(Option<Guest<'a>>);
-
-/// A store, the URL that it is asked about, and what it says.
-struct Guest<'a> {
-    store: Arc<dyn CookieStore>,
-    target: Cow<'a, Target>,
+/// What one request and its answer have to do with cookies.
+pub(super) struct Visit<'a> {
+    /// Who keeps them, if anybody does, and the URL that it is asked about.
+    store: Option<(Arc<dyn CookieStore>, Cow<'a, Target>)>,
     cookie: Option<String>,
 }
 
 impl<'a> Visit<'a> {
     /// Asks the client's store, if it has one, what `request` is to say. It is to say nothing if it does so by itself.
     pub(super) fn begin(pool: &Pool, request: &'a Request) -> Visit<'a> {
-        Visit(pool.settings.cookies.as_ref().map(|store| {
-            let target = pool.origin.absolute(request.target());
-            let is_said = request.headers.contains("cookie");
-            let cookie = if is_said { None } else { store.cookie_field(&target) };
-            Guest { store: store.clone(), target, cookie }
-        }))
+        let Some(store) = &pool.settings.cookies else { return Visit { store: None, cookie: None } };
+        let target = pool.origin.absolute(request.target());
+        let is_said = request.headers.contains("cookie");
+        let cookie = if is_said { None } else { store.cookie_field(&target) };
+        Visit { store: Some((store.clone(), target)), cookie }
     }
 
     /// What the request is to say.
     pub(super) fn cookie(&self) -> Option<&str> {
-        self.0.as_ref()?.cookie.as_deref()
+        self.cookie.as_deref()
     }
 
     /// Has the store take what the answer has set.
     pub(super) fn end(&self, response: &Response) {
-        if let Some(Guest { store, target, .. }) = &self.0
+        if let Some((store, target)) = &self.store
             && response.headers.contains("set-cookie")
         {
             store.store(target, &response.headers);
@@ -53,10 +49,7 @@ impl<'a> Visit<'a> {
 
     /// This visit, for longer than its request.
     pub(super) fn into_owned(self) -> Visit<'static> {
-        Visit(self.0.map(|Guest { store, target, cookie }| Guest {
-            store,
-            target: Cow::Owned(target.into_owned()),
-            cookie,
-        }))
+        let store = self.store.map(|(store, target)| (store, Cow::Owned(target.into_owned())));
+        Visit { store, cookie: self.cookie }
     }
 }
