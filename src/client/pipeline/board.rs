@@ -258,8 +258,8 @@ impl Tickets {
         }
     }
 
-    /// Says whether the pipe has nothing more to do. Then it is gone, and so is the memory that nobody needs.
-    pub(super) fn is_done(&mut self) -> bool {
+    /// The pipe leaves if it has nothing more to do, and so does the memory that nobody needs. Says whether it does.
+    pub(super) fn leave(&mut self) -> bool {
         if !self.waiting.is_empty() {
             return false;
         }

@@ -68,7 +68,7 @@ impl PipelineBuilder {
             in_flight_max,
             room: Arc::new(Semaphore::new(in_flight_max)),
             accepts,
-            boards: std::iter::repeat_with(Board::default).take(connections).collect(),
+            boards: std::iter::repeat_with(Arc::<Board>::default).take(connections).collect(),
         };
         Pipeline(Arc::new(Owner(Arc::new(shared))))
     }

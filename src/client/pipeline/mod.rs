@@ -85,7 +85,7 @@ struct Shared {
     room: Arc<Semaphore>,
     accepts: Accepts,
     /// One for each connection.
-    boards: Box<[Board]>,
+    boards: Box<[Arc<Board>]>,
 }
 
 /// Which requests are sent.
@@ -206,15 +206,14 @@ impl Shared {
         let Some(here) = Here::get() else {
             return Err(ClientError::new(ClientPhase::Prepare, ClientCause::NoRuntime));
         };
-        let boards = self.boards.iter().enumerate();
-        let (at, board) = match &*self.boards {
-            [only] => (0, only),
-            _ => boards.min_by_key(|(_, board)| board.pending()).unwrap_or((0, &self.boards[0])),
+        let board = match &*self.boards {
+            [only] => only,
+            boards => boards.iter().min_by_key(|board| board.pending()).unwrap_or(&boards[0]),
         };
         let (claim, needs_pipe) =
             board.hand_in(Job::new(request, permit), |wire| Shared::write(wire, request, cookie, pool));
         if needs_pipe {
-            here.spawn(Pipe::new(self.clone(), at).run());
+            here.spawn(Pipe::new(self.clone(), board.clone()).run());
         }
         Ok(claim)
     }
@@ -222,7 +221,7 @@ impl Shared {
 
 impl Drop for Owner {
     fn drop(&mut self) {
-        self.0.boards.iter().for_each(Board::close);
+        self.0.boards.iter().for_each(|board| board.close());
     }
 }
 

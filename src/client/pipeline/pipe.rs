@@ -20,8 +20,7 @@ use crate::wire::Wish;
 /// Takes requests from a board, and brings the answers: a task, which ends when its connection has rested too long.
 pub(super) struct Pipe {
     shared: Arc<Shared>,
-    /// Which board it serves.
-    at: usize,
+    board: Arc<Board>,
     /// What the connection has taken and not answered, in order.
     flight: VecDeque<Flying>,
     /// The answer to the first of them, as far as it has come.
@@ -36,7 +35,7 @@ pub(super) struct Pipe {
     /// Whether the connection was left alone for a while.
     has_rested: bool,
     /// Whether the board knows that nobody serves it any more.
-    is_done: bool,
+    has_left: bool,
 }
 
 /// A request that a connection has taken.
@@ -78,10 +77,10 @@ enum End {
 }
 
 impl Pipe {
-    pub(super) fn new(shared: Arc<Shared>, at: usize) -> Pipe {
+    pub(super) fn new(shared: Arc<Shared>, board: Arc<Board>) -> Pipe {
         Pipe {
             shared,
-            at,
+            board,
             flight: VecDeque::new(),
             response: Response::new(),
             stage: Stage::Head,
@@ -90,7 +89,7 @@ impl Pipe {
             writing: Writing::Flushed,
             failure: None,
             has_rested: false,
-            is_done: false,
+            has_left: false,
         }
     }
 
@@ -99,10 +98,10 @@ impl Pipe {
         loop {
             match self.connect().await {
                 Ok(link) => self.serve(link).await,
-                Err(error) => self.board().lock().refuse(error),
+                Err(error) => self.board.lock().refuse(error),
             }
-            if self.board().lock().is_done() {
-                self.is_done = true;
+            if self.board.lock().leave() {
+                self.has_left = true;
                 return;
             }
         }
@@ -199,7 +198,7 @@ impl Pipe {
     /// Takes as many requests as there is room for. Says whether any, and whether nobody will ever come again.
     fn take(&mut self, cx: &mut Context<'_>, link: &mut Link) -> (bool, bool) {
         let before = self.flight.len();
-        let mut tickets = self.shared.boards[self.at].lock();
+        let mut tickets = self.board.lock();
         let is_closed = tickets.watch(cx);
         let mut now = None;
         while self.may_take(link) {
@@ -291,7 +290,7 @@ impl Pipe {
         let all = runtime::now().saturating_duration_since(flying.at);
         // It was waiting while those before it were answered.
         timings.wait = all.saturating_sub(timings.send + timings.receive);
-        self.shared.boards[self.at].lock().answer(flying.taken.ticket, &mut self.response);
+        self.board.lock().answer(flying.taken.ticket, &mut self.response);
         self.has_answered = true;
         match (link.exchange.persists, is_closing) {
             (true, _) => {
@@ -307,7 +306,7 @@ impl Pipe {
     fn poll_queue(&self, cx: &mut Context<'_>, link: &mut Link) -> Poll<()> {
         let queue = link.settings().timeouts.queue;
         link.conn.disarm(Lane::Whole);
-        match self.board().lock().expire(queue) {
+        match self.board.lock().expire(queue) {
             Some(left) => link.conn.poll_expired(cx, Lane::Whole, left).map(|_| ()),
             None => Poll::Pending,
         }
@@ -315,7 +314,7 @@ impl Pipe {
 
     /// Nothing in flight was looked at: all of it is sent on the next connection.
     fn put_all_back(&mut self) {
-        let mut tickets = self.shared.boards[self.at].lock();
+        let mut tickets = self.board.lock();
         while let Some(flying) = self.flight.pop_back() {
             tickets.put_back(flying.taken.ticket);
         }
@@ -327,7 +326,7 @@ impl Pipe {
         let is_timeout = error.as_ref().is_some_and(ClientError::is_timeout);
         let is_lost = error.as_ref().is_some_and(|error| self.is_lost(link, error));
         let mut error = error;
-        let mut tickets = self.shared.boards[self.at].lock();
+        let mut tickets = self.board.lock();
         while let Some(flying) = self.flight.pop_back() {
             let (ticket, is_sent) = (flying.taken.ticket, flying.start < sent);
             let may_repeat = tickets.may_repeat(ticket);
@@ -354,25 +353,21 @@ impl Pipe {
         let has_begun = self.stage == Stage::Body || !link.exchange.incoming.input.is_empty();
         was_closed && self.has_answered && !has_begun
     }
-
-    fn board(&self) -> &Board {
-        &self.shared.boards[self.at]
-    }
 }
 
 impl Drop for Pipe {
     /// The runtime ends, and this task with it.
     fn drop(&mut self) {
-        if self.is_done {
+        if self.has_left {
             return;
         }
-        let mut tickets = self.shared.boards[self.at].lock();
+        let mut tickets = self.board.lock();
         while let Some(flying) = self.flight.pop_front() {
             let error = ClientError::new(ClientPhase::Wait, ClientCause::NoRuntime);
             tickets.fail(flying.taken.ticket, error.on(self.has_answered, true));
         }
         tickets.refuse(ClientError::new(ClientPhase::Queue, ClientCause::NoRuntime));
-        tickets.is_done();
+        tickets.leave();
     }
 }
 
