@@ -133,16 +133,10 @@ impl Client {
                 &looked_up
             }
         };
-        let settings = &self.shared.settings;
         let start = runtime::now();
-        let until = runtime::later(start, settings.timeouts.queue);
-        let until = deadline.map_or(until, |deadline| deadline.min(until));
         let (place, entered) = match pool.try_enter() {
             Some(place) => (place, start),
-            None => match Box::pin(pool.enter(until)).await {
-                Some(place) => (place, runtime::now()),
-                None => return Err(ClientError::new(ClientPhase::Queue, ClientCause::TimedOut)),
-            },
+            None => (Box::pin(pool.enter(start, deadline)).await?, runtime::now()),
         };
         let queue = entered.saturating_duration_since(start);
         match pool.take(entered) {

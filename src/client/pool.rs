@@ -10,6 +10,7 @@ use super::origin::Origin;
 use super::pools::Pools;
 use super::route::Proxy;
 use super::settings::Settings;
+use super::{ClientCause, ClientError, ClientPhase};
 use crate::memory::FreeList;
 use crate::message::{Headers, Name, Request};
 use crate::net::{Anywhere, Conn};
@@ -75,7 +76,7 @@ impl Pool {
     }
 
     /// Whether a proxy reads the requests.
-    pub(super) fn is_forwarded(&self) -> bool {
+    fn is_forwarded(&self) -> bool {
         self.proxy.as_ref().is_some_and(|proxy| proxy.forwards(self.origin.scheme))
     }
 
@@ -103,10 +104,21 @@ impl Pool {
         Some(Place { pool: self.clone() })
     }
 
-    /// Waits for a place until `deadline`; none if it did not become free.
-    pub(super) async fn enter(self: &Arc<Pool>, deadline: Instant) -> Option<Place> {
-        timeout_at(deadline, self.places.acquire()).await.ok()?.ok()?.forget();
-        Some(Place { pool: self.clone() })
+    /// Waits from `now` on for a place.
+    ///
+    /// # Errors
+    ///
+    /// It did not become free in time.
+    pub(super) async fn enter(
+        self: &Arc<Pool>,
+        now: Instant,
+        deadline: Option<Instant>,
+    ) -> Result<Place, ClientError> {
+        match timeout_at(self.settings.queue_until(now, deadline), self.places.acquire()).await {
+            Ok(Ok(permit)) => permit.forget(),
+            Ok(Err(_)) | Err(_) => return Err(ClientError::new(ClientPhase::Queue, ClientCause::TimedOut)),
+        }
+        Ok(Place { pool: self.clone() })
     }
 
     /// Takes the connection that was used last, if it is still good, with memory for an exchange. Others are dropped on

@@ -7,6 +7,7 @@ use super::{ClientTimeouts, CookieStore, Proxies};
 use crate::exchange::Bounds;
 use crate::message::Headers;
 use crate::net::{Connector, Dial};
+use crate::runtime::{Instant, later};
 
 /// What a client is told when it is built.
 #[derive(Clone)]
@@ -23,4 +24,12 @@ pub(super) struct Settings {
     pub(super) cookies: Option<Arc<dyn CookieStore>>,
     /// Up to how many bytes coded content is decoded, if it is.
     pub(super) decode_max: Option<usize>,
+}
+
+impl Settings {
+    /// Until when whoever comes `now` waits for its turn, and `deadline` is the end of all its waiting.
+    pub(super) fn queue_until(&self, now: Instant, deadline: Option<Instant>) -> Instant {
+        let until = later(now, self.timeouts.queue);
+        deadline.map_or(until, |deadline| deadline.min(until))
+    }
 }

@@ -60,7 +60,7 @@ impl Link {
     }
 
     /// Makes ready for the answer to a request that was written by hand: one of several that are in flight.
-    pub(super) fn expect(&mut self, asked: Asked, timings: Timings) {
+    pub(super) fn next_answer(&mut self, asked: Asked, timings: Timings) {
         self.exchange.incoming.forget_message();
         (self.exchange.asked, self.exchange.timings, self.exchange.interim, self.exchange.decoding) =
             (asked, timings, 0, None);

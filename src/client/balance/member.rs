@@ -1,6 +1,7 @@
 //! [`Member`]: one host of a balancer, what it has to do and how well it does.
 
 use std::collections::VecDeque;
+use std::convert::Infallible;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,7 +9,7 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use super::watch::{Check, Never, watch};
+use super::watch::{Check, watch};
 use crate::client::{ClientError, Host};
 use crate::message::Response;
 use crate::runtime::{self, Here, Instant};
@@ -26,7 +27,7 @@ pub(super) struct Member {
     /// By the last check; true if there was none.
     is_up: AtomicBool,
     /// Dropped with the member, which ends the task that checks it.
-    watched: Mutex<Option<oneshot::Sender<Never>>>,
+    watched: Mutex<Option<oneshot::Sender<Infallible>>>,
 }
 
 /// What a host of a [`Balancer`](super::Balancer) was asked.

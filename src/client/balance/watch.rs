@@ -17,11 +17,8 @@ pub(super) struct Check {
     pub(super) interval: Duration,
 }
 
-/// What is told to whoever watches: nothing, but that the member is gone.
-pub(super) type Never = Infallible;
-
 /// Checks `member` until it is `gone`.
-pub(super) async fn watch(member: Weak<Member>, mut gone: oneshot::Receiver<Never>, check: Arc<Check>) {
+pub(super) async fn watch(member: Weak<Member>, mut gone: oneshot::Receiver<Infallible>, check: Arc<Check>) {
     let mut response = Response::new();
     loop {
         let next = runtime::later(runtime::now(), check.interval);

@@ -187,8 +187,7 @@ impl Shared {
         if let Ok(permit) = self.room.clone().try_acquire_owned() {
             return Ok(permit);
         }
-        let until = runtime::later(runtime::now(), self.client.shared.settings.timeouts.queue);
-        let until = deadline.map_or(until, |deadline| deadline.min(until));
+        let until = self.client.shared.settings.queue_until(runtime::now(), deadline);
         match timeout_at(until, self.room.clone().acquire_owned()).await {
             Ok(Ok(permit)) => Ok(permit),
             Ok(Err(_)) | Err(_) => Err(ClientError::new(ClientPhase::Queue, ClientCause::TimedOut)),

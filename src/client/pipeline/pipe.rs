@@ -112,10 +112,8 @@ impl Pipe {
     async fn connect(&self) -> Result<Link, ClientError> {
         let client = &self.shared.client;
         let pool = client.pool(&self.shared.key)?;
-        match pool.enter(runtime::later(runtime::now(), client.shared.settings.timeouts.queue)).await {
-            Some(place) => client.fresh(place, Duration::ZERO, None).await,
-            None => Err(ClientError::new(ClientPhase::Queue, ClientCause::TimedOut)),
-        }
+        let place = pool.enter(runtime::now(), None).await?;
+        client.fresh(place, Duration::ZERO, None).await
     }
 
     async fn serve(&mut self, mut link: Link) {
@@ -216,7 +214,7 @@ impl Pipe {
             self.writing = Writing::Waiting;
         }
         if before == 0 {
-            self.expect(link);
+            self.next_answer(link);
         }
         (has_taken, is_closed)
     }
@@ -230,7 +228,7 @@ impl Pipe {
     }
 
     /// Makes ready for the next answer.
-    fn expect(&mut self, link: &mut Link) {
+    fn next_answer(&mut self, link: &mut Link) {
         let Some(flying) = self.flight.front() else { return };
         let queue = flying.at.saturating_duration_since(flying.taken.since);
         let timings = match self.has_answered {
@@ -243,7 +241,7 @@ impl Pipe {
         };
         self.response.reset();
         self.stage = Stage::Head;
-        link.expect(flying.taken.asked, timings);
+        link.next_answer(flying.taken.asked, timings);
     }
 
     /// Receives the answer to the first in flight.
@@ -294,7 +292,7 @@ impl Pipe {
         self.has_answered = true;
         match (link.exchange.persists, is_closing) {
             (true, _) => {
-                self.expect(link);
+                self.next_answer(link);
                 None
             }
             (false, true) => Some(End::Closing),
