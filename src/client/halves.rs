@@ -4,7 +4,7 @@ use std::fmt;
 use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -13,7 +13,7 @@ use super::cookies::Visit;
 use super::link::Link;
 use super::upload::Upload;
 use super::{ClientError, ClientPhase};
-use crate::memory::Reset;
+use crate::memory::{Reset, lock};
 use crate::message::{Headers, Response};
 
 /// Writes the body of a request whose answer a [`CallReader`] reads meanwhile.
@@ -128,7 +128,7 @@ impl CallWriter {
 impl Drop for CallWriter {
     /// Whoever waits for the answer need not wait for the end of a request that will have none.
     fn drop(&mut self) {
-        self.half.lock().link().give_up();
+        lock(&self.half.both).link().give_up();
         self.half.owners.wake_by_ref();
     }
 }
@@ -149,7 +149,7 @@ impl CallReader {
         })
         .await?;
         self.visit.end(response);
-        let mut both = self.half.lock();
+        let mut both = lock(&self.half.both);
         *response.timings_mut() = both.link().exchange.timings;
         both.link().decode(response)
     }
@@ -225,7 +225,7 @@ impl Half {
         cx: &mut Context<'_>,
         poll: impl FnOnce(&mut Link, &mut Context<'_>) -> Poll<T>,
     ) -> Poll<T> {
-        let mut both = self.lock();
+        let mut both = lock(&self.both);
         self.owners.note(self.side, cx.waker());
         poll(both.link(), &mut Context::from_waker(&Waker::from(self.owners.clone())))
     }
@@ -252,10 +252,6 @@ impl Half {
             Poll::Ready(Ok(()))
         })
     }
-
-    fn lock(&self) -> MutexGuard<'_, Both> {
-        self.both.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -270,14 +266,10 @@ struct Owners(Mutex<[Option<Waker>; 2]>);
 
 impl Owners {
     fn note(&self, side: Side, waker: &Waker) {
-        match &mut self.lock()[side as usize] {
+        match &mut lock(&self.0)[side as usize] {
             Some(owner) => owner.clone_from(waker),
             none => *none = Some(waker.clone()),
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, [Option<Waker>; 2]> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -288,7 +280,7 @@ impl Wake for Owners {
 
     fn wake_by_ref(self: &Arc<Owners>) {
         // They are not woken under the lock: a waker may do whatever it likes.
-        let owners = self.lock().clone();
+        let owners = lock(&self.0).clone();
         owners.into_iter().flatten().for_each(Waker::wake);
     }
 }

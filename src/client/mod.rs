@@ -36,7 +36,7 @@ mod settings;
 mod timeouts;
 
 use std::fmt;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
 pub use answer::Answer;
@@ -56,6 +56,7 @@ use settings::Settings;
 pub use timeouts::ClientTimeouts;
 pub use tunnel::Tunnel;
 
+use crate::memory::{read_lock, write_lock};
 use crate::message::{InvalidRequest, Method, Request, Response, Target};
 use crate::runtime::{Here, Id};
 
@@ -273,7 +274,7 @@ impl Client {
     }
 
     fn each_pool(&self, mut then: impl FnMut(&Pool)) {
-        let all = self.shared.pools.read().unwrap_or_else(PoisonError::into_inner);
+        let all = read_lock(&self.shared.pools);
         all.iter().for_each(|(_, pools)| pools.each(&mut then));
     }
 
@@ -298,13 +299,13 @@ impl Client {
         let Some(here) = Here::get() else {
             return Err(ClientError::new(ClientPhase::Prepare, ClientCause::NoRuntime));
         };
-        let all = self.shared.pools.read().unwrap_or_else(PoisonError::into_inner);
+        let all = read_lock(&self.shared.pools);
         let is_here = |(id, _): &&(Id, Arc<Pools>)| *id == here.id();
         if let Some((_, pools)) = all.iter().find(is_here) {
             return then(pools);
         }
         drop(all);
-        let mut all = self.shared.pools.write().unwrap_or_else(PoisonError::into_inner);
+        let mut all = write_lock(&self.shared.pools);
         // Those of runtimes that have ended, for one: whoever makes a runtime for each request is not to pay for all.
         all.retain(|(_, pools)| !pools.is_empty());
         let at = all.iter().position(|entry| is_here(&entry)).unwrap_or_else(|| {

@@ -1,6 +1,6 @@
 //! [`Pool`]: the connections to one origin in one runtime.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use tokio::sync::Semaphore;
@@ -11,7 +11,7 @@ use super::pools::Pools;
 use super::route::Proxy;
 use super::settings::Settings;
 use super::{ClientCause, ClientError, ClientPhase};
-use crate::memory::FreeList;
+use crate::memory::{FreeList, lock};
 use crate::message::{Headers, Name, Request};
 use crate::net::{Anywhere, Conn};
 use crate::runtime::{Instant, later, timeout_at};
@@ -134,13 +134,13 @@ impl Pool {
     }
 
     fn pop(&self) -> Option<(Resting, Box<Exchange>)> {
-        let mut rest = self.lock();
+        let mut rest = lock(&self.rest);
         Some((rest.conns.pop()?, rest.exchanges.take(Box::default)))
     }
 
     /// Takes memory for an exchange.
     pub(super) fn take_exchange(&self) -> Box<Exchange> {
-        self.lock().exchanges.take(Box::default)
+        lock(&self.rest).exchanges.take(Box::default)
     }
 
     /// Lets a connection rest from `now` on.
@@ -150,7 +150,7 @@ impl Pool {
         let resting = Resting { conn, born, until: later(now, idle) };
         let is_kept = !idle.is_zero() && self.is_young(born, now);
         let was_empty = {
-            let mut rest = self.lock();
+            let mut rest = lock(&self.rest);
             rest.exchanges.give(exchange);
             let was_empty = rest.conns.is_empty();
             if is_kept {
@@ -166,10 +166,10 @@ impl Pool {
     /// Drops what has rested too long or was closed by its server, and memory that is not needed. Says whether
     /// anything is left.
     pub(super) fn sweep(&self, now: Instant) -> bool {
-        let mut conns = std::mem::take(&mut self.lock().conns);
+        let mut conns = std::mem::take(&mut lock(&self.rest).conns);
         let dead = conns.extract_if(.., |resting| resting.until <= now || !resting.is_quiet());
         drop(Vec::from_iter(dead));
-        let mut rest = self.lock();
+        let mut rest = lock(&self.rest);
         // What came back meanwhile was used later.
         conns.append(&mut rest.conns);
         rest.conns = conns;
@@ -179,12 +179,12 @@ impl Pool {
 
     /// Closes all resting connections.
     pub(super) fn close_idle(&self) {
-        drop(std::mem::take(&mut self.lock().conns));
+        drop(std::mem::take(&mut lock(&self.rest).conns));
     }
 
     /// How many connections rest.
     pub(super) fn idle(&self) -> usize {
-        self.lock().conns.len()
+        lock(&self.rest).conns.len()
     }
 
     /// How many connections are in use, or about to be.
@@ -195,10 +195,6 @@ impl Pool {
     /// Whether a connection that was opened at `born` may still be used.
     pub(super) fn is_young(&self, born: Instant, now: Instant) -> bool {
         self.bounds.age.is_none_or(|age| later(born, age) > now)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Rest> {
-        self.rest.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

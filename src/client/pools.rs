@@ -2,13 +2,14 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use super::origin::Origin;
 use super::pool::Pool;
 use super::settings::Settings;
 use super::{ClientCause, ClientError, ClientPhase};
+use crate::memory::lock;
 use crate::runtime::{self, Here};
 
 /// The pools of one runtime. A connection is of no use in another one.
@@ -26,7 +27,7 @@ impl Pools {
 
     /// The pool of the origin that is spelled so, if somebody has needed it before.
     pub(super) fn known(&self, key: &str) -> Option<Arc<Pool>> {
-        self.lock().find(key)
+        lock(&self.known).find(key)
     }
 
     /// The pool of the origin that is spelled so.
@@ -35,7 +36,7 @@ impl Pools {
     ///
     /// A key that is none.
     pub(super) fn pool(self: &Arc<Pools>, key: &str) -> Result<Arc<Pool>, ClientError> {
-        let mut known = self.lock();
+        let mut known = lock(&self.known);
         if let Some(pool) = known.find(key) {
             return Ok(pool);
         }
@@ -52,13 +53,13 @@ impl Pools {
 
     /// Whether nobody has a pool of it.
     pub(super) fn is_empty(&self) -> bool {
-        let mut known = self.lock();
+        let mut known = lock(&self.known);
         known.prune();
         known.by_key.is_empty()
     }
 
     pub(super) fn each(&self, mut then: impl FnMut(&Pool)) {
-        let pools = Vec::from_iter(self.lock().by_key.values().cloned());
+        let pools = Vec::from_iter(lock(&self.known).by_key.values().cloned());
         pools.iter().for_each(|pool| then(pool));
     }
 
@@ -75,12 +76,8 @@ impl Pools {
         let now = runtime::now();
         let mut is_needed = false;
         self.each(|pool| is_needed |= pool.sweep(now));
-        self.lock().prune();
+        lock(&self.known).prune();
         is_needed
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Known> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -144,6 +141,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
 mod tests {
+    use super::lock;
     use crate::{Client, block_on};
 
     #[test]
@@ -155,7 +153,7 @@ mod tests {
                     client.get(&format!("http://127.0.0.1:1{host:02}/")).await.unwrap_err();
                 }
                 let all = client.shared.pools.read().unwrap();
-                (all.len(), all.iter().map(|(_, pools)| pools.lock().by_key.len()).sum::<usize>())
+                (all.len(), all.iter().map(|(_, pools)| lock(&pools.known).by_key.len()).sum::<usize>())
             });
             let (runtimes, pools) = asked.unwrap();
             assert!(

@@ -1,13 +1,15 @@
-//! Floor 0: memory that is filled, emptied at once and filled again.
+//! Floor 0: memory that is filled, emptied at once and filled again; and what several threads have of it in common.
 //!
 //! Nothing here knows what the bytes mean.
 
 mod arena;
 mod free_list;
+mod lock;
 mod span;
 mod stash;
 
 pub(crate) use arena::Arena;
 pub(crate) use free_list::{FreeList, Reset};
+pub(crate) use lock::{lock, read_lock, write_lock};
 pub(crate) use span::Span;
 pub(crate) use stash::Stash;

@@ -4,13 +4,14 @@ use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use tokio::sync::oneshot;
 
 use super::watch::{Check, watch};
 use crate::client::{ClientError, Host};
+use crate::memory::lock;
 use crate::message::Response;
 use crate::runtime::{self, Here, Instant};
 
@@ -76,7 +77,7 @@ impl Member {
 
     /// Has the host checked, if nobody does. Without a runtime nobody can.
     pub(super) fn watch(self: &Arc<Member>, check: &Arc<Check>) {
-        let mut watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut watched = lock(&self.watched);
         if watched.as_ref().is_some_and(|watched| !watched.is_closed()) {
             return;
         }
@@ -88,7 +89,7 @@ impl Member {
 
     /// Nobody needs to know any more whether it is up.
     pub(super) fn unwatch(&self) {
-        *self.watched.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        *lock(&self.watched) = None;
     }
 
     /// What the host has to do, its penalties included.
@@ -142,7 +143,7 @@ impl Member {
 
     /// The penalties that are not over: each is as long, so the first to come is the first to go.
     fn penalties(&self, now: Instant) -> MutexGuard<'_, VecDeque<Instant>> {
-        let mut penalties = self.penalties.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut penalties = lock(&self.penalties);
         while penalties.front().is_some_and(|end| *end <= now) {
             penalties.pop_front();
         }

@@ -6,7 +6,7 @@ mod member;
 mod watch;
 
 use std::fmt;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, RwLock};
 
 pub use builder::BalancerBuilder;
 use choice::Dice;
@@ -18,6 +18,7 @@ use watch::Check;
 
 use super::{Answer, Client, ClientCause, ClientError, ClientPhase, Redirects};
 use crate::exchange::ExchangeError;
+use crate::memory::{read_lock, write_lock};
 use crate::message::{InvalidRequest, Request, Response, TargetForm};
 
 /// Asks one of several hosts that all give the same answers: the one that has least to do.
@@ -124,7 +125,7 @@ impl Balancer {
     /// Asks the host that `url` names no more: what it is being asked comes to its end. Says whether it was asked.
     pub fn remove(&self, url: &str) -> bool {
         let Ok(host) = self.0.client.host(url) else { return false };
-        let mut members = self.0.members.write().unwrap_or_else(PoisonError::into_inner);
+        let mut members = write_lock(&self.0.members);
         let is_it = |member: &Arc<Member>| member.host.origin() == host.origin();
         let Some(at) = members.iter().position(is_it) else { return false };
         members.remove(at).unwatch();
@@ -133,7 +134,7 @@ impl Balancer {
 
     /// What each host was asked, in the order in which they were added.
     pub fn counts(&self) -> Vec<HostCounts> {
-        let members = self.0.members.read().unwrap_or_else(PoisonError::into_inner);
+        let members = read_lock(&self.0.members);
         members.iter().map(|member| member.counts()).collect()
     }
 }
@@ -163,7 +164,7 @@ enum Verdict<T> {
 impl Shared {
     fn add(&self, url: &str) -> Result<bool, InvalidRequest> {
         let host = self.client.host(url)?;
-        let mut members = self.members.write().unwrap_or_else(PoisonError::into_inner);
+        let mut members = write_lock(&self.members);
         if members.iter().any(|member| member.host.origin() == host.origin()) {
             return Ok(false);
         }
@@ -184,7 +185,7 @@ impl Shared {
 
     /// A host, other than `but`.
     fn choose(&self, but: Option<&Arc<Member>>) -> Option<Pending> {
-        let members = self.members.read().unwrap_or_else(PoisonError::into_inner);
+        let members = read_lock(&self.members);
         if let Some(check) = &self.check {
             members.iter().for_each(|member| member.watch(check));
         }

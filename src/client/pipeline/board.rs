@@ -1,14 +1,14 @@
 //! [`Board`]: where callers leave their requests for one pipe, and find the answers.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::client::{ClientCause, ClientError, ClientPhase};
-use crate::memory::Reset;
+use crate::memory::{Reset, lock};
 use crate::message::{Request, Response};
 use crate::runtime::{self, Instant};
 use crate::wire::Asked;
@@ -127,7 +127,7 @@ impl Board {
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, Tickets> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 }
 
