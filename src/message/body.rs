@@ -6,12 +6,12 @@ use std::io;
 use std::ops::Range;
 use std::pin::Pin;
 use std::str::Utf8Error;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use tokio::io::AsyncRead;
 
-use crate::memory::{Arena, Reset};
+use crate::memory::{Arena, Reset, lock};
 
 /// The content of one message: nothing, bytes, or a stream.
 ///
@@ -138,7 +138,7 @@ impl Body {
     /// Whether the content was a stream that somebody has taken.
     pub(crate) fn is_spent(&self) -> bool {
         match &self.content {
-            Content::Stream { source, .. } => source.lock().unwrap_or_else(PoisonError::into_inner).is_none(),
+            Content::Stream { source, .. } => lock(source).is_none(),
             Content::None | Content::Buffered | Content::Shared(_) => false,
         }
     }
@@ -158,7 +158,7 @@ impl Body {
     /// Takes the stream, if there is one that was not taken yet.
     pub(crate) fn take_source(&self) -> Option<Source> {
         match &self.content {
-            Content::Stream { source, .. } => source.lock().unwrap_or_else(PoisonError::into_inner).take(),
+            Content::Stream { source, .. } => lock(source).take(),
             _ => None,
         }
     }

@@ -4,11 +4,13 @@ use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::io;
 use std::mem;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker};
 
 use tokio::io::DuplexStream;
 use tokio::sync::Semaphore;
+
+use crate::memory::lock;
 
 /// One end of a connection in memory; it may be used on any thread.
 pub type MemoryStream = DuplexStream;
@@ -157,7 +159,7 @@ impl Queue {
     }
 
     fn lock(&self) -> MutexGuard<'_, Backlog> {
-        self.backlog.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.backlog)
     }
 }
 

@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use super::close;
 use super::lease::Lease;
@@ -15,6 +15,7 @@ use super::refuse::{self, Refused};
 use super::stats::CoreStats;
 use super::worker::Worker;
 use super::{Handler, RefusalCause};
+use crate::memory::lock;
 use crate::message::Status;
 use crate::net::{Conn, PeerAddr};
 use crate::runtime;
@@ -59,7 +60,7 @@ impl Tally {
             return Err(RefusalCause::Connections);
         }
         let (Some(max), Some(peer)) = (gate.per_peer_max, peer.bucket()) else { return Ok(None) };
-        let mut peers = self.peers.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut peers = lock(&self.peers);
         let count = peers.entry(peer).or_default();
         *count += 1;
         let is_one_too_many = *count > max;
@@ -75,7 +76,7 @@ impl Tally {
     fn leave(&self, peer: Option<IpAddr>) {
         self.open.fetch_sub(1, Relaxed);
         let Some(peer) = peer else { return };
-        let mut peers = self.peers.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut peers = lock(&self.peers);
         if let Entry::Occupied(mut count) = peers.entry(peer) {
             *count.get_mut() -= 1;
             if *count.get() == 0 {

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -12,6 +12,7 @@ use tokio::sync::watch;
 use super::inlet::Stop;
 use super::stats::{CoreStats, ServerStats};
 use super::{Error, Result};
+use crate::memory::lock;
 use crate::message::Status;
 use crate::net::Address;
 use crate::runtime;
@@ -58,7 +59,7 @@ impl Running {
 
     /// Adds a core that has started.
     pub(super) fn add(&self, core: Thread) {
-        self.inner.cores.lock().unwrap_or_else(PoisonError::into_inner).push(core);
+        lock(&self.inner.cores).push(core);
     }
 
     /// Hears when the server is told to stop.
@@ -105,7 +106,7 @@ impl Running {
     ///
     /// Within a core's own thread, which would wait for itself.
     pub fn wait(&self) -> Result {
-        let mut cores = self.inner.cores.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut cores = lock(&self.inner.cores);
         let mut result = Ok(());
         for core in cores.drain(..) {
             match core.join() {

@@ -2,10 +2,12 @@
 
 use std::any::Any;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use brotli::enc::BrotliAlloc;
 use brotli::{Allocator, SliceWrapper, SliceWrapperMut};
+
+use crate::memory::lock;
 
 /// Slices of all types that a codec asks for, kept when it frees them. A clone shares them.
 #[derive(Clone, Default)]
@@ -22,7 +24,7 @@ impl Recycler {
     }
 
     fn free(&self) -> MutexGuard<'_, Vec<Box<dyn Any + Send>>> {
-        self.free.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.free)
     }
 
     /// The smallest free slice that has room for `len`.

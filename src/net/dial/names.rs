@@ -5,7 +5,7 @@ use std::error::Error;
 use std::fmt;
 use std::io;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use tokio::sync::OnceCell;
@@ -13,6 +13,7 @@ use tokio::time::Instant;
 
 use super::resolve::{AnyResolver, Resolver, SystemResolver};
 use super::uri_host::UriHost;
+use crate::memory::lock;
 
 /// A bounded memory of what a [`Resolver`] has said. It may be shared by all threads and runtimes.
 ///
@@ -89,7 +90,7 @@ impl Names {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Box<str>, Entry>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.known)
     }
 }
 

@@ -1,7 +1,7 @@
 //! [`Acceptor`]: shakes hands with peers that connect (RFC 8446 §2).
 
 use std::pin::Pin;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, RwLock};
 use std::task::{Context, Poll};
 
 use tokio_rustls::TlsAcceptor;
@@ -9,6 +9,7 @@ use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::server::FallibleAccept;
 
 use super::{ServerTls, TlsRoots, TlsStream};
+use crate::memory::{read_lock, write_lock};
 use crate::net::Transport;
 use crate::net::tls::TlsError;
 
@@ -41,12 +42,12 @@ impl Acceptor {
     /// one that it has shown may lead to the old roots.
     fn config(&self) -> Arc<ServerConfig> {
         let roots = self.tls.roots();
-        let made = self.made.read().unwrap_or_else(PoisonError::into_inner);
+        let made = read_lock(&self.made);
         if made.is_of(roots.as_ref()) {
             return made.config.clone();
         }
         drop(made);
-        let mut made = self.made.write().unwrap_or_else(PoisonError::into_inner);
+        let mut made = write_lock(&self.made);
         if !made.is_of(roots.as_ref()) {
             *made = Made::new(&self.tls, roots);
         }

@@ -2,13 +2,14 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, RwLock};
 
 use tokio_rustls::rustls::SignatureScheme;
 use tokio_rustls::rustls::server::{ClientHello, ResolvesServerCert};
 use tokio_rustls::rustls::sign::CertifiedKey;
 
 use super::TlsIdentity;
+use crate::memory::{read_lock, write_lock};
 
 /// The identities of a server, which may be replaced while handshakes go on.
 pub(super) struct Choice {
@@ -30,11 +31,11 @@ impl Choice {
     }
 
     pub(super) fn set(&self, table: Table) {
-        *self.table.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(table);
+        *write_lock(&self.table) = Arc::new(table);
     }
 
     pub(super) fn table(&self) -> Arc<Table> {
-        self.table.read().unwrap_or_else(PoisonError::into_inner).clone()
+        read_lock(&self.table).clone()
     }
 }
 

@@ -1,13 +1,14 @@
 //! [`Peers`]: whether a server's peers have to say who they are (RFC 8446 §4.3.2).
 
 use std::fmt;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, RwLock};
 
 use tokio_rustls::rustls::server::WebPkiClientVerifier;
 use tokio_rustls::rustls::server::danger::ClientCertVerifier;
 
 use super::TlsRoots;
 use super::settings::provider;
+use crate::memory::{read_lock, write_lock};
 
 /// Whether peers have to say who they are. Clones share the roots that certificates have to lead to.
 #[derive(Clone, Debug)]
@@ -34,7 +35,7 @@ impl Peers {
         match self {
             Peers::Unasked => {}
             Peers::Asked(trust) | Peers::Required(trust) => {
-                *trust.0.write().unwrap_or_else(PoisonError::into_inner) = roots;
+                *write_lock(&trust.0) = roots;
             }
         }
     }
@@ -58,7 +59,7 @@ impl Trust {
     }
 
     fn roots(&self) -> TlsRoots {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
+        read_lock(&self.0).clone()
     }
 }
 
