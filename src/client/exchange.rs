@@ -39,6 +39,15 @@ pub(super) struct Exchange {
     pub(super) idle: Option<Duration>,
 }
 
+impl Exchange {
+    /// Makes ready for the next answer on a connection with several requests in flight.
+    pub(super) fn next_answer(&mut self, asked: Asked, timings: Timings) {
+        self.incoming.forget_message();
+        (self.asked, self.timings, self.interim, self.decoding) = (asked, timings, 0, None);
+        (self.upload, self.is_answered) = (Upload::Sending, false);
+    }
+}
+
 impl Default for Exchange {
     fn default() -> Exchange {
         let now = runtime::now();

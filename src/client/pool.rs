@@ -146,7 +146,7 @@ impl Pool {
     /// Lets a connection rest from `now` on.
     pub(super) fn give(&self, conn: Conn<Anywhere>, exchange: Box<Exchange>, now: Instant) {
         let born = exchange.born;
-        let idle = exchange.idle.map_or(self.bounds.idle, |said| said.min(self.bounds.idle));
+        let idle = self.idle_max(&exchange);
         let resting = Resting { conn, born, until: later(now, idle) };
         let is_kept = !idle.is_zero() && self.is_young(born, now);
         let was_empty = {
@@ -190,6 +190,11 @@ impl Pool {
     /// How many connections are in use, or about to be.
     pub(super) fn busy(&self) -> usize {
         self.bounds.connections_max.saturating_sub(self.places.available_permits())
+    }
+
+    /// How long a connection may rest after this exchange: what its server has said, if that is less than ours.
+    pub(super) fn idle_max(&self, exchange: &Exchange) -> Duration {
+        exchange.idle.map_or(self.bounds.idle, |said| said.min(self.bounds.idle))
     }
 
     /// Whether a connection that was opened at `born` may still be used.

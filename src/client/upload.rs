@@ -5,10 +5,9 @@ use std::task::{Context, Poll, ready};
 use super::link::Link;
 use super::{ClientError, ClientPhase};
 use crate::exchange::{ExchangeError, poll_flush};
-use crate::message::{Headers, Request, Timings};
+use crate::message::{Headers, Request};
 use crate::net::Lane;
 use crate::runtime::later;
-use crate::wire::Asked;
 
 /// How far the request is sent.
 #[derive(Debug)]
@@ -57,16 +56,6 @@ impl Link {
             Err(error) => return Poll::Ready(Err(self.fail(ClientPhase::Send, error))),
         }
         Poll::Ready(Ok(()))
-    }
-
-    /// Makes ready for the answer to a request that was written by hand: one of several that are in flight.
-    pub(super) fn next_answer(&mut self, asked: Asked, timings: Timings) {
-        self.exchange.incoming.forget_message();
-        (self.exchange.asked, self.exchange.timings, self.exchange.interim, self.exchange.decoding) =
-            (asked, timings, 0, None);
-        (self.exchange.upload, self.exchange.is_answered) = (Upload::Sending, false);
-        self.conn.disarm(Lane::Read);
-        self.lap();
     }
 
     /// The request is sent, and its answer is waited for from now on.

@@ -158,8 +158,7 @@ impl Pipe {
     /// Ready when a connection on which nothing is in flight is of no use any more: its server has closed it or said
     /// something unasked, which must not be taken for the answer to what is asked next; or it is too old.
     fn poll_rest(&self, cx: &mut Context<'_>, link: &mut Link) -> Poll<()> {
-        let most = link.place.pool.bounds.idle;
-        let idle = link.exchange.idle.map_or(most, |said| said.min(most));
+        let idle = link.place.pool.idle_max(&link.exchange);
         let input = &mut link.exchange.incoming.input;
         // Whether it is quiet is seen even when the task has no budget left, and what comes later wakes it.
         let is_over = self.writing == Writing::Failed
@@ -241,7 +240,9 @@ impl Pipe {
         };
         self.response.reset();
         self.stage = Stage::Head;
-        link.next_answer(flying.taken.asked, timings);
+        link.exchange.next_answer(flying.taken.asked, timings);
+        link.conn.disarm(Lane::Read);
+        link.lap();
     }
 
     /// Receives the answer to the first in flight.
