@@ -32,6 +32,8 @@ pub struct CallWriter {
 /// the connection.
 pub struct CallReader {
     half: Half,
+    /// The head of the answer, if it came before the halves parted.
+    early: Option<Response>,
     /// What was read last: the connection is not ours alone, so it lends nothing.
     piece: Vec<u8>,
     trailers: Headers,
@@ -39,10 +41,16 @@ pub struct CallReader {
 }
 
 /// The halves of a call whose head is sent.
-pub(super) fn split(link: Box<Link>, trailers: Headers, visit: Visit<'static>) -> (CallWriter, CallReader) {
+pub(super) fn split(
+    link: Box<Link>,
+    early: Option<Response>,
+    trailers: Headers,
+    visit: Visit<'static>,
+) -> (CallWriter, CallReader) {
     let (both, owners) = (Arc::new(Mutex::new(Both { link: Some(link) })), Arc::<Owners>::default());
     let half = |side| Half { side, both: both.clone(), owners: owners.clone() };
-    let reader = CallReader { half: half(Side::Reader), piece: Vec::new(), trailers: Headers::new(), visit };
+    let reader =
+        CallReader { half: half(Side::Reader), early, piece: Vec::new(), trailers: Headers::new(), visit };
     (CallWriter { half: half(Side::Writer), trailers }, reader)
 }
 
@@ -140,7 +148,10 @@ impl CallReader {
     ///
     /// Whatever keeps an answer from coming.
     pub async fn head(&mut self, response: &mut Response) -> Result<(), ClientError> {
-        response.reset();
+        match self.early.take() {
+            Some(early) => *response = early,
+            None => response.reset(),
+        }
         poll_fn(|cx| {
             self.half.poll(cx, |link, cx| match link.poll_early(cx, response) {
                 Poll::Pending => link.poll_deadline(cx, ClientPhase::Wait).map(Err),

@@ -163,6 +163,32 @@ async fn a_body_that_is_cut_short_is_an_error_however_it_is_read() {
     }
 }
 
+/// Found by reading: an answer that had come when the call was taken apart was lost, and its reader had status 200.
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_came_before_the_halves_parted_is_theirs() {
+    for (status, is_read) in [(413, false), (201, true)] {
+        let stage = Stage::new(move |mut peer, _| async move {
+            peer.head().await?;
+            peer.say(format!("HTTP/1.1 {status} x\r\nx-early: yes\r\ncontent-length: 2\r\n\r\nok")).await?;
+            match is_read {
+                true => peer.hear_all().await,
+                false => std::future::pending().await,
+            }
+        });
+        let mut call = stage.client().open(&Request::post("http://a/").unwrap()).await.unwrap();
+        for piece in vec![0; 1 << 20].chunks(1 << 17) {
+            call.write_all(piece).await.unwrap();
+            settle().await;
+        }
+        let (mut writer, mut reader) = call.split();
+        writer.finish().await.unwrap();
+        let mut response = Response::new();
+        reader.head(&mut response).await.unwrap();
+        assert_eq!((response.status.as_u16(), response.headers.text("x-early")), (status, Some("yes")));
+        assert_eq!(reader.chunk().await.unwrap(), Some(&b"ok"[..]));
+    }
+}
+
 /// The time of the answer begins when the request is sent, though its reader waits for longer.
 #[tokio::test(start_paused = true)]
 async fn a_server_that_says_nothing_is_waited_for_as_long_as_ever() {
