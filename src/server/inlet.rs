@@ -63,7 +63,7 @@ impl Inlet {
             Poll::Pending => over.as_mut().poll(cx),
         })
         .await;
-        stats.cut.add(stats.counts().open);
+        stats.cut.add(stats.open.get());
         Ok(())
     }
 

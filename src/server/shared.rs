@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use super::stats::{CoreStats, ErrorKind};
+use super::stats::CoreStats;
 use super::{Refusal, RefusalCause};
 use crate::exchange::{Bounds, Clock};
 use crate::message::Status;
@@ -44,7 +44,7 @@ impl Shared {
     /// Counts a refusal, and tells whoever wants to know.
     #[cold]
     pub(super) fn report(&self, status: Option<Status>, peer: PeerAddr, cause: RefusalCause) {
-        self.stats.errors[ErrorKind::of(&cause) as usize].add(1);
+        self.stats.count_error(&cause);
         if let Some(on_error) = &self.on_error {
             let refusal = Refusal { status, peer, cause };
             // Its panics must not end what it is told of, nor the core.

@@ -73,26 +73,26 @@ pub(super) struct CoreStats {
     pub(super) requests: Counter,
     pub(super) received: Counter,
     pub(super) sent: Counter,
-    pub(super) errors: [Counter; ErrorKind::COUNT],
+    errors: ErrorCounters,
+}
+
+/// The fields of [`ErrorCounts`].
+#[derive(Default)]
+struct ErrorCounters {
+    wire: Counter,
+    timed_out: Counter,
+    incomplete: Counter,
+    io: Counter,
+    handler: Counter,
+    panic: Counter,
+    plan: Counter,
+    overload: Counter,
+    tls: Counter,
 }
 
 /// A number that one thread writes and any may read.
 #[derive(Default)]
 pub(super) struct Counter(AtomicU64);
-
-/// The fields of [`ErrorCounts`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ErrorKind {
-    Wire,
-    TimedOut,
-    Incomplete,
-    Io,
-    Handler,
-    Panic,
-    Plan,
-    Overload,
-    Tls,
-}
 
 impl Counter {
     /// Adds, without a locked instruction: nobody else writes.
@@ -106,56 +106,55 @@ impl Counter {
         self.add(count.wrapping_neg());
     }
 
-    fn get(&self) -> u64 {
+    pub(super) fn get(&self) -> u64 {
         self.0.load(Relaxed)
     }
 }
 
-impl ErrorKind {
-    const COUNT: usize = ErrorKind::Tls as usize + 1;
-
-    pub(super) fn of(cause: &RefusalCause) -> ErrorKind {
-        match cause {
-            RefusalCause::Exchange(ExchangeError::Wire(_)) => ErrorKind::Wire,
-            RefusalCause::Exchange(ExchangeError::TimedOut(Phase::Handler)) => ErrorKind::Handler,
-            RefusalCause::Exchange(ExchangeError::TimedOut(_)) => ErrorKind::TimedOut,
-            RefusalCause::Exchange(ExchangeError::Incomplete) => ErrorKind::Incomplete,
-            RefusalCause::Exchange(ExchangeError::Io(_)) => ErrorKind::Io,
-            RefusalCause::Exchange(ExchangeError::Length | ExchangeError::Source(_)) => ErrorKind::Handler,
-            RefusalCause::Handler(_) => ErrorKind::Handler,
-            RefusalCause::Panic => ErrorKind::Panic,
-            RefusalCause::Plan => ErrorKind::Plan,
-            RefusalCause::Connections | RefusalCause::ConnectionsOfPeer => ErrorKind::Overload,
-            RefusalCause::Tls(_) => ErrorKind::Tls,
-        }
-    }
-}
-
 impl CoreStats {
+    /// Counts what went wrong.
+    pub(super) fn count_error(&self, cause: &RefusalCause) {
+        let errors = &self.errors;
+        let counter = match cause {
+            RefusalCause::Exchange(ExchangeError::Wire(_)) => &errors.wire,
+            RefusalCause::Exchange(ExchangeError::TimedOut(Phase::Handler)) => &errors.handler,
+            RefusalCause::Exchange(ExchangeError::TimedOut(_)) => &errors.timed_out,
+            RefusalCause::Exchange(ExchangeError::Incomplete) => &errors.incomplete,
+            RefusalCause::Exchange(ExchangeError::Io(_)) => &errors.io,
+            RefusalCause::Exchange(ExchangeError::Length | ExchangeError::Source(_)) => &errors.handler,
+            RefusalCause::Handler(_) => &errors.handler,
+            RefusalCause::Panic => &errors.panic,
+            RefusalCause::Plan => &errors.plan,
+            RefusalCause::Connections | RefusalCause::ConnectionsOfPeer => &errors.overload,
+            RefusalCause::Tls(_) => &errors.tls,
+        };
+        counter.add(1);
+    }
+
     /// How many connections have come and gone.
     pub(super) fn finished(&self) -> u64 {
         self.accepted.get().saturating_sub(self.open.get())
     }
 
-    pub(super) fn counts(&self) -> ServerCounts {
-        let error = |kind: ErrorKind| self.errors[kind as usize].get();
+    fn counts(&self) -> ServerCounts {
+        let CoreStats { open, accepted, cut, requests, received, sent, errors } = self;
         ServerCounts {
-            open: self.open.get(),
-            accepted: self.accepted.get(),
-            cut: self.cut.get(),
-            requests: self.requests.get(),
-            received: self.received.get(),
-            sent: self.sent.get(),
+            open: open.get(),
+            accepted: accepted.get(),
+            cut: cut.get(),
+            requests: requests.get(),
+            received: received.get(),
+            sent: sent.get(),
             errors: ErrorCounts {
-                wire: error(ErrorKind::Wire),
-                timed_out: error(ErrorKind::TimedOut),
-                incomplete: error(ErrorKind::Incomplete),
-                io: error(ErrorKind::Io),
-                handler: error(ErrorKind::Handler),
-                panic: error(ErrorKind::Panic),
-                plan: error(ErrorKind::Plan),
-                overload: error(ErrorKind::Overload),
-                tls: error(ErrorKind::Tls),
+                wire: errors.wire.get(),
+                timed_out: errors.timed_out.get(),
+                incomplete: errors.incomplete.get(),
+                io: errors.io.get(),
+                handler: errors.handler.get(),
+                panic: errors.panic.get(),
+                plan: errors.plan.get(),
+                overload: errors.overload.get(),
+                tls: errors.tls.get(),
             },
         }
     }
