@@ -63,7 +63,7 @@ impl<H: Handler> Connection<H> {
 
     /// Waits for the first bytes of a request, and holds no memory meanwhile. None: it is over.
     fn poll_wake(&mut self, cx: &mut task::Context<'_>) -> Poll<Option<Box<Context>>> {
-        let Connection { worker, idle: Some(conn), number, .. } = self else { return Poll::Ready(None) };
+        let Connection { worker, idle: Some(conn), number } = self else { return Poll::Ready(None) };
         let timeouts = &worker.shared.bounds.timeouts;
         let limit = if *number == 0 { timeouts.head } else { timeouts.idle };
         if let Some(Poll::Pending) = conn.transport.poll_read_ready(cx) {
@@ -135,7 +135,9 @@ fn exchanges<H: Handler>(
                 Head::End | Head::Silence => return Ok(Next::Close(Manner::AtOnce)),
                 Head::Whole => ctx.note_facts(),
             }
-            if let Some(body_max) = plan(worker, ctx)? {
+            worker.shared.stats.requests.add(1);
+            note_expectation(ctx)?;
+            if let Some(body_max) = plan_body(worker, ctx)? {
                 poll_fn(|cx| ctx.poll_body(cx, body_max)).await?;
             }
             let handled = handle(worker, ctx).await;
@@ -164,24 +166,6 @@ fn exchanges<H: Handler>(
     }
 }
 
-/// Decides by the head what becomes of the body: up to how many bytes it is buffered first, if it is.
-fn plan<H: Handler>(worker: &Worker<H>, ctx: &mut Context) -> Result<Option<usize>, Box<Refused>> {
-    worker.shared.stats.requests.add(1);
-    note_expectation(ctx)?;
-    let body_max = worker.shared.bounds.limits.body_max;
-    match (ctx.asked().connect, catch_unwind(AssertUnwindSafe(|| worker.handler.on_head(&ctx.request)))) {
-        (_, Err(_)) => Err(Refused::new(Status::INTERNAL_SERVER_ERROR, RefusalCause::Panic)),
-        (_, Ok(BodyPlan::Refuse(status))) => Err(Refused::new(status, RefusalCause::Plan)),
-        (true, Ok(BodyPlan::Tunnel)) => Ok(None),
-        // Whoever did not plan for a tunnel would answer as if it were one (RFC 9110 §9.3.6).
-        (true, Ok(_)) => Err(Refused::new(Status::NOT_IMPLEMENTED, RefusalCause::Plan)),
-        (false, Ok(_)) if ctx.is_read() => Ok(None),
-        (false, Ok(BodyPlan::Stream)) => Ok(None),
-        (false, Ok(BodyPlan::Buffer | BodyPlan::Tunnel)) => Ok(Some(body_max)),
-        (false, Ok(BodyPlan::BufferUpTo(body_max))) => Ok(Some(body_max)),
-    }
-}
-
 /// Notes what the peer expects before it sends its body (RFC 9110 §10.1.1).
 fn note_expectation(ctx: &mut Context) -> Result<(), Box<Refused>> {
     let headers = &ctx.request.headers;
@@ -196,6 +180,22 @@ fn note_expectation(ctx: &mut Context) -> Result<(), Box<Refused>> {
         incoming.expectation = Expectation::Continue;
     }
     Ok(())
+}
+
+/// Decides by the head what becomes of the body: up to how many bytes it is buffered first, if it is.
+fn plan_body<H: Handler>(worker: &Worker<H>, ctx: &mut Context) -> Result<Option<usize>, Box<Refused>> {
+    let planned = catch_unwind(AssertUnwindSafe(|| worker.handler.on_head(&ctx.request)));
+    let plan = planned.map_err(|_| Refused::new(Status::INTERNAL_SERVER_ERROR, RefusalCause::Panic))?;
+    match (ctx.asked().connect, plan) {
+        (_, BodyPlan::Refuse(status)) => Err(Refused::new(status, RefusalCause::Plan)),
+        (true, BodyPlan::Tunnel) => Ok(None),
+        // Whoever did not plan for a tunnel would answer as if it were one (RFC 9110 §9.3.6).
+        (true, _) => Err(Refused::new(Status::NOT_IMPLEMENTED, RefusalCause::Plan)),
+        (false, _) if ctx.is_read() => Ok(None),
+        (false, BodyPlan::Stream) => Ok(None),
+        (false, BodyPlan::Buffer | BodyPlan::Tunnel) => Ok(Some(worker.shared.bounds.limits.body_max)),
+        (false, BodyPlan::BufferUpTo(body_max)) => Ok(Some(body_max)),
+    }
 }
 
 /// Reads what the handler left of the body, if another request is to follow it.
