@@ -73,7 +73,7 @@ async fn relay(mut answer: CallReader, mut out: Writer<'_>) -> corehttp::Result 
 }
 
 fn owed(error: ClientError) -> Error {
-    Error::new(error.status(), error)
+    Error::new(error.owed(), error)
 }
 
 fn main() -> corehttp::Result {

@@ -178,12 +178,12 @@ impl ClientError {
     /// async fn relay(client: &Client, ctx: &mut Context) -> corehttp::Result {
     ///     let onward = ctx.request.target_to("http://backend:8080")?;
     ///     let asked = client.send(&onward, &mut ctx.response).await;
-    ///     asked.map_err(|error| Error::new(error.status(), error))?;
+    ///     asked.map_err(|error| Error::new(error.owed(), error))?;
     ///     ctx.response = std::mem::take(&mut ctx.response).forwarded();
     ///     Ok(())
     /// }
     /// ```
-    pub fn status(&self) -> Status {
+    pub fn owed(&self) -> Status {
         if self.is_timeout() { Status::GATEWAY_TIMEOUT } else { Status::BAD_GATEWAY }
     }
 }

@@ -26,7 +26,7 @@ pub enum CodingError {
 
 impl CodingError {
     /// The status that is owed to whoever sent such content.
-    pub fn status(self) -> Status {
+    pub fn owed(self) -> Status {
         match self {
             CodingError::Corrupt | CodingError::Incomplete => Status::BAD_REQUEST,
             CodingError::Unknown | CodingError::TooMany => Status::UNSUPPORTED_MEDIA_TYPE,

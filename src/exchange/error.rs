@@ -77,7 +77,7 @@ impl ExchangeError {
             ExchangeError::TimedOut(Phase::Head | Phase::Body) => Some(Status::REQUEST_TIMEOUT),
             ExchangeError::TimedOut(Phase::Handler) => Some(Status::SERVICE_UNAVAILABLE),
             ExchangeError::TimedOut(Phase::Handshake | Phase::Idle | Phase::Write) => None,
-            ExchangeError::Wire(error) => Some(error.status()),
+            ExchangeError::Wire(error) => Some(error.owed()),
             ExchangeError::Length | ExchangeError::Source(_) => Some(Status::INTERNAL_SERVER_ERROR),
         }
     }

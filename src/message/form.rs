@@ -211,7 +211,7 @@ pub enum InvalidForm {
 
 impl InvalidForm {
     /// The status that is owed to whoever sent it (RFC 9110 §15.5.1, §15.5.16, §15.6.1).
-    pub fn status(self) -> Status {
+    pub fn owed(self) -> Status {
         match self {
             InvalidForm::ContentType | InvalidForm::ContentCoding => Status::UNSUPPORTED_MEDIA_TYPE,
             InvalidForm::Unread => Status::INTERNAL_SERVER_ERROR,

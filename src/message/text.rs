@@ -14,7 +14,7 @@ pub struct InvalidText;
 
 impl InvalidText {
     /// The status that is owed to whoever sent it: 400 (RFC 9110 §15.5.1).
-    pub fn status(self) -> Status {
+    pub fn owed(self) -> Status {
         Status::BAD_REQUEST
     }
 }

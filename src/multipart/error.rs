@@ -9,7 +9,7 @@ use crate::message::Status;
 /// How a body broke the rules of `multipart/form-data`, or a bound of [`MultipartLimits`](super::MultipartLimits).
 ///
 /// Inside the [`io::Error`] of whoever reads parts, unless the body itself could not be read. Through `?` a handler
-/// answers with [its status](MultipartError::status).
+/// answers with [the status it owes](MultipartError::owed).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum MultipartError {
@@ -46,11 +46,11 @@ pub enum MultipartError {
 
 impl MultipartError {
     /// The status that is owed to whoever sent such a body (RFC 9110 §15.5).
-    pub fn status(self) -> Status {
-        *self.owed()
+    pub fn owed(self) -> Status {
+        *self.status()
     }
 
-    fn owed(self) -> &'static Status {
+    fn status(self) -> &'static Status {
         use MultipartError as E;
         match self {
             E::ContentType | E::ContentCoding | E::TransferEncoding => &Status::UNSUPPORTED_MEDIA_TYPE,
@@ -90,7 +90,7 @@ impl fmt::Display for MultipartError {
 impl Error for MultipartError {
     /// The status that is owed: so it is answered when the error goes through `?`.
     fn source(&self) -> Option<&(dyn Error + 'static)> {
-        Some(self.owed())
+        Some(self.status())
     }
 }
 

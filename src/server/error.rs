@@ -99,12 +99,12 @@ fn owed(error: &(dyn StdError + 'static)) -> Option<Status> {
         return error.owed();
     }
     if let Some(error) = error.downcast_ref::<InvalidAnswer>() {
-        return Some(error.status());
+        return Some(error.owed());
     }
-    let of_wire = error.downcast_ref::<WireError>().map(|error| error.status());
-    let of_coding = || error.downcast_ref::<CodingError>().map(|error| error.status());
-    let of_form = || error.downcast_ref::<InvalidForm>().map(|error| error.status());
-    let of_text = || error.downcast_ref::<InvalidText>().map(|error| error.status());
+    let of_wire = error.downcast_ref::<WireError>().map(|error| error.owed());
+    let of_coding = || error.downcast_ref::<CodingError>().map(|error| error.owed());
+    let of_form = || error.downcast_ref::<InvalidForm>().map(|error| error.owed());
+    let of_text = || error.downcast_ref::<InvalidText>().map(|error| error.owed());
     // The source and nothing behind it: deeper down are errors of other messages than the one that is answered.
     let of_source = || error.source().and_then(|source| source.downcast_ref::<Status>()).copied();
     of_wire.or_else(of_coding).or_else(of_form).or_else(of_text).or_else(of_source)

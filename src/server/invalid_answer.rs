@@ -52,7 +52,7 @@ pub enum InvalidAnswer {
 impl InvalidAnswer {
     /// The status that is owed to whoever has asked: 426 (RFC 9110 §15.5.22) or 400 if it asked for something else, and
     /// 500 where the handler is at fault.
-    pub fn status(self) -> Status {
+    pub fn owed(self) -> Status {
         match self {
             InvalidAnswer::Upgrade => Status::UPGRADE_REQUIRED,
             InvalidAnswer::Tunnel => Status::BAD_REQUEST,

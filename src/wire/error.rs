@@ -60,7 +60,7 @@ pub enum WireError {
 
 impl WireError {
     /// The status that is owed to whoever sent such a request (RFC 9110 §15.5, §15.6).
-    pub fn status(self) -> Status {
+    pub fn owed(self) -> Status {
         use WireError as E;
         match self {
             E::RequestLineTooLong => Status::URI_TOO_LONG,

@@ -881,7 +881,7 @@ mod upgrade {
                 Err(error.into())
             }));
             let heard = served.ask(asked);
-            assert_eq!(status(&heard), expected.status().as_u16(), "{protocol:?}: {heard}");
+            assert_eq!(status(&heard), expected.owed().as_u16(), "{protocol:?}: {heard}");
         }
         for protocol in ["", "/", "echo/", "/echo", "a/b/c", "h2c, echo", "echo ", "e\r\nx: y", "\u{e9}"] {
             check(protocol, ASKED, InvalidAnswer::Protocol);
