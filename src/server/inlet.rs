@@ -46,29 +46,23 @@ impl Inlet {
         runtime::spawn(async move { maintained.maintain().await });
         let mut stop = self.stop.clone();
         let stopped = async move {
-            // A sender that is gone can tell nobody to stop.
-            let told = stop.wait_for(Option::is_some).await.ok().and_then(|told| *told);
-            match told {
-                Some(stop) => stop,
-                None => std::future::pending().await,
+            match stop.wait_for(Option::is_some).await {
+                Ok(_) => Ok(()),
+                // A sender that is gone can tell nobody to stop.
+                Err(_) => std::future::pending().await,
             }
         };
-        until(stopped, self.accept_all(&worker)).await?;
+        first(stopped, self.accept_all(&worker)).await?;
         let Shared { watch, stats, .. } = &*worker.shared;
         watch.stop();
         self.stop_listening(&worker);
-        let (mut emptied, mut over) = (pin!(watch.emptied()), pin!(grace_over(&mut self.stop)));
-        poll_fn(|cx| match emptied.as_mut().poll(cx) {
-            Poll::Ready(()) => Poll::Ready(()),
-            Poll::Pending => over.as_mut().poll(cx),
-        })
-        .await;
+        first(watch.emptied(), grace_over(&mut self.stop)).await;
         stats.cut.add(stats.open.get());
         Ok(())
     }
 
-    /// Accepts for ever. What ends it is an error.
-    async fn accept_all<H: Handler>(&mut self, worker: &Rc<Worker<H>>) -> io::Error {
+    /// Accepts until that fails for good.
+    async fn accept_all<H: Handler>(&mut self, worker: &Rc<Worker<H>>) -> io::Result<()> {
         let mut pause = BACK_OFF_LEAST;
         loop {
             let error = match poll_fn(|cx| self.poll_accept(cx)).await {
@@ -86,7 +80,7 @@ impl Inlet {
                     runtime::sleep(pause).await;
                     pause = (2 * pause).min(BACK_OFF_MOST);
                 }
-                AcceptFault::Fatal => return error,
+                AcceptFault::Fatal => return Err(error),
             }
         }
     }
@@ -168,15 +162,12 @@ async fn grace_over(stop: &mut watch::Receiver<Option<Stop>>) {
     }
 }
 
-/// Works until it is told to stop, or the work has failed.
-async fn until(
-    stopped: impl Future<Output = Stop>,
-    work: impl Future<Output = io::Error>,
-) -> io::Result<Stop> {
-    let (mut stopped, mut work) = (pin!(stopped), pin!(work));
-    poll_fn(|cx| match stopped.as_mut().poll(cx) {
-        Poll::Ready(stop) => Poll::Ready(Ok(stop)),
-        Poll::Pending => work.as_mut().poll(cx).map(Err),
+/// Waits for the first of two.
+async fn first<T>(one: impl Future<Output = T>, other: impl Future<Output = T>) -> T {
+    let (mut one, mut other) = (pin!(one), pin!(other));
+    poll_fn(|cx| match one.as_mut().poll(cx) {
+        Poll::Ready(done) => Poll::Ready(done),
+        Poll::Pending => other.as_mut().poll(cx),
     })
     .await
 }
