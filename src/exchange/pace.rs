@@ -28,3 +28,42 @@ impl Pace {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::exchange::Timeouts;
+
+    /// Whether a body is fast enough, where 100 bytes a second are asked for once 2 seconds were waited. It came in these
+    /// pieces: so many milliseconds nobody wanted more, then somebody waited so many, and then so many bytes came.
+    #[track_caller]
+    fn check(pieces: &[(u64, u64, usize)], expected: bool) {
+        let timeouts =
+            Timeouts { body_grace: Duration::from_secs(2), body_rate_min: 100, ..Timeouts::default() };
+        let (bounds, mut pace, mut now) = (Bounds { timeouts, ..Bounds::default() }, Pace::default(), 0);
+        let is_fast = pieces.iter().all(|(unwanted, waited, count)| {
+            now += unwanted;
+            pace.wait(now);
+            now += waited;
+            // It was asked for again meanwhile, and the wait is one.
+            pace.wait(now);
+            pace.advance(*count, now, &bounds).is_ok()
+        });
+        assert_eq!(is_fast, expected, "{pieces:?}");
+    }
+
+    #[test]
+    fn a_body_is_timed_while_somebody_waits_once_the_grace_is_over() {
+        check(&[(0, 2000, 1)], true);
+        check(&[(0, 1000, 1), (0, 1000, 1)], true);
+        check(&[(0, 3000, 300)], true);
+        check(&[(60_000, 1000, 1), (60_000, 1000, 1)], true);
+        check(&[(0, 0, 1_000), (0, 9_000, 1)], true);
+        check(&[(0, 2010, 1)], false);
+        check(&[(0, 3000, 299)], false);
+        check(&[(0, 1000, 1), (0, 1000, 1), (0, 1000, 1)], false);
+        check(&[(0, 0, 1_000), (0, 20_000, 1)], false);
+    }
+}

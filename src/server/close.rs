@@ -25,7 +25,7 @@ pub(super) async fn close(ctx: &mut Context, manner: Manner) {
     match manner {
         Manner::AtOnce => {}
         Manner::Politely | Manner::Lingering => {
-            let sent = poll_fn(|cx| ctx.poll_answer(cx)).await.is_ok()
+            let sent = poll_fn(|cx| ctx.poll_send(cx)).await.is_ok()
                 && poll_fn(|cx| ctx.poll_flush(cx)).await.is_ok();
             let shut = sent && poll_fn(|cx| ctx.poll_shutdown(cx)).await.is_ok();
             if shut && manner == Manner::Lingering {

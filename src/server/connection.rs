@@ -145,7 +145,7 @@ fn exchanges<H: Handler>(
                 return Ok(Next::Close(Manner::AtOnce));
             }
             settle(ctx, handled)?;
-            poll_fn(|cx| ctx.poll_answer(cx)).await?;
+            poll_fn(|cx| ctx.poll_send(cx)).await?;
             poll_fn(|cx| poll_drain(ctx, cx)).await;
             unsent += 1;
             let (next, is_capped) = (ctx.next_step(), ctx.is_capped(unsent));

@@ -220,7 +220,7 @@ impl Context {
 
     /// Sends the response's body, if it is not sent already.
     #[inline]
-    pub(super) fn poll_answer(&mut self, cx: &mut task::Context<'_>) -> Poll<Result<(), Box<Refused>>> {
+    pub(super) fn poll_send(&mut self, cx: &mut task::Context<'_>) -> Poll<Result<(), Box<Refused>>> {
         let Context { response, outgoing, conn, shared, .. } = self;
         match &mut *conn.borrow_mut() {
             Some(conn) => {
