@@ -5,7 +5,7 @@ pub(crate) struct Class([bool; 256]);
 
 impl Class {
     /// `ALPHA / DIGIT`
-    pub(crate) const ALPHANUMERIC: Class = Class([false; 256])
+    pub(super) const ALPHANUMERIC: Class = Class([false; 256])
         .with(b"ABCDEFGHIJKLMNOPQRSTUVWXYZ")
         .with(b"abcdefghijklmnopqrstuvwxyz")
         .with(b"0123456789");
@@ -33,7 +33,7 @@ impl Class {
 
     /// How much of `text`, from its front, is in this class?
     #[inline]
-    pub(crate) fn prefix_len(&self, text: &[u8]) -> usize {
+    pub(super) fn prefix_len(&self, text: &[u8]) -> usize {
         // Four at a time, for nearly all text is good.
         let good = 4 * text.chunks_exact(4).take_while(|four| self.covers(four)).count();
         good + text[good..].iter().take_while(|octet| self.has(**octet)).count()

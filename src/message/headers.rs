@@ -222,7 +222,7 @@ impl Headers {
     }
 
     /// Appends a field that is known to be good, its value in pieces.
-    pub(crate) fn push_pieces(&mut self, name: Name<'_>, pieces: &[&str]) {
+    pub(super) fn push_pieces(&mut self, name: Name<'_>, pieces: &[&str]) {
         let front = self.text.push_all([name.as_str().as_bytes(), b": "]);
         let value_start = self.text.len();
         pieces.iter().for_each(|piece| self.text.extend(piece.as_bytes()));

@@ -168,7 +168,7 @@ impl Target {
     }
 
     /// Path and query as they are spelled.
-    pub(crate) fn resource_text(&self) -> &str {
+    pub(super) fn resource_text(&self) -> &str {
         let start = match self.parts.form {
             TargetForm::Absolute => self.parts.authority.end(),
             TargetForm::Origin | TargetForm::Authority | TargetForm::Asterisk => 0,

@@ -15,7 +15,7 @@ use super::socket_file::SocketFile;
 /// Does the kernel spread connections over the listeners of one port?
 ///
 /// Elsewhere `SO_REUSEPORT` is missing, or the last to bind gets everything: there one core accepts for all.
-pub(crate) const KERNEL_BALANCES: bool = cfg!(any(target_os = "linux", target_os = "android"));
+pub(super) const KERNEL_BALANCES: bool = cfg!(any(target_os = "linux", target_os = "android"));
 
 /// How to listen.
 #[derive(Clone, Copy, Debug)]

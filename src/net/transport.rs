@@ -94,7 +94,7 @@ impl<B: AnyStream> Transport<B> {
         self.stream()?.poll_write(cx, bytes)
     }
 
-    pub(crate) fn poll_write_vectored(
+    pub(super) fn poll_write_vectored(
         &mut self,
         cx: &mut Context<'_>,
         parts: &[IoSlice<'_>],

@@ -4,7 +4,6 @@ use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::task::{self, Poll};
-use std::time::Duration;
 
 use super::context::{SharedConn, Unread};
 use super::refuse::{self, Refused};
@@ -12,7 +11,7 @@ use super::worker::Worker;
 use super::{Context, Handler, RefusalCause, Result};
 use crate::exchange::{ExchangeError, Phase, Timeouts};
 use crate::message::Status;
-use crate::net::{Deadline, Lane, Peer, Timer};
+use crate::net::{Lane, Peer, Timer};
 
 /// How a handler ended.
 pub(super) enum Handled {
@@ -43,18 +42,15 @@ pub(super) fn handle<H: Handler>(worker: &Worker<H>, ctx: &mut Context) -> impl 
             Ok(Poll::Ready(result)) => Poll::Ready(Handled::Returned(result)),
             Ok(Poll::Pending) => {
                 send_before(&conn, &worker.shared.bounds.timeouts, cx);
-                let limit = worker.shared.bounds.timeouts.handler;
-                poll_timer(timer.as_mut().zip(limit), cx).map(|()| Handled::TimedOut)
+                match timer.as_mut().zip(worker.shared.bounds.timeouts.handler) {
+                    Some((timer, limit)) => {
+                        timer.poll_expired(cx, Lane::Whole, limit).map(|()| Handled::TimedOut)
+                    }
+                    None => Poll::Pending,
+                }
             }
         })
         .await
-    }
-}
-
-fn poll_timer(timer: Option<(&mut Deadline, Duration)>, cx: &mut task::Context<'_>) -> Poll<()> {
-    match timer {
-        Some((timer, limit)) => timer.poll_expired(cx, Lane::Whole, limit),
-        None => Poll::Pending,
     }
 }
 

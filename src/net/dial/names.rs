@@ -26,7 +26,7 @@ pub(crate) struct Names {
 }
 
 /// The addresses of a host, in the resolver's order: at least one, none of them twice.
-pub(crate) type Addresses = Arc<[IpAddr]>;
+pub(super) type Addresses = Arc<[IpAddr]>;
 
 impl Names {
     /// Keeps each answer of `resolver` for `keep`. Zero keeps nothing, and yet nobody asks twice at a time.
