@@ -11,7 +11,7 @@ use super::close::Manner;
 use super::connection::Next;
 use super::refuse::Refused;
 use super::shared::Shared;
-use super::{Extensions, RefusalCause, Transform, transform};
+use super::{Extensions, RefusalCause, Transform, passage};
 use crate::exchange::{ExchangeError, Expectation, Head, Incoming, Outgoing, poll_flush};
 use crate::memory::Reset;
 use crate::message::{Length, Request, Response, Status, Version};
@@ -365,7 +365,7 @@ impl Reset for Context {
     fn shrink(&mut self) {
         self.request.shrink();
         self.response.shrink();
-        self.transformed.shrink_to(transform::KEPT_MAX);
+        self.transformed.shrink_to(passage::KEPT_MAX);
         self.incoming.get_mut().shrink();
         self.outgoing.shrink();
         self.workspace.iter_mut().for_each(|workspace| workspace.shrink());

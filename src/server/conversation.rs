@@ -6,7 +6,7 @@ use std::task::{Poll, ready};
 use std::time::Duration;
 
 use super::context::Unread;
-use super::transform::Passage;
+use super::passage::Passage;
 use super::{Context, Course, InvalidAnswer, Reader, Upgraded, Writer};
 use crate::exchange::{Expectation, poll_flush};
 use crate::message::{Headers, Length, Name, Status, Version, is_token};

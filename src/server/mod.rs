@@ -25,6 +25,7 @@ mod context;
 mod conversation;
 mod decode;
 mod extensions;
+mod passage;
 mod reader;
 #[cfg(feature = "tls")]
 mod tls;

@@ -9,7 +9,7 @@ use std::task::{self, Poll, ready};
 use tokio::io::AsyncWrite;
 
 use super::context::SharedConn;
-use super::transform::Passage;
+use super::passage::Passage;
 use crate::coding::Flush;
 use crate::exchange::{Bounds, Outgoing, poll_flush};
 use crate::message::{Headers, Request};
