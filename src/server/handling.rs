@@ -42,12 +42,9 @@ pub(super) fn handle<H: Handler>(worker: &Worker<H>, ctx: &mut Context) -> impl 
             Ok(Poll::Ready(result)) => Poll::Ready(Handled::Returned(result)),
             Ok(Poll::Pending) => {
                 send_before(&conn, &worker.shared.bounds.timeouts, cx);
-                match timer.as_mut().zip(worker.shared.bounds.timeouts.handler) {
-                    Some((timer, limit)) => {
-                        timer.poll_expired(cx, Lane::Whole, limit).map(|()| Handled::TimedOut)
-                    }
-                    None => Poll::Pending,
-                }
+                let timed = timer.as_mut().zip(worker.shared.bounds.timeouts.handler);
+                let expired = timed.map(|(timer, limit)| timer.poll_expired(cx, Lane::Whole, limit));
+                expired.unwrap_or(Poll::Pending).map(|()| Handled::TimedOut)
             }
         })
         .await
