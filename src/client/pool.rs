@@ -1,5 +1,6 @@
 //! [`Pool`]: the connections to one origin in one runtime.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
@@ -30,8 +31,9 @@ pub(super) struct Pool {
     rest: Mutex<Rest>,
     pub(super) bounds: PoolBounds,
     pub(super) settings: Arc<Settings>,
-    /// Whoever looks after resting connections.
+    /// Whoever looks after resting connections, and whether that is done.
     pools: Weak<Pools>,
+    is_kept: Arc<AtomicBool>,
 }
 
 /// What a pool may hold, and for how long.
@@ -62,7 +64,12 @@ pub(super) struct Place {
 }
 
 impl Pool {
-    pub(super) fn new(origin: Origin, settings: Arc<Settings>, pools: Weak<Pools>) -> Pool {
+    pub(super) fn new(
+        origin: Origin,
+        settings: Arc<Settings>,
+        pools: Weak<Pools>,
+        is_kept: Arc<AtomicBool>,
+    ) -> Pool {
         let mut bounds = settings.pool;
         bounds.connections_max = bounds.connections_max.clamp(1, Semaphore::MAX_PERMITS);
         let places = Semaphore::new(bounds.connections_max);
@@ -72,7 +79,7 @@ impl Pool {
         if let Some(authorization) = reader.and_then(Proxy::authorization) {
             fields.put(Name::new("proxy-authorization"), authorization.as_bytes());
         }
-        Pool { origin, proxy, fields, places, rest: Mutex::default(), bounds, settings, pools }
+        Pool { origin, proxy, fields, places, rest: Mutex::default(), bounds, settings, pools, is_kept }
     }
 
     /// Whether a proxy reads the requests.
@@ -148,17 +155,19 @@ impl Pool {
         let born = exchange.born;
         let idle = self.idle_max(&exchange);
         let resting = Resting { conn, born, until: later(now, idle) };
-        let is_kept = !idle.is_zero() && self.is_young(born, now);
-        let was_empty = {
+        let is_good = !idle.is_zero() && self.is_young(born, now);
+        {
             let mut rest = lock(&self.rest);
             rest.exchanges.give(exchange);
-            let was_empty = rest.conns.is_empty();
-            if is_kept {
+            if is_good {
                 rest.conns.push(resting);
             }
-            was_empty
-        };
-        if let (true, true, Some(pools)) = (is_kept, was_empty, self.pools.upgrade()) {
+        }
+        // A keeper that ends says so first, and then looks once more whether anything rests: under the same lock.
+        if is_good
+            && !self.is_kept.load(Ordering::Acquire)
+            && let Some(pools) = self.pools.upgrade()
+        {
             pools.keep();
         }
     }

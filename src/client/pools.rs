@@ -17,12 +17,13 @@ pub(super) struct Pools {
     here: Here,
     settings: Arc<Settings>,
     known: Mutex<Known>,
-    is_kept: AtomicBool,
+    /// Whether a task looks after the resting connections. Its pools have it too, to see that at a glance.
+    is_kept: Arc<AtomicBool>,
 }
 
 impl Pools {
     pub(super) fn new(here: Here, settings: Arc<Settings>) -> Arc<Pools> {
-        Arc::new(Pools { here, settings, known: Mutex::default(), is_kept: AtomicBool::new(false) })
+        Arc::new(Pools { here, settings, known: Mutex::default(), is_kept: Arc::default() })
     }
 
     /// The pool of the origin that is spelled so, if somebody has needed it before.
@@ -46,7 +47,8 @@ impl Pools {
             // Instead of growing, if that will do: nobody else looks after pools whose hosts are never reached.
             known.prune();
         }
-        let pool = Arc::new(Pool::new(origin, self.settings.clone(), Arc::downgrade(self)));
+        let pool =
+            Arc::new(Pool::new(origin, self.settings.clone(), Arc::downgrade(self), self.is_kept.clone()));
         known.by_key.insert(key.into(), pool.clone());
         Ok(pool)
     }
