@@ -24,13 +24,12 @@ impl Client {
     ) -> Result<Link, ClientError> {
         let deadline = self.deadline();
         let mut link = self.attempt(pool, request, response, deadline).await?;
-        match redirect::next(self.redirects, 0, request, &link.place.pool.origin, response)? {
-            None => {
-                link.decode(response)?;
-                Ok(link)
-            }
-            Some(next) => Box::pin(self.follow(link, next, response, deadline)).await,
-        }
+        let next = redirect::next(self.redirects, 0, request, &link.place.pool.origin, response)?;
+        let Some(next) = next else {
+            link.decode(response)?;
+            return Ok(link);
+        };
+        Box::pin(self.follow(link, next, response, deadline)).await
     }
 
     /// Goes on where an answer leads to. What is not of the usual way has a box of its own, for a future is moved as a
@@ -68,7 +67,10 @@ impl Client {
         if request.body.is_spent() {
             return Err(ClientError::new(ClientPhase::Prepare, ClientCause::Spent));
         }
-        let mut link = self.link(pool, request, deadline).await?;
+        let mut link = match self.rested(pool, request)? {
+            Some(link) => link,
+            None => Box::pin(self.link(pool, request, deadline)).await?,
+        };
         let visit = Visit::begin(&link.place.pool, request);
         let content = request.body.announced();
         link.begin(request, content, visit.cookie(), deadline);
@@ -114,6 +116,24 @@ impl Client {
         }
     }
 
+    /// A connection for `request` that has rested, if there is one and nobody waits for it: what is usual, and needs no
+    /// future.
+    fn rested(&self, pool: Option<&Arc<Pool>>, request: &Request) -> Result<Option<Link>, ClientError> {
+        let pool = self.pool_for(pool, request)?;
+        let (Some(place), now) = (pool.try_enter(), runtime::now()) else { return Ok(None) };
+        let timings = Timings { reused: true, ..Timings::default() };
+        Ok(pool.take(now).map(|(resting, exchange)| Link::over(resting, exchange, place, timings, now)))
+    }
+
+    /// The pool of the request's origin, if it is not known.
+    fn pool_for(&self, known: Option<&Arc<Pool>>, request: &Request) -> Result<Arc<Pool>, ClientError> {
+        if request.method() == Method::Connect {
+            // It asks for a tunnel, and its target is no URL (RFC 9112 §3.2.3).
+            return Err(InvalidRequest::Target(InvalidTarget::Form).into());
+        }
+        known.map_or_else(|| self.pool_of(request.target()), |known| Ok(known.clone()))
+    }
+
     /// A connection for `request`: one that has rested, or a new one.
     async fn link(
         &self,
@@ -121,18 +141,7 @@ impl Client {
         request: &Request,
         deadline: Option<Instant>,
     ) -> Result<Link, ClientError> {
-        if request.method() == Method::Connect {
-            // It asks for a tunnel, and its target is no URL (RFC 9112 §3.2.3).
-            return Err(InvalidRequest::Target(InvalidTarget::Form).into());
-        }
-        let looked_up;
-        let pool = match pool {
-            Some(pool) => pool,
-            None => {
-                looked_up = self.pool_of(request.target())?;
-                &looked_up
-            }
-        };
+        let pool = &self.pool_for(pool, request)?;
         let start = runtime::now();
         let (place, entered) = match pool.try_enter() {
             Some(place) => (place, start),
