@@ -236,6 +236,23 @@ fn streamed_in() {
 }
 
 #[test]
+fn streamed_in_over_several_reads() {
+    let reads = async |ctx: &mut Context| -> corehttp::Result {
+        let (mut count, mut body) = (0, ctx.body_reader());
+        while let Some(chunk) = body.chunk().await? {
+            count += chunk.len();
+        }
+        assert_eq!(count, 64 << 10);
+        ctx.response.text("all read");
+        Ok(())
+    };
+    let chunks = format!("1000\r\n{}\r\n", "x".repeat(4 << 10)).repeat(16);
+    let head = "POST / HTTP/1.1\r\nHost: example.com\r\nTransfer-Encoding: chunked\r\n\r\n";
+    let (post, few) = (format!("{head}{chunks}0\r\n\r\n"), |exchanges| exchanges < 300);
+    check_while(with_plan(|_| BodyPlan::Stream, reads), &post, 1, "all read", few);
+}
+
+#[test]
 fn streamed_out() {
     let writes = async |ctx: &mut Context| -> corehttp::Result {
         let mut out = ctx.stream().await?;
