@@ -11,7 +11,6 @@ use tokio::io::AsyncWrite;
 use super::cookies::Visit;
 use super::halves::{CallReader, CallWriter, split};
 use super::link::Link;
-use super::upload::Upload;
 use super::{Answer, ClientError};
 use crate::memory::Reset;
 use crate::message::{Headers, Response};
@@ -148,36 +147,13 @@ impl Call {
     }
 
     fn poll_data(&mut self, cx: &mut Context<'_>, data: &[u8]) -> Poll<Result<usize, ClientError>> {
-        self.poll_unless_refused(cx, data.len(), |link, cx| link.poll_write(cx, data))
+        let Call { link, early, .. } = self;
+        link.poll_unless_refused(cx, early, data.len(), |link, cx| link.poll_write(cx, data))
     }
 
     fn poll_sent(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ClientError>> {
-        self.poll_unless_refused(cx, (), Link::poll_flush)
-    }
-
-    /// Whatever `poll` yields; or `dropped` once the server reads no more, which it may say while nothing goes out, or
-    /// have said before that failed.
-    fn poll_unless_refused<T>(
-        &mut self,
-        cx: &mut Context<'_>,
-        dropped: T,
-        poll: impl FnOnce(&mut Link, &mut Context<'_>) -> Poll<Result<T, ClientError>>,
-    ) -> Poll<Result<T, ClientError>> {
         let Call { link, early, .. } = self;
-        if matches!(link.exchange.upload, Upload::Abandoned) {
-            return Poll::Ready(Ok(dropped));
-        }
-        let polled = poll(link, cx);
-        if let Poll::Ready(Ok(_)) = polled {
-            return polled;
-        }
-        match (link.poll_early(cx, early), polled) {
-            (Poll::Ready(Ok(())), Poll::Ready(_)) => link.exchange.upload = Upload::Abandoned,
-            (Poll::Ready(Ok(())), Poll::Pending) if matches!(link.exchange.upload, Upload::Abandoned) => {}
-            (Poll::Ready(Err(error)), Poll::Pending) => return Poll::Ready(Err(error)),
-            (_, polled) => return polled,
-        }
-        Poll::Ready(Ok(dropped))
+        link.poll_unless_refused(cx, early, (), Link::poll_flush)
     }
 }
 
@@ -195,7 +171,9 @@ impl AsyncWrite for Call {
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         // They are written by the first call, whatever the last one waits for.
         let trailers = std::mem::take(&mut self.trailers);
-        self.poll_unless_refused(cx, (), |link, cx| link.poll_end(cx, &trailers)).map_err(io::Error::from)
+        let Call { link, early, .. } = &mut *self;
+        link.poll_unless_refused(cx, early, (), |link, cx| link.poll_end(cx, &trailers))
+            .map_err(io::Error::from)
     }
 }
 

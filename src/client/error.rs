@@ -165,6 +165,14 @@ impl ClientError {
         }
     }
 
+    /// What the connection has failed of, or else this error.
+    pub(super) fn of_connection(self) -> Result<ExchangeError, ClientError> {
+        match self.0.cause {
+            ClientCause::Exchange(failure @ ExchangeError::Io(_)) => Ok(failure),
+            _ => Err(self),
+        }
+    }
+
     /// The status that is owed by a server that asked another one for somebody: 504 if a limit of time was over, else
     /// 502 (RFC 9110 §15.6.3, §15.6.5).
     ///

@@ -11,7 +11,6 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::cookies::Visit;
 use super::link::Link;
-use super::upload::Upload;
 use super::{ClientError, ClientPhase};
 use crate::memory::{Reset, lock};
 use crate::message::{Headers, Response};
@@ -32,8 +31,6 @@ pub struct CallWriter {
 /// the connection.
 pub struct CallReader {
     half: Half,
-    /// The head of the answer, if it came before the halves parted.
-    early: Option<Response>,
     /// What was read last: the connection is not ours alone, so it lends nothing.
     piece: Vec<u8>,
     trailers: Headers,
@@ -47,10 +44,10 @@ pub(super) fn split(
     trailers: Headers,
     visit: Visit<'static>,
 ) -> (CallWriter, CallReader) {
-    let (both, owners) = (Arc::new(Mutex::new(Both { link: Some(link) })), Arc::<Owners>::default());
+    let both = Both { link: Some(link), early: early.unwrap_or_default() };
+    let (both, owners) = (Arc::new(Mutex::new(both)), Arc::<Owners>::default());
     let half = |side| Half { side, both: both.clone(), owners: owners.clone() };
-    let reader =
-        CallReader { half: half(Side::Reader), early, piece: Vec::new(), trailers: Headers::new(), visit };
+    let reader = CallReader { half: half(Side::Reader), piece: Vec::new(), trailers: Headers::new(), visit };
     (CallWriter { half: half(Side::Writer), trailers }, reader)
 }
 
@@ -60,7 +57,7 @@ impl CallWriter {
     ///
     /// # Errors
     ///
-    /// More than the `content-length` that was set; a connection that fails.
+    /// More than the `content-length` that was set; a connection that fails, and no answer that came before.
     pub async fn write(&mut self, data: &[u8]) -> Result<usize, ClientError> {
         poll_fn(|cx| self.poll_data(cx, data)).await
     }
@@ -109,14 +106,11 @@ impl CallWriter {
     }
 
     fn poll_data(&mut self, cx: &mut Context<'_>, data: &[u8]) -> Poll<Result<usize, ClientError>> {
-        self.half.poll(cx, |link, cx| link.poll_write(cx, data))
+        self.poll_unless_refused(cx, data.len(), |link, cx| link.poll_write(cx, data))
     }
 
     fn poll_sent(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ClientError>> {
-        self.half.poll(cx, |link, cx| match link.exchange.upload {
-            Upload::Abandoned => Poll::Ready(Ok(())),
-            _ => link.poll_flush(cx),
-        })
+        self.poll_unless_refused(cx, (), Link::poll_flush)
     }
 
     fn poll_finish(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ClientError>> {
@@ -126,17 +120,26 @@ impl CallWriter {
     }
 
     fn poll_end(&mut self, cx: &mut Context<'_>, trailers: &Headers) -> Poll<Result<(), ClientError>> {
-        let ended = ready!(self.half.poll(cx, |link, cx| link.poll_end(cx, trailers)));
+        let ended = ready!(self.poll_unless_refused(cx, (), |link, cx| link.poll_end(cx, trailers)));
         // The time of whoever waits for the answer begins now.
         self.half.owners.wake_by_ref();
         Poll::Ready(ended)
+    }
+
+    fn poll_unless_refused<T>(
+        &mut self,
+        cx: &mut Context<'_>,
+        dropped: T,
+        poll: impl FnOnce(&mut Link, &mut Context<'_>) -> Poll<Result<T, ClientError>>,
+    ) -> Poll<Result<T, ClientError>> {
+        self.half.poll(cx, |link, early, cx| link.poll_unless_refused(cx, early, dropped, poll))
     }
 }
 
 impl Drop for CallWriter {
     /// Whoever waits for the answer need not wait for the end of a request that will have none.
     fn drop(&mut self) {
-        lock(&self.half.both).link().give_up();
+        lock(&self.half.both).parts().0.give_up();
         self.half.owners.wake_by_ref();
     }
 }
@@ -148,21 +151,25 @@ impl CallReader {
     ///
     /// Whatever keeps an answer from coming.
     pub async fn head(&mut self, response: &mut Response) -> Result<(), ClientError> {
-        match self.early.take() {
-            Some(early) => *response = early,
-            None => response.reset(),
-        }
+        response.reset();
         poll_fn(|cx| {
-            self.half.poll(cx, |link, cx| match link.poll_early(cx, response) {
-                Poll::Pending => link.poll_deadline(cx, ClientPhase::Wait).map(Err),
-                head => head,
+            self.half.poll(cx, |link, early, cx| {
+                if link.exchange.is_answered {
+                    std::mem::swap(response, early);
+                    return Poll::Ready(Ok(()));
+                }
+                match link.poll_early(cx, response) {
+                    Poll::Pending => link.poll_deadline(cx, ClientPhase::Wait).map(Err),
+                    head => head,
+                }
             })
         })
         .await?;
         self.visit.end(response);
         let mut both = lock(&self.half.both);
-        *response.timings_mut() = both.link().exchange.timings;
-        both.link().decode(response)
+        let (link, _) = both.parts();
+        *response.timings_mut() = link.exchange.timings;
+        link.decode(response)
     }
 
     /// The next piece of the body, as large as it came; none at its end. To be asked for once the head is there.
@@ -234,11 +241,12 @@ impl Half {
     fn poll<T>(
         &self,
         cx: &mut Context<'_>,
-        poll: impl FnOnce(&mut Link, &mut Context<'_>) -> Poll<T>,
+        poll: impl FnOnce(&mut Link, &mut Response, &mut Context<'_>) -> Poll<T>,
     ) -> Poll<T> {
         let mut both = lock(&self.both);
         self.owners.note(self.side, cx.waker());
-        poll(both.link(), &mut Context::from_waker(&Waker::from(self.owners.clone())))
+        let (link, early) = both.parts();
+        poll(link, early, &mut Context::from_waker(&Waker::from(self.owners.clone())))
     }
 
     /// Receives the next piece of the body, and has `take` take it; at the end come the trailers.
@@ -248,7 +256,7 @@ impl Half {
         trailers: &mut Headers,
         take: impl FnOnce(&mut Link),
     ) -> Poll<Result<(), ClientError>> {
-        self.poll(cx, |link, cx| {
+        self.poll(cx, |link, _, cx| {
             match ready!(link.poll_chunk(cx)) {
                 Ok(0) if trailers.is_empty() => {
                     std::mem::swap(trailers, &mut link.exchange.incoming.trailers);
@@ -300,11 +308,13 @@ impl Wake for Owners {
 struct Both {
     /// Some, until this is dropped.
     link: Option<Box<Link>>,
+    /// The answer's head, if it came before the halves parted, or the writer was the one to find it.
+    early: Response,
 }
 
 impl Both {
-    fn link(&mut self) -> &mut Link {
-        self.link.as_deref_mut().expect("it is taken when this is dropped")
+    fn parts(&mut self) -> (&mut Link, &mut Response) {
+        (self.link.as_deref_mut().expect("it is taken when this is dropped"), &mut self.early)
     }
 }
 

@@ -5,7 +5,7 @@ use std::task::{Context, Poll, ready};
 use super::link::Link;
 use super::{ClientError, ClientPhase};
 use crate::exchange::{ExchangeError, poll_flush};
-use crate::message::{Headers, Request};
+use crate::message::{Headers, Request, Response};
 use crate::net::Lane;
 use crate::runtime::later;
 
@@ -88,6 +88,36 @@ impl Link {
         let Link { conn, exchange, place } = self;
         let written = exchange.outgoing.poll_write(cx, conn, data, &place.pool.settings.bounds);
         self.within_deadline(cx, ClientPhase::Send, written)
+    }
+
+    /// Whatever `poll` yields; or `dropped` once the server reads no more. It may say so while nothing goes out, or have
+    /// said so before the connection failed: then its answer is in `early`.
+    pub(super) fn poll_unless_refused<T>(
+        &mut self,
+        cx: &mut Context<'_>,
+        early: &mut Response,
+        dropped: T,
+        poll: impl FnOnce(&mut Link, &mut Context<'_>) -> Poll<Result<T, ClientError>>,
+    ) -> Poll<Result<T, ClientError>> {
+        let polled = match self.exchange.upload {
+            Upload::Abandoned => return Poll::Ready(Ok(dropped)),
+            Upload::Failed(_) => Poll::Pending,
+            _ => poll(self, cx),
+        };
+        match polled.map_err(ClientError::of_connection) {
+            Poll::Pending => {}
+            Poll::Ready(Ok(done)) => return Poll::Ready(Ok(done)),
+            Poll::Ready(Err(Err(error))) => return Poll::Ready(Err(error)),
+            // What the server has said may lie in the socket, though nobody has noticed yet.
+            Poll::Ready(Err(Ok(failure))) => self.exchange.upload = Upload::Failed(failure),
+        }
+        match self.poll_early(cx, early)? {
+            Poll::Pending => return self.poll_deadline(cx, ClientPhase::Send).map(Err),
+            Poll::Ready(()) if matches!(self.exchange.upload, Upload::Failed(_) | Upload::Abandoned) => {}
+            Poll::Ready(()) => return Poll::Pending,
+        }
+        self.exchange.upload = Upload::Abandoned;
+        Poll::Ready(Ok(dropped))
     }
 
     /// Writes what ends the body, unless that was written before or nobody wants it any more.

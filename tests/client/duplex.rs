@@ -1,10 +1,11 @@
 //! The answer is read while the request is written: neither side waits for the other (RFC 9110 §7.5).
 
+use std::io::{Read, Write};
 use std::time::Duration;
 
 use corehttp::{
-    BodyPlan, CallReader, CallWriter, Client, ClientBuilder, ClientPhase, ClientTimeouts, Context, Request,
-    Response, Server, with_plan,
+    BodyPlan, CallReader, CallWriter, Client, ClientBuilder, ClientError, ClientPhase, ClientTimeouts,
+    Context, Request, Response, Server, with_plan,
 };
 use tokio::io::AsyncReadExt;
 use tokio::time::Instant;
@@ -282,4 +283,98 @@ async fn an_answer_to_a_request_that_never_ends_is_not_waited_for_without_end() 
     drop(writer);
     let error = tokio::time::timeout(Duration::from_secs(60), read).await.expect("it is woken").unwrap();
     assert_eq!((error.unwrap_err().phase(), start.elapsed().as_secs()), (ClientPhase::Send, 30));
+}
+
+/// A writer that ran into the closed connection was told that it had failed, and nobody of the answer.
+#[tokio::test(start_paused = true)]
+async fn who_refuses_and_closes_is_heard_whichever_half_finds_out() {
+    for (close, is_found_by_writer) in [("", true), ("", false), ("connection: close\r\n", true)] {
+        let refusal = format!("HTTP/1.1 413 x\r\n{close}content-length: 8\r\n\r\nenough!\n");
+        let stage = Stage::new(move |mut peer, _| {
+            let refusal = refusal.clone();
+            async move {
+                peer.head().await?;
+                peer.say(refusal).await
+            }
+        });
+        let (client, mut response) = (stage.client(), Response::new());
+        let (mut writer, mut reader) =
+            client.open(&Request::post("http://a/").unwrap()).await.unwrap().split();
+        settle().await;
+        let write = async {
+            for _ in 0..100 {
+                writer.write_all(&[0; 8192]).await?;
+            }
+            writer.finish().await
+        };
+        match is_found_by_writer {
+            true => {
+                write.await.unwrap();
+                reader.head(&mut response).await.unwrap();
+            }
+            false => {
+                reader.head(&mut response).await.unwrap();
+                write.await.unwrap();
+            }
+        }
+        let mut body = String::new();
+        reader.read_to_string(&mut body).await.unwrap();
+        assert_eq!((response.status.as_u16(), &*body), (413, "enough!\n"));
+        drop((writer, reader));
+        assert_eq!((client.idle(), client.busy()), (0, 0));
+    }
+}
+
+/// The system says at once that nothing can be written, and what there is to read it says later.
+#[tokio::test]
+async fn an_answer_that_nobody_has_noticed_yet_is_waited_for() {
+    for is_split in [false, true] {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}/", listener.local_addr().unwrap());
+        let server = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            assert!(stream.read(&mut [0; 4096]).unwrap() > 0);
+            stream.write_all(b"HTTP/1.1 413 x\r\ncontent-length: 2\r\n\r\nno").unwrap();
+        });
+        let call = Client::new().open(&Request::post(&url).unwrap()).await.unwrap();
+        server.join().unwrap();
+        let (mut response, mut body) = (Response::new(), String::new());
+        match is_split {
+            true => {
+                let (mut writer, mut reader) = call.split();
+                flood(async |data| writer.write_all(data).await).await;
+                reader.head(&mut response).await.unwrap();
+                reader.read_to_string(&mut body).await.unwrap();
+            }
+            false => {
+                let mut call = call;
+                flood(async |data| call.write_all(data).await).await;
+                let mut answer = call.finish(&mut response).await.unwrap();
+                answer.read_to_string(&mut body).await.unwrap();
+            }
+        }
+        assert_eq!((response.status.as_u16(), &*body), (413, "no"));
+    }
+}
+
+/// Writes more than a connection takes that nobody reads from.
+async fn flood(mut write: impl AsyncFnMut(&[u8]) -> Result<(), ClientError>) {
+    for _ in 0..1000 {
+        write(&[0; 32 << 10]).await.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_closes_and_answers_nothing_is_an_error_to_both_halves() {
+    let stage = Stage::new(|mut peer, _| async move { peer.head().await.map(drop) });
+    let (mut writer, mut reader) =
+        stage.client().open(&Request::post("http://a/").unwrap()).await.unwrap().split();
+    settle().await;
+    let failed = loop {
+        if let Err(error) = writer.write_all(&[0; 8192]).await {
+            break error;
+        }
+    };
+    assert_eq!(failed.phase(), ClientPhase::Send);
+    reader.head(&mut Response::new()).await.unwrap_err();
 }
