@@ -95,6 +95,7 @@ impl Link {
         }
         match self.poll_upload(cx, body)? {
             Poll::Ready(()) => Poll::Ready(Ok(())),
+            Poll::Pending if self.poll_ahead(cx)?.is_ready() => Poll::Ready(Ok(())),
             Poll::Pending => self.poll_deadline(cx, ClientPhase::Send).map(Err),
         }
     }

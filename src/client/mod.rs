@@ -212,7 +212,8 @@ impl Client {
     }
 
     /// Sends `request`, and receives the head of the answer into `response`. Its body is read from what is returned, as
-    /// it comes.
+    /// it comes. What of it comes before the request is sent is kept, up to [`ClientBuilder::body_max`]; a server that
+    /// answers with more than that as it reads is asked with [`Client::open`] and [`Call::split`].
     ///
     /// # Errors
     ///

@@ -1,10 +1,11 @@
 //! [`Upload`]: how a request goes out, and how far it is.
 
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use super::link::Link;
 use super::{ClientError, ClientPhase};
-use crate::exchange::{ExchangeError, poll_flush};
+use crate::exchange::{ExchangeError, Phase, poll_flush};
 use crate::message::{Headers, Request, Response};
 use crate::net::Lane;
 use crate::runtime::later;
@@ -56,6 +57,28 @@ impl Link {
             Err(error) => return Poll::Ready(Err(self.fail(ClientPhase::Send, error))),
         }
         Poll::Ready(Ok(()))
+    }
+
+    /// Takes in what comes of the answer while the request is sent, up to as much as a body may have: a server that
+    /// answers as it reads would otherwise wait for us as we wait for it. Ready once the connection has failed.
+    pub(super) fn poll_ahead(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ClientError>> {
+        let Link { conn, exchange, place } = self;
+        let input = &mut exchange.incoming.input;
+        while input.unread().len() < place.pool.settings.bounds.limits.body_max {
+            match conn.poll_fill(cx, input, Duration::MAX).map_err(ExchangeError::during(Phase::Body)) {
+                Poll::Ready(Ok(1..)) => {}
+                Poll::Ready(Ok(0)) | Poll::Pending => break,
+                // It is told once, and would look like the end of a body that ends so.
+                Poll::Ready(Err(error)) if exchange.incoming.ends_with_close() => {
+                    return Poll::Ready(Err(self.fail(ClientPhase::Receive, error)));
+                }
+                Poll::Ready(Err(error)) => {
+                    exchange.upload = Upload::Failed(error);
+                    return Poll::Ready(Ok(()));
+                }
+            }
+        }
+        Poll::Pending
     }
 
     /// The request is sent, and its answer is waited for from now on.

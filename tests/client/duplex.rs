@@ -61,6 +61,39 @@ fn an_echo_larger_than_all_buffers_comes_back_while_it_is_sent() {
     running.shutdown(Duration::ZERO);
 }
 
+/// The pipe between holds 64 KiB: server and client each waited for the other to read.
+#[tokio::test(start_paused = true)]
+async fn what_comes_back_while_a_request_is_sent_whole_is_read_too() {
+    let stage = Stage::new(|mut peer, _| async move {
+        while peer.head().await?.is_some() {
+            peer.say(format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n", 1 << 20)).await?;
+            let mut piece = vec![0; 16 << 10];
+            for _ in 0..64 {
+                peer.stream.read_exact(&mut piece).await?;
+                peer.say(&piece).await?;
+            }
+        }
+        Ok(())
+    });
+    let client = stage.client();
+    let (mut request, mut response) = (Request::post("http://a/").unwrap(), Response::new());
+    request.body.set(vec![b'x'; 1 << 20]);
+    client.send(&request, &mut response).await.unwrap();
+    assert!(response.body.bytes() == request.body.bytes());
+    request.body.stream(tokio::io::repeat(b'x').take(1 << 20), Some(1 << 20));
+    let (mut answer, mut size) = (client.stream(&request, &mut response).await.unwrap(), 0);
+    while let Some(chunk) = answer.chunk().await.unwrap() {
+        size += chunk.len();
+    }
+    assert_eq!((size, client.idle(), client.busy()), (1 << 20, 1, 0));
+
+    let little = stage.builder().body_max(256 << 10).build();
+    request.body.set(vec![b'x'; 1 << 20]);
+    let error = little.send(&request, &mut response).await.unwrap_err();
+    assert!(error.is_timeout(), "no more is kept than a body may have: {error:#}");
+    assert_eq!(little.busy(), 0);
+}
+
 #[tokio::test(start_paused = true)]
 async fn who_drops_a_half_too_early_closes_the_connection_and_frees_its_place() {
     let stage = Stage::always("HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello");
