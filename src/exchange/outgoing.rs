@@ -44,9 +44,9 @@ impl Outgoing {
         self.state = State::Body(framing);
     }
 
-    /// What is written is to be kept bare, for nobody is at the other end.
+    /// What is written is to be kept bare, without chunks, for nobody is at the other end.
     pub(crate) fn begin_bare(&mut self) {
-        if self.state != State::Body(Framing::Empty) {
+        if self.state == State::Body(Framing::Chunked) {
             self.state = State::Body(Framing::UntilClose);
         }
     }

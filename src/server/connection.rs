@@ -167,7 +167,7 @@ fn exchanges<H: Handler>(
 }
 
 /// Notes what the peer expects before it sends its body (RFC 9110 §10.1.1).
-fn note_expectation(ctx: &mut Context) -> Result<(), Box<Refused>> {
+pub(super) fn note_expectation(ctx: &mut Context) -> Result<(), Box<Refused>> {
     let headers = &ctx.request.headers;
     if headers.first(Name::EXPECT).is_none() || ctx.asked().version == Version::Http10 {
         return Ok(());
@@ -183,7 +183,10 @@ fn note_expectation(ctx: &mut Context) -> Result<(), Box<Refused>> {
 }
 
 /// Decides by the head what becomes of the body: up to how many bytes it is buffered first, if it is.
-fn plan_body<H: Handler>(worker: &Worker<H>, ctx: &mut Context) -> Result<Option<usize>, Box<Refused>> {
+pub(super) fn plan_body<H: Handler>(
+    worker: &Worker<H>,
+    ctx: &mut Context,
+) -> Result<Option<usize>, Box<Refused>> {
     let planned = catch_unwind(AssertUnwindSafe(|| worker.handler.on_head(&ctx.request)));
     let plan = planned.map_err(|_| Refused::new(Status::INTERNAL_SERVER_ERROR, RefusalCause::Panic))?;
     match (ctx.asked().connect, plan) {
@@ -191,7 +194,7 @@ fn plan_body<H: Handler>(worker: &Worker<H>, ctx: &mut Context) -> Result<Option
         (true, BodyPlan::Tunnel) => Ok(None),
         // Whoever did not plan for a tunnel would answer as if it were one (RFC 9110 §9.3.6).
         (true, _) => Err(Refused::new(Status::NOT_IMPLEMENTED, RefusalCause::Plan)),
-        (false, _) if ctx.is_read() => Ok(None),
+        (false, _) if ctx.is_read() && !ctx.facts.detached => Ok(None),
         (false, BodyPlan::Stream) => Ok(None),
         (false, BodyPlan::Buffer | BodyPlan::Tunnel) => Ok(Some(worker.shared.bounds.limits.body_max)),
         (false, BodyPlan::BufferUpTo(body_max)) => Ok(Some(body_max)),

@@ -11,14 +11,17 @@ use std::task::{self, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::close::{self, Manner};
-use super::connection::Connection;
+use super::connection::{Connection, note_expectation, plan_body};
 use super::handling::{handle, settle};
 use super::lease::Lease;
+use super::refuse::{self, Refused};
 use super::shared::Settings;
 use super::worker::Worker;
-use super::{Handler, refuse};
+use super::{Context, Handler};
+use crate::exchange::ExchangeError;
 use crate::message::{Request, Response};
 use crate::net::{Conn, Peer, PeerAddr, Transport, Watch};
+use crate::wire::WireError;
 
 /// A handler with its settings, for connections that come from elsewhere, on any tokio runtime.
 ///
@@ -122,8 +125,12 @@ impl<H: Handler> Service<H> {
         self.worker.shared.watch.stop();
     }
 
-    /// Answers one request without a connection: what the handler writes by [`Context::stream`] is the response's
-    /// body. For tests of handlers.
+    /// Answers one request without a connection, for tests of handlers. As on a connection the handler is asked for its
+    /// plan first, and a body that is more than may be buffered is refused.
+    ///
+    /// The response is as the handler has left it, without the fields that are computed when it is sent, and with the
+    /// content of an answer to HEAD. What the handler writes by [`Context::stream`] is the body; that of an answer which
+    /// would be aborted ends there.
     ///
     /// [`Context::stream`]: super::Context::stream
     pub async fn respond(&self, request: Request) -> Response {
@@ -131,18 +138,30 @@ impl<H: Handler> Service<H> {
         self.worker.shared.clock.refresh();
         let mut lease = Lease::new(&self.worker, self.worker.take_context());
         lease.detach(request, self.connect(PeerAddr::Memory, Nobody { written: Rc::clone(&written) }));
-        let handled = handle(&self.worker, &mut lease).await;
-        if let Err(refused) = settle(&mut lease, handled) {
-            // How the connection would end is nothing to nobody.
-            let _ = refuse::refuse(&mut lease, *refused);
-        }
-        close::close(&mut lease, Manner::Politely).await;
+        let manner = match self.answer(&mut lease).await {
+            Ok(()) => Manner::Politely,
+            // How the connection has ended is nothing to nobody.
+            Err(refused) => refuse::refuse(&mut lease, *refused).0,
+        };
+        close::close(&mut lease, manner).await;
         let mut response = std::mem::take(&mut lease.response);
         let written = written.take();
         if !written.is_empty() {
             response.body.set(written);
         }
         response
+    }
+
+    /// Makes the answer to a request that is here with all of its body.
+    async fn answer(&self, ctx: &mut Context) -> Result<(), Box<Refused>> {
+        self.worker.shared.stats.requests.add(1);
+        note_expectation(ctx)?;
+        let body_max = plan_body(&self.worker, ctx)?;
+        if body_max.is_some_and(|most| ctx.request.body.len() > most) {
+            return Err(ExchangeError::Wire(WireError::BodyTooLarge).into());
+        }
+        let handled = handle(&self.worker, ctx).await;
+        settle(ctx, handled)
     }
 
     fn connect(&self, peer: PeerAddr, io: impl AsyncRead + AsyncWrite + 'static) -> Conn {

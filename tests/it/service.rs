@@ -5,12 +5,12 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use corehttp::{Context, Handler, PeerAddr, Server, Service};
+use corehttp::{BodyPlan, Context, Handler, Limits, PeerAddr, Request, Server, Service, Status, with_plan};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use tokio::task::{JoinHandle, LocalSet, spawn_local};
 use tokio::time::{Instant, sleep};
 
-use crate::support::{paused, undated};
+use crate::support::{paused, status, undated};
 
 const GET: &str = "GET / HTTP/1.1\r\nhost: a\r\n\r\n";
 const SLOW: &str = "GET /slow HTTP/1.1\r\nhost: a\r\n\r\n";
@@ -113,4 +113,63 @@ fn handlers_and_operators_see_the_peer_that_the_caller_names() {
         });
         assert_eq!(*seen.lock().unwrap(), [told, told]);
     }
+}
+
+/// Handlers that plan by the head, or do not keep to the length that they announce, and what becomes of it.
+fn planned() -> Service<impl Handler> {
+    let plan = |request: &Request| match request.path() {
+        "/refuse" => BodyPlan::Refuse(Status::FORBIDDEN),
+        "/little" => BodyPlan::BufferUpTo(4),
+        "/stream" => BodyPlan::Stream,
+        _ => BodyPlan::Buffer,
+    };
+    let limits = Limits { body_max: 16, ..Limits::default() };
+    Server::new().limits(limits).service(with_plan(plan, async |ctx: &mut Context| {
+        if let Some(length) = ctx.request.headers.text("x-announce").map(str::to_owned) {
+            ctx.response.headers.set("content-length", length)?;
+        }
+        let (mut body, mut out) = ctx.duplex().await?;
+        while let Some(chunk) = body.chunk().await? {
+            out.write_all(chunk).await?;
+        }
+        Ok(out.finish().await?)
+    }))
+}
+
+/// A POST of `content` is answered the same with a connection and without one.
+#[track_caller]
+fn check_respond(path: &str, field: (&str, &str), content: &str, expected: (u16, &str)) {
+    run(async {
+        let service = planned();
+        let mut request = Request::post(path).unwrap();
+        request.headers.set(field.0, field.1).unwrap();
+        request.body.set(content);
+        let response = service.respond(request).await;
+        let text = response.body.text().unwrap();
+        assert_eq!((response.status.as_u16(), text), expected, "{path} {field:?} {content:?}");
+
+        let (mut near, _serving) = connect(&service);
+        let (name, value, length) = (field.0, field.1, content.len());
+        let head = format!("POST {path} HTTP/1.0\r\n{name}: {value}\r\ncontent-length: {length}\r\n\r\n");
+        near.write_all(format!("{head}{content}").as_bytes()).await.unwrap();
+        let mut heard = String::new();
+        near.read_to_string(&mut heard).await.unwrap();
+        let content = heard.split_once("\r\n\r\n").unwrap().1;
+        assert_eq!((status(&heard), content), expected, "{path} {field:?} over a connection");
+    });
+}
+
+/// The plan was not asked, nothing was too large, and any length was kept.
+#[test]
+fn without_a_connection_the_same_is_answered() {
+    let none = ("x-none", "");
+    check_respond("/", none, "hello", (200, "hello"));
+    check_respond("/refuse", none, "hello", (403, "Forbidden"));
+    check_respond("/little", none, "hell", (200, "hell"));
+    check_respond("/little", none, "hello", (413, "Content Too Large"));
+    check_respond("/", none, "hello, hello, hello", (413, "Content Too Large"));
+    check_respond("/stream", none, "hello, hello, hello", (200, "hello, hello, hello"));
+    check_respond("/", ("x-announce", "5"), "hello", (200, "hello"));
+    check_respond("/", ("x-announce", "4"), "hello", (200, ""));
+    check_respond("/", ("x-announce", "6"), "hello", (200, "hello"));
 }
