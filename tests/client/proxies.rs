@@ -109,6 +109,15 @@ async fn a_proxy_that_opens_no_tunnel_is_not_taken_for_the_origin() {
     })
     .await;
     client(&endless.url).get("https://a.example/").await.unwrap_err();
+    // What would come behind 101 was waited for.
+    let switching = Scripted::new(|mut peer, _| async move {
+        peer.request().await?;
+        peer.say("HTTP/1.1 101 Switching Protocols\r\n\r\n").await?;
+        peer.hear_all().await
+    })
+    .await;
+    let error = client(&switching.url).get("https://a.example/").await.unwrap_err();
+    assert!(matches!(error.cause(), ClientCause::Proxy(_)), "{error:#}");
 }
 
 #[tokio::test]

@@ -46,7 +46,8 @@ pub(super) async fn open_tunnel(
             Head::End => Err(ClientError::new(ClientPhase::Connect, ClientCause::Closed)),
             Head::Silence => Err(ClientError::new(ClientPhase::Connect, ClientCause::TimedOut)),
         })?;
-        if !response.status.is_informational() {
+        // Nobody has asked for 101, and no other answer follows it.
+        if !response.status.is_informational() || response.status == Status::SWITCHING_PROTOCOLS {
             break;
         }
     }
