@@ -7,8 +7,9 @@ use std::time::Duration;
 use super::cookies::Visit;
 use super::link::Link;
 use super::pool::{Place, Pool};
+use super::redirect::{self, Goal};
 use super::route::connect;
-use super::{Call, Client, ClientCause, ClientError, ClientPhase, Tunnel, redirect};
+use super::{Call, Client, ClientCause, ClientError, ClientPhase, Tunnel};
 use crate::memory::Reset;
 use crate::message::{InvalidRequest, InvalidTarget, Length, Method, Request, Response, Status, Timings};
 use crate::runtime::{self, Instant};
@@ -23,7 +24,7 @@ impl Client {
         response: &mut Response,
     ) -> Result<Link, ClientError> {
         let deadline = self.deadline();
-        let mut link = self.attempt(pool, request, response, deadline).await?;
+        let mut link = self.attempt(pool, (request, Goal::Own), response, deadline).await?;
         let next = redirect::next(self.redirects, 0, request, &link.place.pool.origin, response)?;
         let Some(next) = next else {
             link.decode(response)?;
@@ -37,19 +38,20 @@ impl Client {
     async fn follow(
         &self,
         mut link: Link,
-        mut request: Request,
+        (mut request, mut goal): (Request, Goal),
         response: &mut Response,
         deadline: Option<Instant>,
     ) -> Result<Link, ClientError> {
         for followed in 1.. {
             link.discard().await;
-            link = self.attempt(None, &request, response, deadline).await?;
+            link = self.attempt(None, (&request, goal), response, deadline).await?;
             match redirect::next(self.redirects, followed, &request, &link.place.pool.origin, response)? {
                 None => {
                     link.decode(response)?;
                     return Ok(link);
                 }
-                Some(next) => request = next,
+                Some((next, Goal::Own)) => request = next,
+                Some(next) => (request, goal) = next,
             }
         }
         Err(ClientError::new(ClientPhase::Redirect, ClientCause::TooManyRedirects))
@@ -59,7 +61,7 @@ impl Client {
     async fn attempt(
         &self,
         pool: Option<&Arc<Pool>>,
-        request: &Request,
+        (request, goal): (&Request, Goal),
         response: &mut Response,
         deadline: Option<Instant>,
     ) -> Result<Link, ClientError> {
@@ -73,13 +75,13 @@ impl Client {
         };
         let visit = Visit::begin(&link.place.pool, request);
         let content = request.body.announced();
-        link.begin(request, content, visit.cookie(), deadline);
+        link.begin((request, goal), content, visit.cookie(), deadline);
         match poll_fn(|cx| link.poll_answer(cx, Some(request), response)).await {
             Ok(()) => {}
             Err(error) if link.may_retry(request, &error) => {
                 let (place, queue) = (link.place, link.exchange.timings.queue);
                 link = Box::pin(self.fresh(place, queue, deadline)).await?;
-                link.begin(request, content, visit.cookie(), deadline);
+                link.begin((request, goal), content, visit.cookie(), deadline);
                 poll_fn(|cx| link.poll_answer(cx, Some(request), response)).await?;
             }
             Err(error) => return Err(error),
@@ -98,7 +100,7 @@ impl Client {
         let deadline = self.deadline();
         let mut link = self.link(pool, request, deadline).await?;
         let visit = Visit::begin(&link.place.pool, request);
-        link.begin(request, announced(request), visit.cookie(), deadline);
+        link.begin((request, Goal::Own), announced(request), visit.cookie(), deadline);
         poll_fn(|cx| link.poll_flush(cx)).await?;
         Ok(Call::new(link, request.trailers.clone(), visit.into_owned()))
     }
@@ -109,7 +111,7 @@ impl Client {
         request: &Request,
         response: &mut Response,
     ) -> Result<Tunnel, ClientError> {
-        let link = self.attempt(pool, request, response, self.deadline()).await?;
+        let link = self.attempt(pool, (request, Goal::Own), response, self.deadline()).await?;
         match response.status {
             Status::SWITCHING_PROTOCOLS => Ok(Tunnel::new(link)),
             _ => Err(link.error(ClientPhase::Wait, ClientCause::Upgrade)),

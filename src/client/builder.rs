@@ -105,7 +105,8 @@ impl ClientBuilder {
     }
 
     /// A field for every request that does not set it, such as `user-agent`. Default: none. `host`, and what frames a
-    /// body, are computed for each request and not taken from here.
+    /// body, are computed for each request and not taken from here. `authorization`, `cookie` and `proxy-authorization`
+    /// go to every origin that is asked, but to none that a redirect leads to.
     ///
     /// # Errors
     ///

@@ -8,6 +8,7 @@ use tokio::io::ReadBuf;
 
 use super::exchange::Exchange;
 use super::pool::{Place, Resting};
+use super::redirect::Goal;
 use super::settings::Settings;
 use super::upload::Upload;
 use super::{ClientCause, ClientError, ClientPhase};
@@ -56,7 +57,7 @@ impl Link {
     /// Writes the request's head where it waits to be sent. `content` is how long its body will be.
     pub(super) fn begin(
         &mut self,
-        request: &Request,
+        (request, goal): (&Request, Goal),
         content: Length,
         cookie: Option<&str>,
         deadline: Option<Instant>,
@@ -65,7 +66,7 @@ impl Link {
         self.exchange.asked = Asked::new(request);
         self.exchange.asks_for_upgrade = request.headers.contains("upgrade");
         let announcement = Announcement::of_request(request.method(), content, !request.trailers.is_empty());
-        self.place.pool.write_head(self.conn.output().bytes(), request, announcement, cookie);
+        self.place.pool.write_head(self.conn.output().bytes(), (request, goal), announcement, cookie);
         self.exchange.outgoing.begin(announcement.framing());
         self.exchange.persists = Wish::of(&request.headers) != Wish::Close;
         let expects =

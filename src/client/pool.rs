@@ -9,6 +9,7 @@ use tokio::sync::Semaphore;
 use super::exchange::Exchange;
 use super::origin::Origin;
 use super::pools::Pools;
+use super::redirect::{CREDENTIALS, Goal};
 use super::route::Proxy;
 use super::settings::Settings;
 use super::{ClientCause, ClientError, ClientPhase};
@@ -25,7 +26,9 @@ pub(super) struct Pool {
     /// Who stands between.
     pub(super) proxy: Option<Proxy>,
     /// Fields that requests carry which do not set them; a proxy's credentials are among them, if it reads the requests.
-    pub(super) fields: Headers,
+    fields: Headers,
+    /// Those of them that anybody may read, for requests that were led here.
+    open_fields: Headers,
     /// A permit for each connection that may still be opened or taken. Whoever waits for one is served in turn.
     places: Semaphore,
     rest: Mutex<Rest>,
@@ -74,12 +77,28 @@ impl Pool {
         bounds.connections_max = bounds.connections_max.clamp(1, Semaphore::MAX_PERMITS);
         let places = Semaphore::new(bounds.connections_max);
         let proxy = settings.proxies.proxy_for(origin.scheme, origin.host(), origin.port).cloned();
-        let mut fields = settings.fields.clone();
+        let (mut fields, mut open_fields) = (settings.fields.clone(), settings.fields.clone());
+        for name in CREDENTIALS {
+            open_fields.remove(name);
+        }
         let reader = proxy.as_ref().filter(|proxy| proxy.forwards(origin.scheme));
         if let Some(authorization) = reader.and_then(Proxy::authorization) {
-            fields.put(Name::new("proxy-authorization"), authorization.as_bytes());
+            for fields in [&mut fields, &mut open_fields] {
+                fields.put(Name::new("proxy-authorization"), authorization.as_bytes());
+            }
         }
-        Pool { origin, proxy, fields, places, rest: Mutex::default(), bounds, settings, pools, is_kept }
+        Pool {
+            origin,
+            proxy,
+            fields,
+            open_fields,
+            places,
+            rest: Mutex::default(),
+            bounds,
+            settings,
+            pools,
+            is_kept,
+        }
     }
 
     /// Whether a proxy reads the requests.
@@ -91,18 +110,17 @@ impl Pool {
     pub(super) fn write_head(
         &self,
         out: &mut Vec<u8>,
-        request: &Request,
+        (request, goal): (&Request, Goal),
         announcement: Announcement,
         cookie: Option<&str>,
     ) {
+        let defaults = match goal {
+            Goal::Own => &self.fields,
+            Goal::Other => &self.open_fields,
+        };
         let authority = request.target().authority().unwrap_or(self.origin.authority());
         let scheme = self.is_forwarded().then_some("http");
-        encode::request(
-            out,
-            request,
-            announcement,
-            Additions { scheme, authority, defaults: &self.fields, cookie },
-        );
+        encode::request(out, request, announcement, Additions { scheme, authority, defaults, cookie });
     }
 
     /// A place, if one is free and nobody waits for it.

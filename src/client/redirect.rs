@@ -8,7 +8,10 @@ use crate::message::{Method, Name, Request, Response, Scheme, Status};
 ///
 /// 301 and 302 turn POST into GET, 303 everything but HEAD; then the body stays behind, with the fields that describe
 /// it. 307 and 308 change nothing. `authorization`, `cookie` and `proxy-authorization` are sent only to the origin they
-/// were given for, and once they are gone they do not come back. From https to http nothing is followed.
+/// were given for, and once they are gone they do not come back; those of [`ClientBuilder::field`] neither. From https to
+/// http nothing is followed.
+///
+/// [`ClientBuilder::field`]: super::ClientBuilder::field
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Redirects {
     /// So many at most, one after the other; one more is an error.
@@ -23,6 +26,17 @@ impl Default for Redirects {
     }
 }
 
+/// Whether a request goes to the origin that it was made for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Goal {
+    Own,
+    /// It was led elsewhere, and is told no secrets.
+    Other,
+}
+
+/// The fields that tell an origin who asks.
+pub(super) const CREDENTIALS: [&str; 3] = ["authorization", "cookie", "proxy-authorization"];
+
 /// The request that `response` leads to, if it leads anywhere. `followed` is how many were followed before it, and
 /// `origin` is whom the request was sent to.
 ///
@@ -35,7 +49,7 @@ pub(super) fn next(
     request: &Request,
     origin: &Origin,
     response: &Response,
-) -> Result<Option<Request>, ClientError> {
+) -> Result<Option<(Request, Goal)>, ClientError> {
     let (Redirects::Follow(most), true) = (redirects, is_redirect(response.status)) else { return Ok(None) };
     if followed == most {
         return Err(error(ClientCause::TooManyRedirects));
@@ -52,12 +66,13 @@ pub(super) fn next(
         true => (next.body, next.trailers) = (request.body.clone(), request.trailers.clone()),
         false => forget_content(&mut next),
     }
-    if origin.key() != origin::key(next.target())? {
-        for name in ["authorization", "cookie", "proxy-authorization", "host"] {
-            next.headers.remove(name);
-        }
+    if origin.key() == origin::key(next.target())? {
+        return Ok(Some((next, Goal::Own)));
     }
-    Ok(Some(next))
+    for name in CREDENTIALS.into_iter().chain(["host"]) {
+        next.headers.remove(name);
+    }
+    Ok(Some((next, Goal::Other)))
 }
 
 /// Where `response` leads to. Whoever says so twice has said it once; but if it leads to two places, others on the way

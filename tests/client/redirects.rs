@@ -201,31 +201,31 @@ async fn loops_and_long_ways_end_15_4() {
     assert_eq!((steps.heard().len(), steps.dialed().len()), (11, 1));
 }
 
-/// Whether the last request that was sent, after the redirects in `way`, has the credentials of the first one.
+/// Whether the last request that was sent, after the redirects in `way`, has the credentials of the first one, be they its
+/// own or those of all requests of the client.
 async fn check_credentials(way: &'static [&'static str], expected: bool) {
-    let stage = Stage::new(move |mut peer, _| async move {
-        while let Some(request) = peer.request().await? {
-            let step: usize = path(&request).trim_start_matches('/').parse().unwrap();
-            peer.say(match way.get(step) {
-                None => OK.into(),
-                Some(host) => {
-                    format!("HTTP/1.1 307 x\r\nlocation: {host}/{}\r\ncontent-length: 0\r\n\r\n", step + 1)
-                }
+    for is_its_own in [true, false] {
+        let stage = Stage::answering(move |request| {
+            let step: usize = path(request).trim_start_matches('/').parse().unwrap();
+            way.get(step).map_or(OK.into(), |host| {
+                format!("HTTP/1.1 307 x\r\nlocation: {host}/{}\r\ncontent-length: 0\r\n\r\n", step + 1)
             })
-            .await?;
+        });
+        let (mut client, mut request) = (stage.builder(), get("http://a.b/0"));
+        for name in ["Authorization", "cookie", "Proxy-Authorization", "x-own"] {
+            match is_its_own {
+                true => request.headers.set(name, "secret").unwrap(),
+                false => client = client.field(name, "secret").unwrap(),
+            }
         }
-        Ok(())
-    });
-    let mut request = get("http://a.b/0");
-    for name in ["Authorization", "cookie", "Proxy-Authorization", "x-own"] {
-        request.headers.set(name, "secret").unwrap();
+        assert_eq!(ask(&client.build(), &request).await.unwrap().0, 200, "{way:?}");
+        let last = stage.heard().pop().unwrap().to_lowercase();
+        for name in ["authorization", "cookie", "proxy-authorization"] {
+            let is_sent = last.contains(&format!("\r\n{name}: "));
+            assert_eq!(is_sent, expected, "{name} after {way:?}, its own: {is_its_own}");
+        }
+        assert!(last.contains("x-own: secret") && last.matches("\r\nhost: ").count() == 1);
     }
-    assert_eq!(ask(&stage.client(), &request).await.unwrap().0, 200, "{way:?}");
-    let last = stage.heard().pop().unwrap().to_lowercase();
-    for name in ["authorization", "cookie", "proxy-authorization"] {
-        assert_eq!(last.contains(&format!("\r\n{name}: ")), expected, "{name} after {way:?}");
-    }
-    assert!(last.contains("x-own: secret") && last.matches("\r\nhost: ").count() == 1);
 }
 
 #[tokio::test(start_paused = true)]

@@ -20,6 +20,7 @@ use pipe::Pipe;
 use super::cookies::Visit;
 use super::origin;
 use super::pool::Pool;
+use super::redirect::Goal;
 use super::{Client, ClientCause, ClientError, ClientPhase};
 use crate::memory::Reset;
 use crate::message::{InvalidRequest, Method, Request, Response};
@@ -147,7 +148,7 @@ impl Shared {
     /// Writes `request` as it goes over the wire.
     fn write(wire: &mut Vec<u8>, request: &Request, cookie: Option<&str>, pool: &Pool) {
         let announcement = Announcement::of_request(request.method(), request.body.announced(), false);
-        pool.write_head(wire, request, announcement, cookie);
+        pool.write_head(wire, (request, Goal::Own), announcement, cookie);
         if announcement.framing() != Framing::Empty {
             wire.extend_from_slice(request.body.bytes());
         }
