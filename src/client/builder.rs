@@ -159,7 +159,7 @@ impl ClientBuilder {
     }
 
     /// Keeps the cookies that servers set, and gives them back, redirects included. A request that has a `cookie` field
-    /// sends that. Default: none.
+    /// of its own, or by [`ClientBuilder::field`], says that instead. Default: none.
     pub fn cookies(mut self, store: Arc<dyn CookieStore>) -> Self {
         self.settings.cookies = Some(store);
         self

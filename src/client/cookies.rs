@@ -24,11 +24,12 @@ pub(super) struct Visit<'a> {
 }
 
 impl<'a> Visit<'a> {
-    /// Asks the client's store, if it has one, what `request` is to say. It is to say nothing if it does so by itself.
+    /// Asks the client's store, if it has one, what `request` is to say. It is to say nothing if the request does so by
+    /// itself, or all requests do: there is one such field at most (RFC 6265bis §5.8.1).
     pub(super) fn begin(pool: &Pool, request: &'a Request) -> Visit<'a> {
         let Some(store) = &pool.settings.cookies else { return Visit { store: None, cookie: None } };
         let target = pool.origin.absolute(request.target());
-        let is_said = request.headers.contains("cookie");
+        let is_said = [&request.headers, &pool.settings.fields].iter().any(|set| set.contains("cookie"));
         let cookie = if is_said { None } else { store.cookie_field(&target) };
         Visit { store: Some((store.clone(), target)), cookie }
     }

@@ -17,7 +17,8 @@ async fn what_was_set_on_the_way_is_said_at_the_end_and_to_nobody_else() {
             response.headers.append("set-cookie", "hidden=2; Path=/elsewhere")?;
             response.redirect(Status::SEE_OTHER, "/home")?;
         } else {
-            response.text(request.headers.text("cookie").unwrap_or("none"));
+            let said: Vec<_> = request.headers.all("cookie").map(String::from_utf8_lossy).collect();
+            response.text(if said.is_empty() { "none".into() } else { said.join(" and ") });
         }
         corehttp::Result::Ok(())
     });
@@ -29,6 +30,9 @@ async fn what_was_set_on_the_way_is_said_at_the_end_and_to_nobody_else() {
     assert_eq!(said("http://a.example/elsewhere").await, "hidden=2; sid=1");
     assert_eq!(said("http://b.example/").await, "none");
     assert_eq!(jar.len(), 2);
+    let builder = Client::builder().memory(listener.connector()).cookies(jar.clone());
+    let always = builder.field("cookie", "all=4").unwrap().build();
+    assert_eq!(always.get("http://a.example/").await.unwrap().body.text(), Ok("all=4"));
 
     let (host, mut response) = (client.host("http://a.example").unwrap(), Response::new());
     let mut request = Request::get("/path").unwrap();
