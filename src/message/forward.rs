@@ -82,10 +82,14 @@ impl Response {
 fn forward(fields: &Headers, headers: &Headers) -> Headers {
     let mut onward = Headers::new();
     for (name, value) in fields {
-        let is_same = |other: &[u8]| other.eq_ignore_ascii_case(name.as_bytes());
-        let is_listed = || headers.named(Name::CONNECTION).flat_map(members).any(is_same);
-        if !HOP_BY_HOP.iter().any(|hop| is_same(hop.as_bytes())) && !is_listed() {
+        if !HOP_BY_HOP.iter().any(|hop| hop.eq_ignore_ascii_case(name)) {
             onward.push(Name::new(name), value);
+        }
+    }
+    // The options are gone through once, and not for each field: a peer can list tens of thousands of them.
+    for option in headers.named(Name::CONNECTION).flat_map(members) {
+        if let Ok(option) = str::from_utf8(option) {
+            onward.remove(option);
         }
     }
     onward
