@@ -142,8 +142,7 @@ impl Call {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn split(self) -> (CallWriter, CallReader) {
-        let early = self.link.exchange.is_answered.then_some(self.early);
-        split(self.link, early, self.trailers, self.visit)
+        split(self.link, self.early, self.trailers, self.visit)
     }
 
     fn poll_data(&mut self, cx: &mut Context<'_>, data: &[u8]) -> Poll<Result<usize, ClientError>> {

@@ -40,12 +40,11 @@ pub struct CallReader {
 /// The halves of a call whose head is sent.
 pub(super) fn split(
     link: Box<Link>,
-    early: Option<Response>,
+    early: Response,
     trailers: Headers,
     visit: Visit<'static>,
 ) -> (CallWriter, CallReader) {
-    let both = Both { link: Some(link), early: early.unwrap_or_default() };
-    let (both, owners) = (Arc::new(Mutex::new(both)), Arc::<Owners>::default());
+    let (both, owners) = (Arc::new(Mutex::new(Both { link: Some(link), early })), Arc::<Owners>::default());
     let half = |side| Half { side, both: both.clone(), owners: owners.clone() };
     let reader = CallReader { half: half(Side::Reader), piece: Vec::new(), trailers: Headers::new(), visit };
     (CallWriter { half: half(Side::Writer), trailers }, reader)
@@ -308,7 +307,7 @@ impl Wake for Owners {
 struct Both {
     /// Some, until this is dropped.
     link: Option<Box<Link>>,
-    /// The answer's head, if it came before the halves parted, or the writer was the one to find it.
+    /// The answer's head, if the writer was the one to find it, or the call before it was taken apart.
     early: Response,
 }
 
