@@ -64,19 +64,22 @@ fn measure() {
         return println!("{:<12}{:>32}", "nginx", "skipped: it is not installed");
     }
     println!("{:<12}{:>32}", "nginx", Spread::of(rounds.iter().filter_map(|round| round.1)));
-    let times = Spread::of(rounds.iter().filter_map(|round| Some(round.0 / round.1?)));
-    let verdict = if times.median <= 1.0 { "met" } else { "MISSED" };
-    println!("{verdict:<12}corehttp takes {times} times what nginx does, at most 1.00");
+    // Of all rounds together: a median of what falls on two sides would be on either.
+    let whole = |time: fn(&(f64, Option<f64>)) -> Option<f64>| rounds.iter().filter_map(time).sum::<f64>();
+    let times = whole(|round| Some(round.0)) / whole(|round| round.1);
+    let verdict = if times <= 1.0 { "met" } else { "MISSED" };
+    println!("{verdict:<12}corehttp takes {times:.2} times what nginx does in all, at most 1.00");
 }
 
 const NAME: &str = "large.bin";
 const LEN: usize = 100 << 20;
 const PIECE: usize = 1 << 20;
 
-const ROUNDS: usize = 9;
+/// Many, for one differs from the next by a factor of three: it depends on how the cores happen to fall into step.
+const ROUNDS: usize = 101;
 
 /// Files in one round: enough that the clock is fine.
-const FILES: usize = 10;
+const FILES: usize = 3;
 
 /// The time on a core that it costs a process to send the file [`FILES`] times, in milliseconds per GiB.
 fn download(address: SocketAddr, process: u32) -> f64 {
@@ -138,8 +141,14 @@ impl Nginx {
         let settings = CONF.replace("FOLDER", &own.to_string()).replace("ROOT", &root.to_string());
         let path = folder.path().join("nginx.conf");
         fs::write(&path, settings.replace("ADDRESS", &address.to_string())).expect("a file");
-        pin(Seat::Server);
-        let started = Command::new("nginx").arg("-c").arg(&path).arg("-p").arg(folder.path()).spawn();
+        let mut command = Command::new("nginx");
+        command.arg("-c").arg(&path).arg("-p").arg(folder.path());
+        // A core is inherited, and whoever has taken one cannot see that there are others: so a thread takes it.
+        let on_core = || {
+            pin(Seat::Server);
+            command.spawn()
+        };
+        let started = thread::scope(|scope| scope.spawn(on_core).join()).expect("a thread that starts nginx");
         let process = match started {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
             started => started.expect("nginx starts"),

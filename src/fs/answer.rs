@@ -12,7 +12,8 @@ use crate::server::{Context, Result};
 
 /// Makes `resource` the answer to the request.
 pub(super) fn fill(ctx: &mut Context, resource: &Resource) -> Result {
-    let modified = resource.whole().last_modified(ctx.arrived());
+    let earlier = resource.whole().earlier_second(ctx.arrived());
+    let modified = earlier.or_else(|| resource.whole().second());
     let Context { request, response, .. } = ctx;
     let chosen = resource.select(&request.headers);
     let validators = resource.validators(chosen, modified);
@@ -33,11 +34,8 @@ pub(super) fn fill(ctx: &mut Context, resource: &Resource) -> Result {
             send_ranges(response, resource, chosen, &ranges)?;
         }
     }
-    match modified {
-        Some(earlier) if modified != resource.whole().second() => {
-            response.headers.set_date("last-modified", earlier)?
-        }
-        _ => {}
+    if let Some(earlier) = earlier {
+        response.headers.set_date("last-modified", earlier)?;
     }
     Ok(())
 }

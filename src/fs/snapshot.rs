@@ -73,15 +73,14 @@ impl Snapshot {
         self.modified.map(to_second)
     }
 
-    /// The same as the answer to a request that `arrived` then may say it: not after its own date, which is that of the
-    /// request (RFC 9110 §8.8.2.1).
-    pub(super) fn last_modified(&self, arrived: Instant) -> Option<SystemTime> {
-        let second = self.second()?;
+    /// What the answer to a request that `arrived` then has to say instead, if that second is after its own date, which
+    /// is that of the request (RFC 9110 §8.8.2.1).
+    pub(super) fn earlier_second(&self, arrived: Instant) -> Option<SystemTime> {
         if self.past_since.is_some_and(|looked_at| looked_at <= arrived) {
-            return Some(second);
+            return None;
         }
-        let date = SystemTime::now().checked_sub(arrived.elapsed()).unwrap_or(second);
-        Some(to_second(date).min(second))
+        let date = to_second(SystemTime::now().checked_sub(arrived.elapsed())?);
+        self.second().is_some_and(|second| date < second).then_some(date)
     }
 
     /// `now` is before the content was read.
