@@ -92,7 +92,8 @@
 //! ```
 //!
 //! Forms to send are built by [`FormBuf`], for [`Request::set_query`] and [`Request::set_form`]; a client's cookies
-//! are kept in a `jar::Jar`, with the feature `jar`. The example `forms` is a page to sign in at.
+//! are kept in a `jar::Jar`, with the feature `jar`. The example `forms` is a page to sign in at, `jar` a client that
+//! remembers.
 //!
 //! # Ask
 //!
@@ -154,12 +155,12 @@
 //! | what went wrong, and what the server may have seen | [`ClientError`] |
 //! | secure connections, with feature `tls` | `ClientBuilder::tls`, `ClientTls`, `TlsRoots` |
 //! | proxies, and other ways to a host | [`Proxies`], [`Dialer`], [`Resolver`] |
-//! | cookies that are kept, with feature `jar` | [`ClientBuilder::cookies`], `jar::Jar` |
 //! | other protocols | [`Client::upgrade`] |
 //!
 //! | for content | see | example |
 //! |---|---|---|
 //! | forms, queries and cookies | [`Form`], [`FormBuf`], [`Cookies`], [`SetCookie`] | `forms` |
+//! | cookies that a client keeps, with feature `jar` | [`ClientBuilder::cookies`], `jar::Jar` | `jar` |
 //! | files that browsers send, with feature `multipart` | `multipart::Multipart`, `multipart::Form` | `upload` |
 //! | files of a directory or of the program, with feature `fs` | `Files`, `Context::send_file` | `files` |
 //! | compressed answers, with feature `compress` | `Compress`, [`Coding`] | `compress` |

@@ -1,0 +1,48 @@
+//! A client that remembers: `cargo run --release --features jar --example jar -- FILE URL [FORM]`.
+//!
+//! Asks for URL, or posts FORM to it, such as `name=Ada&remember=on`, with the cookies that FILE holds. Prints the answer,
+//! and keeps what it has set in FILE. Cookies of a session are forgotten, as by a browser that is closed.
+
+use std::env;
+use std::fs::File;
+use std::io::{self, BufReader, BufWriter, ErrorKind};
+use std::sync::Arc;
+
+use corehttp::jar::Jar;
+use corehttp::{Client, Form, Request, Response};
+
+fn main() -> corehttp::Result {
+    let arguments: Vec<String> = env::args().skip(1).collect();
+    let (file, request) = match &*arguments {
+        [file, url] => (file, Request::get(url)?),
+        [file, url, form] => {
+            let mut request = Request::post(url)?;
+            request.set_form(&Form::new(form).iter().collect());
+            (file, request)
+        }
+        _ => {
+            println!("usage: jar FILE URL [FORM]");
+            return Ok(());
+        }
+    };
+    let jar = Arc::new(Jar::new());
+    match File::open(file) {
+        Ok(kept) => jar.load(BufReader::new(kept))?,
+        Err(error) if error.kind() == ErrorKind::NotFound => {}
+        Err(error) => return Err(error.into()),
+    }
+    let client = Client::builder().cookies(jar.clone()).build();
+    let mut response = Response::new();
+    corehttp::block_on(client.send(&request, &mut response))??;
+    println!("{}\n{}", response.status, response.body.text()?);
+    save(&jar, file).map_err(corehttp::Error::from)
+}
+
+/// Cookies are secrets: the file is for nobody else.
+fn save(jar: &Jar, file: &str) -> io::Result<()> {
+    let mut options = File::options();
+    options.write(true).create(true).truncate(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    jar.save(BufWriter::new(options.open(file)?))
+}
