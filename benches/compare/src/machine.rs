@@ -18,6 +18,8 @@ pub(crate) struct Machine {
     /// In MiB.
     pub(crate) memory: u64,
     pub(crate) kernel: String,
+    /// How its TCP controls congestion, over loopback too: bbr paces what it sends, and cubic does not.
+    pub(crate) congestion: String,
     /// How busy the machine was with other things when it began: processes that want a core, over a minute.
     pub(crate) load: f64,
     /// Of the library.
@@ -35,6 +37,7 @@ impl Machine {
             cores: available_parallelism().map_or(1, usize::from),
             memory: memory / 1024,
             kernel: file("/proc/sys/kernel/osrelease").trim().to_owned(),
+            congestion: file("/proc/sys/net/ipv4/tcp_congestion_control").trim().to_owned(),
             load: file("/proc/loadavg").split(' ').next().and_then(|it| it.parse().ok()).unwrap_or(0.0),
             commit: said("git", &["-C", env!("CARGO_MANIFEST_DIR"), "describe", "--always", "--dirty"]),
             versions: versions(foreign),

@@ -25,12 +25,15 @@ pub(super) fn tables(results: &Results) -> String {
 
 fn introduce(page: &mut String, results: &Results) {
     let machine = &results.machine;
-    let (date, processor, kernel) = (&machine.date, &machine.processor, &machine.kernel);
+    let (date, processor) = (&machine.date, &machine.processor);
+    let (kernel, congestion) = (&machine.kernel, &machine.congestion);
     let size = format!("{} cores, {} MiB", machine.cores, machine.memory);
     let load = machine.load;
     line(
         page,
-        &format!("{date} on {processor}, {size}, Linux {kernel}; load average {load:.1} before the run.\n"),
+        &format!(
+            "{date} on {processor}, {size}, Linux {kernel} with {congestion}; load average {load:.1} before the run.\n"
+        ),
     );
     let versions = machine.versions.iter().map(|(name, version)| format!("{name} {version}"));
     let versions = versions.collect::<Vec<_>>().join(", ");
