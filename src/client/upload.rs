@@ -93,7 +93,7 @@ impl Link {
         }
     }
 
-    /// Writes some of the front of `data`, behind the head. It is dropped if nobody wants it any more.
+    /// Writes some of the front of `data`, behind the head.
     pub(super) fn poll_write(
         &mut self,
         cx: &mut Context<'_>,
@@ -104,9 +104,6 @@ impl Link {
         }
         if matches!(self.exchange.upload, Upload::Waiting) && !self.go_ahead_if_due(cx) {
             return self.poll_deadline(cx, ClientPhase::Send).map(Err);
-        }
-        if matches!(self.exchange.upload, Upload::Abandoned) {
-            return Poll::Ready(Ok(data.len()));
         }
         let Link { conn, exchange, place } = self;
         let written = exchange.outgoing.poll_write(cx, conn, data, &place.pool.settings.bounds);
@@ -161,10 +158,8 @@ impl Link {
         trailers: &Headers,
     ) -> Poll<Result<(), ClientError>> {
         self.end(trailers)?;
-        if !matches!(self.exchange.upload, Upload::Abandoned) {
-            ready!(self.poll_flush(cx))?;
-            self.sent();
-        }
+        ready!(self.poll_flush(cx))?;
+        self.sent();
         Poll::Ready(Ok(()))
     }
 
