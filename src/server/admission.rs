@@ -50,17 +50,15 @@ impl Gate {
             refusing: Cell::new(0),
         })
     }
-}
 
-impl Tally {
-    /// Takes a place, if there is one.
-    fn enter(&self, gate: &Gate, peer: PeerAddr) -> Result<Option<Box<IpAddr>>, RefusalCause> {
-        if self.open.fetch_add(1, Relaxed) >= gate.connections_max {
-            self.open.fetch_sub(1, Relaxed);
+    /// Takes a place for `peer`, if there is one. What it is counted under is to be given back with it.
+    fn enter(&self, peer: PeerAddr) -> Result<Option<Box<IpAddr>>, RefusalCause> {
+        if self.tally.open.fetch_add(1, Relaxed) >= self.connections_max {
+            self.tally.open.fetch_sub(1, Relaxed);
             return Err(RefusalCause::Connections);
         }
-        let (Some(max), Some(peer)) = (gate.per_peer_max, peer.bucket()) else { return Ok(None) };
-        let mut peers = lock(&self.peers);
+        let (Some(max), Some(peer)) = (self.per_peer_max, peer.bucket()) else { return Ok(None) };
+        let mut peers = lock(&self.tally.peers);
         let count = peers.entry(peer).or_default();
         *count += 1;
         let is_one_too_many = *count > max;
@@ -74,9 +72,9 @@ impl Tally {
 
     /// Gives a place back.
     fn leave(&self, peer: Option<IpAddr>) {
-        self.open.fetch_sub(1, Relaxed);
+        self.tally.open.fetch_sub(1, Relaxed);
         let Some(peer) = peer else { return };
-        let mut peers = lock(&self.peers);
+        let mut peers = lock(&self.tally.peers);
         if let Entry::Occupied(mut count) = peers.entry(peer) {
             *count.get_mut() -= 1;
             if *count.get() == 0 {
@@ -100,7 +98,7 @@ impl Admission {
         gate.stats.accepted.add(1);
         gate.stats.open.add(1);
         let open = Open { gate: gate.clone() };
-        match gate.tally.enter(gate, peer) {
+        match gate.enter(peer) {
             Ok(peer) => (Ok(Admission { open, peer }), id),
             Err(cause) => (Err(Rejection { open, cause }), id),
         }
@@ -109,7 +107,7 @@ impl Admission {
 
 impl Drop for Admission {
     fn drop(&mut self) {
-        self.open.gate.tally.leave(self.peer.as_deref().copied());
+        self.open.gate.leave(self.peer.as_deref().copied());
     }
 }
 
