@@ -5,7 +5,7 @@ use std::fmt;
 use std::io;
 
 use crate::coding::CodingError;
-use crate::exchange::ExchangeError;
+use crate::exchange::{ExchangeError, write_causes};
 use crate::message::{InvalidRequest, InvalidTarget, Status};
 use crate::net::{DialError, Fault, TlsError};
 
@@ -199,12 +199,7 @@ impl ClientError {
 impl fmt::Display for ClientError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.0.phase, self.0.cause)?;
-        let mut source = if f.alternate() { self.source() } else { None };
-        while let Some(cause) = source {
-            write!(f, ": {cause}")?;
-            source = cause.source();
-        }
-        Ok(())
+        if f.alternate() { write_causes(f, self) } else { Ok(()) }
     }
 }
 

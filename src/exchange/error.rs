@@ -1,7 +1,9 @@
 //! [`ExchangeError`]: why an exchange ended early.
 
+use std::error::Error;
 use std::fmt;
 use std::io;
+use std::iter;
 
 use crate::message::Status;
 use crate::net::Fault;
@@ -109,8 +111,8 @@ impl fmt::Display for Phase {
     }
 }
 
-impl std::error::Error for ExchangeError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+impl Error for ExchangeError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
             ExchangeError::Incomplete | ExchangeError::TimedOut(_) | ExchangeError::Length => None,
             ExchangeError::Io(error) | ExchangeError::Source(error) => Some(error),
@@ -129,4 +131,9 @@ impl From<ExchangeError> for io::Error {
     fn from(error: ExchangeError) -> io::Error {
         io::Error::new(error.kind(), error)
     }
+}
+
+/// Writes what `error` comes of, and what that comes of, each behind a colon.
+pub(crate) fn write_causes(f: &mut fmt::Formatter<'_>, error: &dyn Error) -> fmt::Result {
+    iter::successors(error.source(), |&cause| cause.source()).try_for_each(|cause| write!(f, ": {cause}"))
 }

@@ -14,6 +14,7 @@ mod file;
 mod outgoing;
 
 pub(crate) use clock::Clock;
+pub(crate) use error::write_causes;
 pub use error::{ExchangeError, Phase};
 pub(crate) use heading::{Head, Reply};
 pub(crate) use incoming::{Expectation, Incoming};

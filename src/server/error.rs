@@ -6,7 +6,7 @@ use std::io;
 
 use super::InvalidAnswer;
 use crate::coding::CodingError;
-use crate::exchange::ExchangeError;
+use crate::exchange::{ExchangeError, write_causes};
 use crate::message::{InvalidForm, InvalidText, Status};
 use crate::wire::WireError;
 
@@ -123,17 +123,8 @@ impl fmt::Debug for Error {
     /// What `main` prints: the whole chain of causes.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{self}")?;
-        chain(f, self.cause().and_then(|cause| cause.source()))
+        self.cause().map_or(Ok(()), |cause| write_causes(f, cause))
     }
-}
-
-/// Writes an error's causes, each behind a colon.
-pub(super) fn chain(f: &mut fmt::Formatter<'_>, mut cause: Option<&(dyn StdError + 'static)>) -> fmt::Result {
-    while let Some(error) = cause {
-        write!(f, ": {error}")?;
-        cause = error.source();
-    }
-    Ok(())
 }
 
 /// [`Error`] itself is no [`std::error::Error`], or it could not be made from all of them.

@@ -1,11 +1,9 @@
 //! [`Refusal`]: what a peer was refused, and why.
 
-use std::error::Error as _;
 use std::fmt;
 
 use super::Error;
-use super::error::chain;
-use crate::exchange::ExchangeError;
+use crate::exchange::{ExchangeError, write_causes};
 use crate::message::Status;
 use crate::net::{PeerAddr, TlsError};
 
@@ -55,11 +53,11 @@ impl fmt::Display for RefusalCause {
         match self {
             RefusalCause::Exchange(error) => {
                 write!(f, "{error}")?;
-                chain(f, error.source())
+                write_causes(f, error)
             }
             RefusalCause::Tls(error) => {
                 write!(f, "{error}")?;
-                chain(f, error.source())
+                write_causes(f, error)
             }
             RefusalCause::Handler(error) => write!(f, "the handler failed: {error:?}"),
             RefusalCause::Panic => f.write_str("the handler panicked"),
