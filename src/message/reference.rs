@@ -16,18 +16,16 @@ impl Target {
         let origin = self.origin().ok_or(InvalidTarget::Form)?;
         let reference = reference.split_once('#').map_or(reference, |(reference, _fragment)| reference);
         let reference = escape(reference);
-        let [path, query] = match self.resource_parts() {
-            (path, None) => [path, ""],
-            (path, Some(query)) => [path, query],
-        };
+        let (path, query) = split_query(self.resource_text());
+        // An empty path is the same as "/" (RFC 9110 §4.2.3).
+        let path = if path.is_empty() { "/" } else { path };
         let url = match &*reference {
             absolute if has_scheme(absolute) => clean(absolute),
             network if network.starts_with("//") => {
                 clean(&format!("{}:{network}", self.scheme().unwrap_or_default()))
             }
             path if path.starts_with('/') => clean(&format!("{origin}{path}")),
-            "" if self.resource_parts().1.is_none() => format!("{origin}{path}"),
-            "" => format!("{origin}{path}?{query}"),
+            "" => format!("{origin}{path}{query}"),
             only_query if only_query.starts_with('?') => format!("{origin}{path}{only_query}"),
             relative => {
                 let folder = &path[..path.rfind('/').map_or(0, |slash| slash + 1)];
@@ -41,14 +39,11 @@ impl Target {
             None => Err(InvalidTarget::Form),
         }
     }
+}
 
-    /// The path, never empty, and the query if there is one.
-    fn resource_parts(&self) -> (&str, Option<&str>) {
-        let resource = self.resource_text();
-        let (path, query) =
-            resource.split_once('?').map_or((resource, None), |(path, query)| (path, Some(query)));
-        (if path.is_empty() { "/" } else { path }, query)
-    }
+/// A path, and the query behind it with its `?`.
+fn split_query(resource: &str) -> (&str, &str) {
+    resource.split_at(resource.find('?').unwrap_or(resource.len()))
 }
 
 /// `scheme ":"`, of which only http and https are of use, and whoever has another one shall hear so.
@@ -63,8 +58,7 @@ fn clean(url: &str) -> String {
     let authority = url.find("://").map_or(0, |colon| colon + "://".len());
     let start = url[authority..].find(['/', '?']).map_or(url.len(), |at| authority + at);
     let (origin, resource) = url.split_at(start);
-    let (path, query) =
-        resource.split_once('?').map_or((resource, None), |(path, query)| (path, Some(query)));
+    let (path, query) = split_query(resource);
     let mut kept: Vec<&str> = Vec::new();
     let segments = path.strip_prefix('/').unwrap_or(path).split('/');
     let ends_in_folder = matches!(path.rsplit('/').next(), Some("." | ".." | ""));
@@ -79,10 +73,7 @@ fn clean(url: &str) -> String {
     if ends_in_folder && !clean.ends_with('/') {
         clean.push('/');
     }
-    if let Some(query) = query {
-        clean.push('?');
-        clean.push_str(query);
-    }
+    clean.push_str(query);
     clean
 }
 
