@@ -19,9 +19,7 @@ impl Link {
         match Decoders::of(&response.headers, most) {
             Ok(None) | Err(CodingError::Unknown) => {}
             Ok(Some(decoders)) => {
-                for name in OF_CODED {
-                    response.headers.remove(name);
-                }
+                response.headers.remove_each(&OF_CODED);
                 self.exchange.decoding = Some(Box::new(Decoding::new(decoders, most)));
             }
             Err(error) => return Err(self.coding_error(error)),

@@ -78,9 +78,7 @@ impl Pool {
         let places = Semaphore::new(bounds.connections_max);
         let proxy = settings.proxies.proxy_for(origin.scheme, origin.host(), origin.port).cloned();
         let (mut fields, mut open_fields) = (settings.fields.clone(), settings.fields.clone());
-        for name in CREDENTIALS {
-            open_fields.remove(name);
-        }
+        open_fields.remove_each(&CREDENTIALS);
         let reader = proxy.as_ref().filter(|proxy| proxy.forwards(origin.scheme));
         if let Some(authorization) = reader.and_then(Proxy::authorization) {
             for fields in [&mut fields, &mut open_fields] {

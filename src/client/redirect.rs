@@ -64,14 +64,13 @@ pub(super) fn next(
     match next.method() == request.method() {
         true if request.body.is_stream() => return Err(error(ClientCause::Spent)),
         true => (next.body, next.trailers) = (request.body.clone(), request.trailers.clone()),
-        false => forget_content(&mut next),
+        false => next.headers.remove_each(&OF_CONTENT),
     }
     if origin.key() == origin::key(next.target())? {
         return Ok(Some((next, Goal::Own)));
     }
-    for name in CREDENTIALS.into_iter().chain(["host"]) {
-        next.headers.remove(name);
-    }
+    next.headers.remove_each(&CREDENTIALS);
+    next.headers.remove("host");
     Ok(Some((next, Goal::Other)))
 }
 
@@ -110,25 +109,21 @@ fn method(method: Method, status: Status) -> Method {
 }
 
 /// What described a body that is not sent again.
-fn forget_content(request: &mut Request) {
-    for name in [
-        "content-type",
-        "content-length",
-        "content-encoding",
-        "content-language",
-        "content-location",
-        "content-range",
-        "digest",
-        "content-digest",
-        "expect",
-        "last-modified",
-        "te",
-        "trailer",
-        "transfer-encoding",
-    ] {
-        request.headers.remove(name);
-    }
-}
+const OF_CONTENT: [&str; 13] = [
+    "content-type",
+    "content-length",
+    "content-encoding",
+    "content-language",
+    "content-location",
+    "content-range",
+    "digest",
+    "content-digest",
+    "expect",
+    "last-modified",
+    "te",
+    "trailer",
+    "transfer-encoding",
+];
 
 fn error(cause: ClientCause) -> ClientError {
     ClientError::new(ClientPhase::Redirect, cause)

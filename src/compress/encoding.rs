@@ -128,10 +128,8 @@ impl Encoding {
         }
         vary(headers);
         let coding = self.choice.coding?;
-        for name in OF_UNCODED {
-            headers.remove(name);
-            response.trailers.remove(name);
-        }
+        headers.remove_each(&OF_UNCODED);
+        response.trailers.remove_each(&OF_UNCODED);
         self.weaken_etag(headers);
         set(headers, "content-encoding", coding.as_str().as_bytes());
         Some(coding)

@@ -212,6 +212,13 @@ impl Headers {
         self.is_patched |= old.len() != value.len() || self.fields.len() < before;
     }
 
+    /// Removes all lines of each of these names.
+    pub(crate) fn remove_each(&mut self, names: &[&str]) {
+        for name in names {
+            self.remove(name);
+        }
+    }
+
     /// Appends a field that is known to be good.
     #[inline]
     pub(crate) fn push(&mut self, name: Name<'_>, value: &[u8]) {

@@ -88,9 +88,7 @@ impl Response {
     pub fn not_modified(&mut self) {
         self.status = Status::NOT_MODIFIED;
         self.body.clear();
-        for name in ["content-type", "content-length", "content-encoding"] {
-            self.headers.remove(name);
-        }
+        self.headers.remove_each(&["content-type", "content-length", "content-encoding"]);
     }
 
     /// Sets a cookie, beside those that are set already. Give each name once: of two, user agents keep the last.

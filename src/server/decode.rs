@@ -46,9 +46,7 @@ impl Context {
         self.buffer_body().await?;
         let Some(decoders) = decoders else { return Ok(()) };
         decode(decoders, &mut self.request.body)?;
-        for name in OF_CODED {
-            self.request.headers.remove(name);
-        }
+        self.request.headers.remove_each(&OF_CODED);
         Ok(())
     }
 }

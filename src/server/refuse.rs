@@ -63,9 +63,7 @@ const RETRY_AFTER: &[u8] = b"1";
 /// Makes the response the answer to a handler's error. The fields that middleware has set stay, but for those
 /// that described a content that is not sent.
 pub(super) fn answer_error(ctx: &mut Context, error: Error) {
-    for name in CONTENT_FIELDS {
-        ctx.response.headers.remove(name);
-    }
+    ctx.response.headers.remove_each(&CONTENT_FIELDS);
     let status = final_status(error.owed());
     explain(ctx, status);
     if error.is_of_coding() {
