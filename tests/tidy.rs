@@ -17,12 +17,11 @@ const FLOORS: &[(&str, &[&str])] = &[
     ("client", &["coding", "exchange", "memory", "message", "net", "runtime", "wire"]),
     ("server", &["coding", "exchange", "memory", "message", "net", "runtime", "wire"]),
     ("compress", &["coding", "memory", "message", "runtime", "server"]),
+    ("fs", &["coding", "memory", "message", "net", "runtime", "server"]),
     ("multipart", &["message", "runtime", "server"]),
     ("sse", &["runtime", "server"]),
-    // Features use the public face only.
+    // The public face only: it could be a crate of its own.
     ("jar", &["CookieStore", "Headers", "Request", "SameSite", "SetCookie", "Target"]),
-    // What is public of the crate, and `net` and `runtime` for what may block.
-    ("fs", &["coding", "message", "net", "runtime", "server"]),
 ];
 
 /// Words, the only places where they may stand, and why.

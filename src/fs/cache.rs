@@ -2,13 +2,14 @@
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, BuildHasherDefault, Hasher, RandomState};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use super::kept::Kept;
 use super::path::Below;
 use super::resource::{FIELDS_COST, Resource};
 use super::room::Room;
+use crate::memory::lock;
 
 /// What is kept of files between requests, for each root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -138,7 +139,7 @@ impl Cache {
         let hash = self.hasher.hash_one(path);
         // A map tells its slots apart by the bits at either end, so those in the middle choose it.
         let index = (hash >> 32) as usize % self.shards.len();
-        (hash, self.shards[index].lock().unwrap_or_else(PoisonError::into_inner))
+        (hash, lock(&self.shards[index]))
     }
 }
 

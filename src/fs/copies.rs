@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::process;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use super::Files;
 use super::disk::{Disk, Links, Node};
@@ -16,6 +16,7 @@ use super::lookup::Copies;
 use super::resource::content_type;
 use super::snapshot::{Content, Snapshot, read};
 use crate::coding::{Coding, Encoder, Flush, essence, shrinks};
+use crate::memory::lock;
 
 impl<N> Files<N> {
     /// Keeps copies of files that shrink, encoded with br, gzip and, by feature, zstd, in the directory `copies`, and
@@ -60,10 +61,10 @@ impl Shelf {
             return None;
         }
         let found = self.find(&name, whole).or_else(|| {
-            let is_mine = self.busy().insert(name.clone());
+            let is_mine = lock(&self.busy).insert(name.clone());
             // Should it fail, the file is sent as it is.
             let made = is_mine.then(|| self.make(&name, whole, kept.coding).ok())?;
-            self.busy().remove(&name);
+            lock(&self.busy).remove(&name);
             made.and_then(|()| self.find(&name, whole))
         })?;
         // An empty copy stands for one that was not worth it.
@@ -94,10 +95,6 @@ impl Shelf {
         let written = write(&mut file, &encoded, whole);
         let moved = written.and_then(|()| fs::rename(&draft, self.disk.path.join(name)));
         moved.inspect_err(|_| drop(fs::remove_file(&draft)))
-    }
-
-    fn busy(&self) -> MutexGuard<'_, HashSet<String>> {
-        self.busy.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
