@@ -78,13 +78,14 @@ fn main() -> ExitCode {
 /// What is counted, and what does so many rounds of it.
 type Row = (&'static str, fn(u64));
 
-const ROWS: [Row; 8] = [
+const ROWS: [Row; 9] = [
     ("server exchange, pipelined", |rounds| serve(GET, Cut::Never, rounds, respond)),
     ("server exchange", |rounds| serve(GET, Cut::WHOLE, rounds, respond)),
     ("head parse", |rounds| serve(CHROME, Cut::Never, rounds, respond)),
     ("response head", |rounds| serve(GET, Cut::Never, rounds, set_fields)),
     ("chunked decode", |rounds| serve(chunked(), Cut::Never, rounds, expect_chunks)),
     ("chunked encode", |rounds| serve(GET, Cut::Never, rounds, write_chunks)),
+    ("body in tokens", |rounds| serve(GET, Cut::Never, rounds, write_tokens)),
     ("client exchange", ask),
     ("cached file", serve_file),
 ];
@@ -161,6 +162,20 @@ async fn write_chunks(ctx: &mut Context) -> corehttp::Result {
     }
     Ok(writer.finish().await?)
 }
+
+/// Writes a body as a serializer does, a token at a time.
+fn write_tokens(ctx: &mut Context) -> corehttp::Result {
+    for _ in 0..ITEMS {
+        for token in
+            ["{", "\"", "id", "\"", ":", "1234567890", ",", "\"", "name", "\"", ":", "\"", "a row", "\"", "}"]
+        {
+            ctx.response.body.write_all(token.as_bytes())?;
+        }
+    }
+    Ok(())
+}
+
+const ITEMS: usize = 16;
 
 const CHUNKS: usize = 64;
 const PIECE: &str = "{\"id\":1234567890,\"name\":\"a row\"}";

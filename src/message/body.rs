@@ -181,20 +181,26 @@ impl Body {
     }
 
     /// The buffer to append to, with the bytes that are the content so far.
+    #[inline]
     fn append(&mut self) -> io::Result<&mut Arena> {
-        match std::mem::replace(&mut self.content, Content::Buffered) {
-            Content::Buffered => {}
-            Content::None => self.buffer.clear(),
-            Content::Shared(bytes) => {
-                self.buffer.clear();
-                self.buffer.extend(&bytes);
-            }
-            stream @ Content::Stream { .. } => {
-                self.content = stream;
+        if !matches!(self.content, Content::Buffered) {
+            self.begin_append()?;
+        }
+        Ok(&mut self.buffer)
+    }
+
+    #[cold]
+    fn begin_append(&mut self) -> io::Result<()> {
+        self.buffer.clear();
+        match &self.content {
+            Content::None | Content::Buffered => {}
+            Content::Shared(bytes) => self.buffer.extend(bytes),
+            Content::Stream { .. } => {
                 return Err(io::Error::new(io::ErrorKind::InvalidInput, "the body is a stream already"));
             }
         }
-        Ok(&mut self.buffer)
+        self.content = Content::Buffered;
+        Ok(())
     }
 }
 
@@ -232,18 +238,29 @@ macro_rules! bytes_are_bodies {
 
 bytes_are_bodies!(&'static str, &'static [u8], String, Vec<u8>, Bytes);
 
+/// Appends to the content. What serializes to a writer need not make a value first.
 impl io::Write for Body {
+    #[inline]
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.append()?.extend(bytes);
+        self.write_all(bytes)?;
         Ok(bytes.len())
     }
 
+    // The provided one asks after each write whether all of it was taken, and serializers write a token at a time.
+    #[inline]
+    fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.append()?.extend(bytes);
+        Ok(())
+    }
+
+    #[inline]
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
 }
 
 impl fmt::Write for Body {
+    #[inline]
     fn write_str(&mut self, text: &str) -> fmt::Result {
         self.append().map_err(|_| fmt::Error)?.extend(text.as_bytes());
         Ok(())
