@@ -1,6 +1,6 @@
 //! The application in corehttp.
 
-use std::io;
+use std::io::{self, Write};
 
 use corehttp::{BodyPlan, Context, Method, Server, Status, with_plan};
 
@@ -22,7 +22,8 @@ async fn respond(ctx: &mut Context) -> corehttp::Result {
     match (ctx.request.method(), ctx.request.path()) {
         (Method::Get, "/") => ctx.response.bytes("text/plain", HELLO)?,
         (Method::Get, "/json") => {
-            ctx.response.bytes("application/json", serde_json::to_vec(&Page::new())?)?;
+            ctx.response.headers.set("content-type", "application/json")?;
+            serde_json::to_writer(&mut ctx.response.body, &Page::new())?;
         }
         (Method::Get, "/download") => download(ctx).await?,
         (Method::Post, "/") => {
@@ -51,6 +52,6 @@ async fn upload(ctx: &mut Context) -> corehttp::Result {
     while let Some(chunk) = body.chunk().await? {
         len += chunk.len();
     }
-    ctx.response.text(len.to_string());
-    Ok(())
+    ctx.response.headers.set("content-type", "text/plain")?;
+    Ok(write!(ctx.response.body, "{len}")?)
 }
