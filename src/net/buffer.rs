@@ -8,7 +8,8 @@ pub(crate) struct Buffer {
     arena: Arena,
     /// Where the unread bytes start. At most `arena.len()`.
     start: usize,
-    /// Whether the last read took all the room it was offered, so that more is likely to wait.
+    /// Whether the last read took all the room it was offered, so that more is likely to wait. This is not forgotten
+    /// with the message: where much came, much is likely to come with the next one.
     full: bool,
 }
 
@@ -70,16 +71,16 @@ impl Buffer {
 
 /// What a read offers at least: the heads of dozens of small requests.
 const READ_SIZE: usize = 8 << 10;
-/// What a read offers where much comes.
-const READ_MOST: usize = 64 << 10;
+/// What a read offers where much comes: 64 KiB of content, with their head or the framing of their chunks.
+const READ_MOST: usize = 68 << 10;
 /// What stays warm.
 const KEPT_MAX: usize = READ_MOST;
 
 impl Reset for Buffer {
     fn reset(&mut self) {
-        let Buffer { arena, start, full } = self;
+        let Buffer { arena, start, full: _ } = self;
         arena.clear();
-        (*start, *full) = Default::default();
+        *start = 0;
     }
 
     fn shrink(&mut self) {
@@ -114,6 +115,28 @@ mod tests {
             assert_eq!((text.as_slice(), buffer.unread()), (head.as_bytes(), rest.as_bytes()), "{input}");
             assert!(text.spare(0).len() < READ_SIZE / 2, "a small text has the memory of many");
         }
+    }
+
+    /// How much the next read is offered after reads of these sizes, each of a message of its own.
+    #[track_caller]
+    fn check_room(reads: &[usize], offered: usize) {
+        let mut buffer = Buffer::default();
+        for count in reads {
+            assert!(buffer.room().len() >= *count, "{count} do not fit");
+            buffer.filled(*count);
+            buffer.reset();
+            buffer.shrink();
+        }
+        assert_eq!(buffer.room().len(), offered, "after {reads:?}");
+    }
+
+    #[test]
+    fn where_much_came_much_is_offered_to_the_next_message() {
+        check_room(&[], READ_SIZE);
+        check_room(&[100, READ_SIZE - 1], READ_SIZE);
+        check_room(&[100, READ_SIZE], READ_MOST);
+        check_room(&[READ_SIZE, READ_MOST - 1, 100], READ_MOST);
+        check_room(&[READ_SIZE, READ_MOST, READ_MOST], READ_MOST);
     }
 
     #[test]
