@@ -129,7 +129,7 @@ impl CallWriter {
         &mut self,
         cx: &mut Context<'_>,
         dropped: T,
-        poll: impl FnOnce(&mut Link, &mut Context<'_>) -> Poll<Result<T, ClientError>>,
+        poll: impl FnMut(&mut Link, &mut Context<'_>) -> Poll<Result<T, ClientError>>,
     ) -> Poll<Result<T, ClientError>> {
         self.half.poll(cx, |link, early, cx| link.poll_unless_refused(cx, early, dropped, poll))
     }

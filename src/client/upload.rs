@@ -117,27 +117,32 @@ impl Link {
         cx: &mut Context<'_>,
         early: &mut Response,
         dropped: T,
-        poll: impl FnOnce(&mut Link, &mut Context<'_>) -> Poll<Result<T, ClientError>>,
+        mut poll: impl FnMut(&mut Link, &mut Context<'_>) -> Poll<Result<T, ClientError>>,
     ) -> Poll<Result<T, ClientError>> {
-        let polled = match self.exchange.upload {
-            Upload::Abandoned => return Poll::Ready(Ok(dropped)),
-            Upload::Failed(_) => Poll::Pending,
-            _ => poll(self, cx),
-        };
-        match polled.map_err(ClientError::of_connection) {
-            Poll::Pending => {}
-            Poll::Ready(Ok(done)) => return Poll::Ready(Ok(done)),
-            Poll::Ready(Err(Err(error))) => return Poll::Ready(Err(error)),
-            // What the server has said may lie in the socket, though nobody has noticed yet.
-            Poll::Ready(Err(Ok(failure))) => self.exchange.upload = Upload::Failed(failure),
+        loop {
+            let polled = match self.exchange.upload {
+                Upload::Abandoned => return Poll::Ready(Ok(dropped)),
+                Upload::Failed(_) => Poll::Pending,
+                _ => poll(self, cx),
+            };
+            match polled.map_err(ClientError::of_connection) {
+                Poll::Pending => {}
+                Poll::Ready(Ok(done)) => return Poll::Ready(Ok(done)),
+                Poll::Ready(Err(Err(error))) => return Poll::Ready(Err(error)),
+                // What the server has said may lie in the socket, though nobody has noticed yet.
+                Poll::Ready(Err(Ok(failure))) => self.exchange.upload = Upload::Failed(failure),
+            }
+            let waits = matches!(self.exchange.upload, Upload::Waiting);
+            match self.poll_early(cx, early)? {
+                // The word that the body has waited for is here.
+                Poll::Pending if waits && matches!(self.exchange.upload, Upload::Sending) => continue,
+                Poll::Pending => return self.poll_deadline(cx, ClientPhase::Send).map(Err),
+                Poll::Ready(()) if matches!(self.exchange.upload, Upload::Failed(_) | Upload::Abandoned) => {}
+                Poll::Ready(()) => return Poll::Pending,
+            }
+            self.exchange.upload = Upload::Abandoned;
+            return Poll::Ready(Ok(dropped));
         }
-        match self.poll_early(cx, early)? {
-            Poll::Pending => return self.poll_deadline(cx, ClientPhase::Send).map(Err),
-            Poll::Ready(()) if matches!(self.exchange.upload, Upload::Failed(_) | Upload::Abandoned) => {}
-            Poll::Ready(()) => return Poll::Pending,
-        }
-        self.exchange.upload = Upload::Abandoned;
-        Poll::Ready(Ok(dropped))
     }
 
     /// Writes what ends the body, unless that was written before or nobody wants it any more.

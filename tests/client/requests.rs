@@ -11,7 +11,7 @@ use corehttp::{
     InvalidTarget, Method, Request, Response,
 };
 use tokio::io::{AsyncRead, AsyncReadExt, ReadBuf, repeat};
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 
 use crate::support::{OK, Stage, ask, settle};
 
@@ -264,6 +264,39 @@ async fn a_body_that_is_expected_waits_for_the_word_9110_10_1_1() {
             }
             assert_eq!((start.elapsed(), stage.dialed().len()), (Duration::ZERO, 1));
         }
+    }
+}
+
+/// A server that waits for the body says so, and hears it at once. Found as a second without a word: whoever wrote the
+/// body by hand had taken the word, and waited on.
+#[tokio::test(start_paused = true)]
+async fn a_body_that_is_written_goes_when_the_word_comes_9110_10_1_1() {
+    for silence in [0, 1, 500].map(Duration::from_millis) {
+        let stage = Stage::new(move |mut peer, _| async move {
+            let mut body = [0; 15];
+            peer.head().await?;
+            sleep(silence).await;
+            peer.say("HTTP/1.1 100 Continue\r\n\r\n").await?;
+            peer.stream.read_exact(&mut body).await?;
+            peer.say(if body == *b"5\r\nhello\r\n0\r\n\r\n" { OK } else { "" }).await
+        });
+        let (client, mut response, start) = (stage.client(), Response::new(), Instant::now());
+        let mut call = client.open(&expecting()).await.unwrap();
+        call.write_all(b"hello").await.unwrap();
+        drop(call.finish(&mut response).await.unwrap());
+        let (mut writer, mut reader) = client.open(&expecting()).await.unwrap().split();
+        writer.write_all(b"hello").await.unwrap();
+        writer.finish().await.unwrap();
+        reader.head(&mut response).await.unwrap();
+        let call = client.open(&expecting()).await.unwrap();
+        let (mut writer, mut reader) = call.split();
+        let writes = tokio::spawn(async move {
+            writer.write_all(b"hello").await?;
+            writer.finish().await
+        });
+        reader.head(&mut response).await.unwrap();
+        writes.await.unwrap().unwrap();
+        assert_eq!(start.elapsed(), 3 * silence);
     }
 }
 
