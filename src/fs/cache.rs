@@ -76,7 +76,7 @@ impl Cache {
         let count = (bounds.files_max / FILES_PER_SHARD).min(bounds.bytes_max / largest).clamp(1, SHARDS_MAX);
         // What can never be kept shall not be read at once either, unless it is small.
         let file_bytes_max = bounds.file_bytes_max.min(bounds.bytes_max.max(SMALL));
-        let bounds = FileCache { file_bytes_max, ..bounds };
+        let bounds = FileCache { file_bytes_max, fresh: bounds.fresh.min(FRESH_MAX), ..bounds };
         let shards = (0..count).map(|_| Mutex::default()).collect();
         Cache { bounds, shards, hasher: RandomState::new() }
     }
@@ -147,6 +147,9 @@ impl Cache {
 const FILES_PER_SHARD: usize = 64;
 
 const SHARDS_MAX: usize = 64;
+
+/// As good as for ever, and yet a time that a clock has.
+const FRESH_MAX: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
 
 const _: () =
     assert!(Room::MAX / SHARDS_MAX > Kept::ALL.len(), "each part has room for a file in all codings");
