@@ -140,8 +140,11 @@ impl<H: Handler> Service<H> {
         lease.detach(request, self.connect(PeerAddr::Memory, Nobody { written: Rc::clone(&written) }));
         let manner = match self.answer(&mut lease).await {
             Ok(()) => Manner::Politely,
-            // How the connection has ended is nothing to nobody.
-            Err(refused) => refuse::refuse(&mut lease, *refused).0,
+            // How the connection has ended is nothing to nobody, who has heard all that was written.
+            Err(refused) => match refuse::refuse(&mut lease, *refused).0 {
+                Manner::Lingering => Manner::Politely,
+                manner => manner,
+            },
         };
         close::close(&mut lease, manner).await;
         let mut response = std::mem::take(&mut lease.response);
@@ -182,7 +185,8 @@ impl<H: Handler> fmt::Debug for Service<H> {
     }
 }
 
-/// The peer of a request that came without a connection: it keeps what is written to it, and sends nothing.
+/// The peer of a request that came without a connection: it keeps what is written to it, and sends nothing, not even an
+/// end.
 struct Nobody {
     written: Rc<Cell<Vec<u8>>>,
 }
@@ -193,7 +197,7 @@ impl AsyncRead for Nobody {
         _: &mut task::Context<'_>,
         _: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        Poll::Ready(Ok(()))
+        Poll::Pending
     }
 }
 

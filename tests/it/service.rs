@@ -173,3 +173,30 @@ fn without_a_connection_the_same_is_answered() {
     check_respond("/", ("x-announce", "4"), "hello", (200, ""));
     check_respond("/", ("x-announce", "6"), "hello", (200, "hello"));
 }
+
+/// Whoever waits for an answer is there. Found as a peer that had gone before its handler had done anything.
+#[test]
+fn without_a_connection_the_peer_waits_for_its_answer() {
+    let service = Server::new().service(async |ctx: &mut Context| {
+        let said = tokio::select! {
+            biased;
+            () = ctx.peer_closed() => "the peer has gone",
+            () = sleep(SECOND) => "done",
+        };
+        ctx.response.text(said);
+    });
+    run(async {
+        let response = service.respond(Request::get("/").unwrap()).await;
+        assert_eq!(response.body.text(), Ok("done"));
+        let start = Instant::now();
+        check_refused(&service).await;
+        assert_eq!(start.elapsed(), Duration::ZERO, "nobody is waited for who has heard all");
+    });
+}
+
+/// A request that is refused before the handler runs.
+async fn check_refused(service: &Service<impl Handler>) {
+    let mut request = Request::get("/").unwrap();
+    request.headers.set("expect", "wonders").unwrap();
+    assert_eq!(service.respond(request).await.status, Status::EXPECTATION_FAILED);
+}
