@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex};
-use std::thread::JoinHandle;
+use std::thread::{self, JoinHandle, ThreadId};
 use std::time::Duration;
 
 use tokio::sync::watch;
@@ -46,6 +46,8 @@ struct Inner {
     stop: watch::Sender<Option<Stop>>,
     stats: Vec<Arc<CoreStats>>,
     cores: Mutex<Vec<Thread>>,
+    /// Who must not wait for them, since they are they.
+    own: Mutex<Vec<ThreadId>>,
 }
 
 /// The thread of one core.
@@ -53,12 +55,13 @@ pub(super) type Thread = JoinHandle<io::Result<io::Result<()>>>;
 
 impl Running {
     pub(super) fn new(addresses: Vec<Address>, stats: Vec<Arc<CoreStats>>) -> Running {
-        let (stop, cores) = (watch::Sender::new(None), Mutex::default());
-        Running { inner: Arc::new(Inner { addresses, stop, stats, cores }) }
+        let (stop, cores, own) = (watch::Sender::new(None), Mutex::default(), Mutex::default());
+        Running { inner: Arc::new(Inner { addresses, stop, stats, cores, own }) }
     }
 
     /// Adds a core that has started.
     pub(super) fn add(&self, core: Thread) {
+        lock(&self.inner.own).push(core.thread().id());
         lock(&self.inner.cores).push(core);
     }
 
@@ -106,6 +109,8 @@ impl Running {
     ///
     /// Within a core's own thread, which would wait for itself.
     pub fn wait(&self) -> Result {
+        let is_own = lock(&self.inner.own).contains(&thread::current().id());
+        assert!(!is_own, "a core of a server cannot wait for it");
         let mut cores = lock(&self.inner.cores);
         let mut result = Ok(());
         for core in cores.drain(..) {

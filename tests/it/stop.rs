@@ -3,7 +3,7 @@
 use std::io::{ErrorKind, Read};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Barrier, OnceLock};
+use std::sync::{Arc, Barrier, OnceLock, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -314,6 +314,34 @@ fn a_handler_may_stop_its_own_server_but_others_wait() {
     let heard = answers(&served.ask(GET));
     assert_eq!((heard.len(), &*heard[0].body), (1, "farewell"));
     served.running.wait().unwrap();
+}
+
+/// It would wait for itself. Found as a core that stood still for ever, for somebody else waited already.
+#[test]
+fn a_core_that_waits_for_its_server_panics_whoever_else_waits() {
+    let own = Arc::new(OnceLock::<Running>::new());
+    let seen = Arc::clone(&own);
+    let served = Served::with(
+        |server| server.cores(2),
+        move |_: &mut Context| {
+            let running = seen.get().unwrap();
+            running.shutdown(LONG);
+            running.wait().unwrap();
+        },
+    );
+    own.set(served.running.clone()).unwrap();
+    let (told, tells) = mpsc::channel();
+    let running = served.running.clone();
+    let waiting = thread::spawn(move || {
+        told.send(()).unwrap();
+        running.wait()
+    });
+    tells.recv().unwrap();
+    // It waits when it was told nothing for so long, or else this test shows less, but nothing wrong.
+    thread::sleep(Duration::from_millis(20));
+    assert_eq!(status(&served.ask(GET)), 500);
+    waiting.join().unwrap().unwrap();
+    assert_eq!(served.running.stats().total.errors.panic, 1);
 }
 
 #[test]
