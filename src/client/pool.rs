@@ -204,7 +204,9 @@ impl Pool {
 
     /// Closes all resting connections.
     pub(super) fn close_idle(&self) {
-        drop(std::mem::take(&mut lock(&self.rest).conns));
+        // In two steps, or they would be dropped under the lock: a stream of the application's may ask for it.
+        let closed = std::mem::take(&mut lock(&self.rest).conns);
+        drop(closed);
     }
 
     /// How many connections rest.

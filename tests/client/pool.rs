@@ -1,13 +1,17 @@
 //! Connections are used again, and never when they must not be (RFC 9112 §9).
 
 use std::future::{Future, pending, poll_fn};
-use std::pin::pin;
+use std::io;
+use std::pin::{Pin, pin};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use corehttp::{
-    Client, ClientBuilder, ClientCause, ClientPhase, ClientTimeouts, ExchangeError, Method, Request, Response,
+    Client, ClientBuilder, ClientCause, ClientPhase, ClientTimeouts, Dialer, ExchangeError, Method, Request,
+    Response,
 };
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, ReadBuf, duplex};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
@@ -410,6 +414,81 @@ fn two_runtimes_share_no_connection_and_one_that_ends_takes_its_own_along() {
     assert_eq!((server.connections(), client.busy()), (2, 0));
     let nowhere = pin!(client.get(&server.url)).poll(&mut Context::from_waker(Waker::noop()));
     assert!(matches!(nowhere, Poll::Ready(Err(error)) if matches!(error.cause(), ClientCause::NoRuntime)));
+}
+
+/// A stream that asks its client how it is when it is dropped, and whoever dials such streams.
+struct Curious(DuplexStream, Arc<Mutex<Option<Client>>>);
+
+#[derive(Clone, Default)]
+struct CuriousDialer(Arc<Mutex<Option<Client>>>);
+
+impl Dialer for CuriousDialer {
+    type Stream = Curious;
+
+    async fn dial(&self, _: &str, _: u16) -> io::Result<Curious> {
+        let (near, mut far) = duplex(1024);
+        tokio::spawn(async move {
+            far.read_exact(&mut [0; 16]).await?;
+            far.write_all(OK.as_bytes()).await?;
+            far.read_to_end(&mut Vec::new()).await
+        });
+        Ok(Curious(near, self.0.clone()))
+    }
+}
+
+impl Drop for Curious {
+    fn drop(&mut self) {
+        let client = self.1.lock().unwrap().clone().unwrap();
+        client.close_idle();
+        assert_eq!(client.idle(), 0);
+    }
+}
+
+impl AsyncRead for Curious {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        out: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_read(cx, out)
+    }
+}
+
+impl AsyncWrite for Curious {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.0).poll_write(cx, data)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_shutdown(cx)
+    }
+}
+
+/// However a connection goes that has rested, its client may be used meanwhile. Found as a thread that stood still: it was
+/// dropped under the lock that the client asks for.
+#[test]
+fn a_stream_may_use_its_client_when_it_is_dropped() {
+    // The client is told to, or the runtime ends.
+    let ends: [fn(&Client); 2] = [Client::close_idle, |_| {}];
+    for end in ends {
+        let (dialer, (done, heard)) = (CuriousDialer::default(), std::sync::mpsc::channel());
+        let client = Client::builder().dialer(dialer.clone()).build();
+        *dialer.0.lock().unwrap() = Some(client.clone());
+        std::thread::spawn(move || {
+            corehttp::block_on(async {
+                assert_eq!(ask(&client, &get()).await.unwrap().0, 200);
+                end(&client);
+            })
+            .unwrap();
+            assert_eq!(client.idle(), 0);
+            done.send(())
+        });
+        assert_eq!(heard.recv_timeout(Duration::from_secs(10)), Ok(()));
+    }
 }
 
 /// A server that answers slowly with the path that was asked for, after a redirect if that is `/from`.
