@@ -1,10 +1,12 @@
 //! [`SocketFile`]: the name of a Unix domain socket in the file system.
 
-use std::fs;
+use std::fs::{self, File, TryLockError};
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::os::unix::net::UnixListener;
 use std::path::{self, Path, PathBuf};
+use std::thread;
+use std::time::Duration;
 
 use socket2::{Domain, SockAddr, Socket, Type};
 
@@ -27,6 +29,7 @@ impl SocketFile {
     pub(super) fn bind(path: &Path, backlog: i32) -> io::Result<(Self, UnixListener)> {
         let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
         let address = SockAddr::unix(path)?;
+        let _turn = turn(path);
         match socket.bind(&address) {
             Err(error) if error.kind() == io::ErrorKind::AddrInUse && is_stale(path, &address)? => {
                 fs::remove_file(path)?;
@@ -51,6 +54,24 @@ impl Drop for SocketFile {
     }
 }
 
+/// Our turn to bind in a directory, until it is dropped: a socket that is bound and does not listen yet looks like one
+/// whose owner has died. Who cannot have it goes on without, and so does who waits too long: a tool may hold the lock for as
+/// long as the server runs that it has started.
+fn turn(path: &Path) -> Option<File> {
+    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let directory = File::open(directory.unwrap_or(Path::new("."))).ok()?;
+    for _ in 0..TURN_ATTEMPTS {
+        match directory.try_lock() {
+            Err(TryLockError::WouldBlock) => thread::sleep(TURN_PAUSE),
+            locked => return locked.ok().map(|()| directory),
+        }
+    }
+    None
+}
+
+const TURN_ATTEMPTS: u32 = 250;
+const TURN_PAUSE: Duration = Duration::from_millis(1);
+
 /// Did its owner die? Only a refused connection proves it: a full backlog is alive, a denial says nothing.
 fn is_stale(path: &Path, address: &SockAddr) -> io::Result<bool> {
     if !fs::symlink_metadata(path)?.file_type().is_socket() {
@@ -70,6 +91,7 @@ mod tests {
     use std::env;
     use std::os::unix::net::UnixStream;
     use std::process;
+    use std::sync::Barrier;
 
     use super::*;
 
@@ -106,6 +128,37 @@ mod tests {
         assert!(path.exists());
         let _bound = SocketFile::bind(path, BACKLOG).unwrap();
         UnixStream::connect(path).unwrap();
+    }
+
+    /// Found as two servers with one path: one that had bound it, and did not listen yet, looked as dead as the one before.
+    #[test]
+    fn of_many_who_replace_a_stale_socket_one_has_it() {
+        for round in 0..100 {
+            let Scratch(path) = &Scratch::new(&format!("raced-{round}"));
+            drop(UnixListener::bind(path).unwrap());
+            let start = Barrier::new(4);
+            let bind = || {
+                start.wait();
+                SocketFile::bind(path, BACKLOG)
+            };
+            let bound = thread::scope(|scope| {
+                let racers = [(); 4].map(|()| scope.spawn(bind));
+                racers.map(|racer| racer.join().unwrap())
+            });
+            assert_eq!(bound.iter().flatten().count(), 1, "in round {round}");
+            UnixStream::connect(path).unwrap();
+        }
+    }
+
+    /// A tool may hold the lock of the directory for as long as the server runs.
+    #[test]
+    fn who_never_gives_way_is_not_waited_for() {
+        let directory = env::temp_dir().join(format!("corehttp-{}-locked", process::id()));
+        fs::create_dir_all(&directory).unwrap();
+        let held = File::open(&directory).unwrap();
+        held.lock().unwrap();
+        drop(SocketFile::bind(&directory.join("socket"), BACKLOG).unwrap());
+        fs::remove_dir(&directory).unwrap();
     }
 
     #[test]
