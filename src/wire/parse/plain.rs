@@ -16,18 +16,26 @@ pub(super) struct RequestLine<'a> {
 /// Reads the request line at the front of `head`.
 #[inline]
 pub(super) fn request_line(head: &[u8]) -> Option<RequestLine<'_>> {
-    let (method, rest) = head.split_at(prefix_len(head, unlike_names));
-    let rest = rest.strip_prefix(b" ")?;
-    let (target, rest) = rest.split_at(prefix_len(rest, unlike::<b'!'>));
-    let version = match rest.first_chunk()? {
-        b" HTTP/1.1\r\n" => Version::Http11,
-        b" HTTP/1.0\r\n" => Version::Http10,
+    let (method, rest) = match head.strip_prefix(b"GET ") {
+        // Most requests are this one.
+        Some(rest) => (&b"GET"[..], rest),
+        None => {
+            let (method, rest) = head.split_at_checked(prefix_len(head, unlike_names))?;
+            (method, rest.strip_prefix(b" ")?)
+        }
+    };
+    let (target, rest) = rest.split_at_checked(prefix_len(rest, unlike::<b'!'>))?;
+    let version = match rest.first_chunk::<VERSION_LEN>()? {
+        version if version == b" HTTP/1.1\r\n" => Version::Http11,
+        version if version == b" HTTP/1.0\r\n" => Version::Http10,
         _ => return None,
     };
-    let len = head.len() - rest.len() + " HTTP/1.1\r\n".len();
+    let len = head.len() - rest.len() + VERSION_LEN;
     let is_whole = !method.is_empty() && !target.is_empty();
     is_whole.then_some(RequestLine { method, target: str::from_utf8(target).ok()?, version, len })
 }
+
+const VERSION_LEN: usize = " HTTP/1.1\r\n".len();
 
 /// A status line, and how long it is with its CRLF.
 pub(super) struct StatusLine {
@@ -61,27 +69,51 @@ pub(super) fn status_line(head: &[u8]) -> Option<StatusLine> {
 pub(super) fn fields(head: &[u8], start: usize, fields_max: usize, into: &mut Headers) -> Option<usize> {
     into.begin();
     let mut rest = &head[start..];
-    while !rest.starts_with(b"\r\n") {
-        let (name, colon) = rest.split_at(name_len(rest));
-        let [b':', b' ', behind @ ..] = colon else { return None };
-        let (value, end) = behind.split_at(prefix_len(behind, unlike::<b' '>));
-        let [b'\r', b'\n', behind @ ..] = end else { return None };
+    loop {
+        if let Some(behind) = rest.strip_prefix(b"\r\n") {
+            return Some(head.len() - behind.len());
+        }
+        let (name, behind) = split_name(rest)?;
+        let (value, end) = behind.split_at_checked(value_len(behind))?;
         // More whitespace than one space before the value is none of it, and neither is what comes behind it.
         let is_trimmed = !matches!(value, [b' ', ..] | [.., b' ']);
         if name.is_empty() || !is_trimmed || into.len() == fields_max {
             return None;
         }
         into.note(Tag::of(name), Span::of(name, head), Span::of(value, head));
-        rest = behind;
+        rest = end.strip_prefix(b"\r\n")?;
     }
-    Some(head.len() - rest.len() + "\r\n".len())
 }
 
-/// How long the name at the front of `line` is.
+/// The name at the front of `line`, and what is behind its colon and the one space there.
 #[inline]
-fn name_len(line: &[u8]) -> usize {
-    let len = prefix_len(line, unlike_names);
-    if line.get(len) == Some(&b':') { len } else { token_len(line) }
+fn split_name(line: &[u8]) -> Option<(&[u8], &[u8])> {
+    let mut rest = line;
+    while let Some((word, behind)) = rest.split_first_chunk() {
+        if let Some(at) = first_of(unlike_names(u64::from_le_bytes(*word))) {
+            let (name, colon) = line.split_at_checked(line.len() - rest.len() + at)?;
+            match colon.strip_prefix(b": ") {
+                Some(behind) => return Some((name, behind)),
+                None => break,
+            }
+        }
+        rest = behind;
+    }
+    let (name, colon) = line.split_at_checked(token_len(line))?;
+    Some((name, colon.strip_prefix(b": ")?))
+}
+
+/// How long the value at the front of `text` is. Of sixteen octets the compiler asks at once whether all are good.
+#[inline]
+fn value_len(text: &[u8]) -> usize {
+    let mut rest = text;
+    while let Some((block, behind)) = rest.split_first_chunk::<16>() {
+        if block.iter().fold(false, |is_odd, octet| is_odd | !matches!(octet, b' '..=b'~')) {
+            return text.len() - rest.len() + prefix_len(block, unlike::<b' '>);
+        }
+        rest = behind;
+    }
+    text.len() - rest.len() + prefix_len(rest, unlike::<b' '>)
 }
 
 /// How much of `text`, from its front, has no octet that `odd` marks.
@@ -89,14 +121,19 @@ fn name_len(line: &[u8]) -> usize {
 fn prefix_len(text: &[u8], odd: impl Fn(u64) -> u64) -> usize {
     let mut rest = text;
     while let Some((word, behind)) = rest.split_first_chunk() {
-        let marks = odd(u64::from_le_bytes(*word));
-        if marks != 0 {
-            return text.len() - rest.len() + marks.trailing_zeros() as usize / 8;
+        if let Some(at) = first_of(odd(u64::from_le_bytes(*word))) {
+            return text.len() - rest.len() + at;
         }
         rest = behind;
     }
     let is_odd = |octet: &u8| odd(u64::from(*octet)) & 0x80 != 0;
     text.len() - rest.len() + rest.iter().position(is_odd).unwrap_or(rest.len())
+}
+
+/// Which octet is the first that is marked, from the lowest.
+#[inline]
+fn first_of(marks: u64) -> Option<usize> {
+    (marks != 0).then(|| marks.trailing_zeros() as usize / 8)
 }
 
 /// Marks the first octet, from the lowest, that is no printable ASCII from `LEAST` on, by its high bit. Those behind it
