@@ -50,14 +50,12 @@ fn host_len(text: &[u8]) -> Option<usize> {
 
 /// How long the reg-name at the front of `text` is; an IPv4 address is one, too (RFC 3986 §3.2.2).
 fn reg_name_len(text: &[u8]) -> usize {
-    let mut len = 0;
-    loop {
+    let mut len = REG_NAME.prefix_len(text);
+    while escape(&text[len..]).is_some() {
+        len += "%XX".len();
         len += REG_NAME.prefix_len(&text[len..]);
-        match escape(&text[len..]) {
-            Some(_) => len += "%XX".len(),
-            None => return len,
-        }
     }
+    len
 }
 
 static REG_NAME: Class = Class::URI_PLAIN;

@@ -34,9 +34,19 @@ impl Class {
     /// How much of `text`, from its front, is in this class?
     #[inline]
     pub(super) fn prefix_len(&self, text: &[u8]) -> usize {
+        let mut rest = text;
         // Four at a time, for nearly all text is good.
-        let good = 4 * text.chunks_exact(4).take_while(|four| self.covers(four)).count();
-        good + text[good..].iter().take_while(|octet| self.has(**octet)).count()
+        while let Some((four, behind)) = rest.split_first_chunk::<4>()
+            && self.covers(four)
+        {
+            rest = behind;
+        }
+        while let Some((octet, behind)) = rest.split_first()
+            && self.has(*octet)
+        {
+            rest = behind;
+        }
+        text.len() - rest.len()
     }
 
     /// Is every octet of `text` in this class?
