@@ -171,7 +171,7 @@ mod tests {
     fn what_is_no_path_is_below_nothing() {
         for (method, target) in [("OPTIONS", "*"), ("CONNECT", "a:1")] {
             let mut parsed = Target::default();
-            parsed.parse(method.try_into().unwrap(), target).unwrap();
+            parsed.parse(&method.try_into().unwrap(), target).unwrap();
             assert_eq!(decode(&parsed), None);
         }
     }

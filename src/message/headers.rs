@@ -299,6 +299,19 @@ impl Headers {
         fields.iter().filter(move |field| field.is(name, &self.text)).map(|field| &self.text[field.value])
     }
 
+    /// The value of the only line of a name, if there is one.
+    #[inline]
+    pub(crate) fn sole(&self, name: Name<'_>) -> Result<Option<&[u8]>, Several> {
+        let mut sole = None;
+        for field in self.fields.iter().filter(|field| field.is(name, &self.text)) {
+            match sole {
+                None => sole = Some(&self.text[field.value]),
+                Some(_) => return Err(Several),
+            }
+        }
+        Ok(sole)
+    }
+
     /// The codings of the content, in the order in which they were applied (RFC 9110 §8.4). `identity` is none: it
     /// should not stand here, but it says what is true.
     pub(crate) fn codings(&self) -> impl Iterator<Item = &[u8]> {
@@ -318,6 +331,10 @@ impl Headers {
         (!self.is_patched).then(|| self.text.as_slice())
     }
 }
+
+/// There are several lines of a name that should have one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Several;
 
 impl Reset for Headers {
     fn reset(&mut self) {

@@ -39,6 +39,7 @@ pub use field::InvalidField;
 pub use form::{Form, FormPairs, InvalidForm};
 pub use form_buf::FormBuf;
 pub use from_text::FromText;
+pub(crate) use headers::Several;
 pub use headers::{Headers, HeadersIter};
 pub(crate) use list::members;
 #[cfg(any(feature = "compress", feature = "fs", feature = "multipart"))]

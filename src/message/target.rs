@@ -24,10 +24,10 @@ pub struct Target {
 impl Target {
     /// Takes the target of a request line.
     #[inline]
-    pub(crate) fn parse(&mut self, method: Method, target: &str) -> Result<(), InvalidTarget> {
+    pub(crate) fn parse(&mut self, method: &Method, target: &str) -> Result<(), InvalidTarget> {
         let parts = match (method, target.as_bytes()) {
             (Method::Connect, authority) => Parts::authority_form(authority)?,
-            (_, origin @ [b'/', ..]) => Parts::default().with_resource(origin, 0)?,
+            (_, origin @ [b'/', ..]) => Parts::origin_form(origin)?,
             (Method::Options, b"*") => Parts::asterisk_form(),
             (_, absolute) => Parts::absolute_form(absolute)?,
         };
@@ -41,7 +41,7 @@ impl Target {
     pub(crate) fn set_url(&mut self, url: &str) -> Result<(), InvalidTarget> {
         let text = url.split_once('#').map_or(url, |(text, _fragment)| text);
         let parts = match text.as_bytes() {
-            origin @ [b'/', ..] => Parts::default().with_resource(origin, 0)?,
+            origin @ [b'/', ..] => Parts::origin_form(origin)?,
             absolute => Parts::absolute_form(absolute)?,
         };
         self.set(text, parts);
@@ -265,6 +265,12 @@ struct Parts {
 }
 
 impl Parts {
+    #[inline]
+    fn origin_form(target: &[u8]) -> Result<Parts, InvalidTarget> {
+        let (path, query) = resource(target, 0)?;
+        Ok(Parts { path, query, ..Parts::default() })
+    }
+
     fn authority_form(target: &[u8]) -> Result<Parts, InvalidTarget> {
         match Authority::parse(target) {
             // A tunnel leads to one port, and zero is none (RFC 9110 §9.3.6).
@@ -294,26 +300,24 @@ impl Parts {
             Some(_) => {}
         }
         let authority = Span::of(authority, target);
-        Parts { form: TargetForm::Absolute, scheme: Some(scheme), authority, ..Parts::default() }
-            .with_resource(target, authority.end())
+        let (path, query) = resource(target, authority.end())?;
+        Ok(Parts { form: TargetForm::Absolute, scheme: Some(scheme), authority, path, query })
     }
+}
 
-    /// These parts, with the path and the query that begin at `start`.
-    #[inline]
-    fn with_resource(self, target: &[u8], start: usize) -> Result<Parts, InvalidTarget> {
-        let path_end = start + PATH.prefix_len(&target[start..]);
-        let query_start = match target.get(path_end) {
-            None => path_end,
-            Some(b'?') => path_end + 1,
-            Some(_) => return Err(InvalidTarget::Byte),
-        };
-        if !QUERY.covers(&target[query_start..]) {
-            return Err(InvalidTarget::Byte);
-        }
-        let path = Span::new(start, path_end - start);
-        let query = Span::new(query_start, target.len() - query_start);
-        Ok(Parts { path, query, ..self })
+/// The path and the query of `target`, which begin at `start`.
+#[inline(always)]
+fn resource(target: &[u8], start: usize) -> Result<(Span, Span), InvalidTarget> {
+    let path_end = start + PATH.prefix_len(&target[start..]);
+    let query_start = match target.get(path_end) {
+        None => path_end,
+        Some(b'?') => path_end + 1,
+        Some(_) => return Err(InvalidTarget::Byte),
+    };
+    if !QUERY.covers(&target[query_start..]) {
+        return Err(InvalidTarget::Byte);
     }
+    Ok((Span::new(start, path_end - start), Span::new(query_start, target.len() - query_start)))
 }
 
 /// `pchar` and `/` (RFC 3986 §3.3), and the brackets that nobody escapes.
@@ -336,7 +340,7 @@ mod tests {
 
     fn parsed(method: Method, target: &str) -> Result<Target, InvalidTarget> {
         let mut parsed = Target::default();
-        parsed.parse(method, target).map(|()| parsed)
+        parsed.parse(&method, target).map(|()| parsed)
     }
 
     type Shape<'a> = (TargetForm, Option<&'a str>, Option<&'a str>, &'a str, &'a str);

@@ -9,7 +9,7 @@ use super::lines::{FIELDS_CEILING, FIELDS_USUAL, head_error, record, still_good}
 use super::plain::{self, RequestLine};
 use super::trailers::is_no_trailer;
 use crate::memory::Span;
-use crate::message::{Authority, InvalidMethod, Name, Request, Version, members};
+use crate::message::{Authority, InvalidMethod, Name, Request, Several, Version, members};
 use crate::wire::{Limits, WireError};
 
 /// Parses the request head at the front of `input`, empty lines before it included.
@@ -26,7 +26,13 @@ pub(crate) fn request(
     limits: &Limits,
     request: &mut Request,
 ) -> Result<Option<usize>, WireError> {
-    let Some(start) = skip_empty_lines(input, limits.empty_lines_max)? else { return Ok(None) };
+    let start = match input {
+        [] | [b'\r' | b'\n', ..] => match skip_empty_lines(input, limits.empty_lines_max)? {
+            Some(start) => start,
+            None => return Ok(None),
+        },
+        _ => 0,
+    };
     let parsed = match parse_plain(input, start, limits, request) {
         Some(parsed) => parsed,
         None => parse_any(input, start, limits, request),
@@ -46,14 +52,13 @@ pub(crate) fn request(
 /// not be one.
 pub(crate) fn check_fields(request: &Request) -> Result<(), WireError> {
     let headers = &request.headers;
-    let mut hosts = headers.named(Name::HOST);
-    match (hosts.next(), hosts.next()) {
+    match headers.sole(Name::HOST) {
         // An absolute target's authority is what the field must repeat, so then it cannot be empty.
-        (Some(b""), None) if request.target().authority().is_none() => {}
-        (Some(b""), None) => return Err(WireError::Host),
-        (Some(host), None) if Authority::is_valid(host) => {}
-        (None, _) if request.version() == Version::Http10 => {}
-        _ => return Err(WireError::Host),
+        Ok(Some(b"")) if request.target().authority().is_none() => {}
+        Ok(Some(b"")) => return Err(WireError::Host),
+        Ok(Some(host)) if Authority::is_valid(host) => {}
+        Ok(None) if request.version() == Version::Http10 => {}
+        Ok(_) | Err(Several) => return Err(WireError::Host),
     }
     match headers.named(Name::TRAILER).flat_map(members).any(is_no_trailer) {
         true => Err(WireError::Trailer),
@@ -62,7 +67,7 @@ pub(crate) fn check_fields(request: &Request) -> Result<(), WireError> {
 }
 
 /// Where the request line starts. A CRLF before it is what some clients send behind a body (RFC 9112 §2.2).
-#[inline]
+#[cold]
 fn skip_empty_lines(input: &[u8], lines_max: usize) -> Result<Option<usize>, WireError> {
     let (mut start, mut lines) = (0, 0);
     loop {
@@ -135,7 +140,7 @@ fn parse_request<const N: usize>(
 }
 
 /// Takes a request line whose grammar is good.
-#[inline]
+#[inline(always)]
 fn set_line(line: &RequestLine<'_>, limits: &Limits, request: &mut Request) -> Result<(), WireError> {
     if line.len > limits.request_line_max.saturating_add("\r\n".len()) {
         return Err(WireError::RequestLineTooLong);
@@ -146,7 +151,7 @@ fn set_line(line: &RequestLine<'_>, limits: &Limits, request: &mut Request) -> R
         InvalidMethod::TooLong => WireError::MethodTooLong,
         InvalidMethod::NotToken => WireError::RequestLine,
     })?;
-    target.parse(*method, line.target).map_err(|_| WireError::Target)
+    target.parse(method, line.target).map_err(|_| WireError::Target)
 }
 
 /// As [`parse_request`], for the few that have more fields; apart, so that the others touch less of the stack.
