@@ -43,11 +43,17 @@ impl Framing {
 /// What the fields say about the end of the body, if they say anything.
 #[inline]
 fn announced(version: Version, headers: &Headers) -> Result<Option<Framing>, WireError> {
+    match headers.may_have(Name::TRANSFER_ENCODING) || headers.may_have(Name::CONTENT_LENGTH) {
+        true => read(version, headers),
+        false => Ok(None),
+    }
+}
+
+/// Reads the two fields that may say it.
+#[inline(never)]
+fn read(version: Version, headers: &Headers) -> Result<Option<Framing>, WireError> {
     if headers.first(Name::TRANSFER_ENCODING).is_none() {
-        return match headers.may_have(Name::CONTENT_LENGTH) {
-            true => Ok(length(headers)?.map(Framing::Length)),
-            false => Ok(None),
-        };
+        return Ok(length(headers)?.map(Framing::Length));
     }
     match (headers.first(Name::CONTENT_LENGTH), version) {
         // One of the two hops would believe the length and the other the chunks: that is the classic way

@@ -36,6 +36,7 @@ impl Wish {
 }
 
 /// May the connection carry another message, by what the peer has said?
+#[inline]
 pub(crate) fn persists(version: Version, wish: Wish) -> bool {
     match (version, wish) {
         (_, Wish::Close) => false,
