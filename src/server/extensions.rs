@@ -47,8 +47,12 @@ impl Extensions {
         self.values.swap_remove(at).1.downcast().ok().map(|value| *value)
     }
 
+    #[inline]
     pub(super) fn clear(&mut self) {
-        self.values.clear();
+        // Most exchanges have none, and to clear what is empty is a call.
+        if !self.values.is_empty() {
+            self.values.clear();
+        }
     }
 
     fn position<T: 'static>(&self) -> Option<usize> {
