@@ -37,7 +37,9 @@ pub type Result<T = (), E = Error> = std::result::Result<T, E>;
 /// ```
 pub struct Error(Kind);
 
-/// Two words in all: a handler's result is moved for every request.
+/// Two words in all: a handler's result is moved for every request. What kind it is takes a whole one, or it would be
+/// moved in pieces.
+#[repr(u64)]
 enum Kind {
     Plain(Status),
     Caused(Box<Caused>),
