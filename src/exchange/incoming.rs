@@ -58,21 +58,38 @@ impl Incoming {
         bounds: &Bounds,
         on_read: impl Fn(),
     ) -> Poll<Result<Head, ExchangeError>> {
+        if !self.try_head(message, bounds)? {
+            return self.poll_new_head(cx, conn, message, bounds, on_read);
+        }
+        conn.disarm(Lane::Read);
+        Poll::Ready(Ok(Head::Whole))
+    }
+
+    /// As [`Incoming::poll_head`], where the input is known to hold none: that of a pipelined request is found without
+    /// this.
+    #[inline(never)]
+    fn poll_new_head<H: Home>(
+        &mut self,
+        cx: &mut Context<'_>,
+        conn: &mut Conn<H>,
+        message: &mut impl Heading,
+        bounds: &Bounds,
+        on_read: impl Fn(),
+    ) -> Poll<Result<Head, ExchangeError>> {
         loop {
-            if self.try_head(message, bounds)? {
-                conn.disarm(Lane::Read);
-                return Poll::Ready(Ok(Head::Whole));
-            }
             ready!(poll_flush(cx, conn, bounds))?;
             match ready!(self.poll_head_bytes(cx, conn, bounds.timeouts.head))? {
                 None => on_read(),
                 Some(none) => return Poll::Ready(Ok(none)),
             }
+            if self.try_head(message, bounds)? {
+                conn.disarm(Lane::Read);
+                return Poll::Ready(Ok(Head::Whole));
+            }
         }
     }
 
     /// Reads once for a head, and says if nothing of one will come.
-    #[inline]
     pub(crate) fn poll_head_bytes<H: Home>(
         &mut self,
         cx: &mut Context<'_>,
@@ -95,7 +112,7 @@ impl Incoming {
     }
 
     /// Takes the head out of the input, if all of it is there.
-    #[inline]
+    #[inline(never)]
     pub(crate) fn try_head(
         &mut self,
         message: &mut impl Heading,

@@ -51,6 +51,7 @@ impl Outgoing {
         }
     }
 
+    #[inline]
     pub(crate) fn is_unsent(&self) -> bool {
         self.state == State::Unsent
     }
@@ -61,6 +62,7 @@ impl Outgoing {
     }
 
     /// Whether all was sent that the head has announced.
+    #[inline]
     pub(crate) fn is_whole(&self) -> bool {
         match self.state {
             State::Done | State::Body(Framing::Length(0)) => true,
@@ -148,7 +150,6 @@ impl Outgoing {
     }
 
     /// Sends the whole of `body`. What is small stays in the output, to leave with what follows.
-    #[inline]
     pub(crate) fn poll_send<H: Home>(
         &mut self,
         cx: &mut Context<'_>,
@@ -172,7 +173,7 @@ impl Outgoing {
 
     /// Copies a body behind its head, if all of it is here and small, as most are. Says whether it was.
     #[inline]
-    fn copy_whole<H: Home>(&mut self, conn: &mut Conn<H>, body: &Body) -> bool {
+    pub(crate) fn copy_whole<H: Home>(&mut self, conn: &mut Conn<H>, body: &Body) -> bool {
         let bytes = body.bytes();
         let is_whole = !bytes.is_empty() && self.state == State::Body(Framing::Length(bytes.len() as u64));
         if !is_whole || !is_gathered(conn.output(), bytes) {

@@ -143,8 +143,14 @@ fn exchanges<H: Handler>(
                 return Ok(Next::Close(Manner::AtOnce));
             }
             settle(ctx, handled)?;
-            poll_fn(|cx| ctx.poll_send(cx)).await?;
-            poll_fn(|cx| poll_drain(ctx, cx)).await;
+            if !ctx.copy_body() {
+                poll_fn(|cx| ctx.poll_send(cx)).await?;
+            }
+            if ctx.persists() && !ctx.is_read() {
+                poll_fn(|cx| poll_drain(ctx, cx)).await;
+            }
+            // A handler that has read just what there was has its last piece still; an idle connection has none.
+            ctx.incoming.get_mut().take_back();
             unsent += 1;
             let (next, is_capped) = (ctx.next_step(), ctx.is_capped(unsent));
             let is_idle = next != Next::Wait || ctx.incoming.get_mut().input.is_empty();
@@ -176,7 +182,16 @@ pub(super) fn begin_request<H: Handler>(
 }
 
 /// Notes what the peer expects before it sends its body (RFC 9110 §10.1.1).
+#[inline]
 fn note_expectation(ctx: &mut Context) -> Result<(), Box<Refused>> {
+    match ctx.request.headers.may_have(Name::EXPECT) {
+        true => read_expectation(ctx),
+        false => Ok(()),
+    }
+}
+
+#[cold]
+fn read_expectation(ctx: &mut Context) -> Result<(), Box<Refused>> {
     let headers = &ctx.request.headers;
     if headers.first(Name::EXPECT).is_none() || ctx.asked().version == Version::Http10 {
         return Ok(());
@@ -209,11 +224,6 @@ fn plan_body<H: Handler>(worker: &Worker<H>, ctx: &mut Context) -> Result<Option
 
 /// Reads what the handler left of the body, if another request is to follow it.
 fn poll_drain(ctx: &mut Context, cx: &mut task::Context<'_>) -> Poll<()> {
-    if !ctx.persists() || ctx.is_read() {
-        // A handler that has read just what there was has its last piece still; an idle connection has none.
-        ctx.incoming.get_mut().take_back();
-        return Poll::Ready(());
-    }
     match ready!(ctx.poll_drain(cx)) {
         Ok(true) => {}
         Ok(false) => ctx.stop_persisting(),

@@ -170,6 +170,7 @@ impl Context {
     }
 
     /// Notes what the answer depends on, once the head is there.
+    #[inline]
     pub(super) fn note_facts(&mut self) {
         let request = &self.request;
         let asked = Asked::new(request);
@@ -218,8 +219,17 @@ impl Context {
         Poll::Ready(Ok(()))
     }
 
-    /// Sends the response's body, if it is not sent already.
+    /// Writes the response's body to the output, if all of it is here and small, as most are. Says whether the answer is
+    /// whole.
     #[inline]
+    pub(super) fn copy_body(&mut self) -> bool {
+        if let Some(conn) = &mut *self.conn.borrow_mut() {
+            self.outgoing.copy_whole(conn, &self.response.body);
+        }
+        self.outgoing.is_whole()
+    }
+
+    /// Sends the response's body, if it is not sent already.
     pub(super) fn poll_send(&mut self, cx: &mut task::Context<'_>) -> Poll<Result<(), Box<Refused>>> {
         let Context { response, outgoing, conn, shared, .. } = self;
         match &mut *conn.borrow_mut() {
@@ -257,6 +267,7 @@ impl Context {
     }
 
     /// Whether as many answers wait as may.
+    #[inline]
     pub(super) fn is_capped(&mut self, unsent: usize) -> bool {
         let limits = &self.shared.bounds.limits;
         let waiting = self.conn.borrow_mut().as_mut().map_or(0, |conn| conn.output().len());
@@ -275,6 +286,7 @@ impl Context {
         self.outgoing.begin(announcement.framing());
         let mut conn = self.conn.borrow_mut();
         let Some(conn) = conn.as_mut() else { return };
+        self.facts.persists &= !conn.is_stopping();
         if self.facts.detached {
             return self.outgoing.begin_bare();
         }
@@ -288,7 +300,7 @@ impl Context {
         self.shared.clock.with_stamp(|stamp| encode::response(out, response, announcement, persist, stamp));
     }
 
-    /// Whether all but the request lets another one follow: the server, the handler, and what is unread.
+    /// Whether the answer lets another request follow: the handler, and what is unread.
     fn may_persist(&mut self, unread: Unread) -> bool {
         let incoming = self.incoming.get_mut();
         let may_follow = match incoming.expectation {
@@ -299,15 +311,17 @@ impl Context {
                 incoming.length_left().is_none_or(|left| left <= self.shared.bounds.limits.drain_max as u64)
             }
         };
-        may_follow && Wish::of(&self.response.headers) != Wish::Close && !self.is_stopping()
+        may_follow && Wish::of(&self.response.headers) != Wish::Close
     }
 
     /// Whether another request may follow this exchange.
+    #[inline]
     pub(super) fn persists(&self) -> bool {
         self.facts.persists
     }
 
     /// What becomes of the connection, once the answer is written.
+    #[inline]
     pub(super) fn next_step(&mut self) -> Next {
         let incoming = self.incoming.get_mut();
         let may_hear_more = !self.facts.is_last || !incoming.is_read() || !incoming.input.is_empty();
@@ -323,6 +337,7 @@ impl Context {
         self.facts.persists = false;
     }
 
+    #[inline]
     pub(super) fn asked(&self) -> Asked {
         self.facts.asked
     }

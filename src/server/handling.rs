@@ -61,6 +61,7 @@ fn send_before(conn: &SharedConn, timeouts: &Timeouts, cx: &mut task::Context<'_
 }
 
 /// Makes of what the handler left an answer that can be sent.
+#[inline]
 pub(super) fn settle(ctx: &mut Context, handled: Handled) -> Result<(), Box<Refused>> {
     match (handled, ctx.outgoing.is_unsent()) {
         (Handled::Returned(Ok(())), true) => refuse::check_status(ctx),
