@@ -33,6 +33,7 @@ mod head;
 mod limits;
 mod parameter;
 mod part;
+mod request;
 mod save;
 mod window;
 
@@ -53,13 +54,13 @@ pub use save::Saved;
 use self::boundary::{Boundary, Front, Line};
 use self::head::PartHead;
 use self::window::Window;
-use crate::message::{Headers, Request};
-use crate::server::{Context, Reader};
+use crate::message::Headers;
 
 /// A body of parts, read one by one as it comes.
 ///
-/// Made by [`Context::multipart`], by [`Request::multipart`], or of anything that yields bytes. What it holds in
-/// memory does not grow with the body: a window of 16 KiB, and the head of one part.
+/// Made by [`Context::multipart`](crate::Context::multipart), by [`Request::multipart`](crate::Request::multipart), or of
+/// anything that yields bytes. What it holds in memory does not grow with the body: a window of 16 KiB, and the head of
+/// one part.
 ///
 /// # Examples
 ///
@@ -109,60 +110,12 @@ enum State {
     Failed(MultipartError),
 }
 
-impl Context {
-    /// The parts of the request's body, read as they come if the body is [streamed](crate::BodyPlan::Stream), within
-    /// [`MultipartLimits::default`].
-    ///
-    /// # Errors
-    ///
-    /// A body that is no `multipart/form-data` with a boundary (415, 400), is encoded (415), or is announced to be too
-    /// large (413).
-    pub fn multipart(&mut self) -> Result<Multipart<Reader<'_>>, MultipartError> {
-        self.multipart_within(MultipartLimits::default())
-    }
-
-    /// As [`Context::multipart`], within limits of your own.
-    ///
-    /// # Errors
-    ///
-    /// As [`Context::multipart`].
-    pub fn multipart_within(
-        &mut self,
-        limits: MultipartLimits,
-    ) -> Result<Multipart<Reader<'_>>, MultipartError> {
-        let body = self.body_reader();
-        let headers = &body.request.headers;
-        reject_coded(headers)?;
-        Multipart::of(body, headers, limits)
-    }
-}
-
-impl Request {
-    /// The parts of a body that is here already: of [`Body::bytes`](crate::Body::bytes).
-    ///
-    /// # Errors
-    ///
-    /// As [`Context::multipart`].
-    pub fn multipart(&self, limits: MultipartLimits) -> Result<Multipart<&[u8]>, MultipartError> {
-        reject_coded(&self.headers)?;
-        Multipart::of(self.body.bytes(), &self.headers, limits)
-    }
-}
-
-/// What is encoded has no parts before it is decoded.
-fn reject_coded(headers: &Headers) -> Result<(), MultipartError> {
-    match headers.codings().next() {
-        Some(_) => Err(MultipartError::ContentCoding),
-        None => Ok(()),
-    }
-}
-
 impl<R: AsyncRead + Unpin> Multipart<R> {
     /// The parts that `source` yields, for a body that comes another way than its `headers`: one that was decoded, say.
     ///
     /// # Errors
     ///
-    /// As [`Context::multipart`].
+    /// As [`Context::multipart`](crate::Context::multipart).
     pub fn of(source: R, headers: &Headers, limits: MultipartLimits) -> Result<Multipart<R>, MultipartError> {
         let boundary = Boundary::of(headers)?;
         // Before a byte is read, and before `100 Continue` invites the peer to send any.

@@ -735,7 +735,7 @@ mod written {
     /// What a server reads of `request`.
     fn found(request: &Request) -> Found {
         runtime().block_on(async {
-            let mut parts = request.multipart(MultipartLimits::default()).unwrap();
+            let mut parts = request.multipart().unwrap();
             let mut found = Vec::new();
             while let Some(mut part) = parts.part().await.unwrap() {
                 let (name, file_name) = (part.name().to_owned(), part.file_name().map(str::to_owned));
