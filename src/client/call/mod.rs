@@ -1,4 +1,9 @@
-//! [`Call`]: a request whose body is written as it comes.
+//! [`Call`]: a request whose body is written as it comes; and its halves, one of which writes it while the other reads the
+//! answer.
+
+mod half;
+mod reader;
+mod writer;
 
 use std::fmt;
 use std::future::poll_fn;
@@ -8,8 +13,11 @@ use std::task::{Context, Poll};
 
 use tokio::io::AsyncWrite;
 
+pub use reader::CallReader;
+pub use writer::CallWriter;
+
+use self::half::Half;
 use super::cookies::Visit;
-use super::halves::{CallReader, CallWriter, split};
 use super::link::Link;
 use super::{Answer, ClientError};
 use crate::memory::Reset;
@@ -17,7 +25,7 @@ use crate::message::{Headers, Response};
 
 /// A request whose head is sent, and whose body is written.
 ///
-/// Made by [`Client::open`](super::Client::open). Dropping it closes the connection.
+/// Made by [`Client::open`](crate::Client::open). Dropping it closes the connection.
 ///
 /// # Examples
 ///
@@ -142,7 +150,8 @@ impl Call {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn split(self) -> (CallWriter, CallReader) {
-        split(self.link, self.early, self.trailers, self.visit)
+        let (writer, reader) = Half::pair(self.link, self.early);
+        (CallWriter::new(writer, self.trailers), CallReader::new(reader, self.visit))
     }
 
     fn poll_data(&mut self, cx: &mut Context<'_>, data: &[u8]) -> Poll<Result<usize, ClientError>> {

@@ -1,0 +1,118 @@
+//! [`CallReader`]: the half of a call that reads the answer.
+
+use std::fmt;
+use std::future::poll_fn;
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use tokio::io::{AsyncRead, ReadBuf};
+
+use super::half::Half;
+use crate::client::cookies::Visit;
+use crate::client::link::Link;
+use crate::client::{ClientError, ClientPhase};
+use crate::memory::Reset;
+use crate::message::{Headers, Response};
+
+/// Reads the answer to a request that a [`CallWriter`](super::CallWriter) writes meanwhile.
+///
+/// Made by [`Call::split`](super::Call::split). What is not read holds the server back; dropped before its end, it closes
+/// the connection.
+pub struct CallReader {
+    half: Half,
+    /// What was read last: the connection is not ours alone, so it lends nothing.
+    piece: Vec<u8>,
+    trailers: Headers,
+    visit: Visit<'static>,
+}
+
+impl CallReader {
+    pub(super) fn new(half: Half, visit: Visit<'static>) -> CallReader {
+        CallReader { half, piece: Vec::new(), trailers: Headers::new(), visit }
+    }
+
+    /// Receives the head of the answer into `response`. If the future is dropped, another call goes on.
+    ///
+    /// # Errors
+    ///
+    /// Whatever keeps an answer from coming.
+    pub async fn head(&mut self, response: &mut Response) -> Result<(), ClientError> {
+        response.reset();
+        poll_fn(|cx| {
+            self.half.poll(cx, |link, early, cx| {
+                if link.exchange.is_answered {
+                    std::mem::swap(response, early);
+                    return Poll::Ready(Ok(()));
+                }
+                match link.poll_early(cx, response) {
+                    Poll::Pending => link.poll_deadline(cx, ClientPhase::Wait).map(Err),
+                    head => head,
+                }
+            })
+        })
+        .await?;
+        self.visit.end(response);
+        self.half.with_link(|link| {
+            *response.timings_mut() = link.exchange.timings;
+            link.decode(response)
+        })
+    }
+
+    /// The next piece of the body, as large as it came; none at its end. To be asked for once the head is there.
+    ///
+    /// # Errors
+    ///
+    /// A body that is cut short, malformed or too slow. Its end was not reached then, and it never will be.
+    pub async fn chunk(&mut self) -> Result<Option<&[u8]>, ClientError> {
+        let CallReader { half, piece, trailers, .. } = self;
+        piece.clear();
+        poll_fn(|cx| poll_chunk(half, cx, trailers, |link| piece.extend_from_slice(link.chunk()))).await?;
+        Ok(Some(&**piece).filter(|piece| !piece.is_empty()))
+    }
+
+    /// The trailer fields, once the body has been read to its end (RFC 9110 §6.5).
+    pub fn trailers(&self) -> &Headers {
+        &self.trailers
+    }
+}
+
+/// Receives the next piece of the body, and has `take` take it; at the end come the trailers.
+fn poll_chunk(
+    half: &Half,
+    cx: &mut Context<'_>,
+    trailers: &mut Headers,
+    take: impl FnOnce(&mut Link),
+) -> Poll<Result<(), ClientError>> {
+    half.poll(cx, |link, _, cx| {
+        match ready!(link.poll_chunk(cx)) {
+            Ok(0) if trailers.is_empty() => {
+                std::mem::swap(trailers, &mut link.exchange.incoming.trailers);
+            }
+            Ok(0) => {}
+            Ok(_) => take(link),
+            Err(error) => {
+                link.close();
+                return Poll::Ready(Err(error));
+            }
+        }
+        Poll::Ready(Ok(()))
+    })
+}
+
+impl AsyncRead for CallReader {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        out: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let CallReader { half, trailers, .. } = &mut *self;
+        poll_chunk(half, cx, trailers, |link| link.read_chunk(out)).map_err(io::Error::from)
+    }
+}
+
+impl fmt::Debug for CallReader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CallReader").field("trailers", &self.trailers).finish_non_exhaustive()
+    }
+}

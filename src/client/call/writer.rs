@@ -1,0 +1,142 @@
+//! [`CallWriter`]: the half of a call that writes the request.
+
+use std::fmt;
+use std::future::poll_fn;
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use tokio::io::AsyncWrite;
+
+use super::half::Half;
+use crate::client::ClientError;
+use crate::client::link::Link;
+use crate::message::Headers;
+
+/// Writes the body of a request whose answer a [`CallReader`](super::CallReader) reads meanwhile.
+///
+/// Made by [`Call::split`](super::Call::split). Dropped before [`CallWriter::finish`], it gives the server
+/// [`ClientTimeouts::wait`](crate::ClientTimeouts::wait) to answer all the same; the connection is closed, once its reader
+/// is dropped, too.
+pub struct CallWriter {
+    half: Half,
+    trailers: Headers,
+}
+
+impl CallWriter {
+    pub(super) fn new(half: Half, trailers: Headers) -> CallWriter {
+        CallWriter { half, trailers }
+    }
+
+    /// Writes some of the front of `data`, and answers how much: nothing is lost if the future is dropped. Once the
+    /// server has refused the request, or said that it will close, what is written is dropped.
+    ///
+    /// # Errors
+    ///
+    /// More than the `content-length` that was set; a connection that fails, and no answer that came before.
+    pub async fn write(&mut self, data: &[u8]) -> Result<usize, ClientError> {
+        poll_fn(|cx| self.poll_data(cx, data)).await
+    }
+
+    /// Writes all of `data`. If the future is dropped, nobody knows how much of it was written.
+    ///
+    /// # Errors
+    ///
+    /// As [`CallWriter::write`].
+    pub async fn write_all(&mut self, data: &[u8]) -> Result<(), ClientError> {
+        let mut rest = data;
+        while !rest.is_empty() {
+            let count = self.write(rest).await?;
+            rest = &rest[count..];
+        }
+        Ok(())
+    }
+
+    /// Sends all that was written.
+    ///
+    /// # Errors
+    ///
+    /// A connection that fails.
+    pub async fn flush(&mut self) -> Result<(), ClientError> {
+        poll_fn(|cx| self.poll_sent(cx)).await
+    }
+
+    /// Ends the body, with the request's trailers if it had some, and sends all of it. If the future is dropped, another
+    /// call goes on.
+    ///
+    /// # Errors
+    ///
+    /// Less than the `content-length` that was set; a connection that fails.
+    pub async fn finish(&mut self) -> Result<(), ClientError> {
+        poll_fn(|cx| self.poll_finish(cx)).await
+    }
+
+    /// The same with these trailer fields instead (RFC 9110 §6.5); it is the first call that counts. A body that goes
+    /// under a `content-length` goes without them.
+    ///
+    /// # Errors
+    ///
+    /// As [`CallWriter::finish`].
+    pub async fn finish_with(&mut self, trailers: &Headers) -> Result<(), ClientError> {
+        poll_fn(|cx| self.poll_end(cx, trailers)).await
+    }
+
+    fn poll_data(&mut self, cx: &mut Context<'_>, data: &[u8]) -> Poll<Result<usize, ClientError>> {
+        self.poll_unless_refused(cx, data.len(), |link, cx| link.poll_write(cx, data))
+    }
+
+    fn poll_sent(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ClientError>> {
+        self.poll_unless_refused(cx, (), Link::poll_flush)
+    }
+
+    fn poll_finish(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ClientError>> {
+        // They are written by the first call, whatever the last one waits for.
+        let trailers = std::mem::take(&mut self.trailers);
+        self.poll_end(cx, &trailers)
+    }
+
+    fn poll_end(&mut self, cx: &mut Context<'_>, trailers: &Headers) -> Poll<Result<(), ClientError>> {
+        let ended = ready!(self.poll_unless_refused(cx, (), |link, cx| link.poll_end(cx, trailers)));
+        // The time of whoever waits for the answer begins now.
+        self.half.wake_owners();
+        Poll::Ready(ended)
+    }
+
+    fn poll_unless_refused<T>(
+        &mut self,
+        cx: &mut Context<'_>,
+        dropped: T,
+        poll: impl FnMut(&mut Link, &mut Context<'_>) -> Poll<Result<T, ClientError>>,
+    ) -> Poll<Result<T, ClientError>> {
+        self.half.poll(cx, |link, early, cx| link.poll_unless_refused(cx, early, dropped, poll))
+    }
+}
+
+impl Drop for CallWriter {
+    /// Whoever waits for the answer need not wait for the end of a request that will have none.
+    fn drop(&mut self) {
+        self.half.with_link(Link::give_up);
+        self.half.wake_owners();
+    }
+}
+
+impl AsyncWrite for CallWriter {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
+        self.poll_data(cx, data).map_err(io::Error::from)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.poll_sent(cx).map_err(io::Error::from)
+    }
+
+    /// Ends the body, as [`CallWriter::finish`].
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.poll_finish(cx).map_err(io::Error::from)
+    }
+}
+
+impl fmt::Debug for CallWriter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CallWriter").finish_non_exhaustive()
+    }
+}
