@@ -135,7 +135,8 @@ fn exchanges<H: Handler>(
                 Head::End | Head::Silence => return Ok(Next::Close(Manner::AtOnce)),
                 Head::Whole => ctx.note_facts(),
             }
-            if let Some(body_max) = begin_request(worker, ctx)? {
+            note_expectation(ctx)?;
+            if let Some(body_max) = plan_body(worker, ctx)? {
                 poll_fn(|cx| ctx.poll_body(cx, body_max)).await?;
             }
             let handled = handle(worker, ctx).await;
@@ -170,20 +171,9 @@ fn exchanges<H: Handler>(
     }
 }
 
-/// Counts a request whose head is here, and decides by that what becomes of its body: up to how many bytes it is buffered
-/// first, if it is.
-pub(super) fn begin_request<H: Handler>(
-    worker: &Worker<H>,
-    ctx: &mut Context,
-) -> Result<Option<usize>, Box<Refused>> {
-    worker.shared.stats.requests.add(1);
-    note_expectation(ctx)?;
-    plan_body(worker, ctx)
-}
-
 /// Notes what the peer expects before it sends its body (RFC 9110 §10.1.1).
 #[inline]
-fn note_expectation(ctx: &mut Context) -> Result<(), Box<Refused>> {
+pub(super) fn note_expectation(ctx: &mut Context) -> Result<(), Box<Refused>> {
     match ctx.request.headers.may_have(Name::EXPECT) {
         true => read_expectation(ctx),
         false => Ok(()),
@@ -206,8 +196,11 @@ fn read_expectation(ctx: &mut Context) -> Result<(), Box<Refused>> {
     Ok(())
 }
 
-/// Asks the handler what becomes of the body. CONNECT has none, and is served only if a tunnel was planned.
-fn plan_body<H: Handler>(worker: &Worker<H>, ctx: &mut Context) -> Result<Option<usize>, Box<Refused>> {
+/// Decides by the head what becomes of the body: up to how many bytes it is buffered first, if it is.
+pub(super) fn plan_body<H: Handler>(
+    worker: &Worker<H>,
+    ctx: &mut Context,
+) -> Result<Option<usize>, Box<Refused>> {
     let planned = catch_unwind(AssertUnwindSafe(|| worker.handler.on_head(&ctx.request)));
     let plan = planned.map_err(|_| Refused::new(Status::INTERNAL_SERVER_ERROR, RefusalCause::Panic))?;
     match (ctx.asked().connect, plan) {

@@ -169,7 +169,7 @@ impl Context {
         facts.asked = Asked::default();
     }
 
-    /// Notes what the answer depends on, once the head is there.
+    /// Counts a request whose head is there, and notes what the answer depends on.
     #[inline]
     pub(super) fn note_facts(&mut self) {
         let request = &self.request;
@@ -181,6 +181,7 @@ impl Context {
         self.facts.persists = may_follow && !self.facts.is_last && !asked.connect;
         (self.facts.asked, self.facts.number) = (asked, number);
         self.facts.arrived = self.shared.clock.now();
+        self.shared.stats.requests.add(1);
     }
 
     /// Begins an exchange that has no connection but `conn`, for a request that is here already.

@@ -11,7 +11,7 @@ use std::task::{self, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::close::{self, Manner};
-use super::connection::{Connection, begin_request};
+use super::connection::{Connection, note_expectation, plan_body};
 use super::handling::{handle, settle};
 use super::lease::Lease;
 use super::refuse::{self, Refused};
@@ -157,7 +157,8 @@ impl<H: Handler> Service<H> {
 
     /// Makes the answer to a request that is here with all of its body.
     async fn answer(&self, ctx: &mut Context) -> Result<(), Box<Refused>> {
-        let body_max = begin_request(&self.worker, ctx)?;
+        note_expectation(ctx)?;
+        let body_max = plan_body(&self.worker, ctx)?;
         if body_max.is_some_and(|most| ctx.request.body.len() > most) {
             return Err(ExchangeError::Wire(WireError::BodyTooLarge).into());
         }
