@@ -95,7 +95,7 @@
 //! are kept in a `jar::Jar`, with the feature `jar`. The example `forms` is a page to sign in at, `jar` a client that
 //! remembers.
 //!
-//! # Ask
+//! # Clients
 //!
 //! A [`Client`] keeps connections to those it asks. It works in any runtime of tokio's; where there is none,
 //! [`block_on`] makes one. A [`Request`] that the server received can be sent on, and a [`Response`] that the client
@@ -169,10 +169,15 @@
 //! | events that a page hears as they happen | [`Context::events`], [`Events`], [`Event`] | `events` |
 //! | WebSocket, by a crate for it | [`Context::upgrade`] | `websocket` |
 //!
+//! The features `compress`, `fs`, `multipart` and `tls` are on by default; `jar`, and `zstd` beside the other codings, are
+//! not.
+//!
 //! Names are those of [RFC 9110](https://www.rfc-editor.org/rfc/rfc9110), which says what messages mean, and of
 //! [RFC 9112](https://www.rfc-editor.org/rfc/rfc9112), which says how they are spelled.
 
 #![forbid(unsafe_code)]
+// docs.rs builds with a compiler that can say beside each item which feature it needs.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod memory;
 

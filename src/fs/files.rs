@@ -19,23 +19,6 @@ use crate::server::{BodyPlan, Context, Handler, IntoHandler, Result};
 
 /// A handler that serves the files of a directory, and nothing that is not below it.
 ///
-/// GET and HEAD are answered with content type, `etag` and `last-modified`; conditions (RFC 9110 §13) and ranges, one
-/// or several (§14), are honored. A directory is answered with its index, `index.html`, if it has one. What is asked
-/// for often is kept in memory, within the bounds of [`FileCache`]; what is large is sent in constant memory, by
-/// sendfile(2) where that is; and disks are read where no connection waits for them.
-///
-/// No path leaves the root: a target is decoded once, and `..`, NUL, backslashes and their like in it lead nowhere.
-/// Symbolic links are not followed, files whose names begin with a dot are not there, and neither are pipes, sockets
-/// and devices. What is not there is 404, or the [other handler's](Files::not_found).
-///
-/// An `etag` is made of a file's size and the time of its last change, in nanoseconds. It is strong as soon as that
-/// time is two seconds ago: until then a file may change again without having another time, so it is weak, and another
-/// with each look. Two things nobody can see from outside. Who gives new content both the size and the time of the
-/// old one gives it its `etag`, too. And a file that is written to while it is sent goes out as a mixture: replace
-/// files by renaming others to their names, which is seen whole or not at all.
-///
-/// # Examples
-///
 /// ```no_run
 /// use corehttp::{Files, Server};
 ///
@@ -47,6 +30,27 @@ use crate::server::{BodyPlan, Context, Handler, IntoHandler, Result};
 ///     Server::bind("127.0.0.1:8080").run(files)
 /// }
 /// ```
+///
+/// # What is answered
+///
+/// GET and HEAD are answered with content type, `etag` and `last-modified`; conditions (RFC 9110 §13) and ranges, one
+/// or several (§14), are honored. A directory is answered with its index, `index.html`, if it has one. What is asked
+/// for often is kept in memory, within the bounds of [`FileCache`]; what is large is sent in constant memory, by
+/// sendfile(2) where that is; and disks are read where no connection waits for them.
+///
+/// # What is not there
+///
+/// No path leaves the root: a target is decoded once, and `..`, NUL, backslashes and their like in it lead nowhere.
+/// Symbolic links are not followed, files whose names begin with a dot are not there, and neither are pipes, sockets
+/// and devices. What is not there is 404, or the [other handler's](Files::not_found).
+///
+/// # Entity tags
+///
+/// An `etag` is made of a file's size and the time of its last change, in nanoseconds. It is strong as soon as that
+/// time is two seconds ago: until then a file may change again without having another time, so it is weak, and another
+/// with each look. Two things nobody can see from outside. Who gives new content both the size and the time of the
+/// old one gives it its `etag`, too. And a file that is written to while it is sent goes out as a mixture: replace
+/// files by renaming others to their names, which is seen whole or not at all.
 #[must_use]
 pub struct Files<N = FilesNotFound> {
     pub(super) lookup: Arc<Lookup>,

@@ -1,4 +1,4 @@
-//! Floor 5: `multipart/form-data`, what browsers send files in (RFC 7578, RFC 2046 §5.1).
+//! `multipart/form-data`: what browsers send files in (RFC 7578, RFC 2046 §5.1).
 //!
 //! [`Multipart`] reads a body part by part as it comes, in constant memory; [`Form`] writes one.
 //!
