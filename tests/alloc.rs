@@ -1,61 +1,19 @@
 //! A warm exchange allocates nothing, and an idle connection holds little.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
-#![allow(unsafe_code, reason = "only an allocator can count allocations")]
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
+#[path = "../benches/support/alloc.rs"]
+mod alloc;
+
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant, SystemTime};
 
+use alloc::allocations;
 use corehttp::{
     BodyPlan, Client, Context, Handler, IntoHandler, Request, Response, Server, SetCookie, Timeouts,
     block_on, with_plan,
 };
 use tokio::io::AsyncReadExt;
-
-#[global_allocator]
-static COUNTED: Counted = Counted;
-
-/// The system's allocator, which counts for each thread how often it is asked.
-struct Counted;
-
-thread_local! {
-    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
-}
-
-impl Counted {
-    fn count() {
-        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
-    }
-}
-
-// SAFETY: every call goes to the system's allocator as it came. Counting touches a number that needs neither memory
-// nor a destructor.
-unsafe impl GlobalAlloc for Counted {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        Counted::count();
-        // SAFETY: the caller's promises are those that the system's allocator asks for.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        Counted::count();
-        // SAFETY: as above.
-        unsafe { System.alloc_zeroed(layout) }
-    }
-
-    unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        Counted::count();
-        // SAFETY: as above.
-        unsafe { System.realloc(block, layout, size) }
-    }
-
-    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        // SAFETY: as above.
-        unsafe { System.dealloc(block, layout) }
-    }
-}
 
 /// Says in a field of each answer how often the server's thread has allocated so far.
 struct Told<H>(H);
@@ -66,7 +24,7 @@ impl<H: Handler> Handler for Told<H> {
     }
 
     async fn handle(&self, ctx: &mut Context) -> corehttp::Result {
-        ctx.response.headers.set("x-allocations", ALLOCATIONS.get())?;
+        ctx.response.headers.set("x-allocations", allocations())?;
         self.0.handle(ctx).await
     }
 }
@@ -336,12 +294,12 @@ fn check_client(set: impl FnOnce(&mut Request), handler: fn(&mut Context), expec
         let (mut response, mut warm) = (Response::new(), 0);
         for exchange in 0..WARM_UP + 1000 {
             if exchange == WARM_UP {
-                warm = ALLOCATIONS.get();
+                warm = allocations();
             }
             client.send(&request, &mut response).await.unwrap();
             assert_eq!((response.status.as_u16(), response.body.text().unwrap()), (200, expected));
         }
-        (ALLOCATIONS.get() - warm, client.idle())
+        (allocations() - warm, client.idle())
     });
     assert_eq!(asked.unwrap(), (0, 1), "allocations, and connections");
     running.shutdown(Duration::ZERO);
@@ -394,21 +352,21 @@ fn a_client_that_streams_both_ways() {
             let mut call = client.open(&request).await.unwrap();
             for at in 0..PIECES {
                 if at == PIECES / 2 {
-                    marks[0] = ALLOCATIONS.get();
+                    marks[0] = allocations();
                 }
                 call.write_all(&PIECE).await.unwrap();
             }
-            marks[1] = ALLOCATIONS.get();
+            marks[1] = allocations();
             let (mut answer, mut heard) = (call.finish(&mut response).await.unwrap(), 0);
             while let Some(chunk) = answer.chunk().await.unwrap() {
                 if heard < PIECES * PIECE.len() / 2 {
-                    marks[2] = ALLOCATIONS.get();
+                    marks[2] = allocations();
                 }
                 heard += chunk.len();
             }
             assert_eq!((heard, client.idle()), (PIECES * PIECE.len(), 1));
         }
-        (marks[1] - marks[0], ALLOCATIONS.get() - marks[2])
+        (marks[1] - marks[0], allocations() - marks[2])
     });
     let (sent, received) = allocated.unwrap();
     // The answer's head may come at any time, and the more comes at once, the more is read at once: the buffer may
@@ -428,7 +386,7 @@ fn a_client_that_pipelines() {
     let allocated = block_on(async {
         let mut last = 0;
         for exchanges in [WARM_UP, 250] {
-            let before = ALLOCATIONS.get();
+            let before = allocations();
             let [one, two, three, four] = responses.each_mut().map(|response| async {
                 let response = response.get_or_insert_default();
                 for _ in 0..exchanges {
@@ -437,7 +395,7 @@ fn a_client_that_pipelines() {
                 }
             });
             tokio::join!(one, two, three, four);
-            last = ALLOCATIONS.get() - before;
+            last = allocations() - before;
         }
         last
     });
