@@ -3,6 +3,7 @@
 use std::future::poll_fn;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
 use std::rc::Rc;
 use std::task::{self, Poll, ready};
 use std::time::Duration;
@@ -139,7 +140,8 @@ fn exchanges<H: Handler>(
             if let Some(body_max) = plan_body(worker, ctx)? {
                 poll_fn(|cx| ctx.poll_body(cx, body_max)).await?;
             }
-            let handled = handle(worker, ctx).await;
+            let conn = ctx.conn.clone();
+            let handled = handle(worker, conn, pin!(async { worker.handler.handle(ctx).await })).await;
             if ctx.conn.borrow().is_none() {
                 return Ok(Next::Close(Manner::AtOnce));
             }

@@ -2,11 +2,12 @@
 
 use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::pin;
+use std::pin::Pin;
 use std::task::{self, Poll};
 
 use super::context::{SharedConn, Unread};
 use super::refuse::{self, Refused};
+use super::shared::Shared;
 use super::worker::Worker;
 use super::{Context, Handler, RefusalCause, Result};
 use crate::exchange::{ExchangeError, Phase, Timeouts};
@@ -21,34 +22,28 @@ pub(super) enum Handled {
 }
 
 /// Runs the handler: its panics stay here, and so does it when its time is over.
-#[expect(
-    clippy::manual_async_fn,
-    reason = "the future of an async function has room for its arguments twice"
-)]
-pub(super) fn handle<H: Handler>(worker: &Worker<H>, ctx: &mut Context) -> impl Future<Output = Handled> {
-    async move {
-        let conn = ctx.conn.clone();
-        let mut timer =
-            worker.shared.bounds.timeouts.handler.map(|_| worker.shared.watch.deadline(Peer::default()));
-        // To make the future may panic too: a plain function has run by then.
-        let make = move || {
-            let ctx = ctx;
-            worker.handler.handle(ctx)
-        };
-        let Ok(handling) = catch_unwind(AssertUnwindSafe(make)) else { return Handled::Panicked };
-        let mut handling = pin!(handling);
-        poll_fn(|cx| match catch_unwind(AssertUnwindSafe(|| handling.as_mut().poll(cx))) {
-            Err(_) => Poll::Ready(Handled::Panicked),
-            Ok(Poll::Ready(result)) => Poll::Ready(Handled::Returned(result)),
-            Ok(Poll::Pending) => {
-                send_before(&conn, &worker.shared.bounds.timeouts, cx);
-                let timed = timer.as_mut().zip(worker.shared.bounds.timeouts.handler);
-                let expired = timed.map(|(timer, limit)| timer.poll_expired(cx, Lane::Whole, limit));
-                expired.unwrap_or(Poll::Pending).map(|()| Handled::TimedOut)
-            }
-        })
-        .await
-    }
+///
+/// It is made by its first poll, as in `async { worker.handler.handle(ctx).await }`: a plain function has run when it is
+/// made, and may have panicked. Pinned by the caller it is also made where it stays; one that is large and moved there
+/// would be written to memory of the task that nothing else touches.
+pub(super) fn handle<H: Handler>(
+    worker: &Worker<H>,
+    conn: SharedConn,
+    mut handling: Pin<&mut impl Future<Output = Result>>,
+) -> impl Future<Output = Handled> {
+    let Shared { bounds, watch, .. } = &*worker.shared;
+    let timeouts = &bounds.timeouts;
+    let mut timer = timeouts.handler.map(|_| watch.deadline(Peer::default()));
+    poll_fn(move |cx| match catch_unwind(AssertUnwindSafe(|| handling.as_mut().poll(cx))) {
+        Err(_) => Poll::Ready(Handled::Panicked),
+        Ok(Poll::Ready(result)) => Poll::Ready(Handled::Returned(result)),
+        Ok(Poll::Pending) => {
+            send_before(&conn, timeouts, cx);
+            let timed = timer.as_mut().zip(timeouts.handler);
+            let expired = timed.map(|(timer, limit)| timer.poll_expired(cx, Lane::Whole, limit));
+            expired.unwrap_or(Poll::Pending).map(|()| Handled::TimedOut)
+        }
+    })
 }
 
 /// Sends the answers that came before, since nobody shall wait for a handler that waits. Whether they arrive, the next

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::fmt;
 use std::io;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{self, Poll};
@@ -162,7 +162,8 @@ impl<H: Handler> Service<H> {
         if body_max.is_some_and(|most| ctx.request.body.len() > most) {
             return Err(ExchangeError::Wire(WireError::BodyTooLarge).into());
         }
-        let handled = handle(&self.worker, ctx).await;
+        let conn = ctx.conn.clone();
+        let handled = handle(&self.worker, conn, pin!(async { self.worker.handler.handle(ctx).await })).await;
         settle(ctx, handled)
     }
 
