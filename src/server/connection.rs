@@ -13,6 +13,7 @@ use super::handling::{handle, settle};
 use super::handshake;
 use super::lease::Lease;
 use super::refuse::{self, Refused};
+use super::upgraded::Vacated;
 use super::worker::Worker;
 use super::{BodyPlan, Context, Handler, RefusalCause, Result};
 use crate::exchange::{ExchangeError, Expectation, Head};
@@ -35,18 +36,18 @@ impl<H: Handler> Connection<H> {
         Connection { worker, idle: Some(conn), number: 0 }
     }
 
-    /// Serves until the connection closes or is taken over.
+    /// Serves until the connection closes or is taken over: then it has left a place.
     ///
     /// # Errors
     ///
     /// What ended it early. The peer has been told already, if it could be.
-    pub(super) async fn serve(&mut self) -> io::Result<()> {
+    pub(super) async fn serve(&mut self) -> io::Result<Option<Vacated>> {
         if let Some(acceptor) = &self.worker.shared.acceptor {
             // In a box, or the task would hold for good what it needs only once.
             Box::pin(handshake::secure(&self.worker, acceptor, &mut self.idle)).await?;
         }
         loop {
-            let Some(context) = poll_fn(|cx| self.poll_wake(cx)).await else { return Ok(()) };
+            let Some(context) = poll_fn(|cx| self.poll_wake(cx)).await else { return Ok(None) };
             let mut lease = Lease::new(&self.worker, context);
             lease.adopt(self.idle.take(), self.number);
             let (manner, served) = match exchanges(&self.worker, &mut lease).await {
@@ -58,7 +59,7 @@ impl<H: Handler> Connection<H> {
                 Err(refused) => refuse::refuse(&mut lease, *refused),
             };
             close::close(&mut lease, manner).await;
-            return served;
+            return served.map(|()| lease.vacated.take());
         }
     }
 

@@ -11,6 +11,7 @@ use super::close::Manner;
 use super::connection::Next;
 use super::refuse::Refused;
 use super::shared::Shared;
+use super::upgraded::Vacated;
 use super::{Extensions, RefusalCause, Transform, passage};
 use crate::exchange::{ExchangeError, Expectation, Head, Incoming, Outgoing, poll_flush};
 use crate::memory::Reset;
@@ -46,6 +47,8 @@ pub struct Context {
     pub(super) outgoing: Outgoing,
     /// The connection; none while the context waits to be used again, or once it was taken over.
     pub(super) conn: SharedConn,
+    /// The place that it had, once it was taken over.
+    pub(super) vacated: Option<Vacated>,
     /// What is lent to the connection, while there is none.
     workspace: Option<Box<Workspace>>,
     pub(super) facts: Facts,
@@ -131,6 +134,7 @@ impl Context {
             incoming: RefCell::default(),
             outgoing: Outgoing::default(),
             conn: SharedConn::default(),
+            vacated: None,
             workspace: Some(Box::default()),
             facts,
             shared,
@@ -360,6 +364,7 @@ impl Reset for Context {
             incoming,
             outgoing,
             conn,
+            vacated,
             workspace,
             facts,
             shared: _,
@@ -371,6 +376,7 @@ impl Reset for Context {
         transformed.clear();
         incoming.get_mut().reset();
         outgoing.reset();
+        *vacated = None;
         if let Some(mut conn) = conn.borrow_mut().take() {
             conn.swap_workspace(workspace);
         }

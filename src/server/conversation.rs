@@ -175,7 +175,9 @@ impl Context {
         let incoming = self.incoming.get_mut();
         incoming.forget_message();
         std::mem::swap(&mut incoming.input, &mut early);
-        Ok(Upgraded::new(conn, early))
+        let (upgraded, vacated) = Upgraded::new(conn, early);
+        self.vacated = Some(vacated);
+        Ok(upgraded)
     }
 
     fn check_unsent(&self) -> io::Result<()> {

@@ -120,7 +120,9 @@ impl Inlet {
         let mut connection = Connection::new(worker, conn);
         runtime::spawn(async move {
             // Whoever cares for its errors has asked to be told of them.
-            let _ = connection.serve().await;
+            if let Ok(Some(vacated)) = connection.serve().await {
+                vacated.until_dropped().await;
+            }
             drop(admission);
         });
     }

@@ -52,7 +52,7 @@ impl<H: Handler> Service<H> {
         Service { worker: Rc::new(worker), connections: Rc::default() }
     }
 
-    /// Serves one connection until it closes. Any number may be served side by side.
+    /// Serves one connection until it closes, or is taken over. Any number may be served side by side.
     ///
     /// Who is at the other end only the caller knows, so handlers see [`PeerAddr::Memory`].
     ///
@@ -112,7 +112,7 @@ impl<H: Handler> Service<H> {
         async move {
             let served = connection.serve().await;
             self.worker.trim_if_due();
-            served
+            served.map(drop)
         }
     }
 

@@ -1,24 +1,43 @@
 //! [`Upgraded`]: a connection that speaks something else from here on (RFC 9110 §7.8, §9.3.6).
 
+use std::convert::Infallible;
 use std::fmt;
 use std::pin::Pin;
+
+use tokio::sync::oneshot;
 
 use crate::net::{Buffer, Conn, Deadline, Early, Stream, delegate_stream};
 
 /// A connection that was handed over: bytes in both directions, and no HTTP any more.
 ///
 /// Made by [`Context::upgrade`](super::Context::upgrade) and [`Context::tunnel`](super::Context::tunnel). It has no
-/// timeouts but the owner's. What the peer sent early is read first. Dropping it closes the connection.
+/// timeouts but the owner's. What the peer sent early is read first. Dropping it closes the connection; until then it
+/// counts as one of its server's, wherever it is.
 pub struct Upgraded {
     stream: Early<Pin<Box<dyn Stream>>>,
-    /// Keeps the connection counted.
+    /// Last, for what is counted is whether the connection is open.
+    _owned: oneshot::Sender<Infallible>,
+}
+
+/// The place of a connection that was handed over, among those of its core.
+pub(super) struct Vacated {
+    disowned: oneshot::Receiver<Infallible>,
     _deadline: Deadline,
 }
 
 impl Upgraded {
-    pub(super) fn new(conn: Conn, early: Buffer) -> Upgraded {
+    pub(super) fn new(conn: Conn, early: Buffer) -> (Upgraded, Vacated) {
         let (transport, deadline) = conn.into_parts();
-        Upgraded { stream: Early::new(transport, early), _deadline: deadline }
+        let (owned, disowned) = oneshot::channel();
+        let upgraded = Upgraded { stream: Early::new(transport, early), _owned: owned };
+        (upgraded, Vacated { disowned, _deadline: deadline })
+    }
+}
+
+impl Vacated {
+    /// Keeps the place until nobody has the connection any more.
+    pub(super) async fn until_dropped(self) {
+        let _ = self.disowned.await;
     }
 }
 

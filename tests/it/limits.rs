@@ -12,6 +12,7 @@ use std::time::Duration;
 use corehttp::{BodyPlan, Context, Handler, Limits, Server, Timeouts, with_plan};
 use socket2::{Domain, Socket, Type};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf, duplex};
+use tokio::task::spawn_local;
 
 use crate::support::answers::answers;
 use crate::support::wired::{Then, Wired, count_handled, shortened, take_handled};
@@ -459,6 +460,32 @@ fn connections_max_over_all_cores_rfc9110_15_6_4() {
         leave(&served, inside);
         [(); 3].map(|()| served.connect()).iter_mut().for_each(check_let_in);
         drop(outside);
+    }
+}
+
+/// Found as a server that let in any number of those who were handed over to tasks of their own.
+#[test]
+fn connections_that_were_taken_over_count_wherever_they_are() {
+    const UPGRADE: &str = "GET / HTTP/1.1\r\nhost: a\r\nconnection: upgrade\r\nupgrade: x\r\n\r\n";
+    let limits = Limits { connections_max: 2, connections_per_peer_max: Some(2), ..Limits::default() };
+    let served = Served::with(
+        |server| server.limits(limits),
+        async |ctx: &mut Context| -> corehttp::Result {
+            let mut upgraded = ctx.upgrade("x").await?;
+            spawn_local(async move { upgraded.read_to_end(&mut Vec::new()).await });
+            Ok(())
+        },
+    );
+    for _ in 0..3 {
+        let inside = [(); 2].map(|()| {
+            let mut peer = served.connect();
+            peer.say(UPGRADE);
+            assert_eq!(status(&peer.hear()), 101);
+            peer
+        });
+        drop(check_turned_away(served.connect(), 503, Some("1")));
+        eventually("the others stay", || served.running.stats().total.open == 2);
+        leave(&served, inside);
     }
 }
 

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use corehttp::{BodyPlan, Context, Running, Server, ServerCore, Timeouts, with_plan};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::{Semaphore, oneshot};
+use tokio::task::spawn_local;
 
 use crate::support::answers::answers;
 use crate::support::{Peer, Served, eventually, status};
@@ -409,6 +410,29 @@ fn a_connection_that_was_taken_over_has_the_grace_too() {
     served.running.shutdown(Duration::ZERO);
     served.running.wait().unwrap();
     assert_eq!(second.hear_all(), "");
+}
+
+/// It is all the same who has it. Found as a connection that was cut, and not counted.
+#[test]
+fn a_connection_that_was_moved_elsewhere_counts_until_it_is_dropped() {
+    for (is_left, cut) in [(true, 0), (false, 1)] {
+        let served = Served::new(async |ctx: &mut Context| -> corehttp::Result {
+            let mut io = ctx.upgrade("silence").await?;
+            spawn_local(async move { io.read_to_end(&mut Vec::new()).await });
+            Ok(())
+        });
+        let mut peer = served.connect();
+        peer.say("GET / HTTP/1.1\r\nhost: a\r\nconnection: upgrade\r\nupgrade: silence\r\n\r\n");
+        assert_eq!(status(&peer.hear()), 101);
+        served.running.shutdown(LONG);
+        check_listens_no_more(&served, 1);
+        match is_left {
+            true => peer.end(),
+            false => served.running.shutdown(Duration::ZERO),
+        }
+        served.running.wait().unwrap();
+        assert_eq!((served.running.stats().total.cut, &*peer.hear_all()), (cut, ""));
+    }
 }
 
 /// Clients that ask as fast as they are answered, and connect anew when a connection has had its last answer.
