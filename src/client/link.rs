@@ -277,8 +277,10 @@ impl Link {
 
     fn rest_from(mut self, now: Instant) {
         self.exchange.incoming.take_back();
-        // What has come unasked is no answer (§9.2), and whoever reads it as one has been poisoned.
-        let is_clean = self.exchange.incoming.is_read()
+        // What has come unasked is no answer (§9.2), and whoever reads it as one has been poisoned; so has whoever comes
+        // before the answer that was asked for.
+        let is_clean = self.exchange.is_answered
+            && self.exchange.incoming.is_read()
             && self.exchange.incoming.input.is_empty()
             && self.conn.has_sent_all();
         if !(self.exchange.persists && is_clean && matches!(self.exchange.upload, Upload::Sent)) {

@@ -8,7 +8,7 @@ use corehttp::{
     Context, Request, Response, Server, with_plan,
 };
 use tokio::io::AsyncReadExt;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::support::{Stage, settle};
 
@@ -124,6 +124,34 @@ async fn who_drops_a_half_too_early_closes_the_connection_and_frees_its_place() 
     assert_eq!((body.as_str(), client.busy()), ("hello", 1));
     drop((writer, reader));
     assert_eq!((client.idle(), client.busy()), (1, 0));
+}
+
+/// The answer to one is never that to another. Found as such: a request that was sent, and whose halves nobody wanted any
+/// more, left its answer to the next one.
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_nobody_waits_for_is_not_that_of_the_next_request() {
+    for patience in [0, 1, 1000].map(Duration::from_millis) {
+        for interim in ["", "HTTP/1.1 103 x\r\n\r\n"] {
+            let stage = Stage::new(move |mut peer, number| async move {
+                while peer.request().await?.is_some() {
+                    peer.say(interim).await?;
+                    sleep(Duration::from_millis(2)).await;
+                    peer.say(format!("HTTP/1.1 200 OK\r\ncontent-length: 1\r\n\r\n{number}")).await?;
+                }
+                Ok(())
+            });
+            let (client, mut response) = (stage.client(), Response::new());
+            let (mut writer, mut reader) =
+                client.open(&Request::post("http://a/").unwrap()).await.unwrap().split();
+            writer.finish().await.unwrap();
+            let head = timeout(Duration::from_millis(1), reader.head(&mut response)).await;
+            assert!(head.is_err(), "it comes later");
+            drop((writer, reader));
+            assert_eq!((client.idle(), client.busy()), (0, 0));
+            sleep(patience).await;
+            assert_eq!(client.get("http://a/").await.unwrap().body.bytes(), b"1");
+        }
+    }
 }
 
 #[tokio::test(start_paused = true)]
