@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::cookies::Visit;
 use super::link::Link;
-use super::pool::{Place, Pool};
+use super::pool::{Missing, Place, Pool};
 use super::redirect::{self, Goal};
 use super::route::connect;
 use super::{Call, Client, ClientCause, ClientError, ClientPhase, Tunnel};
@@ -19,7 +19,7 @@ impl Client {
     /// the first request's origin, if it is known.
     pub(super) async fn exchange(
         &self,
-        pool: Option<&Arc<Pool>>,
+        pool: Option<Arc<Pool>>,
         request: &Request,
         response: &mut Response,
     ) -> Result<Link, ClientError> {
@@ -60,7 +60,7 @@ impl Client {
     /// One request, one final answer. A connection that rested too long is replaced by a new one.
     async fn attempt(
         &self,
-        pool: Option<&Arc<Pool>>,
+        pool: Option<Arc<Pool>>,
         (request, goal): (&Request, Goal),
         response: &mut Response,
         deadline: Option<Instant>,
@@ -69,9 +69,9 @@ impl Client {
         if request.body.is_spent() {
             return Err(ClientError::new(ClientPhase::Prepare, ClientCause::Spent));
         }
-        let mut link = match self.rested(pool, request)? {
-            Some(link) => link,
-            None => Box::pin(self.link(pool, request, deadline)).await?,
+        let mut link = match Link::rested(self.pool_for(pool, request)?, runtime::now()) {
+            Ok(link) => link,
+            Err(missing) => Box::pin(self.link(missing, deadline)).await?,
         };
         let visit = Visit::begin(&link.place.pool, request);
         let content = request.body.announced();
@@ -92,13 +92,12 @@ impl Client {
     }
 
     /// Sends only the head.
-    pub(super) async fn call(
-        &self,
-        pool: Option<&Arc<Pool>>,
-        request: &Request,
-    ) -> Result<Call, ClientError> {
+    pub(super) async fn call(&self, pool: Option<Arc<Pool>>, request: &Request) -> Result<Call, ClientError> {
         let deadline = self.deadline();
-        let mut link = self.link(pool, request, deadline).await?;
+        let mut link = match Link::rested(self.pool_for(pool, request)?, runtime::now()) {
+            Ok(link) => link,
+            Err(missing) => self.link(missing, deadline).await?,
+        };
         let visit = Visit::begin(&link.place.pool, request);
         link.begin((request, Goal::Own), announced(request), visit.cookie(), deadline);
         poll_fn(|cx| link.poll_flush(cx)).await?;
@@ -107,7 +106,7 @@ impl Client {
 
     pub(super) async fn switch(
         &self,
-        pool: Option<&Arc<Pool>>,
+        pool: Option<Arc<Pool>>,
         request: &Request,
         response: &mut Response,
     ) -> Result<Tunnel, ClientError> {
@@ -118,44 +117,29 @@ impl Client {
         }
     }
 
-    /// A connection for `request` that has rested, if there is one and nobody waits for it: what is usual, and needs no
-    /// future.
-    fn rested(&self, pool: Option<&Arc<Pool>>, request: &Request) -> Result<Option<Link>, ClientError> {
-        let pool = self.pool_for(pool, request)?;
-        let (Some(place), now) = (pool.try_enter(), runtime::now()) else { return Ok(None) };
-        let timings = Timings { reused: true, ..Timings::default() };
-        Ok(pool.take(now).map(|(resting, exchange)| Link::over(resting, exchange, place, timings, now)))
-    }
-
     /// The pool of the request's origin, if it is not known.
-    fn pool_for(&self, known: Option<&Arc<Pool>>, request: &Request) -> Result<Arc<Pool>, ClientError> {
+    fn pool_for(&self, known: Option<Arc<Pool>>, request: &Request) -> Result<Arc<Pool>, ClientError> {
         if request.method() == Method::Connect {
             // It asks for a tunnel, and its target is no URL (RFC 9112 §3.2.3).
             return Err(InvalidRequest::Target(InvalidTarget::Form).into());
         }
-        known.map_or_else(|| self.pool_of(request.target()), |known| Ok(known.clone()))
+        known.map_or_else(|| self.pool_of(request.target()), Ok)
     }
 
-    /// A connection for `request`: one that has rested, or a new one.
-    async fn link(
-        &self,
-        pool: Option<&Arc<Pool>>,
-        request: &Request,
-        deadline: Option<Instant>,
-    ) -> Result<Link, ClientError> {
-        let pool = &self.pool_for(pool, request)?;
-        let start = runtime::now();
-        let (place, entered) = match pool.try_enter() {
-            Some(place) => (place, start),
-            None => (Box::pin(pool.enter(start, deadline)).await?, runtime::now()),
-        };
-        let queue = entered.saturating_duration_since(start);
-        match pool.take(entered) {
-            Some((resting, exchange)) => {
-                let timings = Timings { queue, reused: true, ..Timings::default() };
-                Ok(Link::over(resting, exchange, place, timings, entered))
+    /// A link over a new connection; or over one that has come to rest while a place was waited for.
+    async fn link(&self, missing: Missing, deadline: Option<Instant>) -> Result<Link, ClientError> {
+        let (pool, since) = match missing {
+            Missing::Connection(place) => {
+                return Box::pin(self.fresh(place, Duration::ZERO, deadline)).await;
             }
-            None => Box::pin(self.fresh(place, queue, deadline)).await,
+            Missing::Place(pool, since) => (pool, since),
+        };
+        let place = pool.enter(since, deadline).await?;
+        let now = runtime::now();
+        let queue = now.saturating_duration_since(since);
+        match Link::over_rested(place, queue, now) {
+            Ok(link) => Ok(link),
+            Err(place) => Box::pin(self.fresh(place, queue, deadline)).await,
         }
     }
 

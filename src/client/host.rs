@@ -56,7 +56,7 @@ impl Host {
     /// As [`Client::send`], and a request for another origin.
     pub async fn send(&self, request: &Request, response: &mut Response) -> Result<(), ClientError> {
         let pool = self.pool(request)?;
-        self.client.exchange(Some(&pool), request, response).await?.receive_body(response).await
+        self.client.exchange(Some(pool), request, response).await?.receive_body(response).await
     }
 
     /// As [`Client::stream`].
@@ -66,7 +66,7 @@ impl Host {
     /// As [`Client::stream`], and a request for another origin.
     pub async fn stream(&self, request: &Request, response: &mut Response) -> Result<Answer, ClientError> {
         let pool = self.pool(request)?;
-        Ok(Answer::new(self.client.exchange(Some(&pool), request, response).await?))
+        Ok(Answer::new(self.client.exchange(Some(pool), request, response).await?))
     }
 
     /// As [`Client::open`].
@@ -75,7 +75,7 @@ impl Host {
     ///
     /// As [`Client::open`], and a request for another origin.
     pub async fn open(&self, request: &Request) -> Result<Call, ClientError> {
-        self.client.call(Some(&self.pool(request)?), request).await
+        self.client.call(Some(self.pool(request)?), request).await
     }
 
     /// As [`Client::upgrade`].
@@ -84,7 +84,7 @@ impl Host {
     ///
     /// As [`Client::upgrade`], and a request for another origin.
     pub async fn upgrade(&self, request: &Request, response: &mut Response) -> Result<Tunnel, ClientError> {
-        self.client.switch(Some(&self.pool(request)?), request, response).await
+        self.client.switch(Some(self.pool(request)?), request, response).await
     }
 
     /// Scheme, host and port, in lower case and without a port that the scheme has anyway.

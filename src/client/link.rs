@@ -1,13 +1,14 @@
 //! [`Link`]: one connection of a pool, and one exchange on it (RFC 9112 §9).
 
 use std::future::poll_fn;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use tokio::io::ReadBuf;
 
 use super::exchange::Exchange;
-use super::pool::{Place, Resting};
+use super::pool::{Missing, Place, Pool, Resting};
 use super::redirect::Goal;
 use super::settings::Settings;
 use super::upload::Upload;
@@ -35,8 +36,22 @@ impl Link {
         Link::over(Resting::new(conn, now), exchange, place, timings, now)
     }
 
-    /// A link over a connection that has rested.
-    pub(super) fn over(
+    /// A link over a connection of `pool` that has rested, if there is one and nobody waits for it: what is usual, and
+    /// needs no future.
+    pub(super) fn rested(pool: Arc<Pool>, now: Instant) -> Result<Link, Missing> {
+        let place = pool.try_enter().map_err(|pool| Missing::Place(pool, now))?;
+        Link::over_rested(place, Duration::ZERO, now).map_err(Missing::Connection)
+    }
+
+    /// The same, for whoever has a place and has waited for it for as long as `queue`. If there is none the place is
+    /// left.
+    pub(super) fn over_rested(place: Place, queue: Duration, now: Instant) -> Result<Link, Place> {
+        let Some((resting, exchange)) = place.pool.take(now) else { return Err(place) };
+        let timings = Timings { queue, reused: true, ..Timings::default() };
+        Ok(Link::over(resting, exchange, place, timings, now))
+    }
+
+    fn over(
         resting: Resting,
         mut exchange: Box<Exchange>,
         place: Place,

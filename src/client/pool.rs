@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::exchange::Exchange;
 use super::origin::Origin;
@@ -66,6 +66,14 @@ pub(super) struct Place {
     pub(super) pool: Arc<Pool>,
 }
 
+/// What keeps a request from being sent at once.
+pub(super) enum Missing {
+    /// No connection rests here.
+    Connection(Place),
+    /// Others use all the connections that there may be, or wait for one. The request waits since then.
+    Place(Arc<Pool>, Instant),
+}
+
 impl Pool {
     pub(super) fn new(
         origin: Origin,
@@ -121,10 +129,12 @@ impl Pool {
         encode::request(out, request, announcement, Additions { scheme, authority, defaults, cookie });
     }
 
-    /// A place, if one is free and nobody waits for it.
-    pub(super) fn try_enter(self: &Arc<Pool>) -> Option<Place> {
-        self.places.try_acquire().ok()?.forget();
-        Some(Place { pool: self.clone() })
+    /// A place, if one is free and nobody waits for it; or else the pool.
+    pub(super) fn try_enter(self: Arc<Pool>) -> Result<Place, Arc<Pool>> {
+        match self.places.try_acquire().map(SemaphorePermit::forget) {
+            Ok(()) => Ok(Place { pool: self }),
+            Err(_) => Err(self),
+        }
     }
 
     /// Waits from `now` on for a place.
@@ -133,7 +143,7 @@ impl Pool {
     ///
     /// It did not become free in time.
     pub(super) async fn enter(
-        self: &Arc<Pool>,
+        self: Arc<Pool>,
         now: Instant,
         deadline: Option<Instant>,
     ) -> Result<Place, ClientError> {
@@ -141,7 +151,7 @@ impl Pool {
             Ok(Ok(permit)) => permit.forget(),
             Ok(Err(_)) | Err(_) => return Err(ClientError::new(ClientPhase::Queue, ClientCause::TimedOut)),
         }
-        Ok(Place { pool: self.clone() })
+        Ok(Place { pool: self })
     }
 
     /// Takes the connection that was used last, if it is still good, with memory for an exchange. Others are dropped on
