@@ -25,9 +25,10 @@ pub(super) fn request_line(head: &[u8]) -> Option<RequestLine<'_>> {
         }
     };
     let (target, rest) = rest.split_at_checked(prefix_len(rest, unlike::<b'!'>))?;
+    // Compared as a whole: a pattern would be compared octet by octet.
     let version = match rest.first_chunk::<VERSION_LEN>()? {
-        version if version == b" HTTP/1.1\r\n" => Version::Http11,
-        version if version == b" HTTP/1.0\r\n" => Version::Http10,
+        version if *version == *b" HTTP/1.1\r\n" => Version::Http11,
+        version if *version == *b" HTTP/1.0\r\n" => Version::Http10,
         _ => return None,
     };
     let len = head.len() - rest.len() + VERSION_LEN;
