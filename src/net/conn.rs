@@ -207,6 +207,12 @@ impl Conn {
         self.timer.is_stopping()
     }
 
+    /// Whether a wait has begun in this lane.
+    #[inline]
+    pub(crate) fn is_waiting(&self, lane: Lane) -> bool {
+        self.timer.is_armed(lane)
+    }
+
     /// Who is at the other end.
     pub(crate) fn peer(&self) -> Peer {
         self.timer.peer()

@@ -220,6 +220,12 @@ impl Timer for Deadline {
 }
 
 impl Deadline {
+    /// Whether a wait has begun in this lane.
+    #[inline]
+    pub(crate) fn is_armed(&self, lane: Lane) -> bool {
+        self.armed[lane as usize]
+    }
+
     pub(crate) fn peer(&self) -> Peer {
         self.watch.slots.borrow_mut().at(self.slot).peer
     }

@@ -68,13 +68,14 @@ impl<H: Handler> Connection<H> {
         let Connection { worker, idle: Some(conn), number } = self else { return Poll::Ready(None) };
         let timeouts = &worker.shared.bounds.timeouts;
         let limit = if *number == 0 { timeouts.head } else { timeouts.idle };
-        if let Some(Poll::Pending) = conn.transport.poll_read_ready(cx) {
+        // Who is polled again has been woken, most likely by what has come, and finds out by reading.
+        if !conn.is_waiting(Lane::Read) && matches!(conn.transport.poll_read_ready(cx), Some(Poll::Pending)) {
             return match conn.poll_expired(cx, Lane::Read, limit) {
                 Poll::Ready(_) => Poll::Ready(None),
                 Poll::Pending => poll_idle(conn, *number, cx).map(|()| None),
             };
         }
-        // A transport that cannot tell whether it is readable must be read to know: a context is lent for that.
+        // A transport that cannot tell whether it is readable must be read to know, too: a context is lent for that.
         let mut context = worker.take_context();
         context.swap_workspace(conn);
         let filled = conn.poll_fill(cx, &mut context.incoming.get_mut().input, limit);
