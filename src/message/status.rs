@@ -3,7 +3,11 @@
 use std::error::Error;
 use std::fmt;
 
-/// A status code from 100 to 599.
+/// A status code, which is a number from 100 to 599.
+///
+/// Some servers answer with others, and every answer of three digits is read: one that is no status code is an error of
+/// the server (RFC 9110 §15), whatever its digits, and keeps its number for those who know what it means. It can be sent
+/// on, but not made.
 ///
 /// # Examples
 ///
@@ -24,6 +28,15 @@ impl Status {
     pub const fn new(code: u16) -> Option<Status> {
         match code {
             100..=599 => Some(Status(code)),
+            _ => None,
+        }
+    }
+
+    /// The status of an answer that was received: three digits, whatever they are.
+    #[inline]
+    pub(crate) const fn received(code: u16) -> Option<Status> {
+        match code {
+            0..=999 => Some(Status(code)),
             _ => None,
         }
     }
@@ -55,9 +68,9 @@ impl Status {
         self.0 / 100 == 4
     }
 
-    /// Is the server to blame? (5xx, RFC 9110 §15.6)
+    /// Is the server to blame? (5xx, RFC 9110 §15.6, and what is no status code, §15)
     pub const fn is_server_error(self) -> bool {
-        self.0 / 100 == 5
+        !matches!(self.0, 100..=499)
     }
 }
 
@@ -84,7 +97,7 @@ impl From<Status> for u16 {
 impl fmt::Display for Status {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.reason() {
-            "" => write!(f, "{}", self.0),
+            "" => write!(f, "{:03}", self.0),
             reason => write!(f, "{} {reason}", self.0),
         }
     }
@@ -218,8 +231,21 @@ mod tests {
     }
 
     #[test]
+    fn what_is_no_status_code_is_an_error_of_the_server_15() {
+        assert_eq!(Status::received(1000), None);
+        for code in (0..100).chain(600..=999) {
+            let status = Status::received(code).unwrap();
+            assert!(status.is_server_error() && status != Status::INTERNAL_SERVER_ERROR);
+            assert!(!status.is_informational() && !status.is_success() && !status.is_redirection());
+            assert!(!status.is_client_error() && status.as_u16() == code);
+            assert_eq!((status.reason(), status.to_string()), ("", format!("{code:03}")));
+        }
+    }
+
+    #[test]
     fn every_status_is_of_one_class() {
         for status in (100..=599).filter_map(Status::new) {
+            assert_eq!(Status::received(status.as_u16()), Some(status));
             let classes = [
                 status.is_informational(),
                 status.is_success(),

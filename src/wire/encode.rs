@@ -185,7 +185,8 @@ fn status_line(out: &mut Vec<u8>, status: Status) {
 #[inline(never)]
 fn other_status_line(out: &mut Vec<u8>, status: Status) {
     out.extend_from_slice(b"HTTP/1.1 ");
-    out.extend_from_slice(itoa::Buffer::new().format(status.as_u16()).as_bytes());
+    // Three digits always: one that was received may begin with a zero.
+    out.extend_from_slice(&itoa::Buffer::new().format(1000 + status.as_u16()).as_bytes()[1..]);
     out.push(b' ');
     out.extend_from_slice(status.reason().as_bytes());
     out.extend_from_slice(b"\r\n");

@@ -92,9 +92,7 @@ async fn a_status_line_is_version_status_and_perhaps_a_reason_4() {
     check_get("HTTP/1.1 299 x\r\ncontent-length: 0\r\n\r\n", Ok((299, "", Then::Rests))).await;
     check_get("HTTP/1.1 599 x\r\ncontent-length: 0\r\n\r\n", Ok((599, "", Then::Rests))).await;
     check_get("HTTP/1.9 200 OK\r\ncontent-length: 0\r\n\r\n", Ok((200, "", Then::Rests))).await;
-    for line in
-        ["20", "2000 OK", "abc", "2xx OK", "+20 OK", " 200 OK", "-200 OK", "099 x", "600 x", "999 x", ""]
-    {
+    for line in ["20", "2000 OK", "abc", "2xx OK", "+20 OK", " 200 OK", "-200 OK", "20\u{b2} OK", ""] {
         let wire = format!("HTTP/1.1 {line}\r\ncontent-length: 0\r\n\r\n");
         check_get(&wire, Err("StatusLine")).await;
     }
@@ -111,6 +109,26 @@ async fn a_status_line_is_version_status_and_perhaps_a_reason_4() {
     }
     for before in ["\r\n", "\n", "\r\n\r\n"] {
         check_get(&format!("{before}{OK}"), Err("StatusLine")).await;
+    }
+}
+
+/// Servers make up numbers, and whoever is asked through a proxy hears of them too. What is no status code is an error of
+/// the server, with a body like any other.
+#[tokio::test(start_paused = true)]
+async fn what_is_no_status_code_is_read_as_an_error_of_the_server_15() {
+    for code in [0, 1, 99, 600, 601, 799, 999] {
+        let wire = format!("HTTP/1.1 {code:03} x\r\ncontent-length: 1\r\n\r\nx");
+        check_get(&wire, Ok((code, "x", Then::Rests))).await;
+        let (client, mut response) = (Stage::always(wire).client(), Response::new());
+        client.send(&Request::get("http://a/").unwrap(), &mut response).await.unwrap();
+        assert!(response.status.is_server_error(), "{code}");
+    }
+    for code in ["000", "099", "600", "999"] {
+        assert_eq!(closed(&format!("HTTP/1.1 {code}\r\n\r\nx")).await.unwrap().1, "x", "{code}");
+        check(Method::Head, &format!("HTTP/1.1 {code}\r\ncontent-length: 1\r\n\r\n"), {
+            Ok((code.parse().unwrap(), "", Then::Rests))
+        })
+        .await;
     }
 }
 

@@ -13,7 +13,7 @@ use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
-use crate::support::ask;
+use crate::support::{Scripted, ask};
 
 /// A request whose body is 100,000 bytes, and what they are.
 fn large(url: &str, is_stream: bool) -> (Request, String) {
@@ -213,4 +213,26 @@ async fn an_origin_that_closes_does_not_close_the_connection_in_front() {
     peer.read_to_string(&mut heard).await.unwrap();
     assert_eq!((heard.matches("HTTP/1.1 200 OK").count(), heard.matches("here").count()), (2, 2), "{heard}");
     assert!(!heard.contains("proxy-authenticate"), "{heard}");
+}
+
+/// Who is asked through a proxy hears what the origin has said, and judges it itself (RFC 9110 §15).
+#[tokio::test]
+async fn a_number_that_is_no_status_code_is_sent_on_as_it_is() {
+    for code in ["099", "600", "999"] {
+        let answer = format!("HTTP/1.1 {code} x\r\ncontent-length: 2\r\n\r\nno");
+        let (origin, client) = (Scripted::always(answer).await, Client::new());
+        let base = origin.url.clone();
+        let proxy = async move |ctx: &mut Context| -> corehttp::Result {
+            let mut response = Response::new();
+            client.send(&ctx.request.target_to(&base)?, &mut response).await?;
+            ctx.response = response.forwarded();
+            Ok(())
+        };
+        let server = Stopped(Server::bind("127.0.0.1:0").cores(1).start(proxy).unwrap());
+        let mut peer = tokio::net::TcpStream::connect(server.0.local_addr()).await.unwrap();
+        peer.write_all(b"GET / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n").await.unwrap();
+        let mut heard = String::new();
+        peer.read_to_string(&mut heard).await.unwrap();
+        assert!(heard.starts_with(&format!("HTTP/1.1 {code} \r\n")) && heard.ends_with("no"), "{heard}");
+    }
 }

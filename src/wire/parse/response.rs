@@ -98,7 +98,7 @@ fn parse<const N: usize>(
         Err(httparse::Error::Token | httparse::Error::Status) => return Err(WireError::StatusLine),
         Err(error) => return Err(head_error(error)),
     };
-    response.status = parsed.code.and_then(Status::new).ok_or(WireError::StatusLine)?;
+    response.status = parsed.code.and_then(Status::received).ok_or(WireError::StatusLine)?;
     let is_folded = folding == Folding::Read && is_folded(parsed.headers)?;
     record(parsed.headers, &input[..len], &mut response.headers)?;
     let version = if parsed.version == Some(0) { Version::Http10 } else { Version::Http11 };
@@ -187,9 +187,10 @@ mod tests {
         {
             check(&format!("{line}\r\n\r\n"), Err(StatusLine));
         }
-        for line in ["HTTP/1.1 099 low", "HTTP/1.1 600 high", "HTTP/1.1 999 x", "\r\nHTTP/1.1 200 OK"] {
-            check(&format!("{line}\r\n\r\n"), Err(StatusLine));
+        for (line, status) in [("099 low", 99), ("600 high", 600), ("999", 999), ("000 ", 0)] {
+            check(&format!("HTTP/1.1 {line}\r\n\r\n"), Ok((status, Version::Http11, "")));
         }
+        check("\r\nHTTP/1.1 200 OK\r\n\r\n", Err(StatusLine));
         for line in
             ["HTTP/2.0 200 OK", "http/1.1 200 OK", "ICY 200 OK", "HTTP/11 200 OK", "garbage, not HTTP"]
         {
