@@ -1,6 +1,7 @@
 //! What a message becomes when it is sent on: a request to an origin, and what comes back (RFC 9110 §7.6).
 
-use super::{Headers, InvalidTarget, Name, Request, Response, Target, TargetForm, members};
+use super::percent::{self, Plus};
+use super::{Headers, InvalidTarget, Name, Request, Response, Target, members};
 
 impl Request {
     /// This request as it is to be sent on to another server: the same method, path, query and fields, but for those
@@ -8,11 +9,13 @@ impl Request {
     /// is not copied: [`Client::open`](crate::Client::open) lets it be written as it comes, framed as it was here. For
     /// the way back there is [`Response::forwarded`].
     ///
-    /// `base` is an `http` or `https` URL; its path, if it has one, comes before the request's.
+    /// `base` is an `http` or `https` URL; its path, if it has one, comes before the request's, which cannot leave it.
     ///
     /// # Errors
     ///
-    /// A base that is no such URL, or has a query; or a request that is not for a path, but for `*` or a tunnel.
+    /// A base that is no such URL, or has a query; or a request that is not for a path, but for `*` or a tunnel. With a
+    /// base that has a path, a request with a segment of `..`, escaped or not: [`InvalidTarget::Outside`], for which
+    /// `?` owes 400.
     ///
     /// # Examples
     ///
@@ -29,21 +32,31 @@ impl Request {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn target_to(&self, base: &str) -> Result<Request, InvalidTarget> {
-        if !matches!(self.target().form(), TargetForm::Origin | TargetForm::Absolute)
-            || base.contains(['?', '#'])
-        {
+        let resource = self.target().resource(self.method());
+        if !resource[0].starts_with('/') || base.contains(['?', '#']) {
             return Err(InvalidTarget::Form);
         }
-        let mut url = String::with_capacity(base.len() + self.target().as_str().len());
-        url.push_str(base.strip_suffix('/').unwrap_or(base));
-        self.target().resource(self.method()).iter().for_each(|part| url.push_str(part));
+        // Alone first, or the path might become the host of a base that has none.
         let mut target = Target::default();
-        target.set_url(&url)?;
-        target.origin().ok_or(InvalidTarget::Form)?;
+        target.set_url(base)?;
+        let origin_len = target.origin().ok_or(InvalidTarget::Form)?.len();
+        let base = base.strip_suffix('/').unwrap_or(base);
+        target.set_url(&[base, resource[0], resource[1]].concat())?;
+        if base.len() > origin_len && goes_up(self.target().path()) {
+            return Err(InvalidTarget::Outside);
+        }
         let mut onward = Request::for_target(self.method(), target);
         onward.headers = forward(&self.headers, &self.headers);
         Ok(onward)
     }
+}
+
+/// Whether anybody could read a segment of `path` as `..`. How far up it leads is not asked: servers disagree on whether
+/// `%2F` and `\` divide segments, on `//`, and on what is behind a `;`. Who means well has resolved them (RFC 3986 §6.2.2.3).
+fn goes_up(path: &str) -> bool {
+    let octets: Vec<u8> = percent::octets(path, Plus::Sign).collect();
+    let mut segments = octets.split(|octet| matches!(octet, b'/' | b'\\'));
+    segments.any(|segment| segment == b".." || segment.starts_with(b"..;"))
 }
 
 impl Response {
@@ -111,7 +124,7 @@ const HOP_BY_HOP: [&str; 9] = [
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::message::Status;
+    use crate::message::{Method, Status};
 
     /// Of these lines only the `expected` names go on, with a request and with a response.
     #[track_caller]
@@ -148,6 +161,66 @@ mod tests {
         check(&[("WWW-Authenticate", "Basic"), ("set-cookie", "a=b")], &["WWW-Authenticate", "set-cookie"]);
         let framing = ["content-length", "transfer-encoding", "content-type", "content-encoding", "trailer"];
         check(&framing.map(|name| (name, "1")), &framing);
+    }
+
+    /// Where a request for `path` goes, below `base`.
+    #[track_caller]
+    fn check_target(base: &str, path: &str, expected: Result<&str, InvalidTarget>) {
+        let onward = Request::get(path).unwrap().target_to(base);
+        assert_eq!(onward.as_ref().map(|onward| onward.target().as_str()), expected.as_ref().copied());
+    }
+
+    #[test]
+    fn no_request_leaves_the_path_of_the_base() {
+        for path in ["/", "/a", "/a/b?..=/../c", "/a..b/...", "/..a/;..", "/.", "/a/./b", "/a%252e%252e/%2e"]
+        {
+            check_target("http://b/v1", path, Ok(&format!("http://b/v1{path}")));
+        }
+        for path in [
+            "/..",
+            "/../",
+            "/../admin",
+            "/a/../b",
+            "/a/../../b",
+            "/%2e%2e/admin",
+            "/.%2E/admin",
+            "/a%2f..%2fb",
+            "/..%5cadmin",
+            "/..;/admin",
+            "/%2e.%3Bx=y/admin",
+            "//../admin",
+            "http://front/../admin",
+        ] {
+            for base in ["http://b/v1", "http://b/v1/", "https://b:8443/a/b", "http://b//"] {
+                check_target(base, path, Err(InvalidTarget::Outside));
+            }
+            let path = path.strip_prefix("http://front").unwrap_or(path);
+            check_target("http://b", path, Ok(&format!("http://b{path}")));
+            check_target("http://b:80/", path, Ok(&format!("http://b:80{path}")));
+        }
+    }
+
+    #[test]
+    fn what_is_not_for_a_path_is_not_sent_on_and_changes_no_host() {
+        for base in ["", "b", "/v1", "ftp://b", "http://", "http://b?c", "http://b#c", "http://u@b", "*"] {
+            assert!(Request::get("/a").unwrap().target_to(base).is_err(), "{base}");
+        }
+        for (method, target) in [
+            (Method::Options, "*"),
+            (Method::Options, "http://front"),
+            (Method::Options, "http://front?a"),
+            (Method::Connect, "front:443"),
+        ] {
+            let mut asked = Target::default();
+            asked.parse(&method, target).unwrap();
+            let request = Request::for_target(method, asked);
+            let is_for_path = target.contains('?');
+            for base in ["http://b", "http://b/", "http://b/v1", "http://b:80"] {
+                let onward = request.target_to(base);
+                assert_eq!(onward.as_ref().err().copied(), (!is_for_path).then_some(InvalidTarget::Form));
+                assert!(onward.is_err() || onward.is_ok_and(|onward| onward.target().path().ends_with('/')));
+            }
+        }
     }
 
     #[test]

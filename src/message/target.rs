@@ -10,6 +10,7 @@ use super::form::Form;
 use super::method::Method;
 use super::percent::{self, Plus};
 use super::scheme::Scheme;
+use super::status::Status;
 use super::text::InvalidText;
 use crate::memory::{Reset, Span};
 
@@ -239,6 +240,21 @@ pub enum InvalidTarget {
     Scheme,
     /// Its host or port is missing or malformed, or it has userinfo (RFC 9110 §4.2).
     Authority,
+    /// It has a `..` in its path, by which it may leave the base that it is to be below: see
+    /// [`Request::target_to`](super::Request::target_to).
+    Outside,
+}
+
+impl InvalidTarget {
+    /// The status that is owed to whoever has asked for it, if it is to blame.
+    pub(crate) fn owed(self) -> Option<Status> {
+        match self {
+            InvalidTarget::Outside => Some(Status::BAD_REQUEST),
+            InvalidTarget::Form | InvalidTarget::Byte | InvalidTarget::Scheme | InvalidTarget::Authority => {
+                None
+            }
+        }
+    }
 }
 
 impl fmt::Display for InvalidTarget {
@@ -248,6 +264,7 @@ impl fmt::Display for InvalidTarget {
             InvalidTarget::Byte => "the target holds a byte that must be escaped",
             InvalidTarget::Scheme => "the scheme is neither http nor https",
             InvalidTarget::Authority => "the host or the port is missing or malformed",
+            InvalidTarget::Outside => "the path may lead out of the one it is to be below",
         })
     }
 }

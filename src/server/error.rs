@@ -7,7 +7,7 @@ use std::io;
 use super::InvalidAnswer;
 use crate::coding::CodingError;
 use crate::exchange::{ExchangeError, write_causes};
-use crate::message::{InvalidForm, InvalidText, Status};
+use crate::message::{InvalidForm, InvalidTarget, InvalidText, Status};
 use crate::wire::WireError;
 
 /// What handlers and servers return: nothing, or an [`Error`].
@@ -17,7 +17,8 @@ pub type Result<T = (), E = Error> = std::result::Result<T, E>;
 ///
 /// Any [`std::error::Error`] becomes one by `?` and owes 500, but for the crate's own, which know better: a body
 /// that was cut owes 400, one that is too large 413, one that is too slow 408, one that is coded as nobody knows 415,
-/// and one that is not the form that was asked for 415 or 400; a path or a body that is no UTF-8 owes 400. A
+/// and one that is not the form that was asked for 415 or 400; a path or a body that is no UTF-8 owes 400, as
+/// does a path that leads out of the one it is to be below. A
 /// [`Status`] becomes one too, and an error of your own whose [`source`](StdError::source) is a status owes that.
 ///
 /// # Examples
@@ -107,9 +108,10 @@ fn owed(error: &(dyn StdError + 'static)) -> Option<Status> {
     let of_coding = || error.downcast_ref::<CodingError>().map(|error| error.owed());
     let of_form = || error.downcast_ref::<InvalidForm>().map(|error| error.owed());
     let of_text = || error.downcast_ref::<InvalidText>().map(|error| error.owed());
+    let of_target = || error.downcast_ref::<InvalidTarget>().and_then(|error| error.owed());
     // The source and nothing behind it: deeper down are errors of other messages than the one that is answered.
     let of_source = || error.source().and_then(|source| source.downcast_ref::<Status>()).copied();
-    of_wire.or_else(of_coding).or_else(of_form).or_else(of_text).or_else(of_source)
+    of_wire.or_else(of_coding).or_else(of_form).or_else(of_text).or_else(of_target).or_else(of_source)
 }
 
 impl fmt::Display for Error {

@@ -236,3 +236,22 @@ async fn a_number_that_is_no_status_code_is_sent_on_as_it_is() {
         assert!(heard.starts_with(&format!("HTTP/1.1 {code} \r\n")) && heard.ends_with("no"), "{heard}");
     }
 }
+
+/// The peer is to blame for where it wants to go, and nobody else.
+#[tokio::test]
+async fn who_would_leave_the_path_of_a_base_is_told_so() {
+    let service = Server::new().service(|ctx: &mut Context| -> corehttp::Result {
+        let onward = ctx.request.target_to("http://b/v1")?;
+        ctx.response.text(onward.target().as_str());
+        Ok(())
+    });
+    for (path, status, expected) in [
+        ("/a", 200, "http://b/v1/a"),
+        ("/../a", 400, "Bad Request"),
+        ("/%2e%2e/a", 400, "Bad Request"),
+        ("/a/..", 400, "Bad Request"),
+    ] {
+        let response = service.respond(Request::get(path).unwrap()).await;
+        assert_eq!((response.status.as_u16(), response.body.text().unwrap()), (status, expected), "{path}");
+    }
+}
