@@ -1,15 +1,19 @@
 //! [`Redirects`]: whether a client goes where it is sent, and what it takes along (RFC 9110 §15.4).
 
+use std::borrow::Cow;
+
 use super::origin::{self, Origin};
 use super::{ClientCause, ClientError, ClientPhase};
-use crate::message::{Method, Name, Request, Response, Scheme, Status};
+use crate::message::{Headers, Method, Name, Request, Response, Scheme, Status, Target};
 
 /// Whether a client follows redirects.
 ///
 /// 301 and 302 turn POST into GET, 303 everything but HEAD; then the body stays behind, with the fields that describe
-/// it. 307 and 308 change nothing. `authorization`, `cookie` and `proxy-authorization` are sent only to the origin they
-/// were given for, and once they are gone they do not come back; those of [`ClientBuilder::field`] neither. From https to
-/// http nothing is followed.
+/// it, and so it does with any 303. 307 and 308 change nothing. `authorization`, `cookie` and `proxy-authorization` are
+/// sent only to the origin they were given for, and once they are gone they do not come back; those of
+/// [`ClientBuilder::field`] neither. A `referer` tells another origin only its own, and an `origin` that is not the one
+/// it leaves becomes `null`, as with browsers. From https to http nothing is followed, and neither is a URL with a user
+/// in it or of another scheme: these are errors. An answer without `location` is one like any other.
 ///
 /// [`ClientBuilder::field`]: super::ClientBuilder::field
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,40 +55,44 @@ pub(super) fn next(
     response: &Response,
 ) -> Result<Option<(Request, Goal)>, ClientError> {
     let (Redirects::Follow(most), true) = (redirects, is_redirect(response.status)) else { return Ok(None) };
+    let Some(location) = location(response)? else { return Ok(None) };
     if followed == most {
         return Err(error(ClientCause::TooManyRedirects));
     }
-    let target = origin.absolute(request.target()).join(location(response)?);
+    let target = origin.absolute(request.target()).join(location);
     let target = target.map_err(|invalid| error(ClientCause::Location(Some(invalid))))?;
     if (origin.scheme, target.scheme_kind()) == (Scheme::Https, Some(Scheme::Http)) {
         return Err(error(ClientCause::Downgrade));
     }
-    let mut next = Request::for_target(method(request.method(), response.status), target);
+    let retrieval = retrieval(response.status, request.method());
+    let mut next = Request::for_target(retrieval.unwrap_or(request.method()), target);
     next.headers = request.headers.clone();
-    match next.method() == request.method() {
-        true if request.body.is_stream() => return Err(error(ClientCause::Spent)),
-        true => (next.body, next.trailers) = (request.body.clone(), request.trailers.clone()),
-        false => next.headers.remove_each(&OF_CONTENT),
+    match retrieval {
+        Some(_) => next.headers.remove_each(&OF_CONTENT),
+        None if request.body.is_stream() => return Err(error(ClientCause::Spent)),
+        None => (next.body, next.trailers) = (request.body.clone(), request.trailers.clone()),
     }
-    if origin.key() == origin::key(next.target())? {
+    let goal = origin::key(next.target())?.into_owned();
+    if origin.key() == goal {
         return Ok(Some((next, Goal::Own)));
     }
     next.headers.remove_each(&CREDENTIALS);
     next.headers.remove("host");
+    disguise(&mut next.headers, origin.key(), &goal);
     Ok(Some((next, Goal::Other)))
 }
 
-/// Where `response` leads to. Whoever says so twice has said it once; but if it leads to two places, others on the way
-/// may see the other one.
-fn location(response: &Response) -> Result<&str, ClientError> {
+/// Where `response` leads to, if it says so: none need to. Whoever says so twice has said it once; but if it leads to two
+/// places, others on the way may see the other one.
+fn location(response: &Response) -> Result<Option<&[u8]>, ClientError> {
     let mut lines = response.headers.named(Name::new("location"));
-    let first = lines.next().unwrap_or_default();
+    let Some(first) = lines.next() else { return Ok(None) };
     if lines.any(|line| line != first) {
         return Err(error(ClientCause::Locations));
     }
-    match str::from_utf8(first) {
-        Ok("") | Err(_) => Err(error(ClientCause::Location(None))),
-        Ok(location) => Ok(location),
+    match first {
+        [] => Err(error(ClientCause::Location(None))),
+        location => Ok(Some(location)),
     }
 }
 
@@ -99,31 +107,58 @@ fn is_redirect(status: Status) -> bool {
     )
 }
 
-fn method(method: Method, status: Status) -> Method {
+/// The method of a request that only retrieves what the first one has led to. None: the same request goes elsewhere.
+fn retrieval(status: Status, method: Method) -> Option<Method> {
     match (status, method) {
-        (Status::MOVED_PERMANENTLY | Status::FOUND, Method::Post) => Method::Get,
-        (Status::SEE_OTHER, Method::Head) => Method::Head,
-        (Status::SEE_OTHER, _) => Method::Get,
-        (_, method) => method,
+        (Status::MOVED_PERMANENTLY | Status::FOUND, Method::Post) => Some(Method::Get),
+        (Status::SEE_OTHER, Method::Head) => Some(Method::Head),
+        (Status::SEE_OTHER, _) => Some(Method::Get),
+        (_, _) => None,
     }
 }
 
 /// What described a body that is not sent again.
-const OF_CONTENT: [&str; 13] = [
+const OF_CONTENT: [&str; 15] = [
     "content-type",
     "content-length",
     "content-encoding",
     "content-language",
     "content-location",
     "content-range",
+    "content-disposition",
+    "content-md5",
     "digest",
     "content-digest",
+    "repr-digest",
     "expect",
     "last-modified",
-    "te",
     "trailer",
     "transfer-encoding",
 ];
+
+/// On the way from the origin `left` to `goal`: a page that led here is named to its own origin only, and who is sent on by
+/// another origin than the one it comes from comes from nowhere, or it could be sent back to its own as one of it
+/// (Referrer Policy §3.5, Fetch §4.4).
+fn disguise(headers: &mut Headers, left: &str, goal: &str) {
+    if headers.contains("referer") {
+        match headers.text("referer").and_then(origin_of) {
+            Some(origin) if origin == goal => {}
+            Some(origin) => headers.put(Name::new("referer"), format!("{origin}/").as_bytes()),
+            None => {
+                headers.remove("referer");
+            }
+        }
+    }
+    if headers.get("origin").is_some_and(|origin| origin != left.as_bytes()) {
+        headers.put(Name::new("origin"), b"null");
+    }
+}
+
+fn origin_of(url: &str) -> Option<String> {
+    let mut target = Target::default();
+    target.set_url(url).ok()?;
+    origin::key(&target).ok().map(Cow::into_owned)
+}
 
 fn error(cause: ClientCause) -> ClientError {
     ClientError::new(ClientPhase::Redirect, cause)

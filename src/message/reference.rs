@@ -2,25 +2,26 @@
 
 use std::borrow::Cow;
 
+use memchr::memmem;
+
 use super::percent;
 use super::target::{InvalidTarget, QUERY, Target};
 
 impl Target {
     /// The URL that `reference` means where this one was asked for, without its fragment. Bytes that should have been
-    /// escaped are, as browsers do it: servers send spaces and UTF-8 in `location`.
+    /// escaped are, as browsers do it: servers send spaces, UTF-8 and Latin-1 in `location`, and get back what they sent.
     ///
     /// # Errors
     ///
     /// A target that is not in absolute-form, or a reference that leads to no `http` or `https` URL.
-    pub(crate) fn join(&self, reference: &str) -> Result<Target, InvalidTarget> {
+    pub(crate) fn join(&self, reference: &[u8]) -> Result<Target, InvalidTarget> {
         let origin = self.origin().ok_or(InvalidTarget::Form)?;
-        let reference = reference.split_once('#').map_or(reference, |(reference, _fragment)| reference);
-        let reference = escape(reference);
+        let reference = escape(reference.split(|&octet| octet == b'#').next().unwrap_or_default())?;
         let (path, query) = split_query(self.resource_text());
         // An empty path is the same as "/" (RFC 9110 §4.2.3).
         let path = if path.is_empty() { "/" } else { path };
         let url = match &*reference {
-            absolute if has_scheme(absolute) => clean(absolute),
+            absolute if has_scheme(absolute.as_bytes()) => clean(absolute),
             network if network.starts_with("//") => {
                 clean(&format!("{}:{network}", self.scheme().unwrap_or_default()))
             }
@@ -47,10 +48,11 @@ fn split_query(resource: &str) -> (&str, &str) {
 }
 
 /// `scheme ":"`, of which only http and https are of use, and whoever has another one shall hear so.
-fn has_scheme(reference: &str) -> bool {
-    let name = |text: &str| text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte));
-    let scheme = reference.split_once(':').map(|(scheme, _)| scheme);
-    scheme.is_some_and(|scheme| scheme.starts_with(|first: char| first.is_ascii_alphabetic()) && name(scheme))
+fn has_scheme(reference: &[u8]) -> bool {
+    let name = |octet: &u8| octet.is_ascii_alphanumeric() || b"+-.".contains(octet);
+    let scheme = memchr::memchr(b':', reference).map(|colon| &reference[..colon]);
+    scheme
+        .is_some_and(|scheme| scheme.first().is_some_and(u8::is_ascii_alphabetic) && scheme.iter().all(name))
 }
 
 /// The URL without `.` and `..` in its path (§5.2.4).
@@ -77,23 +79,28 @@ fn clean(url: &str) -> String {
     clean
 }
 
-/// `text` with `%XX` for what a path or a query cannot hold. A host stays as it is: escaped, it would be another one.
-fn escape(text: &str) -> Cow<'_, str> {
-    let (origin, resource) = text.split_at(origin_len(text));
-    if QUERY.covers(resource.as_bytes()) {
-        return Cow::Borrowed(text);
+/// A reference with `%XX` for what a path or a query cannot hold. A host stays as it is: escaped, it would be another one.
+fn escape(reference: &[u8]) -> Result<Cow<'_, str>, InvalidTarget> {
+    let (origin, resource) = reference.split_at(origin_len(reference));
+    let origin = str::from_utf8(origin).map_err(|_| InvalidTarget::Authority)?;
+    if QUERY.covers(resource)
+        && let Ok(plain) = str::from_utf8(reference)
+    {
+        return Ok(Cow::Borrowed(plain));
     }
-    let mut escaped = String::with_capacity(text.len() + 16);
+    let mut escaped = String::with_capacity(reference.len() + 16);
     escaped.push_str(origin);
-    percent::encode(resource.as_bytes(), &QUERY, &mut escaped);
-    Cow::Owned(escaped)
+    percent::encode(resource, &QUERY, &mut escaped);
+    Ok(Cow::Owned(escaped))
 }
 
 /// How much of a reference comes before its path.
-fn origin_len(reference: &str) -> usize {
-    match reference.split_once("//") {
-        Some((scheme, rest)) if scheme.is_empty() || has_scheme(scheme) => {
-            reference.len() - rest.len() + rest.find(['/', '?']).unwrap_or(rest.len())
+fn origin_len(reference: &[u8]) -> usize {
+    match memmem::find(reference, b"//") {
+        Some(at) if at == 0 || has_scheme(&reference[..at]) => {
+            let authority = at + "//".len();
+            let len = memchr::memchr2(b'/', b'?', &reference[authority..]);
+            len.map_or(reference.len(), |len| authority + len)
         }
         _ => 0,
     }
@@ -108,7 +115,7 @@ mod tests {
         let mut target = Target::default();
         target.set_url(base).unwrap();
         for (reference, expected) in rows {
-            let joined = target.join(reference);
+            let joined = target.join(reference.as_bytes());
             assert_eq!(joined.as_ref().ok().map(Target::as_str), *expected, "{reference}");
         }
     }
@@ -175,5 +182,23 @@ mod tests {
             ],
         );
         check("/only/a/path", &[("http://a/", None)]);
+    }
+
+    #[test]
+    fn octets_that_are_no_utf8_come_back_as_they_were_sent() {
+        let mut target = Target::default();
+        target.set_url("https://a.b/c/d").unwrap();
+        for (reference, expected) in [
+            (&b"caf\xe9?\xff"[..], Ok("https://a.b/c/caf%E9?%FF")),
+            (b"//g/\xc3\x28", Ok("https://g/%C3(")),
+            (b"http://g/h#\xff", Ok("http://g/h")),
+            (b"\xff:g", Ok("https://a.b/c/%FF:g")),
+            (b"//caf\xe9/", Err(InvalidTarget::Authority)),
+            (b"http://g\xff", Err(InvalidTarget::Authority)),
+            (b"http://g\xff:80/h", Err(InvalidTarget::Authority)),
+        ] {
+            let joined = target.join(reference);
+            assert_eq!(joined.as_ref().map(Target::as_str), expected.as_ref().copied(), "{reference:?}");
+        }
     }
 }

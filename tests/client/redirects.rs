@@ -146,9 +146,88 @@ async fn a_redirect_that_leads_nowhere_is_an_error_15_4() {
             "{location}: {error:?}"
         );
     }
-    let nowhere = Stage::always("HTTP/1.1 302 x\r\ncontent-length: 0\r\n\r\n");
-    let error = ask(&nowhere.client(), &get("http://a/")).await.unwrap_err();
-    assert!(matches!(error.cause(), ClientCause::Location(None)), "{error:?}");
+}
+
+/// Nobody needs to say where a thing is now: then the answer is what there is to read (RFC 9110 §15.4).
+#[tokio::test(start_paused = true)]
+async fn a_redirect_without_a_location_is_an_answer_15_4() {
+    for status in [301, 302, 303, 307, 308] {
+        let stage =
+            Stage::always(format!("HTTP/1.1 {status} x\r\nlocations: /b\r\ncontent-length: 2\r\n\r\nno"));
+        for redirects in [Redirects::default(), Redirects::Follow(0)] {
+            let client = stage.client().redirects(redirects);
+            assert_eq!(ask(&client, &get("http://a/")).await.unwrap(), (status, "no".into()));
+            assert_eq!((stage.heard().len(), client.idle()), (1, 1));
+        }
+    }
+}
+
+/// Latin-1, as old servers send it: they know their own octets.
+#[tokio::test(start_paused = true)]
+async fn a_location_that_is_no_utf8_is_escaped_octet_by_octet() {
+    let stage = Stage::new(|mut peer, _| async move {
+        peer.request().await?;
+        peer.say(b"HTTP/1.1 302 x\r\nlocation: /caf\xe9\r\ncontent-length: 0\r\n\r\n").await?;
+        peer.answer(OK).await
+    });
+    assert_eq!(ask(&stage.client(), &get("http://a/")).await.unwrap(), (200, "ok".into()));
+    assert_eq!(stage.heard()[1], "GET /caf%E9 HTTP/1.1\r\nhost: a\r\n\r\n");
+}
+
+/// A 303 leads to something that is retrieved, and nothing goes along there: whatever was asked with, and as what.
+#[tokio::test(start_paused = true)]
+async fn a_body_stays_behind_with_all_that_describes_it_15_4() {
+    const DESCRIBES: [&str; 13] = [
+        "content-type",
+        "content-encoding",
+        "content-language",
+        "content-location",
+        "content-range",
+        "content-disposition",
+        "content-md5",
+        "digest",
+        "content-digest",
+        "repr-digest",
+        "last-modified",
+        "trailer",
+        "expect",
+    ];
+    for (status, method, kept) in [
+        (303, Method::Get, "GET"),
+        (303, Method::Head, "HEAD"),
+        (303, Method::Delete, "GET"),
+        (303, Method::Options, "GET"),
+        (301, Method::Post, "GET"),
+        (302, Method::Post, "GET"),
+    ] {
+        for (is_stream, has_trailers) in [(false, false), (false, true), (true, false), (true, true)] {
+            let stage = redirecting(status, "/end");
+            let mut request = Request::new(method, "http://a/").unwrap();
+            DESCRIBES.iter().for_each(|name| request.headers.set(name, "x").unwrap());
+            request.headers.set("te", "trailers").unwrap();
+            request.headers.set("x-own", 1).unwrap();
+            match is_stream {
+                true => request.body.stream(&b"hello"[..], None),
+                false => request.body.set("hello"),
+            }
+            if has_trailers {
+                request.trailers.set("x-sum", 1).unwrap();
+            }
+            let mut response = Response::new();
+            // This server answers HEAD with a body, which is nothing but stray: what counts is what it has heard.
+            let _ = stage.client().send(&request, &mut response).await;
+            let expected = format!("{kept} /end HTTP/1.1\r\nhost: a\r\nte: trailers\r\nx-own: 1\r\n\r\n");
+            assert_eq!(stage.heard()[1], expected, "{status} {method} {is_stream} {has_trailers}");
+        }
+    }
+    for (status, method) in
+        [(301, Method::Get), (302, Method::Get), (307, Method::Get), (308, Method::Delete)]
+    {
+        let stage = redirecting(status, "/end");
+        ask(&stage.client(), &described(method)).await.unwrap();
+        let heard = stage.heard();
+        assert_eq!(heard[1], heard[0].replacen(" / ", " /end ", 1), "{status} {method}");
+    }
 }
 
 /// A cache, a log and a client that each take another one of them do not speak of the same page.
@@ -245,6 +324,46 @@ async fn credentials_go_only_to_their_origin_and_do_not_come_back_15_4() {
         &["", "http://c", "http://a.b", ""],
     ] {
         check_credentials(way, false).await;
+    }
+}
+
+/// Asks `http://a/` with these fields, is led to `/end` over `way`, and the last request has the expected ones.
+async fn check_disguise(way: &[&str], sent: [&str; 2], expected: [Option<&str>; 2]) {
+    let mut locations: Vec<String> = way.iter().map(|place| format!("{place}/x")).collect();
+    locations.push("/end".into());
+    let step = std::sync::atomic::AtomicUsize::new(0);
+    let stage = Stage::answering(move |request| match path(request) {
+        "/end" => OK.into(),
+        _ => {
+            let step = step.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            format!("HTTP/1.1 307 x\r\nlocation: {}\r\ncontent-length: 0\r\n\r\n", locations[step])
+        }
+    });
+    let mut request = Request::post("http://a/").unwrap();
+    request.headers.set("Referer", sent[0]).unwrap();
+    request.headers.set("Origin", sent[1]).unwrap();
+    ask(&stage.client(), &request).await.unwrap();
+    let last = stage.heard().pop().unwrap();
+    for (name, expected) in ["Referer: ", "Origin: "].into_iter().zip(expected) {
+        let mut lines = last.split("\r\n").filter_map(|line| line.strip_prefix(name));
+        assert_eq!((lines.next(), lines.next()), (expected, None), "{way:?} {sent:?}");
+    }
+}
+
+/// What browsers make of these two on their way, for whoever sets them by hand.
+#[tokio::test(start_paused = true)]
+async fn another_origin_learns_no_page_and_is_not_told_that_it_asks_itself() {
+    let page = "http://a/page?secret";
+    check_disguise(&[], [page, "http://a"], [Some(page), Some("http://a")]).await;
+    check_disguise(&["", "http://A:80"], [page, "http://c"], [Some(page), Some("http://c")]).await;
+    check_disguise(&["http://b"], [page, "http://a"], [Some("http://a/"), Some("http://a")]).await;
+    check_disguise(&["//a:81"], [page, "http://a"], [Some("http://a/"), Some("http://a")]).await;
+    check_disguise(&["http://b", "http://a"], [page, "http://a"], [Some("http://a/"), Some("null")]).await;
+    check_disguise(&["http://b"], [page, "http://b"], [Some("http://a/"), Some("null")]).await;
+    check_disguise(&["http://b"], [page, "null"], [Some("http://a/"), Some("null")]).await;
+    check_disguise(&["http://b"], ["http://B:80/p", "x"], [Some("http://B:80/p"), Some("null")]).await;
+    for referer in ["/page", "about:blank", "http://user:password@a/", "http://", "x"] {
+        check_disguise(&["http://b"], [referer, "http://a"], [None, Some("http://a")]).await;
     }
 }
 
