@@ -103,8 +103,9 @@ pub(super) struct Origin<'a> {
 impl<'a> Origin<'a> {
     /// None if the target is not in absolute-form.
     pub(super) fn of(target: &'a Target) -> Option<Origin<'a>> {
-        let (scheme, host) = (target.scheme()?, target.host()?);
-        Some(Origin { host: host.to_ascii_lowercase(), path: target.path(), is_secure: scheme == "https" })
+        let (scheme, host) = (target.scheme()?, target.host()?.to_ascii_lowercase());
+        let is_secure = scheme == "https" || host::is_loopback(&host);
+        Some(Origin { host, path: target.path(), is_secure })
     }
 }
 
@@ -142,7 +143,7 @@ pub enum Rejected {
     Domain,
     /// It is for a public suffix, so for hosts of strangers.
     PublicSuffix,
-    /// It is secure, or would pass for one that is, and came by `http`.
+    /// It is secure, or would pass for one that is, and came by `http` from another machine.
     Insecure,
     /// It does not keep what the prefix of its name promises.
     Prefix,

@@ -1,5 +1,7 @@
 //! Hosts and paths: who may share a cookie with whom (RFC 6265bis §5.1.3, §5.1.4).
 
+use std::net::{Ipv4Addr, Ipv6Addr};
+
 /// Is `host` `domain`, or below it? Both are in lower case.
 pub(super) fn is_within(host: &str, domain: &str) -> bool {
     let below = host.strip_suffix(domain).is_some_and(|rest| rest.ends_with('.'));
@@ -28,6 +30,16 @@ pub(super) fn site(host: &str) -> &str {
 fn is_address(host: &str) -> bool {
     let last = host.trim_end_matches('.').rsplit('.').next().unwrap_or_default();
     host.starts_with('[') || last.starts_with(|first: char| first.is_ascii_digit())
+}
+
+/// Is it this machine itself, on the way to which nobody listens? Names below `localhost` are not: a resolver may have
+/// addresses of others for them (Secure Contexts §3.1).
+pub(super) fn is_loopback(host: &str) -> bool {
+    let ipv6 = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
+    match ipv6 {
+        Some(ipv6) => ipv6.parse().is_ok_and(|address: Ipv6Addr| address.is_loopback()),
+        None => host == "localhost" || host.parse().is_ok_and(|address: Ipv4Addr| address.is_loopback()),
+    }
 }
 
 /// Is `path` `folder`, or below it? (§5.1.4)
@@ -102,6 +114,34 @@ mod tests {
             ("[::1]", "[::1]"),
         ] {
             assert_eq!(site(host), expected);
+        }
+    }
+
+    #[test]
+    fn loopback_is_this_machine_in_no_other_spelling() {
+        for host in ["localhost", "127.0.0.1", "127.255.255.254", "[::1]", "[0:0:0:0:0:0:0:1]"] {
+            assert!(is_loopback(host), "{host}");
+        }
+        for host in [
+            "",
+            "a.localhost",
+            "localhost.",
+            "localhost.com",
+            "127.0.0.1.com",
+            "127.1",
+            "0x7f.0.0.1",
+            "127.0.0.1.",
+            "127.0.0.256",
+            "128.0.0.1",
+            "0.0.0.0",
+            "10.0.0.1",
+            "::1",
+            "[::]",
+            "[::2]",
+            "[::ffff:127.0.0.1]",
+            "[v1.localhost]",
+        ] {
+            assert!(!is_loopback(host), "{host}");
         }
     }
 

@@ -5,6 +5,9 @@
 //! [the list](https://publicsuffix.org) that the crate `psl` carries), nothing `Secure` from `http`, nothing that does
 //! not keep the promise of its prefix. It holds a bounded number of cookies, and none for longer than 400 days.
 //!
+//! `http` to `localhost`, `127.0.0.0/8` or `[::1]` is as good as `https`, as with browsers: what is tried out on one
+//! machine works as it will elsewhere. A client that is told to ask a proxy for these sends their cookies there.
+//!
 //! `SameSite`, `HttpOnly` and `Partitioned` are for those who run scripts and show one site within another. They are
 //! kept, and change nothing.
 //!

@@ -156,6 +156,29 @@ fn secure_cookies_are_for_https_and_left_alone_by_http_5_7() {
     case.check("https://a.com/x", "sid=1; sid=3");
 }
 
+/// A server that is tried out has no certificate, and sets the cookies that it will set when it has one.
+#[test]
+fn http_to_this_machine_is_secure_5_7() {
+    for host in ["localhost", "LOCALHOST:8080", "127.0.0.1", "127.1.2.3:81", "[::1]", "[::1]:8080"] {
+        let (mut case, url) = (Case::new(), format!("http://{host}/"));
+        case.set(&url, "sid=1; Secure");
+        case.set(&url, "__Host-id=2; Secure; Path=/");
+        case.set(&url, "sid=3");
+        case.check(&url, "sid=3; __Host-id=2");
+        case.check("http://a.com/", "");
+    }
+    let mut case = Case::new();
+    for host in
+        ["a.localhost", "localhost.", "localhost.a.com", "128.0.0.1", "0.0.0.0", "[::2]", "127.0.0.1.a.com"]
+    {
+        case.check_rejected(&format!("http://{host}/"), "sid=1; Secure", Rejected::Insecure);
+        case.check_rejected(&format!("http://{host}/"), "__Host-id=1; Secure; Path=/", Rejected::Insecure);
+    }
+    case.set("https://a.localhost/", "sid=1; Secure");
+    case.check("http://a.localhost/", "");
+    case.check("http://localhost/", "");
+}
+
 #[test]
 fn prefixes_are_promises_4_1_3() {
     let mut case = Case::new();
