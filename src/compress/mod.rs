@@ -10,7 +10,7 @@ use self::encoding::Encoding;
 use self::rules::Rules;
 use crate::coding::Coding;
 use crate::message::{Body, Request};
-use crate::runtime;
+use crate::runtime::Seats;
 use crate::server::{BodyPlan, Context, Handler, IntoHandler, Result};
 
 /// A handler whose answers are compressed as the peer likes best (RFC 9110 §8.4, §12.5.3).
@@ -137,9 +137,11 @@ fn finish(ctx: &mut Context, outcome: Result) -> Result<Option<Elsewhere>> {
     let Some(mut own) = Encoding::take(ctx) else { return outcome.map(|()| None) };
     let finished = outcome.and_then(|()| Ok(own.finish(&mut ctx.response)?));
     own.give();
-    Ok(finished?
-        .map(|large| Box::pin(async { Ok(runtime::compute(|| large.encode()).await??) }) as Elsewhere))
+    Ok(finished?.map(|large| Box::pin(async { Ok(SEATS.work(|| large.encode()).await??) }) as Elsewhere))
 }
+
+/// Where large bodies are coded.
+static SEATS: Seats = Seats::new();
 
 /// A body that is being coded on another thread.
 type Elsewhere = Pin<Box<dyn Future<Output = Result<Body>>>>;

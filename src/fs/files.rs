@@ -14,7 +14,7 @@ use super::lookup::{DotFiles, Found, Listing, Lookup, Neighbors, Root, Site, owe
 use super::path::is_name;
 use super::pattern::Pattern;
 use crate::message::{Headers, InvalidField, Method, Request, Status};
-use crate::runtime::aside;
+use crate::runtime::{Seats, aside};
 use crate::server::{BodyPlan, Context, Handler, IntoHandler, Result};
 
 /// A handler that serves the files of a directory, and nothing that is not below it.
@@ -206,12 +206,11 @@ impl<N> Files<N> {
             return Ok(Found::Resource(resource));
         }
         let Some(below) = lookup.below(path) else { return Ok(Found::Nothing) };
-        let sort = Sort::of(&ctx.request.query());
         let found = match site.root {
-            Root::Embedded(_) => lookup.look(site, &below, sort),
+            Root::Embedded(_) => lookup.look(site, &below),
             Root::Disk(_) => {
                 let (lookup, site, below) = (lookup.clone(), site.clone(), below.to_owned());
-                aside(move || lookup.look(&site, &below, sort)).await?
+                aside(move || lookup.look(&site, &below)).await?
             }
         };
         match &found {
@@ -236,7 +235,11 @@ impl<N: Handler> Handler for Files<N> {
             (Found::Directory, Method::Get | Method::Head) => {
                 response.redirect(Status::MOVED_PERMANENTLY, &as_directory(request))?;
             }
-            (Found::Listing(page), Method::Get | Method::Head) => {
+            (Found::Listing(listed), Method::Get | Method::Head) => {
+                let (lookup, sort) = (self.lookup.clone(), Sort::of(&request.query()));
+                // An idle connection has the room that this takes, so what is seldom needed is in a box.
+                let page = Box::pin(LISTINGS.work(move || lookup.list(&listed, sort))).await?;
+                let page = page.map_err(owed)?;
                 response.headers.set("content-security-policy", listing::POLICY)?;
                 response.bytes("text/html; charset=utf-8", page)?;
             }
@@ -248,6 +251,10 @@ impl<N: Handler> Handler for Files<N> {
         Ok(())
     }
 }
+
+/// Where directories are listed. Anybody may ask for a large one as often as they like, and whoever asks for a file is not
+/// to wait behind them.
+static LISTINGS: Seats = Seats::new();
 
 /// The same target with a `/` behind its path. It begins with one, or else it would name a host (RFC 3986 §4.2).
 fn as_directory(request: &Request) -> String {
@@ -280,5 +287,40 @@ impl Handler for FilesNotFound {
 
     async fn handle(&self, _: &mut Context) -> Result {
         Err(Status::NOT_FOUND.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::runtime::{available_cores, timeout};
+    use crate::server::Server;
+
+    /// All seats are taken: a listing waits for one of them, and a file for nobody.
+    #[test]
+    fn listings_wait_for_a_seat_and_files_do_not() {
+        let root = tempfile::tempdir().unwrap();
+        std::fs::write(root.path().join("a.txt"), "content").unwrap();
+        let service = Server::new().service(Files::new(root.path()).unwrap().listing());
+        let ask = |path| service.respond(Request::get(path).unwrap());
+        tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+            let (leave, left) = mpsc::channel::<()>();
+            let left = Arc::new(std::sync::Mutex::new(left));
+            for _ in 0..available_cores() {
+                let left = left.clone();
+                let work = move || left.lock().unwrap().recv();
+                tokio::spawn(LISTINGS.work(work));
+            }
+            tokio::task::yield_now().await;
+            let mut listing = std::pin::pin!(ask("/"));
+            assert!(timeout(Duration::from_millis(20), &mut listing).await.is_err());
+            assert_eq!(ask("/a.txt").await.body.bytes(), b"content");
+            assert_eq!(ask("/none/").await.status, Status::NOT_FOUND);
+            drop(leave);
+            assert!(listing.await.body.text().unwrap().contains("a.txt"));
+        });
     }
 }

@@ -46,7 +46,7 @@ pub(super) struct Site {
 }
 
 /// Where files are.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub(super) enum Root {
     Disk(Arc<Disk>),
     Embedded(Arc<Embedded>),
@@ -82,9 +82,17 @@ pub(super) enum Found {
     Resource(Arc<Resource>),
     /// A directory that was asked for as if it were a file.
     Directory,
-    /// A page that says what is in a directory.
-    Listing(String),
+    /// A directory whose entries are to be shown.
+    Listing(Listed),
     Nothing,
+}
+
+/// A directory that was found, and where.
+#[derive(Debug)]
+pub(super) struct Listed {
+    root: Root,
+    dir: Dir,
+    path: String,
 }
 
 impl Lookup {
@@ -126,16 +134,16 @@ impl Lookup {
     }
 
     /// Looks at what is there. This may block, but for embedded files.
-    pub(super) fn look(&self, site: &Site, below: &Below<'_>, sort: Sort) -> io::Result<Found> {
+    pub(super) fn look(&self, site: &Site, below: &Below<'_>) -> io::Result<Found> {
         let node = self.open(site, below.name())?;
         match (node, below.is_directory()) {
             (Opened::Nothing, _) | (Opened::File(_), true) => Ok(Found::Nothing),
             (Opened::File(snapshot), false) => self.resource(site, below.name(), snapshot),
-            (Opened::Directory(dir), _) => self.directory(site, below, dir, sort),
+            (Opened::Directory(dir), _) => self.directory(site, below, dir),
         }
     }
 
-    fn directory(&self, site: &Site, below: &Below<'_>, dir: Dir, sort: Sort) -> io::Result<Found> {
+    fn directory(&self, site: &Site, below: &Below<'_>, dir: Dir) -> io::Result<Found> {
         for index in &self.index {
             let path = join(below.name(), index);
             match self.open(site, &path)? {
@@ -147,21 +155,26 @@ impl Lookup {
         match (self.listing, below.is_directory()) {
             (Listing::Off, _) => Ok(Found::Nothing),
             (Listing::On, false) => Ok(Found::Directory),
-            (Listing::On, true) => self.list(site, below.name(), dir, sort),
+            (Listing::On, true) => {
+                let (root, path) = (site.root.clone(), below.name().to_owned());
+                Ok(Found::Listing(Listed { root, dir, path }))
+            }
         }
     }
 
-    fn list(&self, site: &Site, path: &str, dir: Dir, sort: Sort) -> io::Result<Found> {
-        let mut entries = match (&site.root, dir) {
+    /// The page that says what is in a directory. This may block, and takes long if that is much.
+    pub(super) fn list(&self, listed: &Listed, sort: Sort) -> io::Result<String> {
+        let Listed { root, dir, path } = listed;
+        let mut entries = match (root, dir) {
             (Root::Disk(disk), Dir::Disk(dir)) => {
-                disk.entries(&dir, path, self.links, listing::ENTRIES_MAX)?
+                disk.entries(dir, path, self.links, listing::ENTRIES_MAX)?
             }
             (Root::Embedded(embedded), _) => embedded.entries(path),
             (Root::Disk(_), Dir::Embedded) => Vec::new(),
         };
         let is_shown = |name: &str| self.dot_files == DotFiles::Shown || !name.starts_with('.');
         entries.retain(|entry| is_name(&entry.name) && is_shown(&entry.name));
-        Ok(Found::Listing(listing::page(path, entries, sort)))
+        Ok(listing::page(path, entries, sort))
     }
 
     fn resource(&self, site: &Site, path: &str, whole: Snapshot) -> io::Result<Found> {
@@ -219,6 +232,7 @@ enum Opened {
     Nothing,
 }
 
+#[derive(Debug)]
 enum Dir {
     Disk(File),
     Embedded,

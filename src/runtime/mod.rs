@@ -8,15 +8,13 @@ mod here;
 
 #[cfg(any(feature = "compress", feature = "fs", feature = "multipart"))]
 mod aside;
-#[cfg(feature = "compress")]
-mod compute;
 #[cfg(any(feature = "fs", feature = "multipart"))]
 mod random;
+#[cfg(any(feature = "compress", feature = "fs"))]
+mod seats;
 
 #[cfg(any(feature = "compress", feature = "fs", feature = "multipart"))]
 pub(crate) use aside::aside;
-#[cfg(feature = "compress")]
-pub(crate) use compute::compute;
 pub(crate) use cores::{
     Instant, Pinning, available_cores, block_on_core, give_way, sleep, sleep_until, spawn, timeout,
     timeout_at, yield_now,
@@ -25,3 +23,5 @@ pub use here::block_on;
 pub(crate) use here::{Here, Id, later, now};
 #[cfg(any(feature = "fs", feature = "multipart"))]
 pub(crate) use random::random_token;
+#[cfg(any(feature = "compress", feature = "fs"))]
+pub(crate) use seats::Seats;

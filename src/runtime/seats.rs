@@ -1,0 +1,76 @@
+//! [`Seats`]: work that keeps a thread busy is done aside, and no more of one kind at once than there are cores.
+
+use std::io;
+use std::sync::LazyLock;
+
+use tokio::sync::Semaphore;
+
+use super::{aside, available_cores};
+
+/// One for each core: more would only take turns. Each kind of work has its own, or one that waits for a disk would keep
+/// another from going on.
+pub(crate) struct Seats(LazyLock<Semaphore>);
+
+impl Seats {
+    pub(crate) const fn new() -> Seats {
+        Seats(LazyLock::new(|| Semaphore::new(available_cores())))
+    }
+
+    /// Does `work` [`aside()`], once there is a seat for it.
+    ///
+    /// # Errors
+    ///
+    /// As [`aside()`].
+    pub(crate) async fn work<T: Send + 'static>(
+        &'static self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> io::Result<T> {
+        // They are never closed.
+        let seat = self.0.acquire().await.ok();
+        let seated = move || {
+            let result = work();
+            drop(seat);
+            result
+        };
+        aside(seated).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::panic;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::thread;
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn a_panic_gives_its_seat_back() {
+        static SEATS: Seats = Seats::new();
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        for _ in 0..2 * available_cores() {
+            let work = || runtime.block_on(SEATS.work(|| -> () { panic!("work") }));
+            assert!(panic::catch_unwind(panic::AssertUnwindSafe(work)).is_err());
+        }
+        assert_eq!(runtime.block_on(SEATS.work(|| 1)).unwrap(), 1);
+    }
+
+    #[test]
+    fn no_more_work_at_once_than_there_are_cores() {
+        static SEATS: Seats = Seats::new();
+        static AT_WORK: AtomicUsize = AtomicUsize::new(0);
+        let work = || {
+            let others = AT_WORK.fetch_add(1, Ordering::SeqCst);
+            thread::sleep(Duration::from_millis(2));
+            AT_WORK.fetch_sub(1, Ordering::SeqCst);
+            others
+        };
+        tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+            let works: Vec<_> = (0..8 * available_cores()).map(|_| tokio::spawn(SEATS.work(work))).collect();
+            for work in works {
+                assert!(work.await.unwrap().unwrap() < available_cores());
+            }
+        });
+    }
+}
