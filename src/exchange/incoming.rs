@@ -324,8 +324,12 @@ impl Incoming {
             conn.output().bytes().extend_from_slice(b"HTTP/1.1 100 Continue\r\n\r\n");
             self.expectation = Expectation::None;
         }
-        if poll_flush(cx, conn, bounds)?.is_pending() && H::SENDS_FIRST {
-            return Poll::Pending;
+        match poll_flush(cx, conn, bounds) {
+            Poll::Pending if H::SENDS_FIRST => return Poll::Pending,
+            // Who reads no more may have written before: whoever sends is told of it, and what has come is still read.
+            Poll::Ready(Err(ExchangeError::Io(_))) if !H::SENDS_FIRST => {}
+            Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+            Poll::Pending | Poll::Ready(Ok(())) => {}
         }
         let received = match (&mut self.body, content) {
             (Remaining::Length(left), Some(content)) => {

@@ -80,6 +80,9 @@ impl<H: Home> Conn<H> {
         limit: Duration,
     ) -> Poll<Result<usize, Fault>> {
         match self.transport.poll_read(cx, room) {
+            Poll::Ready(Ok(0)) if self.workspace().is_reset => {
+                Poll::Ready(Err(Fault::Io(io::ErrorKind::ConnectionReset.into())))
+            }
             Poll::Ready(Ok(count)) => {
                 self.workspace().traffic.received += count as u64;
                 Poll::Ready(Ok(count))
@@ -99,7 +102,7 @@ impl<H: Home> Conn<H> {
         match self.transport.poll_flush(cx) {
             Poll::Ready(flushed) => {
                 self.disarm(Lane::Write);
-                Poll::Ready(flushed.map_err(Fault::Io))
+                Poll::Ready(flushed.map_err(|error| self.unwritten(error)))
             }
             Poll::Pending => self.poll_expired(cx, Lane::Write, limit).map(Err),
         }
@@ -122,13 +125,13 @@ impl<H: Home> Conn<H> {
             Poll::Ready(Ok(0)) => Poll::Ready(Err(Fault::Io(io::ErrorKind::WriteZero.into()))),
             Poll::Ready(Ok(count)) => {
                 self.disarm(Lane::Write);
-                let Workspace { output, traffic } = self.workspace();
+                let Workspace { output, traffic, .. } = self.workspace();
                 traffic.sent += count as u64;
                 let of_output = count.min(of_output);
                 output.advance(of_output);
                 Poll::Ready(Ok(count - of_output))
             }
-            Poll::Ready(Err(error)) => Poll::Ready(Err(Fault::Io(error))),
+            Poll::Ready(Err(error)) => Poll::Ready(Err(self.unwritten(error))),
             Poll::Pending => self.poll_expired(cx, Lane::Write, limit).map(Err),
         }
     }
@@ -147,9 +150,18 @@ impl<H: Home> Conn<H> {
                 self.workspace().traffic.sent += count;
                 Poll::Ready(Ok(count))
             }
-            Poll::Ready(Err(error)) => Poll::Ready(Err(Fault::Io(error))),
+            Poll::Ready(Err(error)) => Poll::Ready(Err(self.unwritten(error))),
             Poll::Pending => self.poll_expired(cx, Lane::Write, limit).map(Err),
         }
+    }
+
+    /// What it means that nothing can be written. The system tells of a reset once, and to whoever reads behind that it
+    /// would look like an end; but not within TLS, which says by itself where it ends.
+    #[cold]
+    fn unwritten(&mut self, error: io::Error) -> Fault {
+        let is_plain = !matches!(self.transport, Transport::Tls(_));
+        self.workspace().is_reset |= is_plain && error.kind() == io::ErrorKind::ConnectionReset;
+        Fault::Io(error)
     }
 
     /// Tells the peer that no more will come.

@@ -7,6 +7,8 @@ use crate::memory::Reset;
 pub(crate) struct Workspace {
     pub(super) output: Output,
     pub(super) traffic: Traffic,
+    /// Whether a write has heard that the peer has reset the connection.
+    pub(super) is_reset: bool,
 }
 
 /// What waits to be written.
@@ -57,7 +59,8 @@ impl Output {
 
 impl Reset for Workspace {
     fn reset(&mut self) {
-        let Workspace { output: Output { bytes, written }, traffic } = self;
+        let Workspace { output: Output { bytes, written }, traffic, is_reset } = self;
+        *is_reset = false;
         bytes.clear();
         *written = 0;
         *traffic = Traffic::default();

@@ -1,16 +1,16 @@
 //! The answer is read while the request is written: neither side waits for the other (RFC 9110 §7.5).
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::time::Duration;
 
 use corehttp::{
-    BodyPlan, CallReader, CallWriter, Client, ClientBuilder, ClientError, ClientPhase, ClientTimeouts,
-    Context, Request, Response, Server, with_plan,
+    BodyPlan, CallReader, CallWriter, Client, ClientBuilder, ClientCause, ClientError, ClientPhase,
+    ClientTimeouts, Context, ExchangeError, Request, Response, Server, with_plan,
 };
-use tokio::io::AsyncReadExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::support::{Stage, settle};
+use crate::support::{Scripted, Stage, settle};
 
 const SIZE: usize = 24 << 20;
 
@@ -438,4 +438,81 @@ async fn who_closes_and_answers_nothing_is_an_error_to_both_halves() {
     };
     assert_eq!(failed.phase(), ClientPhase::Send);
     reader.head(&mut Response::new()).await.unwrap_err();
+}
+
+/// What is heard of a server that says `hello`, so framed, while it is written to, and is gone then.
+async fn hello_from_who_is_gone(
+    framing: &'static str,
+    is_reset: bool,
+    way: Way,
+) -> Result<String, ClientError> {
+    let server = Scripted::new(move |mut peer, _| async move {
+        peer.head().await?;
+        peer.say(format!("HTTP/1.1 200 OK\r\n{framing}\r\nhello")).await?;
+        // What a reset overtakes is lost, and what ends behind an end is none.
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        if !is_reset {
+            peer.stream.shutdown().await?;
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        peer.reset();
+        Ok(())
+    })
+    .await;
+    let (client, mut request, mut response) =
+        (Client::new(), Request::post(&server.url).unwrap(), Response::new());
+    match way {
+        Way::Whole => {
+            request.body.set(vec![0; SIZE]);
+            client.send(&request, &mut response).await?;
+            Ok(response.body.text().unwrap().into())
+        }
+        Way::Streamed => {
+            request.body.stream(tokio::io::repeat(0), None);
+            let mut answer = client.stream(&request, &mut response).await?;
+            let mut body = String::new();
+            while let Some(chunk) = answer.chunk().await? {
+                body.push_str(str::from_utf8(chunk).unwrap());
+            }
+            Ok(body)
+        }
+        Way::Split => {
+            let (mut writer, mut reader) = client.open(&request).await?.split();
+            flood(async |data| writer.write_all(data).await).await;
+            reader.head(&mut response).await?;
+            let mut body = String::new();
+            while let Some(chunk) = reader.chunk().await? {
+                body.push_str(str::from_utf8(chunk).unwrap());
+            }
+            Ok(body)
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Way {
+    Whole,
+    Streamed,
+    Split,
+}
+
+/// The system tells of a reset once, and whoever writes hears of it; whoever reads is told that all is over, as if it had
+/// been a clean end, which is the only one that such a body has (RFC 9112 §6.3, §8).
+#[tokio::test]
+async fn a_reset_that_the_writer_has_heard_of_is_no_end_of_a_body() {
+    for way in [Way::Whole, Way::Streamed, Way::Split] {
+        for (framing, is_reset) in
+            [("", false), ("content-length: 5\r\n", false), ("content-length: 5\r\n", true)]
+        {
+            let heard = hello_from_who_is_gone(framing, is_reset, way).await;
+            assert_eq!(heard.unwrap(), "hello", "{framing:?} {is_reset} {way:?}");
+        }
+        let heard = hello_from_who_is_gone("", true, way).await;
+        let error = heard.expect_err(&format!("{way:?}"));
+        assert!(
+            matches!(error.cause(), ClientCause::Exchange(ExchangeError::Io(error))
+                if error.kind() == ErrorKind::ConnectionReset),
+            "{way:?}: {error:?}"
+        );
+    }
 }
