@@ -18,6 +18,23 @@ use crate::support::answers::answers;
 use crate::support::wired::{Then, Wired, count_handled, shortened, take_handled};
 use crate::support::{Peer, Refusals, Served, eventually, paused, status, undated};
 
+#[test]
+fn what_the_defaults_are() {
+    let Limits { request_line_max, head_max, fields_max, empty_lines_max, body_max, .. } = Limits::default();
+    assert_eq!((request_line_max, head_max, fields_max), (16 << 10, 64 << 10, 128));
+    assert_eq!((empty_lines_max, body_max), (1, 4 << 20));
+    let Limits { chunk_digits_max, chunk_extension_max, chunk_extensions_max, .. } = Limits::default();
+    assert_eq!((chunk_digits_max, chunk_extension_max, chunk_extensions_max), (16, 4 << 10, 16 << 10));
+    let Limits { chunk_overhead_max, trailers_max, trailer_fields_max, drain_max, .. } = Limits::default();
+    assert_eq!((chunk_overhead_max, trailers_max, trailer_fields_max), (16 << 10, 16 << 10, 64));
+    let Limits { pipeline_bytes_max, pipeline_answers_max, .. } = Limits::default();
+    assert_eq!((drain_max, pipeline_bytes_max, pipeline_answers_max), (256 << 10, 64 << 10, 64));
+    let Limits { connections_max, connections_per_peer_max, requests_per_connection_max, .. } =
+        Limits::default();
+    assert_eq!(connections_max, 65_536);
+    assert_eq!((connections_per_peer_max, requests_per_connection_max), (None, None));
+}
+
 /// A request within a bound is answered, and the connection kept; one beyond is refused before the handler runs, and
 /// nothing behind it is looked at. Neither depends on where packets end.
 #[track_caller]
@@ -195,13 +212,11 @@ fn chunk_extension_max_rfc9112_7_1_1() {
     check(limits, chunked(last), chunked("0;eeeeeeee\r\n\r\n"), 400);
     let within = chunked(&(extended(4 << 10) + last));
     check(Limits::default(), within, chunked(&(extended((4 << 10) + 1) + last)), 400);
+    // All of a body, which is at its bound, and one byte beyond it.
+    let limits = Limits { chunk_overhead_max: 1 << 20, ..Limits::default() };
     let within = chunked(&(extended(4 << 10).repeat(4) + last));
-    check(
-        Limits { chunk_overhead_max: 1 << 20, ..Limits::default() },
-        within,
-        chunked(&extended(4 << 10).repeat(5)),
-        400,
-    );
+    let beyond = chunked(&(extended(4 << 10).repeat(3) + &extended((4 << 10) - 1) + &extended(2)));
+    check(limits, within, beyond, 400);
 }
 
 /// One chunk of one byte with so much framing before it that so much is not excused: by the 16 bytes of each chunk,
@@ -217,6 +232,9 @@ fn chunk_overhead_max_rfc9112_7_1() {
     // It adds up, CRLF behind the data included.
     let within = chunked(&format!("{}\r\n{}\r\n0\r\n\r\n", wasteful(10), wasteful(18)));
     check(limits, within, chunked(&format!("{}\r\n{}", wasteful(10), wasteful(19))), 400);
+    let limits = Limits { chunk_extension_max: 1 << 20, chunk_extensions_max: 1 << 20, ..Limits::default() };
+    let within = chunked(&(wasteful(16 << 10) + "\r\n0\r\n\r\n"));
+    check(limits, within, chunked(&wasteful((16 << 10) + 1)), 400);
     let tiny = chunked(&("1\r\n1\r\n".repeat(20_000) + "0\r\n\r\n"));
     let padded = chunked(&"0000000000000001;a=b\r\n1\r\n".repeat(3_000));
     check(Limits::default(), tiny, padded, 400);
@@ -422,6 +440,8 @@ fn pipelined_answers_leave_in_batches_rfc9112_9_3_2() {
     check_batches(Limits { pipeline_bytes_max: usize::MAX, ..Limits::default() }, 100, &[64, 36]);
     check_batches(Limits { pipeline_bytes_max: 64 * ANSWER, ..answers(usize::MAX) }, 100, &[64, 36]);
     check_batches(Limits::default(), 130, &[64, 64, 2]);
+    let by_default = (64_usize << 10).div_ceil(ANSWER);
+    check_batches(answers(usize::MAX), by_default + 1, &[by_default, 1]);
 }
 
 #[test]
