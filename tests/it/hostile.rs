@@ -171,12 +171,11 @@ fn plan(request: &Request) -> BodyPlan {
     }
 }
 
-/// What became of a conversation: what handlers saw, and whether something was refused then. Of two faults it depends
-/// on the packets which one is seen first, and so with which status it is refused.
+/// What became of a conversation: what handlers saw, and with which status something was refused then.
 #[derive(Debug, PartialEq)]
 struct Fate {
     seen: Vec<(String, Bytes)>,
-    refused: bool,
+    refused: Option<u16>,
 }
 
 /// All of the answers are well formed, every request that was seen has one, and nothing follows a refusal.
@@ -196,7 +195,7 @@ fn fate<H: Handler>(wired: &Wired<H>, packets: &[&[u8]], then: Then) -> Fate {
     assert_eq!(answered.len(), seen.len());
     // Nothing comes behind an answer that says that it is the last, and this one does.
     refused.iter().for_each(|refused| refused.check_refusal());
-    Fate { seen, refused: !refused.is_empty() }
+    Fate { seen, refused: refused.first().map(|refused| refused.status) }
 }
 
 #[test]
@@ -209,11 +208,44 @@ fn spoiled_conversations_are_answered_or_refused_however_they_are_cut() {
         let cut = fate(&wired, &dice.cut(&wire), then);
         assert_eq!(cut, whole, "{round}: {}", wire.escape_ascii());
         let next = fate(&wired, &[GET.as_bytes()], Then::Ends);
-        assert_eq!((next.seen.len(), next.refused), (1, false), "{round}: {}", wire.escape_ascii());
+        assert_eq!((next.seen.len(), next.refused), (1, None), "{round}: {}", wire.escape_ascii());
     }
 }
 
 const ROUNDS: usize = 3_000;
+
+/// Of two rules that are broken that one counts which was broken first, though all comes at once.
+#[test]
+fn who_breaks_two_rules_is_refused_for_the_first_wherever_packets_end() {
+    let limits =
+        Limits { request_line_max: 30, head_max: 80, fields_max: 4, trailers_max: 20, ..Limits::default() };
+    let wired = Wired::with(|server| server.limits(limits), app);
+    let (long, odd) = ("l".repeat(40), "M".repeat(99));
+    let chunked = "POST / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n0\r\n";
+    for (wire, expected) in [
+        (format!("GET /{long} HTTP/1.1\r\nhost : a\r\n\r\n"), 414),
+        (format!("GET /{long}\0 HTTP/1.1\r\nhost: a\r\n\r\n"), 414),
+        (format!("GET /{long} HTTP/3.0\r\nhost: a\r\n\r\n"), 414),
+        (format!("GET /\0{long} HTTP/1.1\r\nhost: a\r\n\r\n"), 400),
+        (format!("GET / HTTP/3.0\r\nhost : a\r\nx: {long}{long}\r\n\r\n"), 505),
+        (format!("GET / HTTP/1.1\r\nhost : a\r\nx: {long}{long}\r\n\r\n"), 400),
+        (format!("GET / HTTP/1.1\r\nx: {long}{long}\r\nhost : a\r\n\r\n"), 431),
+        (format!("GET / HTTP/1.1\nx: {long}{long}\r\n\r\n"), 400),
+        (format!("GET \\ HTTP/1.1\r\nx: {long}{long}\r\n\r\n"), 431),
+        (format!("{odd} / HTTP/1.1\r\nhost : a\r\n\r\n"), 414),
+        ("GET / HTTP/1.1\r\na:\r\nb:\r\nc:\r\nd:\r\ne:\r\nhost : a\r\n\r\n".into(), 431),
+        ("GET / HTTP/1.1\r\na:\r\nb:\r\nc:\r\nhost : a\r\nd:\r\ne:\r\n\r\n".into(), 400),
+        (format!("{chunked}a: {long}\r\nb : c\r\n\r\n"), 431),
+        (format!("{chunked}b : c\r\na: {long}\r\n\r\n"), 400),
+        (format!("{chunked}a: b\nc: {long}\r\n\r\n"), 431),
+    ] {
+        for cut in 1..wire.len() {
+            let (first, second) = wire.as_bytes().split_at(cut);
+            let heard = fate(&wired, &[first, second], Then::Waits);
+            assert_eq!(heard.refused, Some(expected), "{wire:?} cut at {cut}");
+        }
+    }
+}
 
 /// Nobody is left, and whoever comes now is served as if nothing had been.
 #[track_caller]

@@ -45,6 +45,27 @@ pub(super) fn still_good(head: &[u8], line_max: usize, limits: &Limits) -> Resul
     }
 }
 
+/// Why `input` is bad, of which it is known that it is: the error of the shortest front of it that has one. Of two rules
+/// that are broken the one counts which is broken first, or else the answer would depend on where packets end.
+#[cold]
+#[inline(never)]
+pub(super) fn first_error<T>(
+    input: &[u8],
+    mut error: WireError,
+    mut judge: impl FnMut(&[u8]) -> Result<T, WireError>,
+) -> WireError {
+    // Whatever is bad stays so with what comes behind it.
+    let (mut good, mut bad) = (0, input.len());
+    while bad - good > 1 {
+        let middle = good.midpoint(bad);
+        match judge(&input[..middle]) {
+            Ok(_) => good = middle,
+            Err(earlier) => (bad, error) = (middle, earlier),
+        }
+    }
+    error
+}
+
 pub(super) fn head_error(error: httparse::Error) -> WireError {
     match error {
         httparse::Error::HeaderName => WireError::FieldName,

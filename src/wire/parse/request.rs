@@ -5,7 +5,7 @@ use std::mem::MaybeUninit;
 use httparse::{Header, Status as Progress};
 use memchr::{memchr, memchr_iter};
 
-use super::lines::{FIELDS_CEILING, FIELDS_USUAL, head_error, record, still_good};
+use super::lines::{FIELDS_CEILING, FIELDS_USUAL, first_error, head_error, record, still_good};
 use super::plain::{self, RequestLine};
 use super::trailers::is_no_trailer;
 use crate::memory::Span;
@@ -26,6 +26,14 @@ pub(crate) fn request(
     limits: &Limits,
     request: &mut Request,
 ) -> Result<Option<usize>, WireError> {
+    match judge(input, limits, request) {
+        Err(error) => Err(first_error(input, error, |front| judge(front, limits, request))),
+        good => good,
+    }
+}
+
+#[inline]
+fn judge(input: &[u8], limits: &Limits, request: &mut Request) -> Result<Option<usize>, WireError> {
     let start = match input {
         [] | [b'\r' | b'\n', ..] => match skip_empty_lines(input, limits.empty_lines_max)? {
             Some(start) => start,
@@ -195,7 +203,7 @@ fn other_version(
         (b'1', b'2'..=b'9') => {
             let mut as_1_1 = input.to_vec();
             as_1_1[start + line_len - 2] = b'1';
-            self::request(&as_1_1, limits, request)
+            judge(&as_1_1, limits, request)
         }
         (b'0'..=b'9', b'0'..=b'9') => Err(WireError::VersionNotSupported),
         _ => Err(WireError::Version),

@@ -2,7 +2,7 @@
 
 use httparse::{EMPTY_HEADER, Status as Progress};
 
-use super::lines::{FIELDS_CEILING, FIELDS_USUAL, record};
+use super::lines::{FIELDS_CEILING, FIELDS_USUAL, first_error, record};
 use crate::message::Headers;
 use crate::wire::{Limits, WireError};
 
@@ -19,6 +19,13 @@ pub(crate) fn trailers(
     limits: &Limits,
     into: &mut Headers,
 ) -> Result<Option<usize>, WireError> {
+    match judge(input, limits, into) {
+        Err(error) => Err(first_error(input, error, |front| judge(front, limits, into))),
+        good => good,
+    }
+}
+
+fn judge(input: &[u8], limits: &Limits, into: &mut Headers) -> Result<Option<usize>, WireError> {
     let parsed = match limits.trailer_fields_max {
         ..=FIELDS_USUAL => parse_trailers::<FIELDS_USUAL>(input, limits, into),
         _ => parse_trailers::<FIELDS_CEILING>(input, limits, into),
