@@ -7,7 +7,7 @@ use std::error::Error;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-use corehttp::{Client, Request, Response, Timings};
+use corehttp::{Client, ClientError, Request, Response, Timings};
 
 fn main() -> ExitCode {
     let mut arguments: Vec<String> = env::args().skip(1).collect();
@@ -28,7 +28,7 @@ fn main() -> ExitCode {
 }
 
 fn fetch(method: &str, url: &str, body: Option<&str>, is_verbose: bool) -> Result<(), Box<dyn Error>> {
-    let mut request = Request::new(method, url)?;
+    let mut request = Request::new(method, url).map_err(ClientError::from)?;
     if let Some(body) = body {
         request.body.set(body);
     }

@@ -1,8 +1,8 @@
 //! A reverse proxy: `cargo run --release --example proxy -- BACKEND [ADDR]`.
 //!
 //! What comes in at ADDR (default `127.0.0.1:8080`) goes out to BACKEND, a URL such as `http://127.0.0.1:9000`. Both
-//! bodies flow at the same time, piece by piece: files of any size pass in constant memory, and so does a backend that
-//! answers while it reads.
+//! bodies flow at the same time, piece by piece, with their trailers behind them: files of any size pass in constant
+//! memory, and so does a backend that answers while it reads.
 
 use std::env;
 
@@ -59,7 +59,7 @@ impl Pump {
             self.piece.extend_from_slice(chunk);
             self.sent = 0;
         }
-        self.writer.finish().await.map_err(owed)
+        self.writer.finish_with(body.trailers()).await.map_err(owed)
     }
 }
 
@@ -69,7 +69,7 @@ async fn relay(mut answer: CallReader, mut out: Writer<'_>) -> corehttp::Result 
         out.write_all(chunk).await?;
         out.flush().await?;
     }
-    Ok(out.finish().await?)
+    Ok(out.finish_with(answer.trailers()).await?)
 }
 
 fn owed(error: ClientError) -> Error {
