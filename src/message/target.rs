@@ -24,7 +24,6 @@ pub struct Target {
 
 impl Target {
     /// Takes the target of a request line.
-    #[inline]
     pub(crate) fn parse(&mut self, method: &Method, target: &str) -> Result<(), InvalidTarget> {
         let parts = match (method, target.as_bytes()) {
             (Method::Connect, authority) => Parts::authority_form(authority)?,
@@ -34,6 +33,21 @@ impl Target {
         };
         self.set(target, parts);
         Ok(())
+    }
+
+    /// Takes the origin-form at the front of `text` and answers how long it is, if one is there.
+    #[inline]
+    pub(crate) fn take_origin_form(&mut self, text: &[u8]) -> Option<usize> {
+        if !text.starts_with(b"/") {
+            return None;
+        }
+        let path = Span::new(0, PATH.prefix_len(text));
+        let query = match &text[path.len()..] {
+            [b'?', query @ ..] => Span::new(path.len() + "?".len(), QUERY.prefix_len(query)),
+            _ => Span::new(path.len(), 0),
+        };
+        self.set(str::from_utf8(&text[..query.end()]).ok()?, Parts { path, query, ..Parts::default() });
+        Some(query.end())
     }
 
     /// Takes an absolute `http` or `https` URL, or an origin-form.
@@ -282,7 +296,6 @@ struct Parts {
 }
 
 impl Parts {
-    #[inline]
     fn origin_form(target: &[u8]) -> Result<Parts, InvalidTarget> {
         let (path, query) = resource(target, 0)?;
         Ok(Parts { path, query, ..Parts::default() })
@@ -323,7 +336,6 @@ impl Parts {
 }
 
 /// The path and the query of `target`, which begin at `start`.
-#[inline(always)]
 fn resource(target: &[u8], start: usize) -> Result<(Span, Span), InvalidTarget> {
     let path_end = start + PATH.prefix_len(&target[start..]);
     let query_start = match target.get(path_end) {

@@ -3,37 +3,33 @@
 //! Nobody is judged here: what is odd, wrong or not all here is left to httparse, which says what is the matter.
 
 use crate::memory::Span;
-use crate::message::{Headers, Status, Tag, Version, decimal, token_len};
+use crate::message::{Headers, Method, Request, Status, Tag, Version, decimal, token_len};
 
-/// A request line, and how long it is with its CRLF.
-pub(super) struct RequestLine<'a> {
-    pub(super) method: &'a [u8],
-    pub(super) target: &'a str,
-    pub(super) version: Version,
-    pub(super) len: usize,
-}
-
-/// Reads the request line at the front of `head`.
+/// Reads the request line at the front of `head` into `request`, if it asks for a path, and answers how long it is with
+/// its CRLF.
 #[inline]
-pub(super) fn request_line(head: &[u8]) -> Option<RequestLine<'_>> {
-    let (method, rest) = match head.strip_prefix(b"GET ") {
+pub(super) fn request_line(head: &[u8], request: &mut Request) -> Option<usize> {
+    let (method, target, version) = request.line_mut();
+    let rest = match head.strip_prefix(b"GET ") {
         // Most requests are this one.
-        Some(rest) => (&b"GET"[..], rest),
+        Some(rest) => {
+            *method = Method::Get;
+            rest
+        }
         None => {
-            let (method, rest) = head.split_at_checked(prefix_len(head, unlike_names))?;
-            (method, rest.strip_prefix(b" ")?)
+            let (token, rest) = head.split_at_checked(prefix_len(head, unlike_names))?;
+            method.set(token).ok()?;
+            rest.strip_prefix(b" ")?
         }
     };
-    let (target, rest) = rest.split_at_checked(prefix_len(rest, unlike::<b'!'>))?;
+    let rest = &rest[target.take_origin_form(rest)?..];
     // Compared as a whole: a pattern would be compared octet by octet.
-    let version = match rest.first_chunk::<VERSION_LEN>()? {
+    *version = match rest.first_chunk::<VERSION_LEN>()? {
         version if *version == *b" HTTP/1.1\r\n" => Version::Http11,
         version if *version == *b" HTTP/1.0\r\n" => Version::Http10,
         _ => return None,
     };
-    let len = head.len() - rest.len() + VERSION_LEN;
-    let is_whole = !method.is_empty() && !target.is_empty();
-    is_whole.then_some(RequestLine { method, target: str::from_utf8(target).ok()?, version, len })
+    Some(head.len() - rest.len() + VERSION_LEN)
 }
 
 const VERSION_LEN: usize = " HTTP/1.1\r\n".len();
@@ -57,7 +53,7 @@ pub(super) fn status_line(head: &[u8]) -> Option<StatusLine> {
     let (code, rest) = rest.split_first_chunk::<3>()?;
     let status = Status::received(decimal(code)?.try_into().ok()?)?;
     let reason = rest.strip_prefix(b" ")?;
-    let rest = &reason[prefix_len(reason, unlike::<b' '>)..];
+    let rest = &reason[prefix_len(reason, unlike_text)..];
     rest.starts_with(b"\r\n").then_some(StatusLine {
         version,
         status,
@@ -110,11 +106,11 @@ fn value_len(text: &[u8]) -> usize {
     let mut rest = text;
     while let Some((block, behind)) = rest.split_first_chunk::<16>() {
         if block.iter().fold(false, |is_odd, octet| is_odd | !matches!(octet, b' '..=b'~')) {
-            return text.len() - rest.len() + prefix_len(block, unlike::<b' '>);
+            return text.len() - rest.len() + prefix_len(block, unlike_text);
         }
         rest = behind;
     }
-    text.len() - rest.len() + prefix_len(rest, unlike::<b' '>)
+    text.len() - rest.len() + prefix_len(rest, unlike_text)
 }
 
 /// How much of `text`, from its front, has no octet that `odd` marks.
@@ -137,15 +133,15 @@ fn first_of(marks: u64) -> Option<usize> {
     (marks != 0).then(|| marks.trailing_zeros() as usize / 8)
 }
 
-/// Marks the first octet, from the lowest, that is no printable ASCII from `LEAST` on, by its high bit. Those behind it
-/// may be marked wrongly.
+/// Marks the first octet, from the lowest, that is no printable ASCII, by its high bit. Those behind it may be marked
+/// wrongly.
 #[inline]
-fn unlike<const LEAST: u8>(word: u64) -> u64 {
-    // What is below `LEAST` passes zero, and DEL passes 0x7f.
-    (word.wrapping_sub(EACH * LEAST as u64) | word.wrapping_add(EACH) | word) & HIGH_BITS
+fn unlike_text(word: u64) -> u64 {
+    // What is below a space passes zero, and DEL passes 0x7f.
+    (word.wrapping_sub(EACH * b' ' as u64) | word.wrapping_add(EACH) | word) & HIGH_BITS
 }
 
-/// As [`unlike`], for what is no letter and no hyphen: few names have anything else.
+/// As [`unlike_text`], for what is no letter and no hyphen: few names have anything else.
 #[inline]
 fn unlike_names(word: u64) -> u64 {
     let lower = word | (EACH * 0x20);

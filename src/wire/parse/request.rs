@@ -6,7 +6,7 @@ use httparse::{Header, Status as Progress};
 use memchr::{memchr, memchr_iter};
 
 use super::lines::{FIELDS_CEILING, FIELDS_USUAL, first_error, head_error, record, still_good};
-use super::plain::{self, RequestLine};
+use super::plain;
 use super::trailers::is_no_trailer;
 use crate::memory::Span;
 use crate::message::{Authority, InvalidMethod, Name, Request, Several, Version, members};
@@ -42,10 +42,10 @@ fn judge(input: &[u8], limits: &Limits, request: &mut Request) -> Result<Option<
         _ => 0,
     };
     let parsed = match parse_plain(input, start, limits, request) {
-        Some(parsed) => parsed,
-        None => parse_any(input, start, limits, request),
+        Some(end) => Some(end),
+        None => parse_any(input, start, limits, request)?,
     };
-    match parsed? {
+    match parsed {
         Some(end) if end - start > limits.head_max => Err(WireError::HeadTooLarge),
         Some(end) => Ok(Some(end)),
         None => still_good(&input[start..], limits.request_line_max, limits).map(|()| None),
@@ -91,16 +91,13 @@ fn skip_empty_lines(input: &[u8], lines_max: usize) -> Result<Option<usize>, Wir
 
 /// Parses what is spelled as usual. `None` says nothing.
 #[inline]
-fn parse_plain(
-    input: &[u8],
-    start: usize,
-    limits: &Limits,
-    request: &mut Request,
-) -> Option<Result<Option<usize>, WireError>> {
-    let line = plain::request_line(&input[start..])?;
+fn parse_plain(input: &[u8], start: usize, limits: &Limits, request: &mut Request) -> Option<usize> {
+    let line_len = plain::request_line(&input[start..], request)?;
+    if line_len > limits.request_line_max.saturating_add("\r\n".len()) {
+        return None;
+    }
     let fields_max = limits.fields_max.min(FIELDS_CEILING);
-    let end = plain::fields(input, start + line.len, fields_max, &mut request.headers)?;
-    Some(set_line(&line, limits, request).map(|()| Some(end)))
+    plain::fields(input, start + line_len, fields_max, &mut request.headers)
 }
 
 /// Parses whatever comes, or says what is wrong with it.
@@ -147,8 +144,15 @@ fn parse_request<const N: usize>(
     Ok(Some(end))
 }
 
+/// A request line, and how long it is with its CRLF.
+struct RequestLine<'a> {
+    method: &'a [u8],
+    target: &'a str,
+    version: Version,
+    len: usize,
+}
+
 /// Takes a request line whose grammar is good.
-#[inline(always)]
 fn set_line(line: &RequestLine<'_>, limits: &Limits, request: &mut Request) -> Result<(), WireError> {
     if line.len > limits.request_line_max.saturating_add("\r\n".len()) {
         return Err(WireError::RequestLineTooLong);
@@ -230,7 +234,7 @@ mod tests {
     }
 
     fn plainly(head: &[u8]) -> Option<(Outcome, Option<Request>)> {
-        parsed(head, |head, limits, request| parse_plain(head, 0, limits, request))
+        parsed(head, |head, limits, request| parse_plain(head, 0, limits, request).map(|end| Ok(Some(end))))
     }
 
     fn by_httparse(head: &[u8]) -> Option<(Outcome, Option<Request>)> {
@@ -240,9 +244,9 @@ mod tests {
     const HEADS: [&str; 6] = [
         "GET / HTTP/1.1\r\nHost: a\r\n\r\n",
         "POST /a%20b?c=d HTTP/1.0\r\nx-b3: 1\r\nContent-Length: 5\r\n\r\nhello",
-        "M-SEARCH * HTTP/1.1\r\nEmpty: \r\nX_y: a longer one, with \"quotes\" ~\r\na: b\r\n\r\n",
-        "CONNECT a:443 HTTP/1.1\r\n\r\n",
-        "OPTIONS http://example.com HTTP/1.1\r\nHost: example.com\r\n\r\nGET / HTTP/1.1\r\n\r\n",
+        "M-SEARCH /? HTTP/1.1\r\nEmpty: \r\nX_y: a longer one, with \"quotes\" ~\r\na: b\r\n\r\n",
+        "GET /a/b-c_d.e~f!g$h&i'j(k)l*m+n,o;p=q:r@s[t] HTTP/1.1\r\n\r\n",
+        "OPTIONS /a%2Fb?{|}^=[?] HTTP/1.1\r\nHost: example.com\r\n\r\nGET / HTTP/1.1\r\n\r\n",
         "DELETE /0123456789/0123456789/0123456789/0123 HTTP/1.1\r\na: 1\r\nb: 2\r\nc: 3\r\nd: 4\r\n\r\n",
     ];
 
@@ -262,5 +266,8 @@ mod tests {
             }
         }
         assert!(taken > 1000 && left > taken, "{taken} taken, {left} left");
+        for other_form in ["GET http://a/", "OPTIONS *", "CONNECT a:443", "GET a", "GET  /"] {
+            assert!(plainly(format!("{other_form} HTTP/1.1\r\n\r\n").as_bytes()).is_none(), "{other_form}");
+        }
     }
 }
