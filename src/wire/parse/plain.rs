@@ -1,6 +1,7 @@
 //! Heads as nearly all peers spell them, read in one pass (RFC 9112 §2.1, §3, §5).
 //!
-//! Nobody is judged here: what is odd, wrong or not all here is left to httparse, which says what is the matter.
+//! Nobody is judged here: what is odd, wrong or not all here, or asks for something else than a path, is left to
+//! httparse, which says what is the matter.
 
 use crate::memory::Span;
 use crate::message::{Headers, Method, Request, Status, Tag, Version, decimal, token_len};
