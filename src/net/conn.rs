@@ -6,6 +6,7 @@ use std::ops::Range;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use tokio::task::coop;
 use tokio::time::Instant;
 
 use super::home::Timer;
@@ -84,6 +85,7 @@ impl<H: Home> Conn<H> {
                 Poll::Ready(Err(Fault::Io(io::ErrorKind::ConnectionReset.into())))
             }
             Poll::Ready(Ok(count)) => {
+                charge(cx, count);
                 self.workspace().traffic.received += count as u64;
                 Poll::Ready(Ok(count))
             }
@@ -124,6 +126,7 @@ impl<H: Home> Conn<H> {
         match sent {
             Poll::Ready(Ok(0)) => Poll::Ready(Err(Fault::Io(io::ErrorKind::WriteZero.into()))),
             Poll::Ready(Ok(count)) => {
+                charge(cx, count);
                 self.disarm(Lane::Write);
                 let Workspace { output, traffic, .. } = self.workspace();
                 traffic.sent += count as u64;
@@ -204,6 +207,22 @@ impl<H: Home> Conn<H> {
         (self.transport, self.timer)
     }
 }
+
+/// Counts what was moved against what the task may do until others have their turn. The runtime counts calls, 128 of them,
+/// and a call may move a hundred bytes or a megabyte: so a large one is counted as several. Once none is left, the next
+/// read or write is pending, and the task is woken behind all others.
+#[inline]
+fn charge(cx: &mut Context<'_>, count: usize) {
+    for _ in 0..count / CALL {
+        match coop::poll_proceed(cx) {
+            Poll::Ready(call) => call.made_progress(),
+            Poll::Pending => return,
+        }
+    }
+}
+
+/// What one call may move: 128 of them are 2 MiB.
+const CALL: usize = 16 << 10;
 
 impl Conn<Anywhere> {
     /// A wait has begun in this lane, if none had, and is over at `until`: then [`Conn::poll_expired`] is not asked to

@@ -33,3 +33,4 @@ mod timeouts;
 #[cfg(feature = "tls")]
 mod tls;
 mod traffic;
+mod turns;

@@ -1,0 +1,109 @@
+//! Connections take turns: one that is never kept waiting does not keep its core.
+
+use std::cell::Cell;
+use std::io;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context as TaskContext, Poll, ready};
+
+use corehttp::{BodyPlan, Context, IntoHandler, Limits, Request, Server, with_plan};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::task::{LocalSet, coop, spawn_local, yield_now};
+
+use crate::support::paused;
+
+/// What a connection may move before others have their turn, and with one call.
+const TURN: usize = 2 << 20;
+const CALL: usize = 256 << 10;
+
+/// A peer that never keeps anybody waiting: it sends `head`, then a letter for ever, and reads whatever it is sent. Like a
+/// socket it counts against what its task may do.
+struct Flood {
+    head: &'static [u8],
+    /// So many bytes went either way.
+    moved: Rc<Cell<usize>>,
+}
+
+impl Flood {
+    fn count(&self, cx: &mut TaskContext<'_>, count: usize) -> Poll<()> {
+        ready!(coop::poll_proceed(cx)).made_progress();
+        self.moved.set(self.moved.get() + count);
+        Poll::Ready(())
+    }
+}
+
+impl AsyncRead for Flood {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut TaskContext<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let len = buf.remaining().min(CALL);
+        ready!(self.count(cx, len));
+        let head = std::mem::take(&mut self.head);
+        buf.put_slice(head);
+        let rest = len - head.len();
+        buf.initialize_unfilled_to(rest).fill(b'x');
+        buf.advance(rest);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for Flood {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut TaskContext<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.count(cx, bytes.len()).map(|()| Ok(bytes.len()))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut TaskContext<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut TaskContext<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+}
+
+/// Serves a peer that sends `head` and more for ever. Whoever else is there has a turn after at most as much as a
+/// connection may move.
+#[track_caller]
+fn check<Kind>(head: &'static str, handler: impl IntoHandler<Kind>) {
+    let moved = Rc::new(Cell::new(0));
+    let flood = Flood { head: head.as_bytes(), moved: moved.clone() };
+    let service = Server::new().limits(Limits { body_max: 64 << 20, ..Limits::default() });
+    let service = service.service(handler);
+    // Fewer turns than would end it.
+    const TURNS: usize = 20;
+    let most = paused(LocalSet::new().run_until(async move {
+        spawn_local(async move { service.serve_connection(flood).await });
+        let mut most = 0;
+        for _ in 0..TURNS {
+            let before = moved.get();
+            yield_now().await;
+            most = most.max(moved.get() - before);
+        }
+        most
+    }));
+    assert!((TURN / 2..=TURN + CALL).contains(&most), "{most} bytes in a turn: {head:?}");
+}
+
+#[test]
+fn a_connection_that_never_waits_does_not_keep_the_core() {
+    let stream = |_: &Request| BodyPlan::Stream;
+    let read = async |ctx: &mut Context| -> corehttp::Result {
+        let mut body = ctx.body_reader();
+        while body.chunk().await?.is_some() {}
+        Ok(())
+    };
+    let write = async |ctx: &mut Context| -> corehttp::Result {
+        let mut out = ctx.stream().await?;
+        loop {
+            out.write_all(&[b'x'; 64 << 10]).await?;
+        }
+    };
+    let sized = "POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 67108864\r\n\r\n";
+    let chunked = "POST / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n4000000\r\n";
+    check(sized, with_plan(stream, read));
+    check(chunked, with_plan(stream, read));
+    check(sized, with_plan(stream, write));
+    check(sized, |_: &mut Context| {});
+}
