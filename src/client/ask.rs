@@ -23,14 +23,13 @@ impl Client {
         request: &Request,
         response: &mut Response,
     ) -> Result<Link, ClientError> {
-        let deadline = self.deadline();
-        let mut link = self.attempt(pool, (request, Goal::Own), response, deadline).await?;
+        let mut link = self.attempt(pool, (request, Goal::Own), response, self.deadline()).await?;
         let next = redirect::next(self.redirects, 0, request, &link.place.pool.origin, response)?;
         let Some(next) = next else {
             link.decode(response)?;
             return Ok(link);
         };
-        Box::pin(self.follow(link, next, response, deadline)).await
+        Box::pin(self.follow(link, next, response)).await
     }
 
     /// Goes on where an answer leads to. What is not of the usual way has a box of its own, for a future is moved as a
@@ -40,9 +39,9 @@ impl Client {
         mut link: Link,
         (mut request, mut goal): (Request, Goal),
         response: &mut Response,
-        deadline: Option<Instant>,
     ) -> Result<Link, ClientError> {
         for followed in 1.. {
+            let deadline = link.exchange.deadline;
             link.discard().await;
             link = self.attempt(None, (&request, goal), response, deadline).await?;
             match redirect::next(self.redirects, followed, &request, &link.place.pool.origin, response)? {
@@ -74,14 +73,13 @@ impl Client {
             Err(missing) => Box::pin(self.link(missing, deadline)).await?,
         };
         let visit = Visit::begin(&link.place.pool, request);
-        let content = request.body.announced();
-        link.begin((request, goal), content, visit.cookie(), deadline);
+        link.begin((request, goal), request.body.announced(), visit.cookie(), deadline);
         match poll_fn(|cx| link.poll_answer(cx, Some(request), response)).await {
             Ok(()) => {}
             Err(error) if link.may_retry(request, &error) => {
-                let (place, queue) = (link.place, link.exchange.timings.queue);
-                link = Box::pin(self.fresh(place, queue, deadline)).await?;
-                link.begin((request, goal), content, visit.cookie(), deadline);
+                let (queue, deadline) = (link.exchange.timings.queue, link.exchange.deadline);
+                link = Box::pin(self.fresh(link.place, queue, deadline)).await?;
+                link.begin((request, goal), request.body.announced(), visit.cookie(), deadline);
                 poll_fn(|cx| link.poll_answer(cx, Some(request), response)).await?;
             }
             Err(error) => return Err(error),

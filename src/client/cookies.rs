@@ -16,10 +16,14 @@ pub trait CookieStore: Send + Sync + 'static {
     fn store(&self, target: &Target, headers: &Headers);
 }
 
-/// What one request and its answer have to do with cookies.
-pub(super) struct Visit<'a> {
-    /// Who keeps them, if anybody does, and the URL that it is asked about.
-    store: Option<(Arc<dyn CookieStore>, Cow<'a, Target>)>,
+/// What one request and its answer have to do with cookies: nothing, if nobody keeps them.
+pub(super) struct Visit<'a>(Option<Box<Kept<'a>>>);
+
+/// Who keeps them, the URL that it is asked about, and what it has said. In a box, for each exchange has room for it, and
+/// few clients have a store.
+struct Kept<'a> {
+    store: Arc<dyn CookieStore>,
+    target: Cow<'a, Target>,
     cookie: Option<String>,
 }
 
@@ -27,30 +31,32 @@ impl<'a> Visit<'a> {
     /// Asks the client's store, if it has one, what `request` is to say. It is to say nothing if the request does so by
     /// itself, or all requests do: there is one such field at most (RFC 6265bis §5.8.1).
     pub(super) fn begin(pool: &Pool, request: &'a Request) -> Visit<'a> {
-        let Some(store) = &pool.settings.cookies else { return Visit { store: None, cookie: None } };
+        let Some(store) = &pool.settings.cookies else { return Visit(None) };
         let target = pool.origin.absolute(request.target());
         let is_said = [&request.headers, &pool.settings.fields].iter().any(|set| set.contains("cookie"));
         let cookie = if is_said { None } else { store.cookie_field(&target) };
-        Visit { store: Some((store.clone(), target)), cookie }
+        Visit(Some(Box::new(Kept { store: store.clone(), target, cookie })))
     }
 
     /// What the request is to say.
     pub(super) fn cookie(&self) -> Option<&str> {
-        self.cookie.as_deref()
+        self.0.as_ref()?.cookie.as_deref()
     }
 
     /// Has the store take what the answer has set.
     pub(super) fn end(&self, response: &Response) {
-        if let Some((store, target)) = &self.store
+        if let Some(kept) = &self.0
             && response.headers.contains("set-cookie")
         {
-            store.store(target, &response.headers);
+            kept.store.store(&kept.target, &response.headers);
         }
     }
 
     /// This visit, for longer than its request.
     pub(super) fn into_owned(self) -> Visit<'static> {
-        let store = self.store.map(|(store, target)| (store, Cow::Owned(target.into_owned())));
-        Visit { store, cookie: self.cookie }
+        Visit(self.0.map(|kept| {
+            let Kept { store, target, cookie } = *kept;
+            Box::new(Kept { store, target: Cow::Owned(target.into_owned()), cookie })
+        }))
     }
 }
