@@ -65,37 +65,42 @@ impl Expiries {
 /// A timer that wakes a task at a deadline or a little before. One that would ring too early is left as it is until
 /// it rings: a busy connection moves its deadline for each message, and its alarm never gets that far.
 #[derive(Default)]
-pub(super) struct Alarm(Option<Pin<Box<Sleep>>>);
+pub(super) struct Alarm {
+    timer: Option<Pin<Box<Sleep>>>,
+    /// When the timer rings, or less than a millisecond before. It knows by itself, but lies elsewhere.
+    rings: Expiry,
+}
 
 impl Alarm {
-    /// Whether it will ring by `expiry`, on a clock that was zero at `epoch`, for the task that has set it last.
-    pub(super) fn is_set(&self, epoch: Instant, expiry: Expiry) -> bool {
-        let is_soon = |alarm: &Sleep| expiry.on(epoch).is_none_or(|rings| alarm.deadline() <= rings);
-        self.0.as_ref().is_some_and(|alarm| is_soon(alarm) && !alarm.is_elapsed())
+    /// Whether it will ring by `expiry` for the task that has set it last.
+    pub(super) fn is_set(&self, expiry: Expiry) -> bool {
+        self.rings <= expiry && self.timer.as_ref().is_some_and(|timer| !timer.is_elapsed())
     }
 
     /// Has the task woken when `earliest` has come on a clock that was zero at `epoch`.
     pub(super) fn set(&mut self, cx: &mut Context<'_>, epoch: Instant, earliest: Expiry) {
         let Some(rings) = earliest.on(epoch) else {
             // What rings all the same, for an earlier wait, rings for this task from now on.
-            let _ = self.0.as_mut().map(|alarm| poll(alarm, cx));
+            let _ = self.timer.as_mut().map(|timer| poll(timer, cx));
             return;
         };
-        let alarm = self.0.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(rings)));
-        if alarm.deadline() > rings || alarm.is_elapsed() {
-            alarm.as_mut().reset(rings);
+        let timer = self.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(rings)));
+        if self.rings > earliest || timer.is_elapsed() {
+            timer.as_mut().reset(rings);
+            self.rings = earliest;
         }
-        while poll(alarm, cx).is_ready() {
+        while poll(timer, cx).is_ready() {
             // The deadline is not reached, as the caller has seen, but clocks are read in whole milliseconds.
             let next = rings.max(Instant::now() + Duration::from_millis(1));
-            alarm.as_mut().reset(next);
+            timer.as_mut().reset(next);
+            self.rings = Expiry(millis(next.saturating_duration_since(epoch)));
         }
     }
 }
 
 /// Polls an alarm though the task may have used up its turn: one that is set but not polled wakes nobody.
-fn poll(alarm: &mut Pin<Box<Sleep>>, cx: &mut Context<'_>) -> Poll<()> {
-    Pin::new(&mut unconstrained(alarm.as_mut())).poll(cx)
+fn poll(timer: &mut Pin<Box<Sleep>>, cx: &mut Context<'_>) -> Poll<()> {
+    Pin::new(&mut unconstrained(timer.as_mut())).poll(cx)
 }
 
 /// Nobody waits for a century, and tokio's clock does not count that far.

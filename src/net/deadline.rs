@@ -199,7 +199,7 @@ impl Timer for Deadline {
         }
         if let Mode::Alarms { epoch } = self.watch.mode {
             let earliest = slot.expiries.earliest();
-            if !(is_known && slot.alarm.is_set(epoch, earliest)) {
+            if !(is_known && slot.alarm.is_set(earliest)) {
                 slot.alarm.set(cx, epoch, earliest);
             }
         }

@@ -55,7 +55,7 @@ impl Waits {
     /// Ready if it is `expiry`. While an alarm for that has not rung, the clock need not be read.
     fn poll(&mut self, cx: &mut Context<'_>, expiry: Expiry) -> Poll<()> {
         let is_known = self.waker.as_ref().is_some_and(|waker| waker.will_wake(cx.waker()));
-        if is_known && self.alarm.is_set(self.epoch, expiry) {
+        if is_known && self.alarm.is_set(expiry) {
             return Poll::Pending;
         }
         if expiry <= Expiry(self.now()) {
