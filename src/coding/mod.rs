@@ -3,17 +3,20 @@
 //!
 //! What a coding is called is known here always; whether it can be decoded and encoded is up to the features.
 
-#[cfg(any(feature = "compress", feature = "fs"))]
-mod accept;
-mod codec;
-mod codecs;
 mod decoders;
 mod decoding;
 #[cfg(feature = "compress")]
 mod encoder;
-mod error;
+
+mod codec;
+mod codecs;
+
+#[cfg(any(feature = "compress", feature = "fs"))]
+mod accept;
 #[cfg(feature = "compress")]
 mod shrink;
+
+mod error;
 
 #[cfg(any(feature = "compress", feature = "fs"))]
 pub(crate) use accept::Choice;

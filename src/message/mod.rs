@@ -1,36 +1,43 @@
 //! Floor 1: what a message means (RFC 9110). Values only: nothing here reads a socket or a clock.
+//!
+//! In reading order: the messages, their start-lines, fields, what else they have, what is read from them and made of them,
+//! and how texts are spelled.
 
-mod authority;
-mod body;
-mod class;
-mod cookie;
-mod date;
-mod decimal;
-mod field;
-mod form;
-mod form_buf;
-mod forward;
-mod from_text;
-mod headers;
-mod list;
-mod method;
-mod name;
-pub(crate) mod percent;
-mod reference;
 mod request;
 mod response;
+
+mod authority;
+mod method;
+mod reference;
 mod scheme;
 mod status;
 mod target;
-mod text;
-mod timings;
-mod value;
 mod version;
+
+mod field;
+mod headers;
+mod list;
+mod name;
+mod value;
+
+mod body;
+mod timings;
+
+mod cookie;
+mod form;
+mod form_buf;
+mod forward;
+
+mod class;
+mod date;
+mod decimal;
+mod from_text;
+pub(crate) mod percent;
+mod text;
 
 pub(crate) use authority::{Authority, split_port};
 pub use body::Body;
-pub(crate) use body::Source;
-pub(crate) use body::{FileRange, Length};
+pub(crate) use body::{FileRange, Length, Source};
 pub(crate) use class::Class;
 pub use cookie::{Cookies, InvalidCookie, SameSite, SetCookie};
 pub(crate) use date::{ImfDate, month_number};

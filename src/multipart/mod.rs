@@ -25,17 +25,20 @@
 //! Whatever breaks the rules or a bound of [`MultipartLimits`] is an error that owes 400, 413, 415 or 431 when it goes
 //! through `?`.
 
-mod boundary;
-mod disposition;
-mod error;
-mod form;
-mod head;
-mod limits;
-mod parameter;
 mod part;
 mod request;
 mod save;
+
+mod boundary;
+mod disposition;
+mod head;
+mod parameter;
 mod window;
+
+mod form;
+
+mod error;
+mod limits;
 
 use std::fmt;
 use std::future::poll_fn;
