@@ -70,7 +70,7 @@ struct Talk<'a> {
 
 impl Talk<'_> {
     /// Looks `origin` up and asks for one of its addresses after the other, until the proxy reaches one.
-    async fn ask_for_addresses(&mut self, origin: &Origin) -> Result<Answer, ClientError> {
+    async fn ask_for_addresses(&mut self, origin: &Origin) -> Result<End, ClientError> {
         let (addresses, took) = self.dial.resolve(origin.host(), self.limits.resolve).await?;
         self.spent.resolve = took;
         let mut end = Err(SocksError::Refused(SocksReply::HostUnreachable));
@@ -86,7 +86,7 @@ impl Talk<'_> {
     }
 
     /// Connects to the proxy and asks it to connect to `destination`.
-    async fn ask(&mut self, destination: Destination<'_>) -> Result<Answer, ClientError> {
+    async fn ask(&mut self, destination: Destination<'_>) -> Result<End, ClientError> {
         let Talk { socks, dial, proxy, limits, spent } = self;
         let left = DialTimes {
             resolve: limits.resolve.saturating_sub(spent.resolve),
@@ -105,8 +105,8 @@ impl Talk<'_> {
     }
 }
 
-/// A connection to the destination, or why the proxy opens none.
-type Answer = Result<Transport<BoxedStream>, SocksError>;
+/// How a talk ended: with a connection to the destination, or why the proxy opens none.
+type End = Result<Transport<BoxedStream>, SocksError>;
 
 #[cfg(test)]
 mod tests {
