@@ -33,7 +33,7 @@ pub(super) struct Lookup {
     /// Without a `/` at either end.
     pub(super) prefix: String,
     pub(super) rewrite: Option<Rewrite>,
-    /// And where they are.
+    /// What makes encoded copies, and the directory that they are in.
     pub(super) copies: Option<(Copies, PathBuf)>,
 }
 
@@ -105,7 +105,7 @@ impl Lookup {
         }
     }
 
-    /// These rules, if no copy would be served as a file.
+    /// Looks whether a copy would be served as a file.
     ///
     /// # Errors
     ///
