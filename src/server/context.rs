@@ -2,7 +2,6 @@
 
 use std::cell::RefCell;
 use std::fmt;
-use std::net::SocketAddr;
 use std::rc::Rc;
 use std::task::{self, Poll, ready};
 use std::time::Instant;
@@ -16,7 +15,7 @@ use super::{Extensions, RefusalCause, Transform, passage};
 use crate::exchange::{ExchangeError, Expectation, Head, Incoming, Outgoing, poll_flush};
 use crate::memory::Reset;
 use crate::message::{Length, Request, Response, Status, Version};
-use crate::net::{Conn, PeerAddr, Workspace};
+use crate::net::{Conn, Workspace};
 use crate::wire::{Announcement, Asked, Framing, Wish, encode, persists};
 
 /// One exchange: the request, the response, and the connection between.
@@ -75,43 +74,10 @@ pub(super) struct Facts {
     is_last: bool,
     /// Whether another one may follow, all things considered.
     persists: bool,
-    number: u64,
-    arrived: Instant,
+    pub(super) number: u64,
+    pub(super) arrived: Instant,
     /// Nobody is at the other end: the answer is for [`Service::respond`](crate::Service::respond).
     pub(super) detached: bool,
-}
-
-/// What the exchange is about.
-impl Context {
-    /// Who asks. What a proxy in front says in a field is not looked at.
-    pub fn peer_addr(&self) -> PeerAddr {
-        self.conn.borrow().as_ref().map_or(PeerAddr::Memory, |conn| conn.peer().addr)
-    }
-
-    /// The address the peer connected to; none if that was no TCP.
-    pub fn local_addr(&self) -> Option<SocketAddr> {
-        self.conn.borrow().as_ref().and_then(|conn| conn.transport.local_addr())
-    }
-
-    /// A number for the connection: no other of this server has the same.
-    pub fn connection_id(&self) -> u64 {
-        self.conn.borrow().as_ref().map_or(0, |conn| conn.peer().id)
-    }
-
-    /// Which exchange of its connection this is, from 1.
-    pub fn exchange_number(&self) -> u64 {
-        self.facts.number
-    }
-
-    /// When the last bytes of the request's head arrived.
-    pub fn arrived(&self) -> Instant {
-        self.facts.arrived
-    }
-
-    /// Whether the server is about to stop: this answer will be the last of its connection.
-    pub fn is_stopping(&self) -> bool {
-        self.conn.borrow().as_ref().is_some_and(Conn::is_stopping)
-    }
 }
 
 /// What the connection's loop does with it.

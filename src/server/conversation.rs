@@ -1,18 +1,53 @@
-//! What a handler may do with the connection while it runs: read, write, and take it over.
+//! What a handler may know of the connection while it runs, and do with it: read, write, and take it over.
 
 use std::future::poll_fn;
 use std::io;
+use std::net::SocketAddr;
 use std::task::{Poll, ready};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::context::Unread;
 use super::passage::Passage;
 use super::{Context, Course, InvalidAnswer, Reader, Upgraded, Writer};
 use crate::exchange::{Expectation, poll_flush};
 use crate::message::{Headers, Length, Name, Status, Version, is_token};
-use crate::net::Lane;
+use crate::net::{Conn, Lane, PeerAddr};
 use crate::wire::encode;
 
+/// What the exchange is about.
+impl Context {
+    /// Who asks. What a proxy in front says in a field is not looked at.
+    pub fn peer_addr(&self) -> PeerAddr {
+        self.conn.borrow().as_ref().map_or(PeerAddr::Memory, |conn| conn.peer().addr)
+    }
+
+    /// The address the peer connected to; none if that was no TCP.
+    pub fn local_addr(&self) -> Option<SocketAddr> {
+        self.conn.borrow().as_ref().and_then(|conn| conn.transport.local_addr())
+    }
+
+    /// A number for the connection: no other of this server has the same.
+    pub fn connection_id(&self) -> u64 {
+        self.conn.borrow().as_ref().map_or(0, |conn| conn.peer().id)
+    }
+
+    /// Which exchange of its connection this is, from 1.
+    pub fn exchange_number(&self) -> u64 {
+        self.facts.number
+    }
+
+    /// When the last bytes of the request's head arrived.
+    pub fn arrived(&self) -> Instant {
+        self.facts.arrived
+    }
+
+    /// Whether the server is about to stop: this answer will be the last of its connection.
+    pub fn is_stopping(&self) -> bool {
+        self.conn.borrow().as_ref().is_some_and(Conn::is_stopping)
+    }
+}
+
+/// What a handler may do with the connection.
 impl Context {
     /// The request's body, to be read as it comes. Of a body that was buffered it yields the bytes.
     ///
