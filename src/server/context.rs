@@ -20,8 +20,24 @@ use crate::wire::{Announcement, Asked, Framing, Wish, encode, persists};
 
 /// One exchange: the request, the response, and the connection between.
 ///
-/// It is lent to the handler, and everything in it is used again for the next exchange. A view of the request
-/// cannot be kept longer, as the compiler will say:
+/// It is lent to the handler. What stands in its response when that returns is the answer:
+///
+/// ```
+/// use corehttp::{Context, Status};
+///
+/// fn greet(ctx: &mut Context) -> corehttp::Result {
+///     let Context { request, response, .. } = ctx; // to look at the one while the other is written
+///     let name = request.query().get("name").ok_or(Status::BAD_REQUEST)?;
+///     response.text(format!("Hello, {name}!"));
+///     Ok(())
+/// }
+/// # let _ = corehttp::Server::new().service(greet);
+/// ```
+///
+/// A body that is not to be held whole is read with [`Context::body_reader`], and written with [`Context::stream`].
+///
+/// Everything in it is used again for the next exchange. A view of the request cannot be kept longer, as the compiler
+/// will say:
 ///
 /// ```compile_fail
 /// use corehttp::{Context, Server};
