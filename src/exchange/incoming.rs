@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use memchr::{memchr_iter, memmem};
 
+use super::expectation::Expectation;
 use super::heading::{Head, Heading};
 use super::outgoing::poll_flush;
 use super::pace::Pace;
@@ -32,19 +33,6 @@ pub(crate) struct Incoming {
     /// How long the input was when it was last looked at and was no whole head.
     partial: usize,
     pace: Pace,
-}
-
-/// What the peer was promised before it sends its body (RFC 9110 §10.1.1).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Expectation {
-    /// Nothing is owed.
-    #[default]
-    None,
-    /// `100 Continue` is owed when the body is first wanted and is not there.
-    Continue,
-    /// A final answer came first, and whether the body will come is the peer's choice; or the body has failed. No
-    /// request may follow.
-    Forfeited,
 }
 
 impl Incoming {

@@ -5,6 +5,7 @@ mod timeouts;
 
 mod clock;
 
+mod expectation;
 mod heading;
 mod incoming;
 mod pace;
@@ -16,8 +17,9 @@ mod outgoing;
 pub(crate) use clock::Clock;
 pub(crate) use error::write_causes;
 pub use error::{ExchangeError, Phase};
+pub(crate) use expectation::Expectation;
 pub(crate) use heading::{Head, Reply};
-pub(crate) use incoming::{Expectation, Incoming};
+pub(crate) use incoming::Incoming;
 pub(crate) use outgoing::{Outgoing, poll_flush};
 pub use timeouts::Timeouts;
 
