@@ -6,6 +6,7 @@ use std::time::SystemTime;
 use super::date::{self, ImfDate};
 use super::decimal::decimal;
 use super::field::{Field, InvalidField};
+use super::headers_iter::HeadersIter;
 use super::list;
 use super::name::{self, Name, Tag};
 use super::value::FieldValue;
@@ -140,7 +141,7 @@ impl Headers {
     /// All lines, in order.
     #[inline]
     pub fn iter(&self) -> HeadersIter<'_> {
-        HeadersIter { text: &self.text, fields: self.fields.iter() }
+        HeadersIter::new(&self.text, &self.fields)
     }
 
     /// How many lines there are.
@@ -375,35 +376,6 @@ impl<'a> IntoIterator for &'a Headers {
 
     fn into_iter(self) -> HeadersIter<'a> {
         self.iter()
-    }
-}
-
-/// All lines of a [`Headers`], in order: name and value.
-#[derive(Clone)]
-pub struct HeadersIter<'a> {
-    text: &'a Arena,
-    fields: std::slice::Iter<'a, Field>,
-}
-
-impl<'a> Iterator for HeadersIter<'a> {
-    type Item = (&'a str, &'a [u8]);
-
-    fn next(&mut self) -> Option<Self::Item> {
-        let field = self.fields.next()?;
-        let name = std::str::from_utf8(&self.text[field.name]).expect("a field name is a token");
-        Some((name, &self.text[field.value]))
-    }
-
-    fn size_hint(&self) -> (usize, Option<usize>) {
-        self.fields.size_hint()
-    }
-}
-
-impl ExactSizeIterator for HeadersIter<'_> {}
-
-impl fmt::Debug for HeadersIter<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(self.clone().map(|(name, _)| name)).finish()
     }
 }
 

@@ -16,6 +16,7 @@ mod version;
 
 mod field;
 mod headers;
+mod headers_iter;
 mod list;
 mod name;
 mod value;
@@ -46,8 +47,9 @@ pub use field::InvalidField;
 pub use form::{Form, FormPairs, InvalidForm};
 pub use form_buf::FormBuf;
 pub use from_text::FromText;
+pub use headers::Headers;
 pub(crate) use headers::Several;
-pub use headers::{Headers, HeadersIter};
+pub use headers_iter::HeadersIter;
 pub(crate) use list::members;
 #[cfg(any(feature = "compress", feature = "fs", feature = "multipart"))]
 pub(crate) use list::trim;
