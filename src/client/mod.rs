@@ -60,9 +60,9 @@ use crate::runtime::{Here, Id};
 
 /// Asks servers, and keeps connections to them.
 ///
-/// A clone is the same client. It may be used from any thread and in any runtime of tokio's that has its timers
-/// enabled; a connection is used again only in the runtime that opened it. Whatever it returns can be dropped at any
-/// time: that cancels the exchange, closes its connection and lets the next in line have its place.
+/// Make one and keep it: a clone is the same client. It may be used from any thread and in any runtime of tokio's that
+/// has its timers enabled; a connection is used again only in the runtime that opened it. Whatever it returns can be
+/// dropped at any time: that cancels the exchange, closes its connection and lets the next in line have its place.
 ///
 /// # Examples
 ///

@@ -74,13 +74,25 @@ use crate::wire::Limits;
 
 /// The plan for a server: where it listens, on how many cores, and what it puts up with.
 ///
+/// | it ends with | which |
+/// |---|---|
+/// | [`Server::run`] | serves until the server is stopped, and blocks this thread meanwhile |
+/// | [`Server::start`] | returns once all cores listen; the [`Running`] stops them |
+/// | [`Server::run_per_core`], [`Server::start_per_core`] | do the same with a handler for each core |
+/// | [`Server::service`] | serves what comes from elsewhere: connections of your own runtime, requests of a test |
+///
 /// # Examples
 ///
 /// ```no_run
-/// use corehttp::{Context, Server};
+/// use std::time::Duration;
+/// use corehttp::{Context, Limits, Server, Timeouts};
 ///
 /// fn main() -> corehttp::Result {
-///     Server::bind("127.0.0.1:8080").run(|ctx: &mut Context| ctx.response.text("Hello, World!"))
+///     Server::bind("[::]:8080")
+///         .limits(Limits { body_max: 64 << 20, ..Limits::default() })
+///         .timeouts(Timeouts { idle: Duration::from_secs(30), ..Timeouts::default() })
+///         .on_error(|refusal| eprintln!("{refusal}"))
+///         .run(|ctx: &mut Context| ctx.response.text("Hello, World!"))
 /// }
 /// ```
 #[must_use]
