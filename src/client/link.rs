@@ -166,10 +166,11 @@ impl Link {
         self.exchange.is_answered = true;
         // What follows is not HTTP.
         self.exchange.persists &= !is_upgrade;
-        // Many servers answer while they read; but whoever refuses, or is about to close, reads no more (§9.3, §9.6).
+        // Many servers answer while they read; but whoever refuses reads no more, nor does who has said all and closes
+        // (§9.3, §9.6).
         let is_refused = response.status.is_client_error()
             || response.status.is_server_error()
-            || Wish::of(&response.headers) == Wish::Close;
+            || (Wish::of(&response.headers) == Wish::Close && self.exchange.incoming.has_come());
         match self.exchange.upload {
             Upload::Sending if !is_refused => {}
             Upload::Sent | Upload::Failed(_) | Upload::Abandoned => {}

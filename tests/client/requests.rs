@@ -367,10 +367,20 @@ async fn an_answer_ends_an_upload_that_nobody_reads() {
 /// Many servers answer while they read. Found as a hang: the rest of the upload stayed here, and the server waited.
 #[tokio::test(start_paused = true)]
 async fn an_answer_that_comes_early_and_refuses_nothing_lets_the_upload_go_on() {
+    check_goes_on("", 1, 1).await;
+}
+
+/// A server that stops says so in the answers that it is about to give. Found as an echo of which the rest stayed here.
+#[tokio::test(start_paused = true)]
+async fn nor_does_it_end_where_the_server_will_close_once_it_has_answered_9_6() {
+    check_goes_on("connection: close\r\n", 3, 0).await;
+}
+
+async fn check_goes_on(close: &'static str, dialed: usize, idle: usize) {
     const LARGE: usize = 1 << 20;
-    let stage = Stage::new(|mut peer, _| async move {
+    let stage = Stage::new(move |mut peer, _| async move {
         while peer.head().await?.is_some() {
-            peer.say("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n").await?;
+            peer.say(format!("HTTP/1.1 200 OK\r\n{close}content-length: 2\r\n\r\n")).await?;
             settle().await;
             peer.stream.read_exact(&mut vec![0; LARGE]).await?;
             peer.say("ok").await?;
@@ -391,5 +401,20 @@ async fn an_answer_that_comes_early_and_refuses_nothing_lets_the_upload_go_on() 
     let mut answer = call.finish(&mut response).await.unwrap();
     assert_eq!((response.status.as_u16(), answer.chunk().await.unwrap()), (200, Some(&b"ok"[..])));
     assert_eq!(answer.chunk().await.unwrap(), None);
-    assert_eq!((stage.dialed().len(), client.idle(), client.busy()), (1, 1, 0));
+    assert_eq!((stage.dialed().len(), client.idle(), client.busy()), (dialed, idle, 0));
+}
+
+/// Whoever has said all and closes will not read the rest, and might have it sent for long.
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_is_whole_and_the_last_ends_an_upload() {
+    let stage = Stage::new(|mut peer, _| async move {
+        peer.head().await?;
+        peer.say("HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 2\r\n\r\nok").await?;
+        pending().await
+    });
+    let (client, start) = (stage.client(), Instant::now());
+    let mut request = Request::post("http://a/").unwrap();
+    request.body.set(vec![0; 1 << 20]);
+    assert_eq!(ask(&client, &request).await.unwrap(), (200, "ok".into()));
+    assert_eq!((start.elapsed(), client.idle(), client.busy()), (Duration::ZERO, 0, 0));
 }

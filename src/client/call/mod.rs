@@ -63,8 +63,8 @@ impl Call {
         Call { link: Box::new(link), early: Response::new(), trailers, visit }
     }
 
-    /// Writes all of `data`: some of it may wait until [`Call::flush`]. Once the server has refused the request, or said
-    /// that it will close, it reads no more, so what is written then is dropped.
+    /// Writes all of `data`: some of it may wait until [`Call::flush`]. Once the server has refused the request, or has
+    /// answered it and closes, it reads no more, so what is written then is dropped.
     ///
     /// # Errors
     ///
