@@ -168,9 +168,9 @@ impl Link {
         self.exchange.persists &= !is_upgrade;
         // Many servers answer while they read; but whoever refuses reads no more, nor does who has said all and closes
         // (§9.3, §9.6).
-        let is_refused = response.status.is_client_error()
-            || response.status.is_server_error()
-            || (Wish::of(&response.headers) == Wish::Close && self.exchange.incoming.has_come());
+        let has_said_all = Wish::of(&response.headers) == Wish::Close && self.exchange.incoming.has_come();
+        let is_refused =
+            response.status.is_client_error() || response.status.is_server_error() || has_said_all;
         match self.exchange.upload {
             Upload::Sending if !is_refused => {}
             Upload::Sent | Upload::Failed(_) | Upload::Abandoned => {}
@@ -293,8 +293,7 @@ impl Link {
 
     fn rest_from(mut self, now: Instant) {
         self.exchange.incoming.take_back();
-        // What has come unasked is no answer (§9.2), and whoever reads it as one has been poisoned; so has whoever comes
-        // before the answer that was asked for.
+        // What has come unasked is no answer (§9.2), be it behind the one that was asked for or before it.
         let is_clean = self.exchange.is_answered
             && self.exchange.incoming.is_read()
             && self.exchange.incoming.input.is_empty()

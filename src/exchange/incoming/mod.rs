@@ -1,12 +1,11 @@
 //! [`Incoming`]: receives one message (RFC 9112 §2.2, §6).
 
+mod head;
+
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use memchr::{memchr_iter, memmem};
-
 use super::expectation::Expectation;
-use super::heading::{Head, Heading};
 use super::outgoing::poll_flush;
 use super::pace::Pace;
 use super::remaining::Remaining;
@@ -36,109 +35,6 @@ pub(crate) struct Incoming {
 }
 
 impl Incoming {
-    /// Receives a head, and sends what is to be sent before anything is waited for.
-    #[inline]
-    pub(crate) fn poll_head<H: Home>(
-        &mut self,
-        cx: &mut Context<'_>,
-        conn: &mut Conn<H>,
-        message: &mut impl Heading,
-        bounds: &Bounds,
-        on_read: impl Fn(),
-    ) -> Poll<Result<Head, ExchangeError>> {
-        if !self.try_head(message, bounds)? {
-            return self.poll_new_head(cx, conn, message, bounds, on_read);
-        }
-        conn.disarm(Lane::Read);
-        Poll::Ready(Ok(Head::Whole))
-    }
-
-    /// As [`Incoming::poll_head`], where the input is known to hold none: that of a pipelined request is found without
-    /// this.
-    #[inline(never)]
-    fn poll_new_head<H: Home>(
-        &mut self,
-        cx: &mut Context<'_>,
-        conn: &mut Conn<H>,
-        message: &mut impl Heading,
-        bounds: &Bounds,
-        on_read: impl Fn(),
-    ) -> Poll<Result<Head, ExchangeError>> {
-        loop {
-            ready!(poll_flush(cx, conn, bounds))?;
-            match ready!(self.poll_head_bytes(cx, conn, bounds.timeouts.head))? {
-                None => on_read(),
-                Some(none) => return Poll::Ready(Ok(none)),
-            }
-            if self.try_head(message, bounds)? {
-                conn.disarm(Lane::Read);
-                return Poll::Ready(Ok(Head::Whole));
-            }
-        }
-    }
-
-    /// Reads once for a head, and says if nothing of one will come.
-    pub(crate) fn poll_head_bytes<H: Home>(
-        &mut self,
-        cx: &mut Context<'_>,
-        conn: &mut Conn<H>,
-        limit: Duration,
-    ) -> Poll<Result<Option<Head>, ExchangeError>> {
-        Poll::Ready(match ready!(conn.poll_fill(cx, &mut self.input, limit)) {
-            Ok(1..) => Ok(None),
-            Ok(0) if self.has_begun() => Err(ExchangeError::Incomplete),
-            Ok(0) => Ok(Some(Head::End)),
-            Err(Fault::Expired) if !self.has_begun() => Ok(Some(Head::Silence)),
-            Err(fault) => Err(ExchangeError::during(Phase::Head)(fault)),
-        })
-    }
-
-    /// Whether any of a head is here. The empty line that some clients send behind a body is none of it (§2.2), and
-    /// nobody waits to be told that nothing has followed it.
-    fn has_begun(&self) -> bool {
-        !self.input.unread().iter().all(|byte| matches!(byte, b'\r' | b'\n'))
-    }
-
-    /// Takes the head out of the input, if all of it is there.
-    #[inline(never)]
-    pub(crate) fn try_head(
-        &mut self,
-        message: &mut impl Heading,
-        bounds: &Bounds,
-    ) -> Result<bool, ExchangeError> {
-        if !self.is_worth_parsing(bounds) {
-            return Ok(false);
-        }
-        let Some(len) = message.parse(self.input.unread(), &bounds.limits)? else {
-            self.partial = self.input.unread().len();
-            return Ok(false);
-        };
-        self.partial = 0;
-        self.input.move_to(message.text_mut(), len);
-        self.body = Remaining::new(message.framing()?);
-        Ok(true)
-    }
-
-    /// A large head that drips in is not parsed again for every drop, or its cost would be quadratic.
-    #[inline]
-    fn is_worth_parsing(&self, bounds: &Bounds) -> bool {
-        match self.input.unread().len() {
-            0 => false,
-            EAGER_MAX.. if self.partial > 0 => self.has_changed_much(bounds),
-            1.. => true,
-        }
-    }
-
-    /// Whether what has come since the last look may have made it a head, or something that is none.
-    fn has_changed_much(&self, bounds: &Bounds) -> bool {
-        let input = self.input.unread();
-        let ends_badly = |lf: usize| !input[..self.partial + lf].ends_with(b"\r");
-        input.len() >= 2 * self.partial
-            || input.len() > bounds.limits.head_max
-            || memchr_iter(b'\n', &input[self.partial..]).any(ends_badly)
-            || memmem::find(&input[self.partial.saturating_sub(3)..], b"\r\n\r\n").is_some()
-    }
-
     /// Receives the next piece of the body: so many bytes at the front of the input, lent until the next call.
     /// None: the body is at its end.
     pub(crate) fn poll_chunk<H: Home>(
@@ -344,9 +240,6 @@ impl Incoming {
         }
     }
 }
-
-/// Up to this length a head is parsed whenever more of it comes, so that a bad one is refused at once.
-const EAGER_MAX: usize = 4 << 10;
 
 /// Reads a body of which `left` bytes are to come. The memory grows with what has come.
 fn poll_content<H: Home>(
