@@ -3,6 +3,7 @@
 //! In reading order: the messages, their start-lines, fields, what else they have, what is read from them and made of them,
 //! and how texts are spelled.
 
+mod invalid_request;
 mod request;
 mod response;
 
@@ -50,12 +51,13 @@ pub use from_text::FromText;
 pub use headers::Headers;
 pub(crate) use headers::Several;
 pub use headers_iter::HeadersIter;
+pub use invalid_request::InvalidRequest;
 pub(crate) use list::members;
 #[cfg(any(feature = "compress", feature = "fs", feature = "multipart"))]
 pub(crate) use list::trim;
 pub use method::{ExtensionMethod, InvalidMethod, Method};
 pub(crate) use name::{Name, Tag, is_tchar, is_token, token_len};
-pub use request::{InvalidRequest, Request};
+pub use request::Request;
 pub use response::Response;
 pub(crate) use scheme::Scheme;
 pub use status::{InvalidStatus, Status};

@@ -1,11 +1,9 @@
 //! [`Request`]: a method and a target, with headers, a body and trailers (RFC 9110 §6, §9).
 
 use std::borrow::Cow;
-use std::convert::Infallible;
-use std::fmt;
 
 use super::{
-    Body, Cookies, Form, FormBuf, Headers, InvalidCookie, InvalidForm, InvalidMethod, InvalidTarget,
+    Body, Cookies, Form, FormBuf, Headers, InvalidCookie, InvalidForm, InvalidRequest, InvalidTarget,
     InvalidText, Method, Name, Target, Version,
 };
 use super::{cookie, list, name};
@@ -344,52 +342,6 @@ impl Reset for Request {
         self.headers.shrink();
         self.body.shrink();
         self.trailers.shrink();
-    }
-}
-
-/// Why a request cannot be made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum InvalidRequest {
-    /// The method is no token, or too long.
-    Method(InvalidMethod),
-    /// The URL is malformed, or not for this crate.
-    Target(InvalidTarget),
-}
-
-impl fmt::Display for InvalidRequest {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            InvalidRequest::Method(_) => "the method is invalid",
-            InvalidRequest::Target(_) => "the url is invalid",
-        })
-    }
-}
-
-impl std::error::Error for InvalidRequest {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            InvalidRequest::Method(error) => Some(error),
-            InvalidRequest::Target(error) => Some(error),
-        }
-    }
-}
-
-impl From<InvalidMethod> for InvalidRequest {
-    fn from(error: InvalidMethod) -> InvalidRequest {
-        InvalidRequest::Method(error)
-    }
-}
-
-impl From<InvalidTarget> for InvalidRequest {
-    fn from(error: InvalidTarget) -> InvalidRequest {
-        InvalidRequest::Target(error)
-    }
-}
-
-impl From<Infallible> for InvalidRequest {
-    fn from(never: Infallible) -> InvalidRequest {
-        match never {}
     }
 }
 
