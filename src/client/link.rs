@@ -15,10 +15,10 @@ use super::upload::Upload;
 use super::{ClientCause, ClientError, ClientPhase};
 use crate::exchange::{ExchangeError, Head, Reply};
 use crate::memory::{Arena, Reset};
-use crate::message::{Headers, Length, Name, Request, Response, Status, Timings, decimal, members};
+use crate::message::{Length, Name, Request, Response, Status, Timings};
 use crate::net::{Anywhere, Buffer, Conn, Lane, Transport};
 use crate::runtime::{self, Instant};
-use crate::wire::{Announcement, Asked, Framing, Wish, persists};
+use crate::wire::{Announcement, Asked, Framing, Wish, patience, persists};
 
 /// One connection while it is in use. Dropping it closes the connection and frees its place.
 ///
@@ -142,7 +142,7 @@ impl Link {
         let version = reply.version();
         self.exchange.persists &=
             persists(version, Wish::of(&response.headers)) && !self.exchange.incoming.ends_with_close();
-        self.exchange.idle = idle(&response.headers);
+        self.exchange.idle = patience(&response.headers);
         Poll::Ready(Ok(()))
     }
 
@@ -389,12 +389,3 @@ impl Link {
 
 /// Answers before the final one: an endless row of them would be a hang.
 pub(super) const INTERIM_MAX: u32 = 16;
-
-/// `Keep-Alive: timeout=5`: what some servers say about their patience.
-fn idle(headers: &Headers) -> Option<Duration> {
-    let said = headers.named(Name::KEEP_ALIVE).flat_map(members).find_map(|member| {
-        let (name, seconds) = member.split_at_checked("timeout=".len())?;
-        name.eq_ignore_ascii_case(b"timeout=").then_some(seconds).and_then(decimal)
-    });
-    said.map(Duration::from_secs)
-}

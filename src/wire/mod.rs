@@ -21,5 +21,5 @@ pub(crate) use asked::Asked;
 pub use error::WireError;
 pub(crate) use framing::Framing;
 pub use limits::Limits;
-pub(crate) use persist::{Wish, persists};
+pub(crate) use persist::{Wish, patience, persists};
 pub(crate) use stamp::Stamp;

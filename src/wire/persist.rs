@@ -1,6 +1,8 @@
 //! May another message follow on this connection? (RFC 9112 §9.3)
 
-use crate::message::{Headers, Name, Version, members};
+use std::time::Duration;
+
+use crate::message::{Headers, Name, Version, decimal, members};
 
 /// What a message's Connection fields say about the time after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,6 +48,15 @@ pub(crate) fn persists(version: Version, wish: Wish) -> bool {
     }
 }
 
+/// How long a server lets a connection rest, if it says so: `Keep-Alive: timeout=5` (RFC 2068 §19.7.1.1).
+pub(crate) fn patience(headers: &Headers) -> Option<Duration> {
+    let said = headers.named(Name::KEEP_ALIVE).flat_map(members).find_map(|member| {
+        let (name, seconds) = member.split_at_checked("timeout=".len())?;
+        name.eq_ignore_ascii_case(b"timeout=").then_some(seconds).and_then(decimal)
+    });
+    said.map(Duration::from_secs)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -81,5 +92,28 @@ mod tests {
         check(Version::Http10, &["upgrade"], false);
         check(Version::Http10, &["Keep-Alive"], true);
         check(Version::Http10, &["x", "te, KEEP-ALIVE"], true);
+    }
+    #[test]
+    fn patience_is_a_number_of_seconds_2068_19_7_1_1() {
+        for (line, seconds) in [
+            ("timeout=5", Some(5)),
+            ("max=100, Timeout=0", Some(0)),
+            ("timeout=5, timeout=9", Some(5)),
+            ("", None),
+            ("5", None),
+            ("timeout", None),
+            ("timeout=", None),
+            ("timeout=+5", None),
+            ("timeout=-1", None),
+            ("timeout=5s", None),
+            ("timeout = 5", None),
+            ("xtimeout=5", None),
+            ("timeout=99999999999999999999", None),
+        ] {
+            let mut headers = Headers::new();
+            headers.set("Keep-Alive", line).unwrap();
+            assert_eq!(patience(&headers), seconds.map(Duration::from_secs), "{line:?}");
+        }
+        assert_eq!(patience(&Headers::new()), None);
     }
 }
