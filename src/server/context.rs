@@ -206,14 +206,11 @@ impl Context {
         Poll::Ready(Ok(()))
     }
 
-    /// Writes the response's body to the output, if all of it is here and small, as most are. Says whether the answer is
-    /// whole.
+    /// Writes the response's body to the output, if all of it is here and small, as most are. Says whether it was.
     #[inline]
     pub(super) fn copy_body(&mut self) -> bool {
-        if let Some(conn) = &mut *self.conn.borrow_mut() {
-            self.outgoing.copy_whole(conn, &self.response.body);
-        }
-        self.outgoing.is_whole()
+        let mut conn = self.conn.borrow_mut();
+        conn.as_mut().is_some_and(|conn| self.outgoing.copy_whole(conn, &self.response.body))
     }
 
     /// Sends the response's body, if it is not sent already.
