@@ -266,7 +266,7 @@ mod tests {
             }
         }
         assert!(taken > 1000 && left > taken, "{taken} taken, {left} left");
-        for other_form in ["GET http://a/", "OPTIONS *", "CONNECT a:443", "GET a", "GET  /"] {
+        for other_form in ["GET http://a/", "OPTIONS *", "CONNECT a:443", "CONNECT /", "GET a", "GET  /"] {
             assert!(plainly(format!("{other_form} HTTP/1.1\r\n\r\n").as_bytes()).is_none(), "{other_form}");
         }
     }
