@@ -88,7 +88,7 @@ pub enum ClientCause {
     Tls(TlsError),
     /// More redirects than are followed.
     TooManyRedirects,
-    /// A redirect without a good `location` (RFC 9110 §15.4).
+    /// A redirect whose `location` is empty, or no URL that can be asked for (RFC 9110 §15.4).
     Location(Option<InvalidTarget>),
     /// A redirect with several `location` fields, which lead to different places.
     Locations,
