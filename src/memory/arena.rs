@@ -28,8 +28,21 @@ impl Arena {
     /// Appends a copy of `part`, of whatever length.
     #[inline]
     pub(crate) fn extend(&mut self, part: &[u8]) {
-        self.spare(part.len())[..part.len()].copy_from_slice(part);
-        self.len += part.len();
+        let end = self.len + part.len();
+        // That the range lies in memory is also the answer to whether there is room.
+        match self.bytes.get_mut(self.len..end) {
+            Some(room) => {
+                room.copy_from_slice(part);
+                self.len = end;
+            }
+            None => self.extend_anew(part),
+        }
+    }
+
+    #[cold]
+    fn extend_anew(&mut self, part: &[u8]) {
+        self.make_room(part.len());
+        self.extend(part);
     }
 
     /// Appends copies of all `parts`.
