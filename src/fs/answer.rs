@@ -13,7 +13,7 @@ use crate::server::{Context, Result};
 /// Makes `resource` the answer to the request.
 pub(super) fn fill(ctx: &mut Context, resource: &Resource) -> Result {
     let earlier = resource.whole().earlier_second(ctx.arrived());
-    let modified = earlier.or_else(|| resource.whole().second());
+    let modified = earlier.or(resource.modified);
     let Context { request, response, .. } = ctx;
     let chosen = resource.select(&request.headers);
     let validators = resource.validators(chosen, modified);

@@ -136,7 +136,10 @@ impl Cache {
 
     /// The hash of a path, and the part that it is in.
     fn shard(&self, path: &str) -> (u64, MutexGuard<'_, Shard>) {
-        let hash = self.hasher.hash_one(path);
+        // Not as a `str`, which is hashed with an end mark for what may follow it.
+        let mut hasher = self.hasher.build_hasher();
+        hasher.write(path.as_bytes());
+        let hash = hasher.finish();
         // A map tells its slots apart by the bits at either end, so those in the middle choose it.
         let index = (hash >> 32) as usize % self.shards.len();
         (hash, lock(&self.shards[index]))

@@ -76,14 +76,14 @@ pub(super) enum Neighbors {
     Precompressed,
 }
 
-/// What a path leads to.
+/// What a path leads to. It goes from hand to hand for each request, so what is rare and large is in a box.
 #[derive(Debug)]
 pub(super) enum Found {
     Resource(Arc<Resource>),
     /// A directory that was asked for as if it were a file.
     Directory,
     /// A directory whose entries are to be shown.
-    Listing(Listed),
+    Listing(Box<Listed>),
     Nothing,
 }
 
@@ -157,7 +157,7 @@ impl Lookup {
             (Listing::On, false) => Ok(Found::Directory),
             (Listing::On, true) => {
                 let (root, path) = (site.root.clone(), below.name().to_owned());
-                Ok(Found::Listing(Listed { root, dir, path }))
+                Ok(Found::Listing(Box::new(Listed { root, dir, path })))
             }
         }
     }

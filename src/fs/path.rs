@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 
+use memchr::memchr;
+
 use crate::message::Target;
 
 /// A path below a root: names with one `/` between them, decoded once. The root itself is empty; what ends with a
@@ -54,7 +56,7 @@ impl<'a> Below<'a> {
 /// A `/` that was escaped is part of a name, and no name has one.
 pub(super) fn decode(target: &Target) -> Option<Cow<'_, str>> {
     let raw = target.path().strip_prefix('/')?;
-    if !raw.as_bytes().contains(&b'%') {
+    if memchr(b'%', raw.as_bytes()).is_none() {
         return Some(Cow::Borrowed(raw));
     }
     let mut decoded = String::with_capacity(raw.len());

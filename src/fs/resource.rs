@@ -13,6 +13,8 @@ pub(super) struct Resource {
     /// The file as it is, and then what is kept encoded.
     representations: Vec<Representation>,
     pub(super) content_type: String,
+    /// When it was changed last, to the second.
+    pub(super) modified: Option<SystemTime>,
 }
 
 /// One representation of a file.
@@ -55,7 +57,7 @@ impl Resource {
             Ok(Representation { coding, snapshot, etag, fields, fields_alone: alone })
         });
         let representations = all.collect::<Result<_, _>>()?;
-        Ok(Resource { representations, content_type })
+        Ok(Resource { representations, content_type, modified })
     }
 
     /// Whether the files that it keeps open are what they were.
