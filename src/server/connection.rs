@@ -149,7 +149,7 @@ fn exchanges<H: Handler>(
             }
             settle(ctx, handled)?;
             if !ctx.copy_body() {
-                poll_fn(|cx| ctx.poll_send(cx)).await?;
+                poll_fn(|cx| poll_send(ctx, cx)).await?;
             }
             if ctx.persists() && !ctx.is_read() {
                 poll_fn(|cx| poll_drain(ctx, cx)).await;
@@ -217,6 +217,12 @@ pub(super) fn plan_body<H: Handler>(
         (false, BodyPlan::Buffer | BodyPlan::Tunnel) => Ok(Some(worker.shared.bounds.limits.body_max)),
         (false, BodyPlan::BufferUpTo(body_max)) => Ok(Some(body_max)),
     }
+}
+
+/// Sends what of the answer is not sent yet. Its source is the application's, and panics as a handler may.
+fn poll_send(ctx: &mut Context, cx: &mut task::Context<'_>) -> Poll<Result<(), Box<Refused>>> {
+    let panicked = |_| Poll::Ready(Err(Refused::untold(RefusalCause::Panic)));
+    catch_unwind(AssertUnwindSafe(|| ctx.poll_send(cx))).unwrap_or_else(panicked)
 }
 
 /// Reads what the handler left of the body, if another request is to follow it.
