@@ -198,19 +198,8 @@ async fn an_origin_that_closes_does_not_close_the_connection_in_front() {
         Ok(ctx.response.headers.set("proxy-authenticate", "Basic")?)
     };
     let origin = Stopped(Server::bind("127.0.0.1:0").cores(1).start(closes).unwrap());
-    let (base, client) = (format!("http://{}", origin.0.local_addr()), Client::new());
-    let proxy = async move |ctx: &mut Context| -> corehttp::Result {
-        let mut response = Response::new();
-        client.send(&ctx.request.target_to(&base)?, &mut response).await?;
-        ctx.response = response.forwarded();
-        Ok(())
-    };
-    let server = Stopped(Server::bind("127.0.0.1:0").cores(1).start(proxy).unwrap());
-    let mut peer = tokio::net::TcpStream::connect(server.0.local_addr()).await.unwrap();
     let asked = b"GET / HTTP/1.1\r\nhost: a\r\n\r\nGET / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n";
-    peer.write_all(asked).await.unwrap();
-    let mut heard = String::new();
-    peer.read_to_string(&mut heard).await.unwrap();
+    let heard = ask_in_front_of(format!("http://{}", origin.0.local_addr()), asked).await;
     assert_eq!((heard.matches("HTTP/1.1 200 OK").count(), heard.matches("here").count()), (2, 2), "{heard}");
     assert!(!heard.contains("proxy-authenticate"), "{heard}");
 }
@@ -220,21 +209,28 @@ async fn an_origin_that_closes_does_not_close_the_connection_in_front() {
 async fn a_number_that_is_no_status_code_is_sent_on_as_it_is() {
     for code in ["099", "600", "999"] {
         let answer = format!("HTTP/1.1 {code} x\r\ncontent-length: 2\r\n\r\nno");
-        let (origin, client) = (Scripted::always(answer).await, Client::new());
-        let base = origin.url.clone();
-        let proxy = async move |ctx: &mut Context| -> corehttp::Result {
-            let mut response = Response::new();
-            client.send(&ctx.request.target_to(&base)?, &mut response).await?;
-            ctx.response = response.forwarded();
-            Ok(())
-        };
-        let server = Stopped(Server::bind("127.0.0.1:0").cores(1).start(proxy).unwrap());
-        let mut peer = tokio::net::TcpStream::connect(server.0.local_addr()).await.unwrap();
-        peer.write_all(b"GET / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n").await.unwrap();
-        let mut heard = String::new();
-        peer.read_to_string(&mut heard).await.unwrap();
+        let origin = Scripted::always(answer).await;
+        let asked = b"GET / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n";
+        let heard = ask_in_front_of(origin.url.clone(), asked).await;
         assert!(heard.starts_with(&format!("HTTP/1.1 {code} \r\n")) && heard.ends_with("no"), "{heard}");
     }
+}
+
+/// What a peer hears that asks a server in front of `base`, until the connection closes.
+async fn ask_in_front_of(base: String, asked: &[u8]) -> String {
+    let client = Client::new();
+    let proxy = async move |ctx: &mut Context| -> corehttp::Result {
+        let mut response = Response::new();
+        client.send(&ctx.request.target_to(&base)?, &mut response).await?;
+        ctx.response = response.forwarded();
+        Ok(())
+    };
+    let server = Stopped(Server::bind("127.0.0.1:0").cores(1).start(proxy).unwrap());
+    let mut peer = tokio::net::TcpStream::connect(server.0.local_addr()).await.unwrap();
+    peer.write_all(asked).await.unwrap();
+    let mut heard = String::new();
+    peer.read_to_string(&mut heard).await.unwrap();
+    heard
 }
 
 /// The peer is to blame for where it wants to go, and nobody else.
