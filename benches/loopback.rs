@@ -2,7 +2,8 @@
 //! kernel makes every server pay?
 //!
 //! Each server is a process pinned to one core, the load sits on another, and both talk over
-//! loopback. The `limit` is a bare epoll loop that parses nothing (`support/limit.rs`). The
+//! loopback. The `limit` is a bare epoll loop that parses nothing (`support/limit.rs`), and `tokio`
+//! the same in the runtime that corehttp and hyper stand on (`support/runtime_only.rs`). The
 //! servers take turns round by round, so a machine that slows down slows all of them; the ratio
 //! is that of one round, and its median is what counts. Where strace is installed, the system
 //! calls behind one request are counted, too.
@@ -21,6 +22,8 @@ mod handlers;
 mod limit;
 #[path = "support/load.rs"]
 mod load;
+#[path = "support/runtime_only.rs"]
+mod runtime_only;
 #[path = "support/servers.rs"]
 mod servers;
 #[path = "support/spread.rs"]
@@ -52,6 +55,7 @@ fn serve(server: &str) {
         LIMIT => limit::serve_limit(),
         COREHTTP => servers::serve_corehttp(),
         HYPER => servers::serve_hyper(),
+        TOKIO => runtime_only::serve_tokio(),
         unknown => panic!("no server is called {unknown}"),
     }
 }
@@ -59,10 +63,11 @@ fn serve(server: &str) {
 const LIMIT: &str = "limit";
 const COREHTTP: &str = "corehttp";
 const HYPER: &str = "hyper";
+const TOKIO: &str = "tokio";
 
 fn measure() {
     let mut peers: Vec<Peer> =
-        [LIMIT].into_iter().chain(child::chosen([COREHTTP, HYPER])).map(Peer::start).collect();
+        [LIMIT].into_iter().chain(child::chosen([TOKIO, COREHTTP, HYPER])).map(Peer::start).collect();
     if !pin(Seat::Load) {
         println!("one core only, or no right to choose one: the load disturbs the servers");
     }

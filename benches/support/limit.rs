@@ -80,10 +80,10 @@ impl Limit {
 const LISTENER: Token = Token(usize::MAX - 1);
 const INPUT_MAX: usize = 64 << 10;
 
-const ANSWER: &str = "HTTP/1.1 200 OK\r\nServer: corehttp\r\nDate: Sat, 21 Nov 2026 12:00:00 GMT\r\n\
+pub(crate) const ANSWER: &str = "HTTP/1.1 200 OK\r\nServer: corehttp\r\nDate: Sat, 21 Nov 2026 12:00:00 GMT\r\n\
     Content-Type: text/plain\r\nContent-Length: 13\r\n\r\nHello, world!";
 
 /// As many answers as one read can ask for here.
-fn answers() -> Vec<u8> {
+pub(crate) fn answers() -> Vec<u8> {
     ANSWER.as_bytes().repeat(64)
 }
