@@ -11,7 +11,8 @@ use std::sync::{Arc, Mutex};
 
 use super::close;
 use super::lease::Lease;
-use super::refuse::{self, Refused};
+use super::refusal::Refused;
+use super::refuse;
 use super::stats::CoreStats;
 use super::worker::Worker;
 use super::{Handler, RefusalCause};

@@ -1,24 +1,13 @@
-//! The ways to close a connection (RFC 9112 §9.6).
+//! The ways to close a connection, and when an idle one closes (RFC 9112 §9.6).
 
 use std::future::poll_fn;
 use std::task::{self, Poll, ready};
+use std::time::Duration;
 
 use super::Context;
+use super::next::Manner;
 use crate::memory::Reset;
-use crate::net::{Fault, Lane};
-
-/// How a connection is closed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Manner {
-    /// Nobody is there any more.
-    AtOnce,
-    /// The peer knows that this is the end.
-    Politely,
-    /// The peer may be sending still: a reset would take the answer from it before it has read it.
-    Lingering,
-    /// In the middle of an answer, so that nobody takes it for the whole.
-    Abort,
-}
+use crate::net::{Conn, Fault, Lane};
 
 /// Ends the connection. The wait for the peer has its bounds.
 pub(super) async fn close(ctx: &mut Context, manner: Manner) {
@@ -48,6 +37,21 @@ pub(super) async fn hang_up(ctx: &mut Context) {
     }
     ctx.count_traffic();
 }
+
+/// Ready when an idle connection is in the way of a stop. One that is new may have a request on its way.
+pub(super) fn poll_idle(conn: &mut Conn, number: u64, cx: &mut task::Context<'_>) -> Poll<()> {
+    match (conn.is_stopping(), number) {
+        (false, _) => Poll::Pending,
+        (true, 0) => conn.poll_expired(cx, Lane::Whole, NEWCOMER_GRACE).map(drop),
+        // Nobody has told the peer not to send the request that is here already.
+        (true, _) if conn.transport.has_unnoticed() => Poll::Pending,
+        // At once, for one may be on its way.
+        (true, _) => conn.poll_shutdown(cx, NEWCOMER_GRACE).map(drop),
+    }
+}
+
+/// How long a connection without a request yet may hold up a stop.
+const NEWCOMER_GRACE: Duration = Duration::from_secs(1);
 
 /// The steps of it, which are polled: what is awaited would lie in the task of every idle connection.
 impl Context {

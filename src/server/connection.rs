@@ -6,13 +6,14 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::rc::Rc;
 use std::task::{self, Poll, ready};
-use std::time::Duration;
 
-use super::close::{self, Manner};
+use super::close::{self, poll_idle};
 use super::handling::{handle, settle};
 use super::handshake;
 use super::lease::Lease;
-use super::refuse::{self, Refused};
+use super::next::{Manner, Next};
+use super::refusal::Refused;
+use super::refuse;
 use super::upgraded::Vacated;
 use super::worker::Worker;
 use super::{BodyPlan, Context, Handler, RefusalCause, Result};
@@ -95,29 +96,6 @@ impl<H: Handler> Connection<H> {
         }
     }
 }
-
-/// What becomes of a connection after an exchange.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Next {
-    /// Another request may come.
-    Wait,
-    Close(Manner),
-}
-
-/// Ready when an idle connection is in the way of a stop. One that is new may have a request on its way.
-pub(super) fn poll_idle(conn: &mut Conn, number: u64, cx: &mut task::Context<'_>) -> Poll<()> {
-    match (conn.is_stopping(), number) {
-        (false, _) => Poll::Pending,
-        (true, 0) => conn.poll_expired(cx, Lane::Whole, NEWCOMER_GRACE).map(drop),
-        // Nobody has told the peer not to send the request that is here already.
-        (true, _) if conn.transport.has_unnoticed() => Poll::Pending,
-        // At once, for one may be on its way.
-        (true, _) => conn.poll_shutdown(cx, NEWCOMER_GRACE).map(drop),
-    }
-}
-
-/// How long a connection without a request yet may hold up a stop.
-const NEWCOMER_GRACE: Duration = Duration::from_secs(1);
 
 /// Answers requests until no more of one is here.
 ///

@@ -6,9 +6,8 @@ use std::rc::Rc;
 use std::task::{self, Poll, ready};
 use std::time::Instant;
 
-use super::close::Manner;
-use super::connection::Next;
-use super::refuse::Refused;
+use super::next::{Manner, Next};
+use super::refusal::Refused;
 use super::shared::Shared;
 use super::upgraded::Vacated;
 use super::{Extensions, RefusalCause, Transform, passage};

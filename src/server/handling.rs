@@ -6,7 +6,8 @@ use std::pin::Pin;
 use std::task::{self, Poll};
 
 use super::context::{SharedConn, Unread};
-use super::refuse::{self, Refused};
+use super::refusal::Refused;
+use super::refuse;
 use super::shared::Shared;
 use super::worker::Worker;
 use super::{Context, Handler, RefusalCause, Result};

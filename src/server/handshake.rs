@@ -5,7 +5,7 @@ use std::io;
 use std::mem;
 use std::task::Poll;
 
-use super::connection::poll_idle;
+use super::close::poll_idle;
 use super::lease::Lease;
 use super::worker::Worker;
 use super::{Handler, RefusalCause, close};

@@ -19,6 +19,7 @@ mod connection;
 mod handling;
 mod handshake;
 mod lease;
+mod next;
 mod refuse;
 
 mod context;

@@ -1,4 +1,4 @@
-//! [`Refusal`]: what a peer was refused, and why.
+//! [`Refusal`]: what a peer was refused, and why; and [`Refused`]: the same, on its way to be told.
 
 use std::fmt;
 
@@ -71,5 +71,31 @@ impl fmt::Display for RefusalCause {
 impl From<ExchangeError> for RefusalCause {
     fn from(error: ExchangeError) -> RefusalCause {
         RefusalCause::Exchange(error)
+    }
+}
+
+/// A refusal on its way: why a connection ends here, and what the peer is told.
+#[derive(Debug)]
+pub(super) struct Refused {
+    /// None: nothing, for it would not be there to hear, or has half of another answer.
+    pub(super) status: Option<Status>,
+    pub(super) cause: RefusalCause,
+}
+
+impl Refused {
+    // In a box: it is rare, and the results that it is the error of are moved for every request.
+    pub(super) fn new(status: Status, cause: RefusalCause) -> Box<Refused> {
+        Box::new(Refused { status: Some(status), cause })
+    }
+
+    /// What it is too late to tell.
+    pub(super) fn untold(cause: RefusalCause) -> Box<Refused> {
+        Box::new(Refused { status: None, cause })
+    }
+}
+
+impl From<ExchangeError> for Box<Refused> {
+    fn from(error: ExchangeError) -> Box<Refused> {
+        Box::new(Refused { status: error.owed(), cause: RefusalCause::Exchange(error) })
     }
 }

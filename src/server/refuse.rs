@@ -2,39 +2,13 @@
 
 use std::io;
 
-use super::close::Manner;
 use super::context::Unread;
+use super::next::Manner;
+use super::refusal::Refused;
 use super::{Context, Error, RefusalCause};
 use crate::coding::ACCEPTED;
-use crate::exchange::ExchangeError;
 use crate::memory::Reset;
 use crate::message::{Name, Status};
-
-/// Why a connection ends here, and what the peer is told.
-#[derive(Debug)]
-pub(super) struct Refused {
-    /// None: nothing, for it would not be there to hear, or has half of another answer.
-    status: Option<Status>,
-    cause: RefusalCause,
-}
-
-impl Refused {
-    // In a box: it is rare, and the results that it is the error of are moved for every request.
-    pub(super) fn new(status: Status, cause: RefusalCause) -> Box<Refused> {
-        Box::new(Refused { status: Some(status), cause })
-    }
-
-    /// What it is too late to tell.
-    pub(super) fn untold(cause: RefusalCause) -> Box<Refused> {
-        Box::new(Refused { status: None, cause })
-    }
-}
-
-impl From<ExchangeError> for Box<Refused> {
-    fn from(error: ExchangeError) -> Box<Refused> {
-        Box::new(Refused { status: error.owed(), cause: RefusalCause::Exchange(error) })
-    }
-}
 
 /// Writes what the peer is told, if nothing else was told it. Says how to close, and how the connection ended.
 pub(super) fn refuse(ctx: &mut Context, refused: Refused) -> (Manner, io::Result<()>) {

@@ -10,11 +10,13 @@ use std::task::{self, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::close::{self, Manner};
+use super::close;
 use super::connection::{Connection, note_expectation, plan_body};
 use super::handling::{handle, settle};
 use super::lease::Lease;
-use super::refuse::{self, Refused};
+use super::next::Manner;
+use super::refusal::Refused;
+use super::refuse;
 use super::shared::Settings;
 use super::worker::Worker;
 use super::{Context, Handler};
