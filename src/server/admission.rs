@@ -9,10 +9,8 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex};
 
-use super::close;
-use super::lease::Lease;
 use super::refusal::Refused;
-use super::refuse;
+use super::refuse::turn_away;
 use super::stats::CoreStats;
 use super::worker::Worker;
 use super::{Handler, RefusalCause};
@@ -145,10 +143,7 @@ impl Rejection {
                 RefusalCause::ConnectionsOfPeer => Status::TOO_MANY_REQUESTS,
                 _ => Status::SERVICE_UNAVAILABLE,
             };
-            let mut lease = Lease::new(&worker, worker.take_context());
-            lease.adopt(Some(conn), 0);
-            let (manner, _) = refuse::refuse(&mut lease, *Refused::new(status, self.cause));
-            close::close(&mut lease, manner).await;
+            turn_away(&worker, conn, Refused::new(status, self.cause)).await;
             gate.refusing.set(gate.refusing.get() - 1);
             drop(self.open);
         });

@@ -16,6 +16,7 @@ mod worker;
 
 mod close;
 mod connection;
+mod detached;
 mod handling;
 mod handshake;
 mod lease;

@@ -2,13 +2,17 @@
 
 use std::io;
 
+use super::close::close;
 use super::context::Unread;
+use super::lease::Lease;
 use super::next::Manner;
 use super::refusal::Refused;
-use super::{Context, Error, RefusalCause};
+use super::worker::Worker;
+use super::{Context, Error, Handler, RefusalCause};
 use crate::coding::ACCEPTED;
 use crate::memory::Reset;
 use crate::message::{Name, Status};
+use crate::net::Conn;
 
 /// Writes what the peer is told, if nothing else was told it. Says how to close, and how the connection ended.
 pub(super) fn refuse(ctx: &mut Context, refused: Refused) -> (Manner, io::Result<()>) {
@@ -33,6 +37,14 @@ pub(super) fn refuse(ctx: &mut Context, refused: Refused) -> (Manner, io::Result
 
 /// Seconds until one of so many connections is likely to have closed.
 const RETRY_AFTER: &[u8] = b"1";
+
+/// Refuses a connection on which nothing was asked yet, and ends it.
+pub(super) async fn turn_away<H: Handler>(worker: &Worker<H>, conn: Conn, refused: Box<Refused>) {
+    let mut lease = Lease::new(worker, worker.take_context());
+    lease.adopt(Some(conn), 0);
+    let (manner, _) = refuse(&mut lease, *refused);
+    close(&mut lease, manner).await;
+}
 
 /// Makes the response the answer to a handler's error. The fields that middleware has set stay, but for those
 /// that described a content that is not sent.

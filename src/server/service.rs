@@ -3,27 +3,18 @@
 use std::cell::Cell;
 use std::fmt;
 use std::io;
-use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::{self, Poll};
 
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite};
 
-use super::close;
-use super::connection::{Connection, note_expectation, plan_body};
-use super::handling::{handle, settle};
-use super::lease::Lease;
-use super::next::Manner;
-use super::refusal::Refused;
-use super::refuse;
+use super::Handler;
+use super::connection::Connection;
+use super::detached::respond;
 use super::shared::Settings;
 use super::worker::Worker;
-use super::{Context, Handler};
-use crate::exchange::ExchangeError;
 use crate::message::{Request, Response};
 use crate::net::{Conn, Peer, PeerAddr, Transport, Watch};
-use crate::wire::WireError;
 
 /// A handler with its settings, for connections that come from elsewhere, on any tokio runtime.
 ///
@@ -136,37 +127,7 @@ impl<H: Handler> Service<H> {
     ///
     /// [`Context::stream`]: super::Context::stream
     pub async fn respond(&self, request: Request) -> Response {
-        let written = Rc::default();
-        self.worker.shared.clock.refresh();
-        let mut lease = Lease::new(&self.worker, self.worker.take_context());
-        lease.detach(request, self.connect(PeerAddr::Memory, Nobody { written: Rc::clone(&written) }));
-        let manner = match self.answer(&mut lease).await {
-            Ok(()) => Manner::Politely,
-            // How the connection has ended is nothing to nobody, who has heard all that was written.
-            Err(refused) => match refuse::refuse(&mut lease, *refused).0 {
-                Manner::Lingering => Manner::Politely,
-                manner => manner,
-            },
-        };
-        close::close(&mut lease, manner).await;
-        let mut response = std::mem::take(&mut lease.response);
-        let written = written.take();
-        if !written.is_empty() {
-            response.body.set(written);
-        }
-        response
-    }
-
-    /// Makes the answer to a request that is here with all of its body.
-    async fn answer(&self, ctx: &mut Context) -> Result<(), Box<Refused>> {
-        note_expectation(ctx)?;
-        let body_max = plan_body(&self.worker, ctx)?;
-        if body_max.is_some_and(|most| ctx.request.body.len() > most) {
-            return Err(ExchangeError::Wire(WireError::BodyTooLarge).into());
-        }
-        let conn = ctx.conn.clone();
-        let handled = handle(&self.worker, conn, pin!(async { self.worker.handler.handle(ctx).await })).await;
-        settle(ctx, handled)
+        respond(&self.worker, request, |nobody| self.connect(PeerAddr::Memory, nobody)).await
     }
 
     fn connect(&self, peer: PeerAddr, io: impl AsyncRead + AsyncWrite + 'static) -> Conn {
@@ -186,38 +147,5 @@ impl<H: Handler> Clone for Service<H> {
 impl<H: Handler> fmt::Debug for Service<H> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Service").finish_non_exhaustive()
-    }
-}
-
-/// The peer of a request that came without a connection: it keeps what is written to it, and sends nothing, not even an
-/// end.
-struct Nobody {
-    written: Rc<Cell<Vec<u8>>>,
-}
-
-impl AsyncRead for Nobody {
-    fn poll_read(
-        self: Pin<&mut Self>,
-        _: &mut task::Context<'_>,
-        _: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        Poll::Pending
-    }
-}
-
-impl AsyncWrite for Nobody {
-    fn poll_write(self: Pin<&mut Self>, _: &mut task::Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        let mut written = self.written.take();
-        written.extend_from_slice(bytes);
-        self.written.set(written);
-        Poll::Ready(Ok(bytes.len()))
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, _: &mut task::Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, _: &mut task::Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(Ok(()))
     }
 }

@@ -1,0 +1,96 @@
+//! [`respond`]: a request that came without a connection, answered as if it had one.
+
+use std::cell::Cell;
+use std::io;
+use std::mem;
+use std::pin::{Pin, pin};
+use std::rc::Rc;
+use std::task::{self, Poll};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use super::close::close;
+use super::connection::{note_expectation, plan_body};
+use super::handling::{handle, settle};
+use super::lease::Lease;
+use super::next::Manner;
+use super::refusal::Refused;
+use super::refuse::refuse;
+use super::worker::Worker;
+use super::{Context, Handler};
+use crate::exchange::ExchangeError;
+use crate::message::{Request, Response};
+use crate::net::Conn;
+use crate::wire::WireError;
+
+/// Answers `request`, which is here with all of its body. `connect` makes a connection to nobody of its peer.
+pub(super) async fn respond<H: Handler>(
+    worker: &Worker<H>,
+    request: Request,
+    connect: impl FnOnce(Nobody) -> Conn,
+) -> Response {
+    let written = Rc::default();
+    worker.shared.clock.refresh();
+    let mut lease = Lease::new(worker, worker.take_context());
+    lease.detach(request, connect(Nobody { written: Rc::clone(&written) }));
+    let manner = match answer(worker, &mut lease).await {
+        Ok(()) => Manner::Politely,
+        // How the connection has ended is nothing to nobody, who has heard all that was written.
+        Err(refused) => match refuse(&mut lease, *refused).0 {
+            Manner::Lingering => Manner::Politely,
+            manner => manner,
+        },
+    };
+    close(&mut lease, manner).await;
+    let mut response = mem::take(&mut lease.response);
+    let written = written.take();
+    if !written.is_empty() {
+        response.body.set(written);
+    }
+    response
+}
+
+/// Makes the answer, as for a request on a connection.
+async fn answer<H: Handler>(worker: &Worker<H>, ctx: &mut Context) -> Result<(), Box<Refused>> {
+    note_expectation(ctx)?;
+    let body_max = plan_body(worker, ctx)?;
+    if body_max.is_some_and(|most| ctx.request.body.len() > most) {
+        return Err(ExchangeError::Wire(WireError::BodyTooLarge).into());
+    }
+    let conn = ctx.conn.clone();
+    let handled = handle(worker, conn, pin!(async { worker.handler.handle(ctx).await })).await;
+    settle(ctx, handled)
+}
+
+/// The peer of a request that came without a connection: it keeps what is written to it, and sends nothing, not even an
+/// end.
+pub(super) struct Nobody {
+    written: Rc<Cell<Vec<u8>>>,
+}
+
+impl AsyncRead for Nobody {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        _: &mut task::Context<'_>,
+        _: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Poll::Pending
+    }
+}
+
+impl AsyncWrite for Nobody {
+    fn poll_write(self: Pin<&mut Self>, _: &mut task::Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let mut written = self.written.take();
+        written.extend_from_slice(bytes);
+        self.written.set(written);
+        Poll::Ready(Ok(bytes.len()))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut task::Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut task::Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+}
