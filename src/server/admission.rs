@@ -9,8 +9,8 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex};
 
+use super::connection::turn_away;
 use super::refusal::Refused;
-use super::refuse::turn_away;
 use super::stats::CoreStats;
 use super::worker::Worker;
 use super::{Handler, RefusalCause};

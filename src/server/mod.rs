@@ -14,31 +14,14 @@ mod inlet;
 mod outlet;
 mod worker;
 
-mod close;
 mod connection;
-mod detached;
-mod handling;
-mod handshake;
-mod lease;
 mod next;
-mod refuse;
 
 mod context;
-mod conversation;
-mod decode;
-mod extensions;
-mod passage;
-mod reader;
 #[cfg(feature = "tls")]
 mod tls;
-mod transform;
-mod upgraded;
-mod writer;
 
-mod body_plan;
-mod box_handler;
 mod handler;
-mod into_handler;
 
 mod error;
 mod invalid_answer;
@@ -49,23 +32,17 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use body_plan::{BodyPlan, WithPlan, with_plan};
-pub use box_handler::BoxHandler;
-pub use context::Context;
+pub use context::{Context, Course, Extensions, Reader, Transform, Upgraded, Writer};
 pub use error::{Error, Result};
-pub use extensions::Extensions;
-pub use handler::Handler;
-pub use into_handler::{AsyncHandler, IntoHandler, Outcome, PlainHandler};
+pub use handler::{
+    AsyncHandler, BodyPlan, BoxHandler, Handler, IntoHandler, Outcome, PlainHandler, WithPlan, with_plan,
+};
 pub use invalid_answer::InvalidAnswer;
 pub use launch::ServerCore;
-pub use reader::Reader;
 pub use refusal::{Refusal, RefusalCause};
 pub use running::Running;
 pub use service::Service;
 pub use stats::{ErrorCounts, ServerCounts, ServerStats};
-pub use transform::{Course, Transform};
-pub use upgraded::Upgraded;
-pub use writer::Writer;
 
 use self::shared::Settings;
 use crate::exchange::Timeouts;

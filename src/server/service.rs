@@ -9,8 +9,7 @@ use std::sync::Arc;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::Handler;
-use super::connection::Connection;
-use super::detached::respond;
+use super::connection::{Connection, respond};
 use super::shared::Settings;
 use super::worker::Worker;
 use crate::message::{Request, Response};

@@ -3,16 +3,16 @@
 use std::io;
 
 use super::close::close;
-use super::context::Unread;
 use super::lease::Lease;
-use super::next::Manner;
-use super::refusal::Refused;
-use super::worker::Worker;
-use super::{Context, Error, Handler, RefusalCause};
 use crate::coding::ACCEPTED;
 use crate::memory::Reset;
 use crate::message::{Name, Status};
 use crate::net::Conn;
+use crate::server::context::Unread;
+use crate::server::next::Manner;
+use crate::server::refusal::Refused;
+use crate::server::worker::Worker;
+use crate::server::{Context, Error, Handler, RefusalCause};
 
 /// Writes what the peer is told, if nothing else was told it. Says how to close, and how the connection ended.
 pub(super) fn refuse(ctx: &mut Context, refused: Refused) -> (Manner, io::Result<()>) {
@@ -39,7 +39,7 @@ pub(super) fn refuse(ctx: &mut Context, refused: Refused) -> (Manner, io::Result
 const RETRY_AFTER: &[u8] = b"1";
 
 /// Refuses a connection on which nothing was asked yet, and ends it.
-pub(super) async fn turn_away<H: Handler>(worker: &Worker<H>, conn: Conn, refused: Box<Refused>) {
+pub(in crate::server) async fn turn_away<H: Handler>(worker: &Worker<H>, conn: Conn, refused: Box<Refused>) {
     let mut lease = Lease::new(worker, worker.take_context());
     lease.adopt(Some(conn), 0);
     let (manner, _) = refuse(&mut lease, *refused);

@@ -6,12 +6,12 @@ use std::net::SocketAddr;
 use std::task::{Poll, ready};
 use std::time::{Duration, Instant};
 
-use super::context::Unread;
 use super::passage::Passage;
-use super::{Context, Course, InvalidAnswer, Reader, Upgraded, Writer};
+use super::{Context, Course, Reader, Unread, Upgraded, Writer};
 use crate::exchange::{Expectation, poll_flush};
 use crate::message::{Headers, Length, Name, Status, Version, is_token};
 use crate::net::{Conn, Lane, PeerAddr};
+use crate::server::InvalidAnswer;
 use crate::wire::encode;
 
 /// What the exchange is about.

@@ -3,8 +3,9 @@
 use std::fmt;
 use std::pin::Pin;
 
-use super::{BodyPlan, Context, Handler, IntoHandler, Result};
+use super::{BodyPlan, Handler, IntoHandler};
 use crate::message::Request;
+use crate::server::{Context, Result};
 
 /// Any handler, behind a pointer: handlers of several types can be in one map, or one field hold any of them.
 ///

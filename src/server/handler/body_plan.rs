@@ -1,7 +1,8 @@
 //! [`BodyPlan`]: what becomes of a request's body, as its head decides.
 
-use super::{Context, Handler, IntoHandler, Result};
+use super::{Handler, IntoHandler};
 use crate::message::{Request, Status};
+use crate::server::{Context, Result};
 
 /// What becomes of a request's body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,13 +5,13 @@ use std::io;
 use std::mem;
 use std::task::Poll;
 
-use super::close::poll_idle;
+use super::close::{hang_up, poll_idle};
 use super::lease::Lease;
-use super::worker::Worker;
-use super::{Handler, RefusalCause, close};
 use crate::exchange::{ExchangeError, Phase};
 use crate::net::tls::Acceptor;
 use crate::net::{Conn, Lane, TlsError, Transport};
+use crate::server::worker::Worker;
+use crate::server::{Handler, RefusalCause};
 
 /// Makes `idle` secure, in the time that its first head has. Afterwards it is none if that is over: the peer has gone,
 /// or the server stops.
@@ -54,7 +54,7 @@ pub(super) async fn secure<H: Handler>(
             worker.shared.report(None, peer, RefusalCause::Tls(error));
             let mut lease = Lease::new(worker, worker.take_context());
             lease.adopt(idle.take(), 0);
-            close::hang_up(&mut lease).await;
+            hang_up(&mut lease).await;
             return Err(served);
         }
     }

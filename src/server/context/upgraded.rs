@@ -20,7 +20,7 @@ pub struct Upgraded {
 }
 
 /// The place of a connection that was handed over, among those of its core.
-pub(super) struct Vacated {
+pub(in crate::server) struct Vacated {
     disowned: oneshot::Receiver<Infallible>,
     _deadline: Deadline,
 }
@@ -36,7 +36,7 @@ impl Upgraded {
 
 impl Vacated {
     /// Keeps the place until nobody has the connection any more.
-    pub(super) async fn until_dropped(self) {
+    pub(in crate::server) async fn until_dropped(self) {
         let _ = self.disowned.await;
     }
 }

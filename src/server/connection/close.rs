@@ -4,10 +4,10 @@ use std::future::poll_fn;
 use std::task::{self, Poll, ready};
 use std::time::Duration;
 
-use super::Context;
-use super::next::Manner;
 use crate::memory::Reset;
 use crate::net::{Conn, Fault, Lane};
+use crate::server::Context;
+use crate::server::next::Manner;
 
 /// Ends the connection. The wait for the peer has its bounds.
 pub(super) async fn close(ctx: &mut Context, manner: Manner) {

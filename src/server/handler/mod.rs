@@ -1,9 +1,17 @@
 //! [`Handler`]: the application.
 
+mod body_plan;
+mod box_handler;
+mod into_handler;
+
 use std::rc::Rc;
 use std::sync::Arc;
 
-use super::{BodyPlan, BoxHandler, Context, Result};
+pub use body_plan::{BodyPlan, WithPlan, with_plan};
+pub use box_handler::BoxHandler;
+pub use into_handler::{AsyncHandler, IntoHandler, Outcome, PlainHandler};
+
+use super::{Context, Result};
 use crate::message::Request;
 
 /// The application: it answers requests.

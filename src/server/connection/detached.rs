@@ -10,21 +10,21 @@ use std::task::{self, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::close::close;
-use super::connection::{note_expectation, plan_body};
 use super::handling::{handle, settle};
 use super::lease::Lease;
-use super::next::Manner;
-use super::refusal::Refused;
 use super::refuse::refuse;
-use super::worker::Worker;
-use super::{Context, Handler};
+use super::{note_expectation, plan_body};
 use crate::exchange::ExchangeError;
 use crate::message::{Request, Response};
 use crate::net::Conn;
+use crate::server::next::Manner;
+use crate::server::refusal::Refused;
+use crate::server::worker::Worker;
+use crate::server::{Context, Handler};
 use crate::wire::WireError;
 
 /// Answers `request`, which is here with all of its body. `connect` makes a connection to nobody of its peer.
-pub(super) async fn respond<H: Handler>(
+pub(in crate::server) async fn respond<H: Handler>(
     worker: &Worker<H>,
     request: Request,
     connect: impl FnOnce(Nobody) -> Conn,
@@ -64,7 +64,7 @@ async fn answer<H: Handler>(worker: &Worker<H>, ctx: &mut Context) -> Result<(),
 
 /// The peer of a request that came without a connection: it keeps what is written to it, and sends nothing, not even an
 /// end.
-pub(super) struct Nobody {
+pub(in crate::server) struct Nobody {
     written: Rc<Cell<Vec<u8>>>,
 }
 

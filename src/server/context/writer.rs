@@ -8,7 +8,7 @@ use std::task::{self, Poll, ready};
 
 use tokio::io::AsyncWrite;
 
-use super::context::SharedConn;
+use super::SharedConn;
 use super::passage::Passage;
 use crate::coding::Flush;
 use crate::exchange::{Bounds, Outgoing, poll_flush};

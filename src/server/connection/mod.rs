@@ -1,5 +1,14 @@
 //! [`Connection`]: the life of one: wait, receive, handle, answer, and again (RFC 9112 §9).
 
+mod handling;
+mod handshake;
+
+mod close;
+mod lease;
+mod refuse;
+
+mod detached;
+
 use std::future::poll_fn;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -7,14 +16,16 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::task::{self, Poll, ready};
 
-use super::close::{self, poll_idle};
-use super::handling::{handle, settle};
-use super::handshake;
-use super::lease::Lease;
+pub(super) use detached::respond;
+pub(super) use refuse::turn_away;
+
+use self::close::{close, poll_idle};
+use self::handling::{handle, settle};
+use self::lease::Lease;
+use self::refuse::refuse;
+use super::context::Vacated;
 use super::next::{Manner, Next};
 use super::refusal::Refused;
-use super::refuse;
-use super::upgraded::Vacated;
 use super::worker::Worker;
 use super::{BodyPlan, Context, Handler, RefusalCause, Result};
 use crate::exchange::{ExchangeError, Expectation, Head};
@@ -57,9 +68,9 @@ impl<H: Handler> Connection<H> {
                     continue;
                 }
                 Ok(Next::Close(manner)) => (manner, Ok(())),
-                Err(refused) => refuse::refuse(&mut lease, *refused),
+                Err(refused) => refuse(&mut lease, *refused),
             };
-            close::close(&mut lease, manner).await;
+            close(&mut lease, manner).await;
             return served.map(|()| lease.vacated.take());
         }
     }
@@ -155,7 +166,7 @@ fn exchanges<H: Handler>(
 
 /// Notes what the peer expects before it sends its body (RFC 9110 §10.1.1).
 #[inline]
-pub(super) fn note_expectation(ctx: &mut Context) -> Result<(), Box<Refused>> {
+fn note_expectation(ctx: &mut Context) -> Result<(), Box<Refused>> {
     match ctx.request.headers.may_have(Name::EXPECT) {
         true => read_expectation(ctx),
         false => Ok(()),
@@ -179,10 +190,7 @@ fn read_expectation(ctx: &mut Context) -> Result<(), Box<Refused>> {
 }
 
 /// Decides by the head what becomes of the body: up to how many bytes it is buffered first, if it is.
-pub(super) fn plan_body<H: Handler>(
-    worker: &Worker<H>,
-    ctx: &mut Context,
-) -> Result<Option<usize>, Box<Refused>> {
+fn plan_body<H: Handler>(worker: &Worker<H>, ctx: &mut Context) -> Result<Option<usize>, Box<Refused>> {
     let planned = catch_unwind(AssertUnwindSafe(|| worker.handler.on_head(&ctx.request)));
     let plan = planned.map_err(|_| Refused::new(Status::INTERNAL_SERVER_ERROR, RefusalCause::Panic))?;
     match (ctx.asked().connect, plan) {

@@ -1,16 +1,33 @@
 //! [`Context`]: one exchange, as the handler sees it.
 
+mod conversation;
+mod decode;
+
+mod reader;
+mod upgraded;
+mod writer;
+
+mod extensions;
+mod passage;
+mod transform;
+
 use std::cell::RefCell;
 use std::fmt;
 use std::rc::Rc;
 use std::task::{self, Poll, ready};
 use std::time::Instant;
 
+pub use extensions::Extensions;
+pub use reader::Reader;
+pub use transform::{Course, Transform};
+pub use upgraded::Upgraded;
+pub(super) use upgraded::Vacated;
+pub use writer::Writer;
+
+use super::RefusalCause;
 use super::next::{Manner, Next};
 use super::refusal::Refused;
 use super::shared::Shared;
-use super::upgraded::Vacated;
-use super::{Extensions, RefusalCause, Transform, passage};
 use crate::exchange::{ExchangeError, Expectation, Head, Incoming, Outgoing, poll_flush};
 use crate::memory::Reset;
 use crate::message::{Length, Request, Response, Status, Version};

@@ -5,15 +5,15 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::task::{self, Poll};
 
-use super::context::{SharedConn, Unread};
-use super::refusal::Refused;
 use super::refuse;
-use super::shared::Shared;
-use super::worker::Worker;
-use super::{Context, Handler, RefusalCause, Result};
 use crate::exchange::{ExchangeError, Phase, Timeouts};
 use crate::message::Status;
 use crate::net::{Lane, Peer, Timer};
+use crate::server::context::{SharedConn, Unread};
+use crate::server::refusal::Refused;
+use crate::server::shared::Shared;
+use crate::server::worker::Worker;
+use crate::server::{Context, Handler, RefusalCause, Result};
 
 /// How a handler ended.
 pub(super) enum Handled {

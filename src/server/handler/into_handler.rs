@@ -1,6 +1,7 @@
 //! [`IntoHandler`]: what can be a handler: closures and functions, plain or async, and handlers.
 
-use super::{Context, Handler, Result};
+use super::Handler;
+use crate::server::{Context, Result};
 
 /// What [`Server::run`](crate::Server::run) and its like take for a handler. `Kind` is found by the compiler.
 #[diagnostic::on_unimplemented(

@@ -8,7 +8,7 @@ use std::task::{self, Poll, ready};
 
 use tokio::io::{AsyncRead, ReadBuf};
 
-use super::context::SharedConn;
+use super::SharedConn;
 use crate::coding::{Decoders, Decoding};
 use crate::exchange::{Bounds, ExchangeError, Incoming};
 use crate::message::{Headers, Request};

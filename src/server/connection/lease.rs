@@ -2,8 +2,8 @@
 
 use std::ops::{Deref, DerefMut};
 
-use super::worker::Worker;
-use super::{Context, Handler};
+use crate::server::worker::Worker;
+use crate::server::{Context, Handler};
 
 /// A context that goes back to its free list, whatever becomes of the task that has it.
 pub(super) struct Lease<'w, H: Handler> {
