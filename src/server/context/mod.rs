@@ -2,6 +2,7 @@
 
 mod conversation;
 mod decode;
+mod head;
 
 mod reader;
 mod upgraded;
@@ -18,6 +19,7 @@ use std::task::{self, Poll, ready};
 use std::time::Instant;
 
 pub use extensions::Extensions;
+pub(super) use head::Unread;
 pub use reader::Reader;
 pub use transform::{Course, Transform};
 pub use upgraded::Upgraded;
@@ -25,14 +27,13 @@ pub(super) use upgraded::Vacated;
 pub use writer::Writer;
 
 use super::RefusalCause;
-use super::next::{Manner, Next};
 use super::refusal::Refused;
 use super::shared::Shared;
-use crate::exchange::{ExchangeError, Expectation, Head, Incoming, Outgoing, poll_flush};
+use crate::exchange::{ExchangeError, Head, Incoming, Outgoing, poll_flush};
 use crate::memory::Reset;
-use crate::message::{Length, Request, Response, Status, Version};
+use crate::message::{Request, Response, Status};
 use crate::net::{Conn, Workspace};
-use crate::wire::{Announcement, Asked, Framing, Wish, encode, persists};
+use crate::wire::{Asked, Wish, persists};
 
 /// One exchange: the request, the response, and the connection between.
 ///
@@ -89,14 +90,6 @@ pub struct Context {
 /// The connection, borrowed only while it is polled: so a reader, a writer and whoever waits for the handler can live
 /// side by side.
 pub(super) type SharedConn = Rc<RefCell<Option<Conn>>>;
-
-/// What becomes of the part of the request's body that is unread when the answer begins.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Unread {
-    Dropped,
-    /// The handler is about to read it.
-    Wanted,
-}
 
 /// What is noted before the handler runs: nothing is read from the request after it, for it may rewrite it.
 #[derive(Clone, Copy, Debug)]
@@ -272,69 +265,6 @@ impl Context {
         let limits = &self.shared.bounds.limits;
         let waiting = self.conn.borrow_mut().as_mut().map_or(0, |conn| conn.output().len());
         unsent >= limits.pipeline_answers_max || waiting >= limits.pipeline_bytes_max
-    }
-
-    /// Writes the head of the answer to the output, and begins its body.
-    pub(super) fn write_head(&mut self, content: Length, unread: Unread) {
-        let asked = self.facts.asked;
-        let announcement = Announcement::of_response(asked, &self.response, content);
-        self.facts.persists &= self.may_persist(unread) && announcement.framing() != Framing::UntilClose;
-        let incoming = self.incoming.get_mut();
-        if incoming.expectation == Expectation::Continue {
-            incoming.expectation = Expectation::Forfeited;
-        }
-        self.outgoing.begin(announcement.framing());
-        let mut conn = self.conn.borrow_mut();
-        let Some(conn) = conn.as_mut() else { return };
-        self.facts.persists &= !conn.is_stopping();
-        if self.facts.detached {
-            return self.outgoing.begin_bare();
-        }
-        let persist = match (self.facts.persists, asked.version) {
-            (false, _) => Wish::Close,
-            (true, Version::Http10) => Wish::KeepAlive,
-            // It persists by itself.
-            (true, Version::Http11) => Wish::Unsaid,
-        };
-        let (out, response) = (conn.output().bytes(), &self.response);
-        self.shared.clock.with_stamp(|stamp| encode::response(out, response, announcement, persist, stamp));
-    }
-
-    /// Whether the answer lets another request follow: the handler, and what is unread.
-    fn may_persist(&mut self, unread: Unread) -> bool {
-        let incoming = self.incoming.get_mut();
-        let may_follow = match incoming.expectation {
-            // Without the answer it waits for, the peer may send the body or not.
-            Expectation::Continue | Expectation::Forfeited => incoming.is_read(),
-            Expectation::None if unread == Unread::Wanted => true,
-            Expectation::None => {
-                incoming.length_left().is_none_or(|left| left <= self.shared.bounds.limits.drain_max as u64)
-            }
-        };
-        may_follow && Wish::of(&self.response.headers) != Wish::Close
-    }
-
-    /// Whether another request may follow this exchange.
-    #[inline]
-    pub(super) fn persists(&self) -> bool {
-        self.facts.persists
-    }
-
-    /// What becomes of the connection, once the answer is written.
-    #[inline]
-    pub(super) fn next_step(&mut self) -> Next {
-        let incoming = self.incoming.get_mut();
-        let may_hear_more = !self.facts.is_last || !incoming.is_read() || !incoming.input.is_empty();
-        match (self.facts.persists, may_hear_more) {
-            (true, _) => Next::Wait,
-            (false, true) => Next::Close(Manner::Lingering),
-            (false, false) => Next::Close(Manner::Politely),
-        }
-    }
-
-    /// The answer will be the last one.
-    pub(super) fn stop_persisting(&mut self) {
-        self.facts.persists = false;
     }
 
     #[inline]

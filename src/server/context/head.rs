@@ -1,0 +1,80 @@
+//! How a [`Context`] writes the head of its answer, and whether a request may follow it (RFC 9112 §9.3).
+
+use super::Context;
+use crate::exchange::Expectation;
+use crate::message::{Length, Version};
+use crate::server::next::{Manner, Next};
+use crate::wire::{Announcement, Framing, Wish, encode};
+
+/// What becomes of the part of the request's body that is unread when the answer begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::server) enum Unread {
+    Dropped,
+    /// The handler is about to read it.
+    Wanted,
+}
+
+impl Context {
+    /// Writes the head of the answer to the output, and begins its body.
+    pub(in crate::server) fn write_head(&mut self, content: Length, unread: Unread) {
+        let asked = self.facts.asked;
+        let announcement = Announcement::of_response(asked, &self.response, content);
+        self.facts.persists &= self.may_persist(unread) && announcement.framing() != Framing::UntilClose;
+        let incoming = self.incoming.get_mut();
+        if incoming.expectation == Expectation::Continue {
+            incoming.expectation = Expectation::Forfeited;
+        }
+        self.outgoing.begin(announcement.framing());
+        let mut conn = self.conn.borrow_mut();
+        let Some(conn) = conn.as_mut() else { return };
+        self.facts.persists &= !conn.is_stopping();
+        if self.facts.detached {
+            return self.outgoing.begin_bare();
+        }
+        let persist = match (self.facts.persists, asked.version) {
+            (false, _) => Wish::Close,
+            (true, Version::Http10) => Wish::KeepAlive,
+            // It persists by itself.
+            (true, Version::Http11) => Wish::Unsaid,
+        };
+        let (out, response) = (conn.output().bytes(), &self.response);
+        self.shared.clock.with_stamp(|stamp| encode::response(out, response, announcement, persist, stamp));
+    }
+
+    /// Whether the answer lets another request follow: the handler, and what is unread.
+    fn may_persist(&mut self, unread: Unread) -> bool {
+        let incoming = self.incoming.get_mut();
+        let may_follow = match incoming.expectation {
+            // Without the answer it waits for, the peer may send the body or not.
+            Expectation::Continue | Expectation::Forfeited => incoming.is_read(),
+            Expectation::None if unread == Unread::Wanted => true,
+            Expectation::None => {
+                incoming.length_left().is_none_or(|left| left <= self.shared.bounds.limits.drain_max as u64)
+            }
+        };
+        may_follow && Wish::of(&self.response.headers) != Wish::Close
+    }
+
+    /// Whether another request may follow this exchange.
+    #[inline]
+    pub(in crate::server) fn persists(&self) -> bool {
+        self.facts.persists
+    }
+
+    /// What becomes of the connection, once the answer is written.
+    #[inline]
+    pub(in crate::server) fn next_step(&mut self) -> Next {
+        let incoming = self.incoming.get_mut();
+        let may_hear_more = !self.facts.is_last || !incoming.is_read() || !incoming.input.is_empty();
+        match (self.facts.persists, may_hear_more) {
+            (true, _) => Next::Wait,
+            (false, true) => Next::Close(Manner::Lingering),
+            (false, false) => Next::Close(Manner::Politely),
+        }
+    }
+
+    /// The answer will be the last one.
+    pub(in crate::server) fn stop_persisting(&mut self) {
+        self.facts.persists = false;
+    }
+}
