@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::upload::Upload;
+use super::link::Upload;
 use crate::coding::Decoding;
 use crate::exchange::{Incoming, Outgoing};
 use crate::memory::Reset;

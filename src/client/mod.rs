@@ -12,7 +12,6 @@ mod route;
 
 mod exchange;
 mod link;
-mod upload;
 
 mod ask;
 mod cookies;
@@ -20,19 +19,14 @@ mod redirect;
 
 mod answer;
 mod call;
-mod decoding;
 mod host;
 mod tunnel;
 
 mod balance;
 mod pipeline;
 
-mod builder;
 mod error;
-#[cfg(feature = "tls")]
-mod secure;
 mod settings;
-mod timeouts;
 
 use std::fmt;
 use std::sync::{Arc, RwLock};
@@ -40,7 +34,6 @@ use std::time::Duration;
 
 pub use answer::Answer;
 pub use balance::{Balancer, BalancerBuilder, HostChoice, HostCounts};
-pub use builder::ClientBuilder;
 pub use call::{Call, CallReader, CallWriter};
 pub use cookies::CookieStore;
 pub use error::{ClientCause, ClientError, ClientPhase};
@@ -51,7 +44,7 @@ use pools::Pools;
 pub use redirect::Redirects;
 pub use route::{InvalidProxy, Proxies, Proxy, SocksError, SocksReply};
 use settings::Settings;
-pub use timeouts::ClientTimeouts;
+pub use settings::{ClientBuilder, ClientTimeouts};
 pub use tunnel::Tunnel;
 
 use crate::memory::{read_lock, write_lock};

@@ -2,9 +2,9 @@
 
 use std::task::{Context, Poll, ready};
 
-use super::exchange::Exchange;
-use super::link::Link;
-use super::{ClientCause, ClientError, ClientPhase};
+use super::Link;
+use crate::client::exchange::Exchange;
+use crate::client::{ClientCause, ClientError, ClientPhase};
 use crate::coding::{CodingError, Decoders, Decoding, OF_CODED};
 use crate::memory::Arena;
 use crate::message::Response;
@@ -13,7 +13,7 @@ use crate::wire::WireError;
 impl Link {
     /// Has the body decoded, if the client was told so. The fields that speak of the codings are removed; a coding that
     /// nobody here knows stays.
-    pub(super) fn decode(&mut self, response: &mut Response) -> Result<(), ClientError> {
+    pub(in crate::client) fn decode(&mut self, response: &mut Response) -> Result<(), ClientError> {
         let has_body = !self.exchange.incoming.is_read();
         let Some(most) = self.settings().decode_max.filter(|_| has_body) else { return Ok(()) };
         match Decoders::of(&response.headers, most) {

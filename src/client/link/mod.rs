@@ -1,5 +1,8 @@
 //! [`Link`]: one connection of a pool, and one exchange on it (RFC 9112 §9).
 
+mod decoding;
+mod upload;
+
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -7,11 +10,12 @@ use std::time::Duration;
 
 use tokio::io::ReadBuf;
 
+pub(super) use upload::Upload;
+
 use super::exchange::Exchange;
 use super::pool::{Missing, Place, Pool, Resting};
 use super::redirect::Goal;
 use super::settings::Settings;
-use super::upload::Upload;
 use super::{ClientCause, ClientError, ClientPhase};
 use crate::exchange::{ExchangeError, Head, Reply};
 use crate::memory::{Arena, Reset};

@@ -3,8 +3,8 @@
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use super::link::Link;
-use super::{ClientError, ClientPhase};
+use super::Link;
+use crate::client::{ClientError, ClientPhase};
 use crate::exchange::{ExchangeError, Phase, poll_flush};
 use crate::message::{Headers, Request, Response};
 use crate::net::Lane;
@@ -12,7 +12,7 @@ use crate::runtime::later;
 
 /// How far the request is sent.
 #[derive(Debug)]
-pub(super) enum Upload {
+pub(in crate::client) enum Upload {
     /// The head is on its way, and the body will wait for `100 Continue` (RFC 9110 §10.1.1).
     Expecting,
     /// The head is sent, and the body waits.
@@ -82,7 +82,7 @@ impl Link {
     }
 
     /// The request is sent, and its answer is waited for from now on.
-    pub(super) fn sent(&mut self) {
+    pub(in crate::client) fn sent(&mut self) {
         if matches!(self.exchange.upload, Upload::Sending) {
             self.exchange.upload = Upload::Sent;
             self.conn.disarm(Lane::Read);
@@ -94,7 +94,7 @@ impl Link {
     }
 
     /// Writes some of the front of `data`, behind the head.
-    pub(super) fn poll_write(
+    pub(in crate::client) fn poll_write(
         &mut self,
         cx: &mut Context<'_>,
         data: &[u8],
@@ -112,7 +112,7 @@ impl Link {
 
     /// Whatever `poll` yields; or `dropped` once the server reads no more. It may say so while nothing goes out, or have
     /// said so before the connection failed: then its answer is in `early`.
-    pub(super) fn poll_unless_refused<T>(
+    pub(in crate::client) fn poll_unless_refused<T>(
         &mut self,
         cx: &mut Context<'_>,
         early: &mut Response,
@@ -146,7 +146,7 @@ impl Link {
     }
 
     /// Writes what ends the body, unless that was written before or nobody wants it any more.
-    pub(super) fn end(&mut self, trailers: &Headers) -> Result<(), ClientError> {
+    pub(in crate::client) fn end(&mut self, trailers: &Headers) -> Result<(), ClientError> {
         if matches!(self.exchange.upload, Upload::Abandoned) {
             return Ok(());
         }
@@ -157,7 +157,7 @@ impl Link {
     }
 
     /// The same, and sends all of it.
-    pub(super) fn poll_end(
+    pub(in crate::client) fn poll_end(
         &mut self,
         cx: &mut Context<'_>,
         trailers: &Headers,
@@ -169,7 +169,7 @@ impl Link {
     }
 
     /// The rest of the body will not come.
-    pub(super) fn give_up(&mut self) {
+    pub(in crate::client) fn give_up(&mut self) {
         if matches!(self.exchange.upload, Upload::Expecting | Upload::Waiting | Upload::Sending) {
             self.exchange.upload = Upload::Failed(ExchangeError::Length);
             self.conn.disarm(Lane::Read);
@@ -177,7 +177,7 @@ impl Link {
     }
 
     /// Sends what was written so far.
-    pub(super) fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ClientError>> {
+    pub(in crate::client) fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ClientError>> {
         let Link { conn, place, .. } = self;
         let flushed = poll_flush(cx, conn, &place.pool.settings.bounds);
         self.within_deadline(cx, ClientPhase::Send, flushed)

@@ -5,9 +5,9 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::pool::PoolBounds;
-use super::settings::Settings;
-use super::{Client, ClientTimeouts, CookieStore, Proxies, Redirects, Shared};
+use super::{ClientTimeouts, Settings};
+use crate::client::pool::PoolBounds;
+use crate::client::{Client, CookieStore, Proxies, Redirects, Shared};
 use crate::coding::ACCEPTED;
 use crate::exchange::Bounds;
 use crate::message::{FieldValue, Headers, InvalidField, Name};

@@ -1,9 +1,17 @@
 //! [`Settings`]: what a client is told once and for all.
 
+mod builder;
+mod timeouts;
+#[cfg(feature = "tls")]
+mod tls;
+
 use std::sync::Arc;
 
+pub use builder::ClientBuilder;
+pub use timeouts::ClientTimeouts;
+
 use super::pool::PoolBounds;
-use super::{ClientTimeouts, CookieStore, Proxies};
+use super::{CookieStore, Proxies};
 use crate::exchange::Bounds;
 use crate::message::Headers;
 use crate::net::{Connector, Dial};
