@@ -4,7 +4,7 @@ use std::error::Error;
 use std::fmt;
 use std::str::{self, FromStr};
 
-use super::name::is_token;
+use super::is_token;
 
 /// A request method; it is case-sensitive: `get` is not [`Method::Get`] (RFC 9110 §9.1).
 ///

@@ -4,9 +4,8 @@ use std::borrow::Cow;
 
 use super::{
     Body, Cookies, Form, FormBuf, Headers, InvalidCookie, InvalidForm, InvalidRequest, InvalidTarget,
-    InvalidText, Method, Name, Target, Version,
+    InvalidText, Method, Name, Target, Version, cookie, is_token, trim,
 };
-use super::{cookie, list, name};
 use crate::memory::Reset;
 
 /// A request: one that was received, or one to send. The same type serves in both directions.
@@ -289,7 +288,7 @@ impl Request {
     ///
     /// A name that is no token, or a value that could not stand in a cookie: it would become another one.
     pub fn append_cookie(&mut self, name: &str, value: &str) -> Result<(), InvalidCookie> {
-        if !name::is_token(name.as_bytes()) {
+        if !is_token(name.as_bytes()) {
             return Err(InvalidCookie::Name);
         }
         if !cookie::is_value(value.as_bytes()) {
@@ -324,7 +323,7 @@ const FORM_TYPE: &[u8] = b"application/x-www-form-urlencoded";
 
 fn is_form(content_type: &[u8]) -> bool {
     let essence = content_type.split(|&octet| octet == b';').next().unwrap_or_default();
-    list::trim(essence).eq_ignore_ascii_case(FORM_TYPE)
+    trim(essence).eq_ignore_ascii_case(FORM_TYPE)
 }
 
 impl Reset for Request {

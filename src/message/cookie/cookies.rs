@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::message::{FromText, Headers, InvalidForm, Name, list};
+use crate::message::{FromText, Headers, InvalidForm, Name, trim};
 
 /// A view of the cookies of a request, which are read where they stand.
 ///
@@ -99,7 +99,7 @@ fn pieces(line: &[u8]) -> impl Iterator<Item = &[u8]> {
 }
 
 fn pair(piece: &[u8]) -> Option<(&str, &str)> {
-    match str::from_utf8(list::trim(piece)).ok()? {
+    match str::from_utf8(trim(piece)).ok()? {
         "" => None,
         pair => Some(pair.split_once('=').unwrap_or(("", pair))),
     }

@@ -4,7 +4,8 @@ use std::fmt;
 use std::time::{Duration, SystemTime};
 
 use super::date;
-use crate::message::{Class, Headers, ImfDate, Name, name, saturating_decimal};
+use crate::message::headers::is_field_value;
+use crate::message::{Class, Headers, ImfDate, Name, is_token, saturating_decimal};
 
 /// One `Set-Cookie` field: a name, a value, and what a user agent shall do with them.
 ///
@@ -94,7 +95,7 @@ impl<'a> SetCookie<'a> {
     /// `None` if it is to be ignored as a whole: it holds a control, is longer than [`SetCookie::LEN_MAX`], has neither
     /// name nor value, or is no UTF-8.
     pub fn parse(field: &'a [u8]) -> Option<SetCookie<'a>> {
-        let field = str::from_utf8(field).ok().filter(|field| name::is_field_value(field.as_bytes()))?;
+        let field = str::from_utf8(field).ok().filter(|field| is_field_value(field.as_bytes()))?;
         let mut pieces = field.split(';');
         let pair = pieces.next().unwrap_or_default();
         let (name, value) = pair.split_once('=').unwrap_or(("", pair));
@@ -127,7 +128,7 @@ impl<'a> SetCookie<'a> {
     /// that it does not keep; `SameSite=None` or `Partitioned` without `Secure`.
     pub fn check(&self) -> Result<(), InvalidCookie> {
         let is_fit = |text: Option<&str>, rule: fn(&[u8]) -> bool| text.is_none_or(|it| rule(it.as_bytes()));
-        if !name::is_token(self.name.as_bytes()) {
+        if !is_token(self.name.as_bytes()) {
             Err(InvalidCookie::Name)
         } else if !is_value(self.value.as_bytes()) {
             Err(InvalidCookie::Value)

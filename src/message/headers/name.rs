@@ -1,6 +1,6 @@
 //! [`Name`]: a field name and how it is found, and the grammar of names and values (RFC 9110 §5.1, §5.5).
 
-use super::class::Class;
+use crate::message::Class;
 
 /// A field name to look for, in any case, with its [`Tag`] at hand.
 #[derive(Clone, Copy, Debug)]
@@ -99,7 +99,7 @@ static TCHAR: Class = Class::ALPHANUMERIC.with(b"!#$%&'*+-.^_`|~");
 
 /// May `text` be a field value? CTLs may not, but HTAB; obs-text may (RFC 9110 §5.5).
 #[inline]
-pub(super) fn is_field_value(text: &[u8]) -> bool {
+pub(in crate::message) fn is_field_value(text: &[u8]) -> bool {
     let is_fit = |octet| (octet >= b' ' && octet != 0x7f) || octet == b'\t';
     // No early exit: so the compiler looks at sixteen octets at once.
     text.iter().fold(true, |fit, &octet| fit & is_fit(octet))

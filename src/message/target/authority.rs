@@ -3,9 +3,8 @@
 use std::net::Ipv6Addr;
 use std::str;
 
-use super::class::Class;
-use super::decimal::decimal;
-use super::percent::escape;
+use crate::message::percent::escape;
+use crate::message::{Class, decimal};
 
 /// A host and the port to knock at.
 ///

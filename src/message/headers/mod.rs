@@ -1,15 +1,24 @@
 //! [`Headers`]: the field lines of one message, in order (RFC 9110 §5).
 
+mod field;
+mod headers_iter;
+mod list;
+mod name;
+mod value;
+
 use std::fmt;
 use std::time::SystemTime;
 
+pub use field::InvalidField;
+pub use headers_iter::HeadersIter;
+pub(crate) use list::{members, trim};
+pub(super) use name::is_field_value;
+pub(crate) use name::{Name, Tag, is_tchar, is_token, token_len};
+pub use value::FieldValue;
+
+use self::field::Field;
 use super::date::{self, ImfDate};
 use super::decimal::decimal;
-use super::field::{Field, InvalidField};
-use super::headers_iter::HeadersIter;
-use super::list;
-use super::name::{self, Name, Tag};
-use super::value::FieldValue;
 use crate::memory::{Arena, Reset, Span};
 
 /// The field lines of one message: their order and the case of their names as they came or were set.
@@ -180,12 +189,12 @@ impl Headers {
         value: impl FieldValue,
         store: impl FnOnce(&mut Headers, Name<'_>, &[u8]),
     ) -> Result<(), InvalidField> {
-        if !name::is_token(name.as_bytes()) {
+        if !is_token(name.as_bytes()) {
             return Err(InvalidField::Name);
         }
         value.lend(|value| {
-            let value = list::trim(value);
-            if !name::is_field_value(value) {
+            let value = trim(value);
+            if !is_field_value(value) {
                 return Err(InvalidField::Value);
             }
             store(self, Name::new(name), value);
@@ -316,7 +325,7 @@ impl Headers {
     /// The codings of the content, in the order in which they were applied (RFC 9110 §8.4). `identity` is none: it
     /// should not stand here, but it says what is true.
     pub(crate) fn codings(&self) -> impl Iterator<Item = &[u8]> {
-        let named = self.named(Name::CONTENT_ENCODING).flat_map(list::members);
+        let named = self.named(Name::CONTENT_ENCODING).flat_map(members);
         named.filter(|name| !name.eq_ignore_ascii_case(b"identity"))
     }
 

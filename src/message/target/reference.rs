@@ -4,8 +4,8 @@ use std::borrow::Cow;
 
 use memchr::memmem;
 
-use super::percent;
-use super::target::{InvalidTarget, QUERY, Target};
+use super::{InvalidTarget, QUERY, Target};
+use crate::message::percent;
 
 impl Target {
     /// The URL that `reference` means where this one was asked for, without its fragment. Bytes that should have been

@@ -3,10 +3,8 @@
 use std::fmt;
 use std::mem;
 
-use super::FieldValue;
-use super::class::Class;
-use super::form::{self, Form};
-use super::percent;
+use super::{Form, decode};
+use crate::message::{Class, FieldValue, percent};
 
 /// Names and values as `application/x-www-form-urlencoded` text, in order: what a [`Form`] views, to be built.
 ///
@@ -60,7 +58,7 @@ impl FormBuf {
         let old = FormBuf { text: mem::take(&mut self.text) };
         let mut value = Some(value);
         for (raw_name, raw_value) in old.as_form().raw_pairs() {
-            if form::decode(raw_name) != name {
+            if decode(raw_name) != name {
                 self.append_raw(raw_name, raw_value);
             } else if let Some(value) = value.take() {
                 self.append(name, value);
@@ -74,7 +72,7 @@ impl FormBuf {
     /// Removes all pairs of that name. Says whether there was one.
     pub fn remove(&mut self, name: &str) -> bool {
         let old = FormBuf { text: mem::take(&mut self.text) };
-        let others = old.as_form().raw_pairs().filter(|(raw_name, _)| form::decode(raw_name) != name);
+        let others = old.as_form().raw_pairs().filter(|(raw_name, _)| decode(raw_name) != name);
         others.for_each(|(raw_name, raw_value)| self.append_raw(raw_name, raw_value));
         self.text.len() < old.text.len()
     }
@@ -85,7 +83,7 @@ impl FormBuf {
     pub fn sort(&mut self) {
         let old = FormBuf { text: mem::take(&mut self.text) };
         let mut pairs: Vec<_> = old.as_form().raw_pairs().collect();
-        pairs.sort_by_cached_key(|(raw_name, _)| form::decode(raw_name));
+        pairs.sort_by_cached_key(|(raw_name, _)| decode(raw_name));
         pairs.into_iter().for_each(|(raw_name, raw_value)| self.append_raw(raw_name, raw_value));
     }
 

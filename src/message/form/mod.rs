@@ -1,12 +1,15 @@
 //! [`Form`]: names and values, of a query or of a form's content (RFC 3986 §3.4; the URL Standard, §5.1).
 
+mod form_buf;
+
 use std::borrow::Cow;
 use std::fmt;
 use std::iter;
 
-use super::Status;
-use super::from_text::FromText;
+pub use form_buf::FormBuf;
+
 use super::percent::{self, Plus};
+use super::{FromText, Status};
 
 /// A view of `application/x-www-form-urlencoded` text: `name=value` pairs between `&`s, as they stand in a query and
 /// in the content of a form.
@@ -131,7 +134,7 @@ impl<'a> Form<'a> {
     }
 
     /// Every pair as it is spelled; empty ones are skipped.
-    pub(super) fn raw_pairs(self) -> impl Iterator<Item = (&'a str, &'a str)> {
+    fn raw_pairs(self) -> impl Iterator<Item = (&'a str, &'a str)> {
         let mut pairs = self.iter();
         iter::from_fn(move || pairs.next_raw())
     }
@@ -182,7 +185,7 @@ fn split_once(text: &str, octet: u8) -> (&str, &str) {
 }
 
 /// `raw` as browsers read it: whatever it is, it is some text.
-pub(super) fn decode(raw: &str) -> Cow<'_, str> {
+fn decode(raw: &str) -> Cow<'_, str> {
     percent::decode(raw, Plus::Space)
         .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned().into())
 }

@@ -1,17 +1,18 @@
 //! [`Target`]: what a request is for, in one of four forms (RFC 9112 §3.2).
 
+mod authority;
+mod reference;
+mod scheme;
+
 use std::borrow::Cow;
 use std::error::Error;
 use std::fmt;
 
-use super::authority::{Authority, split_port};
-use super::class::Class;
-use super::form::Form;
-use super::method::Method;
+pub(crate) use authority::{Authority, split_port};
+pub(crate) use scheme::Scheme;
+
 use super::percent::{self, Plus};
-use super::scheme::Scheme;
-use super::status::Status;
-use super::text::InvalidText;
+use super::{Class, Form, InvalidText, Method, Status};
 use crate::memory::{Reset, Span};
 
 /// The target of a request. A new one is `/`.
@@ -183,7 +184,7 @@ impl Target {
     }
 
     /// Path and query as they are spelled.
-    pub(super) fn resource_text(&self) -> &str {
+    fn resource_text(&self) -> &str {
         let start = match self.parts.form {
             TargetForm::Absolute => self.parts.authority.end(),
             TargetForm::Origin | TargetForm::Authority | TargetForm::Asterisk => 0,
@@ -357,7 +358,7 @@ static PATH: Class = Class::URI_PLAIN.with(b"/:@%[]");
 /// What a path may hold, `?`, and what browsers do not escape in a query though RFC 3986 §3.4 asks for it.
 ///
 /// The backslash is not among it: some parsers take it for a `/`.
-pub(super) static QUERY: Class = Class::URI_PLAIN.with(b"/:@%[]?{|}^");
+static QUERY: Class = Class::URI_PLAIN.with(b"/:@%[]?{|}^");
 
 fn decode(raw: &str) -> Result<Cow<'_, str>, InvalidText> {
     percent::decode(raw, Plus::Sign).map_err(|_| InvalidText)
