@@ -72,10 +72,8 @@ const SYSTEM: &[&str] = &["src/net/", "src/runtime/"];
 const CLOCKS: &[&str] = &[
     "src/exchange/clock.rs",
     "src/fs/snapshot.rs",
-    "src/net/alarm.rs",
-    "src/net/deadline.rs",
     "src/net/dial/",
-    "src/net/stopwatch.rs",
+    "src/net/timer/",
     "src/runtime/here.rs",
 ];
 

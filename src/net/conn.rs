@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::task::coop;
 use tokio::time::Instant;
 
-use super::home::Timer;
+use super::timer::Timer;
 use super::workspace::{Output, Traffic, Workspace};
 use super::{Anywhere, Buffer, Home, Lane, OneCore, Peer, Transport};
 

@@ -1,11 +1,9 @@
 //! [`Home`]: where a connection lives: on one core for ever, or wherever a client's future is polled.
 
 use std::pin::Pin;
-use std::task::{Context, Poll};
-use std::time::Duration;
 
+use super::timer::{Deadline, Stopwatch, Timer};
 use super::transport::{AnyStream, Stream};
-use super::{Deadline, Lane, Stopwatch};
 
 /// What differs between the connections of a server and those of a client.
 pub(crate) trait Home {
@@ -37,17 +35,4 @@ impl Home for Anywhere {
     type Timer = Stopwatch;
 
     const SENDS_FIRST: bool = false;
-}
-
-/// How long one connection may wait.
-pub(crate) trait Timer {
-    /// Ready when the wait in this lane, which began with the first call since [`Timer::disarm`], has taken longer
-    /// than `limit`. Until then the task is woken for that.
-    fn poll_expired(&mut self, cx: &mut Context<'_>, lane: Lane, limit: Duration) -> Poll<()>;
-
-    /// Ends the wait in this lane.
-    fn disarm(&mut self, lane: Lane);
-
-    /// Milliseconds since some moment.
-    fn now(&self) -> u64;
 }

@@ -7,11 +7,9 @@ mod address;
 mod peer;
 
 mod memory;
-#[cfg(unix)]
-mod socket_file;
 
-mod bound;
-mod listener;
+mod listen;
+
 pub(crate) mod tls;
 mod transport;
 
@@ -22,9 +20,7 @@ mod early;
 mod home;
 mod workspace;
 
-mod alarm;
-mod deadline;
-mod stopwatch;
+mod timer;
 
 mod dial;
 
@@ -32,23 +28,20 @@ mod file_reader;
 mod send_file;
 
 pub use address::Address;
-pub(crate) use alarm::Lane;
-pub(crate) use bound::{Bound, ListenOptions};
 pub(crate) use buffer::Buffer;
 pub(crate) use conn::{Conn, Fault};
-pub(crate) use deadline::{Deadline, Watch};
 pub(crate) use delegate::{delegate_stream, delegate_write};
 pub(crate) use dial::{BoxedStream, Dial, DialError, DialTimes, InvalidHost, Medium, Names, UriHost, timed};
 pub use dial::{Dialer, Resolver, SystemResolver};
 pub(crate) use early::Early;
 pub(crate) use file_reader::{FileReader, shrunk};
-pub(crate) use home::{Anywhere, Home, OneCore, Timer};
-pub(crate) use listener::{AcceptFault, Accepted, Listener, classify};
+pub(crate) use home::{Anywhere, Home, OneCore};
+pub(crate) use listen::{AcceptFault, Accepted, Bound, ListenOptions, Listener, classify};
 pub use memory::{MemoryConnector, MemoryListener, MemoryStream};
 pub(crate) use peer::Peer;
 pub use peer::PeerAddr;
 pub(crate) use send_file::FileSender;
-pub(crate) use stopwatch::Stopwatch;
+pub(crate) use timer::{Deadline, Lane, Stopwatch, Timer, Watch};
 pub use tls::TlsError;
 pub(crate) use tls::{Connector, HostName};
 pub(crate) use transport::{Detached, Stream, Transport};

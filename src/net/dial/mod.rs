@@ -350,10 +350,12 @@ mod tests {
     #[cfg(target_os = "linux")]
     #[test]
     fn a_unix_socket_is_waited_for_while_its_backlog_is_full() {
-        use crate::net::socket_file::SocketFile;
+        use crate::net::{Address, Bound, ListenOptions};
 
         let path = std::env::temp_dir().join(format!("corehttp-{}-dialed", std::process::id()));
-        let (file, listener) = SocketFile::bind(&path, 0).unwrap();
+        let options = ListenOptions { backlog: 0, ..ListenOptions::default() };
+        let bound = Bound::bind(&Address::from(path.as_path()), options).unwrap().remove(0);
+        let Bound::Unix(file, listener) = bound else { panic!("a path is a socket's") };
         let unix = Dial { medium: Medium::Unix(path.into()), ..tcp() };
         let runtime = Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
         runtime.block_on(async {

@@ -12,8 +12,8 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::alarm::{Alarm, Expiries, Expiry, LANES, millis};
-use super::home::Timer;
-use super::{Lane, Peer};
+use super::{Lane, Timer};
+use crate::net::Peer;
 
 /// The deadlines of one core's connections.
 pub(crate) struct Watch {

@@ -120,8 +120,7 @@ mod tests {
     use tokio::time::timeout;
 
     use super::*;
-    use crate::net::home::Timer;
-    use crate::net::{Peer, Stopwatch, Watch};
+    use crate::net::{Peer, Stopwatch, Timer, Watch};
 
     /// One task waits, and then another one, which waits for something else first.
     async fn check(mut timer: impl Timer, first: Duration, second: Duration) {

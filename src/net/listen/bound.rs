@@ -7,10 +7,9 @@ use std::path::Path;
 
 use socket2::{Domain, Protocol, Socket, Type};
 
-use super::address::Address;
-use super::memory::MemoryListener;
 #[cfg(unix)]
 use super::socket_file::SocketFile;
+use crate::net::{Address, MemoryListener};
 
 /// Does the kernel spread connections over the listeners of one port?
 ///

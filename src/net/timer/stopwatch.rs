@@ -5,9 +5,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::Lane;
 use super::alarm::{Alarm, Expiries, Expiry, millis};
-use super::home::Timer;
+use super::{Lane, Timer};
 
 /// Times the waits of one connection with one timer, which stays with it from message to message. In a box, for a
 /// client's connection is moved from future to future.

@@ -9,11 +9,9 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::net::{UnixListener, UnixStream};
 
 use super::bound::Bound;
-use super::memory::MemoryListener;
-use super::peer::PeerAddr;
 #[cfg(unix)]
 use super::socket_file::SocketFile;
-use super::transport::Transport;
+use crate::net::{MemoryListener, PeerAddr, Transport};
 
 /// A [`Bound`] socket inside the runtime that accepts from it.
 #[derive(Debug)]
@@ -141,9 +139,9 @@ mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::runtime::Builder;
 
-    use super::super::address::Address;
     use super::super::bound::{KERNEL_BALANCES, ListenOptions};
     use super::*;
+    use crate::net::Address;
 
     fn block_on<T>(future: impl Future<Output = T>) -> T {
         Builder::new_current_thread().enable_all().build().unwrap().block_on(future)

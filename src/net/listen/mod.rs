@@ -1,0 +1,10 @@
+//! Sockets that listen: before they belong to a core, and on it.
+
+mod bound;
+#[cfg(unix)]
+mod socket_file;
+
+mod listener;
+
+pub(crate) use bound::{Bound, ListenOptions};
+pub(crate) use listener::{AcceptFault, Accepted, Listener, classify};
