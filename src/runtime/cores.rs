@@ -8,7 +8,6 @@ use std::thread::{self, JoinHandle};
 
 use tokio::runtime::{Builder, LocalOptions};
 pub(crate) use tokio::task::yield_now;
-pub(crate) use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 
 /// Whether a thread stays on one core of the machine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1,11 +1,9 @@
 //! [`Here`]: the runtime that a future is polled in, whoever made it; and [`block_on`], where there is none.
 
 use std::io;
-use std::time::Duration;
 
 pub(crate) use tokio::runtime::Id;
 use tokio::runtime::{Builder, Handle};
-use tokio::time::Instant;
 
 /// The runtime that is entered.
 #[derive(Clone, Debug)]
@@ -27,19 +25,6 @@ impl Here {
         self.0.spawn(task);
     }
 }
-
-/// The time, as the runtime's timers have it.
-pub(crate) fn now() -> Instant {
-    Instant::now()
-}
-
-/// `from` and `wait`, or what is as good as never.
-pub(crate) fn later(from: Instant, wait: Duration) -> Instant {
-    from.checked_add(wait.min(FAR)).unwrap_or(from)
-}
-
-/// Nobody waits for a century, and tokio's clock does not count that far.
-const FAR: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
 
 /// Runs `future` to its end where there is no runtime: in a small program, a test, a build script.
 ///

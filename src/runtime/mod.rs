@@ -5,6 +5,7 @@
 
 mod cores;
 mod here;
+mod time;
 
 #[cfg(any(feature = "compress", feature = "fs", feature = "multipart"))]
 mod aside;
@@ -15,13 +16,11 @@ mod seats;
 
 #[cfg(any(feature = "compress", feature = "fs", feature = "multipart"))]
 pub(crate) use aside::aside;
-pub(crate) use cores::{
-    Instant, Pinning, available_cores, block_on_core, give_way, sleep, sleep_until, spawn, timeout,
-    timeout_at, yield_now,
-};
+pub(crate) use cores::{Pinning, available_cores, block_on_core, give_way, spawn, yield_now};
 pub use here::block_on;
-pub(crate) use here::{Here, Id, later, now};
+pub(crate) use here::{Here, Id};
 #[cfg(any(feature = "fs", feature = "multipart"))]
 pub(crate) use random::random_token;
 #[cfg(any(feature = "compress", feature = "fs"))]
 pub(crate) use seats::Seats;
+pub(crate) use time::{Instant, later, now, sleep, sleep_until, timeout, timeout_at};
