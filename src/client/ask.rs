@@ -4,11 +4,11 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::cookies::Visit;
 use super::link::Link;
 use super::pool::{Missing, Place, Pool};
 use super::redirect::{self, Goal};
 use super::route::connect;
+use super::visit::Visit;
 use super::{Call, Client, ClientCause, ClientError, ClientPhase, Tunnel};
 use crate::memory::Reset;
 use crate::message::{InvalidRequest, InvalidTarget, Length, Method, Request, Response, Status, Timings};

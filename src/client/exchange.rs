@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-use super::link::Upload;
 use crate::coding::Decoding;
-use crate::exchange::{Incoming, Outgoing};
+use crate::exchange::{ExchangeError, Incoming, Outgoing};
 use crate::memory::Reset;
 use crate::message::Timings;
 use crate::net::Workspace;
@@ -39,6 +38,21 @@ pub(super) struct Exchange {
     pub(super) idle: Option<Duration>,
 }
 
+/// How far the request is sent.
+#[derive(Debug)]
+pub(super) enum Upload {
+    /// The head is on its way, and the body will wait for `100 Continue` (RFC 9110 §10.1.1).
+    Expecting,
+    /// The head is sent, and the body waits.
+    Waiting,
+    Sending,
+    Sent,
+    /// The server has answered, and wants no more of it.
+    Abandoned,
+    /// It cannot be sent, but an answer may be there.
+    Failed(ExchangeError),
+}
+
 impl Exchange {
     /// Makes ready for the next answer on a connection with several requests in flight.
     pub(super) fn next_answer(&mut self, asked: Asked, timings: Timings) {
@@ -47,6 +61,9 @@ impl Exchange {
         (self.upload, self.is_answered) = (Upload::Sending, false);
     }
 }
+
+/// Answers before the final one: an endless row of them would be a hang.
+pub(super) const INTERIM_MAX: u32 = 16;
 
 impl Default for Exchange {
     fn default() -> Exchange {

@@ -16,6 +16,7 @@ mod link;
 mod ask;
 mod cookies;
 mod redirect;
+mod visit;
 
 mod answer;
 mod call;

@@ -11,7 +11,7 @@ use super::origin::Origin;
 use super::pools::Pools;
 use super::redirect::{CREDENTIALS, Goal};
 use super::route::Proxy;
-use super::settings::Settings;
+use super::settings::{PoolBounds, Settings};
 use super::{ClientCause, ClientError, ClientPhase};
 use crate::memory::{FreeList, lock};
 use crate::message::{Headers, Name, Request};
@@ -37,14 +37,6 @@ pub(super) struct Pool {
     /// Whoever looks after resting connections, and whether that is done.
     pools: Weak<Pools>,
     is_kept: Arc<AtomicBool>,
-}
-
-/// What a pool may hold, and for how long.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct PoolBounds {
-    pub(super) connections_max: usize,
-    pub(super) idle: Duration,
-    pub(super) age: Option<Duration>,
 }
 
 #[derive(Default)]

@@ -17,8 +17,8 @@ pub use reader::CallReader;
 pub use writer::CallWriter;
 
 use self::half::Half;
-use super::cookies::Visit;
 use super::link::Link;
+use super::visit::Visit;
 use super::{Answer, ClientError};
 use crate::memory::Reset;
 use crate::message::{Headers, Response};

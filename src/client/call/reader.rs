@@ -9,8 +9,8 @@ use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, ReadBuf};
 
 use super::half::Half;
-use crate::client::cookies::Visit;
 use crate::client::link::Link;
+use crate::client::visit::Visit;
 use crate::client::{ClientError, ClientPhase};
 use crate::memory::Reset;
 use crate::message::{Headers, Response};

@@ -10,9 +10,7 @@ use std::time::Duration;
 
 use tokio::io::ReadBuf;
 
-pub(super) use upload::Upload;
-
-use super::exchange::Exchange;
+use super::exchange::{Exchange, INTERIM_MAX, Upload};
 use super::pool::{Missing, Place, Pool, Resting};
 use super::redirect::Goal;
 use super::settings::Settings;
@@ -390,6 +388,3 @@ impl Link {
         (conn, exchange.incoming.input)
     }
 }
-
-/// Answers before the final one: an endless row of them would be a hang.
-pub(super) const INTERIM_MAX: u32 = 16;

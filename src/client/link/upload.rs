@@ -1,29 +1,15 @@
-//! [`Upload`]: how a request goes out, and how far it is.
+//! How a [`Link`] sends a request, and how far it is ([`Upload`]).
 
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use super::Link;
+use crate::client::exchange::Upload;
 use crate::client::{ClientError, ClientPhase};
 use crate::exchange::{ExchangeError, Phase, poll_flush};
 use crate::message::{Headers, Request, Response};
 use crate::net::Lane;
 use crate::runtime::later;
-
-/// How far the request is sent.
-#[derive(Debug)]
-pub(in crate::client) enum Upload {
-    /// The head is on its way, and the body will wait for `100 Continue` (RFC 9110 §10.1.1).
-    Expecting,
-    /// The head is sent, and the body waits.
-    Waiting,
-    Sending,
-    Sent,
-    /// The server has answered, and wants no more of it.
-    Abandoned,
-    /// It cannot be sent, but an answer may be there.
-    Failed(ExchangeError),
-}
 
 impl Link {
     /// Sends what may be sent. Ready when that is all of it, or all that ever will be.

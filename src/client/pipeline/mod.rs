@@ -17,10 +17,10 @@ use board::{Board, Claim, Job};
 pub use builder::PipelineBuilder;
 use pipe::Pipe;
 
-use super::cookies::Visit;
 use super::origin;
 use super::pool::Pool;
 use super::redirect::Goal;
+use super::visit::Visit;
 use super::{Client, ClientCause, ClientError, ClientPhase};
 use crate::memory::Reset;
 use crate::message::{InvalidRequest, Method, Request, Response};

@@ -6,7 +6,7 @@ use std::future::poll_fn;
 use std::task::{Poll, ready};
 use std::time::Duration;
 
-use crate::client::link::INTERIM_MAX;
+use crate::client::exchange::INTERIM_MAX;
 use crate::client::origin::Origin;
 use crate::client::{ClientCause, ClientError, ClientPhase};
 use crate::exchange::{Bounds, ExchangeError, Head, Incoming, Reply};

@@ -5,8 +5,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{ClientTimeouts, Settings};
-use crate::client::pool::PoolBounds;
+use super::{ClientTimeouts, PoolBounds, Settings};
 use crate::client::{Client, CookieStore, Proxies, Redirects, Shared};
 use crate::coding::ACCEPTED;
 use crate::exchange::Bounds;

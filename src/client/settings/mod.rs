@@ -6,11 +6,11 @@ mod timeouts;
 mod tls;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 pub use builder::ClientBuilder;
 pub use timeouts::ClientTimeouts;
 
-use super::pool::PoolBounds;
 use super::{CookieStore, Proxies};
 use crate::exchange::Bounds;
 use crate::message::Headers;
@@ -32,6 +32,14 @@ pub(super) struct Settings {
     pub(super) cookies: Option<Arc<dyn CookieStore>>,
     /// Up to how many bytes coded content is decoded, if it is.
     pub(super) decode_max: Option<usize>,
+}
+
+/// What a pool may hold, and for how long.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct PoolBounds {
+    pub(super) connections_max: usize,
+    pub(super) idle: Duration,
+    pub(super) age: Option<Duration>,
 }
 
 impl Settings {
