@@ -4,10 +4,10 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::connect::connect;
 use super::link::Link;
 use super::pool::{Missing, Place, Pool};
 use super::redirect::{self, Goal};
-use super::route::connect;
 use super::visit::Visit;
 use super::{Call, Client, ClientCause, ClientError, ClientPhase, Tunnel};
 use crate::memory::Reset;

@@ -6,6 +6,7 @@
 
 mod origin;
 
+mod connect;
 mod pool;
 mod pools;
 mod route;

@@ -1,14 +1,13 @@
-//! The way to an origin: straight, or through a proxy; and how it is opened.
+//! The way to an origin: straight, or through a proxy, and how one is gone through.
 
 mod bypass;
 mod proxies;
 mod proxy;
 
-mod connect;
 mod socks;
+mod through;
 mod tunnel;
 
-pub(super) use connect::connect;
 pub use proxies::Proxies;
 pub use proxy::{InvalidProxy, Proxy};
 pub use socks::{SocksError, SocksReply};

@@ -2,13 +2,11 @@
 
 use std::time::Duration;
 
-use super::proxy::{Protocol, Proxy};
-use super::tunnel::open_tunnel;
-use crate::client::origin::Origin;
-use crate::client::settings::Settings;
-use crate::client::{ClientCause, ClientError, ClientPhase};
+use super::origin::Origin;
+use super::settings::Settings;
+use super::{ClientCause, ClientError, ClientPhase, Proxy};
 use crate::message::{Scheme, Timings};
-use crate::net::{Anywhere, BoxedStream, Conn, DialTimes, HostName, Stopwatch, TlsError, Transport, timed};
+use crate::net::{Anywhere, Conn, DialTimes, HostName, Stopwatch, TlsError, timed};
 use crate::runtime::{self, Instant, timeout_at};
 
 /// Opens a connection to `origin` before `deadline`, through `proxy` if there is one, and notes how long that took.
@@ -16,7 +14,7 @@ use crate::runtime::{self, Instant, timeout_at};
 /// # Errors
 ///
 /// Says which phase failed.
-pub(in crate::client) async fn connect(
+pub(super) async fn connect(
     settings: &Settings,
     origin: &Origin,
     proxy: Option<&Proxy>,
@@ -32,7 +30,12 @@ pub(in crate::client) async fn connect(
         Scheme::Https => Some(HostName::new(origin.host()).map_err(tls_error)?),
     };
     let limits = DialTimes { resolve: timeouts.resolve.min(left()), connect: timeouts.connect.min(left()) };
-    let opening = open(settings, origin, proxy, limits);
+    let opening = async {
+        match proxy {
+            None => Ok(settings.dial.connect(origin.host(), origin.port, limits).await?),
+            Some(proxy) => proxy.open(&settings.dial, origin, limits, &settings.bounds).await,
+        }
+    };
     // What is left is for all steps, and each of them alone may take it all.
     let (mut transport, times) = match deadline {
         Some(deadline) => timeout_at(deadline, opening)
@@ -52,29 +55,4 @@ pub(in crate::client) async fn connect(
 
 fn tls_error(error: TlsError) -> ClientError {
     ClientError::new(ClientPhase::Tls, ClientCause::Tls(error))
-}
-
-async fn open(
-    settings: &Settings,
-    origin: &Origin,
-    proxy: Option<&Proxy>,
-    limits: DialTimes,
-) -> Result<(Transport<BoxedStream>, DialTimes), ClientError> {
-    let dial = &settings.dial;
-    let Some(proxy) = proxy else { return Ok(dial.connect(origin.host(), origin.port, limits).await?) };
-    match proxy.protocol() {
-        Protocol::Socks5(socks) => socks.open(dial, proxy, origin, limits).await,
-        Protocol::Http { authorization } => {
-            let (transport, mut times) = dial.connect(proxy.host(), proxy.port(), limits).await?;
-            if origin.scheme == Scheme::Http {
-                // Each request says where it is to go.
-                return Ok((transport, times));
-            }
-            let (asked, left) = (runtime::now(), limits.connect.saturating_sub(times.connect));
-            let transport =
-                open_tunnel(transport, origin, authorization.as_deref(), left, &settings.bounds).await?;
-            times.connect += runtime::now().saturating_duration_since(asked);
-            Ok((transport, times))
-        }
-    }
 }

@@ -1,0 +1,42 @@
+//! [`Proxy::open`]: a connection to an origin through a proxy, as its protocol has it.
+
+use super::proxy::{Protocol, Proxy};
+use super::tunnel::open_tunnel;
+use crate::client::ClientError;
+use crate::client::origin::Origin;
+use crate::exchange::Bounds;
+use crate::message::Scheme;
+use crate::net::{BoxedStream, Dial, DialTimes, Transport};
+use crate::runtime;
+
+impl Proxy {
+    /// Opens a connection to `origin` through this proxy, or to the proxy itself if it reads the requests, and says how
+    /// long that took. What the proxy takes counts as connecting.
+    ///
+    /// # Errors
+    ///
+    /// Says which phase failed.
+    pub(in crate::client) async fn open(
+        &self,
+        dial: &Dial,
+        origin: &Origin,
+        limits: DialTimes,
+        bounds: &Bounds,
+    ) -> Result<(Transport<BoxedStream>, DialTimes), ClientError> {
+        match self.protocol() {
+            Protocol::Socks5(socks) => socks.open(dial, self, origin, limits).await,
+            Protocol::Http { authorization } => {
+                let (transport, mut times) = dial.connect(self.host(), self.port(), limits).await?;
+                if origin.scheme == Scheme::Http {
+                    // Each request says where it is to go.
+                    return Ok((transport, times));
+                }
+                let (asked, left) = (runtime::now(), limits.connect.saturating_sub(times.connect));
+                let transport =
+                    open_tunnel(transport, origin, authorization.as_deref(), left, bounds).await?;
+                times.connect += runtime::now().saturating_duration_since(asked);
+                Ok((transport, times))
+            }
+        }
+    }
+}
