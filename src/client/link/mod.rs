@@ -1,6 +1,7 @@
 //! [`Link`]: one connection of a pool, and one exchange on it (RFC 9112 §9).
 
-mod decoding;
+mod body;
+mod head;
 mod upload;
 
 use std::future::poll_fn;
@@ -8,19 +9,17 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use tokio::io::ReadBuf;
-
-use super::exchange::{Exchange, INTERIM_MAX, Upload};
+use super::exchange::{Exchange, Upload};
 use super::pool::{Missing, Place, Pool, Resting};
 use super::redirect::Goal;
 use super::settings::Settings;
 use super::{ClientCause, ClientError, ClientPhase};
-use crate::exchange::{ExchangeError, Head, Reply};
-use crate::memory::{Arena, Reset};
-use crate::message::{Length, Name, Request, Response, Status, Timings};
+use crate::exchange::ExchangeError;
+use crate::memory::Reset;
+use crate::message::{Length, Name, Request, Timings};
 use crate::net::{Anywhere, Buffer, Conn, Lane, Transport};
 use crate::runtime::{self, Instant};
-use crate::wire::{Announcement, Asked, Framing, Wish, patience, persists};
+use crate::wire::{Announcement, Asked, Framing, Wish};
 
 /// One connection while it is in use. Dropping it closes the connection and frees its place.
 ///
@@ -95,176 +94,6 @@ impl Link {
         };
     }
 
-    /// Sends `body`, if it is all here, and receives the head of the final answer.
-    pub(super) fn poll_answer(
-        &mut self,
-        cx: &mut Context<'_>,
-        body: Option<&Request>,
-        response: &mut Response,
-    ) -> Poll<Result<(), ClientError>> {
-        while !self.exchange.is_answered {
-            let _ = self.poll_upload(cx, body)?;
-            match self.poll_head(cx, response) {
-                Poll::Ready(Ok(())) => self.settle(response)?,
-                Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
-                Poll::Pending if self.go_ahead_if_due(cx) => continue,
-                Poll::Pending => return self.poll_deadline(cx, self.phase()).map(Err),
-            }
-        }
-        match self.poll_upload(cx, body)? {
-            Poll::Ready(()) => Poll::Ready(Ok(())),
-            Poll::Pending if self.poll_ahead(cx)?.is_ready() => Poll::Ready(Ok(())),
-            Poll::Pending => self.poll_deadline(cx, ClientPhase::Send).map(Err),
-        }
-    }
-
-    /// Receives one head, be it the final one or not.
-    fn poll_head(&mut self, cx: &mut Context<'_>, response: &mut Response) -> Poll<Result<(), ClientError>> {
-        let Link { conn, exchange, place } = self;
-        let bounds = &place.pool.settings.bounds;
-        // The server may think about what it has heard only when it has heard it, or will hear no more.
-        let is_over = matches!(exchange.upload, Upload::Sent | Upload::Failed(_));
-        let limit = if is_over { bounds.timeouts.head } else { Duration::MAX };
-        let mut reply = Reply::new(response, exchange.asked);
-        loop {
-            match exchange.incoming.try_head(&mut reply, bounds) {
-                Ok(true) => break,
-                Ok(false) => {}
-                Err(error) => return Poll::Ready(Err(self.fail(ClientPhase::Wait, error))),
-            }
-            let cause = match ready!(exchange.incoming.poll_head_bytes(cx, conn, limit)) {
-                Ok(None) => continue,
-                Ok(Some(Head::Silence)) => ClientCause::TimedOut,
-                Ok(Some(Head::End | Head::Whole)) => ClientCause::Closed,
-                Err(ExchangeError::TimedOut(_)) => ClientCause::TimedOut,
-                Err(error) => ClientCause::Exchange(error),
-            };
-            return Poll::Ready(Err(self.unanswered(cause)));
-        }
-        let version = reply.version();
-        self.exchange.persists &=
-            persists(version, Wish::of(&response.headers)) && !self.exchange.incoming.ends_with_close();
-        self.exchange.idle = patience(&response.headers);
-        Poll::Ready(Ok(()))
-    }
-
-    /// Looks at the answer whose head has come: nothing is answered by one that is not the final one.
-    fn settle(&mut self, response: &Response) -> Result<(), ClientError> {
-        let is_upgrade = response.status == Status::SWITCHING_PROTOCOLS;
-        if is_upgrade && !self.exchange.asks_for_upgrade {
-            return Err(self.error(ClientPhase::Wait, ClientCause::Upgrade));
-        }
-        if response.status.is_informational() && !is_upgrade {
-            self.exchange.interim += 1;
-            if self.exchange.interim > INTERIM_MAX {
-                return Err(self.error(ClientPhase::Wait, ClientCause::TooManyInterim));
-            }
-            if response.status == Status::CONTINUE {
-                self.go_ahead();
-            }
-            self.exchange.incoming.forget_message();
-            return Ok(());
-        }
-        self.exchange.is_answered = true;
-        // What follows is not HTTP.
-        self.exchange.persists &= !is_upgrade;
-        // Many servers answer while they read; but whoever refuses reads no more, nor does who has said all and closes
-        // (§9.3, §9.6).
-        let has_said_all = Wish::of(&response.headers) == Wish::Close && self.exchange.incoming.has_come();
-        let is_refused =
-            response.status.is_client_error() || response.status.is_server_error() || has_said_all;
-        match self.exchange.upload {
-            Upload::Sending if !is_refused => {}
-            Upload::Sent | Upload::Failed(_) | Upload::Abandoned => {}
-            Upload::Sending | Upload::Expecting | Upload::Waiting => self.exchange.upload = Upload::Abandoned,
-        }
-        self.conn.disarm(Lane::Read);
-        self.exchange.timings.wait = self.lap();
-        Ok(())
-    }
-
-    /// Receives the final answer's head, if it has not come yet, although the request is not wholly sent.
-    pub(super) fn poll_early(
-        &mut self,
-        cx: &mut Context<'_>,
-        response: &mut Response,
-    ) -> Poll<Result<(), ClientError>> {
-        while !self.exchange.is_answered {
-            ready!(self.poll_head(cx, response))?;
-            self.settle(response)?;
-        }
-        Poll::Ready(Ok(()))
-    }
-
-    /// Receives the whole body into `response`.
-    pub(super) async fn receive_body(mut self, response: &mut Response) -> Result<(), ClientError> {
-        poll_fn(|cx| self.poll_whole(cx, response)).await?;
-        let now = self.exchange.mark;
-        self.rest_from(now);
-        Ok(())
-    }
-
-    /// The same, and the connection is kept.
-    pub(super) fn poll_whole(
-        &mut self,
-        cx: &mut Context<'_>,
-        response: &mut Response,
-    ) -> Poll<Result<(), ClientError>> {
-        let has_come = self.exchange.incoming.has_come();
-        let content = response.body.receive();
-        match self.exchange.decoding {
-            Some(_) => ready!(self.poll_body_decoded(cx, content))?,
-            None => ready!(self.poll_body(cx, content))?,
-        }
-        std::mem::swap(&mut response.trailers, &mut self.exchange.incoming.trailers);
-        if !has_come {
-            self.exchange.timings.receive = self.lap();
-        }
-        *response.timings_mut() = self.exchange.timings;
-        Poll::Ready(Ok(()))
-    }
-
-    fn poll_body(&mut self, cx: &mut Context<'_>, content: &mut Arena) -> Poll<Result<(), ClientError>> {
-        let Link { conn, exchange, place } = self;
-        let bounds = &place.pool.settings.bounds;
-        let received = exchange.incoming.poll_body(cx, conn, bounds, bounds.limits.body_max, content);
-        self.within_deadline(cx, ClientPhase::Receive, received)
-    }
-
-    /// The bytes that the last [`Link::poll_chunk`] has received.
-    pub(super) fn chunk(&self) -> &[u8] {
-        match &self.exchange.decoding {
-            Some(decoding) => decoding.piece(),
-            None => self.exchange.incoming.chunk(),
-        }
-    }
-
-    /// Copies as much of the chunk as fits into `out`; the rest is the next one.
-    pub(super) fn read_chunk(&mut self, out: &mut ReadBuf<'_>) {
-        let chunk = self.chunk();
-        let count = chunk.len().min(out.remaining());
-        out.put_slice(&chunk[..count]);
-        match &mut self.exchange.decoding {
-            Some(decoding) => decoding.took(count),
-            None => self.exchange.incoming.took(count),
-        }
-    }
-
-    /// Receives the next piece of the body: it lies in the link until the next call. None: it is at its end.
-    pub(super) fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Result<usize, ClientError>> {
-        match self.exchange.decoding {
-            Some(_) => self.poll_decoded(cx),
-            None => self.poll_received(cx),
-        }
-    }
-
-    /// Receives the next piece of the body as it is sent: it lies in the incoming until the next call.
-    pub(super) fn poll_received(&mut self, cx: &mut Context<'_>) -> Poll<Result<usize, ClientError>> {
-        let Link { conn, exchange, place } = self;
-        let received = exchange.incoming.poll_chunk(cx, conn, &place.pool.settings.bounds);
-        self.within_deadline(cx, ClientPhase::Receive, received)
-    }
-
     /// Closes the connection. What was not received of the body never will be.
     pub(super) fn close(&mut self) {
         self.conn.transport = Transport::Closed;
@@ -334,22 +163,6 @@ impl Link {
 
     pub(super) fn error(&self, phase: ClientPhase, cause: ClientCause) -> ClientError {
         ClientError::new(phase, cause).on(self.exchange.timings.reused, self.conn.traffic().sent > 0)
-    }
-
-    /// What it means that no answer comes: the request may have failed before.
-    fn unanswered(&mut self, cause: ClientCause) -> ClientError {
-        match std::mem::replace(&mut self.exchange.upload, Upload::Sent) {
-            Upload::Failed(error) => self.fail(ClientPhase::Send, error),
-            Upload::Sent | Upload::Abandoned => self.error(ClientPhase::Wait, cause),
-            Upload::Sending | Upload::Expecting | Upload::Waiting => self.error(ClientPhase::Send, cause),
-        }
-    }
-
-    fn phase(&self) -> ClientPhase {
-        match self.exchange.upload {
-            Upload::Sent | Upload::Abandoned => ClientPhase::Wait,
-            Upload::Sending | Upload::Expecting | Upload::Waiting | Upload::Failed(_) => ClientPhase::Send,
-        }
     }
 
     /// Ready when the time of the whole exchange is over.

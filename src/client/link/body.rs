@@ -1,0 +1,139 @@
+//! How a [`Link`] receives the body of an answer, and undoes its codings as it comes (RFC 9112 §6, RFC 9110 §8.4).
+
+use std::future::poll_fn;
+use std::task::{Context, Poll, ready};
+
+use tokio::io::ReadBuf;
+
+use super::Link;
+use crate::client::exchange::Exchange;
+use crate::client::{ClientCause, ClientError, ClientPhase};
+use crate::coding::{CodingError, Decoders, Decoding, OF_CODED};
+use crate::memory::Arena;
+use crate::message::Response;
+use crate::wire::WireError;
+
+impl Link {
+    /// Receives the whole body into `response`.
+    pub(in crate::client) async fn receive_body(
+        mut self,
+        response: &mut Response,
+    ) -> Result<(), ClientError> {
+        poll_fn(|cx| self.poll_whole(cx, response)).await?;
+        let now = self.exchange.mark;
+        self.rest_from(now);
+        Ok(())
+    }
+
+    /// The same, and the connection is kept.
+    pub(in crate::client) fn poll_whole(
+        &mut self,
+        cx: &mut Context<'_>,
+        response: &mut Response,
+    ) -> Poll<Result<(), ClientError>> {
+        let has_come = self.exchange.incoming.has_come();
+        let content = response.body.receive();
+        match self.exchange.decoding {
+            Some(_) => ready!(self.poll_body_decoded(cx, content))?,
+            None => ready!(self.poll_body(cx, content))?,
+        }
+        std::mem::swap(&mut response.trailers, &mut self.exchange.incoming.trailers);
+        if !has_come {
+            self.exchange.timings.receive = self.lap();
+        }
+        *response.timings_mut() = self.exchange.timings;
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_body(&mut self, cx: &mut Context<'_>, content: &mut Arena) -> Poll<Result<(), ClientError>> {
+        let Link { conn, exchange, place } = self;
+        let bounds = &place.pool.settings.bounds;
+        let received = exchange.incoming.poll_body(cx, conn, bounds, bounds.limits.body_max, content);
+        self.within_deadline(cx, ClientPhase::Receive, received)
+    }
+
+    /// The bytes that the last [`Link::poll_chunk`] has received.
+    pub(in crate::client) fn chunk(&self) -> &[u8] {
+        match &self.exchange.decoding {
+            Some(decoding) => decoding.piece(),
+            None => self.exchange.incoming.chunk(),
+        }
+    }
+
+    /// Copies as much of the chunk as fits into `out`; the rest is the next one.
+    pub(in crate::client) fn read_chunk(&mut self, out: &mut ReadBuf<'_>) {
+        let chunk = self.chunk();
+        let count = chunk.len().min(out.remaining());
+        out.put_slice(&chunk[..count]);
+        match &mut self.exchange.decoding {
+            Some(decoding) => decoding.took(count),
+            None => self.exchange.incoming.took(count),
+        }
+    }
+
+    /// Receives the next piece of the body: it lies in the link until the next call. None: it is at its end.
+    pub(in crate::client) fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Result<usize, ClientError>> {
+        match self.exchange.decoding {
+            Some(_) => self.poll_decoded(cx),
+            None => self.poll_received(cx),
+        }
+    }
+
+    /// Receives the next piece of the body as it is sent: it lies in the incoming until the next call.
+    fn poll_received(&mut self, cx: &mut Context<'_>) -> Poll<Result<usize, ClientError>> {
+        let Link { conn, exchange, place } = self;
+        let received = exchange.incoming.poll_chunk(cx, conn, &place.pool.settings.bounds);
+        self.within_deadline(cx, ClientPhase::Receive, received)
+    }
+
+    /// Has the body decoded, if the client was told so. The fields that speak of the codings are removed; a coding that
+    /// nobody here knows stays.
+    pub(in crate::client) fn decode(&mut self, response: &mut Response) -> Result<(), ClientError> {
+        let has_body = !self.exchange.incoming.is_read();
+        let Some(most) = self.settings().decode_max.filter(|_| has_body) else { return Ok(()) };
+        match Decoders::of(&response.headers, most) {
+            Ok(None) | Err(CodingError::Unknown) => {}
+            Ok(Some(decoders)) => {
+                response.headers.remove_each(&OF_CODED);
+                self.exchange.decoding = Some(Box::new(Decoding::new(decoders, most)));
+            }
+            Err(error) => return Err(self.coding_error(error)),
+        }
+        Ok(())
+    }
+
+    /// Decodes the next piece of the body; it lies in the decoding until the next call. None: it is at its end.
+    fn poll_decoded(&mut self, cx: &mut Context<'_>) -> Poll<Result<usize, ClientError>> {
+        loop {
+            let Exchange { incoming, decoding, .. } = &mut *self.exchange;
+            let Some(decoding) = decoding else { return self.poll_received(cx) };
+            match decoding.pull(incoming.chunk()) {
+                Ok(0) => {}
+                pulled => return Poll::Ready(pulled.map_err(|error| self.coding_error(error))),
+            }
+            let end = decoding.end();
+            if ready!(self.poll_received(cx))? == 0 {
+                return Poll::Ready(end.map(|()| 0).map_err(|error| self.coding_error(error)));
+            }
+        }
+    }
+
+    /// Decodes the whole body into `content`.
+    fn poll_body_decoded(
+        &mut self,
+        cx: &mut Context<'_>,
+        content: &mut Arena,
+    ) -> Poll<Result<(), ClientError>> {
+        while ready!(self.poll_decoded(cx))? > 0 {
+            content.extend(self.chunk());
+            if content.len() > self.settings().bounds.limits.body_max {
+                return Poll::Ready(Err(self.fail(ClientPhase::Receive, WireError::BodyTooLarge.into())));
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    fn coding_error(&self, error: CodingError) -> ClientError {
+        self.error(ClientPhase::Receive, ClientCause::Coding(error))
+    }
+}

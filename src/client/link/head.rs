@@ -1,0 +1,131 @@
+//! How a [`Link`] receives the head of an answer, while the request is sent (RFC 9112 §4, §9.3).
+
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use super::Link;
+use crate::client::exchange::{INTERIM_MAX, Upload};
+use crate::client::{ClientCause, ClientError, ClientPhase};
+use crate::exchange::{ExchangeError, Head, Reply};
+use crate::message::{Request, Response, Status};
+use crate::net::Lane;
+use crate::wire::{Wish, patience, persists};
+
+impl Link {
+    /// Sends `body`, if it is all here, and receives the head of the final answer.
+    pub(in crate::client) fn poll_answer(
+        &mut self,
+        cx: &mut Context<'_>,
+        body: Option<&Request>,
+        response: &mut Response,
+    ) -> Poll<Result<(), ClientError>> {
+        while !self.exchange.is_answered {
+            let _ = self.poll_upload(cx, body)?;
+            match self.poll_head(cx, response) {
+                Poll::Ready(Ok(())) => self.settle(response)?,
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+                Poll::Pending if self.go_ahead_if_due(cx) => continue,
+                Poll::Pending => return self.poll_deadline(cx, self.phase()).map(Err),
+            }
+        }
+        match self.poll_upload(cx, body)? {
+            Poll::Ready(()) => Poll::Ready(Ok(())),
+            Poll::Pending if self.poll_ahead(cx)?.is_ready() => Poll::Ready(Ok(())),
+            Poll::Pending => self.poll_deadline(cx, ClientPhase::Send).map(Err),
+        }
+    }
+
+    /// Receives one head, be it the final one or not.
+    fn poll_head(&mut self, cx: &mut Context<'_>, response: &mut Response) -> Poll<Result<(), ClientError>> {
+        let Link { conn, exchange, place } = self;
+        let bounds = &place.pool.settings.bounds;
+        // The server may think about what it has heard only when it has heard it, or will hear no more.
+        let is_over = matches!(exchange.upload, Upload::Sent | Upload::Failed(_));
+        let limit = if is_over { bounds.timeouts.head } else { Duration::MAX };
+        let mut reply = Reply::new(response, exchange.asked);
+        loop {
+            match exchange.incoming.try_head(&mut reply, bounds) {
+                Ok(true) => break,
+                Ok(false) => {}
+                Err(error) => return Poll::Ready(Err(self.fail(ClientPhase::Wait, error))),
+            }
+            let cause = match ready!(exchange.incoming.poll_head_bytes(cx, conn, limit)) {
+                Ok(None) => continue,
+                Ok(Some(Head::Silence)) => ClientCause::TimedOut,
+                Ok(Some(Head::End | Head::Whole)) => ClientCause::Closed,
+                Err(ExchangeError::TimedOut(_)) => ClientCause::TimedOut,
+                Err(error) => ClientCause::Exchange(error),
+            };
+            return Poll::Ready(Err(self.unanswered(cause)));
+        }
+        let version = reply.version();
+        self.exchange.persists &=
+            persists(version, Wish::of(&response.headers)) && !self.exchange.incoming.ends_with_close();
+        self.exchange.idle = patience(&response.headers);
+        Poll::Ready(Ok(()))
+    }
+
+    /// Looks at the answer whose head has come: nothing is answered by one that is not the final one.
+    fn settle(&mut self, response: &Response) -> Result<(), ClientError> {
+        let is_upgrade = response.status == Status::SWITCHING_PROTOCOLS;
+        if is_upgrade && !self.exchange.asks_for_upgrade {
+            return Err(self.error(ClientPhase::Wait, ClientCause::Upgrade));
+        }
+        if response.status.is_informational() && !is_upgrade {
+            self.exchange.interim += 1;
+            if self.exchange.interim > INTERIM_MAX {
+                return Err(self.error(ClientPhase::Wait, ClientCause::TooManyInterim));
+            }
+            if response.status == Status::CONTINUE {
+                self.go_ahead();
+            }
+            self.exchange.incoming.forget_message();
+            return Ok(());
+        }
+        self.exchange.is_answered = true;
+        // What follows is not HTTP.
+        self.exchange.persists &= !is_upgrade;
+        // Many servers answer while they read; but whoever refuses reads no more, nor does who has said all and closes
+        // (§9.3, §9.6).
+        let has_said_all = Wish::of(&response.headers) == Wish::Close && self.exchange.incoming.has_come();
+        let is_refused =
+            response.status.is_client_error() || response.status.is_server_error() || has_said_all;
+        match self.exchange.upload {
+            Upload::Sending if !is_refused => {}
+            Upload::Sent | Upload::Failed(_) | Upload::Abandoned => {}
+            Upload::Sending | Upload::Expecting | Upload::Waiting => self.exchange.upload = Upload::Abandoned,
+        }
+        self.conn.disarm(Lane::Read);
+        self.exchange.timings.wait = self.lap();
+        Ok(())
+    }
+
+    /// Receives the final answer's head, if it has not come yet, although the request is not wholly sent.
+    pub(in crate::client) fn poll_early(
+        &mut self,
+        cx: &mut Context<'_>,
+        response: &mut Response,
+    ) -> Poll<Result<(), ClientError>> {
+        while !self.exchange.is_answered {
+            ready!(self.poll_head(cx, response))?;
+            self.settle(response)?;
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// What it means that no answer comes: the request may have failed before.
+    fn unanswered(&mut self, cause: ClientCause) -> ClientError {
+        match std::mem::replace(&mut self.exchange.upload, Upload::Sent) {
+            Upload::Failed(error) => self.fail(ClientPhase::Send, error),
+            Upload::Sent | Upload::Abandoned => self.error(ClientPhase::Wait, cause),
+            Upload::Sending | Upload::Expecting | Upload::Waiting => self.error(ClientPhase::Send, cause),
+        }
+    }
+
+    fn phase(&self) -> ClientPhase {
+        match self.exchange.upload {
+            Upload::Sent | Upload::Abandoned => ClientPhase::Wait,
+            Upload::Sending | Upload::Expecting | Upload::Waiting | Upload::Failed(_) => ClientPhase::Send,
+        }
+    }
+}
