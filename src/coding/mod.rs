@@ -12,14 +12,14 @@ mod codec;
 mod codecs;
 
 #[cfg(any(feature = "compress", feature = "fs"))]
-mod accept;
+mod choice;
 #[cfg(feature = "compress")]
 mod shrink;
 
 mod error;
 
 #[cfg(any(feature = "compress", feature = "fs"))]
-pub(crate) use accept::Choice;
+pub(crate) use choice::Choice;
 pub use codec::Flush;
 pub(crate) use codecs::ACCEPTED;
 pub(crate) use decoders::{Decoders, OF_CODED};

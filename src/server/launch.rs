@@ -11,7 +11,7 @@ use super::admission::{Gate, Tally};
 use super::inlet::{Inlet, Sharing, Stop};
 use super::outlet::{Arrival, Outlet};
 use super::running::Running;
-use super::shared::Settings;
+use super::settings::Settings;
 use super::stats::CoreStats;
 use super::worker::Worker;
 use super::{Error, IntoHandler, Result, Server, Signal};

@@ -6,6 +6,7 @@
 mod launch;
 mod running;
 mod service;
+mod settings;
 mod shared;
 mod stats;
 
@@ -44,7 +45,7 @@ pub use running::Running;
 pub use service::Service;
 pub use stats::{ErrorCounts, ServerCounts, ServerStats};
 
-use self::shared::Settings;
+use self::settings::Settings;
 use crate::exchange::Timeouts;
 use crate::message::Headers;
 use crate::net::{Address, ListenOptions};

@@ -10,7 +10,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::Handler;
 use super::connection::{Connection, respond};
-use super::shared::Settings;
+use super::settings::Settings;
 use super::worker::Worker;
 use crate::message::{Request, Response};
 use crate::net::{Conn, Peer, PeerAddr, Transport, Watch};

@@ -1,27 +1,16 @@
-//! [`Settings`]: what all cores of a server share, and [`Shared`]: what all connections of one core do.
+//! [`Shared`]: what the connections of one core have in common.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::Arc;
 
+use super::settings::{OnError, Settings};
 use super::stats::CoreStats;
 use super::{Refusal, RefusalCause};
 use crate::exchange::{Bounds, Clock};
 use crate::message::Status;
 use crate::net::tls::Acceptor;
 use crate::net::{Conn, PeerAddr, Watch};
-
-/// How a server behaves, the same on all its cores.
-#[derive(Clone, Default)]
-pub(super) struct Settings {
-    pub(super) bounds: Bounds,
-    pub(super) name: Option<Arc<str>>,
-    pub(super) on_error: Option<OnError>,
-    pub(super) acceptor: Option<Acceptor>,
-}
-
-/// Sees every refusal.
-pub(super) type OnError = Arc<dyn Fn(&Refusal) + Send + Sync>;
 
 /// What the connections of one core have in common.
 pub(super) struct Shared {

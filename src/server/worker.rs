@@ -5,7 +5,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::shared::{Settings, Shared};
+use super::settings::Settings;
+use super::shared::Shared;
 use super::stats::CoreStats;
 use super::{Context, Handler};
 use crate::memory::FreeList;

@@ -1,23 +1,26 @@
 //! [`Handler`]: the application.
 
+mod into_handler;
+
 mod body_plan;
 mod box_handler;
-mod into_handler;
+mod with_plan;
 
 use std::rc::Rc;
 use std::sync::Arc;
 
-pub use body_plan::{BodyPlan, WithPlan, with_plan};
+pub use body_plan::BodyPlan;
 pub use box_handler::BoxHandler;
 pub use into_handler::{AsyncHandler, IntoHandler, Outcome, PlainHandler};
+pub use with_plan::{WithPlan, with_plan};
 
 use super::{Context, Result};
 use crate::message::Request;
 
 /// The application: it answers requests.
 ///
-/// Closures and functions are handlers too, through [`IntoHandler`](super::IntoHandler): implement this trait for what they cannot
-/// say, such as deciding by the head alone. A middleware is a handler that holds a handler:
+/// Closures and functions are handlers too, through [`IntoHandler`]: implement this trait for what they cannot say, such
+/// as deciding by the head alone. A middleware is a handler that holds a handler:
 ///
 /// ```
 /// use corehttp::{BodyPlan, Context, Handler, Request, Result, Server};

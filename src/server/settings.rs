@@ -1,0 +1,19 @@
+//! [`Settings`]: how a server behaves, the same on all its cores.
+
+use std::sync::Arc;
+
+use super::Refusal;
+use crate::exchange::Bounds;
+use crate::net::tls::Acceptor;
+
+/// How a server behaves, the same on all its cores.
+#[derive(Clone, Default)]
+pub(super) struct Settings {
+    pub(super) bounds: Bounds,
+    pub(super) name: Option<Arc<str>>,
+    pub(super) on_error: Option<OnError>,
+    pub(super) acceptor: Option<Acceptor>,
+}
+
+/// Sees every refusal.
+pub(super) type OnError = Arc<dyn Fn(&Refusal) + Send + Sync>;
