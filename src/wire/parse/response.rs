@@ -5,7 +5,7 @@ use std::mem::MaybeUninit;
 use httparse::{Header, ParserConfig, Status as Progress};
 use memchr::memchr_iter;
 
-use super::lines::{FIELDS_CEILING, FIELDS_USUAL, head_error, record, still_good};
+use super::lines::{FIELDS_CEILING, FIELDS_USUAL, first_error, head_error, record, still_good};
 use super::plain;
 use crate::message::{Response, Status, Version};
 use crate::wire::{Limits, WireError};
@@ -32,6 +32,14 @@ pub(crate) fn response(
     limits: &Limits,
     response: &mut Response,
 ) -> Result<Option<ResponseHead>, WireError> {
+    match judge(input, limits, response) {
+        Err(error) => Err(first_error(input, error, |front| judge(front, limits, response))),
+        good => good,
+    }
+}
+
+#[inline]
+fn judge(input: &[u8], limits: &Limits, response: &mut Response) -> Result<Option<ResponseHead>, WireError> {
     if let Some(b'\r' | b'\n') = input.first() {
         return Err(WireError::StatusLine);
     }
@@ -128,7 +136,7 @@ fn parse_later_version(
         [b'H', b'T', b'T', b'P', b'/', b'1', b'.', b'2'..=b'9', ..] => {
             let mut as_1_1 = input.to_vec();
             as_1_1["HTTP/1.".len()] = b'1';
-            self::response(&as_1_1, limits, response)
+            judge(&as_1_1, limits, response)
         }
         _ => Err(WireError::Version),
     }
@@ -210,6 +218,25 @@ mod tests {
         check(&with("a b: c"), Err(WireError::FieldName));
         check(&with("a: b\0c"), Err(WireError::FieldValue));
         check(&with("a: b\rc"), Err(WireError::FieldValue));
+    }
+
+    /// As with requests: what was said depended on where packets ended.
+    #[test]
+    fn of_two_rules_the_one_that_is_broken_first_counts_2_2() {
+        use WireError::{FieldName, FieldValue, HeadTooLarge, LineEnd, StatusLine};
+        let with = |lines: &str| format!("HTTP/1.1 200 OK\r\n{lines}\r\n\r\n");
+        check(&with("a: b\nc: d\0"), Err(LineEnd));
+        check(&with("a: b\n c\r\nd : e"), Err(LineEnd));
+        check(&with("a: b\0\nc: d"), Err(FieldValue));
+        check(&with("a : b\nc: d"), Err(FieldName));
+        check(&with("a: b\r\n c\nd e: f"), Err(LineEnd));
+        check("HTTP/1.1 200 OK\na : b\r\n\r\n", Err(LineEnd));
+        check("HTTP/1.1 2x0 OK\na : b\r\n\r\n", Err(StatusLine));
+        check("HTTP/1.2 200 OK\na : b\r\n\r\n", Err(LineEnd));
+        let many = "a: b\r\n".repeat(Limits::default().fields_max);
+        check(&with(&format!("{many}c: d\r\ne : f")), Err(HeadTooLarge));
+        check(&with(&format!("{many}c : d\r\ne: f")), Err(FieldName));
+        check(&with(&format!("a: b\n{many}c: d")), Err(LineEnd));
     }
 
     #[test]
