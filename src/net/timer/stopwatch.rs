@@ -3,6 +3,7 @@
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use tokio::runtime::{Handle, Id};
 use tokio::time::Instant;
 
 use super::alarm::{Alarm, Expiries, Expiry, millis};
@@ -18,12 +19,14 @@ struct Waits {
     alarm: Alarm,
     /// Whom the alarm wakes.
     waker: Option<Waker>,
+    /// The runtime that it rings in. Once that has ended it cannot even be asked.
+    home: Option<Id>,
 }
 
 impl Stopwatch {
     pub(crate) fn new() -> Stopwatch {
         let (expiries, alarm) = Default::default();
-        Stopwatch(Box::new(Waits { epoch: Instant::now(), expiries, alarm, waker: None }))
+        Stopwatch(Box::new(Waits { epoch: Instant::now(), expiries, alarm, waker: None, home: None }))
     }
 
     /// A wait has begun in this lane, if none had, and is over at `until`.
@@ -63,6 +66,10 @@ impl Waits {
         if !is_known {
             self.waker = Some(cx.waker().clone());
         }
+        let here = Handle::try_current().ok().map(|here| here.id());
+        if self.home != here {
+            (self.home, self.alarm) = (here, Alarm::default());
+        }
         self.alarm.set(cx, self.epoch, self.expiries.earliest());
         Poll::Pending
     }
@@ -76,7 +83,33 @@ impl Waits {
 mod tests {
     use std::future::poll_fn;
 
+    use tokio::runtime::Builder;
+
     use super::*;
+
+    /// What has its runtime in another one was a panic, once that one had ended.
+    #[test]
+    fn whoever_waits_may_go_on_in_another_runtime() {
+        let (mut watch, second) = (Stopwatch::new(), Duration::from_secs(1));
+        for mut builder in [Builder::new_current_thread(), Builder::new_multi_thread()] {
+            for _ in 0..3 {
+                let runtime = builder.worker_threads(1).enable_time().build().unwrap();
+                let limit = second / 50;
+                runtime.block_on(async {
+                    let start = Instant::now();
+                    assert!(
+                        poll_fn(|cx| Poll::Ready(watch.poll_expired(cx, Lane::Whole, second)))
+                            .await
+                            .is_pending()
+                    );
+                    poll_fn(|cx| watch.poll_expired(cx, Lane::Read, limit)).await;
+                    assert!((limit..second).contains(&start.elapsed()));
+                });
+                watch.disarm(Lane::Read);
+                watch.disarm(Lane::Whole);
+            }
+        }
+    }
 
     #[tokio::test(start_paused = true)]
     async fn each_lane_has_its_time_and_the_earliest_rings() {
