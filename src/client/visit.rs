@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::CookieStore;
 use super::pool::Pool;
-use crate::message::{Request, Response, Target};
+use crate::message::{Request, Response, Target, is_field_value};
 
 /// What one request and its answer have to do with cookies: nothing, if nobody keeps them.
 pub(super) struct Visit<'a>(Option<Box<Kept<'a>>>);
@@ -26,6 +26,8 @@ impl<'a> Visit<'a> {
         let target = pool.origin.absolute(request.target());
         let is_said = [&request.headers, &pool.settings.fields].iter().any(|set| set.contains("cookie"));
         let cookie = if is_said { None } else { store.cookie_field(&target) };
+        // A store may have read it anywhere, and behind the end of a line it would be another field.
+        let cookie = cookie.filter(|cookie| is_field_value(cookie.as_bytes()));
         Visit(Some(Box::new(Kept { store: store.clone(), target, cookie })))
     }
 

@@ -37,7 +37,7 @@ pub(crate) use decimal::{decimal, saturating_decimal};
 pub use form::{Form, FormBuf, FormPairs, InvalidForm};
 pub use from_text::FromText;
 pub use headers::{FieldValue, Headers, HeadersIter, InvalidField};
-pub(crate) use headers::{Name, Several, Tag, is_tchar, is_token, members, token_len, trim};
+pub(crate) use headers::{Name, Several, Tag, is_field_value, is_tchar, is_token, members, token_len, trim};
 pub use invalid_request::InvalidRequest;
 pub use invalid_text::InvalidText;
 pub use method::{ExtensionMethod, InvalidMethod, Method};

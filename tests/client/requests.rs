@@ -3,12 +3,13 @@
 use std::future::pending;
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use corehttp::{
-    Client, ClientCause, ClientPhase, ClientTimeouts, ExchangeError, InvalidMethod, InvalidRequest,
-    InvalidTarget, Method, Request, Response,
+    Client, ClientCause, ClientPhase, ClientTimeouts, CookieStore, ExchangeError, Headers, InvalidMethod,
+    InvalidRequest, InvalidTarget, Method, Request, Response, Target,
 };
 use tokio::io::{AsyncRead, AsyncReadExt, ReadBuf, repeat};
 use tokio::time::{Instant, sleep};
@@ -197,6 +198,38 @@ async fn what_cannot_be_asked_is_refused_before_anything_is_dialed() {
     let tunnel = ask(&client, &Request::new(Method::Connect, "http://a/").unwrap()).await.unwrap_err();
     assert_eq!(tunnel.phase(), ClientPhase::Prepare, "{tunnel:?}");
     assert_eq!((stage.dialed().len(), client.busy()), (0, 0));
+}
+
+/// A store that has read its cookies anywhere.
+struct Careless(&'static str);
+
+impl CookieStore for Careless {
+    fn cookie_field(&self, _: &Target) -> Option<String> {
+        Some(self.0.into())
+    }
+
+    fn store(&self, _: &Target, _: &Headers) {}
+}
+
+/// What a store says was written as it is, and with it whatever is behind the end of a line.
+#[tokio::test(start_paused = true)]
+async fn a_cookie_that_would_break_a_line_is_not_sent() {
+    for (said, line) in [
+        ("a=b; c=d", "cookie: a=b; c=d\r\n"),
+        ("a=b\r\nx: y", ""),
+        ("a=b\nx: y", ""),
+        ("a=b\r\n\r\nGET /evil HTTP/1.1\r\nhost: a", ""),
+        ("a=\0", ""),
+        ("a=\x7f", ""),
+    ] {
+        let stage = Stage::always(OK);
+        let client = stage.builder().cookies(Arc::new(Careless(said))).build();
+        ask(&client, &Request::get("http://a/").unwrap()).await.unwrap();
+        let pipeline = client.pipeline("http://a").unwrap().build();
+        pipeline.send(&Request::get("/").unwrap(), &mut Response::new()).await.unwrap();
+        let expected = format!("GET / HTTP/1.1\r\nhost: a\r\n{line}\r\n");
+        assert_eq!(stage.heard(), [expected.clone(), expected], "{said:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -12,8 +12,7 @@ use std::time::SystemTime;
 pub use field::InvalidField;
 pub use headers_iter::HeadersIter;
 pub(crate) use list::{members, trim};
-pub(super) use name::is_field_value;
-pub(crate) use name::{Name, Tag, is_tchar, is_token, token_len};
+pub(crate) use name::{Name, Tag, is_field_value, is_tchar, is_token, token_len};
 pub use value::FieldValue;
 
 use self::field::Field;

@@ -99,7 +99,7 @@ static TCHAR: Class = Class::ALPHANUMERIC.with(b"!#$%&'*+-.^_`|~");
 
 /// May `text` be a field value? CTLs may not, but HTAB; obs-text may (RFC 9110 §5.5).
 #[inline]
-pub(in crate::message) fn is_field_value(text: &[u8]) -> bool {
+pub(crate) fn is_field_value(text: &[u8]) -> bool {
     let is_fit = |octet| (octet >= b' ' && octet != 0x7f) || octet == b'\t';
     // No early exit: so the compiler looks at sixteen octets at once.
     text.iter().fold(true, |fit, &octet| fit & is_fit(octet))
