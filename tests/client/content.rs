@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::pin::Pin;
 use std::task::{self, Poll};
 
-use corehttp::{Client, ClientCause, CodingError, Dialer, Request, Response};
+use corehttp::{Client, ClientCause, Coding, CodingError, Dialer, Request, Response};
 use flate2::Compression;
 use flate2::write::{GzEncoder, ZlibEncoder};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
@@ -77,6 +77,65 @@ async fn what_is_spoiled_cut_or_a_bomb_is_an_error() {
     check("gzip", &spoiled, Err(CodingError::Corrupt)).await;
     check("gzip", &bomb, Err(CodingError::TooLarge)).await;
     check("gzip, gzip, gzip, gzip, gzip", &good, Err(CodingError::TooMany)).await;
+}
+
+/// Whoever asks for a part and says which codings it knows may be given a part of what is coded, and that was taken for the
+/// whole of it.
+#[tokio::test]
+async fn a_part_of_coded_content_stays_coded_9110_15_3_7() {
+    let coded = gzip(TEXT);
+    for part in [&coded[..], &coded[..20], &coded[20..]] {
+        let wire =
+            [&b"HTTP/1.1 206 x\r\ncontent-range: bytes 0-1/2\r\n"[..], &answer("gzip", part)[17..]].concat();
+        let server = Scripted::always(wire).await;
+        let (client, mut response) = (Client::builder().decode(1 << 20).build(), Response::new());
+        client.send(&Request::get(&server.url).unwrap(), &mut response).await.unwrap();
+        assert_eq!((response.body.bytes(), response.headers.text("content-encoding")), (part, Some("gzip")));
+    }
+}
+
+#[tokio::test]
+async fn what_was_said_of_a_coding_goes_with_it() {
+    for (coding, content, is_undone) in [
+        ("gzip", gzip(TEXT), true),
+        ("deflate, gzip", gzip(&zlib(TEXT)), true),
+        ("x-unheard-of", TEXT.to_vec(), false),
+        ("x-unheard-of, gzip", gzip(TEXT), false),
+    ] {
+        let server = Scripted::always(answer(coding, &content)).await;
+        let (client, mut response) = (Client::builder().decode(1 << 20).build(), Response::new());
+        client.send(&Request::get(&server.url).unwrap(), &mut response).await.unwrap();
+        for name in ["content-encoding", "content-length"] {
+            assert_eq!(response.headers.contains(name), !is_undone, "{coding}: {name}");
+        }
+        assert_eq!(response.body.bytes(), if is_undone { TEXT } else { &content }, "{coding}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_asked_for_is_what_can_be_undone() {
+    let server = Scripted::new(|mut peer, _| async move {
+        while let Some(head) = peer.request().await? {
+            let line = head.split("\r\n").find_map(|line| line.strip_prefix("accept-encoding: "));
+            let line = line.unwrap_or("none");
+            peer.say(format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{line}", line.len())).await?;
+        }
+        Ok(())
+    })
+    .await;
+    let client = Client::builder().decode(1 << 20).build();
+    let response = client.get(&server.url).await.unwrap();
+    let asked: Vec<_> =
+        response.body.text().unwrap().split(", ").map(|name| Coding::parse(name.as_bytes())).collect();
+    for coding in [Coding::Br, Coding::Zstd, Coding::Gzip, Coding::Deflate] {
+        assert_eq!(asked.contains(&Some(coding)), coding.is_available(), "{coding:?}");
+    }
+    assert!(!asked.contains(&None));
+    let mut request = Request::get(&server.url).unwrap();
+    request.headers.set("accept-encoding", "br;q=0.5").unwrap();
+    let mut response = Response::new();
+    client.send(&request, &mut response).await.unwrap();
+    assert_eq!(response.body.text(), Ok("br;q=0.5"), "whoever asks by hand is not contradicted");
 }
 
 #[tokio::test]

@@ -10,7 +10,7 @@ use crate::client::exchange::Exchange;
 use crate::client::{ClientCause, ClientError, ClientPhase};
 use crate::coding::{CodingError, Decoders, Decoding, OF_CODED};
 use crate::memory::Arena;
-use crate::message::Response;
+use crate::message::{Response, Status};
 use crate::wire::WireError;
 
 impl Link {
@@ -87,10 +87,10 @@ impl Link {
     }
 
     /// Has the body decoded, if the client was told so. The fields that speak of the codings are removed; a coding that
-    /// nobody here knows stays.
+    /// nobody here knows stays, and so do those of a part, which cannot be undone without the others (RFC 9110 §15.3.7).
     pub(in crate::client) fn decode(&mut self, response: &mut Response) -> Result<(), ClientError> {
-        let has_body = !self.exchange.incoming.is_read();
-        let Some(most) = self.settings().decode_max.filter(|_| has_body) else { return Ok(()) };
+        let is_whole = !self.exchange.incoming.is_read() && response.status != Status::PARTIAL_CONTENT;
+        let Some(most) = self.settings().decode_max.filter(|_| is_whole) else { return Ok(()) };
         match Decoders::of(&response.headers, most) {
             Ok(None) | Err(CodingError::Unknown) => {}
             Ok(Some(decoders)) => {

@@ -96,8 +96,8 @@ impl ClientBuilder {
     }
 
     /// Asks for coded content, and decodes it as it comes: up to so many bytes, beyond which it is an error, streamed or
-    /// not. Which codings there are is up to the features `compress` and `zstd`. Default: none, and what is coded stays
-    /// so.
+    /// not. A part of coded content (206) stays coded. Which codings there are is up to the features `compress` and
+    /// `zstd`. Default: none, and what is coded stays so.
     pub fn decode(mut self, most: impl Into<Option<usize>>) -> Self {
         self.settings.decode_max = most.into();
         self
@@ -132,20 +132,20 @@ impl ClientBuilder {
         self
     }
 
-    /// Connects to the socket at `path`, whatever host is asked.
+    /// Connects to the socket at `path`, whatever host is asked. Default: over TCP, to an address of the host.
     #[cfg(unix)]
     pub fn unix(mut self, path: impl AsRef<std::path::Path>) -> Self {
         self.settings.dial.medium = Medium::Unix(path.as_ref().into());
         self
     }
 
-    /// Connects to a listener in memory, whatever host is asked.
+    /// Connects to a listener in memory, whatever host is asked. Default: over TCP, to an address of the host.
     pub fn memory(mut self, connector: MemoryConnector) -> Self {
         self.settings.dial.medium = Medium::Memory(connector);
         self
     }
 
-    /// Connects as `dialer` does.
+    /// Connects as `dialer` does. Default: over TCP, to an address of the host.
     pub fn dialer(mut self, dialer: impl Dialer) -> Self {
         self.settings.dial.medium = Medium::custom(dialer);
         self
