@@ -440,6 +440,30 @@ async fn the_body_of_a_redirect_is_dropped_within_bounds() {
     }
 }
 
+/// The whole time for a body was spent on one that nobody wants.
+#[tokio::test(start_paused = true)]
+async fn a_redirect_whose_body_does_not_come_is_followed_all_the_same() {
+    const SIZED: &str = "content-length: 50\r\n\r\n";
+    const CHUNKED: &str = "transfer-encoding: chunked\r\n\r\n";
+    for (framing, drop) in [(SIZED, ""), (SIZED, "x"), (CHUNKED, ""), (CHUNKED, "1\r\nx\r\n")] {
+        let stage = Stage::new(move |mut peer, number| async move {
+            if number == 0 {
+                peer.request().await?;
+                peer.say(format!("HTTP/1.1 302 x\r\nlocation: /end\r\n{framing}")).await?;
+                loop {
+                    tokio::time::sleep(Duration::from_millis(400)).await;
+                    peer.say(drop).await?;
+                }
+            }
+            peer.answer(OK).await
+        });
+        let (client, start) = (stage.client(), tokio::time::Instant::now());
+        assert_eq!(ask(&client, &get("http://a/")).await.unwrap(), (200, "ok".into()));
+        assert_eq!((stage.dialed().len(), start.elapsed().as_millis() / 10), (2, 100), "{framing} {drop}");
+        assert_eq!((client.busy(), client.idle()), (0, 1));
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn the_answer_is_the_last_one_and_nothing_of_the_others() {
     let stage = Stage::answering(|request| {

@@ -18,7 +18,7 @@ use crate::exchange::ExchangeError;
 use crate::memory::Reset;
 use crate::message::{Length, Name, Request, Timings};
 use crate::net::{Anywhere, Buffer, Conn, Lane, Transport};
-use crate::runtime::{self, Instant};
+use crate::runtime::{self, Instant, timeout};
 use crate::wire::{Announcement, Asked, Framing, Wish};
 
 /// One connection while it is in use. Dropping it closes the connection and frees its place.
@@ -100,7 +100,7 @@ impl Link {
         self.exchange.incoming.input.reset();
     }
 
-    /// Drops what is left of the body, if that is little, for the sake of the connection.
+    /// Drops what is left of the body, if that is little and comes soon, for the sake of the connection.
     pub(super) async fn discard(mut self) {
         if !self.exchange.persists {
             return;
@@ -112,7 +112,7 @@ impl Link {
                 Poll::Pending => self.poll_deadline(cx, ClientPhase::Receive).map(|_| false),
             }
         });
-        if drained.await {
+        if timeout(DISCARD_MAX, drained).await.unwrap_or(false) {
             self.rest();
         }
     }
@@ -201,3 +201,6 @@ impl Link {
         (conn, exchange.incoming.input)
     }
 }
+
+/// How long a connection is worth waiting for that may be used again: another one is opened sooner.
+const DISCARD_MAX: Duration = Duration::from_secs(1);
