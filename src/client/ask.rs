@@ -125,7 +125,11 @@ impl Client {
     }
 
     /// A link over a new connection; or over one that has come to rest while a place was waited for.
-    async fn link(&self, missing: Missing, deadline: Option<Instant>) -> Result<Link, ClientError> {
+    pub(super) async fn link(
+        &self,
+        missing: Missing,
+        deadline: Option<Instant>,
+    ) -> Result<Link, ClientError> {
         let (pool, since) = match missing {
             Missing::Connection(place) => {
                 return Box::pin(self.fresh(place, Duration::ZERO, deadline)).await;
@@ -142,7 +146,7 @@ impl Client {
     }
 
     /// A new connection.
-    pub(super) async fn fresh(
+    async fn fresh(
         &self,
         place: Place,
         queue: Duration,

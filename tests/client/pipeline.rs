@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use corehttp::{
-    Client, ClientCause, ClientError, ClientPhase, ClientTimeouts, Dialer, Pipeline, PipelineBuilder,
-    Request, Response,
+    Client, ClientBuilder, ClientCause, ClientError, ClientPhase, ClientTimeouts, Dialer, Pipeline,
+    PipelineBuilder, Request, Response,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 use tokio::task::JoinSet;
@@ -45,7 +45,11 @@ impl Server {
     }
 
     fn client(&self) -> Client {
-        Client::builder().dialer(self.clone()).timeouts(patience()).build()
+        self.builder().build()
+    }
+
+    fn builder(&self) -> ClientBuilder {
+        Client::builder().dialer(self.clone()).timeouts(patience())
     }
 
     fn heard(&self) -> Vec<String> {
@@ -542,6 +546,20 @@ fn the_total_deadline_is_the_callers_and_the_connection_lives_on() {
         assert_eq!(told, ["Wait TimedOut, sent", "Queue TimedOut, not sent"]);
         assert_eq!((server.heard().len(), pipeline.in_flight()), (1, 1), "its answer is still owed");
     });
+    const SILENT: [(&[Script], bool); 2] =
+        [(&[&[Hear(1), Hang]], false), (&[&[Hear(1), Say(A), Hear(1), Hang]], true)];
+    for (scripts, is_reused) in SILENT {
+        paused(async {
+            let client = Server::new(scripts).client().timeout(Duration::from_secs(3));
+            let (pipeline, mut response) = (client.pipeline("http://a").unwrap().build(), Response::new());
+            let request = request("GET /");
+            if is_reused {
+                pipeline.send(&request, &mut response).await.unwrap();
+            }
+            let error = pipeline.send(&request, &mut response).await.unwrap_err();
+            assert_eq!((error.is_timeout(), error.is_sent(), error.is_reused()), (true, true, is_reused));
+        });
+    }
 }
 
 #[test]
@@ -632,29 +650,71 @@ fn what_comes_together_leaves_in_one_write() {
     });
 }
 
+/// It was kept from all others for as long as it may rest, and opened though another one rested: with one connection for
+/// a host there were two, or nobody else had any.
 #[test]
-fn a_connection_is_the_clients_and_goes_back_to_it() {
+fn a_connection_is_the_clients_while_nothing_is_in_flight() {
     paused(async {
-        let server = Server::new(&[&[Hear(1), Say(A), Hear(1), Say(B), Hang]]);
-        let client = server.client();
-        let pipeline = client.pipeline("http://a").unwrap().build();
-        assert_eq!(ask(&pipeline, &["GET /1"]).await, ["200 a"]);
-        assert_eq!((client.busy(), client.idle()), (1, 0));
-        drop(pipeline);
-        tokio::time::sleep(Duration::from_millis(1)).await;
+        let server = Server::new(&[&[
+            Hear(1),
+            Say(A),
+            Hear(1),
+            Say(B),
+            Hear(2),
+            Say(A),
+            Say(C),
+            Hear(1),
+            Say(B),
+            Hang,
+        ]]);
+        let (client, start) =
+            (server.builder().connections_per_host_max(1).build(), tokio::time::Instant::now());
+        let pipelines = [(); 2].map(|()| client.pipeline("http://a").unwrap().build());
+        assert_eq!(client.get("http://a/1").await.unwrap().body.bytes(), b"a");
+        assert_eq!(ask(&pipelines[0], &["GET /2"]).await, ["201 b"]);
         assert_eq!((client.busy(), client.idle()), (0, 1));
-        assert_eq!(client.get("http://a/2").await.unwrap().body.bytes(), b"b");
-        assert_eq!(server.heard(), ["GET /1, GET /2"]);
+        // It has answered, so that two may be asked at once: this server waits for both.
+        assert_eq!(ask(&pipelines[1], &["GET /3", "GET /4"]).await, ["200 a", "202 c"]);
+        assert_eq!(client.get("http://a/5").await.unwrap().body.bytes(), b"b");
+        assert_eq!(server.heard(), ["GET /1, GET /2, GET /3, GET /4, GET /5"]);
+        assert_eq!(start.elapsed(), Duration::ZERO);
+        client.close_idle();
+        assert_eq!((client.busy(), client.idle()), (0, 0));
     });
-    // One that nobody needs is closed, and the task ends.
+}
+
+#[test]
+fn the_task_of_a_pipe_ends_with_the_pipeline_and_when_nobody_comes() {
     paused(async {
-        let server = Server::new(&[&[Hear(1), Say(A), Hang], &[Hear(1), Say(B)]]);
+        let tasks = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
+        let server =
+            Server::new(&[&[Hear(1), Say(A), Hear(1)], &[Hear(1), Say(B), Hear(1), Say(C), Hear(1)]]);
         let client = server.client();
         let pipeline = client.pipeline("http://a").unwrap().build();
         assert_eq!(ask(&pipeline, &["GET /1"]).await, ["200 a"]);
+        assert_eq!(tasks(), 3, "the pipe, the server, and who looks after what rests");
         tokio::time::sleep(Duration::from_secs(31)).await;
-        assert_eq!((client.busy(), client.idle()), (0, 0));
-        assert_eq!(ask(&pipeline, &["GET /2"]).await, ["201 b"]);
+        assert_eq!((client.busy(), client.idle(), tasks()), (0, 0, 0));
+        for answer in ["201 b", "202 c"] {
+            assert_eq!(ask(&pipeline, &["GET /2"]).await, [answer]);
+            assert_eq!(tasks(), 3);
+            tokio::time::sleep(Duration::from_secs(20)).await;
+        }
+        drop(pipeline);
+        tokio::task::yield_now().await;
+        assert_eq!((client.busy(), client.idle(), tasks()), (0, 1, 2));
+    });
+}
+
+/// Nothing was ever asked of a connection that was too old from the beginning, and so they were opened without end.
+#[test]
+fn connections_that_grow_no_older_serve_one_each() {
+    paused(async {
+        let server = Server::new(&[&[Hear(1), Say(A), Hear(1)], &[Hear(1), Say(B), Hear(1)]]);
+        let client = server.builder().age_max(Duration::ZERO).build();
+        let pipeline = client.pipeline("http://a").unwrap().build();
+        assert_eq!(ask(&pipeline, &["GET /1", "GET /2"]).await, ["200 a", "201 b"]);
+        assert_eq!((server.heard(), client.idle()), (vec!["GET /1".into(), "GET /2".into()], 0));
     });
 }
 

@@ -38,6 +38,8 @@ struct Ticket {
     /// None while the ticket is free.
     job: Option<Job>,
     state: State,
+    /// Whether the connection that has taken it was used before.
+    is_reused: bool,
     is_repeated: bool,
     caller: Option<Waker>,
     response: Response,
@@ -158,11 +160,9 @@ impl Claim<'_> {
     /// What it means that the caller waits no more.
     pub(super) fn error(&self, cause: ClientCause) -> ClientError {
         let tickets = self.board.lock();
-        match self.ticket.map(|at| &tickets.all[at].state) {
-            Some(State::Waiting) | None => ClientError::new(ClientPhase::Queue, cause),
-            Some(State::Taken | State::Deserted | State::Over(_)) => {
-                ClientError::new(ClientPhase::Wait, cause).on(false, true)
-            }
+        match self.ticket.map(|at| &tickets.all[at]) {
+            Some(Ticket { state: State::Waiting, .. }) | None => ClientError::new(ClientPhase::Queue, cause),
+            Some(Ticket { is_reused, .. }) => ClientError::new(ClientPhase::Wait, cause).on(*is_reused, true),
         }
     }
 }
@@ -183,14 +183,19 @@ impl Drop for Claim<'_> {
 }
 
 impl Tickets {
-    /// The next request, appended to `out`.
-    pub(super) fn take(&mut self, out: &mut Vec<u8>) -> Option<Taken> {
+    /// The next request, appended to `out`, for a connection that was used before or not.
+    pub(super) fn take(&mut self, out: &mut Vec<u8>, is_reused: bool) -> Option<Taken> {
         let at = self.waiting.pop_front()?;
         let ticket = &mut self.all[at];
         let job = ticket.job.as_ref()?;
         out.extend_from_slice(&ticket.wire);
-        ticket.state = State::Taken;
+        (ticket.state, ticket.is_reused) = (State::Taken, is_reused);
         Some(Taken { ticket: at, asked: job.asked, since: job.since })
+    }
+
+    /// Whether a request waits for a connection.
+    pub(super) fn is_waited_for(&self) -> bool {
+        !self.waiting.is_empty()
     }
 
     /// Has the pipe woken when one more waits. Says whether nobody will ever come again.
@@ -258,16 +263,12 @@ impl Tickets {
         }
     }
 
-    /// The pipe leaves if it has nothing more to do, and so does the memory that nobody needs. Says whether it does.
-    pub(super) fn leave(&mut self) -> bool {
-        if !self.waiting.is_empty() {
-            return false;
-        }
+    /// The pipe leaves, and so does the memory that nobody needs.
+    pub(super) fn leave(&mut self) {
         (self.is_piped, self.pipe) = (false, None);
         if self.free.len() == self.all.len() {
             (self.all, self.free, self.waiting) = Default::default();
         }
-        true
     }
 
     fn end(&mut self, at: usize, result: Result<(), ClientError>) {
@@ -280,10 +281,10 @@ impl Tickets {
     }
 
     fn release(&mut self, at: usize) {
-        let Ticket { wire, job, state, is_repeated, caller, response } = &mut self.all[at];
+        let Ticket { wire, job, state, is_reused, is_repeated, caller, response } = &mut self.all[at];
         wire.clear();
         wire.shrink_to(WIRE_KEPT_MAX);
-        (*job, *state, *is_repeated, *caller) = Default::default();
+        (*job, *state, *is_reused, *is_repeated, *caller) = Default::default();
         response.reset();
         self.free.push(at);
     }

@@ -35,7 +35,8 @@ impl PipelineBuilder {
         Ok(PipelineBuilder { client, key, connections: 1, in_flight_max: 1024, accepts: Accepts::Safe })
     }
 
-    /// Connections. One more is opened when all others have something to do. Default: 1, which is also the least.
+    /// Connections in use at most. One more is taken when all others have something to do. Default: 1, which is also the
+    /// least.
     pub fn connections(mut self, count: usize) -> Self {
         self.connections = count.max(1);
         self
@@ -50,7 +51,7 @@ impl PipelineBuilder {
 
     /// Sends methods that are not safe, too. Of those that were in flight when their connection ended nobody knows
     /// whether the server has acted on them: they are errors for which [`ClientError::is_sent`] is true, unless the
-    /// method is idempotent (RFC 9112 §9.3.2).
+    /// method is idempotent (RFC 9112 §9.3.2). Default: only safe methods are sent.
     ///
     /// [`ClientError::is_sent`]: crate::ClientError::is_sent
     pub fn allow_unsafe(mut self) -> Self {

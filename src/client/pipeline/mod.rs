@@ -34,13 +34,13 @@ use crate::wire::{Announcement, Framing, Wish};
 ///
 /// A new connection is asked one thing alone: its answer shows that others may follow. A connection that ends takes
 /// nothing with it that was not written, nor what the server has said it will not look at (`connection: close`): these
-/// are sent on the next one. What may have been processed already is sent once more if that does no harm (RFC 9110
-/// §9.2.2), and if not it is an error, for which [`ClientError::is_sent`] is true.
+/// are sent on the next one. What may have been processed already is sent again if that does no harm (RFC 9110 §9.2.2),
+/// the first in line only once, and if not it is an error, for which [`ClientError::is_sent`] is true.
 ///
 /// Made by [`Client::pipeline`]. A clone is the same pipeline, and may be used in any runtime; its connections live in
-/// the one whose caller needed them first. When the last clone is dropped they go to the client. Redirects are answers
-/// like any other. Dropping what [`Pipeline::send`] returns frees the caller; the answer is received in its place, and
-/// dropped.
+/// the one whose caller needed them first. They are the client's: while nothing is in flight they rest with its others,
+/// where other requests find them, and count as such. Redirects are answers like any other. Dropping what
+/// [`Pipeline::send`] returns frees the caller; the answer is received in its place, and dropped.
 ///
 /// # Examples
 ///
@@ -63,7 +63,7 @@ use crate::wire::{Announcement, Framing, Wish};
 /// };
 /// let (one, two) = tokio::join!(ask("/one"), ask("/two"));
 /// assert_eq!((one?.body.bytes(), two?.body.bytes()), (&b"/one"[..], &b"/two"[..]));
-/// assert_eq!(client.busy(), 1);
+/// assert_eq!((client.idle(), client.busy()), (1, 0));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// # })??;
 /// # Ok::<(), Box<dyn std::error::Error>>(())

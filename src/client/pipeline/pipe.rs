@@ -13,11 +13,11 @@ use crate::client::{ClientCause, ClientError, ClientPhase};
 use crate::exchange::ExchangeError;
 use crate::memory::Reset;
 use crate::message::{Response, Timings};
-use crate::net::Lane;
+use crate::net::{Lane, Stopwatch, Timer};
 use crate::runtime::{self, Instant};
 use crate::wire::Wish;
 
-/// Takes requests from a board, and brings the answers: a task, which ends when its connection has rested too long.
+/// Takes requests from a board, and brings the answers: a task, which ends when nobody has come for long.
 pub(super) struct Pipe {
     shared: Arc<Shared>,
     board: Arc<Board>,
@@ -28,12 +28,13 @@ pub(super) struct Pipe {
     stage: Stage,
     /// So many bytes the connection has taken.
     taken: u64,
+    /// Whether the connection has brought an answer before.
     has_answered: bool,
     writing: Writing,
     /// Why nothing can be written any more.
     failure: Option<ClientError>,
-    /// Whether the connection was left alone for a while.
-    has_rested: bool,
+    /// How long nobody has come.
+    patience: Stopwatch,
     /// Whether the board knows that nobody serves it any more.
     has_left: bool,
 }
@@ -66,10 +67,8 @@ enum Writing {
 
 /// Why a connection is not used any more.
 enum End {
-    /// Nobody needs it any more, but it is good.
-    Free,
-    /// Nothing was in flight, and it is too old, closed or odd.
-    Quiet,
+    /// Nothing is in flight.
+    Idle,
     /// The server has said that it looks at nothing behind what it has answered (RFC 9112 §9.6).
     Closing,
     /// The first in flight failed, or, with no error, it was answered and nothing more will be.
@@ -88,41 +87,54 @@ impl Pipe {
             has_answered: false,
             writing: Writing::Flushed,
             failure: None,
-            has_rested: false,
+            patience: Stopwatch::new(),
             has_left: false,
         }
     }
 
-    /// Serves the board over one connection after the other, until nobody needs another one.
+    /// Serves the board over one connection after the other, until nobody comes any more.
     pub(super) async fn run(mut self) {
-        loop {
+        while poll_fn(|cx| self.poll_wanted(cx)).await {
             match self.connect().await {
                 Ok(link) => self.serve(link).await,
                 Err(error) => self.board.lock().refuse(error),
             }
-            if self.board.lock().leave() {
-                self.has_left = true;
-                return;
-            }
         }
     }
 
-    /// Opens a connection, which counts as one of the client's. One that has rested would be of less use: it may be
-    /// closed by now, and much would be in flight when that is seen.
+    /// Ready when a request waits. Says if none does, and the pipe has left.
+    fn poll_wanted(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
+        let mut tickets = self.board.lock();
+        let is_closed = tickets.watch(cx);
+        if tickets.is_waited_for() {
+            self.patience.disarm(Lane::Whole);
+            return Poll::Ready(true);
+        }
+        if !is_closed {
+            let idle = self.shared.client.shared.settings.pool.idle;
+            ready!(self.patience.poll_expired(cx, Lane::Whole, idle));
+        }
+        tickets.leave();
+        self.has_left = true;
+        Poll::Ready(false)
+    }
+
+    /// A connection of the client's. While nothing is in flight it rests with the others, and whoever needs one has it.
     async fn connect(&self) -> Result<Link, ClientError> {
         let client = &self.shared.client;
-        let pool = client.pool(&self.shared.key)?;
-        let place = pool.enter(runtime::now(), None).await?;
-        client.fresh(place, Duration::ZERO, None).await
+        match Link::rested(client.pool(&self.shared.key)?, runtime::now()) {
+            Ok(link) => Ok(link),
+            Err(missing) => client.link(missing, None).await,
+        }
     }
 
     async fn serve(&mut self, mut link: Link) {
         (self.taken, self.writing, self.failure) = (0, Writing::Flushed, None);
-        (self.has_answered, self.has_rested) = (false, false);
+        self.has_answered = link.exchange.timings.reused;
         let end = poll_fn(|cx| self.poll_serve(cx, &mut link)).await;
         match end {
-            End::Free => link.rest(),
-            End::Quiet => {}
+            End::Idle if self.writing == Writing::Failed => {}
+            End::Idle => link.rest(),
             End::Closing => self.put_all_back(),
             End::Broken(error) => self.break_up(&link, error),
         }
@@ -130,20 +142,11 @@ impl Pipe {
 
     fn poll_serve(&mut self, cx: &mut Context<'_>, link: &mut Link) -> Poll<End> {
         loop {
-            let is_new = !self.has_answered && !self.has_rested;
-            if self.flight.is_empty() && !is_new && self.poll_rest(cx, link).is_ready() {
-                return Poll::Ready(End::Quiet);
-            }
-            let is_closed = match self.write(cx, link) {
-                Ok(is_closed) => is_closed,
-                Err(error) => return Poll::Ready(End::Broken(Some(error))),
-            };
-            if self.flight.is_empty() && is_closed {
-                return Poll::Ready(End::Free);
+            if let Err(error) = self.write(cx, link) {
+                return Poll::Ready(End::Broken(Some(error)));
             }
             if self.flight.is_empty() {
-                self.has_rested = true;
-                return self.poll_rest(cx, link).map(|()| End::Quiet);
+                return Poll::Ready(End::Idle);
             }
             match self.poll_answer(cx, link) {
                 Poll::Ready(Ok(None)) => {}
@@ -155,27 +158,12 @@ impl Pipe {
         }
     }
 
-    /// Ready when a connection on which nothing is in flight is of no use any more: its server has closed it or said
-    /// something unasked, which must not be taken for the answer to what is asked next; or it is too old.
-    fn poll_rest(&self, cx: &mut Context<'_>, link: &mut Link) -> Poll<()> {
-        let idle = link.place.pool.idle_max(&link.exchange);
-        let input = &mut link.exchange.incoming.input;
-        // Whether it is quiet is seen even when the task has no budget left, and what comes later wakes it.
-        let is_over = self.writing == Writing::Failed
-            || !input.is_empty()
-            || !link.conn.transport.is_quiet()
-            || link.conn.poll_fill(cx, input, idle).is_ready()
-            || !is_young(link);
-        if is_over { Poll::Ready(()) } else { Poll::Pending }
-    }
-
-    /// Takes what waits, and writes it: all that has come since the last time leaves together. Says whether nobody
-    /// will ever come again.
-    fn write(&mut self, cx: &mut Context<'_>, link: &mut Link) -> Result<bool, ClientError> {
+    /// Takes what waits, and writes it: all that has come since the last time leaves together.
+    fn write(&mut self, cx: &mut Context<'_>, link: &mut Link) -> Result<(), ClientError> {
         loop {
-            let (has_taken, is_closed) = self.take(cx, link);
+            let has_taken = self.take(cx, link);
             if self.writing != Writing::Waiting {
-                return Ok(is_closed);
+                return Ok(());
             }
             match link.poll_flush(cx) {
                 Poll::Ready(Ok(())) => self.writing = Writing::Flushed,
@@ -184,24 +172,24 @@ impl Pipe {
                 Poll::Ready(Err(error)) => {
                     (self.writing, self.failure) = (Writing::Failed, Some(error));
                 }
-                Poll::Pending => return Ok(is_closed),
+                Poll::Pending => return Ok(()),
             }
             if !has_taken {
-                return Ok(is_closed);
+                return Ok(());
             }
         }
     }
 
-    /// Takes as many requests as there is room for. Says whether any, and whether nobody will ever come again.
-    fn take(&mut self, cx: &mut Context<'_>, link: &mut Link) -> (bool, bool) {
+    /// Takes as many requests as there is room for. Says whether any.
+    fn take(&mut self, cx: &mut Context<'_>, link: &mut Link) -> bool {
         let before = self.flight.len();
         let mut tickets = self.board.lock();
-        let is_closed = tickets.watch(cx);
+        tickets.watch(cx);
         let mut now = None;
         while self.may_take(link) {
             let output = link.conn.output().bytes();
             let len = output.len();
-            let Some(taken) = tickets.take(output) else { break };
+            let Some(taken) = tickets.take(output, self.has_answered) else { break };
             let start = self.taken;
             self.taken += (output.len() - len) as u64;
             let at = *now.get_or_insert_with(runtime::now);
@@ -215,14 +203,17 @@ impl Pipe {
         if before == 0 {
             self.next_answer(link);
         }
-        (has_taken, is_closed)
+        has_taken
     }
 
-    /// A connection is asked one thing alone, until it has shown that others may follow (RFC 9112 §9.3.2).
+    /// A new connection is asked one thing alone, until it has shown that others may follow (RFC 9112 §9.3.2).
     fn may_take(&self, link: &mut Link) -> bool {
-        let is_open = self.writing != Writing::Failed && is_young(link);
+        let is_open = match self.has_answered {
+            false => self.flight.is_empty(),
+            true => is_young(link),
+        };
         is_open
-            && (self.has_answered || self.flight.is_empty())
+            && self.writing != Writing::Failed
             && link.conn.output().len() < link.settings().bounds.limits.pipeline_bytes_max
     }
 
@@ -292,6 +283,8 @@ impl Pipe {
         self.board.lock().answer(flying.taken.ticket, &mut self.response);
         self.has_answered = true;
         match (link.exchange.persists, is_closing) {
+            // What comes next is not asked before it is seen that the connection has nothing to say by itself.
+            (true, _) if self.flight.is_empty() => Some(End::Idle),
             (true, _) => {
                 self.next_answer(link);
                 None
