@@ -250,3 +250,43 @@ impl Drop for Place {
         self.pool.places.add_permits(1);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    use super::*;
+    use crate::runtime::sleep;
+    use crate::{Client, MemoryListener};
+
+    const MANY: usize = 32;
+    const HEAD: usize = "GET / HTTP/1.1\r\nhost: a\r\n\r\n".len();
+
+    #[tokio::test(start_paused = true)]
+    async fn what_a_burst_has_needed_comes_back_though_connections_rest_on() {
+        let listener = MemoryListener::new();
+        let client = Client::builder().memory(listener.connector()).idle_timeout(Duration::MAX).build();
+        let host = client.host("http://a").unwrap();
+        let asks = Vec::from_iter((0..MANY).map(|_| {
+            let client = client.clone();
+            tokio::spawn(async move { client.get("http://a/").await.unwrap() })
+        }));
+        for _ in 0..MANY {
+            let mut peer = listener.accept().await;
+            tokio::spawn(async move {
+                peer.read_exact(&mut [0; HEAD]).await.unwrap();
+                sleep(Duration::from_secs(1)).await;
+                peer.write_all(b"HTTP/1.1 204 x\r\n\r\n").await.unwrap();
+                sleep(Duration::from_secs(100)).await;
+            });
+        }
+        for asked in asks {
+            asked.await.unwrap();
+        }
+        let pool = client.pool(host.origin()).unwrap();
+        assert!(!lock(&pool.rest).exchanges.is_empty());
+        sleep(Duration::from_secs(20)).await;
+        assert!(lock(&pool.rest).exchanges.is_empty());
+        assert_eq!((pool.idle(), pool.busy()), (MANY, 0));
+    }
+}

@@ -360,6 +360,26 @@ async fn an_answer_that_is_cut_short_is_an_error_at_every_byte_8() {
     }
 }
 
+/// As the page of each says. What is as long as it may be is cut short here, for it need not come to be allowed.
+#[tokio::test(start_paused = true)]
+async fn every_size_has_a_bound_from_the_beginning() {
+    let sized = |size: usize| format!("HTTP/1.1 200 OK\r\ncontent-length: {size}\r\n\r\n");
+    let fields = |count: usize| format!("HTTP/1.1 204 x\r\n{}\r\n", "a: b\r\n".repeat(count));
+    let head = |size: usize| format!("HTTP/1.1 204 x\r\na: {}\r\n\r\n", "x".repeat(size - 23));
+    assert_eq!(head(1000).len(), 1000);
+    for (wire, expected) in [
+        (sized(16 << 20), Err("Incomplete")),
+        (sized((16 << 20) + 1), Err("BodyTooLarge")),
+        (fields(128), Ok(())),
+        (fields(129), Err("HeadTooLarge")),
+        (head(64 << 10), Ok(())),
+        (head((64 << 10) + 1), Err("HeadTooLarge")),
+    ] {
+        let found = closed(&wire).await.map(drop).map_err(|error| reason(&error));
+        assert_eq!(found.as_ref().copied().map_err(String::as_str), expected, "{}", wire.len());
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn what_is_larger_than_its_bound_is_an_error() {
     let sized =

@@ -8,15 +8,15 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use corehttp::{
-    Client, ClientBuilder, ClientCause, ClientPhase, ClientTimeouts, Dialer, ExchangeError, Method, Request,
-    Response,
+    Client, ClientBuilder, ClientCause, ClientError, ClientPhase, ClientTimeouts, Dialer, ExchangeError,
+    MemoryListener, Method, Request, Response,
 };
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, ReadBuf, duplex};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-use crate::support::{OK, Scripted, Stage, ask, cancelled_after, eventually, settle};
+use crate::support::{Heard, OK, Peer, Scripted, Stage, ask, cancelled_after, eventually, settle};
 
 /// A server whose answers say which connection they came on.
 fn numbered() -> Stage {
@@ -137,6 +137,48 @@ async fn whoever_waits_too_long_for_a_place_goes_without() {
         drop(held);
         assert_eq!((client.busy(), number(&client).await), (0, "1".into()), "the place is free");
     }
+}
+
+/// A connection has no task of its own. One looks after all that rest, until none does.
+#[tokio::test(start_paused = true)]
+async fn there_is_one_task_and_only_while_connections_rest() {
+    const MANY: usize = 8;
+    // Each connection has a task on the server's side.
+    let tasks = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
+    let (client, mut held) = (numbered().client(), Vec::new());
+    for _ in 0..MANY {
+        let mut response = Response::new();
+        held.push(client.stream(&get(), &mut response).await.unwrap());
+    }
+    assert_eq!((client.busy(), client.idle(), tasks()), (MANY, 0, MANY));
+    for mut answer in held {
+        while answer.chunk().await.unwrap().is_some() {}
+    }
+    assert_eq!((client.busy(), client.idle(), tasks()), (0, MANY, MANY + 1));
+    sleep(Duration::from_secs(32)).await;
+    assert_eq!((client.busy(), client.idle(), tasks()), (0, 0, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_origin_has_connections_and_places_of_its_own_9110_4_3_1() {
+    let stage = numbered();
+    let (client, mut held) = (stage.builder().connections_per_host_max(1).build(), Vec::new());
+    for url in ["http://a/", "http://a:81/", "http://b/", "http://b.a/", "http://127.0.0.1/", "http://[::1]/"]
+    {
+        let mut response = Response::new();
+        held.push(client.stream(&Request::get(url).unwrap(), &mut response).await.unwrap());
+    }
+    assert_eq!((client.busy(), stage.dialed().len()), (6, 6));
+    drop(held);
+    for (url, connection) in
+        [("http://a/", "6"), ("http://b/", "7"), ("HTTP://A:80/x?y", "6"), ("http://B:/", "7")]
+    {
+        assert_eq!(ask(&client, &Request::get(url).unwrap()).await.unwrap().1, connection, "{url}");
+    }
+    assert_eq!(
+        stage.dialed()[..],
+        ["a:80", "a:81", "b:80", "b.a:80", "127.0.0.1:80", "::1:80", "a:80", "b:80"]
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -289,6 +331,97 @@ async fn nothing_is_sent_again_twice_nor_after_a_first_failure() {
     );
 }
 
+/// Opens connections of which the first takes only so many bytes; of what was written behind them it hears that nobody is
+/// there, and then that nobody answers.
+#[derive(Clone)]
+struct Narrow(Stage, usize);
+
+impl Dialer for Narrow {
+    type Stream = Narrowed;
+
+    async fn dial(&self, host: &str, port: u16) -> io::Result<Narrowed> {
+        let room = if self.0.dialed().is_empty() { self.1 } else { usize::MAX };
+        Ok(Narrowed { stream: self.0.dial(host, port).await?, room, is_gone: false })
+    }
+}
+
+struct Narrowed {
+    stream: DuplexStream,
+    room: usize,
+    is_gone: bool,
+}
+
+impl AsyncRead for Narrowed {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        out: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        match self.is_gone {
+            true => Poll::Ready(Ok(())),
+            false => Pin::new(&mut self.stream).poll_read(cx, out),
+        }
+    }
+}
+
+impl AsyncWrite for Narrowed {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
+        let data = &data[..data.len().min(self.room)];
+        if data.is_empty() {
+            self.is_gone = true;
+            return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
+        }
+        self.room -= data.len();
+        Pin::new(&mut self.stream).poll_write(cx, data)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}
+
+/// Nobody can have acted on what was never written, be it what it may; but a body that is a stream is gone.
+#[tokio::test(start_paused = true)]
+async fn what_was_not_written_is_sent_again_whatever_it_is_9110_9_2_2() {
+    const FIRST: usize = "GET / HTTP/1.1\r\nhost: a\r\n\r\n".len();
+    for (method, written, is_stream, is_answered) in [
+        (Method::Get, 0, false, true),
+        (Method::Get, 9, false, true),
+        (Method::Post, 0, false, true),
+        (Method::Patch, 0, false, true),
+        ("PURGE".parse().unwrap(), 0, false, true),
+        (Method::Post, 1, false, false),
+        (Method::Post, 40, false, false),
+        (Method::Patch, 9, false, false),
+        ("PURGE".parse().unwrap(), 9, false, false),
+        (Method::Post, 0, true, false),
+        (Method::Put, 0, true, false),
+    ] {
+        let stage = Stage::always(OK);
+        let client = Client::builder().dialer(Narrow(stage.clone(), FIRST + written)).build();
+        ask(&client, &get()).await.unwrap();
+        let mut request = Request::new(method, "http://a/").unwrap();
+        match is_stream {
+            true => request.body.stream(&b"hello"[..], Some(5)),
+            false if method != Method::Get => request.body.set("hello"),
+            false => {}
+        }
+        let (said, answer) = (format!("{method} after {written} bytes"), ask(&client, &request).await);
+        match answer {
+            Ok(answer) => assert!(is_answered && answer == (200, "ok".into()), "{said}"),
+            Err(error) => {
+                assert!(!is_answered && error.is_reused(), "{said}: {error:?}");
+                assert_eq!((error.phase(), error.is_sent()), (ClientPhase::Send, written > 0), "{said}");
+            }
+        }
+        assert_eq!((stage.dialed().len(), client.busy()), (1 + usize::from(is_answered), 0), "{said}");
+    }
+}
+
 /// What a socket tells in time is no reason to fail, not even for what must not be done twice.
 #[tokio::test]
 async fn connections_that_were_closed_while_they_rested_are_seen() {
@@ -416,6 +549,68 @@ fn two_runtimes_share_no_connection_and_one_that_ends_takes_its_own_along() {
     assert!(matches!(nowhere, Poll::Ready(Err(error)) if matches!(error.cause(), ClientCause::NoRuntime)));
 }
 
+/// A connection of which the system knows nothing goes on; one that it has told its runtime of cannot. The timer of either
+/// was a panic.
+#[test]
+fn an_answer_may_be_read_where_its_runtime_is_gone() {
+    const HALF: &str = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\no";
+    let serves = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let listener = MemoryListener::new();
+    let client = Client::builder().memory(listener.connector()).build();
+    serves.spawn(async move {
+        let mut peer = Peer::new(listener.accept().await, Heard::default());
+        peer.request().await?;
+        sleep(Duration::from_millis(10)).await;
+        peer.say(HALF).await?;
+        sleep(Duration::from_millis(50)).await;
+        peer.say("k").await
+    });
+    let (request, mut response) = (get(), Response::new());
+    let mut answer = corehttp::block_on(client.stream(&request, &mut response)).unwrap().unwrap();
+    let mut body = Vec::new();
+    corehttp::block_on(async {
+        while let Some(chunk) = answer.chunk().await.unwrap() {
+            body.extend_from_slice(chunk);
+        }
+    })
+    .unwrap();
+    assert_eq!((&body[..], client.busy()), (&b"ok"[..], 0));
+    let server = serves.block_on(Scripted::new(|mut peer, _| async move {
+        peer.request().await?;
+        peer.say(HALF).await?;
+        peer.hear_all().await
+    }));
+    let client = Client::new();
+    let request = Request::get(&server.url).unwrap();
+    let mut answer = corehttp::block_on(client.stream(&request, &mut response)).unwrap().unwrap();
+    let read = corehttp::block_on(async {
+        let mut body = Vec::new();
+        while let Some(chunk) = answer.chunk().await? {
+            body.extend_from_slice(chunk);
+        }
+        Ok::<_, ClientError>(body)
+    });
+    assert_eq!(read.unwrap().unwrap_err().phase(), ClientPhase::Receive);
+}
+
+#[test]
+fn a_handle_for_a_host_shares_no_connection_with_another_runtime_either() {
+    let runtime =
+        || tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let (serves, first, second) = (runtime(), runtime(), runtime());
+    let server = serves.block_on(Scripted::always(OK));
+    let (client, request, mut response) = (Client::new(), Request::get("/").unwrap(), Response::new());
+    let made_nowhere = client.host(&server.url).unwrap();
+    let made_here = first.block_on(async { client.host(&server.url).unwrap() });
+    for (runtime, connections) in [(&first, 1), (&second, 2), (&first, 2), (&second, 2)] {
+        for host in [&made_nowhere, &made_here] {
+            runtime.block_on(host.send(&request, &mut response)).unwrap();
+            assert_eq!((server.connections(), client.idle()), (connections, connections));
+        }
+    }
+    assert_eq!((made_here.idle(), made_here.busy(), made_nowhere.idle()), (1, 0, 0));
+}
+
 /// A stream that asks its client how it is when it is dropped, and whoever dials such streams.
 struct Curious(DuplexStream, Arc<Mutex<Option<Client>>>);
 
@@ -540,6 +735,76 @@ async fn whatever_is_dropped_at_any_point_leaks_no_place_and_poisons_no_connecti
             assert_eq!(next.unwrap(), (200, "/next".into()), "{} after {polls} polls", request.path());
             if done.is_some() {
                 assert!(polls > 4, "{} took {polls} polls", request.path());
+                break;
+            }
+        }
+    }
+}
+
+/// Other ways to ask than by [`Client::send`].
+#[derive(Clone, Copy, Debug)]
+enum Way {
+    Stream,
+    Open,
+    Split,
+    Upgrade,
+    Pipeline,
+}
+
+async fn ask_by(way: Way, client: Client) -> Result<(), ClientError> {
+    let (mut request, mut response) = (Request::get("http://a/way").unwrap(), Response::new());
+    match way {
+        Way::Stream => {
+            let mut answer = client.stream(&request, &mut response).await?;
+            while answer.chunk().await?.is_some() {}
+        }
+        Way::Open => {
+            let mut call = client.open(&Request::post("http://a/way")?).await?;
+            call.write_all(b"hello").await?;
+            call.flush().await?;
+            let mut answer = call.finish(&mut response).await?;
+            while answer.chunk().await?.is_some() {}
+        }
+        Way::Split => {
+            let (mut writer, mut reader) = client.open(&Request::post("http://a/way")?).await?.split();
+            let write = async {
+                writer.write_all(b"hello").await?;
+                writer.finish().await
+            };
+            let read = async {
+                reader.head(&mut response).await?;
+                while reader.chunk().await?.is_some() {}
+                Ok(())
+            };
+            tokio::try_join!(write, read)?;
+        }
+        Way::Upgrade => {
+            request.headers.set("upgrade", "own").unwrap();
+            let refused = client.upgrade(&request, &mut response).await.unwrap_err();
+            assert!(matches!(refused.cause(), ClientCause::Upgrade), "{refused:?}");
+        }
+        Way::Pipeline => client.pipeline("http://a")?.build().send(&request, &mut response).await?,
+    }
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn however_a_server_is_asked_whatever_is_dropped_leaks_no_place() {
+    for way in [Way::Stream, Way::Open, Way::Split, Way::Upgrade, Way::Pipeline] {
+        for polls in 0.. {
+            let client = dripping().builder().connections_per_host_max(1).build();
+            if polls % 2 == 0 {
+                ask(&client, &Request::get("http://a/warm").unwrap()).await.unwrap();
+            }
+            let done = cancelled_after(polls, ask_by(way, client.clone())).await;
+            // A pipeline that is dropped has its answer first.
+            sleep(Duration::from_secs(1)).await;
+            assert_eq!(client.busy(), 0, "{way:?} after {polls} polls");
+            let next = ask(&client, &Request::get("http://a/next").unwrap()).await;
+            assert_eq!(next.unwrap(), (200, "/next".into()), "{way:?} after {polls} polls");
+            if let Some(done) = done {
+                done.unwrap();
+                assert!(polls > 2, "{way:?} took {polls} polls");
                 break;
             }
         }

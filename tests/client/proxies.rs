@@ -1,6 +1,7 @@
 //! What is said to proxies, and what is believed of them (RFC 9110 §3.7, RFC 9112 §3.2.2).
 
 use corehttp::{Client, ClientCause, ClientPhase, Proxies, Proxy, Request, Response};
+use tokio::io::AsyncReadExt;
 
 use crate::support::Scripted;
 
@@ -55,7 +56,11 @@ async fn a_proxy_opens_a_tunnel_and_hears_nothing_of_what_goes_through() {
     let issued = ours.issue(&["a.example"]);
     let tls = ServerTls::new(TlsIdentity::from_pem(&issued.chain, &issued.key).unwrap());
     let server = Server::bind("127.0.0.1:0").cores(1).tls(tls);
-    let running = server.start(|ctx: &mut Context| ctx.response.text("secret")).unwrap();
+    let running = server.start(|ctx: &mut Context| {
+        let leaked = ctx.request.headers.text("proxy-authorization").unwrap_or("secret").to_owned();
+        ctx.response.text(leaked);
+    });
+    let running = running.unwrap();
     let address = running.local_addr();
     let proxy = Scripted::new(move |mut peer, _| async move {
         let head = peer.request().await?.unwrap();
@@ -75,6 +80,34 @@ async fn a_proxy_opens_a_tunnel_and_hears_nothing_of_what_goes_through() {
     }
     assert_eq!(proxy.connections(), 1);
     running.shutdown(std::time::Duration::ZERO);
+}
+
+/// Once it has connected a proxy is not there any more: whoever is asked hears a path, and no proxy's password.
+#[tokio::test]
+async fn what_goes_through_socks_goes_as_if_straight() {
+    let proxy = Scripted::new(|mut peer, _| async move {
+        for (heard, answer) in [
+            (&b"\x05\x02\x00\x02"[..], &b"\x05\x02"[..]),
+            (b"\x01\x03joe\x02pw", b"\x01\x00"),
+            (b"\x05\x01\x00\x03\x09a.example\x1f\x90", b"\x05\x00\x00\x01\x00\x00\x00\x00\x00\x00"),
+        ] {
+            let mut said = vec![0; heard.len()];
+            peer.stream.read_exact(&mut said).await?;
+            assert_eq!(said, heard);
+            peer.say(answer).await?;
+        }
+        while let Some(head) = peer.request().await? {
+            peer.say(format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{head}", head.len())).await?;
+        }
+        Ok(())
+    })
+    .await;
+    let client = client(&proxy.url.replace("http://", "socks5h://joe:pw@"));
+    for _ in 0..3 {
+        let response = client.get("http://a.example:8080/b?c").await.unwrap();
+        assert_eq!(response.body.text(), Ok("GET /b?c HTTP/1.1\r\nhost: a.example:8080\r\n\r\n"));
+    }
+    assert_eq!((proxy.connections(), client.idle()), (1, 1));
 }
 
 /// What a proxy answers to CONNECT, and in which phase that ends the exchange.

@@ -1,14 +1,25 @@
 //! Hosts have to prove who they are, before anything is asked of them (RFC 9110 §4.3.4).
 
+use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
 use corehttp::{
-    Client, ClientCause, ClientError, ClientPhase, ClientTimeouts, ClientTls, Context, MemoryListener,
-    Request, Response, Running, Server, ServerTls, TlsError, TlsIdentity, TlsRoots,
+    Client, ClientCause, ClientError, ClientPhase, ClientTimeouts, ClientTls, Context, Dialer,
+    MemoryConnector, MemoryListener, MemoryStream, Request, Response, Running, Server, ServerTls, TlsError,
+    TlsIdentity, TlsRoots,
 };
+use socket2::SockRef;
+use tokio::io::AsyncWriteExt;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::crypto::ring;
+use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio_rustls::rustls::version::{TLS12, TLS13};
+use tokio_rustls::rustls::{ServerConfig, SupportedProtocolVersion};
 
 use crate::certificates::{Authority, Issued, self_signed};
-use crate::support::{Scripted, ask};
+use crate::support::{Heard, OK, Peer, Scripted, Stage, ask};
 
 fn identity(issued: &Issued) -> TlsIdentity {
     TlsIdentity::from_pem(&issued.chain, &issued.key).unwrap()
@@ -104,22 +115,206 @@ async fn who_does_not_shake_hands_is_told_apart_and_not_waited_for() {
 
     let silent = Scripted::new(|mut peer, _| async move { peer.hear_all().await }).await;
     let timeouts = ClientTimeouts { tls: Duration::from_millis(50), ..ClientTimeouts::default() };
-    let client = Client::builder().timeouts(timeouts).build();
-    let error = client.get(&silent.url.replace("http:", "https:")).await.unwrap_err();
-    assert!(error.is_timeout() && error.phase() == ClientPhase::Tls, "{error:#}");
-    assert_eq!(client.busy(), 0);
+    // For this phase, or for all of them.
+    for hurried in [Client::builder().timeouts(timeouts), Client::builder().timeout(timeouts.tls)] {
+        let client = hurried.build();
+        let error = client.get(&silent.url.replace("http:", "https:")).await.unwrap_err();
+        assert!(error.is_timeout() && error.phase() == ClientPhase::Tls, "{error:#}");
+        assert_eq!((client.busy(), client.idle(), error.is_sent()), (0, 0, false));
+    }
 }
 
 #[tokio::test]
 async fn a_host_that_no_certificate_could_be_for_is_not_dialed() {
-    let server = Scripted::always("").await;
-    let port = server.url.rsplit_once(':').unwrap().1.to_owned();
-    for host in ["a_b%41", "[v1.a]"] {
-        let Ok(request) = Request::get(&format!("https://{host}:{port}/")) else { continue };
-        let error = Client::new().send(&request, &mut Response::new()).await.unwrap_err();
-        assert!(matches!(error.cause(), ClientCause::Tls(TlsError::Host)), "{error:#}");
+    let stage = Stage::always(OK);
+    for host in ["127.1", "256.1.1.1", "0x7f.0.0.1", "1.2.3.4.5", "a..b", "a%2eb", "-a", "a.-b"] {
+        let request = Request::get(&format!("https://{host}/")).unwrap();
+        for tls in [ClientTls::new(), ClientTls::new().dangerous().accept_any_certificate()] {
+            let client = stage.builder().tls(tls).build();
+            let error = client.send(&request, &mut Response::new()).await.unwrap_err();
+            assert!(matches!(error.cause(), ClientCause::Tls(TlsError::Host)), "{host}: {error:#}");
+            assert_eq!((error.phase(), error.is_sent(), client.busy()), (ClientPhase::Tls, false, 0));
+        }
     }
-    assert_eq!(server.connections(), 0);
+    assert_eq!(stage.dialed(), [""; 0]);
+}
+
+/// A server that this crate knows nothing of, which would rather speak HTTP/2.
+fn foreign(issued: &Issued, version: &'static SupportedProtocolVersion) -> TlsAcceptor {
+    let chain = CertificateDer::pem_slice_iter(issued.chain.as_bytes()).map(Result::unwrap).collect();
+    let key = PrivateKeyDer::from_pem_slice(issued.key.as_bytes()).unwrap();
+    let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_protocol_versions(&[version])
+        .unwrap();
+    let mut config = config.with_no_client_auth().with_single_cert(chain, key).unwrap();
+    config.alpn_protocols = ["h2", "http/1.1"].map(Vec::from).into();
+    TlsAcceptor::from(Arc::new(config))
+}
+
+#[tokio::test]
+async fn both_versions_are_spoken_and_http_1_1_in_them() {
+    let ours = Authority::new("ours");
+    for version in [&TLS12, &TLS13] {
+        let acceptor = foreign(&ours.issue(&["127.0.0.1"]), version);
+        let server = Scripted::new(move |peer, _| {
+            let acceptor = acceptor.clone();
+            async move {
+                let peer = Peer::new(acceptor.accept(peer.stream).await?, Heard::default());
+                let agreed = peer.stream.get_ref().1.alpn_protocol().unwrap_or(b"nothing").to_owned();
+                let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n", agreed.len());
+                peer.answer([head.as_bytes(), &agreed].concat()).await
+            }
+        })
+        .await;
+        let tls = ClientTls::new().roots(TlsRoots::from_pem(ours.pem()).unwrap());
+        let (client, mut response) = (Client::builder().tls(tls).build(), Response::new());
+        let request = Request::get(&server.url.replace("http:", "https:")).unwrap();
+        for is_reused in [false, true, true] {
+            client.send(&request, &mut response).await.unwrap();
+            assert_eq!(response.body.text(), Ok("http/1.1"));
+            let timings = response.timings();
+            assert_eq!((timings.tls.is_zero(), timings.reused), (is_reused, is_reused), "{timings:?}");
+        }
+        assert_eq!(server.connections(), 1);
+    }
+}
+
+/// How a server leaves a secure connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Leave {
+    SaysSo,
+    SaysNothing,
+    Resets,
+    /// It stays, and says what nobody has asked for.
+    Babbles,
+}
+
+/// A server that answers once on its first connection, and leaves.
+async fn leaving(ours: &Authority, answer: &'static str, leave: Leave) -> Scripted {
+    let acceptor = foreign(&ours.issue(&["127.0.0.1"]), &TLS13);
+    Scripted::new(move |peer, number| {
+        let acceptor = acceptor.clone();
+        async move {
+            peer.stream.set_nodelay(true)?;
+            let mut peer = Peer::new(acceptor.accept(peer.stream).await?, Heard::default());
+            if number > 0 {
+                return peer.answer(OK).await;
+            }
+            peer.request().await?;
+            peer.say(answer).await?;
+            peer.stream.flush().await?;
+            // What has not left would be lost with a reset.
+            tokio::time::sleep(Duration::from_millis(10)).await;
+            match leave {
+                Leave::SaysSo => peer.stream.shutdown().await,
+                Leave::SaysNothing => Ok(()),
+                Leave::Resets => SockRef::from(peer.stream.get_ref().0).set_linger(Some(Duration::ZERO)),
+                Leave::Babbles => {
+                    peer.say(OK).await?;
+                    peer.stream.flush().await?;
+                    peer.hear_all().await
+                }
+            }
+        }
+    })
+    .await
+}
+
+#[tokio::test]
+async fn secure_connections_that_were_left_while_they_rested_are_seen() {
+    let ours = Authority::new("ours");
+    for leave in [Leave::SaysSo, Leave::SaysNothing, Leave::Resets, Leave::Babbles] {
+        let server = leaving(&ours, OK, leave).await;
+        let tls = ClientTls::new().roots(TlsRoots::from_pem(ours.pem()).unwrap());
+        let client = Client::builder().tls(tls).build();
+        let mut request = Request::post(&server.url.replace("http:", "https:")).unwrap();
+        for _ in 0..2 {
+            request.body.stream(&b"hello"[..], None);
+            assert_eq!(ask(&client, &request).await.unwrap(), (200, "ok".into()), "{leave:?}");
+            tokio::time::sleep(Duration::from_millis(30)).await;
+        }
+        assert_eq!(server.connections(), 2, "{leave:?}");
+    }
+}
+
+/// Anybody on the way could have cut it (RFC 9112 §9.8).
+#[tokio::test]
+async fn an_end_that_was_not_said_is_no_end_of_a_body_9_8() {
+    const UNTIL_CLOSE: &str = "HTTP/1.1 200 OK\r\n\r\nhello";
+    const SIZED: &str = "HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello";
+    const CUT: &str = "HTTP/1.1 200 OK\r\ncontent-length: 6\r\n\r\nhello";
+    let ours = Authority::new("ours");
+    for (answer, leave, is_good) in [
+        (UNTIL_CLOSE, Leave::SaysSo, true),
+        (UNTIL_CLOSE, Leave::SaysNothing, false),
+        (UNTIL_CLOSE, Leave::Resets, false),
+        (SIZED, Leave::SaysSo, true),
+        (SIZED, Leave::SaysNothing, true),
+        (CUT, Leave::SaysSo, false),
+        (CUT, Leave::SaysNothing, false),
+    ] {
+        let server = leaving(&ours, answer, leave).await;
+        let tls = ClientTls::new().roots(TlsRoots::from_pem(ours.pem()).unwrap());
+        let client = Client::builder().tls(tls).build();
+        let asked = client.get(&server.url.replace("http:", "https:")).await;
+        match asked {
+            Ok(response) => assert!(is_good && response.body.text() == Ok("hello"), "{answer:?} {leave:?}"),
+            Err(error) => {
+                assert!(!is_good && error.phase() == ClientPhase::Receive, "{answer:?} {leave:?}: {error:#}");
+            }
+        }
+        assert_eq!((client.busy(), server.connections()), (0, 1));
+    }
+}
+
+/// In memory: plain at port 80, and secure elsewhere.
+struct Both {
+    plain: MemoryConnector,
+    secure: MemoryConnector,
+}
+
+impl Dialer for Both {
+    type Stream = MemoryStream;
+
+    async fn dial(&self, _: &str, port: u16) -> io::Result<MemoryStream> {
+        match port {
+            80 => self.plain.connect().await,
+            _ => self.secure.connect().await,
+        }
+    }
+}
+
+/// The scheme is part of the origin, and what was said in the open is not taken for what may be said in secret.
+#[tokio::test]
+async fn who_is_led_from_http_to_https_is_led_elsewhere_9110_4_3_1() {
+    let ours = Authority::new("ours");
+    let listeners = [(); 2].map(|()| MemoryListener::new());
+    let both = Both { plain: listeners[0].connector(), secure: listeners[1].connector() };
+    let handler = |ctx: &mut Context| match ctx.request.path() {
+        "/up" => ctx.response.redirect(corehttp::Status::FOUND, "https://a.example/end").unwrap(),
+        "/here" => ctx.response.redirect(corehttp::Status::FOUND, "/end").unwrap(),
+        _ => {
+            let said = ctx.request.headers.text("authorization").unwrap_or("nothing").to_owned();
+            ctx.response.text(said);
+        }
+    };
+    let [plain, secure] = listeners.map(|listener| Server::bind(listener).cores(1));
+    let issued = identity(&ours.issue(&["a.example"]));
+    let running = [plain, secure.tls(ServerTls::new(issued))].map(|server| server.start(handler).unwrap());
+    let tls = ClientTls::new().roots(TlsRoots::from_pem(ours.pem()).unwrap());
+    let (client, mut response) = (Client::builder().dialer(both).tls(tls).build(), Response::new());
+    for (url, expected) in [
+        ("http://a.example/here", "secret"),
+        ("https://a.example/here", "secret"),
+        ("https://a.example/up", "secret"),
+        ("http://a.example/up", "nothing"),
+    ] {
+        let mut request = Request::get(url).unwrap();
+        request.headers.set("authorization", "secret").unwrap();
+        client.send(&request, &mut response).await.unwrap();
+        assert_eq!(response.body.text(), Ok(expected), "{url}");
+    }
+    running.iter().for_each(|running| running.shutdown(Duration::ZERO));
 }
 
 /// A redirect from https to http would show to all what was asked in secret.

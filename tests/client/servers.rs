@@ -146,6 +146,22 @@ async fn echo_of_hyper(
     Ok(hyper::Response::builder().status(status).body(Full::new(body)).unwrap())
 }
 
+// Elsewhere only one address of the loopback network is there from the start.
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn the_server_sees_the_address_that_was_chosen() {
+    let tell = |ctx: &mut Context| {
+        let peer = ctx.peer_addr().to_string();
+        ctx.response.text(peer);
+    };
+    let server = Stopped(Server::bind("127.0.0.1:0").cores(1).start(tell).unwrap());
+    let url = format!("http://{}/", server.0.local_addr());
+    for (chosen, seen) in [(None, "127.0.0.1:"), (Some([127, 0, 0, 9].into()), "127.0.0.9:")] {
+        let response = Client::builder().local_address(chosen).build().get(&url).await.unwrap();
+        assert!(response.body.text().unwrap().starts_with(seen), "{:?}", response.body);
+    }
+}
+
 #[tokio::test]
 async fn a_tunnel_to_our_own_server_goes_both_ways() {
     let upgrades = async |ctx: &mut Context| -> corehttp::Result {

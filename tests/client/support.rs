@@ -144,7 +144,8 @@ pub struct Peer<S> {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Peer<S> {
-    fn new(stream: S, heard: Heard) -> Peer<S> {
+    /// The one at the end of `stream`, who notes what is `heard`.
+    pub fn new(stream: S, heard: Heard) -> Peer<S> {
         Peer { stream, heard }
     }
 

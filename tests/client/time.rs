@@ -202,6 +202,52 @@ async fn a_connection_that_cannot_be_written_to_is_not_listened_to_for_ever() {
     assert!(said.starts_with("sending the request: the exchange failed: the connection failed: "), "{said}");
 }
 
+/// As the page of each says.
+#[test]
+fn every_wait_has_a_limit_from_the_beginning() {
+    let ClientTimeouts { queue, resolve, connect, tls, send, wait, go_ahead, receive, receive_rate_min } =
+        ClientTimeouts::default();
+    let limits = [queue, resolve, connect, tls, send, wait, go_ahead, receive];
+    assert_eq!(limits.map(|limit| limit.as_secs()), [30, 5, 10, 10, 30, 30, 1, 30]);
+    assert_eq!(receive_rate_min, 500);
+}
+
+/// For ever is long, and no sum of it and the time of day is anything.
+#[tokio::test(start_paused = true)]
+async fn whoever_waits_for_ever_may_say_so() {
+    let max = Duration::MAX;
+    let timeouts = ClientTimeouts {
+        queue: max,
+        resolve: max,
+        connect: max,
+        tls: max,
+        send: max,
+        wait: max,
+        go_ahead: max,
+        receive: max,
+        receive_rate_min: 0,
+    };
+    let stage = Stage::new(|mut peer, _| async move {
+        while peer.head().await?.is_some() {
+            sleep(1_000_000 * SECOND).await;
+            peer.say("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\no").await?;
+            sleep(1_000_000 * SECOND).await;
+            peer.say("k").await?;
+        }
+        Ok(())
+    });
+    let builder = stage.builder().timeouts(timeouts).timeout(max).idle_timeout(max).age_max(max);
+    let (client, plain, mut expecting) = (builder.connections_per_host_max(1).build(), get(), get());
+    expecting.headers.set("expect", "100-continue").unwrap();
+    let (one, two) = tokio::join!(ask(&client, &plain), ask(&client, &expecting));
+    assert_eq!((one.unwrap(), two.unwrap()), ((200, "ok".into()), (200, "ok".into())));
+    sleep(1_000_000 * SECOND).await;
+    assert_eq!((client.idle(), client.busy(), stage.dialed().len()), (1, 0, 1));
+    let pipeline = client.pipeline("http://a").unwrap().build();
+    pipeline.send(&Request::get("/").unwrap(), &mut Response::new()).await.unwrap();
+    assert_eq!(stage.dialed().len(), 1);
+}
+
 /// Answers after so long; never, if that is zero.
 struct Resolves(Duration);
 
@@ -301,6 +347,20 @@ async fn timings_tell_how_long_each_phase_took() {
         assert_eq!((times.reused, times.total()), (is_reused, start.elapsed()));
     }
     assert_eq!(Response::new().timings().total(), Duration::ZERO);
+}
+
+/// It is the look-up that takes long here, and the way to this machine is short.
+#[tokio::test]
+async fn timings_tell_a_look_up_from_the_way_there() {
+    let (server, wait) = (Scripted::always(OK).await, Duration::from_millis(50));
+    let client = Client::builder().resolver(Resolves(wait), SECOND).build();
+    let url = server.url.replace("127.0.0.1", "a.example");
+    for is_reused in [false, true] {
+        let times = client.get(&url).await.unwrap().timings();
+        assert_eq!((times.resolve >= wait, times.reused), (!is_reused, is_reused), "{times:?}");
+        assert_eq!((times.connect.is_zero(), times.tls), (is_reused, Duration::ZERO), "{times:?}");
+        assert!(times.connect < wait && times.total() < 10 * wait, "{times:?}");
+    }
 }
 
 /// An answer that came before the request was sent has its times, too.

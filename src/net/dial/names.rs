@@ -284,6 +284,7 @@ mod tests {
             assert_eq!(names.resolve("a").await.unwrap().len(), 3, "other addresses are known by now");
             assert_eq!(names.resolve("a.").await.unwrap().len(), 1, "another name");
             assert_eq!(script.asked(), "a:3 a.:1 ");
+            assert_eq!(Names::default().keep, Duration::from_secs(60));
         });
     }
 
