@@ -6,6 +6,7 @@ use std::env;
 use std::error::Error;
 use std::io::{self, Write};
 use std::process::ExitCode;
+use std::time::{Duration, Instant};
 
 use corehttp::{Client, ClientError, Request, Response, Timings};
 
@@ -41,24 +42,29 @@ fn fetch(method: &str, url: &str, body: Option<&str>, is_verbose: bool) -> Resul
             writeln!(out, "{name}: {}", String::from_utf8_lossy(value))?;
         }
         writeln!(out)?;
-        let mut size = 0;
+        let (mut size, begins) = (0, Instant::now());
         while let Some(chunk) = answer.chunk().await? {
             out.write_all(chunk)?;
             size += chunk.len();
         }
         out.flush()?;
         if is_verbose {
-            tell(response.timings(), size);
+            tell(response.timings(), begins.elapsed(), size);
         }
         Ok(())
     })?
 }
 
-fn tell(timings: Timings, size: usize) {
+fn tell(timings: Timings, receive: Duration, size: usize) {
     let Timings { resolve, connect, tls, send, wait, .. } = timings;
-    for (phase, time) in
-        [("resolve", resolve), ("connect", connect), ("tls", tls), ("send", send), ("wait", wait)]
-    {
+    for (phase, time) in [
+        ("resolve", resolve),
+        ("connect", connect),
+        ("tls", tls),
+        ("send", send),
+        ("wait", wait),
+        ("receive", receive),
+    ] {
         eprintln!("* {phase:8} {time:>10.1?}");
     }
     eprintln!("* {size} bytes of content");
