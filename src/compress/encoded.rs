@@ -8,7 +8,7 @@ use tokio::io::{AsyncRead, ReadBuf};
 
 use crate::coding::{Encoder, Flush};
 use crate::message::Source;
-use crate::runtime::give_way;
+use crate::runtime::Turn;
 
 /// What a source yields, coded. When the source has nothing for now, all that it has yielded comes out.
 pub(super) struct Encoded {
@@ -21,24 +21,18 @@ pub(super) struct Encoded {
     sent: usize,
     /// How the encoder was last called.
     last: Flush,
-    /// So much was read since others had their turn.
-    busy: usize,
+    turn: Turn,
 }
 
 impl Encoded {
     pub(super) fn new(source: Source, encoder: Encoder) -> Encoded {
         let piece = vec![0; PIECE];
-        Encoded { source, encoder, piece, made: Vec::new(), sent: 0, last: Flush::Now, busy: 0 }
+        Encoded { source, encoder, piece, made: Vec::new(), sent: 0, last: Flush::Now, turn: Turn::default() }
     }
 
     /// Encodes what the source yields next.
     fn poll_made(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if self.busy >= BUSY_MAX {
-            // A source that never waits, and a peer that reads it as fast, shall not keep the core for themselves.
-            self.busy = 0;
-            give_way(cx);
-            return Poll::Pending;
-        }
+        ready!(self.turn.poll(cx));
         let mut room = ReadBuf::new(&mut self.piece);
         let flush = match self.source.as_mut().poll_read(cx, &mut room) {
             Poll::Pending if self.last == Flush::Now => return Poll::Pending,
@@ -50,15 +44,14 @@ impl Encoded {
         self.made.clear();
         self.sent = 0;
         self.last = flush;
-        self.busy += room.filled().len();
+        self.turn.note(room.filled().len());
         self.encoder.encode(room.filled(), flush, &mut self.made)?;
         Poll::Ready(Ok(()))
     }
 }
 
-/// What is asked of the source at once, and how much until others have their turn.
+/// What is asked of the source at once.
 const PIECE: usize = 16 << 10;
-const BUSY_MAX: usize = 256 << 10;
 
 impl AsyncRead for Encoded {
     fn poll_read(

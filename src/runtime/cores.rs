@@ -2,8 +2,6 @@
 
 use std::io;
 use std::num::NonZero;
-use std::pin::pin;
-use std::task::Context;
 use std::thread::{self, JoinHandle};
 
 use tokio::runtime::{Builder, LocalOptions};
@@ -52,14 +50,6 @@ where
 /// Runs `task` on this core, beside the others.
 pub(crate) fn spawn(task: impl Future<Output = ()> + 'static) {
     tokio::task::spawn_local(task);
-}
-
-/// Lets all others have their turn before the task that is polled goes on, and those too that the system has news for.
-///
-/// A task that only wakes itself is the next one in the queue as soon as it is alone there, and a runtime asks for
-/// news once in so many turns: whoever knocks would wait for all of these.
-pub(crate) fn give_way(cx: &mut Context<'_>) {
-    let _ = pin!(yield_now()).poll(cx);
 }
 
 /// A thread that cannot be pinned runs all the same.

@@ -6,6 +6,7 @@
 mod cores;
 mod here;
 mod time;
+mod turn;
 
 #[cfg(any(feature = "compress", feature = "fs", feature = "multipart"))]
 mod aside;
@@ -16,7 +17,7 @@ mod seats;
 
 #[cfg(any(feature = "compress", feature = "fs", feature = "multipart"))]
 pub(crate) use aside::aside;
-pub(crate) use cores::{Pinning, available_cores, block_on_core, give_way, spawn, yield_now};
+pub(crate) use cores::{Pinning, available_cores, block_on_core, spawn, yield_now};
 pub use here::block_on;
 pub(crate) use here::{Here, Id};
 #[cfg(any(feature = "fs", feature = "multipart"))]
@@ -24,3 +25,4 @@ pub(crate) use random::random_token;
 #[cfg(any(feature = "compress", feature = "fs"))]
 pub(crate) use seats::Seats;
 pub(crate) use time::{Instant, later, now, sleep, sleep_until, timeout, timeout_at};
+pub(crate) use turn::Turn;

@@ -7,7 +7,7 @@ use super::Transform;
 use crate::coding::Flush;
 use crate::exchange::{Bounds, ExchangeError, Outgoing};
 use crate::net::Conn;
-use crate::runtime::give_way;
+use crate::runtime::Turn;
 
 /// The way of a streamed answer through its transform.
 pub(super) struct Passage<'a> {
@@ -17,14 +17,13 @@ pub(super) struct Passage<'a> {
     sent: usize,
     /// What was put in last.
     last: Flush,
-    /// So much was put in since others had their turn.
-    busy: usize,
+    turn: Turn,
 }
 
 impl<'a> Passage<'a> {
     pub(super) fn new(transform: &'a mut dyn Transform, out: &'a mut Vec<u8>) -> Passage<'a> {
         out.clear();
-        Passage { transform, out, sent: 0, last: Flush::Now, busy: 0 }
+        Passage { transform, out, sent: 0, last: Flush::Now, turn: Turn::default() }
     }
 
     /// Puts some of the front of `data` in, once what came out before was sent, and says how much.
@@ -37,14 +36,9 @@ impl<'a> Passage<'a> {
         bounds: &Bounds,
     ) -> Poll<io::Result<usize>> {
         ready!(self.poll_sent(cx, outgoing, conn, bounds))?;
-        if self.busy >= BUSY_MAX {
-            // Whoever writes without end, to a peer that reads without end, shall not keep the core for itself.
-            self.busy = 0;
-            give_way(cx);
-            return Poll::Pending;
-        }
+        ready!(self.turn.poll(cx));
         let piece = &data[..data.len().min(PIECE)];
-        self.busy += piece.len();
+        self.turn.note(piece.len());
         self.last = Flush::Later;
         self.transform.apply(piece, Flush::Later, self.out)?;
         Poll::Ready(Ok(piece.len()))
@@ -84,9 +78,8 @@ impl<'a> Passage<'a> {
     }
 }
 
-/// What is put in at once, and how much until others have their turn.
+/// What is put in at once.
 const PIECE: usize = 16 << 10;
-const BUSY_MAX: usize = 256 << 10;
 
 /// What stays warm of what came out.
 pub(super) const KEPT_MAX: usize = 16 << 10;

@@ -12,7 +12,7 @@ use super::SharedConn;
 use crate::coding::{Decoders, Decoding};
 use crate::exchange::{Bounds, ExchangeError, Incoming};
 use crate::message::{Headers, Request};
-use crate::runtime::give_way;
+use crate::runtime::Turn;
 
 /// A request's body, read as it comes. What is not read holds the peer back.
 ///
@@ -28,8 +28,7 @@ pub struct Reader<'a> {
     buffered: usize,
     lent: usize,
     decoding: Option<Box<Decoding>>,
-    /// So much was decoded since others had their turn.
-    busy: usize,
+    turn: Turn,
 }
 
 impl<'a> Reader<'a> {
@@ -39,7 +38,16 @@ impl<'a> Reader<'a> {
         conn: &'a SharedConn,
         bounds: &'a Bounds,
     ) -> Reader<'a> {
-        Reader { request, incoming, conn, bounds, buffered: 0, lent: 0, decoding: None, busy: 0 }
+        Reader {
+            request,
+            incoming,
+            conn,
+            bounds,
+            buffered: 0,
+            lent: 0,
+            decoding: None,
+            turn: Turn::default(),
+        }
     }
 
     /// This body, from here on, with its content codings undone as it is read (RFC 9110 §8.4): at most `limit` bytes of
@@ -98,23 +106,18 @@ impl<'a> Reader<'a> {
 
     /// Lends the next piece, until the next call. None: the body is at its end.
     fn poll_chunk(&mut self, cx: &mut task::Context<'_>) -> Poll<io::Result<usize>> {
+        // Decoding makes much of little.
+        ready!(self.turn.poll(cx));
         loop {
             let Some(mut decoding) = self.decoding.take() else {
                 return self.poll_received(cx).map_err(io::Error::from);
             };
             let pulled = decoding.pull(self.received());
-            let decoding = self.decoding.insert(decoding);
+            self.decoding = Some(decoding);
             match pulled? {
                 0 => {}
-                _ if self.busy >= BUSY_MAX => {
-                    // A little that becomes a lot shall not keep the core for itself.
-                    self.busy = 0;
-                    decoding.took(0);
-                    give_way(cx);
-                    return Poll::Pending;
-                }
                 count => {
-                    self.busy += count;
+                    self.turn.note(count);
                     return Poll::Ready(Ok(count));
                 }
             }
@@ -164,9 +167,6 @@ impl<'a> Reader<'a> {
         }
     }
 }
-
-/// How much is decoded until others have their turn.
-const BUSY_MAX: usize = 256 << 10;
 
 impl AsyncRead for Reader<'_> {
     fn poll_read(
