@@ -69,9 +69,12 @@ impl Error {
 
     /// Whether the content of the request was coded as nobody here knows.
     pub(super) fn is_of_coding(&self) -> bool {
-        let cause = self.cause().and_then(|cause| cause.downcast_ref::<io::Error>());
-        let coding = cause.and_then(|error| error.get_ref()).and_then(|inner| inner.downcast_ref());
-        matches!(coding, Some(CodingError::Unknown | CodingError::TooMany))
+        matches!(self.met(), Some(CodingError::Unknown | CodingError::TooMany))
+    }
+
+    /// What the handler has met when it read or wrote, if it was an `E`.
+    pub(super) fn met<E: StdError + 'static>(&self) -> Option<&E> {
+        self.cause()?.downcast_ref::<io::Error>()?.get_ref()?.downcast_ref()
     }
 
     /// What went wrong, if it was more than the status says.

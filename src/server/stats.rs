@@ -51,7 +51,8 @@ pub struct ErrorCounts {
     pub incomplete: u64,
     /// Sockets that failed.
     pub io: u64,
-    /// Handlers that failed, or took too long.
+    /// Handlers that failed, or took too long. One that fails with a bare [`Status`](crate::Status) has answered, and one
+    /// that fails because it could not read or write is counted above.
     pub handler: u64,
     /// Handlers that panicked.
     pub panic: u64,
@@ -90,6 +91,20 @@ struct ErrorCounters {
     tls: Counter,
 }
 
+impl ErrorCounters {
+    /// The counter of what went wrong with an exchange.
+    fn of(&self, error: &ExchangeError) -> &Counter {
+        match error {
+            ExchangeError::Wire(_) => &self.wire,
+            ExchangeError::TimedOut(Phase::Handler) => &self.handler,
+            ExchangeError::TimedOut(_) => &self.timed_out,
+            ExchangeError::Incomplete => &self.incomplete,
+            ExchangeError::Io(_) => &self.io,
+            ExchangeError::Length | ExchangeError::Source(_) => &self.handler,
+        }
+    }
+}
+
 /// A number that one thread writes and any may read.
 #[derive(Default)]
 pub(super) struct Counter(AtomicU64);
@@ -116,13 +131,9 @@ impl CoreStats {
     pub(super) fn count_error(&self, cause: &RefusalCause) {
         let errors = &self.errors;
         let counter = match cause {
-            RefusalCause::Exchange(ExchangeError::Wire(_)) => &errors.wire,
-            RefusalCause::Exchange(ExchangeError::TimedOut(Phase::Handler)) => &errors.handler,
-            RefusalCause::Exchange(ExchangeError::TimedOut(_)) => &errors.timed_out,
-            RefusalCause::Exchange(ExchangeError::Incomplete) => &errors.incomplete,
-            RefusalCause::Exchange(ExchangeError::Io(_)) => &errors.io,
-            RefusalCause::Exchange(ExchangeError::Length | ExchangeError::Source(_)) => &errors.handler,
-            RefusalCause::Handler(_) => &errors.handler,
+            RefusalCause::Exchange(error) => errors.of(error),
+            // A handler that reads or writes is told what goes wrong, and hands it on.
+            RefusalCause::Handler(error) => error.met().map_or(&errors.handler, |met| errors.of(met)),
             RefusalCause::Panic => &errors.panic,
             RefusalCause::Plan => &errors.plan,
             RefusalCause::Connections | RefusalCause::ConnectionsOfPeer => &errors.overload,

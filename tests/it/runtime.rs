@@ -323,12 +323,20 @@ fn counts(set: impl FnOnce(Server) -> Server, talk: impl FnOnce(&Served)) -> Ser
         match ctx.request.path() {
             "/fail" => return Err(Error::new(Status::CONFLICT, "it is taken")),
             "/panic" => std::panic::resume_unwind(Box::new("quietly")),
+            "/read" => drop(ctx.body_reader().read_to_end(&mut Vec::new()).await?),
+            "/write" => {
+                let mut out = ctx.stream().await?;
+                loop {
+                    out.write_all(&[0; 1 << 16]).await?;
+                }
+            }
             _ => ctx.response.text("fine"),
         }
         Ok(())
     };
     let plan = |request: &Request| match request.path() {
         "/refuse" => BodyPlan::Refuse(Status::FORBIDDEN),
+        "/read" => BodyPlan::Stream,
         _ => BodyPlan::Buffer,
     };
     let served = Served::with(set, with_plan(plan, app));
@@ -387,6 +395,30 @@ fn errors_are_counted_by_kind() {
             eventually("the head is there", || served.running.stats().total.requests == 1);
             peer.reset();
             eventually("it is noticed", || served.running.stats().total.errors.io == 1);
+        },
+    );
+    check_error(
+        |errors| &mut errors.incomplete,
+        |served| {
+            let cut = "POST /read HTTP/1.1\r\nhost: a\r\ncontent-length: 3\r\n\r\nab";
+            assert_eq!(status(&served.ask(cut)), 400);
+        },
+    );
+    check_error(
+        |errors| &mut errors.wire,
+        |served| {
+            let odd =
+                "POST /read HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n+1\r\na\r\n0\r\n\r\n";
+            assert_eq!(status(&served.ask(odd)), 400);
+        },
+    );
+    check_error(
+        |errors| &mut errors.io,
+        |served| {
+            let mut peer = served.connect();
+            peer.say(get("/write"));
+            eventually("it is asked", || served.running.stats().total.requests == 1);
+            peer.reset();
         },
     );
     let none = Limits { connections_max: 0, ..Limits::default() };
