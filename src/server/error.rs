@@ -36,6 +36,34 @@ pub type Result<T = (), E = Error> = std::result::Result<T, E>;
 /// assert_eq!(page("").unwrap_err().owed(), Status::NOT_FOUND);
 /// assert_eq!(page("x").unwrap_err().owed(), Status::BAD_REQUEST);
 /// ```
+///
+/// An error of your own that is no [`std::error::Error`] says itself what becomes of it:
+///
+/// ```
+/// use corehttp::{Error, Status};
+///
+/// enum Denied {
+///     Nobody,
+///     Database(std::io::Error),
+/// }
+///
+/// impl From<Denied> for Error {
+///     fn from(denied: Denied) -> Error {
+///         match denied {
+///             Denied::Nobody => Status::FORBIDDEN.into(),
+///             Denied::Database(error) => Error::new(Status::SERVICE_UNAVAILABLE, error),
+///         }
+///     }
+/// }
+///
+/// fn enter(name: &str) -> corehttp::Result {
+///     if name.is_empty() { Err(Denied::Nobody)? }
+///     Err(Denied::Database(std::io::Error::other("gone")).into())
+/// }
+///
+/// assert_eq!(enter("").unwrap_err().owed(), Status::FORBIDDEN);
+/// assert_eq!(enter("Ada").unwrap_err().owed(), Status::SERVICE_UNAVAILABLE);
+/// ```
 pub struct Error(Kind);
 
 /// Two words in all: a handler's result is moved for every request. What kind it is takes a whole one, or it would be

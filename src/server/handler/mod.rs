@@ -66,8 +66,12 @@ pub trait Handler: 'static {
     ///
     /// # Errors
     ///
-    /// An error becomes an answer with the status it owes, and [`Server::on_error`](crate::Server::on_error)
-    /// hears of it; once the head has left, it aborts the connection.
+    /// An error becomes an answer with the status it owes, and the reason of that status as its text. The fields that
+    /// were set stay, but for those that describe a content. Whoever wants to say more puts an answer of its own into
+    /// `ctx.response`, and returns `Ok`. Once the head has left, an error aborts the connection.
+    ///
+    /// [`Server::on_error`](crate::Server::on_error) hears of it, unless it is a bare [`Status`](crate::Status): that is
+    /// an answer like any other.
     fn handle(&self, ctx: &mut Context) -> impl Future<Output = Result>;
 
     /// Itself behind a pointer, beside handlers of other types. For closures and functions there is
