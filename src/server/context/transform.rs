@@ -14,7 +14,7 @@ use crate::message::Response;
 ///
 /// ```
 /// use std::io;
-/// use corehttp::{Context, Course, Flush, Handler, Response, Result, Transform};
+/// use corehttp::{BodyPlan, Context, Course, Flush, Handler, Request, Response, Result, Transform};
 ///
 /// struct Upper;
 ///
@@ -35,6 +35,10 @@ use crate::message::Response;
 /// struct Shouting<H>(H);
 ///
 /// impl<H: Handler> Handler for Shouting<H> {
+///     fn on_head(&self, request: &Request) -> BodyPlan {
+///         self.0.on_head(request)
+///     }
+///
 ///     async fn handle(&self, ctx: &mut Context) -> Result {
 ///         ctx.transform = Some(Box::new(Upper));
 ///         self.0.handle(ctx).await
