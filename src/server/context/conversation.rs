@@ -173,7 +173,22 @@ impl Context {
     /// Waits until the peer has closed the connection, or its sending half, which looks the same.
     ///
     /// What it sends meanwhile is kept, up to 64 KiB; behind that much no close is seen. To be used beside the
-    /// work that is not worth doing for nobody, as in `tokio::select!`.
+    /// work that is not worth doing for nobody: a handler goes on without its peer as long as it does not write.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use corehttp::Context;
+    /// # async fn work() -> String { String::new() }
+    ///
+    /// async fn report(ctx: &mut Context) {
+    ///     tokio::select! {
+    ///         report = work() => ctx.response.text(report),
+    ///         () = ctx.peer_closed() => {} // what is answered now, nobody hears
+    ///     }
+    /// }
+    /// # let _ = corehttp::Server::new().service(report);
+    /// ```
     pub async fn peer_closed(&self) {
         poll_fn(|cx| {
             let (mut conn, mut incoming) = (self.conn.borrow_mut(), self.incoming.borrow_mut());
