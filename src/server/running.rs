@@ -101,6 +101,8 @@ impl Running {
 
     /// Waits until all cores have stopped. Any number of threads may wait.
     ///
+    /// It blocks its thread, so a task waits by `tokio::task::spawn_blocking(move || running.wait()).await`.
+    ///
     /// # Errors
     ///
     /// A core that could not go on. The first who waits is told; the others hear `Ok`.
