@@ -106,6 +106,9 @@ impl Events<'_> {
     }
 
     /// Whether the server is about to stop. It waits for streams that go on no longer than for other answers.
+    ///
+    /// Nobody who waits is told: where events are rare, whatever stops the server also ends what they come from, such as
+    /// a channel. What is waiting still when the grace is over is cut, and the page comes again.
     pub fn is_stopping(&self) -> bool {
         self.out.is_stopping()
     }
