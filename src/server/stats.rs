@@ -10,6 +10,30 @@ use crate::exchange::{ExchangeError, Phase};
 /// What a server has done so far: each core, and all of them.
 ///
 /// Read without a lock while the cores go on, so the numbers may be a moment apart.
+///
+/// # Examples
+///
+/// A second server tells of the first one, in the text format of Prometheus, where only those inside can ask:
+///
+/// ```no_run
+/// use std::fmt::Write;
+/// use corehttp::{Context, Server};
+///
+/// fn main() -> corehttp::Result {
+///     let running = Server::bind("[::]:8080").start(|ctx: &mut Context| ctx.response.text("hi"))?;
+///     let seen = running.clone();
+///     Server::bind("127.0.0.1:9090").cores(1).start(move |ctx: &mut Context| -> corehttp::Result {
+///         ctx.response.text("");
+///         for (number, core) in seen.stats().cores.iter().enumerate() {
+///             writeln!(ctx.response.body, "http_requests_total{{core=\"{number}\"}} {}", core.requests)?;
+///             writeln!(ctx.response.body, "http_connections_open{{core=\"{number}\"}} {}", core.open)?;
+///         }
+///         Ok(())
+///     })?;
+///     running.wait()
+/// }
+/// ```
+#[doc(alias = "metrics")]
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ServerStats {
