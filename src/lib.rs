@@ -161,6 +161,7 @@
 //! |---|---|---|
 //! | forms, queries and cookies | [`Form`], [`FormBuf`], [`Cookies`], [`SetCookie`] | `forms` |
 //! | cookies that a client keeps, with feature `jar` | [`ClientBuilder::cookies`], `jar::Jar` | `jar` |
+//! | JSON, by serde | [`Body::bytes`], and [`Body`] as an [`io::Write`](std::io::Write) | `json` |
 //! | files that browsers send, with feature `multipart` | `multipart::Multipart`, `multipart::Form` | `upload` |
 //! | files of a directory or of the program, with feature `fs` | `Files`, `Context::send_file` | `files` |
 //! | compressed answers, with feature `compress` | `Compress`, [`Coding`] | `compress` |

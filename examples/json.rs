@@ -1,0 +1,122 @@
+//! An API that speaks JSON, by serde: `cargo run --release --example json -- [ADDR]`.
+//!
+//! | request | answer |
+//! |---|---|
+//! | GET `/notes` | all notes |
+//! | POST `/notes` with `{"text": ".."}` | 201, that note, and where it is |
+//! | GET `/notes/N` | that note |
+//! | DELETE `/notes/N` | 204 |
+//!
+//! Whatever goes wrong is told in JSON, too (RFC 9457).
+//!
+//! ```text
+//! curl -i --json '{"text": "milk"}' http://127.0.0.1:8080/notes
+//! curl -i --json '{"text": 1}' http://127.0.0.1:8080/notes
+//! ```
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+
+use corehttp::{Context, Error, FromText, Method, Request, Response, Server, Status};
+use serde::{Deserialize, Serialize};
+
+#[derive(Serialize)]
+struct Note {
+    id: u64,
+    text: String,
+}
+
+/// A note as it is sent: who it is was not decided yet.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Draft {
+    text: String,
+}
+
+type Notes = Mutex<BTreeMap<u64, Note>>;
+
+fn main() -> corehttp::Result {
+    let address = std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:8080".into());
+    let notes = Notes::default();
+    let running = Server::bind(address).start(move |ctx: &mut Context| {
+        answer(&notes, ctx).or_else(|error| explain(&mut ctx.response, &error))
+    })?;
+    println!("listening on http://{}", running.local_addr());
+    running.wait()
+}
+
+fn answer(notes: &Notes, ctx: &mut Context) -> corehttp::Result {
+    let Context { request, response, .. } = ctx;
+    let mut notes = notes.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut path = request.path().splitn(3, '/').skip(1);
+    match (request.method(), path.next(), path.next()) {
+        (Method::Get | Method::Head, Some("notes"), None) => {
+            set_json(response, &notes.values().collect::<Vec<_>>())
+        }
+        (Method::Post, Some("notes"), None) => {
+            let Draft { text } = json(request)?;
+            let id = notes.last_key_value().map_or(1, |(last, _)| last + 1);
+            response.status = Status::CREATED;
+            response.headers.set("location", format!("/notes/{id}"))?;
+            set_json(response, notes.entry(id).or_insert(Note { id, text }))
+        }
+        (Method::Get | Method::Head, Some("notes"), Some(id)) => {
+            set_json(response, notes.get(&number(id)?).ok_or(Status::NOT_FOUND)?)
+        }
+        (Method::Delete, Some("notes"), Some(id)) => {
+            notes.remove(&number(id)?).ok_or(Status::NOT_FOUND)?;
+            response.status = Status::NO_CONTENT;
+            Ok(())
+        }
+        (_, Some("notes"), id) => {
+            let allowed = if id.is_some() { "GET, HEAD, DELETE" } else { "GET, HEAD, POST" };
+            response.headers.set("allow", allowed)?;
+            Err(Status::METHOD_NOT_ALLOWED.into())
+        }
+        _ => Err(Status::NOT_FOUND.into()),
+    }
+}
+
+/// The digits of a number and nothing else: `str::parse` would take `+1` for a second name of note 1.
+fn number(id: &str) -> Result<u64, Status> {
+    u64::from_text(id).ok_or(Status::NOT_FOUND)
+}
+
+/// The content as JSON: 415 is owed for what is none, 400 for what breaks its grammar, 422 for what says something else.
+fn json<'a, T: Deserialize<'a>>(request: &'a Request) -> corehttp::Result<T> {
+    let media_type = request.headers.content_type().and_then(|value| value.split(';').next());
+    if !media_type.is_some_and(|media_type| media_type.trim().eq_ignore_ascii_case("application/json")) {
+        return Err(Status::UNSUPPORTED_MEDIA_TYPE.into());
+    }
+    serde_json::from_slice(request.body.bytes()).map_err(|error| {
+        let owed = if error.is_data() { Status::UNPROCESSABLE_CONTENT } else { Status::BAD_REQUEST };
+        Error::new(owed, error)
+    })
+}
+
+/// Writes `value` straight into the response's memory.
+fn set_json(response: &mut Response, value: &impl Serialize) -> corehttp::Result {
+    response.headers.set("content-type", "application/json")?;
+    response.body.clear();
+    Ok(serde_json::to_writer(&mut response.body, value)?)
+}
+
+/// Tells the peer what is wrong with its request. What is wrong here is told to whoever runs the server.
+fn explain(response: &mut Response, error: &Error) -> corehttp::Result {
+    #[derive(Serialize)]
+    struct Problem {
+        title: &'static str,
+        status: u16,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        detail: Option<String>,
+    }
+
+    let (status, cause) = (error.owed(), error.cause().map(ToString::to_string));
+    if status.is_server_error() {
+        eprintln!("{error:?}");
+    }
+    let detail = cause.filter(|_| status.is_client_error());
+    response.status = status;
+    set_json(response, &Problem { title: status.reason(), status: status.as_u16(), detail })?;
+    Ok(response.headers.set("content-type", "application/problem+json")?)
+}
