@@ -184,7 +184,8 @@ impl ClientError {
     /// use corehttp::{Client, Context, Error};
     ///
     /// async fn relay(client: &Client, ctx: &mut Context) -> corehttp::Result {
-    ///     let onward = ctx.request.target_to("http://backend:8080")?;
+    ///     let mut onward = ctx.request.target_to("http://backend:8080")?;
+    ///     onward.body = std::mem::take(&mut ctx.request.body);
     ///     let asked = client.send(&onward, &mut ctx.response).await;
     ///     asked.map_err(|error| Error::new(error.owed(), error))?;
     ///     ctx.response = std::mem::take(&mut ctx.response).forwarded();

@@ -9,11 +9,13 @@ impl Request {
     /// is not copied: [`Client::open`](crate::Client::open) lets it be written as it comes, framed as it was here. For
     /// the way back there is [`Response::forwarded`].
     ///
-    /// `base` is an `http` or `https` URL; its path, if it has one, comes before the request's, which cannot leave it.
+    /// `base` is an `http` or `https` URL, or only a path, as it is asked for at a [`Host`](crate::Host) or a
+    /// [`Balancer`](crate::Balancer), where `/` is the one that changes nothing. Its path comes before the request's,
+    /// which cannot leave it.
     ///
     /// # Errors
     ///
-    /// A base that is no such URL, or has a query; or a request that is not for a path, but for `*` or a tunnel. With a
+    /// A base that is neither, or has a query; or a request that is not for a path, but for `*` or a tunnel. With a
     /// base that has a path, a request with a segment of `..`, escaped or not: [`InvalidTarget::Outside`], for which
     /// `?` owes 400.
     ///
@@ -29,6 +31,7 @@ impl Request {
     /// let onward = request.target_to("http://backend:8080/v1")?;
     /// assert_eq!(onward.target().as_str(), "http://backend:8080/v1/items?page=2");
     /// assert!(onward.headers.contains("accept") && !onward.headers.contains("x-only-here"));
+    /// assert_eq!(request.target_to("/")?.target().as_str(), "/items?page=2");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn target_to(&self, base: &str) -> Result<Request, InvalidTarget> {
@@ -39,7 +42,7 @@ impl Request {
         // Alone first, or the path might become the host of a base that has none.
         let mut target = Target::default();
         target.set_url(base)?;
-        let origin_len = target.origin().ok_or(InvalidTarget::Form)?.len();
+        let origin_len = target.origin().map_or(0, str::len);
         let base = base.strip_suffix('/').unwrap_or(base);
         target.set_url(&[base, resource[0], resource[1]].concat())?;
         if base.len() > origin_len && goes_up(self.target().path()) {
@@ -175,7 +178,11 @@ mod tests {
         for path in ["/", "/a", "/a/b?..=/../c", "/a..b/...", "/..a/;..", "/.", "/a/./b", "/a%252e%252e/%2e"]
         {
             check_target("http://b/v1", path, Ok(&format!("http://b/v1{path}")));
+            check_target("/v1/", path, Ok(&format!("/v1{path}")));
+            check_target("/", &format!("http://front{path}"), Ok(path));
         }
+        check_target("/", "//evil/a", Ok("//evil/a"));
+        assert_eq!(Request::get("//evil/a").unwrap().target_to("/").unwrap().target().host(), None);
         for path in [
             "/..",
             "/../",
@@ -191,10 +198,13 @@ mod tests {
             "//../admin",
             "http://front/../admin",
         ] {
-            for base in ["http://b/v1", "http://b/v1/", "https://b:8443/a/b", "http://b//"] {
+            for base in
+                ["http://b/v1", "http://b/v1/", "https://b:8443/a/b", "http://b//", "/v1", "//", "/a/b/"]
+            {
                 check_target(base, path, Err(InvalidTarget::Outside));
             }
             let path = path.strip_prefix("http://front").unwrap_or(path);
+            check_target("/", path, Ok(path));
             check_target("http://b", path, Ok(&format!("http://b{path}")));
             check_target("http://b:80/", path, Ok(&format!("http://b:80{path}")));
         }
@@ -202,7 +212,19 @@ mod tests {
 
     #[test]
     fn what_is_not_for_a_path_is_not_sent_on_and_changes_no_host() {
-        for base in ["", "b", "/v1", "ftp://b", "http://", "http://b?c", "http://b#c", "http://u@b", "*"] {
+        for base in [
+            "",
+            "b",
+            "/v1?c",
+            "/#c",
+            "/ ",
+            "ftp://b",
+            "http://",
+            "http://b?c",
+            "http://b#c",
+            "http://u@b",
+            "*",
+        ] {
             assert!(Request::get("/a").unwrap().target_to(base).is_err(), "{base}");
         }
         for (method, target) in [
@@ -215,7 +237,7 @@ mod tests {
             asked.parse(&method, target).unwrap();
             let request = Request::for_target(method, asked);
             let is_for_path = target.contains('?');
-            for base in ["http://b", "http://b/", "http://b/v1", "http://b:80"] {
+            for base in ["http://b", "http://b/", "http://b/v1", "http://b:80", "/"] {
                 let onward = request.target_to(base);
                 assert_eq!(onward.as_ref().err().copied(), (!is_for_path).then_some(InvalidTarget::Form));
                 assert!(onward.is_err() || onward.is_ok_and(|onward| onward.target().path().ends_with('/')));

@@ -28,8 +28,9 @@ use crate::message::{InvalidRequest, Request, Response, TargetForm};
 /// with [`BalancerBuilder::healthy_if`]. Hosts that fail an active check ([`BalancerBuilder::check`]) are not asked at
 /// all while there are others.
 ///
-/// Targets are only a path, for the host is not known before. Redirects are answers like any other. Made by
-/// [`Client::balance`]; a clone is the same balancer.
+/// Targets are only a path, for the host is not known before; those of a gateway are made by
+/// [`Request::target_to`]`("/")`. Redirects are answers like any other. Made by [`Client::balance`]; a clone is the same
+/// balancer.
 ///
 /// # Examples
 ///
