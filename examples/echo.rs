@@ -7,7 +7,7 @@
 //! | GET `/headers` | the request's fields, a line each, names in lower case |
 //! | GET `/status/N` | that status, 200 to 599 |
 
-use std::fmt::Write;
+use std::io::Write;
 use std::time::Duration;
 
 use corehttp::{BodyPlan, Context, Error, Method, Server, Status, with_plan};
@@ -57,15 +57,21 @@ async fn echo(ctx: &mut Context) -> corehttp::Result {
 
 fn headers(ctx: &mut Context) -> corehttp::Result {
     let Context { request, response, .. } = ctx;
-    response.text("");
+    response.bytes("text/plain", "")?;
     for (name, value) in &request.headers {
-        writeln!(response.body, "{}: {}", name.to_ascii_lowercase(), String::from_utf8_lossy(value))?;
+        // A value may hold bytes that are no text.
+        write!(response.body, "{}: ", name.to_ascii_lowercase())?;
+        response.body.write_all(value)?;
+        writeln!(response.body)?;
     }
     Ok(())
 }
 
 fn parse_status(text: &str) -> corehttp::Result<Status> {
-    let status = text.parse().ok().and_then(Status::new).filter(|status| !status.is_informational());
+    // What `parse` takes besides is no status: `+200`, for one.
+    let code = Some(text).filter(|text| text.len() == 3 && text.bytes().all(|octet| octet.is_ascii_digit()));
+    let status = code.and_then(|code| code.parse().ok()).and_then(Status::new);
+    let status = status.filter(|status| !status.is_informational());
     status.ok_or_else(|| Error::from(Status::NOT_FOUND))
 }
 
