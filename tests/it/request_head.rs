@@ -237,7 +237,7 @@ fn row_10_a_target_has_the_form_its_method_asks_for_3_2() {
     ]);
     targets_refused(&["http://h.com\\admin", "http:///a", "file:///etc/passwd", "javascript://a/"]);
     lines_refused(
-        &["OPTIONS ** HTTP/1.1", "OPTIONS *? HTTP/1.1", "OPTIONS */ HTTP/1.1", "HEAD * HTTP/1.1"],
+        &["OPTIONS ** HTTP/1.1", "OPTIONS *? HTTP/1.1", "OPTIONS */ HTTP/1.1", "POST * HTTP/1.1"],
         400,
     );
     served("OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n", "OPTIONS a *");
@@ -465,6 +465,45 @@ fn row_23_and_24_one_empty_line_may_come_first_2_2() {
     refused(format!("\r\n\r\n{get}"), 400);
     refused(format!("\r\n \r\n{get}"), 400);
     refused("\r\n".repeat(10_000), 400);
+}
+
+/// Found as an answer to HEAD that had content.
+#[test]
+fn who_asks_for_a_head_alone_is_refused_by_one_9110_9_3_2() {
+    for (head, expected) in [
+        ("HEAD / HTTP/1.1\r\n\r\n".to_owned(), 400),
+        ("HEAD / HTTP/1.1\r\nHost: a\r\nhost: a\r\n\r\n".into(), 400),
+        ("HEAD / HTTP/1.1\r\nHost: a\r\nContent-Length: +1\r\n\r\n".into(), 400),
+        ("HEAD / HTTP/1.1\r\nHost: a\r\nX : y\r\n\r\n".into(), 400),
+        ("HEAD / HTTP/1.1\nHost: a\r\n\r\n".into(), 400),
+        ("\r\nHEAD * HTTP/1.1\r\nHost: a\r\n\r\n".into(), 400),
+        ("HEAD http:/// HTTP/1.1\r\nHost: a\r\n\r\n".into(), 400),
+        ("HEAD  / HTTP/1.1\r\nHost: a\r\n\r\n".into(), 400),
+        ("HEAD / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip, chunked\r\n\r\n".into(), 501),
+        ("HEAD / HTTP/3.0\r\nHost: a\r\n\r\n".into(), 505),
+        (format!("HEAD /{} HTTP/1.1\r\nHost: a\r\n\r\n", "p".repeat(17_000)), 414),
+        (format!("HEAD / HTTP/1.1\r\nHost: a\r\n{}\r\n", "X:\r\n".repeat(128)), 431),
+        ("HEAD / HTTP/1.1\r\nHost: a\r\nExpect: x\r\n\r\n".into(), 417),
+    ] {
+        let wire = format!("{head}GET /smuggled HTTP/1.0\r\n\r\n");
+        let (heard, handled) = Wired::new(tell).ask_everyhow(&SERVED, wire.as_bytes());
+        let is_refused = heard.starts_with(&format!("HTTP/1.1 {expected} ")) && handled == 0;
+        let is_head = heard.matches("\r\ncontent-length: ").count() == 1 && heard.ends_with("\r\n\r\n");
+        assert!(is_refused && is_head && heard.matches("HTTP/1.1").count() == 1, "{head:?}: {heard:?}");
+    }
+    for (then, expected) in [(Then::Ends, 400), (Then::Waits, 408)] {
+        let heard = Wired::new(tell).ask_cut("HEAD / HTTP/1.1\r\nHost", then);
+        assert!(
+            heard.starts_with(&format!("HTTP/1.1 {expected} ")) && heard.ends_with("\r\n\r\n"),
+            "{heard:?}"
+        );
+    }
+    // These only look like it.
+    for head in
+        ["HEADER / HTTP/1.1", "HEAD_ / HTTP/1.1", "HEAD-/ HTTP/1.1", "head / HTTP/1.1", "HEAD\t/ HTTP/1.1"]
+    {
+        refused(format!("{head}\r\nX : y\r\n\r\n"), 400);
+    }
 }
 
 #[test]

@@ -31,7 +31,7 @@ use super::refusal::Refused;
 use super::shared::Shared;
 use crate::exchange::{ExchangeError, Head, Incoming, Outgoing, poll_flush};
 use crate::memory::Reset;
-use crate::message::{Request, Response, Status};
+use crate::message::{Method, Request, Response, Status};
 use crate::net::{Conn, Workspace};
 use crate::wire::{Asked, Wish, persists};
 
@@ -189,14 +189,15 @@ impl Context {
 
     #[inline]
     pub(super) fn poll_head(&mut self, cx: &mut task::Context<'_>) -> Poll<Result<Head, Box<Refused>>> {
-        let Context { request, incoming, conn, shared, .. } = self;
-        match &mut *conn.borrow_mut() {
-            Some(conn) => {
-                let on_read = || shared.clock.refresh();
-                incoming.get_mut().poll_head(cx, conn, request, &shared.bounds, on_read).map_err(Into::into)
-            }
-            None => Poll::Ready(Ok(Head::End)),
-        }
+        let Context { request, incoming, conn, facts, shared, .. } = self;
+        let mut conn = conn.borrow_mut();
+        let Some(conn) = &mut *conn else { return Poll::Ready(Ok(Head::End)) };
+        let on_read = || shared.clock.refresh();
+        incoming.get_mut().poll_head(cx, conn, request, &shared.bounds, on_read).map_err(|error| {
+            // Whoever asks for a head alone is refused by a head alone.
+            facts.asked.head = request.method() == Method::Head;
+            error.into()
+        })
     }
 
     /// Receives the whole body into the request.

@@ -19,12 +19,13 @@ pub(super) fn request_line(head: &[u8], request: &mut Request) -> Option<usize> 
         }
         None => {
             let (token, rest) = head.split_at_checked(prefix_len(head, unlike_names))?;
+            let rest = rest.strip_prefix(b" ")?;
             method.set(token).ok()?;
             // A tunnel leads to a host and a port, and never to a path (RFC 9112 §3.2.3).
             if *method == Method::Connect {
                 return None;
             }
-            rest.strip_prefix(b" ")?
+            rest
         }
     };
     let rest = &rest[target.take_origin_form(rest)?..];
