@@ -734,9 +734,10 @@ mod expectation {
             expecting("x-none: 1"),
             expecting("content-length: 5").replace("1.1", "1.0") + "hello",
         ] {
-            let served = Served::new(streaming(read));
-            let heard = served.ask(&wire);
-            assert!(status(&heard) == 200 && heard.matches("HTTP/1.1").count() == 1, "{wire:?}: {heard}");
+            for served in [Served::new(streaming(read)), Served::new(streaming(echo))] {
+                let heard = served.ask(&wire);
+                assert!(status(&heard) == 200 && heard.matches("HTTP/1.1").count() == 1, "{wire:?}: {heard}");
+            }
         }
     }
 

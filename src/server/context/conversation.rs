@@ -93,7 +93,10 @@ impl Context {
     /// As [`Context::stream`], or a connection that fails.
     pub async fn duplex(&mut self) -> io::Result<(Reader<'_>, Writer<'_>)> {
         if self.incoming.get_mut().expectation == Expectation::Continue {
-            self.informational(Status::CONTINUE.as_u16(), &Headers::new()).await?;
+            // Who has begun to send the body waits for nothing.
+            if self.incoming.get_mut().input.is_empty() {
+                self.informational(Status::CONTINUE.as_u16(), &Headers::new()).await?;
+            }
             self.incoming.get_mut().expectation = Expectation::None;
         }
         let course = self.begin_stream(Unread::Wanted)?;
