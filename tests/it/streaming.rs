@@ -9,10 +9,11 @@ use std::time::Duration;
 
 use corehttp::{
     Body, BodyPlan, Context, Handler, Headers, IntoHandler, InvalidAnswer, Limits, Request, Server, Status,
-    with_plan,
+    Timeouts, with_plan,
 };
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, ReadBuf};
 use tokio::sync::Notify;
+use tokio::time::sleep;
 
 use super::support::{Refusals, Served, eventually, paused, resident, status, streaming, undated};
 
@@ -894,6 +895,58 @@ mod upgrade {
             InvalidAnswer::Unread,
         );
         check("echo", GET, InvalidAnswer::Upgrade);
+    }
+
+    #[test]
+    fn who_was_upgraded_is_still_known() {
+        let served = Served::new(async |ctx: &mut Context| -> corehttp::Result {
+            let who = |ctx: &Context| (ctx.peer_addr(), ctx.connection_id());
+            let before = who(ctx);
+            let mut io = ctx.upgrade("echo").await?;
+            assert!(who(ctx) == before && !ctx.is_stopping());
+            io.write_all(b"known").await?;
+            while !ctx.is_stopping() {
+                sleep(Duration::from_millis(1)).await;
+            }
+            Ok(io.write_all(b"stopping").await?)
+        });
+        let mut peer = served.connect();
+        peer.say(ASKED);
+        peer.hear_through("known");
+        served.running.shutdown(Duration::from_secs(60));
+        assert_eq!(peer.hear_all(), "stopping");
+    }
+
+    /// Found as panics that nobody had heard of.
+    #[test]
+    fn what_fails_behind_it_is_told_to_the_server_alone() {
+        for (path, cause) in [
+            ("/error", "the handler failed: secret"),
+            ("/status", "the handler failed: 410 Gone"),
+            ("/panic", "the handler panicked"),
+            ("/hang", "the handler took too long"),
+        ] {
+            let refusals = Refusals::default();
+            let timeouts = Timeouts { handler: Some(Duration::from_millis(1)), ..Timeouts::default() };
+            let fails = async |ctx: &mut Context| -> corehttp::Result {
+                let _io = ctx.upgrade("echo").await?;
+                match ctx.request.path() {
+                    "/error" => Err(io::Error::other("secret").into()),
+                    "/status" => Err(Status::GONE.into()),
+                    "/panic" => std::panic::resume_unwind(Box::new("without a trace")),
+                    _ => std::future::pending().await,
+                }
+            };
+            let served = Served::with(|server| refusals.of(server).timeouts(timeouts), fails);
+            let heard = served.ask(ASKED.replacen('/', path, 1));
+            assert!(heard.ends_with("upgrade: echo\r\n\r\n"), "{path}: {heard:?}");
+            // The peer hears the end before anybody else is told.
+            served.running.shutdown(Duration::from_secs(60));
+            served.running.wait().unwrap();
+            assert_eq!(refusals.take(), [(0, cause.to_owned())], "{path}");
+            let errors = served.running.stats().total.errors;
+            assert_eq!(errors.handler + errors.panic, 1, "{path}");
+        }
     }
 
     #[test]

@@ -56,6 +56,15 @@ fn send_before(conn: &SharedConn, timeouts: &Timeouts, cx: &mut task::Context<'_
     }
 }
 
+/// Why the handler has failed, if it has, where nobody can be answered any more.
+pub(super) fn failure(handled: Handled) -> Option<RefusalCause> {
+    match handled {
+        Handled::Returned(result) => result.err().map(RefusalCause::Handler),
+        Handled::Panicked => Some(RefusalCause::Panic),
+        Handled::TimedOut => Some(ExchangeError::TimedOut(Phase::Handler).into()),
+    }
+}
+
 /// Makes of what the handler left an answer that can be sent.
 #[inline]
 pub(super) fn settle(ctx: &mut Context, handled: Handled) -> Result<(), Box<Refused>> {

@@ -7,10 +7,10 @@ use std::task::{Poll, ready};
 use std::time::{Duration, Instant};
 
 use super::passage::Passage;
-use super::{Context, Course, Reader, Unread, Upgraded, Writer};
+use super::{Context, Course, Reader, Unread, Upgraded, Vacated, Writer};
 use crate::exchange::{Expectation, poll_flush};
 use crate::message::{Headers, Length, Name, Status, Version, is_token};
-use crate::net::{Conn, Lane, PeerAddr};
+use crate::net::{Conn, Lane, Peer, PeerAddr};
 use crate::server::InvalidAnswer;
 use crate::wire::encode;
 
@@ -18,17 +18,17 @@ use crate::wire::encode;
 impl Context {
     /// Who asks. What a proxy in front says in a field is not looked at.
     pub fn peer_addr(&self) -> PeerAddr {
-        self.conn.borrow().as_ref().map_or(PeerAddr::Memory, |conn| conn.peer().addr)
+        self.peer().addr
     }
 
-    /// The address the peer connected to; none if that was no TCP.
+    /// The address the peer connected to; none if that was no TCP, or once the connection was taken over.
     pub fn local_addr(&self) -> Option<SocketAddr> {
         self.conn.borrow().as_ref().and_then(|conn| conn.transport.local_addr())
     }
 
     /// A number for the connection: no other of this server has the same.
     pub fn connection_id(&self) -> u64 {
-        self.conn.borrow().as_ref().map_or(0, |conn| conn.peer().id)
+        self.peer().id
     }
 
     /// Which exchange of its connection this is, from 1.
@@ -43,7 +43,13 @@ impl Context {
 
     /// Whether the server is about to stop: this answer will be the last of its connection.
     pub fn is_stopping(&self) -> bool {
-        self.conn.borrow().as_ref().is_some_and(Conn::is_stopping)
+        self.shared.watch.is_stopping()
+    }
+
+    /// Who is at the other end of the connection, whoever has it by now.
+    fn peer(&self) -> Peer {
+        let peer = self.conn.borrow().as_ref().map(Conn::peer);
+        peer.or_else(|| self.vacated.as_ref().map(Vacated::peer)).unwrap_or_default()
     }
 }
 

@@ -6,7 +6,7 @@ use std::pin::Pin;
 
 use tokio::sync::oneshot;
 
-use crate::net::{Buffer, Conn, Deadline, Early, Stream, delegate_stream};
+use crate::net::{Buffer, Conn, Deadline, Early, Peer, Stream, delegate_stream};
 
 /// A connection that was handed over: bytes in both directions, and no HTTP any more.
 ///
@@ -22,7 +22,7 @@ pub struct Upgraded {
 /// The place of a connection that was handed over, among those of its core.
 pub(in crate::server) struct Vacated {
     disowned: oneshot::Receiver<Infallible>,
-    _deadline: Deadline,
+    deadline: Deadline,
 }
 
 impl Upgraded {
@@ -30,11 +30,16 @@ impl Upgraded {
         let (transport, deadline) = conn.into_parts();
         let (owned, disowned) = oneshot::channel();
         let upgraded = Upgraded { stream: Early::new(transport, early), _owned: owned };
-        (upgraded, Vacated { disowned, _deadline: deadline })
+        (upgraded, Vacated { disowned, deadline })
     }
 }
 
 impl Vacated {
+    /// Who is at the other end of the connection.
+    pub(super) fn peer(&self) -> Peer {
+        self.deadline.peer()
+    }
+
     /// Keeps the place until nobody has the connection any more.
     pub(in crate::server) async fn until_dropped(self) {
         let _ = self.disowned.await;
