@@ -41,7 +41,7 @@ pub enum InvalidAnswer {
     Upgrade,
     /// No protocol is spelled so (RFC 9110 §7.8).
     Protocol,
-    /// The peer did not ask for a tunnel.
+    /// The peer did not ask for a tunnel, or sends content along (RFC 9110 §9.3.6).
     Tunnel,
     /// The connection is to be handed over, and the request's body was not read.
     Unread,

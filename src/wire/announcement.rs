@@ -29,6 +29,8 @@ impl Announcement {
         let trailers = !response.trailers.is_empty();
         let (announced, framing) = match (response.status.as_u16(), content) {
             (100..200 | 204, _) => (Nothing, Framing::Empty),
+            // Whoever asked takes all that follows for what comes through its tunnel (RFC 9112 §6.3).
+            (200..300, _) if asked.connect => (Nothing, Framing::UntilClose),
             (304, Length::NoContent) => (given(), Framing::Empty),
             (304, Length::Known(_) | Length::Unknown) => (Nothing, Framing::Empty),
             (_, Length::NoContent) if asked.head => (given(), Framing::Empty),
@@ -73,6 +75,7 @@ mod tests {
     const HEAD: Asked = Asked { head: true, connect: false, version: Version::Http11 };
     const GET: Asked = Asked { head: false, ..HEAD };
     const OLD: Asked = Asked { version: Version::Http10, ..GET };
+    const CONNECT: Asked = Asked { connect: true, ..GET };
 
     /// What an answer with this status, and with these fields set by hand, announces, and how its body is framed.
     #[track_caller]
@@ -114,6 +117,18 @@ mod tests {
         check(HEAD, 200, "", NoContent, (Nothing, Framing::Empty));
         check(HEAD, 200, "7", Known(5), (Announced::Length(5), Framing::Empty));
         check(HEAD, 200, "", Unknown, (Chunked, Framing::Empty));
+    }
+
+    /// It is a tunnel to whoever asked, and the handler has not made it one.
+    #[test]
+    fn a_good_answer_to_connect_announces_nothing_9110_9_3_6() {
+        for content in [NoContent, Known(5), Unknown] {
+            check(CONNECT, 200, "7", content, (Nothing, Framing::UntilClose));
+            check(CONNECT, 299, "trailer", content, (Nothing, Framing::UntilClose));
+            check(CONNECT, 204, "", content, (Nothing, Framing::Empty));
+        }
+        check(CONNECT, 502, "", Known(5), (Announced::Length(5), Framing::Length(5)));
+        check(CONNECT, 302, "", NoContent, (Announced::Length(0), Framing::Empty));
     }
 
     #[test]

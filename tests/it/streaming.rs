@@ -1019,6 +1019,52 @@ mod tunnel {
         assert_eq!(status(&served.ask(GET)), 400);
     }
 
+    /// The peer hears of a tunnel and takes all that follows for what comes through it: there is no length to believe.
+    #[test]
+    fn a_good_answer_that_is_no_tunnel_announces_nothing() {
+        let served = Served::new(with_plan(
+            |_| BodyPlan::Tunnel,
+            async |ctx: &mut Context| -> corehttp::Result {
+                ctx.response.headers.set("content-length", 9)?;
+                match ctx.request.headers.text("x-way") {
+                    Some("stream") => {
+                        let mut out = ctx.stream().await?;
+                        out.write_all(b"no tunnel").await?;
+                        Ok(out.finish().await?)
+                    }
+                    _ => Ok(ctx.response.body.set("no tunnel")),
+                }
+            },
+        ));
+        for way in ["set", "stream"] {
+            let heard = served.ask(CONNECT.replace("\r\n\r\n", &format!("\r\nx-way: {way}\r\n\r\n")));
+            assert_eq!(undated(&heard), "HTTP/1.1 200 OK\r\nconnection: close\r\n\r\nno tunnel", "{way}");
+        }
+    }
+
+    /// Found as a peer that could have a handler fail.
+    #[test]
+    fn whoever_brings_content_along_gets_400() {
+        for plan in [BodyPlan::Tunnel, BodyPlan::Buffer] {
+            let served = Served::new(with_plan(
+                move |_| plan,
+                async |ctx: &mut Context| -> corehttp::Result { Ok(drop(ctx.tunnel().await?)) },
+            ));
+            for (content, status_of_a_tunnel) in [
+                ("content-length: 5\r\n\r\nhello", 400),
+                ("content-length: 5\r\n\r\n", 400),
+                ("transfer-encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n", 400),
+                ("transfer-encoding: chunked\r\n\r\n0\r\n\r\n", 400),
+                ("content-length: 0\r\n\r\n", 200),
+                ("\r\n", 200),
+            ] {
+                let heard = served.ask(format!("{}{content}{GET}", &CONNECT[..CONNECT.len() - 2]));
+                let expected = if plan == BodyPlan::Tunnel { status_of_a_tunnel } else { 501 };
+                assert_eq!((status(&heard), heard.matches("HTTP/1.1").count()), (expected, 1), "{content:?}");
+            }
+        }
+    }
+
     #[test]
     fn other_methods_are_not_tunnels() {
         let served = Served::new(with_plan(|_| BodyPlan::Tunnel, tunnel));

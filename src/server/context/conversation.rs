@@ -169,11 +169,12 @@ impl Context {
     ///
     /// # Errors
     ///
-    /// A connection that fails; or an [`InvalidAnswer`]: a request that is no CONNECT, which owes 400 through `?`, or an
-    /// answer that has been sent already.
+    /// A connection that fails; or an [`InvalidAnswer`]: a request that is no CONNECT, or that brings content, which a
+    /// CONNECT has not: either owes 400 through `?`; or an answer that has been sent already.
     pub async fn tunnel(&mut self) -> io::Result<Upgraded> {
         self.check_unsent()?;
-        if !self.facts.asked.connect {
+        // Some reader would take that content for the first bytes of the tunnel.
+        if !self.facts.asked.connect || !self.incoming.get_mut().is_read() {
             return Err(InvalidAnswer::Tunnel.into());
         }
         self.hand_over(None).await
