@@ -9,7 +9,7 @@ use super::{Bounds, ExchangeError, Phase};
 use crate::memory::{Arena, Reset};
 use crate::message::{Body, Headers, Source};
 use crate::net::{Conn, Fault, FileSender, Home, Output, shrunk};
-use crate::wire::{Framing, chunked};
+use crate::wire::{Announcement, Framing, chunked};
 
 /// The sending side of one exchange: what of the message is still to be sent.
 #[derive(Default)]
@@ -17,6 +17,8 @@ pub(crate) struct Outgoing {
     state: State,
     /// So many bytes of the chunk whose size was sent last are still to come.
     chunk_left: usize,
+    /// So many bytes of a content in chunks are still to come, if its length was given.
+    promised: Option<u64>,
     /// So many bytes of the content at hand have been sent.
     sent: usize,
     /// Where more content comes from.
@@ -38,10 +40,11 @@ enum State {
 }
 
 impl Outgoing {
-    /// The head was written, and a body so framed follows.
+    /// The head was written, and the body that it has announced follows.
     #[inline]
-    pub(crate) fn begin(&mut self, framing: Framing) {
-        self.state = State::Body(framing);
+    pub(crate) fn begin(&mut self, announcement: Announcement) {
+        self.state = State::Body(announcement.framing());
+        self.promised = announcement.content_length();
     }
 
     /// What is written is to be kept bare, without chunks, for nobody is at the other end.
@@ -96,6 +99,9 @@ impl Outgoing {
             }
             State::Body(Framing::Chunked) => {
                 if self.chunk_left == 0 {
+                    if !keep(&mut self.promised, data.len()) {
+                        return Poll::Ready(Err(ExchangeError::Length));
+                    }
                     chunked::encode_size(conn.output().bytes(), data.len());
                     self.chunk_left = data.len();
                 }
@@ -118,6 +124,9 @@ impl Outgoing {
         match &mut self.state {
             _ if !is_gathered(output, data) => return false,
             State::Body(Framing::Chunked) if self.chunk_left == 0 && !data.is_empty() => {
+                if !keep(&mut self.promised, data.len()) {
+                    return false;
+                }
                 chunked::encode(output.bytes(), data);
             }
             State::Body(Framing::Length(left)) if data.len() as u64 <= *left => {
@@ -137,7 +146,7 @@ impl Outgoing {
         trailers: &Headers,
     ) -> Result<(), ExchangeError> {
         match self.state {
-            State::Body(Framing::Chunked) if self.chunk_left == 0 => {
+            State::Body(Framing::Chunked) if self.chunk_left == 0 && self.promised.unwrap_or(0) == 0 => {
                 chunked::encode_end(conn.output().bytes(), trailers);
             }
             State::Body(Framing::Empty | Framing::UntilClose | Framing::Length(0)) | State::Done => {}
@@ -276,9 +285,10 @@ impl Outgoing {
 impl Reset for Outgoing {
     #[inline]
     fn reset(&mut self) {
-        let Outgoing { state, chunk_left, sent, source, piece, file } = self;
+        let Outgoing { state, chunk_left, promised, sent, source, piece, file } = self;
         *state = State::Unsent;
         *chunk_left = 0;
+        *promised = None;
         *sent = 0;
         *source = None;
         *file = None;
@@ -299,6 +309,15 @@ const FLAT_MAX: usize = 16 << 10;
 
 /// Small data is gathered until it is so much, and leaves then: a system call costs as much as copying this.
 const GATHERED_MAX: usize = 64 << 10;
+
+/// Counts `count` bytes of those that are still to come, if that is known. Says whether so many are.
+#[inline]
+fn keep(promised: &mut Option<u64>, count: usize) -> bool {
+    let Some(left) = promised else { return true };
+    let rest = left.checked_sub(count as u64);
+    *left = rest.unwrap_or(*left);
+    rest.is_some()
+}
 
 /// Sends all of the output.
 pub(crate) fn poll_flush<H: Home>(

@@ -8,6 +8,7 @@ use crate::message::{Length, Method, Response, Version};
 pub(crate) struct Announcement {
     pub(super) announced: Announced,
     framing: Framing,
+    content: Length,
 }
 
 /// What a head says of the body behind it.
@@ -40,7 +41,7 @@ impl Announcement {
             (_, Length::Unknown) if chunks => (Chunked, Framing::Chunked),
             (_, Length::Unknown) => (Nothing, Framing::UntilClose),
         };
-        Announcement { announced, framing: if asked.head { Framing::Empty } else { framing } }
+        Announcement { announced, framing: if asked.head { Framing::Empty } else { framing }, content }
     }
 
     /// For a request. One without content says so only where content is usual (RFC 9110 §8.6).
@@ -55,12 +56,20 @@ impl Announcement {
             (_, Length::Known(length)) => (Announced::Length(length), Framing::Length(length)),
             (_, Length::Unknown) => (Chunked, Framing::Chunked),
         };
-        Announcement { announced, framing }
+        Announcement { announced, framing, content }
     }
 
     /// How the body that is sent is framed.
     pub(crate) fn framing(self) -> Framing {
         self.framing
+    }
+
+    /// How long the content is to be, whether or not its framing says so: that of chunks does not.
+    pub(crate) fn content_length(self) -> Option<u64> {
+        match self.content {
+            Length::Known(length) => Some(length),
+            Length::NoContent | Length::Unknown => None,
+        }
     }
 }
 
@@ -86,7 +95,7 @@ mod tests {
             "trailer" => response.trailers.set("a", "b").unwrap(),
             length => response.headers.set("content-length", length).unwrap(),
         }
-        let Announcement { announced, framing } = Announcement::of_response(asked, &response, content);
+        let Announcement { announced, framing, .. } = Announcement::of_response(asked, &response, content);
         assert_eq!((announced, framing), expected, "{asked:?} {status} {set:?} {content:?}");
     }
 
@@ -141,7 +150,7 @@ mod tests {
             (Method::Put, Known(5), true, (Chunked, Framing::Chunked)),
             (Method::Put, Unknown, false, (Chunked, Framing::Chunked)),
         ] {
-            let Announcement { announced, framing } = Announcement::of_request(method, content, trailers);
+            let Announcement { announced, framing, .. } = Announcement::of_request(method, content, trailers);
             assert_eq!((announced, framing), expected, "{content:?} {trailers}");
         }
     }

@@ -437,6 +437,31 @@ mod failing {
         check_source(&["!"], End::Good, Some(0), LENGTH);
     }
 
+    /// It is not on the wire, so nobody but us can tell. Found as a half that looked whole.
+    #[test]
+    fn a_length_counts_where_chunks_and_trailers_stand_for_it() {
+        for pieces in [&["half"][..], &[], &["too long"], &["hello", "!"], &["0123456789"; 10_000]] {
+            let streams = move |ctx: &mut Context| {
+                ctx.response.trailers.set("x-sum", 7).unwrap();
+                ctx.response.body.stream(Pieces(pieces.iter(), End::Good), Some(5));
+            };
+            check(streams, LENGTH);
+        }
+        let failed = format!("the handler failed: {LENGTH}");
+        for parts in [&["half"][..], &[], &["half", "too long"], &["too long"]] {
+            let writes = async move |ctx: &mut Context| -> corehttp::Result {
+                ctx.response.trailers.set("x-sum", 7)?;
+                write(ctx, parts, true).await
+            };
+            check(writes, &failed);
+        }
+        let whole = Served::new(|ctx: &mut Context| {
+            ctx.response.trailers.set("x-sum", 7).unwrap();
+            ctx.response.body.stream(Pieces(["hel", "lo"].iter(), End::Good), Some(5));
+        });
+        assert!(whole.ask(GET).ends_with("3\r\nhel\r\n2\r\nlo\r\n0\r\nx-sum: 7\r\n\r\n"));
+    }
+
     #[test]
     fn a_source_that_was_taken_already() {
         let body = Mutex::new(Body::new());

@@ -24,7 +24,7 @@ impl Context {
         if incoming.expectation == Expectation::Continue {
             incoming.expectation = Expectation::Forfeited;
         }
-        self.outgoing.begin(announcement.framing());
+        self.outgoing.begin(announcement);
         let mut conn = self.conn.borrow_mut();
         let Some(conn) = conn.as_mut() else { return };
         self.facts.persists &= !conn.is_stopping();
