@@ -6,6 +6,7 @@ use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::rc::Rc;
+use std::sync::Mutex;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -17,7 +18,7 @@ use cpu_time::ProcessTime;
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use crate::support::{Served, alone, eventually, status};
+use crate::support::{Served, alone, eventually, paused, status};
 
 const GET: &[u8] = b"GET / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n";
 
@@ -366,6 +367,45 @@ fn requests_connections_and_bytes_are_counted() {
         assert_eq!((counted.accepted, counted.requests, counted.errors.overload, counted.cut), (5, 15, 0, 0));
         assert_eq!((counted.received, counted.sent, counted.errors), (said, heard, ErrorCounts::default()));
     }
+}
+
+/// Found as counts that stood still until an exchange was over, and that lacked one that was cut.
+#[test]
+fn bytes_are_counted_while_they_flow_and_when_they_are_cut() {
+    let (mut near, far) = tokio::io::duplex(64);
+    let source = Mutex::new(Some(far));
+    let app = async move |ctx: &mut Context| -> Result {
+        if ctx.request.path() == "/source" {
+            ctx.response.body.stream(source.lock().unwrap().take().expect("it is asked once"), None);
+            return Ok(());
+        }
+        let (mut body, mut out) = ctx.duplex().await?;
+        while let Some(chunk) = body.chunk().await? {
+            out.write_all(chunk).await?;
+        }
+        Ok(out.finish().await?)
+    };
+    let plan = |request: &Request| match request.path() {
+        "/buffered" => BodyPlan::Buffer,
+        _ => BodyPlan::Stream,
+    };
+    let served = Served::new(with_plan(plan, app));
+    let mut peers = ["/source", "/echo", "/buffered", "/half-a-head"].map(|_| served.connect());
+    let post = |path: &str| format!("POST {path} HTTP/1.1\r\nhost: a\r\ncontent-length: 9\r\n\r\nhello");
+    let said =
+        ["GET /source HTTP/1.1\r\nhost: a\r\n\r\n".into(), post("/echo"), post("/buffered"), "GET /h".into()];
+    peers.iter_mut().zip(&said).for_each(|(peer, said)| peer.say(said));
+    paused(near.write_all(b"sourced")).unwrap();
+    let heard = peers[0].hear_through("sourced\r\n").len() + peers[1].hear_through("hello\r\n").len();
+    let counts = || {
+        let stats = served.running.stats().total;
+        (stats.received as usize, stats.sent as usize)
+    };
+    let in_all = said.iter().map(String::len).sum::<usize>();
+    eventually("they are counted", || counts() == (in_all - said[3].len(), heard));
+    served.running.shutdown(Duration::ZERO);
+    served.running.wait().unwrap();
+    assert_eq!((counts(), served.running.stats().total.cut), ((in_all, heard), 4));
 }
 
 /// What goes wrong in `talk` is counted once, under `kind`.

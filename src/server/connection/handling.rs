@@ -6,9 +6,9 @@ use std::pin::Pin;
 use std::task::{self, Poll};
 
 use super::refuse;
-use crate::exchange::{ExchangeError, Phase, Timeouts};
+use crate::exchange::{ExchangeError, Phase};
 use crate::message::Status;
-use crate::net::{Lane, Peer, Timer};
+use crate::net::{Conn, Lane, Peer, Timer};
 use crate::server::context::{SharedConn, Unread};
 use crate::server::refusal::Refused;
 use crate::server::shared::Shared;
@@ -32,15 +32,15 @@ pub(super) fn handle<H: Handler>(
     conn: SharedConn,
     mut handling: Pin<&mut impl Future<Output = Result>>,
 ) -> impl Future<Output = Handled> {
-    let Shared { bounds, watch, .. } = &*worker.shared;
-    let timeouts = &bounds.timeouts;
-    let mut timer = timeouts.handler.map(|_| watch.deadline(Peer::default()));
+    let shared = &*worker.shared;
+    let timeouts = &shared.bounds.timeouts;
+    let mut timer = timeouts.handler.map(|_| shared.watch.deadline(Peer::default()));
     poll_fn(move |cx| match catch_unwind(AssertUnwindSafe(|| handling.as_mut().poll(cx))) {
         Err(_) => Poll::Ready(Handled::Panicked),
         Ok(Poll::Ready(result)) => Poll::Ready(Handled::Returned(result)),
         Ok(Poll::Pending) => {
-            send_before(&conn, timeouts, cx);
-            let timed = timer.as_mut().zip(timeouts.handler);
+            conn.borrow_mut().iter_mut().for_each(|conn| send_before(conn, shared, cx));
+            let timed = timer.as_mut().zip(shared.bounds.timeouts.handler);
             let expired = timed.map(|(timer, limit)| timer.poll_expired(cx, Lane::Whole, limit));
             expired.unwrap_or(Poll::Pending).map(|()| Handled::TimedOut)
         }
@@ -49,11 +49,12 @@ pub(super) fn handle<H: Handler>(
 
 /// Sends the answers that came before, since nobody shall wait for a handler that waits. Whether they arrive, the next
 /// write will tell.
-fn send_before(conn: &SharedConn, timeouts: &Timeouts, cx: &mut task::Context<'_>) {
-    match conn.borrow_mut().as_mut() {
-        Some(conn) if !conn.has_sent_all() => drop(conn.poll_flush(cx, timeouts.write)),
-        Some(_) | None => {}
+fn send_before(conn: &mut Conn, shared: &Shared, cx: &mut task::Context<'_>) {
+    if !conn.has_sent_all() {
+        drop(conn.poll_flush(cx, shared.bounds.timeouts.write));
     }
+    // An answer may be streamed for days.
+    shared.count_traffic(conn);
 }
 
 /// Why the handler has failed, if it has, where nobody can be answered any more.

@@ -34,10 +34,13 @@ impl<H: Handler> DerefMut for Lease<'_, H> {
 impl<H: Handler> Drop for Lease<'_, H> {
     fn drop(&mut self) {
         let Some(mut context) = self.context.take() else { return };
-        let Context { outgoing, conn, .. } = &mut *context;
-        if let (false, false, Some(conn)) = (outgoing.is_unsent(), outgoing.is_whole(), &*conn.borrow()) {
-            // Whoever was cut off in the middle of an answer shall not take it for the whole.
-            conn.transport.reset();
+        let Context { outgoing, conn, shared, .. } = &mut *context;
+        if let Some(conn) = &mut *conn.borrow_mut() {
+            shared.count_traffic(conn);
+            if !outgoing.is_unsent() && !outgoing.is_whole() {
+                // Whoever was cut off in the middle of an answer shall not take it for the whole.
+                conn.transport.reset();
+            }
         }
         self.worker.give_context(context);
     }

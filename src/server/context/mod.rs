@@ -210,7 +210,11 @@ impl Context {
         let (incoming, mut conn) = (incoming.get_mut(), conn.borrow_mut());
         let Some(conn) = &mut *conn else { return Poll::Ready(Ok(())) };
         if !incoming.is_read() {
-            ready!(incoming.poll_body(cx, conn, &shared.bounds, body_max, request.body.receive()))?;
+            let received = incoming.poll_body(cx, conn, &shared.bounds, body_max, request.body.receive());
+            if received.is_pending() {
+                shared.count_traffic(conn);
+            }
+            ready!(received)?;
             std::mem::swap(&mut request.trailers, &mut incoming.trailers);
         }
         Poll::Ready(Ok(()))
@@ -229,6 +233,9 @@ impl Context {
         match &mut *conn.borrow_mut() {
             Some(conn) => {
                 let sent = outgoing.poll_send(cx, conn, &response.body, &response.trailers, &shared.bounds);
+                if sent.is_pending() {
+                    shared.count_traffic(conn);
+                }
                 sent.map_err(Into::into)
             }
             None => Poll::Ready(Ok(())),
