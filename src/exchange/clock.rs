@@ -16,6 +16,8 @@ pub(crate) struct Clock {
     server_len: usize,
     /// When the date is over.
     date_until: Cell<Instant>,
+    /// Whether somebody has waited since.
+    is_outdated: Cell<bool>,
 }
 
 impl Clock {
@@ -28,6 +30,7 @@ impl Clock {
             server_len: server.len(),
             stamp: RefCell::new(server),
             date_until: Cell::new(now),
+            is_outdated: Cell::new(false),
         };
         clock.set_date();
         clock
@@ -38,9 +41,16 @@ impl Clock {
     pub(crate) fn refresh(&self) {
         let now = Instant::now();
         self.now.set(now);
+        self.is_outdated.set(false);
         if now >= self.date_until.get() {
             self.set_date();
         }
+    }
+
+    /// Time has passed, or is about to: an answer is not to be dated before the real clock was read again.
+    #[inline]
+    pub(crate) fn outdate(&self) {
+        self.is_outdated.set(true);
     }
 
     /// When the clock was read last.
@@ -52,6 +62,9 @@ impl Clock {
     /// Lends the lines that an answer carries now.
     #[inline]
     pub(crate) fn with_stamp<R>(&self, then: impl FnOnce(Stamp<'_>) -> R) -> R {
+        if self.is_outdated.get() {
+            self.refresh();
+        }
         then(Stamp::new(&self.stamp.borrow(), self.server_len))
     }
 

@@ -4,12 +4,14 @@
 use std::io;
 use std::pin::Pin;
 use std::task::{self, Poll};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use corehttp::{
     Context, Handler, Headers, IntoHandler, InvalidField, Method, Request, Response, Server, Status,
 };
-use tokio::io::{AsyncRead, ReadBuf};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, ReadBuf, duplex};
+use tokio::runtime::Builder;
+use tokio::time::sleep;
 
 use crate::support::answers::answers;
 use crate::support::wired::{Then, Wired};
@@ -349,6 +351,51 @@ fn a_date_of_the_handlers_own_is_the_only_one_9110_6_6_1() {
     let dated = |ctx: &mut Context| Ok(ctx.response.headers.set_date("Date", SystemTime::UNIX_EPOCH)?);
     let heard = Wired::new(dated).ask_cut(GET, Then::Waits);
     assert_eq!(heard, "HTTP/1.1 200 OK\r\nDate: Thu, 01 Jan 1970 00:00:00 GMT\r\ncontent-length: 0\r\n\r\n");
+}
+
+fn seconds() -> u64 {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs()
+}
+
+/// Waits until a second that has begun is over.
+async fn while_it_is(second: u64) {
+    while seconds() == second {
+        sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// Found as a date that stood still while something was waited for, where nothing else reads the clock.
+#[test]
+fn a_date_is_that_of_the_answer_9110_6_6_1() {
+    let start = seconds();
+    let waits = async move |ctx: &mut Context| {
+        if ctx.request.path() == "/wait" {
+            while_it_is(start).await;
+        }
+    };
+    let runtime = Builder::new_current_thread().enable_time().build().unwrap();
+    runtime.block_on(async {
+        let service = Server::new().service(waits);
+        let ask = async |wire: &str, rest: &str| {
+            let (mut near, far) = duplex(1000);
+            let peer = async move {
+                near.write_all(wire.as_bytes()).await.unwrap();
+                while_it_is(start).await;
+                near.write_all(rest.as_bytes()).await.unwrap();
+                near.shutdown().await.unwrap();
+                let mut heard = String::new();
+                near.read_to_string(&mut heard).await.unwrap();
+                let date = httpdate::parse_http_date(answers(&heard)[0].field("date").unwrap()).unwrap();
+                assert!(date > SystemTime::UNIX_EPOCH + Duration::from_secs(start), "{wire:?}: {heard:?}");
+            };
+            let _ = tokio::join!(peer, service.serve_connection(far));
+        };
+        tokio::join!(
+            ask("GET /wait HTTP/1.0\r\n\r\n", ""),
+            ask("POST / HTTP/1.0\r\ncontent-length: 1\r\n\r\n", "x"),
+            ask("GET / HTT", ""),
+        );
+    });
 }
 
 #[test]

@@ -39,6 +39,7 @@ pub(super) fn handle<H: Handler>(
         Err(_) => Poll::Ready(Handled::Panicked),
         Ok(Poll::Ready(result)) => Poll::Ready(Handled::Returned(result)),
         Ok(Poll::Pending) => {
+            shared.clock.outdate();
             conn.borrow_mut().iter_mut().for_each(|conn| send_before(conn, shared, cx));
             let timed = timer.as_mut().zip(shared.bounds.timeouts.handler);
             let expired = timed.map(|(timer, limit)| timer.poll_expired(cx, Lane::Whole, limit));

@@ -23,6 +23,8 @@ pub(super) fn refuse(ctx: &mut Context, refused: Refused) -> (Manner, io::Result
     };
     let told = status.filter(|_| ctx.outgoing.is_unsent()).map(final_status);
     if let Some(status) = told {
+        // Many a refusal is told after a wait that nothing has ended.
+        ctx.shared.clock.refresh();
         ctx.response.reset();
         ctx.stop_persisting();
         explain(ctx, status);
