@@ -36,7 +36,7 @@ impl Context {
         self.facts.number
     }
 
-    /// When the last bytes of the request's head arrived.
+    /// When the last bytes of the request's head arrived, or its turn came behind those that were sent before it.
     pub fn arrived(&self) -> Instant {
         self.facts.arrived
     }
