@@ -302,7 +302,8 @@ mod tests {
         assert_eq!(body.text(), Ok("shared, then written"));
         body.clear();
         body.write_all(b"fresh").unwrap();
-        assert_eq!(body.text(), Ok("fresh"));
+        fmt::Write::write_str(&mut body, ", and formatted").unwrap();
+        assert_eq!(body.text(), Ok("fresh, and formatted"));
     }
 
     #[test]
@@ -326,7 +327,7 @@ mod tests {
         let mut body = Body::new();
         body.stream(&b"source"[..], Some(6));
         let twin = body.clone();
-        assert!(body.write_all(b"x").is_err());
+        assert!(body.write_all(b"x").is_err() && fmt::Write::write_str(&mut body, "x").is_err());
         assert_eq!((body.announced(), body.is_empty()), (Length::Known(6), false));
         assert!(twin.take_source().is_some() && body.take_source().is_none());
     }

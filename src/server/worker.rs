@@ -62,3 +62,24 @@ impl<H: Handler> Worker<H> {
 
 /// How often memory that nobody needs is given back.
 const TRIM_PAUSE: Duration = Duration::from_secs(1);
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::timeout;
+
+    use super::super::IntoHandler;
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn what_a_burst_has_left_is_given_back_though_nobody_comes_any_more() {
+        let handler = (|_: &mut Context| {}).into_handler();
+        let worker = Worker::new(handler, &Settings::default(), Watch::swept(), Arc::default());
+        let mut context = worker.take_context();
+        context.request.body.set(vec![0; 1 << 20]);
+        worker.give_context(context);
+        worker.trim_at.set(worker.shared.clock.now());
+        timeout(Duration::from_secs(1), worker.maintain()).await.unwrap_err();
+        let kept = worker.take_context().request.body.receive().spare(0).len();
+        assert!(kept < 1 << 17, "{kept} bytes are kept");
+    }
+}

@@ -3,18 +3,20 @@
 
 use std::io;
 use std::panic::resume_unwind;
+use std::rc::Rc;
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
 use corehttp::{
-    BodyPlan, Context, Error, Handler, Headers, IntoHandler, PeerAddr, Request, Response, Server, Status,
-    Timeouts, with_plan,
+    BodyPlan, Context, Error, Handler, Headers, IntoHandler, PeerAddr, Request, Response, Server, ServerCore,
+    Status, Timeouts, with_plan,
 };
-use tokio::io::AsyncReadExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::{Notify, Semaphore};
+use tokio::time::timeout;
 
-use super::support::{Peer, Refusals, Served, status, undated};
+use super::support::{Peer, Refusals, Served, paused, status, undated};
 
 const GET: &str = "GET / HTTP/1.1\r\nhost: a\r\n\r\n";
 
@@ -108,8 +110,17 @@ mod errors {
     fn fields_that_were_set_survive_an_error_but_for_those_of_the_content() {
         let served = Served::new(|ctx: &mut Context| -> corehttp::Result {
             ctx.response.headers.set("x-before", "kept")?;
-            ctx.response.headers.set("etag", "\"1\"")?;
-            ctx.response.headers.set("content-encoding", "gzip")?;
+            for of_content in [
+                "etag",
+                "last-modified",
+                "content-encoding",
+                "content-language",
+                "content-length",
+                "content-location",
+                "content-range",
+            ] {
+                ctx.response.headers.set(of_content, "1")?;
+            }
             ctx.response.trailers.set("x-sum", "1")?;
             ctx.response.bytes("image/png", "not sent")?;
             Err(Status::FORBIDDEN.into())
@@ -425,6 +436,28 @@ mod peer_closed {
     }
 
     #[test]
+    fn what_comes_meanwhile_is_kept_up_to_a_bound() {
+        let service = Server::new().service(async |ctx: &mut Context| ctx.peer_closed().await);
+        paused(async {
+            let (mut near, far) = tokio::io::duplex(1 << 10);
+            let talks = async {
+                near.write_all(GET.as_bytes()).await.unwrap();
+                let mut said = 0;
+                // On a clock that jumps when all wait, a second is over when nothing can happen any more.
+                while let Ok(count) = timeout(Duration::from_secs(1), near.write(&[b'x'; 100])).await {
+                    said += count.unwrap();
+                    assert!(said < 70 << 10, "{said} bytes are kept");
+                }
+                assert!(said > 60 << 10, "only {said} bytes are kept");
+            };
+            tokio::select! {
+                () = talks => {}
+                served = service.serve_connection(far) => panic!("{served:?}"),
+            }
+        });
+    }
+
+    #[test]
     fn what_comes_meanwhile_is_not_lost() {
         let (served, done, ends) = working();
         let mut peer = served.connect();
@@ -504,6 +537,9 @@ mod middleware {
     fn plans_pass_through() {
         let refuse = with_plan(|_| BodyPlan::Refuse(Status::LOCKED), inner);
         assert_eq!(status(&Served::new(Arc::new(Mark("a", refuse))).ask(GET)), 423);
+        let make = async move |_: ServerCore| Ok(Rc::new(Mark("a", refuse)));
+        let running = Server::bind("127.0.0.1:0").cores(1).start_per_core(make).unwrap();
+        assert_eq!(status(&Served { running }.ask(GET)), 423);
     }
 }
 

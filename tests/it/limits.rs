@@ -168,6 +168,21 @@ fn body_max_rfc9110_15_5_14() {
     check(Limits { body_max: 0, ..Limits::default() }, sized(0, ""), sized(1, "1"), 413);
 }
 
+/// It takes the place of that for all, whether it is less or more.
+#[test]
+fn a_plan_may_have_a_bound_of_its_own() {
+    let limits = Limits { body_max: 8, ..Limits::default() };
+    for (most, len, expected) in [(4, 4, 200), (4, 5, 413), (8, 9, 413), (16, 16, 200), (16, 17, 413)] {
+        let planned = with_plan(move |_| BodyPlan::BufferUpTo(most), app);
+        let wired = Wired::with(|server| server.limits(limits), planned);
+        let body = "b".repeat(len);
+        for wire in [sized(len as u64, &body), chunked(&format!("{len:x}\r\n{body}\r\n0\r\n\r\n"))] {
+            let heard = answers(&wired.ask_cut(&wire, Then::Ends));
+            assert_eq!((heard.len(), heard[0].status), (1, expected), "{len} of {most}");
+        }
+    }
+}
+
 #[test]
 fn body_max_by_default() {
     let wired = Wired::new(|ctx: &mut Context| ctx.response.text(ctx.request.body.len().to_string()));

@@ -6,7 +6,7 @@ use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::rc::Rc;
-use std::sync::Mutex;
+use std::sync::{Arc, Barrier, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -132,6 +132,56 @@ fn what_cannot_start_says_why_and_leaves_no_thread() {
 
 fn has_ipv6() -> bool {
     TcpListener::bind((Ipv6Addr::LOCALHOST, 0)).is_ok()
+}
+
+/// How many sockets of this process's network listen on `port`.
+#[cfg(target_os = "linux")]
+fn listeners(port: u16) -> usize {
+    const LISTENS: &str = "0A";
+    let sockets = fs::read_to_string("/proc/self/net/tcp").unwrap();
+    let is_one = |line: &&str| {
+        let mut columns = line.split_whitespace().skip(1);
+        let is_here = columns.next().is_some_and(|local| local.ends_with(&format!(":{port:04X}")));
+        is_here && columns.nth(1) == Some(LISTENS)
+    };
+    sockets.lines().filter(is_one).count()
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn each_core_has_a_listener_of_its_own_unless_one_is_to_balance() {
+    for (cores, balanced, expected) in [(1, false, 1), (3, false, 3), (3, true, 1)] {
+        let served = start(Server::bind("127.0.0.1:0").cores(cores).balanced(balanced));
+        assert_eq!(listeners(served.addr().port()), expected, "{cores} cores, balanced: {balanced}");
+    }
+}
+
+/// How many of six connections come in while the only core is busy.
+#[cfg(target_os = "linux")]
+fn queued(set: impl FnOnce(Server) -> Server) -> usize {
+    let (busy, done) = (Arc::new(Barrier::new(2)), Arc::new(Barrier::new(2)));
+    let (at_work, ends) = (Arc::clone(&busy), Arc::clone(&done));
+    let works = move |_: &mut Context| {
+        at_work.wait();
+        ends.wait();
+    };
+    let served = Served::with(set, works);
+    let mut first = served.connect();
+    first.say(GET);
+    busy.wait();
+    let connect = || TcpStream::connect_timeout(&served.addr(), Duration::from_millis(100)).ok();
+    let queued: Vec<_> = (0..6).map_while(|_| connect()).collect();
+    done.wait();
+    assert_eq!(status(&first.hear_all()), 200);
+    queued.len()
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn as_many_wait_to_be_accepted_as_may() {
+    assert_eq!(queued(|server| server), 6);
+    // The system rounds up a little.
+    assert!((1..=3).contains(&queued(|server| server.backlog(1))));
 }
 
 /// Such a server answers those who come to `hosts`, and nobody who comes to `strangers`.

@@ -11,6 +11,7 @@ use corehttp::{BodyPlan, Context, Running, Server, ServerCore, Timeouts, with_pl
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::{Semaphore, oneshot};
 use tokio::task::spawn_local;
+use tokio::time::sleep;
 
 use crate::support::answers::answers;
 use crate::support::{Peer, Served, eventually, status};
@@ -278,6 +279,43 @@ fn a_signal_stops_it_too() {
         drop(peer);
         served.running.wait().unwrap();
     }
+}
+
+#[test]
+fn a_signal_gives_no_more_than_its_grace() {
+    let (stop, signal) = oneshot::channel::<()>();
+    let grace = Duration::from_millis(50);
+    let (served, gate) = serve(|server| server.on_stop(async { drop(signal.await) }, grace));
+    let mut peer = served.connect();
+    peer.say(GATED);
+    gate.reached_by(1);
+    let start = Instant::now();
+    stop.send(()).unwrap();
+    served.running.wait().unwrap();
+    assert!((grace..grace + LONG / 10).contains(&start.elapsed()));
+    assert_eq!(served.running.stats().total.cut, 1);
+}
+
+/// Who streams for days hears it, and ends well.
+#[test]
+fn a_writer_knows_that_the_server_stops() {
+    let served = Served::new(async |ctx: &mut Context| -> corehttp::Result {
+        let mut out = ctx.stream().await?;
+        out.write_all(if out.is_stopping() { b"stopping" } else { b"going on" }).await?;
+        out.flush().await?;
+        while !out.is_stopping() {
+            sleep(Duration::from_millis(1)).await;
+        }
+        out.write_all(b", and done").await?;
+        Ok(out.finish().await?)
+    });
+    let mut peer = served.connect();
+    peer.say(GET);
+    peer.hear_through("going on\r\n");
+    served.running.shutdown(LONG);
+    assert_eq!(peer.hear_all(), "a\r\n, and done\r\n0\r\n\r\n");
+    drop(peer);
+    check_stops_at_once(&served);
 }
 
 #[test]

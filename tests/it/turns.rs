@@ -2,11 +2,13 @@
 
 use std::cell::Cell;
 use std::io;
+use std::iter::Cycle;
 use std::pin::Pin;
 use std::rc::Rc;
+use std::slice::Iter;
 use std::task::{Context as TaskContext, Poll, ready};
 
-use corehttp::{BodyPlan, Context, IntoHandler, Limits, Request, Server, with_plan};
+use corehttp::{BodyPlan, Context, Handler, IntoHandler, Limits, Request, Server, Service, with_plan};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::task::{LocalSet, coop, spawn_local, yield_now};
 
@@ -16,10 +18,11 @@ use crate::support::paused;
 const TURN: usize = 2 << 20;
 const CALL: usize = 256 << 10;
 
-/// A peer that never keeps anybody waiting: it sends `head`, then a letter for ever, and reads whatever it is sent. Like a
-/// socket it counts against what its task may do.
+/// A peer that never keeps anybody waiting: it sends `head`, then `rest` again and again, and reads whatever it is sent.
+/// Like a socket it counts against what its task may do.
 struct Flood {
     head: &'static [u8],
+    rest: Cycle<Iter<'static, u8>>,
     /// So many bytes went either way.
     moved: Rc<Cell<usize>>,
 }
@@ -43,7 +46,9 @@ impl AsyncRead for Flood {
         let head = std::mem::take(&mut self.head);
         buf.put_slice(head);
         let rest = len - head.len();
-        buf.initialize_unfilled_to(rest).fill(b'x');
+        for (octet, next) in buf.initialize_unfilled_to(rest).iter_mut().zip(&mut self.rest) {
+            *octet = *next;
+        }
         buf.advance(rest);
         Poll::Ready(Ok(()))
     }
@@ -68,22 +73,39 @@ impl AsyncWrite for Flood {
 #[track_caller]
 fn check<Kind>(head: &'static str, handler: impl IntoHandler<Kind>) {
     let moved = Rc::new(Cell::new(0));
-    let flood = Flood { head: head.as_bytes(), moved: moved.clone() };
+    let flood = Flood { head: head.as_bytes(), rest: b"x".iter().cycle(), moved: moved.clone() };
     let service = Server::new().limits(Limits { body_max: 64 << 20, ..Limits::default() });
-    let service = service.service(handler);
+    let most = most_in_a_turn(service.service(handler), flood, &moved);
+    assert!((TURN / 2..=TURN + CALL).contains(&most), "{most} bytes in a turn: {head:?}");
+}
+
+/// Serves `flood`, and answers by how much `count` has grown at most until others had their turn.
+fn most_in_a_turn(service: Service<impl Handler>, flood: Flood, count: &Cell<usize>) -> usize {
     // Fewer turns than would end it.
     const TURNS: usize = 20;
-    let most = paused(LocalSet::new().run_until(async move {
+    paused(LocalSet::new().run_until(async move {
         spawn_local(async move { service.serve_connection(flood).await });
         let mut most = 0;
         for _ in 0..TURNS {
-            let before = moved.get();
+            let before = count.get();
             yield_now().await;
-            most = most.max(moved.get() - before);
+            most = most.max(count.get() - before);
         }
         most
-    }));
-    assert!((TURN / 2..=TURN + CALL).contains(&most), "{most} bytes in a turn: {head:?}");
+    }))
+}
+
+#[test]
+fn who_asks_for_ever_has_one_batch_of_answers_in_a_turn() {
+    for pipeline_answers_max in [1, 8, 64] {
+        let (handled, counted) = (Rc::<Cell<usize>>::default(), Rc::default());
+        let count = Rc::clone(&handled);
+        let flood =
+            Flood { head: b"", rest: b"GET / HTTP/1.1\r\nhost: a\r\n\r\n".iter().cycle(), moved: counted };
+        let service = Server::new().limits(Limits { pipeline_answers_max, ..Limits::default() });
+        let service = service.service(move |_: &mut Context| count.set(count.get() + 1));
+        assert_eq!(most_in_a_turn(service, flood, &handled), pipeline_answers_max);
+    }
 }
 
 #[test]
