@@ -162,6 +162,36 @@ impl Target {
     /// The parts of the path between the `/`s, each decoded once: a decoded `/` or `..` is inside of one.
     ///
     /// `/a/b%2Fc/` has the segments `a`, `b/c` and an empty one. One that is no UTF-8 is an error.
+    ///
+    /// # Examples
+    ///
+    /// Paths with parameters:
+    ///
+    /// ```
+    /// use corehttp::{Context, Status};
+    ///
+    /// fn answer(ctx: &mut Context) -> corehttp::Result {
+    ///     let Context { request, response, .. } = ctx;
+    ///     let mut segments = request.target().segments();
+    ///     let mut next = || segments.next().transpose();
+    ///     match (next()?.as_deref(), next()?.as_deref(), next()?) {
+    ///         (Some(""), None, None) => response.text("Hello, World!"),
+    ///         (Some("users"), Some(name), None) => response.text(format!("Hello, {name}!")),
+    ///         _ => return Err(Status::NOT_FOUND.into()),
+    ///     }
+    ///     Ok(())
+    /// }
+    /// # let service = corehttp::Server::new().service(answer);
+    /// # let respond = async |path| service.respond(corehttp::Request::get(path).unwrap()).await;
+    /// # corehttp::block_on(async {
+    /// # assert_eq!(respond("/").await.body.bytes(), b"Hello, World!");
+    /// # assert_eq!(respond("/users/A%2FB").await.body.bytes(), b"Hello, A/B!");
+    /// # assert_eq!(respond("/users/Ada/").await.status, Status::NOT_FOUND);
+    /// # assert_eq!(respond("/%ff").await.status, Status::BAD_REQUEST);
+    /// # })?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    #[doc(alias = "path parameters")]
     pub fn segments(&self) -> impl Iterator<Item = Result<Cow<'_, str>, InvalidText>> {
         self.path().strip_prefix('/').into_iter().flat_map(|path| path.split('/')).map(decode)
     }
