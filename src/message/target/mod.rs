@@ -16,7 +16,7 @@ use super::{Class, Form, InvalidText, Method, Status};
 use crate::memory::{Reset, Span};
 
 /// The target of a request. A new one is `/`.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub struct Target {
     /// As it is spelled, and always valid; empty for a new target.
     text: String,
@@ -256,6 +256,12 @@ const TEXT_KEPT_MAX: usize = 1 << 10;
 impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.as_str())
+    }
+}
+
+impl fmt::Debug for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self.as_str(), f)
     }
 }
 
@@ -629,6 +635,19 @@ mod tests {
         }
         assert_ne!(parsed(Method::Connect, "a:1").unwrap(), parsed(Method::Connect, "a:2").unwrap());
         assert_ne!(parsed(Method::Options, "*").unwrap(), of("/*"));
+    }
+
+    #[test]
+    fn a_target_is_shown_as_it_is_spelled() {
+        for (method, text) in [
+            (Method::Get, "/%61?b"),
+            (Method::Get, "http://A/%"),
+            (Method::Connect, "a:1"),
+            (Method::Options, "*"),
+        ] {
+            let target = parsed(method, text).unwrap();
+            assert_eq!(format!("{target} {target:?}"), format!("{text} {text:?}"));
+        }
     }
 
     #[test]
