@@ -314,7 +314,9 @@ impl fmt::Display for InvalidTarget {
             InvalidTarget::Form => "the target has no form that fits the request",
             InvalidTarget::Byte => "the target holds a byte that must be escaped",
             InvalidTarget::Scheme => "the scheme is neither http nor https",
-            InvalidTarget::Authority => "the host or the port is missing or malformed",
+            InvalidTarget::Authority => {
+                "the host or the port is missing or malformed, or userinfo stands before it"
+            }
             InvalidTarget::Outside => "the path may lead out of the one it is to be below",
         })
     }
