@@ -48,7 +48,9 @@ impl fmt::Display for TlsConfigError {
             TlsConfigError::NoCertificate => f.write_str("no certificate is there"),
             TlsConfigError::NoKey => f.write_str("no private key is there"),
             TlsConfigError::Certificate(_) => f.write_str("the certificate cannot be used"),
-            TlsConfigError::Key(_) => f.write_str("the private key cannot be used"),
+            TlsConfigError::Key(_) => {
+                f.write_str("the private key cannot be used, or is not the certificate's")
+            }
             TlsConfigError::Platform(_) => f.write_str("the platform has no certificates that it trusts"),
         }
     }
