@@ -163,13 +163,13 @@ impl Server {
         self
     }
 
-    /// The bounds on what peers send.
+    /// The bounds on what peers send. Default: those of [`Limits`], all of them.
     pub fn limits(mut self, limits: Limits) -> Server {
         self.settings.bounds.limits = limits;
         self
     }
 
-    /// The bounds on how long peers take.
+    /// The bounds on how long peers take. Default: those of [`Timeouts`], all but the one of the handler.
     pub fn timeouts(mut self, timeouts: Timeouts) -> Server {
         self.settings.bounds.timeouts = timeouts;
         self

@@ -44,7 +44,7 @@ impl ClientBuilder {
         self
     }
 
-    /// How long each phase of an exchange may take.
+    /// How long each phase of an exchange may take. Default: those of [`ClientTimeouts`].
     pub fn timeouts(mut self, timeouts: ClientTimeouts) -> Self {
         self.settings.bounds.timeouts = timeouts.of_exchange();
         self.settings.timeouts = timeouts;

@@ -162,7 +162,7 @@ impl Headers {
         self.fields.is_empty()
     }
 
-    /// `content-type` (RFC 9110 §8.3).
+    /// `content-type`, with its parameters (RFC 9110 §8.3): `text/html; charset=utf-8`.
     pub fn content_type(&self) -> Option<&str> {
         self.text("content-type")
     }
