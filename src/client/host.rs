@@ -34,6 +34,7 @@ use crate::runtime::{Here, Id};
 /// # })??;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+#[doc(alias = "HostClient")]
 #[derive(Clone)]
 pub struct Host {
     client: Client,

@@ -200,6 +200,7 @@ impl Client {
     /// # Errors
     ///
     /// As [`Client::get`]; and a body larger than [`ClientBuilder::body_max`].
+    #[doc(alias("execute", "do"))]
     pub async fn send(&self, request: &Request, response: &mut Response) -> Result<(), ClientError> {
         self.exchange(None, request, response).await?.receive_body(response).await
     }

@@ -51,6 +51,7 @@ use crate::server::{BodyPlan, Context, Handler, IntoHandler, Result};
 /// with each look. Two things nobody can see from outside. Who gives new content both the size and the time of the
 /// old one gives it its `etag`, too. And a file that is written to while it is sent goes out as a mixture: replace
 /// files by renaming others to their names, which is seen whole or not at all.
+#[doc(alias("ServeDir", "static files"))]
 #[must_use]
 pub struct Files<N = FilesNotFound> {
     pub(super) lookup: Arc<Lookup>,

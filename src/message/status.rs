@@ -19,6 +19,7 @@ use std::fmt;
 /// assert!(Status::new(299).is_some_and(Status::is_success));
 /// assert_eq!(Status::new(600), None);
 /// ```
+#[doc(alias = "StatusCode")]
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Status(u16);
 

@@ -38,6 +38,7 @@ pub type MemoryStream = DuplexStream;
 /// # Ok(())
 /// # }
 /// ```
+#[doc(alias = "InmemoryListener")]
 #[derive(Clone, Debug, Default)]
 pub struct MemoryListener {
     inner: Arc<Inner>,

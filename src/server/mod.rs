@@ -119,6 +119,7 @@ impl Server {
     }
 
     /// How many cores serve, each with a thread of its own. Default: all that the process may use. At least 1.
+    #[doc(alias = "workers")]
     pub fn cores(mut self, cores: usize) -> Server {
         self.cores = cores.max(1);
         self
@@ -184,6 +185,7 @@ impl Server {
     }
 
     /// Stops when `signal` is ready, as [`Running::shutdown`] does with `grace`. It is polled on a core.
+    #[doc(alias = "with_graceful_shutdown")]
     pub fn on_stop(mut self, signal: impl Future<Output = ()> + Send + 'static, grace: Duration) -> Server {
         self.on_stop = Some((Box::pin(signal), grace));
         self
@@ -194,6 +196,7 @@ impl Server {
     /// # Errors
     ///
     /// An address that cannot be bound, which it names; a thread or a listener that fails.
+    #[doc(alias("serve", "listen_and_serve"))]
     pub fn run<Kind, H>(self, handler: H) -> Result
     where
         H: IntoHandler<Kind>,

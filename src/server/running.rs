@@ -88,6 +88,7 @@ impl Running {
     /// answers, and what is left after `grace` cut. Returns at once; [`Running::wait`] waits for it.
     ///
     /// A later call can only shorten the grace.
+    #[doc(alias = "graceful_shutdown")]
     pub fn shutdown(&self, grace: Duration) {
         let at = runtime::later(runtime::now(), grace);
         self.inner.stop.send_if_modified(|stop| {

@@ -125,6 +125,7 @@ impl<H: Handler> Service<H> {
     /// would be aborted ends there.
     ///
     /// [`Context::stream`]: super::Context::stream
+    #[doc(alias = "oneshot")]
     pub async fn respond(&self, request: Request) -> Response {
         respond(&self.worker, request, |nobody| self.connect(PeerAddr::Memory, nobody)).await
     }

@@ -58,6 +58,7 @@ use crate::message::{InvalidRequest, Request, Response, TargetForm};
 /// # })??;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+#[doc(alias = "LBClient")]
 #[derive(Clone)]
 pub struct Balancer(Arc<Shared>);
 

@@ -68,6 +68,7 @@ use crate::wire::{Announcement, Framing, Wish};
 /// # })??;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+#[doc(alias = "PipelineClient")]
 #[derive(Clone)]
 pub struct Pipeline(Arc<Owner>);
 

@@ -66,6 +66,7 @@ impl ClientBuilder {
 
     /// How long a connection rests before it is closed. Zero: none is used twice. A server that says
     /// `keep-alive: timeout=5` is believed if it asks for less. Default: 30 s.
+    #[doc(alias = "pool_idle_timeout")]
     pub fn idle_timeout(mut self, idle: Duration) -> Self {
         self.settings.pool.idle = idle;
         self
@@ -98,6 +99,7 @@ impl ClientBuilder {
     /// Asks for coded content, and decodes it as it comes: up to so many bytes, beyond which it is an error, streamed or
     /// not. A part of coded content (206) stays coded. Which codings there are is up to the features `compress` and
     /// `zstd`. Default: none, and what is coded stays so.
+    #[doc(alias("gzip", "brotli"))]
     pub fn decode(mut self, most: impl Into<Option<usize>>) -> Self {
         self.settings.decode_max = most.into();
         self
@@ -110,6 +112,7 @@ impl ClientBuilder {
     /// # Errors
     ///
     /// A name or a value that could not stand in a field.
+    #[doc(alias("user_agent", "default_headers"))]
     pub fn field(mut self, name: &str, value: impl FieldValue) -> Result<Self, InvalidField> {
         self.settings.fields.append(name, value)?;
         Ok(self)
@@ -159,6 +162,7 @@ impl ClientBuilder {
 
     /// Keeps the cookies that servers set, and gives them back, redirects included. A request that has a `cookie` field
     /// of its own, or by [`ClientBuilder::field`], says that instead. Default: none.
+    #[doc(alias = "cookie_store")]
     pub fn cookies(mut self, store: Arc<dyn CookieStore>) -> Self {
         self.settings.cookies = Some(store);
         self

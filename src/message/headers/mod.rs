@@ -40,6 +40,7 @@ use crate::memory::{Arena, Reset, Span};
 /// assert!(headers.set("x-size", "1\r\nx-evil: 1").is_err());
 /// # Ok::<(), corehttp::InvalidField>(())
 /// ```
+#[doc(alias = "HeaderMap")]
 #[derive(Clone, Default)]
 pub struct Headers {
     /// The bytes of all names and values, as they are on the wire. A received head is here as it came.

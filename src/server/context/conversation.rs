@@ -17,6 +17,7 @@ use crate::wire::encode;
 /// What the exchange is about.
 impl Context {
     /// Who asks. What a proxy in front says in a field is not looked at.
+    #[doc(alias("remote_addr", "ConnectInfo"))]
     pub fn peer_addr(&self) -> PeerAddr {
         self.peer().addr
     }
@@ -126,6 +127,7 @@ impl Context {
     ///
     /// A connection that fails; or an [`InvalidAnswer`]: a status that is not of that kind, or is 101, or a final answer
     /// that has been sent already.
+    #[doc(alias = "early_hints")]
     pub async fn informational(&mut self, status: u16, fields: &Headers) -> io::Result<()> {
         self.check_unsent()?;
         let is_interim =
@@ -146,6 +148,7 @@ impl Context {
     /// A connection that fails; or an [`InvalidAnswer`]: a request that does not ask to be upgraded to `protocol`, or
     /// whose body was not read, or an answer that has been sent already. Whoever did not ask gets 426 through `?`, with
     /// the protocol in the field `upgrade`, which the response then has.
+    #[doc(alias = "hijack")]
     pub async fn upgrade(&mut self, protocol: &str) -> io::Result<Upgraded> {
         self.check_unsent()?;
         if !protocol.splitn(2, '/').all(|part| is_token(part.as_bytes())) {

@@ -64,6 +64,7 @@ use crate::wire::{Asked, Wish, persists};
 ///     kept.lock().unwrap().push(ctx.request.path());
 /// });
 /// ```
+#[doc(alias = "RequestCtx")]
 pub struct Context {
     /// What was asked. Its body is here, unless the handler planned to stream it.
     pub request: Request,

@@ -58,6 +58,7 @@ use crate::server::{Context, Result};
 /// # assert_eq!((respond("/time").status, respond("/none").status), (Status::OK, Status::NOT_FOUND));
 /// # Ok::<(), std::io::Error>(())
 /// ```
+#[doc(alias = "router")]
 pub struct BoxHandler(Box<dyn AnyHandler + Send + Sync>);
 
 impl BoxHandler {

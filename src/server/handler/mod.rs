@@ -47,6 +47,7 @@ use crate::message::Request;
 /// server.run(Via("1.1 corehttp", hello))
 /// # };
 /// ```
+#[doc(alias = "middleware")]
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a handler",
     note = "a handler is `|ctx: &mut Context| ..`, `async |ctx: &mut Context| ..`, a `fn` or `async fn` of \

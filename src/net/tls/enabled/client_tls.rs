@@ -52,6 +52,7 @@ impl ClientTls {
     }
 
     /// Whom it trusts to say who a host is. Default: [`TlsRoots::webpki`].
+    #[doc(alias = "add_root_certificate")]
     pub fn roots(mut self, roots: TlsRoots) -> ClientTls {
         self.roots = roots;
         self
@@ -108,6 +109,7 @@ impl DangerousClientTls {
     /// **Believes whoever answers, whatever it shows**: a certificate that is expired, self-signed, revoked or another
     /// host's. Passwords, cookies and bodies go to whoever stands in the way. No production system needs this, and a
     /// test with a certificate of its own is better served by [`ClientTls::roots`].
+    #[doc(alias = "danger_accept_invalid_certs")]
     pub fn accept_any_certificate(self) -> ClientTls {
         ClientTls { hosts: Hosts::Believed, ..self.tls }
     }
