@@ -8,7 +8,8 @@ use crate::server::{Context, Result};
     message = "`{Self}` is not a handler",
     note = "a handler is `|ctx: &mut Context| ..`, `async |ctx: &mut Context| ..`, a `fn` or `async fn` of \
             `&mut Context`, or a type with `impl Handler`",
-    note = "a function or closure answers with `()` or `corehttp::Result`; write out the parameter's type"
+    note = "a function or closure answers with `()` or `corehttp::Result`; write out the parameter's type",
+    note = "a function or closure that another handler is to hold becomes one by `IntoHandler::into_handler`"
 )]
 pub trait IntoHandler<Kind> {
     /// The handler it becomes.

@@ -23,7 +23,7 @@ use crate::message::Request;
 /// as deciding by the head alone. A middleware is a handler that holds a handler:
 ///
 /// ```
-/// use corehttp::{BodyPlan, Context, Handler, Request, Result, Server};
+/// use corehttp::{BodyPlan, Context, Handler, IntoHandler, Request, Result, Server};
 ///
 /// /// Names whoever answered.
 /// struct Via<H>(&'static str, H);
@@ -40,7 +40,6 @@ use crate::message::Request;
 ///     }
 /// }
 ///
-/// # use corehttp::IntoHandler;
 /// let hello = (|ctx: &mut Context| ctx.response.text("hi")).into_handler();
 /// let server = Server::bind("127.0.0.1:8080");
 /// # let _ = || -> Result {
@@ -52,7 +51,8 @@ use crate::message::Request;
     message = "`{Self}` is not a handler",
     note = "a handler is `|ctx: &mut Context| ..`, `async |ctx: &mut Context| ..`, a `fn` or `async fn` of \
             `&mut Context`, or a type with `impl Handler`",
-    note = "a function or closure answers with `()` or `corehttp::Result`; write out the parameter's type"
+    note = "a function or closure answers with `()` or `corehttp::Result`; write out the parameter's type",
+    note = "a function or closure that another handler is to hold becomes one by `IntoHandler::into_handler`"
 )]
 pub trait Handler: 'static {
     /// Decides by the head, before a byte of the body is read, what becomes of the body. It is buffered unless
