@@ -191,7 +191,8 @@ impl Server {
         self
     }
 
-    /// Serves with one handler for all cores, until it is stopped.
+    /// Serves with one handler for all cores, until it is stopped. It is shared, so it must be [`Send`] and [`Sync`];
+    /// its future need not be. State that is not goes with [`Server::run_per_core`].
     ///
     /// # Errors
     ///
