@@ -19,7 +19,8 @@ pub type Result<T = (), E = Error> = std::result::Result<T, E>;
 /// that was cut owes 400, one that is too large 413, one that is too slow 408, one that is coded as nobody knows 415,
 /// and one that is not the form that was asked for 415 or 400; a path or a body that is no UTF-8 owes 400, as
 /// does a path that leads out of the one it is to be below. A
-/// [`Status`] becomes one too, and an error of your own whose [`source`](StdError::source) is a status owes that.
+/// [`Status`] becomes one too, and an error of your own whose [`source`](StdError::source) is a status owes that. What is
+/// no [`std::error::Error`], such as a `Box<dyn Error>` or a text, is handed to [`Error::new`].
 ///
 /// # Examples
 ///
