@@ -100,7 +100,7 @@ impl Connection {
     }
 }
 
-/// What wrk sends, and so what `PEERS.md` measured with.
+/// What wrk sends.
 const REQUEST: &str = "GET / HTTP/1.1\r\nHost: 127.0.0.1:8080\r\n\r\n";
 
 /// Asks once, to learn how long an answer is.

@@ -23,8 +23,8 @@ impl<'a> Name<'a> {
     pub(crate) const SERVER: Name<'static> = Name::new("server");
     pub(crate) const SET_COOKIE: Name<'static> = Name::new("set-cookie");
     pub(crate) const TRAILER: Name<'static> = Name::new("trailer");
-    pub(crate) const UPGRADE: Name<'static> = Name::new("upgrade");
     pub(crate) const TRANSFER_ENCODING: Name<'static> = Name::new("transfer-encoding");
+    pub(crate) const UPGRADE: Name<'static> = Name::new("upgrade");
 
     #[inline]
     pub(crate) const fn new(text: &'a str) -> Name<'a> {
