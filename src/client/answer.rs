@@ -9,8 +9,8 @@ use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, ReadBuf};
 
 use super::ClientError;
-use super::balance::Pending;
 use super::link::Link;
+use super::pending::Pending;
 use crate::message::Headers;
 
 /// The body of a response, read as it comes: what is not read holds the server back.

@@ -22,6 +22,7 @@ mod visit;
 mod answer;
 mod call;
 mod host;
+mod pending;
 mod tunnel;
 
 mod balance;

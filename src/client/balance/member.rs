@@ -10,6 +10,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 use super::watch::{Check, watch};
+use crate::client::pending::Pending;
 use crate::client::{ClientError, Host};
 use crate::memory::lock;
 use crate::message::Response;
@@ -18,7 +19,7 @@ use crate::runtime::{self, Here, Instant};
 /// One host of a balancer.
 pub(super) struct Member {
     pub(super) host: Host,
-    pending: AtomicUsize,
+    pending: Arc<AtomicUsize>,
     served: AtomicU64,
     failed: AtomicU64,
     /// How often it was asked, or would have been if it had been there from the beginning.
@@ -65,7 +66,7 @@ impl Member {
     pub(super) fn new(host: Host, turns: u64) -> Member {
         Member {
             host,
-            pending: AtomicUsize::new(0),
+            pending: Arc::default(),
             served: AtomicU64::new(0),
             failed: AtomicU64::new(0),
             turns: AtomicU64::new(turns),
@@ -90,6 +91,12 @@ impl Member {
     /// Nobody needs to know any more whether it is up.
     pub(super) fn unwatch(&self) {
         *lock(&self.watched) = None;
+    }
+
+    /// Counts a request that it has to answer.
+    pub(super) fn ask(&self) -> Pending {
+        self.turns.fetch_add(1, Ordering::Relaxed);
+        Pending::new(&self.pending)
     }
 
     /// What the host has to do, its penalties included.
@@ -148,44 +155,6 @@ impl Member {
             penalties.pop_front();
         }
         penalties
-    }
-}
-
-/// One request that a host has to answer, until it is dropped.
-pub(in crate::client) struct Pending {
-    member: Arc<Member>,
-    is_second: bool,
-}
-
-impl Pending {
-    pub(super) fn new(member: Arc<Member>) -> Pending {
-        member.pending.fetch_add(1, Ordering::Relaxed);
-        member.turns.fetch_add(1, Ordering::Relaxed);
-        Pending { member, is_second: false }
-    }
-
-    /// Another host was asked before.
-    pub(super) fn second(mut self) -> Pending {
-        self.is_second = true;
-        self
-    }
-
-    pub(super) fn is_second(&self) -> bool {
-        self.is_second
-    }
-
-    pub(super) fn member(&self) -> &Arc<Member> {
-        &self.member
-    }
-
-    pub(super) fn host(&self) -> &Host {
-        &self.member.host
-    }
-}
-
-impl Drop for Pending {
-    fn drop(&mut self) {
-        self.member.pending.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

@@ -1,5 +1,6 @@
 //! [`Balancer`]: one of several hosts is asked, the one that has least to do.
 
+mod attempt;
 mod builder;
 mod choice;
 mod member;
@@ -8,11 +9,11 @@ mod watch;
 use std::fmt;
 use std::sync::{Arc, RwLock};
 
+use attempt::Attempt;
 pub use builder::BalancerBuilder;
 use choice::Dice;
 pub use choice::HostChoice;
 pub use member::HostCounts;
-pub(super) use member::Pending;
 use member::{Health, Member};
 use watch::Check;
 
@@ -88,12 +89,12 @@ impl Balancer {
     ///
     /// As [`Client::send`]; a target that is more than a path; and [`ClientCause::NoHost`] if there is none.
     pub async fn send(&self, request: &Request, response: &mut Response) -> Result<(), ClientError> {
-        let mut pending = self.0.enter(request)?;
+        let mut attempt = self.0.enter(request)?;
         loop {
-            let sent = pending.host().send(request, response).await;
-            match self.0.judge(pending, request, sent, response) {
+            let sent = attempt.host().send(request, response).await;
+            match self.0.judge(attempt, request, sent, response) {
                 Verdict::Over(result) => return result.map(|_| ()),
-                Verdict::Again(other) => pending = other,
+                Verdict::Again(other) => attempt = other,
             }
         }
     }
@@ -105,12 +106,14 @@ impl Balancer {
     ///
     /// As [`Balancer::send`].
     pub async fn stream(&self, request: &Request, response: &mut Response) -> Result<Answer, ClientError> {
-        let mut pending = self.0.enter(request)?;
+        let mut attempt = self.0.enter(request)?;
         loop {
-            let sent = pending.host().stream(request, response).await;
-            match self.0.judge(pending, request, sent, response) {
-                Verdict::Over(result) => return result.map(|(answer, pending)| answer.counted(pending)),
-                Verdict::Again(other) => pending = other,
+            let sent = attempt.host().stream(request, response).await;
+            match self.0.judge(attempt, request, sent, response) {
+                Verdict::Over(result) => {
+                    return result.map(|(answer, attempt)| answer.counted(attempt.into_pending()));
+                }
+                Verdict::Again(other) => attempt = other,
             }
         }
     }
@@ -158,9 +161,9 @@ impl Client {
 
 /// What follows from an attempt.
 enum Verdict<T> {
-    Over(Result<(T, Pending), ClientError>),
+    Over(Result<(T, Attempt), ClientError>),
     /// Another host is to be asked.
-    Again(Pending),
+    Again(Attempt),
 }
 
 impl Shared {
@@ -177,7 +180,7 @@ impl Shared {
     }
 
     /// Chooses a host for `request`.
-    fn enter(&self, request: &Request) -> Result<Pending, ClientError> {
+    fn enter(&self, request: &Request) -> Result<Attempt, ClientError> {
         let refuse = |cause| ClientError::new(ClientPhase::Prepare, cause);
         if request.target().form() != TargetForm::Origin {
             return Err(refuse(ClientCause::Origin));
@@ -186,7 +189,7 @@ impl Shared {
     }
 
     /// A host, other than `but`.
-    fn choose(&self, but: Option<&Arc<Member>>) -> Option<Pending> {
+    fn choose(&self, but: Option<&Arc<Member>>) -> Option<Attempt> {
         let members = read_lock(&self.members);
         if let Some(check) = &self.check {
             members.iter().for_each(|member| member.watch(check));
@@ -194,32 +197,32 @@ impl Shared {
         let others = || members.iter().filter(|member| but.is_none_or(|but| !Arc::ptr_eq(but, member)));
         let are_down = !others().any(|member| member.is_up());
         let candidates = others().filter(|member| are_down || member.is_up());
-        Some(Pending::new(self.choice.choose(candidates, &self.dice)?.clone()))
+        Some(Attempt::new(self.choice.choose(candidates, &self.dice)?.clone()))
     }
 
     /// Notes how it went, and decides whether another host is asked.
     fn judge<T>(
         &self,
-        pending: Pending,
+        attempt: Attempt,
         request: &Request,
         result: Result<T, ClientError>,
         response: &Response,
     ) -> Verdict<T> {
         let outcome = match &result {
             Ok(_) => Ok(response),
-            Err(error) if is_callers(error) => return Verdict::Over(result.map(|it| (it, pending))),
+            Err(error) if is_callers(error) => return Verdict::Over(result.map(|it| (it, attempt))),
             Err(error) => Err(error),
         };
-        pending.member().note(&self.health, outcome);
+        attempt.member().note(&self.health, outcome);
         let error = match result {
-            Ok(answer) => return Verdict::Over(Ok((answer, pending))),
+            Ok(answer) => return Verdict::Over(Ok((answer, attempt))),
             Err(error) => error,
         };
         let may_repeat = self.elsewhere == Elsewhere::Once
-            && !pending.is_second()
+            && !attempt.is_second()
             && !error.is_sent()
             && !request.body.is_spent();
-        match may_repeat.then(|| self.choose(Some(pending.member()))).flatten() {
+        match may_repeat.then(|| self.choose(Some(attempt.member()))).flatten() {
             Some(other) => Verdict::Again(other.second()),
             None => Verdict::Over(Err(error)),
         }
