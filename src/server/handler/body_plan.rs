@@ -9,11 +9,12 @@ pub enum BodyPlan {
     Buffer,
     /// All of it is received first, up to so many bytes.
     BufferUpTo(usize),
-    /// The handler is called at once, and reads it through [`Context::body_reader`], or not at all. How much it reads
-    /// is up to the handler alone.
+    /// The handler is called at once, and reads it through [`Context::body_reader`](crate::Context::body_reader), or not
+    /// at all. How much it reads is up to the handler alone.
     Stream,
     /// The request is answered with this status, and the connection closed.
     Refuse(Status),
-    /// A CONNECT request is served, and may become a tunnel by [`Context::tunnel`]; others are buffered.
+    /// A CONNECT request is served, and may become a tunnel by [`Context::tunnel`](crate::Context::tunnel); others are
+    /// buffered.
     Tunnel,
 }
