@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use super::codec::{Flush, Step};
+use super::codec::Flush;
+use super::encode::Encode;
 use super::{Coding, CodingError, codecs};
 use crate::memory::Stash;
 
@@ -53,15 +54,6 @@ impl Encoder {
 /// Less would not do for what a flush ends with.
 const ROOM_MIN: usize = 256;
 const ROOM_MAX: usize = 16 << 10;
-
-/// The state of an encoder.
-pub(super) trait Encode: Send {
-    /// Makes the next step. There is room.
-    fn step(&mut self, input: &[u8], room: &mut [u8], flush: Flush) -> Result<Step, CodingError>;
-
-    /// Makes it equal a new one, but for the memory.
-    fn reset(&mut self);
-}
 
 /// What an encoder is made for, and its state.
 type Spare = ((Coding, u32), Box<dyn Encode>);

@@ -10,6 +10,8 @@ mod encoder;
 
 mod codec;
 mod codecs;
+#[cfg(feature = "compress")]
+mod encode;
 
 #[cfg(any(feature = "compress", feature = "fs"))]
 mod choice;

@@ -6,7 +6,7 @@ use brotli::{BrotliDecompressStream, BrotliResult, BrotliState};
 use super::recycler::Recycler;
 use crate::coding::CodingError;
 use crate::coding::codec::{Decode, Flush, Step};
-use crate::coding::encoder::Encode;
+use crate::coding::encode::Encode;
 
 /// An encoder for `br`.
 pub(super) struct BrEncoder {

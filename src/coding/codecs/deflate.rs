@@ -4,7 +4,7 @@ use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress, 
 
 use crate::coding::CodingError;
 use crate::coding::codec::{Decode, Flush, Step};
-use crate::coding::encoder::Encode;
+use crate::coding::encode::Encode;
 
 /// An encoder for `deflate` or `gzip`.
 pub(super) struct DeflateEncoder {

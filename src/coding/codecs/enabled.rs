@@ -6,7 +6,7 @@ use super::gzip::GzipDecoder;
 use super::zstd;
 use crate::coding::Coding;
 use crate::coding::codec::Decode;
-use crate::coding::encoder::Encode;
+use crate::coding::encode::Encode;
 
 /// What `accept-encoding` says.
 pub(crate) const ACCEPTED: &str = zstd::ACCEPTED;

@@ -1,7 +1,7 @@
 //! No `zstd`.
 
 use crate::coding::codec::Decode;
-use crate::coding::encoder::Encode;
+use crate::coding::encode::Encode;
 
 /// What `accept-encoding` says.
 pub(crate) const ACCEPTED: &str = "br, gzip, deflate";

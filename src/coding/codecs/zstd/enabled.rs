@@ -4,7 +4,7 @@ use zstd::stream::raw::{CParameter, DParameter, Decoder, Encoder, InBuffer, Oper
 
 use crate::coding::CodingError;
 use crate::coding::codec::{Decode, Flush, Step};
-use crate::coding::encoder::Encode;
+use crate::coding::encode::Encode;
 
 /// What `accept-encoding` says.
 pub(crate) const ACCEPTED: &str = "br, zstd, gzip, deflate";
