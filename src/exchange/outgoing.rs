@@ -17,8 +17,6 @@ pub(crate) struct Outgoing {
     state: State,
     /// So many bytes of the chunk whose size was sent last are still to come.
     chunk_left: usize,
-    /// So many bytes of a content in chunks are still to come, if its length was given.
-    promised: Option<u64>,
     /// So many bytes of the content at hand have been sent.
     sent: usize,
     /// Where more content comes from.
@@ -36,6 +34,8 @@ enum State {
     Unsent,
     /// The head is on its way. What is written under [`Framing::Empty`] is dropped, as for HEAD.
     Body(Framing),
+    /// As under [`Framing::Chunked`], and so many bytes are still to come: their length was given.
+    Promised(u64),
     Done,
 }
 
@@ -43,13 +43,15 @@ impl Outgoing {
     /// The head was written, and the body that it has announced follows.
     #[inline]
     pub(crate) fn begin(&mut self, announcement: Announcement) {
-        self.state = State::Body(announcement.framing());
-        self.promised = announcement.content_length();
+        self.state = match (announcement.framing(), announcement.content_length()) {
+            (Framing::Chunked, Some(length)) => State::Promised(length),
+            (framing, _) => State::Body(framing),
+        };
     }
 
     /// What is written is to be kept bare, without chunks, for nobody is at the other end.
     pub(crate) fn begin_bare(&mut self) {
-        if self.state == State::Body(Framing::Chunked) {
+        if matches!(self.state, State::Body(Framing::Chunked) | State::Promised(_)) {
             self.state = State::Body(Framing::UntilClose);
         }
     }
@@ -69,7 +71,7 @@ impl Outgoing {
     pub(crate) fn is_whole(&self) -> bool {
         match self.state {
             State::Done | State::Body(Framing::Length(0)) => true,
-            State::Unsent | State::Body(_) => false,
+            State::Unsent | State::Body(_) | State::Promised(_) => false,
         }
     }
 
@@ -97,13 +99,16 @@ impl Outgoing {
                 self.state = State::Body(Framing::Length(left - count as u64));
                 count
             }
-            State::Body(Framing::Chunked) => {
+            State::Promised(left) if self.chunk_left == 0 && data.len() as u64 > left => {
+                return Poll::Ready(Err(ExchangeError::Length));
+            }
+            State::Body(Framing::Chunked) | State::Promised(_) => {
                 if self.chunk_left == 0 {
-                    if !keep(&mut self.promised, data.len()) {
-                        return Poll::Ready(Err(ExchangeError::Length));
-                    }
                     chunked::encode_size(conn.output().bytes(), data.len());
                     self.chunk_left = data.len();
+                    if let State::Promised(left) = &mut self.state {
+                        *left -= data.len() as u64;
+                    }
                 }
                 let of_chunk = data.len().min(self.chunk_left);
                 let count = ready!(poll_data(cx, conn, &data[..of_chunk], bounds))?;
@@ -124,9 +129,6 @@ impl Outgoing {
         match &mut self.state {
             _ if !is_gathered(output, data) => return false,
             State::Body(Framing::Chunked) if self.chunk_left == 0 && !data.is_empty() => {
-                if !keep(&mut self.promised, data.len()) {
-                    return false;
-                }
                 chunked::encode(output.bytes(), data);
             }
             State::Body(Framing::Length(left)) if data.len() as u64 <= *left => {
@@ -134,7 +136,7 @@ impl Outgoing {
                 output.bytes().extend_from_slice(data);
             }
             State::Body(Framing::UntilClose) => output.bytes().extend_from_slice(data),
-            State::Unsent | State::Body(_) | State::Done => return false,
+            State::Unsent | State::Body(_) | State::Promised(_) | State::Done => return false,
         }
         true
     }
@@ -146,11 +148,11 @@ impl Outgoing {
         trailers: &Headers,
     ) -> Result<(), ExchangeError> {
         match self.state {
-            State::Body(Framing::Chunked) if self.chunk_left == 0 && self.promised.unwrap_or(0) == 0 => {
+            State::Body(Framing::Chunked) | State::Promised(0) if self.chunk_left == 0 => {
                 chunked::encode_end(conn.output().bytes(), trailers);
             }
             State::Body(Framing::Empty | Framing::UntilClose | Framing::Length(0)) | State::Done => {}
-            State::Unsent | State::Body(Framing::Chunked | Framing::Length(_)) => {
+            State::Unsent | State::Promised(_) | State::Body(Framing::Chunked | Framing::Length(_)) => {
                 return Err(ExchangeError::Length);
             }
         }
@@ -285,10 +287,9 @@ impl Outgoing {
 impl Reset for Outgoing {
     #[inline]
     fn reset(&mut self) {
-        let Outgoing { state, chunk_left, promised, sent, source, piece, file } = self;
+        let Outgoing { state, chunk_left, sent, source, piece, file } = self;
         *state = State::Unsent;
         *chunk_left = 0;
-        *promised = None;
         *sent = 0;
         *source = None;
         *file = None;
@@ -309,15 +310,6 @@ const FLAT_MAX: usize = 16 << 10;
 
 /// Small data is gathered until it is so much, and leaves then: a system call costs as much as copying this.
 const GATHERED_MAX: usize = 64 << 10;
-
-/// Counts `count` bytes of those that are still to come, if that is known. Says whether so many are.
-#[inline]
-fn keep(promised: &mut Option<u64>, count: usize) -> bool {
-    let Some(left) = promised else { return true };
-    let rest = left.checked_sub(count as u64);
-    *left = rest.unwrap_or(*left);
-    rest.is_some()
-}
 
 /// Sends all of the output.
 pub(crate) fn poll_flush<H: Home>(
