@@ -155,6 +155,8 @@ async fn field_lines_end_with_crlf_and_hold_no_controls_5() {
         ("a: b\rc", "FieldValue"),
         ("a: b\nc: d", "LineEnd"),
         ("a: b\n c", "LineEnd"),
+        ("a:\n b", "LineEnd"),
+        ("a: b\n ", "LineEnd"),
     ] {
         check_get(&with(line), Err(error)).await;
     }
