@@ -123,6 +123,8 @@ async fn what_is_asked_for_is_what_can_be_undone() {
         Ok(())
     })
     .await;
+    let one = Client::builder().field("accept-encoding", "gzip").unwrap().decode(1 << 20).build();
+    assert_eq!(one.get(&server.url).await.unwrap().body.text(), Ok("gzip"));
     let client = Client::builder().decode(1 << 20).build();
     let response = client.get(&server.url).await.unwrap();
     let asked: Vec<_> =

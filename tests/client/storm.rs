@@ -185,6 +185,21 @@ async fn a_resolver_that_hangs_holds_nobody_longer_than_it_may() {
     assert_eq!(client.busy(), 0);
 }
 
+/// Takes six seconds to connect.
+#[cfg(feature = "tls")]
+struct Late(Stage);
+
+#[cfg(feature = "tls")]
+impl corehttp::Dialer for Late {
+    type Stream = tokio::io::DuplexStream;
+
+    async fn dial(&self, host: &str, port: u16) -> io::Result<Self::Stream> {
+        sleep(6 * SECOND).await;
+        self.0.dial(host, port).await
+    }
+}
+
+/// The way to the proxy and the way through it are one way.
 #[cfg(feature = "tls")]
 #[tokio::test(start_paused = true)]
 async fn a_proxy_that_drips_has_the_time_to_connect_and_no_more() {
@@ -199,12 +214,18 @@ async fn a_proxy_that_drips_has_the_time_to_connect_and_no_more() {
             }
             Ok(())
         });
-        let client =
-            stage.builder().proxies(corehttp::Proxies::all(corehttp::Proxy::new(proxy).unwrap())).build();
-        let start = Instant::now();
-        let error = ask(&client, "https://a.example", 1).await.unwrap_err();
-        assert_eq!((error.phase(), error.is_timeout()), (ClientPhase::Connect, true), "{proxy}: {error:#}");
-        assert_eq!(start.elapsed().as_secs(), 10, "{proxy}");
-        assert_eq!((client.idle(), client.busy()), (0, 0));
+        let late = Client::builder().dialer(Late(stage.clone()));
+        for builder in [stage.builder(), late] {
+            let proxies = corehttp::Proxies::all(corehttp::Proxy::new(proxy).unwrap());
+            let (client, start) = (builder.proxies(proxies).build(), Instant::now());
+            let error = ask(&client, "https://a.example", 1).await.unwrap_err();
+            assert_eq!(
+                (error.phase(), error.is_timeout()),
+                (ClientPhase::Connect, true),
+                "{proxy}: {error:#}"
+            );
+            assert_eq!(start.elapsed().as_secs(), 10, "{proxy}");
+            assert_eq!((client.idle(), client.busy()), (0, 0));
+        }
     }
 }

@@ -359,7 +359,6 @@ async fn timings_tell_a_look_up_from_the_way_there() {
         let times = client.get(&url).await.unwrap().timings();
         assert_eq!((times.resolve >= wait, times.reused), (!is_reused, is_reused), "{times:?}");
         assert_eq!((times.connect.is_zero(), times.tls), (is_reused, Duration::ZERO), "{times:?}");
-        assert!(times.connect < wait && times.total() < 10 * wait, "{times:?}");
     }
 }
 
