@@ -46,6 +46,7 @@ impl Client {
             link = self.attempt(None, (&request, goal), response, deadline).await?;
             match redirect::next(self.redirects, followed, &request, &link.place.pool.origin, response)? {
                 None => {
+                    response.url = Some(request.target().as_str().into());
                     link.decode(response)?;
                     return Ok(link);
                 }

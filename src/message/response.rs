@@ -35,6 +35,9 @@ pub struct Response {
     /// How long the exchange took that brought this response; see [`Response::timings`]. Boxed, for a server's
     /// responses have none.
     pub timings: Option<Box<Timings>>,
+    /// Where redirects have led a client that has followed some: what is relative in the content is relative to this.
+    /// None if the URL that was asked for has answered itself.
+    pub url: Option<Box<str>>,
 }
 
 impl Response {
@@ -126,7 +129,7 @@ impl Response {
 }
 
 impl PartialEq for Response {
-    /// The same status, fields and content; how long it took does not count.
+    /// The same status, fields and content; how long it took, and where it came from, does not count.
     fn eq(&self, other: &Response) -> bool {
         self.status == other.status
             && self.headers == other.headers
@@ -137,8 +140,8 @@ impl PartialEq for Response {
 
 impl Reset for Response {
     fn reset(&mut self) {
-        let Self { status, headers, body, trailers, timings } = self;
-        *status = Status::OK;
+        let Self { status, headers, body, trailers, timings, url } = self;
+        (*status, *url) = (Status::OK, None);
         if let Some(timings) = timings {
             **timings = Timings::default();
         }

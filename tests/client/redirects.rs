@@ -6,10 +6,12 @@ use corehttp::{ClientCause, ClientError, ClientPhase, InvalidTarget, Method, Red
 
 use crate::support::{OK, Stage, ask};
 
-/// A server that redirects every request but those for `/end`, with `status`, to `location`.
+/// A server that redirects every request but those for `/end..`, with `status`, to `location`.
 fn redirecting(status: u16, location: &str) -> Stage {
     let answer = format!("HTTP/1.1 {status} x\r\nlocation: {location}\r\ncontent-length: 2\r\n\r\nno");
-    Stage::answering(move |request| if path(request) == "/end" { OK.into() } else { answer.clone() })
+    Stage::answering(
+        move |request| if path(request).starts_with("/end") { OK.into() } else { answer.clone() },
+    )
 }
 
 fn path(request: &str) -> &str {
@@ -70,6 +72,28 @@ async fn the_status_says_with_which_method_and_body_to_go_on_15_4() {
                 "{status} {method}"
             );
         }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_says_where_redirects_have_led() {
+    for (location, expected) in [
+        ("/end", "http://a/end"),
+        ("//b:81/end?c", "http://b:81/end?c"),
+        ("../end#d", "http://a/end"),
+        ("http://a/x/../end", "http://a/end"),
+    ] {
+        let stage = redirecting(302, location);
+        let (client, mut response) = (stage.client(), Response::new());
+        client.send(&get("http://a/"), &mut response).await.unwrap();
+        assert_eq!(response.url.as_deref(), Some(expected), "{location}");
+        client.send(&get("http://a/end"), &mut response).await.unwrap();
+        assert_eq!(response.url, None, "{location}");
+        client.stream(&get("http://a/"), &mut response).await.unwrap();
+        assert_eq!(response.url.as_deref(), Some(expected), "{location}");
+        let own = client.redirects(Redirects::Return);
+        own.send(&get("http://a/"), &mut response).await.unwrap();
+        assert_eq!((response.status.as_u16(), &response.url), (302, &None), "{location}");
     }
 }
 
