@@ -234,6 +234,7 @@ async fn soil(ctx: &mut Context) -> corehttp::Result {
     response.headers.append("x-soil", 2)?;
     response.headers.set("server", "soil")?;
     response.trailers.set("x-trailer", "soil")?;
+    response.url = Some("http://soil/".into());
     request.headers.set("x-late", "soil")?;
     request.trailers.set("x-late", "soil")?;
     end(ctx).await
