@@ -28,6 +28,9 @@ impl Here {
 
 /// Runs `future` to its end where there is no runtime: in a small program, a test, a build script.
 ///
+/// Each call makes a runtime of its own, and what a client has connected in it ends with it: requests that shall share
+/// connections belong in one future.
+///
 /// # Errors
 ///
 /// The system has no room for another runtime.
