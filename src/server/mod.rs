@@ -184,7 +184,33 @@ impl Server {
         self
     }
 
-    /// Stops when `signal` is ready, as [`Running::shutdown`] does with `grace`. It is polled on a core.
+    /// Stops when `signal` is ready, as [`Running::shutdown`] does with `grace`. It is polled on a core, where it may wait
+    /// for whatever has to come before. Default: the server goes on until the process ends.
+    ///
+    /// # Examples
+    ///
+    /// At SIGTERM, which comes before a system kills:
+    ///
+    /// ```no_run
+    /// # #[cfg(unix)]
+    /// fn main() -> corehttp::Result {
+    ///     use std::time::Duration;
+    ///     use corehttp::{Context, Server};
+    ///     use tokio::signal::unix::{SignalKind, signal};
+    ///
+    ///     let terminated = async {
+    ///         match signal(SignalKind::terminate()) {
+    ///             Ok(mut signals) => _ = signals.recv().await,
+    ///             Err(_) => std::future::pending().await, // it cannot be heard
+    ///         }
+    ///     };
+    ///     Server::bind("[::]:8080")
+    ///         .on_stop(terminated, Duration::from_secs(10))
+    ///         .run(|ctx: &mut Context| ctx.response.text("Hello, World!"))
+    /// }
+    /// # #[cfg(not(unix))]
+    /// # fn main() {}
+    /// ```
     #[doc(alias = "with_graceful_shutdown")]
     pub fn on_stop(mut self, signal: impl Future<Output = ()> + Send + 'static, grace: Duration) -> Server {
         self.on_stop = Some((Box::pin(signal), grace));
