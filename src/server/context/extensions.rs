@@ -7,15 +7,55 @@ use std::fmt;
 ///
 /// # Examples
 ///
+/// Who is let in, and who that is:
+///
 /// ```
-/// use corehttp::Context;
+/// use corehttp::{BodyPlan, Context, Handler, IntoHandler, Request, Result, Server, Status};
 ///
-/// struct User(String);
+/// struct User(&'static str);
 ///
-/// fn greet(ctx: &mut Context) {
-///     let name = ctx.extensions.get::<User>().map_or("nobody", |user| user.0.as_str());
-///     ctx.response.text(name);
+/// fn user(request: &Request) -> Option<User> {
+///     match request.headers.text("authorization")?.strip_prefix("Bearer ")? {
+///         "8f14e45f" => Some(User("Ada")),
+///         _ => None,
+///     }
 /// }
+///
+/// struct Guarded<H>(H);
+///
+/// impl<H: Handler> Handler for Guarded<H> {
+///     fn on_head(&self, request: &Request) -> BodyPlan {
+///         match user(request) {
+///             Some(_) => self.0.on_head(request),
+///             None => BodyPlan::Stream, // and nobody reads it
+///         }
+///     }
+///
+///     async fn handle(&self, ctx: &mut Context) -> Result {
+///         let Some(user) = user(&ctx.request) else {
+///             ctx.response.headers.set("www-authenticate", "Bearer")?;
+///             return Err(Status::UNAUTHORIZED.into());
+///         };
+///         ctx.extensions.insert(user);
+///         self.0.handle(ctx).await
+///     }
+/// }
+///
+/// fn greet(ctx: &mut Context) -> Result {
+///     let User(name) = ctx.extensions.get().ok_or(Status::INTERNAL_SERVER_ERROR)?;
+///     ctx.response.text(format!("Hello, {name}!"));
+///     Ok(())
+/// }
+///
+/// let service = Server::new().service(Guarded(greet.into_handler()));
+/// # corehttp::block_on(async {
+/// let mut request = Request::get("/")?;
+/// assert_eq!(service.respond(request.clone()).await.status, Status::UNAUTHORIZED);
+/// request.headers.set("authorization", "Bearer 8f14e45f")?;
+/// assert_eq!(service.respond(request).await.body.bytes(), b"Hello, Ada!");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # })??;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Default)]
 pub struct Extensions {
