@@ -83,6 +83,9 @@ impl Body {
     /// With a length it is sent under that length, and a source that yields more or less aborts the connection;
     /// without one it is sent in chunks (RFC 9112 §7.1), or until close to an HTTP/1.0 peer. The source is taken
     /// by the first send; clones of this body share it.
+    ///
+    /// What yields chunks, such as a channel, becomes a source by `tokio_util::io::StreamReader`; a handler writes them
+    /// with [`Context::stream`](crate::Context::stream) as well.
     pub fn stream(&mut self, source: impl AsyncRead + Send + 'static, len: Option<u64>) {
         let source: Source = Box::pin(source);
         self.content = Content::Stream { source: Arc::new(Mutex::new(Some(source))), len, file: None };
