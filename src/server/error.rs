@@ -22,6 +22,9 @@ pub type Result<T = (), E = Error> = std::result::Result<T, E>;
 /// [`Status`] becomes one too, and an error of your own whose [`source`](StdError::source) is a status owes that. What is
 /// no [`std::error::Error`], such as a `Box<dyn Error>` or a text, is handed to [`Error::new`].
 ///
+/// It is no [`std::error::Error`] itself, or not every other could become one. By `?` and `into` it becomes a
+/// `Box<dyn Error>`, which a `main` may return.
+///
 /// # Examples
 ///
 /// ```
