@@ -73,6 +73,11 @@ pub trait Handler: 'static {
     ///
     /// [`Server::on_error`](crate::Server::on_error) hears of it, unless it is a bare [`Status`](crate::Status): that is
     /// an answer like any other.
+    ///
+    /// # Panics
+    ///
+    /// One that panics is answered with 500, or cut off if the head has left, and its connection is closed; all others go
+    /// on. Where panics abort, as a profile of Cargo's may say, the process ends.
     fn handle(&self, ctx: &mut Context) -> impl Future<Output = Result>;
 
     /// Itself behind a pointer, beside handlers of other types. For closures and functions there is
