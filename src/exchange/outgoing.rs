@@ -99,16 +99,9 @@ impl Outgoing {
                 self.state = State::Body(Framing::Length(left - count as u64));
                 count
             }
-            State::Promised(left) if self.chunk_left == 0 && data.len() as u64 > left => {
-                return Poll::Ready(Err(ExchangeError::Length));
-            }
             State::Body(Framing::Chunked) | State::Promised(_) => {
                 if self.chunk_left == 0 {
-                    chunked::encode_size(conn.output().bytes(), data.len());
-                    self.chunk_left = data.len();
-                    if let State::Promised(left) = &mut self.state {
-                        *left -= data.len() as u64;
-                    }
+                    self.begin_chunk(conn.output().bytes(), data.len())?;
                 }
                 let of_chunk = data.len().min(self.chunk_left);
                 let count = ready!(poll_data(cx, conn, &data[..of_chunk], bounds))?;
@@ -120,6 +113,16 @@ impl Outgoing {
             }
         };
         Poll::Ready(Ok(count))
+    }
+
+    /// Writes the line before a chunk of so many bytes, if there may be so many.
+    fn begin_chunk(&mut self, out: &mut Vec<u8>, len: usize) -> Result<(), ExchangeError> {
+        if let State::Promised(left) = &mut self.state {
+            *left = left.checked_sub(len as u64).ok_or(ExchangeError::Length)?;
+        }
+        chunked::encode_size(out, len);
+        self.chunk_left = len;
+        Ok(())
     }
 
     /// Copies all of `data` to the output, if that is where it waits for more. Says whether it does.

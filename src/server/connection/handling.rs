@@ -58,13 +58,15 @@ fn send_before(conn: &mut Conn, shared: &Shared, cx: &mut task::Context<'_>) {
     shared.count_traffic(conn);
 }
 
-/// Why the handler has failed, if it has, where nobody can be answered any more.
-pub(super) fn failure(handled: Handled) -> Option<RefusalCause> {
-    match handled {
-        Handled::Returned(result) => result.err().map(RefusalCause::Handler),
-        Handled::Panicked => Some(RefusalCause::Panic),
-        Handled::TimedOut => Some(ExchangeError::TimedOut(Phase::Handler).into()),
-    }
+/// Tells how the handler has failed, if it has, where nobody can be answered any more.
+pub(super) fn report_failure(ctx: &Context, handled: Handled) {
+    let cause = match handled {
+        Handled::Returned(Ok(())) => return,
+        Handled::Returned(Err(error)) => RefusalCause::Handler(error),
+        Handled::Panicked => RefusalCause::Panic,
+        Handled::TimedOut => ExchangeError::TimedOut(Phase::Handler).into(),
+    };
+    ctx.report(None, cause);
 }
 
 /// Makes of what the handler left an answer that can be sent.

@@ -20,7 +20,7 @@ pub(super) use detached::respond;
 pub(super) use refuse::turn_away;
 
 use self::close::{close, poll_idle};
-use self::handling::{failure, handle, settle};
+use self::handling::{handle, report_failure, settle};
 use self::lease::Lease;
 use self::refuse::refuse;
 use super::context::Vacated;
@@ -134,9 +134,7 @@ fn exchanges<H: Handler>(
             let conn = ctx.conn.clone();
             let handled = handle(worker, conn, pin!(async { worker.handler.handle(ctx).await })).await;
             if ctx.conn.borrow().is_none() {
-                if let Some(cause) = failure(handled) {
-                    ctx.report(None, cause);
-                }
+                report_failure(ctx, handled);
                 return Ok(Next::Close(Manner::AtOnce));
             }
             settle(ctx, handled)?;
