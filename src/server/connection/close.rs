@@ -27,7 +27,6 @@ pub(super) async fn close(ctx: &mut Context, manner: Manner) {
             ctx.abort();
         }
     }
-    ctx.count_traffic();
 }
 
 /// Ends a connection that was never used, and lets the peer read why.
@@ -35,7 +34,6 @@ pub(super) async fn hang_up(ctx: &mut Context) {
     if poll_fn(|cx| ctx.poll_shutdown(cx)).await.is_ok() {
         poll_fn(|cx| ctx.poll_linger(cx)).await;
     }
-    ctx.count_traffic();
 }
 
 /// Ready when an idle connection is in the way of a stop. One that is new may have a request on its way.
@@ -78,10 +76,5 @@ impl Context {
         let (limits, linger) = (&shared.bounds.limits, shared.bounds.timeouts.linger);
         while ready!(incoming.get_mut().poll_discard(cx, conn, linger)) <= limits.drain_max {}
         Poll::Ready(())
-    }
-
-    fn count_traffic(&mut self) {
-        let Context { conn, shared, .. } = self;
-        conn.borrow_mut().iter_mut().for_each(|conn| shared.count_traffic(conn));
     }
 }
