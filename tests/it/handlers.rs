@@ -1,6 +1,7 @@
 //! Handlers: what they may do, in which order, and what becomes of their failures.
 #![allow(clippy::unit_arg, clippy::unwrap_used, reason = "a test is short, and may panic")]
 
+use std::collections::BTreeSet;
 use std::io;
 use std::panic::resume_unwind;
 use std::rc::Rc;
@@ -332,6 +333,21 @@ mod facts {
         assert_eq!(ask(&mut first, GET), [(id, 2)]);
         assert_eq!(ask(&mut second, &GET.repeat(3)), [(other, 2), (other, 3), (other, 4)]);
         assert_eq!(ask(&mut first, &GET.repeat(2)), [(id, 3), (id, 4)]);
+    }
+
+    #[test]
+    fn no_two_connections_have_one_number_wherever_they_are_served() {
+        let served = Served::with(
+            |server| server.cores(2).balanced(true),
+            |ctx: &mut Context| ctx.response.text(format!("<{}:{}>", ctx.connection_id(), 0)),
+        );
+        let mut peers = [(); 8].map(|()| served.connect());
+        let numbers = peers.each_mut().map(|peer| {
+            peer.say(GET);
+            number(&peer.hear()).0
+        });
+        assert_eq!(BTreeSet::from(numbers).len(), 8, "{numbers:?}");
+        assert!(served.running.stats().cores.iter().all(|core| core.requests == 4));
     }
 
     fn number(heard: &str) -> (u64, u64) {

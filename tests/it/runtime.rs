@@ -59,6 +59,9 @@ fn a_thread_for_each_core_and_none_is_left() {
             drop(served);
             eventually("they are gone", || cores_alive() == 0);
         }
+        let served = start(Server::bind("127.0.0.1:0"));
+        let all = thread::available_parallelism().unwrap().get();
+        assert_eq!((cores_alive(), served.running.stats().cores.len()), (all, all));
     });
 }
 
