@@ -93,6 +93,9 @@ fn cannot_listen(address: &Address, cause: &io::Error) -> io::Error {
 /// A hosts file often lists `::1` on machines where IPv6 is off, so addresses this machine does not
 /// have are passed over as long as one is left. One that is taken is an error.
 fn bind_host(name: &str, options: ListenOptions) -> io::Result<Vec<Bound>> {
+    if !name.contains(':') {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "the port is missing"));
+    }
     let addresses: BTreeSet<SocketAddr> = name.to_socket_addrs()?.collect();
     let mut bound: Vec<Bound> = Vec::new();
     let mut absent = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
@@ -248,6 +251,14 @@ mod tests {
             let error = bind(address).unwrap_err();
             assert!(error.to_string().contains(address), "{error}");
             assert_eq!(error.kind(), kind, "{address}");
+        }
+    }
+
+    #[test]
+    fn an_address_without_a_port_says_so() {
+        for address in ["", "8080", "127.0.0.1", "localhost", "/run/app.sock"] {
+            let error = bind(address).unwrap_err();
+            assert_eq!(error.to_string(), format!("cannot listen on {address}: the port is missing"));
         }
     }
 
