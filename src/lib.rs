@@ -62,6 +62,10 @@
 //! A helper that needs the request and the response at once takes them apart:
 //! `let Context { request, response, .. } = ctx;`.
 //!
+//! A handler runs on the thread of its core, in a runtime of tokio's: it may await whatever needs one, and its tasks,
+//! begun by `tokio::task::spawn_local`, need no `Send`. The core serves nobody else while a handler blocks or computes,
+//! so what takes long goes to `tokio::task::spawn_blocking`.
+//!
 //! # Forms and cookies
 //!
 //! A query and the content of a form are the same kind of text, and both are a [`Form`]: [`Request::query`] and
