@@ -76,7 +76,7 @@ impl<'a> Form<'a> {
         }
     }
 
-    /// The text as it is spelled.
+    /// The text as it is spelled. A crate such as `serde_urlencoded` makes a struct of it.
     #[inline]
     pub fn raw(self) -> &'a str {
         self.raw
