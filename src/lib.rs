@@ -62,6 +62,9 @@
 //! A helper that needs the request and the response at once takes them apart:
 //! `let Context { request, response, .. } = ctx;`.
 //!
+//! State is what a closure captures: `async move |ctx: &mut Context| answer(&state, ctx).await`. What all cores share is
+//! [`Send`] and [`Sync`]; what each has for itself, and needs no lock, is made by [`Server::run_per_core`].
+//!
 //! A handler runs on the thread of its core, in a runtime of tokio's: it may await whatever needs one, and its tasks,
 //! begun by `tokio::task::spawn_local`, need no `Send`. The core serves nobody else while a handler blocks or computes,
 //! so what takes long goes to `tokio::task::spawn_blocking`.
