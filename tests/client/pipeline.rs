@@ -2,14 +2,16 @@
 //! be (RFC 9112 §9.3.2).
 
 use std::io;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use corehttp::{
     Client, ClientBuilder, ClientCause, ClientError, ClientPhase, ClientTimeouts, Dialer, Pipeline,
     PipelineBuilder, Request, Response,
 };
-use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, ReadBuf, duplex};
 use tokio::task::JoinSet;
 
 /// What the server does with one connection, step by step; then it closes. Nothing: it cannot even be written to.
@@ -399,6 +401,57 @@ fn who_cannot_be_written_to_is_tried_twice() {
         &["Send Io, not sent", "200 a"],
         &["", "", "POST /2"],
     );
+}
+
+/// A stream that takes all and says that it has lost it.
+struct Unflushed(DuplexStream);
+
+impl AsyncRead for Unflushed {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        out: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_read(cx, out)
+    }
+}
+
+impl AsyncWrite for Unflushed {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.0).poll_write(cx, data)
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+}
+
+struct UnflushedDialer(Server);
+
+impl Dialer for UnflushedDialer {
+    type Stream = Unflushed;
+
+    async fn dial(&self, host: &str, port: u16) -> io::Result<Unflushed> {
+        self.0.dial(host, port).await.map(Unflushed)
+    }
+}
+
+/// It may have been heard all the same; but nothing more is said to whoever answers then.
+#[test]
+fn what_could_not_be_written_is_the_last_that_a_connection_is_asked() {
+    paused(async {
+        let server = Server::new(&[&[Hear(1), Say(A), Hang], &[Hear(1), Say(B), Hang]]);
+        let client = Client::builder().dialer(UnflushedDialer(server.clone())).timeouts(patience()).build();
+        let pipeline = client.pipeline("http://a").unwrap().build();
+        assert_eq!(ask(&pipeline, &["GET /1"]).await, ["200 a"]);
+        assert_eq!((client.idle(), client.busy()), (0, 0));
+        assert_eq!(ask(&pipeline, &["GET /2"]).await, ["201 b"]);
+        assert_eq!(server.heard(), ["GET /1", "GET /2"]);
+    });
 }
 
 /// Half an answer is no reason to ask again, even where it would do no harm.
