@@ -553,7 +553,7 @@ mod what_compiles {
         let _: (u64, u64, std::time::Instant) = (ctx.connection_id(), ctx.exchange_number(), ctx.arrived());
         let mut hints = Headers::new();
         hints.set("link", "</style.css>; rel=preload")?;
-        ctx.informational(103, &hints).await?;
+        ctx.informational(Status::EARLY_HINTS, &hints).await?;
         ctx.buffer_body().await?;
         ctx.extensions.insert(7u8);
         tokio::select! {

@@ -10,8 +10,8 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
 use corehttp::{
-    BodyPlan, Context, Error, Handler, Headers, IntoHandler, PeerAddr, Request, Response, Server, ServerCore,
-    Status, Timeouts, with_plan,
+    BodyPlan, Context, Error, Handler, Headers, IntoHandler, InvalidAnswer, PeerAddr, Request, Response,
+    Server, ServerCore, Status, Timeouts, with_plan,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::{Notify, Semaphore};
@@ -704,8 +704,8 @@ mod informational {
     async fn hinting(ctx: &mut Context) -> corehttp::Result {
         ctx.response.body.set("body");
         if ctx.request.path() == "/hints" {
-            ctx.informational(103, &hints("</a>")).await?;
-            ctx.informational(103, &hints("</b>")).await?;
+            ctx.informational(Status::EARLY_HINTS, &hints("</a>")).await?;
+            ctx.informational(Status::EARLY_HINTS, &hints("</b>")).await?;
         }
         Ok(())
     }
@@ -722,7 +722,7 @@ mod informational {
         let go = Arc::new(Notify::new());
         let going = go.clone();
         let served = Served::new(async move |ctx: &mut Context| -> corehttp::Result {
-            ctx.informational(103, &hints("</a>")).await?;
+            ctx.informational(Status::EARLY_HINTS, &hints("</a>")).await?;
             Ok(going.notified().await)
         });
         let mut peer = served.connect();
@@ -741,11 +741,13 @@ mod informational {
     #[test]
     fn only_what_is_informational_and_in_time_is_sent() {
         let served = Served::new(async |ctx: &mut Context| -> corehttp::Result {
-            for status in [0, 99, 101, 200, 404, 600] {
-                assert!(ctx.informational(status, &Headers::new()).await.is_err(), "{status}");
+            for code in [101, 200, 204, 304, 404, 599] {
+                let status = Status::new(code).unwrap();
+                let refused = ctx.informational(status, &Headers::new()).await.unwrap_err();
+                assert_eq!(refused.get_ref().unwrap().downcast_ref(), Some(&InvalidAnswer::Status), "{code}");
             }
             ctx.stream().await?.finish().await?;
-            assert!(ctx.informational(103, &Headers::new()).await.is_err(), "the answer has left");
+            assert!(ctx.informational(Status::EARLY_HINTS, &Headers::new()).await.is_err(), "the answer has left");
             Ok(())
         });
         let expected = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n";

@@ -136,12 +136,13 @@ fn row_61_nor_in_what_comes_before_the_answer_or_instead_of_it() {
     let careless = async |ctx: &mut Context| -> corehttp::Result {
         let mut fields = Headers::new();
         assert!(fields.set("link", "</a>\r\n\r\nHTTP/1.1 200 OK").is_err());
-        ctx.informational(103, &fields).await?;
+        ctx.informational(Status::EARLY_HINTS, &fields).await?;
         for protocol in ["x\r\nInjected: 1", "", "x, y", "y"] {
             assert!(ctx.upgrade(protocol).await.is_err(), "{protocol:?}");
         }
-        for code in [0, 99, 101, 200, 204, 600, 999] {
-            assert!(ctx.informational(code, &fields).await.is_err(), "{code}");
+        for code in [101, 200, 204, 404, 599] {
+            let status = Status::new(code).unwrap();
+            assert!(ctx.informational(status, &fields).await.is_err(), "{code}");
         }
         Ok(())
     };

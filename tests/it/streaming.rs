@@ -513,7 +513,7 @@ mod failing {
             for error in [
                 ctx.stream().await.err(),
                 ctx.duplex().await.err(),
-                ctx.informational(103, &Headers::new()).await.err(),
+                ctx.informational(Status::EARLY_HINTS, &Headers::new()).await.err(),
                 ctx.upgrade("x").await.err(),
                 ctx.tunnel().await.err(),
             ] {

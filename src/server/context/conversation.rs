@@ -102,7 +102,7 @@ impl Context {
         if self.incoming.get_mut().expectation == Expectation::Continue {
             // Who has begun to send the body waits for nothing.
             if self.incoming.get_mut().input.is_empty() {
-                self.informational(Status::CONTINUE.as_u16(), &Headers::new()).await?;
+                self.informational(Status::CONTINUE, &Headers::new()).await?;
             }
             self.incoming.get_mut().expectation = Expectation::None;
         }
@@ -128,15 +128,15 @@ impl Context {
     /// A connection that fails; or an [`InvalidAnswer`]: a status that is not of that kind, or is 101, or a final answer
     /// that has been sent already.
     #[doc(alias = "early_hints")]
-    pub async fn informational(&mut self, status: u16, fields: &Headers) -> io::Result<()> {
+    pub async fn informational(&mut self, status: Status, fields: &Headers) -> io::Result<()> {
         self.check_unsent()?;
-        let is_interim =
-            |status: &Status| status.is_informational() && *status != Status::SWITCHING_PROTOCOLS;
-        let interim = Status::new(status).filter(is_interim).ok_or(InvalidAnswer::Status)?;
+        if !status.is_informational() || status == Status::SWITCHING_PROTOCOLS {
+            return Err(InvalidAnswer::Status.into());
+        }
         if self.facts.asked.version == Version::Http10 || self.facts.detached {
             return Ok(());
         }
-        self.write(|out| encode::interim(out, interim, fields, None))?;
+        self.write(|out| encode::interim(out, status, fields, None))?;
         self.flush().await
     }
 
