@@ -79,7 +79,12 @@ pub(crate) fn request(
             out.extend_from_slice(part.as_bytes());
         }
     }
-    for part in request.target().resource(request.method()) {
+    let resource = match (request.target().resource(request.method()), added.scheme) {
+        // To a proxy a server as a whole is a URL without a path: the last one on the way says `*` (RFC 9112 §3.2.4).
+        (["*", _], Some(_)) => ["", ""],
+        (resource, _) => resource,
+    };
+    for part in resource {
         out.extend_from_slice(part.as_bytes());
     }
     out.extend_from_slice(b" HTTP/1.1\r\nhost: ");

@@ -1,6 +1,6 @@
 //! What is said to proxies, and what is believed of them (RFC 9110 §3.7, RFC 9112 §3.2.2).
 
-use corehttp::{Client, ClientCause, ClientPhase, Proxies, Proxy, Request, Response};
+use corehttp::{Client, ClientCause, ClientPhase, Method, Proxies, Proxy, Request, Response};
 use tokio::io::AsyncReadExt;
 
 use crate::support::Scripted;
@@ -36,6 +36,18 @@ async fn a_proxy_that_reads_requests_is_told_where_to_and_by_whom() {
             let response = client(proxy).get(url).await.unwrap();
             assert_eq!(response.body.text(), Ok(&*format!("GET {line}{login}\r\n")));
         }
+    }
+    // Only the server itself hears of a `*` (RFC 9112 §3.2.4).
+    for (url, line) in [
+        ("http://a.example", "http://a.example HTTP/1.1\r\nhost: a.example\r\n"),
+        ("http://a.example:8080", "http://a.example:8080 HTTP/1.1\r\nhost: a.example:8080\r\n"),
+        ("http://a.example/", "http://a.example/ HTTP/1.1\r\nhost: a.example\r\n"),
+        ("http://a.example?b", "http://a.example/?b HTTP/1.1\r\nhost: a.example\r\n"),
+        ("http://a.example/*", "http://a.example/* HTTP/1.1\r\nhost: a.example\r\n"),
+    ] {
+        let (request, mut response) = (Request::new(Method::Options, url).unwrap(), Response::new());
+        client(&proxy.url).send(&request, &mut response).await.unwrap();
+        assert_eq!(response.body.text(), Ok(&*format!("OPTIONS {line}\r\n")));
     }
     let client = Client::builder()
         .proxies(Proxies::all(Proxy::new("http://127.0.0.1:1").unwrap()).except("127.0.0.1"))
