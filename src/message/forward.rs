@@ -1,7 +1,7 @@
 //! What a message becomes when it is sent on: a request to an origin, and what comes back (RFC 9110 §7.6).
 
 use super::percent::{self, Plus};
-use super::{Headers, InvalidTarget, Name, Request, Response, Target, members};
+use super::{Headers, InvalidTarget, Method, Name, Request, Response, Target, members};
 
 impl Request {
     /// This request as it is to be sent on to another server: the same method, path, query and fields, but for those
@@ -11,13 +11,14 @@ impl Request {
     ///
     /// `base` is an `http` or `https` URL, or only a path, as it is asked for at a [`Host`](crate::Host) or a
     /// [`Balancer`](crate::Balancer), where `/` is the one that changes nothing. Its path comes before the request's,
-    /// which cannot leave it.
+    /// which cannot leave it. What `OPTIONS *` asks of this server as a whole is asked of all that is below the base: of
+    /// its server as a whole, if it has no path (RFC 9112 §3.2.4).
     ///
     /// # Errors
     ///
-    /// A base that is neither, or has a query; or a request that is not for a path, but for `*` or a tunnel. With a
-    /// base that has a path, a request with a segment of `..`, escaped or not: [`InvalidTarget::Outside`], for which
-    /// `?` owes 400.
+    /// A base that is neither, or has a query; or a request that is for a tunnel, or for `*` where the base is `/` and
+    /// names no server. With a base that has a path, a request with a segment of `..`, escaped or not:
+    /// [`InvalidTarget::Outside`], for which `?` owes 400.
     ///
     /// # Examples
     ///
@@ -35,8 +36,13 @@ impl Request {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn target_to(&self, base: &str) -> Result<Request, InvalidTarget> {
-        let resource = self.target().resource(self.method());
-        if !resource[0].starts_with('/') || base.contains(['?', '#']) {
+        let [path, query] = match (self.method(), self.target().resource(self.method())) {
+            // The server as a whole is a URL without a path (RFC 9112 §3.3).
+            (Method::Options, ["*", _]) => ["", ""],
+            (_, resource) if resource[0].starts_with('/') => resource,
+            _ => return Err(InvalidTarget::Form),
+        };
+        if base.contains(['?', '#']) {
             return Err(InvalidTarget::Form);
         }
         // Alone first, or the path might become the host of a base that has none.
@@ -44,7 +50,7 @@ impl Request {
         target.set_url(base)?;
         let origin_len = target.origin().map_or(0, str::len);
         let base = base.strip_suffix('/').unwrap_or(base);
-        target.set_url(&[base, resource[0], resource[1]].concat())?;
+        target.set_url(&[base, path, query].concat())?;
         if base.len() > origin_len && goes_up(self.target().path()) {
             return Err(InvalidTarget::Outside);
         }
@@ -127,7 +133,7 @@ const HOP_BY_HOP: [&str; 9] = [
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::message::{Method, Status};
+    use crate::message::Status;
 
     /// Of these lines only the `expected` names go on, with a request and with a response.
     #[track_caller]
@@ -227,22 +233,54 @@ mod tests {
         ] {
             assert!(Request::get("/a").unwrap().target_to(base).is_err(), "{base}");
         }
-        for (method, target) in [
-            (Method::Options, "*"),
-            (Method::Options, "http://front"),
-            (Method::Options, "http://front?a"),
-            (Method::Connect, "front:443"),
-        ] {
-            let mut asked = Target::default();
-            asked.parse(&method, target).unwrap();
-            let request = Request::for_target(method, asked);
-            let is_for_path = target.contains('?');
-            for base in ["http://b", "http://b/", "http://b/v1", "http://b:80", "/"] {
-                let onward = request.target_to(base);
-                assert_eq!(onward.as_ref().err().copied(), (!is_for_path).then_some(InvalidTarget::Form));
-                assert!(onward.is_err() || onward.is_ok_and(|onward| onward.target().path().ends_with('/')));
+        for base in ["http://b", "http://b/", "http://b/v1", "http://b:80", "/", "/v1"] {
+            // The `*` of OPTIONS and the target of CONNECT fit no other method.
+            for (method, target, other) in [
+                (Method::Connect, "front:443", Method::Connect),
+                (Method::Connect, "front:443", Method::Options),
+                (Method::Connect, "front:443", Method::Get),
+                (Method::Options, "*", Method::Get),
+                (Method::Options, "*", Method::Connect),
+            ] {
+                let mut request = asked(method, target);
+                request.set_method(other);
+                assert_eq!(
+                    request.target_to(base).err(),
+                    Some(InvalidTarget::Form),
+                    "{target} under {other}"
+                );
             }
         }
+    }
+
+    fn asked(method: Method, target: &str) -> Request {
+        let mut asked = Target::default();
+        asked.parse(&method, target).unwrap();
+        Request::for_target(method, asked)
+    }
+
+    #[test]
+    fn what_is_asked_of_a_server_as_a_whole_is_asked_of_all_below_the_base_9112_3_2_4() {
+        for (target, base, expected) in [
+            ("*", "http://b", ("http://b", "*")),
+            ("*", "http://b/", ("http://b", "*")),
+            ("*", "https://b:8443", ("https://b:8443", "*")),
+            ("*", "http://b/v1", ("http://b/v1", "/v1")),
+            ("*", "http://b/v1/", ("http://b/v1", "/v1")),
+            ("http://front", "http://b", ("http://b", "*")),
+            ("http://front", "http://b/v1", ("http://b/v1", "/v1")),
+            ("http://front/", "http://b", ("http://b/", "/")),
+            ("http://front?a", "http://b", ("http://b/?a", "/?a")),
+            ("http://front/*", "http://b", ("http://b/*", "/*")),
+            ("/*", "http://b", ("http://b/*", "/*")),
+            ("*", "/v1", ("/v1", "/v1")),
+            ("/*", "/", ("/*", "/*")),
+        ] {
+            let onward = asked(Method::Options, target).target_to(base).unwrap();
+            let sent = onward.target().resource(onward.method()).concat();
+            assert_eq!((onward.target().as_str(), &*sent), expected, "{target} to {base}");
+        }
+        assert_eq!(asked(Method::Options, "*").target_to("/").err(), Some(InvalidTarget::Form));
     }
 
     #[test]

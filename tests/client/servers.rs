@@ -232,6 +232,26 @@ async fn a_number_that_is_no_status_code_is_sent_on_as_it_is() {
     }
 }
 
+/// Whoever asks about the server as a whole is told about the one behind it (RFC 9112 §3.2.4).
+#[tokio::test]
+async fn what_is_asked_of_a_server_as_a_whole_is_asked_of_the_one_behind_it() {
+    let parrot = |ctx: &mut Context| ctx.response.text(format!("<{}>", ctx.request.target()));
+    let origin = Stopped(Server::bind("127.0.0.1:0").cores(1).start(parrot).unwrap());
+    for (below, asked, expected) in [
+        ("", "*", "<*>"),
+        ("/", "*", "<*>"),
+        ("/v1", "*", "</v1>"),
+        ("", "http://a", "<*>"),
+        ("", "http://a/", "</>"),
+        ("", "/*", "</*>"),
+    ] {
+        let asked = format!("OPTIONS {asked} HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n");
+        let heard =
+            ask_in_front_of(format!("http://{}{below}", origin.0.local_addr()), asked.as_bytes()).await;
+        assert!(heard.starts_with("HTTP/1.1 200 OK\r\n") && heard.ends_with(expected), "{asked}: {heard}");
+    }
+}
+
 /// What a peer hears that asks a server in front of `base`, until the connection closes.
 async fn ask_in_front_of(base: String, asked: &[u8]) -> String {
     let client = Client::new();
