@@ -75,6 +75,11 @@ impl Outgoing {
         }
     }
 
+    /// Drops what more content was to come from.
+    pub(crate) fn drop_source(&mut self) {
+        (self.source, self.file) = (None, None);
+    }
+
     /// Sends some of the front of `data`, or copies it to the output, and answers how much.
     pub(crate) fn poll_write<H: Home>(
         &mut self,

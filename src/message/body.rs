@@ -141,6 +141,12 @@ impl Body {
         matches!(self.content, Content::Stream { .. })
     }
 
+    /// Whether the content is in no memory of ours: whoever drops it runs what its owner has written.
+    #[inline]
+    pub(crate) fn is_foreign(&self) -> bool {
+        matches!(self.content, Content::Shared(_) | Content::Stream { .. })
+    }
+
     /// Whether the content was a stream that somebody has taken.
     pub(crate) fn is_spent(&self) -> bool {
         match &self.content {

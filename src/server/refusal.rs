@@ -11,7 +11,8 @@ use crate::net::{PeerAddr, TlsError};
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Refusal {
-    /// What was answered. None if nothing could be: the connection was gone, or the answer half sent.
+    /// What was answered. None if nothing could be: the connection was gone, or an answer was sent already, if only half
+    /// of it.
     pub status: Option<Status>,
     /// Who was refused.
     pub peer: PeerAddr,
@@ -27,7 +28,7 @@ pub enum RefusalCause {
     Exchange(ExchangeError),
     /// The handler failed.
     Handler(Error),
-    /// The handler panicked.
+    /// The handler panicked, or what it has left behind did when it was dropped.
     Panic,
     /// [`Handler::on_head`](crate::Handler::on_head) refused it, or did not plan for a CONNECT.
     Plan,

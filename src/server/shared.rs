@@ -34,11 +34,11 @@ impl Shared {
     #[cold]
     pub(super) fn report(&self, status: Option<Status>, peer: PeerAddr, cause: RefusalCause) {
         self.stats.count_error(&cause);
-        if let Some(on_error) = &self.on_error {
-            let refusal = Refusal { status, peer, cause };
-            // Its panics must not end what it is told of, nor the core.
-            let _ = catch_unwind(AssertUnwindSafe(|| on_error(&refusal)));
-        }
+        let refusal = Refusal { status, peer, cause };
+        // Its panics must not end what it is told of, nor the core; and neither must those of a cause that is dropped.
+        let _ = catch_unwind(AssertUnwindSafe(move || {
+            self.on_error.iter().for_each(|on_error| on_error(&refusal));
+        }));
     }
 
     /// Counts what went through a connection since the last call.

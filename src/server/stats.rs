@@ -78,7 +78,7 @@ pub struct ErrorCounts {
     /// Handlers that failed, or took too long. One that fails with a bare [`Status`](crate::Status) has answered, and one
     /// that fails because it could not read or write is counted above.
     pub handler: u64,
-    /// Handlers that panicked.
+    /// Handlers that panicked, and what they have left behind.
     pub panic: u64,
     /// Requests that were refused by their heads.
     pub plan: u64,

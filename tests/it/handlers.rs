@@ -4,20 +4,24 @@
 use std::collections::BTreeSet;
 use std::io;
 use std::panic::resume_unwind;
+use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
+use std::task::{self, Poll};
+use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
+use bytes::Bytes;
 use corehttp::{
-    BodyPlan, Context, Error, Handler, Headers, IntoHandler, InvalidAnswer, PeerAddr, Request, Response,
-    Server, ServerCore, Status, Timeouts, with_plan,
+    BodyPlan, Context, Course, Error, Flush, Handler, Headers, IntoHandler, InvalidAnswer, PeerAddr, Request,
+    Response, Server, ServerCore, Status, Timeouts, Transform, with_plan,
 };
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, ReadBuf};
 use tokio::sync::{Notify, Semaphore};
 use tokio::time::timeout;
 
-use super::support::{Peer, Refusals, Served, paused, status, undated};
+use super::support::{Peer, Refusals, Served, eventually, paused, status, undated};
 
 const GET: &str = "GET / HTTP/1.1\r\nhost: a\r\n\r\n";
 
@@ -311,6 +315,211 @@ mod panics {
     fn a_panic_after_the_head_has_left_cuts_the_connection() {
         let half = "HTTP/1.1 200 OK\r\nx-set: before\r\ntransfer-encoding: chunked\r\n\r\n4\r\nhalf\r\n";
         check("/streaming", &format!("{half}<ConnectionReset>"), 0);
+    }
+
+    /// Panics when it is dropped.
+    struct Fragile;
+
+    impl Drop for Fragile {
+        fn drop(&mut self) {
+            if !thread::panicking() {
+                resume_unwind(Box::new("without a trace"));
+            }
+        }
+    }
+
+    /// Panics even when it is dropped because of another panic.
+    struct Stubborn;
+
+    impl Drop for Stubborn {
+        fn drop(&mut self) {
+            resume_unwind(Box::new("without a trace"));
+        }
+    }
+
+    impl AsRef<[u8]> for Fragile {
+        fn as_ref(&self) -> &[u8] {
+            b"owned"
+        }
+    }
+
+    impl AsyncRead for Fragile {
+        fn poll_read(
+            self: Pin<&mut Self>,
+            _: &mut task::Context<'_>,
+            _: &mut ReadBuf<'_>,
+        ) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    impl Transform for Fragile {
+        fn begin(&mut self, _: &mut Response) -> Course {
+            Course::Through
+        }
+
+        fn apply(&mut self, data: &[u8], _: Flush, out: &mut Vec<u8>) -> io::Result<()> {
+            out.extend(data);
+            Ok(())
+        }
+    }
+
+    /// Answers, and leaves something behind that panics when it is dropped.
+    async fn careless(ctx: &mut Context) -> corehttp::Result {
+        let Context { request, response, extensions, transform, .. } = ctx;
+        response.text("well");
+        match request.path() {
+            "/extension" => drop(extensions.insert(Fragile)),
+            "/extensions" => {
+                extensions.insert(Fragile);
+                extensions.insert([Fragile]);
+            }
+            "/transform" => *transform = Some(Box::new(Fragile)),
+            "/request" => request.body.stream(Fragile, None),
+            "/all" => {
+                extensions.insert(Fragile);
+                *transform = Some(Box::new(Fragile));
+                request.body.stream(Fragile, None);
+                response.body.share(Bytes::from_owner(Fragile));
+            }
+            "/owned" => response.body.share(Bytes::from_owner(Fragile)),
+            "/source" => response.body.stream(Fragile, None),
+            "/unread" => {
+                response.body.stream(Fragile, None);
+                response.status = Status::NO_CONTENT;
+            }
+            "/streamed" => {
+                *transform = Some(Box::new(Fragile));
+                let mut out = ctx.stream().await?;
+                out.write_all(b"well").await?;
+                out.finish().await?;
+            }
+            "/refused" => {
+                response.body.stream(Fragile, None);
+                resume_unwind(Box::new("without a trace"));
+            }
+            "/pending" => {
+                extensions.insert(Stubborn);
+                let _held = Fragile;
+                std::future::pending().await
+            }
+            "/upgraded" => {
+                extensions.insert(Fragile);
+                drop(ctx.upgrade("x").await?);
+            }
+            "/taken" => {
+                let _taken = ctx.upgrade("x").await?;
+                resume_unwind(Box::new("without a trace"));
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// What the answer to `path` leaves behind panics so often: that is told each time, with `told`. The answer is as
+    /// `expected`, and the last one, whether or not another request has come with this one.
+    #[track_caller]
+    fn check_left(path: &str, expected: &str, told: u16, panics: usize) {
+        let asked = format!("GET {path} HTTP/1.1\r\nhost: a\r\nconnection: upgrade\r\nupgrade: x\r\n\r\n");
+        let refusals = Refusals::default();
+        let served = Served::with(|server| refusals.of(server), careless);
+        let mut other = served.connect();
+        for next in ["", GET] {
+            let heard = undated(&served.ask(get("/") + &asked + next));
+            let (_, last) = heard.split_at(heard.find("well").unwrap() + "well".len());
+            assert!(last.starts_with(expected) && last.matches("HTTP/1.1").count() == 1, "{path}: {heard}");
+            // A connection that was handed over may close before it is told. On one core the other is served after that.
+            other.say(GET);
+            assert!(other.hear().ends_with("well"), "the others live");
+            assert_eq!(refusals.take(), vec![(told, "the handler panicked".to_owned()); panics], "{path}");
+        }
+        assert_eq!(served.running.stats().total.errors.panic, 2 * panics as u64);
+        assert_eq!(served.running.stats().total.errors.handler, 0);
+        drop(other);
+        eventually("all are gone", || served.running.stats().total.open == 0);
+    }
+
+    #[test]
+    fn what_panics_when_it_is_dropped_is_told_and_the_answer_arrives() {
+        let ok = "HTTP/1.1 200 OK\r\n";
+        for (path, panics) in [
+            ("/extension", 1),
+            ("/extensions", 2),
+            ("/transform", 1),
+            ("/request", 1),
+            ("/all", 4),
+            ("/owned", 1),
+            ("/streamed", 1),
+        ] {
+            check_left(path, ok, 0, panics);
+        }
+        check_left("/unread", "HTTP/1.1 204 No Content\r\n", 0, 1);
+        check_left("/upgraded", "HTTP/1.1 101 Switching Protocols\r\n", 0, 1);
+        check_left("/taken", "HTTP/1.1 101 Switching Protocols\r\n", 0, 1);
+    }
+
+    #[test]
+    fn what_panics_before_the_answer_is_whole_ends_it() {
+        check_left("/source", "HTTP/1.1 200 OK\r\n", 0, 1);
+        let timeouts = Timeouts { handler: Some(Duration::from_millis(1)), ..Timeouts::default() };
+        let refusals = Refusals::default();
+        let served = Served::with(|server| refusals.of(server).timeouts(timeouts), careless);
+        assert_eq!(served.ask(get("/pending") + GET), "");
+        let panicked = (0, "the handler panicked".to_owned());
+        assert_eq!(refusals.take(), [panicked.clone(), panicked]);
+    }
+
+    #[test]
+    fn what_panics_behind_a_panic_is_told_too() {
+        let refusals = Refusals::default();
+        let served = Served::with(|server| refusals.of(server), careless);
+        let heard = served.ask(get("/refused") + GET);
+        assert!(status(&heard) == 500 && heard.matches("HTTP/1.1").count() == 1, "{heard}");
+        assert_eq!(refusals.take(), [0, 500].map(|told| (told, "the handler panicked".to_owned())));
+    }
+
+    /// An error that is no better.
+    struct FragileError(#[allow(dead_code, reason = "it is there to be dropped")] Fragile);
+
+    impl std::fmt::Debug for FragileError {
+        fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            std::fmt::Display::fmt(self, f)
+        }
+    }
+
+    impl std::fmt::Display for FragileError {
+        fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            f.write_str("it is fragile")
+        }
+    }
+
+    impl std::error::Error for FragileError {}
+
+    #[test]
+    fn a_cause_that_panics_when_it_is_dropped_harms_nobody() {
+        for is_told in [true, false] {
+            let refusals = Refusals::default();
+            let fails = |_: &mut Context| Err(Error::new(Status::CONFLICT, FragileError(Fragile)));
+            let served = Served::with(|server| if is_told { refusals.of(server) } else { server }, fails);
+            assert_eq!(served.ask(GET.repeat(3)).matches("HTTP/1.1 409 Conflict\r\n").count(), 3);
+            let told = (409, "the handler failed: it is fragile".to_owned());
+            assert_eq!(refusals.take(), vec![told; if is_told { 3 } else { 0 }]);
+        }
+    }
+
+    #[tokio::test]
+    async fn it_is_the_same_without_a_connection() {
+        for (path, code, body, panics) in [
+            ("/extensions", 200, "well", 2),
+            ("/refused", 500, "Internal Server Error", 2),
+            ("/source", 200, "", 1),
+        ] {
+            let refusals = Refusals::default();
+            let service = refusals.of(Server::new()).service(careless);
+            let response = service.respond(Request::get(path).unwrap()).await;
+            assert_eq!((response.status.as_u16(), response.body.text()), (code, Ok(body)), "{path}");
+            assert_eq!(refusals.take().len(), panics, "{path}");
+        }
     }
 }
 
@@ -747,7 +956,10 @@ mod informational {
                 assert_eq!(refused.get_ref().unwrap().downcast_ref(), Some(&InvalidAnswer::Status), "{code}");
             }
             ctx.stream().await?.finish().await?;
-            assert!(ctx.informational(Status::EARLY_HINTS, &Headers::new()).await.is_err(), "the answer has left");
+            assert!(
+                ctx.informational(Status::EARLY_HINTS, &Headers::new()).await.is_err(),
+                "the answer has left"
+            );
             Ok(())
         });
         let expected = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n";

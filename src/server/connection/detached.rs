@@ -1,6 +1,7 @@
 //! [`respond`]: a request that came without a connection, answered as if it had one.
 
 use std::cell::Cell;
+use std::future::poll_fn;
 use std::io;
 use std::mem;
 use std::pin::{Pin, pin};
@@ -13,7 +14,7 @@ use super::close::close;
 use super::handling::{handle, settle};
 use super::lease::Lease;
 use super::refuse::refuse;
-use super::{note_expectation, plan_body};
+use super::{note_expectation, plan_body, poll_send};
 use crate::exchange::ExchangeError;
 use crate::message::{Request, Response};
 use crate::net::Conn;
@@ -43,6 +44,7 @@ pub(in crate::server) async fn respond<H: Handler>(
     };
     close(&mut lease, manner).await;
     let mut response = mem::take(&mut lease.response);
+    lease.drop_values();
     let written = written.take();
     if !written.is_empty() {
         response.body.set(written);
@@ -59,7 +61,8 @@ async fn answer<H: Handler>(worker: &Worker<H>, ctx: &mut Context) -> Result<(),
     }
     let conn = ctx.conn.clone();
     let handled = handle(worker, conn, pin!(async { worker.handler.handle(ctx).await })).await;
-    settle(ctx, handled)
+    settle(ctx, handled)?;
+    poll_fn(|cx| poll_send(ctx, cx)).await
 }
 
 /// The peer of a request that came without a connection: it keeps what is written to it, and sends nothing, not even an

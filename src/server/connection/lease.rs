@@ -1,9 +1,10 @@
 //! [`Lease`]: a context in use.
 
 use std::ops::{Deref, DerefMut};
+use std::thread;
 
 use crate::server::worker::Worker;
-use crate::server::{Context, Handler};
+use crate::server::{Context, Handler, RefusalCause};
 
 /// A context that goes back to its free list, whatever becomes of the task that has it.
 pub(super) struct Lease<'w, H: Handler> {
@@ -41,6 +42,12 @@ impl<H: Handler> Drop for Lease<'_, H> {
                 // Whoever was cut off in the middle of an answer shall not take it for the whole.
                 conn.transport.reset();
             }
+        }
+        if thread::panicking() {
+            // A handler whose time was over held something that panicked when it was dropped, say. Whatever else does so
+            // now must not get out.
+            context.report(None, RefusalCause::Panic);
+            context.drop_each_value();
         }
         self.worker.give_context(context);
     }

@@ -134,6 +134,7 @@ fn exchanges<H: Handler>(
             let conn = ctx.conn.clone();
             let handled = handle(worker, conn, pin!(async { worker.handler.handle(ctx).await })).await;
             if ctx.conn.borrow().is_none() {
+                ctx.drop_values();
                 report_failure(ctx, handled);
                 return Ok(Next::Close(Manner::AtOnce));
             }
@@ -141,6 +142,7 @@ fn exchanges<H: Handler>(
             if !ctx.copy_body() {
                 poll_fn(|cx| poll_send(ctx, cx)).await?;
             }
+            ctx.drop_values();
             if ctx.persists() && !ctx.is_read() {
                 poll_fn(|cx| poll_drain(ctx, cx)).await;
             }

@@ -21,6 +21,7 @@ pub(super) fn refuse(ctx: &mut Context, refused: Refused) -> (Manner, io::Result
         RefusalCause::Exchange(error) => Err(error.as_io()),
         _ => Ok(()),
     };
+    ctx.drop_each_value();
     let told = status.filter(|_| ctx.outgoing.is_unsent()).map(final_status);
     if let Some(status) = told {
         // Many a refusal is told after a wait that nothing has ended.

@@ -88,10 +88,15 @@ impl Extensions {
     }
 
     #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        self.values.is_empty()
+    }
+
+    #[inline]
     pub(super) fn clear(&mut self) {
-        // Most exchanges have none, and to clear what is empty is a call.
-        if !self.values.is_empty() {
-            self.values.clear();
+        // One by one: should two of them panic, and be dropped together, that would be the end of the process.
+        while let Some(value) = self.values.pop() {
+            drop(value);
         }
     }
 

@@ -11,6 +11,7 @@ mod writer;
 mod extensions;
 mod passage;
 mod transform;
+mod values;
 
 use std::cell::RefCell;
 use std::fmt;
@@ -152,13 +153,11 @@ impl Context {
         (conn, self.facts.number)
     }
 
-    /// Forgets the exchange, and is ready for the next head.
+    /// Forgets the rest of the exchange, and is ready for the next head.
     pub(super) fn forget_exchange(&mut self) {
-        let Context { request, response, extensions, transform, incoming, outgoing, facts, .. } = self;
+        let Context { request, response, incoming, outgoing, facts, .. } = self;
         request.reset();
         response.reset();
-        extensions.clear();
-        *transform = None;
         incoming.get_mut().forget_message();
         outgoing.reset();
         // A head that is refused is not answered as the one before it would be.
