@@ -13,6 +13,7 @@ use corehttp::{BodyPlan, Context, Handler, Limits, Server, Timeouts, with_plan};
 use socket2::{Domain, Socket, Type};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf, duplex};
 use tokio::task::spawn_local;
+use tokio::time::Instant;
 
 use crate::support::answers::answers;
 use crate::support::wired::{Then, Wired, count_handled, shortened, take_handled};
@@ -385,6 +386,23 @@ fn drain_max_after_a_refusal_rfc9112_9_6() {
         });
         assert!((drain_max..drain_max + 3 * PIPE).contains(&drained), "{drained} of {drain_max}");
     }
+}
+
+/// Found as a core that stood still: the end was told as a number, which was not beyond this limit.
+#[test]
+fn however_much_may_be_drained_the_end_of_it_is_the_end() {
+    let limits = Limits { drain_max: usize::MAX, ..Limits::default() };
+    paused(async {
+        let (service, start) = (Server::new().limits(limits).service(app), Instant::now());
+        let (mut near, far) = duplex(64);
+        let peer = async move {
+            near.write_all(b"bad\r\n").await.unwrap();
+            near.shutdown().await.unwrap();
+            near.read_to_end(&mut Vec::new()).await.unwrap();
+        };
+        let _ = tokio::join!(peer, service.serve_connection(far));
+        assert_eq!(start.elapsed(), Duration::ZERO);
+    });
 }
 
 /// Answers to requests that came together leave together, `expected` of them in each write.

@@ -141,20 +141,22 @@ impl Incoming {
         self.expectation = Expectation::Forfeited;
     }
 
-    /// Reads and drops whatever comes, for at most `limit` in all, and answers how much that was so far; at the end
-    /// of it, more than any limit.
+    /// Reads and drops whatever comes, until its end, or until that is more than `most` or has taken `limit`.
     pub(crate) fn poll_discard<H: Home>(
         &mut self,
         cx: &mut Context<'_>,
         conn: &mut Conn<H>,
+        most: usize,
         limit: Duration,
-    ) -> Poll<usize> {
-        match ready!(conn.poll_fill(cx, &mut self.input, limit)) {
-            Ok(count @ 1..) => self.drained += count,
-            Ok(0) | Err(_) => self.drained = usize::MAX,
+    ) -> Poll<()> {
+        while let Ok(count @ 1..) = ready!(conn.poll_fill(cx, &mut self.input, limit)) {
+            self.input.reset();
+            self.drained += count;
+            if self.drained > most {
+                break;
+            }
         }
-        self.input.reset();
-        Poll::Ready(self.drained)
+        Poll::Ready(())
     }
 
     /// Whether the whole body was received; the last piece of it may still be lent.

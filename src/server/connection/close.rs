@@ -73,8 +73,7 @@ impl Context {
         let Context { incoming, conn, shared, .. } = self;
         let mut conn = conn.borrow_mut();
         let Some(conn) = &mut *conn else { return Poll::Ready(()) };
-        let (limits, linger) = (&shared.bounds.limits, shared.bounds.timeouts.linger);
-        while ready!(incoming.get_mut().poll_discard(cx, conn, linger)) <= limits.drain_max {}
-        Poll::Ready(())
+        let (drain_max, linger) = (shared.bounds.limits.drain_max, shared.bounds.timeouts.linger);
+        incoming.get_mut().poll_discard(cx, conn, drain_max, linger)
     }
 }
