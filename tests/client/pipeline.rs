@@ -202,6 +202,21 @@ const B: &str = "HTTP/1.1 201 Created\r\ncontent-length: 1\r\n\r\nb";
 const C: &str = "HTTP/1.1 202 Accepted\r\ncontent-length: 1\r\n\r\nc";
 const LAST: &str = "HTTP/1.1 203 Last\r\nconnection: close\r\ncontent-length: 1\r\n\r\nl";
 
+/// Found as connections that were opened for ever, and never asked anything.
+#[test]
+fn a_connection_that_must_not_get_old_is_asked_one_thing() {
+    paused(async {
+        let scripts: &[Script] =
+            &[&[Hear(1), Say(A), Hang], &[Hear(1), Say(B), Hang], &[Hear(1), Say(C), Hang]];
+        let server = Server::new(scripts);
+        let client = Client::builder().dialer(server.clone()).age_max(Duration::ZERO).build();
+        let pipeline = client.pipeline("http://a").unwrap().build();
+        let lines = ["GET /1", "GET /2", "GET /3"];
+        assert_eq!(ask(&pipeline, &lines).await, ["200 a", "201 b", "202 c"]);
+        assert_eq!(server.heard(), lines);
+    });
+}
+
 #[test]
 fn the_first_goes_alone_and_the_others_together_9_3_2() {
     // The server that waits for two requests before it answers gets them.
