@@ -16,7 +16,8 @@ pub struct MultipartLimits {
     pub parts_max: usize,
     /// Fields in the head of a part. Beyond: 431. Default: 64.
     pub fields_max: usize,
-    /// Bytes of the head of a part, for which there is room from the start. Beyond: 431. Default: 16 KiB.
+    /// Bytes of the head of a part, for which there is room from the start. Beyond: 431. Default: 16 KiB; more than 1 MiB
+    /// count as 1 MiB.
     pub head_max: usize,
     /// Bytes of the content of a part, whether it is read, saved or skipped. Beyond: 413. Default: 32 MiB.
     pub part_max: u64,

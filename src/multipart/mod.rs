@@ -151,8 +151,9 @@ impl<R: AsyncRead + Unpin> Multipart<R> {
     }
 
     fn within(source: R, boundary: Boundary, limits: MultipartLimits) -> Multipart<R> {
+        let limits = MultipartLimits { head_max: limits.head_max.min(HEAD_MAX), ..limits };
         // The first boundary is at the start of a line too, though no CRLF need be before it.
-        let window = Window::new(WINDOW_LEAST.max(limits.head_max.saturating_add(HEAD_ENDS)), b"\r\n");
+        let window = Window::new(WINDOW_LEAST.max(limits.head_max + HEAD_ENDS), b"\r\n");
         Multipart {
             source,
             boundary,
@@ -249,7 +250,7 @@ impl<R: AsyncRead + Unpin> Multipart<R> {
                 self.window.consume(end + 2);
                 return Poll::Ready(Ok(()));
             }
-            if unread.len() >= self.limits.head_max.saturating_add(HEAD_ENDS) {
+            if unread.len() >= self.limits.head_max + HEAD_ENDS {
                 return Poll::Ready(Err(MultipartError::PartHeadTooLarge.into()));
             }
             searched = unread.len().saturating_sub(3);
@@ -324,6 +325,9 @@ impl<R: AsyncRead + Unpin> Multipart<R> {
 
 /// What is read at once.
 const WINDOW_LEAST: usize = 16 << 10;
+
+/// More of one head is nobody's, and there is room for it from the start.
+const HEAD_MAX: usize = 1 << 20;
 
 /// The CRLFs around a head.
 const HEAD_ENDS: usize = "\r\n\r\n\r\n".len();

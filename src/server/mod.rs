@@ -94,7 +94,7 @@ impl Server {
     pub fn new() -> Server {
         Server {
             addresses: Vec::new(),
-            cores: runtime::available_cores(),
+            cores: runtime::available_cores().min(CORES_MAX),
             pinning: Pinning::default(),
             balanced: false,
             listen: ListenOptions::default(),
@@ -118,10 +118,11 @@ impl Server {
         self
     }
 
-    /// How many cores serve, each with a thread of its own. Default: all that the process may use. At least 1.
+    /// How many cores serve, each with a thread of its own. Default: all that the process may use. At least 1, and at
+    /// most 1,024: more count as that.
     #[doc(alias = "workers")]
     pub fn cores(mut self, cores: usize) -> Server {
-        self.cores = cores.max(1);
+        self.cores = cores.clamp(1, CORES_MAX);
         self
     }
 
@@ -166,7 +167,7 @@ impl Server {
 
     /// The bounds on what peers send. Default: those of [`Limits`], all of them.
     pub fn limits(mut self, limits: Limits) -> Server {
-        self.settings.bounds.limits = limits;
+        self.settings.bounds.limits = limits.capped();
         self
     }
 
@@ -295,6 +296,9 @@ impl Server {
         Service::new(handler.into_handler(), &self.settings)
     }
 }
+
+/// What is made for each core is made before the first one starts.
+const CORES_MAX: usize = 1024;
 
 impl Default for Server {
     fn default() -> Server {

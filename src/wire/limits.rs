@@ -14,7 +14,7 @@
 pub struct Limits {
     /// Bytes of a request line, without its CRLF. Beyond: 414. Default: 16 KiB.
     pub request_line_max: usize,
-    /// Bytes of a head: start-line and fields. Beyond: 431. Default: 64 KiB.
+    /// Bytes of a head: start-line and fields. Beyond: 431. Default: 64 KiB; more than 1 GiB count as 1 GiB.
     pub head_max: usize,
     /// Fields in a head. Beyond: 431. Default: 128; more than 1,024 count as 1,024.
     pub fields_max: usize,
@@ -34,7 +34,7 @@ pub struct Limits {
     /// Bytes of chunk framing beyond 16 a chunk and twice the data: what tiny chunks may waste. Beyond: 400.
     /// Default: 16 KiB.
     pub chunk_overhead_max: usize,
-    /// Bytes of a trailer section. Beyond: 431. Default: 16 KiB.
+    /// Bytes of a trailer section. Beyond: 431. Default: 16 KiB; more than 1 GiB count as 1 GiB.
     pub trailers_max: usize,
     /// Fields in a trailer section. Beyond: 431. Default: 64; more than 1,024 count as 1,024.
     pub trailer_fields_max: usize,
@@ -51,9 +51,20 @@ pub struct Limits {
     /// Connections of one peer: an IPv4 address or an IPv6 /64. Beyond: 429, or a close as above. Default:
     /// none.
     pub connections_per_peer_max: Option<usize>,
-    /// Requests on one connection. The last answer says `connection: close`. Default: none.
+    /// Requests on one connection. The last answer says `connection: close`. Default: none; zero counts as one.
     pub requests_per_connection_max: Option<u64>,
 }
+
+impl Limits {
+    /// These, with no more text in a message than its fields can be found in.
+    pub(crate) fn capped(self) -> Limits {
+        let (head_max, trailers_max) = (self.head_max.min(TEXT_MAX), self.trailers_max.min(TEXT_MAX));
+        Limits { head_max, trailers_max, ..self }
+    }
+}
+
+/// Fields are found by spans of 32 bits, and what is read behind a head goes with it while it is looked at.
+const TEXT_MAX: usize = 1 << 30;
 
 impl Default for Limits {
     fn default() -> Limits {

@@ -22,6 +22,7 @@ mod requests;
 #[cfg(feature = "tls")]
 mod secure;
 mod servers;
+mod settings;
 mod storm;
 mod streams;
 mod time;

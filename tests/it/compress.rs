@@ -244,9 +244,13 @@ fn large_content_is_coded_elsewhere() {
         assert_eq!(response.headers.text("content-encoding"), Some(accepted));
         assert!(response.body.len() < page().len());
     }
-    let all_elsewhere = Compress::new(html).inline_max(0);
-    let response = respond(all_elsewhere, "GET", &[("accept-encoding", "br")], b"");
-    assert_eq!(decoded(&response), page().as_bytes());
+    for inline_max in [0, 1, usize::MAX] {
+        let somewhere = Compress::new(html).inline_max(inline_max);
+        let response = respond(somewhere, "GET", &[("accept-encoding", "br")], b"");
+        assert_eq!(decoded(&response), page().as_bytes());
+    }
+    let hardly = respond(Compress::new(html).size_min(usize::MAX), "GET", &[("accept-encoding", "br")], b"");
+    assert!(!hardly.headers.contains("content-encoding"));
 }
 
 /// The bytes that a server sends to `wire`, until it closes.

@@ -960,7 +960,11 @@ mod cache {
         let by_count = FileCache { files_max: 2, ..bounds };
         let by_bytes = FileCache { files_max: 10, bytes_max: 2 * 1100, ..bounds };
         let nothing = FileCache { files_max: 0, ..bounds };
-        for (bounds, kept) in [(by_count, "a c"), (by_bytes, "a c"), (nothing, ""), (bounds, "a b c")] {
+        let max = usize::MAX;
+        let all = FileCache { bytes_max: max, files_max: max, file_bytes_max: max, fresh: Duration::MAX };
+        for (bounds, kept) in
+            [(by_count, "a c"), (by_bytes, "a c"), (nothing, ""), (bounds, "a b c"), (all, "a b c")]
+        {
             let root = tree(&["a", "b", "c"]);
             let served = bounded(bounds, root.path());
             let said = |path: &str| body(&served.ask(get(path, ""))).to_owned();

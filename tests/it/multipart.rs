@@ -418,6 +418,37 @@ mod refused {
     }
 
     #[test]
+    fn limits_that_are_none() {
+        let unlimited = MultipartLimits {
+            parts_max: usize::MAX,
+            fields_max: usize::MAX,
+            head_max: usize::MAX,
+            part_max: u64::MAX,
+            memory_max: usize::MAX,
+            bytes_max: u64::MAX,
+            margin_max: u64::MAX,
+        };
+        let nothing = MultipartLimits {
+            parts_max: 0,
+            fields_max: 0,
+            head_max: 0,
+            part_max: 0,
+            memory_max: 0,
+            bytes_max: 0,
+            margin_max: 0,
+        };
+        let body = format!("preamble\r\n{}{}--b--\r\nepilogue", part("12"), part(""));
+        for (limits, parts) in [(unlimited, Some(2)), (nothing, None)] {
+            let found = runtime().block_on(read(Pieces::new([body.as_bytes()]), limits, Way::Chunks));
+            assert_eq!(found.as_ref().map(Vec::len).ok(), parts, "{found:?}");
+        }
+        // A head has its end however much of it there may be.
+        let endless = format!("--b\r\n{}", "x: y\r\n".repeat(1 << 18));
+        let found = runtime().block_on(read(Pieces::new([endless.as_bytes()]), unlimited, Way::Chunks));
+        assert_eq!(multipart_error(&found.unwrap_err()), Some(E::PartHeadTooLarge));
+    }
+
+    #[test]
     fn heads_and_margins_without_end() {
         let long = "x".repeat(64 << 10);
         for (body, error) in [

@@ -66,6 +66,17 @@ fn a_thread_for_each_core_and_none_is_left() {
 }
 
 #[test]
+fn settings_of_any_size_work() {
+    for backlog in [0, 1, u16::MAX] {
+        let served = start(Server::bind("127.0.0.1:0").cores(1).backlog(backlog));
+        check(served.connect().stream, "127.0.0.1");
+    }
+    // As many threads as that would be another test.
+    let most = Server::new().cores(usize::MAX);
+    assert!(format!("{most:?}").contains("cores: 1024,"), "{most:?}");
+}
+
+#[test]
 fn a_handler_of_each_core_has_state_that_is_not_shared() {
     let make = async |core: ServerCore| {
         tokio::task::yield_now().await;

@@ -36,9 +36,9 @@ impl PipelineBuilder {
     }
 
     /// Connections in use at most. One more is taken when all others have something to do. Default: 1, which is also the
-    /// least.
+    /// least; more than 1,024 count as 1,024.
     pub fn connections(mut self, count: usize) -> Self {
-        self.connections = count.max(1);
+        self.connections = count.clamp(1, CONNECTIONS_MAX);
         self
     }
 
@@ -74,6 +74,9 @@ impl PipelineBuilder {
         Pipeline(Arc::new(Owner(Arc::new(shared))))
     }
 }
+
+/// Each has a board, and whoever asks looks at all of them.
+const CONNECTIONS_MAX: usize = 1024;
 
 impl fmt::Debug for PipelineBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

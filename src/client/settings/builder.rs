@@ -58,7 +58,7 @@ impl ClientBuilder {
     }
 
     /// Connections to one host in one runtime, those in use and those at rest. Beyond, requests wait in turn. Default:
-    /// 512.
+    /// 512; the least is 1.
     pub fn connections_per_host_max(mut self, most: usize) -> Self {
         self.settings.pool.connections_max = most;
         self
@@ -84,9 +84,10 @@ impl ClientBuilder {
         self
     }
 
-    /// Bytes of the head of an answer. Default: 64 KiB.
+    /// Bytes of the head of an answer. Default: 64 KiB; more than 1 GiB count as 1 GiB.
     pub fn head_max(mut self, most: usize) -> Self {
         self.settings.bounds.limits.head_max = most;
+        self.settings.bounds.limits = self.settings.bounds.limits.capped();
         self
     }
 
