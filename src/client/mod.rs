@@ -270,8 +270,9 @@ impl Client {
     }
 
     fn each_pool(&self, mut then: impl FnMut(&Pool)) {
-        let all = read_lock(&self.shared.pools);
-        all.iter().for_each(|(_, pools)| pools.each(&mut then));
+        // Not under the lock: whoever is dropped meanwhile may ask for it.
+        let all = Vec::from_iter(read_lock(&self.shared.pools).iter().map(|(_, pools)| pools.clone()));
+        all.iter().for_each(|pools| pools.each(&mut then));
     }
 
     /// The pool of the origin that `target` names, in this runtime.

@@ -620,7 +620,10 @@ struct CuriousDialer(Arc<Mutex<Option<Client>>>);
 impl Dialer for CuriousDialer {
     type Stream = Curious;
 
-    async fn dial(&self, _: &str, _: u16) -> io::Result<Curious> {
+    async fn dial(&self, host: &str, _: u16) -> io::Result<Curious> {
+        if host == "nowhere" {
+            return Err(io::ErrorKind::ConnectionRefused.into());
+        }
         let (near, mut far) = duplex(1024);
         tokio::spawn(async move {
             far.read_exact(&mut [0; 16]).await?;
@@ -636,6 +639,9 @@ impl Drop for Curious {
         let client = self.1.lock().unwrap().clone().unwrap();
         client.close_idle();
         assert_eq!(client.idle(), 0);
+        // Also in a runtime that the client has not seen before.
+        let elsewhere = move || corehttp::block_on(async { client.get("http://nowhere/").await.map(drop) });
+        std::thread::spawn(elsewhere).join().unwrap().unwrap().unwrap_err();
     }
 }
 
