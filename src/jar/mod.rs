@@ -151,10 +151,8 @@ impl Jar {
     ///
     /// Those of `out`.
     pub fn save(&self, mut out: impl Write) -> io::Result<()> {
-        let (now, store) = (SystemTime::now(), self.lock());
-        let mut kept: Vec<&Cookie> = store.iter().filter(|cookie| cookie.is_alive(now)).collect();
-        kept.sort_by_key(|cookie| cookie.created);
-        for line in kept.into_iter().filter_map(record::line) {
+        // Requests are not to wait until they are written.
+        for line in self.lines() {
             writeln!(out, "{line}")?;
         }
         out.flush()
@@ -167,8 +165,16 @@ impl Jar {
     /// Those of `from`, and [`InvalidRecord`] within [`io::ErrorKind::InvalidData`] for a line that no jar has written.
     /// Cookies before it are in the jar then.
     pub fn load(&self, mut from: impl BufRead) -> io::Result<()> {
-        let (now, mut store) = (SystemTime::now(), self.lock());
-        record::read(&mut from, |cookie| store.restore(cookie, now))
+        let now = SystemTime::now();
+        record::read(&mut from, |cookie| self.lock().restore(cookie, now))
+    }
+
+    /// The cookies that outlive the session, as lines of JSON.
+    fn lines(&self) -> Vec<String> {
+        let (now, store) = (SystemTime::now(), self.lock());
+        let mut kept: Vec<&Cookie> = store.iter().filter(|cookie| cookie.is_alive(now)).collect();
+        kept.sort_by_key(|cookie| cookie.created);
+        kept.into_iter().filter_map(record::line).collect()
     }
 
     fn lock(&self) -> MutexGuard<'_, Store> {

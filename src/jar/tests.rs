@@ -1,5 +1,6 @@
 //! What a jar takes, what it gives back, and what it drops.
 
+use std::io::{self, BufReader, Read, Write};
 use std::time::{Duration, SystemTime};
 
 use super::cookie::{Cookie, Origin, Rejected};
@@ -311,6 +312,58 @@ fn loaded(file: &str) -> Result<Jar, Option<usize>> {
         error.get_ref()?.downcast_ref::<record::InvalidRecord>().map(|invalid| invalid.line)
     };
     jar.load(file.as_bytes()).map_err(line).map(|()| jar)
+}
+
+/// A file that asks the jar how many cookies it has, whenever it is read or written.
+struct Curious<'a, T>(&'a Jar, T);
+
+impl<T: Write> Write for Curious<'_, T> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        assert_eq!(self.0.len(), 2);
+        self.1.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.1.flush()
+    }
+}
+
+impl<T: Read> Read for Curious<'_, T> {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        assert!(self.0.len() <= 2);
+        self.1.read(out)
+    }
+}
+
+/// Found as requests that waited for a disk.
+#[test]
+fn a_jar_is_free_while_a_file_is_read_or_written() {
+    let (jar, twin, request) = (Jar::new(), Jar::new(), request("https://a.com/"));
+    for name in ["a", "b"] {
+        let cookie = SetCookie { max_age: Some(Duration::from_secs(100)), ..SetCookie::new(name, "1") };
+        jar.set(request.target(), &cookie).expect("it may be set");
+    }
+    let mut file = Vec::new();
+    jar.save(Curious(&jar, &mut file)).expect("there is room");
+    twin.load(BufReader::new(Curious(&twin, &file[..]))).expect("it was saved so");
+    assert_eq!(twin.cookie_field(request.target()).as_deref(), Some("a=1; b=1"));
+}
+
+#[test]
+fn bounds_of_any_size_work() {
+    for (per_site_max, cookies_max, kept) in [
+        (0, usize::MAX, 0),
+        (usize::MAX, 0, 0),
+        (1, usize::MAX, 1),
+        (usize::MAX, 1, 1),
+        (usize::MAX, usize::MAX, 3),
+    ] {
+        let (jar, request) = (Jar::bounded(per_site_max, cookies_max), request("https://a.com/"));
+        for name in ["a", "b", "c"] {
+            jar.set(request.target(), &SetCookie::new(name, "1")).expect("it may be set");
+        }
+        assert_eq!(jar.len(), kept, "{per_site_max} of a site, {cookies_max} in all");
+    }
 }
 
 #[test]
