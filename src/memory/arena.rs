@@ -41,7 +41,7 @@ impl Arena {
 
     #[cold]
     fn extend_anew(&mut self, part: &[u8]) {
-        self.make_room(part.len());
+        self.make_room(part.len(), usize::MAX);
         self.extend(part);
     }
 
@@ -63,8 +63,15 @@ impl Arena {
     /// The room behind the content, at least `least` bytes of it. What is written there counts after [`Arena::grow`].
     #[inline]
     pub(crate) fn spare(&mut self, least: usize) -> &mut [u8] {
-        if self.bytes.len() - self.len < least {
-            self.make_room(least);
+        self.spare_within(least, usize::MAX)
+    }
+
+    /// As [`Arena::spare`], where no more than `most` bytes are to come: there will be no room for more, unless it is
+    /// there already.
+    #[inline]
+    pub(crate) fn spare_within(&mut self, least: usize, most: usize) -> &mut [u8] {
+        if self.bytes.len() - self.len < least.min(most) {
+            self.make_room(least.min(most), most);
         }
         &mut self.bytes[self.len..]
     }
@@ -113,10 +120,13 @@ impl Arena {
         &self.bytes[..self.len]
     }
 
+    /// Grows by as much as is there, so that what grows step by step is not moved for each of them, but to no more than
+    /// what is to come.
     #[cold]
-    fn make_room(&mut self, least: usize) {
+    fn make_room(&mut self, least: usize, most: usize) {
         let needed = self.len.checked_add(least).expect("an arena fits memory");
-        self.bytes.reserve_exact(needed.max(2 * self.bytes.len()).max(64) - self.bytes.len());
+        let doubled = (2 * self.bytes.len()).max(64).min(self.len.saturating_add(most));
+        self.bytes.reserve_exact(needed.max(doubled) - self.bytes.len());
         self.bytes.resize(self.bytes.capacity(), 0);
     }
 }
@@ -173,6 +183,29 @@ mod tests {
         arena.extend(&[7; 200]);
         arena.shrink(100);
         assert_eq!(arena.as_slice(), [7; 200]);
+    }
+
+    #[test]
+    fn room_is_doubled_but_not_beyond_what_is_to_come() {
+        let mut arena = Arena::default();
+        for (filled, least, most, room) in [
+            (0, 100, 1000, 100),
+            (100, 100, 900, 100),
+            (100, 100, 800, 200),
+            (200, 100, 600, 400),
+            (400, 100, 200, 200),
+            (200, 100, 0, 0),
+        ] {
+            arena.grow(filled);
+            assert_eq!(
+                arena.spare_within(least, most).len(),
+                room,
+                "{} of {}",
+                arena.len(),
+                arena.len() + most
+            );
+        }
+        assert_eq!(arena.spare(1).len(), 1000, "what is to come is not known");
     }
 
     #[test]

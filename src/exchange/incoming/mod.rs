@@ -243,7 +243,7 @@ impl Incoming {
     }
 }
 
-/// Reads a body of which `left` bytes are to come. The memory grows with what has come.
+/// Reads a body of which `left` bytes are to come. The memory grows with what has come, and not beyond what will.
 fn poll_content<H: Home>(
     cx: &mut Context<'_>,
     conn: &mut Conn<H>,
@@ -255,7 +255,7 @@ fn poll_content<H: Home>(
     let left_here = usize::try_from(*left).unwrap_or(usize::MAX);
     // A read that fills its room leaves open whether there is more, and another one has to find that out.
     let most = left_here.saturating_add(READ_BEYOND);
-    let room = content.spare(content.len().clamp(READ_LEAST, READ_MOST).min(most));
+    let room = content.spare_within(content.len().clamp(READ_LEAST, READ_MOST), most);
     let room_len = room.len().min(most);
     let count = ready!(conn.poll_read(cx, &mut room[..room_len], bounds.timeouts.body))?;
     let of_body = count.min(left_here);
