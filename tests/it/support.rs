@@ -107,6 +107,16 @@ impl Peer {
         String::from_utf8_lossy(&heard).into_owned()
     }
 
+    /// Hears what comes until it ends with `end`.
+    #[track_caller]
+    pub fn hear_through(&mut self, end: &str) -> String {
+        let mut heard = Vec::new();
+        while !heard.ends_with(end.as_bytes()) {
+            heard.push(self.hear_byte(&heard));
+        }
+        String::from_utf8_lossy(&heard).into_owned()
+    }
+
     /// Hears all until the server closes. A reset is told as such.
     pub fn hear_all(&mut self) -> String {
         let mut heard = Vec::new();
@@ -116,6 +126,11 @@ impl Peer {
             heard.push_str(&format!("<{:?}>", error.kind()));
         }
         heard
+    }
+
+    /// Closes so that the server hears of a failure, and not of an end.
+    pub fn reset(self) {
+        SockRef::from(&self.stream).set_linger(Some(Duration::ZERO)).unwrap();
     }
 
     #[track_caller]
@@ -137,23 +152,6 @@ pub fn undated(heard: &str) -> String {
 /// The status of the first answer in `heard`; 0 if there is none.
 pub fn status(heard: &str) -> u16 {
     heard.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or(0)
-}
-
-impl Peer {
-    /// Hears what comes until it ends with `end`.
-    #[track_caller]
-    pub fn hear_through(&mut self, end: &str) -> String {
-        let mut heard = Vec::new();
-        while !heard.ends_with(end.as_bytes()) {
-            heard.push(self.hear_byte(&heard));
-        }
-        String::from_utf8_lossy(&heard).into_owned()
-    }
-
-    /// Closes so that the server hears of a failure, and not of an end.
-    pub fn reset(self) {
-        SockRef::from(&self.stream).set_linger(Some(Duration::ZERO)).unwrap();
-    }
 }
 
 /// What a server's `on_error` has seen, in order.
