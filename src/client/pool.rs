@@ -11,7 +11,7 @@ use super::origin::Origin;
 use super::pools::Pools;
 use super::redirect::{CREDENTIALS, Goal};
 use super::route::Proxy;
-use super::settings::{PoolBounds, Settings};
+use super::settings::Settings;
 use super::{ClientCause, ClientError, ClientPhase};
 use crate::memory::{FreeList, lock};
 use crate::message::{Headers, Name, Request};
@@ -32,7 +32,6 @@ pub(super) struct Pool {
     /// A permit for each connection that may still be opened or taken. Whoever waits for one is served in turn.
     places: Semaphore,
     rest: Mutex<Rest>,
-    pub(super) bounds: PoolBounds,
     pub(super) settings: Arc<Settings>,
     /// Whoever looks after resting connections, and whether that is done.
     pools: Weak<Pools>,
@@ -73,9 +72,7 @@ impl Pool {
         pools: Weak<Pools>,
         is_kept: Arc<AtomicBool>,
     ) -> Pool {
-        let mut bounds = settings.pool;
-        bounds.connections_max = bounds.connections_max.clamp(1, Semaphore::MAX_PERMITS);
-        let places = Semaphore::new(bounds.connections_max);
+        let places = Semaphore::new(settings.pool.connections_max);
         let proxy = settings.proxies.proxy_for(origin.scheme, origin.host(), origin.port).cloned();
         let (mut fields, mut open_fields) = (settings.fields.clone(), settings.fields.clone());
         open_fields.remove_each(&CREDENTIALS);
@@ -85,18 +82,7 @@ impl Pool {
                 fields.put(Name::new("proxy-authorization"), authorization.as_bytes());
             }
         }
-        Pool {
-            origin,
-            proxy,
-            fields,
-            open_fields,
-            places,
-            rest: Mutex::default(),
-            bounds,
-            settings,
-            pools,
-            is_kept,
-        }
+        Pool { origin, proxy, fields, open_fields, places, rest: Mutex::default(), settings, pools, is_kept }
     }
 
     /// Whether a proxy reads the requests.
@@ -218,17 +204,18 @@ impl Pool {
 
     /// How many connections are in use, or about to be.
     pub(super) fn busy(&self) -> usize {
-        self.bounds.connections_max.saturating_sub(self.places.available_permits())
+        self.settings.pool.connections_max.saturating_sub(self.places.available_permits())
     }
 
     /// How long a connection may rest after this exchange: what its server has said, if that is less than ours.
     pub(super) fn idle_max(&self, exchange: &Exchange) -> Duration {
-        exchange.idle.map_or(self.bounds.idle, |said| said.min(self.bounds.idle))
+        let idle = self.settings.pool.idle;
+        exchange.idle.map_or(idle, |said| said.min(idle))
     }
 
     /// Whether a connection that was opened at `born` may still be used.
     pub(super) fn is_young(&self, born: Instant, now: Instant) -> bool {
-        self.bounds.age.is_none_or(|age| later(born, age) > now)
+        self.settings.pool.age.is_none_or(|age| later(born, age) > now)
     }
 }
 

@@ -366,5 +366,5 @@ impl Drop for Pipe {
 /// Whether the connection may be asked more (see [`ClientBuilder::age_max`](crate::ClientBuilder::age_max)).
 fn is_young(link: &Link) -> bool {
     let pool = &link.place.pool;
-    pool.bounds.age.is_none() || pool.is_young(link.exchange.born, runtime::now())
+    pool.settings.pool.age.is_none() || pool.is_young(link.exchange.born, runtime::now())
 }

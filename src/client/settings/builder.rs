@@ -5,6 +5,8 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::Semaphore;
+
 use super::{ClientTimeouts, PoolBounds, Settings};
 use crate::client::{Client, CookieStore, Proxies, Redirects, Shared};
 use crate::coding::ACCEPTED;
@@ -46,7 +48,6 @@ impl ClientBuilder {
 
     /// How long each phase of an exchange may take. Default: those of [`ClientTimeouts`].
     pub fn timeouts(mut self, timeouts: ClientTimeouts) -> Self {
-        self.settings.bounds.timeouts = timeouts.of_exchange();
         self.settings.timeouts = timeouts;
         self
     }
@@ -60,7 +61,7 @@ impl ClientBuilder {
     /// Connections to one host in one runtime, those in use and those at rest. Beyond, requests wait in turn. Default:
     /// 512; the least is 1.
     pub fn connections_per_host_max(mut self, most: usize) -> Self {
-        self.settings.pool.connections_max = most;
+        self.settings.pool.connections_max = most.clamp(1, Semaphore::MAX_PERMITS);
         self
     }
 
@@ -175,6 +176,7 @@ impl ClientBuilder {
         if settings.decode_max.is_some() && !settings.fields.contains("accept-encoding") {
             settings.fields.put(Name::new("accept-encoding"), ACCEPTED.as_bytes());
         }
+        settings.bounds.timeouts = settings.timeouts.of_exchange();
         // Each request says itself, and once, whom it is for and how it is framed.
         for name in encode::ROUTING {
             settings.fields.remove(name.as_str());
@@ -186,11 +188,10 @@ impl ClientBuilder {
 
 impl Default for ClientBuilder {
     fn default() -> ClientBuilder {
-        let timeouts = ClientTimeouts::default();
         let limits = Limits { body_max: BODY_MAX, ..Limits::default() };
         let settings = Settings {
-            bounds: Bounds { limits, timeouts: timeouts.of_exchange() },
-            timeouts,
+            bounds: Bounds { limits, ..Bounds::default() },
+            timeouts: ClientTimeouts::default(),
             pool: PoolBounds { connections_max: 512, idle: Duration::from_secs(30), age: None },
             dial: Dial::default(),
             proxies: Proxies::none(),

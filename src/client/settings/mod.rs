@@ -21,7 +21,7 @@ use crate::runtime::{Instant, later};
 #[derive(Clone)]
 pub(super) struct Settings {
     pub(super) timeouts: ClientTimeouts,
-    /// The timeouts again, and the limits, as an exchange takes them.
+    /// The limits, and the timeouts once more, as an exchange takes them.
     pub(super) bounds: Bounds,
     pub(super) pool: PoolBounds,
     pub(super) dial: Dial,
