@@ -4,8 +4,8 @@ use std::io;
 use std::mem;
 
 use super::Context;
-use crate::coding::{ACCEPTED, CodingError, Decoders, OF_CODED};
-use crate::message::{Body, Name};
+use crate::coding::{CodingError, Decoders, OF_CODED};
+use crate::message::Body;
 
 impl Context {
     /// Undoes the content codings of the request's body, `gzip` for one, and removes the fields that spoke of them:
@@ -39,10 +39,7 @@ impl Context {
     ///
     /// As [`Context::decode_body`].
     pub async fn decode_body_up_to(&mut self, limit: usize) -> io::Result<()> {
-        let decoders = Decoders::of(&self.request.headers, limit).inspect_err(|_| {
-            // Whoever hears of 415 is to know what would have done (RFC 9110 §15.5.16).
-            self.response.headers.put(Name::new("accept-encoding"), ACCEPTED.as_bytes());
-        })?;
+        let decoders = Decoders::of(&self.request.headers, limit)?;
         self.buffer_body().await?;
         let Some(decoders) = decoders else { return Ok(()) };
         decode(decoders, &mut self.request.body)?;
