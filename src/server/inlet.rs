@@ -89,9 +89,13 @@ impl Inlet {
         if let Poll::Ready(Some((detached, peer))) = self.arrivals.poll_recv(cx) {
             return Poll::Ready(detached.attach().map(|transport| ((transport, peer), Sharing::Own)));
         }
-        for (listener, sharing) in &self.listeners {
+        for index in 0..self.listeners.len() {
+            let (listener, sharing) = &self.listeners[index];
             if let Poll::Ready(accepted) = listener.poll_accept(cx) {
-                return Poll::Ready(accepted.map(|accepted| (accepted, *sharing)));
+                let accepted = accepted.map(|accepted| (accepted, *sharing));
+                // Who has had a turn is asked last, or a crowd there would keep everybody waiting elsewhere.
+                self.listeners.rotate_left(index + 1);
+                return Poll::Ready(accepted);
             }
         }
         Poll::Pending

@@ -8,8 +8,11 @@ use std::rc::Rc;
 use std::slice::Iter;
 use std::task::{Context as TaskContext, Poll, ready};
 
-use corehttp::{BodyPlan, Context, Handler, IntoHandler, Limits, Request, Server, Service, with_plan};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use corehttp::{
+    BodyPlan, Context, Handler, IntoHandler, Limits, MemoryListener, Request, Server, Service, block_on,
+    with_plan,
+};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::task::{LocalSet, coop, spawn_local, yield_now};
 
 use crate::support::paused;
@@ -128,4 +131,28 @@ fn a_connection_that_never_waits_does_not_keep_the_core() {
     check(chunked, with_plan(stream, read));
     check(sized, with_plan(stream, write));
     check(sized, |_: &mut Context| {});
+}
+
+/// Whoever waits at one listener does not wait for all who came to another.
+#[test]
+fn listeners_take_turns() {
+    let (flooded, other) = (MemoryListener::new(), MemoryListener::new());
+    let (to_flooded, to_other) = (flooded.connector(), other.connector());
+    block_on(async {
+        let mut crowd = Vec::new();
+        for _ in 0..100 {
+            crowd.push(to_flooded.connect().await.unwrap());
+        }
+        let mut late = to_other.connect().await.unwrap();
+        let server = Server::bind(flooded).and_bind(other).cores(1);
+        let running =
+            server.start(|ctx: &mut Context| ctx.response.text(ctx.connection_id().to_string())).unwrap();
+        late.write_all(b"GET / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n").await.unwrap();
+        let mut answer = String::new();
+        late.read_to_string(&mut answer).await.unwrap();
+        let number: u64 = answer.rsplit("\r\n").next().unwrap().parse().unwrap();
+        assert!(number <= 2, "{number} were served first");
+        drop((running, crowd));
+    })
+    .unwrap();
 }
