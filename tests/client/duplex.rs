@@ -1,13 +1,15 @@
 //! The answer is read while the request is written: neither side waits for the other (RFC 9110 §7.5).
 
-use std::io::{ErrorKind, Read, Write};
+use std::io::{self, ErrorKind, Read, Write};
+use std::pin::Pin;
+use std::task::{self, Poll};
 use std::time::Duration;
 
 use corehttp::{
     BodyPlan, CallReader, CallWriter, Client, ClientBuilder, ClientCause, ClientError, ClientPhase,
-    ClientTimeouts, Context, ExchangeError, Request, Response, Server, with_plan,
+    ClientTimeouts, Context, Dialer, ExchangeError, Request, Response, Server, with_plan,
 };
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::support::{Scripted, Stage, settle};
@@ -514,5 +516,81 @@ async fn a_reset_that_the_writer_has_heard_of_is_no_end_of_a_body() {
                 if error.kind() == ErrorKind::ConnectionReset),
             "{way:?}: {error:?}"
         );
+    }
+}
+
+/// A stream that takes little, says something and tells of a reset: once, and then it is as if all was over.
+struct Reset {
+    room: usize,
+    said: &'static [u8],
+    is_told: bool,
+}
+
+struct Resets(&'static [u8]);
+
+impl Dialer for Resets {
+    type Stream = Reset;
+
+    async fn dial(&self, _: &str, _: u16) -> io::Result<Reset> {
+        Ok(Reset { room: 1000, said: self.0, is_told: false })
+    }
+}
+
+impl AsyncRead for Reset {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        _: &mut task::Context<'_>,
+        out: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        out.put_slice(std::mem::take(&mut self.said));
+        match !out.filled().is_empty() || std::mem::replace(&mut self.is_told, true) {
+            true => Poll::Ready(Ok(())),
+            false => Poll::Ready(Err(ErrorKind::ConnectionReset.into())),
+        }
+    }
+}
+
+impl AsyncWrite for Reset {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        _: &mut task::Context<'_>,
+        data: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        match data.len().min(self.room) {
+            0 => Poll::Pending,
+            count => {
+                self.room -= count;
+                Poll::Ready(Ok(count))
+            }
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut task::Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut task::Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+}
+
+/// Whoever looks for what comes while the request is still on its way may be the one that is told.
+#[tokio::test(start_paused = true)]
+async fn nor_is_one_that_was_told_while_the_request_was_sent() {
+    for (wire, is_good) in [
+        (&b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello"[..], true),
+        (b"HTTP/1.1 200 OK\r\ncontent-length: 6\r\n\r\nhello", false),
+        (b"HTTP/1.1 200 OK\r\n\r\nhello", false),
+        (b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n", true),
+        (b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\nhello\r\n", false),
+    ] {
+        let client = Client::builder().dialer(Resets(wire)).build();
+        let (mut request, mut response) = (Request::post("http://a/").unwrap(), Response::new());
+        request.body.set(vec![0; 1 << 20]);
+        match client.send(&request, &mut response).await {
+            Ok(()) => assert!(is_good && response.body.bytes() == b"hello", "{}", wire.escape_ascii()),
+            Err(error) => assert!(!is_good && !error.is_timeout(), "{}: {error:#}", wire.escape_ascii()),
+        }
+        assert_eq!((client.idle(), client.busy()), (0, 0));
     }
 }
