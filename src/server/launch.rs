@@ -111,6 +111,9 @@ struct BoundCore {
 
 /// Binds all addresses, and spreads the listeners over the cores.
 fn bind(server: &Server) -> Result<(Vec<BoundCore>, Vec<Address>)> {
+    if server.addresses.is_empty() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "no address to listen on").into());
+    }
     let tally = Arc::<Tally>::default();
     let (mut cores, mut ways) = (Vec::new(), Vec::new());
     for _ in 0..server.cores {

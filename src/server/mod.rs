@@ -90,7 +90,7 @@ pub struct Server {
 type Signal = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 impl Server {
-    /// Listens nowhere yet: for [`Server::service`], or to [`Server::and_bind`].
+    /// Listens nowhere yet: for [`Server::service`], or to [`Server::and_bind`]. To start it so is an error.
     pub fn new() -> Server {
         Server {
             addresses: Vec::new(),
@@ -223,7 +223,7 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// An address that cannot be bound, which it names; a thread or a listener that fails.
+    /// No address; one that cannot be bound, which it names; a thread or a listener that fails.
     #[doc(alias("serve", "listen_and_serve"))]
     pub fn run<Kind, H>(self, handler: H) -> Result
     where
