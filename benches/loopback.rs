@@ -55,7 +55,7 @@ fn serve(server: &str) {
         LIMIT => limit::serve_limit(),
         COREHTTP => servers::serve_corehttp(),
         HYPER => servers::serve_hyper(),
-        TOKIO => runtime_only::serve_tokio(),
+        TOKIO => runtime_only::serve_runtime_only(),
         unknown => panic!("no server is called {unknown}"),
     }
 }

@@ -1,28 +1,15 @@
 //! What the limit does, as tasks of tokio's: how much of a server's time is its runtime's.
 
-use std::net::SocketAddr;
-
 use memchr::memmem;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
-use tokio::runtime::Builder;
+use tokio::net::TcpStream;
 
-use crate::child::announce;
 use crate::limit::{ANSWER, answers};
+use crate::servers::serve_tokio;
 
-pub(crate) fn serve_tokio() {
-    let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
-    runtime.block_on(async {
-        let any: SocketAddr = ([127, 0, 0, 1], 0).into();
-        let listener = TcpListener::bind(any).await.expect("a free port");
-        announce(listener.local_addr().expect("it is bound"));
-        let answers: &'static [u8] = answers().leak();
-        loop {
-            let (stream, _) = listener.accept().await.expect("a connection");
-            stream.set_nodelay(true).expect("a socket");
-            tokio::spawn(answer(stream, answers));
-        }
-    });
+pub(crate) fn serve_runtime_only() {
+    let answers: &'static [u8] = answers().leak();
+    serve_tokio(|stream| drop(tokio::spawn(answer(stream, answers))));
 }
 
 async fn answer(mut stream: TcpStream, answers: &[u8]) {

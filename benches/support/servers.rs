@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use corehttp::Server;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Builder;
 
 use crate::child::announce;
@@ -20,18 +20,25 @@ pub(crate) fn serve_corehttp() {
 
 /// hyper as fast as it goes on one core: a runtime of one thread, and no wait for more to write.
 pub(crate) fn serve_hyper() {
+    let builder = hyper_builder();
+    serve_tokio(|stream| {
+        let connection = builder.serve_connection(TokioIo::new(stream), service_fn(hyper_respond));
+        // The load hangs up when it has enough: how a connection ended is no news.
+        tokio::spawn(async { drop(connection.await) });
+    });
+}
+
+/// Has `serve` take each connection, in a runtime of one thread.
+pub(crate) fn serve_tokio(serve: impl Fn(TcpStream)) {
     let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
         let any: SocketAddr = ([127, 0, 0, 1], 0).into();
         let listener = TcpListener::bind(any).await.expect("a free port");
         announce(listener.local_addr().expect("it is bound"));
-        let builder = hyper_builder();
         loop {
             let (stream, _) = listener.accept().await.expect("a connection");
             stream.set_nodelay(true).expect("a socket");
-            let connection = builder.serve_connection(TokioIo::new(stream), service_fn(hyper_respond));
-            // The load hangs up when it has enough: how a connection ended is no news.
-            tokio::spawn(async { drop(connection.await) });
+            serve(stream);
         }
     });
 }
