@@ -195,9 +195,10 @@ impl Shared {
             members.iter().for_each(|member| member.watch(check));
         }
         let others = || members.iter().filter(|member| but.is_none_or(|but| !Arc::ptr_eq(but, member)));
-        let are_down = !others().any(|member| member.is_up());
-        let candidates = others().filter(|member| are_down || member.is_up());
-        Some(Attempt::new(self.choice.choose(candidates, &self.dice)?.clone()))
+        let up = others().filter(|member| member.is_up());
+        // If all are down all are asked, be it that the last one went down while they were looked at.
+        let chosen = self.choice.choose(up, &self.dice).or_else(|| self.choice.choose(others(), &self.dice));
+        Some(Attempt::new(chosen?.clone()))
     }
 
     /// Notes how it went, and decides whether another host is asked.
@@ -243,5 +244,37 @@ fn is_callers(error: &ClientError) -> bool {
 impl fmt::Debug for Balancer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Balancer").field("hosts", &self.counts()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::thread;
+
+    use super::*;
+
+    /// A check may end while a host is chosen: where the last one that was up went down then, there seemed to be none.
+    #[test]
+    fn a_host_is_chosen_whatever_the_checks_say_meanwhile() {
+        for choice in [HostChoice::LeastPending, HostChoice::TwoRandom] {
+            let hosts = ["http://a", "http://b", "http://c", "http://d"];
+            let balancer = Client::new().balance(hosts).unwrap().choice(choice).build();
+            let (shared, is_over) = (&*balancer.0, AtomicBool::new(false));
+            thread::scope(|scope| {
+                scope.spawn(|| {
+                    let members = read_lock(&shared.members).clone();
+                    for round in 0.. {
+                        members.iter().for_each(|member| member.set_up(round % 2 == 0));
+                        if is_over.load(Ordering::Relaxed) {
+                            break;
+                        }
+                    }
+                });
+                let missed = (0..50_000).filter(|_| shared.choose(None).is_none()).count();
+                is_over.store(true, Ordering::Relaxed);
+                assert_eq!(missed, 0, "{choice:?}");
+            });
+        }
     }
 }
