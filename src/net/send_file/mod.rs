@@ -57,12 +57,11 @@ impl FileSender {
             return Poll::Pending;
         }
         while self.warm_until <= self.range.start {
-            let start = self.range.start;
             if let Some(warming) = &mut self.warming {
                 let warmed = ready!(Pin::new(warming).poll(cx));
                 self.warming = None;
                 warmed.unwrap_or_else(|cut_off| Err(cut_off.into()))?;
-                self.warm_until = self.range.end.min(start + WARMED);
+                self.warm_until = self.piece(WARMED).end;
             } else if system::is_in_memory(&self.file, self.piece(PIECE)) {
                 self.warm_until = self.piece(PIECE).end;
             } else {
@@ -93,7 +92,7 @@ impl FileSender {
     }
 
     fn piece(&self, len: u64) -> Range<u64> {
-        self.range.start..self.range.end.min(self.range.start + len)
+        self.range.start..self.range.end.min(self.range.start.saturating_add(len))
     }
 }
 
@@ -178,6 +177,17 @@ mod tests {
             drop(entered);
             runtime.block_on(poll_fn(|cx| sender.poll_warm(cx))).unwrap();
             assert_eq!(sender.warm_until, range.end.min(range.start + WARMED), "{range:?}");
+        }
+    }
+
+    /// A range that ends where counting does was one without an end: the core never came back from it.
+    #[test]
+    fn what_no_file_holds_is_an_error() {
+        let file = Arc::new(tempfile::tempfile().unwrap());
+        let runtime = Builder::new_current_thread().build().unwrap();
+        for start in [u64::MAX - 1, u64::MAX - PIECE, 1 << 63] {
+            let mut sender = FileSender::new(file.clone(), start..u64::MAX);
+            assert!(runtime.block_on(poll_fn(|cx| sender.poll_warm(cx))).is_err(), "{start}");
         }
     }
 
