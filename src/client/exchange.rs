@@ -7,7 +7,7 @@ use crate::exchange::{ExchangeError, Incoming, Outgoing};
 use crate::memory::Reset;
 use crate::message::Timings;
 use crate::net::Workspace;
-use crate::runtime::{self, Instant};
+use crate::runtime::{self, Instant, Turn};
 use crate::wire::Asked;
 
 /// The state and the memory of one exchange.
@@ -28,6 +28,8 @@ pub(super) struct Exchange {
     pub(super) upload: Upload,
     /// How the body of the answer is decoded, if it is.
     pub(super) decoding: Option<Box<Decoding>>,
+    /// How much was decoded until others have their turn.
+    pub(super) turn: Turn,
     /// How many answers came before the final one.
     pub(super) interim: u32,
     /// Whether the head of the final one has come.
@@ -80,6 +82,7 @@ impl Default for Exchange {
             asks_for_upgrade: false,
             upload: Upload::Sending,
             decoding: None,
+            turn: Turn::default(),
             interim: 0,
             is_answered: false,
             persists: true,
@@ -102,6 +105,7 @@ impl Reset for Exchange {
             asks_for_upgrade,
             upload,
             decoding,
+            turn,
             interim,
             is_answered,
             persists,
@@ -110,7 +114,7 @@ impl Reset for Exchange {
         incoming.reset();
         outgoing.reset();
         workspace.iter_mut().for_each(|workspace| workspace.reset());
-        (*timings, *deadline, *asked, *idle) = Default::default();
+        (*timings, *deadline, *asked, *turn, *idle) = Default::default();
         (*asks_for_upgrade, *upload, *decoding) = (false, Upload::Sending, None);
         (*interim, *is_answered, *persists) = (0, false, true);
     }

@@ -1,8 +1,9 @@
 //! Coded content is decoded if the client was told so, under its limit (RFC 9110 §8.4).
 
 use std::collections::VecDeque;
+use std::future::poll_fn;
 use std::io::{self, Write};
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::task::{self, Poll};
 
 use corehttp::{Client, ClientCause, Coding, CodingError, Dialer, Request, Response};
@@ -242,4 +243,37 @@ async fn content_is_decoded_wherever_packets_end() {
         client.build().send(&request, &mut response).await.unwrap();
         assert_eq!(response.body.bytes(), TEXT, "cut every {cut}");
     }
+}
+
+/// How often `future` gave way before it was over.
+async fn pauses<F: Future>(future: F) -> (F::Output, usize) {
+    let (mut future, mut pauses) = (pin!(future), 0);
+    let output = poll_fn(|cx| {
+        let polled = future.as_mut().poll(cx);
+        pauses += usize::from(polled.is_pending());
+        polled
+    });
+    (output.await, pauses)
+}
+
+/// Decoding makes much of little: of 1 KiB that had come a client made a MiB, and nobody else had a turn meanwhile.
+#[tokio::test]
+async fn whoever_decodes_gives_way_to_others() {
+    const TURN: usize = 256 << 10;
+    let content = vec![0; 1 << 20];
+    let server = Scripted::always(answer("gzip", &gzip(&content))).await;
+    let (client, mut response) = (Client::builder().decode(content.len()).build(), Response::new());
+    let request = Request::get(&server.url).unwrap();
+    let (whole, in_whole) = pauses(client.send(&request, &mut response)).await;
+    whole.unwrap();
+    let streamed = async {
+        let (mut answer, mut len) = (client.stream(&request, &mut response).await.unwrap(), 0);
+        while let Some(piece) = answer.chunk().await.unwrap() {
+            len += piece.len();
+        }
+        len
+    };
+    let (len, in_streamed) = pauses(streamed).await;
+    assert_eq!((len, client.idle()), (content.len(), 1));
+    assert!(in_whole.min(in_streamed) >= len / TURN - 1, "{in_whole} and {in_streamed}");
 }

@@ -104,12 +104,18 @@ impl Link {
 
     /// Decodes the next piece of the body; it lies in the decoding until the next call. None: it is at its end.
     fn poll_decoded(&mut self, cx: &mut Context<'_>) -> Poll<Result<usize, ClientError>> {
+        // Decoding makes much of little.
+        ready!(self.exchange.turn.poll(cx));
         loop {
-            let Exchange { incoming, decoding, .. } = &mut *self.exchange;
+            let Exchange { incoming, decoding, turn, .. } = &mut *self.exchange;
             let Some(decoding) = decoding else { return self.poll_received(cx) };
             match decoding.pull(incoming.chunk()) {
                 Ok(0) => {}
-                pulled => return Poll::Ready(pulled.map_err(|error| self.coding_error(error))),
+                Ok(count) => {
+                    turn.note(count);
+                    return Poll::Ready(Ok(count));
+                }
+                Err(error) => return Poll::Ready(Err(self.coding_error(error))),
             }
             let end = decoding.end();
             if ready!(self.poll_received(cx))? == 0 {
