@@ -9,9 +9,8 @@ use crate::message::Headers;
 
 /// The decoders of one content, one for each coding that was applied to it. Dropped ones are used again.
 ///
-/// Whoever has all of the content calls [`Decoders::feed`]; whoever has it piece by piece, and wants it so, calls
-/// [`Decoders::pull`] until it yields nothing. In the end both call [`Decoders::end`]. Without any, content comes out as
-/// it is.
+/// Whoever has some of the content calls [`Decoders::pull`] until it yields nothing, and in the end [`Decoders::end`].
+/// Without any, content comes out as it is.
 #[derive(Default)]
 pub(crate) struct Decoders {
     /// In the order in which they are undone: the last that was applied is the first.
@@ -53,22 +52,12 @@ impl Decoders {
         Ok((!stages.is_empty()).then_some(Decoders { stages }))
     }
 
-    /// Decodes all of `input`, and appends what comes of it to `out`.
-    ///
-    /// # Errors
-    ///
-    /// Content that is corrupt, or larger than it may be. Nothing more can be decoded then.
-    pub(crate) fn feed(&mut self, mut input: &[u8], out: &mut Arena) -> Result<(), CodingError> {
-        while self.pull(&mut input, out)? > 0 {}
-        Ok(())
-    }
-
     /// Decodes some of the front of `input`, which moves on, and appends what comes of it to `out`: up to 16 KiB,
     /// and nothing if there is not enough input.
     ///
     /// # Errors
     ///
-    /// As [`Decoders::feed`].
+    /// Content that is corrupt, or larger than it may be. Nothing more can be decoded then.
     pub(crate) fn pull(&mut self, input: &mut &[u8], out: &mut Arena) -> Result<usize, CodingError> {
         pull(&mut self.stages, input, out)
     }

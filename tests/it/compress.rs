@@ -823,3 +823,35 @@ fn a_bomb_that_is_streamed_goes_off_within_its_limit() {
     check_decoded_by(read_pieces, "", &[0; BODY_MAX + 1], Err(413));
     check_decoded_by(read_bytes, "identity", &[0; BODY_MAX + 1], Err(413));
 }
+
+/// What comes of it was made in one go: the core served nobody else meanwhile.
+#[test]
+fn a_body_that_becomes_large_is_decoded_in_turns() {
+    const LEN: usize = 1 << 20;
+    const TURN: usize = 256 << 10;
+    let handler = async |ctx: &mut Context| -> corehttp::Result {
+        // The first try is given up half-way, and the body is what it was.
+        let (given_up, _) = polls(ctx.decode_body_up_to(LEN), 1).await;
+        assert!(given_up.is_none() && ctx.request.headers.contains("content-encoding"));
+        let (decoded, polls) = polls(ctx.decode_body_up_to(LEN), usize::MAX).await;
+        assert!(matches!(decoded, Some(Ok(()))) && polls >= LEN / TURN, "{polls} polls");
+        std::mem::swap(&mut ctx.response.body, &mut ctx.request.body);
+        Ok(())
+    };
+    let response = respond(handler, "POST", &[("content-encoding", "gzip")], &gzip(&[b'x'; LEN]));
+    assert!(response.body.bytes() == [b'x'; LEN]);
+}
+
+/// What `future` has when it was polled up to so many times, and how often it was.
+async fn polls<F: Future>(future: F, most: usize) -> (Option<F::Output>, usize) {
+    let (mut future, mut polls) = (std::pin::pin!(future), 0);
+    std::future::poll_fn(|cx| {
+        polls += 1;
+        match future.as_mut().poll(cx) {
+            Poll::Ready(output) => Poll::Ready((Some(output), polls)),
+            Poll::Pending if polls == most => Poll::Ready((None, polls)),
+            Poll::Pending => Poll::Pending,
+        }
+    })
+    .await
+}

@@ -1,11 +1,12 @@
 //! [`Context::decode_body`]: undoes the codings of a request's body (RFC 9110 §8.4, §15.5.16).
 
+use std::future::poll_fn;
 use std::io;
-use std::mem;
 
 use super::Context;
 use crate::coding::{CodingError, Decoders, OF_CODED};
 use crate::message::Body;
+use crate::runtime::Turn;
 
 impl Context {
     /// Undoes the content codings of the request's body, `gzip` for one, and removes the fields that spoke of them:
@@ -16,7 +17,8 @@ impl Context {
     ///
     /// Content that is corrupt or cut short, for which 400 is owed; content larger than
     /// [`Limits::body_max`](crate::Limits::body_max) when it is decoded: 413; a coding that is not known, for which
-    /// 415 is owed, with the known ones in `accept-encoding`. The body is as it was received then.
+    /// 415 is owed, with the known ones in `accept-encoding`. The body is as it was received then, and also if the future
+    /// is dropped.
     ///
     /// # Examples
     ///
@@ -42,15 +44,23 @@ impl Context {
         let decoders = Decoders::of(&self.request.headers, limit)?;
         self.buffer_body().await?;
         let Some(decoders) = decoders else { return Ok(()) };
-        decode(decoders, &mut self.request.body)?;
+        self.request.body = decode(decoders, self.request.body.bytes()).await?;
         self.request.headers.remove_each(&OF_CODED);
         Ok(())
     }
 }
 
-fn decode(mut decoders: Decoders, body: &mut Body) -> Result<(), CodingError> {
-    let coded = mem::take(body);
-    let out = body.receive();
-    let decoded = decoders.feed(coded.bytes(), out).and_then(|()| decoders.end());
-    decoded.inspect_err(|_| *body = coded)
+/// Decodes all of `coded`, while others have their turns: decoding makes much of little.
+async fn decode(mut decoders: Decoders, mut coded: &[u8]) -> Result<Body, CodingError> {
+    let (mut body, mut turn) = (Body::new(), Turn::default());
+    let content = body.receive();
+    loop {
+        poll_fn(|cx| turn.poll(cx)).await;
+        match decoders.pull(&mut coded, content)? {
+            0 => break,
+            count => turn.note(count),
+        }
+    }
+    decoders.end()?;
+    Ok(body)
 }
