@@ -6,6 +6,8 @@ use std::io;
 use std::pin::pin;
 use std::time::Duration;
 
+use tokio::io::AsyncWriteExt;
+
 pub use event::{Event, InvalidEvent};
 
 use crate::runtime;
@@ -41,8 +43,9 @@ pub struct Events<'a> {
     /// connection lives. Less than a second counts as one. Default: 15 s.
     pub keep_alive: Duration,
     out: Writer<'a>,
-    /// The event that is being sent.
+    /// The event that is being sent, and how much of it was.
     buffer: Vec<u8>,
+    sent: usize,
 }
 
 impl Context {
@@ -56,31 +59,31 @@ impl Context {
         let headers = &mut self.response.headers;
         headers.set("content-type", "text/event-stream").map_err(io::Error::other)?;
         headers.set("cache-control", "no-store").map_err(io::Error::other)?;
-        Ok(Events { keep_alive: KEEP_ALIVE, out: self.stream().await?, buffer: Vec::new() })
+        Ok(Events { keep_alive: KEEP_ALIVE, out: self.stream().await?, buffer: Vec::new(), sent: 0 })
     }
 }
 
 impl Events<'_> {
-    /// Sends `event` now.
+    /// Sends `event` now. If the future is dropped half-way, the rest goes before whatever is sent next.
     ///
     /// # Errors
     ///
     /// An [`InvalidEvent`], of which nothing is sent; a peer that is gone, or does not read.
     pub async fn send(&mut self, event: Event<'_>) -> io::Result<()> {
-        self.buffer.clear();
+        self.begin().await?;
         event
             .encode(&mut self.buffer)
             .map_err(|invalid| io::Error::new(io::ErrorKind::InvalidInput, invalid))?;
         self.flush().await
     }
 
-    /// Sends a comment now, which no page hears.
+    /// Sends a comment now, which no page hears. As for [`Events::send`], nobody will see a half of it.
     ///
     /// # Errors
     ///
     /// A peer that is gone, or does not read.
     pub async fn comment(&mut self, text: &str) -> io::Result<()> {
-        self.buffer.clear();
+        self.begin().await?;
         event::comment(&mut self.buffer, text);
         self.flush().await
     }
@@ -118,12 +121,30 @@ impl Events<'_> {
     /// # Errors
     ///
     /// A peer that is gone, or does not read.
-    pub async fn finish(self) -> io::Result<()> {
+    pub async fn finish(mut self) -> io::Result<()> {
+        self.write().await?;
         self.out.finish().await
     }
 
+    /// Makes room for another event, once all of the one before it was written.
+    async fn begin(&mut self) -> io::Result<()> {
+        self.write().await?;
+        self.buffer.clear();
+        self.sent = 0;
+        Ok(())
+    }
+
+    /// Writes what is left of an event. Whoever gave it up had perhaps written some of it, and what follows must not be
+    /// taken for the rest.
+    async fn write(&mut self) -> io::Result<()> {
+        while self.sent < self.buffer.len() {
+            self.sent += self.out.write(&self.buffer[self.sent..]).await?;
+        }
+        Ok(())
+    }
+
     async fn flush(&mut self) -> io::Result<()> {
-        self.out.write_all(&self.buffer).await?;
+        self.write().await?;
         self.out.flush().await
     }
 }

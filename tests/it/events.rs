@@ -7,7 +7,7 @@ use std::time::Duration;
 use corehttp::{Context, Event, InvalidEvent, Request, Server};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::Notify;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use super::support::{Refusals, Served, eventually, paused};
 
@@ -224,4 +224,49 @@ fn a_stream_can_see_that_the_server_stops() {
     served.running.shutdown(Duration::from_secs(5));
     peer.hear_through("data: last\n\n\r\n0\r\n\r\n");
     assert_eq!(peer.hear_all(), "");
+}
+
+/// The data of a message in chunks.
+fn unchunked(mut wire: &str) -> String {
+    let mut data = String::new();
+    while let Some((size, rest)) = wire.split_once("\r\n") {
+        let size = usize::from_str_radix(size, 16).unwrap();
+        data.push_str(&rest[..size]);
+        wire = rest[size..].strip_prefix("\r\n").unwrap();
+    }
+    data
+}
+
+/// The next event was taken for the rest of the one that was given up.
+#[test]
+fn an_event_that_was_given_up_leaves_no_half_behind() {
+    let long = "x".repeat(100_000);
+    for version in ["1.0", "1.1"] {
+        let (mut near, far) = tokio::io::duplex(1 << 10);
+        let data = long.clone();
+        let service = Server::new().service(async move |ctx: &mut Context| -> corehttp::Result {
+            let mut out = ctx.events().await?;
+            for _ in 0..3 {
+                let sending = out.send(Event { id: Some("1"), ..Event::data(&data) });
+                assert!(timeout(Duration::from_secs(1), sending).await.is_err(), "nobody reads");
+                assert!(timeout(Duration::from_secs(1), out.comment("no event")).await.is_err());
+            }
+            out.send(Event::data("last")).await?;
+            Ok(out.finish().await?)
+        });
+        let peer = async {
+            near.write_all(GET.replace("1.1", version).as_bytes()).await.unwrap();
+            near.shutdown().await.unwrap();
+            sleep(Duration::from_secs(10)).await;
+            let mut heard = String::new();
+            near.read_to_string(&mut heard).await.unwrap();
+            heard
+        };
+        let (_, said) = paused(async { tokio::join!(service.serve_connection(far), peer) });
+        let (_, body) = said.split_once("\r\n\r\n").unwrap();
+        let stream = if version == "1.1" { unchunked(body) } else { body.to_owned() };
+        let expected =
+            [("1", &*long), ("1", "last")].map(|(id, data)| (id.to_owned(), String::new(), data.to_owned()));
+        assert!(heard(&stream) == expected, "{version}: {} bytes", stream.len());
+    }
 }
