@@ -49,6 +49,11 @@ impl Outgoing {
         };
     }
 
+    /// The connection was promised to the peer for something else, and no answer follows.
+    pub(crate) fn begin_tunnel(&mut self) {
+        self.state = State::Body(Framing::UntilClose);
+    }
+
     /// What is written is to be kept bare, without chunks, for nobody is at the other end.
     pub(crate) fn begin_bare(&mut self) {
         if matches!(self.state, State::Body(Framing::Chunked) | State::Promised(_)) {

@@ -5,14 +5,16 @@ use std::io::{self, Cursor, Read};
 use std::pin::Pin;
 use std::sync::{Arc, LazyLock};
 use std::task::{self, Poll};
+use std::time::Duration;
 
-use corehttp::{BodyPlan, Context, Handler, Limits, Method, Request, Server, Status};
-use tokio::io::{AsyncRead, AsyncReadExt, ReadBuf};
+use corehttp::{BodyPlan, Context, Handler, Limits, Method, Request, Server, Status, with_plan};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, ReadBuf, duplex};
 use tokio::sync::Notify;
+use tokio::time::{sleep, timeout};
 
-use crate::support::Served;
 use crate::support::answers::{Answer, answers};
 use crate::support::wired::{Then, Wired, count_handled, shortened, take_handled};
+use crate::support::{Served, paused};
 
 /// Tells the method, the path and the body, in as many ways as there are to answer: the path says which.
 #[derive(Clone, Copy)]
@@ -578,4 +580,35 @@ fn an_upgrade_that_nobody_wants_is_ignored_9110_7_8() {
 fn what_follows_a_connect_request_is_no_request_9110_9_3_6() {
     // The peer may think that it has its tunnel, and send through it what somebody else has told it to.
     check(format!("CONNECT h:1 HTTP/1.1\r\nHost: h:1\r\n\r\n{SMUGGLED}"), &["200 CONNECT close"]);
+}
+
+/// The peer had been told that the protocol changes, or that its tunnel is open, and then it was told an answer.
+#[test]
+fn what_is_handed_over_to_nobody_is_closed_9110_7_8() {
+    let hands_over = async |ctx: &mut Context| {
+        let second = Duration::from_secs(1);
+        let given_up = match ctx.request.method() {
+            Method::Connect => timeout(second, ctx.tunnel()).await.is_err(),
+            _ => timeout(second, ctx.upgrade("x")).await.is_err(),
+        };
+        assert!(given_up, "nobody reads what it is told");
+        ctx.response.text("too late");
+    };
+    for (request, status) in [
+        ("GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n", "101"),
+        ("CONNECT a:1 HTTP/1.1\r\nHost: a:1\r\n\r\n", "200"),
+    ] {
+        let service = Server::new().service(with_plan(|_| BodyPlan::Tunnel, hands_over));
+        let (mut near, far) = duplex(30);
+        let peer = async {
+            near.write_all(request.as_bytes()).await.unwrap();
+            sleep(Duration::from_secs(5)).await;
+            let mut heard = String::new();
+            near.read_to_string(&mut heard).await.unwrap();
+            heard
+        };
+        let (_, heard) = paused(async { tokio::join!(service.serve_connection(far), peer) });
+        assert!(heard.starts_with(&format!("HTTP/1.1 {status} ")), "{heard}");
+        assert!(heard.matches("HTTP/1.1").count() == 1 && !heard.contains("too late"), "{heard}");
+    }
 }

@@ -230,6 +230,8 @@ impl Context {
             Some(_) => encode::interim(out, Status::SWITCHING_PROTOCOLS, headers, protocol),
             None => self.shared.clock.with_stamp(|stamp| encode::tunnel(out, headers, stamp)),
         })?;
+        // Whoever gives up here leaves a peer that takes all that follows for bytes of the other protocol.
+        self.outgoing.begin_tunnel();
         self.flush().await?;
         let mut conn = self.conn.borrow_mut().take().ok_or(io::ErrorKind::NotConnected)?;
         self.shared.count_traffic(&mut conn);
