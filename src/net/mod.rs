@@ -8,6 +8,7 @@ mod peer;
 
 mod memory;
 
+mod keepalive;
 mod listen;
 
 pub(crate) mod tls;
@@ -36,6 +37,7 @@ pub use dial::{Dialer, Resolver, SystemResolver};
 pub(crate) use early::Early;
 pub(crate) use file_reader::{FileReader, shrunk};
 pub(crate) use home::{Anywhere, Home, OneCore};
+pub(crate) use keepalive::Keepalive;
 pub(crate) use listen::{AcceptFault, Accepted, Bound, ListenOptions, Listener, classify};
 pub use memory::{MemoryConnector, MemoryListener, MemoryStream};
 pub(crate) use peer::Peer;

@@ -48,7 +48,7 @@ pub use stats::{ErrorCounts, ServerCounts, ServerStats};
 use self::settings::Settings;
 use crate::exchange::Timeouts;
 use crate::message::Headers;
-use crate::net::{Address, ListenOptions};
+use crate::net::{Address, Keepalive, ListenOptions};
 use crate::runtime::{self, Pinning};
 use crate::wire::Limits;
 
@@ -151,6 +151,15 @@ impl Server {
     /// How many connections may wait in the system to be accepted, for each listener. Default: 4,096.
     pub fn backlog(mut self, backlog: u16) -> Server {
         self.listen.backlog = backlog.into();
+        self
+    }
+
+    /// After how much silence the system asks whether a TCP peer is still there, and how often it asks again. One that
+    /// answers none of several times, nine on Linux, is gone, and its connection fails. For what may be silent for long:
+    /// an [upgraded](Context::upgrade) connection has no other limit. Default: never (RFC 9293 §3.8.4). In whole
+    /// seconds, from 1 to 32,767: less and more count as these.
+    pub fn tcp_keepalive(mut self, silence: impl Into<Option<Duration>>) -> Server {
+        self.listen.keepalive = silence.into().map(Keepalive::every);
         self
     }
 

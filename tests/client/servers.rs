@@ -13,7 +13,7 @@ use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
-use crate::support::{Scripted, ask};
+use crate::support::{Scripted, ask, eventually};
 
 /// A request whose body is 100,000 bytes, and what they are.
 fn large(url: &str, is_stream: bool) -> (Request, String) {
@@ -97,6 +97,36 @@ impl Drop for Stopped {
 async fn over_tcp_with_our_own_server() {
     let server = Stopped(Server::bind("127.0.0.1:0").cores(1).start(echo).unwrap());
     check(&Client::new(), &format!("http://{}", server.0.local_addr())).await;
+}
+
+/// What the system waits for at the server's end of the connections to `port`, and at the client's, as it writes them:
+/// `02` is for a silent peer to be asked, and `00` for nothing.
+#[cfg(target_os = "linux")]
+fn timers(port: u16) -> [String; 2] {
+    const ESTABLISHED: &str = "01";
+    let sockets = std::fs::read_to_string("/proc/self/net/tcp").unwrap();
+    let sockets = sockets.lines().map(|line| Vec::from_iter(line.split_whitespace()));
+    let open = Vec::from_iter(sockets.filter(|columns| columns[3] == ESTABLISHED));
+    [1, 2].map(|end| {
+        let is_here = |columns: &&Vec<&str>| columns[end].ends_with(&format!(":{port:04X}"));
+        let timers = open.iter().filter(is_here).filter_map(|columns| columns[5].split(':').next());
+        timers.collect()
+    })
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn silent_peers_are_asked_by_those_who_were_told_to_rfc9293_3_8_4() {
+    let minute = Some(Duration::from_secs(60));
+    for told in [[None, None], [minute, None], [None, minute], [minute, minute]] {
+        let server = Server::bind("127.0.0.1:0").cores(1).tcp_keepalive(told[0]);
+        let server = Stopped(server.start(echo).unwrap());
+        let client = Client::builder().tcp_keepalive(told[1]).build();
+        let address = server.0.local_addr();
+        client.get(&format!("http://{address}/")).await.unwrap();
+        let expected = told.map(|silence| if silence.is_some() { "02" } else { "00" });
+        eventually("the system waits as it is told", || timers(address.port()) == expected).await;
+    }
 }
 
 #[tokio::test]

@@ -12,7 +12,9 @@ use crate::client::{Client, CookieStore, Proxies, Redirects, Shared};
 use crate::coding::ACCEPTED;
 use crate::exchange::Bounds;
 use crate::message::{FieldValue, Headers, InvalidField, Name};
-use crate::net::{Connector, Dial, Dialer, Medium, MemoryConnector, Names, Resolver, SystemResolver};
+use crate::net::{
+    Connector, Dial, Dialer, Keepalive, Medium, MemoryConnector, Names, Resolver, SystemResolver,
+};
 use crate::wire::{Limits, encode};
 
 /// What a client is told before it begins. Made by [`Client::builder`].
@@ -134,6 +136,15 @@ impl ClientBuilder {
     /// The address of this machine that connections come from. Default: the system chooses.
     pub fn local_address(mut self, address: impl Into<Option<IpAddr>>) -> Self {
         self.settings.dial.local_address = address.into();
+        self
+    }
+
+    /// After how much silence the system asks whether a TCP server is still there, and how often it asks again. One that
+    /// answers none of several times, nine on Linux, is gone, and its connection fails. For what may be silent for long:
+    /// a [`Tunnel`](crate::Tunnel) has no other limit. Default: never (RFC 9293 §3.8.4). In whole seconds, from 1 to
+    /// 32,767: less and more count as these.
+    pub fn tcp_keepalive(mut self, silence: impl Into<Option<Duration>>) -> Self {
+        self.settings.dial.keepalive = silence.into().map(Keepalive::every);
         self
     }
 

@@ -15,6 +15,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use socket2::SockRef;
 #[cfg(unix)]
 use tokio::net::UnixStream;
 use tokio::net::{TcpSocket, TcpStream};
@@ -31,9 +32,9 @@ pub(crate) use uri_host::{InvalidHost, UriHost};
 use self::dialer::AnyDialer;
 use self::names::Addresses;
 use self::race::{interleaved, race};
-use super::Fault;
 use super::memory::MemoryConnector;
 use super::transport::Transport;
+use super::{Fault, Keepalive};
 
 /// How connections are opened. A clone shares the names that were looked up.
 #[derive(Clone, Default)]
@@ -42,6 +43,8 @@ pub(crate) struct Dial {
     pub(crate) names: Arc<Names>,
     /// Where TCP connections come from; the system decides if there is none. Only hosts of its family can be reached.
     pub(crate) local_address: Option<IpAddr>,
+    /// Whether the system looks after silent servers, and how often.
+    pub(crate) keepalive: Option<Keepalive>,
 }
 
 /// What connections are made of.
@@ -121,12 +124,36 @@ impl Dial {
 
     async fn open(&self, host: &str, port: u16, addresses: &[IpAddr]) -> io::Result<Transport<BoxedStream>> {
         match &self.medium {
-            Medium::Tcp => connect_tcp(addresses, port, self.local_address).await.map(Transport::Tcp),
+            Medium::Tcp => self.open_tcp(addresses, port).await.map(Transport::Tcp),
             #[cfg(unix)]
             Medium::Unix(path) => connect_unix(path).await.map(Transport::Unix),
             Medium::Memory(connector) => connector.connect().await.map(Transport::Memory),
             Medium::Custom(dialer) => dialer.dial(bare(host), port).await.map(Transport::Boxed),
         }
+    }
+
+    async fn open_tcp(&self, addresses: &[IpAddr], port: u16) -> io::Result<TcpStream> {
+        let local = self.local_address;
+        let is_family = |address: &IpAddr| local.is_none_or(|local| local.is_ipv4() == address.is_ipv4());
+        let reachable =
+            interleaved(addresses).filter(is_family).map(|address| SocketAddr::new(address, port));
+        race(reachable.collect(), |address| self.connect_to(address)).await
+    }
+
+    async fn connect_to(&self, address: SocketAddr) -> io::Result<TcpStream> {
+        let socket = match address {
+            SocketAddr::V4(_) => TcpSocket::new_v4()?,
+            SocketAddr::V6(_) => TcpSocket::new_v6()?,
+        };
+        if let Some(local) = self.local_address {
+            socket.bind(SocketAddr::new(local, 0))?;
+        }
+        // A request is written as a whole, so nothing is won by waiting for more of it.
+        socket.set_nodelay(true)?;
+        if let Some(keepalive) = self.keepalive {
+            keepalive.set(&SockRef::from(&socket))?;
+        }
+        socket.connect(address).await
     }
 }
 
@@ -143,25 +170,6 @@ async fn step<T>(limit: Duration, wait: impl Future<Output = io::Result<T>>) -> 
         (Some(Err(error)), _) => Err(Fault::Io(error)),
         (None, _) => Err(Fault::Expired),
     }
-}
-
-async fn connect_tcp(addresses: &[IpAddr], port: u16, local: Option<IpAddr>) -> io::Result<TcpStream> {
-    let is_family = |address: &IpAddr| local.is_none_or(|local| local.is_ipv4() == address.is_ipv4());
-    let reachable = interleaved(addresses).filter(is_family).map(|address| SocketAddr::new(address, port));
-    race(reachable.collect(), |address| connect_to(address, local)).await
-}
-
-async fn connect_to(address: SocketAddr, local: Option<IpAddr>) -> io::Result<TcpStream> {
-    let socket = match address {
-        SocketAddr::V4(_) => TcpSocket::new_v4()?,
-        SocketAddr::V6(_) => TcpSocket::new_v6()?,
-    };
-    if let Some(local) = local {
-        socket.bind(SocketAddr::new(local, 0))?;
-    }
-    // A request is written as a whole, so nothing is won by waiting for more of it.
-    socket.set_nodelay(true)?;
-    socket.connect(address).await
 }
 
 /// Connects as soon as there is room in the backlog.

@@ -5,11 +5,11 @@ use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, ToSocketAddrs};
 use std::path::Path;
 
-use socket2::{Domain, Protocol, Socket, Type};
+use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
 #[cfg(unix)]
 use super::socket_file::SocketFile;
-use crate::net::{Address, MemoryListener};
+use crate::net::{Address, Keepalive, MemoryListener};
 
 /// Does the kernel spread connections over the listeners of one port?
 ///
@@ -23,11 +23,13 @@ pub(crate) struct ListenOptions {
     pub(crate) backlog: i32,
     /// `[::]` takes IPv4 peers as well.
     pub(crate) dual_stack: bool,
+    /// Whether the system looks after silent peers, and how often.
+    pub(crate) keepalive: Option<Keepalive>,
 }
 
 impl Default for ListenOptions {
     fn default() -> Self {
-        Self { backlog: 4096, dual_stack: true }
+        Self { backlog: 4096, dual_stack: true, keepalive: None }
     }
 }
 
@@ -136,8 +138,7 @@ fn bind_unix(_: &Path, _: ListenOptions) -> io::Result<Bound> {
 fn listen(address: SocketAddr, options: ListenOptions) -> io::Result<TcpListener> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
     socket.set_nonblocking(true)?;
-    // Small answers leave at once. Accepted sockets inherit it on Linux, which saves a system call for each connection.
-    socket.set_tcp_nodelay(true)?;
+    set_up(&SockRef::from(&socket), options.keepalive)?;
     if is_every_ipv6(&address) {
         socket.set_only_v6(!options.dual_stack)?;
     }
@@ -151,6 +152,13 @@ fn listen(address: SocketAddr, options: ListenOptions) -> io::Result<TcpListener
     socket.bind(&address.into())?;
     socket.listen(options.backlog)?;
     Ok(socket.into())
+}
+
+/// Sets what a connection is to have. Accepted sockets inherit it on Linux, which saves system calls for each of them.
+pub(super) fn set_up(socket: &SockRef<'_>, keepalive: Option<Keepalive>) -> io::Result<()> {
+    // Small answers leave at once.
+    socket.set_tcp_nodelay(true)?;
+    keepalive.map_or(Ok(()), |keepalive| keepalive.set(socket))
 }
 
 #[cfg(any(target_os = "linux", target_os = "android"))]

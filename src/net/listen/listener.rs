@@ -8,15 +8,15 @@ use tokio::net::{TcpListener, TcpStream};
 #[cfg(unix)]
 use tokio::net::{UnixListener, UnixStream};
 
-use super::bound::Bound;
+use super::bound::{Bound, set_up};
 #[cfg(unix)]
 use super::socket_file::SocketFile;
-use crate::net::{MemoryListener, PeerAddr, Transport};
+use crate::net::{Keepalive, MemoryListener, PeerAddr, Transport};
 
 /// A [`Bound`] socket inside the runtime that accepts from it.
 #[derive(Debug)]
 pub(crate) enum Listener {
-    Tcp(TcpListener),
+    Tcp(TcpListener, Option<Keepalive>),
     #[cfg(unix)]
     Unix(#[expect(dead_code, reason = "it removes the file when it is dropped")] SocketFile, UnixListener),
     Memory(MemoryListener),
@@ -29,7 +29,9 @@ impl Listener {
     /// Enters the runtime this is called in.
     pub(crate) fn open(bound: Bound) -> io::Result<Self> {
         Ok(match bound {
-            Bound::Tcp(listener, _) => Listener::Tcp(TcpListener::from_std(listener)?),
+            Bound::Tcp(listener, options) => {
+                Listener::Tcp(TcpListener::from_std(listener)?, options.keepalive)
+            }
             #[cfg(unix)]
             Bound::Unix(file, listener) => Listener::Unix(file, UnixListener::from_std(listener)?),
             Bound::Memory(listener) => Listener::Memory(listener),
@@ -39,9 +41,9 @@ impl Listener {
     /// Waits for the next connection; an error is to be [classified](classify).
     pub(crate) fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<io::Result<Accepted>> {
         Poll::Ready(Ok(match self {
-            Listener::Tcp(listener) => {
+            Listener::Tcp(listener, keepalive) => {
                 let (stream, peer) = ready!(listener.poll_accept(cx))?;
-                (tcp(stream), PeerAddr::Tcp(peer))
+                (tcp(stream, *keepalive), PeerAddr::Tcp(peer))
             }
             #[cfg(unix)]
             Listener::Unix(_, listener) => {
@@ -69,11 +71,11 @@ impl Listener {
 
     fn try_accept(&self) -> io::Result<Accepted> {
         match self {
-            Listener::Tcp(listener) => {
+            Listener::Tcp(listener, keepalive) => {
                 let (socket, peer) = SockRef::from(listener).accept()?;
                 socket.set_nonblocking(true)?;
                 let peer = peer.as_socket().ok_or(io::ErrorKind::InvalidData)?;
-                Ok((tcp(TcpStream::from_std(socket.into())?), PeerAddr::Tcp(peer)))
+                Ok((tcp(TcpStream::from_std(socket.into())?, *keepalive), PeerAddr::Tcp(peer)))
             }
             #[cfg(unix)]
             Listener::Unix(_, listener) => {
@@ -89,15 +91,15 @@ impl Listener {
     }
 }
 
-fn tcp(stream: TcpStream) -> Transport {
-    if !NODELAY_IS_INHERITED {
+fn tcp(stream: TcpStream, keepalive: Option<Keepalive>) -> Transport {
+    if !OPTIONS_ARE_INHERITED {
         // It fails on a connection that is dead already, and its first read will say so.
-        let _ = stream.set_nodelay(true);
+        let _ = set_up(&SockRef::from(&stream), keepalive);
     }
     Transport::Tcp(stream)
 }
 
-const NODELAY_IS_INHERITED: bool = cfg!(any(target_os = "linux", target_os = "android"));
+const OPTIONS_ARE_INHERITED: bool = cfg!(any(target_os = "linux", target_os = "android"));
 
 /// What an error of [`Listener::poll_accept`] asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -135,6 +137,7 @@ mod tests {
     use std::future::poll_fn;
     use std::net;
     use std::thread;
+    use std::time::Duration;
 
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::runtime::Builder;
@@ -154,7 +157,11 @@ mod tests {
     }
 
     fn bind(address: impl Into<Address>) -> Bound {
-        Bound::bind(&address.into(), ListenOptions::default()).unwrap().remove(0)
+        bind_with(address, ListenOptions::default())
+    }
+
+    fn bind_with(address: impl Into<Address>, options: ListenOptions) -> Bound {
+        Bound::bind(&address.into(), options).unwrap().remove(0)
     }
 
     #[test]
@@ -209,6 +216,25 @@ mod tests {
             }
         });
         drop(near);
+    }
+
+    #[test]
+    fn an_accepted_socket_is_looked_after_if_that_was_asked_for_rfc9293_3_8_4() {
+        for keepalive in [None, Some(Keepalive::every(Duration::from_secs(7)))] {
+            let bound = bind_with("127.0.0.1:0", ListenOptions { keepalive, ..ListenOptions::default() });
+            let near = [(); 2].map(|()| net::TcpStream::connect(bound.local_addr().unwrap()).unwrap());
+            block_on(async {
+                let listener = Listener::open(bound).unwrap();
+                for (transport, _) in [listener.accept_now().unwrap(), listener.accept().await.unwrap()] {
+                    let Transport::Tcp(stream) = transport else { unreachable!() };
+                    let socket = SockRef::from(&stream);
+                    assert_eq!(socket.keepalive().unwrap(), keepalive.is_some());
+                    let is_every_7_seconds = socket.tcp_keepalive_time().unwrap().as_secs() == 7;
+                    assert_eq!(is_every_7_seconds, keepalive.is_some());
+                }
+            });
+            drop(near);
+        }
     }
 
     /// Those who queued before the runtime looked at its sockets are all there, and usable.
