@@ -5,6 +5,7 @@
 //! | GET `/` | a page that shows what it hears |
 //! | GET `/events` | a tick each second, numbered; a page that lost its connection goes on where it was |
 
+use std::pin::pin;
 use std::time::Duration;
 
 use corehttp::{Context, Event, Method, Server, Status};
@@ -27,15 +28,16 @@ async fn answer(ctx: &mut Context) -> corehttp::Result {
 }
 
 async fn ticks(ctx: &mut Context) -> corehttp::Result {
+    let mut stopping = pin!(ctx.stopping());
     let mut events = ctx.events().await?;
     let last: u32 = events.last_id().and_then(|id| id.parse().ok()).unwrap_or(0);
     let mut clock = tokio::time::interval(Duration::from_secs(1));
     for number in last.saturating_add(1).. {
-        // Meanwhile a comment would be sent now and then, were a tick not so soon.
-        events.wait(clock.tick()).await?;
-        if events.is_stopping() {
-            break;
-        }
+        tokio::select! {
+            // Meanwhile a comment would be sent now and then, were a tick not so soon.
+            tick = events.wait(clock.tick()) => tick?,
+            () = &mut stopping => break,
+        };
         let (id, data) = (number.to_string(), format!("tick {number}\nand its second line"));
         events.send(Event { id: Some(&id), event: Some("tick"), ..Event::data(&data) }).await?;
     }

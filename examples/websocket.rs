@@ -5,6 +5,9 @@
 //! | GET `/` | a page that says something and shows what comes back |
 //! | GET `/echo` | a WebSocket that says what it hears |
 
+use std::pin::pin;
+use std::time::Duration;
+
 use corehttp::{Context, Method, Server, Status};
 use futures_util::{SinkExt, StreamExt};
 use tokio_tungstenite::WebSocketStream;
@@ -13,7 +16,7 @@ use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
 
 fn main() -> corehttp::Result {
     let address = std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:8080".into());
-    let running = Server::bind(address).start(answer)?;
+    let running = Server::bind(address).on_stop(interrupted(), Duration::from_secs(3)).start(answer)?;
     println!("listening on http://{}", running.local_addr());
     running.wait()
 }
@@ -27,16 +30,21 @@ async fn answer(ctx: &mut Context) -> corehttp::Result {
     Ok(())
 }
 
-/// Says what it hears, until the peer has heard enough.
+/// Says what it hears, until the peer has heard enough or the server stops.
 async fn echo(ctx: &mut Context) -> corehttp::Result {
+    let mut stopping = pin!(ctx.stopping());
     let mut socket = accept(ctx).await?;
-    while let Some(message) = socket.next().await {
+    loop {
+        let message = tokio::select! {
+            message = socket.next() => message,
+            () = &mut stopping => return Ok(socket.close(None).await?),
+        };
+        let Some(message) = message else { return Ok(()) };
         let message = message?;
         if message.is_text() || message.is_binary() {
             socket.send(message).await?;
         }
     }
-    Ok(())
 }
 
 /// Answers the handshake (RFC 6455 §4.2.2) and hands the connection over.
@@ -87,3 +95,10 @@ const PAGE: &str = r#"<!doctype html>
   };
 </script>
 "#;
+
+/// Ready at Ctrl-C, or never where it cannot be heard.
+async fn interrupted() {
+    if tokio::signal::ctrl_c().await.is_err() {
+        std::future::pending().await
+    }
+}

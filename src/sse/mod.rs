@@ -108,10 +108,10 @@ impl Events<'_> {
         self.out.request.headers.text("last-event-id")
     }
 
-    /// Whether the server is about to stop. It waits for streams that go on no longer than for other answers.
+    /// Whether the server is about to stop. It waits for streams that go on no longer than for other answers: what is
+    /// waiting still when the grace is over is cut, and the page comes again.
     ///
-    /// Nobody who waits is told: where events are rare, whatever stops the server also ends what they come from, such as
-    /// a channel. What is waiting still when the grace is over is cut, and the page comes again.
+    /// Where events are rare, [`Context::stopping`] is waited for beside them.
     pub fn is_stopping(&self) -> bool {
         self.out.is_stopping()
     }

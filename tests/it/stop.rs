@@ -7,14 +7,14 @@ use std::sync::{Arc, Barrier, OnceLock, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use corehttp::{BodyPlan, Context, Running, Server, ServerCore, Timeouts, with_plan};
+use corehttp::{BodyPlan, Context, Request, Running, Server, ServerCore, Timeouts, with_plan};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::{Semaphore, oneshot};
 use tokio::task::spawn_local;
 use tokio::time::sleep;
 
 use crate::support::answers::answers;
-use crate::support::{Peer, Served, eventually, status};
+use crate::support::{Peer, Served, eventually, paused, status};
 
 const GET: &[u8] = b"GET / HTTP/1.1\r\nhost: a\r\n\r\n";
 
@@ -316,6 +316,76 @@ fn a_writer_knows_that_the_server_stops() {
     assert_eq!(peer.hear_all(), "a\r\n, and done\r\n0\r\n\r\n");
     drop(peer);
     check_stops_at_once(&served);
+}
+
+/// Who waits for something that never comes hears it, whatever became of the connection.
+#[test]
+fn who_waits_hears_that_the_server_stops() {
+    let waits = async |ctx: &mut Context| -> corehttp::Result {
+        let (stopping, others) = (ctx.stopping(), ctx.stopping());
+        match ctx.request.path() {
+            "/answered" => {
+                stopping.await;
+                ctx.response.text("stopping");
+            }
+            "/streamed" => {
+                let mut out = ctx.stream().await?;
+                out.write_all(b"going on").await?;
+                stopping.await;
+                out.write_all(b", and done").await?;
+                out.finish().await?;
+            }
+            _ => {
+                let mut io = ctx.upgrade("echo").await?;
+                stopping.await;
+                io.write_all(b"stopping").await?;
+            }
+        }
+        // It is so for good, and for all who ask.
+        others.await;
+        ctx.stopping().await;
+        Ok(())
+    };
+    for cores in [1, 2] {
+        let served = Served::with(|server| server.cores(cores), waits);
+        let mut peers = ["/answered", "/streamed", "/upgraded"].map(|path| {
+            let mut peer = served.connect();
+            peer.say(format!(
+                "GET {path} HTTP/1.1\r\nhost: a\r\nconnection: upgrade\r\nupgrade: echo\r\n\r\n"
+            ));
+            peer
+        });
+        peers[1].hear_through("going on\r\n");
+        peers[2].hear_through("\r\n\r\n");
+        eventually("all wait", || served.running.stats().total.requests == 3);
+        let start = Instant::now();
+        served.running.shutdown(LONG);
+        assert!(peers[0].hear_all().ends_with("\r\n\r\nstopping"));
+        assert_eq!(peers[1].hear_all(), "a\r\n, and done\r\n0\r\n\r\n");
+        assert_eq!(peers[2].hear_all(), "stopping");
+        drop(peers);
+        served.running.wait().unwrap();
+        assert!(start.elapsed() < LONG / 2);
+        assert_eq!(served.running.stats().total.cut, 0);
+    }
+}
+
+#[test]
+fn a_service_tells_those_who_wait_that_it_stops() {
+    paused(async {
+        let service = Server::new().service(async |ctx: &mut Context| {
+            let start = tokio::time::Instant::now();
+            ctx.stopping().await;
+            ctx.response.text(start.elapsed().as_secs().to_string());
+        });
+        let asked = service.respond(Request::get("/").unwrap());
+        let stops = async {
+            sleep(Duration::from_secs(7)).await;
+            service.stop();
+        };
+        let (response, ()) = tokio::join!(asked, stops);
+        assert_eq!(response.body.text().unwrap(), "7");
+    });
 }
 
 #[test]

@@ -21,9 +21,10 @@ pub(crate) struct Watch {
     now: Cell<u64>,
     slots: RefCell<Slots>,
     stopping: Cell<bool>,
-    /// Told when the first connection comes, and when the last one goes.
+    /// Told when the first connection comes, when the last one goes, and when all are to.
     first: Notify,
     last: Notify,
+    stopped: Notify,
     mode: Mode,
 }
 
@@ -73,6 +74,7 @@ impl Watch {
             stopping: Cell::new(false),
             first: Notify::new(),
             last: Notify::new(),
+            stopped: Notify::new(),
             mode,
         })
     }
@@ -113,11 +115,19 @@ impl Watch {
     /// Wakes all connections, and lets [`Watch::is_stopping`] say why.
     pub(crate) fn stop(&self) {
         self.stopping.set(true);
+        self.stopped.notify_waiters();
         self.slots.borrow().iter().filter_map(|slot| slot.waker.as_ref()).for_each(Waker::wake_by_ref);
     }
 
     pub(crate) fn is_stopping(&self) -> bool {
         self.stopping.get()
+    }
+
+    /// Waits until the watch stops.
+    pub(crate) async fn stopping(&self) {
+        while !self.is_stopping() {
+            self.stopped.notified().await;
+        }
     }
 
     fn sweep(&self) {

@@ -47,6 +47,35 @@ impl Context {
         self.shared.watch.is_stopping()
     }
 
+    /// Waits until the server is about to stop. It does not borrow the context, so that whoever streams for long, or has
+    /// taken the connection over, can wait for it beside all else, and end within the grace.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::pin::pin;
+    /// use std::time::Duration;
+    /// use corehttp::Context;
+    ///
+    /// async fn ticks(ctx: &mut Context) -> corehttp::Result {
+    ///     let mut stopping = pin!(ctx.stopping());
+    ///     let mut out = ctx.stream().await?;
+    ///     loop {
+    ///         tokio::select! {
+    ///             () = &mut stopping => break,
+    ///             () = tokio::time::sleep(Duration::from_secs(60)) => out.write_all(b"tick\n").await?,
+    ///         }
+    ///         out.flush().await?;
+    ///     }
+    ///     Ok(out.finish().await?)
+    /// }
+    /// # let _ = corehttp::Server::new().service(ticks);
+    /// ```
+    pub fn stopping(&self) -> impl Future<Output = ()> + use<> {
+        let watch = self.shared.watch.clone();
+        async move { watch.stopping().await }
+    }
+
     /// Who is at the other end of the connection, whoever has it by now.
     fn peer(&self) -> Peer {
         let peer = self.conn.borrow().as_ref().map(Conn::peer);
