@@ -13,7 +13,7 @@ use super::connection::turn_away;
 use super::refusal::Refused;
 use super::stats::CoreStats;
 use super::worker::Worker;
-use super::{Handler, RefusalCause};
+use super::{Handler, Refusal, RefusalCause};
 use crate::memory::lock;
 use crate::message::Status;
 use crate::net::{Conn, PeerAddr};
@@ -134,7 +134,7 @@ impl Rejection {
         let gate = self.open.gate.clone();
         if gate.refusing.get() == REFUSING_MAX || worker.shared.acceptor.is_some() {
             // A flood is not worth an answer each, nor a handshake, without which nobody would understand it.
-            worker.shared.report(None, conn.peer().addr, self.cause);
+            worker.shared.report(Refusal::of_connection(conn.peer(), self.cause));
             return;
         }
         gate.refusing.set(gate.refusing.get() + 1);

@@ -189,7 +189,7 @@ impl Server {
     /// Sees every refusal, and every exchange that failed, but for handlers that fail with a bare
     /// [`Status`](crate::Status), which is an answer like any other. Called on the core where it happened, so it should
     /// be quick. Default: nobody is told.
-    pub fn on_error(mut self, on_error: impl Fn(&Refusal) + Send + Sync + 'static) -> Server {
+    pub fn on_error(mut self, on_error: impl Fn(&Refusal<'_>) + Send + Sync + 'static) -> Server {
         self.settings.on_error = Some(Arc::new(on_error));
         self
     }

@@ -4,18 +4,40 @@ use std::fmt;
 
 use super::Error;
 use crate::exchange::{ExchangeError, write_causes};
-use crate::message::Status;
-use crate::net::{PeerAddr, TlsError};
+use crate::message::{Request, Status};
+use crate::net::{Peer, PeerAddr, TlsError};
 
 /// A peer was refused something, or an exchange failed: what [`Server::on_error`](crate::Server::on_error) sees.
-#[derive(Debug)]
+///
+/// `{}` says in one line who was told what, and why, with the method and the path if they are known; `{:?}` says no more
+/// of the request than that either.
+///
+/// # Examples
+///
+/// ```
+/// use corehttp::{Context, Refusal, Server};
+///
+/// fn log(refusal: &Refusal) {
+///     let id = refusal.request.and_then(|request| request.headers.text("x-request-id"));
+///     eprintln!("{}.{} {id:?} {refusal}", refusal.connection_id, refusal.exchange_number);
+/// }
+///
+/// let server = Server::new().on_error(log);
+/// # let _ = server.service(|ctx: &mut Context| ctx.response.text("hi"));
+/// ```
 #[non_exhaustive]
-pub struct Refusal {
+pub struct Refusal<'a> {
     /// What was answered. None if nothing could be: the connection was gone, or an answer was sent already, if only half
     /// of it.
     pub status: Option<Status>,
     /// Who was refused.
     pub peer: PeerAddr,
+    /// The number of the connection, as [`Context::connection_id`](crate::Context::connection_id) tells it.
+    pub connection_id: u64,
+    /// Which exchange of the connection it was, from 1. Zero: none, for the connection itself was refused.
+    pub exchange_number: u64,
+    /// The request, if its head was received and good. It is as its handler has left it, and its body may be gone.
+    pub request: Option<&'a Request>,
     /// Why.
     pub cause: RefusalCause,
 }
@@ -40,12 +62,45 @@ pub enum RefusalCause {
     ConnectionsOfPeer,
 }
 
-impl fmt::Display for Refusal {
+impl Refusal<'_> {
+    /// A connection is refused, on which nothing was told and nothing was asked.
+    pub(super) fn of_connection(peer: Peer, cause: RefusalCause) -> Refusal<'static> {
+        let Peer { addr: peer, id: connection_id } = peer;
+        Refusal { status: None, peer, connection_id, exchange_number: 0, request: None, cause }
+    }
+}
+
+impl fmt::Display for Refusal<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.status {
-            Some(status) => write!(f, "{status} to {}: {}", self.peer, self.cause),
-            None => write!(f, "{} cut off: {}", self.peer, self.cause),
+            Some(status) => write!(f, "{status} to {}", self.peer)?,
+            None => write!(f, "{} cut off", self.peer)?,
         }
+        if let Some(request) = self.request {
+            write!(f, ", {} {}", request.method(), place(request))?;
+        }
+        write!(f, ": {}", self.cause)
+    }
+}
+
+impl fmt::Debug for Refusal<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Refusal")
+            .field("status", &self.status)
+            .field("peer", &self.peer)
+            .field("connection_id", &self.connection_id)
+            .field("exchange_number", &self.exchange_number)
+            .field("request", &self.request.map(|request| (request.method(), place(request))))
+            .field("cause", &self.cause)
+            .finish()
+    }
+}
+
+/// What was asked for, without the query: that may hold secrets, as fields may.
+fn place(request: &Request) -> &str {
+    match request.path() {
+        "" => request.target().as_str(),
+        path => path,
     }
 }
 

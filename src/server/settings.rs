@@ -16,4 +16,4 @@ pub(super) struct Settings {
 }
 
 /// Sees every refusal.
-pub(super) type OnError = Arc<dyn Fn(&Refusal) + Send + Sync>;
+pub(super) type OnError = Arc<dyn Fn(&Refusal<'_>) + Send + Sync>;

@@ -4,13 +4,12 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::Arc;
 
+use super::Refusal;
 use super::settings::{OnError, Settings};
 use super::stats::CoreStats;
-use super::{Refusal, RefusalCause};
 use crate::exchange::{Bounds, Clock};
-use crate::message::Status;
 use crate::net::tls::Acceptor;
-use crate::net::{Conn, PeerAddr, Watch};
+use crate::net::{Conn, Watch};
 
 /// What the connections of one core have in common.
 pub(super) struct Shared {
@@ -32,9 +31,8 @@ impl Shared {
 
     /// Counts a refusal, and tells whoever wants to know.
     #[cold]
-    pub(super) fn report(&self, status: Option<Status>, peer: PeerAddr, cause: RefusalCause) {
-        self.stats.count_error(&cause);
-        let refusal = Refusal { status, peer, cause };
+    pub(super) fn report(&self, refusal: Refusal<'_>) {
+        self.stats.count_error(&refusal.cause);
         // Its panics must not end what it is told of, nor the core; and neither must those of a cause that is dropped.
         let _ = catch_unwind(AssertUnwindSafe(move || {
             self.on_error.iter().for_each(|on_error| on_error(&refusal));

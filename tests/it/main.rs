@@ -23,6 +23,7 @@ mod hostile;
 mod limits;
 #[cfg(feature = "multipart")]
 mod multipart;
+mod refusals;
 mod request_head;
 mod runtime;
 mod service;

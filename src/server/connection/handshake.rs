@@ -11,7 +11,7 @@ use crate::exchange::{ExchangeError, Phase};
 use crate::net::tls::Acceptor;
 use crate::net::{Conn, Lane, TlsError, Transport};
 use crate::server::worker::Worker;
-use crate::server::{Handler, RefusalCause};
+use crate::server::{Handler, Refusal, RefusalCause};
 
 /// Makes `idle` secure, in the time that its first head has. Afterwards it is none if that is over: the peer has gone,
 /// or the server stops.
@@ -36,7 +36,7 @@ pub(super) async fn secure<H: Handler>(
         },
     })
     .await;
-    let peer = conn.peer().addr;
+    let peer = conn.peer();
     match end {
         End::Secured(transport) => conn.transport = transport,
         // Some come only to see whether anybody is here, or in case they will have something to say.
@@ -45,13 +45,13 @@ pub(super) async fn secure<H: Handler>(
             *idle = None;
             let error = ExchangeError::TimedOut(Phase::Handshake);
             let served = error.as_io();
-            worker.shared.report(None, peer, error.into());
+            worker.shared.report(Refusal::of_connection(peer, error.into()));
             return Err(served);
         }
         End::Failed(error, transport) => {
             conn.transport = transport;
             let served = error.as_io();
-            worker.shared.report(None, peer, RefusalCause::Tls(error));
+            worker.shared.report(Refusal::of_connection(peer, RefusalCause::Tls(error)));
             let mut lease = Lease::new(worker, worker.take_context());
             lease.adopt(idle.take(), 0);
             hang_up(&mut lease).await;

@@ -77,7 +77,7 @@ impl Context {
     }
 
     /// Who is at the other end of the connection, whoever has it by now.
-    fn peer(&self) -> Peer {
+    pub(super) fn peer(&self) -> Peer {
         let peer = self.conn.borrow().as_ref().map(Conn::peer);
         peer.or_else(|| self.vacated.as_ref().map(Vacated::peer)).unwrap_or_default()
     }

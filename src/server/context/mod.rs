@@ -27,13 +27,13 @@ pub use upgraded::Upgraded;
 pub(super) use upgraded::Vacated;
 pub use writer::Writer;
 
-use super::RefusalCause;
 use super::refusal::Refused;
 use super::shared::Shared;
+use super::{Refusal, RefusalCause};
 use crate::exchange::{ExchangeError, Head, Incoming, Outgoing, poll_flush};
 use crate::memory::Reset;
 use crate::message::{Method, Request, Response, Status};
-use crate::net::{Conn, Workspace};
+use crate::net::{Conn, Peer, Workspace};
 use crate::wire::{Asked, Wish, persists};
 
 /// One exchange: the request, the response, and the connection between.
@@ -102,6 +102,8 @@ pub(super) struct Facts {
     /// Whether another one may follow, all things considered.
     persists: bool,
     pub(super) number: u64,
+    /// Whether the head of the next request was refused, so that there is none.
+    headless: bool,
     pub(super) arrived: Instant,
     /// Nobody is at the other end: the answer is for [`Service::respond`](crate::Service::respond).
     pub(super) detached: bool,
@@ -115,6 +117,7 @@ impl Context {
             is_last: false,
             persists: false,
             number: 0,
+            headless: false,
             arrived: shared.clock.now(),
             detached: false,
         };
@@ -196,6 +199,7 @@ impl Context {
         incoming.get_mut().poll_head(cx, conn, request, &shared.bounds, on_read).map_err(|error| {
             // Whoever asks for a head alone is refused by a head alone.
             facts.asked.head = request.method() == Method::Head;
+            facts.headless = true;
             error.into()
         })
     }
@@ -283,7 +287,13 @@ impl Context {
 
     /// Counts what the peer was refused, and tells whoever wants to know.
     pub(super) fn report(&self, status: Option<Status>, cause: RefusalCause) {
-        self.shared.report(status, self.peer_addr(), cause);
+        let Peer { addr: peer, id: connection_id } = self.peer();
+        let (exchange_number, request) = match (self.facts.number, self.facts.headless) {
+            (number, true) => (number + 1, None),
+            (0, false) => (0, None),
+            (number, false) => (number, Some(&self.request)),
+        };
+        self.shared.report(Refusal { status, peer, connection_id, exchange_number, request, cause });
     }
 }
 
@@ -315,7 +325,7 @@ impl Reset for Context {
             conn.swap_workspace(workspace);
         }
         workspace.iter_mut().for_each(|workspace| workspace.reset());
-        (facts.asked, facts.detached) = Default::default();
+        (facts.asked, facts.detached, facts.headless) = Default::default();
     }
 
     fn shrink(&mut self) {

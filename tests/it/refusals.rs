@@ -1,0 +1,151 @@
+//! What `on_error` is told of those who are refused: who they are, which exchange it was, and what was asked.
+
+use std::mem;
+use std::sync::{Arc, Mutex};
+
+use corehttp::{Context, Limits, Server};
+
+use crate::support::Served;
+use crate::support::wired::{Then, Wired};
+
+/// What was told, a line each.
+#[derive(Clone, Default)]
+struct Told(Arc<Mutex<Vec<String>>>);
+
+impl Told {
+    fn by(&self, server: Server) -> Server {
+        let told = self.0.clone();
+        server.on_error(move |refusal| {
+            let line = format!("{}.{} {refusal}", refusal.connection_id, refusal.exchange_number);
+            let secrets = [&line, &format!("{refusal:?}")].map(|text| text.contains("secret"));
+            assert_eq!(secrets, [false, false], "{line}");
+            told.lock().unwrap().push(line);
+        })
+    }
+
+    fn take(&self) -> Vec<String> {
+        mem::take(&mut self.0.lock().unwrap())
+    }
+}
+
+async fn app(ctx: &mut Context) -> corehttp::Result {
+    match ctx.request.path() {
+        "/fails" => return Err(std::io::Error::other("as told").into()),
+        "/panics" => panic!("as told"),
+        "/cut" => {
+            let mut out = ctx.stream().await?;
+            out.write_all(b"half of").await?;
+            return Err(std::io::Error::other("as told").into());
+        }
+        "/aimed" => {
+            ctx.request.set_url("/elsewhere?secret")?;
+            return Err(std::io::Error::other("as told").into());
+        }
+        "/taken" => {
+            drop(mem::take(&mut ctx.request));
+            return Err(std::io::Error::other("as told").into());
+        }
+        _ => ctx.response.text("fine"),
+    }
+    Ok(())
+}
+
+/// A request with some secrets.
+fn ask(method: &str, target: &str, fields: &str) -> String {
+    format!("{method} {target} HTTP/1.1\r\nhost: a\r\ncookie: secret\r\n{fields}\r\n")
+}
+
+fn get(path: &str) -> String {
+    ask("GET", &format!("{path}?secret"), "")
+}
+
+/// Of `wire` this is told, whichever connection it comes on.
+#[track_caller]
+fn check(wire: &str, expected: &[&str]) {
+    let told = Told::default();
+    let wired = Wired::with(|server| told.by(server), app);
+    for connection in 1..=3 {
+        wired.ask(&[wire.as_bytes()], Then::Ends);
+        let expected = expected.iter().map(|line| format!("{connection}.{line}"));
+        assert_eq!(told.take(), Vec::from_iter(expected), "{wire:?}");
+    }
+}
+
+#[test]
+fn which_request_it_was_is_told() {
+    check(&get("/"), &[]);
+    check(
+        &get("/fails"),
+        &["1 500 Internal Server Error to memory, GET /fails: the handler failed: as told"],
+    );
+    check(
+        &(get("/") + &get("/fails") + &get("/") + &get("/fails")),
+        &[
+            "2 500 Internal Server Error to memory, GET /fails: the handler failed: as told",
+            "4 500 Internal Server Error to memory, GET /fails: the handler failed: as told",
+        ],
+    );
+    check(&get("/panics"), &["1 500 Internal Server Error to memory, GET /panics: the handler panicked"]);
+    check(&get("/cut"), &["1 memory cut off, GET /cut: the handler failed: as told"]);
+    check(
+        &get("/aimed"),
+        &["1 500 Internal Server Error to memory, GET /elsewhere: the handler failed: as told"],
+    );
+    check(&get("/taken"), &["1 500 Internal Server Error to memory, GET /: the handler failed: as told"]);
+    check(
+        &ask("PROPFIND", "http://a/fails?secret", ""),
+        &["1 500 Internal Server Error to memory, PROPFIND /fails: the handler failed: as told"],
+    );
+    check(
+        &ask("CONNECT", "a:80", ""),
+        &["1 501 Not Implemented to memory, CONNECT a:80: the handler refused it by its head"],
+    );
+    check(
+        &ask("POST", "/up", "content-length: 10737418240\r\n"),
+        &[
+            "1 413 Content Too Large to memory, POST /up: the message breaks the rules of the wire: the body is too large",
+        ],
+    );
+    check(
+        &(get("/") + &ask("POST", "/up", "content-length: 2\r\n")),
+        &["2 400 Bad Request to memory, POST /up: the peer closed before the message was complete"],
+    );
+}
+
+#[test]
+fn nothing_is_told_of_a_head_that_was_not_good() {
+    const WIRE: &str = "the message breaks the rules of the wire";
+    for (bad, status, why) in [
+        ("GET /secret\r\n\r\n", "400 Bad Request", "the request line is malformed"),
+        ("GET /secret HTTP/1.1\r\n\r\n", "400 Bad Request", "the host is missing, repeated or malformed"),
+        (
+            "GET /secret HTTP/1.1\r\nhost: a\r\nx: secret\0\r\n\r\n",
+            "400 Bad Request",
+            "a field value is malformed",
+        ),
+        ("GET /secret HTTP/3.0\r\n\r\n", "505 HTTP Version Not Supported", "the version is not supported"),
+    ] {
+        check(bad, &[&format!("1 {status} to memory: {WIRE}: {why}")]);
+        check(&(get("/") + bad), &[&format!("2 {status} to memory: {WIRE}: {why}")]);
+        let failed = "1 500 Internal Server Error to memory, GET /fails: the handler failed: as told";
+        check(&(get("/fails") + bad), &[failed, &format!("2 {status} to memory: {WIRE}: {why}")]);
+    }
+    let cut = "1 400 Bad Request to memory: the peer closed before the message was complete";
+    check("GET /secret HT", &[cut]);
+    check("POST /secret HTTP/1.1\r\nhost: a\r\n", &[cut]);
+}
+
+#[test]
+fn a_connection_that_is_refused_has_no_request() {
+    let told = Told::default();
+    let limits = Limits { connections_max: 0, ..Limits::default() };
+    let served = Served::with(|server| told.by(server).limits(limits), app);
+    for connection in 1..=2 {
+        let peer = served.connect();
+        let who = peer.stream.local_addr().unwrap();
+        let heard = { peer }.hear_all();
+        assert!(heard.starts_with("HTTP/1.1 503 "), "{heard}");
+        let why = "the server has too many connections";
+        assert_eq!(told.take(), [format!("{connection}.0 503 Service Unavailable to {who}: {why}")]);
+    }
+}
