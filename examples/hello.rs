@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use corehttp::{Context, Server};
+use corehttp::{Address, Context, Server};
 
 fn main() -> corehttp::Result {
     let mut args = std::env::args().skip(1);
@@ -14,7 +14,12 @@ fn main() -> corehttp::Result {
         server = server.cores(cores.parse()?);
     }
     let running = server.start(|ctx: &mut Context| ctx.response.text("Hello, World!"))?;
-    println!("listening on http://{}", running.local_addr());
+    for address in running.addresses() {
+        match address {
+            Address::Tcp(address) => println!("listening on http://{address}"),
+            other => println!("listening on {other}"),
+        }
+    }
     running.wait()
 }
 
