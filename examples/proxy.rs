@@ -8,7 +8,7 @@ use std::env;
 
 use corehttp::{
     BodyPlan, CallReader, CallWriter, Client, ClientError, Context, Error, Handler, Reader, Request,
-    Response, Server, Status, Writer,
+    Response, Server, Writer,
 };
 
 struct Proxy {
@@ -22,8 +22,9 @@ impl Handler for Proxy {
     }
 
     async fn handle(&self, ctx: &mut Context) -> corehttp::Result {
-        let onward =
-            ctx.request.target_to(&self.backend).map_err(|error| Error::new(Status::BAD_REQUEST, error))?;
+        let mut onward = ctx.request.target_to(&self.backend)?;
+        // Who sends on says so (RFC 9110 §7.6.3).
+        onward.headers.append("via", format!("{} corehttp", ctx.request.version()))?;
         let (writer, mut answer) = self.client.open(&onward).await.map_err(owed)?.split();
         let (mut pump, mut response) = (Pump { writer, piece: Vec::new(), sent: 0 }, Response::new());
         let mut body = ctx.body_reader();

@@ -1,7 +1,9 @@
 //! What a message becomes when it is sent on: a request to an origin, and what comes back (RFC 9110 §7.6).
 
 use super::percent::{self, Plus};
-use super::{Headers, InvalidTarget, Method, Name, Request, Response, Target, members};
+use super::{
+    Headers, InvalidTarget, Method, Name, Request, Response, Several, Target, members, saturating_decimal,
+};
 
 impl Request {
     /// This request as it is to be sent on to another server: the same method, path, query and fields, but for those
@@ -14,11 +16,15 @@ impl Request {
     /// which cannot leave it. What `OPTIONS *` asks of this server as a whole is asked of all that is below the base: of
     /// its server as a whole, if it has no path (RFC 9112 §3.2.4).
     ///
+    /// The `max-forwards` of OPTIONS and of TRACE is lowered by one (RFC 9110 §7.6.2). What a proxy has to say of itself,
+    /// such as `via`, it sets in what is returned: only it knows its name.
+    ///
     /// # Errors
     ///
     /// A base that is neither, or has a query; or a request that is for a tunnel, or for `*` where the base is `/` and
     /// names no server. With a base that has a path, a request with a segment of `..`, escaped or not:
-    /// [`InvalidTarget::Outside`], for which `?` owes 400.
+    /// [`InvalidTarget::Outside`], for which `?` owes 400. An OPTIONS or a TRACE that may not be sent on:
+    /// [`InvalidTarget::MaxForwards`], for which `?` owes 501, and better is an answer of one's own.
     ///
     /// # Examples
     ///
@@ -56,8 +62,24 @@ impl Request {
         }
         let mut onward = Request::for_target(self.method(), target);
         onward.headers = forward(&self.headers, &self.headers);
+        if matches!(self.method(), Method::Options | Method::Trace) {
+            count_down(&mut onward.headers)?;
+        }
         Ok(onward)
     }
+}
+
+/// Lowers how often a request may still be sent on, if it says so (RFC 9110 §7.6.2). What cannot be read cannot be lowered,
+/// and what goes round for ever is what the field is there to end.
+fn count_down(headers: &mut Headers) -> Result<(), InvalidTarget> {
+    let left = match headers.sole(Name::MAX_FORWARDS) {
+        Ok(None) => return Ok(()),
+        Ok(Some(value)) => saturating_decimal(value).and_then(|left| left.checked_sub(1)),
+        Err(Several) => None,
+    };
+    let left = left.ok_or(InvalidTarget::MaxForwards)?;
+    headers.put(Name::MAX_FORWARDS, itoa::Buffer::new().format(left).as_bytes());
+    Ok(())
 }
 
 /// Whether anybody could read a segment of `path` as `..`. How far up it leads is not asked: servers disagree on whether
@@ -281,6 +303,51 @@ mod tests {
             assert_eq!((onward.target().as_str(), &*sent), expected, "{target} to {base}");
         }
         assert_eq!(asked(Method::Options, "*").target_to("/").err(), Some(InvalidTarget::Form));
+    }
+
+    /// With these lines of `max-forwards` a request of `method` goes on with `expected`, or not at all.
+    #[track_caller]
+    fn check_count(method: Method, lines: &[&str], expected: Result<&[&str], InvalidTarget>) {
+        let mut request = Request::new(method, "/a").unwrap();
+        lines.iter().for_each(|value| request.headers.append("Max-Forwards", *value).unwrap());
+        let onward = request.target_to("http://b");
+        let left = onward.map(|onward| {
+            let left =
+                onward.headers.all("max-forwards").map(|value| String::from_utf8(value.to_vec()).unwrap());
+            left.collect::<Vec<_>>()
+        });
+        assert_eq!(
+            left,
+            expected.map(|lines| lines.iter().map(|&line| line.to_owned()).collect()),
+            "{method} {lines:?}"
+        );
+    }
+
+    #[test]
+    fn a_request_is_sent_on_no_more_often_than_it_says_7_6_2() {
+        for method in [Method::Options, Method::Trace] {
+            check_count(method, &[], Ok(&[]));
+            for (value, expected) in [
+                ("1", "0"),
+                ("10", "9"),
+                ("0010", "9"),
+                ("18446744073709551615", "18446744073709551614"),
+                ("99999999999999999999999", "18446744073709551614"),
+            ] {
+                check_count(method, &[value], Ok(&[expected]));
+            }
+            for bad in ["0", "000", "", "-1", "+1", "1.0", "0x1", "1 0", "1, 1", "one"] {
+                check_count(method, &[bad], Err(InvalidTarget::MaxForwards));
+            }
+            check_count(method, &["1", "1"], Err(InvalidTarget::MaxForwards));
+            check_count(method, &["2", "x"], Err(InvalidTarget::MaxForwards));
+        }
+        // Others may have it, and it means nothing there.
+        for method in [Method::Get, Method::Post, "OPTION".parse().unwrap()] {
+            for value in ["0", "7", "x"] {
+                check_count(method, &[value], Ok(&[value]));
+            }
+        }
     }
 
     #[test]

@@ -19,6 +19,7 @@ impl<'a> Name<'a> {
     pub(crate) const EXPECT: Name<'static> = Name::new("expect");
     pub(crate) const HOST: Name<'static> = Name::new("host");
     pub(crate) const KEEP_ALIVE: Name<'static> = Name::new("keep-alive");
+    pub(crate) const MAX_FORWARDS: Name<'static> = Name::new("max-forwards");
     pub(crate) const RETRY_AFTER: Name<'static> = Name::new("retry-after");
     pub(crate) const SERVER: Name<'static> = Name::new("server");
     pub(crate) const SET_COOKIE: Name<'static> = Name::new("set-cookie");

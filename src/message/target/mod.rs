@@ -294,6 +294,8 @@ pub enum InvalidTarget {
     /// It has a `..` in its path, by which it may leave the base that it is to be below: see
     /// [`Request::target_to`](super::Request::target_to).
     Outside,
+    /// It may not be sent on: its `max-forwards` is 0, or cannot be read (RFC 9110 §7.6.2).
+    MaxForwards,
 }
 
 impl InvalidTarget {
@@ -301,6 +303,8 @@ impl InvalidTarget {
     pub(crate) fn owed(self) -> Option<Status> {
         match self {
             InvalidTarget::Outside => Some(Status::BAD_REQUEST),
+            // It was for this server in the end, which has nothing to say to it.
+            InvalidTarget::MaxForwards => Some(Status::NOT_IMPLEMENTED),
             InvalidTarget::Form | InvalidTarget::Byte | InvalidTarget::Scheme | InvalidTarget::Authority => {
                 None
             }
@@ -318,6 +322,7 @@ impl fmt::Display for InvalidTarget {
                 "the host or the port is missing or malformed, or userinfo stands before it"
             }
             InvalidTarget::Outside => "the path may lead out of the one it is to be below",
+            InvalidTarget::MaxForwards => "the request may not be sent on any more",
         })
     }
 }
