@@ -8,8 +8,8 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use corehttp::{
-    Client, ClientCause, ClientPhase, ClientTimeouts, CookieStore, ExchangeError, Headers, InvalidMethod,
-    InvalidRequest, InvalidTarget, Method, Request, Response, Target,
+    Client, ClientBuilder, ClientCause, ClientError, ClientPhase, ClientTimeouts, CookieStore, ExchangeError,
+    Headers, InvalidMethod, InvalidRequest, InvalidTarget, Method, Request, Response, Target,
 };
 use tokio::io::{AsyncRead, AsyncReadExt, ReadBuf, repeat};
 use tokio::time::{Instant, sleep};
@@ -435,6 +435,65 @@ async fn check_goes_on(close: &'static str, dialed: usize, idle: usize) {
     assert_eq!((response.status.as_u16(), answer.chunk().await.unwrap()), (200, Some(&b"ok"[..])));
     assert_eq!(answer.chunk().await.unwrap(), None);
     assert_eq!((stage.dialed().len(), client.idle(), client.busy()), (dialed, idle, 0));
+}
+
+/// Uploads in one `way` what no buffer takes whole, and hears the content of the answer.
+async fn upload(client: &Client, way: &str) -> Result<String, ClientError> {
+    let (content, mut response) = (vec![0; 1 << 20], Response::new());
+    let mut request = Request::post("http://a/").unwrap();
+    let heard = |chunk: Option<&[u8]>| String::from_utf8(chunk.unwrap().into()).unwrap();
+    match way {
+        "written" => {
+            let mut call = client.open(&request).await?;
+            call.write_all(&content).await?;
+            Ok(heard(call.finish(&mut response).await?.chunk().await?))
+        }
+        "split" => {
+            let (mut writer, mut reader) = client.open(&request).await?.split();
+            writer.write_all(&content).await?;
+            writer.finish().await?;
+            reader.head(&mut response).await?;
+            Ok(heard(reader.chunk().await?))
+        }
+        _ => {
+            match way {
+                "streamed" => request.body.stream(repeat(0), None),
+                _ => request.body.set(content),
+            }
+            Ok(ask(client, &request).await?.1)
+        }
+    }
+}
+
+/// To an upload its server says 200 and reads nothing of it: after so many seconds the answer is had, or none.
+async fn check_stands(
+    set: impl FnOnce(ClientBuilder) -> ClientBuilder,
+    seconds: u64,
+    expected: Option<&str>,
+) {
+    let stage = Stage::new(|mut peer, _| async move {
+        peer.head().await?;
+        peer.say(OK).await?;
+        pending().await
+    });
+    let client = set(stage.builder()).build();
+    for way in ["whole", "streamed", "written", "split"] {
+        let (start, answer) = (Instant::now(), upload(&client, way).await);
+        assert_eq!(answer.as_ref().err().map(ClientError::is_timeout), expected.is_none().then_some(true));
+        assert_eq!((start.elapsed().as_secs(), answer.ok().as_deref()), (seconds, expected), "{way}");
+        assert_eq!((client.idle(), client.busy()), (0, 0), "{way}");
+    }
+}
+
+/// Found as an error after half a minute, though the answer was here all the time. It is not cut off before that: many
+/// a server answers while it reads, and may take its time.
+#[tokio::test(start_paused = true)]
+async fn an_answer_stands_though_its_server_reads_no_more() {
+    let second = Duration::from_secs(1);
+    check_stands(|it| it, 30, Some("ok")).await;
+    let timeouts = ClientTimeouts { send: 7 * second, ..ClientTimeouts::default() };
+    check_stands(|it| it.timeouts(timeouts), 7, Some("ok")).await;
+    check_stands(|it| it.timeouts(timeouts).timeout(5 * second), 5, None).await;
 }
 
 /// Whoever has said all and closes will not read the rest, and might have it sent for long.

@@ -64,7 +64,8 @@ impl Call {
     }
 
     /// Writes all of `data`: some of it may wait until [`Call::flush`]. Once the server has refused the request, or has
-    /// answered it and closes, it reads no more, so what is written then is dropped.
+    /// answered it and closes, or has said all and reads no more for [`ClientTimeouts::send`](crate::ClientTimeouts::send),
+    /// what is written is dropped.
     ///
     /// # Errors
     ///

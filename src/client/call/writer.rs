@@ -29,7 +29,7 @@ impl CallWriter {
     }
 
     /// Writes some of the front of `data`, and answers how much: nothing is lost if the future is dropped. Once the
-    /// server has refused the request, or has answered it and closes, what is written is dropped.
+    /// server has refused the request, or has answered it and closes or will not read on, what is written is dropped.
     ///
     /// # Errors
     ///

@@ -9,7 +9,7 @@ use crate::client::{ClientError, ClientPhase};
 use crate::exchange::{ExchangeError, Phase, poll_flush};
 use crate::message::{Headers, Request, Response};
 use crate::net::Lane;
-use crate::runtime::later;
+use crate::runtime::{self, later};
 
 impl Link {
     /// Sends what may be sent. Ready when that is all of it, or all that ever will be.
@@ -40,6 +40,9 @@ impl Link {
             Ok(()) => self.sent(),
             // Whoever cannot be written to may have answered before it closed.
             Err(error @ ExchangeError::Io(_)) => self.exchange.upload = Upload::Failed(error),
+            Err(error @ ExchangeError::TimedOut(_)) if self.has_whole_answer() => {
+                self.exchange.upload = Upload::Failed(error);
+            }
             Err(error) => return Poll::Ready(Err(self.fail(ClientPhase::Send, error))),
         }
         Poll::Ready(Ok(()))
@@ -114,6 +117,10 @@ impl Link {
             match polled.map_err(ClientError::of_connection) {
                 Poll::Pending => {}
                 Poll::Ready(Ok(done)) => return Poll::Ready(Ok(done)),
+                Poll::Ready(Err(Err(error))) if self.is_done_with(&error) => {
+                    self.exchange.upload = Upload::Abandoned;
+                    return Poll::Ready(Ok(dropped));
+                }
                 Poll::Ready(Err(Err(error))) => return Poll::Ready(Err(error)),
                 // What the server has said may lie in the socket, though nobody has noticed yet.
                 Poll::Ready(Err(Ok(failure))) => self.exchange.upload = Upload::Failed(failure),
@@ -129,6 +136,18 @@ impl Link {
             self.exchange.upload = Upload::Abandoned;
             return Poll::Ready(Ok(dropped));
         }
+    }
+
+    /// Whether all of the answer is here. Then a server that reads no more is done with the request, though nobody could
+    /// know before a write had waited for as long as it may.
+    fn has_whole_answer(&self) -> bool {
+        self.exchange.is_answered && self.exchange.incoming.has_come()
+    }
+
+    /// The same, for a write that has failed so. The time of the whole exchange is another matter.
+    fn is_done_with(&self, error: &ClientError) -> bool {
+        let is_over = self.exchange.deadline.is_some_and(|deadline| deadline <= runtime::now());
+        error.is_timeout() && !is_over && self.has_whole_answer()
     }
 
     /// Writes what ends the body, unless that was written before or nobody wants it any more.

@@ -25,7 +25,8 @@ pub struct ClientTimeouts {
     pub connect: Duration,
     /// For the handshake of TLS. Default: 10 s.
     pub tls: Duration,
-    /// Without progress of a write. Default: 30 s.
+    /// Without progress of a write. If all of the answer has come by then, under a `content-length`, it stands: only the
+    /// rest of the request is dropped, and the connection closed. Default: 30 s.
     pub send: Duration,
     /// From the request's last byte to the end of the answer's head. Default: 30 s.
     pub wait: Duration,
