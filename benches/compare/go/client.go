@@ -93,13 +93,27 @@ func (a *asker) ask(more func() bool, answered func()) (exchanges uint64) {
 		if err := a.client.Do(request, response); err != nil {
 			log.Fatal(err)
 		}
-		if !bytes.Equal(response.Body(), expected) {
+		if !isRight(response.Body(), expected) {
 			log.Fatal("the answer is wrong")
 		}
 		answered()
 		exchanges++
 	}
 	return exchanges
+}
+
+// isRight looks at some bytes of each page: see task.rs.
+func isRight(answer, expected []byte) bool {
+	if len(answer) != len(expected) {
+		return false
+	}
+	for at := 0; at < len(expected); at += 4 << 10 {
+		end := min(at+32, len(expected))
+		if !bytes.Equal(answer[at:end], expected[at:end]) {
+			return false
+		}
+	}
+	return true
 }
 
 // filler is a body that shows when a part of it is missing or out of place.

@@ -59,6 +59,17 @@ impl Task {
         (self == Task::Up).then(|| LARGE_BYTES.as_slice())
     }
 
+    /// Is this the answer? Of each page of a large one some bytes are looked at, for to compare all of them takes as long
+    /// as to receive them, and would be half of what is measured.
+    pub(super) fn is_answered_by(self, answer: &[u8]) -> bool {
+        let expected = self.answer();
+        let is_right = |at: usize| {
+            let end = expected.len().min(at + GLANCE);
+            answer[at..end] == expected[at..end]
+        };
+        answer.len() == expected.len() && (0..expected.len()).step_by(PAGE).all(is_right)
+    }
+
     pub(super) fn answer(self) -> &'static [u8] {
         match self {
             Task::Get | Task::Close | Task::Up => HELLO.as_bytes(),
@@ -67,4 +78,31 @@ impl Task {
     }
 }
 
+const PAGE: usize = 4 << 10;
+const GLANCE: usize = 32;
+
 static LARGE_BYTES: LazyLock<Vec<u8>> = LazyLock::new(|| filler(LARGE));
+
+#[cfg(test)]
+mod tests {
+    use super::{LARGE_BYTES, PAGE, Task};
+
+    #[test]
+    fn an_answer_that_misses_a_part_is_wrong() {
+        let large = LARGE_BYTES.as_slice();
+        assert!(Task::Down.is_answered_by(large));
+        let wrong = [
+            large[1..].to_vec(),
+            [&large[1..], b"x"].concat(),
+            // A read is lost, and another comes twice.
+            [&large[..PAGE], &large[2 * PAGE..], &large[..PAGE]].concat(),
+            [large, b"x"].concat(),
+            Vec::new(),
+        ];
+        for answer in wrong {
+            assert!(!Task::Down.is_answered_by(&answer), "{} bytes", answer.len());
+        }
+        assert!(Task::Get.is_answered_by(b"Hello, world!") && Task::Up.is_answered_by(b"Hello, world!"));
+        assert!(!Task::Get.is_answered_by(b"Hello, World!") && !Task::Get.is_answered_by(b"Hello, world"));
+    }
+}
