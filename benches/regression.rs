@@ -4,7 +4,8 @@
 //! rounds and one of 10,000. What they differ by is 9,900 rounds, warm, and nothing else; it depends on no clock, no
 //! seed and no other work of the machine. There is no way to the crate's inner functions from here, so each row is an
 //! exchange in memory in which the piece that it is named after is most of the work. A row that grows by more than 5%
-//! over `regression.txt` fails.
+//! over `regression.txt` fails. Another compiler writes other instructions, and another valgrind may show another
+//! processor: with other tools than those that are written down there, a row may grow by 25%.
 //!
 //! The code that is counted is built in a profile of its own, which has no link-time optimization: it is built much
 //! sooner, and compared with itself only.
@@ -209,13 +210,15 @@ fn compare(args: &[&str]) -> Result<bool, String> {
         return Err(format!("no row is called {wanted:?}"));
     }
     let (mut baseline, mut is_good) = (Baseline::read()?, true);
+    let other_tools = baseline.other_tools();
+    let growth_max = if other_tools.is_some() { GROWTH_BY_TOOLS_MAX } else { GROWTH_MAX };
     println!("{:<28}{:>12}{:>12}{:>10}", "instructions a round", "expected", "counted", "change");
     for name in rows {
         let counted = count(name)?;
         let growth = baseline.get(name).map(|expected| counted as f64 / expected as f64);
         let expected = baseline.get(name).map_or("nothing".to_owned(), |expected| expected.to_string());
         let change = growth.map_or(String::new(), |growth| format!("{:+.2}%", (growth - 1.0) * 100.0));
-        let has_grown = growth.is_none_or(|growth| growth > GROWTH_MAX);
+        let has_grown = growth.is_none_or(|growth| growth > growth_max);
         let verdict = if has_grown { "TOO MUCH" } else { "" };
         println!("{name:<28}{expected:>12}{counted:>12}{change:>10}  {verdict}");
         is_good &= !has_grown;
@@ -225,10 +228,8 @@ fn compare(args: &[&str]) -> Result<bool, String> {
         baseline.write(ROWS.iter().map(|row| row.0)).map_err(|error| error.to_string())?;
         return Ok(true);
     }
-    if let (false, Some(tools)) = (is_good, baseline.other_tools()) {
-        // Another compiler writes other instructions: whose fault it is nobody can say.
-        println!("{tools}: not comparable");
-        return Ok(true);
+    if let Some(tools) = other_tools {
+        println!("{tools}: a row may grow by {:.0}%", (growth_max - 1.0) * 100.0);
     }
     if !is_good {
         println!("where they are spent: callgrind_annotate '{}'", notes("ROW", MANY).display());
@@ -238,6 +239,8 @@ fn compare(args: &[&str]) -> Result<bool, String> {
 }
 
 const GROWTH_MAX: f64 = 1.05;
+/// Where whose fault it is nobody can say.
+const GROWTH_BY_TOOLS_MAX: f64 = 1.25;
 
 /// How many instructions a warm round of this row takes.
 fn count(name: &str) -> Result<u64, String> {
