@@ -1,5 +1,5 @@
-//! [`Asker`]: one GET after another, by corehttp's client in its three ways, by hyper-util's, by reqwest's, and by nobody: a write and a
-//! read on a socket, which is what all of them stand on.
+//! [`Asker`]: one GET after another, by corehttp's client in its three ways, by hyper-util's, by reqwest's, and by
+//! nobody: a write and a read on a socket, which is what all of them stand on.
 
 use std::net::SocketAddr;
 use std::pin::Pin;
