@@ -12,8 +12,6 @@ pub(crate) enum Head {
     End,
     /// The peer said nothing in time.
     Silence,
-    /// Only an empty line has come, as some clients send it behind a body: it is none of a head yet (§2.2).
-    EmptyLine,
 }
 
 /// A message whose head can be received.

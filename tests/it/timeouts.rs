@@ -172,41 +172,6 @@ fn idle_ends_in_silence_rfc9112_9_5() {
     assert_eq!((&*told.heard, told.outcome.is_ok()), ("", true));
 }
 
-/// Found as ten seconds, for the head that an empty line was taken to begin.
-#[test]
-fn who_sends_an_empty_line_behind_a_request_is_idle_rfc9112_2_2() {
-    let stray = [GET, b"\r\n"].concat();
-    check(60, 0, async |peer| ask(peer, &stray).await);
-    check(5 + 60, 0, async |peer| {
-        ask(peer, GET).await;
-        pass(5).await;
-        say(peer, b"\r\n").await;
-    });
-    check(59 + 59 + 60, 0, async |peer| {
-        for _ in 0..2 {
-            ask(peer, &stray).await;
-            pass(59).await;
-        }
-        ask(peer, &stray).await;
-    });
-    // Of the next request it is the beginning, and that has the time of every head.
-    check(59 + 10, 408, async |peer| {
-        ask(peer, &stray).await;
-        pass(59).await;
-        say(peer, b"G").await;
-    });
-    for (first, second) in
-        [(&b"\r"[..], &b"\n"[..]), (b"\r\n\r", b"\n"), (b"\r\n", b"\r\n"), (b"", b"\r\n\r\n")]
-    {
-        let is_one = first.len() + second.len() == 2;
-        check(if is_one { 5 + 60 } else { 5 }, if is_one { 0 } else { 400 }, async |peer| {
-            ask(peer, &[GET, first].concat()).await;
-            pass(5).await;
-            say(peer, second).await;
-        });
-    }
-}
-
 #[test]
 fn body_without_progress_rfc9110_15_5_9() {
     check(30, 408, async |peer| say(peer, POST).await);

@@ -52,7 +52,7 @@ impl Link {
             let cause = match ready!(exchange.incoming.poll_head_bytes(cx, conn, limit)) {
                 Ok(None) => continue,
                 Ok(Some(Head::Silence)) => ClientCause::TimedOut,
-                Ok(Some(Head::End | Head::Whole | Head::EmptyLine)) => ClientCause::Closed,
+                Ok(Some(Head::End | Head::Whole)) => ClientCause::Closed,
                 Err(ExchangeError::TimedOut(_)) => ClientCause::TimedOut,
                 Err(error) => ClientCause::Exchange(error),
             };

@@ -43,7 +43,7 @@ pub(super) async fn open_tunnel(
         .await
         .and_then(|head| match head {
             Head::Whole => Ok(()),
-            Head::End | Head::EmptyLine => Err(ClientError::new(ClientPhase::Connect, ClientCause::Closed)),
+            Head::End => Err(ClientError::new(ClientPhase::Connect, ClientCause::Closed)),
             Head::Silence => Err(ClientError::new(ClientPhase::Connect, ClientCause::TimedOut)),
         })?;
         // Nobody has asked for 101, and no other answer follows it.

@@ -46,9 +46,6 @@ impl Incoming {
     ) -> Poll<Result<Option<Head>, ExchangeError>> {
         loop {
             ready!(poll_flush(cx, conn, bounds))?;
-            if self.input.unread() == b"\r\n" {
-                return Poll::Ready(Ok(Some(Head::EmptyLine)));
-            }
             let none = ready!(self.poll_head_bytes(cx, conn, bounds.timeouts.head))?;
             if none.is_some() {
                 return Poll::Ready(Ok(none));

@@ -5,7 +5,6 @@ mod handshake;
 
 mod close;
 mod lease;
-mod past;
 mod refuse;
 
 mod detached;
@@ -23,7 +22,6 @@ pub(super) use refuse::turn_away;
 use self::close::{close, poll_idle};
 use self::handling::{handle, report_failure, settle};
 use self::lease::Lease;
-use self::past::Past;
 use self::refuse::refuse;
 use super::context::Vacated;
 use super::next::{Manner, Next};
@@ -41,12 +39,13 @@ pub(super) struct Connection<H: Handler> {
     worker: Rc<Worker<H>>,
     /// The connection, while it waits.
     idle: Option<Conn>,
-    past: Past,
+    /// How many exchanges were had on it.
+    number: u64,
 }
 
 impl<H: Handler> Connection<H> {
     pub(super) fn new(worker: Rc<Worker<H>>, conn: Conn) -> Connection<H> {
-        Connection { worker, idle: Some(conn), past: Past::default() }
+        Connection { worker, idle: Some(conn), number: 0 }
     }
 
     /// Serves until the connection closes or is taken over: then it has left a place.
@@ -62,12 +61,10 @@ impl<H: Handler> Connection<H> {
         loop {
             let Some(context) = poll_fn(|cx| self.poll_wake(cx)).await else { return Ok(None) };
             let mut lease = Lease::new(&self.worker, context);
-            lease.adopt(self.idle.take(), self.past.exchanges());
+            lease.adopt(self.idle.take(), self.number);
             let (manner, served) = match exchanges(&self.worker, &mut lease).await {
                 Ok(Next::Wait) => {
-                    let empty_line = !lease.incoming.get_mut().input.is_empty();
-                    let (conn, exchanges) = lease.release();
-                    (self.idle, self.past) = (conn, Past::new(exchanges, empty_line));
+                    (self.idle, self.number) = lease.release();
                     continue;
                 }
                 Ok(Next::Close(manner)) => (manner, Ok(())),
@@ -80,29 +77,24 @@ impl<H: Handler> Connection<H> {
 
     /// Waits for the first bytes of a request, and holds no memory meanwhile. None: it is over.
     fn poll_wake(&mut self, cx: &mut task::Context<'_>) -> Poll<Option<Box<Context>>> {
-        let Connection { worker, idle: Some(conn), past } = self else { return Poll::Ready(None) };
+        let Connection { worker, idle: Some(conn), number } = self else { return Poll::Ready(None) };
         let timeouts = &worker.shared.bounds.timeouts;
-        let number = past.exchanges();
-        let limit = if number == 0 { timeouts.head } else { timeouts.idle };
+        let limit = if *number == 0 { timeouts.head } else { timeouts.idle };
         // Who is polled again has been woken, most likely by what has come, and finds out by reading.
         if !conn.is_waiting(Lane::Read) && matches!(conn.transport.poll_read_ready(cx), Some(Poll::Pending)) {
             return match conn.poll_expired(cx, Lane::Read, limit) {
                 Poll::Ready(_) => Poll::Ready(None),
-                Poll::Pending => poll_idle(conn, number, cx).map(|()| None),
+                Poll::Pending => poll_idle(conn, *number, cx).map(|()| None),
             };
         }
         // A transport that cannot tell whether it is readable must be read to know, too: a context is lent for that.
         let mut context = worker.take_context();
         context.swap_workspace(conn);
-        let input = &mut context.incoming.get_mut().input;
-        if past.has_empty_line() {
-            input.append(b"\r\n");
-        }
-        let filled = conn.poll_fill(cx, input, limit);
+        let filled = conn.poll_fill(cx, &mut context.incoming.get_mut().input, limit);
         if let Poll::Ready(Ok(1..)) = filled {
             worker.shared.clock.refresh();
             conn.disarm(Lane::Whole);
-            if number > 0 {
+            if *number > 0 {
                 conn.disarm(Lane::Read);
             }
             return Poll::Ready(Some(context));
@@ -111,7 +103,7 @@ impl<H: Handler> Connection<H> {
         worker.give_context(context);
         match filled {
             Poll::Ready(_) => Poll::Ready(None),
-            Poll::Pending => poll_idle(conn, number, cx).map(|()| None),
+            Poll::Pending => poll_idle(conn, *number, cx).map(|()| None),
         }
     }
 }
@@ -133,7 +125,6 @@ fn exchanges<H: Handler>(
         loop {
             match poll_fn(|cx| ctx.poll_head(cx)).await? {
                 Head::End | Head::Silence => return Ok(Next::Close(Manner::AtOnce)),
-                Head::EmptyLine => return Ok(ctx.wait_on()),
                 Head::Whole => ctx.note_facts(),
             }
             note_expectation(ctx)?;

@@ -3,7 +3,6 @@
 use super::Context;
 use crate::exchange::Expectation;
 use crate::message::{Length, Version};
-use crate::net::Lane;
 use crate::server::next::{Manner, Next};
 use crate::wire::{Announcement, Framing, Wish, encode};
 
@@ -72,15 +71,6 @@ impl Context {
             (false, true) => Next::Close(Manner::Lingering),
             (false, false) => Next::Close(Manner::Politely),
         }
-    }
-
-    /// What becomes of the connection if only an empty line has come since the last answer: nobody waits for a head yet,
-    /// unless it is the first one, which is waited for from the beginning.
-    pub(in crate::server) fn wait_on(&self) -> Next {
-        if self.facts.number > 0 {
-            self.conn.borrow_mut().iter_mut().for_each(|conn| conn.disarm(Lane::Read));
-        }
-        Next::Wait
     }
 
     /// The answer will be the last one.
