@@ -32,7 +32,7 @@ async fn ticks(ctx: &mut Context) -> corehttp::Result {
     let mut events = ctx.events().await?;
     let last: u32 = events.last_id().and_then(|id| id.parse().ok()).unwrap_or(0);
     let mut clock = tokio::time::interval(Duration::from_secs(1));
-    for number in last.saturating_add(1).. {
+    for number in last.saturating_add(1)..=u32::MAX {
         tokio::select! {
             // Meanwhile a comment would be sent now and then, were a tick not so soon.
             tick = events.wait(clock.tick()) => tick?,
