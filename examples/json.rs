@@ -35,6 +35,9 @@ struct Draft {
 
 type Notes = Mutex<BTreeMap<u64, Note>>;
 
+/// Whatever strangers can fill has a bound. A note is as long as a body may be, at most.
+const NOTES_MAX: usize = 100;
+
 fn main() -> corehttp::Result {
     let address = std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:8080".into());
     let notes = Notes::default();
@@ -55,6 +58,9 @@ fn answer(notes: &Notes, ctx: &mut Context) -> corehttp::Result {
         }
         (Method::Post, Some("notes"), None) => {
             let Draft { text } = json(request)?;
+            if notes.len() >= NOTES_MAX {
+                return Err(Status::INSUFFICIENT_STORAGE.into());
+            }
             let id = notes.last_key_value().map_or(1, |(last, _)| last + 1);
             response.status = Status::CREATED;
             response.headers.set("location", format!("/notes/{id}"))?;
