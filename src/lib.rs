@@ -23,15 +23,16 @@
 //! }
 //! ```
 //!
-//! Each core of a server has a thread, a runtime and a listener of its own, and nothing that one core owns is ever seen
-//! by another. A request is read into memory that is used again and again; its method, target and fields are views of
-//! it, so a handler cannot keep them, and the compiler says so.
+//! Each core of a server has its own thread, runtime and listener, and shares nothing that it owns with the others. A
+//! request is read into memory that the next request uses again. Its method, target and fields are views of that memory,
+//! so a handler cannot keep them: if it tries to, it does not compile.
 //!
 //! # Handlers
 //!
 //! A handler is a closure or a function of [`&mut Context`](Context), plain or `async`, that returns nothing or a
-//! [`Result`]; or a type that implements [`Handler`]. Write the parameter's type out, and `async |ctx: &mut Context|`
-//! rather than a closure that returns an `async` block: only the former can lend what it is lent.
+//! [`Result`]; or a type that implements [`Handler`]. Write out the type of the parameter, as in `|ctx: &mut Context|`.
+//! An async closure is `async |ctx: &mut Context|`; a plain closure that returns an `async` block does not compile,
+//! because the block cannot borrow `ctx`.
 //!
 //! ```no_run
 //! use corehttp::{Context, Method, Server, Status};
@@ -59,33 +60,34 @@
 //! }
 //! ```
 //!
-//! A helper that needs the request and the response at once takes them apart:
+//! A function that needs the request and the response at the same time takes them apart:
 //! `let Context { request, response, .. } = ctx;`.
 //!
-//! State is what a closure captures: `async move |ctx: &mut Context| answer(&state, ctx).await`. What all cores share is
-//! [`Send`] and [`Sync`]; what each has for itself, and needs no lock, is made by [`Server::run_per_core`].
+//! State is what a closure captures: `async move |ctx: &mut Context| answer(&state, ctx).await`. State that all cores
+//! share must be [`Send`] and [`Sync`]. State that each core has for itself, and that needs no lock, is made by
+//! [`Server::run_per_core`].
 //!
-//! A handler runs on the thread of its core, in a runtime of tokio's: it may await whatever needs one, and its tasks,
-//! begun by `tokio::task::spawn_local`, need no `Send`. The core serves nobody else while a handler blocks or computes,
-//! so what takes long goes to `tokio::task::spawn_blocking`.
+//! A handler runs on the thread of its core, inside a tokio runtime: it may await anything that needs one, and the tasks
+//! it starts with `tokio::task::spawn_local` need not be `Send`. While a handler blocks or computes, its core serves
+//! nobody else, so long work belongs in `tokio::task::spawn_blocking`.
 //!
 //! # Forms and cookies
 //!
-//! A query and the content of a form are the same kind of text, and both are a [`Form`]: [`Request::query`] and
-//! [`Request::form`] give it. Cookies come by [`Request::cookies`] and go by [`Response::set_cookie`]. All of it is
-//! read where it stands, and nothing is allocated where nothing is escaped.
+//! A query and the content of a form are spelled alike, so both are read as a [`Form`]: see [`Request::query`] and
+//! [`Request::form`]. Cookies are read with [`Request::cookies`] and set with [`Response::set_cookie`]. All of these are
+//! views of the request, and only text that is escaped is copied, to decode it.
 //!
 //! ```
 //! use corehttp::{Context, SetCookie, Status};
 //!
 //! fn sign_in(ctx: &mut Context) -> corehttp::Result {
 //!     let Context { request, response, .. } = ctx;
-//!     let form = request.form()?; // what is no form owes 415
+//!     let form = request.form()?; // 415 if it is something else
 //!     let name = form.get("name").ok_or(Status::BAD_REQUEST)?;
-//!     let page: u32 = form.get_as("page")?.unwrap_or(1); // none is 1, and `page=x` owes 400
+//!     let page: u32 = form.get_as("page")?.unwrap_or(1); // `page=x` is answered with 400
 //!     let visits = request.cookies().get("visits").unwrap_or("no");
 //!     response.text(format!("Hello, {name}! {visits} visits, page {page}"));
-//!     // What could break out of the field is an error here; so is what a browser would drop.
+//!     // It is an error if the cookie could break out of its field, or if a browser would drop it.
 //!     response.set_cookie(&SetCookie::session("__Host-sid", "8f14e45f"))?;
 //!     Ok(())
 //! }
@@ -98,16 +100,16 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Forms to send are built by [`FormBuf`], for [`Request::set_query`] and [`Request::set_form`]; a client's cookies
-//! are kept in a `jar::Jar`, with the feature `jar`. The example `forms` is a page to sign in at, `jar` a client that
-//! remembers.
+//! [`FormBuf`] builds forms to send, with [`Request::set_query`] or [`Request::set_form`]. A client keeps its cookies in
+//! a `jar::Jar`, with the feature `jar`. The example `forms` is a sign-in page, and `jar` a client that keeps cookies in
+//! a file.
 //!
 //! # Clients
 //!
-//! A [`Client`] keeps connections to those it asks. It works in any runtime of tokio's; where there is none,
-//! [`block_on`] makes one. A [`Request`] that the server received can be sent on, and a [`Response`] that the client
-//! received can be the server's answer: they are the same types. What was meant for one connection only stays behind by
-//! [`Request::target_to`] and [`Response::forwarded`].
+//! A [`Client`] keeps its connections open and uses them again. It works in any tokio runtime; a program that has none
+//! uses [`block_on`]. Servers and clients share the types [`Request`] and [`Response`], so a request that the server
+//! received can be sent on, and a response that the client received can be the server's answer. [`Request::target_to`]
+//! and [`Response::forwarded`] leave out what was meant for one connection only.
 //!
 //! ```
 //! # use corehttp::{Context, Server, MemoryListener};
@@ -123,7 +125,7 @@
 //! assert_eq!(response.status, Status::OK);
 //! println!("{}", response.body.text()?);
 //!
-//! // The loop that allocates nothing: both are reset and used again.
+//! // This loop allocates nothing: both are reset and used again.
 //! let request = Request::get("http://example.com/items?page=2")?;
 //! let mut response = Response::new();
 //! for _ in 0..1000 {
@@ -135,29 +137,29 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! A body that is too large to be held is read from [`Client::stream`] and written to [`Client::open`]. A
-//! [`ClientError`] says in which phase an exchange has failed, and whether any of the request was sent.
+//! A body that is too large for memory is read piece by piece with [`Client::stream`], and written with
+//! [`Client::open`]. A [`ClientError`] says in which phase an exchange failed, and whether any of the request was sent.
 //!
 //! # Where to look
 //!
 //! | for servers | see |
 //! |---|---|
 //! | where to listen, on how many cores, how to stop | [`Server`], [`Running`] |
-//! | state of a core's own, without locks | [`Server::run_per_core`] |
-//! | bodies that are too large to be buffered | [`BodyPlan`], [`Context::body_reader`], [`Context::stream`], [`Context::duplex`] |
-//! | what peers may do, and for how long | [`Limits`], [`Timeouts`] |
+//! | state that each core has for itself, without locks | [`Server::run_per_core`] |
+//! | bodies that are too large for memory | [`BodyPlan`], [`Context::body_reader`], [`Context::stream`], [`Context::duplex`] |
+//! | how much peers may send, and how long they may take | [`Limits`], [`Timeouts`] |
 //! | what went wrong, and how often | [`Server::on_error`], [`Running::stats`] |
-//! | middleware, and handlers in a map | [`Handler`], [`Extensions`], [`Transform`], [`BoxHandler`] |
+//! | middleware, routers | [`Handler`], [`Extensions`], [`Transform`], [`BoxHandler`] |
 //! | secure connections, with feature `tls` | `Server::tls`, `ServerTls`, `TlsIdentity`, `TlsSession` |
 //! | other protocols | [`Context::upgrade`], [`Context::tunnel`] |
 //! | tests of a handler | [`Service::respond`] |
-//! | connections from elsewhere | [`Service::serve_connection`], [`Service::stop`], [`MemoryListener`] |
+//! | connections that you accept yourself, or that are memory | [`Service::serve_connection`], [`Service::stop`], [`MemoryListener`] |
 //!
 //! | for clients | see |
 //! |---|---|
-//! | connections, redirects, names, fields of all requests | [`Client`], [`ClientBuilder`] |
-//! | one host asked often, one of several hosts, many requests at once | [`Client::host`], [`Balancer`], [`Pipeline`] |
-//! | bodies that are read or written as they go, or both at once | [`Client::stream`], [`Client::open`], [`Call::split`] |
+//! | connections, redirects, name look-ups, default fields | [`Client`], [`ClientBuilder`] |
+//! | one host that is asked often, one of several hosts, many requests at once | [`Client::host`], [`Balancer`], [`Pipeline`] |
+//! | bodies read or written piece by piece, or both at once | [`Client::stream`], [`Client::open`], [`Call::split`] |
 //! | how long it may take, and how long it took | [`ClientTimeouts`], [`Response::timings`] |
 //! | what went wrong, and what the server may have seen | [`ClientError`] |
 //! | secure connections, with feature `tls` | `ClientBuilder::tls`, `ClientTls`, `TlsRoots` |
@@ -169,19 +171,19 @@
 //! | forms, queries and cookies | [`Form`], [`FormBuf`], [`Cookies`], [`SetCookie`] | `forms` |
 //! | cookies that a client keeps, with feature `jar` | [`ClientBuilder::cookies`], `jar::Jar` | `jar` |
 //! | JSON, by serde | [`Body::bytes`], and [`Body`] as an [`io::Write`](std::io::Write) | `json` |
-//! | files that browsers send, with feature `multipart` | `multipart::Multipart`, `multipart::Form` | `upload` |
+//! | uploads, with feature `multipart` | `multipart::Multipart`, `multipart::Form` | `upload` |
 //! | files of a directory or of the program, with feature `fs` | `Files`, `Context::send_file` | `files` |
-//! | compressed answers, with feature `compress` | `Compress`, [`Coding`] | `compress` |
+//! | compressed answers of a server, with feature `compress` | `Compress`, [`Coding`] | `compress` |
 //! | compressed requests | [`Context::decode_body`], [`Reader::decoded`] | `compress` |
 //! | compressed answers that a client receives | [`ClientBuilder::decode`] | |
-//! | events that a page hears as they happen | [`Context::events`], [`Events`], [`Event`] | `events` |
-//! | WebSocket, by a crate for it | [`Context::upgrade`] | `websocket` |
+//! | server-sent events | [`Context::events`], [`Events`], [`Event`] | `events` |
+//! | WebSocket, with another crate | [`Context::upgrade`] | `websocket` |
 //!
 //! The features `compress`, `fs`, `multipart` and `tls` are on by default; `jar`, and `zstd` beside the other codings, are
 //! not.
 //!
-//! Names are those of [RFC 9110](https://www.rfc-editor.org/rfc/rfc9110), which says what messages mean, and of
-//! [RFC 9112](https://www.rfc-editor.org/rfc/rfc9112), which says how they are spelled.
+//! Names follow [RFC 9110](https://www.rfc-editor.org/rfc/rfc9110), which says what messages mean, and
+//! [RFC 9112](https://www.rfc-editor.org/rfc/rfc9112), which says how HTTP/1.1 spells them.
 
 #![forbid(unsafe_code)]
 // docs.rs builds with a compiler that can say beside each item which feature it needs.
