@@ -1,14 +1,13 @@
 //! [`Pool`]: the connections to one origin in one runtime.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::exchange::Exchange;
 use super::origin::Origin;
-use super::pools::Pools;
 use super::redirect::{CREDENTIALS, Goal};
 use super::route::Proxy;
 use super::settings::Settings;
@@ -33,9 +32,10 @@ pub(super) struct Pool {
     places: Semaphore,
     rest: Mutex<Rest>,
     pub(super) settings: Arc<Settings>,
-    /// Whoever looks after resting connections, and whether that is done.
-    pools: Weak<Pools>,
+    /// Whether a task looks after resting connections.
     is_kept: Arc<AtomicBool>,
+    /// Starts that task.
+    keep: Box<dyn Fn() + Send + Sync>,
 }
 
 #[derive(Default)]
@@ -69,8 +69,8 @@ impl Pool {
     pub(super) fn new(
         origin: Origin,
         settings: Arc<Settings>,
-        pools: Weak<Pools>,
         is_kept: Arc<AtomicBool>,
+        keep: impl Fn() + Send + Sync + 'static,
     ) -> Pool {
         let places = Semaphore::new(settings.pool.connections_max);
         let proxy = settings.proxies.proxy_for(origin.scheme, origin.host(), origin.port).cloned();
@@ -82,7 +82,8 @@ impl Pool {
                 fields.put(Name::new("proxy-authorization"), authorization.as_bytes());
             }
         }
-        Pool { origin, proxy, fields, open_fields, places, rest: Mutex::default(), settings, pools, is_kept }
+        let (rest, keep) = (Mutex::default(), Box::new(keep));
+        Pool { origin, proxy, fields, open_fields, places, rest, settings, is_kept, keep }
     }
 
     /// Whether a proxy reads the requests.
@@ -168,11 +169,8 @@ impl Pool {
             }
         }
         // A keeper that ends says so first, and then looks once more whether anything rests: under the same lock.
-        if is_good
-            && !self.is_kept.load(Ordering::Acquire)
-            && let Some(pools) = self.pools.upgrade()
-        {
-            pools.keep();
+        if is_good && !self.is_kept.load(Ordering::Acquire) {
+            (self.keep)();
         }
     }
 

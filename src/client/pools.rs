@@ -47,8 +47,9 @@ impl Pools {
             // Instead of growing, if that will do: nobody else looks after pools whose hosts are never reached.
             known.prune();
         }
-        let pool =
-            Arc::new(Pool::new(origin, self.settings.clone(), Arc::downgrade(self), self.is_kept.clone()));
+        let pools = Arc::downgrade(self);
+        let keep = move || pools.upgrade().iter().for_each(Pools::keep);
+        let pool = Arc::new(Pool::new(origin, self.settings.clone(), self.is_kept.clone(), keep));
         known.by_key.insert(key.into(), pool.clone());
         Ok(pool)
     }
@@ -66,7 +67,7 @@ impl Pools {
     }
 
     /// Sees to it that resting connections are looked after: one task for all of them, which ends when none is left.
-    pub(super) fn keep(self: &Arc<Pools>) {
+    fn keep(self: &Arc<Pools>) {
         if !self.is_kept.swap(true, Ordering::AcqRel) {
             let keeper = Keeper(Arc::downgrade(self));
             self.here.spawn(async move { keeper.keep().await });

@@ -9,12 +9,11 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use super::watch::{Check, watch};
 use crate::client::pending::Pending;
 use crate::client::{ClientError, Host};
 use crate::memory::lock;
 use crate::message::Response;
-use crate::runtime::{self, Here, Instant};
+use crate::runtime::{self, Instant};
 
 /// One host of a balancer.
 pub(super) struct Member {
@@ -29,7 +28,7 @@ pub(super) struct Member {
     /// By the last check; true if there was none.
     is_up: AtomicBool,
     /// Dropped with the member, which ends the task that checks it.
-    watched: Mutex<Option<oneshot::Sender<Infallible>>>,
+    pub(super) watched: Mutex<Option<oneshot::Sender<Infallible>>>,
 }
 
 /// What a host of a [`Balancer`](super::Balancer) was asked.
@@ -74,23 +73,6 @@ impl Member {
             is_up: AtomicBool::new(true),
             watched: Mutex::default(),
         }
-    }
-
-    /// Has the host checked, if nobody does. Without a runtime nobody can.
-    pub(super) fn watch(self: &Arc<Member>, check: &Arc<Check>) {
-        let mut watched = lock(&self.watched);
-        if watched.as_ref().is_some_and(|watched| !watched.is_closed()) {
-            return;
-        }
-        let Some(here) = Here::get() else { return };
-        let (sender, gone) = oneshot::channel();
-        *watched = Some(sender);
-        here.spawn(watch(Arc::downgrade(self), gone, check.clone()));
-    }
-
-    /// Nobody needs to know any more whether it is up.
-    pub(super) fn unwatch(&self) {
-        *lock(&self.watched) = None;
     }
 
     /// Counts a request that it has to answer.

@@ -119,7 +119,7 @@ mod tests {
             vars.iter().find_map(value)
         };
         let proxies = Proxies::from_vars(var).unwrap();
-        let host = |scheme, port| proxies.proxy_for(scheme, "a", port).map(Proxy::host);
+        let host = |scheme, port| proxies.proxy_for(scheme, "a", port).map(|proxy| proxy.address().0);
         assert_eq!((host(Scheme::Http, 80), host(Scheme::Https, 443)), (http, https), "{vars:?}");
     }
 
@@ -157,7 +157,7 @@ mod tests {
         check(&["all_proxy=x", "NO_PROXY=a", "no_proxy=b"], Some("x"), Some("x"));
         let proxies = Proxies::all(Proxy::new("x").unwrap()).except("a").except("b");
         for (host, expected) in [("a", None), ("c.b", None), ("c", Some("x"))] {
-            assert_eq!(proxies.proxy_for(Scheme::Http, host, 80).map(Proxy::host), expected);
+            assert_eq!(proxies.proxy_for(Scheme::Http, host, 80).map(|proxy| proxy.address().0), expected);
         }
     }
 

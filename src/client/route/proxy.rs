@@ -118,13 +118,9 @@ impl Proxy {
         &self.protocol
     }
 
-    /// As it stands in a URL: an IPv6 address in its brackets.
-    pub(super) fn host(&self) -> &str {
-        &self.host
-    }
-
-    pub(super) fn port(&self) -> u16 {
-        self.port
+    /// Its host, as it stands in a URL, and its port.
+    pub(super) fn address(&self) -> (&str, u16) {
+        (&self.host, self.port)
     }
 }
 

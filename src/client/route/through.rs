@@ -24,9 +24,10 @@ impl Proxy {
         bounds: &Bounds,
     ) -> Result<(Transport<BoxedStream>, DialTimes), ClientError> {
         match self.protocol() {
-            Protocol::Socks5(socks) => socks.open(dial, self, origin, limits).await,
+            Protocol::Socks5(socks) => socks.open(dial, self.address(), origin, limits).await,
             Protocol::Http { authorization } => {
-                let (transport, mut times) = dial.connect(self.host(), self.port(), limits).await?;
+                let (host, port) = self.address();
+                let (transport, mut times) = dial.connect(host, port, limits).await?;
                 if origin.scheme == Scheme::Http {
                     // Each request says where it is to go.
                     return Ok((transport, times));

@@ -9,7 +9,6 @@ pub use error::{SocksError, SocksReply};
 use handshake::Destination;
 pub(super) use handshake::Login;
 
-use super::proxy::Proxy;
 use crate::client::origin::Origin;
 use crate::client::{ClientCause, ClientError, ClientPhase};
 use crate::net::{BoxedStream, Dial, DialError, DialTimes, Fault, InvalidHost, Transport, timed};
@@ -31,7 +30,8 @@ pub(super) enum Lookup {
 }
 
 impl Socks {
-    /// Opens a connection to `origin` through `proxy`. What the proxy takes to connect counts as connecting.
+    /// Opens a connection to `origin` through the proxy at this host and port. What the proxy takes to connect counts
+    /// as connecting.
     ///
     /// # Errors
     ///
@@ -39,7 +39,7 @@ impl Socks {
     pub(super) async fn open(
         &self,
         dial: &Dial,
-        proxy: &Proxy,
+        proxy: (&str, u16),
         origin: &Origin,
         limits: DialTimes,
     ) -> Result<(Transport<BoxedStream>, DialTimes), ClientError> {
@@ -62,7 +62,8 @@ impl Socks {
 struct Talk<'a> {
     socks: &'a Socks,
     dial: &'a Dial,
-    proxy: &'a Proxy,
+    /// Its host and port.
+    proxy: (&'a str, u16),
     limits: DialTimes,
     /// How much of the limits is used up.
     spent: DialTimes,
@@ -92,7 +93,8 @@ impl Talk<'_> {
             resolve: limits.resolve.saturating_sub(spent.resolve),
             connect: limits.connect.saturating_sub(spent.connect),
         };
-        let (mut transport, times) = dial.connect(proxy.host(), proxy.port(), left).await?;
+        let (host, port) = *proxy;
+        let (mut transport, times) = dial.connect(host, port, left).await?;
         let left = left.connect.saturating_sub(times.connect);
         let shaken = handshake::connect(&mut transport, &destination, socks.login.as_ref());
         let (end, took) = timed(left, shaken).await;
@@ -122,7 +124,7 @@ mod tests {
     use tokio::time::{Instant, sleep};
 
     use super::*;
-    use crate::client::route::proxy::Protocol;
+    use crate::client::route::proxy::{Protocol, Proxy};
     use crate::net::{Dialer, Medium, MemoryConnector, MemoryListener, MemoryStream, Names, Resolver};
 
     /// Knows one name, and takes a second for it; says nothing of another.
@@ -171,7 +173,7 @@ mod tests {
         let Protocol::Socks5(socks) = proxy.protocol() else { panic!("{proxy}") };
         let limits = DialTimes { resolve: Duration::from_secs(5), connect: Duration::from_secs(connect) };
         let origin = Origin::of_key(origin).unwrap();
-        let opened = sent(socks.open(&dial, &proxy, &origin, limits)).await;
+        let opened = sent(socks.open(&dial, proxy.address(), &origin, limits)).await;
         let (mut stream, times) = opened.map_err(|error| (error.to_string(), start.elapsed().as_secs()))?;
         let mut hello = [0; 5];
         stream.read_exact(&mut hello).await.unwrap();
