@@ -16,8 +16,8 @@ pub(crate) use name::{Name, Tag, is_field_value, is_tchar, is_token, token_len};
 pub use value::FieldValue;
 
 use self::field::Field;
-use super::date::{self, ImfDate};
-use super::decimal::decimal;
+use super::text::date;
+use super::{ImfDate, decimal};
 use crate::memory::{Arena, Reset, Span};
 
 /// The field lines of one message: their order and the case of their names as they came or were set.

@@ -7,7 +7,7 @@ use super::class::Class;
 
 /// The octet that the escape at the front of `text` stands for, if there is one.
 #[inline]
-pub(super) fn escape(text: &[u8]) -> Option<u8> {
+pub(in crate::message) fn escape(text: &[u8]) -> Option<u8> {
     match *text {
         [b'%', high, low, ..] => Some(hex_digit(high)? << 4 | hex_digit(low)?),
         _ => None,
@@ -15,7 +15,7 @@ pub(super) fn escape(text: &[u8]) -> Option<u8> {
 }
 
 /// `text` decoded once; borrowed where it holds no escape. A bad escape stands for itself.
-pub(super) fn decode(text: &str, plus: Plus) -> Result<Cow<'_, str>, FromUtf8Error> {
+pub(in crate::message) fn decode(text: &str, plus: Plus) -> Result<Cow<'_, str>, FromUtf8Error> {
     let first = match plus {
         Plus::Sign => memchr::memchr(b'%', text.as_bytes()),
         Plus::Space => memchr::memchr2(b'%', b'+', text.as_bytes()),
@@ -43,7 +43,7 @@ pub(crate) fn octets(text: &str, plus: Plus) -> impl Iterator<Item = u8> {
 }
 
 /// Whether each `%` has its two digits.
-pub(super) fn is_well_formed(text: &str) -> bool {
+pub(in crate::message) fn is_well_formed(text: &str) -> bool {
     let text = text.as_bytes();
     memchr::memchr_iter(b'%', text).all(|at| escape(&text[at..]).is_some())
 }

@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::fmt;
 
-use super::Status;
+use crate::message::Status;
 
 /// What a peer spelled is not UTF-8: a path that was decoded, or the content of a request.
 ///

@@ -5,7 +5,7 @@ pub(crate) struct Class([bool; 256]);
 
 impl Class {
     /// `ALPHA / DIGIT`
-    pub(super) const ALPHANUMERIC: Class = Class([false; 256])
+    pub(in crate::message) const ALPHANUMERIC: Class = Class([false; 256])
         .with(b"ABCDEFGHIJKLMNOPQRSTUVWXYZ")
         .with(b"abcdefghijklmnopqrstuvwxyz")
         .with(b"0123456789");
@@ -33,7 +33,7 @@ impl Class {
 
     /// How much of `text`, from its front, is in this class?
     #[inline]
-    pub(super) fn prefix_len(&self, text: &[u8]) -> usize {
+    pub(in crate::message) fn prefix_len(&self, text: &[u8]) -> usize {
         let mut rest = text;
         // Four at a time, for nearly all text is good.
         while let Some((four, behind)) = rest.split_first_chunk::<4>()

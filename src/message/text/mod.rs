@@ -1,0 +1,15 @@
+//! How the texts of messages are spelled: sets of octets, numbers, dates and escapes (RFC 9110 §5.6, RFC 3986 §2).
+
+mod class;
+pub(super) mod date;
+mod decimal;
+pub(crate) mod percent;
+
+mod from_text;
+mod invalid_text;
+
+pub(crate) use class::Class;
+pub(crate) use date::{ImfDate, month_number};
+pub(crate) use decimal::{decimal, saturating_decimal};
+pub use from_text::FromText;
+pub use invalid_text::InvalidText;
