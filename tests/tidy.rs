@@ -35,7 +35,7 @@ const WORDS: &[(&str, &[&str], &str)] = &[
     ("Instant::now", CLOCKS, "one place for each clock"),
     (
         "SystemTime::now",
-        &["src/exchange/clock.rs", "src/fs/snapshot.rs", "src/jar/mod.rs"],
+        &["src/exchange/clock.rs", "src/fs/resource/snapshot.rs", "src/jar/mod.rs"],
         "one place for each clock",
     ),
     ("unsafe ", &[], "there is no unsafe code"),
@@ -71,7 +71,7 @@ const SYSTEM: &[&str] = &["src/net/", "src/runtime/"];
 /// The time of a core, of deadlines, of dialing, of files, and of whoever asks the runtime.
 const CLOCKS: &[&str] = &[
     "src/exchange/clock.rs",
-    "src/fs/snapshot.rs",
+    "src/fs/resource/snapshot.rs",
     "src/net/dial/",
     "src/net/timer/",
     "src/runtime/time.rs",

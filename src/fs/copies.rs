@@ -9,12 +9,10 @@ use std::process;
 use std::sync::{Arc, Mutex};
 
 use super::Files;
-use super::disk::{Disk, Links, Node};
-use super::kept::Kept;
 use super::listing::segment;
 use super::lookup::Copies;
-use super::resource::content_type;
-use super::snapshot::{Content, Snapshot, read};
+use super::resource::{Content, Kept, Snapshot, content_type, read};
+use super::root::{Disk, Links, Node};
 use crate::coding::{Coding, Encoder, Flush, essence, shrinks};
 use crate::memory::lock;
 

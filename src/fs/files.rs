@@ -7,12 +7,10 @@ use std::sync::Arc;
 
 use super::answer;
 use super::cache::{Cache, FileCache};
-use super::disk::{Disk, Links};
-use super::embedded::Embedded;
 use super::listing::{self, Sort};
-use super::lookup::{DotFiles, Found, Listing, Lookup, Neighbors, Root, Site, owed};
-use super::path::is_name;
+use super::lookup::{DotFiles, Found, Listing, Lookup, Neighbors, Site, owed};
 use super::pattern::Pattern;
+use super::root::{Links, Root, is_name};
 use crate::message::{Headers, InvalidField, Method, Request, Status};
 use crate::runtime::{Seats, aside};
 use crate::server::{BodyPlan, Context, Handler, IntoHandler, Result};
@@ -66,7 +64,7 @@ impl Files {
     ///
     /// A path that does not lead to a directory that may be read.
     pub fn new(root: impl Into<PathBuf>) -> io::Result<Files> {
-        Ok(Files::at(disk(root.into())?))
+        Ok(Files::at(Root::disk(root.into())?))
     }
 
     /// Serves files that are part of the program, by their paths.
@@ -90,7 +88,7 @@ impl Files {
     /// # }
     /// ```
     pub fn embedded(files: &[(&'static str, &'static [u8])]) -> Files {
-        Files::at(Root::Embedded(Arc::new(Embedded::new(files))))
+        Files::at(Root::embedded(files))
     }
 
     fn at(root: Root) -> Files {
@@ -119,7 +117,7 @@ impl<N> Files<N> {
     ///
     /// As [`Files::new`]; a directory above that of `compressed_copies`.
     pub fn host(self, host: &str, root: impl Into<PathBuf>) -> io::Result<Files<N>> {
-        let root = disk(root.into())?;
+        let root = Root::disk(root.into())?;
         let host = Some(host.to_owned());
         let files = self.with(|lookup| {
             let cache = Arc::new(Cache::new(lookup.sites[0].cache.bounds));
@@ -264,10 +262,6 @@ fn as_directory(request: &Request) -> String {
         "" => format!("/{path}/"),
         query => format!("/{path}/?{query}"),
     }
-}
-
-fn disk(path: PathBuf) -> io::Result<Root> {
-    Ok(Root::Disk(Arc::new(Disk::new(path)?)))
 }
 
 impl<N> fmt::Debug for Files<N> {

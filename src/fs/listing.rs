@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 use std::fmt::Write;
 use std::time::SystemTime;
 
-use super::disk::Entry;
+use super::root::Entry;
 use crate::message::{Class, Form, ImfDate, month_number, percent};
 
 /// So many entries are shown.

@@ -2,20 +2,15 @@
 
 use std::borrow::Cow;
 use std::fmt;
-use std::fs::File;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::cache::Cache;
-use super::disk::{Disk, Links, Node};
-use super::embedded::Embedded;
-use super::kept::Kept;
 use super::listing::{self, Sort};
-use super::path::{Below, decode, is_name, strip_prefix};
 use super::pattern::Pattern;
-use super::resource::Resource;
-use super::snapshot::Snapshot;
+use super::resource::{Kept, Resource, Snapshot};
+use super::root::{Below, Directory, Links, Opened, Root, decode, is_name, strip_prefix};
 use crate::message::{Request, Status, split_port};
 use crate::server::Error;
 
@@ -43,13 +38,6 @@ pub(super) struct Site {
     pub(super) host: Option<String>,
     pub(super) root: Root,
     pub(super) cache: Arc<Cache>,
-}
-
-/// Where files are.
-#[derive(Clone, Debug)]
-pub(super) enum Root {
-    Disk(Arc<Disk>),
-    Embedded(Arc<Embedded>),
 }
 
 pub(super) type Rewrite = Arc<dyn Fn(&Request) -> Option<String> + Send + Sync>;
@@ -91,7 +79,7 @@ pub(super) enum Found {
 #[derive(Debug)]
 pub(super) struct Listed {
     root: Root,
-    dir: Dir,
+    directory: Directory,
     path: String,
 }
 
@@ -112,8 +100,7 @@ impl Lookup {
     /// A root above the directory of the copies.
     pub(super) fn check_copies(&self) -> io::Result<()> {
         let Some((_, copies)) = &self.copies else { return Ok(()) };
-        let holds = |root: &Root| matches!(root, Root::Disk(disk) if copies.starts_with(&disk.path));
-        match self.sites.iter().any(|site| holds(&site.root)) {
+        match self.sites.iter().any(|site| site.root.holds(copies)) {
             true => Err(io::Error::new(io::ErrorKind::InvalidInput, "the copies would be served as files")),
             false => Ok(()),
         }
@@ -139,11 +126,11 @@ impl Lookup {
         match (node, below.is_directory()) {
             (Opened::Nothing, _) | (Opened::File(_), true) => Ok(Found::Nothing),
             (Opened::File(snapshot), false) => self.resource(site, below.name(), snapshot),
-            (Opened::Directory(dir), _) => self.directory(site, below, dir),
+            (Opened::Directory(directory), _) => self.directory(site, below, directory),
         }
     }
 
-    fn directory(&self, site: &Site, below: &Below<'_>, dir: Dir) -> io::Result<Found> {
+    fn directory(&self, site: &Site, below: &Below<'_>, directory: Directory) -> io::Result<Found> {
         for index in &self.index {
             let path = join(below.name(), index);
             match self.open(site, &path)? {
@@ -157,21 +144,15 @@ impl Lookup {
             (Listing::On, false) => Ok(Found::Directory),
             (Listing::On, true) => {
                 let (root, path) = (site.root.clone(), below.name().to_owned());
-                Ok(Found::Listing(Box::new(Listed { root, dir, path })))
+                Ok(Found::Listing(Box::new(Listed { root, directory, path })))
             }
         }
     }
 
     /// The page that says what is in a directory. This may block, and takes long if that is much.
     pub(super) fn list(&self, listed: &Listed, sort: Sort) -> io::Result<String> {
-        let Listed { root, dir, path } = listed;
-        let mut entries = match (root, dir) {
-            (Root::Disk(disk), Dir::Disk(dir)) => {
-                disk.entries(dir, path, self.links, listing::ENTRIES_MAX)?
-            }
-            (Root::Embedded(embedded), _) => embedded.entries(path),
-            (Root::Disk(_), Dir::Embedded) => Vec::new(),
-        };
+        let Listed { root, directory, path } = listed;
+        let mut entries = root.entries(directory, path, self.links, listing::ENTRIES_MAX)?;
         let is_shown = |name: &str| self.dot_files == DotFiles::Shown || !name.starts_with('.');
         entries.retain(|entry| is_name(&entry.name) && is_shown(&entry.name));
         Ok(listing::page(path, entries, sort))
@@ -204,38 +185,8 @@ impl Lookup {
     }
 
     fn open(&self, site: &Site, path: &str) -> io::Result<Opened> {
-        let disk = match &site.root {
-            Root::Disk(disk) => disk,
-            Root::Embedded(embedded) => {
-                return Ok(match embedded.open(path) {
-                    Some(snapshot) => Opened::File(snapshot),
-                    None if embedded.is_directory(path) => Opened::Directory(Dir::Embedded),
-                    None => Opened::Nothing,
-                });
-            }
-        };
-        match disk.open(path, self.links) {
-            Ok(Node::File(file, metadata)) => {
-                let in_memory_max = site.cache.bounds.file_bytes_max;
-                Ok(Opened::File(Snapshot::read(file, metadata, in_memory_max)?))
-            }
-            Ok(Node::Directory(dir)) => Ok(Opened::Directory(Dir::Disk(dir))),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Opened::Nothing),
-            Err(error) => Err(error),
-        }
+        site.root.open(path, self.links, site.cache.bounds.file_bytes_max)
     }
-}
-
-enum Opened {
-    File(Snapshot),
-    Directory(Dir),
-    Nothing,
-}
-
-#[derive(Debug)]
-enum Dir {
-    Disk(File),
-    Embedded,
 }
 
 /// What a peer is owed for a file that cannot be had.

@@ -2,29 +2,23 @@
 //!
 //! Whatever may block is done [`aside`](crate::runtime::aside). Nothing here knows of a connection: an answer is filled in,
 //! and the server sends it.
+//!
+//! In reading order: where files are, what they hold, what of that is kept, the answer, and the handler.
 
-mod condition;
-mod kept;
-mod path;
-mod pattern;
-mod range;
+mod root;
 
-mod disk;
-mod embedded;
+mod resource;
 
 mod cache;
-mod resource;
-mod room;
-mod snapshot;
 
 mod answer;
 mod listing;
-mod parts;
 
 #[cfg(feature = "compress")]
 mod copies;
 mod files;
 mod lookup;
+mod pattern;
 mod send_file;
 
 pub use cache::FileCache;

@@ -2,13 +2,12 @@
 
 use std::fs::{self, File};
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use super::answer;
 use super::cache::FileCache;
 use super::lookup::owed;
-use super::resource::Resource;
-use super::snapshot::Snapshot;
+use super::resource::{Resource, Snapshot};
 use crate::runtime::aside;
 use crate::server::{Context, Result};
 
@@ -41,7 +40,7 @@ impl Context {
     }
 }
 
-fn open(path: &PathBuf) -> io::Result<Resource> {
+fn open(path: &Path) -> io::Result<Resource> {
     // To open a pipe would be to wait for whoever writes to it.
     if !fs::metadata(path)?.is_file() {
         return Err(io::ErrorKind::NotFound.into());

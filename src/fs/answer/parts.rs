@@ -9,8 +9,7 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 use tokio::io::{AsyncRead, ReadBuf};
 
-use super::resource::Representation;
-use super::snapshot::Content;
+use crate::fs::resource::{Content, Representation};
 use crate::message::Body;
 use crate::net::FileReader;
 use crate::runtime::random_token;

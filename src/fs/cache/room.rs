@@ -3,7 +3,7 @@
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::disk;
+use crate::fs::root::descriptors;
 
 /// Room for some files that are kept open. It is free again when this is dropped.
 ///
@@ -32,4 +32,4 @@ impl Drop for Room {
 static TAKEN: AtomicUsize = AtomicUsize::new(0);
 
 /// A quarter of what the process may have open, where that is little.
-static BOUND: LazyLock<usize> = LazyLock::new(|| Room::MAX.min(disk::descriptors() / 4));
+static BOUND: LazyLock<usize> = LazyLock::new(|| Room::MAX.min(descriptors() / 4));

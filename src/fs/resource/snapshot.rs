@@ -11,27 +11,27 @@ use crate::coding::Coding;
 
 /// What a file held when it was looked at, and what tells that from what it will hold.
 #[derive(Debug)]
-pub(super) struct Snapshot {
-    pub(super) content: Content,
+pub(in crate::fs) struct Snapshot {
+    pub(in crate::fs) content: Content,
     /// Without quotes.
-    pub(super) etag: String,
-    pub(super) modified: Option<SystemTime>,
+    pub(in crate::fs) etag: String,
+    pub(in crate::fs) modified: Option<SystemTime>,
     /// Whether another change would have another time.
-    pub(super) is_settled: bool,
+    pub(in crate::fs) is_settled: bool,
     /// When it was looked at, if that time was over then: it stands for this state only.
-    pub(super) past_since: Option<Instant>,
+    pub(in crate::fs) past_since: Option<Instant>,
 }
 
 /// The bytes of a representation, or where they are.
 #[derive(Clone, Debug)]
-pub(super) enum Content {
+pub(in crate::fs) enum Content {
     Bytes(Bytes),
     File(Arc<File>, u64),
 }
 
 impl Snapshot {
     /// Reads a file, if it is no larger than `in_memory_max`; of a larger one only the handle is kept.
-    pub(super) fn read(file: File, metadata: Metadata, in_memory_max: usize) -> io::Result<Snapshot> {
+    pub(in crate::fs) fn read(file: File, metadata: Metadata, in_memory_max: usize) -> io::Result<Snapshot> {
         let mut metadata = metadata;
         let now = SystemTime::now();
         for _ in 0..ATTEMPTS {
@@ -51,14 +51,19 @@ impl Snapshot {
     }
 
     /// Whether this was changed no longer than a second before `other`: tools that write both do not do it at once.
-    pub(super) fn is_as_new_as(&self, other: &Snapshot) -> bool {
+    pub(in crate::fs) fn is_as_new_as(&self, other: &Snapshot) -> bool {
         // A file may have any date, the last one that can be said among them.
         let late = |at: SystemTime| at.checked_add(Duration::from_secs(1)).unwrap_or(at);
         self.modified.map(late) >= other.modified
     }
 
+    /// Whether the time of its last change was over when it was looked at.
+    pub(in crate::fs) fn is_past(&self) -> bool {
+        self.past_since.is_some()
+    }
+
     /// Whether the file is what it was, if it is kept open: the system knows that without asking a disk.
-    pub(super) fn is_as_it_was(&self) -> bool {
+    pub(in crate::fs) fn is_as_it_was(&self) -> bool {
         match &self.content {
             Content::Bytes(_) => true,
             Content::File(file, len) => {
@@ -69,13 +74,13 @@ impl Snapshot {
     }
 
     /// The second in which it was changed last.
-    pub(super) fn second(&self) -> Option<SystemTime> {
+    pub(in crate::fs) fn second(&self) -> Option<SystemTime> {
         self.modified.map(to_second)
     }
 
     /// What the answer to a request that `arrived` then has to say instead, if that second is after its own date, which
     /// is that of the request (RFC 9110 §8.8.2.1).
-    pub(super) fn earlier_second(&self, arrived: Instant) -> Option<SystemTime> {
+    pub(in crate::fs) fn earlier_second(&self, arrived: Instant) -> Option<SystemTime> {
         if self.past_since.is_some_and(|looked_at| looked_at <= arrived) {
             return None;
         }
@@ -102,7 +107,7 @@ impl Snapshot {
     }
 
     /// Its entity-tag: a weak one as long as a change might go unseen (RFC 9110 §8.8.1).
-    pub(super) fn tag(&self, coding: Option<Coding>) -> String {
+    pub(in crate::fs) fn tag(&self, coding: Option<Coding>) -> String {
         let weak = if self.is_settled { "" } else { "W/" };
         let coding = coding.map(|coding| format!("-{}", coding.as_str())).unwrap_or_default();
         format!("{weak}\"{}{coding}\"", self.etag)
@@ -116,7 +121,7 @@ const SETTLING: Duration = Duration::from_secs(2);
 const ATTEMPTS: usize = 3;
 
 /// The first `len` bytes of a file.
-pub(super) fn read(file: &File, len: usize) -> io::Result<Vec<u8>> {
+pub(in crate::fs) fn read(file: &File, len: usize) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::with_capacity(len);
     let mut file = file;
     file.rewind()?;
@@ -130,7 +135,7 @@ fn to_second(time: SystemTime) -> SystemTime {
 }
 
 impl Content {
-    pub(super) fn len(&self) -> u64 {
+    pub(in crate::fs) fn len(&self) -> u64 {
         match self {
             Content::Bytes(bytes) => bytes.len() as u64,
             Content::File(_, len) => *len,

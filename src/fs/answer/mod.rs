@@ -1,12 +1,15 @@
 //! [`fill`]: answers with a file, or with what its conditions and ranges make of it (RFC 9110 §13, §14).
 
+mod condition;
+mod parts;
+mod range;
+
 use std::ops::Range;
 
-use super::condition::{Validators, Verdict, evaluate, range_counts};
-use super::parts::Parts;
-use super::range::Selection;
-use super::resource::{Representation, Resource};
-use super::snapshot::Content;
+use self::condition::{Validators, Verdict, evaluate, range_counts};
+use self::parts::Parts;
+use self::range::Selection;
+use super::resource::{Content, Representation, Resource};
 use crate::message::{Headers, Method, Request, Response, Status};
 use crate::server::{Context, Result};
 
@@ -16,7 +19,7 @@ pub(super) fn fill(ctx: &mut Context, resource: &Resource) -> Result {
     let modified = earlier.or(resource.modified);
     let Context { request, response, .. } = ctx;
     let chosen = resource.select(&request.headers);
-    let validators = resource.validators(chosen, modified);
+    let validators = Validators { etag: &chosen.etag, modified, is_past: resource.whole().is_past() };
     let len = chosen.content().len();
     match Owed::of(request, response.status, validators, len) {
         Owed::Whole => {

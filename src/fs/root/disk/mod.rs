@@ -20,16 +20,16 @@ use linux as system;
 
 /// A directory whose files are served.
 #[derive(Debug)]
-pub(super) struct Disk {
+pub(in crate::fs) struct Disk {
     /// Without links in it.
-    pub(super) path: PathBuf,
+    pub(in crate::fs) path: PathBuf,
     #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "a walk starts from the path"))]
     dir: File,
 }
 
 /// What to do with symbolic links.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Links {
+pub(in crate::fs) enum Links {
     Refused,
     /// Followed as long as they stay below the root.
     Followed,
@@ -37,22 +37,22 @@ pub(super) enum Links {
 
 /// What a path leads to. Anything else, such as a pipe, a socket or a device, is as good as nothing.
 #[derive(Debug)]
-pub(super) enum Node {
+pub(in crate::fs) enum Node {
     File(File, Metadata),
     Directory(File),
 }
 
 /// One line of a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Entry {
-    pub(super) name: String,
+pub(in crate::fs) struct Entry {
+    pub(in crate::fs) name: String,
     /// None for a directory.
-    pub(super) size: Option<u64>,
-    pub(super) modified: Option<SystemTime>,
+    pub(in crate::fs) size: Option<u64>,
+    pub(in crate::fs) modified: Option<SystemTime>,
 }
 
 /// How many files, sockets and the like the process may have open.
-pub(super) fn descriptors() -> usize {
+pub(in crate::fs) fn descriptors() -> usize {
     system::descriptors()
 }
 
@@ -62,7 +62,7 @@ impl Disk {
     /// # Errors
     ///
     /// A path that does not exist, or is no directory.
-    pub(super) fn new(path: PathBuf) -> io::Result<Disk> {
+    pub(in crate::fs) fn new(path: PathBuf) -> io::Result<Disk> {
         let path = path.canonicalize()?;
         let dir = walk::open_any(&path)?;
         match dir.metadata()?.is_dir() {
@@ -76,7 +76,7 @@ impl Disk {
     /// # Errors
     ///
     /// `NotFound` for whatever is not there, is not below the root, or is not to be served.
-    pub(super) fn open(&self, path: &str, links: Links) -> io::Result<Node> {
+    pub(in crate::fs) fn open(&self, path: &str, links: Links) -> io::Result<Node> {
         let file = system::open(self, path, links)?;
         let metadata = file.metadata()?;
         match (metadata.is_file(), metadata.is_dir()) {
@@ -87,7 +87,13 @@ impl Disk {
     }
 
     /// What is in the directory `dir`, which is at `path`: files and directories, up to so many of them.
-    pub(super) fn entries(&self, dir: &File, path: &str, links: Links, max: usize) -> io::Result<Vec<Entry>> {
+    pub(in crate::fs) fn entries(
+        &self,
+        dir: &File,
+        path: &str,
+        links: Links,
+        max: usize,
+    ) -> io::Result<Vec<Entry>> {
         system::entries(self, dir, path, links, max)
     }
 

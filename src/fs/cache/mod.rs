@@ -1,14 +1,15 @@
 //! [`Cache`]: the files that were asked for last, in bounded memory.
 
+mod room;
+
 use std::collections::HashMap;
 use std::hash::{BuildHasher, BuildHasherDefault, Hasher, RandomState};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-use super::kept::Kept;
-use super::path::Below;
-use super::resource::{FIELDS_COST, Resource};
-use super::room::Room;
+use self::room::Room;
+use super::resource::{FIELDS_COST, Kept, Resource};
+use super::root::Below;
 use crate::memory::lock;
 
 /// What is kept of files between requests, for each root.

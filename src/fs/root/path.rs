@@ -12,11 +12,11 @@ use crate::message::Target;
 /// No name is `.` or `..`, none is empty, and none holds a byte that some system takes for something else: a
 /// control, such as NUL, or a backslash. There is no other way to make one.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Below<'a>(Cow<'a, str>);
+pub(in crate::fs) struct Below<'a>(Cow<'a, str>);
 
 impl<'a> Below<'a> {
     /// This path, as it is: nothing in it is decoded.
-    pub(super) fn new(path: impl Into<Cow<'a, str>>) -> Option<Below<'a>> {
+    pub(in crate::fs) fn new(path: impl Into<Cow<'a, str>>) -> Option<Below<'a>> {
         let path = path.into();
         let names = path.strip_suffix('/').unwrap_or(&path);
         let is_fit = match &*path {
@@ -27,26 +27,26 @@ impl<'a> Below<'a> {
     }
 
     /// The same, for longer.
-    pub(super) fn to_owned(&self) -> Below<'static> {
+    pub(in crate::fs) fn to_owned(&self) -> Below<'static> {
         Below(Cow::Owned(self.0.clone().into_owned()))
     }
 
-    pub(super) fn as_str(&self) -> &str {
+    pub(in crate::fs) fn as_str(&self) -> &str {
         &self.0
     }
 
     /// The same without the `/` at its end.
-    pub(super) fn name(&self) -> &str {
+    pub(in crate::fs) fn name(&self) -> &str {
         self.0.strip_suffix('/').unwrap_or(&self.0)
     }
 
     /// Whether a directory is asked for.
-    pub(super) fn is_directory(&self) -> bool {
+    pub(in crate::fs) fn is_directory(&self) -> bool {
         self.0.is_empty() || self.0.ends_with('/')
     }
 
     /// Whether a name in it begins with a dot.
-    pub(super) fn is_dotted(&self) -> bool {
+    pub(in crate::fs) fn is_dotted(&self) -> bool {
         self.0.starts_with('.') || self.0.contains("/.")
     }
 }
@@ -54,7 +54,7 @@ impl<'a> Below<'a> {
 /// The path of a target from the first name on, decoded once. Where it leads only a [`Below`] can say.
 ///
 /// A `/` that was escaped is part of a name, and no name has one.
-pub(super) fn decode(target: &Target) -> Option<Cow<'_, str>> {
+pub(in crate::fs) fn decode(target: &Target) -> Option<Cow<'_, str>> {
     let raw = target.path().strip_prefix('/')?;
     if memchr(b'%', raw.as_bytes()).is_none() {
         return Some(Cow::Borrowed(raw));
@@ -71,7 +71,7 @@ pub(super) fn decode(target: &Target) -> Option<Cow<'_, str>> {
 }
 
 /// What is left of a path behind `prefix`, which is whole names.
-pub(super) fn strip_prefix<'a>(path: Cow<'a, str>, prefix: &str) -> Option<Cow<'a, str>> {
+pub(in crate::fs) fn strip_prefix<'a>(path: Cow<'a, str>, prefix: &str) -> Option<Cow<'a, str>> {
     if prefix.is_empty() {
         return Some(path);
     }
@@ -83,7 +83,7 @@ pub(super) fn strip_prefix<'a>(path: Cow<'a, str>, prefix: &str) -> Option<Cow<'
 }
 
 /// Whether a file may have this name.
-pub(super) fn is_name(name: &str) -> bool {
+pub(in crate::fs) fn is_name(name: &str) -> bool {
     let is_special = |octet: u8| octet.is_ascii_control() || matches!(octet, b'/' | b'\\');
     !matches!(name, "" | "." | "..") && !name.bytes().any(is_special) && (!cfg!(windows) || is_plain(name))
 }

@@ -1,9 +1,15 @@
 //! [`Resource`]: one file in all its representations, with the fields that each is answered with (RFC 9110 §8).
 
+mod kept;
+mod snapshot;
+
 use std::time::SystemTime;
 
-use super::condition::Validators;
-use super::snapshot::{Content, Snapshot};
+pub(super) use kept::Kept;
+#[cfg(feature = "compress")]
+pub(super) use snapshot::read;
+pub(super) use snapshot::{Content, Snapshot};
+
 use crate::coding::{Choice, Coding};
 use crate::message::{Headers, InvalidField};
 
@@ -22,7 +28,7 @@ pub(super) struct Resource {
 pub(super) struct Representation {
     coding: Option<Coding>,
     snapshot: Snapshot,
-    etag: String,
+    pub(super) etag: String,
     /// All that describes it, ready to be copied into an answer.
     pub(super) fields: Headers,
     /// The same for an answer without its content, such as 304 (RFC 9110 §15.4.5).
@@ -79,14 +85,6 @@ impl Resource {
         let choice = Choice::of(fields, self.representations.iter().filter_map(|it| it.coding));
         let chosen = self.representations.iter().find(|it| it.coding == choice.coding);
         chosen.unwrap_or(&self.representations[0])
-    }
-
-    pub(super) fn validators<'a>(
-        &self,
-        chosen: &'a Representation,
-        modified: Option<SystemTime>,
-    ) -> Validators<'a> {
-        Validators { etag: &chosen.etag, modified, is_past: self.whole().past_since.is_some() }
     }
 
     /// How many files it keeps open.

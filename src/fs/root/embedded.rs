@@ -5,12 +5,12 @@ use std::hash::{DefaultHasher, Hasher};
 
 use bytes::Bytes;
 
-use super::disk::Entry;
-use super::snapshot::{Content, Snapshot};
+use super::Entry;
+use crate::fs::resource::{Content, Snapshot};
 
 /// Files that are part of the program, by path.
 #[derive(Debug)]
-pub(super) struct Embedded {
+pub(in crate::fs) struct Embedded {
     files: BTreeMap<&'static str, File>,
 }
 
@@ -22,7 +22,7 @@ struct File {
 }
 
 impl Embedded {
-    pub(super) fn new(files: &[(&'static str, &'static [u8])]) -> Embedded {
+    pub(in crate::fs) fn new(files: &[(&'static str, &'static [u8])]) -> Embedded {
         let file = |bytes: &'static [u8]| {
             let mut hasher = DefaultHasher::new();
             hasher.write(bytes);
@@ -32,18 +32,18 @@ impl Embedded {
         Embedded { files: files.collect() }
     }
 
-    pub(super) fn open(&self, path: &str) -> Option<Snapshot> {
+    pub(in crate::fs) fn open(&self, path: &str) -> Option<Snapshot> {
         let File { bytes, etag } = self.files.get(path)?;
         let content = Content::Bytes(Bytes::from_static(bytes));
         Some(Snapshot { content, etag: etag.clone(), modified: None, is_settled: true, past_since: None })
     }
 
-    pub(super) fn is_directory(&self, path: &str) -> bool {
+    pub(in crate::fs) fn is_directory(&self, path: &str) -> bool {
         path.is_empty() || self.below(path).next().is_some()
     }
 
     /// What is in the directory at `path`, each once.
-    pub(super) fn entries(&self, path: &str) -> Vec<Entry> {
+    pub(in crate::fs) fn entries(&self, path: &str) -> Vec<Entry> {
         let mut entries: Vec<Entry> = Vec::new();
         for (rest, file) in self.below(path) {
             let (name, size) = match rest.split_once('/') {

@@ -1,0 +1,97 @@
+//! [`Root`]: where files are: in a directory of the system, or in the program itself.
+
+mod disk;
+mod embedded;
+mod path;
+
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+#[cfg(feature = "compress")]
+pub(super) use disk::Node;
+pub(super) use disk::{Disk, Entry, Links, descriptors};
+pub(super) use path::{Below, decode, is_name, strip_prefix};
+
+use self::embedded::Embedded;
+use super::resource::Snapshot;
+
+/// Where files are.
+#[derive(Clone, Debug)]
+pub(super) enum Root {
+    Disk(Arc<Disk>),
+    Embedded(Arc<Embedded>),
+}
+
+/// What is at a path.
+pub(super) enum Opened {
+    File(Snapshot),
+    Directory(Directory),
+    Nothing,
+}
+
+/// A directory that was found in a root.
+#[derive(Debug)]
+pub(super) enum Directory {
+    Disk(File),
+    Embedded,
+}
+
+impl Root {
+    /// The directory at `path`, which is opened now.
+    ///
+    /// # Errors
+    ///
+    /// A path that does not lead to a directory that may be read.
+    pub(super) fn disk(path: PathBuf) -> io::Result<Root> {
+        Ok(Root::Disk(Arc::new(Disk::new(path)?)))
+    }
+
+    /// Files that are part of the program, by their paths.
+    pub(super) fn embedded(files: &[(&'static str, &'static [u8])]) -> Root {
+        Root::Embedded(Arc::new(Embedded::new(files)))
+    }
+
+    /// Whether what is in the directory at `path` would be served as files.
+    pub(super) fn holds(&self, path: &Path) -> bool {
+        matches!(self, Root::Disk(disk) if path.starts_with(&disk.path))
+    }
+
+    /// Looks at what is there. A file of up to `in_memory_max` bytes is read. This may block, but for embedded files.
+    pub(super) fn open(&self, path: &str, links: Links, in_memory_max: usize) -> io::Result<Opened> {
+        let disk = match self {
+            Root::Disk(disk) => disk,
+            Root::Embedded(embedded) => {
+                return Ok(match embedded.open(path) {
+                    Some(snapshot) => Opened::File(snapshot),
+                    None if embedded.is_directory(path) => Opened::Directory(Directory::Embedded),
+                    None => Opened::Nothing,
+                });
+            }
+        };
+        match disk.open(path, links) {
+            Ok(disk::Node::File(file, metadata)) => {
+                Ok(Opened::File(Snapshot::read(file, metadata, in_memory_max)?))
+            }
+            Ok(disk::Node::Directory(dir)) => Ok(Opened::Directory(Directory::Disk(dir))),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Opened::Nothing),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// What is in `directory`, which is at `path`: files and directories, up to so many of them. This may block.
+    pub(super) fn entries(
+        &self,
+        directory: &Directory,
+        path: &str,
+        links: Links,
+        max: usize,
+    ) -> io::Result<Vec<Entry>> {
+        match (self, directory) {
+            (Root::Disk(disk), Directory::Disk(dir)) => disk.entries(dir, path, links, max),
+            (Root::Embedded(embedded), _) => Ok(embedded.entries(path)),
+            (Root::Disk(_), Directory::Embedded) => Ok(Vec::new()),
+        }
+    }
+}
