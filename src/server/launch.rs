@@ -7,9 +7,7 @@ use std::time::Duration;
 
 use tokio::sync::{mpsc, watch};
 
-use super::admission::{Gate, Tally};
-use super::inlet::{Inlet, Sharing, Stop};
-use super::outlet::{Arrival, Outlet};
+use super::inlet::{Arrival, Gate, Inlet, Outlet, Sharing, Stop, Tally};
 use super::running::Running;
 use super::settings::Settings;
 use super::stats::CoreStats;

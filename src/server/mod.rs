@@ -10,13 +10,10 @@ mod settings;
 mod shared;
 mod stats;
 
-mod admission;
 mod inlet;
-mod outlet;
 mod worker;
 
 mod connection;
-mod next;
 
 mod context;
 #[cfg(feature = "tls")]
@@ -25,8 +22,6 @@ mod tls;
 mod handler;
 
 mod error;
-mod invalid_answer;
-mod refusal;
 
 use std::fmt;
 use std::pin::Pin;
@@ -34,13 +29,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use context::{Context, Course, Extensions, Reader, Transform, Upgraded, Writer};
-pub use error::{Error, Result};
+pub use error::{Error, InvalidAnswer, Refusal, RefusalCause, Result};
 pub use handler::{
     AsyncHandler, BodyPlan, BoxHandler, Handler, IntoHandler, Outcome, PlainHandler, WithPlan, with_plan,
 };
-pub use invalid_answer::InvalidAnswer;
 pub use launch::ServerCore;
-pub use refusal::{Refusal, RefusalCause};
 pub use running::Running;
 pub use service::Service;
 pub use stats::{ErrorCounts, ServerCounts, ServerStats};

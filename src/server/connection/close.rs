@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::memory::Reset;
 use crate::net::{Conn, Fault, Lane};
 use crate::server::Context;
-use crate::server::next::Manner;
+use crate::server::context::Manner;
 
 /// Ends the connection. The wait for the peer has its bounds.
 pub(super) async fn close(ctx: &mut Context, manner: Manner) {

@@ -10,7 +10,7 @@ use crate::exchange::{ExchangeError, Phase};
 use crate::message::Status;
 use crate::net::{Conn, Lane, Peer, Timer};
 use crate::server::context::{SharedConn, Unread};
-use crate::server::refusal::Refused;
+use crate::server::error::Refused;
 use crate::server::shared::Shared;
 use crate::server::worker::Worker;
 use crate::server::{Context, Handler, RefusalCause, Result};

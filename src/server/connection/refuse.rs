@@ -8,9 +8,8 @@ use crate::coding::ACCEPTED;
 use crate::memory::Reset;
 use crate::message::{Name, Status};
 use crate::net::Conn;
-use crate::server::context::Unread;
-use crate::server::next::Manner;
-use crate::server::refusal::Refused;
+use crate::server::context::{Manner, Unread};
+use crate::server::error::Refused;
 use crate::server::worker::Worker;
 use crate::server::{Context, Error, Handler, RefusalCause};
 

@@ -1,9 +1,8 @@
 //! How a [`Context`] writes the head of its answer, and whether a request may follow it (RFC 9112 §9.3).
 
-use super::Context;
+use super::{Context, Manner, Next};
 use crate::exchange::Expectation;
 use crate::message::{Length, Version};
-use crate::server::next::{Manner, Next};
 use crate::wire::{Announcement, Framing, Wish, encode};
 
 /// What becomes of the part of the request's body that is unread when the answer begins.

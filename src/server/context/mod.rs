@@ -3,6 +3,7 @@
 mod conversation;
 mod decode;
 mod head;
+mod next;
 
 mod reader;
 mod upgraded;
@@ -21,13 +22,14 @@ use std::time::Instant;
 
 pub use extensions::Extensions;
 pub(super) use head::Unread;
+pub(super) use next::{Manner, Next};
 pub use reader::Reader;
 pub use transform::{Course, Transform};
 pub use upgraded::Upgraded;
 pub(super) use upgraded::Vacated;
 pub use writer::Writer;
 
-use super::refusal::Refused;
+use super::error::Refused;
 use super::shared::Shared;
 use super::{Refusal, RefusalCause};
 use crate::exchange::{ExchangeError, Head, Incoming, Outgoing, poll_flush};

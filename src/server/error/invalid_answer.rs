@@ -28,8 +28,8 @@ use crate::message::Status;
 /// }
 /// ```
 ///
-/// [`Context::stream`]: super::Context::stream
-/// [`Context::upgrade`]: super::Context::upgrade
+/// [`Context::stream`]: crate::Context::stream
+/// [`Context::upgrade`]: crate::Context::upgrade
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum InvalidAnswer {
@@ -45,7 +45,7 @@ pub enum InvalidAnswer {
     Tunnel,
     /// The connection is to be handed over, and the request's body was not read.
     Unread,
-    /// The connection is to be handed over, and there is none: see [`Service::respond`](super::Service::respond).
+    /// The connection is to be handed over, and there is none: see [`Service::respond`](crate::Service::respond).
     Detached,
 }
 

@@ -5,28 +5,28 @@ use std::sync::Arc;
 
 use tokio::sync::mpsc;
 
-use super::stats::CoreStats;
 use crate::net::{Accepted, Detached, PeerAddr, Transport};
+use crate::server::stats::CoreStats;
 
 /// The way to one core.
-pub(super) struct Outlet {
+pub(in crate::server) struct Outlet {
     arrivals: mpsc::UnboundedSender<Arrival>,
     stats: Arc<CoreStats>,
     given: Cell<u64>,
 }
 
 impl Outlet {
-    pub(super) fn new(arrivals: mpsc::UnboundedSender<Arrival>, stats: Arc<CoreStats>) -> Outlet {
+    pub(in crate::server) fn new(arrivals: mpsc::UnboundedSender<Arrival>, stats: Arc<CoreStats>) -> Outlet {
         Outlet { arrivals, stats, given: Cell::new(0) }
     }
 
     /// How many connections the core was given and still has.
-    pub(super) fn load(&self) -> u64 {
+    pub(in crate::server) fn load(&self) -> u64 {
         self.given.get().saturating_sub(self.stats.finished())
     }
 
     /// Gives a connection to the core, which gives it back if it has stopped.
-    pub(super) fn give(&self, transport: Transport, peer: PeerAddr) -> Option<Accepted> {
+    pub(in crate::server) fn give(&self, transport: Transport, peer: PeerAddr) -> Option<Accepted> {
         let Err(mpsc::error::SendError((kept, peer))) = self.arrivals.send((transport.detach().ok()?, peer))
         else {
             self.given.set(self.given.get() + 1);
@@ -37,4 +37,4 @@ impl Outlet {
 }
 
 /// A connection that was accepted on one core and is to be served on another, and who made it.
-pub(super) type Arrival = (Detached, PeerAddr);
+pub(in crate::server) type Arrival = (Detached, PeerAddr);

@@ -1,5 +1,8 @@
 //! [`Inlet`]: where the connections of one core come in: it accepts, hands out, and stops.
 
+mod admission;
+mod outlet;
+
 use std::future::poll_fn;
 use std::io;
 use std::pin::pin;
@@ -9,10 +12,12 @@ use std::time::Duration;
 
 use tokio::sync::{mpsc, watch};
 
+pub(super) use admission::{Gate, Tally};
+pub(super) use outlet::{Arrival, Outlet};
+
+use self::admission::Admission;
 use super::Handler;
-use super::admission::{Admission, Gate};
 use super::connection::Connection;
-use super::outlet::{Arrival, Outlet};
 use super::shared::Shared;
 use super::worker::Worker;
 use crate::net::{AcceptFault, Accepted, Conn, Listener, Peer, PeerAddr, Transport, classify};

@@ -132,20 +132,20 @@ impl From<ExchangeError> for RefusalCause {
 
 /// A refusal on its way: why a connection ends here, and what the peer is told.
 #[derive(Debug)]
-pub(super) struct Refused {
+pub(in crate::server) struct Refused {
     /// None: nothing, for it would not be there to hear, or has half of another answer.
-    pub(super) status: Option<Status>,
-    pub(super) cause: RefusalCause,
+    pub(in crate::server) status: Option<Status>,
+    pub(in crate::server) cause: RefusalCause,
 }
 
 impl Refused {
     // In a box: it is rare, and the results that it is the error of are moved for every request.
-    pub(super) fn new(status: Status, cause: RefusalCause) -> Box<Refused> {
+    pub(in crate::server) fn new(status: Status, cause: RefusalCause) -> Box<Refused> {
         Box::new(Refused { status: Some(status), cause })
     }
 
     /// What it is too late to tell.
-    pub(super) fn untold(cause: RefusalCause) -> Box<Refused> {
+    pub(in crate::server) fn untold(cause: RefusalCause) -> Box<Refused> {
         Box::new(Refused { status: None, cause })
     }
 }

@@ -1,10 +1,16 @@
 //! [`Error`]: what a handler fails with.
 
+mod invalid_answer;
+mod refusal;
+
 use std::error::Error as StdError;
 use std::fmt;
 use std::io;
 
-use super::InvalidAnswer;
+pub use invalid_answer::InvalidAnswer;
+pub(super) use refusal::Refused;
+pub use refusal::{Refusal, RefusalCause};
+
 use crate::coding::CodingError;
 use crate::exchange::{ExchangeError, write_causes};
 use crate::message::{InvalidForm, InvalidTarget, InvalidText, Status};

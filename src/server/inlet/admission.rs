@@ -9,20 +9,20 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex};
 
-use super::connection::turn_away;
-use super::refusal::Refused;
-use super::stats::CoreStats;
-use super::worker::Worker;
-use super::{Handler, Refusal, RefusalCause};
 use crate::memory::lock;
 use crate::message::Status;
 use crate::net::{Conn, PeerAddr};
 use crate::runtime;
+use crate::server::connection::turn_away;
+use crate::server::error::Refused;
+use crate::server::stats::CoreStats;
+use crate::server::worker::Worker;
+use crate::server::{Handler, Refusal, RefusalCause};
 use crate::wire::Limits;
 
 /// What all cores count together: connections, not requests.
 #[derive(Default)]
-pub(super) struct Tally {
+pub(in crate::server) struct Tally {
     open: AtomicU64,
     accepted: AtomicU64,
     /// Connections by peer, if they have a limit.
@@ -30,7 +30,7 @@ pub(super) struct Tally {
 }
 
 /// Where one core's connections come in.
-pub(super) struct Gate {
+pub(in crate::server) struct Gate {
     tally: Arc<Tally>,
     stats: Arc<CoreStats>,
     connections_max: u64,
@@ -40,7 +40,7 @@ pub(super) struct Gate {
 }
 
 impl Gate {
-    pub(super) fn new(tally: Arc<Tally>, stats: Arc<CoreStats>, limits: &Limits) -> Rc<Gate> {
+    pub(in crate::server) fn new(tally: Arc<Tally>, stats: Arc<CoreStats>, limits: &Limits) -> Rc<Gate> {
         Rc::new(Gate {
             tally,
             stats,

@@ -2,7 +2,7 @@
 
 /// What becomes of a connection after an exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Next {
+pub(in crate::server) enum Next {
     /// Another request may come.
     Wait,
     Close(Manner),
@@ -10,7 +10,7 @@ pub(super) enum Next {
 
 /// How a connection is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Manner {
+pub(in crate::server) enum Manner {
     /// Nobody is there any more.
     AtOnce,
     /// The peer knows that this is the end.
