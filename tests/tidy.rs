@@ -104,6 +104,7 @@ fn every_rule_bites() {
     check("exchange", "mod send;\n\nuse std::io;\n\npub use send::Sent;\n\nuse crate::wire::Limits;", None);
     check("net", "use tokio::time::Sleep;\n// Instant::now", None);
     check("wire", "#[cfg(feature = \"a\")]\nmod a;\n\n#[cfg(test)]\nmod tests { x.unwrap() }", None);
+    check("wire", "#[cfg(test)]\nmod tests;\n\nfn f() { x.unwrap() }", Some("`.unwrap()`: `expect`"));
     check("wire", "use crate::net::Conn;", Some("`wire` may not import `crate::net`"));
     check("wire", "use crate::{memory, net};", Some("`wire` may not import `crate::`"));
     check("wire", "use crate::Server;", Some("`wire` may not import `crate::Server`"));
@@ -286,7 +287,7 @@ impl File {
         if self.path.ends_with("/tests.rs") {
             return "";
         }
-        self.text.split("#[cfg(test)]\nmod ").next().unwrap_or_default()
+        self.text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default()
     }
 
     /// The numbered lines of the product, without comments.

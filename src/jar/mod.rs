@@ -53,8 +53,6 @@ mod cookie;
 mod host;
 mod record;
 mod store;
-#[cfg(test)]
-mod tests;
 
 use std::fmt;
 use std::io::{self, BufRead, Write};
@@ -64,9 +62,8 @@ use std::time::SystemTime;
 pub use cookie::Rejected;
 pub use record::InvalidRecord;
 
-use cookie::{Cookie, Origin};
-use store::Store;
-
+use self::cookie::{Cookie, Origin};
+use self::store::Store;
 use crate::CookieStore;
 use crate::Headers;
 use crate::SetCookie;
@@ -210,3 +207,6 @@ impl fmt::Debug for Jar {
         write!(f, "a jar of {} cookies", self.len())
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -3,10 +3,10 @@
 mod cookies;
 mod date;
 mod set_cookie;
-#[cfg(test)]
-mod tests;
 
 pub use cookies::Cookies;
+pub(super) use set_cookie::is_value;
 pub use set_cookie::{InvalidCookie, SameSite, SetCookie};
 
-pub(super) use set_cookie::is_value;
+#[cfg(test)]
+mod tests;
