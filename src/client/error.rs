@@ -68,7 +68,7 @@ pub enum ClientCause {
     Request(InvalidRequest),
     /// The URL has no scheme and host, or not those of the [`Host`](super::Host) that is asked.
     Origin,
-    /// There is no runtime of tokio's here. See [`block_on`](crate::block_on).
+    /// There is no tokio runtime here. See [`block_on`](crate::block_on).
     NoRuntime,
     /// The name has no address, or the resolver, the system or the dialer failed.
     Io(io::Error),

@@ -54,9 +54,9 @@ use crate::memory::{read_lock, write_lock};
 use crate::message::{InvalidRequest, Method, Request, Response, Target};
 use crate::runtime::{Here, Id};
 
-/// Asks servers, and keeps connections to them.
+/// Sends requests to servers, and keeps connections to them.
 ///
-/// Make one and keep it: a clone is the same client. It may be used from any thread and in any runtime of tokio's that
+/// Make one and keep it: a clone is the same client. It may be used from any thread, and in any tokio runtime that
 /// has its timers enabled; a connection is used again only in the runtime that opened it. Whatever it returns can be
 /// dropped at any time: that cancels the exchange, closes its connection and lets the next in line have its place.
 ///
@@ -121,7 +121,7 @@ impl Client {
         Client { total: total.into(), ..self.clone() }
     }
 
-    /// This client with another opinion of redirects; it shares the connections.
+    /// This client, with redirects treated another way; it shares the connections.
     #[must_use]
     pub fn redirects(&self, redirects: Redirects) -> Client {
         Client { redirects, ..self.clone() }
@@ -131,7 +131,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// A URL that is none, and whatever keeps an answer from coming: see [`ClientError`]. A status of 4xx or 5xx is no
+    /// A malformed URL, and whatever keeps an answer from coming: see [`ClientError`]. A status of 4xx or 5xx is no
     /// error.
     pub async fn get(&self, url: &str) -> Result<Response, ClientError> {
         self.ask(Method::Get, url, None).await
@@ -245,7 +245,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// A URL that is none.
+    /// A URL that is malformed, or names no host.
     pub fn host(&self, url: &str) -> Result<Host, InvalidRequest> {
         Host::new(self.clone(), url)
     }

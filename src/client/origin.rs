@@ -96,7 +96,7 @@ pub(super) fn key(target: &Target) -> Result<Cow<'_, str>, ClientError> {
 ///
 /// # Errors
 ///
-/// A URL that is none, or only a path.
+/// A URL that is malformed, or only a path.
 pub(super) fn key_of_url(url: &str) -> Result<Box<str>, InvalidRequest> {
     let request = Request::get(url)?;
     match key(request.target()) {

@@ -35,7 +35,7 @@ impl Pools {
     ///
     /// # Errors
     ///
-    /// A key that is none.
+    /// A text that is the key of no origin.
     pub(super) fn pool(self: &Arc<Pools>, key: &str) -> Result<Arc<Pool>, ClientError> {
         let mut known = lock(&self.known);
         if let Some(pool) = known.find(key) {

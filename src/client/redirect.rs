@@ -13,8 +13,8 @@ use crate::message::{Headers, Method, Name, Request, Response, Scheme, Status, T
 /// sent only to the origin they were given for, and once they are gone they do not come back; those of
 /// [`ClientBuilder::field`] neither. A `referer` tells another origin only its own, and an `origin` that is not the one
 /// it leaves becomes `null`, as with browsers. From https to http nothing is followed, and neither is a URL with a user
-/// in it or of another scheme: these are errors. An answer without `location` is one like any other. Where it all has led to
-/// is in [`Response::url`](crate::Response::url).
+/// in it or of another scheme: these are errors. An answer without `location` is one like any other. Where redirects
+/// have led is in [`Response::url`](crate::Response::url).
 ///
 /// [`ClientBuilder::field`]: super::ClientBuilder::field
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 
 use super::CodingError;
 
-/// What becomes of content that an encoder has taken in and not given out.
+/// What becomes of content that was put in and has not come out yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flush {
     /// It may wait for more.

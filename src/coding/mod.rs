@@ -32,7 +32,7 @@ pub use error::CodingError;
 #[cfg(feature = "compress")]
 pub(crate) use shrink::{essence, shrinks};
 
-/// A content coding (RFC 9110 §8.4.1). That content is not coded is said by naming none.
+/// A content coding (RFC 9110 §8.4.1). Content that is not coded has none.
 ///
 /// # Examples
 ///

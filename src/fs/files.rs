@@ -46,9 +46,9 @@ use crate::server::{BodyPlan, Context, Handler, IntoHandler, Result};
 ///
 /// An `etag` is made of a file's size and the time of its last change, in nanoseconds. It is strong as soon as that
 /// time is two seconds ago: until then a file may change again without having another time, so it is weak, and another
-/// with each look. Two things nobody can see from outside. Who gives new content both the size and the time of the
-/// old one gives it its `etag`, too. And a file that is written to while it is sent goes out as a mixture: replace
-/// files by renaming others to their names, which is seen whole or not at all.
+/// with each look. Two things cannot be seen from outside. New content that has both the size and the time of the old
+/// has its `etag`, too. And a file that is written to while it is sent goes out as a mixture: so replace a file by
+/// renaming another to its name, which is seen whole or not at all.
 #[doc(alias("ServeDir", "static files"))]
 #[must_use]
 pub struct Files<N = FilesNotFound> {

@@ -84,8 +84,8 @@ impl Body {
     /// without one it is sent in chunks (RFC 9112 §7.1), or until close to an HTTP/1.0 peer. The source is taken
     /// by the first send; clones of this body share it.
     ///
-    /// What yields chunks, such as a channel, becomes a source by `tokio_util::io::StreamReader`; a handler writes them
-    /// with [`Context::stream`](crate::Context::stream) as well.
+    /// Something that yields chunks, such as a channel, becomes a source with `tokio_util::io::StreamReader`. A handler
+    /// may as well write the chunks itself, with [`Context::stream`](crate::Context::stream).
     pub fn stream(&mut self, source: impl AsyncRead + Send + 'static, len: Option<u64>) {
         let source: Source = Box::pin(source);
         self.content = Content::Stream { source: Arc::new(Mutex::new(Some(source))), len, file: None };
@@ -120,18 +120,19 @@ impl Body {
     ///
     /// # Errors
     ///
-    /// Content that is not UTF-8. A handler that fails with that owes 500: what a server upstream sent is not the
-    /// peer's fault. For what the peer sent there is [`Request::text`](crate::Request::text), which owes 400.
+    /// Content that is not UTF-8. In a handler `?` makes that 500, for it may have come from another server, which is
+    /// not the peer's fault. For the content of a request use [`Request::text`](crate::Request::text), which makes it
+    /// 400.
     pub fn text(&self) -> Result<&str, Utf8Error> {
         std::str::from_utf8(self.bytes())
     }
 
-    /// How many bytes are here: those of [`Body::bytes`].
+    /// The length of [`Body::bytes`]; 0 for a stream.
     pub fn len(&self) -> usize {
         self.bytes().len()
     }
 
-    /// Whether no bytes are here and no stream will bring any.
+    /// Whether there is no content: neither bytes nor a stream.
     pub fn is_empty(&self) -> bool {
         self.len() == 0 && !self.is_stream()
     }

@@ -12,7 +12,7 @@ use super::{InvalidMethod, InvalidTarget};
 pub enum InvalidRequest {
     /// The method is no token, or too long.
     Method(InvalidMethod),
-    /// The URL is malformed, or not for this crate.
+    /// The URL is malformed, or has a scheme other than `http` and `https`.
     Target(InvalidTarget),
 }
 

@@ -108,12 +108,13 @@ impl Request {
         Request::new(Method::Delete, url)
     }
 
-    /// Makes it a new one, a GET for `/` without fields, and keeps its memory for what it is to be next.
+    /// Makes it like new, a GET for `/` without fields. Its memory is kept and used again.
     pub fn clear(&mut self) {
         self.reset();
     }
 
-    /// Aims it at another `url`, of those that [`Request::new`] takes. All else stays, a `host` that was set too.
+    /// Points it at another `url`, as [`Request::new`] takes them. All else stays as it is, even a `host` field that
+    /// was set.
     ///
     /// # Errors
     ///
@@ -148,8 +149,8 @@ impl Request {
         self.target.set_url(url)
     }
 
-    /// Replaces the method; the target stays. That of a CONNECT, and the `*` of OPTIONS, fit no other method, and no
-    /// client sends them under one.
+    /// Replaces the method; the target stays. The target of a CONNECT and the `*` of OPTIONS fit no other method, and a
+    /// client does not send them with one.
     pub fn set_method(&mut self, method: Method) {
         self.method = method;
     }
@@ -202,7 +203,7 @@ impl Request {
 
     /// The content as text.
     ///
-    /// It looks at the bytes that are here, as [`Request::form`] does: of a body that was not read there are none.
+    /// Only what has been received counts, as for [`Request::form`]: a body that was not read is empty here.
     ///
     /// # Errors
     ///
@@ -225,8 +226,8 @@ impl Request {
 
     /// The content as an `application/x-www-form-urlencoded` form.
     ///
-    /// It looks at the bytes that are here: a handler that planned to stream the body buffers it first, by
-    /// [`Context::buffer_body`](crate::Context::buffer_body).
+    /// Only what has been received counts: a handler that planned to stream the body calls
+    /// [`Context::buffer_body`](crate::Context::buffer_body) first.
     ///
     /// # Errors
     ///
@@ -262,7 +263,7 @@ impl Request {
         Form::new(text).at_most(Form::PAIRS_MAX)
     }
 
-    /// Replaces the query. A [`FormBuf`] is always fit to be one; nothing removes the one that is there.
+    /// Replaces the query; an empty one removes it. A [`FormBuf`] can always be a query.
     ///
     /// # Errors
     ///
@@ -283,11 +284,11 @@ impl Request {
         Cookies::new(&self.headers)
     }
 
-    /// Sends a cookie along, behind those that are there.
+    /// Adds a cookie to the `cookie` field, behind those that are there.
     ///
     /// # Errors
     ///
-    /// A name that is no token, or a value that could not stand in a cookie: it would become another one.
+    /// A name that is no token, or a value that could not stand in a cookie.
     pub fn append_cookie(&mut self, name: &str, value: &str) -> Result<(), InvalidCookie> {
         if !is_token(name.as_bytes()) {
             return Err(InvalidCookie::Name);

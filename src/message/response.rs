@@ -32,12 +32,13 @@ pub struct Response {
     /// The trailer fields (RFC 9110 §6.5). A response that has some is sent in chunks, or without them to a peer
     /// that speaks HTTP/1.0.
     pub trailers: Headers,
-    /// How long the exchange took that brought this response; see [`Response::timings`]. Boxed, for a server's
-    /// responses have none.
-    pub timings: Option<Box<Timings>>,
-    /// Where redirects have led a client that has followed some: what is relative in the content is relative to this.
-    /// None if the URL that was asked for has answered itself.
+    /// The URL that redirects led to, if a client has followed some: references in the content are relative to it. None
+    /// if there were no redirects.
     pub url: Option<Box<str>>,
+    /// Read it by [`Response::timings`]. It is public only because `..Response::new()` is to work outside of this
+    /// crate; and boxed, because a server's responses have none.
+    #[doc(hidden)]
+    pub timings: Option<Box<Timings>>,
 }
 
 impl Response {
@@ -46,7 +47,7 @@ impl Response {
         Response::default()
     }
 
-    /// Makes it a new one, 200 without fields and without content, and keeps its memory for what it is to be next.
+    /// Makes it like new: 200, without fields and content. Its memory is kept and used again.
     pub fn clear(&mut self) {
         self.reset();
     }
@@ -79,7 +80,8 @@ impl Response {
     ///
     /// # Errors
     ///
-    /// A location that could not stand in a field, an injection among them. Nothing is changed then.
+    /// A location that could not stand in a field, such as one that would inject another field. Nothing is changed
+    /// then.
     pub fn redirect(&mut self, status: Status, location: &str) -> Result<(), InvalidField> {
         self.headers.set("location", location)?;
         self.status = status;
@@ -111,8 +113,7 @@ impl Response {
         self.headers.named(Name::SET_COOKIE).filter_map(SetCookie::parse)
     }
 
-    /// How long the exchange took that brought this response, phase by phase. One that no client has received took
-    /// no time.
+    /// How long the exchange took that brought this response, phase by phase; all zero if no client has received it.
     pub fn timings(&self) -> Timings {
         self.timings.as_deref().copied().unwrap_or_default()
     }

@@ -5,9 +5,9 @@ use std::fmt;
 
 /// A status code, which is a number from 100 to 599.
 ///
-/// Some servers answer with others, and every answer of three digits is read: one that is no status code is an error of
-/// the server (RFC 9110 §15), whatever its digits, and keeps its number for those who know what it means. It can be sent
-/// on, but not made.
+/// A client accepts any other number of three digits too, because some servers send them. Such a number counts as an
+/// error of the server (RFC 9110 §15), whatever its digits. It is kept as it is and can be sent on, but [`Status::new`]
+/// does not make it.
 ///
 /// # Examples
 ///

@@ -132,7 +132,7 @@ impl<R: AsyncRead + Unpin> Multipart<R> {
     ///
     /// # Errors
     ///
-    /// A boundary that is none (RFC 2046 §5.1.1).
+    /// A malformed boundary (RFC 2046 §5.1.1).
     pub fn new(source: R, boundary: &str, limits: MultipartLimits) -> Result<Multipart<R>, MultipartError> {
         Ok(Multipart::within(source, Boundary::new(boundary.as_bytes())?, limits))
     }

@@ -26,9 +26,9 @@ pub enum Address {
     Tcp(SocketAddr),
     /// A name and a port, `localhost:80`: every address it resolves to is bound.
     Host(String),
-    /// A Unix domain socket; where there are none, binding it is an error. Whoever may write to its file may connect: it
-    /// has the mode that the umask leaves, and another one by `std::fs::set_permissions` once the server has started.
-    /// The file goes with the server; one that a dead process has left is replaced, and nothing else is.
+    /// A Unix domain socket; an error on systems that have none. Whoever may write to its file may connect. The mode of
+    /// the file is what the umask leaves; `std::fs::set_permissions` changes it once the server has started. The file
+    /// is removed when the server ends. One that a dead process has left is replaced; any other file is not touched.
     Unix(PathBuf),
     /// Memory, for tests and benchmarks.
     Memory(MemoryListener),

@@ -10,7 +10,7 @@ use tokio::runtime::{Builder, Handle};
 pub(crate) struct Here(Handle);
 
 impl Here {
-    /// None if there is no runtime of tokio's.
+    /// None if there is no tokio runtime.
     pub(crate) fn get() -> Option<Here> {
         Handle::try_current().ok().map(Here)
     }

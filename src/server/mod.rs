@@ -45,7 +45,7 @@ use crate::net::{Address, Keepalive, ListenOptions};
 use crate::runtime::{self, Pinning};
 use crate::wire::Limits;
 
-/// The plan for a server: where it listens, on how many cores, and what it puts up with.
+/// A server to be started: where it listens, on how many cores, and within which limits.
 ///
 /// | it ends with | which |
 /// |---|---|
@@ -83,7 +83,8 @@ pub struct Server {
 type Signal = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 impl Server {
-    /// Listens nowhere yet: for [`Server::service`], or to [`Server::and_bind`]. To start it so is an error.
+    /// A server that listens nowhere yet: for [`Server::service`], or for [`Server::and_bind`]. It is an error to start
+    /// it without an address.
     pub fn new() -> Server {
         Server {
             addresses: Vec::new(),
@@ -187,8 +188,8 @@ impl Server {
         self
     }
 
-    /// Stops when `signal` is ready, as [`Running::shutdown`] does with `grace`. It is polled on a core, where it may wait
-    /// for whatever has to come before. Default: the server goes on until the process ends.
+    /// Stops when `signal` is ready, as [`Running::shutdown`] does with `grace`. The signal is polled on a core, so it
+    /// may await whatever a runtime is needed for. Default: the server goes on until the process ends.
     ///
     /// # Examples
     ///
@@ -221,7 +222,7 @@ impl Server {
     }
 
     /// Serves with one handler for all cores, until it is stopped. It is shared, so it must be [`Send`] and [`Sync`];
-    /// its future need not be. State that is not goes with [`Server::run_per_core`].
+    /// its future need not be. For state that is neither there is [`Server::run_per_core`].
     ///
     /// # Errors
     ///

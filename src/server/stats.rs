@@ -13,7 +13,7 @@ use crate::exchange::{ExchangeError, Phase};
 ///
 /// # Examples
 ///
-/// A second server tells of the first one, in the text format of Prometheus, where only those inside can ask:
+/// A second server, which only this machine can reach, shows the numbers of the first in the text format of Prometheus:
 ///
 /// ```no_run
 /// use std::fmt::Write;

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-/// One event. What is none is not sent.
+/// One event. Fields that are `None` are not sent.
 ///
 /// # Examples
 ///

@@ -85,7 +85,7 @@ impl BalancerBuilder {
     ///
     /// # Errors
     ///
-    /// A path that is none.
+    /// Text that is no path.
     pub fn check(mut self, path: &str, interval: Duration) -> Result<Self, InvalidRequest> {
         let request = Request::get(path)?;
         if request.target().form() != TargetForm::Origin {

@@ -122,7 +122,7 @@ impl Balancer {
     ///
     /// # Errors
     ///
-    /// A URL that is none.
+    /// A URL that is malformed, or names no host.
     pub fn add(&self, url: &str) -> Result<bool, InvalidRequest> {
         self.0.add(url)
     }
@@ -149,7 +149,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// A URL that is none.
+    /// A URL that is malformed, or names no host.
     pub fn balance<U: AsRef<str>>(
         &self,
         urls: impl IntoIterator<Item = U>,

@@ -97,8 +97,8 @@ impl Call {
         self.finish_with(&trailers, response).await
     }
 
-    /// The same with these trailer fields instead (RFC 9110 §6.5). A body that goes under a `content-length` goes without
-    /// them.
+    /// [`Call::finish`] with these trailer fields (RFC 9110 §6.5) in the place of the request's. A body that is sent
+    /// under a `content-length` goes without them.
     ///
     /// # Errors
     ///
@@ -121,8 +121,9 @@ impl Call {
         Ok(Answer::new(*self.link))
     }
 
-    /// Takes the call apart, so that the answer is read while the body is written: an origin that answers as it reads
-    /// would otherwise wait for us as we wait for it. The halves may be awaited by one task or by two.
+    /// Takes the call apart, so that the answer is read while the body is written. A server that answers as it reads
+    /// would otherwise wait for the client to read, while the client waits for it. The halves may be awaited by one
+    /// task or by two.
     ///
     /// # Examples
     ///

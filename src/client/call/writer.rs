@@ -71,8 +71,8 @@ impl CallWriter {
         poll_fn(|cx| self.poll_finish(cx)).await
     }
 
-    /// The same with these trailer fields instead (RFC 9110 §6.5); it is the first call that counts. A body that goes
-    /// under a `content-length` goes without them.
+    /// [`CallWriter::finish`] with these trailer fields (RFC 9110 §6.5) in the place of the request's; the first call
+    /// counts. A body that is sent under a `content-length` goes without them.
     ///
     /// # Errors
     ///

@@ -139,7 +139,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// A URL that is none.
+    /// A URL that is malformed, or names no host.
     pub fn pipeline(&self, url: &str) -> Result<PipelineBuilder, InvalidRequest> {
         PipelineBuilder::new(self.clone(), url)
     }

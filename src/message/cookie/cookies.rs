@@ -58,8 +58,8 @@ impl<'a> Cookies<'a> {
     ///
     /// # Errors
     ///
-    /// [`InvalidForm::Value`] if it is there and is no `T`, an empty value among them: in a handler `?` makes that
-    /// 400. A browser sends such a cookie again each time, so where it can be done without, `.unwrap_or_default()` is
+    /// [`InvalidForm::Value`] if there is one and it is no `T`, as an empty value is none: in a handler `?` makes that
+    /// 400. A browser sends such a cookie again each time, so if the value is not essential `.unwrap_or_default()` is
     /// kinder.
     pub fn get_as<T: FromText>(self, name: &str) -> Result<Option<T>, InvalidForm> {
         self.get(name).map(|value| T::from_text(value).ok_or(InvalidForm::Value)).transpose()

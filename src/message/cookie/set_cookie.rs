@@ -124,8 +124,8 @@ impl<'a> SetCookie<'a> {
     ///
     /// # Errors
     ///
-    /// A name, value, domain or path that could end before its end, or that user agents drop; a promise of its prefix
-    /// that it does not keep; `SameSite=None` or `Partitioned` without `Secure`.
+    /// A name, value, domain or path that could break out of its place, or that user agents drop; a prefix such as
+    /// `__Host-` whose promise it does not keep; `SameSite=None` or `Partitioned` without `Secure`.
     pub fn check(&self) -> Result<(), InvalidCookie> {
         let is_fit = |text: Option<&str>, rule: fn(&[u8]) -> bool| text.is_none_or(|it| rule(it.as_bytes()));
         if !is_token(self.name.as_bytes()) {
@@ -273,7 +273,7 @@ pub enum InvalidCookie {
     Value,
     /// The name and the value are longer than [`SetCookie::LEN_MAX`].
     TooLong,
-    /// The domain is none.
+    /// The domain is malformed.
     Domain,
     /// The path does not begin with `/`, is too long, or holds a byte that must be escaped.
     Path,

@@ -16,7 +16,7 @@ use super::{FromText, Status};
 ///
 /// Nothing is decoded before it is asked for, and nothing is allocated where nothing is escaped. It is read as
 /// browsers read it: `+` is a space; a bad escape stands for itself; octets that are no UTF-8 become U+FFFD; `name`
-/// means `name=`; empty pairs are skipped. Whoever wants none of that asks for [`Form::strict`].
+/// means `name=`; empty pairs are skipped. If you want none of that, use [`Form::strict`].
 ///
 /// A query is bounded by [`Limits::request_line_max`](crate::Limits::request_line_max), and the form that
 /// [`Request::form`](crate::Request::form) gives by [`Form::PAIRS_MAX`].
@@ -112,7 +112,7 @@ impl<'a> Form<'a> {
     ///
     /// # Errors
     ///
-    /// [`InvalidForm::Value`] if it is there and is no `T`, an empty value among them: in a handler `?` makes that
+    /// [`InvalidForm::Value`] if there is one and it is no `T`, as an empty value is none: in a handler `?` makes that
     /// 400.
     pub fn get_as<T: FromText>(self, name: &str) -> Result<Option<T>, InvalidForm> {
         self.all_as(name).next().transpose()
@@ -190,7 +190,7 @@ fn decode(raw: &str) -> Cow<'_, str> {
         .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned().into())
 }
 
-/// Why a request has not the form that is asked for, or a value of it, or of a cookie, not the type.
+/// Why a request does not have the form that is asked for, or a value in a form or a cookie not the type.
 ///
 /// In a handler `?` makes it the status that is owed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -279,11 +279,11 @@ pub enum TargetForm {
     Asterisk,
 }
 
-/// Why a text is no request target, or a URL none that can be asked for.
+/// Why a text is no request target, or a URL cannot be requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum InvalidTarget {
-    /// It has none of the four forms, or one that its method has not (RFC 9112 §3.2).
+    /// It has none of the four forms, or one that does not fit its method (RFC 9112 §3.2).
     Form,
     /// It holds a byte that no path or query may hold.
     Byte,

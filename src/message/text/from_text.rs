@@ -1,8 +1,8 @@
-//! [`FromText`]: what a text of the wire can be read as.
+//! [`FromText`]: types that can be read from a text of the wire.
 
 use super::decimal::decimal;
 
-/// Reads itself from a whole text, strictly.
+/// A type that can be read from a whole text, strictly.
 ///
 /// It is not [`FromStr`](std::str::FromStr), which takes `+5` for a number, and `inf`. Here an integer is digits, a
 /// signed one may have a `-`; a float is written in decimals, with an exponent or without, and finite; a `bool` is
@@ -34,7 +34,7 @@ use super::decimal::decimal;
 /// # Ok::<(), corehttp::InvalidForm>(())
 /// ```
 pub trait FromText: Sized {
-    /// What `text` says, if it says one.
+    /// The value that `text` spells, if it spells one.
     fn from_text(text: &str) -> Option<Self>;
 }
 

@@ -112,7 +112,7 @@ impl Context {
     /// the handler waits for something; [`Writer::flush`] sends it now.
     ///
     /// The body goes in chunks, or under the `content-length` that was set; to an HTTP/1.0 peer without one, until
-    /// close. Not to [finish](Writer::finish) it closes the connection.
+    /// close. If it is not [finished](Writer::finish), the connection is closed.
     ///
     /// # Errors
     ///
@@ -214,8 +214,8 @@ impl Context {
 
     /// Waits until the peer has closed the connection, or its sending half, which looks the same.
     ///
-    /// What it sends meanwhile is kept, up to 64 KiB; behind that much no close is seen. To be used beside the
-    /// work that is not worth doing for nobody: a handler goes on without its peer as long as it does not write.
+    /// What it sends meanwhile is kept, up to 64 KiB; a close behind more than that is not seen. Use it beside work
+    /// that is not worth doing if nobody is there: as long as it does not write, a handler goes on without its peer.
     ///
     /// # Examples
     ///

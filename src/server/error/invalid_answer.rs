@@ -35,7 +35,7 @@ use crate::message::Status;
 pub enum InvalidAnswer {
     /// The answer has been sent already.
     Sent,
-    /// A final answer has a status of 1xx, or one that is to come before it has another, or 101.
+    /// The status does not fit: a final answer has one of 1xx; one that comes before it has another, or 101.
     Status,
     /// The peer did not ask to be upgraded to the protocol.
     Upgrade,

@@ -21,15 +21,18 @@ pub type Result<T = (), E = Error> = std::result::Result<T, E>;
 
 /// An error of a handler: a status that is owed to the peer, and a cause that is not told to it.
 ///
-/// Any [`std::error::Error`] becomes one by `?` and owes 500, but for the crate's own, which know better: a body
-/// that was cut owes 400, one that is too large 413, one that is too slow 408, one that is coded as nobody knows 415,
-/// and one that is not the form that was asked for 415 or 400; a path or a body that is no UTF-8 owes 400, as
-/// does a path that leads out of the one it is to be below. A
-/// [`Status`] becomes one too, and an error of your own whose [`source`](StdError::source) is a status owes that. What is
-/// no [`std::error::Error`], such as a `Box<dyn Error>` or a text, is handed to [`Error::new`].
+/// Any [`std::error::Error`] becomes one by `?`, and owes 500. The errors of this crate know better:
 ///
-/// It is no [`std::error::Error`] itself, or not every other could become one. By `?` and `into` it becomes a
-/// `Box<dyn Error>`, which a `main` may return.
+/// - 400 for a body that was cut short, a path or a body that is not UTF-8, a form that is malformed, or a path that
+///   leads out of the one it has to be below;
+/// - 408 for a body that is too slow, and 413 for one that is too large;
+/// - 415 for a body in a coding that is not known, or of another type than the form that is asked for.
+///
+/// A [`Status`] becomes one too, and an error of your own whose [`source`](StdError::source) is a status owes that
+/// status. What is no [`std::error::Error`], such as a `Box<dyn Error>` or a text, is handed to [`Error::new`].
+///
+/// It does not implement [`std::error::Error`] itself, or not every other error could become one. By `?` and `into` it
+/// becomes a `Box<dyn Error>`, which a `main` may return.
 ///
 /// # Examples
 ///

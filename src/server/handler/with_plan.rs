@@ -1,10 +1,10 @@
-//! [`WithPlan`]: a handler, and a plan for bodies that it could not have by itself.
+//! [`WithPlan`]: a handler with a plan for bodies.
 
 use super::{BodyPlan, Handler, IntoHandler};
 use crate::message::Request;
 use crate::server::{Context, Result};
 
-/// Gives a handler that cannot have one a plan for bodies: a closure, for one.
+/// Gives a handler a plan for bodies, in the place of its own. Closures and functions have none but this.
 ///
 /// # Examples
 ///

@@ -51,7 +51,7 @@ impl ClientTls {
         ClientTls::default()
     }
 
-    /// Whom it trusts to say who a host is. Default: [`TlsRoots::webpki`].
+    /// The authorities that it trusts to say who a host is. Default: [`TlsRoots::webpki`].
     #[doc(alias = "add_root_certificate")]
     pub fn roots(mut self, roots: TlsRoots) -> ClientTls {
         self.roots = roots;
