@@ -6,7 +6,7 @@ use super::origin::Origin;
 use super::settings::Settings;
 use super::{ClientCause, ClientError, ClientPhase, Proxy};
 use crate::message::{Scheme, Timings};
-use crate::net::{Anywhere, Conn, DialTimes, HostName, Stopwatch, TlsError, timed};
+use crate::net::{Anywhere, Conn, DialTimes, HostName, Stopwatch, TlsError, Transport, timed};
 use crate::runtime::{self, Instant, timeout_at};
 
 /// Opens a connection to `origin` before `deadline`, through `proxy` if there is one, and notes how long that took.
@@ -47,7 +47,7 @@ pub(super) async fn connect(
     if let Some(host) = verified {
         let (secure, took) = timed(timeouts.tls.min(left()), settings.tls.connect(host, transport)).await;
         let timed_out = || ClientError::new(ClientPhase::Tls, ClientCause::TimedOut);
-        transport = secure.ok_or_else(timed_out)?.map_err(tls_error)?;
+        transport = Transport::Tls(Box::new(secure.ok_or_else(timed_out)?.map_err(tls_error)?));
         timings.tls = took;
     }
     Ok(Conn::new(transport, Stopwatch::new()))

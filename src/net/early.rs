@@ -6,8 +6,7 @@ use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, ReadBuf};
 
-use super::transport::AnyStream;
-use super::{Buffer, Transport, delegate_write};
+use super::{AnyStream, Buffer, Transport, delegate_write};
 
 /// A transport whose first bytes have been read already, and are read again from here.
 pub(crate) struct Early<B> {

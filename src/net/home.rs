@@ -3,7 +3,7 @@
 use std::pin::Pin;
 
 use super::timer::{Deadline, Stopwatch, Timer};
-use super::transport::{AnyStream, Stream};
+use super::{AnyStream, Stream};
 
 /// What differs between the connections of a server and those of a client.
 pub(crate) trait Home {

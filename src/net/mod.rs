@@ -11,6 +11,7 @@ mod memory;
 mod keepalive;
 mod listen;
 
+mod stream;
 pub(crate) mod tls;
 mod transport;
 
@@ -43,8 +44,9 @@ pub use memory::{MemoryConnector, MemoryListener, MemoryStream};
 pub(crate) use peer::Peer;
 pub use peer::PeerAddr;
 pub(crate) use send_file::FileSender;
+pub(crate) use stream::{AnyStream, Stream};
 pub(crate) use timer::{Deadline, Lane, Stopwatch, Timer, Watch};
 pub use tls::TlsError;
 pub(crate) use tls::{Connector, HostName};
-pub(crate) use transport::{Detached, Stream, Transport};
+pub(crate) use transport::{Detached, Transport};
 pub(crate) use workspace::{Output, Workspace};

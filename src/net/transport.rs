@@ -17,6 +17,7 @@ use tokio::task::unconstrained;
 
 use super::memory::MemoryStream;
 use super::tls::TlsStream;
+use super::{AnyStream, Stream};
 
 /// What carries a connection; bound to the runtime it was opened in.
 ///
@@ -31,40 +32,8 @@ pub(crate) enum Transport<B = Pin<Box<dyn Stream>>> {
     #[cfg(unix)]
     Unix(UnixStream),
     Memory(MemoryStream),
-    Tls(Box<TlsStream<B>>),
+    Tls(Box<TlsStream<Transport<B>>>),
     Boxed(B),
-}
-
-/// What a caller may bring along as a connection.
-pub(crate) trait Stream: AsyncRead + AsyncWrite {}
-
-impl<T: AsyncRead + AsyncWrite> Stream for T {}
-
-/// Such a connection in its box, which may or may not be sent to another thread.
-pub(crate) trait AnyStream: Unpin {
-    fn as_stream(&mut self) -> Pin<&mut dyn Stream>;
-
-    fn is_write_vectored(&self) -> bool;
-}
-
-impl AnyStream for Pin<Box<dyn Stream>> {
-    fn as_stream(&mut self) -> Pin<&mut dyn Stream> {
-        self.as_mut()
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        AsyncWrite::is_write_vectored(self)
-    }
-}
-
-impl AnyStream for Pin<Box<dyn Stream + Send>> {
-    fn as_stream(&mut self) -> Pin<&mut dyn Stream> {
-        self.as_mut()
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        AsyncWrite::is_write_vectored(self)
-    }
 }
 
 impl Transport {

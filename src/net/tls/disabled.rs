@@ -6,40 +6,39 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use super::TlsError;
-use crate::net::{Stream, Transport};
+use crate::net::Stream;
 
 /// What shakes hands with peers that connect: nobody.
 #[derive(Clone)]
 pub(crate) struct Acceptor(Infallible);
 
 impl Acceptor {
-    pub(crate) fn accept(&self, _: Transport) -> Handshake {
-        Handshake(self.0)
+    pub(crate) fn accept<C>(&self, _: C) -> Handshake<C> {
+        Handshake(TlsStream { never: self.0, carrier: PhantomData })
     }
 }
 
 /// A handshake that is never begun.
-pub(crate) struct Handshake(Infallible);
+pub(crate) struct Handshake<C>(TlsStream<C>);
 
-impl Handshake {
-    pub(crate) fn poll(&mut self, _: &mut Context<'_>) -> Poll<Result<Transport, (TlsError, Transport)>> {
-        let stream = TlsStream { never: self.0, carrier: PhantomData };
-        Poll::Ready(Ok(Transport::Tls(Box::new(stream))))
+impl<C> Handshake<C> {
+    pub(crate) fn poll(&mut self, _: &mut Context<'_>) -> Poll<Result<TlsStream<C>, (TlsError, C)>> {
+        match self.0.never {}
     }
 }
 
 /// A secure connection that is never made.
-pub(crate) struct TlsStream<B> {
+pub(crate) struct TlsStream<C> {
     never: Infallible,
-    carrier: PhantomData<B>,
+    carrier: PhantomData<C>,
 }
 
-impl<B> TlsStream<B> {
+impl<C> TlsStream<C> {
     pub(crate) fn stream(&mut self) -> Pin<&mut dyn Stream> {
         match self.never {}
     }
 
-    pub(crate) fn carrier(&self) -> &Transport<B> {
+    pub(crate) fn carrier(&self) -> &C {
         match self.never {}
     }
 
@@ -67,7 +66,7 @@ impl HostName {
 pub(crate) struct Connector(());
 
 impl Connector {
-    pub(crate) async fn connect<B>(&self, host: HostName, _: Transport<B>) -> Result<Transport<B>, TlsError> {
+    pub(crate) async fn connect<C>(&self, host: HostName, _: C) -> Result<TlsStream<C>, TlsError> {
         match host.0 {}
     }
 }

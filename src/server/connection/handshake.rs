@@ -28,7 +28,7 @@ pub(super) async fn secure<H: Handler>(
     let mut handshake = acceptor.accept(mem::take(&mut conn.transport));
     let limit = worker.shared.bounds.timeouts.head;
     let end = poll_fn(|cx| match handshake.poll(cx) {
-        Poll::Ready(Ok(transport)) => Poll::Ready(End::Secured(transport)),
+        Poll::Ready(Ok(stream)) => Poll::Ready(End::Secured(Transport::Tls(Box::new(stream)))),
         Poll::Ready(Err((error, transport))) => Poll::Ready(End::Failed(error, transport)),
         Poll::Pending => match conn.poll_expired(cx, Lane::Read, limit) {
             Poll::Ready(_) => Poll::Ready(End::TimedOut),

@@ -4,13 +4,13 @@ use std::pin::Pin;
 use std::sync::{Arc, RwLock};
 use std::task::{Context, Poll};
 
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::server::FallibleAccept;
 
 use super::{ServerTls, TlsRoots, TlsStream};
 use crate::memory::{read_lock, write_lock};
-use crate::net::Transport;
 use crate::net::tls::TlsError;
 
 /// Shakes hands with peers that connect.
@@ -26,15 +26,18 @@ struct Made {
     roots: Option<TlsRoots>,
 }
 
-impl Acceptor {
-    pub(super) fn new(tls: ServerTls) -> Acceptor {
-        let made = Arc::new(RwLock::new(Made::new(&tls, tls.roots())));
-        Acceptor { tls, made }
+impl ServerTls {
+    /// What shakes hands accordingly.
+    pub(crate) fn acceptor(&self) -> Acceptor {
+        let made = Arc::new(RwLock::new(Made::new(self, self.roots())));
+        Acceptor { tls: self.clone(), made }
     }
+}
 
-    /// Begins to shake hands over `transport`.
-    pub(crate) fn accept(&self, transport: Transport) -> Handshake {
-        let accept = TlsAcceptor::from(self.config()).accept(transport);
+impl Acceptor {
+    /// Begins to shake hands over `carrier`.
+    pub(crate) fn accept<C: AsyncRead + AsyncWrite + Unpin>(&self, carrier: C) -> Handshake<C> {
+        let accept = TlsAcceptor::from(self.config()).accept(carrier);
         Handshake(accept.into_fallible())
     }
 
@@ -71,15 +74,15 @@ impl Made {
 }
 
 /// A handshake that goes on.
-pub(crate) struct Handshake(FallibleAccept<Transport>);
+pub(crate) struct Handshake<C>(FallibleAccept<C>);
 
-impl Handshake {
-    /// Ready with a secure transport, or with the bare one, on which the peer was told what is wrong. Not to be polled
+impl<C: AsyncRead + AsyncWrite + Unpin> Handshake<C> {
+    /// Ready with a secure stream, or with the bare carrier, on which the peer was told what is wrong. Not to be polled
     /// again then.
-    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<Transport, (TlsError, Transport)>> {
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<TlsStream<C>, (TlsError, C)>> {
         Pin::new(&mut self.0).poll(cx).map(|shaken| match shaken {
-            Ok(stream) => Ok(Transport::Tls(Box::new(TlsStream(stream.into())))),
-            Err((error, transport)) => Err((TlsError::of(error), transport)),
+            Ok(stream) => Ok(TlsStream(stream.into())),
+            Err((error, carrier)) => Err((TlsError::of(error), carrier)),
         })
     }
 }

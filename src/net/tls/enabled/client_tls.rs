@@ -98,6 +98,12 @@ impl ClientTls {
     }
 }
 
+impl Default for Connector {
+    fn default() -> Connector {
+        ClientTls::default().connector()
+    }
+}
+
 /// What a client does at its peril. Made by [`ClientTls::dangerous`].
 #[derive(Clone, Debug)]
 #[must_use]

@@ -4,14 +4,13 @@ use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::ClientConfig;
 use tokio_rustls::rustls::pki_types::{DnsName, ServerName};
 
-use super::{ClientTls, TlsStream};
-use crate::net::Transport;
+use super::TlsStream;
 use crate::net::tls::TlsError;
-use crate::net::transport::AnyStream;
 
 /// A host that a certificate can be for: a name or an address.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,25 +49,19 @@ impl Connector {
         Connector { config: Arc::new(config) }
     }
 
-    /// Shakes hands over `transport`, at whose other end `host` has to be.
+    /// Shakes hands over `carrier`, at whose other end `host` has to be.
     ///
     /// # Errors
     ///
     /// A host that is another, or none to be trusted; a peer that refuses us; a connection that fails.
-    pub(crate) async fn connect<B: AnyStream>(
+    pub(crate) async fn connect<C: AsyncRead + AsyncWrite + Unpin>(
         &self,
         host: HostName,
-        transport: Transport<B>,
-    ) -> Result<Transport<B>, TlsError> {
-        let connect = TlsConnector::from(self.config.clone()).connect(host.0, transport);
+        carrier: C,
+    ) -> Result<TlsStream<C>, TlsError> {
+        let connect = TlsConnector::from(self.config.clone()).connect(host.0, carrier);
         let stream = connect.await.map_err(TlsError::of)?;
-        Ok(Transport::Tls(Box::new(TlsStream(stream.into()))))
-    }
-}
-
-impl Default for Connector {
-    fn default() -> Connector {
-        ClientTls::default().connector()
+        Ok(TlsStream(stream.into()))
     }
 }
 

@@ -8,7 +8,7 @@ use tokio_rustls::rustls::crypto::ring::Ticketer;
 use super::choice::{Choice, Table};
 use super::peers::{Peers, Trust};
 use super::settings::{VERSIONS_FIT, alpn, provider, versions};
-use super::{Acceptor, TlsConfigError, TlsIdentity, TlsRoots, TlsVersion};
+use super::{TlsConfigError, TlsIdentity, TlsRoots, TlsVersion};
 
 /// How a server makes its connections secure: TLS 1.2 and 1.3, and HTTP/1.1 inside.
 ///
@@ -92,11 +92,6 @@ impl ServerTls {
     /// peers are not asked. Connections that are open stay as they are.
     pub fn replace_roots(&self, roots: TlsRoots) {
         self.peers.replace(roots);
-    }
-
-    /// What shakes hands accordingly.
-    pub(crate) fn acceptor(&self) -> Acceptor {
-        Acceptor::new(self.clone())
     }
 
     /// What certificates of peers have to lead to from now on.

@@ -2,25 +2,26 @@
 
 use std::pin::Pin;
 
+use tokio::io::{AsyncRead, AsyncWrite};
+
 use super::TlsSession;
-use crate::net::transport::AnyStream;
-use crate::net::{Stream, Transport};
+use crate::net::Stream;
 
 /// A connection that a handshake has made secure.
 ///
 /// Whoever reads it is told [`UnexpectedEof`](std::io::ErrorKind::UnexpectedEof) if the peer did not say that it is
 /// the end: anybody on the way could have cut the connection (RFC 8446 §6.1).
-pub(crate) struct TlsStream<B>(pub(super) tokio_rustls::TlsStream<Transport<B>>);
+pub(crate) struct TlsStream<C>(pub(super) tokio_rustls::TlsStream<C>);
 
-impl<B: AnyStream> TlsStream<B> {
+impl<C: AsyncRead + AsyncWrite + Unpin> TlsStream<C> {
     pub(crate) fn stream(&mut self) -> Pin<&mut dyn Stream> {
-        Pin::<&mut tokio_rustls::TlsStream<Transport<B>>>::new(&mut self.0)
+        Pin::<&mut tokio_rustls::TlsStream<C>>::new(&mut self.0)
     }
 }
 
-impl<B> TlsStream<B> {
+impl<C> TlsStream<C> {
     /// What carries it.
-    pub(crate) fn carrier(&self) -> &Transport<B> {
+    pub(crate) fn carrier(&self) -> &C {
         self.0.get_ref().0
     }
 

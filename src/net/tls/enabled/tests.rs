@@ -50,8 +50,15 @@ async fn meet(
 ) -> (Result<Near, TlsError>, Result<Transport, TlsError>) {
     let (near, far) = duplex(1 << 16);
     let (mut handshake, host) = (acceptor.accept(Transport::Memory(far)), HostName::new(host).unwrap());
-    let far = poll_fn(|cx| handshake.poll(cx).map_err(|(error, _)| error));
-    tokio::join!(connector.connect(host, Near::Memory(near)), far)
+    let near = async {
+        let stream = connector.connect(host, Near::Memory(near)).await?;
+        Ok(Near::Tls(Box::new(stream)))
+    };
+    let far = async {
+        let stream = poll_fn(|cx| handshake.poll(cx).map_err(|(error, _)| error)).await?;
+        Ok(Transport::Tls(Box::new(stream)))
+    };
+    tokio::join!(near, far)
 }
 
 fn session(far: &Transport) -> TlsSession {

@@ -1,0 +1,37 @@
+//! [`Stream`]: what a caller may bring along as a connection, and [`AnyStream`]: such a stream in its box.
+
+use std::pin::Pin;
+
+use tokio::io::{AsyncRead, AsyncWrite};
+
+/// What a caller may bring along as a connection.
+pub(crate) trait Stream: AsyncRead + AsyncWrite {}
+
+impl<T: AsyncRead + AsyncWrite> Stream for T {}
+
+/// Such a stream in its box, which may or may not be sent to another thread.
+pub(crate) trait AnyStream: Unpin {
+    fn as_stream(&mut self) -> Pin<&mut dyn Stream>;
+
+    fn is_write_vectored(&self) -> bool;
+}
+
+impl AnyStream for Pin<Box<dyn Stream>> {
+    fn as_stream(&mut self) -> Pin<&mut dyn Stream> {
+        self.as_mut()
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        AsyncWrite::is_write_vectored(self)
+    }
+}
+
+impl AnyStream for Pin<Box<dyn Stream + Send>> {
+    fn as_stream(&mut self) -> Pin<&mut dyn Stream> {
+        self.as_mut()
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        AsyncWrite::is_write_vectored(self)
+    }
+}
