@@ -1,8 +1,8 @@
-//! The house rules that a machine can check: floors, sizes, imports, and words that stand in few places.
+//! The house rules that a machine can check: floors, circles, sizes, imports, and words that stand in few places.
 //!
 //! `cargo tidy` runs this file alone. A rule that makes a page worse is changed here, and the commit says why.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
 /// The building: what each folder may import. Nothing imports upwards.
@@ -85,7 +85,7 @@ const LINE_COLUMNS_MAX: usize = 140;
 #[test]
 fn the_source_is_tidy() {
     let files = files("src");
-    report(files.iter().flat_map(faults).chain(folders_without_door(&files)));
+    report(files.iter().flat_map(faults).chain(folders_without_door(&files)).chain(circles(&files)));
 }
 
 #[test]
@@ -122,6 +122,32 @@ fn every_rule_bites() {
     check("wire", "#[allow(dead_code)]", Some("an `allow` gives its reason"));
     check("wire", "#[cfg(feature = \"a\")]\nfn f() {}", Some("a feature is a module"));
     check("wire", "if cfg!(feature = \"a\") {}", Some("a feature is a module"));
+}
+
+#[test]
+fn every_circle_is_found() {
+    let door =
+        ("mod.rs", "mod a;\nmod b;\n\npub(crate) use a::{A, One};\npub use self::b::B;\n\nstruct Own;");
+    let uses_a = ("b.rs", "use super::{\n    Own,\n    One,\n};\n\npub(in crate::wire) fn b() {}");
+    check_circle(&[door, ("a.rs", "use super::Own;"), uses_a], false);
+    check_circle(&[door, ("a.rs", "// super::B"), uses_a], false);
+    check_circle(&[door, ("a.rs", "#[cfg(test)]\nmod tests { super::B }"), uses_a], false);
+    check_circle(&[door, ("a.rs", "use crate::memory::b::B;"), uses_a], false);
+    check_circle(&[door, ("a.rs", "use super::b::B;"), uses_a], true);
+    check_circle(&[door, ("a.rs", "use super::B;"), uses_a], true);
+    check_circle(&[door, ("a.rs", "use crate::wire::B;"), uses_a], true);
+    check_circle(&[door, ("a.rs", "fn f() { super::b::g() }"), uses_a], true);
+    check_circle(&[door, ("a/deep.rs", "use crate::wire::{Own, b};"), uses_a], true);
+    check_circle(&[door, ("a.rs", "use super::c::C;"), ("c.rs", "use super::b::B;"), uses_a], true);
+}
+
+/// Whether a circle is found among these files of a folder.
+#[track_caller]
+fn check_circle(files: &[(&str, &str)], is_found: bool) {
+    let file =
+        |(name, text): &(&str, &str)| File { path: format!("src/wire/{name}"), text: text.to_string() };
+    let circles = circles(&Vec::from_iter(files.iter().map(file)));
+    assert_eq!(!circles.is_empty(), is_found, "{files:?}: {circles:?}");
 }
 
 /// Whether `text`, as a file of `folder`, is found to have one `fault`, or none.
@@ -274,6 +300,82 @@ fn folders_without_door(files: &[File]) -> Vec<String> {
         .collect()
 }
 
+/// The folders whose files and folders import each other in a circle. What a `mod.rs` holds itself all of them may import.
+fn circles(files: &[File]) -> Vec<String> {
+    let doors = files.iter().filter_map(|file| Some((file.path.strip_suffix("/mod.rs")?, file)));
+    let circles = doors.map(|(folder, door)| (folder, in_circles(imports_within(folder, door, files))));
+    circles
+        .filter(|(_, members)| !members.is_empty())
+        .map(|(folder, members)| format!("{folder}: a circle of imports in or behind {members:?}"))
+        .collect()
+}
+
+/// Who imports whom among the files and folders of `folder`.
+fn imports_within(folder: &str, door: &File, files: &[File]) -> BTreeMap<String, BTreeSet<String>> {
+    let member = |path: &str| {
+        let name = word(path.strip_prefix(folder)?.strip_prefix('/')?);
+        (!name.is_empty()).then(|| name.to_owned())
+    };
+    let shown = shown(door);
+    let mut imports = BTreeMap::<String, BTreeSet<String>>::new();
+    for file in files.iter().filter(|file| file.path != door.path) {
+        let Some(importer) = member(&file.path) else { continue };
+        let named = paths(file).into_iter().filter_map(|path| member(&path));
+        let origins = named.map(|name| shown.get(&name).cloned().unwrap_or(name));
+        imports.entry(importer.clone()).or_default().extend(origins.filter(|origin| *origin != importer));
+    }
+    imports
+}
+
+/// What is left when nobody is left out but those who import nobody that is left.
+fn in_circles(mut imports: BTreeMap<String, BTreeSet<String>>) -> Vec<String> {
+    loop {
+        let members: BTreeSet<String> = imports.keys().cloned().collect();
+        imports.values_mut().for_each(|imported| imported.retain(|name| members.contains(name)));
+        imports.retain(|_, imported| !imported.is_empty());
+        if imports.len() == members.len() {
+            return imports.into_keys().collect();
+        }
+    }
+}
+
+/// Which of its files and folders a folder has each name from that it shows.
+fn shown(door: &File) -> BTreeMap<String, String> {
+    let code = door.joined();
+    let imports = code.split("use ").skip(1).filter_map(|rest| rest.split_once(';'));
+    let paths = imports.filter_map(|(path, _)| path.trim_start_matches("self::").split_once("::"));
+    paths
+        .flat_map(|(origin, names)| {
+            names.split(',').map(move |name| (last_word(name).to_owned(), origin.to_owned()))
+        })
+        .collect()
+}
+
+/// The paths that a file names, from the root on: `src/wire/Limits` where it says `crate::wire::Limits`.
+fn paths(file: &File) -> Vec<String> {
+    let (code, own) = (file.joined(), file.path.trim_end_matches(".rs").trim_end_matches("/mod"));
+    let above = own.rsplit_once('/').map_or(own, |(above, _)| above);
+    let mut paths = Vec::new();
+    for (root, base) in [("crate::", "src"), ("super::", above)] {
+        for rest in code.split(root).skip(1) {
+            let end = rest.find(|c: char| !c.is_alphanumeric() && !"_:".contains(c)).unwrap_or(rest.len());
+            let (path, behind) = rest.split_at(end);
+            let path = format!("{base}/{}", path.replace("::", "/"));
+            let path = path.trim_end_matches('/');
+            let list = behind.strip_prefix('{').and_then(|list| list.split_once('}'));
+            let names = list.map_or("", |(names, _)| names).split(',');
+            paths.extend(names.map(|name| format!("{path}/{}", word(name.trim_start()))));
+        }
+    }
+    paths
+}
+
+/// The name that `text` ends with.
+fn last_word(text: &str) -> &str {
+    let text = text.trim_end_matches(|c: char| !c.is_alphanumeric() && c != '_');
+    text.rsplit(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap_or_default()
+}
+
 /// A Rust file, and what is wrong with it.
 #[derive(Clone)]
 struct File {
@@ -294,6 +396,11 @@ impl File {
     fn code(&self) -> impl Iterator<Item = (usize, &str)> {
         let lines = self.product().lines().enumerate().map(|(at, line)| (at + 1, line));
         lines.filter(|(_, line)| !line.trim_start().starts_with("//"))
+    }
+
+    /// The product without comments, as one text.
+    fn joined(&self) -> String {
+        self.code().map(|(_, line)| format!("{line}\n")).collect()
     }
 
     fn fault(&self, line: usize, what: &str) -> String {
