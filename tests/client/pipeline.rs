@@ -2,17 +2,17 @@
 //! be (RFC 9112 §9.3.2).
 
 use std::io;
-use std::pin::Pin;
 use std::sync::{Arc, Mutex};
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use corehttp::{
     Client, ClientBuilder, ClientCause, ClientError, ClientPhase, ClientTimeouts, Dialer, Pipeline,
     PipelineBuilder, Request, Response,
 };
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, ReadBuf, duplex};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 use tokio::task::JoinSet;
+
+use crate::support::Rigged;
 
 /// What the server does with one connection, step by step; then it closes. Nothing: it cannot even be written to.
 type Script = &'static [Step];
@@ -418,40 +418,14 @@ fn who_cannot_be_written_to_is_tried_twice() {
     );
 }
 
-/// A stream that takes all and says that it has lost it.
-struct Unflushed(DuplexStream);
-
-impl AsyncRead for Unflushed {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        out: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_read(cx, out)
-    }
-}
-
-impl AsyncWrite for Unflushed {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.0).poll_write(cx, data)
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()))
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(Ok(()))
-    }
-}
-
+/// Dials streams that take all and say that they have lost it.
 struct UnflushedDialer(Server);
 
 impl Dialer for UnflushedDialer {
-    type Stream = Unflushed;
+    type Stream = Rigged;
 
-    async fn dial(&self, host: &str, port: u16) -> io::Result<Unflushed> {
-        self.0.dial(host, port).await.map(Unflushed)
+    async fn dial(&self, host: &str, port: u16) -> io::Result<Rigged> {
+        Ok(Rigged::new(self.0.dial(host, port).await?).unflushed())
     }
 }
 

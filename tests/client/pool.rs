@@ -16,7 +16,7 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-use crate::support::{Heard, OK, Peer, Scripted, Stage, ask, cancelled_after, eventually, settle};
+use crate::support::{Heard, OK, Peer, Rigged, Scripted, Stage, ask, cancelled_after, eventually, settle};
 
 /// A server whose answers say which connection they came on.
 fn numbered() -> Stage {
@@ -611,16 +611,14 @@ fn a_handle_for_a_host_shares_no_connection_with_another_runtime_either() {
     assert_eq!((made_here.idle(), made_here.busy(), made_nowhere.idle()), (1, 0, 0));
 }
 
-/// A stream that asks its client how it is when it is dropped, and whoever dials such streams.
-struct Curious(DuplexStream, Arc<Mutex<Option<Client>>>);
-
+/// Dials streams that ask the client how it is when they are dropped.
 #[derive(Clone, Default)]
 struct CuriousDialer(Arc<Mutex<Option<Client>>>);
 
 impl Dialer for CuriousDialer {
-    type Stream = Curious;
+    type Stream = Rigged;
 
-    async fn dial(&self, host: &str, _: u16) -> io::Result<Curious> {
+    async fn dial(&self, host: &str, _: u16) -> io::Result<Rigged> {
         if host == "nowhere" {
             return Err(io::ErrorKind::ConnectionRefused.into());
         }
@@ -630,42 +628,16 @@ impl Dialer for CuriousDialer {
             far.write_all(OK.as_bytes()).await?;
             far.read_to_end(&mut Vec::new()).await
         });
-        Ok(Curious(near, self.0.clone()))
-    }
-}
-
-impl Drop for Curious {
-    fn drop(&mut self) {
-        let client = self.1.lock().unwrap().clone().unwrap();
-        client.close_idle();
-        assert_eq!(client.idle(), 0);
-        // Also in a runtime that the client has not seen before.
-        let elsewhere = move || corehttp::block_on(async { client.get("http://nowhere/").await.map(drop) });
-        std::thread::spawn(elsewhere).join().unwrap().unwrap().unwrap_err();
-    }
-}
-
-impl AsyncRead for Curious {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        out: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_read(cx, out)
-    }
-}
-
-impl AsyncWrite for Curious {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.0).poll_write(cx, data)
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_shutdown(cx)
+        let client = self.0.clone();
+        Ok(Rigged::new(near).on_drop(move || {
+            let client = client.lock().unwrap().clone().unwrap();
+            client.close_idle();
+            assert_eq!(client.idle(), 0);
+            // Also in a runtime that the client has not seen before.
+            let elsewhere =
+                move || corehttp::block_on(async { client.get("http://nowhere/").await.map(drop) });
+            std::thread::spawn(elsewhere).join().unwrap().unwrap().unwrap_err();
+        }))
     }
 }
 

@@ -5,12 +5,12 @@ use std::io;
 use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::task::Poll;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use corehttp::{Client, ClientBuilder, ClientError, Dialer, Request, Response};
 use socket2::SockRef;
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, duplex};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, ReadBuf, duplex};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::yield_now;
 
@@ -230,6 +230,64 @@ impl Peer<TcpStream> {
     /// Closes so that the client hears of a failure, and not of an end.
     pub fn reset(self) {
         SockRef::from(&self.stream).set_linger(Some(Duration::ZERO)).unwrap();
+    }
+}
+
+/// A stream in memory that does something else than others do.
+pub struct Rigged {
+    stream: DuplexStream,
+    is_unflushed: bool,
+    on_drop: Option<Box<dyn FnOnce() + Send>>,
+}
+
+impl Rigged {
+    pub fn new(stream: DuplexStream) -> Rigged {
+        Rigged { stream, is_unflushed: false, on_drop: None }
+    }
+
+    /// Says of all that it has taken that it has lost it.
+    pub fn unflushed(mut self) -> Rigged {
+        self.is_unflushed = true;
+        self
+    }
+
+    /// Does `this` when it is dropped.
+    pub fn on_drop(mut self, this: impl FnOnce() + Send + 'static) -> Rigged {
+        self.on_drop = Some(Box::new(this));
+        self
+    }
+}
+
+impl Drop for Rigged {
+    fn drop(&mut self) {
+        self.on_drop.take().into_iter().for_each(|this| this());
+    }
+}
+
+impl AsyncRead for Rigged {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        out: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(cx, out)
+    }
+}
+
+impl AsyncWrite for Rigged {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(cx, data)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.is_unflushed {
+            true => Poll::Ready(Err(io::ErrorKind::BrokenPipe.into())),
+            false => Pin::new(&mut self.stream).poll_flush(cx),
+        }
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
     }
 }
 
