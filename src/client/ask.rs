@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::connect::connect;
+use super::cookie_visit::CookieVisit;
 use super::link::Link;
 use super::pool::{Missing, Place, Pool};
 use super::redirect::{self, Goal};
-use super::visit::Visit;
 use super::{Call, Client, ClientCause, ClientError, ClientPhase, Tunnel};
 use crate::memory::Reset;
 use crate::message::{InvalidRequest, InvalidTarget, Length, Method, Request, Response, Status, Timings};
@@ -73,7 +73,7 @@ impl Client {
             Ok(link) => link,
             Err(missing) => Box::pin(self.link(missing, deadline)).await?,
         };
-        let visit = Visit::begin(&link.place.pool, request);
+        let visit = CookieVisit::begin(&link.place.pool, request);
         link.begin((request, goal), request.body.announced(), visit.cookie(), deadline);
         match poll_fn(|cx| link.poll_answer(cx, Some(request), response)).await {
             Ok(()) => {}
@@ -97,7 +97,7 @@ impl Client {
             Ok(link) => link,
             Err(missing) => self.link(missing, deadline).await?,
         };
-        let visit = Visit::begin(&link.place.pool, request);
+        let visit = CookieVisit::begin(&link.place.pool, request);
         link.begin((request, Goal::Own), announced(request), visit.cookie(), deadline);
         poll_fn(|cx| link.poll_flush(cx)).await?;
         Ok(Call::new(link, request.trailers.clone(), visit.into_owned()))

@@ -1,4 +1,4 @@
-//! [`Visit`]: what one request and its answer have to do with cookies (RFC 6265bis §5).
+//! [`CookieVisit`]: what one request and its answer have to do with cookies (RFC 6265bis §5).
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use super::pool::Pool;
 use crate::message::{Request, Response, Target, is_field_value};
 
 /// What one request and its answer have to do with cookies: nothing, if nobody keeps them.
-pub(super) struct Visit<'a>(Option<Box<Kept<'a>>>);
+pub(super) struct CookieVisit<'a>(Option<Box<Kept<'a>>>);
 
 /// Who keeps them, the URL that it is asked about, and what it has said. In a box, for each exchange has room for it, and
 /// few clients have a store.
@@ -18,17 +18,17 @@ struct Kept<'a> {
     cookie: Option<String>,
 }
 
-impl<'a> Visit<'a> {
+impl<'a> CookieVisit<'a> {
     /// Asks the client's store, if it has one, what `request` is to say. It is to say nothing if the request does so by
     /// itself, or all requests do: there is one such field at most (RFC 6265bis §5.8.1).
-    pub(super) fn begin(pool: &Pool, request: &'a Request) -> Visit<'a> {
-        let Some(store) = &pool.settings.cookies else { return Visit(None) };
+    pub(super) fn begin(pool: &Pool, request: &'a Request) -> CookieVisit<'a> {
+        let Some(store) = &pool.settings.cookies else { return CookieVisit(None) };
         let target = pool.origin.absolute(request.target());
         let is_said = [&request.headers, &pool.settings.fields].iter().any(|set| set.contains("cookie"));
         let cookie = if is_said { None } else { store.cookie_field(&target) };
         // A store may have read it anywhere, and behind the end of a line it would be another field.
         let cookie = cookie.filter(|cookie| is_field_value(cookie.as_bytes()));
-        Visit(Some(Box::new(Kept { store: store.clone(), target, cookie })))
+        CookieVisit(Some(Box::new(Kept { store: store.clone(), target, cookie })))
     }
 
     /// What the request is to say.
@@ -46,8 +46,8 @@ impl<'a> Visit<'a> {
     }
 
     /// This visit, for longer than its request.
-    pub(super) fn into_owned(self) -> Visit<'static> {
-        Visit(self.0.map(|kept| {
+    pub(super) fn into_owned(self) -> CookieVisit<'static> {
+        CookieVisit(self.0.map(|kept| {
             let Kept { store, target, cookie } = *kept;
             Box::new(Kept { store, target: Cow::Owned(target.into_owned()), cookie })
         }))

@@ -110,14 +110,13 @@ impl ClientError {
         ClientError(Box::new(Inner { phase, is_reused: false, is_sent: false, cause }))
     }
 
-    /// The same, and what is known of the connection.
+    /// This error, with what is known of the connection.
     pub(super) fn on(mut self, is_reused: bool, is_sent: bool) -> ClientError {
         (self.0.is_reused, self.0.is_sent) = (is_reused, is_sent);
         self
     }
 
-    /// The same once more, for another request that failed for the same reason; of causes that are not to be had twice
-    /// only the text.
+    /// A copy for another request that failed for the same reason; of causes that cannot be copied it has only the text.
     pub(super) fn twin(&self) -> ClientError {
         let Inner { phase, is_reused, is_sent, cause } = &*self.0;
         let cause = match cause {

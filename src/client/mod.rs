@@ -15,9 +15,9 @@ mod exchange;
 mod link;
 
 mod ask;
+mod cookie_visit;
 mod cookies;
 mod redirect;
-mod visit;
 
 mod answer;
 mod call;

@@ -56,7 +56,7 @@ impl ExchangeError {
         }
     }
 
-    /// The same in the words of `std`, for whoever is not told the rest.
+    /// As an error of `std`, for whoever is not told the rest.
     pub(crate) fn as_io(&self) -> io::Error {
         io::Error::new(self.kind(), self.to_string())
     }

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 use super::Files;
 use super::listing::segment;
 use super::lookup::Copies;
-use super::resource::{Content, Kept, Snapshot, content_type, read};
+use super::resource::{Content, Snapshot, StoredCoding, content_type, read};
 use super::root::{Disk, Links, Node};
 use crate::coding::{Coding, Encoder, Flush, essence, shrinks};
 use crate::memory::lock;
@@ -32,7 +32,7 @@ impl<N> Files<N> {
     pub fn compressed_copies(self, copies: impl Into<PathBuf>) -> io::Result<Files<N>> {
         let disk = Disk::new(copies.into())?;
         let (path, shelf) = (disk.path.clone(), Shelf { disk, busy: Mutex::default() });
-        let copies: Copies = Arc::new(move |path, whole, kept| shelf.copy(path, whole, kept));
+        let copies: Copies = Arc::new(move |path, whole, stored| shelf.copy(path, whole, stored));
         let files = self.with(|lookup| lookup.copies = Some((copies, path)));
         files.lookup.check_copies().map(|()| files)
     }
@@ -47,21 +47,21 @@ struct Shelf {
 
 impl Shelf {
     /// The copy of a file, made now if it is not here. None where there is to be none, or none can be had.
-    fn copy(&self, path: &str, whole: &Snapshot, kept: Kept) -> Option<Snapshot> {
+    fn copy(&self, path: &str, whole: &Snapshot, stored: StoredCoding) -> Option<Snapshot> {
         let is_worth_it = SIZES.contains(&whole.content.len()) && shrinks(essence(&content_type(path)));
         // A copy is told from an old one by the time of its file, so that has to be the time of this content only.
-        if !is_worth_it || !whole.is_settled || !kept.coding.is_available() {
+        if !is_worth_it || !whole.is_settled || !stored.coding.is_available() {
             return None;
         }
         // All in one directory: nobody can lead the way to a copy astray.
-        let name = format!("{}{}", segment(path), kept.suffix);
+        let name = format!("{}{}", segment(path), stored.suffix);
         if name.len() > NAME_MAX {
             return None;
         }
         let found = self.find(&name, whole).or_else(|| {
             let is_mine = lock(&self.busy).insert(name.clone());
             // Should it fail, the file is sent as it is.
-            let made = is_mine.then(|| self.make(&name, whole, kept.coding).ok())?;
+            let made = is_mine.then(|| self.make(&name, whole, stored.coding).ok())?;
             lock(&self.busy).remove(&name);
             made.and_then(|()| self.find(&name, whole))
         })?;

@@ -99,7 +99,7 @@ impl Files {
             listing: Listing::Off,
             links: Links::Refused,
             dot_files: DotFiles::Hidden,
-            neighbors: Neighbors::Strangers,
+            neighbors: Neighbors::Ignored,
             cache_control: Vec::new(),
             prefix: String::new(),
             rewrite: None,

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use super::cache::Cache;
 use super::listing::{self, Sort};
 use super::pattern::Pattern;
-use super::resource::{Kept, Resource, Snapshot};
+use super::resource::{Resource, Snapshot, StoredCoding};
 use super::root::{Below, Directory, Links, Opened, Root, decode, is_name, strip_prefix};
 use crate::message::{Request, Status, split_port};
 use crate::server::Error;
@@ -43,7 +43,7 @@ pub(super) struct Site {
 pub(super) type Rewrite = Arc<dyn Fn(&Request) -> Option<String> + Send + Sync>;
 
 /// Makes an encoded copy of a file that has no neighbor in that coding, or finds the one it made.
-pub(super) type Copies = Arc<dyn Fn(&str, &Snapshot, Kept) -> Option<Snapshot> + Send + Sync>;
+pub(super) type Copies = Arc<dyn Fn(&str, &Snapshot, StoredCoding) -> Option<Snapshot> + Send + Sync>;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Listing {
@@ -60,7 +60,7 @@ pub(super) enum DotFiles {
 /// Whether `a.js.gz` stands for `a.js` where the peer likes it better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Neighbors {
-    Strangers,
+    Ignored,
     Precompressed,
 }
 
@@ -114,7 +114,7 @@ impl Lookup {
         }
     }
 
-    /// The same path, if it stays below the root and may be seen.
+    /// This path, if it stays below the root and may be seen.
     pub(super) fn below<'a>(&self, path: Cow<'a, str>) -> Option<Below<'a>> {
         let below = Below::new(path)?;
         (self.dot_files == DotFiles::Shown || !below.is_dotted()).then_some(below)
@@ -164,10 +164,10 @@ impl Lookup {
         // Files of several hosts may have one path.
         let kept_as = format!("{}{asked_for}", site.host.as_deref().unwrap_or_default());
         let mut encoded = Vec::new();
-        for kept in Kept::ALL {
-            let neighbor = self.neighbor(site, path, &whole, kept);
-            let copy = || self.copies.as_ref().and_then(|(copies, _)| copies(&kept_as, &whole, kept));
-            encoded.extend(neighbor.or_else(copy).map(|snapshot| (kept.coding, snapshot)));
+        for stored in StoredCoding::ALL {
+            let neighbor = self.neighbor(site, path, &whole, stored);
+            let copy = || self.copies.as_ref().and_then(|(copies, _)| copies(&kept_as, &whole, stored));
+            encoded.extend(neighbor.or_else(copy).map(|snapshot| (stored.coding, snapshot)));
         }
         let resource = Resource::new(path, rule.map(|(_, value)| &**value), whole, encoded);
         Ok(Found::Resource(Arc::new(resource.map_err(io::Error::other)?)))
@@ -175,11 +175,11 @@ impl Lookup {
 
     /// The file beside this one that holds the same encoded, if it is no older and is smaller. One that may not be read
     /// takes nothing from the file itself.
-    fn neighbor(&self, site: &Site, path: &str, whole: &Snapshot, kept: Kept) -> Option<Snapshot> {
-        if self.neighbors == Neighbors::Strangers {
+    fn neighbor(&self, site: &Site, path: &str, whole: &Snapshot, stored: StoredCoding) -> Option<Snapshot> {
+        if self.neighbors == Neighbors::Ignored {
             return None;
         }
-        let opened = self.open(site, &format!("{path}{}", kept.suffix));
+        let opened = self.open(site, &format!("{path}{}", stored.suffix));
         let Ok(Opened::File(snapshot)) = opened else { return None };
         (snapshot.is_as_new_as(whole) && snapshot.content.len() < whole.content.len()).then_some(snapshot)
     }

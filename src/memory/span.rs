@@ -32,14 +32,14 @@ impl Span {
         Span { start: start as u32, len: part.len() as u32 }
     }
 
-    /// So many of the bytes, from that one on.
+    /// `len` of the bytes, from `at` on.
     #[inline]
     pub(crate) fn part(self, at: usize, len: usize) -> Span {
         debug_assert!(at + len <= self.len(), "the part lies in the whole");
         Span { start: self.start + at as u32, len: len as u32 }
     }
 
-    /// The same bytes where so many are before them.
+    /// The same bytes in a text that has `len` bytes before this one's.
     #[inline]
     pub(crate) fn behind(self, len: usize) -> Span {
         Span::new(self.start() + len, self.len())

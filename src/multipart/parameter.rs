@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use crate::message::{is_token, trim};
+use crate::message::{is_token, token_len, trim};
 
 /// The value before the parameters, without the whitespace around it, and the parameters.
 pub(super) fn split(field: &[u8]) -> (&[u8], Parameters<'_>) {
@@ -77,7 +77,7 @@ impl<'a> Iterator for Parameters<'a> {
 
 /// The token at the front, and its length.
 fn token(text: &[u8]) -> (Cow<'_, [u8]>, usize) {
-    let len = text.iter().position(|octet| !is_token(&[*octet])).unwrap_or(text.len());
+    let len = token_len(text);
     (Cow::Borrowed(&text[..len]), len)
 }
 

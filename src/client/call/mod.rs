@@ -17,8 +17,8 @@ pub use reader::CallReader;
 pub use writer::CallWriter;
 
 use self::half::Half;
+use super::cookie_visit::CookieVisit;
 use super::link::Link;
-use super::visit::Visit;
 use super::{Answer, ClientError};
 use crate::memory::Reset;
 use crate::message::{Headers, Response};
@@ -55,11 +55,11 @@ pub struct Call {
     /// An answer that came before all was written, if it has come.
     early: Response,
     trailers: Headers,
-    visit: Visit<'static>,
+    visit: CookieVisit<'static>,
 }
 
 impl Call {
-    pub(super) fn new(link: Link, trailers: Headers, visit: Visit<'static>) -> Call {
+    pub(super) fn new(link: Link, trailers: Headers, visit: CookieVisit<'static>) -> Call {
         Call { link: Box::new(link), early: Response::new(), trailers, visit }
     }
 

@@ -9,8 +9,8 @@ use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, ReadBuf};
 
 use super::half::Half;
+use crate::client::cookie_visit::CookieVisit;
 use crate::client::link::Link;
-use crate::client::visit::Visit;
 use crate::client::{ClientError, ClientPhase};
 use crate::memory::Reset;
 use crate::message::{Headers, Response};
@@ -24,11 +24,11 @@ pub struct CallReader {
     /// What was read last: the connection is not ours alone, so it lends nothing.
     piece: Vec<u8>,
     trailers: Headers,
-    visit: Visit<'static>,
+    visit: CookieVisit<'static>,
 }
 
 impl CallReader {
-    pub(super) fn new(half: Half, visit: Visit<'static>) -> CallReader {
+    pub(super) fn new(half: Half, visit: CookieVisit<'static>) -> CallReader {
         CallReader { half, piece: Vec::new(), trailers: Headers::new(), visit }
     }
 

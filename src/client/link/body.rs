@@ -25,7 +25,7 @@ impl Link {
         Ok(())
     }
 
-    /// The same, and the connection is kept.
+    /// Receives the whole body into `response`, and keeps the connection.
     pub(in crate::client) fn poll_whole(
         &mut self,
         cx: &mut Context<'_>,

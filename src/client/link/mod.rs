@@ -44,8 +44,8 @@ impl Link {
         Link::over_rested(place, Duration::ZERO, now).map_err(Missing::Connection)
     }
 
-    /// The same, for whoever has a place and has waited for it for as long as `queue`. If there is none the place is
-    /// left.
+    /// A link over a connection that has rested in the pool of `place`, which was waited for for as long as `queue`. If
+    /// there is none, the place comes back.
     pub(super) fn over_rested(place: Place, queue: Duration, now: Instant) -> Result<Link, Place> {
         let Some((resting, exchange)) = place.pool.take(now) else { return Err(place) };
         let timings = Timings { queue, reused: true, ..Timings::default() };

@@ -161,7 +161,7 @@ impl Link {
         ended.map_err(|error| self.fail(ClientPhase::Send, error))
     }
 
-    /// The same, and sends all of it.
+    /// Writes what ends the body, as [`Link::end`] does, and sends all of it.
     pub(in crate::client) fn poll_end(
         &mut self,
         cx: &mut Context<'_>,

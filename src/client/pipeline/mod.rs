@@ -17,10 +17,10 @@ use board::{Board, Claim, Job};
 pub use builder::PipelineBuilder;
 use pipe::Pipe;
 
+use super::cookie_visit::CookieVisit;
 use super::origin;
 use super::pool::Pool;
 use super::redirect::Goal;
-use super::visit::Visit;
 use super::{Client, ClientCause, ClientError, ClientPhase};
 use crate::memory::Reset;
 use crate::message::{InvalidRequest, Method, Request, Response};
@@ -113,7 +113,7 @@ impl Pipeline {
         let deadline = shared.client.deadline();
         let permit = shared.enter(deadline).await?;
         let pool = shared.pool()?;
-        let visit = Visit::begin(pool, request);
+        let visit = CookieVisit::begin(pool, request);
         let mut claim = shared.hand_in(request, visit.cookie(), pool, permit)?;
         let answer = poll_fn(|cx| claim.poll(cx, response));
         match deadline {

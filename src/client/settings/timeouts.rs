@@ -40,7 +40,7 @@ pub struct ClientTimeouts {
 }
 
 impl ClientTimeouts {
-    /// The same in the words of an exchange, for which a client is a peer like any other.
+    /// As an exchange knows them: to it a server is a peer like any other.
     pub(super) fn of_exchange(&self) -> Timeouts {
         Timeouts {
             head: self.wait,

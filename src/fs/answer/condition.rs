@@ -80,13 +80,13 @@ fn lists(fields: &Headers, name: Name<'_>, etag: &str, comparison: Comparison) -
     fields.named(name).any(|line| line == b"*" || tags(line).any(|tag| tag.is(etag, comparison)))
 }
 
-struct Tag<'a> {
+struct EntityTag<'a> {
     is_weak: bool,
     /// In its quotes.
     opaque: &'a [u8],
 }
 
-impl Tag<'_> {
+impl EntityTag<'_> {
     fn is(&self, etag: &str, comparison: Comparison) -> bool {
         match (comparison, etag.strip_prefix("W/")) {
             (Comparison::Strong, None) => !self.is_weak && self.opaque == etag.as_bytes(),
@@ -97,7 +97,7 @@ impl Tag<'_> {
 }
 
 /// `#entity-tag`. A backslash is no escape here, so this is not the list of other fields (RFC 9110 §8.8.3).
-fn tags(line: &[u8]) -> impl Iterator<Item = Tag<'_>> {
+fn tags(line: &[u8]) -> impl Iterator<Item = EntityTag<'_>> {
     let mut rest = line;
     std::iter::from_fn(move || {
         while let [b' ' | b'\t' | b',', after @ ..] = rest {
@@ -116,7 +116,7 @@ fn tags(line: &[u8]) -> impl Iterator<Item = Tag<'_>> {
             rest = &[];
             return None;
         }
-        Some(Tag { is_weak, opaque })
+        Some(EntityTag { is_weak, opaque })
     })
 }
 

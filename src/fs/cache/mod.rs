@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use self::room::Room;
-use super::resource::{FIELDS_COST, Kept, Resource};
+use super::resource::{FIELDS_COST, Resource, StoredCoding};
 use super::root::Below;
 use crate::memory::lock;
 
@@ -73,7 +73,8 @@ struct Slot {
 impl Cache {
     pub(super) fn new(bounds: FileCache) -> Cache {
         // Each part has room for a file of the largest size in all its codings.
-        let largest = bounds.file_bytes_max.saturating_add(FIELDS_COST).saturating_mul(1 + Kept::ALL.len());
+        let largest =
+            bounds.file_bytes_max.saturating_add(FIELDS_COST).saturating_mul(1 + StoredCoding::ALL.len());
         let count = (bounds.files_max / FILES_PER_SHARD).min(bounds.bytes_max / largest).clamp(1, SHARDS_MAX);
         // What can never be kept shall not be read at once either, unless it is small.
         let file_bytes_max = bounds.file_bytes_max.min(bounds.bytes_max.max(SMALL));
@@ -156,7 +157,7 @@ const SHARDS_MAX: usize = 64;
 const FRESH_MAX: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
 
 const _: () =
-    assert!(Room::MAX / SHARDS_MAX > Kept::ALL.len(), "each part has room for a file in all codings");
+    assert!(Room::MAX / SHARDS_MAX > StoredCoding::ALL.len(), "each part has room for a file in all codings");
 
 impl Shard {
     fn remove(&mut self, hash: u64) {

@@ -1,14 +1,14 @@
 //! [`Resource`]: one file in all its representations, with the fields that each is answered with (RFC 9110 §8).
 
-mod kept;
 mod snapshot;
+mod stored_coding;
 
 use std::time::SystemTime;
 
-pub(super) use kept::Kept;
 #[cfg(feature = "compress")]
 pub(super) use snapshot::read;
 pub(super) use snapshot::{Content, Snapshot};
+pub(super) use stored_coding::StoredCoding;
 
 use crate::coding::{Choice, Coding};
 use crate::message::{Headers, InvalidField};
@@ -31,7 +31,7 @@ pub(super) struct Representation {
     pub(super) etag: String,
     /// All that describes it, ready to be copied into an answer.
     pub(super) fields: Headers,
-    /// The same for an answer without its content, such as 304 (RFC 9110 §15.4.5).
+    /// What describes it in an answer without its content, such as 304 (RFC 9110 §15.4.5).
     pub(super) fields_alone: Headers,
 }
 

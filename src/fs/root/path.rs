@@ -26,7 +26,7 @@ impl<'a> Below<'a> {
         is_fit.then_some(Below(path))
     }
 
-    /// The same, for longer.
+    /// A copy that owns its text.
     pub(in crate::fs) fn to_owned(&self) -> Below<'static> {
         Below(Cow::Owned(self.0.clone().into_owned()))
     }
@@ -35,7 +35,7 @@ impl<'a> Below<'a> {
         &self.0
     }
 
-    /// The same without the `/` at its end.
+    /// The path without the `/` at its end.
     pub(in crate::fs) fn name(&self) -> &str {
         self.0.strip_suffix('/').unwrap_or(&self.0)
     }

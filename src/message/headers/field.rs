@@ -19,7 +19,7 @@ impl Field {
         self.tag == name.tag() && name.is(&text[self.name])
     }
 
-    /// The same in a text that has so many bytes before this one's.
+    /// This line in a text that has so many bytes before this one's.
     #[inline]
     pub(super) fn behind(self, len: usize) -> Field {
         Field { name: self.name.behind(len), value: self.value.behind(len), ..self }

@@ -25,7 +25,7 @@ pub enum TlsError {
 }
 
 impl TlsError {
-    /// The same once more, for another request that waited for the same connection; of its source only the text.
+    /// A copy for another request that waited for the same connection; of the source it has only the text.
     pub(crate) fn twin(&self) -> TlsError {
         match self {
             TlsError::Unavailable => TlsError::Unavailable,
@@ -37,7 +37,7 @@ impl TlsError {
         }
     }
 
-    /// The same in the words of `std`.
+    /// As an error of `std`.
     pub(crate) fn as_io(&self) -> io::Error {
         let kind = match self {
             TlsError::Unavailable => io::ErrorKind::Unsupported,

@@ -1,4 +1,4 @@
-//! [`Choice`]: which of a server's identities a peer is shown (RFC 6066 §3).
+//! [`Identities`]: those of a server, and which of them a peer is shown (RFC 6066 §3).
 
 use std::collections::HashMap;
 use std::fmt;
@@ -12,7 +12,7 @@ use super::TlsIdentity;
 use crate::memory::{read_lock, write_lock};
 
 /// The identities of a server, which may be replaced while handshakes go on.
-pub(super) struct Choice {
+pub(super) struct Identities {
     /// Locked only to be copied or exchanged, and never while a peer is waited for.
     table: RwLock<Arc<Table>>,
 }
@@ -25,9 +25,9 @@ pub(super) struct Table {
     by_name: HashMap<String, Vec<Arc<CertifiedKey>>>,
 }
 
-impl Choice {
-    pub(super) fn new(table: Table) -> Choice {
-        Choice { table: RwLock::new(Arc::new(table)) }
+impl Identities {
+    pub(super) fn new(table: Table) -> Identities {
+        Identities { table: RwLock::new(Arc::new(table)) }
     }
 
     pub(super) fn set(&self, table: Table) {
@@ -39,13 +39,13 @@ impl Choice {
     }
 }
 
-impl ResolvesServerCert for Choice {
+impl ResolvesServerCert for Identities {
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         Some(self.table().choose(hello.server_name(), hello.signature_schemes()))
     }
 }
 
-impl fmt::Debug for Choice {
+impl fmt::Debug for Identities {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let table = self.table();
         f.debug_list().entry(&table.default).entries(&table.others).finish()

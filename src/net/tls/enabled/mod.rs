@@ -9,7 +9,7 @@ mod settings;
 
 mod stream;
 
-mod choice;
+mod identities;
 mod peers;
 mod server_tls;
 

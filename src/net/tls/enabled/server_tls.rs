@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::crypto::ring::Ticketer;
 
-use super::choice::{Choice, Table};
+use super::identities::{Identities, Table};
 use super::peers::{Peers, Trust};
 use super::settings::{VERSIONS_FIT, alpn, provider, versions};
 use super::{TlsConfigError, TlsIdentity, TlsRoots, TlsVersion};
@@ -35,7 +35,7 @@ use super::{TlsConfigError, TlsIdentity, TlsRoots, TlsVersion};
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct ServerTls {
-    choice: Arc<Choice>,
+    identities: Arc<Identities>,
     peers: Peers,
     version_min: TlsVersion,
 }
@@ -43,14 +43,14 @@ pub struct ServerTls {
 impl ServerTls {
     /// Shows peers `identity`, whichever host they want to talk to.
     pub fn new(identity: TlsIdentity) -> ServerTls {
-        let choice = Arc::new(Choice::new(Table::new(identity, Vec::new())));
-        ServerTls { choice, peers: Peers::Unasked, version_min: TlsVersion::default() }
+        let identities = Arc::new(Identities::new(Table::new(identity, Vec::new())));
+        ServerTls { identities, peers: Peers::Unasked, version_min: TlsVersion::default() }
     }
 
     /// Shows `identity` to peers that want to talk to a host that its certificate is for. Of several for one host,
     /// such as one with an RSA key and one with an elliptic one, the first that the peer can use is shown.
     pub fn and(mut self, identity: TlsIdentity) -> ServerTls {
-        self.choice = Arc::new(Choice::new(self.choice.table().and(identity)));
+        self.identities = Arc::new(Identities::new(self.identities.table().and(identity)));
         self
     }
 
@@ -83,7 +83,7 @@ impl ServerTls {
     pub fn replace(&self, identities: impl IntoIterator<Item = TlsIdentity>) -> Result<(), TlsConfigError> {
         let mut identities = identities.into_iter();
         let default = identities.next().ok_or(TlsConfigError::NoCertificate)?;
-        self.choice.set(Table::new(default, identities.collect()));
+        self.identities.set(Table::new(default, identities.collect()));
         Ok(())
     }
 
@@ -99,13 +99,13 @@ impl ServerTls {
         self.peers.roots()
     }
 
-    /// The same for rustls, with certificates of peers that lead to `roots`.
+    /// All of this for rustls, with certificates of peers that lead to `roots`.
     pub(super) fn config(&self, roots: Option<&TlsRoots>) -> ServerConfig {
         let config = ServerConfig::builder_with_provider(provider())
             .with_protocol_versions(versions(self.version_min))
             .expect(VERSIONS_FIT)
             .with_client_cert_verifier(self.peers.verifier(roots));
-        let mut config = config.with_cert_resolver(self.choice.clone());
+        let mut config = config.with_cert_resolver(self.identities.clone());
         config.alpn_protocols = alpn();
         // Without randomness there are no tickets; nor will any handshake succeed, and it will say why.
         if let Ok(ticketer) = Ticketer::new() {
