@@ -64,7 +64,7 @@ pub enum RefusalCause {
 
 impl Refusal<'_> {
     /// A connection is refused, on which nothing was told and nothing was asked.
-    pub(super) fn of_connection(peer: Peer, cause: RefusalCause) -> Refusal<'static> {
+    pub(in crate::server) fn of_connection(peer: Peer, cause: RefusalCause) -> Refusal<'static> {
         let Peer { addr: peer, id: connection_id } = peer;
         Refusal { status: None, peer, connection_id, exchange_number: 0, request: None, cause }
     }
