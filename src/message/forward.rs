@@ -1,9 +1,7 @@
 //! What a message becomes when it is sent on: a request to an origin, and what comes back (RFC 9110 §7.6).
 
 use super::percent::{self, Plus};
-use super::{
-    Headers, InvalidTarget, Method, Name, Request, Response, Several, Target, members, saturating_decimal,
-};
+use super::{Headers, InvalidTarget, Method, Name, Request, Response, Target, members, saturating_decimal};
 
 impl Request {
     /// This request as it is to be sent on to another server: the same method, path, query and fields, but for those
@@ -72,10 +70,10 @@ impl Request {
 /// Lowers how often a request may still be sent on, if it says so (RFC 9110 §7.6.2). What cannot be read cannot be lowered,
 /// and what goes round for ever is what the field is there to end.
 fn count_down(headers: &mut Headers) -> Result<(), InvalidTarget> {
-    let left = match headers.sole(Name::MAX_FORWARDS) {
-        Ok(None) => return Ok(()),
-        Ok(Some(value)) => saturating_decimal(value).and_then(|left| left.checked_sub(1)),
-        Err(Several) => None,
+    let left = match &*Vec::from_iter(headers.named(Name::MAX_FORWARDS)) {
+        [] => return Ok(()),
+        [only] => saturating_decimal(only).and_then(|left| left.checked_sub(1)),
+        [_, ..] => None,
     };
     let left = left.ok_or(InvalidTarget::MaxForwards)?;
     headers.put(Name::MAX_FORWARDS, itoa::Buffer::new().format(left).as_bytes());
