@@ -1,8 +1,11 @@
 //! [`Address`]: where to listen.
 
 use std::fmt;
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener};
+#[cfg(unix)]
+use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use super::memory::MemoryListener;
 
@@ -32,6 +35,12 @@ pub enum Address {
     Unix(PathBuf),
     /// Memory, for tests and benchmarks.
     Memory(MemoryListener),
+    /// A socket that listens already, such as one that a test has opened or systemd hands over. It is as it is: its
+    /// backlog and its families are not set anew, and one core accepts for all.
+    TcpListener(Arc<TcpListener>),
+    /// The same of a Unix domain socket, whose file stays.
+    #[cfg(unix)]
+    UnixListener(Arc<UnixListener>),
 }
 
 impl fmt::Display for Address {
@@ -41,6 +50,17 @@ impl fmt::Display for Address {
             Address::Host(name) => name.fmt(f),
             Address::Unix(path) => write!(f, "unix:{}", path.display()),
             Address::Memory(_) => f.write_str("memory"),
+            Address::TcpListener(listener) => match listener.local_addr() {
+                Ok(address) => address.fmt(f),
+                Err(_) => f.write_str("a socket without an address"),
+            },
+            #[cfg(unix)]
+            Address::UnixListener(listener) => {
+                match listener.local_addr().as_ref().map(|it| it.as_pathname()) {
+                    Ok(Some(path)) => write!(f, "unix:{}", path.display()),
+                    Ok(None) | Err(_) => f.write_str("a socket without a path"),
+                }
+            }
         }
     }
 }
@@ -99,6 +119,19 @@ impl From<&Path> for Address {
 impl From<PathBuf> for Address {
     fn from(path: PathBuf) -> Self {
         Address::Unix(path)
+    }
+}
+
+impl From<TcpListener> for Address {
+    fn from(listener: TcpListener) -> Self {
+        Address::TcpListener(Arc::new(listener))
+    }
+}
+
+#[cfg(unix)]
+impl From<UnixListener> for Address {
+    fn from(listener: UnixListener) -> Self {
+        Address::UnixListener(Arc::new(listener))
     }
 }
 

@@ -138,10 +138,12 @@ fn bind(server: &Server) -> Result<(Vec<BoundCore>, Vec<Address>)> {
     Ok((cores, addresses))
 }
 
-/// The address as others are told it. A listener in memory has none, and to keep it would keep it open.
+/// The address as others are told it. A listener in memory has none, and to keep one would keep it open.
 fn public_address(address: &Address, bound: &Bound) -> Option<Address> {
     match address {
         Address::Memory(_) => None,
+        #[cfg(unix)]
+        Address::UnixListener(listener) => listener.local_addr().ok()?.as_pathname().map(Address::from),
         _ => Some(bound.local_addr().map_or_else(|| address.clone(), Address::Tcp)),
     }
 }

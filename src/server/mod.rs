@@ -98,7 +98,8 @@ impl Server {
     }
 
     /// Will listen on `address`: `"127.0.0.1:8080"`, `"[::]:8080"` for IPv6 and IPv4, `"localhost:8080"`,
-    /// `"unix:/run/app.sock"`, a `SocketAddr`, a path, or a [`MemoryListener`](crate::MemoryListener).
+    /// `"unix:/run/app.sock"`, a `SocketAddr`, a path, a listener of the standard library's that is open already, or a
+    /// [`MemoryListener`](crate::MemoryListener).
     ///
     /// Another server may listen on the same TCP port: it gets a part of the connections, and all of them once this
     /// one stops.

@@ -79,7 +79,7 @@ impl Running {
         tcp.unwrap_or((Ipv4Addr::UNSPECIFIED, 0).into())
     }
 
-    /// All addresses it listens on, but for those in memory, which have none.
+    /// All addresses it listens on, but for those in memory and for sockets without a path, which have none.
     pub fn addresses(&self) -> &[Address] {
         &self.inner.addresses
     }

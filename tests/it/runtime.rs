@@ -15,6 +15,7 @@ use corehttp::{
     Request, Result, Running, Server, ServerCore, ServerCounts, Status, with_plan,
 };
 use cpu_time::ProcessTime;
+use socket2::{Domain, Socket, Type};
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -241,6 +242,56 @@ fn every_address_is_told_with_its_port() {
     }
     let nowhere = Server::new().start(who).unwrap_err();
     assert!(nowhere.to_string().contains("no address"), "{nowhere}");
+}
+
+/// How many connections each core has had.
+fn accepted(served: &Served) -> Vec<u64> {
+    served.running.stats().cores.iter().map(|core| core.accepted).collect()
+}
+
+#[test]
+fn a_listener_that_is_open_is_served_by_all_cores() {
+    for cores in [1, 2, 3] {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        // Who has come before the server has is served, too.
+        let first = TcpStream::connect(address).unwrap();
+        let served = start(Server::bind(listener).cores(cores).tcp_keepalive(Duration::from_secs(60)));
+        assert_eq!((served.addr(), served.running.addresses().len()), (address, 1));
+        let others = [(); 5].map(|()| TcpStream::connect(address).unwrap());
+        eventually("all have come in", || accepted(&served).iter().sum::<u64>() == 6);
+        assert!(accepted(&served).iter().all(|count| *count == 6 / cores as u64), "{:?}", accepted(&served));
+        others.into_iter().chain([first]).for_each(|stream| check(stream, "127.0.0.1"));
+        drop(served);
+        assert_eq!(TcpStream::connect(address).unwrap_err().kind(), ErrorKind::ConnectionRefused);
+        drop(TcpListener::bind(address).unwrap());
+    }
+}
+
+#[test]
+fn a_socket_that_does_not_listen_is_an_error() {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+    let running = Server::bind(TcpListener::from(socket)).cores(1).start(who).unwrap();
+    assert!(running.wait().is_err());
+}
+
+#[cfg(unix)]
+#[test]
+fn a_unix_listener_that_is_open_keeps_its_file() {
+    use std::os::unix::net::{UnixListener, UnixStream};
+    let dir = TempDir::new().unwrap();
+    let path = &dir.path().join("socket");
+    for cores in [1, 2] {
+        let served = start(Server::bind(UnixListener::bind(path).unwrap()).cores(cores));
+        let addresses = served.running.addresses().iter().map(ToString::to_string);
+        assert_eq!(addresses.collect::<Vec<_>>(), [format!("unix:{}", path.display())]);
+        for _ in 0..5 {
+            check(UnixStream::connect(path).unwrap(), "unix");
+        }
+        drop(served);
+        assert_eq!(UnixStream::connect(path).unwrap_err().kind(), ErrorKind::ConnectionRefused);
+        fs::remove_file(path).unwrap();
+    }
 }
 
 #[cfg(unix)]

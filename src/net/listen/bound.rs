@@ -3,6 +3,8 @@
 use std::collections::BTreeSet;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, ToSocketAddrs};
+#[cfg(unix)]
+use std::os::unix::net::UnixListener;
 use std::path::Path;
 
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
@@ -37,8 +39,11 @@ impl Default for ListenOptions {
 #[derive(Debug)]
 pub(crate) enum Bound {
     Tcp(TcpListener, ListenOptions),
+    /// Somebody else has opened it, so nobody knows whether another may listen beside it.
+    Given(TcpListener, ListenOptions),
+    /// With its file, if that is ours.
     #[cfg(unix)]
-    Unix(SocketFile, std::os::unix::net::UnixListener),
+    Unix(Option<SocketFile>, UnixListener),
     Memory(MemoryListener),
 }
 
@@ -54,6 +59,9 @@ impl Bound {
             Address::Host(name) => bind_host(name, options),
             Address::Unix(path) => bind_unix(path, options).map(|bound| vec![bound]),
             Address::Memory(listener) => Ok(vec![Bound::Memory(listener.clone())]),
+            Address::TcpListener(listener) => take_tcp(listener, options).map(|bound| vec![bound]),
+            #[cfg(unix)]
+            Address::UnixListener(listener) => take_unix(listener).map(|bound| vec![bound]),
         };
         bound.map_err(|cause| cannot_listen(address, &cause))
     }
@@ -67,7 +75,7 @@ impl Bound {
                 let sibling = sibling.map_err(|cause| cannot_listen(&address.into(), &cause))?;
                 Ok(Some(Bound::Tcp(sibling, *options)))
             }
-            Bound::Tcp(..) => Ok(None),
+            Bound::Tcp(..) | Bound::Given(..) => Ok(None),
             #[cfg(unix)]
             Bound::Unix(..) => Ok(None),
             Bound::Memory(listener) => Ok(Some(Bound::Memory(listener.clone()))),
@@ -77,7 +85,7 @@ impl Bound {
     /// The address peers connect to, its port decided.
     pub(crate) fn local_addr(&self) -> Option<SocketAddr> {
         match self {
-            Bound::Tcp(listener, _) => listener.local_addr().ok(),
+            Bound::Tcp(listener, _) | Bound::Given(listener, _) => listener.local_addr().ok(),
             #[cfg(unix)]
             Bound::Unix(..) => None,
             Bound::Memory(_) => None,
@@ -127,7 +135,22 @@ fn bind_tcp(address: SocketAddr, options: ListenOptions) -> io::Result<Bound> {
 
 #[cfg(unix)]
 fn bind_unix(path: &Path, options: ListenOptions) -> io::Result<Bound> {
-    SocketFile::bind(path, options.backlog).map(|(file, listener)| Bound::Unix(file, listener))
+    SocketFile::bind(path, options.backlog).map(|(file, listener)| Bound::Unix(Some(file), listener))
+}
+
+/// Takes a listener that is open over. Its original may go, or be used once more.
+fn take_tcp(listener: &TcpListener, options: ListenOptions) -> io::Result<Bound> {
+    let listener = listener.try_clone()?;
+    listener.set_nonblocking(true)?;
+    set_up(&SockRef::from(&listener), options.keepalive)?;
+    Ok(Bound::Given(listener, options))
+}
+
+#[cfg(unix)]
+fn take_unix(listener: &UnixListener) -> io::Result<Bound> {
+    let listener = listener.try_clone()?;
+    listener.set_nonblocking(true)?;
+    Ok(Bound::Unix(None, listener))
 }
 
 #[cfg(not(unix))]

@@ -18,7 +18,10 @@ use crate::net::{Keepalive, MemoryListener, PeerAddr, Transport};
 pub(crate) enum Listener {
     Tcp(TcpListener, Option<Keepalive>),
     #[cfg(unix)]
-    Unix(#[expect(dead_code, reason = "it removes the file when it is dropped")] SocketFile, UnixListener),
+    Unix(
+        #[expect(dead_code, reason = "it removes the file when it is dropped")] Option<SocketFile>,
+        UnixListener,
+    ),
     Memory(MemoryListener),
 }
 
@@ -29,7 +32,7 @@ impl Listener {
     /// Enters the runtime this is called in.
     pub(crate) fn open(bound: Bound) -> io::Result<Self> {
         Ok(match bound {
-            Bound::Tcp(listener, options) => {
+            Bound::Tcp(listener, options) | Bound::Given(listener, options) => {
                 Listener::Tcp(TcpListener::from_std(listener)?, options.keepalive)
             }
             #[cfg(unix)]
