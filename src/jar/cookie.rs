@@ -39,8 +39,9 @@ impl Cookie {
         if set.secure && !origin.is_secure {
             return Err(Rejected::Insecure);
         }
+        let path = set.path.unwrap_or_else(|| host::folder(origin.path));
         // A copy, so that nothing a program puts in says more than what could have come off the wire.
-        if !is_sayable(set.name, set.value) {
+        if !is_sayable(set.name, set.value, path) {
             return Err(Rejected::Value);
         }
         let (domain, host_only) = domain(origin, set.domain)?;
@@ -50,7 +51,7 @@ impl Cookie {
             value: set.value.to_owned(),
             domain,
             host_only,
-            path: set.path.unwrap_or_else(|| host::folder(origin.path)).to_owned(),
+            path: path.to_owned(),
             expires: set.max_age.map(after).or(set.expires),
             secure: set.secure,
             http_only: set.http_only,
@@ -127,10 +128,12 @@ fn domain(origin: &Origin<'_>, asked: Option<&str>) -> Result<(String, bool), Re
     }
 }
 
-/// Is it one name and one value that a `Set-Cookie` field could have brought?
-pub(super) fn is_sayable(name: &str, value: &str) -> bool {
-    let pair = format!("{name}={value}");
-    SetCookie::parse(pair.as_bytes()) == Some(SetCookie::new(name, value))
+/// Is it one name, one value and one path that a `Set-Cookie` field could have brought? A server that says no path may have
+/// led its client to one of any length, and is heard no further than one that says it.
+pub(super) fn is_sayable(name: &str, value: &str, path: &str) -> bool {
+    let field = format!("{name}={value}; Path={path}");
+    let set = SetCookie { path: Some(path), ..SetCookie::new(name, value) };
+    SetCookie::parse(field.as_bytes()) == Some(set)
 }
 
 /// Why a jar does not take a cookie.
@@ -147,7 +150,8 @@ pub enum Rejected {
     Insecure,
     /// It does not keep what the prefix of its name promises.
     Prefix,
-    /// Its name or value could not have come in a field, or is too long.
+    /// Its name, value or path could not have come in a field, or is too long: a path of more than 1,024 bytes is, be it
+    /// that of the request.
     Value,
 }
 
@@ -159,7 +163,7 @@ impl fmt::Display for Rejected {
             Rejected::PublicSuffix => "the cookie is for a public suffix",
             Rejected::Insecure => "the cookie is secure, or would pass for one that is, and came by http",
             Rejected::Prefix => "the cookie does not keep what its prefix promises",
-            Rejected::Value => "the name or the value could not stand in a field",
+            Rejected::Value => "the name, the value or the path could not stand in a field",
         })
     }
 }

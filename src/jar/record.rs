@@ -85,10 +85,12 @@ fn is_lawful(cookie: &Cookie) -> bool {
         secure: cookie.secure,
         ..SetCookie::new(&cookie.name, &cookie.value)
     };
-    let is_whole =
-        cookie.path.starts_with('/') && !cookie.domain.bytes().any(|octet| octet.is_ascii_uppercase());
+    let is_lower_case = !cookie.domain.bytes().any(|octet| octet.is_ascii_uppercase());
     let is_own = cookie.host_only || !host::is_public_suffix(&cookie.domain);
-    is_whole && is_own && as_set.keeps_prefix() && cookie::is_sayable(&cookie.name, &cookie.value)
+    is_lower_case
+        && is_own
+        && as_set.keeps_prefix()
+        && cookie::is_sayable(&cookie.name, &cookie.value, &cookie.path)
 }
 
 /// A line of a file of cookies that no jar has written.

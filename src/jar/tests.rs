@@ -298,6 +298,10 @@ fn a_jar_answers_for_itself() {
             "{name}={value}"
         );
     }
+    for path in ["", "a", "/a;b", "/a\0", "/ "] {
+        let cookie = SetCookie { path: Some(path), ..SetCookie::new("a", "b") };
+        assert_eq!(jar.set(request.target(), &cookie), Err(Rejected::Value), "{path:?}");
+    }
     assert_eq!((jar.len(), format!("{jar:?}")), (3, "a jar of 3 cookies".into()));
     jar.end_session();
     assert_eq!(jar.cookie_field(request.target()).as_deref(), Some("kept=1"));
@@ -388,6 +392,22 @@ fn a_file_gives_back_what_outlives_the_session() {
     assert_eq!(String::from_utf8_lossy(&saved), file);
 }
 
+/// A server that led a client to a path of 64 KiB had it keep a cookie for that, and the file that it was saved in could not
+/// be loaded any more.
+#[test]
+fn what_is_taken_can_be_saved_and_loaded() {
+    for (len, is_taken) in [(1, true), (1023, true), (1024, false), (100_000, false)] {
+        let (jar, path) = (Jar::new(), format!("/{}", "a".repeat(len)));
+        let request = request(&format!("https://a.com{path}/b"));
+        let set = SetCookie::parse(b"a=1; Max-Age=100").expect("the field is a cookie");
+        assert_eq!(jar.set(request.target(), &set), if is_taken { Ok(()) } else { Err(Rejected::Value) });
+        let mut file = Vec::new();
+        jar.save(&mut file).expect("memory can be written");
+        let again = loaded(&String::from_utf8_lossy(&file)).expect("what was saved can be loaded");
+        assert_eq!(again.cookie_field(request.target()).is_some(), is_taken, "{len}");
+    }
+}
+
 #[test]
 fn a_file_is_held_to_the_rules() {
     let good = concat!(
@@ -416,6 +436,8 @@ fn a_file_is_held_to_the_rules() {
         (r#""value":"1""#, r#""value":"1; evil=1""#),
         (r#""value":"1""#, r#""value":"1\r\nInjected: 1""#),
         (r#""path":"/""#, r#""path":"x""#),
+        (r#""path":"/""#, r#""path":"/; x""#),
+        (r#""path":"/""#, &format!(r#""path":"/{}""#, "x".repeat(1024))),
         ("null", r#""Sometimes""#),
         (r#""value":"1""#, &format!(r#""value":"{}""#, "x".repeat(4096))),
         ("{", &format!("{{{}", " ".repeat(64 << 10))),
