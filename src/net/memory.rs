@@ -65,7 +65,7 @@ impl MemoryListener {
     }
 
     pub(crate) fn accept_now(&self) -> Option<MemoryStream> {
-        self.inner.queue.pop(&mut self.inner.queue.lock())
+        self.inner.queue.pop()
     }
 }
 
@@ -108,7 +108,8 @@ impl Drop for Inner {
 /// Connections on their way from the connectors to the listeners.
 #[derive(Debug)]
 struct Queue {
-    /// A permit per free place; closed, under the lock of `backlog`, when there is nobody left to accept.
+    /// A permit per free place; closed when there is nobody left to accept. It wakes those who wait, so nothing is done with
+    /// it under the lock of `backlog`: a waker may do whatever it likes.
     room: Semaphore,
     backlog: Mutex<Backlog>,
 }
@@ -117,12 +118,13 @@ struct Queue {
 struct Backlog {
     waiting: VecDeque<MemoryStream>,
     acceptors: Vec<Waker>,
+    is_closed: bool,
 }
 
 impl Queue {
     fn push(&self, stream: MemoryStream) -> io::Result<()> {
         let mut backlog = self.lock();
-        if self.room.is_closed() {
+        if backlog.is_closed {
             return Err(io::ErrorKind::ConnectionRefused.into());
         }
         backlog.waiting.push_back(stream);
@@ -135,27 +137,30 @@ impl Queue {
 
     fn poll_pop(&self, cx: &mut Context<'_>) -> Poll<MemoryStream> {
         let mut backlog = self.lock();
-        if let Some(stream) = self.pop(&mut backlog) {
-            return Poll::Ready(stream);
-        }
-        if !backlog.acceptors.iter().any(|waker| waker.will_wake(cx.waker())) {
-            backlog.acceptors.push(cx.waker().clone());
-        }
-        Poll::Pending
+        let Some(stream) = backlog.waiting.pop_front() else {
+            if !backlog.acceptors.iter().any(|waker| waker.will_wake(cx.waker())) {
+                backlog.acceptors.push(cx.waker().clone());
+            }
+            return Poll::Pending;
+        };
+        drop(backlog);
+        self.room.add_permits(1);
+        Poll::Ready(stream)
     }
 
-    fn pop(&self, backlog: &mut Backlog) -> Option<MemoryStream> {
-        let stream = backlog.waiting.pop_front()?;
+    fn pop(&self) -> Option<MemoryStream> {
+        let stream = self.lock().waiting.pop_front()?;
         self.room.add_permits(1);
         Some(stream)
     }
 
     fn close(&self) {
         let mut backlog = self.lock();
-        self.room.close();
+        backlog.is_closed = true;
         let refused = mem::take(&mut backlog.waiting);
         drop(backlog);
-        // This wakes the other ends, so it must not happen under the lock.
+        self.room.close();
+        // This wakes the other ends.
         drop(refused);
     }
 
@@ -172,6 +177,8 @@ impl Default for Queue {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::task::Wake;
     use std::thread;
 
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -235,6 +242,38 @@ mod tests {
             drop(listener.accept().await);
             waits.await.unwrap().unwrap();
         });
+    }
+
+    /// Notes whether whoever wakes it has let the queue go.
+    struct Curious(Arc<Queue>, AtomicBool);
+
+    impl Wake for Curious {
+        fn wake(self: Arc<Curious>) {
+            self.1.store(self.0.backlog.try_lock().is_ok(), Ordering::Relaxed);
+        }
+    }
+
+    /// A waker may do whatever it likes: one that connects or accepts at once would have waited for itself.
+    #[test]
+    fn nobody_is_woken_under_the_lock() {
+        let leave: [fn(MemoryListener); 2] = [|listener| drop(listener.accept_now()), drop];
+        for leave in leave {
+            let listener = MemoryListener::new();
+            let connector = listener.connector();
+            let _near = block_on(async {
+                let mut near = Vec::new();
+                for _ in 0..BACKLOG_MAX {
+                    near.push(connector.connect().await.unwrap());
+                }
+                near
+            });
+            let curious = Arc::new(Curious(Arc::clone(&connector.queue), AtomicBool::new(false)));
+            let waker = Waker::from(Arc::clone(&curious));
+            let mut waits = Box::pin(connector.connect());
+            assert!(waits.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+            leave(listener);
+            assert!(curious.1.load(Ordering::Relaxed));
+        }
     }
 
     #[test]
