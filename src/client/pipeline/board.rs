@@ -1,14 +1,15 @@
 //! [`Board`]: where callers leave their requests for one pipe, and find the answers.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard};
+use std::sync::Mutex;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use tokio::sync::OwnedSemaphorePermit;
 
+use super::desk::{Desk, Free};
 use crate::client::{ClientCause, ClientError, ClientPhase};
-use crate::memory::{Reset, lock};
+use crate::memory::Reset;
 use crate::message::{Request, Response};
 use crate::runtime::{self, Instant};
 use crate::wire::Asked;
@@ -26,6 +27,8 @@ pub(super) struct Tickets {
     waiting: VecDeque<usize>,
     /// Wakes the pipe when one more waits.
     pipe: Option<Waker>,
+    /// Who is told, when nobody is at work on these, that he may go on.
+    pub(super) freed: Vec<Free>,
     is_piped: bool,
     is_closed: bool,
 }
@@ -128,8 +131,8 @@ impl Board {
         pipe.into_iter().for_each(Waker::wake);
     }
 
-    pub(super) fn lock(&self) -> MutexGuard<'_, Tickets> {
-        lock(&self.0)
+    pub(super) fn lock(&self) -> Desk<'_> {
+        Desk::new(&self.0)
     }
 }
 
@@ -277,14 +280,15 @@ impl Tickets {
             return self.release(at);
         }
         ticket.state = State::Over(result);
-        ticket.caller.take().into_iter().for_each(Waker::wake);
+        self.freed.extend(ticket.caller.take().map(Free::Caller));
     }
 
     fn release(&mut self, at: usize) {
         let Ticket { wire, job, state, is_reused, is_repeated, caller, response } = &mut self.all[at];
         wire.clear();
         wire.shrink_to(WIRE_KEPT_MAX);
-        (*job, *state, *is_reused, *is_repeated, *caller) = Default::default();
+        self.freed.extend(job.take().map(Free::Place));
+        (*state, *is_reused, *is_repeated, *caller) = Default::default();
         response.reset();
         self.free.push(at);
     }
@@ -292,3 +296,61 @@ impl Tickets {
 
 /// What of a request's bytes stays warm.
 const WIRE_KEPT_MAX: usize = 16 << 10;
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::task::Wake;
+
+    use tokio::sync::Semaphore;
+
+    use super::*;
+    use crate::client::ClientCause::TimedOut;
+
+    /// Notes whether whoever wakes it has let the board go.
+    struct Curious(Arc<Board>, AtomicBool);
+
+    impl Wake for Curious {
+        fn wake(self: Arc<Curious>) {
+            self.1.store(self.0.0.try_lock().is_ok(), Ordering::Relaxed);
+        }
+    }
+
+    /// A waker may do whatever it likes: one that asks at once would have waited for itself.
+    #[test]
+    fn nobody_is_woken_under_the_lock() {
+        let failed = || ClientError::new(ClientPhase::Wait, TimedOut);
+        let ends: [fn(&Board, ClientError); 3] = [
+            |board, error| board.lock().fail(0, error),
+            |board, error| board.lock().refuse(error),
+            |board, _| assert_eq!(board.lock().expire(Duration::ZERO), None),
+        ];
+        for (at, end) in ends.into_iter().enumerate() {
+            let (board, room) = (Arc::<Board>::default(), Arc::new(Semaphore::new(2)));
+            let curious = [(); 2].map(|()| Arc::new(Curious(board.clone(), AtomicBool::new(false))));
+            let wakers = curious.clone().map(Waker::from);
+            let (mut near, mut response) = (Vec::new(), Response::new());
+            for waker in &wakers {
+                let permit = room.clone().try_acquire_owned().expect("there is room");
+                let request = Request::get("/").expect("it is a path");
+                let (mut claim, _) = board.hand_in(Job::new(&request, permit), |_| {});
+                assert!(claim.poll(&mut Context::from_waker(waker), &mut response).is_pending());
+                near.push(claim);
+            }
+            end(&board, failed());
+            let woken = || curious.each_ref().map(|curious| curious.1.swap(false, Ordering::Relaxed));
+            assert_eq!(woken(), [true, at > 0], "end {at}");
+            // The first has an answer to be fetched, and the second is given up: somebody waits for their places.
+            let mut waits = wakers.each_ref().map(|waker| (Box::pin(room.acquire()), waker));
+            for (waits, waker) in &mut waits {
+                assert!(waits.as_mut().poll(&mut Context::from_waker(waker)).is_pending());
+            }
+            let fetched = near[0].poll(&mut Context::from_waker(Waker::noop()), &mut response);
+            assert!(fetched.is_ready());
+            assert_eq!(woken(), [true, false]);
+            near.clear();
+            assert_eq!(woken(), [false, true]);
+        }
+    }
+}

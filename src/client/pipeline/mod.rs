@@ -4,6 +4,8 @@
 //! connection, and waits there for the answer.
 
 mod board;
+mod desk;
+
 mod builder;
 mod pipe;
 
