@@ -2,6 +2,7 @@ package main
 
 import (
 	"log"
+	"math"
 	"os"
 	"slices"
 	"sync"
@@ -26,16 +27,17 @@ type turns struct {
 	latencies []time.Duration
 }
 
-// latency is what the parent is told, in microseconds.
+// latency is what the parent is told, in microseconds: see latency.rs.
 type latency struct {
-	Offered  int     `json:"offered"`
-	Achieved float64 `json:"achieved"`
-	P50      float64 `json:"p50"`
-	P99      float64 `json:"p99"`
-	P999     float64 `json:"p999"`
+	Offered  int      `json:"offered"`
+	Requests int      `json:"requests"`
+	Achieved float64  `json:"achieved"`
+	P50      float64  `json:"p50"`
+	P99      *float64 `json:"p99"`
+	P999     *float64 `json:"p999"`
 	// OfThousand is the slowest of a thousand in a row, as it usually is.
-	OfThousand float64 `json:"of_thousand"`
-	Max        float64 `json:"max"`
+	OfThousand *float64 `json:"of_thousand"`
+	Max        float64  `json:"max"`
 }
 
 func newTurns(rate int, span time.Duration) *turns {
@@ -78,23 +80,42 @@ func (t *turns) end() *latency {
 	for index := t.taken; index < t.total(); index++ {
 		t.latencies = append(t.latencies, max(0, time.Since(t.due(index))))
 	}
-	var thousands []time.Duration
-	for thousand := range slices.Chunk(t.latencies, 1000) {
-		if len(thousand) == 1000 || len(t.latencies) < 1000 {
-			thousands = append(thousands, slices.Max(thousand))
+	report := &latency{Offered: t.rate, Requests: len(t.latencies), Achieved: float64(answered) / taken.Seconds()}
+	report.OfThousand = ofThousand(t.latencies)
+	slices.Sort(t.latencies)
+	report.P50, report.Max = *quantile(t.latencies, 1, 0.5), *quantile(t.latencies, 1, 1)
+	report.P99, report.P999 = quantile(t.latencies, 100, 0.99), quantile(t.latencies, 1000, 0.999)
+	return report
+}
+
+// quantile is that of the nearest rank, unless there are too few.
+func quantile(sorted []time.Duration, least int, quantile float64) *float64 {
+	if len(sorted) < least {
+		return nil
+	}
+	rank := int(math.Ceil(quantile * float64(len(sorted))))
+	micros := microseconds(sorted[max(rank, 1)-1])
+	return &micros
+}
+
+// ofThousand is the median over the slowest of each thousand.
+func ofThousand(latencies []time.Duration) *float64 {
+	var slowest []time.Duration
+	for thousand := range slices.Chunk(latencies, 1000) {
+		if len(thousand) == 1000 {
+			slowest = append(slowest, slices.Max(thousand))
 		}
 	}
-	slices.Sort(thousands)
-	slices.Sort(t.latencies)
-	at := func(quantile float64) float64 {
-		index := min(int(quantile*float64(len(t.latencies))), len(t.latencies)-1)
-		return float64(t.latencies[index].Nanoseconds()) / 1e3
+	if len(slowest) == 0 {
+		return nil
 	}
-	ofThousand := 0.0
-	if len(thousands) > 0 {
-		ofThousand = float64(thousands[len(thousands)/2].Nanoseconds()) / 1e3
-	}
-	return &latency{t.rate, float64(answered) / taken.Seconds(), at(0.5), at(0.99), at(0.999), ofThousand, at(1)}
+	slices.Sort(slowest)
+	median := (microseconds(slowest[(len(slowest)-1)/2]) + microseconds(slowest[len(slowest)/2])) / 2
+	return &median
+}
+
+func microseconds(time time.Duration) float64 {
+	return float64(time.Nanoseconds()) / 1e3
 }
 
 func (t *turns) close() {
@@ -102,7 +123,7 @@ func (t *turns) close() {
 }
 
 func (t *turns) total() int {
-	return int(float64(t.rate) * t.span.Seconds())
+	return int(math.Round(float64(t.rate) * t.span.Seconds()))
 }
 
 func (t *turns) due(index int) time.Time {

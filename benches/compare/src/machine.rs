@@ -65,11 +65,8 @@ fn versions(foreign: &Foreign) -> BTreeMap<String, String> {
         let required = GO_MOD.lines().find_map(|line| line.split_once("fasthttp "));
         versions.insert("fasthttp".into(), required.map_or("unknown", |(_, version)| version).to_owned());
     }
-    if let Ok(nginx) = &foreign.nginx {
-        versions.insert("nginx".into(), nginx.clone());
-    }
-    if let Ok(h2o) = &foreign.h2o {
-        versions.insert("h2o".into(), h2o.clone());
+    for (name, said) in [("nginx", &foreign.nginx), ("h2o", &foreign.h2o), ("strace", &foreign.strace)] {
+        versions.extend(said.as_ref().ok().map(|version| (name.to_owned(), version.clone())));
     }
     versions
 }

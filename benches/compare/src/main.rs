@@ -16,6 +16,7 @@ mod allocations;
 mod child;
 mod machine;
 mod seat;
+mod steal;
 #[path = "../../support/syscalls.rs"]
 mod syscalls;
 

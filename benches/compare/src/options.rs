@@ -87,11 +87,13 @@ impl Options {
     pub(crate) fn duration(&self, peers: &[Peer], askers: &[Asker]) -> Duration {
         let pace = self.pace();
         let server = |it: &&ServerWorkload| {
-            let able = peers.iter().filter(|peer| peer.can(it.work.exchange)).count() as u32;
+            let able = peers.iter().filter(|peer| it.lacks(**peer).is_none()).count() as u32;
             let weighed = if it.crowd > 0 { pace.weigh() } else { Duration::ZERO };
-            (pace.row(it.connections + it.crowd) + weighed) * able + pace.settle
+            (pace.row(it.connections + it.crowd, it.rate()) + weighed) * able + pace.settle
         };
-        let client = |it: &&ClientWorkload| pace.row(it.job.in_flight) * askers.len() as u32;
+        let client = |it: &&ClientWorkload| {
+            pace.row(it.job.in_flight, it.offered.into()) * askers.len() as u32 + pace.settle
+        };
         let servers: Duration = self.server_workloads().iter().map(server).sum();
         servers + self.client_workloads().iter().map(client).sum::<Duration>()
     }
@@ -126,8 +128,10 @@ pub(crate) struct Pace {
     pub(crate) rounds: usize,
     pub(crate) warm_up: Duration,
     pub(crate) round: Duration,
-    /// At a fixed load.
+    /// At a fixed load, at least.
     pub(crate) offer: Duration,
+    /// And until so many requests were due.
+    pub(crate) offer_min: u32,
     /// Until caches have emptied, and no idle timeout has come.
     pub(crate) settle: Duration,
     /// Under strace.
@@ -140,9 +144,14 @@ impl Pace {
         self.settle.max(WEIGH_MIN)
     }
 
-    /// How long one peer at one workload takes, which has so many connections.
-    pub(crate) fn row(&self, connections: usize) -> Duration {
-        let round = CONNECTION * connections as u32 + self.warm_up + self.round + self.offer;
+    /// How long a fixed load is held at which so many requests are due in a second.
+    pub(crate) fn offer(&self, rate: f64) -> Duration {
+        self.offer.max(Duration::from_secs_f64(f64::from(self.offer_min) / rate))
+    }
+
+    /// How long one peer at one workload takes, which has so many connections, and so many requests due in a second.
+    fn row(&self, connections: usize, rate: f64) -> Duration {
+        let round = CONNECTION * connections as u32 + self.warm_up + self.round + self.offer(rate);
         round * self.rounds as u32 + self.trace + ATTACH
     }
 }
@@ -159,6 +168,7 @@ const WHOLE: Pace = Pace {
     warm_up: Duration::from_millis(100),
     round: Duration::from_millis(600),
     offer: Duration::from_millis(600),
+    offer_min: 1_000,
     settle: Duration::from_millis(2_000),
     trace: Duration::from_millis(200),
 };
@@ -168,6 +178,7 @@ const QUICK: Pace = Pace {
     warm_up: Duration::from_millis(20),
     round: Duration::from_millis(80),
     offer: Duration::from_millis(80),
+    offer_min: 0,
     settle: Duration::from_millis(300),
     trace: Duration::from_millis(40),
 };
@@ -227,6 +238,21 @@ mod tests {
             let time = options.duration(&peers, &askers);
             let minute = Duration::from_secs(60);
             assert!(time < minute * minutes && time > minute * minutes / 2, "{args:?}: {time:?}");
+        }
+    }
+
+    /// Fewer than a thousand have no p99.9, and nothing to compare.
+    #[test]
+    fn a_round_has_a_thousand_requests_that_are_due() {
+        let whole = Options::default();
+        for workload in whole.server_workloads() {
+            let due = workload.rate() * whole.pace().offer(workload.rate()).as_secs_f64();
+            assert!(due >= 1_000.0, "{}: {due}", workload.name);
+        }
+        for workload in whole.client_workloads() {
+            let rate = f64::from(workload.offered);
+            let due = rate * whole.pace().offer(rate).as_secs_f64();
+            assert!(due >= 1_000.0, "{}: {due}", workload.name);
         }
     }
 

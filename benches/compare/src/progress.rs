@@ -33,11 +33,6 @@ impl Progress {
         self.done = (self.done + 1).min(self.all);
     }
 
-    /// Counts steps that were not to be taken.
-    pub(crate) fn skip(&mut self, steps: usize) {
-        self.done = (self.done + steps).min(self.all);
-    }
-
     /// Says how long all of it took.
     pub(crate) fn end(&self) {
         let start = if io::stderr().is_terminal() { "\r\x1b[2K" } else { "" };

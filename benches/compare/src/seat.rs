@@ -10,6 +10,10 @@ pub(crate) enum Seat {
     Other,
 }
 
+/// What is to be said where nobody can take a seat.
+pub(crate) const UNPINNED: &str =
+    "one core only, or no right to choose one: the load disturbs whom it measures";
+
 impl Seat {
     /// Runs `work` with this thread on the seat's core, then takes the load's: what `work` starts stays where it is,
     /// for a core is inherited. So Go and nginx need not be asked.

@@ -18,7 +18,8 @@ impl Spread {
         let last = values.len().checked_sub(1)?;
         // With few rounds, a quartile is the round beyond it: a small sample has no right to look exact.
         let [low, high] = [last / 4, (last * 3).div_ceil(4)];
-        Some(Spread { low: values[low], median: values[values.len() / 2], high: values[high] })
+        let median = (values[last / 2] + values[last.div_ceil(2)]) / 2.0;
+        Some(Spread { low: values[low], median, high: values[high] })
     }
 
     /// Are the rounds too far apart for the median to say much?
@@ -74,9 +75,11 @@ mod tests {
     fn quartiles_of_few_rounds_are_those_beyond() {
         check(&[], None, false);
         check(&[2.0], Some((2.0, 2.0, 2.0)), false);
+        check(&[3.0, 1.0], Some((1.0, 2.0, 3.0)), true);
         check(&[3.0, 1.0, 2.0], Some((1.0, 2.0, 3.0)), true);
         check(&[1.0, 1.01, 9.0, 1.02, 1.03, 0.1, 1.02], Some((1.0, 1.02, 1.03)), false);
         check(&[5.0, 4.0, 3.0, 2.0, 1.0], Some((2.0, 3.0, 4.0)), true);
+        check(&[4.0, 3.0, 2.0, 1.0], Some((1.0, 2.5, 4.0)), true);
     }
 
     #[test]
@@ -86,6 +89,7 @@ mod tests {
         assert!(!spread([1.0, 1.1, 1.3]).is_below(&spread([1.3, 1.4, 1.5])));
         assert!(!spread([1.3, 1.4, 1.5]).is_below(&spread([1.0, 1.1, 1.2])));
     }
+
     #[test]
     fn numbers_have_three_digits_and_a_spread_is_a_share() {
         assert_eq!([0.123, 4.567, 45.67, 456.7].map(number), ["0.12", "4.57", "45.7", "457"]);

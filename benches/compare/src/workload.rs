@@ -3,6 +3,7 @@
 use crate::application::Exchange;
 use crate::asker::{Job, Task};
 use crate::load::Work;
+use crate::peer::Peer;
 
 /// What a server is made to do.
 pub(crate) struct ServerWorkload {
@@ -47,6 +48,16 @@ impl ServerWorkload {
         self.crowd = crowd;
         self
     }
+
+    /// Why a server cannot do it, if it cannot.
+    pub(crate) fn lacks(&self, peer: Peer) -> Option<&'static str> {
+        peer.lacks(self.work.exchange)
+    }
+
+    /// How often in a second something is due: what is pipelined is due at once.
+    pub(crate) fn rate(&self) -> f64 {
+        f64::from(self.offered) / self.work.depth as f64
+    }
 }
 
 use Exchange::{Browser, Download, Echo, Json, Plain, Upload};
@@ -61,7 +72,7 @@ pub(crate) const SERVER: [ServerWorkload; 14] = [
     S::new("browser", "a browser's head of 14 fields", Browser, 20_000),
     S::new("echo-1k", "1 KiB there and back", Echo(1 << 10), 20_000),
     S::new("echo-64k", "64 KiB there and back", Echo(64 << 10), 3_000),
-    S::new("echo-1m", "1 MiB there and back, 16 connections", Echo(1 << 20), 200).connections(16),
+    S::new("echo-1m", "1 MiB there and back, 16 connections", Echo(1 << 20), 500).connections(16),
     S::new("json", "1 KiB of JSON", Json, 20_000),
     S::new("churn", "10 requests per connection", Plain, 15_000).per_connection(10),
     S::new("upload", "64 KiB of chunks up", Upload, 4_000),
@@ -92,6 +103,6 @@ pub(crate) const CLIENT: [ClientWorkload; 6] = [
     client("client-64", "13 bytes, 64 in flight", (Task::Get, 64), 10_000),
     client("client-close-1", "a connection for each, 1 in flight", (Task::Close, 1), 2_000),
     client("client-close-64", "a connection for each, 64 in flight", (Task::Close, 64), 4_000),
-    client("client-down", "1 MiB down, 16 in flight", (Task::Down, 16), 400),
-    client("client-up", "1 MiB up, 16 in flight", (Task::Up, 16), 400),
+    client("client-down", "1 MiB down, 16 in flight", (Task::Down, 16), 1_000),
+    client("client-up", "1 MiB up, 16 in flight", (Task::Up, 16), 1_000),
 ];

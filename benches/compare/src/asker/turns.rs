@@ -57,7 +57,7 @@ impl Turns {
     }
 
     fn total(&self) -> u64 {
-        (f64::from(self.rate) * self.time.as_secs_f64()) as u64
+        (f64::from(self.rate) * self.time.as_secs_f64()).round() as u64
     }
 
     fn due(&self, index: u64) -> Instant {

@@ -109,6 +109,11 @@ impl Connection {
         self.since.is_some()
     }
 
+    /// When the request was due that is not answered yet.
+    pub(super) fn since(&self) -> Option<Instant> {
+        self.since
+    }
+
     fn send(&mut self, plan: &Plan) -> io::Result<()> {
         while self.sent < plan.request.len() {
             match self.stream.write(&plan.request[self.sent..]) {

@@ -6,19 +6,24 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
-/// In microseconds.
+use crate::spread::Spread;
+
+/// In microseconds. Of fewer than a hundred requests there is no p99, and of fewer than a thousand no p99.9: it would be
+/// the maximum by another name.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Latency {
     /// Requests per second that were due.
     pub(crate) offered: u32,
+    /// How many that were in all; what is pipelined counts as one.
+    pub(crate) requests: u64,
     /// Answers per second that came.
     pub(crate) achieved: f64,
     pub(crate) p50: f64,
-    pub(crate) p99: f64,
-    pub(crate) p999: f64,
+    pub(crate) p99: Option<f64>,
+    pub(crate) p999: Option<f64>,
     /// The slowest of a thousand in a row, as it usually is: the median over the thousands. Where somebody else's work
     /// takes the cores away for more than a thousandth of the time, p99.9 is how long that lasts, and this is not.
-    pub(crate) of_thousand: f64,
+    pub(crate) of_thousand: Option<f64>,
     pub(crate) max: f64,
 }
 
@@ -57,19 +62,20 @@ impl Recorder {
         self.all.len()
     }
 
-    pub(crate) fn summary(mut self, offered: u32, achieved: f64) -> Latency {
+    pub(crate) fn summary(self, offered: u32, achieved: f64) -> Latency {
+        let requests = self.count();
         let at = |quantile| self.all.value_at_quantile(quantile) as f64 / 1e3;
-        let max = self.all.max() as f64 / 1e3;
-        self.thousands.sort_unstable();
-        let middle = self.thousands.get(self.thousands.len() / 2);
+        let among = |least: u64, quantile| (requests >= least).then(|| at(quantile));
+        let thousands = Spread::of(self.thousands.iter().map(|nanos| *nanos as f64 / 1e3));
         Latency {
             offered,
+            requests,
             achieved,
             p50: at(0.5),
-            p99: at(0.99),
-            p999: at(0.999),
-            of_thousand: middle.map_or(max, |nanos| *nanos as f64 / 1e3),
-            max,
+            p99: among(100, 0.99),
+            p999: among(1_000, 0.999),
+            of_thousand: thousands.map(|spread| spread.median),
+            max: self.all.max() as f64 / 1e3,
         }
     }
 }
@@ -86,26 +92,51 @@ mod tests {
 
     use super::Recorder;
 
-    /// So many thousands, some of which a stall of a second hits.
+    /// So many requests, some of which a stall of a second hits, for ten of them each.
     #[track_caller]
-    fn check(requests: u64, stalls: &[u64], [p999, of_thousand, max]: [f64; 3]) {
+    fn check(requests: u64, stalls: &[u64], tail: [Option<f64>; 3], max: f64) {
         let mut recorder = Recorder::new();
         for request in 0..requests {
             let is_late = stalls.iter().any(|stall| (*stall..stall + 10).contains(&request));
             recorder.record(Duration::from_micros(if is_late { 1_000_000 } else { 10 }));
         }
         let latency = recorder.summary(1, 1.0);
-        let close = |one: f64, other: f64| (one / other - 1.0).abs() < 0.01;
-        assert!(close(latency.p999, p999), "{latency:?}");
-        assert!(close(latency.of_thousand, of_thousand), "{latency:?}");
-        assert!(close(latency.max, max), "{latency:?}");
+        assert_eq!(latency.requests, requests);
+        let round = |micros: f64| {
+            let power = 10f64.powf(micros.log10().floor());
+            (micros / power).round() * power
+        };
+        let found = [latency.p99, latency.p999, latency.of_thousand].map(|micros| micros.map(round));
+        assert_eq!((found, round(latency.max)), (tail, max), "{requests}, {stalls:?}");
     }
 
     #[test]
     fn one_stall_is_in_one_thousand() {
-        check(5_000, &[], [10.0, 10.0, 10.0]);
-        check(5_000, &[1_500], [1e6, 10.0, 1e6]);
-        check(5_000, &[500, 1_500, 4_500], [1e6, 1e6, 1e6]);
-        check(999, &[500], [1e6, 1e6, 1e6]);
+        const STALL: f64 = 1e6;
+        check(5_000, &[], [Some(10.0); 3], 10.0);
+        check(5_000, &[1_500], [Some(10.0), Some(STALL), Some(10.0)], STALL);
+        check(5_000, &[500, 1_500, 4_500], [Some(10.0), Some(STALL), Some(STALL)], STALL);
+        check(1_999, &[500], [Some(10.0), Some(STALL), Some(STALL)], STALL);
+        check(1_999, &[1_500], [Some(10.0), Some(STALL), Some(10.0)], STALL);
+    }
+
+    #[test]
+    fn what_too_few_requests_cannot_tell_is_not_told() {
+        check(1_000, &[500], [Some(10.0), Some(1e6), Some(1e6)], 1e6);
+        check(999, &[500], [Some(1e6), None, None], 1e6);
+        check(100, &[], [Some(10.0), None, None], 10.0);
+        check(99, &[50], [None; 3], 1e6);
+    }
+
+    #[test]
+    fn percentiles_are_those_of_the_nearest_rank() {
+        let mut recorder = Recorder::new();
+        (1..=1_000).for_each(|millis| recorder.record(Duration::from_millis(millis)));
+        let latency = recorder.summary(1, 1.0);
+        let millis = |micros: f64| (micros / 1e3).round();
+        assert_eq!(millis(latency.p50), 500.0);
+        assert_eq!(latency.p99.map(millis), Some(990.0));
+        assert_eq!(latency.p999.map(millis), Some(999.0));
+        assert_eq!(millis(latency.max), 1_000.0);
     }
 }

@@ -106,7 +106,7 @@ impl Load {
     pub(crate) fn offer(&mut self, rate: u32, time: Duration) -> io::Result<Latency> {
         self.drain()?;
         let pace = f64::from(rate) / self.plan.depth as f64;
-        let total = (pace * time.as_secs_f64()) as u64;
+        let total = (pace * time.as_secs_f64()).round() as u64;
         let started = Instant::now();
         let due = |index: u64| started + Duration::from_secs_f64(index as f64 / pace);
         let mut free: VecDeque<usize> = (0..self.connections.len()).collect();
@@ -128,9 +128,10 @@ impl Load {
         }
         let (taken, now) = (started.elapsed(), Instant::now());
         let answered = recorder.count();
-        // Who is not answered by now waits at least since it was due.
-        for index in answered..total {
-            recorder.record(now.saturating_duration_since(due(index)));
+        // Who is not answered by now, or not even asked, waits at least since it was due.
+        let unanswered = self.connections.iter().filter_map(Connection::since);
+        for since in unanswered.chain((asked..total).map(due)) {
+            recorder.record(now.saturating_duration_since(since));
         }
         self.drain()?;
         let achieved = (answered * self.plan.depth) as f64 / taken.as_secs_f64();

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use super::rounds::take_turns;
 use super::server::ROUND_MAX;
 use super::{Calls, Measured, Round, Row};
 use crate::application::Exchange;
@@ -28,17 +29,16 @@ pub(super) fn measure(
     let (server, address) = foreign.spawn(Peer::Limit, Exchange::Plain, Seat::Other)?;
     let start = |asker: &Asker| Run::start(*asker, workload.job, address, foreign);
     let mut runs: Vec<Run> = askers.iter().map(start).collect();
-    for _ in 0..pace.rounds {
-        for run in &mut runs {
-            progress.step(workload.name, run.row.peer);
-            run.round(&server, workload, pace);
-        }
-    }
+    let round = |run: &mut Run| {
+        progress.step(workload.name, run.row.peer);
+        run.round(&server, workload, pace);
+    };
+    take_turns(&mut runs, pace.rounds, pace.settle, round, Run::weigh);
     for run in &mut runs {
-        run.end(pace);
+        run.trace(pace);
     }
     let rows = runs.into_iter().map(|run| run.row).collect();
-    Ok(Measured { name: workload.name, title: workload.title, rows })
+    Ok(Measured { name: workload.name, title: workload.title, rows, ..Measured::default() })
 }
 
 /// One client in one workload. Once something went wrong, its process is gone.
@@ -69,10 +69,14 @@ impl Run {
         }
     }
 
-    fn end(&mut self, pace: Pace) {
-        let Some(child) = &mut self.child else { return };
+    fn weigh(&mut self) {
+        let Some(child) = &self.child else { return };
         self.row.peak = child.peak().ok();
         self.row.settled = child.resident().ok();
+    }
+
+    fn trace(&mut self, pace: Pace) {
+        let Some(child) = &mut self.child else { return };
         let (watch, id, mut asked) = (child.watch(ROUND_MAX), child.id(), Ok((0, 0)));
         let rows = syscalls::count(id, || asked = ask(child, pace.trace));
         if let (Some(rows), Ok((exchanges, _))) = (rows, watch.judge(asked)) {
@@ -99,7 +103,8 @@ fn round(child: &mut Child, server: &Child, workload: &ClientWorkload, pace: Pac
     let (cpu, other, started) = (child.cpu_time()?, server.cpu_time()?, Instant::now());
     let (exchanges, allocations) = ask(child, pace.round)?;
     let (wall, cpu, other) = (started.elapsed(), child.cpu_time()? - cpu, server.cpu_time()? - other);
-    let latency = match order(child, Order::Open(pace.offer, workload.offered))? {
+    let time = pace.offer(workload.offered.into());
+    let latency = match order(child, Order::Open(time, workload.offered))? {
         Report::Open(latency) => latency,
         report => return Err(io::Error::other(format!("it says {report:?}"))),
     };

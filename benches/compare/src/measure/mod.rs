@@ -3,18 +3,21 @@
 mod client;
 mod record;
 mod results;
+mod rounds;
 mod server;
 
 use std::io;
 
-pub(crate) use record::{Calls, Measured, Round, Row};
+pub(crate) use record::{Calls, Measured, Rank, Round, Row};
 pub(crate) use results::Results;
 
 use crate::machine::Machine;
 use crate::options::Options;
 use crate::peer::Foreign;
 use crate::progress::Progress;
-use crate::seat::Seat;
+use crate::seat::{Seat, UNPINNED};
+use crate::steal::Steal;
+use crate::workload::ServerWorkload;
 
 /// Measures what the options ask for, and has what is there kept after each workload: a run that is broken off has not
 /// been for nothing.
@@ -22,11 +25,9 @@ pub(crate) fn all(options: &Options, keep: impl Fn(&Results) -> io::Result<()>) 
     let foreign = Foreign::find();
     // Before this process has but one core.
     let machine = Machine::look(&foreign);
-    if !Seat::Other.take() {
-        eprintln!("one core only, or no right to choose one: the load disturbs whom it measures");
-    }
+    let is_pinned = Seat::Other.take();
     let (mut peers, mut askers) = (options.peers(), options.askers());
-    let mut skipped = Vec::new();
+    let mut skipped: Vec<(&str, String)> = Vec::new();
     peers.retain(|peer| match foreign.is_missing(*peer) {
         Some(why) => {
             skipped.push((peer.name(), why.to_owned()));
@@ -35,21 +36,39 @@ pub(crate) fn all(options: &Options, keep: impl Fn(&Results) -> io::Result<()>) 
         None => true,
     });
     askers.retain(|asker| foreign.can_ask(*asker));
+    skipped.extend(foreign.strace.as_ref().err().map(|why| ("system calls", why.clone())));
     for (who, why) in &skipped {
         eprintln!("skipped: {who}: {why}");
     }
 
     let (servers, clients) = (options.server_workloads(), options.client_workloads());
     let (pace, duration) = (options.pace(), options.duration(&peers, &askers));
-    let each = peers.len() * servers.len() + askers.len() * clients.len();
+    let able = |it: &&ServerWorkload| peers.iter().filter(|peer| it.lacks(**peer).is_none()).count();
+    let each = servers.iter().map(able).sum::<usize>() + askers.len() * clients.len();
     let mut progress = Progress::new(each * pace.rounds, duration);
-    let mut results = Results::new(options.is_quick, servers.len() + clients.len(), pace, machine, skipped);
+    let mut results = Results {
+        is_quick: options.is_quick,
+        is_pinned,
+        workloads: servers.len() + clients.len(),
+        pace,
+        machine,
+        skipped,
+        server: Vec::new(),
+        client: Vec::new(),
+    };
+    if !is_pinned {
+        eprintln!("{UNPINNED}");
+    }
     for workload in servers {
-        results.server.push(server::measure(workload, &peers, &foreign, pace, &mut progress));
+        let steal = Steal::watch();
+        let measured = server::measure(workload, &peers, &foreign, pace, &mut progress);
+        results.server.push(Measured { stolen: steal.share(), ..measured });
         keep(&results)?;
     }
     for workload in clients {
-        results.client.push(client::measure(workload, &askers, &foreign, pace, &mut progress)?);
+        let steal = Steal::watch();
+        let measured = client::measure(workload, &askers, &foreign, pace, &mut progress)?;
+        results.client.push(Measured { stolen: steal.share(), ..measured });
         keep(&results)?;
     }
     progress.end();

@@ -1,5 +1,7 @@
 //! [`Measured`]: what one workload came to, as it is written down.
 
+use std::fmt;
+
 use serde::Serialize;
 
 use crate::load::Latency;
@@ -7,21 +9,60 @@ use crate::spread::Spread;
 use crate::syscalls;
 
 /// One workload, and a row for each who did it, the limit first.
-#[derive(Serialize)]
+#[derive(Default, Serialize)]
 pub(crate) struct Measured {
     pub(crate) name: &'static str,
     pub(crate) title: &'static str,
     pub(crate) rows: Vec<Row>,
+    /// Who cannot do it, and why.
+    pub(crate) absent: Vec<(&'static str, &'static str)>,
+    /// The share of the cores' time that the host gave to others meanwhile.
+    pub(crate) stolen: Option<f64>,
 }
 
 impl Measured {
     /// The ranks of the rows by CPU time: one more than there are peers who are surely cheaper, so some share a rank.
-    /// None for the limit, and for those whose rounds are too far apart, who may be surely cheaper all the same.
-    pub(crate) fn ranks(&self) -> Vec<Option<usize>> {
-        let spreads: Vec<Option<Spread>> = self.rows.iter().skip(1).map(Row::cpu).collect();
-        let rank = |mine: &Spread| 1 + spreads.iter().flatten().filter(|other| other.is_below(mine)).count();
-        let ranks = spreads.iter().map(|mine| mine.as_ref().filter(|it| !it.is_wide()).map(rank));
-        std::iter::once(None).chain(ranks).take(self.rows.len()).collect()
+    /// Those whose rounds are too far apart have none, but may be surely cheaper all the same.
+    pub(crate) fn ranks(&self) -> Vec<Rank> {
+        let peers = self.rows.iter().skip(1).filter(|row| row.failed.is_none());
+        let spreads: Vec<Spread> = peers.filter_map(Row::cpu).collect();
+        let place = |mine: Spread| 1 + spreads.iter().filter(|other| other.is_below(&mine)).count();
+        let rank = |(index, row): (usize, &Row)| match row.cpu() {
+            _ if index == 0 => Rank::Limit,
+            _ if row.failed.is_some() => Rank::Failed,
+            Some(mine) if row.rounds.len() >= ROUNDS_MIN && !mine.is_wide() => Rank::Place(place(mine)),
+            Some(_) if row.rounds.len() >= ROUNDS_MIN => Rank::Wide,
+            _ => Rank::Few,
+        };
+        self.rows.iter().enumerate().map(rank).collect()
+    }
+}
+
+/// Fewer have no quartiles to speak of, and rank nobody.
+const ROUNDS_MIN: usize = 3;
+
+/// How a row stands among the others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Rank {
+    /// It is what the others are compared with.
+    Limit,
+    Place(usize),
+    /// Its rounds are too far apart.
+    Wide,
+    /// Its rounds are too few.
+    Few,
+    Failed,
+}
+
+impl fmt::Display for Rank {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Rank::Limit => Ok(()),
+            Rank::Place(place) => write!(f, "{place}"),
+            Rank::Wide => f.write_str("wide"),
+            Rank::Few => f.write_str("–"),
+            Rank::Failed => f.write_str("failed"),
+        }
     }
 }
 
@@ -61,8 +102,12 @@ impl Row {
     /// The latency of the slowest of a thousand, in microseconds; none if a round fell behind what was offered, for
     /// then it is that of a queue that grows.
     pub(crate) fn of_thousand(&self) -> Option<Spread> {
-        let is_met = self.rounds.iter().all(|round| round.latency.as_ref().is_some_and(Latency::is_met));
-        self.spread(|round| Some(round.latency?.of_thousand)).filter(|_| is_met)
+        self.spread(|round| round.latency?.of_thousand).filter(|_| !self.is_overloaded())
+    }
+
+    /// Did it fall behind what was offered?
+    pub(crate) fn is_overloaded(&self) -> bool {
+        self.rounds.iter().filter_map(|round| round.latency).any(|latency| !latency.is_met())
     }
 
     /// A value of all rounds that have it.
@@ -142,7 +187,7 @@ const RARE: f64 = 0.01;
 
 #[cfg(test)]
 mod tests {
-    use super::{Measured, Round, Row};
+    use super::{Measured, Rank, Round, Row};
 
     /// A row of a peer that took so many microseconds in each round.
     fn row(cpu: &[f64]) -> Row {
@@ -150,19 +195,31 @@ mod tests {
         Row { rounds: cpu.iter().map(round).collect(), ..Row::default() }
     }
 
+    /// The ranks of rows that took so many microseconds in each round, beside the limit.
     #[track_caller]
-    fn check(rows: &[&[f64]], ranks: &[Option<usize>]) {
-        let rows = rows.iter().map(|cpu| row(cpu)).collect();
-        assert_eq!(Measured { name: "", title: "", rows }.ranks(), ranks);
+    fn check(rows: &[&[f64]], ranks: &str) {
+        let rows = std::iter::once(row(&[1.0; 3])).chain(rows.iter().map(|cpu| row(cpu))).collect();
+        let measured = Measured { rows, ..Measured::default() };
+        let said: Vec<String> = measured.ranks().iter().map(Rank::to_string).collect();
+        assert_eq!(said.join(" ").trim_start(), ranks);
     }
 
     #[test]
     fn ranks_are_shared_unless_the_rounds_say_who_is_cheaper() {
-        check(&[&[1.0], &[2.0], &[3.0], &[2.5]], &[None, Some(1), Some(3), Some(2)]);
-        check(&[&[1.0], &[2.0, 2.01, 2.02], &[2.02, 2.03, 2.1]], &[None, Some(1), Some(1)]);
-        check(&[&[1.0], &[2.0, 2.5, 3.0], &[4.0]], &[None, None, Some(2)]);
-        check(&[&[1.0], &[2.0, 2.5, 4.5], &[4.0]], &[None, None, Some(1)]);
-        check(&[&[1.0], &[], &[4.0]], &[None, None, Some(1)]);
-        check(&[], &[]);
+        check(&[&[2.0; 3], &[3.0; 3], &[2.5; 3]], "1 3 2");
+        check(&[&[2.0, 2.01, 2.02], &[2.02, 2.03, 2.1]], "1 1");
+        check(&[&[2.0, 2.5, 3.0], &[4.0; 3]], "wide 2");
+        check(&[&[2.0, 2.5, 4.5], &[4.0; 3]], "wide 1");
+        check(&[], "");
+    }
+
+    #[test]
+    fn who_had_too_few_rounds_or_failed_has_no_rank_and_takes_nobodys() {
+        check(&[&[2.0; 2], &[4.0; 2]], "– –");
+        check(&[&[], &[4.0; 3]], "– 1");
+        let failed = Row { failed: Some("it hung".into()), ..row(&[2.0; 3]) };
+        let measured = Measured { rows: vec![row(&[1.0; 3]), failed, row(&[4.0; 3])], ..Measured::default() };
+        assert_eq!(measured.ranks(), [Rank::Limit, Rank::Failed, Rank::Place(1)]);
+        assert_eq!(Measured::default().ranks(), []);
     }
 }

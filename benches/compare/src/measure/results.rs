@@ -10,6 +10,8 @@ use crate::options::Pace;
 pub(crate) struct Results {
     /// Rounds were too short to rank anybody.
     pub(crate) is_quick: bool,
+    /// Each side had a core of its own.
+    pub(crate) is_pinned: bool,
     /// How many workloads are asked for; some of them may not have had their turn.
     pub(crate) workloads: usize,
     pub(crate) pace: Pace,
@@ -21,17 +23,6 @@ pub(crate) struct Results {
 }
 
 impl Results {
-    /// Those of a run that begins now.
-    pub(crate) fn new(
-        is_quick: bool,
-        workloads: usize,
-        pace: Pace,
-        machine: Machine,
-        skipped: Vec<(&'static str, String)>,
-    ) -> Results {
-        Results { is_quick, workloads, pace, machine, skipped, server: Vec::new(), client: Vec::new() }
-    }
-
     /// All workloads that have had their turn.
     pub(crate) fn measured(&self) -> impl Iterator<Item = &Measured> {
         self.server.iter().chain(&self.client)

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use nix::time::ClockId;
 
+use super::rounds::take_turns;
 use super::{Calls, Measured, Round, Row};
 use crate::child::Child;
 use crate::load::{Crowd, Load};
@@ -25,24 +26,23 @@ pub(super) fn measure(
     pace: Pace,
     progress: &mut Progress,
 ) -> Measured {
-    let able = peers.iter().filter(|peer| peer.can(workload.work.exchange));
+    let able = peers.iter().filter(|peer| workload.lacks(**peer).is_none());
     let mut runs: Vec<Run> = able.map(|peer| Run::start(*peer, workload, foreign)).collect();
-    for _ in 0..pace.rounds {
-        for run in &mut runs {
-            progress.step(workload.name, run.row.peer);
-            run.attempt(|child| child.round(workload, pace));
-        }
-        progress.skip(peers.len() - runs.len());
-    }
-    sleep(pace.settle);
+    let round = |run: &mut Run| {
+        progress.step(workload.name, run.row.peer);
+        run.attempt(|server| server.round(workload, pace));
+    };
+    take_turns(&mut runs, pace.rounds, pace.settle, round, Run::weigh);
     for run in &mut runs {
-        run.settle();
         run.trace(workload, pace);
     }
+    let absent = peers.iter().filter_map(|peer| Some((peer.name(), workload.lacks(*peer)?)));
     Measured {
         name: workload.name,
         title: workload.title,
+        absent: absent.collect(),
         rows: runs.into_iter().map(|run| run.row).collect(),
+        stolen: None,
     }
 }
 
@@ -78,7 +78,7 @@ impl Run {
         }
     }
 
-    fn settle(&mut self) {
+    fn weigh(&mut self) {
         let Some(server) = &self.server else { return };
         self.row.peak = server.child.peak().ok();
         self.row.settled = server.child.resident().ok();
@@ -117,7 +117,7 @@ impl Server {
         let (wall, other_cpu) = (started.elapsed(), own_time()? - own);
         let cpu = self.child.cpu_time()? - cpu;
         let allocations = self.allocations()?.zip(allocated).map(|(after, before)| after - before);
-        let latency = Some(load.offer(workload.offered, pace.offer)?);
+        let latency = Some(load.offer(workload.offered, pace.offer(workload.rate()))?);
         if crowd.is_some_and(|crowd| !crowd.is_whole().unwrap_or(false)) {
             return Err(io::Error::other("idle connections were closed"));
         }

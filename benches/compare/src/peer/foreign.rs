@@ -1,4 +1,4 @@
-//! [`Foreign`]: the peers that are no Rust, where there is what they need.
+//! [`Foreign`]: the peers and tools that are no Rust, where there is what they need.
 
 use std::io;
 use std::net::SocketAddr;
@@ -19,6 +19,8 @@ pub(crate) struct Foreign {
     /// nginx's version.
     pub(crate) nginx: Result<String, String>,
     pub(crate) h2o: Result<String, String>,
+    /// The version of what counts system calls.
+    pub(crate) strace: Result<String, String>,
 }
 
 impl Foreign {
@@ -28,6 +30,7 @@ impl Foreign {
             go: build_go(),
             nginx: said(Command::new("nginx").arg("-v"), "nginx version: nginx/"),
             h2o: said(Command::new("h2o").arg("-v"), "h2o version "),
+            strace: said(Command::new("strace").arg("-V"), "strace -- version "),
         }
     }
 

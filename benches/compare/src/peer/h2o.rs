@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use nix::unistd::{Uid, User};
 
 use super::{free_address, wait_for};
-use crate::application::{HELLO, page_json};
+use crate::application::HELLO;
 use crate::child::Child;
 use crate::seat::Seat;
 
@@ -24,7 +24,6 @@ pub(super) fn spawn(seat: Seat) -> io::Result<(Child, SocketAddr)> {
         .replace("USER", &user);
     fs::write(&file, configuration)?;
     fs::write(folder.path().join("hello.txt"), HELLO)?;
-    fs::write(folder.path().join("page.json"), page_json())?;
     let mut command = Command::new("h2o");
     command.arg("-c").arg(&file).stderr(Stdio::null());
     let child = Child::spawn(&mut command, seat)?.with_folder(folder);

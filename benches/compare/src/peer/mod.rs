@@ -73,20 +73,16 @@ impl Peer {
         Peer::ALL.into_iter().find(|peer| peer.name() == name)
     }
 
-    /// Is there a way to have it answer this?
-    pub(crate) fn can(self, exchange: Exchange) -> bool {
-        match self {
-            // It has no chunks, and forgets the rest of an answer that a socket did not take at once.
-            Peer::May => match exchange {
-                Exchange::Plain | Exchange::Browser | Exchange::Json => true,
-                Exchange::Echo(len) => len <= 1 << 10,
-                Exchange::Upload | Exchange::Download => false,
-            },
-            // What is written in a configuration or in a file is static.
-            Peer::Nginx | Peer::H2o => {
-                matches!(exchange, Exchange::Plain | Exchange::Browser | Exchange::Json)
+    /// Why it cannot answer this, if it cannot.
+    pub(crate) fn lacks(self, exchange: Exchange) -> Option<&'static str> {
+        match (self, exchange) {
+            (Peer::May, Exchange::Echo(len)) if len > 1 << 10 => {
+                Some("forgets the rest of an answer that a socket does not take at once")
             }
-            _ => true,
+            (Peer::May, Exchange::Upload | Exchange::Download) => Some("has no chunks"),
+            (Peer::Nginx | Peer::H2o, Exchange::Plain | Exchange::Browser) => None,
+            (Peer::Nginx | Peer::H2o, _) => Some("has static answers only"),
+            _ => None,
         }
     }
 

@@ -6,7 +6,6 @@ use std::net::SocketAddr;
 use std::process::{Command, Stdio};
 
 use super::{free_address, wait_for};
-use crate::application::page_json;
 use crate::child::Child;
 use crate::seat::Seat;
 
@@ -14,11 +13,8 @@ use crate::seat::Seat;
 pub(super) fn spawn(seat: Seat) -> io::Result<(Child, SocketAddr)> {
     let (address, folder) = (free_address()?, tempfile::tempdir()?);
     let file = folder.path().join("nginx.conf");
-    let json = String::from_utf8(page_json()).map_err(io::Error::other)?;
-    let configuration = TEMPLATE
-        .replace("FOLDER", &folder.path().to_string_lossy())
-        .replace("ADDRESS", &address.to_string())
-        .replace("JSON", &json);
+    let configuration =
+        TEMPLATE.replace("FOLDER", &folder.path().to_string_lossy()).replace("ADDRESS", &address.to_string());
     fs::write(&file, configuration)?;
     let mut command = Command::new("nginx");
     command.arg("-p").arg(folder.path()).arg("-c").arg(&file).stderr(Stdio::null());

@@ -75,6 +75,10 @@ fn bar(row: &Row, value: Option<Spread>) -> Bar {
         "corehttp" => Kind::Ours,
         _ => Kind::Other,
     };
-    let missing = if row.failed.is_some() { "failed" } else { "overloaded" };
+    let missing = match () {
+        _ if row.failed.is_some() => "failed",
+        _ if row.is_overloaded() => "overloaded",
+        _ => "too few requests",
+    };
     Bar { label: row.peer, value, missing, kind }
 }

@@ -12,6 +12,7 @@ use chart::Chart;
 use charts::charts;
 
 use crate::measure::Results;
+use crate::seat::UNPINNED;
 
 /// Writes all of them.
 pub(crate) fn write(results: &Results, folder: &Path) -> io::Result<()> {
@@ -46,6 +47,9 @@ fn warning(results: &Results) -> String {
     let done = results.measured().count();
     let quick = "**A quick run: its rounds are too short to rank anybody. It shows that all works.**\n\n";
     let mut warning = String::from(if results.is_quick { quick } else { "" });
+    if !results.is_pinned {
+        warning.push_str(&format!("**Not to be trusted: {UNPINNED}.**\n\n"));
+    }
     if done < results.workloads {
         warning
             .push_str(&format!("**Not finished: {done} of {} workloads are here.**\n\n", results.workloads));

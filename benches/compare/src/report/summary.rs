@@ -49,16 +49,12 @@ const METHOD: &str = "\n\
 
 fn table_row(measured: &Measured) -> String {
     let Some((index, ours)) = ours(measured) else { return String::new() };
-    let rank = match measured.ranks()[index] {
-        Some(rank) => rank.to_string(),
-        None => "–".into(),
-    };
     let cells = [
         format!("{} (`{}`)", measured.title, measured.name),
         brief(ours.cpu()),
         limit(measured, Row::cpu).map_or_else(|| "–".into(), |it| number(it.median)),
         best(measured, Row::cpu),
-        rank,
+        measured.ranks()[index].to_string(),
         brief(ours.spread(|round| Some(round.rate()))),
         brief(ours.of_thousand()),
         limit(measured, Row::of_thousand).map_or_else(|| "–".into(), |it| number(it.median)),
@@ -82,7 +78,7 @@ fn lost(measured: &Measured) -> Vec<String> {
     }
     let tail = row.of_thousand().filter(|mine| is_over_limit(measured, mine));
     sentences.extend(beaten(measured, tail, "slowest of 1,000", Row::of_thousand));
-    if row.of_thousand().is_none() {
+    if row.is_overloaded() {
         sentences.push(format!("Overloaded in `{}`: no latency.", measured.name));
     }
     sentences
@@ -117,7 +113,8 @@ fn is_over_limit(measured: &Measured, tail: &Spread) -> bool {
 fn over(measured: &Measured) -> Option<String> {
     let (_, row) = ours(measured)?;
     let over = row.over(&measured.rows[0])?.median;
-    (over > OVER_MAX).then(|| format!("`{}` {over:.2}", measured.name))
+    // As it is printed: what is 1.10 there is not more than that.
+    ((over * 100.0).round() > OVER_MAX * 100.0).then(|| format!("`{}` {over:.2}", measured.name))
 }
 
 const OVER_MAX: f64 = 1.1;
@@ -131,12 +128,12 @@ fn ours(measured: &Measured) -> Option<(usize, &Row)> {
     measured.rows.iter().enumerate().find(|(_, row)| row.peer == "corehttp")
 }
 
-/// All but the limit, which is first, and corehttp.
+/// All but the limit, which is first, corehttp, and those who failed.
 fn others<'a>(
     measured: &'a Measured,
     value: impl Fn(&Row) -> Option<Spread> + 'a,
 ) -> impl Iterator<Item = (&'static str, Spread)> + 'a {
-    let others = measured.rows.iter().skip(1).filter(|row| row.peer != "corehttp");
+    let others = measured.rows.iter().skip(1).filter(|row| row.peer != "corehttp" && row.failed.is_none());
     others.filter_map(move |row| Some((row.peer, value(row)?)))
 }
 
@@ -158,7 +155,7 @@ mod tests {
     /// A row whose rounds took so many microseconds of CPU time, and as much at the worst.
     fn row(peer: &'static str, cpu: &[f64], is_met: bool) -> Row {
         let achieved = if is_met { 100.0 } else { 50.0 };
-        let latency = |of_thousand| Latency { offered: 100, achieved, of_thousand, ..Latency::default() };
+        let latency = |cpu| Latency { offered: 100, achieved, of_thousand: Some(cpu), ..Latency::default() };
         let round = |cpu: &f64| Round {
             exchanges: 1,
             wall: 1.0,
@@ -172,7 +169,7 @@ mod tests {
     #[track_caller]
     fn check(ours: Row, other: Row, expected: &[&str]) {
         let rows = vec![row("limit", &[1.0], true), ours, other];
-        assert_eq!(lost(&Measured { name: "row", title: "", rows }), expected);
+        assert_eq!(lost(&Measured { name: "row", rows, ..Measured::default() }), expected);
     }
 
     #[test]
@@ -199,13 +196,30 @@ mod tests {
 
     #[test]
     fn the_best_other_is_neither_the_limit_nor_corehttp() {
-        let rows =
-            vec![row("limit", &[1.0], true), row("corehttp", &[2.0], true), row("nginx", &[3.0], true)];
-        let measured = Measured { name: "row", title: "a row", rows };
+        let rows = vec![
+            row("limit", &[1.0; 3], true),
+            row("corehttp", &[2.0; 3], true),
+            row("nginx", &[3.0; 3], true),
+        ];
+        let mut measured = Measured { name: "row", title: "a row", rows, ..Measured::default() };
         assert_eq!(best(&measured, Row::cpu), "3.00 nginx");
         assert_eq!(over(&measured).as_deref(), Some("`row` 2.00"));
         let cells =
             "| a row (`row`) | 2.00 | 1.00 | 3.00 nginx | 1 | 1.00 | 2.00 | 1.00 | 3.00 nginx | – | – |\n";
         assert_eq!(table_row(&measured), cells);
+        let failed = Row { failed: Some("it hung".into()), ..row("hyper", &[0.5; 3], true) };
+        measured.rows.push(failed);
+        assert_eq!(table_row(&measured), cells, "who failed is the best in nothing");
+    }
+
+    #[test]
+    fn what_is_printed_as_the_most_is_not_over_it() {
+        let over = |cpu: f64| {
+            let rows = vec![row("limit", &[1.0; 3], true), row("corehttp", &[cpu; 3], true)];
+            over(&Measured { name: "row", rows, ..Measured::default() })
+        };
+        assert_eq!(over(1.0), None);
+        assert_eq!(over(1.104), None);
+        assert_eq!(over(1.106).as_deref(), Some("`row` 1.11"));
     }
 }

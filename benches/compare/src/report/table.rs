@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::warning;
 use crate::load::Latency;
-use crate::measure::{Calls, Measured, Results, Round, Row};
+use crate::measure::{Calls, Measured, Rank, Results, Round, Row};
 use crate::spread::WIDTH_MAX;
 
 pub(super) fn tables(results: &Results) -> String {
@@ -46,6 +46,8 @@ fn introduce(page: &mut String, results: &Results) {
         .replace("WARM", &seconds(results.pace.warm_up))
         .replace("CLOSED", &seconds(results.pace.round))
         .replace("OPEN", &seconds(results.pace.offer))
+        .replace("LEAST", &results.pace.offer_min.to_string())
+        .replace("REST", &seconds(results.pace.settle))
         .replace("ROUNDS", &results.pace.rounds.to_string())
         .replace("WIDTH", &format!("{:.0}", WIDTH_MAX * 100.0));
     page.push_str(&method);
@@ -90,7 +92,7 @@ fn add(page: &mut String, measured: &Measured, other: &str) {
     let rules = std::iter::once("---").chain(std::iter::repeat("---:"));
     add_row(page, rules.take(head.len()).map(str::to_owned));
     for (row, rank) in measured.rows.iter().zip(measured.ranks()) {
-        let mut cells = cells(row, rank, &measured.rows[0]);
+        let mut cells = cells(row, &rank, &measured.rows[0]);
         if has_latency {
             cells.extend(latency_cells(row));
         }
@@ -106,19 +108,12 @@ fn add(page: &mut String, measured: &Measured, other: &str) {
     add_notes(page, measured);
 }
 
-fn cells(row: &Row, rank: Option<usize>, limit: &Row) -> Vec<String> {
-    let is_wide = row.cpu().is_some_and(|it| it.is_wide());
-    let rank = match rank {
-        _ if std::ptr::eq(row, limit) => String::new(),
-        Some(rank) => rank.to_string(),
-        None if is_wide => "wide".into(),
-        None => "failed".into(),
-    };
+fn cells(row: &Row, rank: &Rank, limit: &Row) -> Vec<String> {
     let percent = |share: f64| format!("{:.0}%", share * 100.0);
     let mebibytes = |bytes: u64| format!("{:.1}", bytes as f64 / f64::from(1 << 20));
     vec![
         row.peer.to_owned(),
-        rank,
+        rank.to_string(),
         text(row.cpu(), |spread| spread.to_string()),
         text(row.over(limit), |spread| format!("{:.2}", spread.median)),
         text(row.spread(|round| Some(round.rate())), |spread| spread.brief()),
@@ -132,11 +127,11 @@ fn cells(row: &Row, rank: Option<usize>, limit: &Row) -> Vec<String> {
 }
 
 fn latency_cells(row: &Row) -> Vec<String> {
-    let values: [fn(&Latency) -> f64; 5] =
-        [|it| it.p50, |it| it.p99, |it| it.of_thousand, |it| it.p999, |it| it.max];
-    let spreads = values.map(|value| row.spread(|round| round.latency.as_ref().map(value)));
+    let values: [fn(Latency) -> Option<f64>; 5] =
+        [|it| Some(it.p50), |it| it.p99, |it| it.of_thousand, |it| it.p999, |it| Some(it.max)];
+    let spreads = values.map(|value| row.spread(|round| round.latency.and_then(value)));
     let mut cells: Vec<String> = spreads.map(|spread| text(spread, |spread| spread.brief())).into();
-    if row.rounds.iter().filter_map(|round| round.latency).any(|latency| !latency.is_met()) {
+    if row.is_overloaded() {
         cells[0].push_str(" (overloaded)");
     }
     cells
@@ -144,7 +139,14 @@ fn latency_cells(row: &Row) -> Vec<String> {
 
 fn add_notes(page: &mut String, measured: &Measured) {
     if let Some(latency) = measured.rows.iter().flat_map(|row| &row.rounds).find_map(|round| round.latency) {
-        line(page, &format!("\nLatency is at {} requests per second.", latency.offered));
+        let Latency { offered, requests, .. } = latency;
+        line(page, &format!("\nLatency is at {offered} requests per second, {requests} in a round."));
+    }
+    if let Some(stolen) = measured.stolen {
+        line(page, &format!("\nThe host gave {:.2}% of the cores' time to others.", stolen * 100.0));
+    }
+    for (peer, why) in &measured.absent {
+        line(page, &format!("\nWithout {peer}, which {why}."));
     }
     for row in &measured.rows {
         if let Some(why) = &row.failed {
@@ -181,4 +183,79 @@ fn add_row(page: &mut String, cells: impl Iterator<Item = String>) {
 
 fn line(page: &mut String, text: &str) {
     writeln!(page, "{text}").expect("a string takes all");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::add;
+    use crate::load::Latency;
+    use crate::measure::{Measured, Round, Row};
+
+    /// A row whose rounds took so many microseconds of CPU time, and as much at the worst, of so many requests.
+    fn row(peer: &'static str, cpu: [f64; 3], requests: u64) -> Row {
+        let round = |cpu: f64| {
+            let tail = |least| (requests >= least).then_some(cpu * 10.0);
+            let (p99, p999) = (tail(100), tail(1_000));
+            let latency = Latency {
+                offered: 100,
+                requests,
+                achieved: 100.0,
+                p50: cpu,
+                max: cpu,
+                p99,
+                p999,
+                of_thousand: p999,
+            };
+            Round {
+                exchanges: 1,
+                wall: 1.0,
+                cpu: cpu / 1e6,
+                other_cpu: 2e-6,
+                allocations: Some(2),
+                latency: Some(latency),
+            }
+        };
+        Row { rounds: cpu.map(round).into(), peak: Some(1 << 20), ..Row::new(peer) }
+    }
+
+    /// The page of these rows has these parts.
+    #[track_caller]
+    fn check(rows: Vec<Row>, parts: &[&str]) {
+        let absent = vec![("nginx", "has static answers only")];
+        let measured = Measured { name: "row", title: "a row", rows, absent, stolen: Some(0.0017) };
+        let mut page = String::new();
+        add(&mut page, &measured, "load");
+        for part in parts {
+            assert!(page.contains(part), "{part} is not in {page}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_known_is_a_dash_and_who_is_not_there_is_named() {
+        let rows = || vec![row("limit", [2.0; 3], 1_000), row("corehttp", [3.0; 3], 1_000)];
+        let limit = "| limit |  | 2.00 (2.00 to 2.00) | 1.00 | 1.00 | 0% | 0% | – | 2.00 | 1.0 | – | 2.00 | 20.0 | 20.0 | 20.0 | 2.00 |";
+        let load = "| (load) |  | 2.00 (2.00 to 2.00) |  | 500000 |";
+        let notes =
+            ["100 requests per second, 1000 in a round", "gave 0.17% of", "Without nginx, which has static"];
+        check(rows(), &[limit, "| corehttp | 1 | 3.00", load, notes[0], notes[1], notes[2]]);
+
+        let mut few = rows();
+        few.push(row("hyper", [4.0; 3], 99));
+        check(few, &["| hyper | 2 | 4.00", "| 4.00 | – | – | – | 4.00 |"]);
+
+        let mut failed = rows();
+        failed[1].failed = Some("it\nhung".into());
+        failed.push(Row { failed: Some("gone".into()), ..Row::new("hyper") });
+        let dashes = "| hyper | failed | – | – | – |";
+        check(
+            failed,
+            &["| corehttp | failed | 3.00", "corehttp failed: it hung", dashes, "hyper failed: gone"],
+        );
+    }
+
+    #[test]
+    fn rounds_that_are_far_apart_say_so_instead_of_a_rank() {
+        let rows = vec![row("limit", [2.0; 3], 1_000), row("corehttp", [3.0, 4.0, 5.0], 1_000)];
+        check(rows, &["| corehttp | wide | 4.00 (3.00 to 5.00) | 2.00 |"]);
+    }
 }
