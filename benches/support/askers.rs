@@ -26,7 +26,7 @@ pub(crate) enum Asker {
     Pipeline(Pipeline, Request),
     HyperTcp(hyper_util::client::legacy::Client<HttpConnector, Empty<Bytes>>, Uri),
     HyperMemory(hyper_util::client::legacy::Client<Dialer, Empty<Bytes>>, Uri),
-    Reqwest(reqwest::Client, String),
+    Reqwest(reqwest::Client, reqwest::Url),
 }
 
 /// Where the answers come from.
@@ -68,7 +68,9 @@ impl Asker {
             (HYPER, Place::Memory(connector)) => {
                 Asker::HyperMemory(hyper.build(Dialer(connector.clone())), uri)
             }
-            (REQWEST, Place::Tcp(_)) => Asker::Reqwest(reqwest::Client::new(), url),
+            (REQWEST, Place::Tcp(_)) => {
+                Asker::Reqwest(reqwest::Client::new(), url.parse().expect("a good URL"))
+            }
             _ => return None,
         })
     }
@@ -106,7 +108,7 @@ impl Asker {
             Asker::HyperMemory(client, uri) => hyper(client, uri, exchanges, answer).await,
             Asker::Reqwest(client, url) => {
                 for _ in 0..exchanges {
-                    let response = client.get(url).send().await.expect("an answer");
+                    let response = client.get(url.clone()).send().await.expect("an answer");
                     assert_eq!(response.bytes().await.expect("a body"), answer);
                 }
             }
