@@ -33,7 +33,7 @@ pub(crate) struct Work {
     pub(crate) per_connection: Option<u32>,
 }
 
-/// Connections to one server.
+/// Connections to one server. Nothing is on its way between one call and the next.
 pub(crate) struct Load {
     poll: Poll,
     events: Events,
@@ -67,11 +67,16 @@ impl Load {
         Ok(load)
     }
 
-    /// Keeps all connections busy for so long, and returns how many requests were answered. Some are on their way
-    /// before and after it: call it once to warm up.
+    /// Keeps all connections busy for so long, then waits for the answers that are due, and returns how many requests
+    /// that were.
     pub(crate) fn run(&mut self, time: Duration) -> io::Result<u64> {
+        Ok(self.keep_busy(time)? + self.drain()?)
+    }
+
+    /// Keeps all connections busy for so long, and returns how many requests were answered meanwhile.
+    fn keep_busy(&mut self, time: Duration) -> io::Result<u64> {
         let (started, mut exchanges) = (Instant::now(), 0);
-        for connection in self.connections.iter_mut().filter(|it| !it.is_busy()) {
+        for connection in &mut self.connections {
             connection.ask(&self.plan, started)?;
         }
         // At least one, however slow the server: a figure per request needs a request.
@@ -87,7 +92,7 @@ impl Load {
     }
 
     /// Waits for all answers that are due, and returns how many they were.
-    pub(crate) fn drain(&mut self) -> io::Result<u64> {
+    fn drain(&mut self) -> io::Result<u64> {
         let mut exchanges = 0;
         while self.connections.iter().any(Connection::is_busy) {
             self.step(Some(PATIENCE))?;
@@ -104,7 +109,6 @@ impl Load {
     /// Asks `rate` times a second for so long, evenly, on whichever connection is free. What is pipelined is due at
     /// once, and answered when its last answer is there.
     pub(crate) fn offer(&mut self, rate: u32, time: Duration) -> io::Result<Latency> {
-        self.drain()?;
         let pace = f64::from(rate) / self.plan.depth as f64;
         let total = (pace * time.as_secs_f64()).round() as u64;
         let started = Instant::now();
