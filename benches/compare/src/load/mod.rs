@@ -167,3 +167,78 @@ const BATCH: usize = 100;
 const INPUT_LEN: usize = 256 << 10;
 /// No answer takes as long.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::{SocketAddr, TcpListener, TcpStream};
+    use std::sync::{Arc, Mutex};
+    use std::thread::{sleep, spawn};
+    use std::time::Duration;
+
+    use super::{Load, Work};
+    use crate::application::Exchange;
+
+    /// A server that says what it should, and nothing to anybody for a while before its answer of that number. Its
+    /// address, and how many it has answered.
+    fn serve(stalled: u64, stall: Duration) -> (SocketAddr, Arc<Mutex<u64>>) {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let address = listener.local_addr().expect("it is bound");
+        let answered = Arc::new(Mutex::new(0));
+        let count = answered.clone();
+        let answer = move |mut stream: TcpStream, count: Arc<Mutex<u64>>| {
+            while let Ok(1..) = stream.read(&mut [0; 1024]) {
+                let mut count = count.lock().expect("nobody panics");
+                *count += 1;
+                if *count == stalled {
+                    sleep(stall);
+                }
+                let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 13\r\n\r\nHello, world!");
+            }
+        };
+        spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let count = count.clone();
+                spawn(move || answer(stream, count));
+            }
+        });
+        (address, answered)
+    }
+
+    const PLAIN: Work = Work { exchange: Exchange::Plain, depth: 1, per_connection: None };
+
+    /// Four connections had to wait; but two hundred requests were due meanwhile, and count.
+    #[test]
+    fn a_stall_is_charged_for_all_that_would_have_been_asked_meanwhile() {
+        // One is asked to learn the answer, and one by each connection.
+        let (address, _) = serve(6, Duration::from_millis(200));
+        let mut load = Load::open(address, 4, PLAIN).expect("the server answers");
+        let latency = load.offer(1_000, Duration::from_millis(300)).expect("the server answers");
+        assert_eq!((latency.offered, latency.requests), (1_000, 300));
+        assert!(latency.p50 > 30_000.0, "{latency:?}");
+        assert!(latency.max > 190_000.0, "{latency:?}");
+    }
+
+    #[test]
+    fn who_never_answers_in_time_is_overloaded_and_all_that_waited_count() {
+        let (address, _) = serve(6, Duration::from_millis(500));
+        let mut load = Load::open(address, 4, PLAIN).expect("the server answers");
+        let latency = load.offer(1_000, Duration::from_millis(100)).expect("the server answers");
+        assert!(!latency.is_met() && latency.achieved == 0.0, "{latency:?}");
+        assert_eq!(latency.requests, 100);
+        // The last was due after 99 ms, and all were given up after 400.
+        assert!(latency.p50 > 340_000.0, "{latency:?}");
+    }
+
+    #[test]
+    fn what_is_asked_in_a_run_is_answered_in_it() {
+        let (address, answered) = serve(0, Duration::ZERO);
+        let mut load = Load::open(address, 4, PLAIN).expect("the server answers");
+        for _ in 0..3 {
+            let before = *answered.lock().expect("nobody panics");
+            let exchanges = load.run(Duration::from_millis(10)).expect("the server answers");
+            assert_eq!(*answered.lock().expect("nobody panics") - before, exchanges);
+            assert!(exchanges >= 4);
+        }
+    }
+}
