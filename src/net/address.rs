@@ -35,8 +35,8 @@ pub enum Address {
     Unix(PathBuf),
     /// Memory, for tests and benchmarks.
     Memory(MemoryListener),
-    /// A socket that listens already, such as one that a test has opened or systemd hands over. It is as it is: its
-    /// backlog and its families are not set anew, and one core accepts for all.
+    /// A socket that is bound already, such as one that a test has opened or systemd hands over. One core accepts for all,
+    /// and [`Server::dual_stack`](crate::Server::dual_stack) comes too late for it.
     TcpListener(Arc<TcpListener>),
     /// The same of a Unix domain socket, whose file stays.
     #[cfg(unix)]

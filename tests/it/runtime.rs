@@ -268,11 +268,22 @@ fn a_listener_that_is_open_is_served_by_all_cores() {
     }
 }
 
+#[cfg(unix)]
 #[test]
-fn a_socket_that_does_not_listen_is_an_error() {
+fn a_socket_that_is_bound_is_made_to_listen_and_one_that_cannot_says_so() {
+    use std::os::fd::OwnedFd;
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
-    let running = Server::bind(TcpListener::from(socket)).cores(1).start(who).unwrap();
-    assert!(running.wait().is_err());
+    socket.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();
+    let served = start(Server::bind(TcpListener::from(socket)).cores(2));
+    let stream = TcpStream::connect(served.addr()).unwrap();
+    let local = stream.local_addr().unwrap();
+    let connected = TcpListener::from(OwnedFd::from(stream));
+    let error = Server::bind(connected).cores(2).start(who).unwrap_err().to_string();
+    assert!(error.starts_with(&format!("cannot listen on {local}: ")), "{error}");
+    let file = TcpListener::from(OwnedFd::from(File::open("/dev/null").unwrap()));
+    let error = Server::bind(file).start(who).unwrap_err().to_string();
+    assert!(error.starts_with("cannot listen on a socket without an address: "), "{error}");
+    check(TcpStream::connect(served.addr()).unwrap(), "127.0.0.1");
 }
 
 #[cfg(unix)]

@@ -61,7 +61,7 @@ impl Bound {
             Address::Memory(listener) => Ok(vec![Bound::Memory(listener.clone())]),
             Address::TcpListener(listener) => take_tcp(listener, options).map(|bound| vec![bound]),
             #[cfg(unix)]
-            Address::UnixListener(listener) => take_unix(listener).map(|bound| vec![bound]),
+            Address::UnixListener(listener) => take_unix(listener, options).map(|bound| vec![bound]),
         };
         bound.map_err(|cause| cannot_listen(address, &cause))
     }
@@ -138,19 +138,25 @@ fn bind_unix(path: &Path, options: ListenOptions) -> io::Result<Bound> {
     SocketFile::bind(path, options.backlog).map(|(file, listener)| Bound::Unix(Some(file), listener))
 }
 
-/// Takes a listener that is open over. Its original may go, or be used once more.
+/// Takes a socket over that is bound. Its original may go, or be used once more.
 fn take_tcp(listener: &TcpListener, options: ListenOptions) -> io::Result<Bound> {
     let listener = listener.try_clone()?;
-    listener.set_nonblocking(true)?;
     set_up(&SockRef::from(&listener), options.keepalive)?;
+    take(SockRef::from(&listener), options)?;
     Ok(Bound::Given(listener, options))
 }
 
 #[cfg(unix)]
-fn take_unix(listener: &UnixListener) -> io::Result<Bound> {
+fn take_unix(listener: &UnixListener, options: ListenOptions) -> io::Result<Bound> {
     let listener = listener.try_clone()?;
-    listener.set_nonblocking(true)?;
+    take(SockRef::from(&listener), options)?;
     Ok(Bound::Unix(None, listener))
+}
+
+fn take(socket: SockRef<'_>, options: ListenOptions) -> io::Result<()> {
+    socket.set_nonblocking(true)?;
+    // It does so already, most likely, and then only its backlog changes.
+    socket.listen(options.backlog)
 }
 
 #[cfg(not(unix))]
