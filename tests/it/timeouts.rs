@@ -156,6 +156,13 @@ fn head_from_its_first_byte_for_the_next() {
         pass(5).await;
         drip(peer, b"G", 1).await;
     });
+    // An empty line may be the beginning of one, but is nothing that is to be answered.
+    check(10, 0, async |peer| ask(peer, &[GET, b"\r\n"].concat()).await);
+    check(5 + 10, 0, async |peer| {
+        ask(peer, GET).await;
+        pass(5).await;
+        say(peer, b"\r\n").await;
+    });
     // The first half of the next one came with this one.
     check(10, 408, async |peer| say(peer, &[GET, b"GET"].concat()).await);
 }
