@@ -102,7 +102,7 @@ impl Server {
     /// [`MemoryListener`](crate::MemoryListener).
     ///
     /// Another server may listen on the same TCP port: it gets a part of the connections, and all of them once this
-    /// one stops.
+    /// one stops. See [`Server::share_port`].
     pub fn bind(address: impl Into<Address>) -> Server {
         Server::new().and_bind(address)
     }
@@ -140,6 +140,15 @@ impl Server {
     /// Whether `[::]` takes IPv4 peers as well. Default: yes.
     pub fn dual_stack(mut self, dual_stack: bool) -> Server {
         self.listen.dual_stack = dual_stack;
+        self
+    }
+
+    /// Whether somebody else may listen on the same TCP port already, so that this server can take over from an older one
+    /// and nobody is turned away. If not, a port where somebody listens is an error. Default: yes, on Linux; elsewhere no
+    /// two can.
+    #[doc(alias = "reuse_port")]
+    pub fn share_port(mut self, share_port: bool) -> Server {
+        self.listen.share_port = share_port;
         self
     }
 

@@ -171,6 +171,21 @@ fn each_core_has_a_listener_of_its_own_unless_one_is_to_balance() {
     }
 }
 
+#[cfg(target_os = "linux")]
+#[test]
+fn a_port_is_shared_with_other_servers_unless_it_is_not_to_be() {
+    for cores in [1, 3] {
+        let served = start(Server::bind("127.0.0.1:0").cores(cores).share_port(false));
+        let address = served.addr();
+        assert_eq!(listeners(address.port()), cores);
+        let second = || Server::bind(address).cores(cores);
+        let error = second().share_port(false).start(who).unwrap_err().to_string();
+        assert!(error.starts_with(&format!("cannot listen on {address}: ")), "{error}");
+        drop(start(second()));
+        check(TcpStream::connect(address).unwrap(), "127.0.0.1");
+    }
+}
+
 /// How many of six connections come in while the only core is busy.
 #[cfg(target_os = "linux")]
 fn queued(set: impl FnOnce(Server) -> Server) -> usize {

@@ -25,13 +25,15 @@ pub(crate) struct ListenOptions {
     pub(crate) backlog: i32,
     /// `[::]` takes IPv4 peers as well.
     pub(crate) dual_stack: bool,
+    /// Somebody else may listen on the port already.
+    pub(crate) share_port: bool,
     /// Whether the system looks after silent peers, and how often.
     pub(crate) keepalive: Option<Keepalive>,
 }
 
 impl Default for ListenOptions {
     fn default() -> Self {
-        Self { backlog: 4096, dual_stack: true, keepalive: None }
+        Self { backlog: 4096, dual_stack: true, share_port: true, keepalive: None }
     }
 }
 
@@ -71,7 +73,7 @@ impl Bound {
         match self {
             Bound::Tcp(listener, options) if KERNEL_BALANCES => {
                 let address = listener.local_addr()?;
-                let sibling = listen(address, *options);
+                let sibling = listen(address, ListenOptions { share_port: true, ..*options });
                 let sibling = sibling.map_err(|cause| cannot_listen(&address.into(), &cause))?;
                 Ok(Some(Bound::Tcp(sibling, *options)))
             }
@@ -175,10 +177,13 @@ fn listen(address: SocketAddr, options: ListenOptions) -> io::Result<TcpListener
         // A restart need not wait for TIME_WAIT; on Windows this would let others steal the port.
         socket.set_reuse_address(true)?;
     }
+    if options.share_port {
+        share_port(&socket)?;
+    }
+    socket.bind(&address.into())?;
     // Our other cores get in, and so does the server that is to take over from this one: both listen until the old
     // one stops, and nobody is turned away in between.
     share_port(&socket)?;
-    socket.bind(&address.into())?;
     socket.listen(options.backlog)?;
     Ok(socket.into())
 }
@@ -225,6 +230,11 @@ mod tests {
         Bound::bind(&address.into(), ListenOptions::default())
     }
 
+    /// Nobody may listen there already.
+    fn bind_alone(address: &str) -> io::Result<Vec<Bound>> {
+        Bound::bind(&address.into(), ListenOptions { share_port: false, ..ListenOptions::default() })
+    }
+
     #[test]
     fn all_cores_get_the_port_the_first_one_got() {
         let first = bind("127.0.0.1:0").unwrap().remove(0);
@@ -251,6 +261,23 @@ mod tests {
         let ours = bind("127.0.0.1:0").unwrap().remove(0);
         let theirs = bind(&ours.local_addr().unwrap().to_string()).map(|_| ());
         assert_eq!(theirs.is_ok(), KERNEL_BALANCES);
+    }
+
+    #[test]
+    fn a_port_that_is_not_to_be_shared_is_taken_though_its_owner_would() {
+        for bind_first in [bind, bind_alone] {
+            let first = bind_first("127.0.0.1:0").unwrap().remove(0);
+            let address = first.local_addr().unwrap();
+            let siblings = [(); 2].map(|()| first.sibling().unwrap());
+            assert!(siblings.iter().all(|sibling| sibling.is_some() == KERNEL_BALANCES));
+            for taken in [address, (Ipv4Addr::UNSPECIFIED, address.port()).into()] {
+                let error = bind_alone(&taken.to_string()).unwrap_err();
+                assert_eq!(error.kind(), io::ErrorKind::AddrInUse, "{taken}");
+            }
+            assert_eq!(bind(&address.to_string()).is_ok(), KERNEL_BALANCES);
+            drop((first, siblings));
+            bind_alone(&address.to_string()).unwrap();
+        }
     }
 
     #[test]
