@@ -4,10 +4,10 @@
 //! connection, and waits there for the answer.
 
 mod board;
-mod desk;
-
 mod builder;
+mod desk;
 mod pipe;
+mod tickets;
 
 use std::fmt;
 use std::future::poll_fn;
@@ -15,9 +15,10 @@ use std::sync::{Arc, OnceLock};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use board::{Board, Claim, Job};
+use board::{Board, Claim};
 pub use builder::PipelineBuilder;
 use pipe::Pipe;
+use tickets::Job;
 
 use super::cookie_visit::CookieVisit;
 use super::origin;

@@ -7,7 +7,8 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use super::Shared;
-use super::board::{Board, Taken};
+use super::board::Board;
+use super::tickets::Taken;
 use crate::client::link::Link;
 use crate::client::{ClientCause, ClientError, ClientPhase};
 use crate::exchange::ExchangeError;
