@@ -83,8 +83,8 @@ pub(super) fn next(
     Ok(Some((next, Goal::Other)))
 }
 
-/// Where `response` leads to, if it says so: none need to. Whoever says so twice has said it once; but if it leads to two
-/// places, others on the way may see the other one.
+/// Where `response` leads to, if it says so, which it need not. To say it twice is as good as once; but of two different
+/// places somebody on the way may see the other one.
 fn location(response: &Response) -> Result<Option<&[u8]>, ClientError> {
     let mut lines = response.headers.named(Name::new("location"));
     let Some(first) = lines.next() else { return Ok(None) };
@@ -137,9 +137,9 @@ const OF_CONTENT: [&str; 15] = [
     "transfer-encoding",
 ];
 
-/// On the way from the origin `left` to `goal`: a page that led here is named to its own origin only, and who is sent on by
-/// another origin than the one it comes from comes from nowhere, or it could be sent back to its own as one of it
-/// (Referrer Policy §3.5, Fetch §4.4).
+/// Hides what another origin need not know, where the origin `left` redirects to the origin `goal`. `referer` is cut down
+/// to its origin, unless that is `goal`. `origin` becomes `null`, unless it is `left`: else `left` could redirect a request
+/// back to the site that it came from, where it would pass for one of that site's own (Referrer Policy §3.5, Fetch §4.4).
 fn disguise(headers: &mut Headers, left: &str, goal: &str) {
     if headers.contains("referer") {
         match headers.text("referer").and_then(origin_of) {

@@ -62,7 +62,7 @@ impl Cookie {
         })
     }
 
-    /// Has its time not come yet?
+    /// Has it not expired yet?
     pub(super) fn is_alive(&self, now: SystemTime) -> bool {
         self.expires.is_none_or(|expires| expires > now)
     }

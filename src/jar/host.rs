@@ -8,7 +8,7 @@ pub(super) fn is_within(host: &str, domain: &str) -> bool {
     host == domain || (below && !is_address(host))
 }
 
-/// Do so many that are strangers to each other have hosts below it that nobody may set a cookie for all?
+/// Is it a public suffix such as `co.uk`, below which strangers have their hosts, so that nobody may set a cookie for it?
 pub(super) fn is_public_suffix(domain: &str) -> bool {
     let domain = domain.trim_end_matches('.');
     // What the list cannot read is nobody's.

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 
 /// A few objects of one thread, last in first out. Unlike a [`FreeList`](super::FreeList) it holds objects of several
-/// makes, and so few of them that nobody need trim it: what is given beyond that is freed.
+/// kinds, and so few of them that nobody need trim it: what is given beyond that is freed.
 pub(crate) struct Stash<T> {
     kept: RefCell<Vec<T>>,
 }

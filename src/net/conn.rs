@@ -158,8 +158,8 @@ impl<H: Home> Conn<H> {
         }
     }
 
-    /// What it means that nothing can be written. The system tells of a reset once, and to whoever reads behind that it
-    /// would look like an end; but not within TLS, which says by itself where it ends.
+    /// What it means that nothing can be written. The system tells of a reset only once, and whoever reads later would
+    /// take it for an end; so it is noted. TLS needs no note, for it says by itself where it ends.
     #[cold]
     fn unwritten(&mut self, error: io::Error) -> Fault {
         let is_plain = !matches!(self.transport, Transport::Tls(_));

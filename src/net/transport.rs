@@ -51,8 +51,8 @@ impl<B: AnyStream> Transport<B> {
         read.map_ok(|()| buf.filled().len())
     }
 
-    /// Whether there is nothing to read, not even the end. A task that has used up its budget is told so of all
-    /// sockets by tokio; hence it is asked outside of that.
+    /// Whether there is nothing to read, not even the end. To a task that has used up its budget tokio says so of all
+    /// sockets, so this is asked outside of the budget.
     pub(crate) fn is_quiet(&mut self) -> bool {
         let mut nothing = [0];
         let read = unconstrained(poll_fn(|cx| self.poll_read(cx, &mut nothing)));

@@ -56,7 +56,7 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// These, with no more text in a message than its fields can be found in.
+    /// These limits, lowered to the length of text in which fields can be found.
     pub(crate) fn capped(self) -> Limits {
         let (head_max, trailers_max) = (self.head_max.min(TEXT_MAX), self.trailers_max.min(TEXT_MAX));
         Limits { head_max, trailers_max, ..self }

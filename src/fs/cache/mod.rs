@@ -85,7 +85,7 @@ impl Cache {
 
     /// The file at `path`, if it was looked at lately.
     ///
-    /// One who is told that it was not shall look; all others are content with what is here until then.
+    /// Whoever is told that it was not is to look; until then all others get what is here.
     pub(super) fn find(&self, path: &str, now: Instant) -> Option<Arc<Resource>> {
         let (hash, mut shard) = self.shard(path);
         shard.tick += 1;

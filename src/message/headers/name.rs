@@ -35,7 +35,7 @@ impl<'a> Name<'a> {
     /// Whether `name` is this one, in whatever case.
     #[inline]
     pub(crate) fn is(self, name: &[u8]) -> bool {
-        // Asked so, it costs one comparison for each letter of a name in the source.
+        // Written so, it is one comparison for each letter where the name is a constant.
         let is_same = |(one, other): (&u8, &u8)| {
             *one | 0x20 == *other | 0x20 && (one == other || other.is_ascii_alphabetic())
         };

@@ -52,7 +52,7 @@ impl Class {
     /// Is every octet of `text` in this class?
     #[inline]
     pub(crate) fn covers(&self, text: &[u8]) -> bool {
-        // No octet is worth a branch of its own, and of a name in the source a plain loop is run by the compiler.
+        // A branch for each octet would cost more; and where `text` is a constant, the compiler runs a plain loop itself.
         text.iter().fold(true, |covered, &octet| covered & self.has(octet))
     }
 }
