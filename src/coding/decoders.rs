@@ -26,6 +26,8 @@ struct Stage {
     read: usize,
     /// So much may still come out.
     left: usize,
+    /// How much it has read that nothing has come of.
+    idle: usize,
     /// Whether the content may end here. True also before any of it has come: no content is fine.
     is_whole: bool,
 }
@@ -85,6 +87,10 @@ const CODINGS_MAX: usize = 4;
 /// What a header and a trailer add, however small the content is.
 const SLACK: usize = 1 << 10;
 
+/// What a decoder may make nothing of, if another one has made it out of next to nothing: content that decodes to none,
+/// again and again, would keep a core busy for seconds.
+const IDLE_MAX: usize = 256 << 10;
+
 /// What is decoded at once.
 const PIECE: usize = 16 << 10;
 
@@ -106,6 +112,10 @@ fn pull(stages: &mut [Stage], source: &mut &[u8], out: &mut Arena) -> Result<usi
             is_dry = pull(before, source, &mut last.input)? == 0;
         }
         let step = last.step(out)?;
+        last.idle = (last.idle + step.read).saturating_sub(2 * step.written);
+        if last.idle > IDLE_MAX && !before.is_empty() {
+            return Err(CodingError::TooLarge);
+        }
         if step.written > 0 || (is_dry && step.read == 0) {
             return Ok(step.written);
         }
@@ -119,7 +129,7 @@ impl Stage {
             Some(kept) => kept,
             None => (coding, codecs::decoder(coding).ok_or(CodingError::Unknown)?, Arena::default()),
         };
-        Ok(Stage { coding, state, input, read: 0, left, is_whole: true })
+        Ok(Stage { coding, state, input, read: 0, left, idle: 0, is_whole: true })
     }
 
     fn step(&mut self, out: &mut Arena) -> Result<Step, CodingError> {

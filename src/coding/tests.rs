@@ -181,6 +181,39 @@ fn a_limit_is_kept_to_the_byte_and_bombs_do_not_go_off() {
     assert_eq!(decode("gzip, gzip", &[&encode(Coding::Gzip, &often)], LIMIT), Err(CodingError::TooLarge));
 }
 
+/// 143 bytes were 4 MiB of members, none of which held anything, and took a core a tenth of a second.
+#[test]
+fn what_decodes_to_nothing_is_not_undone_for_long() {
+    let (nothing, mut named) = (encode(Coding::Gzip, b""), b"\x1f\x8b\x08\x08\0\0\0\0\0\x03".to_vec());
+    named.resize(named.len() + (32 << 10), b'n');
+    named.extend_from_slice(b"\0\x03\0\0\0\0\0\0\0\0\0");
+    for (member, layers) in [(nothing, 2), (named, 1), (encode(Coding::Gzip, b"x"), 1)] {
+        for (len, expected) in [(60 << 10, Ok(())), (300 << 10, Err(CodingError::TooLarge))] {
+            let often = member.repeat(len / member.len());
+            let wire = (0..layers).fold(often, |wire, _| encode(Coding::Gzip, &wire));
+            let codings = ["gzip"; 3][..=layers].join(", ");
+            assert_eq!(decode(&codings, &[&wire], 64 << 20).map(drop), expected, "{len} bytes: {codings}");
+        }
+    }
+}
+
+/// Flushed at each line, as events are, it takes more than it stands for.
+#[test]
+fn what_was_flushed_often_may_be_coded_twice() {
+    for coding in available() {
+        let (mut encoder, mut made, mut text) = (Encoder::new(coding, 4).unwrap(), Vec::new(), Vec::new());
+        for line in 0..2_000u32 {
+            let line = format!("{:x}\n", line.wrapping_mul(0x9e37_79b9));
+            encoder.encode(line.as_bytes(), Flush::Now, &mut made).unwrap();
+            text.extend_from_slice(line.as_bytes());
+        }
+        encoder.encode(b"", Flush::End, &mut made).unwrap();
+        let codings = format!("{}, gzip", coding.as_str());
+        let decoded = decode(&codings, &[&encode(Coding::Gzip, &made)], 1 << 20);
+        assert!(decoded == Ok(text), "{codings}: {} bytes", made.len());
+    }
+}
+
 #[test]
 fn what_is_flushed_can_be_read_at_once_and_a_state_used_again_is_as_new() {
     for coding in available() {
