@@ -50,17 +50,24 @@ impl Context {
     }
 }
 
-/// Decodes all of `coded`, while others have their turns: decoding makes much of little.
-async fn decode(mut decoders: Decoders, mut coded: &[u8]) -> Result<Body, CodingError> {
+/// Decodes all of `coded`, while others have their turns: decoding makes much of little, and takes its time where it makes
+/// nothing.
+async fn decode(mut decoders: Decoders, coded: &[u8]) -> Result<Body, CodingError> {
     let (mut body, mut turn) = (Body::new(), Turn::default());
     let content = body.receive();
-    loop {
-        poll_fn(|cx| turn.poll(cx)).await;
-        match decoders.pull(&mut coded, content)? {
-            0 => break,
-            count => turn.note(count),
+    for mut piece in coded.chunks(PIECE) {
+        turn.note(piece.len());
+        loop {
+            poll_fn(|cx| turn.poll(cx)).await;
+            match decoders.pull(&mut piece, content)? {
+                0 => break,
+                count => turn.note(count),
+            }
         }
     }
     decoders.end()?;
     Ok(body)
 }
+
+/// What is put in at once.
+const PIECE: usize = 16 << 10;

@@ -121,10 +121,14 @@ impl<'a> Reader<'a> {
                     return Poll::Ready(Ok(count));
                 }
             }
-            if ready!(self.poll_received(cx))? == 0 {
+            let received = ready!(self.poll_received(cx))?;
+            if received == 0 {
                 let end = self.decoding.as_ref().map_or(Ok(()), |decoding| decoding.end());
                 return Poll::Ready(Ok(end.map(|()| 0)?));
             }
+            // And where nothing is made of much, that takes its time.
+            self.turn.note(received);
+            ready!(self.turn.poll(cx));
         }
     }
 
@@ -145,7 +149,8 @@ impl<'a> Reader<'a> {
     /// Lends the next piece of what was sent: of what is buffered, or else of what comes.
     fn poll_received(&mut self, cx: &mut task::Context<'_>) -> Poll<Result<usize, ExchangeError>> {
         self.buffered += self.lent;
-        self.lent = self.request.body.len() - self.buffered;
+        let most = if self.decoding.is_some() { PIECE } else { usize::MAX };
+        self.lent = most.min(self.request.body.len() - self.buffered);
         if self.lent > 0 {
             return Poll::Ready(Ok(self.lent));
         }
@@ -167,6 +172,9 @@ impl<'a> Reader<'a> {
         }
     }
 }
+
+/// What of a buffered body is decoded at once.
+const PIECE: usize = 16 << 10;
 
 impl AsyncRead for Reader<'_> {
     fn poll_read(
