@@ -109,7 +109,15 @@ fn round(child: &mut Child, server: &Child, workload: &ClientWorkload, pace: Pac
         report => return Err(io::Error::other(format!("it says {report:?}"))),
     };
     let [wall, cpu, other_cpu] = [wall, cpu, other].map(|time| time.as_secs_f64());
-    Ok(Round { exchanges, wall, cpu, other_cpu, allocations: Some(allocations), latency: Some(latency) })
+    Ok(Round {
+        exchanges,
+        wall,
+        cpu,
+        other_cpu,
+        allocations: Some(allocations),
+        latency: Some(latency),
+        drift: None,
+    })
 }
 
 /// Has the client ask for so long: how many exchanges it had, and how many allocations they took.

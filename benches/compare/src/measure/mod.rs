@@ -62,13 +62,13 @@ pub(crate) fn all(options: &Options, keep: impl Fn(&Results) -> io::Result<()>) 
     for workload in servers {
         let steal = Steal::watch();
         let measured = server::measure(workload, &peers, &foreign, pace, &mut progress);
-        results.server.push(Measured { stolen: steal.share(), ..measured });
+        results.server.push(Measured { stolen: steal.share(), ..measured }.level());
         keep(&results)?;
     }
     for workload in clients {
         let steal = Steal::watch();
         let measured = client::measure(workload, &askers, &foreign, pace, &mut progress)?;
-        results.client.push(Measured { stolen: steal.share(), ..measured });
+        results.client.push(Measured { stolen: steal.share(), ..measured }.level());
         keep(&results)?;
     }
     progress.end();

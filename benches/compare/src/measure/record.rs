@@ -21,6 +21,25 @@ pub(crate) struct Measured {
 }
 
 impl Measured {
+    /// Notes of each round how much longer than usual it took the one in the middle, for then the machine was slower by so
+    /// much. Peers take turns for that: what slowed all of them is no difference between them.
+    pub(crate) fn level(mut self) -> Measured {
+        let whole = self.rows.iter().filter(|row| row.failed.is_none());
+        let usual: Vec<(&Row, f64)> = whole.filter_map(|row| Some((row, row.cpu()?.median))).collect();
+        if usual.len() < PEERS_MIN {
+            return self;
+        }
+        let drift = |index: usize| {
+            let each = |(row, usual): &(&Row, f64)| Some(row.rounds.get(index)?.cpu_each() / usual);
+            Some(Spread::of(usual.iter().filter_map(each))?.median)
+        };
+        let drifts: Vec<f64> = (0..).map_while(drift).collect();
+        for row in &mut self.rows {
+            row.rounds.iter_mut().zip(&drifts).for_each(|(round, drift)| round.drift = Some(*drift));
+        }
+        self
+    }
+
     /// The ranks of the rows by CPU time: one more than there are peers who are surely cheaper, so some share a rank.
     /// Those whose rounds are too far apart have none, but may be surely cheaper all the same.
     pub(crate) fn ranks(&self) -> Vec<Rank> {
@@ -38,6 +57,8 @@ impl Measured {
     }
 }
 
+/// Of fewer, the one in the middle would be compared with itself.
+const PEERS_MIN: usize = 5;
 /// Fewer have no quartiles to speak of, and rank nobody.
 const ROUNDS_MIN: usize = 3;
 
@@ -88,9 +109,9 @@ impl Row {
         Row { peer, ..Row::default() }
     }
 
-    /// Microseconds of CPU time per exchange.
+    /// Microseconds of CPU time per exchange, at the usual speed of the machine.
     pub(crate) fn cpu(&self) -> Option<Spread> {
-        Spread::of(self.rounds.iter().map(Round::cpu_each))
+        Spread::of(self.rounds.iter().map(|round| round.cpu_each() / round.drift.unwrap_or(1.0)))
     }
 
     /// How many times the limit's CPU time, round by round.
@@ -132,10 +153,12 @@ pub(crate) struct Round {
     pub(crate) other_cpu: f64,
     pub(crate) allocations: Option<u64>,
     pub(crate) latency: Option<Latency>,
+    /// How many times longer than usual it took all of them, if there are enough to tell.
+    pub(crate) drift: Option<f64>,
 }
 
 impl Round {
-    /// In microseconds.
+    /// In microseconds, as it was measured.
     pub(crate) fn cpu_each(&self) -> f64 {
         self.cpu * 1e6 / self.exchanges as f64
     }
@@ -211,6 +234,31 @@ mod tests {
         check(&[&[2.0, 2.5, 3.0], &[4.0; 3]], "wide 2");
         check(&[&[2.0, 2.5, 4.5], &[4.0; 3]], "wide 1");
         check(&[], "");
+    }
+
+    /// The CPU times of rows, at the usual speed of the machine.
+    #[track_caller]
+    fn check_level(rows: &[&[f64]], expected: &[(f64, f64, f64)]) {
+        let rows = rows.iter().map(|cpu| row(cpu)).collect();
+        let measured = Measured { rows, ..Measured::default() }.level();
+        let digits = |value: f64| (value * 1e3).round() / 1e3;
+        let spreads = measured.rows.iter().filter_map(Row::cpu);
+        let spreads = spreads.map(|it| (digits(it.low), digits(it.median), digits(it.high)));
+        assert_eq!(spreads.collect::<Vec<_>>(), expected);
+    }
+
+    #[test]
+    fn what_slowed_all_of_a_round_is_no_difference_between_them() {
+        let slow: [&[f64]; 5] =
+            [&[1.0, 1.0, 1.2], &[2.0, 2.0, 2.4], &[3.0, 3.0, 3.6], &[4.0, 4.0, 4.8], &[5.0, 5.0, 6.0]];
+        check_level(&slow, &[1.0, 2.0, 3.0, 4.0, 5.0].map(|at| (at, at, at)));
+        // Of one alone nobody knows why it was slow, and four are too few.
+        let alone: [&[f64]; 5] = [&[1.0; 3], &[2.0; 3], &[3.0; 3], &[4.0; 3], &[5.0, 5.0, 6.0]];
+        check_level(&alone[3..], &[(4.0, 4.0, 4.0), (5.0, 5.0, 6.0)]);
+        let steady = [1.0, 2.0, 3.0, 4.0].map(|at| (at, at, at));
+        check_level(&alone, &[&steady[..], &[(5.0, 5.0, 6.0)]].concat());
+        check_level(&slow[..4], &[(1.0, 1.0, 1.2), (2.0, 2.0, 2.4), (3.0, 3.0, 3.6), (4.0, 4.0, 4.8)]);
+        check_level(&[], &[]);
     }
 
     #[test]

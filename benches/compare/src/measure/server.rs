@@ -124,7 +124,7 @@ impl Server {
             return Err(io::Error::other("idle connections were closed"));
         }
         let [wall, cpu, other_cpu] = [wall, cpu, other_cpu].map(|time| time.as_secs_f64());
-        Ok(Round { exchanges, wall, cpu, other_cpu, allocations, latency })
+        Ok(Round { exchanges, wall, cpu, other_cpu, allocations, latency, drift: None })
     }
 
     fn trace(&self, workload: &ServerWorkload, pace: Pace) -> io::Result<Option<Calls>> {

@@ -213,6 +213,7 @@ mod tests {
                 other_cpu: 2e-6,
                 allocations: Some(2),
                 latency: Some(latency),
+                drift: None,
             }
         };
         Row { rounds: cpu.map(round).into(), peak: Some(1 << 20), ..Row::new(peer) }
