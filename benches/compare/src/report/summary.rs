@@ -44,8 +44,9 @@ const HEAD: &str = "\
 const METHOD: &str = "\n\
     corehttp's figures per request, and those of the limit (a bare epoll loop, or a bare write and read) and of the \
     best of the others. Medians of ROUNDS rounds with half the distance of their quartiles; the slowest of 1,000 is \
-    that of latencies at a fixed load, from the moment a request was due, and nobody's is lost that is no longer than the \
-    limit's: that much is the machine's and the load's. All figures of all are in [the tables](tables.md), and how they were made.\n\n";
+    that of latencies at a fixed load, from the moment a request was due, and nobody's is lost that is no longer than \
+    the limit's: that much is the machine's and the load's. All figures of all are in [the tables](tables.md), and how \
+    they were made.\n\n";
 
 fn table_row(measured: &Measured) -> String {
     let Some((index, ours)) = ours(measured) else { return String::new() };

@@ -191,7 +191,7 @@ mod tests {
     use crate::load::Latency;
     use crate::measure::{Measured, Round, Row};
 
-    /// A row whose rounds took so many microseconds of CPU time, and as much at the worst, of so many requests.
+    /// A row whose rounds took so many microseconds of CPU time, and ten times that at the tail of so many requests.
     fn row(peer: &'static str, cpu: [f64; 3], requests: u64) -> Row {
         let round = |cpu: f64| {
             let tail = |least| (requests >= least).then_some(cpu * 10.0);
@@ -234,7 +234,8 @@ mod tests {
     #[test]
     fn what_is_not_known_is_a_dash_and_who_is_not_there_is_named() {
         let rows = || vec![row("limit", [2.0; 3], 1_000), row("corehttp", [3.0; 3], 1_000)];
-        let limit = "| limit |  | 2.00 (2.00 to 2.00) | 1.00 | 1.00 | 0% | 0% | – | 2.00 | 1.0 | – | 2.00 | 20.0 | 20.0 | 20.0 | 2.00 |";
+        let limit = "| limit |  | 2.00 (2.00 to 2.00) | 1.00 | 1.00 | 0% | 0% | – | 2.00 | 1.0 | – \
+            | 2.00 | 20.0 | 20.0 | 20.0 | 2.00 |";
         let load = "| (load) |  | 2.00 (2.00 to 2.00) |  | 500000 |";
         let notes =
             ["100 requests per second, 1000 in a round", "gave 0.17% of", "Without nginx, which has static"];
