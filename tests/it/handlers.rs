@@ -21,7 +21,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, ReadBuf};
 use tokio::sync::{Notify, Semaphore};
 use tokio::time::timeout;
 
-use super::support::{Peer, Refusals, Served, eventually, paused, status, undated};
+use super::support::{Peer, Refusals, Served, eventually, paused, status, streaming, undated};
 
 const GET: &str = "GET / HTTP/1.1\r\nhost: a\r\n\r\n";
 
@@ -680,6 +680,70 @@ mod peer_closed {
                 served = service.serve_connection(far) => panic!("{served:?}"),
             }
         });
+    }
+
+    #[test]
+    fn who_has_begun_an_answer_hears_it_too() {
+        let (sender, ends) = channel();
+        let served = Served::new(streaming(async move |ctx: &mut Context| -> corehttp::Result {
+            let mut out = ctx.stream().await?;
+            out.write_all(b"begun").await?;
+            out.peer_closed().await;
+            sender.send("closed").unwrap();
+            out.write_all(b"closed").await?;
+            Ok(out.finish().await?)
+        }));
+        // The body of a request that was cut short is nobody's end but its reader's.
+        for sent in [GET, &GET.replace("\r\n\r\n", "\r\ncontent-length: 5\r\n\r\n12")] {
+            let mut peer = served.connect();
+            peer.say(sent);
+            peer.hear_through("begun\r\n");
+            peer.end();
+            assert_eq!(ends.recv(), Ok("closed"));
+            assert_eq!(peer.hear_all(), "6\r\nclosed\r\n0\r\n\r\n");
+        }
+    }
+
+    #[test]
+    fn what_comes_while_an_answer_is_streamed_is_not_lost() {
+        let done = Arc::new(Semaphore::new(0));
+        let work = done.clone();
+        let served = Served::new(async move |ctx: &mut Context| -> corehttp::Result {
+            let mut out = ctx.stream().await?;
+            out.write_all(b"begun").await?;
+            tokio::select! {
+                () = out.peer_closed() => out.write_all(b"closed").await?,
+                permit = work.acquire() => permit?.forget(),
+            }
+            Ok(out.finish().await?)
+        });
+        let mut peer = served.connect();
+        peer.say(GET);
+        for _ in 0..3 {
+            peer.hear_through("begun\r\n");
+            peer.say(GET);
+            done.add_permits(1);
+            peer.hear_through("0\r\n\r\n");
+        }
+    }
+
+    #[test]
+    fn beside_a_reader_it_is_the_reader_who_hears() {
+        let (sender, ends) = channel();
+        let served = Served::new(streaming(async move |ctx: &mut Context| {
+            let (mut body, out) = ctx.duplex().await.unwrap();
+            let end = tokio::select! {
+                biased;
+                () = out.peer_closed() => None,
+                end = body.chunk() => Some(end.unwrap_err().kind()),
+            };
+            sender.send(end).unwrap();
+        }));
+        let mut peer = served.connect();
+        peer.say(GET.replace("\r\n\r\n", "\r\ncontent-length: 5\r\n\r\n"));
+        peer.hear_through("\r\n\r\n");
+        peer.end();
+        assert_eq!(ends.recv(), Ok(Some(io::ErrorKind::UnexpectedEof)));
     }
 
     #[test]

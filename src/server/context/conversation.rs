@@ -1,16 +1,18 @@
 //! What a handler may know of the connection while it runs, and do with it: read, write, and take it over.
 
+use std::cell::RefCell;
 use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
-use std::task::{Poll, ready};
-use std::time::{Duration, Instant};
+use std::task::Poll;
+use std::time::Instant;
 
+use super::closed::poll_closed;
 use super::passage::Passage;
 use super::{Context, Course, Reader, Unread, Upgraded, Vacated, Writer};
-use crate::exchange::{Expectation, poll_flush};
+use crate::exchange::{Expectation, Incoming, poll_flush};
 use crate::message::{Headers, Length, Name, Status, Version, is_token};
-use crate::net::{Conn, Lane, Peer, PeerAddr};
+use crate::net::{Conn, Peer, PeerAddr};
 use crate::server::InvalidAnswer;
 use crate::wire::encode;
 
@@ -119,7 +121,9 @@ impl Context {
     /// An [`InvalidAnswer`]: one that has been sent already, or a status of 1xx.
     pub async fn stream(&mut self) -> io::Result<Writer<'_>> {
         let course = self.begin_stream(Unread::Dropped)?;
-        Ok(self.parts(course).1)
+        let (mut writer, incoming) = self.writer(course);
+        writer.incoming = Some(incoming);
+        Ok(writer)
     }
 
     /// Both at once: reads the request's body while writing the answer's. See [`Context::stream`].
@@ -136,17 +140,17 @@ impl Context {
             self.incoming.get_mut().expectation = Expectation::None;
         }
         let course = self.begin_stream(Unread::Wanted)?;
-        Ok(self.parts(course))
+        let (writer, incoming) = self.writer(course);
+        Ok((Reader::new(writer.request, incoming.get_mut(), writer.conn, writer.bounds), writer))
     }
 
-    /// Both sides of the exchange, once the head was written.
-    fn parts(&mut self, course: Course) -> (Reader<'_>, Writer<'_>) {
+    /// The side of the exchange that writes, once the head was written, and what the other one reads from.
+    fn writer(&mut self, course: Course) -> (Writer<'_>, &mut RefCell<Incoming>) {
         let Context { request, response, transform, transformed, incoming, outgoing, conn, shared, .. } =
             self;
         let transform = transform.as_deref_mut().filter(|_| course == Course::Through);
         let passage = transform.map(|transform| Passage::new(transform, transformed));
-        let reader = Reader::new(request, incoming.get_mut(), conn, &shared.bounds);
-        (reader, Writer::new(request, &response.trailers, passage, outgoing, conn, &shared.bounds))
+        (Writer::new(request, &response.trailers, passage, outgoing, conn, &shared.bounds), incoming)
     }
 
     /// Sends an answer that is not the last one, such as 103 with `link` fields (RFC 9110 §15.2, RFC 8297). A peer
@@ -215,7 +219,8 @@ impl Context {
     /// Waits until the peer has closed the connection, or its sending half, which looks the same.
     ///
     /// What it sends meanwhile is kept, up to 64 KiB; a close behind more than that is not seen. Use it beside work
-    /// that is not worth doing if nobody is there: as long as it does not write, a handler goes on without its peer.
+    /// that is not worth doing if nobody is there: as long as it does not write, a handler goes on without its peer. One
+    /// that streams asks its writer: [`Writer::peer_closed`].
     ///
     /// # Examples
     ///
@@ -232,20 +237,7 @@ impl Context {
     /// # let _ = corehttp::Server::new().service(report);
     /// ```
     pub async fn peer_closed(&self) {
-        poll_fn(|cx| {
-            let (mut conn, mut incoming) = (self.conn.borrow_mut(), self.incoming.borrow_mut());
-            let Some(conn) = conn.as_mut() else { return Poll::Ready(()) };
-            // A wait for the body that was given up shall not end this one.
-            conn.disarm(Lane::Read);
-            while incoming.input.unread().len() < UNREAD_MAX {
-                if let Ok(1..) = ready!(conn.poll_fill(cx, &mut incoming.input, Duration::MAX)) {
-                    continue;
-                }
-                return Poll::Ready(());
-            }
-            Poll::Pending
-        })
-        .await;
+        poll_fn(|cx| poll_closed(cx, &self.conn, &self.incoming)).await;
     }
 
     async fn hand_over(&mut self, protocol: Option<&str>) -> io::Result<Upgraded> {
@@ -306,6 +298,3 @@ impl Context {
         Ok(flushed.await?)
     }
 }
-
-/// How much may arrive unasked while somebody waits for the end.
-const UNREAD_MAX: usize = 64 << 10;

@@ -1,5 +1,6 @@
 //! [`Context`]: one exchange, as the handler sees it.
 
+mod closed;
 mod conversation;
 mod decode;
 mod head;

@@ -1,7 +1,8 @@
 //! [`Writer`]: an answer's body, written by the handler (RFC 9112 §7.1).
 
+use std::cell::RefCell;
 use std::fmt;
-use std::future::poll_fn;
+use std::future::{pending, poll_fn};
 use std::io;
 use std::pin::Pin;
 use std::task::{self, Poll, ready};
@@ -9,9 +10,10 @@ use std::task::{self, Poll, ready};
 use tokio::io::AsyncWrite;
 
 use super::SharedConn;
+use super::closed::poll_closed;
 use super::passage::Passage;
 use crate::coding::Flush;
-use crate::exchange::{Bounds, Outgoing, poll_flush};
+use crate::exchange::{Bounds, Incoming, Outgoing, poll_flush};
 use crate::message::{Headers, Request};
 use crate::net::Conn;
 
@@ -27,8 +29,10 @@ pub struct Writer<'a> {
     trailers: &'a Headers,
     passage: Option<Passage<'a>>,
     outgoing: &'a mut Outgoing,
-    conn: &'a SharedConn,
-    bounds: &'a Bounds,
+    pub(super) conn: &'a SharedConn,
+    /// What the peer sends, unless somebody else reads it.
+    pub(super) incoming: Option<&'a RefCell<Incoming>>,
+    pub(super) bounds: &'a Bounds,
 }
 
 impl<'a> Writer<'a> {
@@ -40,7 +44,7 @@ impl<'a> Writer<'a> {
         conn: &'a SharedConn,
         bounds: &'a Bounds,
     ) -> Writer<'a> {
-        Writer { request, trailers, passage, outgoing, conn, bounds }
+        Writer { request, trailers, passage, outgoing, conn, incoming: None, bounds }
     }
 
     /// Writes all of `data`.
@@ -91,6 +95,37 @@ impl<'a> Writer<'a> {
     /// Whether the server is about to stop, as [`Context::is_stopping`](super::Context::is_stopping).
     pub fn is_stopping(&self) -> bool {
         self.conn.borrow().as_ref().is_some_and(Conn::is_stopping)
+    }
+
+    /// Waits until the peer has closed the connection, or its sending half, as
+    /// [`Context::peer_closed`](super::Context::peer_closed). Use it beside the wait for what is to be written next. A
+    /// writer that has a reader beside it, by [`Context::duplex`](super::Context::duplex), waits for ever: there the
+    /// reader comes to an end.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use corehttp::Context;
+    /// use tokio::sync::mpsc::Receiver;
+    ///
+    /// async fn follow(ctx: &mut Context, mut news: Receiver<String>) -> corehttp::Result {
+    ///     let mut out = ctx.stream().await?;
+    ///     loop {
+    ///         let line = tokio::select! {
+    ///             line = news.recv() => line,
+    ///             () = out.peer_closed() => return Ok(()), // nobody reads the rest
+    ///         };
+    ///         let Some(line) = line else { return Ok(out.finish().await?) };
+    ///         out.write_all(line.as_bytes()).await?;
+    ///         out.flush().await?;
+    ///     }
+    /// }
+    /// ```
+    pub async fn peer_closed(&self) {
+        match self.incoming {
+            Some(incoming) => poll_fn(|cx| poll_closed(cx, self.conn, incoming)).await,
+            None => pending().await,
+        }
     }
 
     /// Takes all of `data`, if it is to wait for more. Says whether it does.

@@ -1,0 +1,31 @@
+//! [`poll_closed`]: whether the peer has closed, for whoever works on its answer.
+
+use std::cell::RefCell;
+use std::task::{self, Poll, ready};
+use std::time::Duration;
+
+use super::SharedConn;
+use crate::exchange::Incoming;
+use crate::net::Lane;
+
+/// Ready when the peer has closed the connection, or its sending half. What it sends meanwhile is kept.
+pub(super) fn poll_closed(
+    cx: &mut task::Context<'_>,
+    conn: &SharedConn,
+    incoming: &RefCell<Incoming>,
+) -> Poll<()> {
+    let (mut conn, mut incoming) = (conn.borrow_mut(), incoming.borrow_mut());
+    let Some(conn) = conn.as_mut() else { return Poll::Ready(()) };
+    // A wait for the body that was given up shall not end this one.
+    conn.disarm(Lane::Read);
+    while incoming.input.unread().len() < UNREAD_MAX {
+        if let Ok(1..) = ready!(conn.poll_fill(cx, &mut incoming.input, Duration::MAX)) {
+            continue;
+        }
+        return Poll::Ready(());
+    }
+    Poll::Pending
+}
+
+/// How much may arrive unasked while somebody waits for the end.
+const UNREAD_MAX: usize = 64 << 10;
