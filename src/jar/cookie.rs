@@ -128,8 +128,8 @@ fn domain(origin: &Origin<'_>, asked: Option<&str>) -> Result<(String, bool), Re
     }
 }
 
-/// Is it one name, one value and one path that a `Set-Cookie` field could have brought? A server that says no path may have
-/// led its client to one of any length, and is heard no further than one that says it.
+/// Whether one `Set-Cookie` field could have brought this name, value and path. A path that was taken from the request is
+/// held to this too, for a server may lead its client to one of any length.
 pub(super) fn is_sayable(name: &str, value: &str, path: &str) -> bool {
     let field = format!("{name}={value}; Path={path}");
     let set = SetCookie { path: Some(path), ..SetCookie::new(name, value) };
@@ -150,8 +150,8 @@ pub enum Rejected {
     Insecure,
     /// It does not keep what the prefix of its name promises.
     Prefix,
-    /// Its name, value or path could not have come in a field, or is too long: a path of more than 1,024 bytes is, be it
-    /// that of the request.
+    /// Its name, value or path could not have come in a field, or is too long. The folder of the request, which counts
+    /// where the cookie names no path, may be no longer than 1,024 bytes either.
     Value,
 }
 

@@ -36,9 +36,9 @@ pub enum Address {
     /// Memory, for tests and benchmarks.
     Memory(MemoryListener),
     /// A socket that is bound already, such as one that a test has opened or systemd hands over. One core accepts for all,
-    /// and [`Server::dual_stack`](crate::Server::dual_stack) comes too late for it.
+    /// and [`Server::dual_stack`](crate::Server::dual_stack) has no effect on it.
     TcpListener(Arc<TcpListener>),
-    /// The same of a Unix domain socket, whose file stays.
+    /// A Unix domain socket that is bound already. Its file stays when the server ends, and one core accepts for all.
     #[cfg(unix)]
     UnixListener(Arc<UnixListener>),
 }

@@ -84,8 +84,8 @@ impl Running {
         &self.inner.addresses
     }
 
-    /// Stops well: no more connections, idle ones closed at once, the rest told `connection: close` with their
-    /// answers, and what is left after `grace` cut. Returns at once; [`Running::wait`] waits for it.
+    /// Stops gracefully: accepts no more connections, closes idle ones at once, sends `connection: close` with the answers
+    /// on the others, and cuts what is left after `grace`. Returns at once; [`Running::wait`] waits for the end.
     ///
     /// A later call can only shorten the grace.
     #[doc(alias = "graceful_shutdown")]

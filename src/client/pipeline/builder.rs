@@ -35,23 +35,23 @@ impl PipelineBuilder {
         Ok(PipelineBuilder { client, key, connections: 1, in_flight_max: 1024, accepts: Accepts::Safe })
     }
 
-    /// Connections in use at most. One more is taken when all others have something to do. Default: 1, which is also the
-    /// least; more than 1,024 count as 1,024.
+    /// How many connections are used at most. Another one is opened when all others have something to do. Default: 1,
+    /// which is also the least; more than 1,024 count as 1,024.
     pub fn connections(mut self, count: usize) -> Self {
         self.connections = count.clamp(1, CONNECTIONS_MAX);
         self
     }
 
-    /// Requests in flight over all connections. Beyond, callers wait in turn, for as long as
-    /// [`ClientTimeouts::queue`](crate::ClientTimeouts::queue). Default: 1,024; the least is 1.
+    /// How many requests may be in flight, over all connections together. Further callers wait in turn, for
+    /// [`ClientTimeouts::queue`](crate::ClientTimeouts::queue) at most. Default: 1,024; the least is 1.
     pub fn in_flight_max(mut self, most: usize) -> Self {
         self.in_flight_max = most.clamp(1, Semaphore::MAX_PERMITS);
         self
     }
 
-    /// Sends methods that are not safe, too. Of those that were in flight when their connection ended nobody knows
-    /// whether the server has acted on them: they are errors for which [`ClientError::is_sent`] is true, unless the
-    /// method is idempotent (RFC 9112 §9.3.2). Default: only safe methods are sent.
+    /// Sends methods that are not safe, too. When a connection ends while such requests are in flight, nobody knows
+    /// whether the server has acted on them: they fail with an error for which [`ClientError::is_sent`] is true, unless
+    /// the method is idempotent (RFC 9112 §9.3.2). Default: only safe methods are sent.
     ///
     /// [`ClientError::is_sent`]: crate::ClientError::is_sent
     pub fn allow_unsafe(mut self) -> Self {

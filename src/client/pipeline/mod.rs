@@ -33,17 +33,18 @@ use crate::wire::{Announcement, Framing, Wish};
 /// Asks one origin over few connections, and waits for no answer before it sends the next request (RFC 9112 §9.3.2).
 ///
 /// What its callers ask at the same moment leaves in one write. Answers come in the order of the requests, so a slow
-/// one holds up those behind it: it is for many small answers, none of which takes long.
+/// one holds up those behind it: use it for many small answers, none of which takes long.
 ///
-/// A new connection is asked one thing alone: its answer shows that others may follow. A connection that ends takes
-/// nothing with it that was not written, nor what the server has said it will not look at (`connection: close`): these
-/// are sent on the next one. What may have been processed already is sent again if that does no harm (RFC 9110 §9.2.2),
-/// the first in line only once, and if not it is an error, for which [`ClientError::is_sent`] is true.
+/// A new connection is sent a single request first: its answer shows that others may follow. When a connection ends,
+/// requests that were not written yet are sent on the next one, and so are those that the server has said it will not
+/// look at (`connection: close`). A request that the server may have processed is sent again if that does no harm
+/// (RFC 9110 §9.2.2), though the first in line only once; otherwise it fails, with an error for which
+/// [`ClientError::is_sent`] is true.
 ///
 /// Made by [`Client::pipeline`]. A clone is the same pipeline, and may be used in any runtime; its connections live in
-/// the one whose caller needed them first. They are the client's: while nothing is in flight they rest with its others,
-/// where other requests find them, and count as such. Redirects are answers like any other. Dropping what
-/// [`Pipeline::send`] returns frees the caller; the answer is received in its place, and dropped.
+/// the one whose caller needed them first. They belong to the client: while nothing is in flight they rest in its pool,
+/// where other requests may use them, and count as idle. Redirects are not followed. A caller may drop the future of
+/// [`Pipeline::send`] at any time; the answer is then received and discarded.
 ///
 /// # Examples
 ///
