@@ -235,7 +235,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// As [`Client::get`]; and an answer that is not 101, which is in `response` then, but for its body.
+    /// As [`Client::get`]; and an answer that is not 101, which is then in `response`, without its body.
     pub async fn upgrade(&self, request: &Request, response: &mut Response) -> Result<Tunnel, ClientError> {
         self.switch(None, request, response).await
     }

@@ -17,14 +17,15 @@ use crate::coding::{Coding, Encoder, Flush, essence, shrinks};
 use crate::memory::lock;
 
 impl<N> Files<N> {
-    /// Keeps copies of files that shrink, encoded with br, gzip and, by feature, zstd, in the directory `copies`, and
-    /// answers with them who likes them better (RFC 9110 §12.5.3). Whoever asks for a file first waits for its copies;
-    /// files between 1 KiB and 8 MiB have some, if they have no [neighbor](Files::precompressed) in that coding.
+    /// Keeps compressed copies of files in the directory `copies`, encoded with br, gzip and, by feature, zstd, and
+    /// sends them to clients that prefer these codings (RFC 9110 §12.5.3). The first request for a file waits until its
+    /// copies are made. Copies are made of files between 1 KiB and 8 MiB that shrink, and that have no
+    /// [neighbor](Files::precompressed) in that coding.
     ///
-    /// A copy is as old as its file, or else it is made again; a file has none until it is two seconds old. Where new
-    /// files have the times of old ones, as some build systems have it, new files need a new directory. A copy appears
-    /// at once and whole, and it replaces whatever has its name, without following links. Nobody but the server should
-    /// write to `copies`.
+    /// A copy has the time of its file, and is made again if that changes; no copy is made of a file that changed less
+    /// than two seconds ago. Where new files have the times of old ones, as with some build systems, new files need a
+    /// new directory. A copy appears at once and whole, and replaces whatever has its name, without following links.
+    /// Nobody but the server should write to `copies`.
     ///
     /// # Errors
     ///

@@ -110,8 +110,9 @@ impl Files {
 }
 
 impl<N> Files<N> {
-    /// Serves another directory to whoever asks for `host`, which is a name or an address without a port. Hosts that
-    /// have none of their own are served the first directory; `Files::embedded(&[])` has nothing for them.
+    /// Serves another directory for requests to `host`, which is a name or an address without a port. Hosts without a
+    /// directory of their own are served the first one; with `Files::embedded(&[])` as the first there is nothing for
+    /// them.
     ///
     /// # Errors
     ///
@@ -126,7 +127,7 @@ impl<N> Files<N> {
         files.lookup.check_copies().map(|()| files)
     }
 
-    /// Which files of a directory stand for it: the first that is there. By default, `index.html`.
+    /// The names of index files: a directory is answered with the first that is there. Default: `index.html`.
     pub fn index<S: Into<String>>(self, names: impl IntoIterator<Item = S>) -> Files<N> {
         let names = names.into_iter().map(Into::into).filter(|name: &String| is_name(name));
         self.with(|lookup| lookup.index = names.collect())

@@ -155,7 +155,7 @@ impl Jar {
         out.flush()
     }
 
-    /// Adds the cookies that [`Jar::save`] wrote, but for those that have ended.
+    /// Adds the cookies that [`Jar::save`] wrote, except those that have expired.
     ///
     /// # Errors
     ///

@@ -8,8 +8,8 @@ use crate::message::Status;
 
 /// How a body broke the rules of `multipart/form-data`, or a bound of [`MultipartLimits`](super::MultipartLimits).
 ///
-/// Inside the [`io::Error`] of whoever reads parts, unless the body itself could not be read. Through `?` a handler
-/// answers with [the status it owes](MultipartError::owed).
+/// It is inside the [`io::Error`] that reading parts returns, unless the body itself could not be read. A handler that
+/// passes it on with `?` answers with [the status it owes](MultipartError::owed).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum MultipartError {

@@ -137,8 +137,8 @@ impl<R: AsyncRead + Unpin> Multipart<R> {
         Ok(Multipart::within(source, Boundary::new(boundary.as_bytes())?, limits))
     }
 
-    /// The next part, once its head is here; none behind the last one, once the body was read to its end. What is
-    /// left of the part before is skipped.
+    /// The next part, as soon as its head has come, or none after the last one, when the body has been read to its end.
+    /// What is left of the part before is skipped.
     ///
     /// # Errors
     ///

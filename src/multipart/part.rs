@@ -13,7 +13,7 @@ use crate::message::Headers;
 
 /// One part of a body: a field of a form, or a file. Its content is read as it comes.
 ///
-/// Made by [`Multipart::part`]. What is not read of it is skipped.
+/// Made by [`Multipart::part`]. Content that is not read is skipped.
 pub struct Part<'a, R> {
     body: &'a mut Multipart<R>,
 }

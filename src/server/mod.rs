@@ -190,9 +190,9 @@ impl Server {
         self
     }
 
-    /// Sees every refusal, and every exchange that failed, but for handlers that fail with a bare
-    /// [`Status`](crate::Status), which is an answer like any other. Called on the core where it happened, so it should
-    /// be quick. Default: nobody is told.
+    /// Is called with every refusal and every exchange that failed, except where a handler fails with a bare
+    /// [`Status`](crate::Status), which is an answer like any other. It runs on the core where that happened, so it
+    /// should be quick. Default: nothing is called.
     pub fn on_error(mut self, on_error: impl Fn(&Refusal<'_>) + Send + Sync + 'static) -> Server {
         self.settings.on_error = Some(Arc::new(on_error));
         self

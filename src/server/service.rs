@@ -108,11 +108,11 @@ impl<H: Handler> Service<H> {
         }
     }
 
-    /// Stops well, for all clones: idle connections are closed, and the others with the answer that they are about to
-    /// have, which says `connection: close`. A connection that has not asked for anything yet has a second to do so.
+    /// Stops gracefully, for all clones: idle connections are closed, and the others after the answer they are waiting
+    /// for, which says `connection: close`. A connection that has not sent a request yet has a second to do so.
     ///
-    /// Returns at once; each [`Service::serve_connection`] returns when its connection is done. To drop that future is
-    /// to cut it. What is served after this is answered once, and closed.
+    /// Returns at once; each [`Service::serve_connection`] returns when its connection is done, and dropping its future
+    /// cuts the connection. Connections served after this get one answer, and are closed.
     pub fn stop(&self) {
         self.worker.shared.watch.stop();
     }

@@ -5,12 +5,12 @@ use crate::net::Transport;
 use crate::net::tls::enabled::{ServerTls, TlsSession};
 
 impl Server {
-    /// Makes all its connections secure, those that [`Service::serve_connection`](super::Service::serve_connection) is
-    /// given among them. Default: none.
+    /// Makes all its connections secure, including those given to
+    /// [`Service::serve_connection`](super::Service::serve_connection). Default: none.
     ///
-    /// A handshake has to end within [`Timeouts::head`](crate::Timeouts::head), which the first head shares. Others do
-    /// not wait for it. Those that fail are told to [`Server::on_error`], but for peers that go away in silence.
-    /// Connections that are refused because there are too many are closed without an answer.
+    /// A handshake has to end within [`Timeouts::head`](crate::Timeouts::head), which the first head shares. Other
+    /// connections do not wait for it. Failed handshakes are reported to [`Server::on_error`], except those of peers
+    /// that just go away. Connections that are refused because there are too many are closed without an answer.
     pub fn tls(mut self, tls: ServerTls) -> Server {
         self.settings.acceptor = Some(tls.acceptor());
         self

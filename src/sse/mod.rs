@@ -39,8 +39,8 @@ use crate::server::{Context, Writer};
 /// ```
 #[derive(Debug)]
 pub struct Events<'a> {
-    /// How long nothing may be sent while [`Events::wait`] waits, before a comment shows whoever is on the way that the
-    /// connection lives. Less than a second counts as one. Default: 15 s.
+    /// How long nothing may be sent while [`Events::wait`] waits, before a comment shows the proxies on the way that
+    /// the connection is alive. Less than a second counts as one. Default: 15 s.
     pub keep_alive: Duration,
     out: Writer<'a>,
     /// The event that is being sent, and how much of it was.
@@ -49,8 +49,8 @@ pub struct Events<'a> {
 }
 
 impl Context {
-    /// Sends the head of an answer that goes on, `text/event-stream` and not to be stored, and lets the handler send
-    /// events. Other fields of the response go with it.
+    /// Sends the head of an event stream, `text/event-stream` and not to be stored, and lets the handler send events.
+    /// Other fields of the response go with it.
     ///
     /// # Errors
     ///
@@ -64,7 +64,7 @@ impl Context {
 }
 
 impl Events<'_> {
-    /// Sends `event` now. If the future is dropped half-way, the rest goes before whatever is sent next.
+    /// Sends `event` now. If the future is dropped half-way, the rest is sent before anything else.
     ///
     /// # Errors
     ///
@@ -77,7 +77,7 @@ impl Events<'_> {
         self.flush().await
     }
 
-    /// Sends a comment now, which no page hears. As for [`Events::send`], nobody will see a half of it.
+    /// Sends a comment now, which pages ignore. As with [`Events::send`], nobody will see half of it.
     ///
     /// # Errors
     ///
@@ -103,20 +103,21 @@ impl Events<'_> {
         }
     }
 
-    /// The id of the last event that the page has heard on an earlier connection, if it came again (HTML §9.2.4).
+    /// The id of the last event that the page received on an earlier connection, if this is a reconnection (HTML
+    /// §9.2.4).
     pub fn last_id(&self) -> Option<&str> {
         self.out.request.headers.text("last-event-id")
     }
 
-    /// Whether the server is about to stop. It waits for streams that go on no longer than for other answers: what is
-    /// waiting still when the grace is over is cut, and the page comes again.
+    /// Whether the server is about to stop. It waits for event streams no longer than for other answers: a stream that
+    /// has not ended when the grace is over is cut, and the page reconnects.
     ///
-    /// Where events are rare, [`Context::stopping`] is waited for beside them.
+    /// Where events are rare, wait for [`Context::stopping`] beside them.
     pub fn is_stopping(&self) -> bool {
         self.out.is_stopping()
     }
 
-    /// Ends the stream. The page will come again, unless it is answered 204 then (HTML §9.2.3).
+    /// Ends the stream. The page will reconnect, and stop doing so if it is then answered with 204 (HTML §9.2.3).
     ///
     /// # Errors
     ///

@@ -25,9 +25,9 @@ use crate::message::{InvalidRequest, Request, Response, TargetForm};
 /// Asks one of several hosts that all give the same answers: the one that has least to do.
 ///
 /// A host that fails is asked less for a while: each failure counts as one request more that it has to answer, for 3 s.
-/// A failure is whatever keeps an answer from coming, but for what the caller is to blame for; more may be called one
-/// with [`BalancerBuilder::healthy_if`]. Hosts that fail an active check ([`BalancerBuilder::check`]) are not asked at
-/// all while there are others.
+/// A failure is whatever keeps an answer from coming, except errors that are the caller's; more may be called one with
+/// [`BalancerBuilder::healthy_if`]. Hosts that fail an active check ([`BalancerBuilder::check`]) are not asked at all
+/// while there are others.
 ///
 /// Targets are only a path, for the host is not known before; those of a gateway are made by
 /// [`Request::target_to`]`("/")`. Redirects are answers like any other. Made by [`Client::balance`]; a clone is the same

@@ -92,7 +92,7 @@ impl FormBuf {
         self.text.clear();
     }
 
-    /// The text, as it goes on the wire.
+    /// The text, as it is sent.
     pub fn as_str(&self) -> &str {
         &self.text
     }

@@ -49,8 +49,8 @@ impl Context {
         self.shared.watch.is_stopping()
     }
 
-    /// Waits until the server is about to stop. It does not borrow the context, so that whoever streams for long, or has
-    /// taken the connection over, can wait for it beside all else, and end within the grace.
+    /// Waits until the server is about to stop. It does not borrow the context, so a handler that streams for long, or
+    /// has taken the connection over, can wait for it beside everything else, and end within the grace.
     ///
     /// # Examples
     ///
@@ -89,7 +89,7 @@ impl Context {
 impl Context {
     /// The request's body, to be read as it comes. Of a body that was buffered it yields the bytes.
     ///
-    /// What is not read is dropped after the handler, within [`Limits::drain_max`](crate::Limits::drain_max).
+    /// What the handler does not read is discarded after it, within [`Limits::drain_max`](crate::Limits::drain_max).
     pub fn body_reader(&mut self) -> Reader<'_> {
         let Context { request, incoming, conn, shared, .. } = self;
         Reader::new(request, incoming.get_mut(), conn, &shared.bounds)
@@ -179,8 +179,8 @@ impl Context {
     /// # Errors
     ///
     /// A connection that fails; or an [`InvalidAnswer`]: a request that does not ask to be upgraded to `protocol`, or
-    /// whose body was not read, or an answer that has been sent already. Whoever did not ask gets 426 through `?`, with
-    /// the protocol in the field `upgrade`, which the response then has.
+    /// whose body was not read, or an answer that has been sent already. If that error is passed on with `?`, a request
+    /// that does not ask is answered with 426, and `upgrade` names the protocol.
     #[doc(alias = "hijack")]
     pub async fn upgrade(&mut self, protocol: &str) -> io::Result<Upgraded> {
         self.check_unsent()?;
@@ -206,7 +206,8 @@ impl Context {
     /// # Errors
     ///
     /// A connection that fails; or an [`InvalidAnswer`]: a request that is no CONNECT, or that brings content, which a
-    /// CONNECT has not: either owes 400 through `?`; or an answer that has been sent already.
+    /// CONNECT may not have (both are answered with 400 when passed on with `?`), or an answer that has been sent
+    /// already.
     pub async fn tunnel(&mut self) -> io::Result<Upgraded> {
         self.check_unsent()?;
         // Some reader would take that content for the first bytes of the tunnel.
@@ -219,8 +220,8 @@ impl Context {
     /// Waits until the peer has closed the connection, or its sending half, which looks the same.
     ///
     /// What it sends meanwhile is kept, up to 64 KiB; a close behind more than that is not seen. Use it beside work
-    /// that is not worth doing if nobody is there: as long as it does not write, a handler goes on without its peer. One
-    /// that streams asks its writer: [`Writer::peer_closed`].
+    /// that is not worth doing if nobody is there: a handler that does not write does not notice otherwise that its
+    /// peer is gone. One that streams asks its writer: [`Writer::peer_closed`].
     ///
     /// # Examples
     ///

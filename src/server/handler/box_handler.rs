@@ -10,7 +10,7 @@ use crate::server::{Context, Result};
 /// Any handler, behind a pointer: handlers of several types can be in one map, or one field hold any of them.
 ///
 /// Each request that it handles costs one allocation, for the future of the handler, and a call that is not inlined.
-/// Whoever has handlers of a single type, or an enum of them, needs no box and pays for none.
+/// Handlers of a single type, or an enum of them, need no box.
 ///
 /// It is shared among cores, so the handler must be [`Send`] and [`Sync`]; its future need not be.
 ///

@@ -68,8 +68,8 @@ pub trait Handler: 'static {
     /// # Errors
     ///
     /// An error becomes an answer with the status it owes, and the reason of that status as its text. The fields that
-    /// were set stay, but for those that describe a content. Whoever wants to say more puts an answer of its own into
-    /// `ctx.response`, and returns `Ok`. Once the head has left, an error aborts the connection.
+    /// were set stay, except those that describe a content. To say more, put an answer into `ctx.response` and return
+    /// `Ok`. Once the head has left, an error aborts the connection.
     ///
     /// [`Server::on_error`](crate::Server::on_error) hears of it, unless it is a bare [`Status`](crate::Status): that is
     /// an answer like any other.

@@ -58,7 +58,7 @@ impl ClientTls {
         self
     }
 
-    /// What it shows to servers that ask who it is. Default: nothing.
+    /// The certificate it shows to servers that ask for one. Default: none.
     pub fn identity(mut self, identity: TlsIdentity) -> ClientTls {
         self.identity = Some(identity);
         self
@@ -70,7 +70,7 @@ impl ClientTls {
         self
     }
 
-    /// **The door out of everything that TLS is for.** What is behind it makes connections that anybody on the way can
+    /// **Leads out of everything that TLS is for.** The settings behind it make connections that anybody on the way can
     /// read and change.
     pub fn dangerous(self) -> DangerousClientTls {
         DangerousClientTls { tls: self }
@@ -104,7 +104,7 @@ impl Default for Connector {
     }
 }
 
-/// What a client does at its peril. Made by [`ClientTls::dangerous`].
+/// Settings that give up the protection of TLS. Made by [`ClientTls::dangerous`].
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct DangerousClientTls {

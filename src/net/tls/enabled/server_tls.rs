@@ -12,8 +12,8 @@ use super::{TlsConfigError, TlsIdentity, TlsRoots, TlsVersion};
 
 /// How a server makes its connections secure: TLS 1.2 and 1.3, and HTTP/1.1 inside.
 ///
-/// A clone that is kept is a handle: [`ServerTls::replace`] and [`ServerTls::replace_roots`] work while the server runs.
-/// What is added or set by other methods is for the one that they return, and not for its clones.
+/// A clone that is kept is a handle: [`ServerTls::replace`] and [`ServerTls::replace_roots`] work while the server
+/// runs. All other methods change only the value that they return, and not its clones.
 ///
 /// # Examples
 ///
