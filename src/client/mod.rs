@@ -108,20 +108,20 @@ impl Client {
         Client::builder().build()
     }
 
-    /// A client that is to be told more.
+    /// A builder, for settings other than the defaults.
     pub fn builder() -> ClientBuilder {
         ClientBuilder::default()
     }
 
     /// This client with another limit for all of an exchange, redirects and the body included; it shares the
-    /// connections. For one request that is in a hurry: `client.timeout(limit).send(..)`. Default: none, so that only
-    /// the limits of the phases hold.
+    /// connections. For a single request: `client.timeout(limit).send(..)`. Default: none, so that only the limits of
+    /// the phases hold.
     #[must_use]
     pub fn timeout(&self, total: impl Into<Option<Duration>>) -> Client {
         Client { total: total.into(), ..self.clone() }
     }
 
-    /// This client, with redirects treated another way; it shares the connections.
+    /// This client with another way to treat redirects; it shares the connections.
     #[must_use]
     pub fn redirects(&self, redirects: Redirects) -> Client {
         Client { redirects, ..self.clone() }
@@ -146,7 +146,7 @@ impl Client {
         self.ask(Method::Head, url, None).await
     }
 
-    /// POST (RFC 9110 §9.3.3). What is more than a URL and bytes is sent with [`Client::send`].
+    /// POST (RFC 9110 §9.3.3). To send more than bytes, such as fields, use [`Client::send`].
     ///
     /// # Errors
     ///
@@ -192,7 +192,7 @@ impl Client {
         Ok(response)
     }
 
-    /// Sends `request`, and receives the answer into `response`, its body included. What was in it is forgotten, and
+    /// Sends `request`, and receives the answer into `response`, its body included. The response is reset first, and
     /// its memory is used again.
     ///
     /// A request whose body is not a stream is sent a second time, on a new connection, if a connection that had been
@@ -206,9 +206,10 @@ impl Client {
         self.exchange(None, request, response).await?.receive_body(response).await
     }
 
-    /// Sends `request`, and receives the head of the answer into `response`. Its body is read from what is returned, as
-    /// it comes. What of it comes before the request is sent is kept, up to [`ClientBuilder::body_max`]; a server that
-    /// answers with more than that as it reads is asked with [`Client::open`] and [`Call::split`].
+    /// Sends `request`, and receives the head of the answer into `response`. Its body is read, as it comes, from the
+    /// [`Answer`] that is returned. What comes of it before the request is sent completely is kept, up to
+    /// [`ClientBuilder::body_max`]; for a server that answers with more while it still reads, use [`Client::open`] and
+    /// [`Call::split`].
     ///
     /// # Errors
     ///
@@ -217,10 +218,10 @@ impl Client {
         Ok(Answer::new(self.exchange(None, request, response).await?))
     }
 
-    /// Sends the head of `request`, whose body is then written to what is returned.
+    /// Sends the head of `request`. Its body is then written to the [`Call`] that is returned.
     ///
-    /// The body goes under the `content-length` that was set; without one, or with trailers, in chunks. A method that has
-    /// no content by custom, such as GET, has some only if `content-length` or `transfer-encoding` says so.
+    /// The body goes under the `content-length` that was set; without one, or with trailers, in chunks. A method that
+    /// usually has no content, such as GET, has some only if `content-length` or `transfer-encoding` says so.
     /// `request.body` is not sent. No redirect is followed, and nothing is sent twice.
     ///
     /// # Errors
@@ -230,8 +231,8 @@ impl Client {
         self.call(None, request).await
     }
 
-    /// Sends `request`, which asks for an upgrade, and hands the connection over (RFC 9110 §7.8). The request says to
-    /// what: it has an `upgrade` field; `connection: upgrade` is added. The answer's head is in `response`.
+    /// Sends `request`, which asks for an upgrade, and hands the connection over (RFC 9110 §7.8). The request names the
+    /// protocol in its `upgrade` field; `connection: upgrade` is added. The answer's head is in `response`.
     ///
     /// # Errors
     ///

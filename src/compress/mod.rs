@@ -13,7 +13,7 @@ use crate::message::{Body, Request};
 use crate::runtime::Seats;
 use crate::server::{BodyPlan, Context, Handler, IntoHandler, Result};
 
-/// A handler whose answers are compressed as the peer likes best (RFC 9110 §8.4, §12.5.3).
+/// A handler whose answers are compressed with the coding that the peer prefers (RFC 9110 §8.4, §12.5.3).
 ///
 /// ```no_run
 /// use corehttp::{Compress, Context, Server};
@@ -46,8 +46,8 @@ use crate::server::{BodyPlan, Context, Handler, IntoHandler, Result};
 ///
 /// # What not to compress
 ///
-/// A page that has a secret in it beside what somebody else may choose tells of the secret by its size (the attack is
-/// called BREACH). Its handler says `ctx.transform = None`, and nothing of it is coded.
+/// A compressed page that contains both a secret and text that somebody else may choose gives the secret away by its
+/// size (the attack is called BREACH). Set `ctx.transform = None` in its handler, and it is not compressed.
 ///
 /// # Examples
 ///
@@ -86,22 +86,21 @@ impl<H: Handler> Compress<H> {
         self
     }
 
-    /// How hard to work: for gzip and deflate 0 to 9, for br 0 to 11, for zstd 1 to 22. What is beyond counts as the
-    /// end of the range. Default: 6, 4 and 3.
+    /// The compression level: for gzip and deflate 0 to 9, for br 0 to 11, for zstd 1 to 22. A level out of range
+    /// counts as the end of the range. Default: 6, 4 and 3.
     pub fn level(mut self, coding: Coding, level: u32) -> Compress<H> {
         self.rules.set_level(coding, level);
         self
     }
 
-    /// So many bytes content has at least, or it is not worth it. Default: 1 KiB. Of a stream the length may be unknown,
-    /// and it is taken for long.
+    /// Content of fewer bytes is not compressed. Default: 1 KiB. A stream of unknown length is taken to be longer.
     pub fn size_min(mut self, bytes: usize) -> Compress<H> {
         self.rules.size_min = bytes;
         self
     }
 
-    /// Up to so many bytes are compressed on the core that answers, which serves nobody else meanwhile; what is larger
-    /// goes to a thread of its own. Default: 256 KiB.
+    /// Content of up to so many bytes is compressed on the core that answers, which serves nobody else meanwhile;
+    /// larger content is compressed on another thread. Default: 256 KiB.
     pub fn inline_max(mut self, bytes: usize) -> Compress<H> {
         self.rules.inline_max = bytes;
         self

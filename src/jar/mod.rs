@@ -102,8 +102,8 @@ impl Jar {
         }
     }
 
-    /// Takes one cookie as if the response to a request for `target` had set it. One that has ended takes that of the
-    /// same name, domain and path away.
+    /// Takes one cookie as if the response to a request for `target` had set it. One that has expired removes the
+    /// cookie of the same name, domain and path.
     ///
     /// # Errors
     ///
@@ -119,7 +119,7 @@ impl Jar {
         self.lock().cookie_field(&Origin::of(target)?, SystemTime::now())
     }
 
-    /// Forgets the cookies that end with a session: all that have no time of their own.
+    /// Forgets the cookies that end with a session: all that have no expiry time.
     pub fn end_session(&self) {
         self.lock().retain(|cookie| cookie.expires.is_some());
     }
@@ -129,7 +129,7 @@ impl Jar {
         self.lock().retain(|_| false);
     }
 
-    /// How many cookies there are that have not ended.
+    /// How many cookies there are that have not expired.
     pub fn len(&self) -> usize {
         let (now, store) = (SystemTime::now(), self.lock());
         store.iter().filter(|cookie| cookie.is_alive(now)).count()

@@ -159,9 +159,9 @@ impl Server {
     }
 
     /// After how much silence the system asks whether a TCP peer is still there, and how often it asks again. One that
-    /// answers none of several times, nine on Linux, is gone, and its connection fails. For what may be silent for long:
-    /// an [upgraded](Context::upgrade) connection has no other limit. Default: never (RFC 9293 §3.8.4). In whole
-    /// seconds, from 1 to 32,767: less and more count as these.
+    /// answers none of several times, nine on Linux, is gone, and its connection fails. Meant for connections that may
+    /// be silent for long: an [upgraded](Context::upgrade) one has no other limit. Default: never (RFC 9293 §3.8.4). In
+    /// whole seconds, from 1 to 32,767: less and more count as these.
     pub fn tcp_keepalive(mut self, silence: impl Into<Option<Duration>>) -> Server {
         self.listen.keepalive = silence.into().map(Keepalive::every);
         self
@@ -199,7 +199,7 @@ impl Server {
     }
 
     /// Stops when `signal` is ready, as [`Running::shutdown`] does with `grace`. The signal is polled on a core, so it
-    /// may await whatever a runtime is needed for. Default: the server goes on until the process ends.
+    /// may await anything that needs a runtime. Default: the server runs until the process ends.
     ///
     /// # Examples
     ///
@@ -260,8 +260,8 @@ impl Server {
         self.start_per_core(async move |_| Ok(handler.clone()))
     }
 
-    /// Serves with a handler for each core, which `make` makes in the core's own runtime: it may have state that
-    /// cannot be sent to another, and needs no locks.
+    /// Serves with a handler for each core, which `make` makes in the core's own runtime: its state need not be
+    /// [`Send`], and needs no locks.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! [`BalancerBuilder`]: what a balancer is told before it begins.
+//! [`BalancerBuilder`]: the settings of a balancer that is about to be made.
 
 use std::fmt;
 use std::sync::{Arc, RwLock};
@@ -8,7 +8,8 @@ use super::{Balancer, Check, Dice, Elsewhere, Health, HostChoice, Shared};
 use crate::client::{Client, ClientError};
 use crate::message::{InvalidRequest, InvalidTarget, Request, Response, TargetForm};
 
-/// What a balancer is told before it begins. Made by [`Client::balance`]; timeouts and limits are the client's.
+/// The settings of a balancer that is about to be made. Made by [`Client::balance`]; timeouts and limits are the
+/// client's.
 ///
 /// # Examples
 ///
@@ -69,8 +70,8 @@ impl BalancerBuilder {
         self
     }
 
-    /// Says of the head of an answer, or of the error that came instead, whether a healthy host may have it. It is not
-    /// asked about errors that are the caller's. Default: whoever answers is healthy, be it with 500.
+    /// Decides by the head of an answer, or by the error that came instead, whether the host is healthy. It is not
+    /// called for errors that are the caller's. Default: a host that answers is healthy, even if it answers with 500.
     pub fn healthy_if(
         mut self,
         is_healthy: impl Fn(Result<&Response, &ClientError>) -> bool + Send + Sync + 'static,
@@ -97,8 +98,8 @@ impl BalancerBuilder {
         Ok(self)
     }
 
-    /// Asks another host, once, if the first one certainly has not processed the request: it could not be reached, for
-    /// one. That attempt has all of the client's time again. Default: the error is returned.
+    /// Asks another host, once, if the first one certainly has not processed the request, for instance because it could
+    /// not be reached. That attempt has the client's full timeout again. Default: the error is returned.
     pub fn retry_elsewhere(mut self) -> Self {
         self.0.elsewhere = Elsewhere::Once;
         self

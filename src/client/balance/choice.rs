@@ -9,11 +9,11 @@ use super::member::Member;
 /// Which host a [`Balancer`](super::Balancer) asks next.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum HostChoice {
-    /// The one that has least to do, and of several the one that was asked least.
+    /// The one with the fewest requests to answer; among equals the one that was asked least.
     #[default]
     LeastPending,
-    /// Of two at random the one that has less to do. Balancers that do not know of each other then do not all find the
-    /// same host idle, and rush to it together.
+    /// Of two chosen at random the one with fewer requests to answer. So several balancers that do not know of each
+    /// other do not all rush to the same idle host.
     TwoRandom,
 }
 

@@ -30,7 +30,7 @@ use crate::message::{InvalidRequest, Request, Response, TargetForm};
 /// while there are others.
 ///
 /// Targets are only a path, for the host is not known before; those of a gateway are made by
-/// [`Request::target_to`]`("/")`. Redirects are answers like any other. Made by [`Client::balance`]; a clone is the same
+/// [`Request::target_to`]`("/")`. Redirects are not followed. Made by [`Client::balance`]; a clone is the same
 /// balancer.
 ///
 /// # Examples
@@ -99,8 +99,8 @@ impl Balancer {
         }
     }
 
-    /// Sends `request` to one of the hosts, and receives the head of the answer into `response`. Until the body has been
-    /// read from what is returned the host has that much more to do.
+    /// Sends `request` to one of the hosts, and receives the head of the answer into `response`. Until the body has
+    /// been read the request counts as one that the host has to answer.
     ///
     /// # Errors
     ///
@@ -118,7 +118,7 @@ impl Balancer {
         }
     }
 
-    /// Asks the host that `url` names, too. Says whether it is new.
+    /// Adds the host that `url` names. Says whether it is new.
     ///
     /// # Errors
     ///
@@ -127,7 +127,8 @@ impl Balancer {
         self.0.add(url)
     }
 
-    /// Asks the host that `url` names no more: what it is being asked comes to its end. Says whether it was asked.
+    /// Stops asking the host that `url` names; requests that it is already answering are finished. Says whether it was
+    /// one of the hosts.
     pub fn remove(&self, url: &str) -> bool {
         let Ok(host) = self.0.client.host(url) else { return false };
         let mut members = write_lock(&self.0.members);

@@ -1,4 +1,4 @@
-//! [`PipelineBuilder`]: what a pipeline is told before it begins.
+//! [`PipelineBuilder`]: the settings of a pipeline that is about to be made.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -9,7 +9,8 @@ use super::{Accepts, Board, Owner, Pipeline, Shared, origin};
 use crate::client::Client;
 use crate::message::InvalidRequest;
 
-/// What a pipeline is told before it begins. Made by [`Client::pipeline`]; timeouts and limits are the client's.
+/// The settings of a pipeline that is about to be made. Made by [`Client::pipeline`]; timeouts and limits are the
+/// client's.
 ///
 /// # Examples
 ///

@@ -1,4 +1,4 @@
-//! [`ClientBuilder`]: what a client is told before it begins.
+//! [`ClientBuilder`]: the settings of a client that is about to be made.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -17,7 +17,7 @@ use crate::net::{
 };
 use crate::wire::{Limits, encode};
 
-/// What a client is told before it begins. Made by [`Client::builder`].
+/// The settings of a client that is about to be made. Made by [`Client::builder`].
 ///
 /// # Examples
 ///
@@ -41,8 +41,8 @@ pub struct ClientBuilder {
 }
 
 impl ClientBuilder {
-    /// For all of an exchange, redirects and the body included. Default: none, so that only the limits of the phases
-    /// hold: see [`ClientTimeouts`].
+    /// The limit for all of an exchange, redirects and the body included. Default: none, so that only the limits of the
+    /// phases hold: see [`ClientTimeouts`].
     pub fn timeout(mut self, total: impl Into<Option<Duration>>) -> Self {
         self.total = total.into();
         self
@@ -60,15 +60,15 @@ impl ClientBuilder {
         self
     }
 
-    /// Connections to one host in one runtime, those in use and those at rest. Beyond, requests wait in turn. Default:
-    /// 512; the least is 1.
+    /// How many connections to one host there may be in one runtime, those in use and those at rest. Further requests
+    /// wait in turn. Default: 512; the least is 1.
     pub fn connections_per_host_max(mut self, most: usize) -> Self {
         self.settings.pool.connections_max = most.clamp(1, Semaphore::MAX_PERMITS);
         self
     }
 
-    /// How long a connection rests before it is closed. Zero: none is used twice. A server that says
-    /// `keep-alive: timeout=5` is believed if it asks for less. Default: 30 s.
+    /// How long a connection rests before it is closed. With zero none is used twice. A server may ask for less, as
+    /// with `keep-alive: timeout=5`. Default: 30 s.
     #[doc(alias = "pool_idle_timeout")]
     pub fn idle_timeout(mut self, idle: Duration) -> Self {
         self.settings.pool.idle = idle;
@@ -81,28 +81,28 @@ impl ClientBuilder {
         self
     }
 
-    /// Bytes of a body that is received whole; none counts for one that is streamed. Default: 16 MiB.
+    /// How many bytes a body may have that is received whole; a body that is streamed has no bound. Default: 16 MiB.
     pub fn body_max(mut self, most: usize) -> Self {
         self.settings.bounds.limits.body_max = most;
         self
     }
 
-    /// Bytes of the head of an answer. Default: 64 KiB; more than 1 GiB count as 1 GiB.
+    /// How many bytes the head of an answer may have. Default: 64 KiB; more than 1 GiB count as 1 GiB.
     pub fn head_max(mut self, most: usize) -> Self {
         self.settings.bounds.limits.head_max = most;
         self.settings.bounds.limits = self.settings.bounds.limits.capped();
         self
     }
 
-    /// Fields in the head of an answer. Default: 128; more than 1,024 count as 1,024.
+    /// How many fields the head of an answer may have. Default: 128; more than 1,024 count as 1,024.
     pub fn fields_max(mut self, most: usize) -> Self {
         self.settings.bounds.limits.fields_max = most;
         self
     }
 
-    /// Asks for coded content, and decodes it as it comes: up to so many bytes, beyond which it is an error, streamed or
+    /// Asks for coded content, and decodes it as it comes. More than so many decoded bytes are an error, streamed or
     /// not. A part of coded content (206) stays coded. Which codings there are is up to the features `compress` and
-    /// `zstd`. Default: none, and what is coded stays so.
+    /// `zstd`. Default: none, and coded content stays coded.
     #[doc(alias("gzip", "brotli"))]
     pub fn decode(mut self, most: impl Into<Option<usize>>) -> Self {
         self.settings.decode_max = most.into();
@@ -122,7 +122,7 @@ impl ClientBuilder {
         Ok(self)
     }
 
-    /// Whom to ask for the addresses of a name, and how long an answer is kept. Default: the system, 60 s.
+    /// Where the addresses of names are looked up, and how long they are kept. Default: the system, 60 s.
     pub fn resolver(mut self, resolver: impl Resolver, keep: Duration) -> Self {
         self.settings.dial.names = Arc::new(Names::new(resolver, keep));
         self
@@ -139,10 +139,10 @@ impl ClientBuilder {
         self
     }
 
-    /// After how much silence the system asks whether a TCP server is still there, and how often it asks again. One that
-    /// answers none of several times, nine on Linux, is gone, and its connection fails. For what may be silent for long:
-    /// a [`Tunnel`](crate::Tunnel) has no other limit. Default: never (RFC 9293 §3.8.4). In whole seconds, from 1 to
-    /// 32,767: less and more count as these.
+    /// After how much silence the system asks whether a TCP server is still there, and how often it asks again. One
+    /// that answers none of several times, nine on Linux, is gone, and its connection fails. Meant for connections that
+    /// may be silent for long: a [`Tunnel`](crate::Tunnel) has no other limit. Default: never (RFC 9293 §3.8.4). In
+    /// whole seconds, from 1 to 32,767: less and more count as these.
     pub fn tcp_keepalive(mut self, silence: impl Into<Option<Duration>>) -> Self {
         self.settings.dial.keepalive = silence.into().map(Keepalive::every);
         self
@@ -174,7 +174,7 @@ impl ClientBuilder {
     }
 
     /// Keeps the cookies that servers set, and gives them back, redirects included. A request that has a `cookie` field
-    /// of its own, or by [`ClientBuilder::field`], says that instead. Default: none.
+    /// of its own, or one from [`ClientBuilder::field`], is sent with that instead. Default: none.
     #[doc(alias = "cookie_store")]
     pub fn cookies(mut self, store: Arc<dyn CookieStore>) -> Self {
         self.settings.cookies = Some(store);
