@@ -172,10 +172,11 @@ impl ClientError {
         }
     }
 
-    /// The status that is owed by a server that asked another one for somebody: 504 if a limit of time was over, else
-    /// 502 (RFC 9110 §15.6.3, §15.6.5).
+    /// The status with which a gateway answers when the server behind it fails so: 504 if a limit of time was over,
+    /// else 502 (RFC 9110 §15.6.3, §15.6.5).
     ///
-    /// Through `?` a handler owes 500, for what it asks for need not be what the peer asks for.
+    /// A handler that passes the error on with `?` answers with 500 instead, for what it asks another server need not
+    /// be what it was asked itself.
     ///
     /// # Examples
     ///

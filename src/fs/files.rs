@@ -15,7 +15,7 @@ use crate::message::{Headers, InvalidField, Method, Request, Status};
 use crate::runtime::{Seats, aside};
 use crate::server::{BodyPlan, Context, Handler, IntoHandler, Result};
 
-/// A handler that serves the files of a directory, and nothing that is not below it.
+/// A handler that serves the files of a directory, and nothing outside of it.
 ///
 /// ```no_run
 /// use corehttp::{Files, Server};
@@ -32,22 +32,22 @@ use crate::server::{BodyPlan, Context, Handler, IntoHandler, Result};
 /// # What is answered
 ///
 /// GET and HEAD are answered with content type, `etag` and `last-modified`; conditions (RFC 9110 §13) and ranges, one
-/// or several (§14), are honored. A directory is answered with its index, `index.html`, if it has one. What is asked
-/// for often is kept in memory, within the bounds of [`FileCache`]; what is large is sent in constant memory, by
-/// sendfile(2) where that is; and disks are read where no connection waits for them.
+/// or several (§14), are honored. A directory is answered with its index, `index.html`, if it has one. Small files that
+/// are requested often are kept in memory, within the bounds of [`FileCache`]. Large files are sent in constant memory,
+/// by sendfile(2) where the system has it. Disks are read on threads where no connection waits for them.
 ///
 /// # What is not there
 ///
 /// No path leaves the root: a target is decoded once, and `..`, NUL, backslashes and their like in it lead nowhere.
-/// Symbolic links are not followed, files whose names begin with a dot are not there, and neither are pipes, sockets
-/// and devices. What is not there is 404, or the [other handler's](Files::not_found).
+/// Symbolic links and files whose names begin with a dot count as not there, unless set otherwise; pipes, sockets and
+/// devices always do. A file that is not there is answered with 404, or by [another handler](Files::not_found).
 ///
 /// # Entity tags
 ///
-/// An `etag` is made of a file's size and the time of its last change, in nanoseconds. It is strong as soon as that
-/// time is two seconds ago: until then a file may change again without having another time, so it is weak, and another
-/// with each look. Two things cannot be seen from outside. New content that has both the size and the time of the old
-/// has its `etag`, too. And a file that is written to while it is sent goes out as a mixture: so replace a file by
+/// An `etag` is made of a file's size and the time of its last change, in nanoseconds. It is strong once that time is
+/// two seconds ago: until then a file may change again without a change of its time, so the tag is weak, and a new one
+/// each time the file is looked at. Two things cannot be noticed. New content with both the size and the time of the
+/// old has the same `etag`. And a file that is written to while it is sent goes out as a mixture: so replace a file by
 /// renaming another to its name, which is seen whole or not at all.
 #[doc(alias("ServeDir", "static files"))]
 #[must_use]
@@ -57,8 +57,8 @@ pub struct Files<N = FilesNotFound> {
 }
 
 impl Files {
-    /// Serves the files below the directory `root`, which is opened now: if it is replaced later, the old one is
-    /// served.
+    /// Serves the files below the directory `root`, which is opened now: if another takes its place later, the old one
+    /// is still served.
     ///
     /// # Errors
     ///
@@ -148,8 +148,8 @@ impl<N> Files<N> {
         self.with(|lookup| lookup.dot_files = DotFiles::Shown)
     }
 
-    /// Answers with `a.js.br`, `a.js.zst` or `a.js.gz` to who asks for `a.js` and likes that better (RFC 9110
-    /// §12.5.3), if it is smaller than the file itself and no older.
+    /// Answers a request for `a.js` with `a.js.br`, `a.js.zst` or `a.js.gz` if the client prefers that coding (RFC 9110
+    /// §12.5.3), and the file is smaller than `a.js` itself and no older.
     pub fn precompressed(self) -> Files<N> {
         self.with(|lookup| lookup.neighbors = Neighbors::Precompressed)
     }
@@ -166,14 +166,15 @@ impl<N> Files<N> {
         Ok(self.with(|lookup| lookup.cache_control.push(rule)))
     }
 
-    /// Takes this prefix, whole names of a path, from each target. What does not begin with it is not found.
+    /// Removes this prefix, which is whole names of a path, from each target. A target that does not begin with it is
+    /// not found.
     pub fn strip_prefix(self, prefix: &str) -> Files<N> {
         let prefix = prefix.trim_matches('/').to_owned();
         self.with(|lookup| lookup.prefix = prefix)
     }
 
-    /// Lets `rewrite` say where a request leads: a path below the root, in which nothing is decoded. None leaves it
-    /// as it is. A path that would leave the root is not found.
+    /// Lets `rewrite` choose the file for a request: a path below the root, in which nothing is decoded. If it returns
+    /// none, the target's own path counts. A path that would leave the root is not found.
     pub fn rewrite<R>(self, rewrite: R) -> Files<N>
     where
         R: Fn(&Request) -> Option<String> + Send + Sync + 'static,
@@ -186,7 +187,7 @@ impl<N> Files<N> {
         self.with(|lookup| lookup.sites.iter_mut().for_each(|site| site.cache = Arc::new(Cache::new(bounds))))
     }
 
-    /// Leaves what is not found to `handler`, whatever the method.
+    /// Has `handler` answer requests for which no file is found, whatever the method.
     pub fn not_found<Kind, H: IntoHandler<Kind>>(self, handler: H) -> Files<H::Handler> {
         Files { lookup: self.lookup, not_found: handler.into_handler() }
     }

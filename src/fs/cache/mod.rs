@@ -12,18 +12,20 @@ use super::resource::{FIELDS_COST, Resource, StoredCoding};
 use super::root::Below;
 use crate::memory::lock;
 
-/// What is kept of files between requests, for each root.
+/// Bounds on what is kept of files between requests, for each root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileCache {
     /// Bytes of content in all. Default: 64 MiB.
     pub bytes_max: usize,
-    /// Files. Of those that are too large for memory up to 256 are kept open, and no more than a quarter of what the
-    /// process may have open: these are for all roots together. Default: 1,024.
+    /// How many files. Of those that are too large for memory up to 256 are kept open, but no more than a quarter of
+    /// the files that the process may open; this bound is for all roots together. Default: 1,024.
     pub files_max: usize,
-    /// Bytes of a file that is kept in memory, `bytes_max` at most; what is larger is kept open. Default: 64 KiB.
+    /// How large a file may be to be kept in memory, in bytes, `bytes_max` at most; larger ones are kept open. Default:
+    /// 64 KiB.
     pub file_bytes_max: usize,
-    /// How long a file is not looked at again, so how long after a change the answer may be the file as it was, under
-    /// the `etag` that it had. The size and the time of one that is kept open are looked at each time. Default: 1 s.
+    /// How long a file is answered from memory before the disk is looked at again: for so long after a change the old
+    /// file may be sent, under its old `etag`. The size and the time of a file that is kept open are looked at each
+    /// time. Default: 1 s.
     pub fresh: Duration,
 }
 

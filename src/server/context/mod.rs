@@ -70,11 +70,11 @@ use crate::wire::{Asked, Wish, persists};
 /// ```
 #[doc(alias = "RequestCtx")]
 pub struct Context {
-    /// What was asked. Its body is here, unless the handler planned to stream it.
+    /// The request. Its body is here, unless the handler planned to stream it.
     pub request: Request,
-    /// What will be answered, unless the handler sends the answer itself by [`Context::stream`] or its like.
+    /// The answer, unless the handler sends it itself, by [`Context::stream`] for example.
     pub response: Response,
-    /// What middleware tells the handlers behind it.
+    /// Values that middleware passes on to the handlers behind it.
     pub extensions: Extensions,
     /// What changes the answer on its way, if the handler streams it. Middleware puts it here.
     pub transform: Option<Box<dyn Transform>>,
