@@ -16,8 +16,9 @@ pub(super) struct Encoding {
     rules: Rules,
     choice: Choice,
     is_head: bool,
-    /// What was in the context before.
+    /// What was in the context before, and which way a stream goes that comes out of here.
     outer: Option<Box<dyn Transform>>,
+    outer_course: Course,
     state: State,
     /// What is made before it is the body, or a field.
     made: Vec<u8>,
@@ -47,12 +48,21 @@ enum State {
     /// It has begun, and is not coded.
     Around,
     Through(Encoder),
+    /// There is no encoder to be had.
+    Failed,
 }
 
 impl Encoding {
     fn new(rules: Rules) -> Box<Encoding> {
-        let (choice, state) = (Choice::default(), State::Waiting);
-        Box::new(Encoding { rules, choice, is_head: false, outer: None, state, made: Vec::new() })
+        Box::new(Encoding {
+            rules,
+            choice: Choice::default(),
+            is_head: false,
+            outer: None,
+            outer_course: Course::Around,
+            state: State::Waiting,
+            made: Vec::new(),
+        })
     }
 
     /// Puts one that is ready for an answer into the context. What the peer accepts is noted: the handler may rewrite
@@ -192,22 +202,35 @@ thread_local! {
 
 impl Transform for Encoding {
     fn begin(&mut self, response: &mut Response) -> Course {
-        self.state = State::Around;
         let len = response.headers.content_length();
-        let encoder = self.decide(response, len).map(|coding| self.encoder(coding));
-        // An encoder that cannot be had is the stream's first error.
-        match encoder {
-            Some(Ok(encoder)) => self.state = State::Through(encoder),
-            Some(Err(_)) => {}
-            None => return Course::Around,
+        self.state = match self.decide(response, len).map(|coding| self.encoder(coding)) {
+            Some(Ok(encoder)) => State::Through(encoder),
+            // It is the stream's first error.
+            Some(Err(_)) => State::Failed,
+            None => State::Around,
+        };
+        // Who was there before meets the stream behind this one: the head as it is by now, and the content coded.
+        self.outer_course = self.outer.as_mut().map_or(Course::Around, |outer| outer.begin(response));
+        match (&self.state, self.outer_course) {
+            (State::Waiting | State::Around, Course::Around) => Course::Around,
+            _ => Course::Through,
         }
-        Course::Through
     }
 
     fn apply(&mut self, data: &[u8], flush: Flush, out: &mut Vec<u8>) -> io::Result<()> {
-        match &mut self.state {
-            State::Through(encoder) => Ok(encoder.encode(data, flush, out)?),
-            State::Waiting | State::Around => Err(CodingError::Encoder.into()),
+        let outer = self.outer.as_mut().filter(|_| self.outer_course == Course::Through);
+        match (&mut self.state, outer) {
+            (State::Through(encoder), None) => Ok(encoder.encode(data, flush, out)?),
+            (State::Through(encoder), Some(outer)) => {
+                self.made.clear();
+                encoder.encode(data, flush, &mut self.made)?;
+                if !self.made.is_empty() {
+                    outer.apply(&self.made, Flush::Later, out)?;
+                }
+                if flush == Flush::Later { Ok(()) } else { outer.apply(&[], flush, out) }
+            }
+            (State::Around, Some(outer)) => outer.apply(data, flush, out),
+            (State::Waiting | State::Around | State::Failed, _) => Err(CodingError::Encoder.into()),
         }
     }
 }

@@ -42,7 +42,8 @@ use crate::server::{BodyPlan, Context, Handler, IntoHandler, Result};
 ///
 /// What a handler writes by [`Context::stream`] and what a body's source yields is coded as it passes, and flushed
 /// when it is: by [`Writer::flush`](crate::Writer::flush), or when the source has no more for now. So server-sent events
-/// arrive at once. Each open stream holds an encoder: about 300 KiB for `gzip`, and 1 to 2 MiB for the others.
+/// arrive at once. Each open stream holds an encoder: about 300 KiB for `gzip`, and 1 to 2 MiB for the others. A
+/// [transform](Context::transform) that middleware in front has put into the context gets what was coded.
 ///
 /// # What not to compress
 ///

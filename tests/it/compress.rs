@@ -552,6 +552,67 @@ fn a_transform_sees_the_head_and_all_that_is_written() {
     assert_eq!(refusals.take(), [(0, "the handler failed: as told".to_owned())]);
 }
 
+/// Turns each octet round, and says in which coding it has met them.
+struct Inverting;
+
+impl Transform for Inverting {
+    fn begin(&mut self, response: &mut Response) -> Course {
+        let coding = response.headers.text("content-encoding").unwrap_or("none").to_owned();
+        response.headers.set("x-inverted", coding).unwrap();
+        if response.headers.contains("x-around") { Course::Around } else { Course::Through }
+    }
+
+    fn apply(&mut self, data: &[u8], flush: Flush, out: &mut Vec<u8>) -> io::Result<()> {
+        assert!(flush != Flush::End || data.is_empty());
+        out.extend(data.iter().map(|octet| !octet));
+        Ok(())
+    }
+}
+
+struct Inverted<H>(H);
+
+impl<H: Handler> Handler for Inverted<H> {
+    async fn handle(&self, ctx: &mut Context) -> corehttp::Result {
+        ctx.transform = Some(Box::new(Inverting));
+        self.0.handle(ctx).await
+    }
+}
+
+/// What middleware in front had put into the context saw nothing of a stream, whether that was compressed or not.
+#[test]
+fn a_transform_in_front_has_what_was_coded() {
+    let page = async |ctx: &mut Context| -> corehttp::Result {
+        let path = ctx.request.path().to_owned();
+        let (kind, around) = path.trim_matches('/').split_once('.').unwrap();
+        ctx.response.headers.set("content-type", kind)?;
+        if around == "around" {
+            ctx.response.headers.set("x-around", 1)?;
+        }
+        let mut out = ctx.stream().await?;
+        for word in ["one ", "two ", "three"] {
+            out.write_all(word.as_bytes()).await?;
+            out.flush().await?;
+        }
+        Ok(out.finish().await?)
+    };
+    let served = Served::new(Inverted(Compress::new(page)));
+    for (path, coding, is_inverted) in [
+        ("text/html.through", "gzip", true),
+        ("text/html.around", "gzip", false),
+        ("image/png.through", "none", true),
+        ("image/png.around", "none", false),
+    ] {
+        let wire = GET.replace("GET /", &format!("GET /{path}"));
+        let (head, mut content) = taken_apart(&ask(&served, &wire));
+        assert!(head.contains(&format!("x-inverted: {coding}\r\n")), "{path}: {head}");
+        if is_inverted {
+            content.iter_mut().for_each(|octet| *octet = !*octet);
+        }
+        let text = if coding == "gzip" { gunzip(&content) } else { String::from_utf8(content).unwrap() };
+        assert_eq!(text, "one two three", "{path}");
+    }
+}
+
 /// A stream that never waits, to a peer that reads all of it, lets others have their turn.
 #[test]
 fn a_stream_without_end_does_not_keep_the_core() {

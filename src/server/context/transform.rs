@@ -8,7 +8,8 @@ use crate::message::Response;
 
 /// Changes what a handler streams, on its way to the peer: the work of middleware that cannot wait until the answer is
 /// there. A middleware puts one into [`Context::transform`](super::Context::transform) before it calls its handler;
-/// answers that are not streamed are in `ctx.response` when the handler returns, and are changed there.
+/// answers that are not streamed are in `ctx.response` when the handler returns, and are changed there. There is one place
+/// for it: whoever finds another one there hands on to it what it makes itself, as `Compress` does.
 ///
 /// # Examples
 ///
