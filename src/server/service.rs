@@ -118,7 +118,8 @@ impl<H: Handler> Service<H> {
     }
 
     /// Answers one request without a connection, for tests of handlers. As on a connection the handler is asked for its
-    /// plan first, and a body that is more than may be buffered is refused.
+    /// plan first, and a body that is more than may be buffered is refused. One that is a stream is received first, whatever
+    /// the plan is.
     ///
     /// The response is as the handler has left it, without the fields that are computed when it is sent, and with the
     /// content of an answer to HEAD. What the handler writes by [`Context::stream`] is the body; that of an answer which

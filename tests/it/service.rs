@@ -1,6 +1,6 @@
 //! Connections that come from elsewhere: who is at their other end, and how they are stopped.
 
-use std::io;
+use std::io::{self, Cursor};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -144,9 +144,13 @@ fn check_respond(path: &str, field: (&str, &str), content: &str, expected: (u16,
         let mut request = Request::post(path).unwrap();
         request.headers.set(field.0, field.1).unwrap();
         request.body.set(content);
-        let response = service.respond(request).await;
-        let text = response.body.text().unwrap();
-        assert_eq!((response.status.as_u16(), text), expected, "{path} {field:?} {content:?}");
+        let mut streamed = request.clone();
+        streamed.body.stream(Cursor::new(content.to_owned()), None);
+        for request in [request, streamed] {
+            let response = service.respond(request).await;
+            let text = response.body.text().unwrap();
+            assert_eq!((response.status.as_u16(), text), expected, "{path} {field:?} {content:?}");
+        }
 
         let (mut near, _serving) = connect(&service);
         let (name, value, length) = (field.0, field.1, content.len());
@@ -159,7 +163,7 @@ fn check_respond(path: &str, field: (&str, &str), content: &str, expected: (u16,
     });
 }
 
-/// The plan was not asked, nothing was too large, and any length was kept.
+/// The plan was not asked, nothing was too large, any length was kept, and of a stream nothing was read.
 #[test]
 fn without_a_connection_the_same_is_answered() {
     let none = ("x-none", "");

@@ -16,7 +16,7 @@ use super::lease::Lease;
 use super::refuse::refuse;
 use super::{note_expectation, plan_body, poll_send};
 use crate::exchange::ExchangeError;
-use crate::message::{Request, Response};
+use crate::message::{Body, Request, Response};
 use crate::net::Conn;
 use crate::server::context::Manner;
 use crate::server::error::Refused;
@@ -24,7 +24,7 @@ use crate::server::worker::Worker;
 use crate::server::{Context, Handler};
 use crate::wire::WireError;
 
-/// Answers `request`, which is here with all of its body. `connect` makes a connection to nobody of its peer.
+/// Answers `request`. `connect` makes a connection to nobody of its peer.
 pub(in crate::server) async fn respond<H: Handler>(
     worker: &Worker<H>,
     request: Request,
@@ -55,8 +55,9 @@ pub(in crate::server) async fn respond<H: Handler>(
 /// Makes the answer, as for a request on a connection.
 async fn answer<H: Handler>(worker: &Worker<H>, ctx: &mut Context) -> Result<(), Box<Refused>> {
     note_expectation(ctx)?;
-    let body_max = plan_body(worker, ctx)?;
-    if body_max.is_some_and(|most| ctx.request.body.len() > most) {
+    let body_max = plan_body(worker, ctx)?.unwrap_or(usize::MAX);
+    receive(&mut ctx.request.body, body_max).await?;
+    if ctx.request.body.len() > body_max {
         return Err(ExchangeError::Wire(WireError::BodyTooLarge).into());
     }
     let conn = ctx.conn.clone();
@@ -64,6 +65,26 @@ async fn answer<H: Handler>(worker: &Worker<H>, ctx: &mut Context) -> Result<(),
     settle(ctx, handled)?;
     poll_fn(|cx| poll_send(ctx, cx)).await
 }
+
+/// Receives a body that is a stream, until it is more than may be: over a connection it would come as bytes, too.
+async fn receive(body: &mut Body, body_max: usize) -> Result<(), ExchangeError> {
+    let Some(mut source) = body.take_source() else { return Ok(()) };
+    let content = body.receive();
+    while content.len() <= body_max {
+        let mut room = ReadBuf::new(content.spare(PIECE));
+        let read = poll_fn(|cx| source.as_mut().poll_read(cx, &mut room)).await;
+        let count = room.filled().len();
+        match (read, count) {
+            (Ok(()), 0) => break,
+            (Ok(()), count) => content.grow(count),
+            (Err(_), _) => return Err(ExchangeError::Incomplete),
+        }
+    }
+    Ok(())
+}
+
+/// What is asked of a source at once.
+const PIECE: usize = 16 << 10;
 
 /// The peer of a request that came without a connection: it keeps what is written to it, and sends nothing, not even an
 /// end.
