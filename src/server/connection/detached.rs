@@ -8,7 +8,7 @@ use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::task::{self, Poll};
 
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 
 use super::close::close;
 use super::handling::{handle, settle};
@@ -68,23 +68,12 @@ async fn answer<H: Handler>(worker: &Worker<H>, ctx: &mut Context) -> Result<(),
 
 /// Receives a body that is a stream, until it is more than may be: over a connection it would come as bytes, too.
 async fn receive(body: &mut Body, body_max: usize) -> Result<(), ExchangeError> {
-    let Some(mut source) = body.take_source() else { return Ok(()) };
-    let content = body.receive();
-    while content.len() <= body_max {
-        let mut room = ReadBuf::new(content.spare(PIECE));
-        let read = poll_fn(|cx| source.as_mut().poll_read(cx, &mut room)).await;
-        let count = room.filled().len();
-        match (read, count) {
-            (Ok(()), 0) => break,
-            (Ok(()), count) => content.grow(count),
-            (Err(_), _) => return Err(ExchangeError::Incomplete),
-        }
-    }
+    let Some(source) = body.take_source() else { return Ok(()) };
+    let (most, mut content) = ((body_max as u64).saturating_add(1), Vec::new());
+    source.take(most).read_to_end(&mut content).await.map_err(|_| ExchangeError::Incomplete)?;
+    body.set(content);
     Ok(())
 }
-
-/// What is asked of a source at once.
-const PIECE: usize = 16 << 10;
 
 /// The peer of a request that came without a connection: it keeps what is written to it, and sends nothing, not even an
 /// end.
