@@ -122,9 +122,9 @@ impl Decoder {
     }
 
     /// The short way, which nearly every chunk goes: all that is between the data of two is here, and is as short as
-    /// it can be.
+    /// it can be. None: [`Decoder::decode`] is the way.
     #[inline]
-    fn next_chunk(&mut self, input: &[u8], limits: &Limits) -> Option<Decoded> {
+    pub(crate) fn next_chunk(&mut self, input: &[u8], limits: &Limits) -> Option<Decoded> {
         let start = match self.state {
             State::DataEnd { lf: false } if input.starts_with(b"\r\n") => "\r\n".len(),
             State::Size { digits: 0, .. } => 0,
@@ -243,9 +243,8 @@ impl Decoder {
 /// How long the line is that `input` begins with, and the size it says, if it is all here and says no more. Whatever is
 /// wrong with it, [`Decoder::step`] finds out.
 fn size_line(input: &[u8], limits: &Limits) -> Option<(usize, u64)> {
-    let mut size = 0;
-    for (at, &byte) in input.iter().enumerate().take(limits.chunk_digits_max.min(HEX_DIGITS_MAX) as usize + 1)
-    {
+    let (mut size, longest) = (0, limits.chunk_digits_max.min(HEX_DIGITS_MAX) as usize + 1);
+    for (at, &byte) in input[..longest.min(input.len())].iter().enumerate() {
         match char::from(byte).to_digit(16) {
             Some(digit) => size = size << 4 | u64::from(digit),
             None => return (at > 0 && input[at..].starts_with(b"\r\n")).then_some((at + "\r\n".len(), size)),

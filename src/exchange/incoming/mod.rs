@@ -13,7 +13,7 @@ use super::{Bounds, ExchangeError, Phase};
 use crate::memory::{Arena, Reset};
 use crate::message::Headers;
 use crate::net::{Buffer, Conn, Fault, Home, Lane};
-use crate::wire::WireError;
+use crate::wire::{Limits, WireError};
 
 /// The receiving side of one exchange: what has arrived, and what of the message is still to come.
 #[derive(Default)]
@@ -51,6 +51,20 @@ impl Incoming {
             }
             ready!(self.poll_more(cx, conn, bounds, None))?;
         }
+    }
+
+    /// Lends the next piece as [`Incoming::poll_chunk`], if it is a chunk that is here: many of them may have come at
+    /// once, and all the questions of a wait take longer than to find the next. Says whether it was.
+    #[inline]
+    pub(crate) fn lend_chunk(&mut self, limits: &Limits) -> bool {
+        self.take_back();
+        if let (Remaining::Chunked(decoder), 0) = (&mut self.body, self.ready)
+            && let Some(decoded) = decoder.next_chunk(self.input.unread(), limits)
+        {
+            self.input.consume(decoded.framing);
+            self.lent = decoded.data;
+        }
+        self.lent > 0
     }
 
     /// The bytes that the last [`Incoming::poll_chunk`] lent.

@@ -90,10 +90,10 @@ impl<'a> Reader<'a> {
     /// A body that is cut short, malformed or too slow, or as [`Reader::decoded`] says. Its end was not reached then,
     /// and it never will be.
     pub async fn chunk(&mut self) -> io::Result<Option<&[u8]>> {
-        match poll_fn(|cx| self.poll_chunk(cx)).await? {
-            0 => Ok(None),
-            _ => Ok(Some(self.piece())),
+        if !self.lend_chunk() && poll_fn(|cx| self.poll_chunk(cx)).await? == 0 {
+            return Ok(None);
         }
+        Ok(Some(self.piece()))
     }
 
     /// The trailer fields, once the body has been read to its end (RFC 9110 §6.5).
@@ -102,6 +102,14 @@ impl<'a> Reader<'a> {
             true => &self.incoming.trailers,
             false => &self.request.trailers,
         }
+    }
+
+    /// Lends the next piece, if nothing need be done for it. Says whether that was so.
+    #[inline]
+    fn lend_chunk(&mut self) -> bool {
+        self.decoding.is_none()
+            && self.request.body.is_empty()
+            && self.incoming.lend_chunk(&self.bounds.limits)
     }
 
     /// Lends the next piece, until the next call. None: the body is at its end.
