@@ -4,23 +4,25 @@ use std::ops::Index;
 
 use super::Span;
 
-/// Bytes that are appended, read through [`Span`]s, and all forgotten at once. The memory stays.
+/// Bytes that are appended, read through [`Span`]s or from the front, and all forgotten at once. The memory stays.
 ///
 /// Everything behind the content is initialized too, so that a socket can read into it without `unsafe`; the
 /// zeros are written once, when the arena grows, and never again.
 #[derive(Default)]
 pub(crate) struct Arena {
-    /// The content, and behind it the spare room.
+    /// What was read, behind it the content, and behind that the spare room.
     bytes: Vec<u8>,
+    /// Where the content starts. At most `end`.
+    start: usize,
     /// Where the content ends. At most `bytes.len()`.
-    len: usize,
+    end: usize,
 }
 
 impl Arena {
     /// Appends a copy of `part`.
     #[inline]
     pub(crate) fn push(&mut self, part: &[u8]) -> Span {
-        let span = Span::new(self.len, part.len());
+        let span = Span::new(self.end, part.len());
         self.extend(part);
         span
     }
@@ -28,12 +30,12 @@ impl Arena {
     /// Appends a copy of `part`, of whatever length.
     #[inline]
     pub(crate) fn extend(&mut self, part: &[u8]) {
-        let end = self.len + part.len();
+        let end = self.end + part.len();
         // That the range lies in memory is also the answer to whether there is room.
-        match self.bytes.get_mut(self.len..end) {
+        match self.bytes.get_mut(self.end..end) {
             Some(room) => {
                 room.copy_from_slice(part);
-                self.len = end;
+                self.end = end;
             }
             None => self.extend_anew(part),
         }
@@ -55,8 +57,8 @@ impl Arena {
             here.copy_from_slice(part);
             room = rest;
         }
-        let span = Span::new(self.len, total);
-        self.len += total;
+        let span = Span::new(self.end, total);
+        self.end += total;
         span
     }
 
@@ -70,10 +72,10 @@ impl Arena {
     /// there already.
     #[inline]
     pub(crate) fn spare_within(&mut self, least: usize, most: usize) -> &mut [u8] {
-        if self.bytes.len() - self.len < least.min(most) {
+        if self.bytes.len() - self.end < least.min(most) {
             self.make_room(least.min(most), most);
         }
-        &mut self.bytes[self.len..]
+        &mut self.bytes[self.end..]
     }
 
     /// Writes `part` over the front of `old`, which must be at least as long.
@@ -86,25 +88,38 @@ impl Arena {
     /// Takes the first `count` bytes of the spare room into the content.
     #[inline]
     pub(crate) fn grow(&mut self, count: usize) {
-        assert!(count <= self.bytes.len() - self.len, "only what was offered can have been filled");
-        self.len += count;
+        assert!(count <= self.bytes.len() - self.end, "only what was offered can have been filled");
+        self.end += count;
     }
 
     /// Forgets the content.
     #[inline]
     pub(crate) fn clear(&mut self) {
-        self.len = 0;
+        (self.start, self.end) = (0, 0);
     }
 
-    /// Forgets the first `count` bytes and moves the rest to the front.
-    pub(crate) fn discard(&mut self, count: usize) {
-        self.bytes.copy_within(count..self.len, 0);
-        self.len -= count;
+    /// Forgets the first `count` bytes of the content.
+    #[inline]
+    pub(crate) fn consume(&mut self, count: usize) {
+        self.start += count;
+        debug_assert!(self.start <= self.end);
+        if self.is_empty() {
+            self.clear();
+        }
+    }
+
+    /// Moves the content to the front, so that the room of what was consumed can be used again. Spans find nothing
+    /// then.
+    pub(crate) fn compact(&mut self) {
+        if self.start > 0 {
+            self.bytes.copy_within(self.start..self.end, 0);
+            (self.start, self.end) = (0, self.len());
+        }
     }
 
     /// Gives memory beyond `kept_max` bytes back, if that much is not in use.
     pub(crate) fn shrink(&mut self, kept_max: usize) {
-        if self.bytes.capacity() > kept_max && self.len <= kept_max {
+        if self.bytes.capacity() > kept_max && self.end <= kept_max {
             self.bytes.truncate(kept_max);
             self.bytes.shrink_to(kept_max);
         }
@@ -112,20 +127,30 @@ impl Arena {
 
     #[inline]
     pub(crate) fn len(&self) -> usize {
-        self.len
+        self.end - self.start
+    }
+
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.start == self.end
+    }
+
+    /// How much the content may grow to until other memory must be found.
+    pub(crate) fn capacity(&self) -> usize {
+        self.bytes.len()
     }
 
     #[inline]
     pub(crate) fn as_slice(&self) -> &[u8] {
-        &self.bytes[..self.len]
+        &self.bytes[self.start..self.end]
     }
 
     /// Grows by as much as is there, so that what grows step by step is not moved for each of them, but to no more than
     /// what is to come.
     #[cold]
     fn make_room(&mut self, least: usize, most: usize) {
-        let needed = self.len.checked_add(least).expect("an arena fits memory");
-        let doubled = (2 * self.bytes.len()).max(64).min(self.len.saturating_add(most));
+        let needed = self.end.checked_add(least).expect("an arena fits memory");
+        let doubled = (2 * self.bytes.len()).max(64).min(self.end.saturating_add(most));
         self.bytes.reserve_exact(needed.max(doubled) - self.bytes.len());
         self.bytes.resize(self.bytes.capacity(), 0);
     }
@@ -137,13 +162,13 @@ impl Index<Span> for Arena {
     #[inline]
     fn index(&self, span: Span) -> &[u8] {
         // Not the spare room behind it: that holds what an earlier message left.
-        &self.as_slice()[span.range()]
+        &self.bytes[..self.end][span.range()]
     }
 }
 
 impl Clone for Arena {
     fn clone(&self) -> Arena {
-        Arena { bytes: self.as_slice().to_vec(), len: self.len }
+        Arena { bytes: self.as_slice().to_vec(), start: 0, end: self.len() }
     }
 
     fn clone_from(&mut self, source: &Arena) {
@@ -209,11 +234,26 @@ mod tests {
     }
 
     #[test]
-    fn discarding_moves_the_rest_to_the_front() {
+    fn what_was_consumed_is_room_again_once_the_rest_has_moved() {
         let mut arena = Arena::default();
         arena.extend(b"usedrest");
-        arena.discard(4);
+        let room = arena.spare(0).len();
+        arena.consume(4);
+        assert_eq!((arena.len(), arena.spare(0).len()), (4, room));
+        arena.compact();
+        assert_eq!((arena.len(), arena.spare(0).len()), (4, room + 4));
         assert_eq!(arena.as_slice(), b"rest");
+        arena.consume(4);
+        assert_eq!((arena.is_empty(), arena.spare(0).len()), (true, room + 8));
+    }
+
+    #[test]
+    fn memory_is_not_given_back_under_what_is_left_of_the_content() {
+        let mut arena = Arena::default();
+        arena.extend(&[7; 200]);
+        arena.consume(150);
+        arena.shrink(100);
+        assert_eq!(arena.as_slice(), [7; 50]);
     }
 
     #[test]

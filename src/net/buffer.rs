@@ -6,8 +6,6 @@ use crate::memory::{Arena, Reset};
 #[derive(Default)]
 pub(crate) struct Buffer {
     arena: Arena,
-    /// Where the unread bytes start. At most `arena.len()`.
-    start: usize,
     /// Whether the last read took all the room it was offered, so that more is likely to wait. This is not forgotten
     /// with the message: where much came, much is likely to come with the next one.
     full: bool,
@@ -17,31 +15,23 @@ impl Buffer {
     /// The bytes that nobody has read yet.
     #[inline]
     pub(crate) fn unread(&self) -> &[u8] {
-        &self.arena.as_slice()[self.start..]
+        self.arena.as_slice()
     }
 
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
-        self.start == self.arena.len()
+        self.arena.is_empty()
     }
 
     /// Counts the first `count` unread bytes as read.
     #[inline]
     pub(crate) fn consume(&mut self, count: usize) {
-        self.start += count;
-        debug_assert!(self.start <= self.arena.len());
-        if self.is_empty() {
-            self.arena.clear();
-            self.start = 0;
-        }
+        self.arena.consume(count);
     }
 
     /// Room for a socket to read into. More than usually arrives at once, so that one read takes all of it.
     pub(crate) fn room(&mut self) -> &mut [u8] {
-        if self.start > 0 {
-            self.arena.discard(self.start);
-            self.start = 0;
-        }
+        self.arena.compact();
         let least = if self.full { READ_MOST } else { READ_SIZE };
         // What is unread is the start of something, and room for twice as much is likely to be room for all of it.
         self.arena.spare(least.saturating_sub(self.arena.len()).max(READ_SIZE / 2))
@@ -67,20 +57,33 @@ impl Buffer {
         text.extend(&self.unread()[..count]);
         self.consume(count);
     }
+
+    /// Moves all that is unread to `content`, which is empty. Much of it is not copied: the two trade places, if not
+    /// most of this memory would go along unused.
+    pub(crate) fn move_all_to(&mut self, content: &mut Arena) {
+        let count = self.arena.len();
+        if count >= TRADED_MIN && count >= self.arena.capacity() / 2 {
+            std::mem::swap(&mut self.arena, content);
+        } else {
+            content.extend(self.arena.as_slice());
+        }
+        self.arena.clear();
+    }
 }
 
 /// What a read offers at least: the heads of dozens of small requests.
 const READ_SIZE: usize = 8 << 10;
 /// What a read offers where much comes: 64 KiB of content, with their head or the framing of their chunks.
 const READ_MOST: usize = 68 << 10;
+/// To copy less than this takes no longer than to find other memory for the next read.
+const TRADED_MIN: usize = 16 << 10;
 /// What stays warm.
 const KEPT_MAX: usize = READ_MOST;
 
 impl Reset for Buffer {
     fn reset(&mut self) {
-        let Buffer { arena, start, full: _ } = self;
+        let Buffer { arena, full: _ } = self;
         arena.clear();
-        *start = 0;
     }
 
     fn shrink(&mut self) {
@@ -137,6 +140,27 @@ mod tests {
         check_room(&[100, READ_SIZE], READ_MOST);
         check_room(&[READ_SIZE, READ_MOST - 1, 100], READ_MOST);
         check_room(&[READ_SIZE, READ_MOST, READ_MOST], READ_MOST);
+    }
+
+    /// Moves `len` bytes behind a head to a body, and answers the room that the body has behind them.
+    #[track_caller]
+    fn check_moved(len: usize) -> usize {
+        let (mut buffer, mut content) = (filled(b"head"), Arena::default());
+        while buffer.unread().len() < "head".len() + len {
+            buffer.append(&[b'x'; 512]);
+        }
+        buffer.consume("head".len());
+        let unread = buffer.unread().to_vec();
+        buffer.move_all_to(&mut content);
+        assert_eq!((buffer.unread(), content.as_slice()), (&b""[..], &unread[..]));
+        content.spare(0).len()
+    }
+
+    #[test]
+    fn what_is_much_trades_places_and_what_is_little_does_not_take_the_memory_along() {
+        assert!(check_moved(1 << 10) < READ_SIZE / 2);
+        assert!(check_moved(TRADED_MIN - 512) < TRADED_MIN);
+        assert!(check_moved(32 << 10) > 0, "it has the room that it was read into");
     }
 
     #[test]

@@ -125,8 +125,14 @@ impl Incoming {
         if self.lent > body_max.saturating_sub(content.len()) {
             return Err(WireError::BodyTooLarge.into());
         }
-        content.extend(self.chunk());
-        Ok(self.lent > 0)
+        let may_be_more = self.lent > 0;
+        if content.is_empty() && self.lent == self.input.unread().len() {
+            self.input.move_all_to(content);
+            self.lent = 0;
+        } else {
+            content.extend(self.chunk());
+        }
+        Ok(may_be_more)
     }
 
     /// Reads and drops what is left of the body, if it is no more than the limit. Says whether that is so.
