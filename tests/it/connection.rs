@@ -439,6 +439,26 @@ fn row_58_an_answer_does_not_wait_for_the_bytes_behind_its_request_9_3_2() {
     }
 }
 
+/// A large body changes hands without a copy where nothing came behind it: it is whole, and nothing of it is seen again.
+#[test]
+fn bodies_of_all_sizes_come_back_in_the_order_of_their_requests_9_3_2() {
+    let wired = Wired::new(async |ctx: &mut Context| {
+        let Context { request, response, .. } = ctx;
+        std::mem::swap(&mut request.body, &mut response.body);
+    });
+    let sizes = [70_000, 66_000, 0, 66_000, 3, 40_000, 16_384, 1, 69_000, 68_000, 9_000, 30_000, 30_000];
+    let body = |size: &usize| ('a'..='z').cycle().skip(size % 26).take(*size).collect::<String>();
+    let requests: Vec<String> = sizes.iter().map(|size| post("/", "", &body(size))).collect();
+    let one_by_one: Vec<&[u8]> = requests.iter().map(String::as_bytes).collect();
+    let all = requests.concat();
+    for packets in [one_by_one, vec![all.as_bytes()], all.as_bytes().chunks(68 << 10).collect()] {
+        let answers = answers(&wired.ask(&packets, Then::Ends));
+        let came: Vec<usize> = answers.iter().map(|answer| answer.body.len()).collect();
+        assert_eq!(came, sizes);
+        assert!(answers.iter().zip(&sizes).all(|(answer, size)| answer.body == body(size)));
+    }
+}
+
 #[test]
 fn row_59_an_idle_connection_is_closed_without_a_word_9_5() {
     check(get("/"), &["200 GET /"]);
