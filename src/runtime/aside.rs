@@ -1,4 +1,4 @@
-//! [`aside`]: work that would hold a core up is done on another thread.
+//! [`aside`]: work that would block a core is done on another thread.
 
 use std::io;
 use std::panic;
@@ -6,18 +6,18 @@ use std::panic;
 use tokio::runtime::Handle;
 use tokio::task::JoinError;
 
-/// Begins `work` at once on a thread for work that blocks, while this core goes on. Whoever drops what is returned
-/// lets the work end by itself. A panic in it comes back to whoever waits.
+/// Starts `work` at once on one of tokio's threads for blocking work. Dropping the future does not stop the work. A
+/// panic in it is resumed in the task that awaits the future.
 ///
 /// # Errors
 ///
-/// The runtime ends before the work has begun.
+/// Fails if the runtime ends before the work has begun.
 pub(crate) fn aside<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> impl Future<Output = io::Result<T>> {
     let begun = match Handle::try_current() {
         Ok(runtime) => Ok(runtime.spawn_blocking(work)),
-        // Where tokio does not run there is nobody else to hold up.
+        // Outside of a runtime, there are no other tasks to hold up.
         Err(_) => Err(work()),
     };
     async {

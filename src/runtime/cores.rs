@@ -1,4 +1,4 @@
-//! One thread with one current-thread runtime for a core.
+//! A thread with a current-thread runtime for each core.
 
 use std::io;
 use std::num::NonZero;
@@ -10,24 +10,24 @@ pub(crate) use tokio::task::yield_now;
 /// Whether a thread stays on one core of the machine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Pinning {
-    /// The system moves threads as it likes.
+    /// The operating system moves threads as it likes.
     #[default]
     Free,
     /// The n-th thread runs on the n-th core that the process may use.
     Pinned,
 }
 
-/// How many cores the process may use.
+/// Returns how many cores the process may use.
 pub(crate) fn available_cores() -> usize {
     thread::available_parallelism().map_or(1, NonZero::get)
 }
 
-/// Runs the future that `work` makes to its end, on a thread and in a runtime of its own. When it ends, so do all
-/// the tasks it spawned.
+/// Runs the future that `work` returns to its end, on a thread and in a runtime of its own. When it ends, so do all
+/// tasks it spawned.
 ///
 /// # Errors
 ///
-/// The thread cannot be started. What the runtime cannot do is the thread's result.
+/// Fails if the thread cannot be started. If the runtime cannot, the thread returns the error.
 pub(crate) fn block_on_core<W, F, T>(
     index: usize,
     pinning: Pinning,
@@ -47,12 +47,12 @@ where
     })
 }
 
-/// Runs `task` on this core, beside the others.
+/// Runs `task` on this core, concurrently with the others.
 pub(crate) fn spawn(task: impl Future<Output = ()> + 'static) {
     tokio::task::spawn_local(task);
 }
 
-/// A thread that cannot be pinned runs all the same.
+/// Pins this thread to a core. If that is impossible, the thread runs unpinned.
 fn pin(index: usize) {
     let cores = core_affinity::get_core_ids().unwrap_or_default();
     if let Some(core) = cores.get(index % cores.len().max(1)) {

@@ -1,43 +1,43 @@
-//! [`Here`]: the runtime that a future is polled in, whoever made it; and [`block_on`], where there is none.
+//! [`Here`]: the current tokio runtime; and [`block_on`], for where there is none.
 
 use std::io;
 
 pub(crate) use tokio::runtime::Id;
 use tokio::runtime::{Builder, Handle};
 
-/// The runtime that is entered.
+/// The current tokio runtime.
 #[derive(Clone, Debug)]
 pub(crate) struct Here(Handle);
 
 impl Here {
-    /// None if there is no tokio runtime.
+    /// Returns the current runtime, if there is one.
     pub(crate) fn get() -> Option<Here> {
         Handle::try_current().ok().map(Here)
     }
 
-    /// No other runtime that lives has this one.
+    /// Returns its id, which no other living runtime has.
     pub(crate) fn id(&self) -> Id {
         self.0.id()
     }
 
-    /// Runs `task` there, until the runtime ends: then it is dropped.
+    /// Runs `task` in that runtime. If the runtime ends first, the task is dropped.
     pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
         self.0.spawn(task);
     }
 }
 
-/// Runs `future` to its end where there is no runtime: in a small program, a test, a build script.
+/// Runs `future` to its end, where there is no runtime: in a small program, a test or a build script.
 ///
-/// Each call makes a runtime of its own, and what a client has connected in it ends with it: requests that shall share
-/// connections belong in one future.
+/// Each call makes a tokio runtime of its own, and the connections that a client opened in it end with it. So requests
+/// that should share connections belong in one future.
 ///
 /// # Errors
 ///
-/// The system has no room for another runtime.
+/// Fails if the operating system cannot provide what a runtime needs.
 ///
 /// # Panics
 ///
-/// Inside of a runtime, which would wait for itself.
+/// Panics inside of a runtime, which would wait for itself.
 ///
 /// # Examples
 ///

@@ -1,7 +1,7 @@
-//! Floor 1: threads. One for each core, with a runtime of its own that nothing ever leaves; and whatever runtime a
-//! client is used in.
+//! Floor 1: threads. One per core for servers, each with a runtime that nothing ever leaves; and for clients, whatever
+//! runtime they are used in.
 //!
-//! tokio's tasks and timers are named on this floor only. The features add ways to do work aside, and randomness.
+//! tokio's tasks and timers are used on this floor only. Some features add work on blocking threads, and randomness.
 
 mod cores;
 mod here;

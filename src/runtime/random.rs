@@ -1,11 +1,11 @@
-//! [`random_token`]: a name that nobody can foresee.
+//! [`random_token`]: a name that cannot be guessed.
 
 use std::fmt::Write;
 use std::io;
 
-/// 32 hexadecimal digits from the system's source of randomness.
+/// Returns 32 hexadecimal digits from the operating system's source of randomness.
 ///
-/// Of 2^128 tokens nobody meets one twice by chance, and nobody can write one down before it was drawn.
+/// With 2^128 possible tokens, none occurs twice by chance, and none can be predicted.
 pub(crate) fn random_token() -> io::Result<String> {
     let mut bytes = [0; 16];
     getrandom::fill(&mut bytes).map_err(|_| io::Error::other("the system has no randomness"))?;

@@ -7,8 +7,8 @@ use tokio::sync::Semaphore;
 
 use super::{aside, available_cores};
 
-/// One for each core: more would only take turns. Each kind of work has its own, or one that waits for a disk would keep
-/// another from going on.
+/// One seat per core, since more would only compete for the cores. Each kind of work has its own seats, so that work
+/// that waits for a disk does not keep another kind from going on.
 pub(crate) struct Seats(LazyLock<Semaphore>);
 
 impl Seats {
@@ -16,7 +16,7 @@ impl Seats {
         Seats(LazyLock::new(|| Semaphore::new(available_cores())))
     }
 
-    /// Does `work` [`aside()`], once there is a seat for it.
+    /// Does `work` [`aside()`], once a seat is free.
     ///
     /// # Errors
     ///
@@ -25,7 +25,7 @@ impl Seats {
         &'static self,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> io::Result<T> {
-        // They are never closed.
+        // The semaphore is never closed.
         let seat = self.0.acquire().await.ok();
         let seated = move || {
             let result = work();

@@ -1,18 +1,18 @@
-//! The time, as the timers of a runtime have it, and waiting for it to pass.
+//! The time according to the runtime's timers, and waiting for it to pass.
 
 use std::time::Duration;
 
 pub(crate) use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 
-/// The time, as the runtime's timers have it.
+/// Returns the time according to the runtime's timers, which tests can pause.
 pub(crate) fn now() -> Instant {
     Instant::now()
 }
 
-/// `from` and `wait`, or what is as good as never.
+/// Returns `from` plus `wait`, capped at what is as good as never.
 pub(crate) fn later(from: Instant, wait: Duration) -> Instant {
     from.checked_add(wait.min(FAR)).unwrap_or(from)
 }
 
-/// Nobody waits for a century, and tokio's clock does not count that far.
+/// A century, which is as good as never.
 const FAR: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);

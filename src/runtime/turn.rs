@@ -1,22 +1,23 @@
-//! [`Turn`]: how much a task does until all others have had theirs.
+//! [`Turn`]: how much work a task does before it yields to the others.
 
 use std::pin::pin;
 use std::task::{Context, Poll};
 
 use super::yield_now;
 
-/// What a task has done since others had their turn, where nothing that it polls keeps it waiting: a source that never
-/// waits, and a peer that reads it as fast, would have the core for themselves.
+/// How much a task has done since it last yielded, for tasks that may never be kept waiting by what they poll: a source
+/// that is always ready, and a peer that reads as fast, would keep the core to themselves.
 #[derive(Debug, Default)]
 pub(crate) struct Turn {
     done: usize,
 }
 
 impl Turn {
-    /// Ready, unless the turn is over. Then all others have theirs first, and those too that the system has news for.
+    /// Ready, unless the turn is over. Then all other tasks run first, including those that the operating system has
+    /// news for.
     ///
-    /// A task that only woke itself would be the next one in the queue as soon as it is alone there, and a runtime asks
-    /// for news once in so many turns: whoever knocks would wait for all of these.
+    /// A task that merely woke itself would run again at once if it is alone in the queue, and a runtime asks the
+    /// system for news only once in many turns; new connections would wait for all of these. `yield_now` makes it ask.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if self.done < DONE_MAX {
             return Poll::Ready(());
@@ -26,11 +27,11 @@ impl Turn {
         Poll::Pending
     }
 
-    /// Notes that so many bytes were worked at.
+    /// Notes that `bytes` were processed.
     pub(crate) fn note(&mut self, bytes: usize) {
         self.done += bytes;
     }
 }
 
-/// How many bytes are worked at in one turn.
+/// How many bytes are processed in one turn.
 const DONE_MAX: usize = 256 << 10;
