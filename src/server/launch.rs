@@ -1,4 +1,5 @@
-//! Starts a server: binds first, then one thread for each core, and all of it or nothing.
+//! Starts a server: binds all addresses first, then starts a thread for each core. If anything fails, nothing is left
+//! running.
 
 use std::io;
 use std::rc::Rc;
@@ -17,7 +18,7 @@ use crate::message::Status;
 use crate::net::{Address, Bound, Listener, Watch};
 use crate::runtime;
 
-/// One of a server's cores, as [`Server::run_per_core`] counts them.
+/// Identifies one of a server's cores, for the handler that [`Server::run_per_core`] makes for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ServerCore {
     index: usize,
@@ -25,18 +26,18 @@ pub struct ServerCore {
 }
 
 impl ServerCore {
-    /// Which one, from 0.
+    /// Returns the index of the core, starting at 0.
     pub fn index(self) -> usize {
         self.index
     }
 
-    /// How many there are.
+    /// Returns how many cores the server has.
     pub fn count(self) -> usize {
         self.count
     }
 }
 
-/// Starts `server` with the handlers that `make` makes.
+/// Starts `server`, with the handler that `make` returns for each core.
 pub(super) fn launch<F, Kind, H>(server: Server, make: F) -> Result<Running>
 where
     F: AsyncFn(ServerCore) -> Result<H> + Send + Sync + 'static,
@@ -55,10 +56,10 @@ where
         let thread = runtime::block_on_core(index, server.pinning, move || async move {
             let told = match open(&*make, core, bound, stop).await {
                 Ok(opened) => ready.send(Ok(())).map(|()| opened),
-                // Whoever launches returns it.
+                // The launching thread returns it.
                 Err(error) => return ready.send(Err(error)).map_or(Ok(()), Ok),
             };
-            // Only this lets the launch see that a core has died without a word.
+            // Once all senders are gone, the launching thread notices a core that died without reporting.
             drop(ready);
             let Ok((worker, inlet)) = told else { return Ok(()) };
             if let Some((signal, grace, running)) = signal {
@@ -87,7 +88,7 @@ async fn stop_on(signal: Signal, grace: Duration, running: Running) {
     running.shutdown(grace);
 }
 
-/// Stops the cores that have started. Why they must is told by whoever failed first.
+/// Stops the cores that have started, and returns the error that best explains why.
 fn give_up(running: &Running, error: Error) -> Error {
     running.shutdown(Duration::ZERO);
     match running.wait() {
@@ -100,7 +101,7 @@ fn give_up(running: &Running, error: Error) -> Error {
 struct BoundCore {
     listeners: Vec<(Bound, Sharing)>,
     arrivals: mpsc::UnboundedReceiver<Arrival>,
-    /// The ways to all cores, for the one that accepts for others.
+    /// The ways to all cores, held by the one that accepts for the others.
     outlets: Vec<Outlet>,
     tally: Arc<Tally>,
     stats: Arc<CoreStats>,
@@ -138,7 +139,7 @@ fn bind(server: &Server) -> Result<(Vec<BoundCore>, Vec<Address>)> {
     Ok((cores, addresses))
 }
 
-/// The address as others are told it. A listener in memory has none, and to keep one would keep it open.
+/// The address as reported to the application. A listener in memory has none, and keeping one here would keep it open.
 fn public_address(address: &Address, bound: &Bound) -> Option<Address> {
     match address {
         Address::Memory(_) => None,
@@ -148,7 +149,7 @@ fn public_address(address: &Address, bound: &Bound) -> Option<Address> {
     }
 }
 
-/// Gives each core a listener of its own, or the first core the one for all.
+/// Gives each core a listener of its own, or else gives the first core one that accepts for all.
 fn spread(bound: Bound, balanced: bool, cores: &mut [BoundCore]) -> io::Result<()> {
     let mut sharing = Sharing::Own;
     for core in &mut cores[1..] {

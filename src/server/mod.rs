@@ -1,7 +1,7 @@
-//! Floor 4: the server. A connection is one short loop; a handler gets a [`Context`] and nothing else.
+//! Floor 4: the server. A connection is one short loop, and a handler is given a [`Context`] and nothing else.
 //!
-//! In reading order: a server and what it shares; a core; a connection; an exchange, as its handler sees it; handlers;
-//! and what goes wrong.
+//! In reading order: the server and what its cores share; one core; one connection; one exchange, as its handler sees
+//! it; handlers; and errors.
 
 mod launch;
 mod running;
@@ -45,14 +45,16 @@ use crate::net::{Address, Keepalive, ListenOptions};
 use crate::runtime::{self, Pinning};
 use crate::wire::Limits;
 
-/// A server to be started: where it listens, on how many cores, and within which limits.
+/// A server that has not started yet: where it will listen, on how many cores, and within which limits.
 ///
-/// | it ends with | which |
+/// Configure it with the methods below, and end the chain with one of these:
+///
+/// | method | what it does |
 /// |---|---|
 /// | [`Server::run`] | serves until the server is stopped, and blocks this thread meanwhile |
-/// | [`Server::start`] | returns once all cores listen; the [`Running`] stops them |
-/// | [`Server::run_per_core`], [`Server::start_per_core`] | do the same with a handler for each core |
-/// | [`Server::service`] | serves what comes from elsewhere: connections of your own runtime, requests of a test |
+/// | [`Server::start`] | returns a [`Running`] server as soon as all cores listen |
+/// | [`Server::run_per_core`], [`Server::start_per_core`] | do the same, with a handler of its own for each core |
+/// | [`Server::service`] | listens nowhere, and serves connections that you accept or requests that a test makes |
 ///
 /// # Examples
 ///
@@ -79,12 +81,12 @@ pub struct Server {
     on_stop: Option<(Signal, Duration)>,
 }
 
-/// Ready when the server is to stop.
+/// Completes when the server should stop.
 type Signal = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 impl Server {
-    /// A server that listens nowhere yet: for [`Server::service`], or for [`Server::and_bind`]. It is an error to start
-    /// it without an address.
+    /// Creates a server that does not listen anywhere yet, for [`Server::service`] or [`Server::and_bind`]. Starting it
+    /// without an address is an error.
     pub fn new() -> Server {
         Server {
             addresses: Vec::new(),
@@ -97,113 +99,121 @@ impl Server {
         }
     }
 
-    /// Will listen on `address`: `"127.0.0.1:8080"`, `"[::]:8080"` for IPv6 and IPv4, `"localhost:8080"`,
-    /// `"unix:/run/app.sock"`, a `SocketAddr`, a path, a listener of the standard library's that is open already, or a
-    /// [`MemoryListener`](crate::MemoryListener).
+    /// Creates a server that will listen on `address`.
     ///
-    /// Another server may listen on the same TCP port: it gets a part of the connections, and all of them once this
-    /// one stops. See [`Server::share_port`].
+    /// An address is a text, such as `"127.0.0.1:8080"`, `"[::]:8080"` for IPv6 and IPv4, `"localhost:8080"` or
+    /// `"unix:/run/app.sock"`; a [`SocketAddr`](std::net::SocketAddr); a path; a listener of the standard library that
+    /// is already open; or a [`MemoryListener`](crate::MemoryListener).
+    ///
+    /// Another server may listen on the same TCP port. It then gets a share of the new connections, and all of them
+    /// once this server stops. See [`Server::share_port`].
     pub fn bind(address: impl Into<Address>) -> Server {
         Server::new().and_bind(address)
     }
 
-    /// Will listen on `address` too.
+    /// Adds another `address` to listen on. See [`Server::bind`].
     pub fn and_bind(mut self, address: impl Into<Address>) -> Server {
         self.addresses.push(address.into());
         self
     }
 
-    /// How many cores serve, each with a thread of its own. Default: all that the process may use. At least 1, and at
-    /// most 1,024: more count as that.
+    /// Sets how many cores serve, each with a thread of its own. Default: all that the process may use. Values are
+    /// clamped to between 1 and 1,024.
     #[doc(alias = "workers")]
     pub fn cores(mut self, cores: usize) -> Server {
         self.cores = cores.clamp(1, CORES_MAX);
         self
     }
 
-    /// Whether each thread stays on one core of the machine. Default: no.
+    /// Sets whether each thread is pinned to one core of the machine. Default: no.
     pub fn pinned(mut self, pinned: bool) -> Server {
         self.pinning = if pinned { Pinning::Pinned } else { Pinning::Free };
         self
     }
 
-    /// Whether one core accepts for all and gives each connection to the core that has the fewest. Default: no,
-    /// where the system spreads connections itself.
+    /// Sets whether one core accepts all connections and gives each to the core that has the fewest. Default: no, where
+    /// the operating system can spread connections over the cores itself.
     ///
-    /// The system spreads by chance, and a few connections that live long may then share one core while another
-    /// has none. It costs each connection some microseconds once.
+    /// The operating system spreads connections at random, so a few long-lived ones may end up on one core while
+    /// another has none. Balancing prevents that, and costs each new connection a few microseconds.
     pub fn balanced(mut self, balanced: bool) -> Server {
         self.balanced = balanced;
         self
     }
 
-    /// Whether `[::]` takes IPv4 peers as well. Default: yes.
+    /// Sets whether `[::]` accepts IPv4 peers as well. Default: yes.
     pub fn dual_stack(mut self, dual_stack: bool) -> Server {
         self.listen.dual_stack = dual_stack;
         self
     }
 
-    /// Whether somebody else may listen on the same TCP port already, so that this server can take over from an older one
-    /// and nobody is turned away. If not, a port where somebody listens is an error. Default: yes, on Linux; elsewhere no
-    /// two can.
+    /// Sets whether the TCP port may be shared with another server, so that this one can take over from an older one
+    /// without turning anyone away. If not, binding a port that is in use is an error. Default: yes on Linux. Other
+    /// systems never share a port.
     #[doc(alias = "reuse_port")]
     pub fn share_port(mut self, share_port: bool) -> Server {
         self.listen.share_port = share_port;
         self
     }
 
-    /// How many connections may wait in the system to be accepted, for each listener. Default: 4,096.
+    /// Sets how many connections may wait in the operating system to be accepted, for each listener. Default: 4,096.
     pub fn backlog(mut self, backlog: u16) -> Server {
         self.listen.backlog = backlog.into();
         self
     }
 
-    /// After how much silence the system asks whether a TCP peer is still there, and how often it asks again. One that
-    /// answers none of several times, nine on Linux, is gone, and its connection fails. Meant for connections that may
-    /// be silent for long: an [upgraded](Context::upgrade) one has no other limit. Default: never (RFC 9293 §3.8.4). In
-    /// whole seconds, from 1 to 32,767: less and more count as these.
+    /// Sets after how much silence the operating system probes whether a TCP peer is still there, and how often it
+    /// repeats the probe. A peer that leaves several probes in a row unanswered (nine on Linux) is considered gone, and
+    /// its connection fails.
+    ///
+    /// Use it for connections that may be silent for long: one that was [upgraded](Context::upgrade) has no other time
+    /// limit. Default: never (RFC 9293 §3.8.4). Counted in whole seconds, clamped to between 1 and 32,767.
     pub fn tcp_keepalive(mut self, silence: impl Into<Option<Duration>>) -> Server {
         self.listen.keepalive = silence.into().map(Keepalive::every);
         self
     }
 
-    /// The `server` field of all answers (RFC 9110 §10.2.4). Default: none.
+    /// Sets the `server` field of all answers (RFC 9110 §10.2.4). Default: none.
     ///
     /// # Panics
     ///
-    /// A name that could not stand in a field.
+    /// Panics if `name` is not a valid field value.
     pub fn name(mut self, name: &str) -> Server {
         Headers::new().set("server", name).expect("a server's name can stand in a field");
         self.settings.name = Some(Arc::from(name.trim()));
         self
     }
 
-    /// The bounds on what peers send. Default: those of [`Limits`], all of them.
+    /// Sets the bounds on what peers may send. Default: those of [`Limits`], all of them in force.
     pub fn limits(mut self, limits: Limits) -> Server {
         self.settings.bounds.limits = limits.capped();
         self
     }
 
-    /// The bounds on how long peers take. Default: those of [`Timeouts`], all but the one of the handler.
+    /// Sets the bounds on how long peers may take. Default: those of [`Timeouts`], all in force except the one of the
+    /// handler.
     pub fn timeouts(mut self, timeouts: Timeouts) -> Server {
         self.settings.bounds.timeouts = timeouts;
         self
     }
 
-    /// Is called with every refusal and every exchange that failed, except where a handler fails with a bare
-    /// [`Status`](crate::Status), which is an answer like any other. It runs on the core where that happened, so it
-    /// should be quick. Default: nothing is called.
+    /// Sets a function that is called with every refusal and every failed exchange. Default: none.
+    ///
+    /// It is not called for a handler that fails with a bare [`Status`](crate::Status), which is an answer like any
+    /// other. It runs on the core where the error happened, so it should return quickly.
     pub fn on_error(mut self, on_error: impl Fn(&Refusal<'_>) + Send + Sync + 'static) -> Server {
         self.settings.on_error = Some(Arc::new(on_error));
         self
     }
 
-    /// Stops when `signal` is ready, as [`Running::shutdown`] does with `grace`. The signal is polled on a core, so it
-    /// may await anything that needs a runtime. Default: the server runs until the process ends.
+    /// Stops the server when `signal` completes, as [`Running::shutdown`] does with `grace`. Default: the server runs
+    /// until the process ends.
+    ///
+    /// The signal is polled on one of the cores, so it may await anything that needs a runtime.
     ///
     /// # Examples
     ///
-    /// At SIGTERM, which comes before a system kills:
+    /// To stop at SIGTERM, which systems send before they kill a process:
     ///
     /// ```no_run
     /// # #[cfg(unix)]
@@ -231,12 +241,14 @@ impl Server {
         self
     }
 
-    /// Serves with one handler for all cores, until it is stopped. It is shared, so it must be [`Send`] and [`Sync`];
-    /// its future need not be. For state that is neither there is [`Server::run_per_core`].
+    /// Serves until the server is stopped, with one handler for all cores.
+    ///
+    /// The cores share the handler, so it must be [`Send`] and [`Sync`], but its future need not be. For a handler that
+    /// is neither there is [`Server::run_per_core`].
     ///
     /// # Errors
     ///
-    /// No address; one that cannot be bound, which it names; a thread or a listener that fails.
+    /// Fails if there is no address, if one cannot be bound (the error names it), or if a thread or a listener fails.
     #[doc(alias("serve", "listen_and_serve"))]
     pub fn run<Kind, H>(self, handler: H) -> Result
     where
@@ -246,11 +258,11 @@ impl Server {
         self.start(handler)?.wait()
     }
 
-    /// Starts to serve with one handler for all cores. All of them listen when it returns.
+    /// Starts the server with one handler for all cores, and returns once all of them listen.
     ///
     /// # Errors
     ///
-    /// As [`Server::run`]; no thread is left behind then.
+    /// As [`Server::run`]. If it fails, no thread is left behind.
     pub fn start<Kind, H>(self, handler: H) -> Result<Running>
     where
         H: IntoHandler<Kind>,
@@ -260,12 +272,14 @@ impl Server {
         self.start_per_core(async move |_| Ok(handler.clone()))
     }
 
-    /// Serves with a handler for each core, which `make` makes in the core's own runtime: its state need not be
-    /// [`Send`], and needs no locks.
+    /// Serves until the server is stopped, with a handler of its own for each core.
+    ///
+    /// `make` is called once in the runtime of each core, so the state of a handler need not be [`Send`], and needs no
+    /// locks.
     ///
     /// # Errors
     ///
-    /// As [`Server::run`], and what `make` fails with.
+    /// As [`Server::run`], or with the error of `make`.
     ///
     /// # Examples
     ///
@@ -291,11 +305,12 @@ impl Server {
         self.start_per_core(make)?.wait()
     }
 
-    /// Starts to serve with a handler for each core. See [`Server::run_per_core`].
+    /// Starts the server with a handler of its own for each core, and returns once all of them listen. See
+    /// [`Server::run_per_core`].
     ///
     /// # Errors
     ///
-    /// As [`Server::run_per_core`]; no thread is left behind then.
+    /// As [`Server::run_per_core`]. If it fails, no thread is left behind.
     pub fn start_per_core<F, Kind, H>(self, make: F) -> Result<Running>
     where
         F: AsyncFn(ServerCore) -> Result<H> + Send + Sync + 'static,
@@ -304,13 +319,13 @@ impl Server {
         launch::launch(self, make)
     }
 
-    /// A handler with this server's settings, for connections that come from elsewhere.
+    /// Makes a [`Service`]: a handler with this server's settings, for connections that come from elsewhere.
     pub fn service<Kind, H: IntoHandler<Kind>>(self, handler: H) -> Service<H::Handler> {
         Service::new(handler.into_handler(), &self.settings)
     }
 }
 
-/// What is made for each core is made before the first one starts.
+/// Bounds what is allocated per core before the first core starts.
 const CORES_MAX: usize = 1024;
 
 impl Default for Server {

@@ -17,9 +17,9 @@ use crate::message::Status;
 use crate::net::Address;
 use crate::runtime;
 
-/// A server at work: to be asked, stopped and waited for, from any thread.
+/// A server that has started, to be inspected, stopped and waited for from any thread.
 ///
-/// Dropping it changes nothing: the server goes on.
+/// Clones refer to the same server. Dropping all of them does not stop it.
 ///
 /// # Examples
 ///
@@ -46,7 +46,7 @@ struct Inner {
     stop: watch::Sender<Option<Stop>>,
     stats: Vec<Arc<CoreStats>>,
     cores: Mutex<Vec<Thread>>,
-    /// Who must not wait for them, since they are they.
+    /// The threads of the cores, which must not wait for themselves.
     own: Mutex<Vec<ThreadId>>,
 }
 
@@ -65,12 +65,13 @@ impl Running {
         lock(&self.inner.cores).push(core);
     }
 
-    /// Hears when the server is told to stop.
+    /// Returns a receiver that learns when the server is told to stop.
     pub(super) fn told_to_stop(&self) -> watch::Receiver<Option<Stop>> {
         self.inner.stop.subscribe()
     }
 
-    /// The first TCP address it listens on, with the port that was chosen; `0.0.0.0:0` if there is none.
+    /// Returns the first TCP address that the server listens on, with the port that the system chose if the address had
+    /// port 0; `0.0.0.0:0` if it listens on no TCP address.
     pub fn local_addr(&self) -> SocketAddr {
         let tcp = self.inner.addresses.iter().find_map(|address| match address {
             Address::Tcp(address) => Some(*address),
@@ -79,15 +80,17 @@ impl Running {
         tcp.unwrap_or((Ipv4Addr::UNSPECIFIED, 0).into())
     }
 
-    /// All addresses it listens on, but for those in memory and for sockets without a path, which have none.
+    /// Returns all addresses that the server listens on, except listeners in memory and Unix sockets without a path,
+    /// which have no address.
     pub fn addresses(&self) -> &[Address] {
         &self.inner.addresses
     }
 
-    /// Stops gracefully: accepts no more connections, closes idle ones at once, sends `connection: close` with the answers
-    /// on the others, and cuts what is left after `grace`. Returns at once; [`Running::wait`] waits for the end.
+    /// Stops the server gracefully: it accepts no more connections, closes idle ones at once, sends `connection: close`
+    /// with the answers on the others, and cuts what is left after `grace`.
     ///
-    /// A later call can only shorten the grace.
+    /// Returns at once; use [`Running::wait`] to wait for the end. A later call can shorten the grace, but not extend
+    /// it.
     #[doc(alias = "graceful_shutdown")]
     pub fn shutdown(&self, grace: Duration) {
         let at = runtime::later(runtime::now(), grace);
@@ -102,15 +105,15 @@ impl Running {
 
     /// Waits until all cores have stopped. Any number of threads may wait.
     ///
-    /// It blocks its thread, so a task waits by `tokio::task::spawn_blocking(move || running.wait()).await`.
+    /// It blocks the thread, so a task waits with `tokio::task::spawn_blocking(move || running.wait()).await`.
     ///
     /// # Errors
     ///
-    /// A core that could not go on. The first who waits is told; the others hear `Ok`.
+    /// Fails if a core could not go on. Only the first caller gets that error; the others get `Ok`.
     ///
     /// # Panics
     ///
-    /// Within a core's own thread, which would wait for itself.
+    /// Panics on the thread of a core, which would wait for itself.
     pub fn wait(&self) -> Result {
         let is_own = lock(&self.inner.own).contains(&thread::current().id());
         assert!(!is_own, "a core of a server cannot wait for it");
@@ -125,7 +128,7 @@ impl Running {
         result
     }
 
-    /// What the server has done so far.
+    /// Returns what the server has counted so far.
     pub fn stats(&self) -> ServerStats {
         ServerStats::of(self.inner.stats.iter().map(|core| &**core))
     }

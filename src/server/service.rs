@@ -15,10 +15,11 @@ use super::worker::Worker;
 use crate::message::{Request, Response};
 use crate::net::{Conn, Peer, PeerAddr, Transport, Watch};
 
-/// A handler with its settings, for connections that come from elsewhere, on any tokio runtime.
+/// A handler with its settings, for connections that you accept yourself, on any tokio runtime.
 ///
-/// Its clones are cheap and share their memory. It stays on one thread. Deadlines are tokio timers here, so the
-/// runtime must have its time driver enabled, as `#[tokio::main]` has.
+/// It is made by [`Server::service`](super::Server::service). Clones are cheap and share their memory, but cannot leave
+/// their thread. Deadlines are tokio timers here, so the runtime must have its time driver enabled, as it is under
+/// `#[tokio::main]`.
 ///
 /// # Examples
 ///
@@ -44,13 +45,14 @@ impl<H: Handler> Service<H> {
         Service { worker: Rc::new(worker), connections: Rc::default() }
     }
 
-    /// Serves one connection until it closes, or is taken over. Any number may be served side by side.
+    /// Serves one connection until it closes or is taken over. Any number of connections may be served concurrently.
     ///
-    /// Who is at the other end only the caller knows, so handlers see [`PeerAddr::Memory`].
+    /// Handlers see [`PeerAddr::Memory`] as the address of the peer. To tell them the real one, use
+    /// [`Service::serve_connection_from`].
     ///
     /// # Errors
     ///
-    /// What ended the connection early. The peer has been told already, if it could be.
+    /// Fails if the connection ended early. The peer has already been told, if that was possible.
     pub fn serve_connection(
         &self,
         io: impl AsyncRead + AsyncWrite + 'static,
@@ -58,8 +60,8 @@ impl<H: Handler> Service<H> {
         self.serve_connection_from(PeerAddr::Memory, io)
     }
 
-    /// Serves one connection until it closes, with `peer` at its other end: that is what handlers see, and what
-    /// [`Server::on_error`](super::Server::on_error) hears.
+    /// Serves one connection until it closes or is taken over, with `peer` at its other end. That is the address that
+    /// handlers and [`Server::on_error`](super::Server::on_error) see.
     ///
     /// # Errors
     ///
@@ -82,10 +84,10 @@ impl<H: Handler> Service<H> {
     /// LocalSet::new()
     ///     .run_until(async {
     ///         let mut connections = JoinSet::new();
-    ///         let (stream, peer) = listener.accept().await?; // as often as it is wanted
+    ///         let (stream, peer) = listener.accept().await?; // in a loop, in a real server
     ///         let serving = service.clone();
     ///         connections.spawn_local(async move { serving.serve_connection_from(peer.into(), stream).await });
-    ///         // The end: what is being answered is, and then nobody is left.
+    ///         // Graceful stop: answers in progress are still sent, and then all connections are closed.
     ///         service.stop();
     /// #       drop(client);
     ///         while connections.join_next().await.is_some() {}
@@ -99,7 +101,7 @@ impl<H: Handler> Service<H> {
         peer: PeerAddr,
         io: impl AsyncRead + AsyncWrite + 'static,
     ) -> impl Future<Output = io::Result<()>> {
-        // Made here and not in the future, which would have room for `io` as long as the connection lasts.
+        // Made outside of the future, which would otherwise hold room for `io` as long as the connection lasts.
         let mut connection = Connection::new(self.worker.clone(), self.connect(peer, io));
         async move {
             let served = connection.serve().await;
@@ -108,22 +110,23 @@ impl<H: Handler> Service<H> {
         }
     }
 
-    /// Stops gracefully, for all clones: idle connections are closed, and the others after the answer they are waiting
-    /// for, which says `connection: close`. A connection that has not sent a request yet has a second to do so.
+    /// Stops gracefully, for all clones: idle connections are closed at once, and the others after the answer in
+    /// progress, which says `connection: close`. A connection that has not sent a request yet has a second to do so.
     ///
-    /// Returns at once; each [`Service::serve_connection`] returns when its connection is done, and dropping its future
-    /// cuts the connection. Connections served after this get one answer, and are closed.
+    /// Returns at once. Each [`Service::serve_connection`] returns when its connection is done; dropping its future
+    /// cuts the connection. A connection that is served after this gets one answer, and is closed.
     pub fn stop(&self) {
         self.worker.shared.watch.stop();
     }
 
-    /// Answers one request without a connection, for tests of handlers. As on a connection the handler is asked for its
-    /// plan first, and a body that is more than may be buffered is refused. One that is a stream is received first, whatever
-    /// the plan is.
+    /// Answers one request without a connection, for tests of handlers.
     ///
-    /// The response is as the handler has left it, without the fields that are computed when it is sent, and with the
-    /// content of an answer to HEAD. What the handler writes by [`Context::stream`] is the body; that of an answer which
-    /// would be aborted ends there.
+    /// As on a connection, the handler is first asked for its [`BodyPlan`](super::BodyPlan), and a body that exceeds it
+    /// is refused. A body that is a stream is received first, whatever the plan is.
+    ///
+    /// The response is as the handler left it: without the fields that are computed when an answer is sent, and with
+    /// its content even if the request is a HEAD. What the handler writes by [`Context::stream`] becomes the body, up
+    /// to the point where an answer would have been aborted.
     ///
     /// [`Context::stream`]: super::Context::stream
     #[doc(alias = "oneshot")]

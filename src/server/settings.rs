@@ -15,5 +15,5 @@ pub(super) struct Settings {
     pub(super) acceptor: Option<Acceptor>,
 }
 
-/// Sees every refusal.
+/// The function of [`Server::on_error`](super::Server::on_error).
 pub(super) type OnError = Arc<dyn Fn(&Refusal<'_>) + Send + Sync>;

@@ -15,7 +15,7 @@ use crate::net::{Conn, Watch};
 pub(super) struct Shared {
     pub(super) bounds: Bounds,
     on_error: Option<OnError>,
-    /// What makes connections secure, if they are to be.
+    /// Does the TLS handshakes, if connections are to be secure.
     pub(super) acceptor: Option<Acceptor>,
     pub(super) clock: Clock,
     pub(super) watch: Rc<Watch>,
@@ -29,11 +29,12 @@ impl Shared {
         Rc::new(Shared { bounds, on_error, acceptor, clock, watch, stats })
     }
 
-    /// Counts a refusal, and tells whoever wants to know.
+    /// Counts a refusal, and passes it to the application's `on_error`.
     #[cold]
     pub(super) fn report(&self, refusal: Refusal<'_>) {
         self.stats.count_error(&refusal.cause);
-        // Its panics must not end what it is told of, nor the core; and neither must those of a cause that is dropped.
+        // A panic of the application's function must end neither the exchange that it is told about nor the core; nor
+        // may one from dropping the cause.
         let _ = catch_unwind(AssertUnwindSafe(move || {
             self.on_error.iter().for_each(|on_error| on_error(&refusal));
         }));

@@ -7,13 +7,13 @@ use std::sync::atomic::Ordering::Relaxed;
 use super::RefusalCause;
 use crate::exchange::{ExchangeError, Phase};
 
-/// What a server has done so far: each core, and all of them.
+/// What a server has counted so far, for each core and in total.
 ///
-/// Read without a lock while the cores go on, so the numbers may be a moment apart.
+/// The counters are read without a lock while the cores go on, so they may be a moment apart from each other.
 ///
 /// # Examples
 ///
-/// A second server, which only this machine can reach, shows the numbers of the first in the text format of Prometheus:
+/// A second server, reachable from this machine only, shows the numbers of the first in the text format of Prometheus:
 ///
 /// ```no_run
 /// use std::fmt::Write;
@@ -39,21 +39,21 @@ use crate::exchange::{ExchangeError, Phase};
 pub struct ServerStats {
     /// The sum over all cores.
     pub total: ServerCounts,
-    /// Each core's own.
+    /// The counts of each core.
     pub cores: Vec<ServerCounts>,
 }
 
-/// What was counted.
+/// The counts of one core, or of all of them together.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ServerCounts {
     /// Connections open now.
     pub open: u64,
-    /// Connections accepted, refused ones among them.
+    /// Connections accepted, including those that were then refused.
     pub accepted: u64,
-    /// Connections that were still at work when a shutdown's grace was over.
+    /// Connections that were still busy when the grace of a shutdown was over.
     pub cut: u64,
-    /// Requests whose head was received and was good.
+    /// Requests whose head was received and valid.
     pub requests: u64,
     /// Bytes received.
     pub received: u64,
@@ -63,7 +63,7 @@ pub struct ServerCounts {
     pub errors: ErrorCounts,
 }
 
-/// What went wrong, by kind.
+/// How often something went wrong, by kind.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ErrorCounts {
@@ -75,16 +75,17 @@ pub struct ErrorCounts {
     pub incomplete: u64,
     /// Sockets that failed.
     pub io: u64,
-    /// Handlers that failed, or took too long. One that fails with a bare [`Status`](crate::Status) has answered, and one
-    /// that fails because it could not read or write is counted above.
+    /// Handlers that failed or took too long. Not counted here is a handler that fails with a bare
+    /// [`Status`](crate::Status), which is an answer like any other, or that fails because it could not read or write,
+    /// which is counted above.
     pub handler: u64,
-    /// Handlers that panicked, and what they have left behind.
+    /// Panics of handlers, and of values that they left behind.
     pub panic: u64,
-    /// Requests that were refused by their heads.
+    /// Requests that a handler's [`BodyPlan`](crate::BodyPlan) refused.
     pub plan: u64,
     /// Connections refused because there were too many.
     pub overload: u64,
-    /// Connections that could not be made secure.
+    /// TLS handshakes that failed.
     pub tls: u64,
 }
 
@@ -156,7 +157,8 @@ impl CoreStats {
         let errors = &self.errors;
         let counter = match cause {
             RefusalCause::Exchange(error) => errors.of(error),
-            // A handler that reads or writes is told what goes wrong, and hands it on.
+            // An error that the handler met while reading or writing, and passed on, is the connection's and not its
+            // own.
             RefusalCause::Handler(error) => error.met().map_or(&errors.handler, |met| errors.of(met)),
             RefusalCause::Panic => &errors.panic,
             RefusalCause::Plan => &errors.plan,

@@ -37,7 +37,7 @@ impl<H: Handler> Worker<H> {
         self.contexts.give(context);
     }
 
-    /// Gives memory back now and then.
+    /// Gives back memory that was not needed, at most once a second.
     pub(super) fn trim_if_due(&self) {
         let now = self.shared.clock.now();
         if now >= self.trim_at.get() {
@@ -49,7 +49,7 @@ impl<H: Handler> Worker<H> {
     /// Looks after the core's deadlines and memory, for ever.
     pub(super) async fn maintain(&self) {
         loop {
-            // What a burst has left must be freed although nobody is there any more.
+            // What a burst left must be freed even when no connection follows.
             if self.contexts.is_empty() {
                 self.shared.watch.occupied().await;
             }

@@ -1,4 +1,4 @@
-//! The ways to close a connection, and when an idle one closes (RFC 9112 §9.6).
+//! The ways to close a connection, and when a stop closes an idle one (RFC 9112 §9.6).
 
 use std::future::poll_fn;
 use std::task::{self, Poll, ready};
@@ -9,7 +9,7 @@ use crate::net::{Conn, Fault, Lane};
 use crate::server::Context;
 use crate::server::context::Manner;
 
-/// Ends the connection. The wait for the peer has its bounds.
+/// Ends the connection. Any wait for the peer is bounded.
 pub(super) async fn close(ctx: &mut Context, manner: Manner) {
     match manner {
         Manner::AtOnce => {}
@@ -22,38 +22,39 @@ pub(super) async fn close(ctx: &mut Context, manner: Manner) {
             }
         }
         Manner::Abort => {
-            // The answers before the one that fails are whole, and shall arrive if they can without a wait.
+            // Earlier answers are complete, and are sent if that takes no waiting.
             poll_fn(|cx| Poll::Ready(ctx.poll_flush(cx).is_ready())).await;
             ctx.abort();
         }
     }
 }
 
-/// Ends a connection that was never used, and lets the peer read why.
+/// Ends a connection that carried no exchange, and gives the peer time to read why.
 pub(super) async fn hang_up(ctx: &mut Context) {
     if poll_fn(|cx| ctx.poll_shutdown(cx)).await.is_ok() {
         poll_fn(|cx| ctx.poll_linger(cx)).await;
     }
 }
 
-/// Ready when an idle connection is in the way of a stop. One that is new may have a request on its way.
+/// Ready when an idle connection should close because the server stops. A new one is given time, since its first
+/// request may be on its way.
 pub(super) fn poll_idle(conn: &mut Conn, number: u64, cx: &mut task::Context<'_>) -> Poll<()> {
     match (conn.is_stopping(), number) {
         (false, _) => Poll::Pending,
         (true, 0) => conn.poll_expired(cx, Lane::Whole, NEWCOMER_GRACE).map(drop),
-        // Nobody has told the peer not to send the request that is here already.
+        // A request has already arrived, from a peer that was never told to stop sending; it is answered.
         (true, _) if conn.transport.has_unnoticed() => Poll::Pending,
-        // At once, for one may be on its way.
+        // A request may still be on its way, so the sending half is closed without delay.
         (true, _) => conn.poll_shutdown(cx, NEWCOMER_GRACE).map(drop),
     }
 }
 
-/// How long a connection without a request yet may hold up a stop.
+/// How long a connection that has sent no request yet may hold up a stop.
 const NEWCOMER_GRACE: Duration = Duration::from_secs(1);
 
-/// The steps of it, which are polled: what is awaited would lie in the task of every idle connection.
+/// The steps of closing. They are polled, since what is awaited takes up room in the task of every idle connection.
 impl Context {
-    /// Ends the connection such that nobody takes what was sent for the whole.
+    /// Resets the connection, so that the peer cannot mistake what was sent for the whole answer.
     fn abort(&mut self) {
         self.conn.borrow().iter().for_each(|conn| conn.transport.reset());
     }
@@ -68,7 +69,7 @@ impl Context {
         Poll::Ready(Ok(()))
     }
 
-    /// Reads and drops what the peer still sends, until it has closed too or it is enough.
+    /// Reads and discards what the peer still sends, until it closes too, or a limit is reached.
     fn poll_linger(&mut self, cx: &mut task::Context<'_>) -> Poll<()> {
         let Context { incoming, conn, shared, .. } = self;
         let mut conn = conn.borrow_mut();

@@ -1,4 +1,4 @@
-//! [`respond`]: a request that came without a connection, answered as if it had one.
+//! [`respond`]: answers a request without a connection, as if it had come over one.
 
 use std::cell::Cell;
 use std::future::poll_fn;
@@ -24,7 +24,7 @@ use crate::server::worker::Worker;
 use crate::server::{Context, Handler};
 use crate::wire::WireError;
 
-/// Answers `request`. `connect` makes a connection to nobody of its peer.
+/// Answers `request`. `connect` makes a connection of the stand-in for its peer.
 pub(in crate::server) async fn respond<H: Handler>(
     worker: &Worker<H>,
     request: Request,
@@ -36,7 +36,7 @@ pub(in crate::server) async fn respond<H: Handler>(
     lease.detach(request, connect(Nobody { written: Rc::clone(&written) }));
     let manner = match answer(worker, &mut lease).await {
         Ok(()) => Manner::Politely,
-        // How the connection has ended is nothing to nobody, who has heard all that was written.
+        // There is no peer to linger for: the stand-in has already received all that was written.
         Err(refused) => match refuse(&mut lease, *refused).0 {
             Manner::Lingering => Manner::Politely,
             manner => manner,
@@ -52,7 +52,7 @@ pub(in crate::server) async fn respond<H: Handler>(
     response
 }
 
-/// Makes the answer, as for a request on a connection.
+/// Produces the answer, as for a request on a connection.
 async fn answer<H: Handler>(worker: &Worker<H>, ctx: &mut Context) -> Result<(), Box<Refused>> {
     note_expectation(ctx)?;
     let body_max = plan_body(worker, ctx)?.unwrap_or(usize::MAX);
@@ -66,7 +66,8 @@ async fn answer<H: Handler>(worker: &Worker<H>, ctx: &mut Context) -> Result<(),
     poll_fn(|cx| poll_send(ctx, cx)).await
 }
 
-/// Receives a body that is a stream, until it is more than may be: over a connection it would come as bytes, too.
+/// Receives a body that is a stream, as bytes, since over a connection it would arrive as bytes too. Stops one byte
+/// beyond `body_max`.
 async fn receive(body: &mut Body, body_max: usize) -> Result<(), ExchangeError> {
     let Some(source) = body.take_source() else { return Ok(()) };
     let (most, mut content) = ((body_max as u64).saturating_add(1), Vec::new());
@@ -75,8 +76,8 @@ async fn receive(body: &mut Body, body_max: usize) -> Result<(), ExchangeError> 
     Ok(())
 }
 
-/// The peer of a request that came without a connection: it keeps what is written to it, and sends nothing, not even an
-/// end.
+/// Stands in for the peer of a request without a connection: it keeps what is written to it, and sends nothing, not
+/// even an end of stream.
 pub(in crate::server) struct Nobody {
     written: Rc<Cell<Vec<u8>>>,
 }

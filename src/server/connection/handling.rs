@@ -1,4 +1,4 @@
-//! [`Handled`]: runs the handler, and makes of what it left an answer that can be sent.
+//! [`Handled`]: runs the handler, and turns what it left into an answer that can be sent.
 
 use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -22,11 +22,11 @@ pub(super) enum Handled {
     TimedOut,
 }
 
-/// Runs the handler: its panics stay here, and so does it when its time is over.
+/// Runs the handler, confining its panics and enforcing its time limit.
 ///
-/// It is made by its first poll, as in `async { worker.handler.handle(ctx).await }`: a plain function has run when it is
-/// made, and may have panicked. Pinned by the caller it is also made where it stays; one that is large and moved there
-/// would be written to memory of the task that nothing else touches.
+/// The handler's future must be created inside the first poll, as `async { worker.handler.handle(ctx).await }` does: a
+/// plain function runs, and may panic, when its future is created. Since the caller pins it, the future is also created
+/// where it stays; moving a large one would write to memory of the task that nothing else touches.
 pub(super) fn handle<H: Handler>(
     worker: &Worker<H>,
     conn: SharedConn,
@@ -48,17 +48,16 @@ pub(super) fn handle<H: Handler>(
     })
 }
 
-/// Sends the answers that came before, since nobody shall wait for a handler that waits. Whether they arrive, the next
-/// write will tell.
+/// Sends earlier answers, which must not wait for a handler that waits. If that fails, the next write reports it.
 fn send_before(conn: &mut Conn, shared: &Shared, cx: &mut task::Context<'_>) {
     if !conn.has_sent_all() {
         drop(conn.poll_flush(cx, shared.bounds.timeouts.write));
     }
-    // An answer may be streamed for days.
+    // Counted now, since an answer may be streamed for days.
     shared.count_traffic(conn);
 }
 
-/// Tells how the handler has failed, if it has, where nobody can be answered any more.
+/// Reports how the handler failed, if it did, where the peer can no longer be answered.
 pub(super) fn report_failure(ctx: &Context, handled: Handled) {
     let cause = match handled {
         Handled::Returned(Ok(())) => return,
@@ -69,7 +68,7 @@ pub(super) fn report_failure(ctx: &Context, handled: Handled) {
     ctx.report(None, cause);
 }
 
-/// Makes of what the handler left an answer that can be sent.
+/// Turns what the handler left into an answer that can be sent.
 #[inline]
 pub(super) fn settle(ctx: &mut Context, handled: Handled) -> Result<(), Box<Refused>> {
     match (handled, ctx.outgoing.is_unsent()) {

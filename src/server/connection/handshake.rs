@@ -13,12 +13,12 @@ use crate::net::{Conn, Lane, TlsError, Transport};
 use crate::server::worker::Worker;
 use crate::server::{Handler, Refusal, RefusalCause};
 
-/// Makes `idle` secure, in the time that its first head has. Afterwards it is none if that is over: the peer has gone,
-/// or the server stops.
+/// Makes `idle` secure, within the time of its first head. Leaves `None` there if the connection is over because the
+/// peer went away or the server stops.
 ///
 /// # Errors
 ///
-/// What ended it. The peer has been told already, if it could be.
+/// What ended the connection. The peer has already been told, if that was possible.
 pub(super) async fn secure<H: Handler>(
     worker: &Worker<H>,
     acceptor: &Acceptor,
@@ -39,7 +39,8 @@ pub(super) async fn secure<H: Handler>(
     let peer = conn.peer();
     match end {
         End::Secured(transport) => conn.transport = transport,
-        // Some come only to see whether anybody is here, or in case they will have something to say.
+        // Not worth a report: some peers only probe the port, and browsers open spare connections that they may never
+        // use.
         End::Stopped | End::Failed(TlsError::Io(_), _) => *idle = None,
         End::TimedOut => {
             *idle = None;
@@ -64,7 +65,7 @@ pub(super) async fn secure<H: Handler>(
 /// How a handshake ended.
 enum End {
     Secured(Transport),
-    /// The transport is bare, and the peer was told what is wrong.
+    /// The transport is the bare one again, and the peer was told what is wrong.
     Failed(TlsError, Transport),
     TimedOut,
     Stopped,

@@ -6,7 +6,7 @@ use std::thread;
 use crate::server::worker::Worker;
 use crate::server::{Context, Handler, RefusalCause};
 
-/// A context that goes back to its free list, whatever becomes of the task that has it.
+/// A context that goes back to its free list, whatever becomes of the task that holds it.
 pub(super) struct Lease<'w, H: Handler> {
     worker: &'w Worker<H>,
     context: Option<Box<Context>>,
@@ -39,13 +39,13 @@ impl<H: Handler> Drop for Lease<'_, H> {
         if let Some(conn) = &mut *conn.borrow_mut() {
             shared.count_traffic(conn);
             if !outgoing.is_unsent() && !outgoing.is_whole() {
-                // Whoever was cut off in the middle of an answer shall not take it for the whole.
+                // A peer that is cut off in the middle of an answer must not mistake it for the whole.
                 conn.transport.reset();
             }
         }
         if thread::panicking() {
-            // A handler whose time was over held something that panicked when it was dropped, say. Whatever else does so
-            // now must not get out.
+            // Say, a handler ran out of time, and a value it held panicked when it was dropped. A second panic would
+            // abort the process, so none may escape from here.
             context.report(None, RefusalCause::Panic);
             context.drop_each_value();
         }

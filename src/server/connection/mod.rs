@@ -1,4 +1,4 @@
-//! [`Connection`]: the life of one: wait, receive, handle, answer, and again (RFC 9112 §9).
+//! [`Connection`]: the life of one connection: wait, receive, handle, answer, and start over (RFC 9112 §9).
 
 mod handling;
 mod handshake;
@@ -33,12 +33,12 @@ use crate::net::{Conn, Lane};
 use crate::runtime;
 use crate::wire::WireError;
 
-/// One connection, as its task has it. All that is here an idle connection holds, so it is little.
+/// One connection, as its task holds it. An idle connection holds all of this, so there is little of it.
 pub(super) struct Connection<H: Handler> {
     worker: Rc<Worker<H>>,
     /// The connection, while it waits.
     idle: Option<Conn>,
-    /// How many exchanges were had on it.
+    /// How many exchanges it has carried.
     number: u64,
 }
 
@@ -47,14 +47,14 @@ impl<H: Handler> Connection<H> {
         Connection { worker, idle: Some(conn), number: 0 }
     }
 
-    /// Serves until the connection closes or is taken over: then it has left a place.
+    /// Serves until the connection closes, or is taken over: then returns the place that it left.
     ///
     /// # Errors
     ///
-    /// What ended it early. The peer has been told already, if it could be.
+    /// What ended the connection early. The peer has already been told, if that was possible.
     pub(super) async fn serve(&mut self) -> io::Result<Option<Vacated>> {
         if let Some(acceptor) = &self.worker.shared.acceptor {
-            // In a box, or the task would hold for good what it needs only once.
+            // Boxed, or the task would keep for good what it needs only once.
             Box::pin(handshake::secure(&self.worker, acceptor, &mut self.idle)).await?;
         }
         loop {
@@ -74,19 +74,20 @@ impl<H: Handler> Connection<H> {
         }
     }
 
-    /// Waits for the first bytes of a request, and holds no memory meanwhile. None: it is over.
+    /// Waits for the first bytes of a request, holding no memory meanwhile. `None` if the connection is over.
     fn poll_wake(&mut self, cx: &mut task::Context<'_>) -> Poll<Option<Box<Context>>> {
         let Connection { worker, idle: Some(conn), number } = self else { return Poll::Ready(None) };
         let timeouts = &worker.shared.bounds.timeouts;
         let limit = if *number == 0 { timeouts.head } else { timeouts.idle };
-        // Who is polled again has been woken, most likely by what has come, and finds out by reading.
+        // A connection that is polled again was woken, most likely by arriving bytes; reading tells.
         if !conn.is_waiting(Lane::Read) && matches!(conn.transport.poll_read_ready(cx), Some(Poll::Pending)) {
             return match conn.poll_expired(cx, Lane::Read, limit) {
                 Poll::Ready(_) => Poll::Ready(None),
                 Poll::Pending => poll_idle(conn, *number, cx).map(|()| None),
             };
         }
-        // A transport that cannot tell whether it is readable must be read to know, too: a context is lent for that.
+        // A transport that cannot tell whether it is readable also ends up here: it has to be read to know, and borrows
+        // a context for that.
         let mut context = worker.take_context();
         context.swap_workspace(conn);
         let filled = conn.poll_fill(cx, &mut context.incoming.get_mut().input, limit);
@@ -107,10 +108,10 @@ impl<H: Handler> Connection<H> {
     }
 }
 
-/// Answers requests until no more of one is here.
+/// Answers requests until no bytes of a further one have arrived.
 ///
-/// What is awaited here lies in the task of an idle connection too, so whatever can be is polled instead, with its
-/// state in the context.
+/// Whatever is awaited here takes up room in the task of idle connections too. So what can be is polled instead, with
+/// its state in the context.
 #[expect(
     clippy::manual_async_fn,
     reason = "the future of an async function has room for its arguments twice"
@@ -145,7 +146,8 @@ fn exchanges<H: Handler>(
             if ctx.persists() && !ctx.is_read() {
                 poll_fn(|cx| poll_drain(ctx, cx)).await;
             }
-            // A handler that has read just what there was has its last piece still; an idle connection has none.
+            // A handler that read exactly as much as there was still has its last piece on loan; an idle connection
+            // must not.
             ctx.incoming.get_mut().take_back();
             unsent += 1;
             let (next, is_capped) = (ctx.next_step(), ctx.is_capped(unsent));
@@ -159,7 +161,7 @@ fn exchanges<H: Handler>(
             }
             ctx.forget_exchange();
             if is_capped {
-                // A peer that pipelines for ever shall not keep the core for itself.
+                // A peer that pipelines endlessly must not keep the core to itself.
                 runtime::yield_now().await;
             }
         }
@@ -191,14 +193,15 @@ fn read_expectation(ctx: &mut Context) -> Result<(), Box<Refused>> {
     Ok(())
 }
 
-/// Decides by the head what becomes of the body: up to how many bytes it is buffered first, if it is.
+/// Lets the handler decide by the head what becomes of the body. Returns up to how many bytes it is buffered first, if
+/// it is to be.
 fn plan_body<H: Handler>(worker: &Worker<H>, ctx: &mut Context) -> Result<Option<usize>, Box<Refused>> {
     let planned = catch_unwind(AssertUnwindSafe(|| worker.handler.on_head(&ctx.request)));
     let plan = planned.map_err(|_| Refused::new(Status::INTERNAL_SERVER_ERROR, RefusalCause::Panic))?;
     match (ctx.asked().connect, plan) {
         (_, BodyPlan::Refuse(status)) => Err(Refused::new(status, RefusalCause::Plan)),
         (true, BodyPlan::Tunnel) => Ok(None),
-        // Whoever did not plan for a tunnel would answer as if it were one (RFC 9110 §9.3.6).
+        // A handler that did not plan for a tunnel would answer 200, which opens one (RFC 9110 §9.3.6).
         (true, _) => Err(Refused::new(Status::NOT_IMPLEMENTED, RefusalCause::Plan)),
         (false, _) if ctx.is_read() && !ctx.facts.detached => Ok(None),
         (false, BodyPlan::Stream) => Ok(None),
@@ -207,18 +210,19 @@ fn plan_body<H: Handler>(worker: &Worker<H>, ctx: &mut Context) -> Result<Option
     }
 }
 
-/// Sends what of the answer is not sent yet. Its source is the application's, and panics as a handler may.
+/// Sends what is left of the answer. The body's source belongs to the application, and may panic as a handler may.
 fn poll_send(ctx: &mut Context, cx: &mut task::Context<'_>) -> Poll<Result<(), Box<Refused>>> {
     let panicked = |_| Poll::Ready(Err(Refused::untold(RefusalCause::Panic)));
     catch_unwind(AssertUnwindSafe(|| ctx.poll_send(cx))).unwrap_or_else(panicked)
 }
 
-/// Reads what the handler left of the body, if another request is to follow it.
+/// Reads what the handler left of the body, so that another request can follow it.
 fn poll_drain(ctx: &mut Context, cx: &mut task::Context<'_>) -> Poll<()> {
     match ready!(ctx.poll_drain(cx)) {
         Ok(true) => {}
         Ok(false) => ctx.stop_persisting(),
-        // The answer is good and shall arrive, whatever is wrong with what the handler did not read.
+        // The answer is good and must arrive, whatever is wrong with the part of the body that the handler did not
+        // read.
         Err(error) => {
             ctx.report(None, error.into());
             ctx.stop_persisting();

@@ -1,4 +1,4 @@
-//! Answers that say no (RFC 9110 §15.5, §15.6).
+//! Answers that refuse (RFC 9110 §15.5, §15.6).
 
 use std::io;
 
@@ -13,7 +13,8 @@ use crate::server::error::Refused;
 use crate::server::worker::Worker;
 use crate::server::{Context, Error, Handler, RefusalCause};
 
-/// Writes what the peer is told, if nothing else was told it. Says how to close, and how the connection ended.
+/// Writes the answer to a refused peer, unless part of another answer has been sent. Returns how to close, and how the
+/// connection ended.
 pub(super) fn refuse(ctx: &mut Context, refused: Refused) -> (Manner, io::Result<()>) {
     let Refused { status, cause } = refused;
     let served = match &cause {
@@ -23,7 +24,7 @@ pub(super) fn refuse(ctx: &mut Context, refused: Refused) -> (Manner, io::Result
     ctx.drop_each_value();
     let told = status.filter(|_| ctx.outgoing.is_unsent()).map(final_status);
     if let Some(status) = told {
-        // Many a refusal is told after a wait that nothing has ended.
+        // A timeout, for one, comes without anything that would have refreshed the clock.
         ctx.shared.clock.refresh();
         ctx.response.reset();
         ctx.stop_persisting();
@@ -40,7 +41,7 @@ pub(super) fn refuse(ctx: &mut Context, refused: Refused) -> (Manner, io::Result
 /// Seconds until one of so many connections is likely to have closed.
 const RETRY_AFTER: &[u8] = b"1";
 
-/// Refuses a connection on which nothing was asked yet, and ends it.
+/// Refuses a connection before its first request, and ends it.
 pub(in crate::server) async fn turn_away<H: Handler>(worker: &Worker<H>, conn: Conn, refused: Box<Refused>) {
     let mut lease = Lease::new(worker, worker.take_context());
     lease.adopt(Some(conn), 0);
@@ -48,17 +49,17 @@ pub(in crate::server) async fn turn_away<H: Handler>(worker: &Worker<H>, conn: C
     close(&mut lease, manner).await;
 }
 
-/// Makes the response the answer to a handler's error. The fields that middleware has set stay, but for those
-/// that described a content that is not sent.
+/// Turns the response into the answer to a handler's error. Fields that middleware has set stay, except those that
+/// describe content that is not sent.
 pub(super) fn answer_error(ctx: &mut Context, error: Error) {
     ctx.response.headers.remove_each(&CONTENT_FIELDS);
     let status = final_status(error.owed());
     explain(ctx, status);
     if error.is_of_coding() {
-        // Whoever hears of 415 is to know what would have done (RFC 9110 §15.5.16).
+        // The peer should learn which codings would have been accepted (RFC 9110 §15.5.16).
         ctx.response.headers.put(Name::new("accept-encoding"), ACCEPTED.as_bytes());
     }
-    // An error without a cause is an answer like any other: nobody needs to be told.
+    // An error without a cause is an answer like any other, and is not reported.
     if error.cause().is_some() {
         ctx.report(Some(status), RefusalCause::Handler(error));
     }
@@ -76,7 +77,7 @@ const CONTENT_FIELDS: [&str; 8] = [
     "last-modified",
 ];
 
-/// An answer of 1xx is no answer (RFC 9110 §15.2): the handler has made a mistake.
+/// A status of 1xx is not final (RFC 9110 §15.2), so it is a mistake of the handler.
 pub(super) fn check_status(ctx: &mut Context) {
     if ctx.response.status.is_informational() {
         answer_error(ctx, Error::new(Status::INTERNAL_SERVER_ERROR, "a final status of 1xx"));
@@ -87,7 +88,7 @@ fn final_status(owed: Status) -> Status {
     if owed.is_informational() { Status::INTERNAL_SERVER_ERROR } else { owed }
 }
 
-/// Says no more than the status does: nothing of what the peer sent is sent back to it.
+/// Says no more than the status does: nothing that the peer sent is reflected.
 fn explain(ctx: &mut Context, status: Status) {
     ctx.response.status = status;
     ctx.response.text(status.reason());

@@ -1,4 +1,4 @@
-//! [`poll_closed`]: whether the peer has closed, for whoever works on its answer.
+//! [`poll_closed`]: has the peer closed, while its answer is still being worked on?
 
 use std::cell::RefCell;
 use std::task::{self, Poll, ready};
@@ -16,7 +16,7 @@ pub(super) fn poll_closed(
 ) -> Poll<()> {
     let (mut conn, mut incoming) = (conn.borrow_mut(), incoming.borrow_mut());
     let Some(conn) = conn.as_mut() else { return Poll::Ready(()) };
-    // A wait for the body that was given up shall not end this one.
+    // The deadline of a read that was abandoned must not end this wait.
     conn.disarm(Lane::Read);
     while incoming.input.unread().len() < UNREAD_MAX {
         if let Ok(1..) = ready!(conn.poll_fill(cx, &mut incoming.input, Duration::MAX)) {
@@ -27,5 +27,5 @@ pub(super) fn poll_closed(
     Poll::Pending
 }
 
-/// How much may arrive unasked while somebody waits for the end.
+/// How much is kept of what arrives while waiting for the close.
 const UNREAD_MAX: usize = 64 << 10;

@@ -1,4 +1,4 @@
-//! What a handler may know of the connection while it runs, and do with it: read, write, and take it over.
+//! What a handler can learn about the connection while it runs, and do with it: read, write, and take it over.
 
 use std::cell::RefCell;
 use std::future::poll_fn;
@@ -16,41 +16,45 @@ use crate::net::{Conn, Peer, PeerAddr};
 use crate::server::InvalidAnswer;
 use crate::wire::encode;
 
-/// What the exchange is about.
+/// Facts about the exchange.
 impl Context {
-    /// Who asks. What a proxy in front says in a field is not looked at.
+    /// Returns the address of the peer. It is the one that connected, so behind a proxy it is the proxy's: fields such
+    /// as `x-forwarded-for` are not consulted.
     #[doc(alias("remote_addr", "ConnectInfo"))]
     pub fn peer_addr(&self) -> PeerAddr {
         self.peer().addr
     }
 
-    /// The address the peer connected to; none if that was no TCP, or once the connection was taken over.
+    /// Returns the local address that the peer connected to; `None` if the connection is not TCP, or was taken over.
     pub fn local_addr(&self) -> Option<SocketAddr> {
         self.conn.borrow().as_ref().and_then(|conn| conn.transport.local_addr())
     }
 
-    /// A number for the connection: no other of this server has the same.
+    /// Returns the number of the connection, unique within this server.
     pub fn connection_id(&self) -> u64 {
         self.peer().id
     }
 
-    /// Which exchange of its connection this is, from 1.
+    /// Returns which exchange of its connection this is, counted from 1.
     pub fn exchange_number(&self) -> u64 {
         self.facts.number
     }
 
-    /// When the last bytes of the request's head arrived, or its turn came behind those that were sent before it.
+    /// Returns when the last bytes of the request's head arrived or, if the request was pipelined, when the ones before
+    /// it were done.
     pub fn arrived(&self) -> Instant {
         self.facts.arrived
     }
 
-    /// Whether the server is about to stop: this answer will be the last of its connection.
+    /// Returns whether the server is about to stop, which makes this answer the last one of its connection.
     pub fn is_stopping(&self) -> bool {
         self.shared.watch.is_stopping()
     }
 
-    /// Waits until the server is about to stop. It does not borrow the context, so a handler that streams for long, or
-    /// has taken the connection over, can wait for it beside everything else, and end within the grace.
+    /// Waits until the server is about to stop.
+    ///
+    /// The future does not borrow the context. So a handler that streams for long, or has taken the connection over,
+    /// can wait for it alongside everything else, and finish within the grace.
     ///
     /// # Examples
     ///
@@ -78,28 +82,29 @@ impl Context {
         async move { watch.stopping().await }
     }
 
-    /// Who is at the other end of the connection, whoever has it by now.
+    /// Who is at the other end of the connection, even if it was taken over.
     pub(super) fn peer(&self) -> Peer {
         let peer = self.conn.borrow().as_ref().map(Conn::peer);
         peer.or_else(|| self.vacated.as_ref().map(Vacated::peer)).unwrap_or_default()
     }
 }
 
-/// What a handler may do with the connection.
+/// Conversation with the peer.
 impl Context {
-    /// The request's body, to be read as it comes. Of a body that was buffered it yields the bytes.
+    /// Returns a [`Reader`], which reads the request's body as it arrives. If the body was buffered, it reads the
+    /// buffer.
     ///
-    /// What the handler does not read is discarded after it, within [`Limits::drain_max`](crate::Limits::drain_max).
+    /// What the handler leaves unread is discarded afterwards, within [`Limits::drain_max`](crate::Limits::drain_max).
     pub fn body_reader(&mut self) -> Reader<'_> {
         let Context { request, incoming, conn, shared, .. } = self;
         Reader::new(request, incoming.get_mut(), conn, &shared.bounds)
     }
 
-    /// Receives the rest of a body that was planned to be streamed into `ctx.request.body`.
+    /// Receives the rest of a body that was planned to be streamed, and puts it into `ctx.request.body`.
     ///
     /// # Errors
     ///
-    /// As for every body: cut short, malformed, too slow, or larger than
+    /// Fails if the body is cut short, malformed, too slow, or larger than
     /// [`Limits::body_max`](crate::Limits::body_max).
     pub async fn buffer_body(&mut self) -> io::Result<()> {
         let body_max = self.shared.bounds.limits.body_max;
@@ -110,15 +115,18 @@ impl Context {
         Ok(buffered?)
     }
 
-    /// Begins the answer, and lets the handler write the body. The head leaves with the first of the body, or as soon as
-    /// the handler waits for something; [`Writer::flush`] sends it now.
+    /// Begins the answer, and returns a [`Writer`] for its body.
     ///
-    /// The body goes in chunks, or under the `content-length` that was set; to an HTTP/1.0 peer without one, until
-    /// close. If it is not [finished](Writer::finish), the connection is closed.
+    /// The head leaves with the first bytes of the body, or as soon as the handler waits for something;
+    /// [`Writer::flush`] sends it at once.
+    ///
+    /// The body is sent in chunks, or with the `content-length` that was set. To an HTTP/1.0 peer, a body without a
+    /// length is sent until the connection closes. If the body is not [finished](Writer::finish), the connection is
+    /// aborted.
     ///
     /// # Errors
     ///
-    /// An [`InvalidAnswer`]: one that has been sent already, or a status of 1xx.
+    /// Fails with an [`InvalidAnswer`] if an answer has already been sent, or if the status is 1xx.
     pub async fn stream(&mut self) -> io::Result<Writer<'_>> {
         let course = self.begin_stream(Unread::Dropped)?;
         let (mut writer, incoming) = self.writer(course);
@@ -126,14 +134,14 @@ impl Context {
         Ok(writer)
     }
 
-    /// Both at once: reads the request's body while writing the answer's. See [`Context::stream`].
+    /// Reads the request's body and writes the answer's at the same time. See [`Context::stream`].
     ///
     /// # Errors
     ///
-    /// As [`Context::stream`], or a connection that fails.
+    /// As [`Context::stream`], or if the connection fails.
     pub async fn duplex(&mut self) -> io::Result<(Reader<'_>, Writer<'_>)> {
         if self.incoming.get_mut().expectation == Expectation::Continue {
-            // Who has begun to send the body waits for nothing.
+            // A peer that has begun to send the body does not wait for 100.
             if self.incoming.get_mut().input.is_empty() {
                 self.informational(Status::CONTINUE, &Headers::new()).await?;
             }
@@ -144,7 +152,7 @@ impl Context {
         Ok((Reader::new(writer.request, incoming.get_mut(), writer.conn, writer.bounds), writer))
     }
 
-    /// The side of the exchange that writes, once the head was written, and what the other one reads from.
+    /// Returns the writer, once the head was written, and what its reader would read from.
     fn writer(&mut self, course: Course) -> (Writer<'_>, &mut RefCell<Incoming>) {
         let Context { request, response, transform, transformed, incoming, outgoing, conn, shared, .. } =
             self;
@@ -153,13 +161,13 @@ impl Context {
         (Writer::new(request, &response.trailers, passage, outgoing, conn, &shared.bounds), incoming)
     }
 
-    /// Sends an answer that is not the last one, such as 103 with `link` fields (RFC 9110 §15.2, RFC 8297). A peer
-    /// that speaks HTTP/1.0 is not told.
+    /// Sends an interim answer, such as 103 with `link` fields (RFC 9110 §15.2, RFC 8297). To a peer that speaks
+    /// HTTP/1.0 nothing is sent.
     ///
     /// # Errors
     ///
-    /// A connection that fails; or an [`InvalidAnswer`]: a status that is not of that kind, or is 101, or a final answer
-    /// that has been sent already.
+    /// Fails if the connection does, or with an [`InvalidAnswer`] if the status is 101 or not 1xx, or if a final answer
+    /// has already been sent.
     #[doc(alias = "early_hints")]
     pub async fn informational(&mut self, status: Status, fields: &Headers) -> io::Result<()> {
         self.check_unsent()?;
@@ -173,14 +181,15 @@ impl Context {
         self.flush().await
     }
 
-    /// Answers 101 with the response's fields, and hands the connection over (RFC 9110 §7.8): to be used in the
-    /// handler, or elsewhere on the same core.
+    /// Switches to `protocol` (RFC 9110 §7.8): answers 101 with the response's fields, and hands the connection over,
+    /// to be used in the handler or elsewhere on the same core.
     ///
     /// # Errors
     ///
-    /// A connection that fails; or an [`InvalidAnswer`]: a request that does not ask to be upgraded to `protocol`, or
-    /// whose body was not read, or an answer that has been sent already. If that error is passed on with `?`, a request
-    /// that does not ask is answered with 426, and `upgrade` names the protocol.
+    /// Fails if the connection does, or with an [`InvalidAnswer`] if the request does not ask to be upgraded to
+    /// `protocol`, if its body was not read, or if an answer has already been sent. If the handler passes the error on
+    /// with `?`, a request that does not ask for the upgrade is answered with 426, and its `upgrade` field names the
+    /// protocol.
     #[doc(alias = "hijack")]
     pub async fn upgrade(&mut self, protocol: &str) -> io::Result<Upgraded> {
         self.check_unsent()?;
@@ -192,7 +201,7 @@ impl Context {
             && headers.contains_token("connection", "upgrade")
             && headers.contains_token("upgrade", protocol);
         if !asked {
-            // Whoever hears of 426 is to know what would have done (RFC 9110 §15.5.22).
+            // An answer of 426 must name the protocol (RFC 9110 §15.5.22).
             self.response.headers.put(Name::UPGRADE, protocol.as_bytes());
             return Err(InvalidAnswer::Upgrade.into());
         }
@@ -200,17 +209,16 @@ impl Context {
         self.hand_over(Some(protocol)).await
     }
 
-    /// Answers 200 to a CONNECT request with the response's fields, and hands the connection over (RFC 9110
-    /// §9.3.6).
+    /// Accepts a CONNECT request (RFC 9110 §9.3.6): answers 200 with the response's fields, and hands the connection
+    /// over.
     ///
     /// # Errors
     ///
-    /// A connection that fails; or an [`InvalidAnswer`]: a request that is no CONNECT, or that brings content, which a
-    /// CONNECT may not have (both are answered with 400 when passed on with `?`), or an answer that has been sent
-    /// already.
+    /// Fails if the connection does, or with an [`InvalidAnswer`] if the request is not a CONNECT or has content, which
+    /// a CONNECT must not have (passed on with `?`, both are answered with 400), or if an answer has already been sent.
     pub async fn tunnel(&mut self) -> io::Result<Upgraded> {
         self.check_unsent()?;
-        // Some reader would take that content for the first bytes of the tunnel.
+        // Another reader of the same bytes might take that content for the first bytes of the tunnel.
         if !self.facts.asked.connect || !self.incoming.get_mut().is_read() {
             return Err(InvalidAnswer::Tunnel.into());
         }
@@ -219,9 +227,10 @@ impl Context {
 
     /// Waits until the peer has closed the connection, or its sending half, which looks the same.
     ///
-    /// What it sends meanwhile is kept, up to 64 KiB; a close behind more than that is not seen. Use it beside work
-    /// that is not worth doing if nobody is there: a handler that does not write does not notice otherwise that its
-    /// peer is gone. One that streams asks its writer: [`Writer::peer_closed`].
+    /// Use it alongside work that is pointless once the peer is gone: a handler that does not write would not notice
+    /// otherwise. A handler that streams asks its writer: [`Writer::peer_closed`].
+    ///
+    /// What the peer sends meanwhile is kept, up to 64 KiB. A close that comes after more than that is not noticed.
     ///
     /// # Examples
     ///
@@ -232,7 +241,7 @@ impl Context {
     /// async fn report(ctx: &mut Context) {
     ///     tokio::select! {
     ///         report = work() => ctx.response.text(report),
-    ///         () = ctx.peer_closed() => {} // what is answered now, nobody hears
+    ///         () = ctx.peer_closed() => {} // no answer would arrive
     ///     }
     /// }
     /// # let _ = corehttp::Server::new().service(report);
@@ -252,7 +261,8 @@ impl Context {
             Some(_) => encode::interim(out, Status::SWITCHING_PROTOCOLS, headers, protocol),
             None => self.shared.clock.with_stamp(|stamp| encode::tunnel(out, headers, stamp)),
         })?;
-        // Whoever gives up here leaves a peer that takes all that follows for bytes of the other protocol.
+        // If the handler is cancelled from here on, the peer would take whatever follows for bytes of the other
+        // protocol.
         self.outgoing.begin_tunnel();
         self.flush().await?;
         let mut conn = self.conn.borrow_mut().take().ok_or(io::ErrorKind::NotConnected)?;
@@ -277,7 +287,7 @@ impl Context {
         Ok(())
     }
 
-    /// Writes the head, and says which way the body goes.
+    /// Writes the head, and returns which way the body goes.
     fn begin_stream(&mut self, unread: Unread) -> io::Result<Course> {
         self.check_unsent()?;
         if self.response.status.is_informational() {
@@ -287,7 +297,7 @@ impl Context {
         let course = transform.as_mut().map_or(Course::Around, |transform| transform.begin(response));
         let given = self.response.headers.content_length();
         self.write_head(given.map_or(Length::Unknown, Length::Known), unread);
-        // What nobody will see need not be worked at.
+        // A body that is not sent, such as that of a HEAD, need not be transformed.
         Ok(if self.outgoing.is_empty() { Course::Around } else { course })
     }
 

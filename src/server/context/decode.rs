@@ -9,16 +9,16 @@ use crate::message::Body;
 use crate::runtime::Turn;
 
 impl Context {
-    /// Undoes the content codings of the request's body, `gzip` for one, and removes the fields that spoke of them:
-    /// `content-encoding`, `content-length` and digests. A body that is not coded stays as it is; one that was planned
-    /// to be streamed is received first.
+    /// Decodes the request's body, undoing its content codings such as `gzip`, and removes the fields that described
+    /// the coded form: `content-encoding`, `content-length` and digests.
+    ///
+    /// A body that is not coded stays as it is. One that was planned to be streamed is received first.
     ///
     /// # Errors
     ///
-    /// Content that is corrupt or cut short, for which 400 is owed; content larger than
-    /// [`Limits::body_max`](crate::Limits::body_max) when it is decoded: 413; a coding that is not known, for which
-    /// 415 is owed, with the known ones in `accept-encoding`. The body is as it was received then, and also if the future
-    /// is dropped.
+    /// Fails if the content is corrupt or cut short (passed on with `?`, that is answered with 400); if it exceeds
+    /// [`Limits::body_max`](crate::Limits::body_max) when decoded (413); or if a coding is unknown (415, with the known
+    /// ones in `accept-encoding`). The body is then left as it was received, as it is when the future is dropped.
     ///
     /// # Examples
     ///
@@ -35,7 +35,8 @@ impl Context {
         self.decode_body_up_to(self.shared.bounds.limits.body_max).await
     }
 
-    /// [`Context::decode_body`] with another limit, in bytes of decoded content.
+    /// Decodes the request's body as [`Context::decode_body`] does, with a limit of its own for the decoded content, in
+    /// bytes.
     ///
     /// # Errors
     ///
@@ -50,8 +51,8 @@ impl Context {
     }
 }
 
-/// Decodes all of `coded`, while others have their turns: decoding makes much of little, and takes its time where it makes
-/// nothing.
+/// Decodes all of `coded`, yielding to other tasks now and then: a small input may decode to a lot, and much input may
+/// decode to nothing and still take time.
 async fn decode(mut decoders: Decoders, coded: &[u8]) -> Result<Body, CodingError> {
     let (mut body, mut turn) = (Body::new(), Turn::default());
     let content = body.receive();
@@ -69,5 +70,5 @@ async fn decode(mut decoders: Decoders, coded: &[u8]) -> Result<Body, CodingErro
     Ok(body)
 }
 
-/// What is put in at once.
+/// How many bytes are decoded in one step.
 const PIECE: usize = 16 << 10;

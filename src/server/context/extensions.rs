@@ -1,13 +1,14 @@
-//! [`Extensions`]: what middleware tells the handlers behind it.
+//! [`Extensions`]: values that middleware passes on to the handlers it wraps.
 
 use std::any::{Any, TypeId};
 use std::fmt;
 
-/// Values of one exchange, at most one of each type. Empty again for the next exchange.
+/// Values of one exchange that middleware passes on to handlers, at most one of each type. They are dropped when the
+/// exchange is over.
 ///
 /// # Examples
 ///
-/// Who is let in, and who that is:
+/// A guard that checks credentials, and tells the handler who the user is:
 ///
 /// ```
 /// use corehttp::{BodyPlan, Context, Handler, IntoHandler, Request, Result, Server, Status};
@@ -27,7 +28,7 @@ use std::fmt;
 ///     fn on_head(&self, request: &Request) -> BodyPlan {
 ///         match user(request) {
 ///             Some(_) => self.0.on_head(request),
-///             None => BodyPlan::Stream, // and nobody reads it
+///             None => BodyPlan::Stream, // `handle` refuses it, and does not read the body
 ///         }
 ///     }
 ///
@@ -59,29 +60,29 @@ use std::fmt;
 /// ```
 #[derive(Default)]
 pub struct Extensions {
-    // Few values: looking at each of them beats hashing.
+    // There are few, so a scan beats hashing.
     values: Vec<(TypeId, Box<dyn Any>)>,
 }
 
 impl Extensions {
-    /// Puts `value` in, and answers the one of its type that was there.
+    /// Inserts `value`, and returns the previous value of its type, if there was one.
     pub fn insert<T: 'static>(&mut self, value: T) -> Option<T> {
         let old = self.remove::<T>();
         self.values.push((TypeId::of::<T>(), Box::new(value)));
         old
     }
 
-    /// The value of that type.
+    /// Returns the value of type `T`, if there is one.
     pub fn get<T: 'static>(&self) -> Option<&T> {
         self.position::<T>().and_then(|at| self.values[at].1.downcast_ref())
     }
 
-    /// The value of that type.
+    /// Returns the value of type `T` to be changed, if there is one.
     pub fn get_mut<T: 'static>(&mut self) -> Option<&mut T> {
         self.position::<T>().and_then(|at| self.values[at].1.downcast_mut())
     }
 
-    /// Takes the value of that type out.
+    /// Removes the value of type `T`, and returns it.
     pub fn remove<T: 'static>(&mut self) -> Option<T> {
         let at = self.position::<T>()?;
         self.values.swap_remove(at).1.downcast().ok().map(|value| *value)
@@ -94,7 +95,7 @@ impl Extensions {
 
     #[inline]
     pub(super) fn clear(&mut self) {
-        // One by one: should two of them panic, and be dropped together, that would be the end of the process.
+        // One by one: if two of them panicked while being dropped together, the process would abort.
         while let Some(value) = self.values.pop() {
             drop(value);
         }

@@ -1,11 +1,11 @@
-//! How a [`Context`] writes the head of its answer, and whether a request may follow it (RFC 9112 §9.3).
+//! How a [`Context`] writes the head of its answer, and decides whether another request may follow (RFC 9112 §9.3).
 
 use super::{Context, Manner, Next};
 use crate::exchange::Expectation;
 use crate::message::{Length, Version};
 use crate::wire::{Announcement, Framing, Wish, encode};
 
-/// What becomes of the part of the request's body that is unread when the answer begins.
+/// What becomes of the part of the request's body that is still unread when the answer begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::server) enum Unread {
     Dropped,
@@ -33,18 +33,18 @@ impl Context {
         let persist = match (self.facts.persists, asked.version) {
             (false, _) => Wish::Close,
             (true, Version::Http10) => Wish::KeepAlive,
-            // It persists by itself.
+            // HTTP/1.1 connections persist by default.
             (true, Version::Http11) => Wish::Unsaid,
         };
         let (out, response) = (conn.output().bytes(), &self.response);
         self.shared.clock.with_stamp(|stamp| encode::response(out, response, announcement, persist, stamp));
     }
 
-    /// Whether the answer lets another request follow: the handler, and what is unread.
+    /// Whether the handler's answer, and what is unread of the request, allow another request.
     fn may_persist(&mut self, unread: Unread) -> bool {
         let incoming = self.incoming.get_mut();
         let may_follow = match incoming.expectation {
-            // Without the answer it waits for, the peer may send the body or not.
+            // Without 100, the peer may send the body or leave it out.
             Expectation::Continue | Expectation::Forfeited => incoming.is_read(),
             Expectation::None if unread == Unread::Wanted => true,
             Expectation::None => {
@@ -54,13 +54,13 @@ impl Context {
         may_follow && Wish::of(&self.response.headers) != Wish::Close
     }
 
-    /// Whether another request may follow this exchange.
+    /// Whether another request may follow on the connection.
     #[inline]
     pub(in crate::server) fn persists(&self) -> bool {
         self.facts.persists
     }
 
-    /// What becomes of the connection, once the answer is written.
+    /// Decides what becomes of the connection, once the answer is written.
     #[inline]
     pub(in crate::server) fn next_step(&mut self) -> Next {
         let incoming = self.incoming.get_mut();
@@ -72,7 +72,7 @@ impl Context {
         }
     }
 
-    /// The answer will be the last one.
+    /// Makes this answer the last one of its connection.
     pub(in crate::server) fn stop_persisting(&mut self) {
         self.facts.persists = false;
     }

@@ -1,4 +1,4 @@
-//! [`Context`]: one exchange, as the handler sees it.
+//! [`Context`]: one exchange, as its handler sees it.
 
 mod closed;
 mod conversation;
@@ -39,15 +39,15 @@ use crate::message::{Method, Request, Response, Status};
 use crate::net::{Conn, Peer, Workspace};
 use crate::wire::{Asked, Wish, persists};
 
-/// One exchange: the request, the response, and the connection between.
+/// One exchange: a request, its response, and the connection between client and server.
 ///
-/// It is lent to the handler. What stands in its response when that returns is the answer:
+/// A handler borrows it, and whatever is in its response when the handler returns is the answer:
 ///
 /// ```
 /// use corehttp::{Context, Status};
 ///
 /// fn greet(ctx: &mut Context) -> corehttp::Result {
-///     let Context { request, response, .. } = ctx; // to look at the one while the other is written
+///     let Context { request, response, .. } = ctx; // so that one can be read while the other is written
 ///     let name = request.query().get("name").ok_or(Status::BAD_REQUEST)?;
 ///     response.text(format!("Hello, {name}!"));
 ///     Ok(())
@@ -55,10 +55,10 @@ use crate::wire::{Asked, Wish, persists};
 /// # let _ = corehttp::Server::new().service(greet);
 /// ```
 ///
-/// A body that is not to be held whole is read with [`Context::body_reader`], and written with [`Context::stream`].
+/// A body that is too large for memory is read with [`Context::body_reader`], and written with [`Context::stream`].
 ///
-/// Everything in it is used again for the next exchange. A view of the request cannot be kept longer, as the compiler
-/// will say:
+/// Everything in it is reused for the next exchange. So a view of the request cannot be kept longer, and the compiler
+/// sees to that:
 ///
 /// ```compile_fail
 /// use corehttp::{Context, Server};
@@ -70,49 +70,50 @@ use crate::wire::{Asked, Wish, persists};
 /// ```
 #[doc(alias = "RequestCtx")]
 pub struct Context {
-    /// The request. Its body is here, unless the handler planned to stream it.
+    /// The request. It includes the body, unless the handler planned to stream it (see [`BodyPlan`](crate::BodyPlan)).
     pub request: Request,
-    /// The answer, unless the handler sends it itself, by [`Context::stream`] for example.
+    /// The answer, unless the handler sends it itself, with [`Context::stream`] for example.
     pub response: Response,
-    /// Values that middleware passes on to the handlers behind it.
+    /// Values that middleware passes on to the handlers it wraps.
     pub extensions: Extensions,
-    /// What changes the answer on its way, if the handler streams it. Middleware puts it here.
+    /// Changes the answer on its way to the peer, if the handler streams it. Set by middleware.
     pub transform: Option<Box<dyn Transform>>,
-    /// What came out of it and is not sent yet.
+    /// The transform's output that is not sent yet.
     pub(super) transformed: Vec<u8>,
     pub(super) incoming: RefCell<Incoming>,
     pub(super) outgoing: Outgoing,
     /// The connection; none while the context waits to be used again, or once it was taken over.
     pub(super) conn: SharedConn,
-    /// The place that it had, once it was taken over.
+    /// The place that the connection left, once it was taken over.
     pub(super) vacated: Option<Vacated>,
-    /// What is lent to the connection, while there is none.
+    /// What a busy connection borrows, while there is no connection to lend it to.
     workspace: Option<Box<Workspace>>,
     pub(super) facts: Facts,
     pub(super) shared: Rc<Shared>,
 }
 
-/// The connection, borrowed only while it is polled: so a reader, a writer and whoever waits for the handler can live
-/// side by side.
+/// The connection. It is borrowed only during a poll, so that a reader, a writer and the loop that runs the handler can
+/// share it.
 pub(super) type SharedConn = Rc<RefCell<Option<Conn>>>;
 
-/// What is noted before the handler runs: nothing is read from the request after it, for it may rewrite it.
+/// What is noted before the handler runs. Nothing is read from the request afterwards, since the handler may rewrite
+/// it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Facts {
     pub(super) asked: Asked,
-    /// Whether the peer has said that this request is its last.
+    /// Whether the peer said that this request is its last.
     is_last: bool,
-    /// Whether another one may follow, all things considered.
+    /// Whether another request may follow, all things considered.
     persists: bool,
     pub(super) number: u64,
-    /// Whether the head of the next request was refused, so that there is none.
+    /// Whether the head of the current request was refused, so that the previous one must not be reported in its place.
     headless: bool,
     pub(super) arrived: Instant,
-    /// Nobody is at the other end: the answer is for [`Service::respond`](crate::Service::respond).
+    /// Whether there is no peer: the answer is for [`Service::respond`](crate::Service::respond).
     pub(super) detached: bool,
 }
 
-/// What the connection's loop does with it.
+/// The side that the loop of the connection uses.
 impl Context {
     pub(super) fn new(shared: Rc<Shared>) -> Box<Context> {
         let facts = Facts {
@@ -140,37 +141,37 @@ impl Context {
         })
     }
 
-    /// Takes a connection up. `number` exchanges were had on it.
+    /// Takes a connection, which has carried `number` exchanges.
     pub(super) fn adopt(&mut self, conn: Option<Conn>, number: u64) {
         *self.conn.borrow_mut() = conn;
         self.facts.number = number;
     }
 
-    /// Lends the connection what it needs while it is at work, or takes it back.
+    /// Lends the connection the workspace that it needs while it is busy, or takes it back.
     #[inline]
     pub(super) fn swap_workspace(&mut self, conn: &mut Conn) {
         conn.swap_workspace(&mut self.workspace);
     }
 
-    /// Lets the connection go, with how many exchanges were had on it. Its memory stays.
+    /// Lets the connection go, and returns it with the number of exchanges it has carried. Its memory stays here.
     pub(super) fn release(&mut self) -> (Option<Conn>, u64) {
         let mut conn = self.conn.borrow_mut().take();
         conn.iter_mut().for_each(|conn| conn.swap_workspace(&mut self.workspace));
         (conn, self.facts.number)
     }
 
-    /// Forgets the rest of the exchange, and is ready for the next head.
+    /// Forgets the exchange, to be ready for the next head.
     pub(super) fn forget_exchange(&mut self) {
         let Context { request, response, incoming, outgoing, facts, .. } = self;
         request.reset();
         response.reset();
         incoming.get_mut().forget_message();
         outgoing.reset();
-        // A head that is refused is not answered as the one before it would be.
+        // If the next head is refused, that answer must not depend on the request before it.
         facts.asked = Asked::default();
     }
 
-    /// Counts a request whose head is there, and notes what the answer depends on.
+    /// Counts a request whose head has arrived, and notes what its answer depends on.
     #[inline]
     pub(super) fn note_facts(&mut self) {
         let request = &self.request;
@@ -178,14 +179,15 @@ impl Context {
         let number = self.facts.number + 1;
         let may_follow = self.shared.bounds.limits.requests_per_connection_max.is_none_or(|max| number < max);
         self.facts.is_last = !persists(asked.version, Wish::of(&request.headers));
-        // Whoever asked for a tunnel may send through it whatever is answered: none of that is a request.
+        // Behind a CONNECT the peer may already send bytes for its tunnel, whatever the answer is: they are not a
+        // request.
         self.facts.persists = may_follow && !self.facts.is_last && !asked.connect;
         (self.facts.asked, self.facts.number) = (asked, number);
         self.facts.arrived = self.shared.clock.now();
         self.shared.stats.requests.add(1);
     }
 
-    /// Begins an exchange that has no connection but `conn`, for a request that is here already.
+    /// Begins an exchange for a request that is already here, with a stand-in for the connection.
     pub(super) fn detach(&mut self, request: Request, conn: Conn) {
         self.request = request;
         self.adopt(Some(conn), 0);
@@ -200,7 +202,7 @@ impl Context {
         let Some(conn) = &mut *conn else { return Poll::Ready(Ok(Head::End)) };
         let on_read = || shared.clock.refresh();
         incoming.get_mut().poll_head(cx, conn, request, &shared.bounds, on_read).map_err(|error| {
-            // Whoever asks for a head alone is refused by a head alone.
+            // A refused HEAD request is answered without content, too.
             facts.asked.head = request.method() == Method::Head;
             facts.headless = true;
             error.into()
@@ -228,14 +230,14 @@ impl Context {
         Poll::Ready(Ok(()))
     }
 
-    /// Writes the response's body to the output, if all of it is here and small, as most are. Says whether it was.
+    /// Copies the response's body to the output if it is in memory and small, as most are. Returns whether it did.
     #[inline]
     pub(super) fn copy_body(&mut self) -> bool {
         let mut conn = self.conn.borrow_mut();
         conn.as_mut().is_some_and(|conn| self.outgoing.copy_whole(conn, &self.response.body))
     }
 
-    /// Sends the response's body, if it is not sent already.
+    /// Sends what is left of the response's body.
     pub(super) fn poll_send(&mut self, cx: &mut task::Context<'_>) -> Poll<Result<(), Box<Refused>>> {
         let Context { response, outgoing, conn, shared, .. } = self;
         match &mut *conn.borrow_mut() {
@@ -250,7 +252,7 @@ impl Context {
         }
     }
 
-    /// Sends all answers that wait.
+    /// Sends all answers in the output.
     #[inline]
     pub(super) fn poll_flush(&mut self, cx: &mut task::Context<'_>) -> Poll<Result<(), Box<Refused>>> {
         let mut conn = self.conn.borrow_mut();
@@ -260,7 +262,7 @@ impl Context {
         Poll::Ready(flushed.map_err(Into::into))
     }
 
-    /// Reads and drops what is left of the body. Says whether that was possible.
+    /// Reads and discards what is left of the body. Returns whether that was possible.
     pub(super) fn poll_drain(&mut self, cx: &mut task::Context<'_>) -> Poll<Result<bool, ExchangeError>> {
         let Context { incoming, conn, shared, .. } = self;
         match &mut *conn.borrow_mut() {
@@ -269,13 +271,13 @@ impl Context {
         }
     }
 
-    /// Whether all of the request's body was received.
+    /// Whether the request's body has been received to its end.
     #[inline]
     pub(super) fn is_read(&mut self) -> bool {
         self.incoming.get_mut().is_read()
     }
 
-    /// Whether as many answers wait as may.
+    /// Whether as many answers wait in the output as may.
     #[inline]
     pub(super) fn is_capped(&mut self, unsent: usize) -> bool {
         let limits = &self.shared.bounds.limits;
@@ -288,7 +290,7 @@ impl Context {
         self.facts.asked
     }
 
-    /// Counts what the peer was refused, and tells whoever wants to know.
+    /// Counts a refusal, and passes it to the application's `on_error`.
     pub(super) fn report(&self, status: Option<Status>, cause: RefusalCause) {
         let Peer { addr: peer, id: connection_id } = self.peer();
         let (exchange_number, request) = match (self.facts.number, self.facts.headless) {

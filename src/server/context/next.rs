@@ -11,12 +11,13 @@ pub(in crate::server) enum Next {
 /// How a connection is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::server) enum Manner {
-    /// Nobody is there any more.
+    /// The peer is gone.
     AtOnce,
     /// The peer knows that this is the end.
     Politely,
-    /// The peer may be sending still: a reset would take the answer from it before it has read it.
+    /// The peer may still be sending. Closing at once would cause a reset, which may take the answer away before the
+    /// peer has read it.
     Lingering,
-    /// In the middle of an answer, so that nobody takes it for the whole.
+    /// With a reset, in the middle of an answer, so that it cannot be mistaken for the whole.
     Abort,
 }

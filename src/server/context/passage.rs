@@ -12,10 +12,10 @@ use crate::runtime::Turn;
 /// The way of a streamed answer through its transform.
 pub(super) struct Passage<'a> {
     transform: &'a mut dyn Transform,
-    /// What came out of it, and how much of that was sent.
+    /// The transform's output, and how much of it has been sent.
     out: &'a mut Vec<u8>,
     sent: usize,
-    /// What was put in last.
+    /// The flush that was asked of the transform last.
     last: Flush,
     turn: Turn,
 }
@@ -26,7 +26,7 @@ impl<'a> Passage<'a> {
         Passage { transform, out, sent: 0, last: Flush::Now, turn: Turn::default() }
     }
 
-    /// Puts some of the front of `data` in, once what came out before was sent, and says how much.
+    /// Transforms a piece from the front of `data`, once earlier output has been sent. Returns the length of the piece.
     pub(super) fn poll_write(
         &mut self,
         cx: &mut task::Context<'_>,
@@ -44,7 +44,7 @@ impl<'a> Passage<'a> {
         Poll::Ready(Ok(piece.len()))
     }
 
-    /// Puts all out that is in, and sends it.
+    /// Flushes the transform, and sends its output.
     pub(super) fn poll_flush(
         &mut self,
         cx: &mut task::Context<'_>,
@@ -61,7 +61,7 @@ impl<'a> Passage<'a> {
         self.poll_sent(cx, outgoing, conn, bounds).map_err(io::Error::from)
     }
 
-    /// Sends what came out.
+    /// Sends the output.
     fn poll_sent(
         &mut self,
         cx: &mut task::Context<'_>,
@@ -78,8 +78,8 @@ impl<'a> Passage<'a> {
     }
 }
 
-/// What is put in at once.
+/// How many bytes are transformed in one step.
 const PIECE: usize = 16 << 10;
 
-/// What stays warm of what came out.
+/// How much memory of the output is kept for the next exchange.
 pub(super) const KEPT_MAX: usize = 16 << 10;

@@ -6,10 +6,14 @@ use std::io;
 use crate::coding::Flush;
 use crate::message::Response;
 
-/// Changes what a handler streams, on its way to the peer: the work of middleware that cannot wait until the answer is
-/// there. A middleware puts one into [`Context::transform`](super::Context::transform) before it calls its handler;
-/// answers that are not streamed are in `ctx.response` when the handler returns, and are changed there. There is one place
-/// for it: whoever finds another one there hands on to it what it makes itself, as `Compress` does.
+/// Changes what a handler streams, on its way to the peer.
+///
+/// It is for middleware that would otherwise have to wait until the whole answer is there. The middleware puts a
+/// transform into [`Context::transform`](super::Context::transform) before it calls its handler. Answers that are not
+/// streamed do not pass through it: they are in `ctx.response` when the handler returns, and can be changed there.
+///
+/// A context has room for one transform. A middleware that finds another one already there wraps it, and passes its own
+/// output on to it, as `Compress` does.
 ///
 /// # Examples
 ///
@@ -47,20 +51,22 @@ use crate::message::Response;
 /// }
 /// ```
 pub trait Transform: Any {
-    /// The head is about to leave, and may still be changed: whoever changes how long the content is removes its
-    /// `content-length`. Says whether the content goes through [`Transform::apply`].
+    /// Called before the head is sent, which may still be changed. Returns whether the content goes through
+    /// [`Transform::apply`].
+    ///
+    /// A transform that changes the length of the content must remove `content-length`.
     fn begin(&mut self, response: &mut Response) -> Course;
 
-    /// Takes `data` in, a few KiB at a time, and appends to `out` what of the content is to be sent now. It is called
-    /// once with [`Flush::End`], the last time.
+    /// Takes `data`, a few KiB at a time, and appends to `out` what is to be sent now. The last call is the only one
+    /// with [`Flush::End`].
     ///
     /// # Errors
     ///
-    /// Whatever makes it impossible to go on: the connection is closed then.
+    /// Any error ends the answer, and aborts the connection.
     fn apply(&mut self, data: &[u8], flush: Flush, out: &mut Vec<u8>) -> io::Result<()>;
 }
 
-/// Which way the content of a streamed answer goes.
+/// Whether the content of a streamed answer goes through its [`Transform`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Course {
     /// Through [`Transform::apply`].

@@ -8,18 +8,19 @@ use tokio::sync::oneshot;
 
 use crate::net::{Buffer, Conn, Deadline, Early, Peer, Stream, delegate_stream};
 
-/// A connection that was handed over: bytes in both directions, and no HTTP any more.
+/// A connection that was handed over: bytes in both directions, and no longer HTTP.
 ///
-/// Made by [`Context::upgrade`](super::Context::upgrade) and [`Context::tunnel`](super::Context::tunnel). It has no
-/// timeouts but the owner's. What the peer sent early is read first. Dropping it closes the connection; until then it
-/// counts as one of its server's, wherever it is.
+/// Made by [`Context::upgrade`](super::Context::upgrade) and [`Context::tunnel`](super::Context::tunnel). Reading
+/// begins with what the peer had already sent. There are no timeouts but those that you set.
+///
+/// Dropping it closes the connection. Until then it counts as one of its server's connections, wherever it is.
 pub struct Upgraded {
     stream: Early<Pin<Box<dyn Stream>>>,
-    /// Last, for what is counted is whether the connection is open.
+    /// The last field, since the connection must be closed before it is no longer counted.
     _owned: oneshot::Sender<Infallible>,
 }
 
-/// The place of a connection that was handed over, among those of its core.
+/// The place that a handed-over connection still takes among those of its core.
 pub(in crate::server) struct Vacated {
     disowned: oneshot::Receiver<Infallible>,
     deadline: Deadline,
@@ -40,7 +41,7 @@ impl Vacated {
         self.deadline.peer()
     }
 
-    /// Keeps the place until nobody has the connection any more.
+    /// Keeps the place until the [`Upgraded`] has been dropped.
     pub(in crate::server) async fn until_dropped(self) {
         let _ = self.disowned.await;
     }

@@ -1,4 +1,4 @@
-//! What the application has put into an exchange is dropped when that is over, and its panics are told.
+//! Drops what the application has put into an exchange, and reports panics of those drops.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -6,8 +6,8 @@ use super::Context;
 use crate::server::RefusalCause;
 
 impl Context {
-    /// Drops what the application has put into the exchange, which is over. The source of an answer went when that was
-    /// sent.
+    /// Drops what the application has put into the exchange, which is over. (The source of a streamed body was dropped
+    /// once it had been sent.)
     #[inline]
     pub(in crate::server) fn drop_values(&mut self) {
         let Context { request, response, extensions, transform, .. } = self;
@@ -20,11 +20,11 @@ impl Context {
         }
     }
 
-    /// Drops all that the application has put into the exchange. What panics then is told like a panic of the handler. The
-    /// answer is good and shall arrive, as the last one.
+    /// Drops everything that the application has put into the exchange. A panic is reported like one of the handler,
+    /// and makes this answer, which is good and must arrive, the last one.
     #[inline(never)]
     pub(in crate::server) fn drop_each_value(&mut self) {
-        // Each is gone before its panic comes out, so there are fewer the next time.
+        // A value that panics is gone by then, so each round has fewer of them.
         while catch_unwind(AssertUnwindSafe(|| self.forget_values())).is_err() {
             self.report(None, RefusalCause::Panic);
             self.stop_persisting();

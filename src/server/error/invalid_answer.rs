@@ -8,8 +8,8 @@ use crate::message::Status;
 
 /// Why a request cannot be answered in the way that the handler wants.
 ///
-/// It travels inside the [`io::Error`] of [`Context::stream`], [`Context::upgrade`] and their like, so that a handler's
-/// `?` keeps the status owed. To look at it:
+/// It is inside the [`io::Error`] of [`Context::stream`], [`Context::upgrade`] and similar methods, so that passing the
+/// error on with `?` results in the right status. To inspect it:
 ///
 /// ```
 /// use corehttp::{Context, InvalidAnswer};
@@ -33,25 +33,26 @@ use crate::message::Status;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum InvalidAnswer {
-    /// The answer has been sent already.
+    /// An answer has already been sent.
     Sent,
-    /// The status does not fit: a final answer has one of 1xx; one that comes before it has another, or 101.
+    /// The status does not fit: a final answer must not have one of 1xx, and an interim one must have one of 1xx other
+    /// than 101.
     Status,
     /// The peer did not ask to be upgraded to the protocol.
     Upgrade,
-    /// No protocol is spelled so (RFC 9110 §7.8).
+    /// The protocol's name is malformed (RFC 9110 §7.8).
     Protocol,
-    /// The peer did not ask for a tunnel, or sends content along (RFC 9110 §9.3.6).
+    /// The peer did not ask for a tunnel, or sent content with its CONNECT (RFC 9110 §9.3.6).
     Tunnel,
-    /// The connection is to be handed over, and the request's body was not read.
+    /// The connection cannot be handed over before the request's body has been read.
     Unread,
-    /// The connection is to be handed over, and there is none: see [`Service::respond`](crate::Service::respond).
+    /// There is no connection to hand over: see [`Service::respond`](crate::Service::respond).
     Detached,
 }
 
 impl InvalidAnswer {
-    /// The status that is owed to whoever has asked: 426 (RFC 9110 §15.5.22) or 400 if it asked for something else, and
-    /// 500 where the handler is at fault.
+    /// Returns the status that the peer is answered with: 426 (RFC 9110 §15.5.22) or 400 if the peer did not ask for
+    /// this, and 500 if the handler is at fault.
     pub fn owed(self) -> Status {
         match self {
             InvalidAnswer::Upgrade => Status::UPGRADE_REQUIRED,

@@ -1,4 +1,4 @@
-//! [`Error`]: what a handler fails with.
+//! [`Error`]: how a handler fails.
 
 mod invalid_answer;
 mod refusal;
@@ -16,23 +16,25 @@ use crate::exchange::{ExchangeError, write_causes};
 use crate::message::{InvalidForm, InvalidTarget, InvalidText, Status};
 use crate::wire::WireError;
 
-/// What handlers and servers return: nothing, or an [`Error`].
+/// The result of handlers and servers: by default nothing, or an [`Error`].
 pub type Result<T = (), E = Error> = std::result::Result<T, E>;
 
-/// An error of a handler: a status that is owed to the peer, and a cause that is not told to it.
+/// An error of a handler: the status to answer with, and a cause that the peer is not told.
 ///
-/// Any [`std::error::Error`] becomes one by `?`, and owes 500. The errors of this crate know better:
+/// Any [`std::error::Error`] converts into one with `?`, and is answered with 500. Errors of this crate choose a better
+/// status:
 ///
-/// - 400 for a body that was cut short, a path or a body that is not UTF-8, a form that is malformed, or a path that
-///   leads out of the one it has to be below;
+/// - 400 for a body that was cut short, a path or a body that is not UTF-8, a malformed form, or a path that leads out
+///   of the directory it must stay in;
 /// - 408 for a body that is too slow, and 413 for one that is too large;
-/// - 415 for a body in a coding that is not known, or of another type than the form that is asked for.
+/// - 415 for a body in an unknown coding, or of another type than the form that was asked for.
 ///
-/// A [`Status`] becomes one too, and an error of your own whose [`source`](StdError::source) is a status owes that
-/// status. What is no [`std::error::Error`], such as a `Box<dyn Error>` or a text, is handed to [`Error::new`].
+/// A [`Status`] converts into one too, and an error of your own is answered with the status that it returns as its
+/// [`source`](StdError::source), if it does. For what is not a [`std::error::Error`], such as a `Box<dyn Error>` or a
+/// text, use [`Error::new`].
 ///
-/// It does not implement [`std::error::Error`] itself, or not every other error could become one. By `?` and `into` it
-/// becomes a `Box<dyn Error>`, which a `main` may return.
+/// `Error` does not implement [`std::error::Error`] itself, which would rule out the conversion from all other errors.
+/// It converts into a `Box<dyn Error>`, which a `main` function may return.
 ///
 /// # Examples
 ///
@@ -50,7 +52,7 @@ pub type Result<T = (), E = Error> = std::result::Result<T, E>;
 /// assert_eq!(page("x").unwrap_err().owed(), Status::BAD_REQUEST);
 /// ```
 ///
-/// An error of your own that is no [`std::error::Error`] says itself what becomes of it:
+/// An error type of your own that is not a [`std::error::Error`] can implement the conversion:
 ///
 /// ```
 /// use corehttp::{Error, Status};
@@ -79,8 +81,8 @@ pub type Result<T = (), E = Error> = std::result::Result<T, E>;
 /// ```
 pub struct Error(Kind);
 
-/// Two words in all: a handler's result is moved for every request. What kind it is takes a whole one, or it would be
-/// moved in pieces.
+/// Two words in all, since a handler's result is moved for every request. The discriminant takes a whole word, because
+/// the result would be moved in pieces otherwise.
 #[repr(u64)]
 enum Kind {
     Plain(Status),
@@ -95,12 +97,12 @@ struct Caused {
 const _: () = assert!(size_of::<Result>() == 16, "a handler's result is returned in registers");
 
 impl Error {
-    /// An error that owes `status` because of `cause`.
+    /// Creates an error that is answered with `status`, because of `cause`.
     pub fn new(status: Status, cause: impl Into<Box<dyn StdError + Send + Sync>>) -> Error {
         Error(Kind::Caused(Box::new(Caused { owed: status, cause: cause.into() })))
     }
 
-    /// The status that is owed to the peer.
+    /// Returns the status that the peer is answered with.
     pub fn owed(&self) -> Status {
         match &self.0 {
             Kind::Plain(status) => *status,
@@ -108,17 +110,17 @@ impl Error {
         }
     }
 
-    /// Whether the content of the request was coded as nobody here knows.
+    /// Whether the content of the request has a coding that is not supported.
     pub(super) fn is_of_coding(&self) -> bool {
         matches!(self.met(), Some(CodingError::Unknown | CodingError::TooMany))
     }
 
-    /// What the handler has met when it read or wrote, if it was an `E`.
+    /// The error of type `E` that the handler met when it read or wrote, if it did.
     pub(super) fn met<E: StdError + 'static>(&self) -> Option<&E> {
         self.cause()?.downcast_ref::<io::Error>()?.get_ref()?.downcast_ref()
     }
 
-    /// What went wrong, if it was more than the status says.
+    /// Returns the cause, if there is more to say than the status.
     pub fn cause(&self) -> Option<&(dyn StdError + Send + Sync + 'static)> {
         match &self.0 {
             Kind::Plain(_) => None,
@@ -137,7 +139,7 @@ impl<E: StdError + Send + Sync + 'static> From<E> for Error {
     }
 }
 
-/// What errors that know it owe, inside an [`io::Error`] too.
+/// The status that an error itself chooses, also inside an [`io::Error`].
 fn owed(error: &(dyn StdError + 'static)) -> Option<Status> {
     if let Some(error) = error.downcast_ref::<io::Error>() {
         return error.get_ref().and_then(|inner| owed(inner));
@@ -153,7 +155,7 @@ fn owed(error: &(dyn StdError + 'static)) -> Option<Status> {
     let of_form = || error.downcast_ref::<InvalidForm>().map(|error| error.owed());
     let of_text = || error.downcast_ref::<InvalidText>().map(|error| error.owed());
     let of_target = || error.downcast_ref::<InvalidTarget>().and_then(|error| error.owed());
-    // The source and nothing behind it: deeper down are errors of other messages than the one that is answered.
+    // Only the immediate source: deeper ones may be about another message than the request that is answered.
     let of_source = || error.source().and_then(|source| source.downcast_ref::<Status>()).copied();
     of_wire.or_else(of_coding).or_else(of_form).or_else(of_text).or_else(of_target).or_else(of_source)
 }
@@ -168,14 +170,14 @@ impl fmt::Display for Error {
 }
 
 impl fmt::Debug for Error {
-    /// What `main` prints: the whole chain of causes.
+    /// The whole chain of causes, which is what `main` prints.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{self}")?;
         self.cause().map_or(Ok(()), |cause| write_causes(f, cause))
     }
 }
 
-/// [`Error`] itself is no [`std::error::Error`], or it could not be made from all of them.
+/// An [`Error`] as a [`std::error::Error`], which it cannot be itself.
 struct Opaque(Error);
 
 impl fmt::Display for Opaque {

@@ -1,4 +1,4 @@
-//! [`Refusal`]: what a peer was refused, and why; and [`Refused`]: the same, on its way to be told.
+//! [`Refusal`]: what a peer was refused, and why; [`Refused`]: the same, while it is still to be answered.
 
 use std::fmt;
 
@@ -7,10 +7,10 @@ use crate::exchange::{ExchangeError, write_causes};
 use crate::message::{Request, Status};
 use crate::net::{Peer, PeerAddr, TlsError};
 
-/// A peer was refused something, or an exchange failed: what [`Server::on_error`](crate::Server::on_error) sees.
+/// A refused request or connection, or a failed exchange, as [`Server::on_error`](crate::Server::on_error) sees it.
 ///
-/// `{}` says in one line who was told what, and why, with the method and the path if they are known; `{:?}` says no more
-/// of the request than that either.
+/// `{}` formats it as one line: the status, the peer, the method and path if they are known, and the cause. Neither
+/// `{}` nor `{:?}` reveals more of the request than that.
 ///
 /// # Examples
 ///
@@ -27,18 +27,18 @@ use crate::net::{Peer, PeerAddr, TlsError};
 /// ```
 #[non_exhaustive]
 pub struct Refusal<'a> {
-    /// What was answered. None if nothing could be: the connection was gone, or an answer was sent already, if only half
-    /// of it.
+    /// The status of the answer. `None` if the peer could not be answered: the connection was gone, or at least part of
+    /// an answer had been sent.
     pub status: Option<Status>,
-    /// Who was refused.
+    /// The address of the peer.
     pub peer: PeerAddr,
-    /// The number of the connection, as [`Context::connection_id`](crate::Context::connection_id) tells it.
+    /// The number of the connection, as in [`Context::connection_id`](crate::Context::connection_id).
     pub connection_id: u64,
-    /// Which exchange of the connection it was, from 1. Zero: none, for the connection itself was refused.
+    /// Which exchange of the connection it was, counted from 1; 0 if the connection itself was refused.
     pub exchange_number: u64,
-    /// The request, if its head was received and good. It is as its handler has left it, and its body may be gone.
+    /// The request, if its head was received and valid. It is as the handler left it, and its body may be gone.
     pub request: Option<&'a Request>,
-    /// Why.
+    /// The cause.
     pub cause: RefusalCause,
 }
 
@@ -50,20 +50,21 @@ pub enum RefusalCause {
     Exchange(ExchangeError),
     /// The handler failed.
     Handler(Error),
-    /// The handler panicked, or what it has left behind did when it was dropped.
+    /// The handler panicked, or a value that it left behind did when it was dropped.
     Panic,
-    /// [`Handler::on_head`](crate::Handler::on_head) refused it, or did not plan for a CONNECT.
+    /// [`Handler::on_head`](crate::Handler::on_head) refused the request, or did not plan for a CONNECT.
     Plan,
-    /// The connection could not be made secure.
+    /// The TLS handshake failed.
     Tls(TlsError),
-    /// The server has as many connections as it may.
+    /// The server has as many connections as [`Limits::connections_max`](crate::Limits::connections_max) allows.
     Connections,
-    /// The peer has as many connections as it may.
+    /// The peer has as many connections as
+    /// [`Limits::connections_per_peer_max`](crate::Limits::connections_per_peer_max) allows.
     ConnectionsOfPeer,
 }
 
 impl Refusal<'_> {
-    /// A connection is refused, on which nothing was told and nothing was asked.
+    /// The refusal of a connection that carried no exchange, and gets no answer.
     pub(in crate::server) fn of_connection(peer: Peer, cause: RefusalCause) -> Refusal<'static> {
         let Peer { addr: peer, id: connection_id } = peer;
         Refusal { status: None, peer, connection_id, exchange_number: 0, request: None, cause }
@@ -96,7 +97,7 @@ impl fmt::Debug for Refusal<'_> {
     }
 }
 
-/// What was asked for, without the query: that may hold secrets, as fields may.
+/// The request's path, without the query, which may hold secrets as fields may.
 fn place(request: &Request) -> &str {
     match request.path() {
         "" => request.target().as_str(),
@@ -130,21 +131,21 @@ impl From<ExchangeError> for RefusalCause {
     }
 }
 
-/// A refusal on its way: why a connection ends here, and what the peer is told.
+/// A refusal that is still to be answered: what the peer is told, and why.
 #[derive(Debug)]
 pub(in crate::server) struct Refused {
-    /// None: nothing, for it would not be there to hear, or has half of another answer.
+    /// `None` if the peer is told nothing, since it is gone, or has half of another answer.
     pub(in crate::server) status: Option<Status>,
     pub(in crate::server) cause: RefusalCause,
 }
 
 impl Refused {
-    // In a box: it is rare, and the results that it is the error of are moved for every request.
+    // Boxed, because it is rare, and the results that hold it are moved for every request.
     pub(in crate::server) fn new(status: Status, cause: RefusalCause) -> Box<Refused> {
         Box::new(Refused { status: Some(status), cause })
     }
 
-    /// What it is too late to tell.
+    /// A refusal that comes too late to be answered.
     pub(in crate::server) fn untold(cause: RefusalCause) -> Box<Refused> {
         Box::new(Refused { status: None, cause })
     }

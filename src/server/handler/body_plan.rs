@@ -1,20 +1,20 @@
-//! [`BodyPlan`]: what becomes of a request's body, as its head decides.
+//! [`BodyPlan`]: what becomes of a request's body, decided by its head.
 
 use crate::message::Status;
 
-/// What becomes of a request's body.
+/// What becomes of a request's body, as [`Handler::on_head`](crate::Handler::on_head) decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BodyPlan {
-    /// All of it is received first, up to [`Limits::body_max`](crate::Limits::body_max).
+    /// The whole body is received before the handler is called, up to [`Limits::body_max`](crate::Limits::body_max).
     Buffer,
-    /// All of it is received first, up to so many bytes.
+    /// The whole body is received before the handler is called, up to this many bytes.
     BufferUpTo(usize),
-    /// The handler is called at once, and reads it through [`Context::body_reader`](crate::Context::body_reader), or not
-    /// at all. How much it reads is up to the handler alone.
+    /// The handler is called at once, and reads the body with [`Context::body_reader`](crate::Context::body_reader), or
+    /// not at all. No limit applies but the handler's own.
     Stream,
     /// The request is answered with this status, and the connection closed.
     Refuse(Status),
-    /// A CONNECT request is served, and may become a tunnel by [`Context::tunnel`](crate::Context::tunnel); others are
-    /// buffered.
+    /// A CONNECT request is passed to the handler, which may open a [`Context::tunnel`](crate::Context::tunnel). Other
+    /// requests are buffered.
     Tunnel,
 }

@@ -7,12 +7,12 @@ use super::{BodyPlan, Handler, IntoHandler};
 use crate::message::Request;
 use crate::server::{Context, Result};
 
-/// Any handler, behind a pointer: handlers of several types can be in one map, or one field hold any of them.
+/// A handler of any type in a box, so that one map or field can hold handlers of different types.
 ///
-/// Each request that it handles costs one allocation, for the future of the handler, and a call that is not inlined.
-/// Handlers of a single type, or an enum of them, need no box.
+/// Each request costs one allocation, for the future of the handler, and a call that is not inlined. Handlers of a
+/// single type, or an enum of them, need no box.
 ///
-/// It is shared among cores, so the handler must be [`Send`] and [`Sync`]; its future need not be.
+/// A boxed handler can be shared among cores, so it must be [`Send`] and [`Sync`]; its future need not be.
 ///
 /// # Examples
 ///
@@ -62,7 +62,7 @@ use crate::server::{Context, Result};
 pub struct BoxHandler(Box<dyn AnyHandler + Send + Sync>);
 
 impl BoxHandler {
-    /// Puts `handler` into a box: a closure, a function, or a type with `impl Handler`.
+    /// Boxes `handler`: a closure, a function, or a type that implements [`Handler`].
     pub fn new<Kind, H>(handler: H) -> BoxHandler
     where
         H: IntoHandler<Kind>,
@@ -88,7 +88,7 @@ impl fmt::Debug for BoxHandler {
     }
 }
 
-/// What a pointer can lead to: a [`Handler`] whose future is in a box.
+/// An object-safe [`Handler`], whose future is boxed.
 trait AnyHandler {
     fn on_head(&self, request: &Request) -> BodyPlan;
 

@@ -1,9 +1,10 @@
-//! [`IntoHandler`]: what can be a handler: closures and functions, plain or async, and handlers.
+//! [`IntoHandler`]: conversion to a handler, from closures and functions, plain or async, and from handlers.
 
 use super::Handler;
 use crate::server::{Context, Result};
 
-/// What [`Server::run`](crate::Server::run) and its like take for a handler. `Kind` is found by the compiler.
+/// Conversion to a [`Handler`], from a closure, a function or a handler, for [`Server::run`](crate::Server::run) and
+/// similar methods. The compiler infers `Kind`.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a handler",
     note = "a handler is `|ctx: &mut Context| ..`, `async |ctx: &mut Context| ..`, a `fn` or `async fn` of \
@@ -15,11 +16,11 @@ pub trait IntoHandler<Kind> {
     /// The handler it becomes.
     type Handler: Handler;
 
-    /// Becomes a handler.
+    /// Converts it to a handler.
     fn into_handler(self) -> Self::Handler;
 }
 
-/// The kinds of handlers: a type can be of only one kind, so that the compiler need not choose.
+/// The kinds of handlers. Each type is of one kind only, so inference is never ambiguous.
 mod kind {
     #[derive(Debug)]
     pub enum Implements {}
@@ -61,7 +62,7 @@ where
     }
 }
 
-/// A handler made of a `fn` or a closure.
+/// The handler that a `fn` or a plain closure is converted to.
 #[derive(Clone, Copy, Debug)]
 pub struct PlainHandler<F>(F);
 
@@ -76,7 +77,7 @@ where
     }
 }
 
-/// A handler made of an `async fn` or an async closure.
+/// The handler that an `async fn` or an async closure is converted to.
 #[derive(Clone, Copy, Debug)]
 pub struct AsyncHandler<F>(F);
 
@@ -93,7 +94,7 @@ where
 
 /// What a function that handles requests may return: `()` or [`Result`].
 pub trait Outcome {
-    /// As a result.
+    /// Converts it to a result.
     ///
     /// # Errors
     ///

@@ -17,15 +17,15 @@ pub use with_plan::{WithPlan, with_plan};
 use super::{Context, Result};
 use crate::message::Request;
 
-/// The application: it answers requests.
+/// Answers requests: the application, or a part of it.
 ///
-/// Closures and functions are handlers too, through [`IntoHandler`]: implement this trait for what they cannot say, such
-/// as deciding by the head alone. A middleware is a handler that holds a handler:
+/// Closures and functions are handlers too, through [`IntoHandler`]. Implement this trait for what they cannot express,
+/// such as deciding by the head alone. A middleware is a handler that holds another handler:
 ///
 /// ```
 /// use corehttp::{BodyPlan, Context, Handler, IntoHandler, Request, Result, Server};
 ///
-/// /// Names whoever answered.
+/// /// Adds a `via` field to all answers.
 /// struct Via<H>(&'static str, H);
 ///
 /// impl<H: Handler> Handler for Via<H> {
@@ -55,8 +55,7 @@ use crate::message::Request;
     note = "a function or closure that another handler is to hold becomes one by `IntoHandler::into_handler`"
 )]
 pub trait Handler: 'static {
-    /// Decides by the head, before a byte of the body is read, what becomes of the body. It is buffered unless
-    /// this says otherwise.
+    /// Decides what becomes of the request's body, by its head alone, before the body is read. Default: it is buffered.
     #[inline]
     fn on_head(&self, request: &Request) -> BodyPlan {
         let _ = request;
@@ -67,20 +66,20 @@ pub trait Handler: 'static {
     ///
     /// # Errors
     ///
-    /// An error becomes an answer with the status it owes, and the reason of that status as its text. The fields that
-    /// were set stay, except those that describe a content. To say more, put an answer into `ctx.response` and return
-    /// `Ok`. Once the head has left, an error aborts the connection.
+    /// An error is answered with its [status](super::Error::owed), and with the reason of that status as text. The
+    /// fields that were set stay, except those that describe content. To say more, put an answer into `ctx.response`
+    /// and return `Ok`. Once the head has been sent, an error aborts the connection.
     ///
-    /// [`Server::on_error`](crate::Server::on_error) hears of it, unless it is a bare [`Status`](crate::Status): that is
-    /// an answer like any other.
+    /// [`Server::on_error`](crate::Server::on_error) is told of the error, unless it is a bare
+    /// [`Status`](crate::Status), which is an answer like any other.
     ///
     /// # Panics
     ///
-    /// One that panics is answered with 500, or cut off if the head has left, and its connection is closed; all others go
-    /// on. Where panics abort, as a profile of Cargo's may say, the process ends.
+    /// A panic is answered with 500, or aborts the connection if the head has been sent. Either way the connection is
+    /// closed, and all others go on. With `panic = "abort"` in the Cargo profile, the process ends.
     fn handle(&self, ctx: &mut Context) -> impl Future<Output = Result>;
 
-    /// Itself behind a pointer, beside handlers of other types. For closures and functions there is
+    /// Boxes this handler, so that it can be stored with handlers of other types. For closures and functions there is
     /// [`BoxHandler::new`].
     fn boxed(self) -> BoxHandler
     where

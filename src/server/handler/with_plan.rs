@@ -1,10 +1,10 @@
-//! [`WithPlan`]: a handler with a plan for bodies.
+//! [`WithPlan`]: a handler with a plan for request bodies.
 
 use super::{BodyPlan, Handler, IntoHandler};
 use crate::message::Request;
 use crate::server::{Context, Result};
 
-/// Gives a handler a plan for bodies, in the place of its own. Closures and functions have none but this.
+/// Gives a handler a plan for request bodies, in place of its own. This is how closures and functions get one.
 ///
 /// # Examples
 ///
@@ -30,7 +30,7 @@ where
     WithPlan { plan, handler: handler.into_handler() }
 }
 
-/// A handler with a plan for bodies, made by [`with_plan`].
+/// A handler with a plan for request bodies, made by [`with_plan`].
 #[derive(Clone, Copy, Debug)]
 pub struct WithPlan<P, H> {
     plan: P,

@@ -20,7 +20,7 @@ use crate::server::worker::Worker;
 use crate::server::{Handler, Refusal, RefusalCause};
 use crate::wire::Limits;
 
-/// What all cores count together: connections, not requests.
+/// What all cores count together.
 #[derive(Default)]
 pub(in crate::server) struct Tally {
     open: AtomicU64,
@@ -29,13 +29,13 @@ pub(in crate::server) struct Tally {
     peers: Mutex<HashMap<IpAddr, usize>>,
 }
 
-/// Where one core's connections come in.
+/// Decides for one core which connections come in.
 pub(in crate::server) struct Gate {
     tally: Arc<Tally>,
     stats: Arc<CoreStats>,
     connections_max: u64,
     per_peer_max: Option<usize>,
-    /// How many are being told that they may not come in.
+    /// How many peers are just being told that they were refused.
     refusing: Cell<usize>,
 }
 
@@ -50,7 +50,8 @@ impl Gate {
         })
     }
 
-    /// Takes a place for `peer`, if there is one. What it is counted under is to be given back with it.
+    /// Takes a place for `peer`, if one is free. Returns the key that it is counted under, which must be given back
+    /// with the place.
     fn enter(&self, peer: PeerAddr) -> Result<Option<Box<IpAddr>>, RefusalCause> {
         if self.tally.open.fetch_add(1, Relaxed) >= self.connections_max {
             self.tally.open.fetch_sub(1, Relaxed);
@@ -83,15 +84,15 @@ impl Gate {
     }
 }
 
-/// One connection that was let in. It has its place until this is dropped.
+/// A connection that was let in. It keeps its place until this is dropped.
 pub(super) struct Admission {
     open: Open,
-    /// The peer it is counted under. In a box, since few servers count so, and every connection holds this.
+    /// The peer that it is counted under. Boxed, since every connection holds this, and few servers count by peer.
     peer: Option<Box<IpAddr>>,
 }
 
 impl Admission {
-    /// Lets a connection in, or not. Either way it gets a number.
+    /// Lets a connection in, or rejects it. Either way it gets a number.
     pub(super) fn ask(gate: &Rc<Gate>, peer: PeerAddr) -> (Result<Admission, Rejection>, u64) {
         let id = gate.tally.accepted.fetch_add(1, Relaxed) + 1;
         gate.stats.accepted.add(1);
@@ -110,8 +111,8 @@ impl Drop for Admission {
     }
 }
 
-/// A connection that is open, whether or not it was let in. One that was not has no place, or those who are told that
-/// there is none would be the reason for it.
+/// A connection that is open, whether or not it was let in. Rejected ones take no place, or the peers that are being
+/// told that the server is full would keep it full.
 struct Open {
     gate: Rc<Gate>,
 }
@@ -122,18 +123,19 @@ impl Drop for Open {
     }
 }
 
-/// A connection that was not let in, and is still open while it is told so.
+/// A connection that was rejected, and stays open while the peer is told so.
 pub(super) struct Rejection {
     open: Open,
     cause: RefusalCause,
 }
 
 impl Rejection {
-    /// Tells the peer, in a task of its own: whoever accepts never waits for a peer.
+    /// Tells the peer, in a task of its own, so that the accept loop never waits for a peer.
     pub(super) fn tell<H: Handler>(self, worker: Rc<Worker<H>>, conn: Conn) {
         let gate = self.open.gate.clone();
         if gate.refusing.get() == REFUSING_MAX || worker.shared.acceptor.is_some() {
-            // A flood is not worth an answer each, nor a handshake, without which nobody would understand it.
+            // Neither many answers at once, in a flood, are worth their cost, nor a handshake, which a readable answer
+            // would require.
             worker.shared.report(Refusal::of_connection(conn.peer(), self.cause));
             return;
         }

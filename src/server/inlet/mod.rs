@@ -1,4 +1,4 @@
-//! [`Inlet`]: where the connections of one core come in: it accepts, hands out, and stops.
+//! [`Inlet`]: where the connections of one core come in. It accepts them, hands them out, and stops.
 
 mod admission;
 mod outlet;
@@ -28,13 +28,13 @@ pub(super) struct Inlet {
     pub(super) listeners: Vec<(Listener, Sharing)>,
     /// Connections that another core has accepted for this one.
     pub(super) arrivals: mpsc::UnboundedReceiver<Arrival>,
-    /// The ways to all cores, this one among them, if it accepts for all.
+    /// The ways to all cores, including this one, if it accepts for all.
     pub(super) outlets: Vec<Outlet>,
     pub(super) gate: Rc<Gate>,
     pub(super) stop: watch::Receiver<Option<Stop>>,
 }
 
-/// The server is to stop, and what is not done then is cut.
+/// An order to stop. What is not done at `at` is cut.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stop {
     pub(super) at: runtime::Instant,
@@ -45,7 +45,7 @@ impl Inlet {
     ///
     /// # Errors
     ///
-    /// A listener that does not listen any more.
+    /// Fails if a listener does for good.
     pub(super) async fn serve<H: Handler>(mut self, worker: Rc<Worker<H>>) -> io::Result<()> {
         let maintained = worker.clone();
         runtime::spawn(async move { maintained.maintain().await });
@@ -53,7 +53,7 @@ impl Inlet {
         let stopped = async move {
             match stop.wait_for(Option::is_some).await {
                 Ok(_) => Ok(()),
-                // A sender that is gone can tell nobody to stop.
+                // Without a sender, no stop can be ordered any more.
                 Err(_) => std::future::pending().await,
             }
         };
@@ -80,7 +80,7 @@ impl Inlet {
             };
             match classify(&error) {
                 AcceptFault::Skip => {}
-                // Descriptors come back when connections close, and no sooner for our asking.
+                // File descriptors become free when connections close; retrying at once would not help.
                 AcceptFault::BackOff => {
                     runtime::sleep(pause).await;
                     pause = (2 * pause).min(BACK_OFF_MOST);
@@ -98,7 +98,7 @@ impl Inlet {
             let (listener, sharing) = &self.listeners[index];
             if let Poll::Ready(accepted) = listener.poll_accept(cx) {
                 let accepted = accepted.map(|accepted| (accepted, *sharing));
-                // Who has had a turn is asked last, or a crowd there would keep everybody waiting elsewhere.
+                // The listener that had its turn is asked last, or a flood on one would starve the others.
                 self.listeners.rotate_left(index + 1);
                 return Poll::Ready(accepted);
             }
@@ -128,7 +128,7 @@ impl Inlet {
         };
         let mut connection = Connection::new(worker, conn);
         runtime::spawn(async move {
-            // Whoever cares for its errors has asked to be told of them.
+            // Its errors were reported to `on_error`.
             if let Ok(Some(vacated)) = connection.serve().await {
                 vacated.until_dropped().await;
             }
@@ -136,7 +136,7 @@ impl Inlet {
         });
     }
 
-    /// Serves whoever has connected in time, then listens no more.
+    /// Serves the peers that have already connected, then stops listening.
     fn stop_listening<H: Handler>(&mut self, worker: &Rc<Worker<H>>) {
         for (listener, sharing) in std::mem::take(&mut self.listeners) {
             let waiting = std::iter::from_fn(|| listener.accept_now()).take(WAITING_MAX);
@@ -156,7 +156,7 @@ impl Inlet {
 const BACK_OFF_LEAST: Duration = Duration::from_millis(10);
 const BACK_OFF_MOST: Duration = Duration::from_secs(1);
 
-/// How many may have connected in time: those who come in a flood meanwhile shall not keep a core from stopping.
+/// How many waiting connections are still accepted, so that a flood cannot keep a core from stopping.
 const WAITING_MAX: usize = 4096;
 
 /// Waits for the end of the grace, which a later call may have made shorter.
@@ -166,7 +166,7 @@ async fn grace_over(stop: &mut watch::Receiver<Option<Stop>>) {
         let Some(Stop { at }) = told else { return };
         match runtime::timeout_at(at, stop.changed()).await {
             Ok(Ok(())) => {}
-            // Nobody is left who could make it shorter.
+            // No sender is left that could make it shorter.
             Ok(Err(_)) => return runtime::sleep_until(at).await,
             Err(_) => return,
         }

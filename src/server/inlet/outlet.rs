@@ -1,4 +1,4 @@
-//! [`Outlet`]: the way to a core, for the one that accepts for others.
+//! [`Outlet`]: the way to one core, for the core that accepts for the others.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -20,12 +20,12 @@ impl Outlet {
         Outlet { arrivals, stats, given: Cell::new(0) }
     }
 
-    /// How many connections the core was given and still has.
+    /// How many connections the core was given and still serves.
     pub(in crate::server) fn load(&self) -> u64 {
         self.given.get().saturating_sub(self.stats.finished())
     }
 
-    /// Gives a connection to the core, which gives it back if it has stopped.
+    /// Gives a connection to the core. Returns it if the core has stopped.
     pub(in crate::server) fn give(&self, transport: Transport, peer: PeerAddr) -> Option<Accepted> {
         let Err(mpsc::error::SendError((kept, peer))) = self.arrivals.send((transport.detach().ok()?, peer))
         else {
@@ -36,5 +36,5 @@ impl Outlet {
     }
 }
 
-/// A connection that was accepted on one core and is to be served on another, and who made it.
+/// A connection that was accepted on one core, to be served on another, and its peer.
 pub(in crate::server) type Arrival = (Detached, PeerAddr);
