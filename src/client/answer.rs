@@ -1,4 +1,4 @@
-//! [`Answer`]: the body of a response, read as it comes (RFC 9112 §6).
+//! [`Answer`]: the body of a response, read as it arrives (RFC 9112 §6).
 
 use std::fmt;
 use std::future::poll_fn;
@@ -13,15 +13,16 @@ use super::link::Link;
 use super::pending::Pending;
 use crate::message::Headers;
 
-/// The body of a response, read as it comes: what is not read holds the server back.
+/// The body of a response, read as it arrives. If it is read slowly, the server has to wait.
 ///
-/// Made by [`Client::stream`](super::Client::stream) and [`Call::finish`](super::Call::finish). When it has been read to
-/// its end the connection is free for others; dropped before that, it is closed.
+/// Made by [`Client::stream`](super::Client::stream) and [`Call::finish`](super::Call::finish). Once the body has been
+/// read to its end, the connection is free for other requests. If the answer is dropped before that, the connection is
+/// closed.
 pub struct Answer {
     /// None once the body is read.
     link: Option<Box<Link>>,
     trailers: Headers,
-    /// What a balancer counts until the body is read.
+    /// Counts the request for a balancer, until the body has been read.
     pending: Option<Pending>,
 }
 
@@ -35,17 +36,17 @@ impl Answer {
         answer
     }
 
-    /// This answer, which is `pending` until its body is read.
+    /// Keeps `pending` until the body has been read.
     pub(super) fn counted(mut self, pending: Pending) -> Answer {
         self.pending = self.link.is_some().then_some(pending);
         self
     }
 
-    /// The next piece of the body, as large as it came; none at its end.
+    /// Returns the next piece of the body, as large as it arrived; `None` at its end.
     ///
     /// # Errors
     ///
-    /// A body that is cut short, malformed or too slow. Its end was not reached then, and it never will be.
+    /// Fails if the body is cut short, malformed or too slow. Its end is then never reached.
     pub async fn chunk(&mut self) -> Result<Option<&[u8]>, ClientError> {
         match poll_fn(|cx| self.poll_chunk(cx)).await? {
             0 => Ok(None),
@@ -53,7 +54,7 @@ impl Answer {
         }
     }
 
-    /// The trailer fields, once the body has been read to its end (RFC 9110 §6.5).
+    /// Returns the trailer fields, once the body has been read to its end (RFC 9110 §6.5).
     pub fn trailers(&self) -> &Headers {
         &self.trailers
     }
@@ -71,7 +72,7 @@ impl Answer {
         Poll::Ready(Ok(0))
     }
 
-    /// Gives the connection back: the body is read.
+    /// Gives the connection back, once the body has been read.
     fn release(&mut self) {
         if let Some(mut link) = self.link.take() {
             std::mem::swap(&mut self.trailers, &mut link.exchange.incoming.trailers);

@@ -1,4 +1,4 @@
-//! How a client comes to an answer: a place in the pool, a connection, the exchange, and perhaps all of it again.
+//! How a client gets an answer: a place in the pool, a connection, an exchange, and perhaps all of it again.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -15,8 +15,8 @@ use crate::message::{InvalidRequest, InvalidTarget, Length, Method, Request, Res
 use crate::runtime::{self, Instant};
 
 impl Client {
-    /// Sends `request`, follows where the answers lead, and receives the head of the last one. `pool` is the one of
-    /// the first request's origin, if it is known.
+    /// Sends `request`, follows redirects, and receives the head of the last answer. `pool` is the pool of the first
+    /// request's origin, if it is known.
     pub(super) async fn exchange(
         &self,
         pool: Option<Arc<Pool>>,
@@ -32,8 +32,8 @@ impl Client {
         Box::pin(self.follow(link, next, response)).await
     }
 
-    /// Goes on where an answer leads to. What is not of the usual way has a box of its own, for a future is moved as a
-    /// whole wherever it is awaited, with the room for all that it may ever need.
+    /// Follows a redirect, and those after it. What is off the usual path is boxed, since the future that awaits it
+    /// would otherwise grow by all that it may need, and be moved with it.
     async fn follow(
         &self,
         mut link: Link,
@@ -57,7 +57,8 @@ impl Client {
         Err(ClientError::new(ClientPhase::Redirect, ClientCause::TooManyRedirects))
     }
 
-    /// One request, one final answer. A connection that rested too long is replaced by a new one.
+    /// Sends one request, and receives one final answer. A connection that turns out to be stale is replaced by a new
+    /// one.
     async fn attempt(
         &self,
         pool: Option<Arc<Pool>>,
@@ -90,7 +91,7 @@ impl Client {
         Ok(link)
     }
 
-    /// Sends only the head.
+    /// Sends the head of `request` only.
     pub(super) async fn call(&self, pool: Option<Arc<Pool>>, request: &Request) -> Result<Call, ClientError> {
         let deadline = self.deadline();
         let mut link = match Link::rested(self.pool_for(pool, request)?, runtime::now()) {
@@ -116,16 +117,16 @@ impl Client {
         }
     }
 
-    /// The pool of the request's origin, if it is not known.
+    /// The pool of the request's origin: the known one, or else one that is looked up.
     fn pool_for(&self, known: Option<Arc<Pool>>, request: &Request) -> Result<Arc<Pool>, ClientError> {
         if request.method() == Method::Connect {
-            // It asks for a tunnel, and its target is no URL (RFC 9112 §3.2.3).
+            // CONNECT asks for a tunnel, and its target is not a URL (RFC 9112 §3.2.3).
             return Err(InvalidRequest::Target(InvalidTarget::Form).into());
         }
         known.map_or_else(|| self.pool_of(request.target()), Ok)
     }
 
-    /// A link over a new connection; or over one that has come to rest while a place was waited for.
+    /// A link over a new connection, or over one that became idle while waiting for a place.
     pub(super) async fn link(
         &self,
         missing: Missing,
@@ -146,7 +147,7 @@ impl Client {
         }
     }
 
-    /// A new connection.
+    /// A link over a new connection.
     async fn fresh(
         &self,
         place: Place,
@@ -166,7 +167,7 @@ impl Client {
     }
 }
 
-/// How long the body will be that is written behind the head.
+/// The length of the body that will be written after the head.
 fn announced(request: &Request) -> Length {
     match (request.headers.content_length(), request.method()) {
         (Some(length), _) => Length::Known(length),

@@ -24,7 +24,7 @@ pub(super) async fn connect(
     let left =
         || deadline.map_or(Duration::MAX, |deadline| deadline.saturating_duration_since(runtime::now()));
     let timeouts = &settings.timeouts;
-    // Whoever could not be verified is not even dialed.
+    // A host that no certificate could be verified for is not even dialed.
     let verified = match origin.scheme {
         Scheme::Http => None,
         Scheme::Https => Some(HostName::new(origin.host()).map_err(tls_error)?),
@@ -36,7 +36,7 @@ pub(super) async fn connect(
             Some(proxy) => proxy.open(&settings.dial, origin, limits, &settings.bounds).await,
         }
     };
-    // What is left is for all steps, and each of them alone may take it all.
+    // The remaining time limits all steps together, and each one could use it up alone.
     let (mut transport, times) = match deadline {
         Some(deadline) => timeout_at(deadline, opening)
             .await

@@ -1,13 +1,14 @@
-//! [`CookieStore`]: what a client remembers of servers that set cookies (RFC 6265bis §5).
+//! [`CookieStore`]: keeps the cookies that servers set (RFC 6265bis §5).
 
 use crate::message::{Headers, Target};
 
-/// Keeps the cookies that servers set, and gives them back. The `Jar` of the feature `jar` does so by the rules of
-/// browsers.
+/// Keeps the cookies that servers set, and returns them with later requests. With the feature `jar` there is the `Jar`,
+/// which does so by the rules of browsers.
 pub trait CookieStore: Send + Sync + 'static {
-    /// What a request for `target`, a URL, is to say in its `cookie` field. What could not stand in a field is not said.
+    /// Returns the value of the `cookie` field of a request for `target`, which is a URL. A value that is not valid in
+    /// a field is not sent.
     fn cookie_field(&self, target: &Target) -> Option<String>;
 
-    /// Takes what the answer to a request for `target`, a URL, has set.
+    /// Stores the cookies that the answer to a request for `target`, which is a URL, sets in `headers`.
     fn store(&self, target: &Target, headers: &Headers);
 }

@@ -1,4 +1,4 @@
-//! [`ClientError`]: why an exchange brought no answer, in which phase, and what the server may have seen of it.
+//! [`ClientError`]: why an exchange brought no answer, in which phase, and whether the server may have seen the request.
 
 use std::error::Error;
 use std::fmt;
@@ -11,7 +11,7 @@ use crate::net::{DialError, Fault, TlsError};
 
 /// Why an exchange brought no answer.
 ///
-/// `{}` says in which phase and why, in short; `{:#}` says it with all causes behind it.
+/// `{}` formats the phase and the cause in short, `{:#}` with the whole chain of causes.
 ///
 /// # Examples
 ///
@@ -34,11 +34,11 @@ struct Inner {
     cause: ClientCause,
 }
 
-/// What an exchange is about to do.
+/// The phase of an exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ClientPhase {
-    /// Looking at the request; nothing was dialed.
+    /// Checking the request. Nothing has been dialed.
     Prepare,
     /// Waiting for a place among the connections of the host.
     Queue,
@@ -46,7 +46,7 @@ pub enum ClientPhase {
     Resolve,
     /// Connecting, and asking the proxy if there is one.
     Connect,
-    /// The handshake of TLS.
+    /// The TLS handshake.
     Tls,
     /// Sending the request.
     Send,
@@ -58,47 +58,47 @@ pub enum ClientPhase {
     Redirect,
 }
 
-/// What went wrong.
+/// The cause of a [`ClientError`].
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum ClientCause {
-    /// The phase, or all of the exchange, took longer than it may.
+    /// The phase, or the whole exchange, took longer than it may.
     TimedOut,
-    /// The request cannot be made.
+    /// The request is invalid.
     Request(InvalidRequest),
-    /// The URL has no scheme and host, or not those of the [`Host`](super::Host) that is asked.
+    /// The target has no scheme and host, or others than the [`Host`](super::Host) that was asked.
     Origin,
-    /// There is no tokio runtime here. See [`block_on`](crate::block_on).
+    /// There is no tokio runtime. See [`block_on`](crate::block_on).
     NoRuntime,
-    /// The name has no address, or the resolver, the system or the dialer failed.
+    /// The name has no address, or the resolver, the operating system or the dialer failed.
     Io(io::Error),
-    /// The server closed the connection and answered nothing.
+    /// The server closed the connection without an answer.
     Closed,
     /// The exchange failed half-way, or the server broke RFC 9112 or a limit.
     Exchange(ExchangeError),
     /// The content cannot be decoded (RFC 9110 §8.4).
     Coding(CodingError),
-    /// More answers before the final one than are read (RFC 9110 §15.2).
+    /// There were more interim answers than are read (RFC 9110 §15.2).
     TooManyInterim,
-    /// 101 came, and no upgrade was asked for; or another answer, and one was.
+    /// The server switched protocols without being asked, or did not when it was.
     Upgrade,
     /// The proxy answered a CONNECT, or a SOCKS greeting, with anything but success.
     Proxy(Box<dyn Error + Send + Sync>),
-    /// The handshake of TLS failed, or this crate was built without the feature `tls`.
+    /// The TLS handshake failed, or this crate was built without the feature `tls`.
     Tls(TlsError),
-    /// More redirects than are followed.
+    /// There were more redirects than are followed.
     TooManyRedirects,
-    /// A redirect whose `location` is empty, or no URL that can be asked for (RFC 9110 §15.4).
+    /// The `location` of a redirect is empty, or not a URL that can be requested (RFC 9110 §15.4).
     Location(Option<InvalidTarget>),
-    /// A redirect with several `location` fields, which lead to different places.
+    /// A redirect has several `location` fields, which lead to different places.
     Locations,
-    /// A redirect from https to http, which would show to all what was asked in secret.
+    /// A redirect leads from https to http, which would expose what was asked in secret.
     Downgrade,
-    /// The request's body was a stream, which is sent once, and it is to be sent again.
+    /// The request would have to be sent again, and its body was a stream, which can be sent only once.
     Spent,
-    /// A [`Pipeline`](super::Pipeline) does not send such requests.
+    /// The request is of a kind that a [`Pipeline`](super::Pipeline) does not send.
     Pipelined,
-    /// The connection of a [`Pipeline`](super::Pipeline) broke on another request, before this one was answered.
+    /// The connection of a [`Pipeline`](super::Pipeline) failed on another request before this one was answered.
     OutOfStep,
     /// The [`Balancer`](super::Balancer) has no host.
     NoHost,
@@ -110,13 +110,13 @@ impl ClientError {
         ClientError(Box::new(Inner { phase, is_reused: false, is_sent: false, cause }))
     }
 
-    /// This error, with what is known of the connection.
+    /// Adds what is known of the connection.
     pub(super) fn on(mut self, is_reused: bool, is_sent: bool) -> ClientError {
         (self.0.is_reused, self.0.is_sent) = (is_reused, is_sent);
         self
     }
 
-    /// A copy for another request that failed for the same reason; of causes that cannot be copied it has only the text.
+    /// A copy, for another request that failed for the same reason. Causes that cannot be cloned become text.
     pub(super) fn twin(&self) -> ClientError {
         let Inner { phase, is_reused, is_sent, cause } = &*self.0;
         let cause = match cause {
@@ -133,27 +133,27 @@ impl ClientError {
         ClientError::new(*phase, cause).on(*is_reused, *is_sent)
     }
 
-    /// The phase in which it went wrong.
+    /// Returns the phase in which the exchange failed.
     pub fn phase(&self) -> ClientPhase {
         self.0.phase
     }
 
-    /// What went wrong.
+    /// Returns the cause.
     pub fn cause(&self) -> &ClientCause {
         &self.0.cause
     }
 
-    /// Whether the connection had been used before.
+    /// Returns whether the connection had been used before.
     pub fn is_reused(&self) -> bool {
         self.0.is_reused
     }
 
-    /// Whether the server may have seen some of the request, and acted on it.
+    /// Returns whether the server may have seen some of the request, and acted on it.
     pub fn is_sent(&self) -> bool {
         self.0.is_sent
     }
 
-    /// Whether a limit of time was over.
+    /// Returns whether a time limit was exceeded.
     pub fn is_timeout(&self) -> bool {
         match &self.0.cause {
             ClientCause::TimedOut | ClientCause::Exchange(ExchangeError::TimedOut(_)) => true,
@@ -164,7 +164,7 @@ impl ClientError {
         }
     }
 
-    /// What the connection has failed of, or else this error.
+    /// The failure of the connection, or else this error.
     pub(super) fn of_connection(self) -> Result<ExchangeError, ClientError> {
         match self.0.cause {
             ClientCause::Exchange(failure @ ExchangeError::Io(_)) => Ok(failure),
@@ -172,11 +172,11 @@ impl ClientError {
         }
     }
 
-    /// The status with which a gateway answers when the server behind it fails so: 504 if a limit of time was over,
-    /// else 502 (RFC 9110 §15.6.3, §15.6.5).
+    /// Returns the status with which a gateway reports this failure of the server behind it: 504 for a timeout, else
+    /// 502 (RFC 9110 §15.6.3, §15.6.5).
     ///
-    /// A handler that passes the error on with `?` answers with 500 instead, for what it asks another server need not
-    /// be what it was asked itself.
+    /// A handler that passes the error on with `?` answers with 500 instead, since not every handler that asks another
+    /// server is a gateway to it.
     ///
     /// # Examples
     ///

@@ -1,4 +1,4 @@
-//! [`Exchange`]: what one exchange needs while it lasts, and the next one uses again.
+//! [`Exchange`]: the state and memory of one exchange, which the next one uses again.
 
 use std::time::Duration;
 
@@ -14,49 +14,49 @@ use crate::wire::Asked;
 pub(super) struct Exchange {
     pub(super) incoming: Incoming,
     pub(super) outgoing: Outgoing,
-    /// The connection has it, while it is in use.
+    /// Lent to the connection while it is in use.
     pub(super) workspace: Option<Box<Workspace>>,
     pub(super) timings: Timings,
     /// When the connection was opened.
     pub(super) born: Instant,
-    /// When the exchange must be over.
+    /// When the exchange must be complete.
     pub(super) deadline: Option<Instant>,
-    /// When the phase at hand began.
+    /// When the current phase began.
     pub(super) mark: Instant,
     pub(super) asked: Asked,
     pub(super) asks_for_upgrade: bool,
     pub(super) upload: Upload,
     /// How the body of the answer is decoded, if it is.
     pub(super) decoding: Option<Box<Decoding>>,
-    /// How much was decoded until others have their turn.
+    /// How much was decoded since other tasks had their turn.
     pub(super) turn: Turn,
-    /// How many answers came before the final one.
+    /// How many interim answers have come.
     pub(super) interim: u32,
-    /// Whether the head of the final one has come.
+    /// Whether the head of the final answer has come.
     pub(super) is_answered: bool,
-    /// Whether another exchange may follow, by all that was said so far.
+    /// Whether another exchange may follow, by what both sides have said so far.
     pub(super) persists: bool,
-    /// How long the server lets the connection rest, if it has said (RFC 2068 §19.7.1.1).
+    /// How long the server keeps the connection idle, if it has said so (RFC 2068 §19.7.1.1).
     pub(super) idle: Option<Duration>,
 }
 
-/// How far the request is sent.
+/// How much of the request has been sent.
 #[derive(Debug)]
 pub(super) enum Upload {
-    /// The head is on its way, and the body will wait for `100 Continue` (RFC 9110 §10.1.1).
+    /// The head is being sent, and the body will wait for `100 Continue` (RFC 9110 §10.1.1).
     Expecting,
-    /// The head is sent, and the body waits.
+    /// The head has been sent, and the body waits.
     Waiting,
     Sending,
     Sent,
-    /// The server has answered, and wants no more of it.
+    /// The server has answered, and reads no more of it.
     Abandoned,
-    /// It cannot be sent, but an answer may be there.
+    /// Sending failed, but there may be an answer.
     Failed(ExchangeError),
 }
 
 impl Exchange {
-    /// Makes ready for the next answer on a connection with several requests in flight.
+    /// Prepares for the next answer on a connection with several requests in flight.
     pub(super) fn next_answer(&mut self, asked: Asked, timings: Timings) {
         self.incoming.forget_message();
         (self.asked, self.timings, self.interim, self.decoding) = (asked, timings, 0, None);
@@ -64,7 +64,7 @@ impl Exchange {
     }
 }
 
-/// Answers before the final one: an endless row of them would be a hang.
+/// How many interim answers are read. An endless sequence of them would be a hang.
 pub(super) const INTERIM_MAX: u32 = 16;
 
 impl Default for Exchange {

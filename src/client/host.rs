@@ -1,4 +1,4 @@
-//! [`Host`]: a client, and the one origin that it asks.
+//! [`Host`]: a client for a single origin.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,10 +8,10 @@ use super::{Answer, Call, Client, ClientError, Tunnel, origin};
 use crate::message::{InvalidRequest, Request, Response};
 use crate::runtime::{Here, Id};
 
-/// A client, and the one origin that it asks: its connections need not be looked up for each request, and targets may
-/// be only a path.
+/// A client for a single origin: the origin's connections need not be looked up for each request, and targets may be
+/// only a path.
 ///
-/// Made by [`Client::host`]. What it is handed with another origin is an error.
+/// Made by [`Client::host`]. A request for another origin is an error.
 ///
 /// # Examples
 ///
@@ -39,7 +39,7 @@ use crate::runtime::{Here, Id};
 pub struct Host {
     client: Client,
     key: Arc<str>,
-    /// The pool of the runtime that the handle was made in.
+    /// The pool of the runtime in which the handle was made.
     pool: Option<(Id, Arc<Pool>)>,
 }
 
@@ -50,55 +50,57 @@ impl Host {
         Ok(Host { client, key, pool })
     }
 
-    /// As [`Client::send`].
+    /// Sends `request`, and receives the answer into `response`, as [`Client::send`] does.
     ///
     /// # Errors
     ///
-    /// As [`Client::send`], and a request for another origin.
+    /// As [`Client::send`], or if the request is for another origin.
     pub async fn send(&self, request: &Request, response: &mut Response) -> Result<(), ClientError> {
         let pool = self.pool(request)?;
         self.client.exchange(Some(pool), request, response).await?.receive_body(response).await
     }
 
-    /// As [`Client::stream`].
+    /// Sends `request`, and receives the head of the answer into `response`, as [`Client::stream`] does.
     ///
     /// # Errors
     ///
-    /// As [`Client::stream`], and a request for another origin.
+    /// As [`Client::stream`], or if the request is for another origin.
     pub async fn stream(&self, request: &Request, response: &mut Response) -> Result<Answer, ClientError> {
         let pool = self.pool(request)?;
         Ok(Answer::new(self.client.exchange(Some(pool), request, response).await?))
     }
 
-    /// As [`Client::open`].
+    /// Sends the head of `request`, whose body is then written to the returned [`Call`], as [`Client::open`] does.
     ///
     /// # Errors
     ///
-    /// As [`Client::open`], and a request for another origin.
+    /// As [`Client::open`], or if the request is for another origin.
     pub async fn open(&self, request: &Request) -> Result<Call, ClientError> {
         self.client.call(Some(self.pool(request)?), request).await
     }
 
-    /// As [`Client::upgrade`].
+    /// Sends `request`, which asks for an upgrade, and hands the connection over, as [`Client::upgrade`] does.
     ///
     /// # Errors
     ///
-    /// As [`Client::upgrade`], and a request for another origin.
+    /// As [`Client::upgrade`], or if the request is for another origin.
     pub async fn upgrade(&self, request: &Request, response: &mut Response) -> Result<Tunnel, ClientError> {
         self.client.switch(Some(self.pool(request)?), request, response).await
     }
 
-    /// Scheme, host and port, in lower case and without a port that the scheme has anyway.
+    /// Returns scheme, host and port, in lower case, without the port if it is the scheme's default.
     pub fn origin(&self) -> &str {
         &self.key
     }
 
-    /// How many of its connections are not in use, in the runtime it was made in.
+    /// Returns how many connections to the origin are open and not in use, in the runtime in which this handle was
+    /// made.
     pub fn idle(&self) -> usize {
         self.pool.as_ref().map_or(0, |(_, pool)| pool.idle())
     }
 
-    /// How many of its connections are in use, or about to be opened, in the runtime it was made in.
+    /// Returns how many connections to the origin are in use or about to be opened, in the runtime in which this handle
+    /// was made.
     pub fn busy(&self) -> usize {
         self.pool.as_ref().map_or(0, |(_, pool)| pool.busy())
     }

@@ -1,8 +1,8 @@
-//! Floor 4: the client. Whom it asks is a [`Pool`] of connections; how is a [`Link`](link::Link), which is
-//! one connection with one exchange on it.
+//! Floor 4: the client. A [`Pool`] holds the connections to one origin, and a [`Link`](link::Link) is one of them with
+//! one exchange on it.
 //!
-//! In reading order: who is asked, the connections to them and the way there, one exchange, what surrounds it, what is
-//! handed out, several hosts and many requests at once, and what can be set.
+//! In reading order: origins; connections, and the way to an origin; one exchange; what surrounds it; what is handed
+//! out; several hosts, and many requests at once; errors and settings.
 
 mod origin;
 
@@ -54,11 +54,13 @@ use crate::memory::{read_lock, write_lock};
 use crate::message::{InvalidRequest, Method, Request, Response, Target};
 use crate::runtime::{Here, Id};
 
-/// Sends requests to servers, and keeps connections to them.
+/// Sends requests to servers, and keeps connections to them open for further requests.
 ///
-/// Make one and keep it: a clone is the same client. It may be used from any thread, and in any tokio runtime that
-/// has its timers enabled; a connection is used again only in the runtime that opened it. Whatever it returns can be
-/// dropped at any time: that cancels the exchange, closes its connection and lets the next in line have its place.
+/// Make one client and keep it; clones share its connections. It can be used from any thread, and in any tokio runtime
+/// that has its timers enabled. A connection is used again only in the runtime that opened it.
+///
+/// All futures and bodies that it returns can be dropped at any time. That cancels the exchange, closes its connection,
+/// and lets the next waiting request have its place.
 ///
 /// # Examples
 ///
@@ -76,7 +78,7 @@ use crate::runtime::{Here, Id};
 /// assert_eq!(response.status, Status::OK);
 /// println!("{}", response.body.text()?);
 ///
-/// // The loop that allocates nothing: both are reset and used again.
+/// // This loop allocates nothing: request and response are used again.
 /// let request = Request::get("http://example.com/items?page=2")?;
 /// let mut response = Response::new();
 /// for _ in 0..1000 {
@@ -90,7 +92,7 @@ use crate::runtime::{Here, Id};
 #[derive(Clone)]
 pub struct Client {
     shared: Arc<Shared>,
-    /// For all of an exchange.
+    /// The time limit for a whole exchange.
     total: Option<Duration>,
     redirects: Redirects,
 }
@@ -98,46 +100,47 @@ pub struct Client {
 /// What the clones of a client have in common.
 struct Shared {
     settings: Arc<Settings>,
-    /// One for each runtime, and there are few.
+    /// One for each runtime. There are few.
     pools: RwLock<Vec<(Id, Arc<Pools>)>>,
 }
 
 impl Client {
-    /// A client with the defaults of [`ClientBuilder`].
+    /// Creates a client with the defaults of [`ClientBuilder`].
     pub fn new() -> Client {
         Client::builder().build()
     }
 
-    /// A builder, for settings other than the defaults.
+    /// Returns a builder, for settings other than the defaults.
     pub fn builder() -> ClientBuilder {
         ClientBuilder::default()
     }
 
-    /// This client with another limit for all of an exchange, redirects and the body included; it shares the
-    /// connections. For a single request: `client.timeout(limit).send(..)`. Default: none, so that only the limits of
-    /// the phases hold.
+    /// Returns this client with another time limit for whole exchanges, including redirects and the body; connections
+    /// are shared. Default: none, so that only the limits of the phases apply.
+    ///
+    /// For a single request: `client.timeout(limit).send(..)`.
     #[must_use]
     pub fn timeout(&self, total: impl Into<Option<Duration>>) -> Client {
         Client { total: total.into(), ..self.clone() }
     }
 
-    /// This client with another way to treat redirects; it shares the connections.
+    /// Returns this client with another policy for redirects; connections are shared.
     #[must_use]
     pub fn redirects(&self, redirects: Redirects) -> Client {
         Client { redirects, ..self.clone() }
     }
 
-    /// GET (RFC 9110 §9.3.1).
+    /// Sends a GET request (RFC 9110 §9.3.1), and receives the answer.
     ///
     /// # Errors
     ///
-    /// A malformed URL, and whatever keeps an answer from coming: see [`ClientError`]. A status of 4xx or 5xx is no
+    /// Fails if the URL is malformed, or if no answer comes: see [`ClientError`]. A status of 4xx or 5xx is not an
     /// error.
     pub async fn get(&self, url: &str) -> Result<Response, ClientError> {
         self.ask(Method::Get, url, None).await
     }
 
-    /// HEAD (RFC 9110 §9.3.2).
+    /// Sends a HEAD request (RFC 9110 §9.3.2), and receives the answer.
     ///
     /// # Errors
     ///
@@ -146,7 +149,8 @@ impl Client {
         self.ask(Method::Head, url, None).await
     }
 
-    /// POST (RFC 9110 §9.3.3). To send more than bytes, such as fields, use [`Client::send`].
+    /// Sends a POST request (RFC 9110 §9.3.3) with `body`, and receives the answer. To send fields as well, use
+    /// [`Client::send`].
     ///
     /// # Errors
     ///
@@ -155,7 +159,7 @@ impl Client {
         self.ask(Method::Post, url, Some(body.as_ref())).await
     }
 
-    /// PUT (RFC 9110 §9.3.4).
+    /// Sends a PUT request (RFC 9110 §9.3.4) with `body`, and receives the answer.
     ///
     /// # Errors
     ///
@@ -164,7 +168,8 @@ impl Client {
         self.ask(Method::Put, url, Some(body.as_ref())).await
     }
 
-    /// PATCH (RFC 5789). The body says how the resource is to be changed, in a format that the server takes.
+    /// Sends a PATCH request (RFC 5789), and receives the answer. The body describes the changes, in a format that the
+    /// server supports.
     ///
     /// # Errors
     ///
@@ -173,7 +178,7 @@ impl Client {
         self.ask(Method::Patch, url, Some(body.as_ref())).await
     }
 
-    /// DELETE (RFC 9110 §9.3.5).
+    /// Sends a DELETE request (RFC 9110 §9.3.5), and receives the answer.
     ///
     /// # Errors
     ///
@@ -192,24 +197,26 @@ impl Client {
         Ok(response)
     }
 
-    /// Sends `request`, and receives the answer into `response`, its body included. The response is reset first, and
+    /// Sends `request`, and receives the answer into `response`, including its body. The response is reset first, and
     /// its memory is used again.
     ///
-    /// A request whose body is not a stream is sent a second time, on a new connection, if a connection that had been
-    /// used before turns out to be closed and nobody can have acted on the request twice (RFC 9110 §9.2.2).
+    /// The request is sent once more, on a new connection, if a connection that had been used before turns out to be
+    /// closed, the body is not a stream, and the server cannot end up acting on the request twice (RFC 9110 §9.2.2).
     ///
     /// # Errors
     ///
-    /// As [`Client::get`]; and a body larger than [`ClientBuilder::body_max`].
+    /// As [`Client::get`], or if the body is larger than [`ClientBuilder::body_max`].
     #[doc(alias("execute", "do"))]
     pub async fn send(&self, request: &Request, response: &mut Response) -> Result<(), ClientError> {
         self.exchange(None, request, response).await?.receive_body(response).await
     }
 
-    /// Sends `request`, and receives the head of the answer into `response`. Its body is read, as it comes, from the
-    /// [`Answer`] that is returned. What comes of it before the request is sent completely is kept, up to
-    /// [`ClientBuilder::body_max`]; for a server that answers with more while it still reads, use [`Client::open`] and
-    /// [`Call::split`].
+    /// Sends `request`, and receives the head of the answer into `response`. The body is read from the returned
+    /// [`Answer`], as it arrives.
+    ///
+    /// What arrives of the answer before the request has been sent completely is buffered, up to
+    /// [`ClientBuilder::body_max`]. For a server that may answer with more than that while it still reads, use
+    /// [`Client::open`] and [`Call::split`].
     ///
     /// # Errors
     ///
@@ -218,11 +225,11 @@ impl Client {
         Ok(Answer::new(self.exchange(None, request, response).await?))
     }
 
-    /// Sends the head of `request`. Its body is then written to the [`Call`] that is returned.
+    /// Sends the head of `request`. Its body is then written to the returned [`Call`], and `request.body` is not sent.
     ///
-    /// The body goes under the `content-length` that was set; without one, or with trailers, in chunks. A method that
-    /// usually has no content, such as GET, has some only if `content-length` or `transfer-encoding` says so.
-    /// `request.body` is not sent. No redirect is followed, and nothing is sent twice.
+    /// The body is sent with the `content-length` that was set; without one, or with trailers, it is sent in chunks. A
+    /// method that usually has no content, such as GET, has content only if `content-length` or `transfer-encoding` is
+    /// set. Redirects are not followed, and nothing is sent twice.
     ///
     /// # Errors
     ///
@@ -231,22 +238,24 @@ impl Client {
         self.call(None, request).await
     }
 
-    /// Sends `request`, which asks for an upgrade, and hands the connection over (RFC 9110 §7.8). The request names the
-    /// protocol in its `upgrade` field; `connection: upgrade` is added. The answer's head is in `response`.
+    /// Sends `request`, which asks for an upgrade, and hands the connection over (RFC 9110 §7.8). The head of the
+    /// answer is in `response`.
+    ///
+    /// The request names the protocol in its `upgrade` field; `connection: upgrade` is added.
     ///
     /// # Errors
     ///
-    /// As [`Client::get`]; and an answer that is not 101, which is then in `response`, without its body.
+    /// As [`Client::get`], or if the answer is not 101. That answer is then in `response`, without its body.
     pub async fn upgrade(&self, request: &Request, response: &mut Response) -> Result<Tunnel, ClientError> {
         self.switch(None, request, response).await
     }
 
-    /// A handle for the one origin that `url` names: requests to it need not be looked up, and may have targets that
-    /// are only a path.
+    /// Returns a handle for the one origin that `url` names. It saves looking up the origin for each request, and
+    /// allows targets that are only a path.
     ///
     /// # Errors
     ///
-    /// A URL that is malformed, or names no host.
+    /// Fails if the URL is malformed, or names no host.
     pub fn host(&self, url: &str) -> Result<Host, InvalidRequest> {
         Host::new(self.clone(), url)
     }
@@ -256,14 +265,14 @@ impl Client {
         self.each_pool(Pool::close_idle);
     }
 
-    /// How many connections are not in use.
+    /// Returns how many connections are open and not in use.
     pub fn idle(&self) -> usize {
         let mut idle = 0;
         self.each_pool(|pool| idle += pool.idle());
         idle
     }
 
-    /// How many connections are in use, or about to be opened.
+    /// Returns how many connections are in use, or about to be opened.
     pub fn busy(&self) -> usize {
         let mut busy = 0;
         self.each_pool(|pool| busy += pool.busy());
@@ -271,7 +280,7 @@ impl Client {
     }
 
     fn each_pool(&self, mut then: impl FnMut(&Pool)) {
-        // Not under the lock: whoever is dropped meanwhile may ask for it.
+        // Not under the lock, which what is dropped here may need itself.
         let all = Vec::from_iter(read_lock(&self.shared.pools).iter().map(|(_, pools)| pools.clone()));
         all.iter().for_each(|pools| pools.each(&mut then));
     }
@@ -279,7 +288,7 @@ impl Client {
     /// The pool of the origin that `target` names, in this runtime.
     fn pool_of(&self, target: &Target) -> Result<Arc<Pool>, ClientError> {
         self.in_pools(|pools| {
-            // Nearly all spell an origin as its key does, and then there is nothing to be looked at.
+            // Nearly all targets spell the origin exactly as its key does, and then nothing has to be normalized.
             let known = target.origin().and_then(|key| pools.known(key));
             known.map_or_else(|| pools.pool(&origin::key(target)?), Ok)
         })
@@ -304,7 +313,8 @@ impl Client {
         }
         drop(all);
         let mut all = write_lock(&self.shared.pools);
-        // Those of runtimes that have ended, for one: whoever makes a runtime for each request is not to pay for all.
+        // Removes the pools of runtimes that have ended, or a program that makes a runtime for each request would
+        // accumulate them.
         all.retain(|(_, pools)| !pools.is_empty());
         let at = all.iter().position(|entry| is_here(&entry)).unwrap_or_else(|| {
             all.push((here.id(), Pools::new(here.clone(), self.shared.settings.clone())));

@@ -1,4 +1,4 @@
-//! [`Origin`]: scheme, host and port: what connections are shared for (RFC 9110 §4.3.1).
+//! [`Origin`]: scheme, host and port, within which connections are shared (RFC 9110 §4.3.1).
 
 use std::borrow::Cow;
 use std::fmt;
@@ -8,17 +8,17 @@ use crate::message::{
     Authority, InvalidRequest, InvalidTarget, Request, Scheme, Target, TargetForm, split_port,
 };
 
-/// Where requests go.
+/// Where requests are sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Origin {
-    /// As [`key`] spells it.
+    /// Normalized by [`key`].
     text: Box<str>,
     pub(super) scheme: Scheme,
     pub(super) port: u16,
 }
 
 impl Origin {
-    /// The origin whose [`key`] this is.
+    /// The origin with this [`key`].
     pub(super) fn of_key(key: &str) -> Option<Origin> {
         let (scheme, authority) = key.split_once("://")?;
         let scheme = Scheme::parse(scheme.as_bytes())?;
@@ -26,29 +26,29 @@ impl Origin {
         Some(Origin { text: key.into(), scheme, port })
     }
 
-    /// How it is spelled by all.
+    /// Its normalized spelling.
     pub(super) fn key(&self) -> &str {
         &self.text
     }
 
-    /// Host and port as the Host field has them: no port that the scheme has anyway.
+    /// Host and port as in the Host field, without the port if it is the scheme's default.
     pub(super) fn authority(&self) -> &str {
         &self.text[self.scheme.as_str().len() + "://".len()..]
     }
 
-    /// The host; an IPv6 address in its brackets.
+    /// The host. An IPv6 address is in brackets.
     pub(super) fn host(&self) -> &str {
         let authority = self.authority();
         Authority::parse(authority.as_bytes()).map_or(authority, |authority| authority.host)
     }
 
-    /// `target` as a URL: whoever asks a [`Host`](super::Host) may have said only a path.
+    /// `target` as a URL. Targets for a [`Host`](super::Host) may be only a path.
     pub(super) fn absolute<'a>(&self, target: &'a Target) -> Cow<'a, Target> {
         if target.origin().is_some() {
             return Cow::Borrowed(target);
         }
         let mut url = Target::default();
-        // What both parts were parsed from can be parsed again.
+        // Both parts were parsed before, so they can be parsed again.
         let _ = url.set_url(&format!("{self}{target}"));
         Cow::Owned(url)
     }
@@ -60,12 +60,12 @@ impl fmt::Display for Origin {
     }
 }
 
-/// How the origin of `target` is spelled by all: in lower case, without a default port. Nothing is allocated where
-/// it is spelled so already.
+/// The normalized spelling of the origin of `target`: in lower case, without a default port. Allocates nothing where it
+/// is spelled so already.
 ///
 /// # Errors
 ///
-/// A target that names no scheme and host.
+/// Fails if the target names no scheme and host.
 pub(super) fn key(target: &Target) -> Result<Cow<'_, str>, ClientError> {
     let (Some(text), Some(scheme)) = (target.origin(), target.scheme_kind()) else {
         return Err(ClientError::new(ClientPhase::Prepare, ClientCause::Origin));
@@ -80,7 +80,7 @@ pub(super) fn key(target: &Target) -> Result<Cow<'_, str>, ClientError> {
     }
     let port = match port.map(|port| (port, port.trim_start_matches('0'))) {
         None | Some(("", _)) => "",
-        // Port 0 is not left out: whoever is at the default port is not there.
+        // Port 0 must stay: without it, the default port would be meant.
         Some((_, "")) => "0",
         Some((_, port)) => port,
     };
@@ -96,7 +96,7 @@ pub(super) fn key(target: &Target) -> Result<Cow<'_, str>, ClientError> {
 ///
 /// # Errors
 ///
-/// A URL that is malformed, or only a path.
+/// Fails if the URL is malformed, or only a path.
 pub(super) fn key_of_url(url: &str) -> Result<Box<str>, InvalidRequest> {
     let request = Request::get(url)?;
     match key(request.target()) {
@@ -105,11 +105,11 @@ pub(super) fn key_of_url(url: &str) -> Result<Box<str>, InvalidRequest> {
     }
 }
 
-/// Looks whether `target` may be asked of the origin with this key.
+/// Checks that `target` belongs to the origin with this key.
 ///
 /// # Errors
 ///
-/// A target that is more than a path, and at another origin.
+/// Fails if the target is more than a path, and at another origin.
 pub(super) fn check(target: &Target, expected: &str) -> Result<(), ClientError> {
     match target.form() == TargetForm::Origin || *key(target)? == *expected {
         true => Ok(()),

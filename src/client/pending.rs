@@ -1,4 +1,4 @@
-//! [`Pending`]: a request that is counted until it is answered.
+//! [`Pending`]: counts a request until it has been answered.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

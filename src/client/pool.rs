@@ -19,20 +19,21 @@ use crate::runtime::{Instant, later, timeout_at};
 use crate::wire::Announcement;
 use crate::wire::encode::{self, Additions};
 
-/// The connections to one origin: so many may be in use at once, and those that are not rest here.
+/// The connections to one origin: a bounded number in use, and those that rest until they are needed.
 pub(super) struct Pool {
     pub(super) origin: Origin,
-    /// Who stands between.
+    /// The proxy that requests go through, if there is one.
     pub(super) proxy: Option<Proxy>,
-    /// Fields that requests carry which do not set them; a proxy's credentials are among them, if it reads the requests.
+    /// Default fields of requests; among them a proxy's credentials, if the proxy reads the requests.
     fields: Headers,
-    /// Those of them that anybody may read, for requests that were led here.
+    /// The default fields without credentials, for requests that were redirected here.
     open_fields: Headers,
-    /// A permit for each connection that may still be opened or taken. Whoever waits for one is served in turn.
+    /// A permit for each connection that may still be opened or taken. The semaphore is fair, so requests are served in
+    /// turn.
     places: Semaphore,
     rest: Mutex<Rest>,
     pub(super) settings: Arc<Settings>,
-    /// Whether a task looks after resting connections.
+    /// Whether a task is looking after resting connections.
     is_kept: Arc<AtomicBool>,
     /// Starts that task.
     keep: Box<dyn Fn() + Send + Sync>,
@@ -40,19 +41,19 @@ pub(super) struct Pool {
 
 #[derive(Default)]
 struct Rest {
-    /// The one that was used last is at the end, and is used first: the others may go in peace.
+    /// The most recently used one is at the end, and is taken first, so that surplus ones grow old and are closed.
     conns: Vec<Resting>,
     exchanges: FreeList<Exchange>,
 }
 
-/// A connection that nobody uses.
+/// A connection that is not in use.
 pub(super) struct Resting {
     pub(super) conn: Conn<Anywhere>,
     pub(super) born: Instant,
     until: Instant,
 }
 
-/// The right to use one connection of a pool. Dropping it lets the next in line have it.
+/// The right to use one connection of a pool. Dropping it passes the right to the next request in line.
 pub(super) struct Place {
     pub(super) pool: Arc<Pool>,
 }
@@ -61,7 +62,7 @@ pub(super) struct Place {
 pub(super) enum Missing {
     /// No connection rests here.
     Connection(Place),
-    /// Others use all the connections that there may be, or wait for one. The request waits since then.
+    /// All connections are in use, or other requests wait for one. The request has been waiting since then.
     Place(Arc<Pool>, Instant),
 }
 
@@ -91,7 +92,7 @@ impl Pool {
         self.proxy.as_ref().is_some_and(|proxy| proxy.forwards(self.origin.scheme))
     }
 
-    /// Writes the head of `request` as it goes over these connections.
+    /// Writes the head of `request` as it is sent over these connections.
     pub(super) fn write_head(
         &self,
         out: &mut Vec<u8>,
@@ -108,7 +109,7 @@ impl Pool {
         encode::request(out, request, announcement, Additions { scheme, authority, defaults, cookie });
     }
 
-    /// A place, if one is free and nobody waits for it; or else the pool.
+    /// A place, if one is free and no request waits for it; else returns the pool.
     pub(super) fn try_enter(self: Arc<Pool>) -> Result<Place, Arc<Pool>> {
         match self.places.try_acquire().map(SemaphorePermit::forget) {
             Ok(()) => Ok(Place { pool: self }),
@@ -116,11 +117,11 @@ impl Pool {
         }
     }
 
-    /// Waits from `now` on for a place.
+    /// Waits for a place. The wait began `now`.
     ///
     /// # Errors
     ///
-    /// It did not become free in time.
+    /// Fails if none became free in time.
     pub(super) async fn enter(
         self: Arc<Pool>,
         now: Instant,
@@ -133,11 +134,11 @@ impl Pool {
         Ok(Place { pool: self })
     }
 
-    /// Takes the connection that was used last, if it is still good, with memory for an exchange. Others are dropped on
-    /// the way.
+    /// Takes the most recently used connection that is still good, and memory for an exchange. Others on the way are
+    /// dropped.
     pub(super) fn take(&self, now: Instant) -> Option<(Resting, Box<Exchange>)> {
         loop {
-            // Dropping a connection is a system call, so it is not done under the lock.
+            // Dropping a connection is a system call, so it must not happen under the lock.
             let (mut resting, exchange) = self.pop()?;
             if resting.until > now && self.is_young(resting.born, now) && resting.is_quiet() {
                 return Some((resting, exchange));
@@ -168,20 +169,21 @@ impl Pool {
                 rest.conns.push(resting);
             }
         }
-        // A keeper that ends says so first, and then looks once more whether anything rests: under the same lock.
+        // A keeper that is about to end first clears the flag, and then checks once more, under the same lock, whether
+        // anything rests.
         if is_good && !self.is_kept.load(Ordering::Acquire) {
             (self.keep)();
         }
     }
 
-    /// Drops what has rested too long or was closed by its server, and memory that is not needed. Says whether
-    /// anything is left.
+    /// Drops connections that have rested too long or were closed by the server, and memory that is not needed. Returns
+    /// whether anything is left.
     pub(super) fn sweep(&self, now: Instant) -> bool {
         let mut conns = std::mem::take(&mut lock(&self.rest).conns);
         let dead = conns.extract_if(.., |resting| resting.until <= now || !resting.is_quiet());
         drop(Vec::from_iter(dead));
         let mut rest = lock(&self.rest);
-        // What came back meanwhile was used later.
+        // Connections that came back meanwhile were used more recently.
         conns.append(&mut rest.conns);
         rest.conns = conns;
         let has_exchanges = rest.exchanges.trim();
@@ -190,7 +192,7 @@ impl Pool {
 
     /// Closes all resting connections.
     pub(super) fn close_idle(&self) {
-        // In two steps, or they would be dropped under the lock: a stream of the application's may ask for it.
+        // In two steps, or they would be dropped under the lock, which the application's own stream types might need.
         let closed = std::mem::take(&mut lock(&self.rest).conns);
         drop(closed);
     }
@@ -205,7 +207,7 @@ impl Pool {
         self.settings.pool.connections_max.saturating_sub(self.places.available_permits())
     }
 
-    /// How long a connection may rest after this exchange: what its server has said, if that is less than ours.
+    /// How long a connection may rest after this exchange: our limit, or less if the server asked for less.
     pub(super) fn idle_max(&self, exchange: &Exchange) -> Duration {
         let idle = self.settings.pool.idle;
         exchange.idle.map_or(idle, |said| said.min(idle))
@@ -223,8 +225,8 @@ impl Resting {
         Resting { conn, born: now, until: now }
     }
 
-    /// Whether its server has neither closed it nor said anything that nobody has asked for. No system call is made
-    /// for that: the runtime knows whether the socket has become readable, and it must not have.
+    /// Whether the server has neither closed it nor sent anything unasked. This takes no system call, since the runtime
+    /// already knows whether the socket has become readable.
     fn is_quiet(&mut self) -> bool {
         self.conn.transport.is_quiet()
     }

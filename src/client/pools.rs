@@ -1,4 +1,4 @@
-//! [`Pools`]: all pools of one runtime, and who looks after them.
+//! [`Pools`]: all pools of one runtime, and the task that looks after them.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,12 +12,12 @@ use super::{ClientCause, ClientError, ClientPhase};
 use crate::memory::lock;
 use crate::runtime::{self, Here};
 
-/// The pools of one runtime. A connection is of no use in another one.
+/// The pools of one runtime. A connection cannot be used in another one.
 pub(super) struct Pools {
     here: Here,
     settings: Arc<Settings>,
     known: Mutex<Known>,
-    /// Whether a task looks after the resting connections. Its pools have it too, to see that at a glance.
+    /// Whether a task is looking after the resting connections. The pools share this flag, to check it cheaply.
     is_kept: Arc<AtomicBool>,
 }
 
@@ -26,16 +26,16 @@ impl Pools {
         Arc::new(Pools { here, settings, known: Mutex::default(), is_kept: Arc::default() })
     }
 
-    /// The pool of the origin that is spelled so, if somebody has needed it before.
+    /// The pool of the origin with this key, if it was needed before.
     pub(super) fn known(&self, key: &str) -> Option<Arc<Pool>> {
         lock(&self.known).find(key)
     }
 
-    /// The pool of the origin that is spelled so.
+    /// The pool of the origin with this key.
     ///
     /// # Errors
     ///
-    /// A text that is the key of no origin.
+    /// Fails if it is not the key of an origin.
     pub(super) fn pool(self: &Arc<Pools>, key: &str) -> Result<Arc<Pool>, ClientError> {
         let mut known = lock(&self.known);
         if let Some(pool) = known.find(key) {
@@ -44,7 +44,7 @@ impl Pools {
         let origin =
             Origin::of_key(key).ok_or_else(|| ClientError::new(ClientPhase::Prepare, ClientCause::Origin))?;
         if known.by_key.len() == known.by_key.capacity() {
-            // Instead of growing, if that will do: nobody else looks after pools whose hosts are never reached.
+            // Before the map grows: this is where pools are dropped whose hosts could never be reached.
             known.prune();
         }
         let pools = Arc::downgrade(self);
@@ -54,7 +54,7 @@ impl Pools {
         Ok(pool)
     }
 
-    /// Whether nobody has a pool of it.
+    /// Whether no pool is left.
     pub(super) fn is_empty(&self) -> bool {
         let mut known = lock(&self.known);
         known.prune();
@@ -66,7 +66,7 @@ impl Pools {
         pools.iter().for_each(|pool| then(pool));
     }
 
-    /// Sees to it that resting connections are looked after: one task for all of them, which ends when none is left.
+    /// Starts the task that looks after all resting connections, unless it is running. It ends when none is left.
     fn keep(self: &Arc<Pools>) {
         if !self.is_kept.swap(true, Ordering::AcqRel) {
             let keeper = Keeper(Arc::downgrade(self));
@@ -74,7 +74,7 @@ impl Pools {
         }
     }
 
-    /// Drops what nobody needs. Says whether anything is left to be looked after.
+    /// Drops what is not needed. Returns whether anything is left to look after.
     fn sweep(&self) -> bool {
         let now = runtime::now();
         let mut is_needed = false;
@@ -86,9 +86,9 @@ impl Pools {
 
 #[derive(Default)]
 struct Known {
-    /// By the spelling of their origins.
+    /// By the keys of their origins.
     by_key: HashMap<Box<str>, Arc<Pool>>,
-    /// The one that was found last, for most ask one host again and again.
+    /// The pool that was found last, since most clients ask one host again and again.
     last: Option<Arc<Pool>>,
 }
 
@@ -100,15 +100,15 @@ impl Known {
         self.last.clone()
     }
 
-    /// Forgets pools that nobody has and in which nothing rests: a new one is as good.
+    /// Forgets pools that are not in use and in which nothing rests; a new one is as good.
     fn prune(&mut self) {
         self.last = None;
         self.by_key.retain(|_, pool| Arc::strong_count(pool) > 1 || pool.idle() > 0);
     }
 }
 
-/// Looks after the connections that rest in a runtime. When that ends before its work does, it is dropped, and they with
-/// it: they could not be used any more, nor notice that they are closed.
+/// Looks after the connections that rest in a runtime. If the runtime ends first, it drops this task, and the
+/// connections with it: they could no longer be used, nor notice that they are closed.
 struct Keeper(Weak<Pools>);
 
 impl Keeper {
@@ -120,7 +120,7 @@ impl Keeper {
                 continue;
             }
             pools.is_kept.store(false, Ordering::Release);
-            // One may have come to rest just now, and relied on this keeper.
+            // A connection may have come to rest just now, relying on this keeper.
             let mut is_empty = true;
             pools.each(|pool| is_empty &= pool.idle() == 0);
             if is_empty || pools.is_kept.swap(true, Ordering::AcqRel) {

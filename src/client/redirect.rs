@@ -1,4 +1,4 @@
-//! [`Redirects`]: whether a client goes where it is sent, and what it takes along (RFC 9110 §15.4).
+//! [`Redirects`]: whether a client follows redirects, and what it takes along (RFC 9110 §15.4).
 
 use std::borrow::Cow;
 
@@ -8,20 +8,24 @@ use crate::message::{Headers, Method, Name, Request, Response, Scheme, Status, T
 
 /// Whether a client follows redirects.
 ///
-/// 301 and 302 turn POST into GET, 303 everything but HEAD; then the body stays behind, with the fields that describe
-/// it, and so it does with any 303. 307 and 308 change nothing. `authorization`, `cookie` and `proxy-authorization` are
-/// sent only to the origin they were given for, and once they are gone they do not come back; those of
-/// [`ClientBuilder::field`] neither. A `referer` tells another origin only its own, and an `origin` that is not the one
-/// it leaves becomes `null`, as with browsers. From https to http nothing is followed, and neither is a URL with a user
-/// in it or of another scheme: these are errors. An answer without `location` is one like any other. Where redirects
-/// have led is in [`Response::url`](crate::Response::url).
+/// A redirect that is followed changes the request as follows:
+///
+/// - 301 and 302 turn POST into GET, and 303 turns everything but HEAD into GET. The body is then dropped, along with
+///   the fields that describe it. 307 and 308 change nothing.
+/// - `authorization`, `cookie` and `proxy-authorization` are sent only to the origin they were meant for, whether they
+///   are the request's or from [`ClientBuilder::field`]. Once dropped they do not come back.
+/// - A `referer` is reduced to its origin for another origin, and an `origin` other than the redirecting one becomes
+///   `null`, as in browsers.
+///
+/// These redirects are errors: from https to http, and to a URL that has a user in it or another scheme. An answer
+/// without `location` is not a redirect. The URL that was reached is in [`Response::url`](crate::Response::url).
 ///
 /// [`ClientBuilder::field`]: super::ClientBuilder::field
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Redirects {
-    /// So many at most, one after the other; one more is an error.
+    /// Follow at most this many redirects in a row; one more is an error. The default is 10.
     Follow(u32),
-    /// Redirects are answers like any other.
+    /// Return redirects as answers like any other.
     Return,
 }
 
@@ -31,23 +35,24 @@ impl Default for Redirects {
     }
 }
 
-/// Whether a request goes to the origin that it was made for.
+/// Whether a request goes to the origin for which it was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Goal {
     Own,
-    /// It was led elsewhere, and is told no secrets.
+    /// It was redirected elsewhere, and carries no credentials.
     Other,
 }
 
-/// The fields that tell an origin who asks.
+/// The fields that identify the user to an origin.
 pub(super) const CREDENTIALS: [&str; 3] = ["authorization", "cookie", "proxy-authorization"];
 
-/// The request that `response` leads to, if it leads anywhere. `followed` is how many were followed before it, and
-/// `origin` is whom the request was sent to.
+/// The request that `response` redirects to, if it does. `followed` is the number of redirects before it, and `origin`
+/// is where the request was sent.
 ///
 /// # Errors
 ///
-/// One redirect too many, one that leads nowhere or into the open, or one that wants a body that is gone.
+/// Fails for one redirect too many, one without a usable location, one that leads from https to http, and one that
+/// requires a body that is gone.
 pub(super) fn next(
     redirects: Redirects,
     followed: u32,
@@ -83,8 +88,8 @@ pub(super) fn next(
     Ok(Some((next, Goal::Other)))
 }
 
-/// Where `response` leads to, if it says so, which it need not. To say it twice is as good as once; but of two different
-/// places somebody on the way may see the other one.
+/// The location of `response`, if it has one, which it need not. Repeating the same one is harmless; if there are two
+/// different ones, another reader of the answer might follow the other.
 fn location(response: &Response) -> Result<Option<&[u8]>, ClientError> {
     let mut lines = response.headers.named(Name::new("location"));
     let Some(first) = lines.next() else { return Ok(None) };
@@ -108,7 +113,7 @@ fn is_redirect(status: Status) -> bool {
     )
 }
 
-/// The method of a request that only retrieves what the first one has led to. None: the same request goes elsewhere.
+/// The method of the next request, if it only retrieves the result. `None`: the same request is sent again elsewhere.
 fn retrieval(status: Status, method: Method) -> Option<Method> {
     match (status, method) {
         (Status::MOVED_PERMANENTLY | Status::FOUND, Method::Post) => Some(Method::Get),
@@ -118,7 +123,7 @@ fn retrieval(status: Status, method: Method) -> Option<Method> {
     }
 }
 
-/// What described a body that is not sent again.
+/// The fields that described a body that is not sent again.
 const OF_CONTENT: [&str; 15] = [
     "content-type",
     "content-length",
@@ -137,9 +142,10 @@ const OF_CONTENT: [&str; 15] = [
     "transfer-encoding",
 ];
 
-/// Hides what another origin need not know, where the origin `left` redirects to the origin `goal`. `referer` is cut down
-/// to its origin, unless that is `goal`. `origin` becomes `null`, unless it is `left`: else `left` could redirect a request
-/// back to the site that it came from, where it would pass for one of that site's own (Referrer Policy §3.5, Fetch §4.4).
+/// Hides what another origin need not know, when the origin `left` redirects to the origin `goal`. `referer` is reduced
+/// to its origin, unless that is `goal`. `origin` becomes `null`, unless it is `left`; otherwise `left` could redirect
+/// a request back to the site that it came from, where it would pass for one of that site's own (Referrer Policy §3.5,
+/// Fetch §4.4).
 fn disguise(headers: &mut Headers, left: &str, goal: &str) {
     if headers.contains("referer") {
         match headers.text("referer").and_then(origin_of) {

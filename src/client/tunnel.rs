@@ -6,10 +6,11 @@ use std::pin::Pin;
 use super::link::Link;
 use crate::net::{Early, Stream, delegate_stream};
 
-/// A connection that was handed over: bytes in both directions, and no HTTP any more.
+/// A connection that was handed over: bytes in both directions, and no longer HTTP.
 ///
-/// Made by [`Client::upgrade`](super::Client::upgrade). It has no timeouts but the owner's, and no place in the pool.
-/// What the server sent early is read first. Dropping it closes the connection.
+/// Made by [`Client::upgrade`](super::Client::upgrade). Reading begins with what the server had already sent. There are
+/// no timeouts but those that you set, and the connection no longer takes a place in the pool. Dropping it closes the
+/// connection.
 pub struct Tunnel {
     stream: Early<Pin<Box<dyn Stream + Send>>>,
 }

@@ -1,4 +1,4 @@
-//! [`Attempt`]: a request that one of several hosts is asked.
+//! [`Attempt`]: a request that was assigned to one of several hosts.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use super::member::Member;
 use crate::client::Host;
 use crate::client::pending::Pending;
 
-/// A request, and the host that it is for. It counts as one that the host has to answer.
+/// A request that was assigned to a host, where it counts as pending.
 pub(super) struct Attempt {
     member: Arc<Member>,
     pending: Pending,
@@ -19,7 +19,7 @@ impl Attempt {
         Attempt { member, pending, is_second: false }
     }
 
-    /// Another host was asked before.
+    /// Marks it as the second attempt, after another host failed.
     pub(super) fn second(mut self) -> Attempt {
         self.is_second = true;
         self
@@ -37,7 +37,7 @@ impl Attempt {
         &self.member.host
     }
 
-    /// What is to be kept until the body of the answer is read.
+    /// The part that is kept until the body of the answer has been read.
     pub(super) fn into_pending(self) -> Pending {
         self.pending
     }

@@ -1,4 +1,4 @@
-//! [`BalancerBuilder`]: the settings of a balancer that is about to be made.
+//! [`BalancerBuilder`]: configures a balancer.
 
 use std::fmt;
 use std::sync::{Arc, RwLock};
@@ -8,8 +8,7 @@ use super::{Balancer, Check, Dice, Elsewhere, Health, HostChoice, Shared};
 use crate::client::{Client, ClientError};
 use crate::message::{InvalidRequest, InvalidTarget, Request, Response, TargetForm};
 
-/// The settings of a balancer that is about to be made. Made by [`Client::balance`]; timeouts and limits are the
-/// client's.
+/// Configures a [`Balancer`]. Made by [`Client::balance`]; timeouts and limits are those of the client.
 ///
 /// # Examples
 ///
@@ -46,32 +45,33 @@ impl BalancerBuilder {
         })
     }
 
-    /// One more host. One that is there already is not asked twice as often.
+    /// Adds a host. Adding the same one twice has no effect.
     pub(super) fn host(self, url: &str) -> Result<Self, InvalidRequest> {
         self.0.add(url)?;
         Ok(self)
     }
 
-    /// Which host is asked next. Default: [`HostChoice::LeastPending`].
+    /// Sets how the next host is chosen. Default: [`HostChoice::LeastPending`].
     pub fn choice(mut self, choice: HostChoice) -> Self {
         self.0.choice = choice;
         self
     }
 
-    /// How long a failure counts as one request more that the host has to answer. Default: 3 s.
+    /// Sets how long a failure counts as one more pending request. Default: 3 s.
     pub fn penalty(mut self, penalty: Duration) -> Self {
         self.0.health.penalty = penalty;
         self
     }
 
-    /// How many failures of one host count at once. Zero: none ever does. Default: 300.
+    /// Sets how many failures of one host count at the same time. With zero, none does. Default: 300.
     pub fn penalty_max(mut self, most: usize) -> Self {
         self.0.health.penalty_max = most;
         self
     }
 
-    /// Decides by the head of an answer, or by the error that came instead, whether the host is healthy. It is not
-    /// called for errors that are the caller's. Default: a host that answers is healthy, even if it answers with 500.
+    /// Sets a function that decides whether a host is healthy, by the head of an answer, or by the error that came
+    /// instead. It is not called for errors that are the caller's. Default: a host that answers is healthy, even if it
+    /// answers with 500.
     pub fn healthy_if(
         mut self,
         is_healthy: impl Fn(Result<&Response, &ClientError>) -> bool + Send + Sync + 'static,
@@ -80,32 +80,34 @@ impl BalancerBuilder {
         self
     }
 
-    /// Asks each host for `path` again and again, from the first request on, every `interval`. One that does not answer
-    /// with 2xx before the next time comes is not asked anything else while there are others. The task that asks ends
-    /// with the balancer. Default: no check.
+    /// Checks each host by requesting `path` every `interval`, beginning with the first request. Default: no check.
+    ///
+    /// A host that does not answer with 2xx before the next check is due is not asked anything else as long as there
+    /// are others. The task that checks ends with the balancer.
     ///
     /// # Errors
     ///
-    /// Text that is no path.
+    /// Fails if `path` is not a path.
     pub fn check(mut self, path: &str, interval: Duration) -> Result<Self, InvalidRequest> {
         let request = Request::get(path)?;
         if request.target().form() != TargetForm::Origin {
             return Err(InvalidRequest::Target(InvalidTarget::Form));
         }
-        // Hosts that are asked without a pause would have nothing else to do.
+        // Without a pause, checks would keep the hosts busy.
         let interval = interval.max(INTERVAL_MIN);
         self.0.check = Some(Arc::new(Check { request, interval }));
         Ok(self)
     }
 
-    /// Asks another host, once, if the first one certainly has not processed the request, for instance because it could
-    /// not be reached. That attempt has the client's full timeout again. Default: the error is returned.
+    /// Retries a failed request once, on another host, if the first one certainly has not processed it, for instance
+    /// because it could not be reached. The second attempt has the client's full timeout again. Default: the error is
+    /// returned.
     pub fn retry_elsewhere(mut self) -> Self {
         self.0.elsewhere = Elsewhere::Once;
         self
     }
 
-    /// Makes the balancer. Nothing is dialed before the first request.
+    /// Builds the balancer. Nothing is dialed before the first request.
     pub fn build(self) -> Balancer {
         Balancer(Arc::new(self.0))
     }

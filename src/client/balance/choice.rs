@@ -1,4 +1,4 @@
-//! [`HostChoice`]: which host is asked next.
+//! [`HostChoice`]: how a balancer chooses the next host.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
@@ -6,19 +6,19 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::member::Member;
 
-/// Which host a [`Balancer`](super::Balancer) asks next.
+/// How a [`Balancer`](super::Balancer) chooses the next host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum HostChoice {
-    /// The one with the fewest requests to answer; among equals the one that was asked least.
+    /// The host with the fewest pending requests; among equals the one that was asked least.
     #[default]
     LeastPending,
-    /// Of two chosen at random the one with fewer requests to answer. So several balancers that do not know of each
-    /// other do not all rush to the same idle host.
+    /// The one with fewer pending requests of two that are chosen at random. This keeps several independent balancers
+    /// from all rushing to the same idle host.
     TwoRandom,
 }
 
 impl HostChoice {
-    /// One of `candidates`, unless there is none.
+    /// Chooses one of `candidates`, unless there is none.
     pub(super) fn choose<'a>(
         self,
         candidates: impl Iterator<Item = &'a Arc<Member>> + Clone,
@@ -37,7 +37,7 @@ impl HostChoice {
     }
 }
 
-/// Numbers that nobody can foresee.
+/// Random numbers.
 #[derive(Default)]
 pub(super) struct Dice {
     random: RandomState,
@@ -45,7 +45,7 @@ pub(super) struct Dice {
 }
 
 impl Dice {
-    /// Two numbers below `count`, which is at least 2, and they are not the same.
+    /// Two different numbers below `count`, which is at least 2.
     fn two_below(&self, count: usize) -> (usize, usize) {
         let thrown = self.random.hash_one(self.thrown.fetch_add(1, Ordering::Relaxed));
         let below = |bits: u64, most: usize| (bits % most as u64) as usize;

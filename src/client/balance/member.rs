@@ -1,4 +1,4 @@
-//! [`Member`]: one host of a balancer, what it has to do and how well it does.
+//! [`Member`]: one host of a balancer, its load and its health.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -21,44 +21,44 @@ pub(super) struct Member {
     pending: Arc<AtomicUsize>,
     served: AtomicU64,
     failed: AtomicU64,
-    /// How often it was asked, or would have been if it had been there from the beginning.
+    /// How often it was asked; for a host that was added later, as if it had been there from the beginning.
     turns: AtomicU64,
     /// When each penalty is over.
     penalties: Mutex<VecDeque<Instant>>,
-    /// By the last check; true if there was none.
+    /// The result of the last check; true if there was none.
     is_up: AtomicBool,
     /// Dropped with the member, which ends the task that checks it.
     pub(super) watched: Mutex<Option<oneshot::Sender<Infallible>>>,
 }
 
-/// What a host of a [`Balancer`](super::Balancer) was asked.
+/// The counts of one host of a [`Balancer`](super::Balancer).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HostCounts {
     /// Scheme, host and port, such as `http://one:8080`.
     pub origin: String,
-    /// Requests that it has not answered yet, bodies that are read as they come included.
+    /// Requests that it has not answered yet, including bodies that are still being read.
     pub pending: usize,
-    /// Requests that it has answered well.
+    /// Requests that it has answered, except those that count as failed.
     pub served: u64,
     /// Requests that failed.
     pub failed: u64,
-    /// How many failures count against it at the moment.
+    /// How many of its failures count as pending requests at the moment.
     pub penalties: usize,
-    /// Whether it has passed its last check; true if there was none.
+    /// Whether it passed its last check; true if there was none.
     pub is_up: bool,
 }
 
-/// What is held against a host.
+/// What counts as a failure of a host, and for how long.
 pub(super) struct Health {
     /// How long one failure counts.
     pub(super) penalty: Duration,
-    /// So many count at once.
+    /// How many count at the same time.
     pub(super) penalty_max: usize,
     pub(super) is_healthy: Box<IsHealthy>,
 }
 
-/// Says of an outcome whether a healthy host may have it.
+/// Whether an outcome is one of a healthy host.
 pub(super) type IsHealthy = dyn Fn(Result<&Response, &ClientError>) -> bool + Send + Sync;
 
 impl Member {
@@ -75,13 +75,13 @@ impl Member {
         }
     }
 
-    /// Counts a request that it has to answer.
+    /// Counts a request as pending.
     pub(super) fn ask(&self) -> Pending {
         self.turns.fetch_add(1, Ordering::Relaxed);
         Pending::new(&self.pending)
     }
 
-    /// What the host has to do, its penalties included.
+    /// The load of the host, including its penalties.
     pub(super) fn burden(&self) -> usize {
         self.pending.load(Ordering::Relaxed) + self.penalty_count()
     }
@@ -98,7 +98,7 @@ impl Member {
         self.is_up.store(is_up, Ordering::Relaxed);
     }
 
-    /// Notes how a request has ended.
+    /// Records the outcome of a request.
     pub(super) fn note(&self, health: &Health, outcome: Result<&Response, &ClientError>) {
         if (health.is_healthy)(outcome) {
             self.served.fetch_add(1, Ordering::Relaxed);
@@ -130,7 +130,7 @@ impl Member {
         }
     }
 
-    /// The penalties that are not over: each is as long, so the first to come is the first to go.
+    /// The penalties that are not over. They all last equally long, so they end in the order in which they began.
     fn penalties(&self, now: Instant) -> MutexGuard<'_, VecDeque<Instant>> {
         let mut penalties = lock(&self.penalties);
         while penalties.front().is_some_and(|end| *end <= now) {

@@ -1,4 +1,4 @@
-//! [`Balancer`]: one of several hosts is asked, the one that has least to do.
+//! [`Balancer`]: sends each request to one of several hosts, the one with the least to do.
 
 mod attempt;
 mod builder;
@@ -22,16 +22,15 @@ use crate::exchange::ExchangeError;
 use crate::memory::{read_lock, write_lock};
 use crate::message::{InvalidRequest, Request, Response, TargetForm};
 
-/// Asks one of several hosts that all give the same answers: the one that has least to do.
+/// Sends each request to one of several equivalent hosts, by default the one that has the fewest requests to answer.
 ///
-/// A host that fails is asked less for a while: each failure counts as one request more that it has to answer, for 3 s.
-/// A failure is whatever keeps an answer from coming, except errors that are the caller's; more may be called one with
+/// A host that fails is asked less for a while: each failure counts as one more pending request, for 3 s by default. A
+/// failure is any error that is not the caller's; which answers are failures too is up to
 /// [`BalancerBuilder::healthy_if`]. Hosts that fail an active check ([`BalancerBuilder::check`]) are not asked at all
-/// while there are others.
+/// as long as there are others.
 ///
-/// Targets are only a path, for the host is not known before; those of a gateway are made by
-/// [`Request::target_to`]`("/")`. Redirects are not followed. Made by [`Client::balance`]; a clone is the same
-/// balancer.
+/// Made by [`Client::balance`]; clones are the same balancer. Targets must be only a path, since the host is not known
+/// before; a gateway makes them with [`Request::target_to`]`("/")`. Redirects are not followed.
 ///
 /// # Examples
 ///
@@ -74,20 +73,21 @@ struct Shared {
     elsewhere: Elsewhere,
 }
 
-/// What becomes of a request that certainly was not processed.
+/// What becomes of a failed request that certainly was not processed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Elsewhere {
     Never,
-    /// Another host is asked.
+    /// Another host is asked, once.
     Once,
 }
 
 impl Balancer {
-    /// Sends `request` to one of the hosts, and receives the answer into `response`, its body included.
+    /// Sends `request` to one of the hosts, and receives the answer into `response`, including its body.
     ///
     /// # Errors
     ///
-    /// As [`Client::send`]; a target that is more than a path; and [`ClientCause::NoHost`] if there is none.
+    /// As [`Client::send`]; also if the target is more than a path, and with [`ClientCause::NoHost`] if there is no
+    /// host.
     pub async fn send(&self, request: &Request, response: &mut Response) -> Result<(), ClientError> {
         let mut attempt = self.0.enter(request)?;
         loop {
@@ -99,8 +99,8 @@ impl Balancer {
         }
     }
 
-    /// Sends `request` to one of the hosts, and receives the head of the answer into `response`. Until the body has
-    /// been read the request counts as one that the host has to answer.
+    /// Sends `request` to one of the hosts, and receives the head of the answer into `response`. The request counts as
+    /// pending until the body has been read from the [`Answer`].
     ///
     /// # Errors
     ///
@@ -118,7 +118,7 @@ impl Balancer {
         }
     }
 
-    /// Adds the host that `url` names. Says whether it is new.
+    /// Adds the host that `url` names. Returns whether it is new.
     ///
     /// # Errors
     ///
@@ -127,7 +127,7 @@ impl Balancer {
         self.0.add(url)
     }
 
-    /// Stops asking the host that `url` names; requests that it is already answering are finished. Says whether it was
+    /// Removes the host that `url` names; requests that it is already answering are finished. Returns whether it was
     /// one of the hosts.
     pub fn remove(&self, url: &str) -> bool {
         let Ok(host) = self.0.client.host(url) else { return false };
@@ -138,7 +138,7 @@ impl Balancer {
         true
     }
 
-    /// What each host was asked, in the order in which they were added.
+    /// Returns the counts of each host, in the order in which the hosts were added.
     pub fn counts(&self) -> Vec<HostCounts> {
         let members = read_lock(&self.0.members);
         members.iter().map(|member| member.counts()).collect()
@@ -146,7 +146,7 @@ impl Balancer {
 }
 
 impl Client {
-    /// A balancer over the hosts that `urls` name.
+    /// Returns a builder for a balancer over the hosts that `urls` name.
     ///
     /// # Errors
     ///
@@ -174,7 +174,7 @@ impl Shared {
         if members.iter().any(|member| member.host.origin() == host.origin()) {
             return Ok(false);
         }
-        // One that comes late does not catch up on all that the others have answered.
+        // A host that is added later must not catch up on all the requests that the others have answered.
         let turns = members.iter().map(|member| member.turns()).min().unwrap_or(0);
         members.push(Arc::new(Member::new(host, turns)));
         Ok(true)
@@ -197,12 +197,12 @@ impl Shared {
         }
         let others = || members.iter().filter(|member| but.is_none_or(|but| !Arc::ptr_eq(but, member)));
         let up = others().filter(|member| member.is_up());
-        // If all are down all are asked, be it that the last one went down while they were looked at.
+        // If all are down, all are candidates, even if the last one went down only during this choice.
         let chosen = self.choice.choose(up, &self.dice).or_else(|| self.choice.choose(others(), &self.dice));
         Some(Attempt::new(chosen?.clone()))
     }
 
-    /// Notes how it went, and decides whether another host is asked.
+    /// Records the outcome, and decides whether another host is asked.
     fn judge<T>(
         &self,
         attempt: Attempt,

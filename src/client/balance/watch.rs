@@ -1,4 +1,4 @@
-//! [`Check`]: asks one host now and then whether it is up.
+//! [`Check`]: asks hosts regularly whether they are up.
 
 use std::convert::Infallible;
 use std::sync::{Arc, Weak};
@@ -11,7 +11,7 @@ use crate::memory::lock;
 use crate::message::{Request, Response};
 use crate::runtime::{self, Here, timeout_at};
 
-/// What hosts are asked to see if they are up: an answer of 2xx within the interval says so.
+/// The request of an active check. An answer of 2xx within the interval means that the host is up.
 #[derive(Debug)]
 pub(super) struct Check {
     pub(super) request: Request,
@@ -19,7 +19,7 @@ pub(super) struct Check {
 }
 
 impl Member {
-    /// Has the host checked, if nobody does. Without a runtime nobody can.
+    /// Starts the task that checks the host, unless it is running. Without a runtime, none can be started.
     pub(super) fn watch(self: &Arc<Member>, check: &Arc<Check>) {
         let mut watched = lock(&self.watched);
         if watched.as_ref().is_some_and(|watched| !watched.is_closed()) {
@@ -31,7 +31,7 @@ impl Member {
         here.spawn(watch(Arc::downgrade(self), gone, check.clone()));
     }
 
-    /// Nobody needs to know any more whether it is up.
+    /// Ends the task that checks the host.
     pub(super) fn unwatch(&self) {
         *lock(&self.watched) = None;
     }

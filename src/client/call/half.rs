@@ -1,4 +1,4 @@
-//! [`Half`]: what each half of a call has of its connection, which is for both.
+//! [`Half`]: the access that each half of a call has to their connection.
 
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
@@ -7,7 +7,7 @@ use crate::client::link::Link;
 use crate::memory::lock;
 use crate::message::Response;
 
-/// What each half of a call has of its connection.
+/// The access that one half of a call has to the connection of both.
 pub(super) struct Half {
     side: Side,
     both: Arc<Mutex<Both>>,
@@ -15,7 +15,7 @@ pub(super) struct Half {
 }
 
 impl Half {
-    /// The writer's and the reader's. `early` is the answer's head, if it has come already.
+    /// The halves of the writer and of the reader. `early` is the head of the answer, if it has already come.
     pub(super) fn pair(link: Box<Link>, early: Response) -> (Half, Half) {
         let both = Arc::new(Mutex::new(Both { link: Some(link), early }));
         let owners = Arc::<Owners>::default();
@@ -23,8 +23,8 @@ impl Half {
         (half(Side::Writer), half(Side::Reader))
     }
 
-    /// Polls the link for one half. Whatever happens to the connection, and each of its limits of time, wakes the owners
-    /// of both: it has one alarm, and who of them polls last cannot know what the other one waits for.
+    /// Polls the link for one half. Both owners are woken by whatever happens to the connection, and by each of its
+    /// time limits: it has one timer, and the half that polls last cannot know what the other one waits for.
     pub(super) fn poll<T>(
         &self,
         cx: &mut Context<'_>,
@@ -36,12 +36,12 @@ impl Half {
         poll(link, early, &mut Context::from_waker(&Waker::from(self.owners.clone())))
     }
 
-    /// Lends the link for a moment.
+    /// Calls `then` with the link.
     pub(super) fn with_link<T>(&self, then: impl FnOnce(&mut Link) -> T) -> T {
         then(lock(&self.both).parts().0)
     }
 
-    /// Has the owners of both halves look again.
+    /// Wakes the owners of both halves.
     pub(super) fn wake_owners(&self) {
         self.owners.wake_by_ref();
     }
@@ -53,7 +53,7 @@ enum Side {
     Reader,
 }
 
-/// Who awaits each half, or did so last.
+/// The tasks that await the halves, or last did.
 #[derive(Default)]
 struct Owners(Mutex<[Option<Waker>; 2]>);
 
@@ -72,17 +72,17 @@ impl Wake for Owners {
     }
 
     fn wake_by_ref(self: &Arc<Owners>) {
-        // They are not woken under the lock: a waker may do whatever it likes.
+        // Not woken under the lock, since a waker may do anything.
         let owners = lock(&self.0).clone();
         owners.into_iter().flatten().for_each(Waker::wake);
     }
 }
 
-/// What the halves have in common.
+/// What the halves share.
 struct Both {
-    /// Some, until this is dropped.
+    /// Present until this is dropped.
     link: Option<Box<Link>>,
-    /// The answer's head, if the writer was the one to find it, or the call before it was taken apart.
+    /// The head of the answer, if the writer found it, or the call did before it was split.
     early: Response,
 }
 

@@ -1,4 +1,4 @@
-//! [`Call`]: a request whose body is written as it comes; and its halves, one of which writes it while the other reads the
+//! [`Call`]: a request whose body is written piece by piece; and its halves, one of which writes while the other reads the
 //! answer.
 
 mod half;
@@ -23,7 +23,7 @@ use super::{Answer, ClientError};
 use crate::memory::Reset;
 use crate::message::{Headers, Response};
 
-/// A request whose head is sent, and whose body is written.
+/// A request whose head has been sent, and whose body is written piece by piece.
 ///
 /// Made by [`Client::open`](crate::Client::open). Dropping it closes the connection.
 ///
@@ -52,7 +52,7 @@ use crate::message::{Headers, Response};
 /// ```
 pub struct Call {
     link: Box<Link>,
-    /// An answer that came before all was written, if it has come.
+    /// The head of an answer that came before the body was complete, if one did.
     early: Response,
     trailers: Headers,
     visit: CookieVisit<'static>,
@@ -63,13 +63,16 @@ impl Call {
         Call { link: Box::new(link), early: Response::new(), trailers, visit }
     }
 
-    /// Writes all of `data`: some of it may wait until [`Call::flush`]. Once the server has refused the request, or has
-    /// answered it and closes, or has said all and reads no more for [`ClientTimeouts::send`](crate::ClientTimeouts::send),
-    /// what is written is dropped.
+    /// Writes all of `data`. Some of it may be buffered until [`Call::flush`].
+    ///
+    /// What is written is dropped once the server reads no more: when it has refused the request, when it has answered
+    /// and closes, or when its complete answer is here and a write made no progress for
+    /// [`ClientTimeouts::send`](crate::ClientTimeouts::send).
     ///
     /// # Errors
     ///
-    /// More than the `content-length` that was set; a connection that fails, and no answer that came before.
+    /// Fails if there is more data than the `content-length` that was set, or if the connection fails before any
+    /// answer.
     pub async fn write_all(&mut self, data: &[u8]) -> Result<(), ClientError> {
         let mut written = 0;
         while written < data.len() {
@@ -78,27 +81,28 @@ impl Call {
         Ok(())
     }
 
-    /// Sends all that was written.
+    /// Sends what was written so far.
     ///
     /// # Errors
     ///
-    /// A connection that fails.
+    /// Fails if the connection does.
     pub async fn flush(&mut self) -> Result<(), ClientError> {
         poll_fn(|cx| self.poll_sent(cx)).await
     }
 
-    /// Ends the body, with the request's trailers if it had some, and receives the head of the answer into `response`.
+    /// Ends the body, with the trailers of the request if it had any, and receives the head of the answer into
+    /// `response`.
     ///
     /// # Errors
     ///
-    /// Less than the `content-length` that was set, and whatever keeps an answer from coming.
+    /// Fails if there was less data than the `content-length` that was set, or if no answer comes.
     pub async fn finish(mut self, response: &mut Response) -> Result<Answer, ClientError> {
         let trailers = std::mem::take(&mut self.trailers);
         self.finish_with(&trailers, response).await
     }
 
-    /// [`Call::finish`] with these trailer fields (RFC 9110 §6.5) in the place of the request's. A body that is sent
-    /// under a `content-length` goes without them.
+    /// Ends the body as [`Call::finish`] does, with these trailer fields (RFC 9110 §6.5) instead of the request's. A
+    /// body with a `content-length` is sent without them.
     ///
     /// # Errors
     ///
@@ -121,9 +125,10 @@ impl Call {
         Ok(Answer::new(*self.link))
     }
 
-    /// Takes the call apart, so that the answer is read while the body is written. A server that answers as it reads
-    /// would otherwise wait for the client to read, while the client waits for it. The halves may be awaited by one
-    /// task or by two.
+    /// Splits the call into two halves, so that the answer can be read while the body is written.
+    ///
+    /// A server that answers while it reads would otherwise wait for the client to read, while the client waits for the
+    /// server to. The halves may be used by one task or by two.
     ///
     /// # Examples
     ///
@@ -176,10 +181,10 @@ impl AsyncWrite for Call {
         self.poll_sent(cx).map_err(io::Error::from)
     }
 
-    /// Ends the body, with the request's trailers if it had some, and sends all of it. The answer is had from
-    /// [`Call::finish`], as ever.
+    /// Ends the body, with the trailers of the request if it had any, and sends all of it. The answer is still received
+    /// by [`Call::finish`].
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        // They are written by the first call, whatever the last one waits for.
+        // They are written by the first call, whatever later calls still wait for.
         let trailers = std::mem::take(&mut self.trailers);
         let Call { link, early, .. } = &mut *self;
         link.poll_unless_refused(cx, early, (), |link, cx| link.poll_end(cx, &trailers))

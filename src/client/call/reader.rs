@@ -15,13 +15,13 @@ use crate::client::{ClientError, ClientPhase};
 use crate::memory::Reset;
 use crate::message::{Headers, Response};
 
-/// Reads the answer to a request that a [`CallWriter`](super::CallWriter) writes meanwhile.
+/// Reads the answer to a request while a [`CallWriter`](super::CallWriter) writes its body.
 ///
-/// Made by [`Call::split`](super::Call::split). What is not read holds the server back; dropped before its end, it closes
-/// the connection.
+/// Made by [`Call::split`](super::Call::split). If the answer is read slowly, the server has to wait. Dropping the
+/// reader before the end of the answer closes the connection.
 pub struct CallReader {
     half: Half,
-    /// What was read last: the connection is not ours alone, so it lends nothing.
+    /// The piece that was read last. It is a copy, since the other half uses the connection too.
     piece: Vec<u8>,
     trailers: Headers,
     visit: CookieVisit<'static>,
@@ -32,11 +32,11 @@ impl CallReader {
         CallReader { half, piece: Vec::new(), trailers: Headers::new(), visit }
     }
 
-    /// Receives the head of the answer into `response`. If the future is dropped, another call goes on.
+    /// Receives the head of the answer into `response`. If the future is dropped, the next call continues.
     ///
     /// # Errors
     ///
-    /// Whatever keeps an answer from coming.
+    /// Fails if no answer comes.
     pub async fn head(&mut self, response: &mut Response) -> Result<(), ClientError> {
         response.reset();
         poll_fn(|cx| {
@@ -59,11 +59,12 @@ impl CallReader {
         })
     }
 
-    /// The next piece of the body, as large as it came; none at its end. To be asked for once the head is there.
+    /// Returns the next piece of the body, as large as it arrived; `None` at its end. To be called after
+    /// [`CallReader::head`].
     ///
     /// # Errors
     ///
-    /// A body that is cut short, malformed or too slow. Its end was not reached then, and it never will be.
+    /// Fails if the body is cut short, malformed or too slow. Its end is then never reached.
     pub async fn chunk(&mut self) -> Result<Option<&[u8]>, ClientError> {
         let CallReader { half, piece, trailers, .. } = self;
         piece.clear();
@@ -71,13 +72,13 @@ impl CallReader {
         Ok(Some(&**piece).filter(|piece| !piece.is_empty()))
     }
 
-    /// The trailer fields, once the body has been read to its end (RFC 9110 §6.5).
+    /// Returns the trailer fields, once the body has been read to its end (RFC 9110 §6.5).
     pub fn trailers(&self) -> &Headers {
         &self.trailers
     }
 }
 
-/// Receives the next piece of the body, and has `take` take it; at the end come the trailers.
+/// Receives the next piece of the body, and calls `take` to take it; at the end, the trailers.
 fn poll_chunk(
     half: &Half,
     cx: &mut Context<'_>,

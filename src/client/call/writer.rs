@@ -13,11 +13,11 @@ use crate::client::ClientError;
 use crate::client::link::Link;
 use crate::message::Headers;
 
-/// Writes the body of a request whose answer a [`CallReader`](super::CallReader) reads meanwhile.
+/// Writes the body of a request while a [`CallReader`](super::CallReader) reads its answer.
 ///
-/// Made by [`Call::split`](super::Call::split). Dropped before [`CallWriter::finish`], it gives the server
-/// [`ClientTimeouts::wait`](crate::ClientTimeouts::wait) to answer all the same; the connection is closed, once its reader
-/// is dropped, too.
+/// Made by [`Call::split`](super::Call::split). If it is dropped before [`CallWriter::finish`], the server still has
+/// [`ClientTimeouts::wait`](crate::ClientTimeouts::wait) to answer, and the connection is closed once the reader is
+/// dropped too.
 pub struct CallWriter {
     half: Half,
     trailers: Headers,
@@ -28,17 +28,20 @@ impl CallWriter {
         CallWriter { half, trailers }
     }
 
-    /// Writes some of the front of `data`, and answers how much: nothing is lost if the future is dropped. Once the
-    /// server has refused the request, or has answered it and closes or will not read on, what is written is dropped.
+    /// Writes some bytes from the front of `data`, and returns how many. Nothing is lost if the future is dropped.
+    ///
+    /// Once the server reads no more, because it has refused the request or has answered and closes, what is written is
+    /// dropped.
     ///
     /// # Errors
     ///
-    /// More than the `content-length` that was set; a connection that fails, and no answer that came before.
+    /// Fails if there is more data than the `content-length` that was set, or if the connection fails before any
+    /// answer.
     pub async fn write(&mut self, data: &[u8]) -> Result<usize, ClientError> {
         poll_fn(|cx| self.poll_data(cx, data)).await
     }
 
-    /// Writes all of `data`. If the future is dropped, nobody knows how much of it was written.
+    /// Writes all of `data`. If the future is dropped, it is unknown how much of it was written.
     ///
     /// # Errors
     ///
@@ -52,27 +55,27 @@ impl CallWriter {
         Ok(())
     }
 
-    /// Sends all that was written.
+    /// Sends what was written so far.
     ///
     /// # Errors
     ///
-    /// A connection that fails.
+    /// Fails if the connection does.
     pub async fn flush(&mut self) -> Result<(), ClientError> {
         poll_fn(|cx| self.poll_sent(cx)).await
     }
 
-    /// Ends the body, with the request's trailers if it had some, and sends all of it. If the future is dropped, another
-    /// call goes on.
+    /// Ends the body, with the trailers of the request if it had any, and sends all of it. If the future is dropped,
+    /// the next call continues.
     ///
     /// # Errors
     ///
-    /// Less than the `content-length` that was set; a connection that fails.
+    /// Fails if there was less data than the `content-length` that was set, or if the connection fails.
     pub async fn finish(&mut self) -> Result<(), ClientError> {
         poll_fn(|cx| self.poll_finish(cx)).await
     }
 
-    /// [`CallWriter::finish`] with these trailer fields (RFC 9110 §6.5) in the place of the request's; the first call
-    /// counts. A body that is sent under a `content-length` goes without them.
+    /// Ends the body as [`CallWriter::finish`] does, with these trailer fields (RFC 9110 §6.5) instead of the
+    /// request's. Only the first call counts. A body with a `content-length` is sent without them.
     ///
     /// # Errors
     ///
@@ -90,14 +93,14 @@ impl CallWriter {
     }
 
     fn poll_finish(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ClientError>> {
-        // They are written by the first call, whatever the last one waits for.
+        // They are written by the first call, whatever later calls still wait for.
         let trailers = std::mem::take(&mut self.trailers);
         self.poll_end(cx, &trailers)
     }
 
     fn poll_end(&mut self, cx: &mut Context<'_>, trailers: &Headers) -> Poll<Result<(), ClientError>> {
         let ended = ready!(self.poll_unless_refused(cx, (), |link, cx| link.poll_end(cx, trailers)));
-        // The time of whoever waits for the answer begins now.
+        // The time limit of the reader that waits for the answer begins now.
         self.half.wake_owners();
         Poll::Ready(ended)
     }
@@ -113,7 +116,7 @@ impl CallWriter {
 }
 
 impl Drop for CallWriter {
-    /// Whoever waits for the answer need not wait for the end of a request that will have none.
+    /// Tells a reader that waits for the answer that the end of the request will not come.
     fn drop(&mut self) {
         self.half.with_link(Link::give_up);
         self.half.wake_owners();

@@ -1,4 +1,4 @@
-//! How a [`Link`] receives the body of an answer, and undoes its codings as it comes (RFC 9112 §6, RFC 9110 §8.4).
+//! How a [`Link`] receives the body of an answer, and decodes it as it arrives (RFC 9112 §6, RFC 9110 §8.4).
 
 use std::future::poll_fn;
 use std::task::{Context, Poll, ready};
@@ -14,7 +14,7 @@ use crate::message::{Response, Status};
 use crate::wire::WireError;
 
 impl Link {
-    /// Receives the whole body into `response`.
+    /// Receives the whole body into `response`, and gives the connection back.
     pub(in crate::client) async fn receive_body(
         mut self,
         response: &mut Response,
@@ -52,7 +52,7 @@ impl Link {
         self.within_deadline(cx, ClientPhase::Receive, received)
     }
 
-    /// The bytes that the last [`Link::poll_chunk`] has received.
+    /// The bytes that the last [`Link::poll_chunk`] received.
     pub(in crate::client) fn chunk(&self) -> &[u8] {
         match &self.exchange.decoding {
             Some(decoding) => decoding.piece(),
@@ -60,7 +60,7 @@ impl Link {
         }
     }
 
-    /// Copies as much of the chunk as fits into `out`; the rest is the next one.
+    /// Copies as much of the chunk as fits into `out`. The rest becomes the next chunk.
     pub(in crate::client) fn read_chunk(&mut self, out: &mut ReadBuf<'_>) {
         let chunk = self.chunk();
         let count = chunk.len().min(out.remaining());
@@ -71,7 +71,8 @@ impl Link {
         }
     }
 
-    /// Receives the next piece of the body: it lies in the link until the next call. None: it is at its end.
+    /// Receives the next piece of the body, which stays in the link until the next call. Returns its length, 0 at the
+    /// end.
     pub(in crate::client) fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Result<usize, ClientError>> {
         match self.exchange.decoding {
             Some(_) => self.poll_decoded(cx),
@@ -79,15 +80,16 @@ impl Link {
         }
     }
 
-    /// Receives the next piece of the body as it is sent: it lies in the incoming until the next call.
+    /// Receives the next piece of the body as it was sent, which stays in `incoming` until the next call.
     fn poll_received(&mut self, cx: &mut Context<'_>) -> Poll<Result<usize, ClientError>> {
         let Link { conn, exchange, place } = self;
         let received = exchange.incoming.poll_chunk(cx, conn, &place.pool.settings.bounds);
         self.within_deadline(cx, ClientPhase::Receive, received)
     }
 
-    /// Has the body decoded, if the client was told so. The fields that speak of the codings are removed; a coding that
-    /// nobody here knows stays, and so do those of a part, which cannot be undone without the others (RFC 9110 §15.3.7).
+    /// Sets up decoding of the body, if the client decodes, and removes the fields that describe the coded form.
+    /// Unknown codings stay, and so do those of a partial content, which cannot be decoded without the other parts (RFC
+    /// 9110 §15.3.7).
     pub(in crate::client) fn decode(&mut self, response: &mut Response) -> Result<(), ClientError> {
         let is_whole = !self.exchange.incoming.is_read() && response.status != Status::PARTIAL_CONTENT;
         let Some(most) = self.settings().decode_max.filter(|_| is_whole) else { return Ok(()) };
@@ -102,9 +104,10 @@ impl Link {
         Ok(())
     }
 
-    /// Decodes the next piece of the body; it lies in the decoding until the next call. None: it is at its end.
+    /// Decodes the next piece of the body, which stays in `decoding` until the next call. Returns its length, 0 at the
+    /// end.
     fn poll_decoded(&mut self, cx: &mut Context<'_>) -> Poll<Result<usize, ClientError>> {
-        // Decoding makes much of little.
+        // A little input may decode to a lot.
         ready!(self.exchange.turn.poll(cx));
         loop {
             let Exchange { incoming, decoding, turn, .. } = &mut *self.exchange;

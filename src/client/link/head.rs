@@ -1,4 +1,4 @@
-//! How a [`Link`] receives the head of an answer, while the request is sent (RFC 9112 §4, §9.3).
+//! How a [`Link`] receives the head of an answer while it sends the request (RFC 9112 §4, §9.3).
 
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::net::Lane;
 use crate::wire::{Wish, patience, persists};
 
 impl Link {
-    /// Sends `body`, if it is all here, and receives the head of the final answer.
+    /// Sends the body of `body`, if it is known in advance, and receives the head of the final answer.
     pub(in crate::client) fn poll_answer(
         &mut self,
         cx: &mut Context<'_>,
@@ -35,11 +35,11 @@ impl Link {
         }
     }
 
-    /// Receives one head, be it the final one or not.
+    /// Receives one head, interim or final.
     fn poll_head(&mut self, cx: &mut Context<'_>, response: &mut Response) -> Poll<Result<(), ClientError>> {
         let Link { conn, exchange, place } = self;
         let bounds = &place.pool.settings.bounds;
-        // The server may think about what it has heard only when it has heard it, or will hear no more.
+        // The time for the answer runs only once the server has the whole request, or will get no more of it.
         let is_over = matches!(exchange.upload, Upload::Sent | Upload::Failed(_));
         let limit = if is_over { bounds.timeouts.head } else { Duration::MAX };
         let mut reply = Reply::new(response, exchange.asked);
@@ -65,7 +65,7 @@ impl Link {
         Poll::Ready(Ok(()))
     }
 
-    /// Looks at the answer whose head has come: nothing is answered by one that is not the final one.
+    /// Acts on the head that has come. An interim answer only counts.
     fn settle(&mut self, response: &Response) -> Result<(), ClientError> {
         let is_upgrade = response.status == Status::SWITCHING_PROTOCOLS;
         if is_upgrade && !self.exchange.asks_for_upgrade {
@@ -83,10 +83,10 @@ impl Link {
             return Ok(());
         }
         self.exchange.is_answered = true;
-        // What follows is not HTTP.
+        // What follows 101 is not HTTP.
         self.exchange.persists &= !is_upgrade;
-        // Many servers answer while they read; but whoever refuses reads no more, nor does who has said all and closes
-        // (§9.3, §9.6).
+        // Many servers answer while they still read. But one that refuses reads no more, and neither does one that has
+        // sent all of its answer and closes (§9.3, §9.6).
         let has_said_all = Wish::of(&response.headers) == Wish::Close && self.exchange.incoming.has_come();
         let is_refused =
             response.status.is_client_error() || response.status.is_server_error() || has_said_all;
@@ -100,7 +100,7 @@ impl Link {
         Ok(())
     }
 
-    /// Receives the final answer's head, if it has not come yet, although the request is not wholly sent.
+    /// Receives the head of the final answer, unless it has come, before the request has been sent completely.
     pub(in crate::client) fn poll_early(
         &mut self,
         cx: &mut Context<'_>,
@@ -113,7 +113,7 @@ impl Link {
         Poll::Ready(Ok(()))
     }
 
-    /// What it means that no answer comes: the request may have failed before.
+    /// The error for an answer that will not come. If sending failed before, that is the reason.
     fn unanswered(&mut self, cause: ClientCause) -> ClientError {
         match std::mem::replace(&mut self.exchange.upload, Upload::Sent) {
             Upload::Failed(error) => self.fail(ClientPhase::Send, error),

@@ -1,4 +1,4 @@
-//! [`Link`]: one connection of a pool, and one exchange on it (RFC 9112 §9).
+//! [`Link`]: one connection of a pool, with one exchange on it (RFC 9112 §9).
 
 mod body;
 mod head;
@@ -23,11 +23,11 @@ use crate::wire::{Announcement, Asked, Framing, Wish};
 
 /// One connection while it is in use. Dropping it closes the connection and frees its place.
 ///
-/// It moves from one future to the next and so is small: what else the exchange needs lies in a box.
+/// It is small, since it moves from one future to the next; what else the exchange needs is boxed.
 pub(super) struct Link {
     pub(super) conn: Conn<Anywhere>,
     pub(super) exchange: Box<Exchange>,
-    /// Last, for whoever waits for it may find the connection in the pool.
+    /// The last field, so that the place becomes free after the connection is back in the pool.
     pub(super) place: Place,
 }
 
@@ -37,15 +37,15 @@ impl Link {
         Link::over(Resting::new(conn, now), exchange, place, timings, now)
     }
 
-    /// A link over a connection of `pool` that has rested, if there is one and nobody waits for it: what is usual, and
-    /// needs no future.
+    /// A link over a resting connection of `pool`, if there is one and no request waits for it. This is the usual case,
+    /// and needs no future.
     pub(super) fn rested(pool: Arc<Pool>, now: Instant) -> Result<Link, Missing> {
         let place = pool.try_enter().map_err(|pool| Missing::Place(pool, now))?;
         Link::over_rested(place, Duration::ZERO, now).map_err(Missing::Connection)
     }
 
-    /// A link over a connection that has rested in the pool of `place`, which was waited for for as long as `queue`. If
-    /// there is none, the place comes back.
+    /// A link over a resting connection of the pool of `place`, for which the request has waited for `queue`. Returns
+    /// the place if no connection rests there.
     pub(super) fn over_rested(place: Place, queue: Duration, now: Instant) -> Result<Link, Place> {
         let Some((resting, exchange)) = place.pool.take(now) else { return Err(place) };
         let timings = Timings { queue, reused: true, ..Timings::default() };
@@ -65,12 +65,12 @@ impl Link {
         Link { conn, exchange, place }
     }
 
-    /// What the client was told.
+    /// The settings of the client.
     pub(super) fn settings(&self) -> &Settings {
         &self.place.pool.settings
     }
 
-    /// Writes the request's head where it waits to be sent. `content` is how long its body will be.
+    /// Writes the head of the request to the output. `content` is the length of its body.
     pub(super) fn begin(
         &mut self,
         (request, goal): (&Request, Goal),
@@ -94,13 +94,13 @@ impl Link {
         };
     }
 
-    /// Closes the connection. What was not received of the body never will be.
+    /// Closes the connection. The rest of the body will not be received.
     pub(super) fn close(&mut self) {
         self.conn.transport = Transport::Closed;
         self.exchange.incoming.input.reset();
     }
 
-    /// Drops what is left of the body, if that is little and comes soon, for the sake of the connection.
+    /// Discards what is left of the body, if that is little and arrives soon, so that the connection can be used again.
     pub(super) async fn discard(mut self) {
         if !self.exchange.persists {
             return;
@@ -117,14 +117,15 @@ impl Link {
         }
     }
 
-    /// Gives the connection back, if all of the exchange is over and another one may follow.
+    /// Gives the connection back to the pool, if the exchange is complete and another one may follow.
     pub(super) fn rest(self) {
         self.rest_from(runtime::now());
     }
 
     fn rest_from(mut self, now: Instant) {
         self.exchange.incoming.take_back();
-        // What has come unasked is no answer (§9.2), be it behind the one that was asked for or before it.
+        // Bytes that nobody asked for are no answer (§9.2), whether they come after the one that was asked for or
+        // before it.
         let is_clean = self.exchange.is_answered
             && self.exchange.incoming.is_read()
             && self.exchange.incoming.input.is_empty()
@@ -138,8 +139,8 @@ impl Link {
         place.pool.give(conn, exchange, now);
     }
 
-    /// Whether the request can be sent again though it failed: nobody has answered any of it, and nobody can have
-    /// acted on it, or it does not matter if they do so twice (RFC 9110 §9.2.2). A body that is a stream is gone.
+    /// Whether the failed request can be sent again: nothing has been received, and the server cannot have acted on it,
+    /// or acting twice does no harm (RFC 9110 §9.2.2). A body that is a stream is gone.
     pub(super) fn may_retry(&self, request: &Request, error: &ClientError) -> bool {
         let traffic = self.conn.traffic();
         let was_closed = matches!(
@@ -165,7 +166,7 @@ impl Link {
         ClientError::new(phase, cause).on(self.exchange.timings.reused, self.conn.traffic().sent > 0)
     }
 
-    /// Ready when the time of the whole exchange is over.
+    /// Ready when the time limit of the whole exchange is over.
     pub(super) fn poll_deadline(&mut self, cx: &mut Context<'_>, phase: ClientPhase) -> Poll<ClientError> {
         let Some(deadline) = self.exchange.deadline else { return Poll::Pending };
         self.conn.arm(Lane::Whole, deadline);
@@ -173,7 +174,8 @@ impl Link {
         Poll::Ready(self.error(phase, ClientCause::TimedOut))
     }
 
-    /// What became of `polled`, as the caller is told it: while it waits, the time of the whole exchange may be over.
+    /// Converts the error of `polled` for the caller, and enforces the time limit of the whole exchange while it is
+    /// pending.
     #[inline]
     pub(super) fn within_deadline<T>(
         &mut self,
@@ -187,13 +189,13 @@ impl Link {
         }
     }
 
-    /// How long the phase at hand took; the next one begins.
+    /// Returns how long the current phase took, and begins the next one.
     pub(super) fn lap(&mut self) -> Duration {
         let began = std::mem::replace(&mut self.exchange.mark, runtime::now());
         self.exchange.mark.saturating_duration_since(began)
     }
 
-    /// The connection, for whoever takes it over, and what its server has sent already.
+    /// The connection, to be taken over, and what the server has already sent.
     pub(super) fn into_parts(self) -> (Conn<Anywhere>, Buffer) {
         let Link { mut conn, mut exchange, .. } = self;
         conn.swap_workspace(&mut exchange.workspace);
@@ -202,5 +204,5 @@ impl Link {
     }
 }
 
-/// How long a connection is worth waiting for that may be used again: another one is opened sooner.
+/// How long draining a connection is worth the wait: opening another one is faster.
 const DISCARD_MAX: Duration = Duration::from_secs(1);

@@ -1,4 +1,4 @@
-//! How a [`Link`] sends a request, and how far it is ([`Upload`]).
+//! How a [`Link`] sends a request, and tracks its progress ([`Upload`]).
 
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::net::Lane;
 use crate::runtime::{self, later};
 
 impl Link {
-    /// Sends what may be sent. Ready when that is all of it, or all that ever will be.
+    /// Sends what may be sent of the request. Ready when nothing is left to send, or nothing more will be.
     pub(super) fn poll_upload(
         &mut self,
         cx: &mut Context<'_>,
@@ -38,7 +38,7 @@ impl Link {
                 self.exchange.upload = Upload::Waiting
             }
             Ok(()) => self.sent(),
-            // Whoever cannot be written to may have answered before it closed.
+            // A server that closed may have answered before.
             Err(error @ ExchangeError::Io(_)) => self.exchange.upload = Upload::Failed(error),
             Err(error @ ExchangeError::TimedOut(_)) if self.has_whole_answer() => {
                 self.exchange.upload = Upload::Failed(error);
@@ -48,8 +48,8 @@ impl Link {
         Poll::Ready(Ok(()))
     }
 
-    /// Takes in what comes of the answer while the request is sent, up to as much as a body may have: a server that
-    /// answers as it reads would otherwise wait for us as we wait for it. Ready once the connection has failed.
+    /// Buffers what arrives of the answer while the request is being sent, up to the limit of a body: a server that
+    /// answers while it reads would otherwise wait for us while we wait for it. Ready once the connection has failed.
     pub(super) fn poll_ahead(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ClientError>> {
         let Link { conn, exchange, place } = self;
         let input = &mut exchange.incoming.input;
@@ -57,7 +57,7 @@ impl Link {
             match conn.poll_fill(cx, input, Duration::MAX).map_err(ExchangeError::during(Phase::Body)) {
                 Poll::Ready(Ok(1..)) => {}
                 Poll::Ready(Ok(0)) | Poll::Pending => break,
-                // It is told once, and would look like the end of a body that ends so.
+                // The error is reported only once, and a body that ends with the connection would seem to be complete.
                 Poll::Ready(Err(error)) if exchange.incoming.ends_with_close() => {
                     return Poll::Ready(Err(self.fail(ClientPhase::Receive, error)));
                 }
@@ -70,7 +70,7 @@ impl Link {
         Poll::Pending
     }
 
-    /// The request is sent, and its answer is waited for from now on.
+    /// Notes that the request has been sent, and starts the wait for its answer.
     pub(in crate::client) fn sent(&mut self) {
         if matches!(self.exchange.upload, Upload::Sending) {
             self.exchange.upload = Upload::Sent;
@@ -82,7 +82,7 @@ impl Link {
         }
     }
 
-    /// Writes some of the front of `data`, behind the head.
+    /// Writes some bytes from the front of `data` after the head.
     pub(in crate::client) fn poll_write(
         &mut self,
         cx: &mut Context<'_>,
@@ -99,8 +99,8 @@ impl Link {
         self.within_deadline(cx, ClientPhase::Send, written)
     }
 
-    /// Whatever `poll` yields; or `dropped` once the server reads no more. It may say so while nothing goes out, or have
-    /// said so before the connection failed: then its answer is in `early`.
+    /// Polls `poll`, or returns `dropped` once the server reads no more. The server may say so while nothing can be
+    /// sent, or may have said so before the connection failed; its answer is then in `early`.
     pub(in crate::client) fn poll_unless_refused<T>(
         &mut self,
         cx: &mut Context<'_>,
@@ -122,12 +122,12 @@ impl Link {
                     return Poll::Ready(Ok(dropped));
                 }
                 Poll::Ready(Err(Err(error))) => return Poll::Ready(Err(error)),
-                // What the server has said may lie in the socket, though nobody has noticed yet.
+                // The answer may already be in the socket, unread.
                 Poll::Ready(Err(Ok(failure))) => self.exchange.upload = Upload::Failed(failure),
             }
             let waits = matches!(self.exchange.upload, Upload::Waiting);
             match self.poll_early(cx, early)? {
-                // The word that the body has waited for is here.
+                // The `100 Continue` that the body waited for has come.
                 Poll::Pending if waits && matches!(self.exchange.upload, Upload::Sending) => continue,
                 Poll::Pending => return self.poll_deadline(cx, ClientPhase::Send).map(Err),
                 Poll::Ready(()) if matches!(self.exchange.upload, Upload::Failed(_) | Upload::Abandoned) => {}
@@ -138,19 +138,20 @@ impl Link {
         }
     }
 
-    /// Whether all of the answer is here. Then a server that reads no more is done with the request, though nobody could
-    /// know before a write had waited for as long as it may.
+    /// Whether the complete answer has arrived. A server that then reads no more is done with the request, which shows
+    /// only when a write has timed out.
     fn has_whole_answer(&self) -> bool {
         self.exchange.is_answered && self.exchange.incoming.has_come()
     }
 
-    /// The same, for a write that has failed so. The time of the whole exchange is another matter.
+    /// Whether a failed write means that the server is done with the request. It does not if the time of the whole
+    /// exchange is over.
     fn is_done_with(&self, error: &ClientError) -> bool {
         let is_over = self.exchange.deadline.is_some_and(|deadline| deadline <= runtime::now());
         error.is_timeout() && !is_over && self.has_whole_answer()
     }
 
-    /// Writes what ends the body, unless that was written before or nobody wants it any more.
+    /// Writes the end of the body, unless it was written before, or the server reads no more.
     pub(in crate::client) fn end(&mut self, trailers: &Headers) -> Result<(), ClientError> {
         if matches!(self.exchange.upload, Upload::Abandoned) {
             return Ok(());
@@ -161,7 +162,7 @@ impl Link {
         ended.map_err(|error| self.fail(ClientPhase::Send, error))
     }
 
-    /// Writes what ends the body, as [`Link::end`] does, and sends all of it.
+    /// Writes the end of the body, as [`Link::end`] does, and sends all of it.
     pub(in crate::client) fn poll_end(
         &mut self,
         cx: &mut Context<'_>,
@@ -173,7 +174,7 @@ impl Link {
         Poll::Ready(Ok(()))
     }
 
-    /// The rest of the body will not come.
+    /// Notes that the rest of the body will not come.
     pub(in crate::client) fn give_up(&mut self) {
         if matches!(self.exchange.upload, Upload::Expecting | Upload::Waiting | Upload::Sending) {
             self.exchange.upload = Upload::Failed(ExchangeError::Length);
@@ -188,7 +189,7 @@ impl Link {
         self.within_deadline(cx, ClientPhase::Send, flushed)
     }
 
-    /// The body need not wait any more.
+    /// Lets the body be sent without further waiting.
     pub(super) fn go_ahead(&mut self) {
         if matches!(self.exchange.upload, Upload::Expecting | Upload::Waiting) {
             self.exchange.upload = Upload::Sending;
@@ -196,7 +197,8 @@ impl Link {
         }
     }
 
-    /// Goes ahead once enough time has passed without a `100 Continue`, which old servers never send. Says whether.
+    /// Lets the body be sent once enough time has passed without a `100 Continue`, which old servers never send.
+    /// Returns whether it did.
     pub(super) fn go_ahead_if_due(&mut self, cx: &mut Context<'_>) -> bool {
         let waits = matches!(self.exchange.upload, Upload::Waiting);
         if waits && self.conn.poll_expired(cx, Lane::Write, self.settings().timeouts.go_ahead).is_ready() {

@@ -1,4 +1,4 @@
-//! [`Board`]: where callers leave their requests for one pipe, and find the answers.
+//! [`Board`]: where callers leave requests for one pipe, and find the answers.
 
 use std::sync::Mutex;
 use std::task::{Context, Poll};
@@ -8,19 +8,19 @@ use super::tickets::{Job, Tickets};
 use crate::client::{ClientCause, ClientError, ClientPhase};
 use crate::message::Response;
 
-/// Where the callers of one pipe leave their requests, and find the answers.
+/// Where the callers of one pipe leave requests, and find the answers.
 #[derive(Default)]
 pub(super) struct Board(Mutex<Tickets>);
 
-/// A caller's right to an answer. When it is dropped the answer is nobody's.
+/// A caller's claim to an answer. If it is dropped, the answer is discarded.
 pub(super) struct Claim<'a> {
     board: &'a Board,
-    /// None once the answer was fetched.
+    /// `None` once the answer was fetched.
     ticket: Option<usize>,
 }
 
 impl Board {
-    /// Leaves a request, which `write` writes. Says whether there is no pipe yet to take it.
+    /// Leaves a request, which `write` writes. Returns whether a pipe must be started to take it.
     pub(super) fn hand_in(&self, job: Job, write: impl FnOnce(&mut Vec<u8>)) -> (Claim<'_>, bool) {
         let (ticket, needs_pipe) = self.lock().hand_in(job, write);
         (Claim { board: self, ticket: Some(ticket) }, needs_pipe)
@@ -31,7 +31,7 @@ impl Board {
         self.lock().pending()
     }
 
-    /// The pipeline is dropped.
+    /// Notes that the pipeline was dropped.
     pub(super) fn close(&self) {
         self.lock().close();
     }
@@ -42,7 +42,7 @@ impl Board {
 }
 
 impl Claim<'_> {
-    /// Fetches the answer, if it is there.
+    /// Fetches the answer, once it is there.
     pub(super) fn poll(
         &mut self,
         cx: &mut Context<'_>,
@@ -54,7 +54,7 @@ impl Claim<'_> {
         polled
     }
 
-    /// What it means that the caller waits no more.
+    /// The error for a caller that stops waiting because of `cause`.
     pub(super) fn error(&self, cause: ClientCause) -> ClientError {
         match self.ticket {
             Some(at) => self.board.lock().error(at, cause),

@@ -1,4 +1,4 @@
-//! [`PipelineBuilder`]: the settings of a pipeline that is about to be made.
+//! [`PipelineBuilder`]: configures a pipeline.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -9,8 +9,7 @@ use super::{Accepts, Board, Owner, Pipeline, Shared, origin};
 use crate::client::Client;
 use crate::message::InvalidRequest;
 
-/// The settings of a pipeline that is about to be made. Made by [`Client::pipeline`]; timeouts and limits are the
-/// client's.
+/// Configures a [`Pipeline`]. Made by [`Client::pipeline`]; timeouts and limits are those of the client.
 ///
 /// # Examples
 ///
@@ -36,23 +35,26 @@ impl PipelineBuilder {
         Ok(PipelineBuilder { client, key, connections: 1, in_flight_max: 1024, accepts: Accepts::Safe })
     }
 
-    /// How many connections are used at most. Another one is opened when all others have something to do. Default: 1,
-    /// which is also the least; more than 1,024 count as 1,024.
+    /// Sets how many connections are used at most. Another one is opened when all others are busy. Default: 1. Values
+    /// are clamped to between 1 and 1,024.
     pub fn connections(mut self, count: usize) -> Self {
         self.connections = count.clamp(1, CONNECTIONS_MAX);
         self
     }
 
-    /// How many requests may be in flight, over all connections together. Further callers wait in turn, for
-    /// [`ClientTimeouts::queue`](crate::ClientTimeouts::queue) at most. Default: 1,024; the least is 1.
+    /// Sets how many requests may be in flight, over all connections together. Default: 1,024; the least is 1.
+    ///
+    /// Further callers wait in turn, for at most [`ClientTimeouts::queue`](crate::ClientTimeouts::queue).
     pub fn in_flight_max(mut self, most: usize) -> Self {
         self.in_flight_max = most.clamp(1, Semaphore::MAX_PERMITS);
         self
     }
 
-    /// Sends methods that are not safe, too. When a connection ends while such requests are in flight, nobody knows
-    /// whether the server has acted on them: they fail with an error for which [`ClientError::is_sent`] is true, unless
-    /// the method is idempotent (RFC 9112 §9.3.2). Default: only safe methods are sent.
+    /// Allows methods that are not safe. Default: only safe methods are sent.
+    ///
+    /// When a connection ends while such requests are in flight, it is unknown whether the server has acted on them.
+    /// They fail with an error for which [`ClientError::is_sent`] is true, unless the method is idempotent (RFC 9112
+    /// §9.3.2).
     ///
     /// [`ClientError::is_sent`]: crate::ClientError::is_sent
     pub fn allow_unsafe(mut self) -> Self {
@@ -60,7 +62,7 @@ impl PipelineBuilder {
         self
     }
 
-    /// Makes the pipeline. Nothing is dialed before the first request.
+    /// Builds the pipeline. Nothing is dialed before the first request.
     pub fn build(self) -> Pipeline {
         let PipelineBuilder { client, key, connections, in_flight_max, accepts } = self;
         let shared = Shared {
@@ -76,7 +78,7 @@ impl PipelineBuilder {
     }
 }
 
-/// Each has a board, and whoever asks looks at all of them.
+/// Each connection has a board, and each request looks at all of them.
 const CONNECTIONS_MAX: usize = 1024;
 
 impl fmt::Debug for PipelineBuilder {

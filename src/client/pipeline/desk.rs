@@ -1,4 +1,4 @@
-//! [`Desk`]: the tickets of a board, while somebody is at work on them.
+//! [`Desk`]: the tickets of a board, locked.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::{Mutex, MutexGuard};
@@ -6,10 +6,10 @@ use std::sync::{Mutex, MutexGuard};
 use super::tickets::{Freed, Tickets};
 use crate::memory::lock;
 
-/// The tickets of a board, for us alone. Who may go on is told so when this is dropped and the lock is free: a waker may
-/// do whatever it likes, and most of all ask again.
+/// The tickets of a board, locked. Tasks that may continue are woken when this is dropped and the lock is free, since a
+/// waker may do anything, and most likely uses the board again.
 pub(super) struct Desk<'a> {
-    /// Some, until this is dropped.
+    /// Present until this is dropped.
     tickets: Option<MutexGuard<'a, Tickets>>,
 }
 

@@ -1,7 +1,7 @@
 //! [`Pipeline`]: many requests in flight on few connections (RFC 9112 §9.3.2).
 //!
-//! A caller writes its request on the [`Board`] of one [`Pipe`], which is a task with a
-//! connection, and waits there for the answer.
+//! A caller leaves its request on the [`Board`] of one [`Pipe`], which is a task with a connection, and waits there for
+//! the answer.
 
 mod board;
 mod builder;
@@ -30,21 +30,22 @@ use crate::message::{InvalidRequest, Method, Request, Response};
 use crate::runtime::{self, Here, Instant, timeout_at};
 use crate::wire::{Announcement, Framing, Wish};
 
-/// Asks one origin over few connections, and waits for no answer before it sends the next request (RFC 9112 §9.3.2).
+/// Sends requests to one origin over few connections, without waiting for answers in between (RFC 9112 §9.3.2).
 ///
-/// What its callers ask at the same moment leaves in one write. Answers come in the order of the requests, so a slow
-/// one holds up those behind it: use it for many small answers, none of which takes long.
+/// Requests that are made at the same moment leave in one write. Answers come in the order of the requests, so a slow
+/// one holds up those behind it: use a pipeline for many small answers, none of which takes long.
 ///
-/// A new connection is sent a single request first: its answer shows that others may follow. When a connection ends,
-/// requests that were not written yet are sent on the next one, and so are those that the server has said it will not
-/// look at (`connection: close`). A request that the server may have processed is sent again if that does no harm
-/// (RFC 9110 §9.2.2), though the first in line only once; otherwise it fails, with an error for which
+/// A new connection first carries a single request, whose answer shows whether others may follow. When a connection
+/// ends, requests that have not been written yet are sent on the next one, and so are those that the server has
+/// announced it will not process (`connection: close`). A request that the server may have processed is sent again if
+/// that does no harm (RFC 9110 §9.2.2), but the first in line only once. Otherwise it fails, with an error for which
 /// [`ClientError::is_sent`] is true.
 ///
-/// Made by [`Client::pipeline`]. A clone is the same pipeline, and may be used in any runtime; its connections live in
-/// the one whose caller needed them first. They belong to the client: while nothing is in flight they rest in its pool,
-/// where other requests may use them, and count as idle. Redirects are not followed. A caller may drop the future of
-/// [`Pipeline::send`] at any time; the answer is then received and discarded.
+/// Made by [`Client::pipeline`]. Clones are the same pipeline, and may be used in any runtime; each connection lives in
+/// the runtime whose caller needed it first. The connections belong to the client: while nothing is in flight they rest
+/// in its pool, where they count as idle and other requests may use them. Redirects are not followed.
+///
+/// The future of [`Pipeline::send`] may be dropped at any time; the answer is then received and discarded.
 ///
 /// # Examples
 ///
@@ -76,18 +77,18 @@ use crate::wire::{Announcement, Framing, Wish};
 #[derive(Clone)]
 pub struct Pipeline(Arc<Owner>);
 
-/// The clones of a pipeline, and not its pipes.
+/// What the clones of a pipeline hold, and its pipes do not: dropping it closes the boards.
 struct Owner(Arc<Shared>);
 
-/// What the callers and the pipes of a pipeline have in common.
+/// What the callers and the pipes of a pipeline share.
 struct Shared {
     client: Client,
-    /// As [`origin::key`] spells it.
+    /// The [`origin::key`].
     key: Box<str>,
-    /// The pool of the runtime that was first, for all write the same.
+    /// The pool of the first runtime. It only writes heads, which the pools of all runtimes write alike.
     pool: OnceLock<Arc<Pool>>,
     in_flight_max: usize,
-    /// A permit for each request that may still be in flight. Whoever waits for one is served in turn.
+    /// A permit for each request that may still be in flight. The semaphore is fair, so callers are served in turn.
     room: Arc<Semaphore>,
     accepts: Accepts,
     /// One for each connection.
@@ -103,13 +104,13 @@ enum Accepts {
 }
 
 impl Pipeline {
-    /// Sends `request` among others, and receives the answer into `response`, its body included.
+    /// Sends `request`, and receives the answer into `response`, including its body.
     ///
     /// # Errors
     ///
-    /// As [`Host::send`](super::Host::send). [`ClientCause::Pipelined`] for a method that is not safe, unless
-    /// [`PipelineBuilder::allow_unsafe`] was called; and for what cannot share a connection: a body that is a stream,
-    /// trailers, CONNECT, and the fields `expect`, `upgrade` and `connection: close`.
+    /// As [`Host::send`](super::Host::send). Fails with [`ClientCause::Pipelined`] for a method that is not safe,
+    /// unless [`PipelineBuilder::allow_unsafe`] was called, and for what cannot share a connection: a body that is a
+    /// stream, trailers, CONNECT, and the fields `expect`, `upgrade` and `connection: close`.
     pub async fn send(&self, request: &Request, response: &mut Response) -> Result<(), ClientError> {
         let shared = &self.0.0;
         shared.check(request)?;
@@ -131,7 +132,8 @@ impl Pipeline {
         Ok(())
     }
 
-    /// How many requests are in flight, or about to be. Those whose callers have gone count until they are answered.
+    /// Returns how many requests are in flight, or about to be. Requests whose callers gave up count until they are
+    /// answered.
     pub fn in_flight(&self) -> usize {
         let shared = &self.0.0;
         shared.in_flight_max - shared.room.available_permits()
@@ -139,18 +141,18 @@ impl Pipeline {
 }
 
 impl Client {
-    /// A pipeline to the one origin that `url` names: many requests in flight on few connections.
+    /// Returns a builder for a pipeline to the one origin that `url` names: many requests in flight on few connections.
     ///
     /// # Errors
     ///
-    /// A URL that is malformed, or names no host.
+    /// Fails if the URL is malformed, or names no host.
     pub fn pipeline(&self, url: &str) -> Result<PipelineBuilder, InvalidRequest> {
         PipelineBuilder::new(self.clone(), url)
     }
 }
 
 impl Shared {
-    /// Writes `request` as it goes over the wire.
+    /// Writes the whole `request` as it is sent.
     fn write(wire: &mut Vec<u8>, request: &Request, cookie: Option<&str>, pool: &Pool) {
         let announcement = Announcement::of_request(request.method(), request.body.announced(), false);
         pool.write_head(wire, (request, Goal::Own), announcement, cookie);
@@ -159,11 +161,11 @@ impl Shared {
         }
     }
 
-    /// Looks whether `request` may be sent here.
+    /// Checks that `request` may be sent over this pipeline.
     ///
     /// # Errors
     ///
-    /// A request that is not for this origin, or that cannot be one of many.
+    /// Fails if the request is for another origin, or cannot be pipelined.
     fn check(&self, request: &Request) -> Result<(), ClientError> {
         origin::check(request.target(), &self.key)?;
         let headers = &request.headers;
@@ -200,7 +202,7 @@ impl Shared {
         }
     }
 
-    /// Has `request` sent, by the pipe that has least to do.
+    /// Leaves `request` to the pipe that has the fewest to answer.
     fn hand_in(
         self: &Arc<Shared>,
         request: &Request,

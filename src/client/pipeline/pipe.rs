@@ -1,4 +1,4 @@
-//! [`Pipe`]: one connection of a pipeline, and the next one when it ends (RFC 9112 §9.3.2).
+//! [`Pipe`]: a task that serves a board over one connection after the other (RFC 9112 §9.3.2).
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -18,32 +18,32 @@ use crate::net::{Lane, Stopwatch, Timer};
 use crate::runtime::{self, Instant};
 use crate::wire::Wish;
 
-/// Takes requests from a board, and brings the answers: a task, which ends when nobody has come for long.
+/// A task that takes requests from a board, and brings the answers. It ends when no request has come for long.
 pub(super) struct Pipe {
     shared: Arc<Shared>,
     board: Arc<Board>,
-    /// What the connection has taken and not answered, in order.
+    /// The requests in flight on the connection, in order.
     flight: VecDeque<Flying>,
-    /// The answer to the first of them, as far as it has come.
+    /// The answer to the first of them, as far as it has been received.
     response: Response,
     stage: Stage,
-    /// So many bytes the connection has taken.
+    /// How many bytes the connection has taken.
     taken: u64,
-    /// Whether the connection has brought an answer before.
+    /// Whether the connection has already brought an answer.
     has_answered: bool,
     writing: Writing,
-    /// Why nothing can be written any more.
+    /// Why nothing more can be written, if so.
     failure: Option<ClientError>,
-    /// How long nobody has come.
+    /// Measures how long no request has come.
     patience: Stopwatch,
-    /// Whether the board knows that nobody serves it any more.
+    /// Whether the board knows that this pipe no longer serves it.
     has_left: bool,
 }
 
-/// A request that a connection has taken.
+/// A request in flight.
 struct Flying {
     taken: Taken,
-    /// When.
+    /// When the connection took it.
     at: Instant,
     /// Where its bytes are among all that the connection has taken.
     start: u64,
@@ -57,22 +57,22 @@ enum Stage {
     Body,
 }
 
-/// Whether bytes wait to be written.
+/// Whether bytes are waiting to be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Writing {
     Waiting,
     Flushed,
-    /// The connection takes no more. What it has taken may be answered all the same.
+    /// The connection takes no more. What it has taken may still be answered.
     Failed,
 }
 
-/// Why a connection is not used any more.
+/// Why a connection is no longer used.
 enum End {
     /// Nothing is in flight.
     Idle,
-    /// The server has said that it looks at nothing behind what it has answered (RFC 9112 §9.6).
+    /// The server has announced that it processes nothing after what it has answered (RFC 9112 §9.6).
     Closing,
-    /// The first in flight failed, or, with no error, it was answered and nothing more will be.
+    /// The first in flight failed, or, without an error, it was answered and no further answer will come.
     Broken(Option<ClientError>),
 }
 
@@ -93,7 +93,7 @@ impl Pipe {
         }
     }
 
-    /// Serves the board over one connection after the other, until nobody comes any more.
+    /// Serves the board over one connection after the other, until no more requests come.
     pub(super) async fn run(mut self) {
         while poll_fn(|cx| self.poll_wanted(cx)).await {
             match self.connect().await {
@@ -103,7 +103,7 @@ impl Pipe {
         }
     }
 
-    /// Ready when a request waits. Says if none does, and the pipe has left.
+    /// Ready with true when a request waits, and with false when the pipe has left because none came.
     fn poll_wanted(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
         let mut tickets = self.board.lock();
         let is_closed = tickets.watch(cx);
@@ -120,7 +120,7 @@ impl Pipe {
         Poll::Ready(false)
     }
 
-    /// A connection of the client's. While nothing is in flight it rests with the others, and whoever needs one has it.
+    /// Takes or opens a connection of the client. It goes back to the client's pool while nothing is in flight.
     async fn connect(&self) -> Result<Link, ClientError> {
         let client = &self.shared.client;
         match Link::rested(client.pool(&self.shared.key)?, runtime::now()) {
@@ -159,7 +159,7 @@ impl Pipe {
         }
     }
 
-    /// Takes what waits, and writes it: all that has come since the last time leaves together.
+    /// Takes the requests that wait, and writes them: all that have come since the last time leave together.
     fn write(&mut self, cx: &mut Context<'_>, link: &mut Link) -> Result<(), ClientError> {
         loop {
             let has_taken = self.take(cx, link);
@@ -169,7 +169,7 @@ impl Pipe {
             match link.poll_flush(cx) {
                 Poll::Ready(Ok(())) => self.writing = Writing::Flushed,
                 Poll::Ready(Err(error)) if error.is_timeout() => return Err(error),
-                // Whoever cannot be written to may have answered before it closed.
+                // A server that closed may have answered before.
                 Poll::Ready(Err(error)) => {
                     (self.writing, self.failure) = (Writing::Failed, Some(error));
                 }
@@ -181,7 +181,7 @@ impl Pipe {
         }
     }
 
-    /// Takes as many requests as there is room for. Says whether any.
+    /// Takes as many requests as there is room for. Returns whether it took any.
     fn take(&mut self, cx: &mut Context<'_>, link: &mut Link) -> bool {
         let before = self.flight.len();
         let mut tickets = self.board.lock();
@@ -207,7 +207,8 @@ impl Pipe {
         has_taken
     }
 
-    /// A new connection is asked one thing alone, until it has shown that others may follow (RFC 9112 §9.3.2).
+    /// Whether another request may be taken. A new connection carries only one, until its answer shows that others may
+    /// follow (RFC 9112 §9.3.2).
     fn may_take(&self, link: &mut Link) -> bool {
         let is_open = match self.has_answered {
             false => self.flight.is_empty(),
@@ -218,7 +219,7 @@ impl Pipe {
             && link.conn.output().len() < link.settings().bounds.limits.pipeline_bytes_max
     }
 
-    /// Makes ready for the next answer.
+    /// Prepares for the next answer.
     fn next_answer(&mut self, link: &mut Link) {
         let Some(flying) = self.flight.front() else { return };
         let queue = flying.at.saturating_duration_since(flying.taken.since);
@@ -260,8 +261,8 @@ impl Pipe {
         Poll::Ready(Ok(self.finish(link)))
     }
 
-    /// Ready when the connection is over, or says something, although the first in flight is not written yet: whatever
-    /// it says is not the answer.
+    /// Ready when the connection ends or receives something although the first in flight has not been written yet:
+    /// whatever comes, it is not the answer.
     fn poll_unasked(&mut self, cx: &mut Context<'_>, link: &mut Link) -> Poll<ClientError> {
         if let Some(error) = self.failure.take() {
             return Poll::Ready(error);
@@ -273,18 +274,18 @@ impl Pipe {
         Poll::Ready(link.error(ClientPhase::Send, ClientCause::OutOfStep))
     }
 
-    /// Hands out the answer that has come. Says if it was the connection's last.
+    /// Hands out the answer that has come. Returns how the connection ends, if that was its last one.
     fn finish(&mut self, link: &mut Link) -> Option<End> {
         let flying = self.flight.pop_front()?;
         let is_closing = Wish::of(&self.response.headers) == Wish::Close;
         let timings = self.response.timings_mut();
         let all = runtime::now().saturating_duration_since(flying.at);
-        // It was waiting while those before it were answered.
+        // While those before it were answered, it was waiting.
         timings.wait = all.saturating_sub(timings.send + timings.receive);
         self.board.lock().answer(flying.taken.ticket, &mut self.response);
         self.has_answered = true;
         match (link.exchange.persists, is_closing) {
-            // What comes next is not asked before it is seen that the connection has nothing to say by itself.
+            // The connection goes back to the pool first, which checks that the server has said nothing unasked.
             (true, _) if self.flight.is_empty() => Some(End::Idle),
             (true, _) => {
                 self.next_answer(link);
@@ -295,7 +296,7 @@ impl Pipe {
         }
     }
 
-    /// Ready when requests were failed because they have waited too long to be taken.
+    /// Ready when requests have been failed because they waited too long to be taken.
     fn poll_queue(&self, cx: &mut Context<'_>, link: &mut Link) -> Poll<()> {
         let queue = link.settings().timeouts.queue;
         link.conn.disarm(Lane::Whole);
@@ -305,7 +306,7 @@ impl Pipe {
         }
     }
 
-    /// Nothing in flight was looked at: all of it is sent on the next connection.
+    /// Puts everything in flight back, to be sent on the next connection: the server has processed none of it.
     fn put_all_back(&mut self) {
         let mut tickets = self.board.lock();
         while let Some(flying) = self.flight.pop_back() {
@@ -313,7 +314,7 @@ impl Pipe {
         }
     }
 
-    /// Decides what becomes of what was in flight: `error` is that of the first.
+    /// Decides what becomes of the requests in flight. `error` is that of the first.
     fn break_up(&mut self, link: &Link, error: Option<ClientError>) {
         let sent = link.conn.traffic().sent;
         let is_timeout = error.as_ref().is_some_and(ClientError::is_timeout);
@@ -338,8 +339,8 @@ impl Pipe {
         }
     }
 
-    /// Whether the connection was closed between two answers, as it may be at any time (RFC 9112 §9.5): what is first
-    /// in flight then need not be the reason.
+    /// Whether the connection was closed between two answers, as it may be at any time (RFC 9112 §9.5). The first
+    /// request in flight then need not be the reason.
     fn is_lost(&self, link: &Link, error: &ClientError) -> bool {
         let was_closed =
             matches!(error.cause(), ClientCause::Closed | ClientCause::Exchange(ExchangeError::Io(_)));
@@ -349,7 +350,7 @@ impl Pipe {
 }
 
 impl Drop for Pipe {
-    /// The runtime ends, and this task with it.
+    /// Fails all requests if the task is dropped because its runtime ends.
     fn drop(&mut self) {
         if self.has_left {
             return;
@@ -364,7 +365,8 @@ impl Drop for Pipe {
     }
 }
 
-/// Whether the connection may be asked more (see [`ClientBuilder::age_max`](crate::ClientBuilder::age_max)).
+/// Whether the connection is young enough for more requests (see
+/// [`ClientBuilder::age_max`](crate::ClientBuilder::age_max)).
 fn is_young(link: &Link) -> bool {
     let pool = &link.place.pool;
     pool.settings.pool.age.is_none() || pool.is_young(link.exchange.born, runtime::now())

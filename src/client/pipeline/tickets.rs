@@ -13,16 +13,16 @@ use crate::message::{Request, Response};
 use crate::runtime::{self, Instant};
 use crate::wire::Asked;
 
-/// All that callers of one pipe wait for. Tickets are used again, with their memory.
+/// What the callers of one pipe wait for. Tickets are used again, with their memory.
 #[derive(Default)]
 pub(super) struct Tickets {
     all: Vec<Ticket>,
     free: Vec<usize>,
     /// Those that no connection has taken yet, in order.
     waiting: VecDeque<usize>,
-    /// Wakes the pipe when one more waits.
+    /// Wakes the pipe when another request waits.
     pipe: Option<Waker>,
-    /// Who may go on, and is not told yet.
+    /// Tasks that may continue, and have not been woken yet.
     freed: Vec<Freed>,
     is_piped: bool,
     is_closed: bool,
@@ -31,9 +31,9 @@ pub(super) struct Tickets {
 /// One request and its answer.
 #[derive(Default)]
 struct Ticket {
-    /// The whole request as it goes over the wire.
+    /// The whole request as it is sent.
     wire: Vec<u8>,
-    /// None while the ticket is free.
+    /// `None` while the ticket is free.
     job: Option<Job>,
     state: State,
     /// Whether the connection that has taken it was used before.
@@ -43,14 +43,14 @@ struct Ticket {
     response: Response,
 }
 
-/// What there is to know of a request beside its bytes.
+/// What must be known of a request besides its bytes.
 pub(super) struct Job {
     asked: Asked,
     /// Whether it does no harm if the server acts on it twice (RFC 9110 §9.2.2).
     may_repeat: bool,
-    /// Since when it waits for a connection.
+    /// When it began to wait for a connection.
     since: Instant,
-    /// Its place among those in flight, which is free when the ticket is.
+    /// Its place among those in flight, which becomes free with the ticket.
     _permit: OwnedSemaphorePermit,
 }
 
@@ -67,12 +67,12 @@ impl Job {
 
 #[derive(Default)]
 enum State {
-    /// For a connection.
+    /// It waits for a connection.
     #[default]
     Waiting,
-    /// Its bytes are a connection's.
+    /// A connection has taken it.
     Taken,
-    /// So they are, and nobody waits for the answer.
+    /// A connection has taken it, and the caller has given up.
     Deserted,
     Over(Result<(), ClientError>),
 }
@@ -81,12 +81,12 @@ enum State {
 pub(super) struct Taken {
     pub(super) ticket: usize,
     pub(super) asked: Asked,
-    /// Since when it had waited.
+    /// When it began to wait.
     pub(super) since: Instant,
 }
 
-/// Who may go on: a caller whose answer is here, a pipe that has a request to take, or whoever waits for the place of a
-/// request that is over.
+/// What may continue: a caller whose answer has come, a pipe that has a request to take, or a caller that waits for the
+/// place of a request that is over.
 pub(super) enum Freed {
     Task(Waker),
     Place(Job),
@@ -102,7 +102,7 @@ impl Freed {
 }
 
 impl Tickets {
-    /// One more request, which `write` writes. Says which ticket it has, and whether there is no pipe yet to take it.
+    /// Adds a request, which `write` writes. Returns its ticket, and whether a pipe must be started to take it.
     pub(super) fn hand_in(&mut self, job: Job, write: impl FnOnce(&mut Vec<u8>)) -> (usize, bool) {
         let at = self.free.pop().unwrap_or(self.all.len());
         if at == self.all.len() {
@@ -121,13 +121,13 @@ impl Tickets {
         self.all.len() - self.free.len()
     }
 
-    /// Nobody will come any more.
+    /// Notes that no more requests will come.
     pub(super) fn close(&mut self) {
         self.is_closed = true;
         self.call_pipe();
     }
 
-    /// Fetches the answer to a request, if it is there: then the ticket is free.
+    /// Fetches the answer to a request, once it is there, and frees the ticket.
     pub(super) fn poll(
         &mut self,
         at: usize,
@@ -148,7 +148,7 @@ impl Tickets {
         Poll::Ready(result)
     }
 
-    /// What it means that the caller waits no more.
+    /// The error for a caller that stops waiting because of `cause`.
     pub(super) fn error(&self, at: usize, cause: ClientCause) -> ClientError {
         let ticket = &self.all[at];
         match ticket.state {
@@ -157,7 +157,7 @@ impl Tickets {
         }
     }
 
-    /// Nobody waits for the answer to a request any more.
+    /// Notes that the caller has given up on a request.
     pub(super) fn desert(&mut self, at: usize) {
         match self.all[at].state {
             State::Taken | State::Deserted => self.all[at].state = State::Deserted,
@@ -169,7 +169,7 @@ impl Tickets {
         }
     }
 
-    /// The next request, appended to `out`, for a connection that was used before or not.
+    /// Takes the next request for a connection, used before or not, and appends it to `out`.
     pub(super) fn take(&mut self, out: &mut Vec<u8>, is_reused: bool) -> Option<Taken> {
         let at = self.waiting.pop_front()?;
         let ticket = &mut self.all[at];
@@ -184,7 +184,7 @@ impl Tickets {
         !self.waiting.is_empty()
     }
 
-    /// Has the pipe woken when one more waits. Says whether nobody will ever come again.
+    /// Arranges for the pipe to be woken when another request waits. Returns whether none will ever come again.
     pub(super) fn watch(&mut self, cx: &Context<'_>) -> bool {
         match &mut self.pipe {
             Some(pipe) => pipe.clone_from(cx.waker()),
@@ -193,7 +193,7 @@ impl Tickets {
         self.is_closed
     }
 
-    /// The answer to a request: it trades places with what the ticket has.
+    /// Stores the answer to a request, in exchange for the ticket's old response.
     pub(super) fn answer(&mut self, at: usize, response: &mut Response) {
         mem::swap(&mut self.all[at].response, response);
         self.end(at, Ok(()));
@@ -203,17 +203,17 @@ impl Tickets {
         self.end(at, Err(error));
     }
 
-    /// Whether the server may be asked again what it has perhaps been asked already.
+    /// Whether a request that the server may have processed can be sent again.
     pub(super) fn may_repeat(&self, at: usize) -> bool {
         self.all[at].job.as_ref().is_some_and(|job| job.may_repeat)
     }
 
-    /// Notes that a request is the one to blame for the end of a connection, perhaps. The second time it is.
+    /// Notes that a request may be the reason why a connection ended. Returns whether that was noted before.
     pub(super) fn suspect(&mut self, at: usize) -> bool {
         mem::replace(&mut self.all[at].is_repeated, true)
     }
 
-    /// A request is the next to be sent, again.
+    /// Puts a request back, as the next one to be sent.
     pub(super) fn put_back(&mut self, at: usize) {
         let ticket = &mut self.all[at];
         match ticket.state {
@@ -226,7 +226,7 @@ impl Tickets {
         }
     }
 
-    /// Fails all that wait.
+    /// Fails all requests that wait.
     pub(super) fn refuse(&mut self, error: ClientError) {
         while let Some(at) = self.waiting.pop_front() {
             if self.waiting.is_empty() {
@@ -236,7 +236,7 @@ impl Tickets {
         }
     }
 
-    /// Fails those that have waited for longer than `limit`. Says for how long the next one still may.
+    /// Fails the requests that have waited for longer than `limit`. Returns how much longer the next one may.
     pub(super) fn expire(&mut self, limit: Duration) -> Option<Duration> {
         loop {
             let at = *self.waiting.front()?;
@@ -249,7 +249,7 @@ impl Tickets {
         }
     }
 
-    /// The pipe leaves, and so does the memory that nobody needs.
+    /// Notes that the pipe has left, and frees the memory if it is not needed.
     pub(super) fn leave(&mut self) {
         (self.is_piped, self.pipe) = (false, None);
         if self.free.len() == self.all.len() {
@@ -257,7 +257,7 @@ impl Tickets {
         }
     }
 
-    /// Those who may go on now. Most often it is one at most, and then the list keeps its memory.
+    /// Takes the list of what may continue. Usually it has one entry at most, and then the list keeps its memory.
     pub(super) fn take_freed(&mut self) -> impl Iterator<Item = Freed> + use<> {
         let last = self.freed.pop();
         let others = if self.freed.is_empty() { Vec::new() } else { mem::take(&mut self.freed) };
@@ -288,5 +288,5 @@ impl Tickets {
     }
 }
 
-/// What of a request's bytes stays warm.
+/// How much memory of a request's bytes a free ticket keeps.
 const WIRE_KEPT_MAX: usize = 16 << 10;

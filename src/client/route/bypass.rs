@@ -1,24 +1,24 @@
-//! [`Bypass`]: which hosts are asked without a proxy, by the rules of curl's `NO_PROXY`.
+//! [`Bypass`]: which hosts are reached without a proxy, by the rules of curl's `NO_PROXY`.
 
 use std::net::IpAddr;
 
 use crate::message::{Authority, decimal};
 use crate::net::UriHost;
 
-/// Hosts that are asked without a proxy.
+/// Hosts that are reached without a proxy.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Bypass {
     rules: Vec<Rule>,
 }
 
 impl Bypass {
-    /// Adds what a list says, between commas or white space. What is no rule matches no host.
+    /// Adds the rules of a list, separated by commas or white space. What is not a rule matches no host.
     pub(super) fn add(&mut self, list: &str) {
         let rules = list.split(|c: char| c == ',' || c.is_ascii_whitespace()).filter_map(Rule::parse);
         self.rules.extend(rules);
     }
 
-    /// Is `host` asked without a proxy?
+    /// Whether `host` is reached without a proxy.
     pub(super) fn covers(&self, host: &str, port: u16) -> bool {
         let host = UriHost::parse(host).ok();
         self.rules.iter().any(|rule| rule.covers(host, port))
@@ -28,16 +28,16 @@ impl Bypass {
 #[derive(Clone, Debug)]
 struct Rule {
     hosts: Hosts,
-    /// Any, if there is none.
+    /// `None` stands for all ports.
     port: Option<u16>,
 }
 
 #[derive(Clone, Debug)]
 enum Hosts {
     All,
-    /// It and all below it: in lower case, without a dot at either end.
+    /// A domain and all below it, in lower case and without a dot at either end.
     Domain(Box<str>),
-    /// The addresses whose first bits are those of this one.
+    /// The addresses that share this many leading bits with this one.
     Network(IpAddr, u32),
 }
 
@@ -74,7 +74,7 @@ impl Rule {
 
 impl Hosts {
     fn parse(text: &str) -> Option<Hosts> {
-        // `.example.com` and `*.example.com` say no more than `example.com` does.
+        // `.example.com` and `*.example.com` mean the same as `example.com`.
         let domain = text.strip_prefix("*.").unwrap_or(text).trim_start_matches('.');
         match UriHost::parse(domain).ok()? {
             UriHost::Address(address) => Some(Hosts::address(address)),
@@ -97,7 +97,7 @@ fn width(address: IpAddr) -> u32 {
     }
 }
 
-/// The first `bits` of an address, and how many there could be: those of two families are never the same.
+/// The first `bits` of an address, and its width, so that addresses of two families are never equal.
 fn prefix(address: IpAddr, bits: u32) -> (u32, Option<u128>) {
     let width = width(address);
     let value = match address {
@@ -110,7 +110,7 @@ fn prefix(address: IpAddr, bits: u32) -> (u32, Option<u128>) {
 fn is_below(name: &str, domain: &str) -> bool {
     let name = name.strip_suffix('.').unwrap_or(name);
     let Some(start) = name.len().checked_sub(domain.len()) else { return false };
-    // A host's name is ASCII, so it may be cut anywhere.
+    // A host name is ASCII, so it can be split anywhere.
     let (below, end) = name.split_at(start);
     end.eq_ignore_ascii_case(domain) && (below.is_empty() || below.ends_with('.'))
 }

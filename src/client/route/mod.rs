@@ -1,4 +1,4 @@
-//! The way to an origin: straight, or through a proxy, and how one is gone through.
+//! The way to an origin: directly or through a proxy.
 
 mod bypass;
 mod proxies;

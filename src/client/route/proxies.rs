@@ -1,4 +1,4 @@
-//! [`Proxies`]: which proxy for which URL.
+//! [`Proxies`]: which proxy is used for which URL.
 
 use std::env;
 
@@ -6,7 +6,7 @@ use super::bypass::Bypass;
 use super::proxy::{InvalidProxy, Proxy};
 use crate::message::Scheme;
 
-/// Which proxy is asked for which URL. A new one asks none.
+/// Which proxy is used for which URL. Default: none.
 ///
 /// # Examples
 ///
@@ -27,17 +27,17 @@ pub struct Proxies {
 }
 
 impl Proxies {
-    /// No proxy.
+    /// Uses no proxy.
     pub fn none() -> Proxies {
         Proxies::default()
     }
 
-    /// One proxy for all URLs.
+    /// Uses one proxy for all URLs.
     pub fn all(proxy: Proxy) -> Proxies {
         Proxies { http: Some(proxy.clone()), https: Some(proxy), bypass: Bypass::default() }
     }
 
-    /// What the environment says, by the rules of curl.
+    /// Uses the proxies that the environment names, by the rules of curl:
     ///
     /// | variable | |
     /// |---|---|
@@ -46,15 +46,15 @@ impl Proxies {
     /// | `all_proxy` | for the one that has no proxy of its own |
     /// | `no_proxy` | see [`Proxies::except`] |
     ///
-    /// Each may also be written in upper case; if it is set in both, lower case counts. A variable that is empty is not
-    /// set. `HTTP_PROXY` does not count where `REQUEST_METHOD` is set: to a CGI program it is what a client says in
-    /// its field `Proxy`.
+    /// Each may also be written in upper case; if both are set, lower case wins. An empty variable counts as unset.
+    /// `HTTP_PROXY` is ignored if `REQUEST_METHOD` is set, since in a CGI program a client can set it with a field
+    /// `Proxy`.
     ///
     /// # Errors
     ///
-    /// Fails if one of the variables that count names no proxy.
+    /// Fails if one of these variables does not name a proxy.
     pub fn from_env() -> Result<Proxies, InvalidProxy> {
-        // What is no text becomes one that no proxy's URL can hold.
+        // A value that is not UTF-8 becomes a text that is not valid in a proxy's URL.
         Proxies::from_vars(|name| env::var_os(name).map(|value| value.to_string_lossy().into_owned()))
     }
 
@@ -75,29 +75,29 @@ impl Proxies {
         Ok(proxies.except(&either("no_proxy").unwrap_or_default()))
     }
 
-    /// `proxy` for `http`.
+    /// Uses `proxy` for `http` URLs.
     pub fn http(mut self, proxy: Proxy) -> Proxies {
         self.http = Some(proxy);
         self
     }
 
-    /// `proxy` for `https`.
+    /// Uses `proxy` for `https` URLs.
     pub fn https(mut self, proxy: Proxy) -> Proxies {
         self.https = Some(proxy);
         self
     }
 
-    /// No proxy for `hosts`: a list, parted by commas or spaces, as in `NO_PROXY`.
+    /// Uses no proxy for `hosts`, which is a list separated by commas or spaces, as in `NO_PROXY`.
     ///
-    /// `example.com` and `.example.com` are that domain and all below it, `192.0.2.1` and `::1` an address,
-    /// `10.0.0.0/8` a network, and `*` is every host; behind a name or an address (`[::1]:8080`) may be a port. No name
-    /// is looked up to find out whether it is in a network. What is none of these is ignored.
+    /// `example.com` and `.example.com` stand for that domain and all below it, `192.0.2.1` and `::1` for an address,
+    /// `10.0.0.0/8` for a network, and `*` for every host. A port may follow a name or an address (`[::1]:8080`). Names
+    /// are not looked up to find out whether they are in a network. What is none of these is ignored.
     pub fn except(mut self, hosts: &str) -> Proxies {
         self.bypass.add(hosts);
         self
     }
 
-    /// The proxy for `host` and `port` of a URL with this scheme.
+    /// The proxy for `host` and `port` of a URL with this scheme, if one is used.
     pub(in crate::client) fn proxy_for(&self, scheme: Scheme, host: &str, port: u16) -> Option<&Proxy> {
         let proxy = match scheme {
             Scheme::Http => self.http.as_ref(),

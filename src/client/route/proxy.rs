@@ -1,4 +1,4 @@
-//! [`Proxy`]: who forwards what a client sends (RFC 9110 §3.7), and how it is asked to.
+//! [`Proxy`]: a server that forwards what a client sends (RFC 9110 §3.7).
 
 use std::error::Error;
 use std::fmt;
@@ -11,10 +11,10 @@ use crate::message::percent::{self, Plus};
 use crate::message::{Authority, Class, Scheme};
 use crate::net::UriHost;
 
-/// A proxy: HTTP, or SOCKS5 (RFC 1928).
+/// An HTTP proxy, or a SOCKS5 proxy (RFC 1928).
 ///
-/// The port is that of the scheme if there is none: 80, or 1080 for SOCKS5. Username and password may stand in the URL
-/// (`http://user:password@proxy:3128`), with `%XX` for what a URL cannot hold. Neither is ever shown.
+/// The default port is 80 for HTTP and 1080 for SOCKS5. Username and password can be part of the URL
+/// (`http://user:password@proxy:3128`), with `%XX` for what a URL cannot hold. Neither is ever displayed.
 ///
 /// # Examples
 ///
@@ -33,25 +33,25 @@ pub struct Proxy {
     port: u16,
 }
 
-/// How a proxy is asked.
+/// The protocol of a proxy.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub(super) enum Protocol {
-    /// In absolute-form, or by CONNECT (RFC 9112 §3.2.2, RFC 9110 §9.3.6).
+    /// Requests in absolute-form, or CONNECT (RFC 9112 §3.2.2, RFC 9110 §9.3.6).
     Http {
         /// The value of `Proxy-Authorization` (RFC 9110 §11.7.2).
         authorization: Option<Box<str>>,
     },
-    /// It is told where to, and then it is the connection.
+    /// The proxy is told where to connect, and then the connection is transparent.
     Socks5(Socks),
 }
 
 impl Proxy {
-    /// The proxy at `url`.
+    /// Creates the proxy at `url`.
     ///
     /// | scheme | |
     /// |---|---|
-    /// | `http://`, or none | asked in absolute-form for `http`, and by CONNECT for `https` |
-    /// | `socks5://` | names are looked up here |
+    /// | `http://`, or none | uses absolute-form for `http` URLs, and CONNECT for `https` |
+    /// | `socks5://` | names are looked up by the client |
     /// | `socks5h://` | names are looked up by the proxy |
     ///
     /// # Errors
@@ -71,7 +71,7 @@ impl Proxy {
         let proxy = Proxy { protocol, host: authority.host.to_ascii_lowercase().into(), port };
         match userinfo {
             "" => Ok(proxy),
-            // What is no userinfo might end the authority for another reader, and name another host.
+            // Another reader might end the authority earlier, and see another host.
             userinfo if !USERINFO.covers(userinfo.as_bytes()) => Err(InvalidProxy::Credentials),
             userinfo => {
                 let (user, password) = userinfo.split_once(':').unwrap_or((userinfo, ""));
@@ -80,12 +80,12 @@ impl Proxy {
         }
     }
 
-    /// This proxy, asked with `user` and `password`: `Basic` for HTTP (RFC 7617), or those of SOCKS5 (RFC 1929).
+    /// Returns this proxy with credentials: `Basic` for HTTP (RFC 7617), or those of SOCKS5 (RFC 1929).
     ///
     /// # Errors
     ///
-    /// Fails if they cannot be sent. For HTTP neither may hold a control, nor the user a colon; for SOCKS5 each has 1
-    /// to 255 octets.
+    /// Fails if they cannot be sent. For HTTP neither may contain a control character, nor the user a colon. For SOCKS5
+    /// each must have 1 to 255 octets.
     pub fn credentials(self, user: &str, password: &str) -> Result<Proxy, InvalidProxy> {
         self.with(user.as_bytes(), password.as_bytes())
     }
@@ -100,13 +100,13 @@ impl Proxy {
         Ok(self)
     }
 
-    /// Whether it reads the requests to a URL of this scheme, and so must be told in each where it is to go (RFC 9112
+    /// Whether the proxy reads requests to URLs of this scheme, so that each must say where it is to go (RFC 9112
     /// §3.2.2).
     pub(in crate::client) fn forwards(&self, scheme: Scheme) -> bool {
         scheme == Scheme::Http && matches!(self.protocol, Protocol::Http { .. })
     }
 
-    /// The value of `proxy-authorization`, if it has one.
+    /// The value of `proxy-authorization`, if there are credentials.
     pub(in crate::client) fn authorization(&self) -> Option<&str> {
         match &self.protocol {
             Protocol::Http { authorization } => authorization.as_deref(),
@@ -118,7 +118,7 @@ impl Proxy {
         &self.protocol
     }
 
-    /// Its host, as it stands in a URL, and its port.
+    /// The host, as in a URL, and the port.
     pub(super) fn address(&self) -> (&str, u16) {
         (&self.host, self.port)
     }
@@ -179,7 +179,7 @@ impl fmt::Debug for Proxy {
     }
 }
 
-/// Why a text names no proxy.
+/// Why a text does not name a proxy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum InvalidProxy {
@@ -187,7 +187,7 @@ pub enum InvalidProxy {
     Scheme,
     /// The host or the port is missing or malformed, or something follows it.
     Authority,
-    /// Username or password cannot be sent, or hold what must be escaped in a URL.
+    /// Username or password cannot be sent, or contain what must be escaped in a URL.
     Credentials,
 }
 

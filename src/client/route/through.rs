@@ -1,4 +1,4 @@
-//! [`Proxy::open`]: a connection to an origin through a proxy, as its protocol has it.
+//! [`Proxy::open`]: opens a connection to an origin through a proxy.
 
 use super::proxy::{Protocol, Proxy};
 use super::tunnel::open_tunnel;
@@ -10,8 +10,8 @@ use crate::net::{BoxedStream, Dial, DialTimes, Transport};
 use crate::runtime;
 
 impl Proxy {
-    /// Opens a connection to `origin` through this proxy, or to the proxy itself if it reads the requests, and says how
-    /// long that took. What the proxy takes counts as connecting.
+    /// Opens a connection to `origin` through this proxy, or to the proxy itself if it reads the requests, and returns
+    /// how long that took. The time that the proxy takes counts as connecting.
     ///
     /// # Errors
     ///
@@ -29,7 +29,7 @@ impl Proxy {
                 let (host, port) = self.address();
                 let (transport, mut times) = dial.connect(host, port, limits).await?;
                 if origin.scheme == Scheme::Http {
-                    // Each request says where it is to go.
+                    // Each request will say where it is to go.
                     return Ok((transport, times));
                 }
                 let (asked, left) = (runtime::now(), limits.connect.saturating_sub(times.connect));

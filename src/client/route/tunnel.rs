@@ -14,11 +14,11 @@ use crate::message::{Response, Status};
 use crate::net::{Anywhere, BoxedStream, Conn, Lane, Stopwatch, Transport};
 use crate::wire::Asked;
 
-/// Has the proxy at the other end of `transport` connect to `origin`, within `limit`.
+/// Asks the proxy at the other end of `transport` to connect to `origin`, within `limit`.
 ///
 /// # Errors
 ///
-/// A proxy that says no, nothing, or too much: bytes behind its answer would be taken for the origin's.
+/// Fails if the proxy refuses, does not answer, or says too much: bytes after its answer would pass for the origin's.
 pub(super) async fn open_tunnel(
     transport: Transport<BoxedStream>,
     origin: &Origin,
@@ -46,7 +46,7 @@ pub(super) async fn open_tunnel(
             Head::End => Err(ClientError::new(ClientPhase::Connect, ClientCause::Closed)),
             Head::Silence => Err(ClientError::new(ClientPhase::Connect, ClientCause::TimedOut)),
         })?;
-        // Nobody has asked for 101, and no other answer follows it.
+        // A 101 was not asked for, and no other answer follows it.
         if !response.status.is_informational() || response.status == Status::SWITCHING_PROTOCOLS {
             break;
         }
@@ -78,7 +78,7 @@ fn refused(refused: Refused) -> ClientError {
     ClientError::new(ClientPhase::Connect, ClientCause::Proxy(refused.into()))
 }
 
-/// The proxy opens no tunnel.
+/// The proxy did not open a tunnel.
 #[derive(Debug)]
 struct Refused(Status);
 

@@ -1,4 +1,4 @@
-//! [`ClientBuilder`]: the settings of a client that is about to be made.
+//! [`ClientBuilder`]: configures a client.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -17,7 +17,7 @@ use crate::net::{
 };
 use crate::wire::{Limits, encode};
 
-/// The settings of a client that is about to be made. Made by [`Client::builder`].
+/// Configures a [`Client`]. Made by [`Client::builder`].
 ///
 /// # Examples
 ///
@@ -41,154 +41,163 @@ pub struct ClientBuilder {
 }
 
 impl ClientBuilder {
-    /// The limit for all of an exchange, redirects and the body included. Default: none, so that only the limits of the
-    /// phases hold: see [`ClientTimeouts`].
+    /// Sets the time limit for a whole exchange, including redirects and the body. Default: none, so that only the
+    /// limits of the phases apply: see [`ClientTimeouts`].
     pub fn timeout(mut self, total: impl Into<Option<Duration>>) -> Self {
         self.total = total.into();
         self
     }
 
-    /// How long each phase of an exchange may take. Default: those of [`ClientTimeouts`].
+    /// Sets how long each phase of an exchange may take. Default: those of [`ClientTimeouts`].
     pub fn timeouts(mut self, timeouts: ClientTimeouts) -> Self {
         self.settings.timeouts = timeouts;
         self
     }
 
-    /// Whether redirects are followed. Default: at most 10, one after the other.
+    /// Sets whether redirects are followed. Default: at most 10 in a row.
     pub fn redirects(mut self, redirects: Redirects) -> Self {
         self.redirects = redirects;
         self
     }
 
-    /// How many connections to one host there may be in one runtime, those in use and those at rest. Further requests
+    /// Sets how many connections to one host there may be in each runtime, in use and idle together. Further requests
     /// wait in turn. Default: 512; the least is 1.
     pub fn connections_per_host_max(mut self, most: usize) -> Self {
         self.settings.pool.connections_max = most.clamp(1, Semaphore::MAX_PERMITS);
         self
     }
 
-    /// How long a connection rests before it is closed. With zero none is used twice. A server may ask for less, as
-    /// with `keep-alive: timeout=5`. Default: 30 s.
+    /// Sets how long a connection may be idle before it is closed. With zero, no connection is used twice. A server may
+    /// ask for less, as with `keep-alive: timeout=5`. Default: 30 s.
     #[doc(alias = "pool_idle_timeout")]
     pub fn idle_timeout(mut self, idle: Duration) -> Self {
         self.settings.pool.idle = idle;
         self
     }
 
-    /// How old a connection may be and still be used for another request. Default: any age.
+    /// Sets up to which age a connection is used for further requests. Default: any age.
     pub fn age_max(mut self, age: impl Into<Option<Duration>>) -> Self {
         self.settings.pool.age = age.into();
         self
     }
 
-    /// How many bytes a body may have that is received whole; a body that is streamed has no bound. Default: 16 MiB.
+    /// Sets how many bytes a body may have that is received whole. A body that is streamed has no limit. Default: 16
+    /// MiB.
     pub fn body_max(mut self, most: usize) -> Self {
         self.settings.bounds.limits.body_max = most;
         self
     }
 
-    /// How many bytes the head of an answer may have. Default: 64 KiB; more than 1 GiB count as 1 GiB.
+    /// Sets how many bytes the head of an answer may have. Default: 64 KiB; at most 1 GiB.
     pub fn head_max(mut self, most: usize) -> Self {
         self.settings.bounds.limits.head_max = most;
         self.settings.bounds.limits = self.settings.bounds.limits.capped();
         self
     }
 
-    /// How many fields the head of an answer may have. Default: 128; more than 1,024 count as 1,024.
+    /// Sets how many fields the head of an answer may have. Default: 128; at most 1,024.
     pub fn fields_max(mut self, most: usize) -> Self {
         self.settings.bounds.limits.fields_max = most;
         self
     }
 
-    /// Asks for coded content, and decodes it as it comes. More than so many decoded bytes are an error, streamed or
-    /// not. A part of coded content (206) stays coded. Which codings there are is up to the features `compress` and
-    /// `zstd`. Default: none, and coded content stays coded.
+    /// Asks for compressed content and decodes it as it arrives, up to `most` decoded bytes. Default: content stays as
+    /// it was sent, and none is asked for.
+    ///
+    /// More than `most` bytes are an error, whether the body is streamed or not. A part of coded content (206) stays
+    /// coded. Which codings are supported depends on the features `compress` and `zstd`.
     #[doc(alias("gzip", "brotli"))]
     pub fn decode(mut self, most: impl Into<Option<usize>>) -> Self {
         self.settings.decode_max = most.into();
         self
     }
 
-    /// A field for every request that does not set it, such as `user-agent`. Default: none. `host`, and what frames a
-    /// body, are computed for each request and not taken from here. `authorization`, `cookie` and `proxy-authorization`
-    /// go to every origin that is asked, but to none that a redirect leads to.
+    /// Adds a default field, such as `user-agent`, for all requests that do not set it. Default: none.
+    ///
+    /// `host` and the fields that frame a body are computed for each request, and ignored here. `authorization`,
+    /// `cookie` and `proxy-authorization` are sent to every origin that is asked, but not to one that a redirect leads
+    /// to.
     ///
     /// # Errors
     ///
-    /// A name or a value that could not stand in a field.
+    /// Fails if the name or the value is not valid in a field.
     #[doc(alias("user_agent", "default_headers"))]
     pub fn field(mut self, name: &str, value: impl FieldValue) -> Result<Self, InvalidField> {
         self.settings.fields.append(name, value)?;
         Ok(self)
     }
 
-    /// Where the addresses of names are looked up, and how long they are kept. Default: the system, 60 s.
+    /// Sets where the addresses of names are looked up, and how long they are kept. Default: by the operating system,
+    /// 60 s.
     pub fn resolver(mut self, resolver: impl Resolver, keep: Duration) -> Self {
         self.settings.dial.names = Arc::new(Names::new(resolver, keep));
         self
     }
 
-    /// How long the system's answers for names are kept. Default: 60 s.
+    /// Sets how long addresses from the operating system are kept. Default: 60 s.
     pub fn names_kept(self, keep: Duration) -> Self {
         self.resolver(SystemResolver, keep)
     }
 
-    /// The address of this machine that connections come from. Default: the system chooses.
+    /// Sets the local address that connections come from. Default: the operating system chooses.
     pub fn local_address(mut self, address: impl Into<Option<IpAddr>>) -> Self {
         self.settings.dial.local_address = address.into();
         self
     }
 
-    /// After how much silence the system asks whether a TCP server is still there, and how often it asks again. One
-    /// that answers none of several times, nine on Linux, is gone, and its connection fails. Meant for connections that
-    /// may be silent for long: a [`Tunnel`](crate::Tunnel) has no other limit. Default: never (RFC 9293 §3.8.4). In
-    /// whole seconds, from 1 to 32,767: less and more count as these.
+    /// Sets after how much silence the operating system probes whether a TCP server is still there, and how often it
+    /// repeats the probe. A server that leaves several probes in a row unanswered (nine on Linux) is considered gone,
+    /// and its connection fails.
+    ///
+    /// Use it for connections that may be silent for long: a [`Tunnel`](crate::Tunnel) has no other time limit.
+    /// Default: never (RFC 9293 §3.8.4). Counted in whole seconds, clamped to between 1 and 32,767.
     pub fn tcp_keepalive(mut self, silence: impl Into<Option<Duration>>) -> Self {
         self.settings.dial.keepalive = silence.into().map(Keepalive::every);
         self
     }
 
-    /// Connects to the socket at `path`, whatever host is asked. Default: over TCP, to an address of the host.
+    /// Connects to the Unix socket at `path`, whatever the host. Default: over TCP, to an address of the host.
     #[cfg(unix)]
     pub fn unix(mut self, path: impl AsRef<std::path::Path>) -> Self {
         self.settings.dial.medium = Medium::Unix(path.as_ref().into());
         self
     }
 
-    /// Connects to a listener in memory, whatever host is asked. Default: over TCP, to an address of the host.
+    /// Connects to a listener in memory, whatever the host. Default: over TCP, to an address of the host.
     pub fn memory(mut self, connector: MemoryConnector) -> Self {
         self.settings.dial.medium = Medium::Memory(connector);
         self
     }
 
-    /// Connects as `dialer` does. Default: over TCP, to an address of the host.
+    /// Connects with `dialer`. Default: over TCP, to an address of the host.
     pub fn dialer(mut self, dialer: impl Dialer) -> Self {
         self.settings.dial.medium = Medium::custom(dialer);
         self
     }
 
-    /// Which proxies are asked for which hosts: see [`Proxies::from_env`] for those of the environment. Default: none.
+    /// Sets which proxies are used for which hosts. Default: none; [`Proxies::from_env`] has those of the environment.
     pub fn proxies(mut self, proxies: Proxies) -> Self {
         self.settings.proxies = proxies;
         self
     }
 
-    /// Keeps the cookies that servers set, and gives them back, redirects included. A request that has a `cookie` field
-    /// of its own, or one from [`ClientBuilder::field`], is sent with that instead. Default: none.
+    /// Keeps the cookies that servers set in `store`, and sends them back, also with redirects. Default: none.
+    ///
+    /// A request with a `cookie` field of its own, or one from [`ClientBuilder::field`], is sent with that instead.
     #[doc(alias = "cookie_store")]
     pub fn cookies(mut self, store: Arc<dyn CookieStore>) -> Self {
         self.settings.cookies = Some(store);
         self
     }
 
-    /// Makes the client.
+    /// Builds the client.
     pub fn build(self) -> Client {
         let ClientBuilder { total, redirects, mut settings } = self;
         if settings.decode_max.is_some() && !settings.fields.contains("accept-encoding") {
             settings.fields.put(Name::new("accept-encoding"), ACCEPTED.as_bytes());
         }
         settings.bounds.timeouts = settings.timeouts.of_exchange();
-        // Each request says itself, and once, whom it is for and how it is framed.
+        // Each request says, only once, whom it is for and how it is framed.
         for name in encode::ROUTING {
             settings.fields.remove(name.as_str());
         }

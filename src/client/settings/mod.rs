@@ -1,4 +1,4 @@
-//! [`Settings`]: what a client is told once and for all.
+//! [`Settings`]: what is set when a client is built.
 
 mod builder;
 mod timeouts;
@@ -17,20 +17,20 @@ use crate::message::Headers;
 use crate::net::{Connector, Dial};
 use crate::runtime::{Instant, later};
 
-/// What a client is told when it is built.
+/// What is set when a client is built.
 #[derive(Clone)]
 pub(super) struct Settings {
     pub(super) timeouts: ClientTimeouts,
-    /// The limits, and the timeouts once more, as an exchange takes them.
+    /// The limits, and the timeouts as an exchange takes them.
     pub(super) bounds: Bounds,
     pub(super) pool: PoolBounds,
     pub(super) dial: Dial,
     pub(super) proxies: Proxies,
     pub(super) tls: Connector,
-    /// Fields that requests carry which do not set them.
+    /// Default fields of requests.
     pub(super) fields: Headers,
     pub(super) cookies: Option<Arc<dyn CookieStore>>,
-    /// Up to how many bytes coded content is decoded, if it is.
+    /// How many bytes coded content may decode to, if it is decoded.
     pub(super) decode_max: Option<usize>,
 }
 
@@ -43,7 +43,8 @@ pub(super) struct PoolBounds {
 }
 
 impl Settings {
-    /// Until when whoever comes `now` waits for its turn, and `deadline` is the end of all its waiting.
+    /// Until when a request waits for its turn if it begins to wait `now`, and must be done with all waiting by
+    /// `deadline`.
     pub(super) fn queue_until(&self, now: Instant, deadline: Option<Instant>) -> Instant {
         let until = later(now, self.timeouts.queue);
         deadline.map_or(until, |deadline| deadline.min(until))

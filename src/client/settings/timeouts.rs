@@ -1,10 +1,10 @@
-//! [`ClientTimeouts`]: every wait of an exchange.
+//! [`ClientTimeouts`]: the time limits of an exchange.
 
 use std::time::Duration;
 
 use crate::exchange::Timeouts;
 
-/// Every wait of an exchange, by its phase. `Duration::MAX` waits for ever.
+/// The time limits of an exchange, by phase. `Duration::MAX` is no limit.
 ///
 /// # Examples
 ///
@@ -17,30 +17,33 @@ use crate::exchange::Timeouts;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClientTimeouts {
-    /// For a place among the connections of the host. Default: 30 s.
+    /// The wait for a place among the connections of the host. Default: 30 s.
     pub queue: Duration,
-    /// To look up the host's addresses. Default: 5 s.
+    /// Looking up the addresses of the host. Default: 5 s.
     pub resolve: Duration,
-    /// To connect, over all addresses, and through the proxy if there is one. Default: 10 s.
+    /// Connecting, over all addresses, including the way through a proxy. Default: 10 s.
     pub connect: Duration,
-    /// For the handshake of TLS. Default: 10 s.
+    /// The TLS handshake. Default: 10 s.
     pub tls: Duration,
-    /// Without progress of a write. If all of the answer has come by then, under a `content-length`, it stands: only the
-    /// rest of the request is dropped, and the connection closed. Default: 30 s.
+    /// A write that makes no progress. Default: 30 s.
+    ///
+    /// If a complete answer with a `content-length` has arrived by then, it stands: only the rest of the request is
+    /// dropped, and the connection is closed.
     pub send: Duration,
-    /// From the request's last byte to the end of the answer's head. Default: 30 s.
+    /// The wait from the last byte of the request to the end of the answer's head. Default: 30 s.
     pub wait: Duration,
-    /// For `100 Continue`, if the request expects it; then the body is sent all the same (RFC 9110 §10.1.1).
+    /// The wait for `100 Continue`, if the request expects it. After that the body is sent anyway (RFC 9110 §10.1.1).
     /// Default: 1 s.
     pub go_ahead: Duration,
-    /// Without a byte of a body that is waited for. Default: 30 s.
+    /// The wait for each next byte of a body. Default: 30 s.
     pub receive: Duration,
-    /// Bytes a second that a body must bring on average, once it was waited for for ten seconds. Default: 500.
+    /// How many bytes a second a body must bring on average, after the first ten seconds of waiting for it. Default:
+    /// 500.
     pub receive_rate_min: u64,
 }
 
 impl ClientTimeouts {
-    /// As an exchange knows them: to it a server is a peer like any other.
+    /// The same for an exchange, to which a server is a peer like any other.
     pub(super) fn of_exchange(&self) -> Timeouts {
         Timeouts {
             head: self.wait,

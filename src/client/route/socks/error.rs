@@ -12,35 +12,35 @@ pub enum SocksError {
     Io(io::Error),
     /// The proxy does not speak SOCKS5.
     Malformed,
-    /// The proxy wants another kind of authentication than it was offered (RFC 1928 §3).
+    /// The proxy requires an authentication method that was not offered (RFC 1928 §3).
     Method,
-    /// The proxy refused username and password (RFC 1929 §2).
+    /// The proxy rejected the username and password (RFC 1929 §2).
     Login,
-    /// The proxy did not connect.
+    /// The proxy refused to connect, or could not.
     Refused(SocksReply),
 }
 
-/// Why a SOCKS5 proxy says it did not connect (RFC 1928 §6).
+/// The reason that a SOCKS5 proxy gives for not connecting (RFC 1928 §6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum SocksReply {
-    /// X'01': it failed.
+    /// X'01': a general failure.
     GeneralFailure,
-    /// X'02': its rules forbid it.
+    /// X'02': the rules of the proxy forbid it.
     NotAllowed,
-    /// X'03': no way leads to the network.
+    /// X'03': the network is unreachable.
     NetworkUnreachable,
-    /// X'04': no way leads to the host, or the name is unknown.
+    /// X'04': the host is unreachable, or its name is unknown.
     HostUnreachable,
-    /// X'05': the host refused.
+    /// X'05': the host refused the connection.
     ConnectionRefused,
-    /// X'06': the way is too long.
+    /// X'06': the route is too long.
     TtlExpired,
-    /// X'07': it cannot connect.
+    /// X'07': the proxy does not support connecting.
     CommandNotSupported,
-    /// X'08': it does not know this kind of address.
+    /// X'08': the proxy does not support this kind of address.
     AddressTypeNotSupported,
-    /// A code without a meaning.
+    /// A code that RFC 1928 does not define.
     Unassigned(u8),
 }
 

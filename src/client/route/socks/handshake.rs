@@ -1,4 +1,4 @@
-//! [`connect`]: what is said to a SOCKS5 proxy before a connection through it is one's own (RFC 1928, RFC 1929).
+//! [`connect`]: the handshake with a SOCKS5 proxy (RFC 1928, RFC 1929).
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -9,11 +9,11 @@ use crate::net::{InvalidHost, UriHost};
 
 /// Asks the proxy at the other end of `stream` to connect to `destination`.
 ///
-/// Afterwards `stream` is a connection to it: not one byte beyond the proxy's reply has been read.
+/// Afterwards `stream` is a connection to the destination: not one byte beyond the proxy's reply has been read.
 ///
 /// # Errors
 ///
-/// Says what the proxy did instead; the stream is of no use any more.
+/// Says what the proxy did instead. The stream is then of no use.
 pub(super) async fn connect<S>(
     stream: &mut S,
     destination: &Destination<'_>,
@@ -24,7 +24,7 @@ where
 {
     match login {
         None => send(stream, &[VERSION, 1, NO_AUTHENTICATION]).await?,
-        // The proxy chooses: some know who asks by the address.
+        // The proxy chooses: some identify clients by their address.
         Some(_) => send(stream, &[VERSION, 2, NO_AUTHENTICATION, USERNAME_PASSWORD]).await?,
     }
     match (receive(stream, VERSION).await?, login) {
@@ -70,13 +70,13 @@ async fn send<S: AsyncWrite + Unpin>(stream: &mut S, message: &[u8]) -> Result<(
     Ok(())
 }
 
-/// What follows the proxy's `version`: each of its answers begins so.
+/// Receives the code that follows the proxy's `version`, with which each of its answers begins.
 async fn receive<S: AsyncRead + Unpin>(stream: &mut S, version: u8) -> Result<u8, SocksError> {
     let [spoken, code] = read(stream).await?;
     if spoken == version { Ok(code) } else { Err(SocksError::Malformed) }
 }
 
-/// The rest of a reply: the address that the proxy connects from. Nobody needs it, but it has to be read.
+/// Receives the rest of a reply: the address that the proxy connects from. It is not needed, but has to be read.
 async fn receive_bound<S: AsyncRead + Unpin>(stream: &mut S) -> Result<(), SocksError> {
     match read(stream).await? {
         [RESERVED, IPV4] => read::<_, { 4 + PORT }>(stream).await.map(drop),
@@ -99,7 +99,7 @@ async fn read<S: AsyncRead + Unpin, const N: usize>(stream: &mut S) -> Result<[u
     Ok(bytes)
 }
 
-/// Where a proxy is to connect to.
+/// Where a proxy should connect to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Destination<'a> {
     host: UriHost<'a>,
@@ -107,7 +107,7 @@ pub(super) struct Destination<'a> {
 }
 
 impl<'a> Destination<'a> {
-    /// `host`, looked up by the proxy if it is a name.
+    /// The destination `host`, which the proxy looks up if it is a name.
     ///
     /// # Errors
     ///
@@ -141,15 +141,15 @@ impl From<SocketAddr> for Destination<'_> {
     }
 }
 
-/// Who one is to the proxy.
+/// The credentials for a proxy.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub(in crate::client) struct Login {
-    /// As it is sent (RFC 1929 §2).
+    /// The message that is sent (RFC 1929 §2).
     message: Box<[u8]>,
 }
 
 impl Login {
-    /// None if one of the two is empty, or does not fit behind its octet of length.
+    /// Returns `None` if one of the two is empty, or longer than its length octet can say.
     pub(in crate::client) fn new(user: &[u8], password: &[u8]) -> Option<Login> {
         let mut message = vec![LOGIN_VERSION];
         for part in [user, password] {
@@ -159,7 +159,7 @@ impl Login {
     }
 }
 
-/// Adds `octets` and, before them, how many they are: 1 to 255.
+/// Appends the number of `octets`, 1 to 255, and the octets.
 fn push_counted(message: &mut Vec<u8>, octets: &[u8]) -> Option<()> {
     let len = u8::try_from(octets.len()).ok().filter(|len| *len > 0)?;
     message.push(len);

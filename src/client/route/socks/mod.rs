@@ -13,29 +13,29 @@ use crate::client::origin::Origin;
 use crate::client::{ClientCause, ClientError, ClientPhase};
 use crate::net::{BoxedStream, Dial, DialError, DialTimes, Fault, InvalidHost, Transport, timed};
 
-/// How a SOCKS5 proxy is asked.
+/// How a SOCKS5 proxy is used.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub(super) struct Socks {
     pub(super) lookup: Lookup,
     pub(super) login: Option<Login>,
 }
 
-/// Who looks names up.
+/// Where names are looked up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Lookup {
-    /// The client: a proxy may not know the names that it knows.
+    /// By the client, which may know names that the proxy does not.
     Here,
-    /// The proxy, so that nobody else learns of them.
+    /// By the proxy, so that nobody else learns of them.
     There,
 }
 
 impl Socks {
-    /// Opens a connection to `origin` through the proxy at this host and port. What the proxy takes to connect counts
-    /// as connecting.
+    /// Opens a connection to `origin` through the proxy at this host and port. The time that the proxy takes counts as
+    /// connecting.
     ///
     /// # Errors
     ///
-    /// Says which phase failed. An origin that cannot be spelled fails before anything is dialed.
+    /// Says which phase failed. An origin that SOCKS5 cannot express fails before anything is dialed.
     pub(super) async fn open(
         &self,
         dial: &Dial,
@@ -58,26 +58,26 @@ impl Socks {
     }
 }
 
-/// What is said to one proxy for one connection, perhaps several times.
+/// The attempts to have one proxy open one connection, perhaps to several addresses.
 struct Talk<'a> {
     socks: &'a Socks,
     dial: &'a Dial,
     /// Its host and port.
     proxy: (&'a str, u16),
     limits: DialTimes,
-    /// How much of the limits is used up.
+    /// How much of the limits has been used up.
     spent: DialTimes,
 }
 
 impl Talk<'_> {
-    /// Looks `origin` up and asks for one of its addresses after the other, until the proxy reaches one.
+    /// Looks up `origin`, and asks for one of its addresses after the other, until the proxy reaches one.
     async fn ask_for_addresses(&mut self, origin: &Origin) -> Result<End, ClientError> {
         let (addresses, took) = self.dial.resolve(origin.host(), self.limits.resolve).await?;
         self.spent.resolve = took;
         let mut end = Err(SocksError::Refused(SocksReply::HostUnreachable));
         for address in addresses.iter() {
             end = self.ask(SocketAddr::new(*address, origin.port).into()).await?;
-            // Whatever else has gone wrong would go wrong again.
+            // Any other failure would only repeat itself.
             if !matches!(end, Err(SocksError::Refused(_))) {
                 return Ok(end);
             }
