@@ -8,6 +8,8 @@ use std::path::PathBuf;
 use std::process;
 use std::sync::{Arc, Mutex};
 
+use tokio::sync::Semaphore;
+
 use super::Files;
 use super::listing::segment;
 use super::lookup::Copies;
@@ -15,11 +17,13 @@ use super::resource::{Content, Snapshot, StoredCoding, content_type, read};
 use super::root::{Disk, Links, Node};
 use crate::coding::{Coding, Encoder, Flush, essence, shrinks};
 use crate::memory::lock;
+use crate::runtime::available_cores;
 
 impl<N> Files<N> {
     /// Keeps compressed copies of files in the directory `copies`, encoded with br, gzip and, by feature, zstd, and
     /// sends them to clients that prefer these codings (RFC 9110 §12.5.3). The first request for a file waits until its
-    /// copies are made. Copies are made of files between 1 KiB and 8 MiB that shrink, and that have no
+    /// copies are made; while as many are being made as there are cores, files without copies are sent as they are.
+    /// Copies are made of files between 1 KiB and 8 MiB that shrink, and that have no
     /// [neighbor](Files::precompressed) in that coding.
     ///
     /// A copy has the time of its file, and is made again if that changes; no copy is made of a file that changed less
@@ -32,7 +36,7 @@ impl<N> Files<N> {
     /// A directory that is not there, or lies below one that is served.
     pub fn compressed_copies(self, copies: impl Into<PathBuf>) -> io::Result<Files<N>> {
         let disk = Disk::new(copies.into())?;
-        let (path, shelf) = (disk.path.clone(), Shelf { disk, busy: Mutex::default() });
+        let (path, shelf) = (disk.path.clone(), Shelf::new(disk));
         let copies: Copies = Arc::new(move |path, whole, stored| shelf.copy(path, whole, stored));
         let files = self.with(|lookup| lookup.copies = Some((copies, path)));
         files.lookup.check_copies().map(|()| files)
@@ -44,9 +48,16 @@ struct Shelf {
     disk: Disk,
     /// What is being made: others do without it meanwhile.
     busy: Mutex<HashSet<String>>,
+    /// For those who make it. Nobody waits for a seat: a crowd that asks for all files at once would take the threads
+    /// that read disks, and keep others from files that are ready.
+    seats: Semaphore,
 }
 
 impl Shelf {
+    fn new(disk: Disk) -> Shelf {
+        Shelf { disk, busy: Mutex::default(), seats: Semaphore::new(available_cores()) }
+    }
+
     /// The copy of a file, made now if it is not here. None where there is to be none, or none can be had.
     fn copy(&self, path: &str, whole: &Snapshot, stored: StoredCoding) -> Option<Snapshot> {
         let is_worth_it = SIZES.contains(&whole.content.len()) && shrinks(essence(&content_type(path)));
@@ -60,6 +71,7 @@ impl Shelf {
             return None;
         }
         let found = self.find(&name, whole).or_else(|| {
+            let _seat = self.seats.try_acquire().ok()?;
             let is_mine = lock(&self.busy).insert(name.clone());
             // Should it fail, the file is sent as it is.
             let made = is_mine.then(|| self.make(&name, whole, stored.coding).ok())?;
@@ -119,4 +131,37 @@ fn encode(bytes: &[u8], coding: Coding) -> io::Result<Vec<u8>> {
     let mut encoded = Vec::new();
     encoder.encode(bytes, Flush::End, &mut encoded).map_err(io::Error::other)?;
     Ok(encoded)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::time::{Duration, SystemTime};
+
+    use super::*;
+
+    fn snapshot(path: &Path) -> Snapshot {
+        let file = File::options().read(true).write(true).open(path).unwrap();
+        file.set_modified(SystemTime::now() - Duration::from_secs(60)).unwrap();
+        let metadata = file.metadata().unwrap();
+        Snapshot::read(file, metadata, IN_MEMORY_MAX).unwrap()
+    }
+
+    /// All seats are taken: nobody waits for one, and what is ready is found without.
+    #[test]
+    fn no_more_copies_are_made_at_once_than_there_are_cores() {
+        let (root, copies) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        fs::write(root.path().join("a.js"), "let a = 1;\n".repeat(200)).unwrap();
+        let (whole, shelf) =
+            (snapshot(&root.path().join("a.js")), Shelf::new(Disk::new(copies.path().into()).unwrap()));
+        let [br, gzip] = [Coding::Br, Coding::Gzip]
+            .map(|coding| *StoredCoding::ALL.iter().find(|stored| stored.coding == coding).unwrap());
+        assert!(shelf.copy("/a.js", &whole, br).is_some());
+        let mut seats: Vec<_> = (0..available_cores()).map(|_| shelf.seats.try_acquire().unwrap()).collect();
+        assert!(shelf.copy("/a.js", &whole, gzip).is_none());
+        assert!(shelf.copy("/a.js", &whole, br).is_some());
+        seats.pop();
+        assert!(shelf.copy("/a.js", &whole, gzip).is_some());
+        assert_eq!(shelf.seats.available_permits(), 1, "it gives its seat back");
+    }
 }
