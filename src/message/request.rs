@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use super::{
     Body, Cookies, Form, FormBuf, Headers, InvalidCookie, InvalidForm, InvalidRequest, InvalidTarget,
-    InvalidText, Method, Name, Target, Version, cookie, is_token, trim,
+    InvalidText, Length, Method, Name, Target, Version, cookie, is_token, trim,
 };
 use crate::memory::Reset;
 
@@ -255,8 +255,7 @@ impl Request {
         if self.headers.codings().next().is_some() {
             return Err(InvalidForm::ContentCoding);
         }
-        let is_announced = self.headers.content_length().is_some_and(|len| len > 0);
-        if self.body.is_stream() || (self.body.is_empty() && is_announced) {
+        if self.is_unread() {
             return Err(InvalidForm::Unread);
         }
         let text = self.text().map_err(|_| InvalidForm::Text)?;
@@ -312,6 +311,15 @@ impl Request {
     /// The host and port the request is for: those of an absolute target, or else the Host field (RFC 9112 §3.3).
     pub fn authority(&self) -> Option<&str> {
         self.target.authority().or_else(|| self.headers.host())
+    }
+
+    /// Whether there is content that is not here: a stream, or what was announced and nobody has received.
+    pub(crate) fn is_unread(&self) -> bool {
+        let is_coming = self.headers.content_length().is_some_and(|len| len > 0);
+        // In chunks there may be none, and once that is known it is here.
+        let is_chunked = self.headers.first(Name::TRANSFER_ENCODING).is_some();
+        let is_missing = self.body.announced() == Length::NoContent;
+        self.body.is_stream() || (is_coming && self.body.is_empty()) || (is_chunked && is_missing)
     }
 
     /// What the request line said, for the parser to fill in.

@@ -18,6 +18,8 @@ pub enum MultipartError {
     /// The body is in a content coding, which [`Context::decode_body`](crate::Context::decode_body) undoes
     /// (RFC 9110 §8.4).
     ContentCoding,
+    /// The content is not here: it is a stream, or was not read. The application asked too early.
+    Unread,
     /// The boundary is missing, or not 1 to 70 characters of those allowed (RFC 2046 §5.1.1).
     Boundary,
     /// A boundary has something else behind it than the end of its line (§5.1.1).
@@ -45,7 +47,7 @@ pub enum MultipartError {
 }
 
 impl MultipartError {
-    /// The status that is owed to whoever sent such a body (RFC 9110 §15.5).
+    /// The status that is owed to whoever sent such a body (RFC 9110 §15.5, §15.6.1).
     pub fn owed(self) -> Status {
         *self.status()
     }
@@ -53,6 +55,7 @@ impl MultipartError {
     fn status(self) -> &'static Status {
         use MultipartError as E;
         match self {
+            E::Unread => &Status::INTERNAL_SERVER_ERROR,
             E::ContentType | E::ContentCoding | E::TransferEncoding => &Status::UNSUPPORTED_MEDIA_TYPE,
             E::PartHeadTooLarge => &Status::REQUEST_HEADER_FIELDS_TOO_LARGE,
             E::TooManyParts | E::PartTooLarge | E::BodyTooLarge | E::MarginTooLarge => {
@@ -71,6 +74,7 @@ impl fmt::Display for MultipartError {
         f.write_str(match self {
             E::ContentType => "the content type is not multipart/form-data",
             E::ContentCoding => "the body is encoded",
+            E::Unread => "the body was not read yet",
             E::Boundary => "the boundary is missing or malformed",
             E::Delimiter => "the line of a boundary is malformed",
             E::PartHead => "the head of a part is malformed",

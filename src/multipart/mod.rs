@@ -23,7 +23,7 @@
 //! ```
 //!
 //! Whatever breaks the rules or a bound of [`MultipartLimits`] is an error that owes 400, 413, 415 or 431 when it goes
-//! through `?`.
+//! through `?`; and 500 where a program asks for the parts of a body that is not here yet.
 
 mod part;
 mod request;

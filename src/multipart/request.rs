@@ -38,7 +38,7 @@ impl Request {
     ///
     /// # Errors
     ///
-    /// As [`Context::multipart`].
+    /// As [`Context::multipart`]; and content that is a stream, or that nobody has read (500).
     pub fn multipart(&self) -> Result<Multipart<&[u8]>, MultipartError> {
         self.multipart_within(MultipartLimits::default())
     }
@@ -47,10 +47,11 @@ impl Request {
     ///
     /// # Errors
     ///
-    /// As [`Context::multipart`].
+    /// As [`Request::multipart`].
     pub fn multipart_within(&self, limits: MultipartLimits) -> Result<Multipart<&[u8]>, MultipartError> {
         reject_coded(&self.headers)?;
-        Multipart::of(self.body.bytes(), &self.headers, limits)
+        let parts = Multipart::of(self.body.bytes(), &self.headers, limits)?;
+        if self.is_unread() { Err(MultipartError::Unread) } else { Ok(parts) }
     }
 }
 

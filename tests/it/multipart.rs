@@ -623,6 +623,28 @@ mod served {
         check(post("", &good).replace("content-length: ", "content-length: 1"), 400);
     }
 
+    /// Whoever sent it has done nothing wrong.
+    #[test]
+    fn a_body_that_was_not_read_is_the_fault_of_the_program() {
+        let ask = async |ctx: &mut Context| -> corehttp::Result { Ok(ctx.request.multipart().map(drop)?) };
+        let (unread, buffered) = (Served::new(streaming(ask)), Served::new(ask));
+        let body = part("1") + "--b--\r\n";
+        let sized = post("", &body);
+        let chunked = post("transfer-encoding: chunked\r\n", "").replace("content-length: 0\r\n", "");
+        let chunked = format!("{chunked}{:x}\r\n{body}\r\n0\r\n\r\n", body.len());
+        for wire in [&sized, &chunked] {
+            assert_eq!(status(&unread.ask(wire)), 500, "{wire}");
+            assert_eq!(status(&buffered.ask(wire)), 200, "{wire}");
+            // What is wrong with its head is wrong whoever reads it.
+            let other = wire.replace("multipart/form-data", "multipart/mixed");
+            assert_eq!(status(&unread.ask(other)), 415);
+        }
+        let mut request = Request::post("/").unwrap();
+        request.headers.set("content-type", "multipart/form-data; boundary=b").unwrap();
+        request.body.stream(&b"--b--\r\n"[..], None);
+        assert_eq!(request.multipart().err(), Some(MultipartError::Unread));
+    }
+
     #[test]
     fn a_body_that_is_announced_too_large_is_not_invited() {
         let mut peer_served = Served::new(streaming(list)).ask(
