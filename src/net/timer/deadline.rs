@@ -116,7 +116,7 @@ impl Watch {
     pub(crate) fn stop(&self) {
         self.stopping.set(true);
         self.stopped.notify_waiters();
-        self.slots.borrow().iter().filter_map(|slot| slot.waker.as_ref()).for_each(Waker::wake_by_ref);
+        self.wake(|_| true);
     }
 
     pub(crate) fn is_stopping(&self) -> bool {
@@ -133,9 +133,17 @@ impl Watch {
     fn sweep(&self) {
         self.now.set(self.now.get() + millis(TICK));
         let now = Expiry(self.now.get());
+        self.wake(|slot| slot.expiries.earliest() <= now);
+    }
+
+    /// Wakes whoever waits in those slots.
+    fn wake(&self, is_due: impl Fn(&Slot) -> bool) {
         let slots = self.slots.borrow();
-        let expired = slots.iter().filter(|slot| slot.expiries.earliest() <= now);
-        expired.filter_map(|slot| slot.waker.as_ref()).for_each(Waker::wake_by_ref);
+        let due: Vec<Waker> =
+            slots.iter().filter(|slot| is_due(slot)).filter_map(|slot| slot.waker.clone()).collect();
+        // A waker of another runtime may do anything, such as to poll a connection at once, or to drop one.
+        drop(slots);
+        due.into_iter().for_each(Waker::wake);
     }
 
     fn now(&self) -> u64 {
@@ -204,14 +212,19 @@ impl Timer for Deadline {
             return Poll::Ready(());
         }
         let is_known = slot.waker.as_ref().is_some_and(|waker| waker.will_wake(cx.waker()));
-        if !is_known {
-            slot.waker = Some(cx.waker().clone());
-        }
-        if let Mode::Alarms { epoch } = self.watch.mode {
-            let earliest = slot.expiries.earliest();
-            if !(is_known && slot.alarm.is_set(earliest)) {
-                slot.alarm.set(cx, epoch, earliest);
+        let replaced = if is_known { None } else { slot.waker.replace(cx.waker().clone()) };
+        let alarm = match self.watch.mode {
+            Mode::Swept => None,
+            Mode::Alarms { epoch } => {
+                let earliest = slot.expiries.earliest();
+                (!is_known || !slot.alarm.is_set(earliest)).then_some((epoch, earliest))
             }
+        };
+        // The last waker of a task may take along what the task holds, and another connection may be among it.
+        drop(slots);
+        drop(replaced);
+        if let Some((epoch, earliest)) = alarm {
+            self.set_alarm(cx, epoch, earliest);
         }
         Poll::Pending
     }
@@ -230,6 +243,14 @@ impl Timer for Deadline {
 }
 
 impl Deadline {
+    /// Nobody else has this alarm, so it may be away from the table while the timer drops the waker that it had.
+    #[inline(never)]
+    fn set_alarm(&self, cx: &mut Context<'_>, epoch: Instant, earliest: Expiry) {
+        let mut alarm = std::mem::take(&mut self.watch.slots.borrow_mut().at(self.slot).alarm);
+        alarm.set(cx, epoch, earliest);
+        self.watch.slots.borrow_mut().at(self.slot).alarm = alarm;
+    }
+
     /// Whether a wait has begun in this lane.
     #[inline]
     pub(crate) fn is_armed(&self, lane: Lane) -> bool {
@@ -248,9 +269,12 @@ impl Deadline {
 impl Drop for Deadline {
     fn drop(&mut self) {
         let mut slots = self.watch.slots.borrow_mut();
-        *slots.at(self.slot) = Slot::default();
+        let left = std::mem::take(slots.at(self.slot));
         slots.free.push(self.slot);
-        if slots.len() == 0 {
+        let is_last = slots.len() == 0;
+        drop(slots);
+        drop(left);
+        if is_last {
             self.watch.last.notify_one();
         }
     }
@@ -259,8 +283,60 @@ impl Drop for Deadline {
 #[cfg(test)]
 mod tests {
     use std::future::poll_fn;
+    use std::sync::Arc;
+    use std::task::Wake;
 
     use super::*;
+
+    thread_local! {
+        static SHARED: RefCell<Option<Rc<Watch>>> = const { RefCell::new(None) };
+        /// How often a waker came when nobody else could have had the table.
+        static LOCKED_OUT: Cell<usize> = const { Cell::new(0) };
+    }
+
+    /// Wakes as a runtime may that is not ours: whatever it does with a task, it does with the connections in it.
+    struct Foreign;
+
+    impl Foreign {
+        fn come_back() {
+            let watch = SHARED.with_borrow(Option::clone).expect("the test shares it");
+            // A panic would not do: tokio catches those of wakers that its timers drop.
+            LOCKED_OUT.set(LOCKED_OUT.get() + usize::from(watch.slots.try_borrow_mut().is_err()));
+        }
+    }
+
+    impl Wake for Foreign {
+        fn wake(self: Arc<Foreign>) {
+            Foreign::come_back();
+        }
+    }
+
+    impl Drop for Foreign {
+        fn drop(&mut self) {
+            Foreign::come_back();
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn whoever_is_woken_or_dropped_may_come_back_at_once() {
+        let limit = Duration::from_secs(5);
+        for watch in [Watch::swept(), Watch::with_alarms()] {
+            SHARED.set(Some(watch.clone()));
+            let mut deadline = watch.deadline(Peer::default());
+            // Nobody but the table has this waker, so the next one drops it.
+            let mut poll = || {
+                let waker = Waker::from(Arc::new(Foreign));
+                deadline.poll_expired(&mut Context::from_waker(&waker), Lane::Read, limit)
+            };
+            assert!(poll().is_pending() && poll().is_pending());
+            watch.stop();
+            tokio::time::advance(2 * limit).await;
+            (0..2 * limit.as_millis() / TICK.as_millis()).for_each(|_| watch.sweep());
+            assert!(poll().is_ready());
+            drop(deadline);
+            assert_eq!((watch.len(), LOCKED_OUT.get()), (0, 0));
+        }
+    }
 
     async fn expired_after(watch: &Rc<Watch>, lane: Lane, limit: Duration) -> Duration {
         let (mut deadline, start) = (watch.deadline(Peer::default()), Instant::now());
