@@ -46,12 +46,13 @@ where
     let (cores, addresses) = bind(&server)?;
     let stats = cores.iter().map(|core| core.stats.clone()).collect();
     let running = Running::new(addresses, stats);
+    let grace = server.on_stop.as_ref().map_or(FAILURE_GRACE, |(_, grace)| *grace);
     let mut signal = server.on_stop.map(|(signal, grace)| (signal, grace, running.clone()));
     let (ready, readiness) = threads::channel();
     let (make, count) = (Arc::new(make), cores.len());
     for (index, bound) in cores.into_iter().enumerate() {
-        let (make, ready, signal, stop) =
-            (make.clone(), ready.clone(), signal.take(), running.told_to_stop());
+        let (make, ready, signal) = (make.clone(), ready.clone(), signal.take());
+        let (stop, lifeline) = (running.told_to_stop(), running.lifeline(grace));
         let core = ServerCore { index, count };
         let thread = runtime::block_on_core(index, server.pinning, move || async move {
             let told = match open(&*make, core, bound, stop).await {
@@ -65,7 +66,7 @@ where
             if let Some((signal, grace, running)) = signal {
                 runtime::spawn(stop_on(signal, grace, running));
             }
-            inlet.serve(worker).await
+            inlet.serve(worker, lifeline).await
         });
         match thread {
             Ok(thread) => running.add(thread),
@@ -82,6 +83,9 @@ where
     }
     Ok(running)
 }
+
+/// How long a server has that stops because one of its cores has failed, if nobody has said how long a stop may take.
+const FAILURE_GRACE: Duration = Duration::from_secs(10);
 
 async fn stop_on(signal: Signal, grace: Duration, running: Running) {
     signal.await;

@@ -15,7 +15,7 @@ use super::{Error, Result};
 use crate::memory::lock;
 use crate::message::Status;
 use crate::net::Address;
-use crate::runtime;
+use crate::runtime::{self, Instant};
 
 /// A server that has started, to be inspected, stopped and waited for from any thread.
 ///
@@ -70,6 +70,11 @@ impl Running {
         self.inner.stop.subscribe()
     }
 
+    /// Returns what a core holds as long as it accepts connections.
+    pub(super) fn lifeline(&self, grace: Duration) -> Lifeline {
+        Lifeline { running: self.clone(), grace }
+    }
+
     /// Returns the first TCP address that the server listens on, with the port that the system chose if the address had
     /// port 0; `0.0.0.0:0` if it listens on no TCP address.
     pub fn local_addr(&self) -> SocketAddr {
@@ -93,13 +98,18 @@ impl Running {
     /// it.
     #[doc(alias = "graceful_shutdown")]
     pub fn shutdown(&self, grace: Duration) {
+        self.stop(grace, |stop, at| at < stop.at);
+    }
+
+    /// Tells the server to stop, or to stop otherwise than it was told, if that `is_better`.
+    fn stop(&self, grace: Duration, is_better: fn(Stop, Instant) -> bool) {
         let at = runtime::later(runtime::now(), grace);
         self.inner.stop.send_if_modified(|stop| {
-            let is_sooner = stop.is_none_or(|stop| at < stop.at);
-            if is_sooner {
+            let is_news = stop.is_none_or(|stop| is_better(stop, at));
+            if is_news {
                 *stop = Some(Stop { at });
             }
-            is_sooner
+            is_news
         });
     }
 
@@ -109,7 +119,9 @@ impl Running {
     ///
     /// # Errors
     ///
-    /// Fails if a core could not go on. Only the first caller gets that error; the others get `Ok`.
+    /// Fails if a core could not go on, for instance because one of its listeners failed for good. The whole server has
+    /// stopped for that, with the grace of [`Server::on_stop`](crate::Server::on_stop), or 10 seconds. Only the first
+    /// caller gets that error; the others get `Ok`.
     ///
     /// # Panics
     ///
@@ -131,6 +143,19 @@ impl Running {
     /// Returns what the server has counted so far.
     pub fn stats(&self) -> ServerStats {
         ServerStats::of(self.inner.stats.iter().map(|core| &**core))
+    }
+}
+
+/// Held by a core as long as it accepts. Dropping it stops the server, unless it was told to stop before: a core that
+/// fails does not end alone, or its share of the peers would find nobody, and whoever waits would not hear of it.
+pub(super) struct Lifeline {
+    running: Running,
+    grace: Duration,
+}
+
+impl Drop for Lifeline {
+    fn drop(&mut self) {
+        self.running.stop(self.grace, |_, _| false);
     }
 }
 

@@ -1,7 +1,7 @@
 //! How a server stops: whoever was let in is served, nobody else is, and it takes no longer than its grace.
 
 use std::io::{ErrorKind, Read};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier, OnceLock, mpsc};
 use std::thread::{self, JoinHandle};
@@ -386,6 +386,36 @@ fn a_service_tells_those_who_wait_that_it_stops() {
         let (response, ()) = tokio::join!(asked, stops);
         assert_eq!(response.body.text().unwrap(), "7");
     });
+}
+
+/// The cores that are left would go on, and whoever waits for the first one's end would not hear of it.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_listener_that_fails_stops_the_server() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let same = listener.try_clone().unwrap();
+    let (served, gate) = serve(|_| Server::bind(listener).and_bind("127.0.0.1:0").cores(3));
+    let addresses = [served.addr(), served.running.addresses()[1].to_string().parse().unwrap()];
+    let mut peers = Vec::new();
+    for address in addresses.into_iter().cycle().take(6) {
+        let mut peer = Peer::new(TcpStream::connect(address).unwrap());
+        peer.say(GATED);
+        peers.push(peer);
+    }
+    gate.reached_by(6);
+    socket2::SockRef::from(&same).shutdown(Shutdown::Both).unwrap();
+    for address in addresses {
+        eventually("nobody listens", || TcpStream::connect(address).is_err());
+    }
+    gate.open();
+    for mut peer in peers {
+        let heard = peer.hear_all();
+        assert!(heard.contains("\r\nconnection: close\r\n") && heard.ends_with("stopping"), "{heard}");
+    }
+    let error = served.running.wait().unwrap_err();
+    let cause = error.cause().and_then(|cause| cause.downcast_ref::<std::io::Error>()).unwrap();
+    assert_eq!(cause.kind(), ErrorKind::InvalidInput);
+    assert_eq!(served.running.stats().total.cut, 0);
 }
 
 #[test]

@@ -18,6 +18,7 @@ pub(super) use outlet::{Arrival, Outlet};
 use self::admission::Admission;
 use super::Handler;
 use super::connection::Connection;
+use super::running::Lifeline;
 use super::shared::Shared;
 use super::worker::Worker;
 use crate::net::{AcceptFault, Accepted, Conn, Listener, Peer, PeerAddr, Transport, classify};
@@ -45,8 +46,12 @@ impl Inlet {
     ///
     /// # Errors
     ///
-    /// Fails if a listener does for good.
-    pub(super) async fn serve<H: Handler>(mut self, worker: Rc<Worker<H>>) -> io::Result<()> {
+    /// Fails if a listener fails for good. The whole server stops then.
+    pub(super) async fn serve<H: Handler>(
+        mut self,
+        worker: Rc<Worker<H>>,
+        lifeline: Lifeline,
+    ) -> io::Result<()> {
         let maintained = worker.clone();
         runtime::spawn(async move { maintained.maintain().await });
         let mut stop = self.stop.clone();
@@ -57,13 +62,14 @@ impl Inlet {
                 Err(_) => std::future::pending().await,
             }
         };
-        first(stopped, self.accept_all(&worker)).await?;
+        let accepted = first(stopped, self.accept_all(&worker)).await;
+        drop(lifeline);
         let Shared { watch, stats, .. } = &*worker.shared;
         watch.stop();
         self.stop_listening(&worker);
         first(watch.emptied(), grace_over(&mut self.stop)).await;
         stats.cut.add(stats.open.get());
-        Ok(())
+        accepted
     }
 
     /// Accepts until that fails for good.
