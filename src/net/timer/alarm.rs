@@ -60,6 +60,11 @@ impl Expiries {
     pub(super) fn earliest(&self) -> Expiry {
         self.0.into_iter().min().unwrap_or(UNARMED)
     }
+
+    /// When the next wait is over. What is over at `now` has rung: nobody may wait for it any more.
+    pub(super) fn next(&self, now: Expiry) -> Expiry {
+        self.0.into_iter().filter(|expiry| *expiry > now).min().unwrap_or(UNARMED)
+    }
 }
 
 /// A timer that wakes a task at a deadline or a little before. One that would ring too early is left as it is until
@@ -77,23 +82,23 @@ impl Alarm {
         self.rings <= expiry && self.timer.as_ref().is_some_and(|timer| !timer.is_elapsed())
     }
 
-    /// Has the task woken when `earliest` has come on a clock that was zero at `epoch`.
-    pub(super) fn set(&mut self, cx: &mut Context<'_>, epoch: Instant, earliest: Expiry) {
-        let Some(rings) = earliest.on(epoch) else {
+    /// Has the task woken when `next` has come on a clock that was zero at `epoch`.
+    pub(super) fn set(&mut self, cx: &mut Context<'_>, epoch: Instant, next: Expiry) {
+        let Some(rings) = next.on(epoch) else {
             // What rings all the same, for an earlier wait, rings for this task from now on.
             let _ = self.timer.as_mut().map(|timer| poll(timer, cx));
             return;
         };
         let timer = self.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(rings)));
-        if self.rings > earliest || timer.is_elapsed() {
+        if self.rings > next || timer.is_elapsed() {
             timer.as_mut().reset(rings);
-            self.rings = earliest;
+            self.rings = next;
         }
         while poll(timer, cx).is_ready() {
             // The deadline is not reached, as the caller has seen, but clocks are read in whole milliseconds.
-            let next = rings.max(Instant::now() + Duration::from_millis(1));
-            timer.as_mut().reset(next);
-            self.rings = Expiry(millis(next.saturating_duration_since(epoch)));
+            let later = rings.max(Instant::now() + Duration::from_millis(1));
+            timer.as_mut().reset(later);
+            self.rings = Expiry(millis(later.saturating_duration_since(epoch)));
         }
     }
 }
@@ -137,6 +142,26 @@ mod tests {
             waited.as_ref().is_ok_and(|waited| soon.contains(waited)),
             "{first:?} {second:?}: {waited:?}"
         );
+    }
+
+    /// A handler that has given up a read, and then writes: it was woken a thousand times a second.
+    async fn check_given_up(mut timer: impl Timer) {
+        let (second, mut polls) = (Duration::from_secs(1), 0);
+        poll_fn(|cx| {
+            polls += 1;
+            if polls == 1 {
+                assert!(timer.poll_expired(cx, Lane::Read, second).is_pending());
+            }
+            timer.poll_expired(cx, Lane::Write, 3 * second)
+        })
+        .await;
+        assert!(polls <= 4, "{polls} polls");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_nobody_waits_for_any_more_rings_once() {
+        check_given_up(Stopwatch::new()).await;
+        check_given_up(Watch::with_alarms().deadline(Peer::default())).await;
     }
 
     #[tokio::test(start_paused = true)]

@@ -154,12 +154,12 @@ impl Watch {
     }
 
     /// A deadline is never early; with sweeps it is up to two ticks late.
-    fn expiry(&self, now: u64, limit: Duration) -> Expiry {
+    fn expiry(&self, now: Expiry, limit: Duration) -> Expiry {
         let slack = match self.mode {
             Mode::Swept => millis(TICK),
             Mode::Alarms { .. } => 0,
         };
-        Expiry(now.saturating_add(slack).saturating_add(millis(limit)))
+        Expiry(now.0.saturating_add(slack).saturating_add(millis(limit)))
     }
 }
 
@@ -205,10 +205,10 @@ impl Timer for Deadline {
     /// The task is woken also when the watch stops.
     fn poll_expired(&mut self, cx: &mut Context<'_>, lane: Lane, limit: Duration) -> Poll<()> {
         self.armed[lane as usize] = true;
-        let now = self.watch.now();
+        let now = Expiry(self.watch.now());
         let mut slots = self.watch.slots.borrow_mut();
         let slot = slots.at(self.slot);
-        if slot.expiries.arm(lane, || self.watch.expiry(now, limit)) <= Expiry(now) {
+        if slot.expiries.arm(lane, || self.watch.expiry(now, limit)) <= now {
             return Poll::Ready(());
         }
         let is_known = slot.waker.as_ref().is_some_and(|waker| waker.will_wake(cx.waker()));
@@ -216,15 +216,15 @@ impl Timer for Deadline {
         let alarm = match self.watch.mode {
             Mode::Swept => None,
             Mode::Alarms { epoch } => {
-                let earliest = slot.expiries.earliest();
-                (!is_known || !slot.alarm.is_set(earliest)).then_some((epoch, earliest))
+                let next = slot.expiries.next(now);
+                (!is_known || !slot.alarm.is_set(next)).then_some((epoch, next))
             }
         };
         // The last waker of a task may take along what the task holds, and another connection may be among it.
         drop(slots);
         drop(replaced);
-        if let Some((epoch, earliest)) = alarm {
-            self.set_alarm(cx, epoch, earliest);
+        if let Some((epoch, next)) = alarm {
+            self.set_alarm(cx, epoch, next);
         }
         Poll::Pending
     }
@@ -245,9 +245,9 @@ impl Timer for Deadline {
 impl Deadline {
     /// Nobody else has this alarm, so it may be away from the table while the timer drops the waker that it had.
     #[inline(never)]
-    fn set_alarm(&self, cx: &mut Context<'_>, epoch: Instant, earliest: Expiry) {
+    fn set_alarm(&self, cx: &mut Context<'_>, epoch: Instant, next: Expiry) {
         let mut alarm = std::mem::take(&mut self.watch.slots.borrow_mut().at(self.slot).alarm);
-        alarm.set(cx, epoch, earliest);
+        alarm.set(cx, epoch, next);
         self.watch.slots.borrow_mut().at(self.slot).alarm = alarm;
     }
 

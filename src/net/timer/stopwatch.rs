@@ -60,7 +60,8 @@ impl Waits {
         if is_known && self.alarm.is_set(expiry) {
             return Poll::Pending;
         }
-        if expiry <= Expiry(self.now()) {
+        let now = Expiry(self.now());
+        if expiry <= now {
             return Poll::Ready(());
         }
         if !is_known {
@@ -70,7 +71,7 @@ impl Waits {
         if self.home != here {
             (self.home, self.alarm) = (here, Alarm::default());
         }
-        self.alarm.set(cx, self.epoch, self.expiries.earliest());
+        self.alarm.set(cx, self.epoch, self.expiries.next(now));
         Poll::Pending
     }
 
