@@ -175,6 +175,7 @@
 //! | files of a directory or of the program, with feature `fs` | `Files`, `Context::send_file` | `files` |
 //! | compressed answers of a server, with feature `compress` | `Compress`, [`Coding`] | `compress` |
 //! | compressed requests | [`Context::decode_body`], [`Reader::decoded`] | `compress` |
+//! | Basic credentials and bearer tokens | [`Request::basic_auth`], [`Request::bearer_token`] | |
 //! | compressed answers that a client receives | [`ClientBuilder::decode`] | |
 //! | server-sent events | [`Context::events`], [`Events`], [`Event`] | `events` |
 //! | WebSocket, with another crate | [`Context::upgrade`] | `websocket` |
@@ -225,10 +226,10 @@ pub use exchange::{ExchangeError, Phase, Timeouts};
 #[cfg(feature = "fs")]
 pub use fs::{FileCache, Files, FilesNotFound};
 pub use message::{
-    Body, Cookies, ExtensionMethod, FieldValue, Form, FormBuf, FormPairs, FromText, Headers, HeadersIter,
-    InvalidCookie, InvalidField, InvalidForm, InvalidMethod, InvalidRequest, InvalidStatus, InvalidTarget,
-    InvalidText, Method, Request, Response, SameSite, SetCookie, Status, Target, TargetForm, Timings,
-    Version,
+    BasicAuth, Body, Cookies, ExtensionMethod, FieldValue, Form, FormBuf, FormPairs, FromText, Headers,
+    HeadersIter, InvalidCookie, InvalidCredentials, InvalidField, InvalidForm, InvalidMethod, InvalidRequest,
+    InvalidStatus, InvalidTarget, InvalidText, Method, Request, Response, SameSite, SetCookie, Status,
+    Target, TargetForm, Timings, Version,
 };
 #[cfg(feature = "tls")]
 pub use net::tls::enabled::{

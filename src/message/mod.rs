@@ -18,6 +18,7 @@ mod body;
 mod timings;
 
 mod cookie;
+mod credentials;
 mod form;
 mod forward;
 
@@ -26,6 +27,8 @@ mod text;
 pub use body::Body;
 pub(crate) use body::{FileRange, Length, Source};
 pub use cookie::{Cookies, InvalidCookie, SameSite, SetCookie};
+pub(crate) use credentials::basic_credentials;
+pub use credentials::{BasicAuth, InvalidCredentials};
 pub use form::{Form, FormBuf, FormPairs, InvalidForm};
 pub use headers::{FieldValue, Headers, HeadersIter, InvalidField};
 pub(crate) use headers::{Name, Several, Tag, is_field_value, is_tchar, is_token, members, token_len, trim};

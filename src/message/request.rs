@@ -44,7 +44,7 @@ impl Request {
     /// # Errors
     ///
     /// A method that is no token, or a URL that is malformed or holds a space, a control or a byte beyond ASCII.
-    /// Userinfo stands in none (RFC 9110 §4.2.4): user and password go in the field `authorization`.
+    /// Userinfo stands in none (RFC 9110 §4.2.4): user and password are set by [`Request::set_basic_auth`].
     pub fn new<M: TryInto<Method>>(method: M, url: &str) -> Result<Request, InvalidRequest>
     where
         InvalidRequest: From<M::Error>,

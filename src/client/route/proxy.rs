@@ -3,12 +3,9 @@
 use std::error::Error;
 use std::fmt;
 
-use base64::Engine;
-use base64::prelude::BASE64_STANDARD;
-
 use super::socks::{Login, Lookup, Socks};
 use crate::message::percent::{self, Plus};
-use crate::message::{Authority, Class, Scheme};
+use crate::message::{Authority, Class, Scheme, basic_credentials};
 use crate::net::UriHost;
 
 /// An HTTP proxy, or a SOCKS5 proxy (RFC 1928).
@@ -92,7 +89,10 @@ impl Proxy {
 
     fn with(mut self, user: &[u8], password: &[u8]) -> Result<Proxy, InvalidProxy> {
         match &mut self.protocol {
-            Protocol::Http { authorization } => *authorization = Some(basic(user, password)?),
+            Protocol::Http { authorization } => {
+                let basic = basic_credentials(user, password).map_err(|_| InvalidProxy::Credentials)?;
+                *authorization = Some(basic.into());
+            }
             Protocol::Socks5(socks) => {
                 socks.login = Some(Login::new(user, password).ok_or(InvalidProxy::Credentials)?);
             }
@@ -129,15 +129,6 @@ static USERINFO: Class = Class::URI_PLAIN.with(b"%:");
 
 fn decoded(text: &str) -> Vec<u8> {
     percent::octets(text, Plus::Sign).collect()
-}
-
-/// The credentials of the `Basic` scheme (RFC 7617 §2).
-fn basic(user: &[u8], password: &[u8]) -> Result<Box<str>, InvalidProxy> {
-    let pair = [user, b":", password].concat();
-    if user.contains(&b':') || pair.iter().any(u8::is_ascii_control) {
-        return Err(InvalidProxy::Credentials);
-    }
-    Ok(format!("Basic {}", BASE64_STANDARD.encode(pair)).into())
 }
 
 impl Protocol {
