@@ -310,7 +310,8 @@ impl Headers {
     }
 
     /// The value of the only line of a name, if there is one.
-    #[inline]
+    // Each request is asked for its host. Wherever this was left to the compiler, a second caller took it out of line there.
+    #[inline(always)]
     pub(crate) fn sole(&self, name: Name<'_>) -> Result<Option<&[u8]>, Several> {
         let mut sole = None;
         for field in self.fields.iter().filter(|field| field.is(name, &self.text)) {
