@@ -71,7 +71,7 @@ impl Decoding {
         self.decoded = input.len() - rest.len();
         let left = made.and_then(|count| self.left.checked_sub(count).ok_or(CodingError::TooLarge));
         match left {
-            Ok(_) if self.piece.len() == 0 => self.decoded = 0,
+            Ok(_) if self.piece.is_empty() => self.decoded = 0,
             Ok(left) => self.left = left,
             Err(_) => self.piece.clear(),
         }
