@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use tokio::sync::{mpsc, watch};
 
-use super::inlet::{Arrival, Gate, Inlet, Outlet, Sharing, Stop, Tally};
-use super::running::Running;
+use super::inlet::{Arrival, Gate, Inlet, Outlet, Sharing, Tally};
+use super::running::{Running, Stop};
 use super::settings::Settings;
 use super::stats::CoreStats;
 use super::worker::Worker;

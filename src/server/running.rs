@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-use super::inlet::Stop;
 use super::stats::{CoreStats, ServerStats};
 use super::{Error, Result};
 use crate::memory::lock;
@@ -144,6 +143,12 @@ impl Running {
     pub fn stats(&self) -> ServerStats {
         ServerStats::of(self.inner.stats.iter().map(|core| &**core))
     }
+}
+
+/// An order to stop. What is not done at `at` is cut.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Stop {
+    pub(super) at: Instant,
 }
 
 /// Held by a core as long as it accepts. Dropping it stops the server, unless it was told to stop before: a core that

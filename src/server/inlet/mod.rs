@@ -18,7 +18,7 @@ pub(super) use outlet::{Arrival, Outlet};
 use self::admission::Admission;
 use super::Handler;
 use super::connection::Connection;
-use super::running::Lifeline;
+use super::running::{Lifeline, Stop};
 use super::shared::Shared;
 use super::worker::Worker;
 use crate::net::{AcceptFault, Accepted, Conn, Listener, Peer, PeerAddr, Transport, classify};
@@ -33,12 +33,6 @@ pub(super) struct Inlet {
     pub(super) outlets: Vec<Outlet>,
     pub(super) gate: Rc<Gate>,
     pub(super) stop: watch::Receiver<Option<Stop>>,
-}
-
-/// An order to stop. What is not done at `at` is cut.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Stop {
-    pub(super) at: runtime::Instant,
 }
 
 impl Inlet {
