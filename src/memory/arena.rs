@@ -4,13 +4,14 @@ use std::ops::Index;
 
 use super::Span;
 
-/// Bytes that are appended, read through [`Span`]s or from the front, and all forgotten at once. The memory stays.
+/// Bytes that are appended, read through [`Span`]s or from the front, and all forgotten at once, while the memory
+/// stays.
 ///
-/// Everything behind the content is initialized too, so that a socket can read into it without `unsafe`; the
-/// zeros are written once, when the arena grows, and never again.
+/// The room behind the content is initialized too, so that a socket can read into it without `unsafe`. Its zeros are
+/// written only once, when the arena grows.
 #[derive(Default)]
 pub(crate) struct Arena {
-    /// What was read, behind it the content, and behind that the spare room.
+    /// What has been consumed, the content, and the spare room, in this order.
     bytes: Vec<u8>,
     /// Where the content starts. At most `end`.
     start: usize,
@@ -27,11 +28,11 @@ impl Arena {
         span
     }
 
-    /// Appends a copy of `part`, of whatever length.
+    /// Appends a copy of `part`, which may be too long for a span.
     #[inline]
     pub(crate) fn extend(&mut self, part: &[u8]) {
         let end = self.end + part.len();
-        // That the range lies in memory is also the answer to whether there is room.
+        // A range in bounds also means that there is room.
         match self.bytes.get_mut(self.end..end) {
             Some(room) => {
                 room.copy_from_slice(part);
@@ -62,14 +63,15 @@ impl Arena {
         span
     }
 
-    /// The room behind the content, at least `least` bytes of it. What is written there counts after [`Arena::grow`].
+    /// Returns the room behind the content, at least `least` bytes. What is written there becomes content with
+    /// [`Arena::grow`].
     #[inline]
     pub(crate) fn spare(&mut self, least: usize) -> &mut [u8] {
         self.spare_within(least, usize::MAX)
     }
 
-    /// As [`Arena::spare`], where no more than `most` bytes are to come: there will be no room for more, unless it is
-    /// there already.
+    /// Returns the room behind the content as [`Arena::spare`] does, where at most `most` bytes are to come: the arena
+    /// does not grow beyond that.
     #[inline]
     pub(crate) fn spare_within(&mut self, least: usize, most: usize) -> &mut [u8] {
         if self.bytes.len() - self.end < least.min(most) {
@@ -85,7 +87,7 @@ impl Arena {
         Span::new(start, part.len())
     }
 
-    /// Takes the first `count` bytes of the spare room into the content.
+    /// Makes the first `count` bytes of the spare room part of the content.
     #[inline]
     pub(crate) fn grow(&mut self, count: usize) {
         assert!(count <= self.bytes.len() - self.end, "only what was offered can have been filled");
@@ -108,8 +110,7 @@ impl Arena {
         }
     }
 
-    /// Moves the content to the front, so that the room of what was consumed can be used again. Spans find nothing
-    /// then.
+    /// Moves the content to the front, so that the room of what was consumed can be used again. This invalidates spans.
     pub(crate) fn compact(&mut self) {
         if self.start > 0 {
             self.bytes.copy_within(self.start..self.end, 0);
@@ -117,7 +118,7 @@ impl Arena {
         }
     }
 
-    /// Gives memory beyond `kept_max` bytes back, if that much is not in use.
+    /// Frees memory beyond `kept_max` bytes, unless it is in use.
     pub(crate) fn shrink(&mut self, kept_max: usize) {
         if self.bytes.capacity() > kept_max && self.end <= kept_max {
             self.bytes.truncate(kept_max);
@@ -145,8 +146,8 @@ impl Arena {
         &self.bytes[self.start..self.end]
     }
 
-    /// Grows by as much as is there, so that what grows step by step is not moved for each of them, but to no more than
-    /// what is to come.
+    /// Doubles the memory, so that content which grows step by step is not moved at each step, but allocates no more
+    /// than is to come.
     #[cold]
     fn make_room(&mut self, least: usize, most: usize) {
         let needed = self.end.checked_add(least).expect("an arena fits memory");

@@ -2,23 +2,23 @@
 
 use std::cell::{Cell, RefCell};
 
-/// What can be used again.
+/// An object that can be used again.
 pub(crate) trait Reset {
-    /// Makes it equal a new one, but for the memory, which stays warm.
+    /// Makes it equal to a new one, except that it keeps its memory.
     fn reset(&mut self);
 
-    /// Gives memory back that only a rare message needs.
+    /// Frees memory that only rare messages need.
     fn shrink(&mut self);
 }
 
-/// Objects of one core, last in first out, so that the warmest serves next.
+/// Free objects of one core, last in, first out, so that the one with the warmest memory is used next.
 ///
-/// After a burst memory comes back: whoever calls [`FreeList::trim`] now and then frees half of what nobody has
-/// needed since the last call, and shrinks the rest.
+/// Memory is freed after a burst: a regular [`FreeList::trim`] drops half of the objects that were not needed since the
+/// last one, and shrinks the rest.
 pub(crate) struct FreeList<T> {
-    // A box, so that taking and giving moves a pointer and not the object.
+    // Boxed, so that taking and giving moves a pointer and not the object.
     free: RefCell<Vec<Box<T>>>,
-    /// The least number of free objects since the last trim: these were not needed.
+    /// The smallest number of free objects since the last trim. That many were not needed.
     unneeded: Cell<usize>,
 }
 
@@ -29,7 +29,7 @@ impl<T> Default for FreeList<T> {
 }
 
 impl<T: Reset> FreeList<T> {
-    /// The object given back last, or else a new one.
+    /// Takes the object that was given back last, or else a new one.
     #[inline]
     pub(crate) fn take(&self, new: impl FnOnce() -> Box<T>) -> Box<T> {
         let mut free = self.free.borrow_mut();
@@ -46,12 +46,12 @@ impl<T: Reset> FreeList<T> {
         self.free.borrow_mut().push(object);
     }
 
-    /// Whether nothing waits to be used again.
+    /// Whether no object is free.
     pub(crate) fn is_empty(&self) -> bool {
         self.free.borrow().is_empty()
     }
 
-    /// Frees half of the objects that were not needed since the last trim, and shrinks the others. Says whether
+    /// Drops half of the objects that were not needed since the last trim, and shrinks the others. Returns whether
     /// there is more to free.
     pub(crate) fn trim(&self) -> bool {
         let mut free = self.free.borrow_mut();
@@ -66,7 +66,7 @@ impl<T: Reset> FreeList<T> {
     }
 }
 
-/// So few places are kept for good: an ordinary core must not allocate because it was trimmed.
+/// This many places in the list are kept for good, so that an ordinary core does not allocate again after each trim.
 const STEADY: usize = 8;
 
 #[cfg(test)]

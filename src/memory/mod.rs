@@ -1,4 +1,4 @@
-//! Floor 0: memory that is filled, emptied at once and filled again; and what several threads have of it in common.
+//! Floor 0: memory that is filled, emptied all at once, and filled again; and locks around memory that threads share.
 //!
 //! Nothing here knows what the bytes mean.
 

@@ -2,7 +2,8 @@
 
 use std::ops::Range;
 
-/// Names bytes of one arena without borrowing it. Means nothing once that arena was cleared, so it never leaves the crate.
+/// Refers to bytes of one arena without borrowing it. It means nothing once that arena was cleared, so it never leaves
+/// the crate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Span {
     start: u32,
@@ -12,7 +13,7 @@ pub(crate) struct Span {
 impl Span {
     /// # Panics
     ///
-    /// Beyond 4 GiB. Heads and targets, the only texts that have spans, are bounded far below.
+    /// Panics beyond 4 GiB. The only texts that have spans are heads and targets, whose limits are far below.
     #[inline]
     pub(crate) fn new(start: usize, len: usize) -> Span {
         let end = start.checked_add(len).expect("a span lies in memory");
@@ -32,14 +33,14 @@ impl Span {
         Span { start: start as u32, len: part.len() as u32 }
     }
 
-    /// `len` of the bytes, from `at` on.
+    /// The part of `len` bytes that begins at `at`.
     #[inline]
     pub(crate) fn part(self, at: usize, len: usize) -> Span {
         debug_assert!(at + len <= self.len(), "the part lies in the whole");
         Span { start: self.start + at as u32, len: len as u32 }
     }
 
-    /// The same bytes in a text that has `len` bytes before this one's.
+    /// The same bytes in a text that has `len` more bytes in front.
     #[inline]
     pub(crate) fn behind(self, len: usize) -> Span {
         Span::new(self.start() + len, self.len())

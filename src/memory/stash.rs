@@ -1,9 +1,9 @@
-//! [`Stash`]: a few objects of one thread, kept for whoever needs one next.
+//! [`Stash`]: a few objects of one thread, kept to be used again.
 
 use std::cell::RefCell;
 
-/// A few objects of one thread, last in first out. Unlike a [`FreeList`](super::FreeList) it holds objects of several
-/// kinds, and so few of them that nobody need trim it: what is given beyond that is freed.
+/// A few objects of one thread, last in, first out. Unlike a [`FreeList`](super::FreeList) it holds objects of several
+/// kinds, and so few that it needs no trimming: an object too many replaces the oldest.
 pub(crate) struct Stash<T> {
     kept: RefCell<Vec<T>>,
 }
@@ -13,24 +13,25 @@ impl<T> Stash<T> {
         Stash { kept: RefCell::new(Vec::new()) }
     }
 
-    /// The object given last of those that `suits`.
+    /// Takes the object given last of those that `suits` accepts.
     pub(crate) fn take(&self, suits: impl Fn(&T) -> bool) -> Option<T> {
         let mut kept = self.kept.borrow_mut();
         let at = kept.iter().rposition(suits)?;
         Some(kept.remove(at))
     }
 
-    /// Keeps `object`, which was reset. The one that has waited longest goes for it if there are many.
+    /// Keeps `object`, which was reset. If there are too many, the oldest one is dropped.
     pub(crate) fn give(&self, object: T) {
         let mut kept = self.kept.borrow_mut();
         let surplus = (kept.len() == KEPT_MAX).then(|| kept.remove(0));
         kept.push(object);
-        // What it takes with it may come here too.
+        // Dropped last, because the drop may itself give objects to this stash.
         drop((kept, surplus));
     }
 }
 
-/// How many objects wait. A core works on one thing at a time, so more are needed only by what it does side by side.
+/// How many objects are kept. A core works on one thing at a time, so only work that is interleaved needs more than
+/// one.
 const KEPT_MAX: usize = 4;
 
 #[cfg(test)]
