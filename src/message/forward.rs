@@ -1,28 +1,34 @@
-//! What a message becomes when it is sent on: a request to an origin, and what comes back (RFC 9110 §7.6).
+//! How messages are forwarded: a request to an origin, and its response back (RFC 9110 §7.6).
 
 use super::percent::{self, Plus};
 use super::{Headers, InvalidTarget, Method, Name, Request, Response, Target, members, saturating_decimal};
 
 impl Request {
-    /// This request as it is to be sent on to another server: the same method, path, query and fields, but for those
-    /// that were meant for this connection only (RFC 9110 §7.6.1), and for `host`, which the new target says. The body
-    /// is not copied: [`Client::open`](crate::Client::open) lets it be written as it comes, framed as it was here. For
-    /// the way back there is [`Response::forwarded`].
+    /// Returns this request as a gateway or proxy forwards it to the server at `base`: with the same method, path,
+    /// query and fields, except `host`, which the new target determines, and those meant for this connection only (RFC
+    /// 9110 §7.6.1).
     ///
-    /// `base` is an `http` or `https` URL, or only a path, as it is asked for at a [`Host`](crate::Host) or a
-    /// [`Balancer`](crate::Balancer), where `/` is the one that changes nothing. Its path comes before the request's,
-    /// which cannot leave it. What `OPTIONS *` asks of this server as a whole is asked of all that is below the base: of
-    /// its server as a whole, if it has no path (RFC 9112 §3.2.4).
+    /// The body is not copied; to forward it as it arrives, use [`Client::open`](crate::Client::open), with the framing
+    /// that it has here. For the way back there is [`Response::forwarded`].
     ///
-    /// The `max-forwards` of OPTIONS and of TRACE is lowered by one (RFC 9110 §7.6.2). What a proxy has to say of itself,
-    /// such as `via`, it sets in what is returned: only it knows its name.
+    /// `base` is an `http` or `https` URL, or only a path if the request is for a [`Host`](crate::Host) or a
+    /// [`Balancer`](crate::Balancer); `/` then changes nothing. The path of `base` is put before the request's, which
+    /// cannot leave it. `OPTIONS *`, which is about a server as a whole, becomes a request about everything below
+    /// `base`; if `base` has no path, that is again the server as a whole (RFC 9112 §3.2.4).
+    ///
+    /// The `max-forwards` of OPTIONS and TRACE is decremented (RFC 9110 §7.6.2). Fields that a proxy adds about itself,
+    /// such as `via`, are yours to set in the returned request.
     ///
     /// # Errors
     ///
-    /// A base that is neither, or has a query; or a request that is for a tunnel, or for `*` where the base is `/` and
-    /// names no server. With a base that has a path, a request with a segment of `..`, escaped or not:
-    /// [`InvalidTarget::Outside`], for which `?` owes 400. An OPTIONS or a TRACE that may not be sent on:
-    /// [`InvalidTarget::MaxForwards`], for which `?` owes 501, and better is an answer of one's own.
+    /// Fails if `base` is not a URL or path, or has a query; if the request is a CONNECT; and if it is for `*` while
+    /// `base` is `/`, which names no server.
+    ///
+    /// Fails with [`InvalidTarget::Outside`] if `base` has a path and the request a segment `..`, escaped or not;
+    /// passed on with `?`, that is answered with 400.
+    ///
+    /// Fails with [`InvalidTarget::MaxForwards`] if an OPTIONS or TRACE may not be forwarded any more. Passed on with
+    /// `?`, that is answered with 501, though the handler had better answer it itself.
     ///
     /// # Examples
     ///
@@ -49,7 +55,7 @@ impl Request {
         if base.contains(['?', '#']) {
             return Err(InvalidTarget::Form);
         }
-        // Alone first, or the path might become the host of a base that has none.
+        // The base is checked alone first, or the path could become the host of a base without one.
         let mut target = Target::default();
         target.set_url(base)?;
         let origin_len = target.origin().map_or(0, str::len);
@@ -67,8 +73,8 @@ impl Request {
     }
 }
 
-/// Lowers how often a request may still be sent on, if it says so (RFC 9110 §7.6.2). What cannot be read cannot be lowered,
-/// and what goes round for ever is what the field is there to end.
+/// Decrements how often a request may still be forwarded, if it says so (RFC 9110 §7.6.2). A value that cannot be read
+/// cannot be decremented, and the field is there to end loops, so that is an error.
 fn count_down(headers: &mut Headers) -> Result<(), InvalidTarget> {
     let left = match &*Vec::from_iter(headers.named(Name::MAX_FORWARDS)) {
         [] => return Ok(()),
@@ -80,8 +86,9 @@ fn count_down(headers: &mut Headers) -> Result<(), InvalidTarget> {
     Ok(())
 }
 
-/// Whether anybody could read a segment of `path` as `..`. How far up it leads is not asked: servers disagree on whether
-/// `%2F` and `\` divide segments, on `//`, and on what is behind a `;`. Who means well has resolved them (RFC 3986 §6.2.2.3).
+/// Whether any server could read a segment of `path` as `..`. It does not matter how far up it leads, because servers
+/// disagree on whether `%2F` and `\` separate segments, on `//`, and on what follows a `;`. Honest clients have
+/// resolved such segments (RFC 3986 §6.2.2.3).
 fn goes_up(path: &str) -> bool {
     let octets: Vec<u8> = percent::octets(path, Plus::Sign).collect();
     let mut segments = octets.split(|octet| matches!(octet, b'/' | b'\\'));
@@ -89,11 +96,11 @@ fn goes_up(path: &str) -> bool {
 }
 
 impl Response {
-    /// This response as it is to be sent on to whoever has asked: without the fields that its server meant for its
-    /// connection only, in the headers and in the trailers (RFC 9110 §7.6.1).
+    /// Returns this response as a gateway or proxy forwards it: without the fields that the server meant for its
+    /// connection only, in headers and trailers (RFC 9110 §7.6.1).
     ///
-    /// A response that is sent on without this hands them on too. A `connection: close` of its server would then close
-    /// the connection to the peer.
+    /// Without this, a forwarded response carries those fields along: a `connection: close` of its server, for one,
+    /// would close the connection to the peer.
     ///
     /// # Examples
     ///
@@ -119,8 +126,8 @@ impl Response {
     }
 }
 
-/// The lines of `fields` that another hop may see, by what the message's `headers` list; those that say how a body is
-/// framed are among them, since the same body follows.
+/// The lines of `fields` that may go to the next hop, by what the message's `headers` list. Fields that frame the body
+/// are kept, since the same body follows.
 fn forward(fields: &Headers, headers: &Headers) -> Headers {
     let mut onward = Headers::new();
     for (name, value) in fields {
@@ -128,7 +135,7 @@ fn forward(fields: &Headers, headers: &Headers) -> Headers {
             onward.push(Name::new(name), value);
         }
     }
-    // The options are gone through once, and not for each field: a peer can list tens of thousands of them.
+    // One pass over the options, instead of one for each field: a peer can list tens of thousands of them.
     for option in headers.named(Name::CONNECTION).flat_map(members) {
         if let Ok(option) = str::from_utf8(option) {
             onward.remove(option);
@@ -137,7 +144,7 @@ fn forward(fields: &Headers, headers: &Headers) -> Headers {
     onward
 }
 
-/// What one hop says to the next, and to nobody behind it; `host` is said anew.
+/// Fields from one hop to the next only; `host` is set anew.
 const HOP_BY_HOP: [&str; 9] = [
     "connection",
     "expect",

@@ -10,7 +10,7 @@ use super::{InvalidMethod, InvalidTarget};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum InvalidRequest {
-    /// The method is no token, or too long.
+    /// The method is not a token, or too long.
     Method(InvalidMethod),
     /// The URL is malformed, or has a scheme other than `http` and `https`.
     Target(InvalidTarget),

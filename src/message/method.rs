@@ -1,4 +1,4 @@
-//! [`Method`]: what the client wants done with the resource (RFC 9110 §9).
+//! [`Method`]: what a client wants done with a resource (RFC 9110 §9).
 
 use std::error::Error;
 use std::fmt;
@@ -6,7 +6,7 @@ use std::str::{self, FromStr};
 
 use super::is_token;
 
-/// A request method; it is case-sensitive: `get` is not [`Method::Get`] (RFC 9110 §9.1).
+/// A request method. It is case-sensitive: `get` is not [`Method::Get`] (RFC 9110 §9.1).
 ///
 /// # Examples
 ///
@@ -34,7 +34,7 @@ pub enum Method {
     Delete,
     /// Become a tunnel to the target (RFC 9110 §9.3.6).
     Connect,
-    /// Describe what may be asked (RFC 9110 §9.3.7).
+    /// Describe the communication options (RFC 9110 §9.3.7).
     Options,
     /// Send the request back as it arrived (RFC 9110 §9.3.8).
     Trace,
@@ -45,17 +45,17 @@ pub enum Method {
 }
 
 impl Method {
-    /// Parses a method as a request line spells it.
+    /// Parses a method as it is written in a request line.
     ///
     /// # Errors
     ///
-    /// Fails on what is no token (RFC 9110 §5.6.2), and on an unknown token of more than 23 bytes.
+    /// Fails if it is not a token (RFC 9110 §5.6.2), or is unknown and longer than 23 bytes.
     pub fn parse(token: &[u8]) -> Result<Method, InvalidMethod> {
         let mut method = Method::default();
         method.set(token).map(|()| method)
     }
 
-    /// Parses in place: to move a method costs more than to write the one byte that most of them are.
+    /// Parses in place: moving a method costs more than writing the one byte that most of them are.
     #[inline]
     pub(crate) fn set(&mut self, token: &[u8]) -> Result<(), InvalidMethod> {
         match token {
@@ -73,7 +73,7 @@ impl Method {
         Ok(())
     }
 
-    /// The method as a request line spells it.
+    /// Returns the method as it is written in a request line.
     #[inline]
     pub fn as_str(&self) -> &str {
         match self {
@@ -90,12 +90,12 @@ impl Method {
         }
     }
 
-    /// Does the client ask for no change of state? (RFC 9110 §9.2.1)
+    /// Returns whether the method is safe: the client asks for no change of state (RFC 9110 §9.2.1).
     pub fn is_safe(&self) -> bool {
         matches!(self, Method::Get | Method::Head | Method::Options | Method::Trace)
     }
 
-    /// Is asking twice the same as asking once? (RFC 9110 §9.2.2)
+    /// Returns whether the method is idempotent: sending it twice has the effect of sending it once (RFC 9110 §9.2.2).
     pub fn is_idempotent(&self) -> bool {
         self.is_safe() || matches!(self, Method::Put | Method::Delete)
     }
@@ -137,11 +137,11 @@ impl PartialEq<&str> for Method {
 
 /// A method that RFC 9110 does not define, such as `PROPFIND`.
 ///
-/// Only [`Method::parse`] makes one, so it never spells a method that has a variant of its own.
+/// Only [`Method::parse`] makes one, so it is never a method that has a variant of its own.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ExtensionMethod {
     len: u8,
-    /// A token, and zeros behind it.
+    /// A token, padded with zeros.
     bytes: [u8; ExtensionMethod::LEN_MAX],
 }
 
@@ -157,7 +157,7 @@ impl ExtensionMethod {
         Ok(ExtensionMethod { len: token.len() as u8, bytes })
     }
 
-    /// The method as a request line spells it.
+    /// Returns the method as it is written in a request line.
     pub fn as_str(&self) -> &str {
         str::from_utf8(&self.bytes[..usize::from(self.len)]).expect("a token is ASCII")
     }
@@ -169,13 +169,13 @@ impl fmt::Debug for ExtensionMethod {
     }
 }
 
-/// Why a text is no method.
+/// Why a text is not a method.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum InvalidMethod {
-    /// It is empty, or holds a byte that no token may hold (RFC 9110 §5.6.2).
+    /// It is empty, or contains a byte that is not allowed in a token (RFC 9110 §5.6.2).
     NotToken,
-    /// It is unknown and has more than 23 bytes.
+    /// It is unknown and longer than 23 bytes.
     TooLong,
 }
 

@@ -1,7 +1,7 @@
 //! Floor 1: what a message means (RFC 9110). Values only: nothing here reads a socket or a clock.
 //!
-//! In reading order: the messages, their start-lines, fields, what else they have, what is read from them and made of them,
-//! and how texts are spelled.
+//! In reading order: messages; their start-lines; fields; other parts; what is read from messages and made of them; and
+//! how texts are spelled.
 
 mod invalid_request;
 mod request;

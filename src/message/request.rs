@@ -8,10 +8,10 @@ use super::{
 };
 use crate::memory::Reset;
 
-/// A request: one that was received, or one to send. The same type serves in both directions.
+/// A request, either received or to be sent. The same type serves in both directions.
 ///
-/// Method, target and version are read through methods, so that they always agree; headers, body and trailers
-/// are whole values that may be swapped, taken or assigned.
+/// Method, target and version are accessed through methods, so that they always agree. Headers, body and trailers are
+/// whole values that can be swapped, taken or assigned.
 ///
 /// # Examples
 ///
@@ -34,17 +34,18 @@ pub struct Request {
     pub headers: Headers,
     /// The content (RFC 9110 §6.4).
     pub body: Body,
-    /// The trailer fields, kept apart from the headers always (RFC 9110 §6.5).
+    /// The trailer fields, always kept apart from the headers (RFC 9110 §6.5).
     pub trailers: Headers,
 }
 
 impl Request {
-    /// A request for `url`: an absolute `http` or `https` URL, or only a path with its query.
+    /// Creates a request for `url`, which is an absolute `http` or `https` URL, or only a path with an optional query.
     ///
     /// # Errors
     ///
-    /// A method that is no token, or a URL that is malformed or holds a space, a control or a byte beyond ASCII.
-    /// Userinfo stands in none (RFC 9110 §4.2.4): user and password are set by [`Request::set_basic_auth`].
+    /// Fails if the method is not a token, or if the URL is malformed or contains a space, a control character or a
+    /// byte beyond ASCII. Userinfo is not accepted (RFC 9110 §4.2.4): set user and password with
+    /// [`Request::set_basic_auth`].
     pub fn new<M: TryInto<Method>>(method: M, url: &str) -> Result<Request, InvalidRequest>
     where
         InvalidRequest: From<M::Error>,
@@ -54,7 +55,7 @@ impl Request {
         Ok(request)
     }
 
-    /// A GET request (RFC 9110 §9.3.1).
+    /// Creates a GET request (RFC 9110 §9.3.1).
     ///
     /// # Errors
     ///
@@ -63,7 +64,7 @@ impl Request {
         Request::new(Method::Get, url)
     }
 
-    /// A HEAD request (RFC 9110 §9.3.2).
+    /// Creates a HEAD request (RFC 9110 §9.3.2).
     ///
     /// # Errors
     ///
@@ -72,7 +73,7 @@ impl Request {
         Request::new(Method::Head, url)
     }
 
-    /// A POST request (RFC 9110 §9.3.3).
+    /// Creates a POST request (RFC 9110 §9.3.3).
     ///
     /// # Errors
     ///
@@ -81,7 +82,7 @@ impl Request {
         Request::new(Method::Post, url)
     }
 
-    /// A PUT request (RFC 9110 §9.3.4).
+    /// Creates a PUT request (RFC 9110 §9.3.4).
     ///
     /// # Errors
     ///
@@ -90,7 +91,7 @@ impl Request {
         Request::new(Method::Put, url)
     }
 
-    /// A PATCH request (RFC 5789).
+    /// Creates a PATCH request (RFC 5789).
     ///
     /// # Errors
     ///
@@ -99,7 +100,7 @@ impl Request {
         Request::new(Method::Patch, url)
     }
 
-    /// A DELETE request (RFC 9110 §9.3.5).
+    /// Creates a DELETE request (RFC 9110 §9.3.5).
     ///
     /// # Errors
     ///
@@ -108,21 +109,22 @@ impl Request {
         Request::new(Method::Delete, url)
     }
 
-    /// Makes it like new, a GET for `/` without fields. Its memory is kept and used again.
+    /// Makes the request like new: a GET for `/` without fields. Its memory is kept and used again.
     pub fn clear(&mut self) {
         self.reset();
     }
 
-    /// Points it at another `url`, as [`Request::new`] takes them. All else stays as it is, even a `host` field that
-    /// was set.
+    /// Changes the target to another `url`, as [`Request::new`] takes it. Everything else stays, even a `host` field
+    /// that was set.
     ///
     /// # Errors
     ///
-    /// A URL that is malformed or holds a space, a control or a byte beyond ASCII. The request is as it was then.
+    /// Fails if the URL is malformed, or contains a space, a control character or a byte beyond ASCII. The request is
+    /// then unchanged.
     ///
     /// # Examples
     ///
-    /// One request for several URLs; what it allocates for the first serves the others:
+    /// One request for several URLs, which reuses its memory:
     ///
     /// ```
     /// # use corehttp::{Context, MemoryListener, Server};
@@ -149,65 +151,66 @@ impl Request {
         self.target.set_url(url)
     }
 
-    /// Replaces the method; the target stays. The target of a CONNECT and the `*` of OPTIONS fit no other method, and a
-    /// client does not send them with one.
+    /// Replaces the method, and keeps the target. The target of a CONNECT and the `*` of OPTIONS fit no other method,
+    /// and a client refuses to send such a request.
     pub fn set_method(&mut self, method: Method) {
         self.method = method;
     }
 
-    /// A request for a target that is known to be good.
+    /// Creates a request for a target that is known to be valid.
     pub(crate) fn for_target(method: Method, target: Target) -> Request {
         Request { method, target, ..Request::default() }
     }
 
-    /// The method.
+    /// Returns the method.
     #[inline]
     pub fn method(&self) -> Method {
         self.method
     }
 
-    /// The version the peer speaks.
+    /// Returns the version that the peer speaks.
     #[inline]
     pub fn version(&self) -> Version {
         self.version
     }
 
-    /// The request target, as it was spelled (RFC 9112 §3.2).
+    /// Returns the request target, as it was sent (RFC 9112 §3.2).
     #[inline]
     pub fn target(&self) -> &Target {
         &self.target
     }
 
-    /// The path as it was spelled: `*` for `OPTIONS *`, empty for CONNECT.
+    /// Returns the path as it was sent, not decoded; `*` for `OPTIONS *`, empty for CONNECT.
     #[inline]
     pub fn path(&self) -> &str {
         self.target.path()
     }
 
-    /// The path with its percent-escapes decoded once.
+    /// Returns the path with its percent-escapes decoded once.
     ///
-    /// A decoded `/` cannot be told from one that was there: to route by segments use [`Target::segments`].
+    /// A decoded `/` looks like any other; to route by segments use [`Target::segments`].
     ///
     /// # Errors
     ///
-    /// Escapes that do not decode to UTF-8: in a handler `?` makes that 400.
+    /// Fails if the escapes do not decode to UTF-8. In a handler, `?` turns that into 400.
     pub fn path_decoded(&self) -> Result<Cow<'_, str>, InvalidText> {
         self.target.path_decoded()
     }
 
-    /// The query, decoded where it is looked at.
+    /// Returns the query as a [`Form`], which decodes what is looked up.
     #[inline]
     pub fn query(&self) -> Form<'_> {
         self.target.query()
     }
 
-    /// The content as text.
+    /// Returns the content as text.
     ///
-    /// Only what has been received counts, as for [`Request::form`]: a body that was not read is empty here.
+    /// The body must have been received, as for [`Request::form`]; one that was not read is empty here.
     ///
     /// # Errors
     ///
-    /// Content that is not UTF-8: in a handler `?` makes that 400, while [`Body::text`] does not know who is to blame.
+    /// Fails if the content is not UTF-8. In a handler, `?` turns that into 400; with [`Body::text`] it would be 500, since
+    /// a body does not know whose it is.
     ///
     /// # Examples
     ///
@@ -224,16 +227,16 @@ impl Request {
         self.body.text().map_err(|_| InvalidText)
     }
 
-    /// The content as an `application/x-www-form-urlencoded` form.
+    /// Returns the content as an `application/x-www-form-urlencoded` form.
     ///
-    /// Only what has been received counts: a handler that planned to stream the body calls
+    /// The body must have been received; a handler that planned to stream it calls
     /// [`Context::buffer_body`](crate::Context::buffer_body) first.
     ///
     /// # Errors
     ///
-    /// Content of another type or in a content coding, content that is no UTF-8, or more than [`Form::PAIRS_MAX`]
-    /// pairs: in a handler `?` makes that 415 or 400. Content that is not here yet: 500. For more pairs say how many:
-    /// `Form::new(request.text()?).at_most(10_000)?`.
+    /// Fails if the content is of another type, has a content coding, is not UTF-8, or has more than
+    /// [`Form::PAIRS_MAX`] pairs. In a handler, `?` turns that into 415 or 400. Also fails, with 500, if the content
+    /// has not been received. To allow more pairs: `Form::new(request.text()?).at_most(10_000)?`.
     ///
     /// # Examples
     ///
@@ -262,32 +265,33 @@ impl Request {
         Form::new(text).at_most(Form::PAIRS_MAX)
     }
 
-    /// Replaces the query; an empty one removes it. A [`FormBuf`] can always be a query.
+    /// Replaces the query; an empty one removes it. A [`FormBuf`] is always a valid query.
     ///
     /// # Errors
     ///
-    /// A byte that must be escaped, a `#` among them; or a target that has no query: that of CONNECT, and `*`.
+    /// Fails if the query contains a byte that must be escaped, such as `#`, or if the target cannot have a query: that
+    /// of CONNECT, and `*`.
     pub fn set_query(&mut self, query: impl AsRef<str>) -> Result<(), InvalidTarget> {
         self.target.set_query(query.as_ref())
     }
 
-    /// Makes `form` the content, with its content type.
+    /// Makes `form` the content, and sets the content type.
     pub fn set_form(&mut self, form: &FormBuf) {
         self.headers.put(Name::CONTENT_TYPE, FORM_TYPE);
         self.body.set(form.as_str());
     }
 
-    /// The cookies that came with it, read where they stand.
+    /// Returns a view of the cookies of the request.
     #[inline]
     pub fn cookies(&self) -> Cookies<'_> {
         Cookies::new(&self.headers)
     }
 
-    /// Adds a cookie to the `cookie` field, behind those that are there.
+    /// Appends a cookie to the `cookie` field.
     ///
     /// # Errors
     ///
-    /// A name that is no token, or a value that could not stand in a cookie.
+    /// Fails if the name is not a token, or the value is not valid in a cookie.
     pub fn append_cookie(&mut self, name: &str, value: &str) -> Result<(), InvalidCookie> {
         if !is_token(name.as_bytes()) {
             return Err(InvalidCookie::Name);
@@ -295,7 +299,7 @@ impl Request {
         if !cookie::is_value(value.as_bytes()) {
             return Err(InvalidCookie::Value);
         }
-        // There is one line of them (RFC 6265bis §5.8.1).
+        // There must be only one line (RFC 6265bis §5.8.1).
         let mut line = Vec::new();
         for old in self.headers.named(Name::COOKIE) {
             line.extend_from_slice(old);
@@ -308,27 +312,29 @@ impl Request {
         Ok(())
     }
 
-    /// The host and port the request is for: those of an absolute target, or else the Host field (RFC 9112 §3.3).
+    /// Returns the host and port that the request is for: those of an absolute target, or else the Host field (RFC 9112
+    /// §3.3).
     pub fn authority(&self) -> Option<&str> {
         self.target.authority().or_else(|| self.headers.host())
     }
 
-    /// Whether there is content that is not here: a stream, or what was announced and nobody has received.
+    /// Whether there is content that is not here: a stream, or content that was announced but has not been received.
     pub(crate) fn is_unread(&self) -> bool {
         let is_coming = self.headers.content_length().is_some_and(|len| len > 0);
-        // In chunks there may be none, and once that is known it is here.
+        // A chunked body may turn out to be empty. Once that is known, it counts as received.
         let is_chunked = self.headers.first(Name::TRANSFER_ENCODING).is_some();
         let is_missing = self.body.announced() == Length::NoContent;
         self.body.is_stream() || (is_coming && self.body.is_empty()) || (is_chunked && is_missing)
     }
 
-    /// What the request line said, for the parser to fill in.
+    /// The parts of the request line, for the parser to fill in.
     pub(crate) fn line_mut(&mut self) -> (&mut Method, &mut Target, &mut Version) {
         (&mut self.method, &mut self.target, &mut self.version)
     }
 }
 
-/// How a form's content is called. It has no parameters, but some send a charset, which means nothing: it is UTF-8.
+/// The media type of a form. It has no parameters; some clients send a charset, which means nothing, since it is always
+/// UTF-8.
 const FORM_TYPE: &[u8] = b"application/x-www-form-urlencoded";
 
 fn is_form(content_type: &[u8]) -> bool {

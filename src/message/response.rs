@@ -5,9 +5,9 @@ use bytes::Bytes;
 use super::{Body, Headers, InvalidCookie, InvalidField, Name, SetCookie, Status, Timings};
 use crate::memory::Reset;
 
-/// A response: one to send, or one that was received. The same type serves in both directions.
+/// A response, either to be sent or received. The same type serves in both directions.
 ///
-/// Everything may be set in any order until the handler returns.
+/// Everything can be set in any order until the handler returns.
 ///
 /// # Examples
 ///
@@ -29,59 +29,59 @@ pub struct Response {
     pub headers: Headers,
     /// The content (RFC 9110 §6.4).
     pub body: Body,
-    /// The trailer fields (RFC 9110 §6.5). A response that has some is sent in chunks, or without them to a peer
-    /// that speaks HTTP/1.0.
+    /// The trailer fields (RFC 9110 §6.5). A response that has some is sent in chunks. A peer that speaks HTTP/1.0 does
+    /// not get them.
     pub trailers: Headers,
-    /// The URL that redirects led to, if a client has followed some: references in the content are relative to it. None
-    /// if there were no redirects.
+    /// The URL that a client was redirected to, to which references in the content are relative. `None` if there were
+    /// no redirects.
     pub url: Option<Box<str>>,
-    /// Read it by [`Response::timings`]. It is public only because `..Response::new()` is to work outside of this
-    /// crate; and boxed, because a server's responses have none.
+    /// Read it with [`Response::timings`]. It is public only so that `..Response::new()` works outside of this crate,
+    /// and boxed because the responses of a server have none.
     #[doc(hidden)]
     pub timings: Option<Box<Timings>>,
 }
 
 impl Response {
-    /// 200, no fields, no content, no memory.
+    /// Creates a response with status 200, without fields and content. Allocates nothing.
     pub fn new() -> Response {
         Response::default()
     }
 
-    /// Makes it like new: 200, without fields and content. Its memory is kept and used again.
+    /// Makes the response like new: status 200, without fields and content. Its memory is kept and used again.
     pub fn clear(&mut self) {
         self.reset();
     }
 
-    /// Makes a copy of `text` the content, as `text/plain` in UTF-8.
+    /// Sets the content to a copy of `text`, as `text/plain` in UTF-8.
     #[inline]
     pub fn text(&mut self, text: impl AsRef<str>) {
         self.content_type("text/plain; charset=utf-8");
         self.body.set(text.as_ref());
     }
 
-    /// Makes a copy of `page` the content, as `text/html` in UTF-8.
+    /// Sets the content to a copy of `page`, as `text/html` in UTF-8.
     pub fn html(&mut self, page: impl AsRef<str>) {
         self.content_type("text/html; charset=utf-8");
         self.body.set(page.as_ref());
     }
 
-    /// Makes `bytes` the content without copying them: something static, a [`Bytes`], a `Vec<u8>` or a `String`.
+    /// Sets the content to `bytes` without copying them: something static, a [`Bytes`], a `Vec<u8>` or a `String`.
     ///
     /// # Errors
     ///
-    /// A content type that could not stand in a field.
+    /// Fails if the content type is not a valid field value.
     pub fn bytes(&mut self, content_type: &str, bytes: impl Into<Bytes>) -> Result<(), InvalidField> {
         self.headers.set("content-type", content_type)?;
         self.body.share(bytes);
         Ok(())
     }
 
-    /// Sends the peer elsewhere, with no content (RFC 9110 §15.4).
+    /// Redirects the peer to `location`, without content (RFC 9110 §15.4).
     ///
     /// # Errors
     ///
-    /// A location that could not stand in a field, such as one that would inject another field. Nothing is changed
-    /// then.
+    /// Fails if the location is not a valid field value, for instance because it would inject another field. The
+    /// response is then unchanged.
     pub fn redirect(&mut self, status: Status, location: &str) -> Result<(), InvalidField> {
         self.headers.set("location", location)?;
         self.status = status;
@@ -89,36 +89,39 @@ impl Response {
         Ok(())
     }
 
-    /// 304: what the peer has is still good (RFC 9110 §15.4.5). The fields that say so, such as `etag`, stay.
+    /// Answers 304: what the peer has stored is still valid (RFC 9110 §15.4.5). Fields that identify it, such as
+    /// `etag`, stay.
     pub fn not_modified(&mut self) {
         self.status = Status::NOT_MODIFIED;
         self.body.clear();
         self.headers.remove_each(&["content-type", "content-length", "content-encoding"]);
     }
 
-    /// Sets a cookie, beside those that are set already. Give each name once: of two, user agents keep the last.
+    /// Sets a cookie, in addition to those that are already set. Set each name only once: of two, user agents keep the
+    /// last.
     ///
     /// # Errors
     ///
-    /// A cookie that [`SetCookie::check`] refuses: one that could break out of its field, say more than it should, or
-    /// be dropped by the user agent.
+    /// Fails if [`SetCookie::check`] refuses the cookie: because it could break out of its field, or because user
+    /// agents would drop it.
     pub fn set_cookie(&mut self, cookie: &SetCookie<'_>) -> Result<(), InvalidCookie> {
         cookie.check()?;
         cookie.append_to(&mut self.headers);
         Ok(())
     }
 
-    /// The cookies that are set, read as browsers read them; what a browser ignores is not among them.
+    /// Returns the cookies that are set, read as browsers read them, without those that a browser ignores.
     pub fn cookies(&self) -> impl Iterator<Item = SetCookie<'_>> {
         self.headers.named(Name::SET_COOKIE).filter_map(SetCookie::parse)
     }
 
-    /// How long the exchange took that brought this response, phase by phase; all zero if no client has received it.
+    /// Returns how long each phase of the exchange took that brought this response; all zero if no client has received
+    /// it.
     pub fn timings(&self) -> Timings {
         self.timings.as_deref().copied().unwrap_or_default()
     }
 
-    /// The timings, to be written.
+    /// The timings, to be filled in.
     pub(crate) fn timings_mut(&mut self) -> &mut Timings {
         self.timings.get_or_insert_default()
     }
@@ -130,7 +133,7 @@ impl Response {
 }
 
 impl PartialEq for Response {
-    /// The same status, fields and content; how long it took, and where it came from, does not count.
+    /// Compares status, fields, content and trailers, but not the timings and the URL.
     fn eq(&self, other: &Response) -> bool {
         self.status == other.status
             && self.headers == other.headers

@@ -1,13 +1,12 @@
-//! [`Status`]: how the request went, in three digits (RFC 9110 §15).
+//! [`Status`]: the result of a request, in three digits (RFC 9110 §15).
 
 use std::error::Error;
 use std::fmt;
 
-/// A status code, which is a number from 100 to 599.
+/// A status code: a number from 100 to 599.
 ///
-/// A client accepts any other number of three digits too, because some servers send them. Such a number counts as an
-/// error of the server (RFC 9110 §15), whatever its digits. It is kept as it is and can be sent on, but [`Status::new`]
-/// does not make it.
+/// A client also accepts any other three-digit number, because some servers send them. Such a status counts as a server
+/// error, whatever its digits (RFC 9110 §15). It is kept and can be sent on, but cannot be made with [`Status::new`].
 ///
 /// # Examples
 ///
@@ -24,7 +23,7 @@ use std::fmt;
 pub struct Status(u16);
 
 impl Status {
-    /// The status of this number, if it is one from 100 to 599.
+    /// Returns the status with this number, if it is from 100 to 599.
     #[inline]
     pub const fn new(code: u16) -> Option<Status> {
         match code {
@@ -33,7 +32,7 @@ impl Status {
         }
     }
 
-    /// The status of an answer that was received: three digits, whatever they are.
+    /// The status of an answer that was received: any three digits.
     #[inline]
     pub(crate) const fn received(code: u16) -> Option<Status> {
         match code {
@@ -42,34 +41,34 @@ impl Status {
         }
     }
 
-    /// The number.
+    /// Returns the number.
     #[inline]
     pub const fn as_u16(self) -> u16 {
         self.0
     }
 
-    /// Is this one before the final one? (1xx, RFC 9110 §15.2)
+    /// Returns whether the answer is an interim one (1xx, RFC 9110 §15.2).
     #[inline]
     pub const fn is_informational(self) -> bool {
         self.0 / 100 == 1
     }
 
-    /// Was the request received, understood and accepted? (2xx, RFC 9110 §15.3)
+    /// Returns whether the request was received, understood and accepted (2xx, RFC 9110 §15.3).
     pub const fn is_success(self) -> bool {
         self.0 / 100 == 2
     }
 
-    /// Is more to be done by the client? (3xx, RFC 9110 §15.4)
+    /// Returns whether the client has to do more (3xx, RFC 9110 §15.4).
     pub const fn is_redirection(self) -> bool {
         self.0 / 100 == 3
     }
 
-    /// Is the client to blame? (4xx, RFC 9110 §15.5)
+    /// Returns whether the client made an error (4xx, RFC 9110 §15.5).
     pub const fn is_client_error(self) -> bool {
         self.0 / 100 == 4
     }
 
-    /// Is the server to blame? (5xx, RFC 9110 §15.6, and what is no status code, §15)
+    /// Returns whether the server failed (5xx, RFC 9110 §15.6), or sent a number that is not a status code (§15).
     pub const fn is_server_error(self) -> bool {
         !matches!(self.0, 100..=499)
     }
@@ -110,10 +109,10 @@ impl fmt::Debug for Status {
     }
 }
 
-/// As the source of another error it says what that one owes to a peer.
+/// As the source of another error, it is the status that error is answered with.
 impl Error for Status {}
 
-/// The number is no status code: it is below 100 or above 599.
+/// The number is not a status code: it is below 100 or above 599.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct InvalidStatus;
@@ -134,7 +133,7 @@ macro_rules! registered {
                 pub const $name: Status = Status($code);
             )*
 
-            /// The reason phrase of a registered status, else `""`.
+            /// Returns the reason phrase of a registered status, else `""`.
             #[inline]
             pub const fn reason(self) -> &'static str {
                 match self.0 {

@@ -2,31 +2,31 @@
 
 use std::time::Duration;
 
-/// How long each phase of the exchange took that brought a response. What did not happen took no time.
+/// How long each phase of an exchange took. A phase that did not happen took no time.
 ///
-/// Of an exchange that followed redirects these are the times of its last request.
+/// If redirects were followed, these are the times of the last request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Timings {
     /// Waiting for a place among the connections of the host.
     pub queue: Duration,
     /// Looking up the host's addresses.
     pub resolve: Duration,
-    /// Connecting, to a proxy and through it if there is one.
+    /// Connecting, including the way through a proxy.
     pub connect: Duration,
-    /// The handshake of TLS.
+    /// The TLS handshake.
     pub tls: Duration,
     /// Sending the request.
     pub send: Duration,
-    /// From the request's last byte to the end of the answer's head.
+    /// Waiting, from the last byte of the request to the end of the answer's head.
     pub wait: Duration,
-    /// From there to the end of the body, if it was buffered.
+    /// Receiving the body, if it was buffered.
     pub receive: Duration,
     /// Whether the connection had been used before.
     pub reused: bool,
 }
 
 impl Timings {
-    /// All phases together.
+    /// Returns the sum of all phases.
     pub fn total(&self) -> Duration {
         let Timings { queue, resolve, connect, tls, send, wait, receive, reused: _ } = *self;
         queue + resolve + connect + tls + send + wait + receive

@@ -1,8 +1,8 @@
-//! [`Version`]: which HTTP the sender speaks (RFC 9112 §2.3).
+//! [`Version`]: the version of HTTP that a peer speaks (RFC 9112 §2.3).
 
 use std::fmt;
 
-/// A version that this crate speaks.
+/// A version of HTTP that this crate speaks.
 ///
 /// # Examples
 ///
@@ -22,7 +22,7 @@ pub enum Version {
 }
 
 impl Version {
-    /// The version as a start-line spells it.
+    /// Returns the version as it is written in a start-line.
     #[inline]
     pub fn as_str(self) -> &'static str {
         match self {

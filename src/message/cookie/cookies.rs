@@ -1,18 +1,17 @@
-//! [`Cookies`]: what a user agent gives back (RFC 6265bis §4.2).
+//! [`Cookies`]: the cookies that a user agent sends back (RFC 6265bis §4.2).
 
 use std::fmt;
 
 use crate::message::{FromText, Headers, InvalidForm, Name, trim};
 
-/// A view of the cookies of a request, which are read where they stand.
+/// A view of the cookies of a request.
 ///
-/// It takes what browsers send, which is more than the standard lets a server set: a value ends at the next `;` and
-/// may hold spaces, commas and quotes. Quotes around a value are part of it, as they are for a browser, and nothing is
-/// decoded. A piece without `=` is a value without a name. A piece that is no UTF-8 is skipped: no server that set its
-/// cookies by [`SetCookie`](crate::SetCookie) has set it.
+/// It accepts what browsers send, which is more than the standard lets a server set. A value ends at the next `;`, and
+/// may contain spaces, commas and quotes. Quotes around a value are part of it, as they are for browsers, and nothing
+/// is decoded. A piece without `=` is a value without a name. Pieces that are not UTF-8 are skipped, as no server that
+/// uses [`SetCookie`](crate::SetCookie) has set them.
 ///
-/// A browser gives back fewer than 200 cookies. Pieces beyond the first [`Cookies::PAIRS_MAX`] are not looked at: the
-/// cookies in them are absent.
+/// Only the first [`Cookies::PAIRS_MAX`] pieces are looked at; browsers send back fewer than 200.
 ///
 /// # Examples
 ///
@@ -41,42 +40,42 @@ impl<'a> Cookies<'a> {
         Cookies { headers }
     }
 
-    /// Is there a cookie of that name?
+    /// Returns whether there is a cookie with this name.
     pub fn contains(self, name: &str) -> bool {
         self.get(name).is_some()
     }
 
-    /// The value of the first cookie of that name. Case counts.
+    /// Returns the value of the first cookie with this name, which is case-sensitive.
     ///
-    /// Browsers send those with the longer path first.
+    /// Of several with one name, browsers send those with longer paths first.
     pub fn get(self, name: &str) -> Option<&'a str> {
         self.all(name).next()
     }
 
-    /// The value of the first cookie of that name as a number, a truth value or whatever else is [`FromText`]; `None`
-    /// if there is no cookie of that name.
+    /// Returns the value of the first cookie with this name as a number, a `bool`, or any other type that is
+    /// [`FromText`]; `None` if there is no such cookie.
     ///
     /// # Errors
     ///
-    /// [`InvalidForm::Value`] if there is one and it is no `T`, as an empty value is none: in a handler `?` makes that
-    /// 400. A browser sends such a cookie again each time, so if the value is not essential `.unwrap_or_default()` is
-    /// kinder.
+    /// Fails with [`InvalidForm::Value`] if the value is not a `T`; an empty one usually is not. In a handler, `?`
+    /// turns that into 400. As a browser sends a bad cookie again each time, `.unwrap_or_default()` is kinder if the
+    /// value is not essential.
     pub fn get_as<T: FromText>(self, name: &str) -> Result<Option<T>, InvalidForm> {
         self.get(name).map(|value| T::from_text(value).ok_or(InvalidForm::Value)).transpose()
     }
 
-    /// The values of all cookies of that name, in order.
+    /// Returns the values of all cookies with this name, in order.
     pub fn all(self, name: &str) -> impl Iterator<Item = &'a str> {
         self.iter().filter(move |(found, _)| *found == name).map(|(_, value)| value)
     }
 
-    /// All names and values, in order.
+    /// Returns all names and values, in order.
     pub fn iter(self) -> impl Iterator<Item = (&'a str, &'a str)> {
-        // A browser sends one line, but a proxy that speaks HTTP/2 may have cut it (RFC 9113 §8.2.3).
+        // A browser sends one line, but a proxy that speaks HTTP/2 may have split it (RFC 9113 §8.2.3).
         self.headers.named(Name::COOKIE).flat_map(pieces).take(Cookies::PAIRS_MAX).filter_map(pair)
     }
 
-    /// Is there none?
+    /// Returns whether there are no cookies.
     pub fn is_empty(self) -> bool {
         self.iter().next().is_none()
     }
@@ -88,7 +87,7 @@ impl fmt::Debug for Cookies<'_> {
     }
 }
 
-/// What stands between the `;`s.
+/// The pieces between semicolons.
 fn pieces(line: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut start = 0;
     memchr::memchr_iter(b';', line).chain([line.len()]).map(move |end| {

@@ -1,14 +1,14 @@
-//! [`parse`]: dates as `Set-Cookie` spells them (RFC 6265bis §5.1.1).
+//! [`parse`]: dates as they occur in `Set-Cookie` (RFC 6265bis §5.1.1).
 
 use std::ops::RangeInclusive;
 use std::time::{Duration, SystemTime};
 
 use crate::message::{decimal, month_number};
 
-/// The time that `text` names, in any of the spellings that servers have found.
+/// The time that `text` denotes, in any of the formats that servers use.
 ///
-/// A time, a day, a month and a year are looked for among its words, in whatever order. What is none of them is
-/// passed over, the zone too: it is GMT.
+/// A time, a day, a month and a year are searched for among its words, in any order. Other words are ignored, including
+/// the time zone, which is always GMT.
 pub(super) fn parse(text: &[u8]) -> Option<SystemTime> {
     let (mut time, mut day, mut month, mut year) = (None, None, None, None);
     for word in text.split(is_delimiter) {
@@ -35,7 +35,7 @@ fn is_delimiter(octet: &u8) -> bool {
     matches!(octet, 0x09 | 0x20..=0x2f | 0x3b..=0x40 | 0x5b..=0x60 | 0x7b..=0x7e)
 }
 
-/// Reads what is missing. Says whether it was found.
+/// Reads a part that is still missing. Returns whether it was found.
 fn fill<T>(missing: &mut Option<T>, read: impl FnOnce() -> Option<T>) -> bool {
     if missing.is_some() {
         return false;
@@ -44,7 +44,7 @@ fn fill<T>(missing: &mut Option<T>, read: impl FnOnce() -> Option<T>) -> bool {
     missing.is_some()
 }
 
-/// So many digits, and behind them the end or anything that begins with no digit.
+/// A number of that many digits, followed by the end or by anything that does not begin with a digit.
 fn number(word: &[u8], digits: RangeInclusive<usize>) -> Option<u32> {
     let len = word.iter().take_while(|octet| octet.is_ascii_digit()).count();
     if !digits.contains(&len) {
@@ -82,7 +82,7 @@ fn days(year: u32, month: u32, day: u32) -> Option<i64> {
     if year < 1601 || !(1..=month_len).contains(&day) {
         return None;
     }
-    // Years that begin in March have their leap day at the end, and months of 153 days for each five.
+    // If years begin in March, the leap day is at their end, and every five months have 153 days.
     let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
     let before_year = year * 365 + year / 4 - year / 100 + year / 400;
     let before_month = (month * 153 + 2) / 5;

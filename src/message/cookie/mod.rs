@@ -1,4 +1,4 @@
-//! State that a user agent keeps for a server (RFC 6265bis): what it gives back, and how it is told.
+//! State that a user agent keeps for a server (RFC 6265bis): how it is set, and how it is sent back.
 
 mod cookies;
 mod date;

@@ -7,10 +7,10 @@ use super::date;
 use crate::message::headers::is_field_value;
 use crate::message::{Class, Headers, ImfDate, Name, is_token, saturating_decimal};
 
-/// One `Set-Cookie` field: a name, a value, and what a user agent shall do with them.
+/// A `Set-Cookie` field: a name, a value, and attributes that tell user agents how to treat the cookie.
 ///
-/// It is checked when it is set by [`Response::set_cookie`](crate::Response::set_cookie); what the client received is
-/// in [`Response::cookies`](crate::Response::cookies).
+/// It is checked when it is set with [`Response::set_cookie`](crate::Response::set_cookie). The cookies of a response
+/// that a client received are in [`Response::cookies`](crate::Response::cookies).
 ///
 /// # Examples
 ///
@@ -32,53 +32,54 @@ use crate::message::{Class, Headers, ImfDate, Name, is_token, saturating_decimal
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SetCookie<'a> {
-    /// A token. Those that begin with `__Secure-` or `__Host-` promise something, in whatever case:
-    /// [`SetCookie::keeps_prefix`].
+    /// The name, which must be a token. Names that begin with `__Secure-` or `__Host-`, in any case, make a promise:
+    /// see [`SetCookie::keeps_prefix`].
     pub name: &'a str,
-    /// Visible ASCII without quotes, commas, semicolons and backslashes; quotes may stand around all of it. Whatever
-    /// is more than that has to be encoded before.
+    /// The value: visible ASCII without quotes, commas, semicolons and backslashes, optionally in quotes. Anything else
+    /// has to be encoded first.
     pub value: &'a str,
-    /// How long it lives, in whole seconds; 0 ends it. It counts more than `expires`. Default: none, so that it ends
-    /// with the user agent's session.
+    /// How long the cookie lives, in whole seconds; 0 removes it. Takes precedence over `expires`. Default: none, so
+    /// that the cookie ends with the session of the user agent.
     pub max_age: Option<Duration>,
-    /// When it ends, to the second. Default: none.
+    /// When the cookie ends, to the second. Default: none.
     pub expires: Option<SystemTime>,
-    /// The domain below which all hosts get it. Default: none, so that only the host which sets it does.
+    /// The domain whose hosts all get the cookie. Default: none, so that only the host that sets it does.
     pub domain: Option<&'a str>,
-    /// The path below which it is sent. Default: none, which means the folder of the request.
+    /// The path below which the cookie is sent. Default: none, which means the folder of the request.
     pub path: Option<&'a str>,
-    /// Whether it is for `https` alone. Default: no.
+    /// Whether the cookie is sent over `https` only. Default: no.
     pub secure: bool,
-    /// Whether it is hidden from scripts. Default: no.
+    /// Whether the cookie is hidden from scripts. Default: no.
     pub http_only: bool,
-    /// Whether other sites may have it sent. Default: none, which browsers take for [`SameSite::Lax`] or nearly so.
+    /// Whether the cookie is sent with requests from other sites. Default: none, which browsers treat more or less as
+    /// [`SameSite::Lax`].
     pub same_site: Option<SameSite>,
-    /// Whether each site that embeds this one gets a cookie of its own. Default: no.
+    /// Whether each site that embeds this one has a separate cookie. Default: no.
     pub partitioned: bool,
 }
 
-/// Whether requests that other sites cause carry the cookie (RFC 6265bis §4.1.2.7).
+/// Whether a cookie is sent with requests that other sites cause (RFC 6265bis §4.1.2.7).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SameSite {
     /// Never.
     Strict,
-    /// When a person follows a link.
+    /// When the user follows a link.
     Lax,
     /// Always. Only for a cookie that is [`secure`](SetCookie::secure).
     None,
 }
 
 impl<'a> SetCookie<'a> {
-    /// How many bytes the name and the value may have together: 4,096. User agents drop more.
+    /// How many bytes name and value may have together: 4,096. User agents drop longer cookies.
     pub const LEN_MAX: usize = 4096;
 
-    /// A cookie without attributes.
+    /// Creates a cookie without attributes.
     pub fn new(name: &'a str, value: &'a str) -> SetCookie<'a> {
         SetCookie { name, value, ..SetCookie::default() }
     }
 
-    /// A cookie as a session's should be: for all paths, for `https` alone, hidden from scripts, and
-    /// [`SameSite::Lax`].
+    /// Creates a cookie with the attributes that a session should have: for all paths, over `https` only, hidden from
+    /// scripts, and [`SameSite::Lax`].
     pub fn session(name: &'a str, value: &'a str) -> SetCookie<'a> {
         SetCookie {
             path: Some("/"),
@@ -89,11 +90,11 @@ impl<'a> SetCookie<'a> {
         }
     }
 
-    /// Reads a `Set-Cookie` field as browsers do: what is not understood is passed over, and of an attribute that is
-    /// given twice the last counts (RFC 6265bis §5.6).
+    /// Parses a `Set-Cookie` field as browsers do: unknown attributes are ignored, and of a repeated one the last
+    /// counts (RFC 6265bis §5.6).
     ///
-    /// `None` if it is to be ignored as a whole: it holds a control, is longer than [`SetCookie::LEN_MAX`], has neither
-    /// name nor value, or is no UTF-8.
+    /// Returns `None` if the whole field must be ignored: if it contains a control character, is longer than
+    /// [`SetCookie::LEN_MAX`], has neither name nor value, or is not UTF-8.
     pub fn parse(field: &'a [u8]) -> Option<SetCookie<'a>> {
         let field = str::from_utf8(field).ok().filter(|field| is_field_value(field.as_bytes()))?;
         let mut pieces = field.split(';');
@@ -108,24 +109,25 @@ impl<'a> SetCookie<'a> {
         Some(cookie)
     }
 
-    /// The cookie that removes this one: a user agent finds it by name, domain and path.
+    /// Returns the cookie that removes this one, which user agents find by name, domain and path.
     #[must_use]
     pub fn removal(self) -> SetCookie<'a> {
         SetCookie {
             value: "",
             max_age: Some(Duration::ZERO),
-            // For the few that do not know Max-Age.
+            // For the few user agents that do not know Max-Age.
             expires: Some(SystemTime::UNIX_EPOCH),
             ..self
         }
     }
 
-    /// Whether it is a cookie that may be set.
+    /// Checks that the cookie may be set.
     ///
     /// # Errors
     ///
-    /// A name, value, domain or path that could break out of its place, or that user agents drop; a prefix such as
-    /// `__Host-` whose promise it does not keep; `SameSite=None` or `Partitioned` without `Secure`.
+    /// Fails if the name, value, domain or path could break out of its place, or would be dropped by user agents; if
+    /// the cookie does not keep the promise of its prefix, such as `__Host-`; and if it has `SameSite=None` or
+    /// `Partitioned` without `Secure`.
     pub fn check(&self) -> Result<(), InvalidCookie> {
         let is_fit = |text: Option<&str>, rule: fn(&[u8]) -> bool| text.is_none_or(|it| rule(it.as_bytes()));
         if !is_token(self.name.as_bytes()) {
@@ -147,10 +149,11 @@ impl<'a> SetCookie<'a> {
         }
     }
 
-    /// Whether it keeps what the prefix of its name promises (RFC 6265bis §4.1.3): `__Secure-` that it is `secure`,
-    /// `__Host-` that it is so, has no domain, and the path `/`.
+    /// Returns whether the cookie keeps what the prefix of its name promises (RFC 6265bis §4.1.3): with `__Secure-`,
+    /// that it is `secure`; with `__Host-`, that it is `secure`, and has no domain and the path `/`.
     ///
-    /// One without a name whose value begins so keeps nothing: it would be sent back as if the value were its name.
+    /// A cookie without a name whose value begins with a prefix never does: it would be sent back as if the value were
+    /// its name.
     pub fn keeps_prefix(&self) -> bool {
         let begins = |text: &str, prefix: &str| {
             text.get(..prefix.len()).is_some_and(|start| start.eq_ignore_ascii_case(prefix))
@@ -163,7 +166,7 @@ impl<'a> SetCookie<'a> {
         }
     }
 
-    /// Takes what stands between two `;`s, if it is understood (§5.6.1 to §5.6.7).
+    /// Reads one attribute, if it is known (§5.6.1 to §5.6.7).
     fn parse_attribute(&mut self, text: &'a str) {
         let (name, value) = text.split_once('=').unwrap_or((text, ""));
         let (name, value) = (name.trim_matches(WSP), value.trim_matches(WSP));
@@ -192,7 +195,7 @@ impl<'a> SetCookie<'a> {
         }
     }
 
-    /// Adds the field, which was checked.
+    /// Appends the field, which was checked.
     pub(in crate::message) fn append_to(&self, headers: &mut Headers) {
         let mut digits = itoa::Buffer::new();
         let max_age = self.max_age.map(|age| digits.format(age.as_secs()));
@@ -218,7 +221,7 @@ impl<'a> SetCookie<'a> {
 impl SameSite {
     const ALL: [SameSite; 3] = [SameSite::Strict, SameSite::Lax, SameSite::None];
 
-    /// As it is spelled.
+    /// Returns the value as it is written in the attribute.
     pub fn as_str(self) -> &'static str {
         match self {
             SameSite::Strict => "Strict",
@@ -228,13 +231,13 @@ impl SameSite {
     }
 }
 
-/// What stands around names and values and is no part of them.
+/// Whitespace around names and values, which is not part of them.
 const WSP: [char; 2] = [' ', '\t'];
 
-/// Attributes with longer values are passed over (RFC 6265bis §5.6).
+/// Attributes with longer values are ignored (RFC 6265bis §5.6).
 const ATTRIBUTE_MAX: usize = 1024;
 
-/// `["-"] 1*DIGIT`. Below zero is over, and beyond counting is for ever.
+/// `["-"] 1*DIGIT`. Negative means expired, and too large a number means for ever.
 fn parse_age(text: &str) -> Option<Duration> {
     let digits = text.strip_prefix('-').unwrap_or(text);
     let seconds = saturating_decimal(digits.as_bytes())?;
@@ -250,14 +253,14 @@ pub(in crate::message) fn is_value(text: &[u8]) -> bool {
     }
 }
 
-/// Names of letters, digits and hyphens between dots, and nothing before or behind them (RFC 1034 §3.5).
+/// Labels of letters, digits and hyphens, separated by dots (RFC 1034 §3.5).
 fn is_domain(text: &[u8]) -> bool {
     static LABEL: Class = Class::ALPHANUMERIC.with(b"-");
     let is_label = |label: &[u8]| (1..=63).contains(&label.len()) && LABEL.covers(label);
     text.len() <= 253 && text.split(|&octet| octet == b'.').all(is_label)
 }
 
-/// Visible octets without `;`. One that does not begin with `/` would mean another path than it says.
+/// Visible octets without `;`. User agents would replace a path that does not begin with `/`.
 fn is_path(text: &[u8]) -> bool {
     let is_fit = |octet: &u8| octet.is_ascii_graphic() && *octet != b';';
     text.first() == Some(&b'/') && text.len() <= ATTRIBUTE_MAX && text.iter().all(is_fit)
@@ -267,19 +270,19 @@ fn is_path(text: &[u8]) -> bool {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum InvalidCookie {
-    /// The name is no token.
+    /// The name is not a token.
     Name,
-    /// The value holds a byte that must be encoded.
+    /// The value contains a byte that must be encoded.
     Value,
-    /// The name and the value are longer than [`SetCookie::LEN_MAX`].
+    /// Name and value together are longer than [`SetCookie::LEN_MAX`].
     TooLong,
     /// The domain is malformed.
     Domain,
-    /// The path does not begin with `/`, is too long, or holds a byte that must be escaped.
+    /// The path does not begin with `/`, is too long, or contains a byte that must be escaped.
     Path,
-    /// It does not keep what the prefix of its name promises.
+    /// The cookie does not keep what the prefix of its name promises.
     Prefix,
-    /// It is for other sites, or partitioned, and not `secure`.
+    /// The cookie is for other sites, or partitioned, but not `secure`.
     Insecure,
 }
 

@@ -1,4 +1,4 @@
-//! [`FormBuf`]: a form to send (the URL Standard, §5.2).
+//! [`FormBuf`]: builds a form to send (the URL Standard, §5.2).
 
 use std::fmt;
 use std::mem;
@@ -6,9 +6,9 @@ use std::mem;
 use super::{Form, decode};
 use crate::message::{Class, FieldValue, percent};
 
-/// Names and values as `application/x-www-form-urlencoded` text, in order: what a [`Form`] views, to be built.
+/// Builds `application/x-www-form-urlencoded` text from names and values, in order. It can be read as a [`Form`].
 ///
-/// Whatever is put in is escaped, so the text may always stand in a query and in the content of a form.
+/// All names and values are escaped, so the text is always valid in a query and as the content of a form.
 ///
 /// # Examples
 ///
@@ -40,12 +40,12 @@ pub struct FormBuf {
 }
 
 impl FormBuf {
-    /// No pairs, no memory.
+    /// Creates an empty form. Allocates nothing.
     pub fn new() -> FormBuf {
         FormBuf::default()
     }
 
-    /// Adds a pair behind those that are there, of the same name or not.
+    /// Appends a pair, even if there are others with this name.
     pub fn append(&mut self, name: &str, value: impl FieldValue) {
         self.begin_pair();
         encode(name.as_bytes(), &mut self.text);
@@ -53,7 +53,8 @@ impl FormBuf {
         value.lend(|value| encode(value, &mut self.text));
     }
 
-    /// Gives `name` one value, in the place of its first pair, or else at the end. Other pairs of that name go.
+    /// Sets the only value of `name`, in place of its first pair, or else at the end. Other pairs with this name are
+    /// removed.
     pub fn set(&mut self, name: &str, value: impl FieldValue) {
         let old = FormBuf { text: mem::take(&mut self.text) };
         let mut value = Some(value);
@@ -69,7 +70,7 @@ impl FormBuf {
         }
     }
 
-    /// Removes all pairs of that name. Says whether there was one.
+    /// Removes all pairs with this name. Returns whether there was one.
     pub fn remove(&mut self, name: &str) -> bool {
         let old = FormBuf { text: mem::take(&mut self.text) };
         let others = old.as_form().raw_pairs().filter(|(raw_name, _)| decode(raw_name) != name);
@@ -77,9 +78,9 @@ impl FormBuf {
         self.text.len() < old.text.len()
     }
 
-    /// Sorts the pairs by their names, in the order of UTF-8. Pairs of one name keep theirs.
+    /// Sorts the pairs by name, in the order of UTF-8. Pairs with the same name keep their order.
     ///
-    /// So that one form has one spelling: for a cache's key, or before it is signed.
+    /// This gives equal forms equal text, to be signed or used as a key.
     pub fn sort(&mut self) {
         let old = FormBuf { text: mem::take(&mut self.text) };
         let mut pairs: Vec<_> = old.as_form().raw_pairs().collect();
@@ -87,32 +88,32 @@ impl FormBuf {
         pairs.into_iter().for_each(|(raw_name, raw_value)| self.append_raw(raw_name, raw_value));
     }
 
-    /// Removes all pairs. The memory stays.
+    /// Removes all pairs, and keeps the memory.
     pub fn clear(&mut self) {
         self.text.clear();
     }
 
-    /// The text, as it is sent.
+    /// Returns the text, as it is sent.
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// The pairs, to be read.
+    /// Returns a view of the pairs.
     pub fn as_form(&self) -> Form<'_> {
         Form::new(&self.text)
     }
 
-    /// How many pairs there are.
+    /// Returns how many pairs there are.
     pub fn len(&self) -> usize {
         self.as_form().len()
     }
 
-    /// Whether there are none.
+    /// Returns whether there are no pairs.
     pub fn is_empty(&self) -> bool {
         self.text.is_empty()
     }
 
-    /// Adds a pair that is escaped already.
+    /// Appends a pair that is already escaped.
     fn append_raw(&mut self, raw_name: &str, raw_value: &str) {
         self.begin_pair();
         self.text.extend([raw_name, "=", raw_value]);
@@ -138,7 +139,7 @@ impl fmt::Display for FormBuf {
 }
 
 impl From<Form<'_>> for FormBuf {
-    /// The same pairs, spelled well.
+    /// Copies the pairs, in normal spelling.
     fn from(form: Form<'_>) -> FormBuf {
         form.into_iter().collect()
     }
@@ -158,7 +159,7 @@ impl<N: AsRef<str>, V: FieldValue> FromIterator<(N, V)> for FormBuf {
     }
 }
 
-/// Appends `octets` as `application/x-www-form-urlencoded` spells them (the URL Standard, §5.2).
+/// Appends `octets`, escaped for `application/x-www-form-urlencoded` (the URL Standard, §5.2).
 fn encode(octets: &[u8], text: &mut String) {
     static PLAIN: Class = Class::ALPHANUMERIC.with(b"*-._");
     for (before, word) in octets.split(|&octet| octet == b' ').enumerate() {

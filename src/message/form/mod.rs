@@ -1,4 +1,4 @@
-//! [`Form`]: names and values, of a query or of a form's content (RFC 3986 §3.4; the URL Standard, §5.1).
+//! [`Form`]: the names and values of a query, or of a form's content (RFC 3986 §3.4; the URL Standard, §5.1).
 
 mod form_buf;
 
@@ -11,15 +11,15 @@ pub use form_buf::FormBuf;
 use super::percent::{self, Plus};
 use super::{FromText, Status};
 
-/// A view of `application/x-www-form-urlencoded` text: `name=value` pairs between `&`s, as they stand in a query and
-/// in the content of a form.
+/// A view of `application/x-www-form-urlencoded` text: `name=value` pairs separated by `&`, as in a query or in the
+/// content of a form.
 ///
-/// Nothing is decoded before it is asked for, and nothing is allocated where nothing is escaped. It is read as
-/// browsers read it: `+` is a space; a bad escape stands for itself; octets that are no UTF-8 become U+FFFD; `name`
-/// means `name=`; empty pairs are skipped. If you want none of that, use [`Form::strict`].
+/// Pairs are decoded only when they are looked up, and only text with escapes is copied for that. The text is read as
+/// browsers read it: `+` is a space; a malformed escape stands for itself; octets that are not UTF-8 become U+FFFD;
+/// `name` means `name=`; empty pairs are skipped. To refuse such text instead, use [`Form::strict`].
 ///
-/// A query is bounded by [`Limits::request_line_max`](crate::Limits::request_line_max), and the form that
-/// [`Request::form`](crate::Request::form) gives by [`Form::PAIRS_MAX`].
+/// The length of a query is limited by [`Limits::request_line_max`](crate::Limits::request_line_max), and the number of
+/// pairs that [`Request::form`](crate::Request::form) accepts by [`Form::PAIRS_MAX`].
 ///
 /// # Examples
 ///
@@ -41,20 +41,20 @@ pub struct Form<'a> {
 }
 
 impl<'a> Form<'a> {
-    /// How many pairs the content of a form may have: 1,024.
+    /// How many pairs [`Request::form`](crate::Request::form) accepts: 1,024.
     pub const PAIRS_MAX: usize = 1024;
 
-    /// Views `raw`, which has no `?` in front.
+    /// Creates a view of `raw`, which has no `?` in front.
     #[inline]
     pub fn new(raw: &'a str) -> Form<'a> {
         Form { raw }
     }
 
-    /// This form, if it has at most so many pairs.
+    /// Returns this form, if it has at most `pairs_max` pairs.
     ///
     /// # Errors
     ///
-    /// [`InvalidForm::TooManyPairs`].
+    /// Fails with [`InvalidForm::TooManyPairs`] if it has more.
     pub fn at_most(self, pairs_max: usize) -> Result<Form<'a>, InvalidForm> {
         match self.raw_pairs().nth(pairs_max) {
             None => Ok(self),
@@ -62,12 +62,12 @@ impl<'a> Form<'a> {
         }
     }
 
-    /// This form, if no pair of it can be read in two ways: each `%` has its two digits, and what is escaped is
+    /// Returns this form, if all of it is unambiguous: each `%` is followed by two digits, and what is escaped is
     /// UTF-8.
     ///
     /// # Errors
     ///
-    /// [`InvalidForm::Escape`].
+    /// Fails with [`InvalidForm::Escape`] if it is not.
     pub fn strict(self) -> Result<Form<'a>, InvalidForm> {
         let is_strict = |raw| percent::is_well_formed(raw) && percent::decode(raw, Plus::Space).is_ok();
         match self.raw_pairs().all(|(name, value)| is_strict(name) && is_strict(value)) {
@@ -76,54 +76,54 @@ impl<'a> Form<'a> {
         }
     }
 
-    /// The text as it is spelled. A crate such as `serde_urlencoded` makes a struct of it.
+    /// Returns the text as it was sent. A crate such as `serde_urlencoded` can turn it into a struct.
     #[inline]
     pub fn raw(self) -> &'a str {
         self.raw
     }
 
-    /// How many pairs there are.
+    /// Returns how many pairs there are.
     pub fn len(self) -> usize {
         self.raw_pairs().count()
     }
 
-    /// Is there no pair?
+    /// Returns whether there are no pairs.
     pub fn is_empty(self) -> bool {
         self.raw_pairs().next().is_none()
     }
 
-    /// Is there a pair of that name?
+    /// Returns whether there is a pair with this name.
     pub fn contains(self, name: &str) -> bool {
         self.raw_values(name).next().is_some()
     }
 
-    /// The first value of `name`.
+    /// Returns the first value of `name`.
     pub fn get(self, name: &str) -> Option<Cow<'a, str>> {
         self.all(name).next()
     }
 
-    /// Every value of `name`, in order.
+    /// Returns all values of `name`, in order.
     pub fn all(self, name: &str) -> impl Iterator<Item = Cow<'a, str>> {
         self.raw_values(name).map(decode)
     }
 
-    /// The first value of `name` as a number, a truth value or whatever else is [`FromText`]; `None` if there is no
-    /// pair of that name.
+    /// Returns the first value of `name` as a number, a `bool`, or any other type that is [`FromText`]; `None` if there
+    /// is no such pair.
     ///
     /// # Errors
     ///
-    /// [`InvalidForm::Value`] if there is one and it is no `T`, as an empty value is none: in a handler `?` makes that
-    /// 400.
+    /// Fails with [`InvalidForm::Value`] if the value is not a `T`; an empty one usually is not. In a handler, `?`
+    /// turns that into 400.
     pub fn get_as<T: FromText>(self, name: &str) -> Result<Option<T>, InvalidForm> {
         self.all_as(name).next().transpose()
     }
 
-    /// Every value of `name`, in order, read as [`Form::get_as`] reads the first.
+    /// Returns all values of `name`, in order, read as [`Form::get_as`] reads the first.
     pub fn all_as<T: FromText>(self, name: &str) -> impl Iterator<Item = Result<T, InvalidForm>> {
         self.all(name).map(|value| T::from_text(&value).ok_or(InvalidForm::Value))
     }
 
-    /// Every pair, in order.
+    /// Returns all pairs, decoded, in order.
     pub fn iter(self) -> FormPairs<'a> {
         FormPairs { rest: self.raw }
     }
@@ -133,7 +133,7 @@ impl<'a> Form<'a> {
         self.raw_pairs().filter(move |(raw, _)| is_asked_for(raw)).map(|(_, value)| value)
     }
 
-    /// Every pair as it is spelled; empty ones are skipped.
+    /// All pairs as they were sent, without empty ones.
     fn raw_pairs(self) -> impl Iterator<Item = (&'a str, &'a str)> {
         let mut pairs = self.iter();
         iter::from_fn(move || pairs.next_raw())
@@ -176,7 +176,7 @@ impl<'a> Iterator for FormPairs<'a> {
     }
 }
 
-/// What is before the first `octet` of ASCII, and what is behind it.
+/// The text before the first `octet`, which is ASCII, and the text after it.
 fn split_once(text: &str, octet: u8) -> (&str, &str) {
     match memchr::memchr(octet, text.as_bytes()) {
         Some(at) => (&text[..at], &text[at + 1..]),
@@ -184,36 +184,36 @@ fn split_once(text: &str, octet: u8) -> (&str, &str) {
     }
 }
 
-/// `raw` as browsers read it: whatever it is, it is some text.
+/// Decodes `raw` as browsers do, which never fails.
 fn decode(raw: &str) -> Cow<'_, str> {
     percent::decode(raw, Plus::Space)
         .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned().into())
 }
 
-/// Why a request does not have the form that is asked for, or a value in a form or a cookie not the type.
+/// Why a form cannot be read, or a value in a form or a cookie is not of the requested type.
 ///
-/// In a handler `?` makes it the status that is owed.
+/// In a handler, `?` turns it into the right status: see [`InvalidForm::owed`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum InvalidForm {
-    /// The content type is missing, given twice, or another than `application/x-www-form-urlencoded`.
+    /// The content type is missing, repeated, or not `application/x-www-form-urlencoded`.
     ContentType,
-    /// The content is encoded (RFC 9110 §8.4), and nobody has decoded it.
+    /// The content has a content coding (RFC 9110 §8.4), and was not decoded.
     ContentCoding,
-    /// The content is not here: it is a stream, or was not read. The application asked too early.
+    /// The content has not been received: the application asked too early.
     Unread,
-    /// The content is no UTF-8.
+    /// The content is not UTF-8.
     Text,
-    /// An escape lacks its digits, or what is escaped is no UTF-8. Only [`Form::strict`] minds.
+    /// An escape lacks its digits, or does not decode to UTF-8. Only [`Form::strict`] fails with this.
     Escape,
-    /// There are more pairs than the bound.
+    /// There are more pairs than allowed.
     TooManyPairs,
-    /// A value is not of the type that is asked for.
+    /// A value is not of the requested type.
     Value,
 }
 
 impl InvalidForm {
-    /// The status that is owed to whoever sent it (RFC 9110 §15.5.1, §15.5.16, §15.6.1).
+    /// Returns the status that the peer is answered with (RFC 9110 §15.5.1, §15.5.16, §15.6.1).
     pub fn owed(self) -> Status {
         match self {
             InvalidForm::ContentType | InvalidForm::ContentCoding => Status::UNSUPPORTED_MEDIA_TYPE,

@@ -1,11 +1,11 @@
-//! [`Field`]: one line of a message's fields, and why one cannot be set (RFC 9110 §5).
+//! [`Field`]: one field line, and why a field cannot be set (RFC 9110 §5).
 
 use std::fmt;
 
 use super::name::{Name, Tag};
 use crate::memory::{Arena, Span};
 
-/// Where one field line is, in a text that somebody else has.
+/// Where one field line is in the text of its [`Headers`](super::Headers).
 #[derive(Clone, Copy)]
 pub(super) struct Field {
     pub(super) tag: Tag,
@@ -19,20 +19,20 @@ impl Field {
         self.tag == name.tag() && name.is(&text[self.name])
     }
 
-    /// This line in a text that has so many bytes before this one's.
+    /// This line in a text that has `len` more bytes in front.
     #[inline]
     pub(super) fn behind(self, len: usize) -> Field {
         Field { name: self.name.behind(len), value: self.value.behind(len), ..self }
     }
 }
 
-/// Why a field cannot be set: it would not be a field any more, but more or less than one (RFC 9110 §5).
+/// Why a field cannot be set: it would break the head, or add other fields to it (RFC 9110 §5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum InvalidField {
-    /// The name is no token.
+    /// The name is not a token.
     Name,
-    /// The value holds CR, LF, NUL or another control.
+    /// The value contains CR, LF, NUL or another control character.
     Value,
 }
 

@@ -1,4 +1,4 @@
-//! [`HeadersIter`]: the field lines of one message, one by one (RFC 9110 §5).
+//! [`HeadersIter`]: iterates over the field lines of a message (RFC 9110 §5).
 
 use std::fmt;
 use std::slice;
@@ -6,7 +6,7 @@ use std::slice;
 use super::field::Field;
 use crate::memory::Arena;
 
-/// All lines of a [`Headers`](super::Headers), in order: name and value.
+/// Iterates over the names and values of all lines of [`Headers`](super::Headers), in order.
 #[derive(Clone)]
 pub struct HeadersIter<'a> {
     text: &'a Arena,

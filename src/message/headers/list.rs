@@ -2,9 +2,9 @@
 
 use std::iter;
 
-/// The members of a list, without the whitespace around them; empty ones are skipped (§5.6.1.2).
+/// The members of a list, without surrounding whitespace; empty ones are skipped (§5.6.1.2).
 ///
-/// A comma within a quoted-string does not split, and one that is never closed runs to the end of the value.
+/// A comma within a quoted-string does not separate members. A quoted-string that is never closed runs to the end.
 pub(crate) fn members(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut rest = value;
     iter::from_fn(move || {
@@ -20,12 +20,12 @@ pub(crate) fn members(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// Is `token` a member of the list, in whatever case?
+/// Whether `token` is a member of the list, in any case.
 pub(crate) fn contains_token(value: &[u8], token: &[u8]) -> bool {
     members(value).any(|member| member.eq_ignore_ascii_case(token))
 }
 
-/// `text` without optional whitespace around it: SP and HTAB, and nothing else (§5.6.3).
+/// `text` without surrounding optional whitespace, which is SP and HTAB only (§5.6.3).
 #[inline]
 pub(crate) fn trim(mut text: &[u8]) -> &[u8] {
     while let [b' ' | b'\t', rest @ ..] | [rest @ .., b' ' | b'\t'] = text {
@@ -34,7 +34,7 @@ pub(crate) fn trim(mut text: &[u8]) -> &[u8] {
     text
 }
 
-/// Where the first comma stands that splits, or else the end.
+/// The position of the first comma that separates members, or else the end.
 fn member_len(list: &[u8]) -> usize {
     match list.iter().position(|octet| matches!(octet, b',' | b'"')) {
         None => list.len(),
@@ -43,7 +43,7 @@ fn member_len(list: &[u8]) -> usize {
     }
 }
 
-/// As [`member_len`], where some commas may be quoted.
+/// The same as [`member_len`], where some commas may be quoted.
 fn quoting_member_len(list: &[u8]) -> usize {
     let (mut quoted, mut escaped) = (false, false);
     let splits = |&octet: &u8| {

@@ -20,10 +20,10 @@ use super::text::date;
 use super::{ImfDate, decimal};
 use crate::memory::{Arena, Reset, Span};
 
-/// The field lines of one message: their order and the case of their names as they came or were set.
+/// The fields of a message, in order, with the case of their names as it was received or set.
 ///
-/// Names are found whatever their case. A name may have several lines. Memory is kept and used again when the
-/// message is.
+/// Names are looked up without regard to case, and may have several lines. When the message is reset, the memory is
+/// kept and used again.
 ///
 /// # Examples
 ///
@@ -43,32 +43,33 @@ use crate::memory::{Arena, Reset, Span};
 #[doc(alias = "HeaderMap")]
 #[derive(Clone, Default)]
 pub struct Headers {
-    /// The bytes of all names and values, as they are on the wire. A received head is here as it came.
+    /// The bytes of all names and values, as they are on the wire. A received head is stored as it came.
     text: Arena,
     fields: Vec<Field>,
-    /// The [`Tag::bit`]s of names that may be present: most look-ups are for names that are not.
+    /// The [`Tag::bit`]s of names that may be present. Most look-ups are for names that are not.
     present: u64,
-    /// Whether the text is anything else than the lines, in order.
+    /// Whether the text is anything other than the lines in order.
     is_patched: bool,
 }
 
 impl Headers {
-    /// No fields, no memory.
+    /// Creates an empty list of fields. Allocates nothing.
     pub fn new() -> Headers {
         Headers::default()
     }
 
-    /// Sets the field `name` to `value`, in the place of the first line of that name, or else at the end. Other
-    /// lines of that name go.
+    /// Sets the field `name` to `value`, in place of the first line with this name, or else at the end. Other lines
+    /// with this name are removed.
     ///
     /// # Errors
     ///
-    /// A name that is no token (RFC 9110 §5.1), or a value with CR, LF, NUL or another control (§5.5).
+    /// Fails if the name is not a token (RFC 9110 §5.1), or the value contains CR, LF, NUL or another control character
+    /// (§5.5).
     pub fn set(&mut self, name: &str, value: impl FieldValue) -> Result<(), InvalidField> {
         self.store(name, value, Headers::put)
     }
 
-    /// Adds a line behind those that are there, of the same name or not.
+    /// Appends a line, even if there are others with this name.
     ///
     /// # Errors
     ///
@@ -77,7 +78,7 @@ impl Headers {
         self.store(name, value, Headers::push)
     }
 
-    /// Adds all lines of `other`, in order, behind those that are there.
+    /// Appends all lines of `other`, in order.
     pub fn append_all(&mut self, other: &Headers) {
         let Some(lines) = other.as_wire() else {
             return other.iter().for_each(|(name, value)| self.push(Name::new(name), value));
@@ -88,16 +89,16 @@ impl Headers {
         self.present |= other.present;
     }
 
-    /// Sets a date field such as `last-modified` (RFC 9110 §5.6.7), to the second.
+    /// Sets a date field, such as `last-modified` (RFC 9110 §5.6.7), to the second.
     ///
     /// # Errors
     ///
-    /// A name that is no token.
+    /// Fails if the name is not a token.
     pub fn set_date(&mut self, name: &str, time: SystemTime) -> Result<(), InvalidField> {
         self.set(name, ImfDate::new(time).as_str())
     }
 
-    /// Removes all lines of that name. Says whether there was one.
+    /// Removes all lines with this name. Returns whether there was one.
     pub fn remove(&mut self, name: &str) -> bool {
         let name = Name::new(name);
         if !self.may_have(name) {
@@ -118,67 +119,67 @@ impl Headers {
         self.is_patched = false;
     }
 
-    /// The value of the first line of that name.
+    /// Returns the value of the first line with this name.
     #[inline]
     pub fn get(&self, name: &str) -> Option<&[u8]> {
         self.first(Name::new(name))
     }
 
-    /// The value of the first line of that name, if it is UTF-8.
+    /// Returns the value of the first line with this name, if it is UTF-8.
     pub fn text(&self, name: &str) -> Option<&str> {
         self.get(name).and_then(|value| std::str::from_utf8(value).ok())
     }
 
-    /// The values of all lines of that name, in order.
+    /// Returns the values of all lines with this name, in order.
     #[inline]
     pub fn all<'a>(&'a self, name: &str) -> impl Iterator<Item = &'a [u8]> {
         self.named(Name::new(name))
     }
 
-    /// Whether there is a line of that name.
+    /// Returns whether there is a line with this name.
     #[inline]
     pub fn contains(&self, name: &str) -> bool {
         self.get(name).is_some()
     }
 
-    /// Whether the comma-separated list in that field, over all its lines, has `token` as a member, in any case
+    /// Returns whether the comma-separated list in this field, over all its lines, has the member `token`, in any case
     /// (RFC 9110 §5.6.1).
     pub fn contains_token(&self, name: &str, token: &str) -> bool {
         self.all(name).any(|value| list::contains_token(value, token.as_bytes()))
     }
 
-    /// All lines, in order.
+    /// Returns all lines, in order.
     #[inline]
     pub fn iter(&self) -> HeadersIter<'_> {
         HeadersIter::new(&self.text, &self.fields)
     }
 
-    /// How many lines there are.
+    /// Returns how many lines there are.
     pub fn len(&self) -> usize {
         self.fields.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether there are no lines.
     pub fn is_empty(&self) -> bool {
         self.fields.is_empty()
     }
 
-    /// `content-type`, with its parameters (RFC 9110 §8.3): `text/html; charset=utf-8`.
+    /// Returns `content-type` with its parameters, such as `text/html; charset=utf-8` (RFC 9110 §8.3).
     pub fn content_type(&self) -> Option<&str> {
         self.text("content-type")
     }
 
-    /// `content-length`, if it is one decimal number (RFC 9110 §8.6).
+    /// Returns `content-length`, if it is a decimal number (RFC 9110 §8.6).
     pub fn content_length(&self) -> Option<u64> {
         self.first(Name::CONTENT_LENGTH).and_then(decimal)
     }
 
-    /// `host` (RFC 9110 §7.2).
+    /// Returns `host` (RFC 9110 §7.2).
     pub fn host(&self) -> Option<&str> {
         self.text("host")
     }
 
-    /// A date field such as `if-modified-since`, in any of the three forms of RFC 9110 §5.6.7.
+    /// Returns a date field, such as `if-modified-since`, in any of the three formats of RFC 9110 §5.6.7.
     pub fn date(&self, name: &str) -> Option<SystemTime> {
         self.get(name).and_then(date::parse)
     }
@@ -203,13 +204,14 @@ impl Headers {
     }
 }
 
-/// What the crate does with fields it has checked itself.
+/// The side for the crate itself, which has checked the fields.
 impl Headers {
-    /// Sets a field that is known to be good.
+    /// Sets a field that is known to be valid.
     pub(crate) fn put(&mut self, name: Name<'_>, value: &[u8]) {
         let Some(first) = self.position(name) else { return self.push(name, value) };
         let old = self.fields[first].value;
-        // A value that fits where the old one was goes there, so that setting one for ever does not grow the text.
+        // A value that fits in place of the old one goes there, so that setting it again and again does not grow the
+        // text.
         self.fields[first].value = match old.len() < value.len() {
             true => self.text.push(value),
             false => self.text.overwrite(old, value),
@@ -229,7 +231,7 @@ impl Headers {
         }
     }
 
-    /// Appends a field that is known to be good.
+    /// Appends a field that is known to be valid.
     #[inline]
     pub(crate) fn push(&mut self, name: Name<'_>, value: &[u8]) {
         let (name, tag) = (name.as_str().as_bytes(), name.tag());
@@ -238,7 +240,7 @@ impl Headers {
         self.note(tag, line.part(0, name.len()), value);
     }
 
-    /// Appends a field that is known to be good, its value in pieces.
+    /// Appends a field that is known to be valid, with its value in pieces.
     pub(super) fn push_pieces(&mut self, name: Name<'_>, pieces: &[&str]) {
         let front = self.text.push_all([name.as_str().as_bytes(), b": "]);
         let value_start = self.text.len();
@@ -248,7 +250,8 @@ impl Headers {
         self.note(name.tag(), front.part(0, name.as_str().len()), value);
     }
 
-    /// Forgets all lines, for those of a received head to be noted, which is about to be in [`Headers::text_mut`].
+    /// Forgets all lines, before those of a received head are noted, whose bytes will be put into
+    /// [`Headers::text_mut`].
     #[inline]
     pub(crate) fn begin(&mut self) {
         let Headers { text: _, fields, present, is_patched } = self;
@@ -270,7 +273,7 @@ impl Headers {
         &mut self.text
     }
 
-    /// Reads line ends in values as spaces (RFC 9112 §5.2).
+    /// Replaces line ends in values with spaces (RFC 9112 §5.2).
     pub(crate) fn unfold(&mut self) {
         for field in &mut self.fields {
             let space = |byte: &u8| if matches!(byte, b'\r' | b'\n') { b' ' } else { *byte };
@@ -279,13 +282,13 @@ impl Headers {
         }
     }
 
-    /// `false` if no line has this name. Another name, or one that was removed, may leave `true` behind.
+    /// `false` if no line has this name. `true` may also be due to another name, or to one that was removed.
     #[inline]
     pub(crate) fn may_have(&self, name: Name<'_>) -> bool {
         self.present & name.tag().bit() != 0
     }
 
-    /// The value of the first line of a name.
+    /// The value of the first line with a name.
     #[inline]
     pub(crate) fn first(&self, name: Name<'_>) -> Option<&[u8]> {
         self.position(name).map(|first| &self.text[self.fields[first].value])
@@ -296,20 +299,20 @@ impl Headers {
         if self.may_have(name) { self.search(name) } else { None }
     }
 
-    /// Apart from [`Headers::position`], so that what it finds most often is inlined: nothing.
+    /// Separate from [`Headers::position`], so that its most frequent result, nothing, is inlined.
     #[inline(never)]
     fn search(&self, name: Name<'_>) -> Option<usize> {
         self.fields.iter().position(|field| field.is(name, &self.text))
     }
 
-    /// The values of all lines of a name.
+    /// The values of all lines with a name.
     #[inline]
     pub(crate) fn named(&self, name: Name<'_>) -> impl Iterator<Item = &[u8]> {
         let fields: &[Field] = if self.may_have(name) { &self.fields } else { &[] };
         fields.iter().filter(move |field| field.is(name, &self.text)).map(|field| &self.text[field.value])
     }
 
-    /// The value of the only line of a name, if there is one.
+    /// The value of the only line with a name, if there is one.
     // Each request is asked for its host. Wherever this was left to the compiler, a second caller took it out of line there.
     #[inline(always)]
     pub(crate) fn sole(&self, name: Name<'_>) -> Result<Option<&[u8]>, Several> {
@@ -323,8 +326,8 @@ impl Headers {
         Ok(sole)
     }
 
-    /// The codings of the content, in the order in which they were applied (RFC 9110 §8.4). `identity` is none: it
-    /// should not stand here, but it says what is true.
+    /// The codings of the content, in the order in which they were applied (RFC 9110 §8.4), without `identity`, which
+    /// should not be there but is harmless.
     pub(crate) fn codings(&self) -> impl Iterator<Item = &[u8]> {
         let named = self.named(Name::CONTENT_ENCODING).flat_map(members);
         named.filter(|name| !name.eq_ignore_ascii_case(b"identity"))
@@ -336,14 +339,14 @@ impl Headers {
         self.fields.iter().map(|field| (&self.text[field.name], &self.text[field.value]))
     }
 
-    /// All lines as they go on the wire, if they are here so.
+    /// All lines as they go on the wire, if they are stored that way.
     #[inline]
     pub(crate) fn as_wire(&self) -> Option<&[u8]> {
         (!self.is_patched).then(|| self.text.as_slice())
     }
 }
 
-/// There are several lines of a name that should have one.
+/// There are several lines with a name that should have one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Several;
 
@@ -358,12 +361,12 @@ impl Reset for Headers {
     }
 }
 
-/// What stays warm: the heads that browsers send fit many times over.
+/// How much memory is kept. The heads that browsers send fit many times over.
 const TEXT_KEPT_MAX: usize = 16 << 10;
 const FIELDS_KEPT_MAX: usize = 128;
 
 impl PartialEq for Headers {
-    /// The same lines in the same order; the case of names does not count.
+    /// Compares the lines in order, ignoring the case of names.
     fn eq(&self, other: &Headers) -> bool {
         self.len() == other.len()
             && self.iter().zip(other).all(|(a, b)| a.0.eq_ignore_ascii_case(b.0) && a.1 == b.1)

@@ -1,8 +1,8 @@
-//! [`Name`]: a field name and how it is found, and the grammar of names and values (RFC 9110 §5.1, §5.5).
+//! [`Name`]: a field name to look up, and the grammar of names and values (RFC 9110 §5.1, §5.5).
 
 use crate::message::Class;
 
-/// A field name to look for, in any case, with its [`Tag`] at hand.
+/// A field name to look up, in any case, with its [`Tag`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Name<'a> {
     text: &'a str,
@@ -32,10 +32,10 @@ impl<'a> Name<'a> {
         Name { text, tag: Tag::of(text.as_bytes()) }
     }
 
-    /// Whether `name` is this one, in whatever case.
+    /// Whether `name` is this one, in any case.
     #[inline]
     pub(crate) fn is(self, name: &[u8]) -> bool {
-        // Written so, it is one comparison for each letter where the name is a constant.
+        // In this form, it compiles to one comparison per letter where the name is a constant.
         let is_same = |(one, other): (&u8, &u8)| {
             *one | 0x20 == *other | 0x20 && (one == other || other.is_ascii_alphabetic())
         };
@@ -53,7 +53,7 @@ impl<'a> Name<'a> {
     }
 }
 
-/// What is seen of a name at a glance, the same in any case: names with other tags are other names.
+/// A byte computed from a name, the same in any case. Names with different tags are different.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Tag(u8);
 
@@ -61,36 +61,36 @@ impl Tag {
     #[inline]
     pub(crate) const fn of(name: &[u8]) -> Tag {
         let (Some(first), Some(last)) = (name.first(), name.last()) else { return Tag(0) };
-        // Of the octets of a token only letters change when this bit is set, and only to lower case.
+        // Setting this bit changes only the letters among the octets of a token, and only to lower case.
         let (first, last) = (*first | 0x20, *last | 0x20);
         let len = name.len() as u8;
         Tag(len.wrapping_mul(LEN_FACTOR).wrapping_add(first.wrapping_mul(FIRST_FACTOR)).wrapping_add(last))
     }
 
-    /// Its place in a set of tags. Some share one.
+    /// Its bit in a set of tags, which several tags share.
     #[inline]
     pub(crate) const fn bit(self) -> u64 {
         1 << (self.0 % 64)
     }
 }
 
-/// Chosen so that the names which frame a message share their bit with no name that is in every other message.
+/// Chosen so that the names that frame a message share their bit with no name that most messages contain.
 const LEN_FACTOR: u8 = 43;
 const FIRST_FACTOR: u8 = 18;
 
-/// Is `text` a token? (RFC 9110 §5.6.2)
+/// Whether `text` is a token (RFC 9110 §5.6.2).
 #[inline]
 pub(crate) fn is_token(text: &[u8]) -> bool {
     !text.is_empty() && TCHAR.covers(text)
 }
 
-/// How much of `text`, from its front, could be a token?
+/// How many octets at the front of `text` could be a token.
 #[inline(never)]
 pub(crate) fn token_len(text: &[u8]) -> usize {
     TCHAR.prefix_len(text)
 }
 
-/// May `octet` stand in a token? (RFC 9110 §5.6.2)
+/// Whether `octet` is allowed in a token (RFC 9110 §5.6.2).
 #[inline]
 pub(crate) fn is_tchar(octet: u8) -> bool {
     TCHAR.has(octet)
@@ -98,11 +98,12 @@ pub(crate) fn is_tchar(octet: u8) -> bool {
 
 static TCHAR: Class = Class::ALPHANUMERIC.with(b"!#$%&'*+-.^_`|~");
 
-/// May `text` be a field value? CTLs may not, but HTAB; obs-text may (RFC 9110 §5.5).
+/// Whether `text` is a valid field value. Control characters other than HTAB are not allowed; obs-text is (RFC 9110
+/// §5.5).
 #[inline]
 pub(crate) fn is_field_value(text: &[u8]) -> bool {
     let is_fit = |octet| (octet >= b' ' && octet != 0x7f) || octet == b'\t';
-    // No early exit: so the compiler looks at sixteen octets at once.
+    // Without an early exit the compiler checks sixteen octets at once.
     text.iter().fold(true, |fit, &octet| fit & is_fit(octet))
 }
 

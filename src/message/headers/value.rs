@@ -1,14 +1,14 @@
-//! [`FieldValue`]: what a field can be set to.
+//! [`FieldValue`]: types that a field can be set to.
 
 use std::borrow::Cow;
 
 use bytes::Bytes;
 
-/// A field value as Rust programs have it: text, bytes, an integer, a `char`, or a `bool`, which is `true` or `false`.
+/// A type that a field can be set to: text, bytes, an integer, a `char`, or a `bool`, which becomes `true` or `false`.
 ///
-/// Whether the bytes may stand in a field (RFC 9110 §5.5) is checked when they are set.
+/// Whether the bytes are valid in a field (RFC 9110 §5.5) is checked when they are set.
 pub trait FieldValue {
-    /// Lends the value's bytes to `then`.
+    /// Calls `then` with the bytes of the value.
     fn lend<R>(&self, then: impl FnOnce(&[u8]) -> R) -> R;
 }
 

@@ -6,14 +6,14 @@ use std::str;
 use crate::message::percent::escape;
 use crate::message::{Class, decimal};
 
-/// A host and the port to knock at.
+/// A host and an optional port.
 ///
-/// Userinfo is refused: it is a way to make one host look like another (RFC 9110 §4.2.4).
+/// Userinfo is refused, since it can make one host look like another (RFC 9110 §4.2.4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Authority<'a> {
-    /// As it is spelled: an IP-literal in its brackets. May be empty, as in `Host:` (RFC 9112 §3.2).
+    /// The host as it was sent, with an IP-literal in brackets. May be empty, as in `Host:` (RFC 9112 §3.2).
     pub(crate) host: &'a str,
-    /// None if it is absent or empty.
+    /// `None` if it is absent or empty.
     pub(crate) port: Option<u16>,
 }
 
@@ -24,13 +24,13 @@ impl<'a> Authority<'a> {
         Some(Authority { host: str::from_utf8(host).ok()?, port: parse_port(port)? })
     }
 
-    /// Whether it parses.
+    /// Whether `text` is an authority.
     pub(crate) fn is_valid(text: &[u8]) -> bool {
         host_len(text).is_some_and(|host_len| parse_port(&text[host_len..]).is_some())
     }
 }
 
-/// Host and port of an authority, as they are spelled. A port may be empty.
+/// Splits an authority into host and port, as they were sent. The port may be empty.
 pub(crate) fn split_port(authority: &str) -> (&str, Option<&str>) {
     match authority.rsplit_once(':') {
         // The colons of an IPv6 address are in brackets.
@@ -47,7 +47,7 @@ fn host_len(text: &[u8]) -> Option<usize> {
     }
 }
 
-/// How long the reg-name at the front of `text` is; an IPv4 address is one, too (RFC 3986 §3.2.2).
+/// The length of the reg-name at the front of `text`. An IPv4 address is one too (RFC 3986 §3.2.2).
 fn reg_name_len(text: &[u8]) -> usize {
     let mut len = REG_NAME.prefix_len(text);
     while escape(&text[len..]).is_some() {
@@ -59,7 +59,7 @@ fn reg_name_len(text: &[u8]) -> usize {
 
 static REG_NAME: Class = Class::URI_PLAIN;
 
-/// How long the IP-literal at the front of `text` is, both brackets counted.
+/// The length of the IP-literal at the front of `text`, including both brackets.
 fn ip_literal_len(text: &[u8]) -> Option<usize> {
     let end = memchr::memchr(b']', text)?;
     let address = &text[1..end];

@@ -1,4 +1,4 @@
-//! [`Target`]: what a request is for, in one of four forms (RFC 9112 §3.2).
+//! [`Target`]: the target of a request, in one of four forms (RFC 9112 §3.2).
 
 mod authority;
 mod reference;
@@ -15,16 +15,16 @@ use super::percent::{self, Plus};
 use super::{Class, Form, InvalidText, Method, Status};
 use crate::memory::{Reset, Span};
 
-/// The target of a request. A new one is `/`.
+/// The target of a request. The default is `/`.
 #[derive(Clone, Default)]
 pub struct Target {
-    /// As it is spelled, and always valid; empty for a new target.
+    /// The target as it was sent, always valid; empty for a new target.
     text: String,
     parts: Parts,
 }
 
 impl Target {
-    /// Takes the target of a request line.
+    /// Parses the target of a request line.
     pub(crate) fn parse(&mut self, method: &Method, target: &str) -> Result<(), InvalidTarget> {
         let parts = match (method, target.as_bytes()) {
             (Method::Connect, authority) => Parts::authority_form(authority)?,
@@ -36,7 +36,7 @@ impl Target {
         Ok(())
     }
 
-    /// Takes the origin-form at the front of `text` and answers how long it is, if one is there.
+    /// Takes the origin-form at the front of `text`, and returns its length, if there is one.
     #[inline]
     pub(crate) fn take_origin_form(&mut self, text: &[u8]) -> Option<usize> {
         if !text.starts_with(b"/") {
@@ -51,9 +51,9 @@ impl Target {
         Some(query.end())
     }
 
-    /// Takes an absolute `http` or `https` URL, or an origin-form.
+    /// Parses an absolute `http` or `https` URL, or an origin-form.
     ///
-    /// A fragment is dropped: it stays with the client (RFC 9110 §4.2.5).
+    /// A fragment is dropped, since it is never sent (RFC 9110 §4.2.5).
     pub(crate) fn set_url(&mut self, url: &str) -> Result<(), InvalidTarget> {
         let text = url.split_once('#').map_or(url, |(text, _fragment)| text);
         let parts = match text.as_bytes() {
@@ -64,7 +64,7 @@ impl Target {
         Ok(())
     }
 
-    /// Replaces what stands behind the `?`, and with nothing the `?` as well.
+    /// Replaces the query. An empty one removes the `?` as well.
     pub(crate) fn set_query(&mut self, query: &str) -> Result<(), InvalidTarget> {
         match self.parts.form {
             TargetForm::Origin | TargetForm::Absolute => {}
@@ -93,13 +93,13 @@ impl Target {
         self.parts = parts;
     }
 
-    /// Which of the four forms it has.
+    /// Returns which of the four forms the target has.
     #[inline]
     pub fn form(&self) -> TargetForm {
         self.parts.form
     }
 
-    /// The target as it is spelled.
+    /// Returns the target as it was sent.
     #[inline]
     pub fn as_str(&self) -> &str {
         match &*self.text {
@@ -108,7 +108,7 @@ impl Target {
         }
     }
 
-    /// `http` or `https`, in lower case, if it is in absolute-form.
+    /// Returns `http` or `https` in lower case, if the target is in absolute-form.
     #[inline]
     pub fn scheme(&self) -> Option<&str> {
         self.parts.scheme.map(Scheme::as_str)
@@ -118,13 +118,13 @@ impl Target {
         self.parts.scheme
     }
 
-    /// All before the path, as it is spelled, if it is in absolute-form.
+    /// Everything before the path, as it was sent, if the target is in absolute-form.
     #[inline]
     pub(crate) fn origin(&self) -> Option<&str> {
         self.parts.scheme.map(|_| &self.text[..self.parts.authority.end()])
     }
 
-    /// Host and port as they are spelled, if it is in absolute-form or authority-form.
+    /// Returns host and port as they were sent, if the target is in absolute-form or authority-form.
     #[inline]
     pub fn authority(&self) -> Option<&str> {
         match self.parts.form {
@@ -133,12 +133,13 @@ impl Target {
         }
     }
 
-    /// The host as it is spelled, an IPv6 address in its brackets, if it is in absolute-form or authority-form.
+    /// Returns the host as it was sent, with an IPv6 address in brackets, if the target is in absolute-form or
+    /// authority-form.
     pub fn host(&self) -> Option<&str> {
         self.authority().map(|authority| split_port(authority).0)
     }
 
-    /// The path as it is spelled, not decoded; `*` in asterisk-form, `""` in authority-form.
+    /// Returns the path as it was sent, not decoded; `*` in asterisk-form, `""` in authority-form.
     #[inline]
     pub fn path(&self) -> &str {
         match (self.part(self.parts.path), self.parts.form) {
@@ -148,20 +149,20 @@ impl Target {
         }
     }
 
-    /// The path, decoded once.
+    /// Returns the path, decoded once.
     ///
-    /// `%2F` becomes a `/` like any other; [`Target::segments`] can tell them apart.
+    /// `%2F` becomes a `/` like any other; [`Target::segments`] keeps them apart.
     ///
     /// # Errors
     ///
-    /// A decoded path that is no UTF-8: in a handler `?` makes that 400.
+    /// Fails if the decoded path is not UTF-8. In a handler, `?` turns that into 400.
     pub fn path_decoded(&self) -> Result<Cow<'_, str>, InvalidText> {
         decode(self.path())
     }
 
-    /// The parts of the path between the `/`s, each decoded once: a decoded `/` or `..` is inside of one.
+    /// Returns the segments of the path, each decoded once. A decoded `/` or `..` stays within its segment.
     ///
-    /// `/a/b%2Fc/` has the segments `a`, `b/c` and an empty one. One that is no UTF-8 is an error.
+    /// `/a/b%2Fc/` has the segments `a`, `b/c` and an empty one. A segment that is not UTF-8 is an error.
     ///
     /// # Examples
     ///
@@ -196,13 +197,13 @@ impl Target {
         self.path().strip_prefix('/').into_iter().flat_map(|path| path.split('/')).map(decode)
     }
 
-    /// The names and values behind the `?`.
+    /// Returns the query as a [`Form`].
     #[inline]
     pub fn query(&self) -> Form<'_> {
         Form::new(self.part(self.parts.query))
     }
 
-    /// Path and query as an origin is asked for them, in up to two parts (RFC 9112 §3.2.1, §3.2.4).
+    /// Path and query as they are sent to an origin, in up to two parts (RFC 9112 §3.2.1, §3.2.4).
     pub(crate) fn resource(&self, method: Method) -> [&str; 2] {
         match (self.resource_text(), method) {
             ("", Method::Options) if self.parts.form == TargetForm::Absolute => ["*", ""],
@@ -213,7 +214,7 @@ impl Target {
         }
     }
 
-    /// Path and query as they are spelled.
+    /// Path and query as they were sent.
     fn resource_text(&self) -> &str {
         let start = match self.parts.form {
             TargetForm::Absolute => self.parts.authority.end(),
@@ -229,9 +230,9 @@ impl Target {
 }
 
 impl PartialEq for Target {
-    /// Spelled the same: `/a` and `/%61` are two targets, and so are `http://a` and `http://A`.
+    /// Compares the spelling: `/a` and `/%61` are different targets, and so are `http://a` and `http://A`.
     fn eq(&self, other: &Target) -> bool {
-        // No form is spelled as another one is.
+        // No text has two forms.
         self.as_str() == other.as_str()
     }
 }
@@ -250,7 +251,7 @@ impl Reset for Target {
     }
 }
 
-/// What stays warm.
+/// How much memory is kept.
 const TEXT_KEPT_MAX: usize = 1 << 10;
 
 impl fmt::Display for Target {
@@ -271,39 +272,39 @@ pub enum TargetForm {
     /// `/path?query`: the usual one (§3.2.1).
     #[default]
     Origin,
-    /// `http://host/path?query`: what a proxy is asked (§3.2.2).
+    /// `http://host/path?query`: used in requests to a proxy (§3.2.2).
     Absolute,
-    /// `host:port`: what CONNECT asks for (§3.2.3).
+    /// `host:port`: used with CONNECT (§3.2.3).
     Authority,
-    /// `*`: what OPTIONS asks about the server as a whole (§3.2.4).
+    /// `*`: used with OPTIONS for the server as a whole (§3.2.4).
     Asterisk,
 }
 
-/// Why a text is no request target, or a URL cannot be requested.
+/// Why a text is not a request target, or a URL cannot be requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum InvalidTarget {
-    /// It has none of the four forms, or one that does not fit its method (RFC 9112 §3.2).
+    /// The target has none of the four forms, or one that does not fit the method (RFC 9112 §3.2).
     Form,
-    /// It holds a byte that no path or query may hold.
+    /// The path or query contains a byte that is not allowed there.
     Byte,
-    /// Its scheme is neither `http` nor `https`.
+    /// The scheme is neither `http` nor `https`.
     Scheme,
-    /// Its host or port is missing or malformed, or it has userinfo (RFC 9110 §4.2).
+    /// The host or port is missing or malformed, or there is userinfo (RFC 9110 §4.2).
     Authority,
-    /// It has a `..` in its path, by which it may leave the base that it is to be below: see
+    /// The path contains a `..`, which could lead out of the base that it must stay below: see
     /// [`Request::target_to`](super::Request::target_to).
     Outside,
-    /// It may not be sent on: its `max-forwards` is 0, or cannot be read (RFC 9110 §7.6.2).
+    /// The request may not be forwarded: its `max-forwards` is 0, or cannot be read (RFC 9110 §7.6.2).
     MaxForwards,
 }
 
 impl InvalidTarget {
-    /// The status that is owed to whoever has asked for it, if it is to blame.
+    /// The status that the peer is answered with, if the peer is to blame.
     pub(crate) fn owed(self) -> Option<Status> {
         match self {
             InvalidTarget::Outside => Some(Status::BAD_REQUEST),
-            // It was for this server in the end, which has nothing to say to it.
+            // So this server is the final recipient, and has no answer of its own.
             InvalidTarget::MaxForwards => Some(Status::NOT_IMPLEMENTED),
             InvalidTarget::Form | InvalidTarget::Byte | InvalidTarget::Scheme | InvalidTarget::Authority => {
                 None
@@ -329,7 +330,7 @@ impl fmt::Display for InvalidTarget {
 
 impl Error for InvalidTarget {}
 
-/// Where the parts of one target are. What a form does not have is empty.
+/// Where the parts of a target are. Parts that a form does not have are empty.
 #[derive(Clone, Copy, Debug, Default)]
 struct Parts {
     form: TargetForm,
@@ -347,7 +348,7 @@ impl Parts {
 
     fn authority_form(target: &[u8]) -> Result<Parts, InvalidTarget> {
         match Authority::parse(target) {
-            // A tunnel leads to one port, and zero is none (RFC 9110 §9.3.6).
+            // A tunnel needs a port, and zero is not one (RFC 9110 §9.3.6).
             Some(Authority { host: "", .. } | Authority { port: None | Some(0), .. }) | None => {
                 Err(InvalidTarget::Authority)
             }
@@ -393,14 +394,14 @@ fn resource(target: &[u8], start: usize) -> Result<(Span, Span), InvalidTarget> 
     Ok((Span::new(start, path_end - start), Span::new(query_start, target.len() - query_start)))
 }
 
-/// `pchar` and `/` (RFC 3986 §3.3), and the brackets that nobody escapes.
+/// `pchar` and `/` (RFC 3986 §3.3), and brackets, which few clients escape.
 ///
-/// A `%` may stand without its digits: [`percent::decode`] reads it as itself.
+/// A `%` is allowed without its digits; [`percent::decode`] then reads it as itself.
 static PATH: Class = Class::URI_PLAIN.with(b"/:@%[]");
 
-/// What a path may hold, `?`, and what browsers do not escape in a query though RFC 3986 §3.4 asks for it.
+/// What a path may contain, `?`, and what browsers do not escape in a query although RFC 3986 §3.4 requires it.
 ///
-/// The backslash is not among it: some parsers take it for a `/`.
+/// The backslash is excluded, since some parsers take it for a `/`.
 static QUERY: Class = Class::URI_PLAIN.with(b"/:@%[]?{|}^");
 
 fn decode(raw: &str) -> Result<Cow<'_, str>, InvalidText> {

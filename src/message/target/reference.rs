@@ -8,12 +8,12 @@ use super::{InvalidTarget, QUERY, Target};
 use crate::message::percent;
 
 impl Target {
-    /// The URL that `reference` means where this one was asked for, without its fragment. Bytes that should have been
-    /// escaped are, as browsers do it: servers send spaces, UTF-8 and Latin-1 in `location`, and get back what they sent.
+    /// Resolves `reference` against this URL, and drops the fragment. Bytes that should have been escaped are escaped
+    /// as browsers do it: servers send spaces, UTF-8 and Latin-1 in `location`, and get back what they sent.
     ///
     /// # Errors
     ///
-    /// A target that is not in absolute-form, or a reference that leads to no `http` or `https` URL.
+    /// Fails if this target is not in absolute-form, or the reference does not lead to an `http` or `https` URL.
     pub(crate) fn join(&self, reference: &[u8]) -> Result<Target, InvalidTarget> {
         let origin = self.origin().ok_or(InvalidTarget::Form)?;
         let reference = escape(reference.split(|&octet| octet == b'#').next().unwrap_or_default())?;
@@ -42,12 +42,13 @@ impl Target {
     }
 }
 
-/// A path, and the query behind it with its `?`.
+/// Splits a resource into its path, and its query with the `?`.
 fn split_query(resource: &str) -> (&str, &str) {
     resource.split_at(resource.find('?').unwrap_or(resource.len()))
 }
 
-/// `scheme ":"`, of which only http and https are of use, and whoever has another one shall hear so.
+/// Whether a reference begins with `scheme ":"`. Schemes other than http and https count too, so that they are refused
+/// later.
 fn has_scheme(reference: &[u8]) -> bool {
     let name = |octet: &u8| octet.is_ascii_alphanumeric() || b"+-.".contains(octet);
     let scheme = memchr::memchr(b':', reference).map(|colon| &reference[..colon]);
@@ -55,7 +56,7 @@ fn has_scheme(reference: &[u8]) -> bool {
         .is_some_and(|scheme| scheme.first().is_some_and(u8::is_ascii_alphabetic) && scheme.iter().all(name))
 }
 
-/// The URL without `.` and `..` in its path (§5.2.4).
+/// Removes `.` and `..` from the path of a URL (§5.2.4).
 fn clean(url: &str) -> String {
     let authority = url.find("://").map_or(0, |colon| colon + "://".len());
     let start = url[authority..].find(['/', '?']).map_or(url.len(), |at| authority + at);
@@ -79,7 +80,7 @@ fn clean(url: &str) -> String {
     clean
 }
 
-/// A reference with `%XX` for what a path or a query cannot hold. A host stays as it is: escaped, it would be another one.
+/// Escapes what a path or a query cannot contain. The host stays as it is, since escaping would make it another one.
 fn escape(reference: &[u8]) -> Result<Cow<'_, str>, InvalidTarget> {
     let (origin, resource) = reference.split_at(origin_len(reference));
     let origin = str::from_utf8(origin).map_err(|_| InvalidTarget::Authority)?;
@@ -94,7 +95,7 @@ fn escape(reference: &[u8]) -> Result<Cow<'_, str>, InvalidTarget> {
     Ok(Cow::Owned(escaped))
 }
 
-/// How much of a reference comes before its path.
+/// The length of the part of a reference before its path.
 fn origin_len(reference: &[u8]) -> usize {
     match memmem::find(reference, b"//") {
         Some(at) if at == 0 || has_scheme(&reference[..at]) => {

@@ -1,6 +1,6 @@
 //! [`Scheme`]: `http` or `https` (RFC 9110 §4.2).
 
-/// How an origin is spoken to.
+/// The scheme of an origin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Scheme {
     Http,
@@ -8,7 +8,7 @@ pub(crate) enum Scheme {
 }
 
 impl Scheme {
-    /// A scheme's case does not count (RFC 9110 §4.2.3).
+    /// Parses a scheme, in any case (RFC 9110 §4.2.3).
     pub(crate) fn parse(text: &[u8]) -> Option<Scheme> {
         match text {
             http if http.eq_ignore_ascii_case(b"http") => Some(Scheme::Http),
@@ -24,7 +24,7 @@ impl Scheme {
         }
     }
 
-    /// The port that an authority without one means.
+    /// The default port.
     pub(crate) fn port(self) -> u16 {
         match self {
             Scheme::Http => 80,

@@ -1,6 +1,6 @@
 //! [`Class`]: a set of octets, as the grammars of RFC 9110 §5.6 and RFC 3986 §2 name them.
 
-/// A set of octets that answers with one load.
+/// A set of octets, looked up with a single load.
 pub(crate) struct Class([bool; 256]);
 
 impl Class {
@@ -10,13 +10,13 @@ impl Class {
         .with(b"abcdefghijklmnopqrstuvwxyz")
         .with(b"0123456789");
 
-    /// `unreserved` (RFC 3986 §2.3): what stands for itself in every part of a URI.
+    /// `unreserved` (RFC 3986 §2.3): what need not be escaped anywhere in a URI.
     pub(crate) const UNRESERVED: Class = Class::ALPHANUMERIC.with(b"-._~");
 
-    /// `unreserved / sub-delims` (RFC 3986 §2.2): what stands for itself in a host, a path and a query.
+    /// `unreserved / sub-delims` (RFC 3986 §2.2): what need not be escaped in a host, a path or a query.
     pub(crate) const URI_PLAIN: Class = Class::UNRESERVED.with(b"!$&'()*+,;=");
 
-    /// This class and `octets`.
+    /// Returns this class with `octets` added.
     pub(crate) const fn with(mut self, octets: &[u8]) -> Class {
         let mut at = 0;
         while at < octets.len() {
@@ -31,11 +31,11 @@ impl Class {
         self.0[octet as usize]
     }
 
-    /// How much of `text`, from its front, is in this class?
+    /// How many octets at the front of `text` are in this class.
     #[inline]
     pub(in crate::message) fn prefix_len(&self, text: &[u8]) -> usize {
         let mut rest = text;
-        // Four at a time, for nearly all text is good.
+        // Four at a time, since nearly all text is valid.
         while let Some((four, behind)) = rest.split_first_chunk::<4>()
             && self.covers(four)
         {
@@ -49,10 +49,10 @@ impl Class {
         text.len() - rest.len()
     }
 
-    /// Is every octet of `text` in this class?
+    /// Whether every octet of `text` is in this class.
     #[inline]
     pub(crate) fn covers(&self, text: &[u8]) -> bool {
-        // A branch for each octet would cost more; and where `text` is a constant, the compiler runs a plain loop itself.
+        // Cheaper than a branch for each octet, and evaluated at compile time where `text` is a constant.
         text.iter().fold(true, |covered, &octet| covered & self.has(octet))
     }
 }

@@ -13,7 +13,7 @@ pub(crate) struct ImfDate([u8; ImfDate::LEN]);
 impl ImfDate {
     const LEN: usize = 29;
 
-    /// A time before 1970 or after the year 9999 becomes the nearest one that can be said.
+    /// The date of `time`. A time before 1970 or after the year 9999 becomes the nearest one that can be expressed.
     pub(crate) fn new(time: SystemTime) -> ImfDate {
         let since_epoch = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let sayable = SystemTime::UNIX_EPOCH + since_epoch.min(LAST_SECOND);
@@ -30,12 +30,12 @@ impl ImfDate {
 /// Fri, 31 Dec 9999 23:59:59 GMT
 const LAST_SECOND: Duration = Duration::from_secs(253_402_300_799);
 
-/// The time that an IMF-fixdate, an RFC 850 date or an asctime date names.
+/// The time that an IMF-fixdate, an RFC 850 date or an asctime date denotes.
 pub(crate) fn parse(date: &[u8]) -> Option<SystemTime> {
     httpdate::parse_http_date(str::from_utf8(date).ok()?).ok()
 }
 
-/// The number of the month whose name begins so, in any case; January is the first.
+/// The number of the month, from 1, whose English name shares its first three letters with `word`, in any case.
 pub(crate) fn month_number(word: &[u8]) -> Option<u32> {
     let name = word.get(..3)?;
     let months = b"jan feb mar apr may jun jul aug sep oct nov dec".split(|&octet| octet == b' ');

@@ -1,6 +1,6 @@
 //! [`decimal`] and [`saturating_decimal`]: numbers as messages carry them (RFC 9110 §8.6).
 
-/// `1*DIGIT`, checked: `str::parse` would take a sign.
+/// Parses `1*DIGIT`, checked. (`str::parse` would accept a sign.)
 pub(crate) fn decimal(text: &[u8]) -> Option<u64> {
     if text.is_empty() {
         return None;
@@ -11,7 +11,7 @@ pub(crate) fn decimal(text: &[u8]) -> Option<u64> {
     })
 }
 
-/// `1*DIGIT`, where what is beyond counting is as good as the largest number.
+/// Parses `1*DIGIT`, where a number that is too large becomes the largest one.
 pub(crate) fn saturating_decimal(text: &[u8]) -> Option<u64> {
     let is_number = !text.is_empty() && text.iter().all(u8::is_ascii_digit);
     is_number.then(|| decimal(text).unwrap_or(u64::MAX))

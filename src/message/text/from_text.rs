@@ -1,12 +1,12 @@
-//! [`FromText`]: types that can be read from a text of the wire.
+//! [`FromText`]: types that can be parsed from text off the wire.
 
 use super::decimal::decimal;
 
-/// A type that can be read from a whole text, strictly.
+/// A type that can be parsed from text, strictly.
 ///
-/// It is not [`FromStr`](std::str::FromStr), which takes `+5` for a number, and `inf`. Here an integer is digits, a
-/// signed one may have a `-`; a float is written in decimals, with an exponent or without, and finite; a `bool` is
-/// `true`, `1` or `on`, or else `false`, `0` or `off`; a `char` is one. Nothing may stand around them.
+/// [`FromStr`](std::str::FromStr) would accept the numbers `+5` and `inf`. Here an integer consists of digits, with an
+/// optional `-` if it is signed. A float is decimal and finite, with an optional exponent. A `bool` is `true`, `1` or
+/// `on`, or else `false`, `0` or `off`. A `char` is a single one. Nothing may surround them.
 ///
 /// # Examples
 ///
@@ -34,7 +34,7 @@ use super::decimal::decimal;
 /// # Ok::<(), corehttp::InvalidForm>(())
 /// ```
 pub trait FromText: Sized {
-    /// The value that `text` spells, if it spells one.
+    /// Parses the whole of `text`. Returns `None` if it is not a value of this type.
     fn from_text(text: &str) -> Option<Self>;
 }
 
@@ -78,7 +78,7 @@ floats!(f32, f64);
 impl FromText for bool {
     fn from_text(text: &str) -> Option<bool> {
         match text {
-            // A browser says `on` for a box that is ticked and has no value of its own.
+            // Browsers send `on` for a checked box that has no value of its own.
             "true" | "1" | "on" => Some(true),
             "false" | "0" | "off" => Some(false),
             _ => None,
@@ -107,7 +107,7 @@ fn integer(text: &str) -> Option<i64> {
     }
 }
 
-/// Whether `str::parse` takes `text` for the same number that everybody else does: digits at both ends.
+/// Whether `text` is a decimal float as everyone reads it, with digits at both ends; `str::parse` accepts more.
 fn is_float(text: &[u8]) -> bool {
     let digits = text.strip_prefix(b"-").unwrap_or(text);
     let is_fit = |octet: &u8| octet.is_ascii_digit() || b".eE+-".contains(octet);

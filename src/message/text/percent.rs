@@ -1,11 +1,11 @@
-//! [`escape`], [`decode`] and [`encode`]: octets that a URI spells `%XX` (RFC 3986 §2.1).
+//! [`escape`], [`decode`] and [`encode`]: octets that a URI writes as `%XX` (RFC 3986 §2.1).
 
 use std::borrow::Cow;
 use std::string::FromUtf8Error;
 
 use super::class::Class;
 
-/// The octet that the escape at the front of `text` stands for, if there is one.
+/// The octet that the escape at the front of `text` denotes, if there is one.
 #[inline]
 pub(in crate::message) fn escape(text: &[u8]) -> Option<u8> {
     match *text {
@@ -14,7 +14,7 @@ pub(in crate::message) fn escape(text: &[u8]) -> Option<u8> {
     }
 }
 
-/// `text` decoded once; borrowed where it holds no escape. A bad escape stands for itself.
+/// Decodes `text` once, without copying if it contains no escape. A malformed escape stands for itself.
 pub(in crate::message) fn decode(text: &str, plus: Plus) -> Result<Cow<'_, str>, FromUtf8Error> {
     let first = match plus {
         Plus::Sign => memchr::memchr(b'%', text.as_bytes()),
@@ -42,13 +42,13 @@ pub(crate) fn octets(text: &str, plus: Plus) -> impl Iterator<Item = u8> {
     })
 }
 
-/// Whether each `%` has its two digits.
+/// Whether each `%` is followed by two digits.
 pub(in crate::message) fn is_well_formed(text: &str) -> bool {
     let text = text.as_bytes();
     memchr::memchr_iter(b'%', text).all(|at| escape(&text[at..]).is_some())
 }
 
-/// Appends `octets` to `text`, escaped but for those that are `plain`, which is ASCII.
+/// Appends `octets` to `text`, escaped except for those in `plain`, which is ASCII.
 pub(crate) fn encode(octets: &[u8], plain: &Class, text: &mut String) {
     for &octet in octets {
         match plain.has(octet) {
