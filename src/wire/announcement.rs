@@ -1,9 +1,9 @@
-//! [`Announcement`]: how a message that is sent is framed (RFC 9112 §6.1, §6.2, RFC 9110 §8.6).
+//! [`Announcement`]: how an outgoing message is framed (RFC 9112 §6.1, §6.2, RFC 9110 §8.6).
 
 use super::{Asked, Framing};
 use crate::message::{Length, Method, Response, Version};
 
-/// How a message that is sent is framed: what its head announces, and what comes behind it.
+/// How an outgoing message is framed: what its head announces, and what follows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Announcement {
     pub(super) announced: Announced,
@@ -11,7 +11,7 @@ pub(crate) struct Announcement {
     content: Length,
 }
 
-/// What a head says of the body behind it.
+/// What a head says about the body that follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Announced {
     Nothing,
@@ -20,8 +20,8 @@ pub(super) enum Announced {
 }
 
 impl Announcement {
-    /// For an answer whose content has this length. The Content-Length that was set by hand counts where the content is
-    /// not sent, and so cannot be measured (RFC 9110 §8.6).
+    /// For a response with content of this length. A Content-Length that was set by hand counts where no content is
+    /// sent that could be measured (RFC 9110 §8.6).
     #[inline]
     pub(crate) fn of_response(asked: Asked, response: &Response, content: Length) -> Announcement {
         use Announced::{Chunked, Nothing};
@@ -30,7 +30,7 @@ impl Announcement {
         let trailers = !response.trailers.is_empty();
         let (announced, framing) = match (response.status.as_u16(), content) {
             (100..200 | 204, _) => (Nothing, Framing::Empty),
-            // Whoever asked takes all that follows for what comes through its tunnel (RFC 9112 §6.3).
+            // The peer takes everything that follows for bytes of its tunnel (RFC 9112 §6.3).
             (200..300, _) if asked.connect => (Nothing, Framing::UntilClose),
             (304, Length::NoContent) => (given(), Framing::Empty),
             (304, Length::Known(_) | Length::Unknown) => (Nothing, Framing::Empty),
@@ -44,7 +44,7 @@ impl Announcement {
         Announcement { announced, framing: if asked.head { Framing::Empty } else { framing }, content }
     }
 
-    /// For a request. One without content says so only where content is usual (RFC 9110 §8.6).
+    /// For a request. One without content announces that only where content is usual (RFC 9110 §8.6).
     pub(crate) fn of_request(method: Method, content: Length, trailers: bool) -> Announcement {
         use Announced::{Chunked, Nothing};
         let (announced, framing) = match (method, content) {
@@ -64,7 +64,7 @@ impl Announcement {
         self.framing
     }
 
-    /// How long the content is to be, whether or not its framing says so: that of chunks does not.
+    /// The length of the content, even if the framing does not announce it, as with chunks.
     pub(crate) fn content_length(self) -> Option<u64> {
         match self.content {
             Length::Known(length) => Some(length),

@@ -1,13 +1,13 @@
-//! [`Asked`]: what of a request its answer depends on (RFC 9110 §9.3, RFC 9112 §6.3).
+//! [`Asked`]: the facts of a request that its answer depends on (RFC 9110 §9.3, RFC 9112 §6.3).
 
 use crate::message::{Method, Request, Version};
 
-/// What a request's answer depends on, noted before a handler may rewrite the request.
+/// The facts of a request that its answer depends on, noted before a handler may rewrite the request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Asked {
-    /// HEAD: the answer's head is that of GET, and there is no body.
+    /// HEAD: the head of the answer is that of GET, and there is no body.
     pub(crate) head: bool,
-    /// CONNECT: a tunnel is asked for, and no message follows this one.
+    /// CONNECT: the client wants a tunnel, and no message follows this one.
     pub(crate) connect: bool,
     pub(crate) version: Version,
 }

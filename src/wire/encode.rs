@@ -28,8 +28,8 @@ pub(crate) fn response(
     out.extend_from_slice(b"\r\n");
 }
 
-/// Writes what was decided of the connection, and the other options: what was set, and `upgrade` with the field of that
-/// name. They name fields that are for the next hop only (RFC 9110 §7.6.1, §7.8).
+/// Writes the `connection` field: what was decided about the connection, other options that were set, and `upgrade` if
+/// there is a field of that name. Options name fields that are for the next hop only (RFC 9110 §7.6.1, §7.8).
 fn options(out: &mut Vec<u8>, headers: &Headers, persist: Wish) {
     let decided: Option<&[u8]> = match persist {
         Wish::Unsaid => None,
@@ -54,17 +54,17 @@ fn options(out: &mut Vec<u8>, headers: &Headers, persist: Wish) {
 /// What a client adds to the head of a request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Additions<'a> {
-    /// `http` or `https`, if the request goes to a proxy, which must be told (RFC 9112 §3.2.2).
+    /// `http` or `https`, if the request goes to a proxy, which needs an absolute target (RFC 9112 §3.2.2).
     pub(crate) scheme: Option<&'a str>,
     /// The host and port that the request is for.
     pub(crate) authority: &'a str,
-    /// Fields for requests that do not set them.
+    /// Default fields, for requests that do not set them.
     pub(crate) defaults: &'a Headers,
-    /// What servers have set.
+    /// The value of the `cookie` field, with what servers have set.
     pub(crate) cookie: Option<&'a str>,
 }
 
-/// Writes the head of a request. Host comes first, for that is what routes it (RFC 9110 §7.2).
+/// Writes the head of a request. Host comes first, since it routes the request (RFC 9110 §7.2).
 pub(crate) fn request(
     out: &mut Vec<u8>,
     request: &Request,
@@ -80,7 +80,7 @@ pub(crate) fn request(
         }
     }
     let resource = match (request.target().resource(request.method()), added.scheme) {
-        // To a proxy a server as a whole is a URL without a path: the last one on the way says `*` (RFC 9112 §3.2.4).
+        // To a proxy, a server as a whole is a URL without a path; the last proxy turns it into `*` (RFC 9112 §3.2.4).
         (["*", _], Some(_)) => ["", ""],
         (resource, _) => resource,
     };
@@ -100,14 +100,14 @@ pub(crate) fn request(
     announce(out, announcement);
     match Wish::of(headers) {
         Wish::Close => line(out, b"connection", b"close"),
-        // Upgrade is for the next hop only, and this is how it is told (RFC 9110 §7.8).
+        // The option declares that Upgrade is for the next hop only (RFC 9110 §7.8).
         Wish::KeepAlive | Wish::Unsaid if headers.contains("upgrade") => line(out, b"connection", b"upgrade"),
         Wish::KeepAlive | Wish::Unsaid => {}
     }
     out.extend_from_slice(b"\r\n");
 }
 
-/// What [`request`] writes itself.
+/// The fields that [`request`] writes itself.
 pub(crate) const ROUTING: [Name<'static>; 5] =
     [Name::HOST, Name::CONTENT_LENGTH, Name::TRANSFER_ENCODING, Name::CONNECTION, Name::KEEP_ALIVE];
 
@@ -124,7 +124,7 @@ fn announce(out: &mut Vec<u8>, announcement: Announcement) {
     }
 }
 
-/// Writes the head of an answer that is not the last one (RFC 9110 §15.2), or that hands the connection over.
+/// Writes the head of an interim answer (RFC 9110 §15.2), or of one that hands the connection over.
 pub(crate) fn interim(out: &mut Vec<u8>, status: Status, headers: &Headers, upgrade: Option<&str>) {
     status_line(out, status);
     fields(out, headers);
@@ -135,7 +135,7 @@ pub(crate) fn interim(out: &mut Vec<u8>, status: Status, headers: &Headers, upgr
     out.extend_from_slice(b"\r\n");
 }
 
-/// Writes the head of an answer behind which the connection is a tunnel (RFC 9110 §9.3.6).
+/// Writes the head of an answer after which the connection is a tunnel (RFC 9110 §9.3.6).
 pub(crate) fn tunnel(out: &mut Vec<u8>, headers: &Headers, stamp: Stamp<'_>) {
     status_line(out, Status::OK);
     fields(out, headers);
@@ -143,7 +143,7 @@ pub(crate) fn tunnel(out: &mut Vec<u8>, headers: &Headers, stamp: Stamp<'_>) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// Writes the field lines but for those that say how the message is framed: these are computed.
+/// Writes the field lines, except those that frame the message, which are computed.
 #[inline]
 pub(crate) fn fields(out: &mut Vec<u8>, headers: &Headers) {
     fields_but(out, headers, &FRAMING);
@@ -190,7 +190,7 @@ fn status_line(out: &mut Vec<u8>, status: Status) {
 #[inline(never)]
 fn other_status_line(out: &mut Vec<u8>, status: Status) {
     out.extend_from_slice(b"HTTP/1.1 ");
-    // Three digits always: one that was received may begin with a zero.
+    // Always three digits: a status that was received may begin with a zero.
     out.extend_from_slice(&itoa::Buffer::new().format(1000 + status.as_u16()).as_bytes()[1..]);
     out.push(b' ');
     out.extend_from_slice(status.reason().as_bytes());

@@ -1,42 +1,42 @@
-//! [`WireError`]: how a message can break RFC 9112, and the status that is owed for it.
+//! [`WireError`]: how a message can break RFC 9112, and the status for it.
 
 use std::fmt;
 
 use crate::message::Status;
 
-/// How a message broke the rules of the wire, or a bound of [`Limits`](crate::Limits).
+/// How a message broke the rules of RFC 9112, or a limit of [`Limits`](crate::Limits).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum WireError {
     /// The request line is not three parts with one space between them (RFC 9112 §3).
     RequestLine,
-    /// The status line is not a version, three digits and perhaps a reason, with one space between them (§4).
+    /// The status line is not a version, three digits and an optional reason, with one space between them (§4).
     StatusLine,
-    /// The request line is longer than its bound.
+    /// The request line is longer than its limit.
     RequestLineTooLong,
-    /// The method is longer than any that is known.
+    /// The method is longer than any known one.
     MethodTooLong,
     /// The target has none of the four forms (§3.2).
     Target,
-    /// The version is no HTTP version (§2.3).
+    /// The version is not a version of HTTP (§2.3).
     Version,
-    /// The version is one that is not spoken here (RFC 9110 §15.6.6).
+    /// The version is not supported (RFC 9110 §15.6.6).
     VersionNotSupported,
-    /// More empty lines before the request line than are ignored (§2.2).
+    /// There are more empty lines before the request line than are ignored (§2.2).
     EmptyLines,
-    /// A line ends with anything but CRLF (§2.2).
+    /// A line does not end with CRLF (§2.2).
     LineEnd,
     /// A field name is not a token, or not followed by its colon (§5.1).
     FieldName,
-    /// A field value holds a control, or is folded (§5.2, RFC 9110 §5.5).
+    /// A field value contains a control character, or is folded (§5.2, RFC 9110 §5.5).
     FieldValue,
-    /// The head is longer than its bound, or has more fields.
+    /// The head is longer than its limit, or has more fields.
     HeadTooLarge,
-    /// Host is missing, given twice, or no authority (§3.2).
+    /// Host is missing, repeated, or not an authority (§3.2).
     Host,
     /// Content-Length is not one decimal number (§6.3).
     ContentLength,
-    /// Transfer-Encoding stands beside Content-Length, in HTTP/1.0, twice, or is not `chunked` (§6.1).
+    /// Transfer-Encoding is combined with Content-Length or HTTP/1.0, repeated, or not `chunked` (§6.1).
     TransferEncoding,
     /// Transfer-Encoding names a coding before `chunked` (§6.1).
     CodingNotImplemented,
@@ -48,18 +48,18 @@ pub enum WireError {
     ChunkExtension,
     /// A chunk is not as long as its size says (§7.1).
     ChunkData,
-    /// Chunk extensions, or the framing of tiny chunks, are larger than their bound.
+    /// Chunk extensions, or the framing of tiny chunks, are larger than their limit.
     ChunkOverhead,
-    /// A trailer field is malformed, or may not be a trailer (§7.1.2, RFC 9110 §6.5.1).
+    /// A trailer field is malformed, or not allowed in trailers (§7.1.2, RFC 9110 §6.5.1).
     Trailer,
-    /// The trailer section is longer than its bound, or has more fields.
+    /// The trailer section is longer than its limit, or has more fields.
     TrailersTooLarge,
-    /// The body is larger than its bound.
+    /// The body is larger than its limit.
     BodyTooLarge,
 }
 
 impl WireError {
-    /// The status that is owed to whoever sent such a request (RFC 9110 §15.5, §15.6).
+    /// Returns the status that such a request is answered with (RFC 9110 §15.5, §15.6).
     pub fn owed(self) -> Status {
         use WireError as E;
         match self {

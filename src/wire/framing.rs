@@ -6,14 +6,14 @@ use crate::message::{Headers, Name, Status, Version, decimal, is_token, members}
 /// Where the body of a message ends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Framing {
-    /// There is none.
+    /// There is no body.
     #[default]
     Empty,
     /// After that many bytes.
     Length(u64),
-    /// With the chunk that says so.
+    /// With the last chunk.
     Chunked,
-    /// When the peer closes. Only a response can end so.
+    /// When the peer closes. Only responses can end like this.
     UntilClose,
 }
 
@@ -24,7 +24,7 @@ impl Framing {
         Ok(announced(version, headers)?.unwrap_or(Framing::Empty))
     }
 
-    /// How the body of an answer is framed. Some have none, whatever they announce.
+    /// How the body of a response is framed. Some have none, whatever they announce.
     pub(crate) fn of_response(
         asked: Asked,
         status: Status,
@@ -40,7 +40,7 @@ impl Framing {
     }
 }
 
-/// What the fields say about the end of the body, if they say anything.
+/// The end of the body according to the fields, if they say anything.
 #[inline]
 fn announced(version: Version, headers: &Headers) -> Result<Option<Framing>, WireError> {
     match headers.may_have(Name::TRANSFER_ENCODING) || headers.may_have(Name::CONTENT_LENGTH) {
@@ -49,24 +49,24 @@ fn announced(version: Version, headers: &Headers) -> Result<Option<Framing>, Wir
     }
 }
 
-/// Reads the two fields that may say it.
+/// Reads the two fields that determine it.
 #[inline(never)]
 fn read(version: Version, headers: &Headers) -> Result<Option<Framing>, WireError> {
     if headers.first(Name::TRANSFER_ENCODING).is_none() {
         return Ok(length(headers)?.map(Framing::Length));
     }
     match (headers.first(Name::CONTENT_LENGTH), version) {
-        // One of the two hops would believe the length and the other the chunks: that is the classic way
-        // to smuggle a request (§11.2), so nobody gets to choose.
+        // One hop could believe the length and another the chunks, which is the classic way to smuggle a request
+        // (§11.2). So there is no choice between them.
         (Some(_), _) => Err(WireError::TransferEncoding),
-        // A proxy that speaks HTTP/1.0 knows no chunks and would read on until close (§6.1).
+        // A proxy that speaks HTTP/1.0 does not know chunks, and would read on until close (§6.1).
         (None, Version::Http10) => Err(WireError::TransferEncoding),
         (None, Version::Http11) => coding(headers).map(|()| Some(Framing::Chunked)),
     }
 }
 
-/// The one Content-Length of a message, if there is any. Even equal lengths are refused when there are two of them:
-/// whoever sent both is not to be trusted about either.
+/// The single Content-Length of a message, if there is one. Even two equal ones are refused: a peer that sends two
+/// cannot be trusted about either.
 fn length(headers: &Headers) -> Result<Option<u64>, WireError> {
     let mut lengths = headers.named(Name::CONTENT_LENGTH);
     let Some(length) = lengths.next() else { return Ok(None) };
@@ -87,7 +87,7 @@ fn coding(headers: &Headers) -> Result<(), WireError> {
     let codings = members(line).count();
     let well_formed = members(line).all(is_token) && codings > 1;
     let chunked_is_last = members(line).position(is_chunked) == Some(codings.wrapping_sub(1));
-    // `gzip, chunked` is a good message that is not understood here; anything else is a bad one (§6.1).
+    // `gzip, chunked` is a valid message that is not supported; anything else is an invalid one (§6.1).
     match well_formed && chunked_is_last {
         true => Err(WireError::CodingNotImplemented),
         false => Err(WireError::TransferEncoding),

@@ -1,6 +1,7 @@
-//! [`Limits`]: every size and count a peer can reach.
+//! [`Limits`]: bounds on every size and count that a peer can determine.
 
-/// Every size and count a peer can reach. Reaching one is an answer, never a panic.
+/// Bounds on every size and count that a peer can determine. Exceeding one results in an answer or a close, never in a
+/// panic.
 ///
 /// # Examples
 ///
@@ -14,56 +15,56 @@
 pub struct Limits {
     /// Bytes of a request line, without its CRLF. Beyond: 414. Default: 16 KiB.
     pub request_line_max: usize,
-    /// Bytes of a head: start-line and fields. Beyond: 431. Default: 64 KiB; more than 1 GiB count as 1 GiB.
+    /// Bytes of a head: start-line and fields. Beyond: 431. Default: 64 KiB; at most 1 GiB.
     pub head_max: usize,
-    /// Fields in a head. Beyond: 431. Default: 128; more than 1,024 count as 1,024.
+    /// Fields in a head. Beyond: 431. Default: 128; at most 1,024.
     pub fields_max: usize,
     /// Empty lines before a request line (RFC 9112 §2.2). Beyond: 400. Default: 1.
     pub empty_lines_max: usize,
     /// Bytes of a body that is buffered. Beyond: 413. Default: 4 MiB.
     ///
-    /// A body whose Content-Length says more is refused before a byte of it is stored. Memory grows with what
-    /// has arrived, not with what was announced.
+    /// A body whose Content-Length exceeds this is refused before a byte of it is stored. Memory grows with what has
+    /// arrived, not with what was announced.
     pub body_max: usize,
-    /// Digits of a chunk size, leading zeros among them. Beyond: 400. Default: 16; more count as 16.
+    /// Digits of a chunk size, including leading zeros. Beyond: 400. Default: 16, which is also the most.
     pub chunk_digits_max: u32,
     /// Bytes of the extensions of one chunk. Beyond: 400. Default: 4 KiB.
     pub chunk_extension_max: usize,
     /// Bytes of all chunk extensions of a body. Beyond: 400. Default: 16 KiB.
     pub chunk_extensions_max: usize,
-    /// Bytes of chunk framing beyond 16 a chunk and twice the data: what tiny chunks may waste. Beyond: 400.
+    /// Bytes of chunk framing beyond 16 for each chunk and twice its data, which tiny chunks could waste. Beyond: 400.
     /// Default: 16 KiB.
     pub chunk_overhead_max: usize,
-    /// Bytes of a trailer section. Beyond: 431. Default: 16 KiB; more than 1 GiB count as 1 GiB.
+    /// Bytes of a trailer section. Beyond: 431. Default: 16 KiB; at most 1 GiB.
     pub trailers_max: usize,
-    /// Fields in a trailer section. Beyond: 431. Default: 64; more than 1,024 count as 1,024.
+    /// Fields in a trailer section. Beyond: 431. Default: 64; at most 1,024.
     pub trailer_fields_max: usize,
-    /// Bytes of an unread body that are read and dropped to keep a connection, or after a refusal so that the
-    /// peer can read it. Beyond: close. Default: 256 KiB.
+    /// Bytes of an unread body that are read and discarded, either to keep a connection, or so that a peer that was
+    /// refused can read the answer. Beyond: close. Default: 256 KiB.
     pub drain_max: usize,
-    /// Bytes of answers that wait for more requests of the same batch before they are written. Default: 64 KiB.
+    /// Bytes of answers that are gathered while more pipelined requests are at hand, and then written together.
+    /// Default: 64 KiB.
     pub pipeline_bytes_max: usize,
-    /// Answers that wait for more requests of the same batch before they are written. Default: 64.
+    /// Answers that are gathered while more pipelined requests are at hand, and then written together. Default: 64.
     pub pipeline_answers_max: usize,
-    /// Connections of the server, over all cores. Beyond: 503 with `retry-after`, or a close without an
-    /// answer over TLS, and where very many are refused at once. Default: 65,536.
+    /// Connections of the server, over all cores. Beyond: 503 with `retry-after`; or close without an answer, over TLS
+    /// and when very many are refused at once. Default: 65,536.
     pub connections_max: usize,
-    /// Connections of one peer: an IPv4 address or an IPv6 /64. Beyond: 429, or a close as above. Default:
-    /// none.
+    /// Connections of one peer: an IPv4 address or an IPv6 /64. Beyond: 429, or close as above. Default: no limit.
     pub connections_per_peer_max: Option<usize>,
-    /// Requests on one connection. The last answer says `connection: close`. Default: none; zero counts as one.
+    /// Requests on one connection. The last answer says `connection: close`. Default: no limit; zero counts as one.
     pub requests_per_connection_max: Option<u64>,
 }
 
 impl Limits {
-    /// These limits, lowered to the length of text in which fields can be found.
+    /// Returns these limits, lowered to the length of text that spans can address.
     pub(crate) fn capped(self) -> Limits {
         let (head_max, trailers_max) = (self.head_max.min(TEXT_MAX), self.trailers_max.min(TEXT_MAX));
         Limits { head_max, trailers_max, ..self }
     }
 }
 
-/// Fields are found by spans of 32 bits, and what is read behind a head goes with it while it is looked at.
+/// Spans have 32 bits, and what was read after a head is part of the text while the head is parsed.
 const TEXT_MAX: usize = 1 << 30;
 
 impl Default for Limits {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::message::{Headers, Name, Version, decimal, members};
 
-/// What a message's Connection fields say about the time after it.
+/// What the Connection fields of a message say about the time after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wish {
     Close,
@@ -13,13 +13,13 @@ pub(crate) enum Wish {
 }
 
 impl Wish {
-    /// What all Connection lines of a message say.
+    /// The wish that all Connection lines of a message express.
     #[inline]
     pub(crate) fn of(headers: &Headers) -> Wish {
         if headers.may_have(Name::CONNECTION) { Wish::read(headers) } else { Wish::Unsaid }
     }
 
-    /// Reads all members of all Connection lines; `close` beats `keep-alive` wherever it stands.
+    /// Reads all members of all Connection lines. `close` beats `keep-alive` wherever it stands.
     #[inline(never)]
     fn read(headers: &Headers) -> Wish {
         let mut wish = Wish::Unsaid;
@@ -37,7 +37,7 @@ impl Wish {
     }
 }
 
-/// May the connection carry another message, by what the peer has said?
+/// Whether the connection may carry another message, by what the peer has said.
 #[inline]
 pub(crate) fn persists(version: Version, wish: Wish) -> bool {
     match (version, wish) {
@@ -48,7 +48,7 @@ pub(crate) fn persists(version: Version, wish: Wish) -> bool {
     }
 }
 
-/// How long a server lets a connection rest, if it says so: `Keep-Alive: timeout=5` (RFC 2068 §19.7.1.1).
+/// How long a server keeps an idle connection, if it says so: `Keep-Alive: timeout=5` (RFC 2068 §19.7.1.1).
 pub(crate) fn patience(headers: &Headers) -> Option<Duration> {
     let said = headers.named(Name::KEEP_ALIVE).flat_map(members).find_map(|member| {
         let (name, seconds) = member.split_at_checked("timeout=".len())?;

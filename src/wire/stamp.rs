@@ -6,17 +6,17 @@ use crate::message::{Headers, Name};
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stamp<'a> {
     both: &'a [u8],
-    /// How long the first of them is, the server's.
+    /// The length of the first line, which is `server`.
     server_len: usize,
 }
 
 impl<'a> Stamp<'a> {
-    /// `both` lines, of which the first is the server's and so long.
+    /// Both lines: `server`, which is `server_len` bytes long, and `date`.
     pub(crate) fn new(both: &'a [u8], server_len: usize) -> Stamp<'a> {
         Stamp { both, server_len }
     }
 
-    /// What the handler has set is not ours to say again: it may speak for an origin behind it.
+    /// The lines for fields that the handler has not set: what it has set may be about an origin behind it.
     #[inline]
     pub(super) fn beside(self, headers: &Headers) -> &'a [u8] {
         match headers.may_have(Name::SERVER) || headers.may_have(Name::DATE) {
@@ -25,7 +25,7 @@ impl<'a> Stamp<'a> {
         }
     }
 
-    /// The lines of names that `headers` do not have.
+    /// The lines whose names are not in `headers`.
     #[inline(never)]
     fn unsaid(self, headers: &Headers) -> &'a [u8] {
         match (headers.first(Name::SERVER).is_some(), headers.first(Name::DATE).is_some()) {

@@ -1,4 +1,4 @@
-//! What all heads have in common: field lines, each of which ends with CRLF (RFC 9112 §2.2, §5).
+//! What all heads have in common: field lines that end with CRLF (RFC 9112 §2.2, §5).
 
 use httparse::Header;
 use memchr::{memchr, memchr_iter};
@@ -12,7 +12,7 @@ pub(super) const FIELDS_USUAL: usize = 64;
 /// The most that [`Limits::fields_max`] and [`Limits::trailer_fields_max`] can allow.
 pub(super) const FIELDS_CEILING: usize = 1024;
 
-/// Notes the lines that httparse found in `section`, which they end, and checks that CRLF ends each of them.
+/// Notes the lines that httparse found in `section`, up to its end, and checks that each ends with CRLF.
 #[inline]
 pub(super) fn record(lines: &[Header<'_>], section: &[u8], into: &mut Headers) -> Result<(), WireError> {
     // A lone LF would do for a lenient reader. A proxy in front of us may disagree, and two readings of one stream
@@ -30,7 +30,7 @@ pub(super) fn record(lines: &[Header<'_>], section: &[u8], into: &mut Headers) -
     }
 }
 
-/// A head that is not all there may be too long already, or hold a line that ends wrong.
+/// Checks that an incomplete head is not yet too long, and has no line that ends wrong.
 pub(super) fn still_good(head: &[u8], line_max: usize, limits: &Limits) -> Result<(), WireError> {
     let line = memchr(b'\n', head).unwrap_or(head.len());
     if line > line_max.saturating_add("\r".len()) {
@@ -45,8 +45,8 @@ pub(super) fn still_good(head: &[u8], line_max: usize, limits: &Limits) -> Resul
     }
 }
 
-/// Why `input` is bad, of which it is known that it is: the error of the shortest front of it that has one. Of two rules
-/// that are broken the one counts which is broken first, or else the answer would depend on where packets end.
+/// Finds out why `input`, which is known to be bad, is bad: by the error of its shortest bad prefix. If two rules are
+/// broken, the one broken first counts; otherwise the answer would depend on where packets end.
 #[cold]
 #[inline(never)]
 pub(super) fn first_error<T>(
@@ -54,7 +54,7 @@ pub(super) fn first_error<T>(
     mut error: WireError,
     mut judge: impl FnMut(&[u8]) -> Result<T, WireError>,
 ) -> WireError {
-    // Whatever is bad stays so with what comes behind it.
+    // A bad prefix stays bad, whatever follows it.
     let (mut good, mut bad) = (0, input.len());
     while bad - good > 1 {
         let middle = good.midpoint(bad);

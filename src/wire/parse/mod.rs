@@ -1,7 +1,7 @@
 //! Parses the heads of messages, and trailer sections (RFC 9112 §2 to §5, §7.1.2).
 //!
-//! httparse brings the grammar. The policy is here: every line ends with CRLF, every bound holds, and the host
-//! is one that all readers agree on. What is spelled as nearly all heads are does not even come to httparse.
+//! httparse knows the grammar. The rules beyond it are here: every line ends with CRLF, every limit holds, and all
+//! readers agree on the host. Heads that are written as nearly all are never reach httparse.
 
 mod lines;
 mod plain;

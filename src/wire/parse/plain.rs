@@ -1,18 +1,18 @@
-//! Heads as nearly all peers spell them, read in one pass (RFC 9112 §2.1, §3, §5).
+//! Heads as nearly all peers write them, read in one pass (RFC 9112 §2.1, §3, §5).
 //!
-//! Nobody is judged here: what is odd, wrong or not all here, or asks for something else than a path, is left to
-//! httparse, which says what is the matter.
+//! Nothing is refused here. A head that is unusual, wrong or incomplete, or is not for a path, is left to httparse,
+//! which says what is wrong with it.
 
 use crate::memory::Span;
 use crate::message::{Headers, Method, Request, Status, Tag, Version, decimal, token_len};
 
-/// Reads the request line at the front of `head` into `request`, if it asks for a path, and answers how long it is with
-/// its CRLF.
+/// Reads the request line at the front of `head` into `request`, if it asks for a path. Returns its length, including
+/// CRLF.
 #[inline]
 pub(super) fn request_line(head: &[u8], request: &mut Request) -> Option<usize> {
     let (method, target, version) = request.line_mut();
     let rest = match head.strip_prefix(b"GET ") {
-        // Most requests are this one.
+        // Most requests are GET.
         Some(rest) => {
             *method = Method::Get;
             rest
@@ -29,7 +29,7 @@ pub(super) fn request_line(head: &[u8], request: &mut Request) -> Option<usize> 
         }
     };
     let rest = &rest[target.take_origin_form(rest)?..];
-    // Compared as a whole: a pattern would be compared octet by octet.
+    // Compared as a whole, since a pattern would be compared octet by octet.
     *version = match rest.first_chunk::<VERSION_LEN>()? {
         version if *version == *b" HTTP/1.1\r\n" => Version::Http11,
         version if *version == *b" HTTP/1.0\r\n" => Version::Http10,
@@ -40,7 +40,7 @@ pub(super) fn request_line(head: &[u8], request: &mut Request) -> Option<usize> 
 
 const VERSION_LEN: usize = " HTTP/1.1\r\n".len();
 
-/// A status line, and how long it is with its CRLF.
+/// A status line, and its length, including CRLF.
 pub(super) struct StatusLine {
     pub(super) version: Version,
     pub(super) status: Status,
@@ -67,7 +67,7 @@ pub(super) fn status_line(head: &[u8]) -> Option<StatusLine> {
     })
 }
 
-/// Notes the field lines of `head` from `start` on, at most so many, and answers where the empty line behind them ends.
+/// Notes the field lines of `head` from `start` on, at most `fields_max`. Returns where the empty line after them ends.
 #[inline(never)]
 pub(super) fn fields(head: &[u8], start: usize, fields_max: usize, into: &mut Headers) -> Option<usize> {
     into.begin();
@@ -78,7 +78,7 @@ pub(super) fn fields(head: &[u8], start: usize, fields_max: usize, into: &mut He
         }
         let (name, behind) = split_name(rest)?;
         let (value, end) = behind.split_at_checked(value_len(behind))?;
-        // More whitespace than one space before the value is none of it, and neither is what comes behind it.
+        // Whitespace around the value, beyond the one space before it, is not part of it.
         let is_trimmed = !matches!(value, [b' ', ..] | [.., b' ']);
         if name.is_empty() || !is_trimmed || into.len() == fields_max {
             return None;
@@ -88,7 +88,7 @@ pub(super) fn fields(head: &[u8], start: usize, fields_max: usize, into: &mut He
     }
 }
 
-/// The name at the front of `line`, and what is behind its colon and the one space there.
+/// The name at the front of `line`, and what follows its colon and one space.
 #[inline]
 fn split_name(line: &[u8]) -> Option<(&[u8], &[u8])> {
     let mut rest = line;
@@ -106,7 +106,7 @@ fn split_name(line: &[u8]) -> Option<(&[u8], &[u8])> {
     Some((name, colon.strip_prefix(b": ")?))
 }
 
-/// How long the value at the front of `text` is. Of sixteen octets the compiler asks at once whether all are good.
+/// The length of the value at the front of `text`. The compiler checks sixteen octets at once.
 #[inline]
 fn value_len(text: &[u8]) -> usize {
     let mut rest = text;
@@ -119,7 +119,7 @@ fn value_len(text: &[u8]) -> usize {
     text.len() - rest.len() + prefix_len(rest, unlike_text)
 }
 
-/// How much of `text`, from its front, has no octet that `odd` marks.
+/// How many octets at the front of `text` are not marked by `odd`.
 #[inline]
 fn prefix_len(text: &[u8], odd: impl Fn(u64) -> u64) -> usize {
     let mut rest = text;
@@ -133,21 +133,21 @@ fn prefix_len(text: &[u8], odd: impl Fn(u64) -> u64) -> usize {
     text.len() - rest.len() + rest.iter().position(is_odd).unwrap_or(rest.len())
 }
 
-/// Which octet is the first that is marked, from the lowest.
+/// The index of the first marked octet, from the lowest.
 #[inline]
 fn first_of(marks: u64) -> Option<usize> {
     (marks != 0).then(|| marks.trailing_zeros() as usize / 8)
 }
 
-/// Marks the first octet, from the lowest, that is no printable ASCII, by its high bit. Those behind it may be marked
+/// Sets the high bit of the first octet, from the lowest, that is not printable ASCII. Octets above it may be marked
 /// wrongly.
 #[inline]
 fn unlike_text(word: u64) -> u64 {
-    // What is below a space passes zero, and DEL passes 0x7f.
+    // Octets below space wrap around below zero, and DEL overflows 0x7f.
     (word.wrapping_sub(EACH * b' ' as u64) | word.wrapping_add(EACH) | word) & HIGH_BITS
 }
 
-/// As [`unlike_text`], for what is no letter and no hyphen: few names have anything else.
+/// The same as [`unlike_text`], for octets that are neither letter nor hyphen, which are rare in names.
 #[inline]
 fn unlike_names(word: u64) -> u64 {
     let lower = word | (EACH * 0x20);

@@ -12,14 +12,14 @@ use crate::memory::Span;
 use crate::message::{Authority, InvalidMethod, Name, Request, Several, Version, members};
 use crate::wire::{Limits, WireError};
 
-/// Parses the request head at the front of `input`, empty lines before it included.
+/// Parses the request head at the front of `input`, including empty lines before it.
 ///
-/// Answers how long it is, or `None` if it is not all there. The fields' spans point into `input`: whoever calls
-/// makes these bytes the text of the headers, and then asks [`check_fields`].
+/// Returns its length, or `None` if it is incomplete. The spans of the fields point into `input`: the caller makes
+/// these bytes the text of the headers, and then calls [`check_fields`].
 ///
 /// # Errors
 ///
-/// As soon as no bytes to come could make it a head that is served.
+/// Fails as soon as no further bytes could make it a valid head.
 #[inline]
 pub(crate) fn request(
     input: &[u8],
@@ -52,16 +52,16 @@ fn judge(input: &[u8], limits: &Limits, request: &mut Request) -> Result<Option<
     }
 }
 
-/// Checks what a request's fields must say whatever is asked for, once they have their text.
+/// Checks the fields that matter in every request, once they have their text.
 ///
 /// # Errors
 ///
-/// A Host that two readers could read differently (RFC 9112 §3.2), or a Trailer field that announces what may
-/// not be one.
+/// Fails for a Host that two readers could understand differently (RFC 9112 §3.2), and for a Trailer field that
+/// announces a field not allowed in trailers.
 pub(crate) fn check_fields(request: &Request) -> Result<(), WireError> {
     let headers = &request.headers;
     match headers.sole(Name::HOST) {
-        // An absolute target's authority is what the field must repeat, so then it cannot be empty.
+        // With an absolute target, the field must repeat the target's authority, so it cannot be empty.
         Ok(Some(b"")) if request.target().authority().is_none() => {}
         Ok(Some(b"")) => return Err(WireError::Host),
         Ok(Some(host)) if Authority::is_valid(host) => {}
@@ -74,7 +74,7 @@ pub(crate) fn check_fields(request: &Request) -> Result<(), WireError> {
     }
 }
 
-/// Where the request line starts. A CRLF before it is what some clients send behind a body (RFC 9112 §2.2).
+/// Returns where the request line starts. Some clients send a CRLF after a body, which comes before it (RFC 9112 §2.2).
 #[cold]
 fn skip_empty_lines(input: &[u8], lines_max: usize) -> Result<Option<usize>, WireError> {
     let (mut start, mut lines) = (0, 0);
@@ -89,7 +89,7 @@ fn skip_empty_lines(input: &[u8], lines_max: usize) -> Result<Option<usize>, Wir
     }
 }
 
-/// Parses what is spelled as usual. `None` says nothing.
+/// Parses a head that is written as usual. `None` does not mean that it is wrong.
 #[inline]
 fn parse_plain(input: &[u8], start: usize, limits: &Limits, request: &mut Request) -> Option<usize> {
     let line_len = plain::request_line(&input[start..], request)?;
@@ -100,7 +100,7 @@ fn parse_plain(input: &[u8], start: usize, limits: &Limits, request: &mut Reques
     plain::fields(input, start + line_len, fields_max, &mut request.headers)
 }
 
-/// Parses whatever comes, or says what is wrong with it.
+/// Parses any head, or says what is wrong with it.
 #[inline(never)]
 fn parse_any(
     input: &[u8],
@@ -144,7 +144,7 @@ fn parse_request<const N: usize>(
     Ok(Some(end))
 }
 
-/// A request line, and how long it is with its CRLF.
+/// A request line, and its length, including CRLF.
 struct RequestLine<'a> {
     method: &'a [u8],
     target: &'a str,
@@ -152,7 +152,7 @@ struct RequestLine<'a> {
     len: usize,
 }
 
-/// Takes a request line whose grammar is good.
+/// Takes over a request line that is grammatical.
 fn set_line(line: &RequestLine<'_>, limits: &Limits, request: &mut Request) -> Result<(), WireError> {
     if line.len > limits.request_line_max.saturating_add("\r\n".len()) {
         return Err(WireError::RequestLineTooLong);
@@ -166,7 +166,8 @@ fn set_line(line: &RequestLine<'_>, limits: &Limits, request: &mut Request) -> R
     target.parse(method, line.target).map_err(|_| WireError::Target)
 }
 
-/// As [`parse_request`], for the few that have more fields; apart, so that the others touch less of the stack.
+/// The same as [`parse_request`], for the few that have more fields. Separate, so that the others touch less of the
+/// stack.
 #[cold]
 #[inline(never)]
 fn parse_large_request(
@@ -178,8 +179,8 @@ fn parse_large_request(
     parse_request::<FIELDS_CEILING>(input, start, limits, request)
 }
 
-/// What httparse calls a bad version is one of three things: a later 1.x, which is served as 1.1 (RFC 9110
-/// §2.5), another version, or none at all. The whole line must be there to tell.
+/// Handles what httparse calls a bad version, which is one of three things: a later 1.x, which is served as 1.1 (RFC
+/// 9110 §2.5); another version; or none at all. The whole line is needed to tell.
 #[cold]
 fn other_version(
     input: &[u8],

@@ -10,23 +10,23 @@ use super::plain;
 use crate::message::{Response, Status, Version};
 use crate::wire::{Limits, WireError};
 
-/// What the head of a response says besides what the [`Response`] keeps.
+/// What a head says beyond what the [`Response`] stores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ResponseHead {
-    /// How long it is.
+    /// The length of the head.
     pub(crate) len: usize,
     pub(crate) version: Version,
-    /// Whether a field line is folded. Whoever has made these bytes the text of the headers asks for
-    /// [`Headers::unfold`](crate::message::Headers::unfold) then.
+    /// Whether a field line is folded. If so, the caller, having made these bytes the text of the headers, calls
+    /// [`Headers::unfold`](crate::message::Headers::unfold).
     pub(crate) is_folded: bool,
 }
 
-/// Parses the response head at the front of `input`, or answers `None` if it is not all there. As
-/// [`request`](super::request()) does, it leaves spans that point into `input`.
+/// Parses the response head at the front of `input`. Returns `None` if it is incomplete. Like
+/// [`request`](super::request()), it leaves spans that point into `input`.
 ///
 /// # Errors
 ///
-/// As soon as no bytes to come could make it a head that is understood.
+/// Fails as soon as no further bytes could make it a valid head.
 pub(crate) fn response(
     input: &[u8],
     limits: &Limits,
@@ -50,12 +50,12 @@ fn judge(input: &[u8], limits: &Limits, response: &mut Response) -> Result<Optio
     match parsed {
         Some(head) if head.len > limits.head_max => Err(WireError::HeadTooLarge),
         Some(head) => Ok(Some(head)),
-        // A line of an answer has no bound of its own.
+        // The status line has no limit of its own.
         None => still_good(input, usize::MAX, limits).map(|()| None),
     }
 }
 
-/// Parses what is spelled as usual. `None` says nothing.
+/// Parses a head that is written as usual. `None` does not mean that it is wrong.
 #[inline]
 fn parse_plain(input: &[u8], limits: &Limits, response: &mut Response) -> Option<ResponseHead> {
     let line = plain::status_line(input)?;
@@ -65,7 +65,7 @@ fn parse_plain(input: &[u8], limits: &Limits, response: &mut Response) -> Option
     Some(ResponseHead { len, version: line.version, is_folded: false })
 }
 
-/// Parses whatever comes, or says what is wrong with it.
+/// Parses any head, or says what is wrong with it.
 #[inline(never)]
 fn parse_any(
     input: &[u8],
@@ -82,7 +82,8 @@ fn parse_any(
     }
 }
 
-/// Whether a field may go on in the next line. Nobody shall send it so, but a client must read it (§5.2).
+/// Whether a field may be continued on the next line. Servers must not send this, but clients must understand it
+/// (§5.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Folding {
     Refused,
@@ -113,8 +114,8 @@ fn parse<const N: usize>(
     Ok(Some(ResponseHead { len, version, is_folded }))
 }
 
-/// As [`parse`], for the few heads that have many fields or folded ones; apart, so that the others touch less of the
-/// stack.
+/// The same as [`parse`], for the few heads that have many or folded fields. Separate, so that the others touch less of
+/// the stack.
 #[cold]
 #[inline(never)]
 fn parse_odd(
@@ -125,7 +126,7 @@ fn parse_odd(
     parse::<FIELDS_CEILING>(input, limits, response, Folding::Read)
 }
 
-/// A later 1.x is read as 1.1 (RFC 9110 §2.5).
+/// Reads a later 1.x as 1.1 (RFC 9110 §2.5).
 #[cold]
 fn parse_later_version(
     input: &[u8],
@@ -142,7 +143,7 @@ fn parse_later_version(
     }
 }
 
-/// Whether there is a line end in a value. All of `head` is looked at, for before and behind a value they were trimmed.
+/// Whether a value contains a line end. The whole of `head` is checked, since values were trimmed.
 fn is_folded(lines: &[Header<'_>], head: &[u8]) -> Result<bool, WireError> {
     let ends = memchr_iter(b'\n', head).count();
     let ends_well = memchr_iter(b'\n', head).all(|lf| head[..lf].ends_with(b"\r"));

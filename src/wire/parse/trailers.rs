@@ -6,14 +6,14 @@ use super::lines::{FIELDS_CEILING, FIELDS_USUAL, first_error, record};
 use crate::message::Headers;
 use crate::wire::{Limits, WireError};
 
-/// Parses the trailer section at the front of `input`, with the empty line that ends it.
+/// Parses the trailer section at the front of `input`, including the empty line that ends it.
 ///
-/// Answers how long it is, or `None` if it is not all there.
+/// Returns its length, or `None` if it is incomplete.
 ///
 /// # Errors
 ///
-/// A malformed line, a field that would change how the message is framed, routed or authenticated (RFC 9110
-/// §6.5.1), or more than the limits allow.
+/// Fails for a malformed line, for a field that would change how the message is framed, routed or authenticated (RFC
+/// 9110 §6.5.1), and for more than the limits allow.
 pub(crate) fn trailers(
     input: &[u8],
     limits: &Limits,
@@ -52,7 +52,7 @@ fn parse_trailers<const N: usize>(
         return Err(WireError::Trailer);
     }
     if record(lines, &input[..end], into).is_err() {
-        // What was noted so far points to a text that will never be there.
+        // The lines noted so far point into a text that was not stored.
         into.clear();
         return Err(WireError::Trailer);
     }
@@ -61,8 +61,8 @@ fn parse_trailers<const N: usize>(
     Ok(Some(end))
 }
 
-/// Fields for framing, routing, authentication or content mean nothing behind the body, or something else than
-/// before it (RFC 9110 §6.5.1).
+/// Whether a field is not allowed in trailers. Fields for framing, routing, authentication or content have no meaning
+/// after the body, or another one than before it (RFC 9110 §6.5.1).
 pub(super) fn is_no_trailer(name: &[u8]) -> bool {
     const FORBIDDEN: &[&str] = &[
         "authorization",
