@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use super::memory::MemoryListener;
 
-/// Where to listen: most often made from text, and not looked at before it is bound.
+/// Where to listen. Usually converted from text, which is not checked before the address is bound.
 ///
 /// # Examples
 ///
@@ -25,20 +25,22 @@ use super::memory::MemoryListener;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Address {
-    /// An IP address and a port; port 0 is any free one, and `[::]` takes IPv4 peers as well.
+    /// An IP address and a port. Port 0 stands for any free one, and `[::]` accepts IPv4 peers as well.
     Tcp(SocketAddr),
-    /// A name and a port, `localhost:80`: every address it resolves to is bound.
+    /// A name and a port, such as `localhost:80`. Every address that the name resolves to is bound.
     Host(String),
-    /// A Unix domain socket; an error on systems that have none. Whoever may write to its file may connect. The mode of
-    /// the file is what the umask leaves; `std::fs::set_permissions` changes it once the server has started. The file
-    /// is removed when the server ends. One that a dead process has left is replaced; any other file is not touched.
+    /// A Unix domain socket; an error on systems that have none.
+    ///
+    /// Anyone who may write to its file may connect. The umask determines the mode of the file;
+    /// `std::fs::set_permissions` changes it once the server has started. The file is removed when the server ends. A
+    /// file that a dead process left is replaced; any other file is left alone.
     Unix(PathBuf),
-    /// Memory, for tests and benchmarks.
+    /// A listener in memory, for tests and benchmarks.
     Memory(MemoryListener),
-    /// A socket that is bound already, such as one that a test has opened or systemd hands over. One core accepts for all,
-    /// and [`Server::dual_stack`](crate::Server::dual_stack) has no effect on it.
+    /// A TCP socket that is already bound, such as one that a test has opened or systemd has passed on. One core
+    /// accepts for all, and [`Server::dual_stack`](crate::Server::dual_stack) has no effect on it.
     TcpListener(Arc<TcpListener>),
-    /// A Unix domain socket that is bound already. Its file stays when the server ends, and one core accepts for all.
+    /// A Unix domain socket that is already bound. Its file stays when the server ends, and one core accepts for all.
     #[cfg(unix)]
     UnixListener(Arc<UnixListener>),
 }

@@ -1,4 +1,4 @@
-//! [`Conn`]: one transport with its write buffer and its deadline. It knows bytes, not HTTP.
+//! [`Conn`]: one transport with its write buffer and its time limits. It knows bytes, not HTTP.
 
 use std::fs::File;
 use std::io::{self, IoSlice};
@@ -17,14 +17,14 @@ use super::{Anywhere, Buffer, Home, Lane, OneCore, Peer, Transport};
 pub(crate) struct Conn<H: Home = OneCore> {
     pub(crate) transport: Transport<H::Boxed>,
     timer: H::Timer,
-    /// Lent to it while it has something to do: an idle connection is to be small.
+    /// Lent to the connection while it is busy, so that an idle one is small.
     workspace: Option<Box<Workspace>>,
 }
 
-/// Why a connection does not go on.
+/// Why a connection failed.
 #[derive(Debug)]
 pub(crate) enum Fault {
-    /// The peer let a limit of time pass.
+    /// A time limit was exceeded.
     Expired,
     Io(io::Error),
 }
@@ -34,13 +34,13 @@ impl<H: Home> Conn<H> {
         Conn { transport, timer, workspace: None }
     }
 
-    /// Gives the connection a workspace for the one it has.
+    /// Exchanges the connection's workspace for another one.
     #[inline]
     pub(crate) fn swap_workspace(&mut self, workspace: &mut Option<Box<Workspace>>) {
         std::mem::swap(&mut self.workspace, workspace);
     }
 
-    /// What waits to be written.
+    /// The bytes that wait to be written.
     #[inline]
     pub(crate) fn output(&mut self) -> &mut Output {
         &mut self.workspace().output
@@ -57,7 +57,7 @@ impl<H: Home> Conn<H> {
         self.workspace.get_or_insert_default()
     }
 
-    /// Reads once into `input`, whatever comes. See [`Conn::poll_read`].
+    /// Reads once into `input`. See [`Conn::poll_read`].
     #[inline]
     pub(crate) fn poll_fill(
         &mut self,
@@ -70,9 +70,9 @@ impl<H: Home> Conn<H> {
         Poll::Ready(Ok(count))
     }
 
-    /// Reads once into `room`, whatever comes. None is the end: the peer will send no more.
+    /// Reads once into `room`. Returns 0 at the end, when the peer will send no more.
     ///
-    /// The wait goes on over several calls, until [`Conn::disarm`] says that what was waited for is there.
+    /// The time limit applies to all calls together, until [`Conn::disarm`] ends the wait.
     #[inline]
     pub(crate) fn poll_read(
         &mut self,
@@ -94,7 +94,7 @@ impl<H: Home> Conn<H> {
         }
     }
 
-    /// Writes all of the output. `limit` is for the time in which nothing moves.
+    /// Writes all of the output. `limit` is for the time without progress.
     #[inline]
     pub(crate) fn poll_flush(&mut self, cx: &mut Context<'_>, limit: Duration) -> Poll<Result<(), Fault>> {
         while !self.output().is_empty() {
@@ -110,7 +110,7 @@ impl<H: Home> Conn<H> {
         }
     }
 
-    /// Writes the output with `body` behind it, as much as goes at once, and answers how much of the body went.
+    /// Writes the output followed by `body`, as much as goes at once. Returns how much of the body was written.
     pub(crate) fn poll_send(
         &mut self,
         cx: &mut Context<'_>,
@@ -139,7 +139,7 @@ impl<H: Home> Conn<H> {
         }
     }
 
-    /// Moves some of a range of `file` to the peer, and answers how much. The output must have been flushed.
+    /// Moves some of a range of `file` to the peer, and returns how much. The output must have been flushed.
     pub(crate) fn poll_send_file(
         &mut self,
         cx: &mut Context<'_>,
@@ -158,8 +158,8 @@ impl<H: Home> Conn<H> {
         }
     }
 
-    /// What it means that nothing can be written. The system tells of a reset only once, and whoever reads later would
-    /// take it for an end; so it is noted. TLS needs no note, for it says by itself where it ends.
+    /// The fault of a failed write. The operating system reports a reset only once, and a later read would see an end
+    /// of stream instead; so the reset is noted. TLS needs no note, since it marks its end itself.
     #[cold]
     fn unwritten(&mut self, error: io::Error) -> Fault {
         let is_plain = !matches!(self.transport, Transport::Tls(_));
@@ -167,7 +167,7 @@ impl<H: Home> Conn<H> {
         Fault::Io(error)
     }
 
-    /// Tells the peer that no more will come.
+    /// Tells the peer that nothing more will be sent.
     pub(crate) fn poll_shutdown(&mut self, cx: &mut Context<'_>, limit: Duration) -> Poll<Result<(), Fault>> {
         match self.transport.poll_shutdown(cx) {
             Poll::Ready(shut) => Poll::Ready(shut.map_err(Fault::Io)),
@@ -181,36 +181,36 @@ impl<H: Home> Conn<H> {
         self.timer.poll_expired(cx, lane, limit).map(|()| Fault::Expired)
     }
 
-    /// What was waited for in this lane is there.
+    /// Ends the wait in this lane.
     #[inline]
     pub(crate) fn disarm(&mut self, lane: Lane) {
         self.timer.disarm(lane);
     }
 
-    /// What went through since the last call of [`Conn::take_traffic`].
+    /// The bytes received and sent since the last [`Conn::take_traffic`].
     pub(crate) fn traffic(&self) -> Traffic {
         self.workspace.as_ref().map(|workspace| workspace.traffic).unwrap_or_default()
     }
 
-    /// Milliseconds since some moment.
+    /// Milliseconds since some fixed moment.
     pub(crate) fn now(&self) -> u64 {
         self.timer.now()
     }
 
-    /// What went through since the last call.
+    /// Takes the counts of bytes received and sent since the last call.
     pub(crate) fn take_traffic(&mut self) -> Traffic {
         std::mem::take(&mut self.workspace().traffic)
     }
 
-    /// Takes the transport apart from its bookkeeping, for whoever takes the connection over.
+    /// Splits the connection into transport and timer, to be taken over.
     pub(crate) fn into_parts(self) -> (Transport<H::Boxed>, H::Timer) {
         (self.transport, self.timer)
     }
 }
 
-/// Counts what was moved against what the task may do until others have their turn. The runtime counts calls, 128 of them,
-/// and a call may move a hundred bytes or a megabyte: so a large one is counted as several. Once none is left, the next
-/// read or write is pending, and the task is woken behind all others.
+/// Charges what was moved to the task's budget. tokio allows 128 calls before a task must yield, and one call may move
+/// a hundred bytes or a megabyte; so a large one counts as several. Once the budget is used up, the next read or write
+/// is pending, and the task is woken after all others had their turn.
 #[inline]
 fn charge(cx: &mut Context<'_>, count: usize) {
     for _ in 0..count / CALL {
@@ -221,12 +221,11 @@ fn charge(cx: &mut Context<'_>, count: usize) {
     }
 }
 
-/// What one call may move: 128 of them are 2 MiB.
+/// How many bytes count as one call. 128 of them are 2 MiB.
 const CALL: usize = 16 << 10;
 
 impl Conn<Anywhere> {
-    /// A wait has begun in this lane, if none had, and is over at `until`: then [`Conn::poll_expired`] is not asked to
-    /// find out when that is.
+    /// Begins a wait in this lane that is over at `until`, unless one has begun.
     pub(crate) fn arm(&mut self, lane: Lane, until: Instant) {
         self.timer.arm(lane, until);
     }
@@ -238,7 +237,7 @@ impl Conn {
         self.timer.is_stopping()
     }
 
-    /// Whether a wait has begun in this lane.
+    /// Whether there is a wait in this lane.
     #[inline]
     pub(crate) fn is_waiting(&self, lane: Lane) -> bool {
         self.timer.is_armed(lane)

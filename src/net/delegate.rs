@@ -1,6 +1,6 @@
-//! Reading and writing through a field: the same lines for every type that does so.
+//! Reading and writing through a field, for all types that do so.
 
-/// Lets a public type read and write through the field that does it.
+/// Implements `AsyncRead` and `AsyncWrite` through a field.
 macro_rules! delegate_stream {
     ($type:ty, $field:ident) => {
         impl tokio::io::AsyncRead for $type {
@@ -17,7 +17,7 @@ macro_rules! delegate_stream {
     };
 }
 
-/// As `delegate_stream`, for what is only written to.
+/// Implements only `AsyncWrite` through a field.
 macro_rules! delegate_write {
     ([$($bound:tt)*] $type:ty, $field:ident) => {
         impl<$($bound)*> tokio::io::AsyncWrite for $type {

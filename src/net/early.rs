@@ -1,4 +1,4 @@
-//! [`Early`]: a transport that was handed over, and what its peer had sent before.
+//! [`Early`]: a transport that was handed over, with what its peer had already sent.
 
 use std::io;
 use std::pin::Pin;
@@ -8,7 +8,7 @@ use tokio::io::{AsyncRead, ReadBuf};
 
 use super::{AnyStream, Buffer, Transport, delegate_write};
 
-/// A transport whose first bytes have been read already, and are read again from here.
+/// A transport whose first bytes have already been read, and are returned first.
 pub(crate) struct Early<B> {
     transport: Transport<B>,
     bytes: Buffer,

@@ -1,4 +1,4 @@
-//! [`FileReader`]: a range of a file as a stream, read where no connection waits.
+//! [`FileReader`]: a range of a file as a stream, read on other threads.
 
 use std::fs::File;
 use std::io;
@@ -11,18 +11,19 @@ use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio::task::{JoinHandle, spawn_blocking};
 
-/// A range of a file, read piece by piece on the runtime's threads for work that blocks.
+/// A range of a file, read piece by piece on the runtime's threads for blocking work.
 ///
-/// It yields as many bytes as the range has, or fails: a file that has grown is cut, one that has shrunk is an error.
+/// It yields exactly as many bytes as the range has, or fails: growth of the file is ignored, and shrinking is an
+/// error.
 pub(crate) struct FileReader {
     file: Arc<File>,
-    /// What is still to be read.
+    /// What remains to be read.
     range: Range<u64>,
     piece: Piece,
 }
 
 enum Piece {
-    /// Here, and so many bytes of it are taken.
+    /// Present, with the number of bytes taken from it.
     Here(Vec<u8>, usize),
     Coming(JoinHandle<io::Result<Vec<u8>>>),
 }
@@ -32,7 +33,7 @@ impl FileReader {
         FileReader { file, range, piece: Piece::Here(Vec::new(), 0) }
     }
 
-    /// Takes a piece that has come.
+    /// Takes a piece that was read.
     fn take(&mut self, bytes: io::Result<Vec<u8>>) -> io::Result<()> {
         self.piece = Piece::Here(Vec::new(), 0);
         let bytes = bytes?;
@@ -44,7 +45,7 @@ impl FileReader {
         Ok(())
     }
 
-    /// Begins to read the next piece, into the memory of the last one.
+    /// Starts to read the next piece, into the memory of the last one.
     fn read_on(&mut self, mut memory: Vec<u8>) -> Piece {
         let (file, start) = (self.file.clone(), self.range.start);
         let len = (self.range.end - start).min(PIECE as u64) as usize;
@@ -57,7 +58,7 @@ impl FileReader {
     }
 }
 
-/// What is read at once: large enough that the way to another thread and back does not count.
+/// How many bytes are read at once: enough to make the detour through another thread negligible.
 const PIECE: usize = 64 << 10;
 
 impl AsyncRead for FileReader {
@@ -85,7 +86,7 @@ impl AsyncRead for FileReader {
     }
 }
 
-/// What was announced cannot be sent any more.
+/// The error for a file that no longer has the length that was announced.
 pub(crate) fn shrunk() -> io::Error {
     io::Error::new(io::ErrorKind::UnexpectedEof, "the file shrank while it was sent")
 }

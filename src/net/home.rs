@@ -1,23 +1,23 @@
-//! [`Home`]: where a connection lives: on one core for ever, or wherever a client's future is polled.
+//! [`Home`]: where a connection lives: on one core for good, or wherever the future of a client is polled.
 
 use std::pin::Pin;
 
 use super::timer::{Deadline, Stopwatch, Timer};
 use super::{AnyStream, Stream};
 
-/// What differs between the connections of a server and those of a client.
+/// The differences between the connections of a server and those of a client.
 pub(crate) trait Home {
-    /// A stream that the application has brought along.
+    /// A stream that the application supplied.
     type Boxed: AnyStream;
-    /// What its waits are timed with.
+    /// The timer for its waits.
     type Timer: Timer;
 
-    /// Whether a body is read on only when all that was written has left. A server shall not gather answers that their
-    /// reader does not take; a client shall take an answer although its server does not read.
+    /// Whether more of a body is read only once everything written has been sent. A server must not pile up answers for
+    /// a peer that does not read them; a client must read the answer even if the server does not read the request.
     const SENDS_FIRST: bool;
 }
 
-/// A server's connections: they never leave their core, and its watch looks after their deadlines.
+/// Connections of a server. They never leave their core, whose watch keeps their deadlines.
 pub(crate) enum OneCore {}
 
 impl Home for OneCore {
@@ -27,7 +27,7 @@ impl Home for OneCore {
     const SENDS_FIRST: bool = true;
 }
 
-/// A client's connections: their futures may be sent to another thread between two polls.
+/// Connections of a client. Their futures may move to another thread between two polls.
 pub(crate) enum Anywhere {}
 
 impl Home for Anywhere {

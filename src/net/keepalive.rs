@@ -1,11 +1,11 @@
-//! [`Keepalive`]: whether a silent peer is still there, as the system finds out (RFC 9293 §3.8.4).
+//! [`Keepalive`]: probes of the operating system for silent TCP peers (RFC 9293 §3.8.4).
 
 use std::io;
 use std::time::Duration;
 
 use socket2::{SockRef, TcpKeepalive};
 
-/// How long a peer may be silent until the system asks whether it is there, and then how often it asks again.
+/// How long a peer may be silent before the operating system probes it, and the interval between probes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Keepalive(Duration);
 
@@ -14,13 +14,13 @@ impl Keepalive {
         Keepalive(silence.clamp(LEAST, MOST))
     }
 
-    /// Turns it on for a socket of TCP's.
+    /// Turns the probes on for a TCP socket.
     pub(crate) fn set(self, socket: &SockRef<'_>) -> io::Result<()> {
         socket.set_tcp_keepalive(&again_every(self.0, TcpKeepalive::new().with_time(self.0)))
     }
 }
 
-/// What systems take: whole seconds, and no more of them than this on Linux.
+/// What systems accept: whole seconds, and on Linux no more than this.
 const LEAST: Duration = Duration::from_secs(1);
 const MOST: Duration = Duration::from_secs(i16::MAX as u64);
 
@@ -30,7 +30,7 @@ fn again_every(interval: Duration, keepalive: TcpKeepalive) -> TcpKeepalive {
     keepalive.with_interval(interval)
 }
 
-/// Some systems decide that for all sockets alike.
+/// Some systems have only a global setting.
 #[cfg(any(not(any(unix, windows)), target_os = "haiku", target_os = "openbsd", target_os = "solaris"))]
 fn again_every(_: Duration, keepalive: TcpKeepalive) -> TcpKeepalive {
     keepalive

@@ -12,12 +12,12 @@ use tokio::sync::Semaphore;
 
 use crate::memory::lock;
 
-/// One end of a connection in memory; it may be used on any thread.
+/// One end of a connection in memory. It can be used on any thread.
 pub type MemoryStream = DuplexStream;
 
-/// Accepts connections that are memory: to a server it is an [`Address`](crate::Address) like any other.
+/// Accepts connections in memory. For a server it is an [`Address`](crate::Address) like any other.
 ///
-/// Its clones share one backlog; when the last of them is dropped it is closed.
+/// Clones share one backlog. When the last of them is dropped, the listener is closed.
 ///
 /// # Examples
 ///
@@ -45,12 +45,12 @@ pub struct MemoryListener {
 }
 
 impl MemoryListener {
-    /// Makes a listener nobody is connected to.
+    /// Creates a listener.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// What peers connect with.
+    /// Returns a connector, with which peers connect.
     pub fn connector(&self) -> MemoryConnector {
         MemoryConnector { queue: Arc::clone(&self.inner.queue) }
     }
@@ -69,18 +69,18 @@ impl MemoryListener {
     }
 }
 
-/// Connects to the [`MemoryListener`] it was made by.
+/// Connects to the [`MemoryListener`] that made it.
 #[derive(Clone, Debug)]
 pub struct MemoryConnector {
     queue: Arc<Queue>,
 }
 
 impl MemoryConnector {
-    /// Connects, and waits if 1,024 others have connected and were not yet accepted.
+    /// Opens a connection. Waits while 1,024 others have not been accepted yet.
     ///
     /// # Errors
     ///
-    /// Fails with [`io::ErrorKind::ConnectionRefused`] once the listener is gone.
+    /// Fails with [`io::ErrorKind::ConnectionRefused`] once the listener has been closed.
     pub async fn connect(&self) -> io::Result<MemoryStream> {
         let room = self.queue.room.acquire().await.map_err(|_| io::ErrorKind::ConnectionRefused)?;
         let (near, far) = tokio::io::duplex(STREAM_BYTES);
@@ -93,7 +93,7 @@ impl MemoryConnector {
 const STREAM_BYTES: usize = 64 * 1024;
 const BACKLOG_MAX: usize = 1024;
 
-/// What the clones of a listener have in common; dropping it closes the queue.
+/// What the clones of a listener share. Dropping it closes the queue.
 #[derive(Debug, Default)]
 struct Inner {
     queue: Arc<Queue>,
@@ -108,8 +108,8 @@ impl Drop for Inner {
 /// Connections on their way from the connectors to the listeners.
 #[derive(Debug)]
 struct Queue {
-    /// A permit per free place; closed when there is nobody left to accept. It wakes those who wait, so nothing is done with
-    /// it under the lock of `backlog`: a waker may do whatever it likes.
+    /// A permit for each free place; closed with the listener. It wakes tasks, so it is not used under the lock of
+    /// `backlog`, since a waker may do anything.
     room: Semaphore,
     backlog: Mutex<Backlog>,
 }
@@ -128,7 +128,7 @@ impl Queue {
             return Err(io::ErrorKind::ConnectionRefused.into());
         }
         backlog.waiting.push_back(stream);
-        // All are woken, for whoever was woken alone might be cancelled before it accepts.
+        // All are woken, since a single one might be cancelled before it accepts.
         let acceptors = mem::take(&mut backlog.acceptors);
         drop(backlog);
         acceptors.into_iter().for_each(Waker::wake);
@@ -160,7 +160,7 @@ impl Queue {
         let refused = mem::take(&mut backlog.waiting);
         drop(backlog);
         self.room.close();
-        // This wakes the other ends.
+        // Dropped outside of the lock, since this wakes the other ends.
         drop(refused);
     }
 

@@ -1,7 +1,7 @@
-//! Floor 1: sockets. Where to listen, who connects and how bytes move; nothing here knows HTTP.
+//! Floor 1: sockets. Where to listen, who connects, and how bytes move; nothing here knows HTTP.
 //!
-//! In reading order: who is where, listening, what carries bytes, a connection, how long it may wait, dialing, and files
-//! that are sent.
+//! In reading order: addresses; listening; what carries bytes; a connection; its time limits; dialing; and sending
+//! files.
 
 mod address;
 mod peer;

@@ -1,4 +1,4 @@
-//! [`Peer`]: who is at the other end of a connection, and its [`PeerAddr`].
+//! [`Peer`]: the other end of a connection, and its [`PeerAddr`].
 
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
@@ -20,17 +20,17 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum PeerAddr {
-    /// An IP address and a port, as the socket tells it.
+    /// An IP address and a port, as reported by the socket.
     Tcp(SocketAddr),
-    /// A process on this machine; those that connect have no name.
+    /// A process on this machine, which has no address.
     Unix,
-    /// A stream in memory, or one the caller brought along.
+    /// A stream in memory, or one that the caller supplied.
     #[default]
     Memory,
 }
 
 impl PeerAddr {
-    /// The peer's IP address; an IPv4 peer of a dual-stack socket is told as IPv4.
+    /// Returns the IP address of the peer, if it has one. An IPv4 peer of a dual-stack socket is reported as IPv4.
     pub fn ip(&self) -> Option<IpAddr> {
         match self {
             PeerAddr::Tcp(address) => Some(address.ip().to_canonical()),
@@ -38,9 +38,9 @@ impl PeerAddr {
         }
     }
 
-    /// What the connections of one peer are counted by: its IPv4 address, or its IPv6 network.
+    /// The key by which the connections of one peer are counted: its IPv4 address, or its IPv6 network.
     ///
-    /// One subscriber has a whole /64, so counting single IPv6 addresses would bound nothing.
+    /// A single subscriber has a whole /64, so counting single IPv6 addresses would limit nothing.
     pub(crate) fn bucket(&self) -> Option<IpAddr> {
         self.ip().map(|ip| match ip {
             IpAddr::V4(_) => ip,
@@ -65,11 +65,11 @@ impl From<SocketAddr> for PeerAddr {
     }
 }
 
-/// Who is at the other end of one connection of a server.
+/// The other end of a connection of a server.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Peer {
     pub(crate) addr: PeerAddr,
-    /// The connection's number.
+    /// The number of the connection.
     pub(crate) id: u64,
 }
 

@@ -1,15 +1,15 @@
-//! [`Stream`]: what a caller may bring along as a connection, and [`AnyStream`]: such a stream in its box.
+//! [`Stream`]: a stream that a caller may supply as a connection; [`AnyStream`]: such a stream in a box.
 
 use std::pin::Pin;
 
 use tokio::io::{AsyncRead, AsyncWrite};
 
-/// What a caller may bring along as a connection.
+/// A stream that a caller may supply as a connection.
 pub(crate) trait Stream: AsyncRead + AsyncWrite {}
 
 impl<T: AsyncRead + AsyncWrite> Stream for T {}
 
-/// Such a stream in its box, which may or may not be sent to another thread.
+/// Such a stream in a box, which may or may not be `Send`.
 pub(crate) trait AnyStream: Unpin {
     fn as_stream(&mut self) -> Pin<&mut dyn Stream>;
 

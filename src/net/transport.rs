@@ -1,4 +1,4 @@
-//! [`Transport`]: the bytes of one connection, whatever carries them.
+//! [`Transport`]: what carries the bytes of a connection.
 
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
@@ -19,13 +19,13 @@ use super::memory::MemoryStream;
 use super::tls::TlsStream;
 use super::{AnyStream, Stream};
 
-/// What carries a connection; bound to the runtime it was opened in.
+/// What carries the bytes of a connection, bound to the runtime that it was opened in.
 ///
-/// Reads and writes poll the socket and never `try_` it: only polling notices that a short transfer has used
-/// up the readiness, everything else pays for it with a system call that says "not now".
+/// Reads and writes poll the socket, and never use `try_read` and the like: only polling notices that a short transfer
+/// has used up the readiness, and everything else pays for it with a system call that reports "not now".
 #[derive(Default)]
 pub(crate) enum Transport<B = Pin<Box<dyn Stream>>> {
-    /// Nothing any more: whatever is asked of it is `NotConnected`.
+    /// Closed. All operations fail with `NotConnected`.
     #[default]
     Closed,
     Tcp(TcpStream),
@@ -37,22 +37,22 @@ pub(crate) enum Transport<B = Pin<Box<dyn Stream>>> {
 }
 
 impl Transport {
-    /// A server's connection over any stream.
+    /// The transport of a server over any stream.
     pub(crate) fn boxed(stream: impl Stream + 'static) -> Transport {
         Transport::Boxed(Box::pin(stream))
     }
 }
 
 impl<B: AnyStream> Transport<B> {
-    /// Reads into `buf`: 0 is the end.
+    /// Reads into `buf`. Returns 0 at the end.
     pub(crate) fn poll_read(&mut self, cx: &mut Context<'_>, buf: &mut [u8]) -> Poll<io::Result<usize>> {
         let mut buf = ReadBuf::new(buf);
         let read = self.stream()?.poll_read(cx, &mut buf);
         read.map_ok(|()| buf.filled().len())
     }
 
-    /// Whether there is nothing to read, not even the end. To a task that has used up its budget tokio says so of all
-    /// sockets, so this is asked outside of the budget.
+    /// Whether there is nothing to read, not even the end. This is asked outside of tokio's budget, since to a task
+    /// that has used up its budget, tokio reports this for all sockets.
     pub(crate) fn is_quiet(&mut self) -> bool {
         let mut nothing = [0];
         let read = unconstrained(poll_fn(|cx| self.poll_read(cx, &mut nothing)));
@@ -71,7 +71,7 @@ impl<B: AnyStream> Transport<B> {
         self.stream()?.poll_write_vectored(cx, parts)
     }
 
-    /// Sees to it that what was written leaves: sockets and memory do it unasked, other streams may hold bytes back.
+    /// Makes sure that what was written leaves. Sockets and memory need no flush; other streams may hold bytes back.
     pub(crate) fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
             Transport::Tcp(_) | Transport::Memory(_) => Poll::Ready(Ok(())),
@@ -88,9 +88,10 @@ impl<B: AnyStream> Transport<B> {
         self.stream()?.poll_shutdown(cx)
     }
 
-    /// Waits without a buffer until a read may succeed; `None` if this kind cannot, and must be read to know.
+    /// Waits without a buffer until a read may succeed. Returns `None` for a kind that cannot do this, and has to be
+    /// read to know.
     ///
-    /// A read may still be pending afterwards, for a fresh socket is taken to be readable until it was tried.
+    /// A read may still be pending afterwards, since a fresh socket is assumed to be readable until tried.
     pub(crate) fn poll_read_ready(&self, cx: &mut Context<'_>) -> Option<Poll<io::Result<()>>> {
         match self {
             Transport::Closed => Some(Poll::Ready(Err(io::ErrorKind::NotConnected.into()))),
@@ -103,7 +104,7 @@ impl<B: AnyStream> Transport<B> {
         }
     }
 
-    /// Whether something was written that has not left, and will not before the next flush.
+    /// Whether something written is held back until the next flush.
     pub(crate) fn has_unsent(&self) -> bool {
         match self {
             Transport::Tls(stream) => stream.has_unsent(),
@@ -111,7 +112,7 @@ impl<B: AnyStream> Transport<B> {
         }
     }
 
-    /// Whether a socket has received what its runtime has not noticed yet, but will.
+    /// Whether a socket has received bytes that its runtime has not noticed yet.
     pub(crate) fn has_unnoticed(&self) -> bool {
         let mut byte = [MaybeUninit::uninit()];
         let peeked = match self {
@@ -124,10 +125,10 @@ impl<B: AnyStream> Transport<B> {
         matches!(peeked, Ok(1..))
     }
 
-    /// Sees to it that the peer is told of a failure, not of an end, when this is dropped.
+    /// Makes sure that the peer sees a failure, and not an orderly end, when this is dropped.
     pub(crate) fn reset(&self) {
         match self {
-            // Should it fail, the connection is gone already.
+            // If this fails, the connection is already gone.
             Transport::Tcp(stream) => drop(SockRef::from(stream).set_linger(Some(Duration::ZERO))),
             Transport::Tls(stream) => stream.carrier().reset(),
             _ => {}
@@ -142,11 +143,11 @@ impl<B: AnyStream> Transport<B> {
         }
     }
 
-    /// Leaves the runtime, to be attached to another.
+    /// Detaches it from its runtime, to be attached to another.
     ///
     /// # Errors
     ///
-    /// `Unsupported` for a secure or a boxed stream: nobody knows which runtime it needs.
+    /// Fails with `Unsupported` for a TLS or boxed stream, which may depend on its runtime.
     pub(crate) fn detach(self) -> io::Result<Detached> {
         match self {
             Transport::Closed => Err(io::ErrorKind::NotConnected.into()),
@@ -215,7 +216,7 @@ pub(crate) enum Detached {
 }
 
 impl Detached {
-    /// Enters the runtime this is called in.
+    /// Attaches it to the current runtime.
     pub(crate) fn attach(self) -> io::Result<Transport> {
         match self {
             Detached::Tcp(stream) => TcpStream::from_std(stream).map(Transport::Tcp),

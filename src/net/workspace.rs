@@ -1,21 +1,21 @@
-//! [`Workspace`]: what a connection needs only while it is at work: what waits to be written, and counts of bytes.
+//! [`Workspace`]: what a connection needs only while it is busy: its write buffer, and counts of bytes.
 
 use crate::memory::Reset;
 
-/// What a connection needs only while it is at work.
+/// What a connection needs only while it is busy.
 #[derive(Default)]
 pub(crate) struct Workspace {
     pub(super) output: Output,
     pub(super) traffic: Traffic,
-    /// Whether a write has heard that the peer has reset the connection.
+    /// Whether a write failed because the peer reset the connection.
     pub(super) is_reset: bool,
 }
 
-/// What waits to be written.
+/// The bytes that wait to be written.
 #[derive(Default)]
 pub(crate) struct Output {
     bytes: Vec<u8>,
-    /// So many of them have been written already.
+    /// How many of them have already been written.
     written: usize,
 }
 
@@ -32,13 +32,13 @@ impl Output {
         self.bytes.is_empty()
     }
 
-    /// How many bytes wait.
+    /// How many bytes are waiting.
     #[inline]
     pub(crate) fn len(&self) -> usize {
         self.bytes.len() - self.written
     }
 
-    /// Where more is appended.
+    /// The buffer to append to.
     #[inline]
     pub(crate) fn bytes(&mut self) -> &mut Vec<u8> {
         &mut self.bytes
@@ -71,5 +71,5 @@ impl Reset for Workspace {
     }
 }
 
-/// What stays warm.
+/// How much memory is kept.
 const OUTPUT_KEPT_MAX: usize = 64 << 10;

@@ -1,4 +1,4 @@
-//! [`Dialer`]: connections that are opened some other way.
+//! [`Dialer`]: opens connections in another way than over TCP.
 
 use std::io;
 use std::pin::Pin;
@@ -7,7 +7,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::net::Stream;
 
-/// Opens connections some other way than over TCP: through a tunnel, into a process, to a test.
+/// Opens connections in another way than over TCP: through a tunnel, to a process, or to a test.
 ///
 /// # Examples
 ///
@@ -17,7 +17,7 @@ use crate::net::Stream;
 /// use corehttp::Dialer;
 /// use tokio::net::TcpStream;
 ///
-/// /// Whoever is called, the same machine answers.
+/// /// Connects to this machine, whatever the host.
 /// struct Detour;
 ///
 /// impl Dialer for Detour {
@@ -34,25 +34,26 @@ use crate::net::Stream;
 /// # }
 /// ```
 pub trait Dialer: Send + Sync + 'static {
-    /// What carries the bytes.
+    /// The stream that carries the bytes.
     type Stream: AsyncRead + AsyncWrite + Send + 'static;
 
-    /// Connects to `host`, a name or an address without brackets. The future is dropped when it takes too long.
+    /// Connects to `host`, which is a name or an address without brackets. If this takes too long, the future is
+    /// dropped.
     ///
     /// # Errors
     ///
-    /// Whatever kept it from connecting.
+    /// Any error means that the host cannot be reached.
     fn dial(&self, host: &str, port: u16) -> impl Future<Output = io::Result<Self::Stream>> + Send;
 }
 
-/// Any [`Dialer`], behind a pointer.
+/// An object-safe [`Dialer`].
 pub(crate) trait AnyDialer: Send + Sync {
     fn dial<'a>(&'a self, host: &'a str, port: u16) -> Dialing<'a>;
 }
 
 type Dialing<'a> = Pin<Box<dyn Future<Output = io::Result<BoxedStream>> + Send + 'a>>;
 
-/// What a [`Dialer`] opened.
+/// A stream that a [`Dialer`] opened.
 pub(crate) type BoxedStream = Pin<Box<dyn Stream + Send>>;
 
 impl<D: Dialer> AnyDialer for D {

@@ -1,4 +1,4 @@
-//! [`Dial`]: opens connections, to whatever a name leads to.
+//! [`Dial`]: opens connections to hosts.
 
 mod resolve;
 mod uri_host;
@@ -36,46 +36,47 @@ use super::memory::MemoryConnector;
 use super::transport::Transport;
 use super::{Fault, Keepalive};
 
-/// How connections are opened. A clone shares the names that were looked up.
+/// How connections are opened. Clones share the names that were looked up.
 #[derive(Clone, Default)]
 pub(crate) struct Dial {
     pub(crate) medium: Medium,
     pub(crate) names: Arc<Names>,
-    /// Where TCP connections come from; the system decides if there is none. Only hosts of its family can be reached.
+    /// The local address of TCP connections. By default the operating system chooses. Only hosts of its family can be
+    /// reached.
     pub(crate) local_address: Option<IpAddr>,
-    /// Whether the system looks after silent servers, and how often.
+    /// Whether the operating system probes silent servers, and how often.
     pub(crate) keepalive: Option<Keepalive>,
 }
 
-/// What connections are made of.
+/// What connections are opened over.
 #[derive(Clone, Default)]
 pub(crate) enum Medium {
     /// The host's name is looked up, and its addresses race (RFC 8305).
     #[default]
     Tcp,
-    /// One socket, whatever host is asked for.
+    /// One Unix socket for all hosts.
     #[cfg(unix)]
     Unix(Arc<Path>),
-    /// One listener, whatever host is asked for.
+    /// One listener for all hosts.
     Memory(MemoryConnector),
     Custom(Arc<dyn AnyDialer>),
 }
 
 impl Medium {
-    /// Whatever `dialer` opens.
+    /// Connections that `dialer` opens.
     pub(crate) fn custom(dialer: impl Dialer) -> Medium {
         Medium::Custom(Arc::new(dialer))
     }
 }
 
-/// How long each step of a dial may take, or has taken; `Duration::MAX` is for ever.
+/// How long each step of a dial may take, or took. `Duration::MAX` is no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct DialTimes {
     pub(crate) resolve: Duration,
     pub(crate) connect: Duration,
 }
 
-/// Which step of a dial went wrong.
+/// The step of a dial that failed.
 #[derive(Debug)]
 pub(crate) enum DialError {
     Resolve(Fault),
@@ -83,13 +84,13 @@ pub(crate) enum DialError {
 }
 
 impl Dial {
-    /// Opens a connection to `host` as it stands in a URL: a name, or an address.
+    /// Opens a connection to `host` as written in a URL: a name, or an address.
     ///
-    /// Addresses are connected to without a look-up, and only TCP needs one: for the others that step takes no time.
+    /// Only TCP to a name needs a look-up; otherwise that step takes no time.
     ///
     /// # Errors
     ///
-    /// Says which step failed, or used up its time. A name whose addresses cannot be reached is forgotten: its host
+    /// Says which step failed or took too long. A name whose addresses cannot be reached is forgotten, since its host
     /// may have moved.
     pub(crate) async fn connect(
         &self,
@@ -109,11 +110,11 @@ impl Dial {
         Ok((transport, DialTimes { resolve, connect }))
     }
 
-    /// The addresses of `host`, and how long it took to find them. For whoever asks a proxy for one of them.
+    /// Looks up the addresses of `host`, and measures how long that takes; for use with a proxy.
     ///
     /// # Errors
     ///
-    /// [`DialError::Resolve`]: the look-up failed, or used up its time.
+    /// Fails with [`DialError::Resolve`] if the look-up failed or took too long.
     pub(crate) async fn resolve(
         &self,
         host: &str,
@@ -148,7 +149,7 @@ impl Dial {
         if let Some(local) = self.local_address {
             socket.bind(SocketAddr::new(local, 0))?;
         }
-        // A request is written as a whole, so nothing is won by waiting for more of it.
+        // Requests are written as a whole, so waiting for more bytes gains nothing.
         socket.set_nodelay(true)?;
         if let Some(keepalive) = self.keepalive {
             keepalive.set(&SockRef::from(&socket))?;
@@ -157,7 +158,7 @@ impl Dial {
     }
 }
 
-/// Awaits `wait`, though not longer than `limit`, and tells how long that took.
+/// Awaits `wait` for at most `limit`, and measures how long that takes.
 pub(crate) async fn timed<F: Future>(limit: Duration, wait: F) -> (Option<F::Output>, Duration) {
     let start = Instant::now();
     let output = timeout(limit, wait).await.ok();
@@ -177,7 +178,7 @@ async fn step<T>(limit: Duration, wait: impl Future<Output = io::Result<T>>) -> 
 async fn connect_unix(path: &Path) -> io::Result<UnixStream> {
     loop {
         match UnixStream::connect(path).await {
-            // The system has no way to wait for room, but to try again.
+            // There is no way to wait for room but to try again.
             Err(full) if full.kind() == io::ErrorKind::WouldBlock => sleep(BACKLOG_DELAY).await,
             connected => return connected,
         }

@@ -1,4 +1,4 @@
-//! [`Names`]: the addresses of names that were looked up lately.
+//! [`Names`]: a cache of the addresses of names.
 
 use std::collections::HashMap;
 use std::error::Error;
@@ -15,10 +15,10 @@ use super::resolve::{AnyResolver, Resolver, SystemResolver};
 use super::uri_host::UriHost;
 use crate::memory::lock;
 
-/// A bounded memory of what a [`Resolver`] has said. It may be shared by all threads and runtimes.
+/// A bounded cache of what a [`Resolver`] returned. It can be shared by all threads and runtimes.
 ///
-/// Many callers who ask for one unknown name make one look-up. It runs within the first of them; if that one is
-/// cancelled, the next goes on with a new look-up. A failure is told to all who wait for it, and then forgotten.
+/// Concurrent callers with the same unknown name share one look-up. It runs within the first of them; if that one is
+/// cancelled, the next one starts a new look-up. A failure is returned to all who wait for it, and is not cached.
 pub(crate) struct Names {
     resolver: Box<dyn AnyResolver>,
     keep: Duration,
@@ -29,17 +29,17 @@ pub(crate) struct Names {
 pub(super) type Addresses = Arc<[IpAddr]>;
 
 impl Names {
-    /// Keeps each answer of `resolver` for `keep`. Zero keeps nothing, and yet nobody asks twice at a time.
+    /// Keeps each answer of `resolver` for `keep`. With zero nothing is kept, but concurrent look-ups are still shared.
     pub(crate) fn new(resolver: impl Resolver, keep: Duration) -> Names {
         Names { resolver: Box::new(resolver), keep, known: Mutex::default() }
     }
 
-    /// The addresses of `host`, which is a name or an address; an IPv6 address may have its brackets.
+    /// Returns the addresses of `host`, which is a name or an address. An IPv6 address may be in brackets.
     ///
     /// # Errors
     ///
-    /// `InvalidInput` if it is neither: then nobody is asked. Else what the resolver says, or `NotFound` if it knows
-    /// no address.
+    /// Fails with `InvalidInput` if it is neither, without a look-up; with `NotFound` if the name has no address; and
+    /// with the error of the resolver.
     pub(crate) async fn resolve(&self, host: &str) -> io::Result<Addresses> {
         let name = match UriHost::parse(host)? {
             UriHost::Address(address) => return Ok(Arc::new([address])),
@@ -50,7 +50,7 @@ impl Names {
         answer.clone().map_err(io::Error::from)
     }
 
-    /// Forgets that `host` has these addresses, where nobody answers. What is known by now may be better.
+    /// Forgets that `host` has these addresses, which cannot be reached. Newer ones are kept.
     pub(crate) fn forget(&self, host: &str, addresses: &Addresses) {
         let (mut known, name) = (self.lock(), host.to_ascii_lowercase());
         let answer = known.get(&*name).and_then(|entry| entry.lookup.get());
@@ -59,7 +59,7 @@ impl Names {
         }
     }
 
-    /// The look-up of `name` that runs already, that has an answer that is still good, or that is to be run.
+    /// The look-up of `name` that is already running, that has an answer which is still valid, or that is to be run.
     fn join(&self, name: &str) -> Arc<Lookup> {
         let (mut known, now) = (self.lock(), Instant::now());
         if let Some(entry) = known.get_mut(name) {
@@ -79,7 +79,7 @@ impl Names {
     async fn look_up(&self, name: &str, lookup: &Arc<Lookup>) -> Answer {
         let answer = self.resolver.resolve(name).await.and_then(addresses).map_err(Failure::from);
         let mut known = self.lock();
-        // There may have been no room for this look-up, and for a later one there was.
+        // There may have been no room for this look-up, but for a later one of the same name.
         let entry = known.get_mut(name).filter(|entry| Arc::ptr_eq(&entry.lookup, lookup));
         match (entry, &answer) {
             (Some(entry), Ok(_)) => entry.good_until = Instant::now().checked_add(self.keep),
@@ -100,19 +100,19 @@ impl Default for Names {
     }
 }
 
-/// How long an answer is kept: the system does not tell how long it may be.
+/// How long an answer is kept by default: the operating system does not say how long it may be.
 const KEEP: Duration = Duration::from_secs(60);
 
 const NAMES_MAX: usize = 1024;
 
-/// More than anybody could try before a client's patience ends.
+/// More than a client could try within its time limit.
 const ADDRESSES_MAX: usize = 64;
 
-/// What is known of one name.
+/// What is known about one name.
 #[derive(Default)]
 struct Entry {
     lookup: Arc<Lookup>,
-    /// None while it is looked up, and if the answer is good for ever.
+    /// `None` while it is being looked up, and if the answer never expires.
     good_until: Option<Instant>,
 }
 
@@ -121,7 +121,7 @@ impl Entry {
         self.good_until.is_some_and(|end| end <= now)
     }
 
-    /// The least go first: look-ups that everybody has left, then answers by their age.
+    /// Entries with the least worth are dropped first: abandoned look-ups, then answers by age.
     fn worth(&self) -> (bool, Option<Instant>) {
         (self.lookup.initialized(), self.good_until)
     }
@@ -130,9 +130,10 @@ impl Entry {
 type Lookup = OnceCell<Answer>;
 type Answer = Result<Addresses, Failure>;
 
-/// Is there room for one more name, if need be in the place of the one that is worth least?
+/// Makes room for one more name, if necessary by dropping the entry with the least worth. Returns whether there is
+/// room.
 ///
-/// There is none while as many names are being looked up at once: then the next is looked up without being noted.
+/// There is none while that many names are being looked up at once. The next one is then looked up without an entry.
 fn has_room(known: &mut HashMap<Box<str>, Entry>) -> bool {
     if known.len() < NAMES_MAX {
         return true;
@@ -142,7 +143,7 @@ fn has_room(known: &mut HashMap<Box<str>, Entry>) -> bool {
     least.is_some_and(|name| known.remove(&name).is_some())
 }
 
-/// What is worth trying of what a resolver says.
+/// The addresses worth trying of those that a resolver returned.
 fn addresses(found: Vec<IpAddr>) -> io::Result<Addresses> {
     let mut addresses = Vec::with_capacity(found.len().min(ADDRESSES_MAX));
     for address in found {
@@ -156,7 +157,7 @@ fn addresses(found: Vec<IpAddr>) -> io::Result<Addresses> {
     Ok(addresses.into())
 }
 
-/// Why a look-up failed, for all who waited for it.
+/// The error of a failed look-up, for all who waited for it.
 #[derive(Clone, Debug)]
 struct Failure(Arc<io::Error>);
 

@@ -1,4 +1,4 @@
-//! [`race`]: happy eyeballs, or how the addresses of one host are tried (RFC 8305).
+//! [`race`]: tries the addresses of a host, known as "happy eyeballs" (RFC 8305).
 
 use std::collections::VecDeque;
 use std::error::Error;
@@ -12,13 +12,14 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 
-/// Attempts one address after another until one succeeds; the attempts that are still under way are dropped.
+/// Tries one address after the other until one succeeds, and drops the attempts that are still running.
 ///
 /// The next attempt starts when one fails, or when none has succeeded for a quarter of a second (RFC 8305 §5).
 ///
 /// # Errors
 ///
-/// When all have failed: with what tells most, and of whom. `NotFound` without an address.
+/// Fails if all attempts did, with the most telling error and its address. Fails with `NotFound` if there is no
+/// address.
 pub(super) async fn race<T, F>(
     mut addresses: VecDeque<SocketAddr>,
     attempt: impl Fn(SocketAddr) -> F,
@@ -43,12 +44,12 @@ where
     }
 }
 
-/// "Connection Attempt Delay": the recommended one (RFC 8305 §8).
+/// The recommended "Connection Attempt Delay" (RFC 8305 §8).
 const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
 
-/// `found`, with the two families alternating; the one that comes first in it comes first (RFC 8305 §4).
+/// The addresses in `found` with the two families alternating, beginning with the family of the first (RFC 8305 §4).
 ///
-/// Resolvers put the family first that this machine can use (RFC 6724), most often IPv6.
+/// Resolvers put the family first that this machine can use (RFC 6724), which is usually IPv6.
 pub(super) fn interleaved(found: &[IpAddr]) -> impl Iterator<Item = IpAddr> {
     let family = found.first().is_some_and(IpAddr::is_ipv6);
     let (first, second): (Vec<_>, Vec<_>) = found.iter().partition(|address| address.is_ipv6() == family);
@@ -60,7 +61,7 @@ struct Attempt<F> {
     connects: Pin<Box<F>>,
 }
 
-/// Which attempt is over, and how it ended.
+/// Ready with the first attempt that has ended, and its result.
 fn poll_all<T, F>(running: &mut Vec<Attempt<F>>, cx: &mut Context<'_>) -> Poll<(SocketAddr, io::Result<T>)>
 where
     F: Future<Output = io::Result<T>>,
@@ -73,11 +74,11 @@ where
     Poll::Pending
 }
 
-/// How attempts have failed so far.
+/// The failed attempts so far.
 #[derive(Debug, Default)]
 struct Failures {
     count: usize,
-    /// The first of those that tell most.
+    /// The first of the most telling errors.
     telling: Option<(SocketAddr, io::Error)>,
 }
 
@@ -91,7 +92,7 @@ impl Failures {
     }
 }
 
-/// How much an error tells of the host: that a machine has no IPv6 says nothing about whom it calls.
+/// How much an error tells about the host. That this machine has no IPv6, for example, tells nothing.
 fn weight(error: &io::Error) -> u8 {
     match error.kind() {
         io::ErrorKind::ConnectionRefused | io::ErrorKind::ConnectionReset => 3,
@@ -115,7 +116,7 @@ impl From<Failures> for io::Error {
     }
 }
 
-/// None of a host's addresses could be connected to.
+/// None of the addresses of a host could be reached.
 #[derive(Debug)]
 struct Unreachable {
     address: SocketAddr,

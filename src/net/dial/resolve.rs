@@ -1,4 +1,4 @@
-//! [`Resolver`]: who knows the addresses of a name.
+//! [`Resolver`]: looks up the addresses of names.
 
 use std::io;
 use std::net::IpAddr;
@@ -6,11 +6,11 @@ use std::pin::Pin;
 
 use tokio::net::lookup_host;
 
-/// Knows the addresses of names.
+/// Looks up the addresses of names.
 ///
-/// It is asked for names only, never for what is spelled as an address, and its answers are kept for a while: see
-/// the client's settings. The addresses are tried in turn, the two families alternating (RFC 8305), so the best
-/// should come first. What it returns is bounded: addresses after the 64th are not tried.
+/// A client asks it for names only, never for addresses, and keeps its answers for a while: see
+/// [`ClientBuilder::resolver`](crate::ClientBuilder::resolver). The addresses are tried in order, alternating between
+/// the two families (RFC 8305), so the best should come first. Addresses after the 64th are ignored.
 ///
 /// # Examples
 ///
@@ -20,7 +20,7 @@ use tokio::net::lookup_host;
 ///
 /// use corehttp::{Resolver, SystemResolver};
 ///
-/// /// Knows one name more than the system does.
+/// /// Knows one more name than the operating system.
 /// struct Pinned;
 ///
 /// impl Resolver for Pinned {
@@ -38,16 +38,16 @@ use tokio::net::lookup_host;
 /// # }
 /// ```
 pub trait Resolver: Send + Sync + 'static {
-    /// Looks up `name`: in lower case, not empty, of visible ASCII characters, and with the dot at its end if it was
-    /// written with one.
+    /// Looks up `name`, which is in lower case, not empty, and consists of visible ASCII characters. It ends with a dot
+    /// if it was written with one.
     ///
     /// # Errors
     ///
-    /// Fails if the name has no address, or nobody could be asked. No failure is kept: who asks next asks anew.
+    /// Fails if the name has no address, or the look-up failed. Errors are not cached.
     fn resolve(&self, name: &str) -> impl Future<Output = io::Result<Vec<IpAddr>>> + Send;
 }
 
-/// The resolver of the system: `getaddrinfo`, on a thread where it may block.
+/// The resolver of the operating system: `getaddrinfo`, called on a thread for blocking work.
 ///
 /// The zone of a link-local IPv6 address is lost.
 #[derive(Clone, Copy, Debug, Default)]
@@ -60,7 +60,7 @@ impl Resolver for SystemResolver {
     }
 }
 
-/// Any [`Resolver`], behind a pointer.
+/// An object-safe [`Resolver`].
 pub(super) trait AnyResolver: Send + Sync {
     fn resolve<'a>(&'a self, name: &'a str) -> Resolving<'a>;
 }

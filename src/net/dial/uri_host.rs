@@ -5,22 +5,22 @@ use std::fmt;
 use std::io;
 use std::net::{IpAddr, Ipv6Addr};
 
-/// What stands where a URL has its host.
+/// The host of a URL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum UriHost<'a> {
-    /// An IPv4 address, or an IPv6 address in its brackets or without them.
+    /// An IPv4 address, or an IPv6 address with or without brackets.
     Address(IpAddr),
-    /// A name that a resolver knows. It is not empty and not too long, and no resolver takes it for an address.
+    /// A name to look up. It is not empty, not too long, and no resolver takes it for an address.
     Name(&'a str),
 }
 
 impl<'a> UriHost<'a> {
-    /// Tells addresses from names.
+    /// Parses a host, and tells addresses from names.
     ///
     /// # Errors
     ///
-    /// Fails if `text` is neither. `127.1`, `0x7f000001` and `2130706433` are neither: the resolvers of most systems
-    /// take them for 127.0.0.1, and whoever compares them with an address before would not.
+    /// Fails if `text` is neither. So do `127.1`, `0x7f000001` and `2130706433`: the resolvers of most systems take
+    /// them for 127.0.0.1, which a check against an address would miss.
     pub(crate) fn parse(text: &'a str) -> Result<UriHost<'a>, InvalidHost> {
         if let Some(literal) = text.strip_prefix('[') {
             let address = literal.strip_suffix(']').and_then(|address| address.parse::<Ipv6Addr>().ok());
@@ -37,14 +37,14 @@ impl<'a> UriHost<'a> {
     }
 }
 
-/// As long as a name of the DNS can be spelled (RFC 1035 §2.3.4), without the dot of its root.
+/// The maximum length of a DNS name (RFC 1035 §2.3.4), without the final dot.
 const NAME_BYTES_MAX: usize = 253;
 const _: () = assert!(NAME_BYTES_MAX < u8::MAX as usize, "with its dot it fits SOCKS5 (RFC 1928 §5)");
 
-/// `gen-delims` (RFC 3986 §2.2), and what some take for a `/`: beside them is more than a host.
+/// `gen-delims` (RFC 3986 §2.2), and `\`, which some take for a `/`. Text with one of them is more than a host.
 const DELIMITERS: &[u8] = b":/?#[]@\\";
 
-/// Is the last label a number? No name of the DNS has such a one (RFC 1123 §2.1), but addresses do.
+/// Whether the last label is a number. That is never so in DNS names (RFC 1123 §2.1), but in addresses.
 fn ends_in_number(name: &str) -> bool {
     let label = name.rsplit('.').next().unwrap_or_default().as_bytes();
     match label {

@@ -1,4 +1,4 @@
-//! [`Bound`]: a socket that listens and belongs to no core yet.
+//! [`Bound`]: a listening socket that does not belong to a core yet.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -13,9 +13,9 @@ use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use super::socket_file::SocketFile;
 use crate::net::{Address, Keepalive, MemoryListener};
 
-/// Does the kernel spread connections over the listeners of one port?
+/// Whether the kernel spreads connections over several listeners on one port.
 ///
-/// Elsewhere `SO_REUSEPORT` is missing, or the last to bind gets everything: there one core accepts for all.
+/// Elsewhere `SO_REUSEPORT` is missing, or the last one to bind gets all connections. There, one core accepts for all.
 pub(super) const KERNEL_BALANCES: bool = cfg!(any(target_os = "linux", target_os = "android"));
 
 /// How to listen.
@@ -23,11 +23,11 @@ pub(super) const KERNEL_BALANCES: bool = cfg!(any(target_os = "linux", target_os
 pub(crate) struct ListenOptions {
     /// How many connections may wait in the kernel to be accepted.
     pub(crate) backlog: i32,
-    /// `[::]` takes IPv4 peers as well.
+    /// Whether `[::]` accepts IPv4 peers as well.
     pub(crate) dual_stack: bool,
-    /// Somebody else may listen on the port already.
+    /// Whether another server may already listen on the port.
     pub(crate) share_port: bool,
-    /// Whether the system looks after silent peers, and how often.
+    /// Whether the operating system probes silent peers, and how often.
     pub(crate) keepalive: Option<Keepalive>,
 }
 
@@ -37,24 +37,24 @@ impl Default for ListenOptions {
     }
 }
 
-/// A socket that listens and may still be sent to the core that will accept from it.
+/// A listening socket that can still be sent to the core that will accept from it.
 #[derive(Debug)]
 pub(crate) enum Bound {
     Tcp(TcpListener, ListenOptions),
-    /// Somebody else has opened it, so nobody knows whether another may listen beside it.
+    /// Opened by the application, so it is unknown whether another socket may listen on the same port.
     Given(TcpListener, ListenOptions),
-    /// With its file, if that is ours.
+    /// With its file, if this server created it.
     #[cfg(unix)]
     Unix(Option<SocketFile>, UnixListener),
     Memory(MemoryListener),
 }
 
 impl Bound {
-    /// Listens on `address`: one socket, or one for each address a name stands for.
+    /// Listens on `address`, with one socket, or one for each address of a name.
     ///
     /// # Errors
     ///
-    /// The text names the address, the kind is the system's.
+    /// The text of the error names the address; its kind is that of the operating system.
     pub(crate) fn bind(address: &Address, options: ListenOptions) -> io::Result<Vec<Self>> {
         let bound = match address {
             Address::Tcp(address) => bind_tcp(*address, options).map(|bound| vec![bound]),
@@ -68,7 +68,7 @@ impl Bound {
         bound.map_err(|cause| cannot_listen(address, &cause))
     }
 
-    /// One more listener on the same address, for one more core; `None` where the cores must share this one.
+    /// Another listener on the same address, for another core; `None` where the cores must share this one.
     pub(crate) fn sibling(&self) -> io::Result<Option<Self>> {
         match self {
             Bound::Tcp(listener, options) if KERNEL_BALANCES => {
@@ -84,7 +84,7 @@ impl Bound {
         }
     }
 
-    /// The address peers connect to, its port decided.
+    /// The address that peers connect to, with the actual port.
     pub(crate) fn local_addr(&self) -> Option<SocketAddr> {
         match self {
             Bound::Tcp(listener, _) | Bound::Given(listener, _) => listener.local_addr().ok(),
@@ -95,15 +95,15 @@ impl Bound {
     }
 }
 
-/// An `io::Error` is mostly seen as its text alone, so the text tells both the place and the cause.
+/// Usually only the text of an `io::Error` is displayed, so it states both the address and the cause.
 fn cannot_listen(address: &Address, cause: &io::Error) -> io::Error {
     io::Error::new(cause.kind(), format!("cannot listen on {address}: {cause}"))
 }
 
-/// Binds all that `name` stands for, on one port.
+/// Binds all addresses of `name`, on one port.
 ///
-/// A hosts file often lists `::1` on machines where IPv6 is off, so addresses this machine does not
-/// have are passed over as long as one is left. One that is taken is an error.
+/// Hosts files often list `::1` on machines where IPv6 is off, so addresses that this machine does not have are skipped
+/// as long as one is left. An address that is in use is an error.
 fn bind_host(name: &str, options: ListenOptions) -> io::Result<Vec<Bound>> {
     if !name.contains(':') {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "the port is missing"));
@@ -124,7 +124,7 @@ fn bind_host(name: &str, options: ListenOptions) -> io::Result<Vec<Bound>> {
     if bound.is_empty() { Err(absent) } else { Ok(bound) }
 }
 
-/// Binds one address; where there is no IPv6, "every address" is every IPv4 address.
+/// Binds one address. Where there is no IPv6, the wildcard `[::]` becomes `0.0.0.0`.
 fn bind_tcp(address: SocketAddr, options: ListenOptions) -> io::Result<Bound> {
     let listener = match listen(address, options) {
         Err(error) if is_absent(&error) && options.dual_stack && is_every_ipv6(&address) => {
@@ -140,7 +140,7 @@ fn bind_unix(path: &Path, options: ListenOptions) -> io::Result<Bound> {
     SocketFile::bind(path, options.backlog).map(|(file, listener)| Bound::Unix(Some(file), listener))
 }
 
-/// Takes a socket over that is bound. Its original may go, or be used once more.
+/// Takes over a socket that is already bound. The original may be closed, or used again.
 fn take_tcp(listener: &TcpListener, options: ListenOptions) -> io::Result<Bound> {
     let listener = listener.try_clone()?;
     set_up(&SockRef::from(&listener), options.keepalive)?;
@@ -157,7 +157,7 @@ fn take_unix(listener: &UnixListener, options: ListenOptions) -> io::Result<Boun
 
 fn take(socket: SockRef<'_>, options: ListenOptions) -> io::Result<()> {
     socket.set_nonblocking(true)?;
-    // It does so already, most likely, and then only its backlog changes.
+    // It most likely listens already, and then only the backlog changes.
     socket.listen(options.backlog)
 }
 
@@ -174,23 +174,23 @@ fn listen(address: SocketAddr, options: ListenOptions) -> io::Result<TcpListener
         socket.set_only_v6(!options.dual_stack)?;
     }
     if cfg!(unix) {
-        // A restart need not wait for TIME_WAIT; on Windows this would let others steal the port.
+        // Without it, a restart would have to wait for TIME_WAIT. On Windows it would let others steal the port.
         socket.set_reuse_address(true)?;
     }
     if options.share_port {
         share_port(&socket)?;
     }
     socket.bind(&address.into())?;
-    // Our other cores get in, and so does the server that is to take over from this one: both listen until the old
-    // one stops, and nobody is turned away in between.
+    // Lets our other cores bind, and also a server that takes over from this one: both listen until the old one stops,
+    // and no peer is turned away in between.
     share_port(&socket)?;
     socket.listen(options.backlog)?;
     Ok(socket.into())
 }
 
-/// Sets what a connection is to have. Accepted sockets inherit it on Linux, which saves system calls for each of them.
+/// Sets the options of connections. On Linux, accepted sockets inherit them, which saves system calls for each.
 pub(super) fn set_up(socket: &SockRef<'_>, keepalive: Option<Keepalive>) -> io::Result<()> {
-    // Small answers leave at once.
+    // Small answers must leave at once.
     socket.set_tcp_nodelay(true)?;
     keepalive.map_or(Ok(()), |keepalive| keepalive.set(socket))
 }
@@ -209,7 +209,7 @@ fn is_every_ipv6(address: &SocketAddr) -> bool {
     address.is_ipv6() && address.ip().is_unspecified()
 }
 
-/// Does this machine lack the address, or its whole family?
+/// Whether this machine lacks the address, or its whole family.
 fn is_absent(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::AddrNotAvailable || error.raw_os_error() == Some(EAFNOSUPPORT)
 }

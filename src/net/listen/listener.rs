@@ -1,4 +1,4 @@
-//! [`Listener`]: where the connections of one core come in.
+//! [`Listener`]: a listening socket on its core.
 
 use std::io;
 use std::task::{Context, Poll, ready};
@@ -13,7 +13,7 @@ use super::bound::{Bound, set_up};
 use super::socket_file::SocketFile;
 use crate::net::{Keepalive, MemoryListener, PeerAddr, Transport};
 
-/// A [`Bound`] socket inside the runtime that accepts from it.
+/// A [`Bound`] socket, in the runtime that accepts from it.
 #[derive(Debug)]
 pub(crate) enum Listener {
     Tcp(TcpListener, Option<Keepalive>),
@@ -25,11 +25,11 @@ pub(crate) enum Listener {
     Memory(MemoryListener),
 }
 
-/// A new connection, and who made it.
+/// A new connection, and its peer.
 pub(crate) type Accepted = (Transport, PeerAddr);
 
 impl Listener {
-    /// Enters the runtime this is called in.
+    /// Attaches the socket to the current runtime.
     pub(crate) fn open(bound: Bound) -> io::Result<Self> {
         Ok(match bound {
             Bound::Tcp(listener, options) | Bound::Given(listener, options) => {
@@ -41,7 +41,7 @@ impl Listener {
         })
     }
 
-    /// Waits for the next connection; an error is to be [classified](classify).
+    /// Waits for the next connection. Errors must be [classified](classify).
     pub(crate) fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<io::Result<Accepted>> {
         Poll::Ready(Ok(match self {
             Listener::Tcp(listener, keepalive) => {
@@ -59,9 +59,9 @@ impl Listener {
         }))
     }
 
-    /// Takes a connection that already waits, so that a server which stops can serve those who came in time.
+    /// Takes a connection that is already waiting, so that a server that stops can serve the peers that came in time.
     ///
-    /// The kernel is asked, not tokio: its cached readiness may be older than the connection.
+    /// This asks the kernel and not tokio, whose cached readiness may be older than the connection.
     pub(crate) fn accept_now(&self) -> Option<Accepted> {
         loop {
             match self.try_accept() {
@@ -96,7 +96,7 @@ impl Listener {
 
 fn tcp(stream: TcpStream, keepalive: Option<Keepalive>) -> Transport {
     if !OPTIONS_ARE_INHERITED {
-        // It fails on a connection that is dead already, and its first read will say so.
+        // This fails only on a connection that is already dead, which its first read will report.
         let _ = set_up(&SockRef::from(&stream), keepalive);
     }
     Transport::Tcp(stream)
@@ -104,21 +104,21 @@ fn tcp(stream: TcpStream, keepalive: Option<Keepalive>) -> Transport {
 
 const OPTIONS_ARE_INHERITED: bool = cfg!(any(target_os = "linux", target_os = "android"));
 
-/// What an error of [`Listener::poll_accept`] asks for.
+/// How to react to an error of [`Listener::poll_accept`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AcceptFault {
     /// One connection died before it was accepted: accept the next.
     Skip,
-    /// The process or the system ran out of something: accept again a little later.
+    /// The process or the system ran out of a resource: accept again a little later.
     BackOff,
-    /// The socket does not listen any more, and never will.
+    /// The socket no longer listens, and never will.
     Fatal,
 }
 
-/// Tells what to do after `accept` failed.
+/// Decides how to react to a failed `accept`.
 ///
-/// Linux also reports what the network did to the new connection here (accept(2), "Error handling"). An error
-/// that nobody knows is waited out: a busy loop would be worse, and so would a server that gives up.
+/// On Linux, `accept` also reports network errors of the new connection (accept(2), "Error handling"). After an unknown
+/// error it is best to wait and try again: a busy loop would be worse, and so would a server that gives up.
 pub(crate) fn classify(error: &io::Error) -> AcceptFault {
     use io::ErrorKind as Kind;
     match error.kind() {

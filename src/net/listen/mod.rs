@@ -1,4 +1,4 @@
-//! Sockets that listen: before they belong to a core, and on it.
+//! Listening sockets: before they belong to a core, and on it.
 
 mod bound;
 #[cfg(unix)]

@@ -1,4 +1,4 @@
-//! [`SocketFile`]: the name of a Unix domain socket in the file system.
+//! [`SocketFile`]: the file of a Unix domain socket.
 
 use std::fs::{self, File, TryLockError};
 use std::io;
@@ -10,10 +10,10 @@ use std::time::Duration;
 
 use socket2::{Domain, SockAddr, Socket, Type};
 
-/// A socket's file, removed when this is dropped, unless another has taken its place.
+/// The file of a Unix domain socket. It is removed when this is dropped, unless another file has taken its place.
 ///
-/// Drop it before the listener: an open socket keeps the inode, so its number cannot have come back
-/// with somebody else's file.
+/// It must be dropped before the listener: an open socket keeps the inode, so that its number cannot have been reused
+/// for another file.
 #[derive(Debug)]
 pub(crate) struct SocketFile {
     path: PathBuf,
@@ -21,11 +21,11 @@ pub(crate) struct SocketFile {
 }
 
 impl SocketFile {
-    /// Listens on `path`, in the place of a socket that a dead process left there.
+    /// Listens on `path`, and replaces a socket that a dead process left there.
     ///
     /// # Errors
     ///
-    /// `AddrInUse` if another process listens there, or if the file is no socket: neither is touched.
+    /// Fails with `AddrInUse` if another process listens there, or if the file is not a socket. It is then left alone.
     pub(super) fn bind(path: &Path, backlog: i32) -> io::Result<(Self, UnixListener)> {
         let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
         let address = SockAddr::unix(path)?;
@@ -37,7 +37,7 @@ impl SocketFile {
             }
             bound => bound?,
         }
-        // From here on the file is removed if anything fails.
+        // From here on, the file is removed if anything fails.
         let file = Self { path: path::absolute(path)?, inode: inode(path)? };
         socket.listen(backlog)?;
         socket.set_nonblocking(true)?;
@@ -48,15 +48,15 @@ impl SocketFile {
 impl Drop for SocketFile {
     fn drop(&mut self) {
         if inode(&self.path).is_ok_and(|inode| inode == self.inode) {
-            // A file that cannot be removed is replaced by the next bind, so nobody need know.
+            // A file that could not be removed is replaced by the next bind.
             let _ = fs::remove_file(&self.path);
         }
     }
 }
 
-/// Our turn to bind in a directory, until it is dropped: a socket that is bound and does not listen yet looks like one
-/// whose owner has died. Who cannot have it goes on without, and so does who waits too long: a tool may hold the lock for as
-/// long as the server runs that it has started.
+/// Holds a lock on a directory while a socket in it is bound, since a socket that is bound and does not listen yet
+/// looks like one whose owner has died. If the lock cannot be had, or not in time, the bind goes on without it: a tool
+/// may hold the lock for as long as the server that it started runs.
 fn turn(path: &Path) -> Option<File> {
     let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
     let directory = File::open(directory.unwrap_or(Path::new("."))).ok()?;
@@ -72,7 +72,8 @@ fn turn(path: &Path) -> Option<File> {
 const TURN_ATTEMPTS: u32 = 250;
 const TURN_PAUSE: Duration = Duration::from_millis(1);
 
-/// Did its owner die? Only a refused connection proves it: a full backlog is alive, a denial says nothing.
+/// Whether the owner of a socket has died. Only a refused connection proves it: a full backlog means that it lives, and
+/// a denied permission means nothing.
 fn is_stale(path: &Path, address: &SockAddr) -> io::Result<bool> {
     if !fs::symlink_metadata(path)?.file_type().is_socket() {
         return Ok(false);

@@ -1,4 +1,4 @@
-//! Systems whose way to send files nobody has written down here: they read and write.
+//! Other systems: files are read and written.
 
 use std::fs::File;
 use std::io;

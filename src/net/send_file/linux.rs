@@ -1,4 +1,4 @@
-//! Linux: sendfile(2), and what the page cache knows.
+//! Linux: sendfile(2), and the state of the page cache.
 
 use std::fs::File;
 use std::io::{self, IoSliceMut};
@@ -11,14 +11,14 @@ use rustix::io::{ReadWriteFlags, preadv2};
 
 pub(super) const SENDS_FILES: bool = true;
 
-/// Moves some of a range of `file` to `socket`, and answers how much.
+/// Moves some of a range of `file` to `socket`, and returns how much.
 pub(super) fn send(socket: &impl AsFd, file: &File, range: Range<u64>) -> io::Result<u64> {
     let mut offset = range.start;
     let len = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
     Ok(sendfile(socket, file, Some(&mut offset), len)? as u64)
 }
 
-/// Whether a range of `file` can be read without waiting, as far as some of its pages tell.
+/// Whether a range of `file` can be read without waiting, judging by some of its pages.
 pub(super) fn is_in_memory(file: &File, range: Range<u64>) -> bool {
     let probes = range.clone().step_by(PROBE).chain([range.end.saturating_sub(1)]);
     probes.into_iter().all(|at| peek(file, at, ReadWriteFlags::NOWAIT).is_ok())
@@ -26,12 +26,12 @@ pub(super) fn is_in_memory(file: &File, range: Range<u64>) -> bool {
 
 /// Waits until a range of `file` is in memory.
 pub(super) fn warm(file: &File, range: Range<u64>) -> io::Result<()> {
-    // Advice only: should it fail, the reads below are slower.
+    // Only advice: if it fails, the reads below are slower.
     let _ = fadvise(file, range.start, NonZero::new(range.end - range.start), Advice::WillNeed);
     range.step_by(PAGE).try_for_each(|at| peek(file, at, ReadWriteFlags::empty()))
 }
 
-/// What the kernel reads ahead is no smaller, unless it was told so: where one page is, its neighbours are.
+/// The kernel reads ahead at least this much by default, so where one page is in memory, its neighbors are too.
 const PROBE: usize = 128 << 10;
 
 const PAGE: usize = 4 << 10;

@@ -1,6 +1,6 @@
-//! [`FileSender`]: a range of a file that the system moves to a socket by itself.
+//! [`FileSender`]: a range of a file that the operating system moves to a socket by itself.
 //!
-//! Each system has a file with the same three functions.
+//! There is a module for each operating system, with the same three functions.
 
 #[cfg(not(target_os = "linux"))]
 mod elsewhere;
@@ -25,17 +25,17 @@ use linux as system;
 
 use super::{Conn, Fault, Home, Transport};
 
-/// A range of a file on its way to a socket, never through the memory of the program.
+/// A range of a file on its way to a socket, without passing through the memory of the program.
 ///
-/// A disk that has to be waited for would hold the whole core up. So before a piece is sent it is asked whether the
-/// piece is in memory, and if it is not, a thread that may wait sees to it.
+/// Waiting for a disk would block the whole core. So before a piece is sent, it is checked whether it is in memory; if
+/// not, another thread loads it.
 pub(crate) struct FileSender {
     file: Arc<File>,
-    /// What is still to be sent.
+    /// What remains to be sent.
     range: Range<u64>,
-    /// Up to here it is known to be in memory.
+    /// The file is known to be in memory up to here.
     warm_until: u64,
-    /// Up to here it is sent before others have their turn.
+    /// The file is sent up to here before other tasks have their turn.
     turn_until: u64,
     warming: Option<JoinHandle<io::Result<()>>>,
     has_begun: bool,
@@ -47,12 +47,13 @@ impl FileSender {
         FileSender { file, range, warm_until, turn_until, warming: None, has_begun: false }
     }
 
-    /// Waits until the next piece is in memory, and others have had their turn: a peer that reads as fast as it is sent
-    /// to would have the core for itself until the end of the file.
+    /// Waits until the next piece is in memory, and other tasks have had their turn: a peer that reads as fast as it is
+    /// sent to would otherwise keep the core to itself until the end of the file.
     pub(crate) fn poll_warm(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if self.range.start >= self.turn_until {
             self.turn_until = self.range.start.saturating_add(TURN);
-            // Only when the system was asked for news it goes on: a task that woke itself would be in front of them.
+            // `yield_now` wakes the task only after the operating system was asked for events; a task that woke itself
+            // would run before them.
             let _ = pin!(yield_now()).poll(cx);
             return Poll::Pending;
         }
@@ -72,7 +73,7 @@ impl FileSender {
         Poll::Ready(Ok(()))
     }
 
-    /// Sends some of what is in memory, and answers how much: 0 if the file has shrunk.
+    /// Sends some of what is in memory, and returns how much: 0 if the file has shrunk.
     pub(crate) fn poll_send<H: Home>(
         &mut self,
         cx: &mut Context<'_>,
@@ -96,17 +97,17 @@ impl FileSender {
     }
 }
 
-/// What is sent at once. A socket takes less, and then there is nothing to ask before it takes more.
+/// How much is sent in one call. A socket takes less, and the rest needs no further check.
 const PIECE: u64 = TURN;
 
-/// What is sent before others have their turn.
+/// How much is sent before other tasks have their turn.
 const TURN: u64 = 2 << 20;
 
-/// What is fetched at once from a disk that has to be waited for.
+/// How much is loaded at once from a disk.
 const WARMED: u64 = 1 << 20;
 
 impl<B> Transport<B> {
-    /// Whether the system can move files to it by itself.
+    /// Whether the operating system can move files to this transport by itself.
     pub(crate) fn sends_files(&self) -> bool {
         match self {
             Transport::Tcp(_) => system::SENDS_FILES,
@@ -116,7 +117,7 @@ impl<B> Transport<B> {
         }
     }
 
-    /// Moves some of a range of `file` to the peer. `InvalidInput`: not this file.
+    /// Moves some of a range of `file` to the peer. Fails with `InvalidInput` if that is impossible with this file.
     pub(crate) fn poll_send_file(
         &self,
         cx: &mut Context<'_>,

@@ -1,4 +1,4 @@
-//! [`Alarm`]: a timer that is seldom moved; and [`Expiries`]: what a connection waits for.
+//! [`Alarm`]: a timer that is rarely reset; and [`Expiries`]: the deadlines of a connection.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -7,22 +7,22 @@ use std::time::Duration;
 use tokio::task::unconstrained;
 use tokio::time::{Instant, Sleep};
 
-/// What a connection can wait for at the same time.
+/// What a connection can wait for simultaneously.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lane {
     Read,
     Write,
-    /// The handler of a request, or all of an exchange.
+    /// The handler of a request, or a whole exchange.
     Whole,
 }
 
 pub(super) const LANES: usize = 3;
 
-/// When each wait of a connection is over.
+/// When each wait of a connection expires.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Expiries([Expiry; LANES]);
 
-/// When a wait is over, in milliseconds on a clock of the owner's.
+/// When a wait expires, in milliseconds on the owner's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Expiry(pub(super) u64);
 
@@ -35,14 +35,14 @@ impl Default for Expiry {
 const UNARMED: Expiry = Expiry(u64::MAX);
 
 impl Expiry {
-    /// When that is, on a clock that was zero at `epoch`. None: never.
+    /// The same time as an instant, on a clock that was zero at `epoch`. `None` means never.
     fn on(self, epoch: Instant) -> Option<Instant> {
         epoch.checked_add(Duration::from_millis(self.0)).filter(|_| self < FAR)
     }
 }
 
 impl Expiries {
-    /// When the wait in this lane is over: as it is noted, or as `expiry` says if it has only begun.
+    /// When the wait in this lane expires. If it has only begun, `expiry` determines that.
     #[inline]
     pub(super) fn arm(&mut self, lane: Lane, expiry: impl FnOnce() -> Expiry) -> Expiry {
         let armed = &mut self.0[lane as usize];
@@ -67,25 +67,25 @@ impl Expiries {
     }
 }
 
-/// A timer that wakes a task at a deadline or a little before. One that would ring too early is left as it is until
-/// it rings: a busy connection moves its deadline for each message, and its alarm never gets that far.
+/// A timer that wakes a task at a deadline, or a little earlier. If the deadline moves back, the timer is left as it is
+/// until it fires: a busy connection moves its deadline for each message, and usually before the timer would fire.
 #[derive(Default)]
 pub(super) struct Alarm {
     timer: Option<Pin<Box<Sleep>>>,
-    /// When the timer rings, or less than a millisecond before. It knows by itself, but lies elsewhere.
+    /// When the timer fires, or less than a millisecond before. The timer knows this too, but is elsewhere in memory.
     rings: Expiry,
 }
 
 impl Alarm {
-    /// Whether it will ring by `expiry` for the task that has set it last.
+    /// Whether it will fire by `expiry`, for the task that set it last.
     pub(super) fn is_set(&self, expiry: Expiry) -> bool {
         self.rings <= expiry && self.timer.as_ref().is_some_and(|timer| !timer.is_elapsed())
     }
 
-    /// Has the task woken when `next` has come on a clock that was zero at `epoch`.
+    /// Wakes the task at `next`, on a clock that was zero at `epoch`.
     pub(super) fn set(&mut self, cx: &mut Context<'_>, epoch: Instant, next: Expiry) {
         let Some(rings) = next.on(epoch) else {
-            // What rings all the same, for an earlier wait, rings for this task from now on.
+            // If it still fires for an earlier wait, it wakes this task from now on.
             let _ = self.timer.as_mut().map(|timer| poll(timer, cx));
             return;
         };
@@ -95,7 +95,7 @@ impl Alarm {
             self.rings = next;
         }
         while poll(timer, cx).is_ready() {
-            // The deadline is not reached, as the caller has seen, but clocks are read in whole milliseconds.
+            // The caller has seen that the deadline is not reached, but clocks are read in whole milliseconds.
             let later = rings.max(Instant::now() + Duration::from_millis(1));
             timer.as_mut().reset(later);
             self.rings = Expiry(millis(later.saturating_duration_since(epoch)));
@@ -103,12 +103,12 @@ impl Alarm {
     }
 }
 
-/// Polls an alarm though the task may have used up its turn: one that is set but not polled wakes nobody.
+/// Polls a timer even if the task has used up its budget: one that is set but not polled wakes no task.
 fn poll(timer: &mut Pin<Box<Sleep>>, cx: &mut Context<'_>) -> Poll<()> {
     Pin::new(&mut unconstrained(timer.as_mut())).poll(cx)
 }
 
-/// Nobody waits for a century, and tokio's clock does not count that far.
+/// A century, which is as good as never.
 const FAR: Expiry = Expiry(100 * 365 * 24 * 60 * 60 * 1000);
 
 pub(super) fn millis(duration: Duration) -> u64 {

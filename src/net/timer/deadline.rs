@@ -1,7 +1,7 @@
-//! [`Deadline`]: how long one connection may wait, and [`Watch`]: all connections of a core, and their deadlines.
+//! [`Deadline`]: the time limits of one connection of a core; and [`Watch`]: the table of all of them.
 //!
-//! A timer of tokio's costs a queue operation for each request, and a wake-up when it is the next to fire. A
-//! deadline here is one number in a table, which a task of the core goes through four times a second.
+//! A tokio timer costs a queue operation for each request, and a wake-up when it is the next to fire. A deadline here
+//! is one number in a table, which a task of the core scans four times a second.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -17,18 +17,20 @@ use crate::net::Peer;
 
 /// The deadlines of one core's connections.
 pub(crate) struct Watch {
-    /// Milliseconds. Only [`Watch::sweep`] moves it, so a core that was held up times nobody out for that.
+    /// In milliseconds. Only [`Watch::sweep`] advances it, so a core that was held up does not time out its connections
+    /// for that.
     now: Cell<u64>,
     slots: RefCell<Slots>,
     stopping: Cell<bool>,
-    /// Told when the first connection comes, when the last one goes, and when all are to.
+    /// Notified when the first connection comes, when the last one goes, and when the server stops.
     first: Notify,
     last: Notify,
     stopped: Notify,
     mode: Mode,
 }
 
-/// A table that never moves: to grow by doubling would hold half of it in vain, and every connection has a slot.
+/// A table in pages that never move. If it grew by doubling, up to half of it would be unused, and every connection has
+/// a slot.
 #[derive(Default)]
 struct Slots {
     pages: Vec<Box<[Slot; PAGE]>>,
@@ -39,25 +41,25 @@ const PAGE: usize = 64;
 
 #[derive(Default)]
 struct Slot {
-    /// It is asked for rarely, so it is in the table, which is packed, and not in the connection's task, whose size is
-    /// rounded up.
+    /// Rarely needed, so it is in the table, which is packed, and not in the connection's task, whose size is rounded
+    /// up.
     peer: Peer,
     expiries: Expiries,
     waker: Option<Waker>,
-    /// Only where nobody sweeps.
+    /// Used only in [`Mode::Alarms`].
     alarm: Alarm,
 }
 
-/// Who looks for deadlines that have passed.
+/// How expired deadlines are found.
 enum Mode {
-    /// Somebody calls [`Watch::tick`] for ever.
+    /// A task of the core calls [`Watch::tick`] for ever.
     Swept,
-    /// Nobody: each connection sets itself an alarm. So it is in a runtime that is not ours.
+    /// Each connection sets an alarm. This is for runtimes that are not ours.
     Alarms { epoch: Instant },
 }
 
 impl Watch {
-    /// For a core on which somebody calls [`Watch::tick`] for ever.
+    /// For a core on which a task calls [`Watch::tick`] for ever.
     pub(crate) fn swept() -> Rc<Watch> {
         Watch::new(Mode::Swept)
     }
@@ -79,7 +81,7 @@ impl Watch {
         })
     }
 
-    /// Starts watching one more wait.
+    /// Adds a connection or handler to the table.
     pub(crate) fn deadline(self: &Rc<Watch>, peer: Peer) -> Deadline {
         let slot = self.slots.borrow_mut().take();
         self.slots.borrow_mut().at(slot).peer = peer;
@@ -99,7 +101,7 @@ impl Watch {
         }
     }
 
-    /// Waits a moment, then wakes whoever has waited too long.
+    /// Waits for the next tick, then wakes the tasks whose deadlines have expired.
     pub(crate) async fn tick(&self) {
         tokio::time::sleep(TICK).await;
         self.sweep();
@@ -112,7 +114,7 @@ impl Watch {
         }
     }
 
-    /// Wakes all connections, and lets [`Watch::is_stopping`] say why.
+    /// Wakes all connections, which learn the reason from [`Watch::is_stopping`].
     pub(crate) fn stop(&self) {
         self.stopping.set(true);
         self.stopped.notify_waiters();
@@ -153,7 +155,7 @@ impl Watch {
         }
     }
 
-    /// A deadline is never early; with sweeps it is up to two ticks late.
+    /// When a wait that begins `now` expires. Never early, and up to two ticks late if the table is swept.
     fn expiry(&self, now: Expiry, limit: Duration) -> Expiry {
         let slack = match self.mode {
             Mode::Swept => millis(TICK),
@@ -163,7 +165,7 @@ impl Watch {
     }
 }
 
-/// How often the deadlines are looked at.
+/// How often the table is swept.
 const TICK: Duration = Duration::from_millis(250);
 
 impl Slots {
@@ -193,16 +195,16 @@ impl Slots {
     }
 }
 
-/// How long one connection may wait. Frees its place in the table when it is dropped.
+/// The time limits of one connection. Frees its place in the table when it is dropped.
 pub(crate) struct Deadline {
     watch: Rc<Watch>,
     slot: u32,
-    /// In which lanes a wait may have begun. Most waits never do, and then the table need not be touched.
+    /// The lanes in which there may be a wait. Most waits never begin, and then the table need not be touched.
     armed: [bool; LANES],
 }
 
 impl Timer for Deadline {
-    /// The task is woken also when the watch stops.
+    /// The task is also woken when the watch stops.
     fn poll_expired(&mut self, cx: &mut Context<'_>, lane: Lane, limit: Duration) -> Poll<()> {
         self.armed[lane as usize] = true;
         let now = Expiry(self.watch.now());
@@ -236,14 +238,14 @@ impl Timer for Deadline {
         }
     }
 
-    /// On a clock that stands still while the core is held up.
+    /// The clock stands still while the core is held up.
     fn now(&self) -> u64 {
         self.watch.now()
     }
 }
 
 impl Deadline {
-    /// Nobody else has this alarm, so it may be away from the table while the timer drops the waker that it had.
+    /// Takes the alarm out of the table meanwhile, since setting the timer drops its old waker, which may do anything.
     #[inline(never)]
     fn set_alarm(&self, cx: &mut Context<'_>, epoch: Instant, next: Expiry) {
         let mut alarm = std::mem::take(&mut self.watch.slots.borrow_mut().at(self.slot).alarm);
@@ -251,7 +253,7 @@ impl Deadline {
         self.watch.slots.borrow_mut().at(self.slot).alarm = alarm;
     }
 
-    /// Whether a wait has begun in this lane.
+    /// Whether there is a wait in this lane.
     #[inline]
     pub(crate) fn is_armed(&self, lane: Lane) -> bool {
         self.armed[lane as usize]

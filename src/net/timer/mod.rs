@@ -1,4 +1,4 @@
-//! [`Timer`]: how long a connection may wait, which a core's watch looks after, or an alarm of its own.
+//! [`Timer`]: the time limits of a connection, kept by its core's watch, or by an alarm of its own.
 
 mod alarm;
 
@@ -12,15 +12,15 @@ pub(crate) use alarm::Lane;
 pub(crate) use deadline::{Deadline, Watch};
 pub(crate) use stopwatch::Stopwatch;
 
-/// How long one connection may wait.
+/// The time limits of one connection.
 pub(crate) trait Timer {
-    /// Ready when the wait in this lane, which began with the first call since [`Timer::disarm`], has taken longer
-    /// than `limit`. Until then the task is woken for that.
+    /// Ready when the wait in this lane, which began with the first call since [`Timer::disarm`], has taken longer than
+    /// `limit`. The task is woken then.
     fn poll_expired(&mut self, cx: &mut Context<'_>, lane: Lane, limit: Duration) -> Poll<()>;
 
     /// Ends the wait in this lane.
     fn disarm(&mut self, lane: Lane);
 
-    /// Milliseconds since some moment.
+    /// Milliseconds since some fixed moment.
     fn now(&self) -> u64;
 }

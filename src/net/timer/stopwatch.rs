@@ -1,4 +1,4 @@
-//! [`Stopwatch`]: how long one connection may wait that no core watches.
+//! [`Stopwatch`]: the time limits of a connection that is not tied to a core.
 
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use super::alarm::{Alarm, Expiries, Expiry, millis};
 use super::{Lane, Timer};
 
-/// Times the waits of one connection with one timer, which stays with it from message to message. In a box, for a
+/// Times the waits of one connection with a single timer, which stays with it from message to message. Boxed, because a
 /// client's connection is moved from future to future.
 pub(crate) struct Stopwatch(Box<Waits>);
 
@@ -17,9 +17,9 @@ struct Waits {
     epoch: Instant,
     expiries: Expiries,
     alarm: Alarm,
-    /// Whom the alarm wakes.
+    /// The task that the alarm wakes.
     waker: Option<Waker>,
-    /// The runtime that it rings in. Once that has ended it cannot even be asked.
+    /// The runtime of the alarm. Once that has ended, the alarm cannot even be polled.
     home: Option<Id>,
 }
 
@@ -29,7 +29,7 @@ impl Stopwatch {
         Stopwatch(Box::new(Waits { epoch: Instant::now(), expiries, alarm, waker: None, home: None }))
     }
 
-    /// A wait has begun in this lane, if none had, and is over at `until`.
+    /// Begins a wait in this lane that expires at `until`, unless one has begun.
     pub(crate) fn arm(&mut self, lane: Lane, until: Instant) {
         let Waits { epoch, expiries, .. } = &mut *self.0;
         expiries.arm(lane, || Expiry(millis(until.saturating_duration_since(*epoch))));
@@ -54,7 +54,7 @@ impl Timer for Stopwatch {
 }
 
 impl Waits {
-    /// Ready if it is `expiry`. While an alarm for that has not rung, the clock need not be read.
+    /// Ready once `expiry` has come. While an alarm for it is set, the clock need not be read.
     fn poll(&mut self, cx: &mut Context<'_>, expiry: Expiry) -> Poll<()> {
         let is_known = self.waker.as_ref().is_some_and(|waker| waker.will_wake(cx.waker()));
         if is_known && self.alarm.is_set(expiry) {

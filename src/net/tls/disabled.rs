@@ -1,4 +1,4 @@
-//! TLS without the feature `tls`: types that have no value, so that the compiler leaves out what is done with them.
+//! TLS without the feature `tls`: types without a value, so that the compiler removes the code that uses them.
 
 use std::convert::Infallible;
 use std::marker::PhantomData;
@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 use super::TlsError;
 use crate::net::Stream;
 
-/// What shakes hands with peers that connect: nobody.
+/// Does TLS handshakes with peers that connect, of which there are none.
 #[derive(Clone)]
 pub(crate) struct Acceptor(Infallible);
 
@@ -18,7 +18,7 @@ impl Acceptor {
     }
 }
 
-/// A handshake that is never begun.
+/// A handshake, which never begins.
 pub(crate) struct Handshake<C>(TlsStream<C>);
 
 impl<C> Handshake<C> {
@@ -27,7 +27,7 @@ impl<C> Handshake<C> {
     }
 }
 
-/// A secure connection that is never made.
+/// A secure connection, which is never made.
 pub(crate) struct TlsStream<C> {
     never: Infallible,
     carrier: PhantomData<C>,
@@ -51,7 +51,7 @@ impl<C> TlsStream<C> {
     }
 }
 
-/// A host that could be verified: none can.
+/// A host that could be verified, of which there are none.
 #[derive(Clone, Debug)]
 pub(crate) struct HostName(Infallible);
 
@@ -61,7 +61,7 @@ impl HostName {
     }
 }
 
-/// What shakes hands with hosts that were dialed: nobody.
+/// Does TLS handshakes with hosts that were dialed, of which there are none.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Connector(());
 

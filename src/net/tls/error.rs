@@ -6,26 +6,26 @@ use std::io;
 
 /// Why a connection could not be made secure.
 ///
-/// What exactly was wrong is the error's source.
+/// Details are in the error's [`source`](StdError::source).
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum TlsError {
     /// The crate was built without its feature `tls`.
     Unavailable,
-    /// No certificate can be issued for the host, so nothing could prove that it is the right one. Nothing was dialed.
+    /// No certificate can be issued for the host, so it could not prove its identity. Nothing was dialed.
     Host,
-    /// The peer's certificate is not to be trusted, or it has none and needs one.
+    /// The certificate of the peer is not trusted, or a required one is missing.
     Certificate(Box<dyn StdError + Send + Sync>),
-    /// The peer ended it with an alert: it is we who were not accepted.
+    /// The peer ended the handshake with an alert: it did not accept us.
     Refused(Box<dyn StdError + Send + Sync>),
     /// The peer does not speak TLS, broke its rules, or has no version, cipher or protocol in common with us.
     Protocol(Box<dyn StdError + Send + Sync>),
-    /// The connection failed, or was closed half-way.
+    /// The connection failed, or was closed during the handshake.
     Io(io::Error),
 }
 
 impl TlsError {
-    /// A copy for another request that waited for the same connection; of the source it has only the text.
+    /// A copy, for another request that waited for the same connection. The source becomes text.
     pub(crate) fn twin(&self) -> TlsError {
         match self {
             TlsError::Unavailable => TlsError::Unavailable,
@@ -37,7 +37,7 @@ impl TlsError {
         }
     }
 
-    /// As an error of `std`.
+    /// Converts it to an error of the standard library.
     pub(crate) fn as_io(&self) -> io::Error {
         let kind = match self {
             TlsError::Unavailable => io::ErrorKind::Unsupported,

@@ -1,7 +1,6 @@
-//! Connections that nobody else can read (RFC 8446): one face, whether or not the feature `tls` is on.
+//! TLS (RFC 8446), with one interface whether or not the feature `tls` is on.
 //!
-//! What a connection needs of TLS is in `enabled`, and in `disabled`, where it is nothing: types without a value.
-//! The work itself is rustls's.
+//! What a connection needs of TLS is in `enabled`, and in `disabled` as types without a value. rustls does the work.
 
 mod error;
 

@@ -1,4 +1,4 @@
-//! [`Acceptor`]: shakes hands with peers that connect (RFC 8446 §2).
+//! [`Acceptor`]: does TLS handshakes with peers that connect (RFC 8446 §2).
 
 use std::pin::Pin;
 use std::sync::{Arc, RwLock};
@@ -13,21 +13,21 @@ use super::{ServerTls, TlsRoots, TlsStream};
 use crate::memory::{read_lock, write_lock};
 use crate::net::tls::TlsError;
 
-/// Shakes hands with peers that connect.
+/// Does TLS handshakes with peers that connect.
 #[derive(Clone)]
 pub(crate) struct Acceptor {
     tls: ServerTls,
     made: Arc<RwLock<Made>>,
 }
 
-/// What rustls goes by, and the roots it was made with.
+/// A configuration of rustls, and the roots that it was made with.
 struct Made {
     config: Arc<ServerConfig>,
     roots: Option<TlsRoots>,
 }
 
 impl ServerTls {
-    /// What shakes hands accordingly.
+    /// Makes the acceptor with these settings.
     pub(crate) fn acceptor(&self) -> Acceptor {
         let made = Arc::new(RwLock::new(Made::new(self, self.roots())));
         Acceptor { tls: self.clone(), made }
@@ -35,14 +35,14 @@ impl ServerTls {
 }
 
 impl Acceptor {
-    /// Begins to shake hands over `carrier`.
+    /// Begins a handshake over `carrier`.
     pub(crate) fn accept<C: AsyncRead + AsyncWrite + Unpin>(&self, carrier: C) -> Handshake<C> {
         let accept = TlsAcceptor::from(self.config()).accept(carrier);
         Handshake(accept.into_fallible())
     }
 
-    /// It is made anew for other roots, tickets and all: a session that is resumed shows no certificate again, and the
-    /// one that it has shown may lead to the old roots.
+    /// The current configuration. It is made anew, including its tickets, when the roots have changed: a resumed
+    /// session shows no certificate again, and the one that it showed may lead to the old roots.
     fn config(&self) -> Arc<ServerConfig> {
         let roots = self.tls.roots();
         let made = read_lock(&self.made);
@@ -63,7 +63,7 @@ impl Made {
         Made { config: Arc::new(tls.config(roots.as_ref())), roots }
     }
 
-    /// Whether it was made with a clone of these roots: it is not looked into them.
+    /// Whether it was made with a clone of these roots. Their contents are not compared.
     fn is_of(&self, roots: Option<&TlsRoots>) -> bool {
         match (&self.roots, roots) {
             (None, None) => true,
@@ -73,12 +73,12 @@ impl Made {
     }
 }
 
-/// A handshake that goes on.
+/// A handshake in progress.
 pub(crate) struct Handshake<C>(FallibleAccept<C>);
 
 impl<C: AsyncRead + AsyncWrite + Unpin> Handshake<C> {
-    /// Ready with a secure stream, or with the bare carrier, on which the peer was told what is wrong. Not to be polled
-    /// again then.
+    /// Ready with a secure stream, or with the bare carrier, on which the peer was told what is wrong. Must not be
+    /// polled again after that.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<TlsStream<C>, (TlsError, C)>> {
         Pin::new(&mut self.0).poll(cx).map(|shaken| match shaken {
             Ok(stream) => Ok(TlsStream(stream.into())),

@@ -13,7 +13,7 @@ use super::connector::Connector;
 use super::settings::{VERSIONS_FIT, alpn, provider, versions};
 use super::{TlsIdentity, TlsRoots, TlsVersion};
 
-/// How a client makes its connections secure: TLS 1.2 and 1.3, sessions resumed, every host verified.
+/// How a client makes its connections secure: with TLS 1.2 and 1.3, resumed sessions, and verification of every host.
 ///
 /// # Examples
 ///
@@ -21,7 +21,7 @@ use super::{TlsIdentity, TlsRoots, TlsVersion};
 /// # fn main() -> Result<(), corehttp::TlsConfigError> {
 /// use corehttp::{ClientTls, TlsIdentity, TlsRoots};
 ///
-/// // Inside a company: its own authority, and a certificate that says who asks.
+/// // Inside a company: its own authority, and a certificate of the client.
 /// let tls = ClientTls::new()
 ///     .roots(TlsRoots::from_file("/etc/tls/our-ca.pem")?)
 ///     .identity(TlsIdentity::from_files("/etc/tls/me.pem", "/etc/tls/me.key")?);
@@ -37,7 +37,7 @@ pub struct ClientTls {
     hosts: Hosts,
 }
 
-/// Whether hosts have to prove who they are.
+/// Whether hosts have to prove their identity.
 #[derive(Clone, Copy, Debug, Default)]
 enum Hosts {
     #[default]
@@ -46,37 +46,37 @@ enum Hosts {
 }
 
 impl ClientTls {
-    /// Trusts the public authorities, [`TlsRoots::webpki`], and shows no certificate.
+    /// Creates settings that trust the public authorities, [`TlsRoots::webpki`], and show no certificate.
     pub fn new() -> ClientTls {
         ClientTls::default()
     }
 
-    /// The authorities that it trusts to say who a host is. Default: [`TlsRoots::webpki`].
+    /// Sets the certificate authorities that are trusted to identify hosts. Default: [`TlsRoots::webpki`].
     #[doc(alias = "add_root_certificate")]
     pub fn roots(mut self, roots: TlsRoots) -> ClientTls {
         self.roots = roots;
         self
     }
 
-    /// The certificate it shows to servers that ask for one. Default: none.
+    /// Sets the certificate that is shown to servers that ask for one. Default: none.
     pub fn identity(mut self, identity: TlsIdentity) -> ClientTls {
         self.identity = Some(identity);
         self
     }
 
-    /// The oldest version that is spoken. Default: [`TlsVersion::Tls12`].
+    /// Sets the oldest version that is accepted. Default: [`TlsVersion::Tls12`].
     pub fn version_min(mut self, version: TlsVersion) -> ClientTls {
         self.version_min = version;
         self
     }
 
-    /// **Leads out of everything that TLS is for.** The settings behind it make connections that anybody on the way can
-    /// read and change.
+    /// **Gives up what TLS is for.** With the settings behind this method, anybody on the way can read and change what
+    /// is sent.
     pub fn dangerous(self) -> DangerousClientTls {
         DangerousClientTls { tls: self }
     }
 
-    /// What shakes hands accordingly.
+    /// Makes the connector with these settings.
     pub(crate) fn connector(&self) -> Connector {
         let config = ClientConfig::builder_with_provider(provider())
             .with_protocol_versions(versions(self.version_min))
@@ -104,7 +104,7 @@ impl Default for Connector {
     }
 }
 
-/// Settings that give up the protection of TLS. Made by [`ClientTls::dangerous`].
+/// Settings that give up the protection of TLS. See [`ClientTls::dangerous`].
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct DangerousClientTls {
@@ -112,16 +112,16 @@ pub struct DangerousClientTls {
 }
 
 impl DangerousClientTls {
-    /// **Believes whoever answers, whatever it shows**: a certificate that is expired, self-signed, revoked or another
-    /// host's. Passwords, cookies and bodies go to whoever stands in the way. No production system needs this, and a
-    /// test with a certificate of its own is better served by [`ClientTls::roots`].
+    /// **Accepts any certificate**, even if it is expired, self-signed, revoked or another host's. Passwords, cookies
+    /// and bodies go to whoever intercepts the connection. No production system needs this, and a test with a
+    /// certificate of its own is better served by [`ClientTls::roots`].
     #[doc(alias = "danger_accept_invalid_certs")]
     pub fn accept_any_certificate(self) -> ClientTls {
         ClientTls { hosts: Hosts::Believed, ..self.tls }
     }
 }
 
-/// Accepts each certificate. That the peer has its key is looked at all the same.
+/// Accepts any certificate. Whether the peer has its key is still checked.
 #[derive(Debug)]
 struct Credulous {
     provider: Arc<CryptoProvider>,

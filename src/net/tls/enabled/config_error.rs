@@ -13,17 +13,17 @@ use tokio_rustls::rustls::pki_types::pem;
 pub enum TlsConfigError {
     /// A file cannot be read.
     File(PathBuf, io::Error),
-    /// The text is no PEM (RFC 7468).
+    /// The text is not PEM (RFC 7468).
     Pem(Box<dyn StdError + Send + Sync>),
-    /// No certificate is there.
+    /// There is no certificate.
     NoCertificate,
-    /// No private key is there, or none of a kind that is known.
+    /// There is no private key, or none of a supported kind.
     NoKey,
-    /// A certificate that cannot be used.
+    /// A certificate cannot be used.
     Certificate(Box<dyn StdError + Send + Sync>),
-    /// A key that cannot be used, or is not the certificate's.
+    /// A key cannot be used, or does not belong to its certificate.
     Key(Box<dyn StdError + Send + Sync>),
-    /// The platform tells nobody whom it trusts.
+    /// The platform has no certificate authorities that it trusts.
     Platform(Option<Box<dyn StdError + Send + Sync>>),
 }
 

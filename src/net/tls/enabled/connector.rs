@@ -1,4 +1,4 @@
-//! [`Connector`]: shakes hands with hosts that were dialed, and [`HostName`]: who they have to be (RFC 9110 §4.3.4).
+//! [`Connector`]: does TLS handshakes with hosts that were dialed; [`HostName`]: who they must prove to be (RFC 9110 §4.3.4).
 
 use std::fmt;
 use std::net::IpAddr;
@@ -12,16 +12,17 @@ use tokio_rustls::rustls::pki_types::{DnsName, ServerName};
 use super::TlsStream;
 use crate::net::tls::TlsError;
 
-/// A host that a certificate can be for: a name or an address.
+/// A host that a certificate can be issued for: a name or an address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct HostName(ServerName<'static>);
 
 impl HostName {
-    /// Looks at the host of a URL, which may be an IPv6 address in brackets. To be asked before anything is dialed.
+    /// Parses the host of a URL, which may be an IPv6 address in brackets. Called before anything is dialed.
     ///
     /// # Errors
     ///
-    /// [`TlsError::Host`] for what no certificate can be for: better no connection than one that nobody could verify.
+    /// Fails with [`TlsError::Host`] if no certificate can be issued for the host: better no connection than one that
+    /// cannot be verified.
     pub(crate) fn new(host: &str) -> Result<HostName, TlsError> {
         let bracketed = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
         let address = match bracketed {
@@ -31,14 +32,14 @@ impl HostName {
         if let Some(address) = address {
             return Ok(HostName(ServerName::IpAddress(address.into())));
         }
-        // The dot says that the name is whole; certificates and SNI do without it (RFC 6066 §3).
+        // A final dot marks a name as complete; certificates and SNI omit it (RFC 6066 §3).
         let name = host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase();
         let name = DnsName::try_from(name).map_err(|_| TlsError::Host)?;
         Ok(HostName(ServerName::DnsName(name)))
     }
 }
 
-/// Shakes hands with hosts that were dialed.
+/// Does TLS handshakes with hosts that were dialed.
 #[derive(Clone)]
 pub(crate) struct Connector {
     config: Arc<ClientConfig>,
@@ -49,11 +50,11 @@ impl Connector {
         Connector { config: Arc::new(config) }
     }
 
-    /// Shakes hands over `carrier`, at whose other end `host` has to be.
+    /// Does a handshake over `carrier`, at whose other end `host` must be.
     ///
     /// # Errors
     ///
-    /// A host that is another, or none to be trusted; a peer that refuses us; a connection that fails.
+    /// Fails if the host is another one or is not trusted, if it refuses us, or if the connection fails.
     pub(crate) async fn connect<C: AsyncRead + AsyncWrite + Unpin>(
         &self,
         host: HostName,

@@ -1,4 +1,4 @@
-//! What ended a handshake, as a [`TlsError`] (RFC 8446 §6.2).
+//! Converts the errors of handshakes to [`TlsError`] (RFC 8446 §6.2).
 
 use std::error::Error as StdError;
 use std::io;
@@ -8,7 +8,7 @@ use tokio_rustls::rustls::Error;
 use crate::net::tls::TlsError;
 
 impl TlsError {
-    /// Says who is to blame for the end of a handshake. rustls's errors come inside of others.
+    /// Determines who is to blame for a failed handshake. Errors of rustls are wrapped in an `io::Error`.
     pub(super) fn of(error: io::Error) -> TlsError {
         let cause = match error.downcast::<Error>() {
             Ok(cause) => cause,

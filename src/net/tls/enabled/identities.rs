@@ -1,4 +1,4 @@
-//! [`Identities`]: those of a server, and which of them a peer is shown (RFC 6066 §3).
+//! [`Identities`]: the identities of a server, and which of them a peer is shown (RFC 6066 §3).
 
 use std::collections::HashMap;
 use std::fmt;
@@ -11,15 +11,15 @@ use tokio_rustls::rustls::sign::CertifiedKey;
 use super::TlsIdentity;
 use crate::memory::{read_lock, write_lock};
 
-/// The identities of a server, which may be replaced while handshakes go on.
+/// The identities of a server, which can be replaced while handshakes are in progress.
 pub(super) struct Identities {
-    /// Locked only to be copied or exchanged, and never while a peer is waited for.
+    /// Locked only to be copied or exchanged, and never while waiting for a peer.
     table: RwLock<Arc<Table>>,
 }
 
 /// The identities at one time.
 pub(super) struct Table {
-    /// For whoever names no host, or one that no certificate is for.
+    /// For peers that name no host, or one that no certificate is for.
     default: TlsIdentity,
     others: Vec<TlsIdentity>,
     by_name: HashMap<String, Vec<Arc<CertifiedKey>>>,
@@ -63,20 +63,20 @@ impl Table {
         Table { default, others, by_name }
     }
 
-    /// These and one more.
+    /// Returns these identities and one more.
     pub(super) fn and(&self, identity: TlsIdentity) -> Table {
         let others = self.others.iter().cloned().chain([identity]);
         Table::new(self.default.clone(), others.collect())
     }
 
-    /// The first identity that is for `name` and has a key that the peer can use, as far as there is one.
+    /// The first identity that is for `name` and has a key that the peer can use, or else the best alternative.
     fn choose(&self, name: Option<&str>, schemes: &[SignatureScheme]) -> Arc<CertifiedKey> {
         let named = name.and_then(|name| self.named(name)).unwrap_or_default();
         let usable = named.iter().find(|key| key.key.choose_scheme(schemes).is_some());
         usable.or(named.first()).unwrap_or(&self.default.key).clone()
     }
 
-    /// Those that are for just this host, or else for any in its domain (RFC 9525 §6.3).
+    /// The identities for exactly this host, or else for any host in its domain (RFC 9525 §6.3).
     fn named(&self, name: &str) -> Option<&[Arc<CertifiedKey>]> {
         let name = name.to_ascii_lowercase();
         let any = || self.by_name.get(&format!("*.{}", name.split_once('.')?.1));

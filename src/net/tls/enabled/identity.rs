@@ -1,4 +1,4 @@
-//! [`TlsIdentity`]: who one side says it is, and the key that proves it (RFC 8446 §4.4.2).
+//! [`TlsIdentity`]: a certificate, and the key that proves it (RFC 8446 §4.4.2).
 
 use std::fmt;
 use std::path::Path;
@@ -15,7 +15,7 @@ use super::settings::provider;
 
 /// A certificate with its chain, and the private key that belongs to it.
 ///
-/// A server's serves the names that are in the certificate. Clones share it.
+/// A server uses it for the names in the certificate. Clones are cheap, and share their contents.
 ///
 /// # Examples
 ///
@@ -33,12 +33,13 @@ pub struct TlsIdentity {
 }
 
 impl TlsIdentity {
-    /// From PEM (RFC 7468): the certificate first, then those that lead to a root; and the key, as PKCS #8, PKCS #1 or
-    /// SEC 1. Both may be in one text.
+    /// Reads an identity from PEM (RFC 7468): the certificate first, then those that lead to a root; and the key, as
+    /// PKCS #8, PKCS #1 or SEC 1. Both may be in one text.
     ///
     /// # Errors
     ///
-    /// Text that is no PEM, a certificate or key that is missing or cannot be used, a key that is another's.
+    /// Fails if the text is not PEM, if the certificate or the key is missing or cannot be used, or if they do not
+    /// belong together.
     pub fn from_pem(chain: impl AsRef<[u8]>, key: impl AsRef<[u8]>) -> Result<TlsIdentity, TlsConfigError> {
         let chain = CertificateDer::pem_slice_iter(chain.as_ref()).collect::<Result<Vec<_>, _>>()?;
         let key = PrivateKeyDer::from_pem_slice(key.as_ref()).map_err(|error| match error {
@@ -48,20 +49,20 @@ impl TlsIdentity {
         TlsIdentity::new(chain, key)
     }
 
-    /// From two files of PEM, or twice the same one. See [`TlsIdentity::from_pem`].
+    /// Reads an identity from two PEM files, or twice the same one. See [`TlsIdentity::from_pem`].
     ///
     /// # Errors
     ///
-    /// A file that cannot be read, or as [`TlsIdentity::from_pem`].
+    /// As [`TlsIdentity::from_pem`], or if a file cannot be read.
     pub fn from_files(chain: impl AsRef<Path>, key: impl AsRef<Path>) -> Result<TlsIdentity, TlsConfigError> {
         TlsIdentity::from_pem(TlsConfigError::read(chain.as_ref())?, TlsConfigError::read(key.as_ref())?)
     }
 
-    /// From DER: the certificates as X.509, the key as PKCS #8, PKCS #1 or SEC 1.
+    /// Reads an identity from DER: the certificates as X.509, the key as PKCS #8, PKCS #1 or SEC 1.
     ///
     /// # Errors
     ///
-    /// A certificate or key that is missing or cannot be used, a key that is another's.
+    /// Fails if the certificate or the key is missing or cannot be used, or if they do not belong together.
     pub fn from_der(
         chain: impl IntoIterator<Item = Vec<u8>>,
         key: Vec<u8>,
@@ -86,7 +87,7 @@ impl TlsIdentity {
         Ok(TlsIdentity { key: Arc::new(key) })
     }
 
-    /// The host names that the certificate is for, in lower case; `*.` stands for one label.
+    /// Returns the host names that the certificate is for, in lower case; `*.` stands for one label.
     pub fn names(&self) -> Vec<String> {
         let certificate = self.key.cert.first().and_then(|first| EndEntityCert::try_from(first).ok());
         let names = certificate.iter().flat_map(|certificate| certificate.valid_dns_names());
@@ -95,7 +96,7 @@ impl TlsIdentity {
 }
 
 impl fmt::Debug for TlsIdentity {
-    /// Never the key.
+    /// Never shows the key.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("TlsIdentity").field("names", &self.names()).finish_non_exhaustive()
     }

@@ -1,4 +1,4 @@
-//! TLS by rustls, with ring's cryptography: who we are, whom we trust, and the handshakes of both sides.
+//! TLS with rustls and ring: identities, trust, and the handshakes of both sides.
 
 mod config_error;
 mod failure;

@@ -1,4 +1,4 @@
-//! [`Peers`]: whether a server's peers have to say who they are (RFC 8446 §4.3.2).
+//! [`Peers`]: whether the peers of a server must show certificates (RFC 8446 §4.3.2).
 
 use std::fmt;
 use std::sync::{Arc, RwLock};
@@ -10,7 +10,7 @@ use super::TlsRoots;
 use super::settings::provider;
 use crate::memory::{read_lock, write_lock};
 
-/// Whether peers have to say who they are. Clones share the roots that certificates have to lead to.
+/// Whether peers must show certificates. Clones share the roots that these must lead to.
 #[derive(Clone, Debug)]
 pub(super) enum Peers {
     Unasked,
@@ -18,11 +18,11 @@ pub(super) enum Peers {
     Required(Arc<Trust>),
 }
 
-/// Roots that may be replaced while handshakes go on.
+/// Roots that can be replaced while handshakes are in progress.
 pub(super) struct Trust(RwLock<TlsRoots>);
 
 impl Peers {
-    /// What certificates have to lead to from now on.
+    /// The roots that certificates must lead to at present.
     pub(super) fn roots(&self) -> Option<TlsRoots> {
         match self {
             Peers::Unasked => None,
@@ -30,7 +30,7 @@ impl Peers {
         }
     }
 
-    /// Certificates have to lead to others. It is nothing to those who are not asked.
+    /// Replaces the roots. Has no effect if peers are not asked.
     pub(super) fn replace(&self, roots: TlsRoots) {
         match self {
             Peers::Unasked => {}
@@ -40,7 +40,7 @@ impl Peers {
         }
     }
 
-    /// What looks at the certificates of peers, if they are to lead to `roots`.
+    /// Makes the verifier of certificates that must lead to `roots`.
     pub(super) fn verifier(&self, roots: Option<&TlsRoots>) -> Arc<dyn ClientCertVerifier> {
         let verifier =
             |roots: &TlsRoots| WebPkiClientVerifier::builder_with_provider(roots.store.clone(), provider());

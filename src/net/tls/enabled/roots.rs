@@ -1,4 +1,4 @@
-//! [`TlsRoots`]: whom one side trusts to say who the other one is (RFC 5280 §6.1.1).
+//! [`TlsRoots`]: the certificate authorities that one side trusts (RFC 5280 §6.1.1).
 
 use std::fmt;
 use std::path::Path;
@@ -10,7 +10,7 @@ use tokio_rustls::rustls::pki_types::pem::PemObject;
 
 use super::TlsConfigError;
 
-/// The certificate authorities that one side trusts. There is always one at least.
+/// The certificate authorities that one side trusts. There is always at least one.
 ///
 /// # Examples
 ///
@@ -18,7 +18,7 @@ use super::TlsConfigError;
 /// # fn main() -> Result<(), corehttp::TlsConfigError> {
 /// use corehttp::TlsRoots;
 ///
-/// // The public authorities, and our own beside them.
+/// // The public authorities, and our own.
 /// let roots = TlsRoots::webpki().and(TlsRoots::from_file("/etc/tls/our-ca.pem")?);
 /// # Ok(())
 /// # }
@@ -31,17 +31,20 @@ pub struct TlsRoots {
 }
 
 impl TlsRoots {
-    /// Those that Mozilla trusts, as they were when the crate was built: the same on all machines.
+    /// Returns the authorities that Mozilla trusted when the crate `webpki-roots` was released: the same on all
+    /// machines.
     pub fn webpki() -> TlsRoots {
         TlsRoots { store: Arc::new(webpki_roots::TLS_SERVER_ROOTS.iter().cloned().collect()) }
     }
 
-    /// Those that this machine trusts, its administrator's own among them. Reads files, so it may take some
-    /// milliseconds. What cannot be read as a certificate is passed over, as long as one is left.
+    /// Loads the authorities that this machine trusts, including its administrator's own.
+    ///
+    /// This reads files, so it may take some milliseconds. Certificates that cannot be parsed are ignored, as long as
+    /// one is left.
     ///
     /// # Errors
     ///
-    /// A machine that has none.
+    /// Fails if there is none.
     pub fn platform() -> Result<TlsRoots, TlsConfigError> {
         let found = rustls_native_certs::load_native_certs();
         let mut store = RootCertStore::empty();
@@ -53,11 +56,11 @@ impl TlsRoots {
         }
     }
 
-    /// Those in a text of PEM, which may hold several.
+    /// Reads authorities from PEM, which may contain several.
     ///
     /// # Errors
     ///
-    /// Text that is no PEM, one without a certificate, a certificate that cannot be used.
+    /// Fails if the text is not PEM, contains no certificate, or contains one that cannot be used.
     pub fn from_pem(text: impl AsRef<[u8]>) -> Result<TlsRoots, TlsConfigError> {
         let mut store = RootCertStore::empty();
         for root in CertificateDer::pem_slice_iter(text.as_ref()) {
@@ -69,16 +72,16 @@ impl TlsRoots {
         Ok(TlsRoots { store: Arc::new(store) })
     }
 
-    /// Those in a file of PEM.
+    /// Reads authorities from a PEM file.
     ///
     /// # Errors
     ///
-    /// A file that cannot be read, or as [`TlsRoots::from_pem`].
+    /// As [`TlsRoots::from_pem`], or if the file cannot be read.
     pub fn from_file(path: impl AsRef<Path>) -> Result<TlsRoots, TlsConfigError> {
         TlsRoots::from_pem(TlsConfigError::read(path.as_ref())?)
     }
 
-    /// These and `others`.
+    /// Returns these authorities and `others`.
     pub fn and(mut self, others: TlsRoots) -> TlsRoots {
         Arc::make_mut(&mut self.store).extend(others.store.roots.iter().cloned());
         self

@@ -1,30 +1,31 @@
-//! [`TlsSession`]: what the handshake has agreed on, and who the peer is.
+//! [`TlsSession`]: what a handshake agreed on, and who the peer is.
 
 use tokio_rustls::TlsStream;
 use tokio_rustls::rustls::{HandshakeKind, ProtocolVersion};
 
-/// A version of TLS. Older ones are not spoken (RFC 8996).
+/// A version of TLS. Older ones are not supported (RFC 8996).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum TlsVersion {
-    /// RFC 5246.
+    /// TLS 1.2 (RFC 5246).
     #[default]
     Tls12,
-    /// RFC 8446.
+    /// TLS 1.3 (RFC 8446).
     Tls13,
 }
 
-/// What the handshake has agreed on, and who the peer is.
+/// What a handshake agreed on, and who the peer is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TlsSession {
-    /// What is spoken.
+    /// The version of TLS.
     pub version: TlsVersion,
-    /// The host that the peer wants to talk to, in lower case, if it said (RFC 6066 §3).
+    /// The host that the peer asked for, in lower case, if it did (RFC 6066 §3).
     pub server_name: Option<String>,
-    /// Whether it goes on with an earlier session, in which the peer was verified (RFC 8446 §2.2).
+    /// Whether it continues an earlier session, in which the peer was verified (RFC 8446 §2.2).
     pub resumed: bool,
-    /// The peer's certificate and those behind it, as DER: verified. Empty if it was not asked for one, or showed none.
+    /// The verified certificate of the peer and those that lead to a root, as DER. Empty if the peer was not asked for
+    /// one, or showed none.
     pub certificates: Vec<Vec<u8>>,
 }
 

@@ -1,4 +1,4 @@
-//! What both sides agree on before they meet: cryptography, versions, protocol.
+//! Settings that both sides have in common: cryptography, versions, protocol.
 
 use std::sync::Arc;
 
@@ -8,12 +8,12 @@ use tokio_rustls::rustls::version::{TLS12, TLS13};
 
 use super::TlsVersion;
 
-/// Named in each configuration, for the default is the process's: what others have chosen there is not to be ours.
+/// The cryptography of each configuration. The default would be that of the process, which others may have chosen.
 pub(super) fn provider() -> Arc<CryptoProvider> {
     Arc::new(ring::default_provider())
 }
 
-/// The versions that may be spoken.
+/// The versions from `min` on.
 pub(super) fn versions(min: TlsVersion) -> &'static [&'static SupportedProtocolVersion] {
     match min {
         TlsVersion::Tls12 => BOTH,
@@ -24,7 +24,7 @@ pub(super) fn versions(min: TlsVersion) -> &'static [&'static SupportedProtocolV
 static BOTH: &[&SupportedProtocolVersion] = &[&TLS13, &TLS12];
 static NEWEST: &[&SupportedProtocolVersion] = &[&TLS13];
 
-/// What is spoken inside, so that no peer expects HTTP/2 (RFC 7301 §6).
+/// The protocol inside, so that no peer expects HTTP/2 (RFC 7301 §6).
 pub(super) fn alpn() -> Vec<Vec<u8>> {
     vec![b"http/1.1".to_vec()]
 }

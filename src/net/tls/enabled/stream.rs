@@ -9,8 +9,8 @@ use crate::net::Stream;
 
 /// A connection that a handshake has made secure.
 ///
-/// Whoever reads it is told [`UnexpectedEof`](std::io::ErrorKind::UnexpectedEof) if the peer did not say that it is
-/// the end: anybody on the way could have cut the connection (RFC 8446 §6.1).
+/// Reading fails with [`UnexpectedEof`](std::io::ErrorKind::UnexpectedEof) if the connection ends without the peer
+/// saying so: anybody on the way could have cut it (RFC 8446 §6.1).
 pub(crate) struct TlsStream<C>(pub(super) tokio_rustls::TlsStream<C>);
 
 impl<C: AsyncRead + AsyncWrite + Unpin> TlsStream<C> {
@@ -20,17 +20,17 @@ impl<C: AsyncRead + AsyncWrite + Unpin> TlsStream<C> {
 }
 
 impl<C> TlsStream<C> {
-    /// What carries it.
+    /// The connection that carries it.
     pub(crate) fn carrier(&self) -> &C {
         self.0.get_ref().0
     }
 
-    /// Whether something is here to be read, be it the end, although the carrier may bring nothing.
+    /// Whether there is something to read, including the end, even if the carrier brings nothing more.
     pub(crate) fn has_unread(&self) -> bool {
         !self.0.get_ref().1.wants_read()
     }
 
-    /// Whether something was written that the carrier has not taken.
+    /// Whether something written has not been taken by the carrier yet.
     pub(crate) fn has_unsent(&self) -> bool {
         self.0.get_ref().1.wants_write()
     }
