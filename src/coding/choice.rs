@@ -1,21 +1,21 @@
-//! [`Choice`]: the coding that a peer likes best (RFC 9110 §12.4.2, §12.5.3).
+//! [`Choice`]: the coding that a peer prefers (RFC 9110 §12.4.2, §12.5.3).
 
 use super::Coding;
 use crate::message::{Headers, members, trim};
 
-/// The coding that a peer likes best of those that are offered.
+/// The coding that a peer prefers of those that are offered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Choice {
-    /// None: content as it is.
+    /// `None` if the content should not be coded.
     pub(crate) coding: Option<Coding>,
-    /// Content as it is would not do: what is not worth it is coded too.
+    /// Whether the peer refuses content that is not coded, so that it is coded even if that does not pay.
     pub(crate) is_due: bool,
 }
 
 impl Choice {
-    /// Chooses by the `accept-encoding` of a request. Among equals the one that was `offered` first is taken.
+    /// Chooses by the `accept-encoding` of a request. Among equals, the coding that was `offered` first wins.
     pub(crate) fn of(headers: &Headers, offered: impl IntoIterator<Item = Coding>) -> Choice {
-        // Said nowhere, content as it is will do, but anything that is said is liked better.
+        // If `identity` is not mentioned, it is acceptable, but any coding that is mentioned is preferred.
         let identity = weight(headers, |name| name.eq_ignore_ascii_case(b"identity"));
         let mut best = (identity.unwrap_or(0).max(1), None);
         for coding in offered {
@@ -27,9 +27,8 @@ impl Choice {
     }
 }
 
-/// The weight of the coding that `is` the name of, in thousandths: its own, or else that of all which are not named.
-/// None if neither is there. A member that is malformed is not there, and one that is there twice has its lesser
-/// weight.
+/// The weight of the coding whose name `is` accepts, in thousandths: its own, or else that of `*`. `None` if there is
+/// neither. A malformed member is ignored, and one that is repeated has its lowest weight.
 fn weight(headers: &Headers, is: impl Fn(&[u8]) -> bool) -> Option<u16> {
     let named = headers.all("accept-encoding").flat_map(members).filter_map(parse);
     let (mut own, mut others) = (None, None);

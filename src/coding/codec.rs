@@ -1,37 +1,37 @@
-//! [`Decode`]: what decoders have in common, a step at a time.
+//! [`Decode`]: the interface of decoders, one step at a time.
 
 use super::CodingError;
 
-/// What becomes of content that was put in and has not come out yet.
+/// Whether content that was taken in must come out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flush {
-    /// It may wait for more.
+    /// It may be held back until there is more.
     Later,
-    /// All of it is to come out, for somebody waits for it.
+    /// All of it must come out, since the peer waits for it.
     Now,
-    /// All of it is to come out, and nothing follows.
+    /// All of it must come out, and nothing follows.
     End,
 }
 
-/// What one step has done.
+/// The result of one step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Step {
-    /// So much was read of the front of the input.
+    /// How many bytes were read from the front of the input.
     pub(super) read: usize,
-    /// So much was written to the front of the room.
+    /// How many bytes were written to the front of the room.
     pub(super) written: usize,
-    /// Encoding: what the [`Flush`] asked for is done. Decoding: the content may end here.
+    /// When encoding: whether the [`Flush`] is complete. When decoding: whether the content may end here.
     pub(super) is_whole: bool,
 }
 
 /// The state of a decoder.
 pub(super) trait Decode: Send {
-    /// Makes the next step. There is room for [`ROOM_MIN`] bytes. Without input, what is held back comes out.
+    /// Makes the next step. There is room for [`ROOM_MIN`] bytes. Without input, what was held back comes out.
     fn step(&mut self, input: &[u8], room: &mut [u8]) -> Result<Step, CodingError>;
 
-    /// Makes it equal a new one, but for the memory, of which it keeps what usual content needs.
+    /// Makes it equal to a new one, but keeps the memory that usual content needs.
     fn reset(&mut self);
 }
 
-/// What a decoder is offered at least.
+/// The least room that a decoder is offered.
 pub(super) const ROOM_MIN: usize = 4 << 10;

@@ -1,4 +1,4 @@
-//! [`Decoders`]: undoes all the codings of one content, in bounded memory (RFC 9110 §8.4).
+//! [`Decoders`]: decodes content with any number of codings, in bounded memory (RFC 9110 §8.4).
 
 use std::fmt;
 
@@ -7,13 +7,14 @@ use super::{Coding, CodingError, codecs};
 use crate::memory::{Arena, Stash};
 use crate::message::Headers;
 
-/// The decoders of one content, one for each coding that was applied to it. Dropped ones are used again.
+/// The decoders of one content, one for each coding that was applied to it. When dropped, they are kept to be used
+/// again.
 ///
-/// Whoever has some of the content calls [`Decoders::pull`] until it yields nothing, and in the end [`Decoders::end`].
-/// Without any, content comes out as it is.
+/// The caller passes pieces of the content to [`Decoders::pull`] until nothing more comes out, and finally calls
+/// [`Decoders::end`]. Without any decoders, content comes out as it is.
 #[derive(Default)]
 pub(crate) struct Decoders {
-    /// In the order in which they are undone: the last that was applied is the first.
+    /// In the order in which codings are undone: the last one applied is the first.
     stages: Vec<Stage>,
 }
 
@@ -21,24 +22,24 @@ pub(crate) struct Decoders {
 struct Stage {
     coding: Coding,
     state: Box<dyn Decode>,
-    /// The input. What waits of it is behind `read`.
+    /// The input, of which `read` bytes have been read.
     input: Arena,
     read: usize,
-    /// So much may still come out.
+    /// How many bytes may still come out.
     left: usize,
-    /// How much it has read that nothing has come of.
+    /// How much it has read that decoded to nothing.
     idle: usize,
-    /// Whether the content may end here. True also before any of it has come: no content is fine.
+    /// Whether the content may end here. Also true before it begins, since no content is fine.
     is_whole: bool,
 }
 
 impl Decoders {
-    /// What it takes to decode content with these headers, of which at most `limit` bytes may come. None: it is not
-    /// coded.
+    /// Makes the decoders for content with these headers, of which at most `limit` bytes may come out. `None` if it is
+    /// not coded.
     ///
     /// # Errors
     ///
-    /// A coding that this build does not know, or more codings than anybody applies.
+    /// Fails for a coding that this build does not support, and for more codings than are ever used.
     pub(crate) fn of(headers: &Headers, limit: usize) -> Result<Option<Decoders>, CodingError> {
         let mut stages = Vec::new();
         for name in headers.codings() {
@@ -46,7 +47,7 @@ impl Decoders {
                 return Err(CodingError::TooMany);
             }
             let coding = Coding::parse(name).ok_or(CodingError::Unknown)?;
-            // Coded content may be a little larger than what it stands for.
+            // Coded content may be a little larger than decoded content.
             let left = if stages.is_empty() { limit } else { limit.saturating_add(limit / 8 + SLACK) };
             stages.push(Stage::new(coding, left)?);
         }
@@ -54,21 +55,21 @@ impl Decoders {
         Ok((!stages.is_empty()).then_some(Decoders { stages }))
     }
 
-    /// Decodes some of the front of `input`, which moves on, and appends what comes of it to `out`: up to 16 KiB,
-    /// and nothing if there is not enough input.
+    /// Decodes some of the front of `input`, advances it, and appends the result to `out`: up to 16 KiB, and nothing if
+    /// more input is needed.
     ///
     /// # Errors
     ///
-    /// Content that is corrupt, or larger than it may be. Nothing more can be decoded then.
+    /// Fails if the content is corrupt, or larger than allowed. Nothing more can then be decoded.
     pub(crate) fn pull(&mut self, input: &mut &[u8], out: &mut Arena) -> Result<usize, CodingError> {
         pull(&mut self.stages, input, out)
     }
 
-    /// No more content will come.
+    /// Checks that the content may end here.
     ///
     /// # Errors
     ///
-    /// Content that was cut short.
+    /// Fails if the content was cut short.
     pub(crate) fn end(&self) -> Result<(), CodingError> {
         match self.stages.iter().all(|stage| stage.is_whole && stage.read == stage.input.len()) {
             true => Ok(()),
@@ -77,26 +78,26 @@ impl Decoders {
     }
 }
 
-/// Fields that are about the content as it was coded, and wrong once it is not (RFC 9110 §8, RFC 9530).
+/// Fields that describe the coded content, and are wrong once it is decoded (RFC 9110 §8, RFC 9530).
 pub(crate) const OF_CODED: [&str; 4] =
     ["content-encoding", "content-length", "content-digest", "repr-digest"];
 
-/// Content that is coded more often was made to keep somebody busy.
+/// Content with more codings is an attack.
 const CODINGS_MAX: usize = 4;
 
-/// What a header and a trailer add, however small the content is.
+/// What headers and trailers add, however small the content is.
 const SLACK: usize = 1 << 10;
 
-/// What a decoder may make nothing of, if another one has made it out of next to nothing: content that decodes to none,
+/// How much input may decode to nothing in a decoder that follows another: nested content that decodes to nothing,
 /// again and again, would keep a core busy for seconds.
 const IDLE_MAX: usize = 256 << 10;
 
-/// What is decoded at once.
+/// How many bytes are decoded at once.
 const PIECE: usize = 16 << 10;
 
 const _: () = assert!(PIECE >= ROOM_MIN, "decoders have the room they need");
 
-/// Lets the last of `stages` put out what the ones before it, and `source`, provide.
+/// Pulls output from the last of `stages`, which gets its input from the ones before it, and from `source`.
 fn pull(stages: &mut [Stage], source: &mut &[u8], out: &mut Arena) -> Result<usize, CodingError> {
     let Some((last, before)) = stages.split_last_mut() else {
         let (piece, rest) = source.split_at(source.len().min(PIECE));
@@ -149,7 +150,7 @@ impl Stage {
     }
 }
 
-/// What it decodes, its state, and the memory of its input.
+/// A decoder that waits to be used again: its coding, its state, and the memory of its input.
 type Spare = (Coding, Box<dyn Decode>, Arena);
 
 thread_local! {
@@ -161,7 +162,7 @@ impl Drop for Decoders {
         for Stage { coding, mut state, mut input, .. } in self.stages.drain(..) {
             state.reset();
             input.clear();
-            // A thread that ends keeps nothing.
+            // On a thread that is ending, nothing is kept.
             let _ = SPARE.try_with(|spare| spare.give((coding, state, input)));
         }
     }

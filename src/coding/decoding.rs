@@ -1,37 +1,37 @@
-//! [`Decoding`]: one content, undone of its codings as it comes (RFC 9110 §8.4).
+//! [`Decoding`]: one content, decoded as it arrives (RFC 9110 §8.4).
 
 use super::{CodingError, Decoders};
 use crate::memory::Arena;
 
-/// One content that comes in pieces, undone of its codings, and goes in other pieces.
+/// One content that arrives in pieces, and comes out decoded, in other pieces.
 pub(crate) struct Decoding {
     decoders: Decoders,
-    /// What was decoded last.
+    /// The piece that was decoded last.
     piece: Arena,
-    /// Which part of it is lent.
+    /// The part of it that is lent.
     start: usize,
     end: usize,
-    /// How much of the input at hand was decoded.
+    /// How much of the current input has been decoded.
     decoded: usize,
-    /// So much may still come out.
+    /// How many bytes may still come out.
     left: usize,
-    /// What is wrong with the content, for good.
+    /// Why the content cannot be decoded any further.
     failed: Option<CodingError>,
 }
 
 impl Decoding {
-    /// Decodes what `decoders` are for, of which at most `limit` bytes may come out.
+    /// Decodes with `decoders`, up to `limit` bytes.
     pub(crate) fn new(decoders: Decoders, limit: usize) -> Decoding {
         let piece = Arena::default();
         Decoding { decoders, piece, start: 0, end: 0, decoded: 0, left: limit, failed: None }
     }
 
-    /// Decodes on, and answers how much is lent until the next call. None: all of the input was decoded. The next call
-    /// needs another one, or else [`Decoding::end`] says whether there need be none.
+    /// Decodes on, and returns how many bytes are lent until the next call. 0 means that all of `input` was decoded:
+    /// the next call needs new input, unless [`Decoding::end`] says that the content is complete.
     ///
     /// # Errors
     ///
-    /// Content that is corrupt or larger than it may be, now and for ever.
+    /// Fails if the content is corrupt, or larger than allowed; all further calls fail too.
     pub(crate) fn pull(&mut self, input: &[u8]) -> Result<usize, CodingError> {
         // What was lent has been read.
         self.start = self.end;
@@ -48,16 +48,16 @@ impl Decoding {
         &self.piece.as_slice()[self.start..self.end]
     }
 
-    /// The reader took only the first `count` bytes of what is lent.
+    /// Notes that only the first `count` bytes of what is lent were read.
     pub(crate) fn took(&mut self, count: usize) {
         self.end = self.start + count;
     }
 
-    /// No more content will come.
+    /// Checks that the content may end here.
     ///
     /// # Errors
     ///
-    /// Content that was cut short.
+    /// Fails if the content was cut short.
     pub(crate) fn end(&self) -> Result<(), CodingError> {
         self.failed.map_or_else(|| self.decoders.end(), Err)
     }

@@ -1,13 +1,13 @@
-//! [`Encode`]: what encoders have in common, a step at a time.
+//! [`Encode`]: the interface of encoders, one step at a time.
 
 use super::CodingError;
 use super::codec::{Flush, Step};
 
 /// The state of an encoder.
 pub(super) trait Encode: Send {
-    /// Makes the next step. There is room.
+    /// Makes the next step. `room` is not empty.
     fn step(&mut self, input: &[u8], room: &mut [u8], flush: Flush) -> Result<Step, CodingError>;
 
-    /// Makes it equal a new one, but for the memory.
+    /// Makes it equal to a new one, but keeps the memory.
     fn reset(&mut self);
 }

@@ -1,4 +1,4 @@
-//! [`Encoder`]: codes content, however it comes in pieces.
+//! [`Encoder`]: encodes content piece by piece.
 
 use std::fmt;
 
@@ -7,15 +7,15 @@ use super::encode::Encode;
 use super::{Coding, CodingError, codecs};
 use crate::memory::Stash;
 
-/// An encoder in use. When it is dropped it waits on its thread to be used again: its state is large.
+/// An encoder in use. When it is dropped, its state, which is large, is kept on its thread to be used again.
 pub(crate) struct Encoder {
     make: (Coding, u32),
-    /// None once it was dropped.
+    /// `None` once it was dropped.
     state: Option<Box<dyn Encode>>,
 }
 
 impl Encoder {
-    /// An encoder of that level, if there is one for the coding. A level beyond what the coding has is its highest.
+    /// Makes an encoder with this level, if the coding has one. A level that is too high becomes the highest one.
     pub(crate) fn new(coding: Coding, level: u32) -> Option<Encoder> {
         let make = (coding, level);
         let kept = SPARE.with(|spare| spare.take(|(of, _)| *of == make));
@@ -23,11 +23,11 @@ impl Encoder {
         Some(Encoder { make, state: Some(state) })
     }
 
-    /// Takes `input` in, and appends to `out` what comes of it.
+    /// Encodes `input`, and appends the output to `out`.
     ///
     /// # Errors
     ///
-    /// Want of memory, in a coding that says so.
+    /// Fails if there is not enough memory, in codings that report this.
     pub(crate) fn encode(
         &mut self,
         mut input: &[u8],
@@ -51,11 +51,11 @@ impl Encoder {
     }
 }
 
-/// Less would not do for what a flush ends with.
+/// Less room would not suffice for the end of a flush.
 const ROOM_MIN: usize = 256;
 const ROOM_MAX: usize = 16 << 10;
 
-/// What an encoder is made for, and its state.
+/// An encoder that waits to be used again: its coding and level, and its state.
 type Spare = ((Coding, u32), Box<dyn Encode>);
 
 thread_local! {
@@ -66,7 +66,7 @@ impl Drop for Encoder {
     fn drop(&mut self) {
         let Some(mut state) = self.state.take() else { return };
         state.reset();
-        // A thread that ends keeps nothing.
+        // On a thread that is ending, nothing is kept.
         let _ = SPARE.try_with(|spare| spare.give((self.make, state)));
     }
 }

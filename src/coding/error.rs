@@ -1,4 +1,4 @@
-//! [`CodingError`]: why coded content cannot be had (RFC 9110 §8.4).
+//! [`CodingError`]: why content cannot be decoded or encoded (RFC 9110 §8.4).
 
 use std::error::Error;
 use std::fmt;
@@ -6,26 +6,26 @@ use std::io;
 
 use crate::message::Status;
 
-/// Why coded content cannot be had.
+/// Why content cannot be decoded or encoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum CodingError {
-    /// The content is not what its coding says, or its checksum is wrong.
+    /// The content does not follow its coding, or its checksum is wrong.
     Corrupt,
-    /// The content ends before its coding does.
+    /// The content was cut short.
     Incomplete,
-    /// The content is coded in a way that this build does not know.
+    /// The content has a coding that this build does not support.
     Unknown,
-    /// The content is coded more often than anybody would.
+    /// The content has more codings than are ever used.
     TooMany,
-    /// The decoded content is larger than it may be.
+    /// The decoded content is larger than allowed.
     TooLarge,
-    /// The encoder failed: it got no memory.
+    /// The encoder failed, for lack of memory.
     Encoder,
 }
 
 impl CodingError {
-    /// The status that is owed to whoever sent such content.
+    /// Returns the status that a peer who sent such content is answered with.
     pub fn owed(self) -> Status {
         match self {
             CodingError::Corrupt | CodingError::Incomplete => Status::BAD_REQUEST,

@@ -1,7 +1,6 @@
-//! Floor 2: how content is coded on its way, and which coding a peer likes (RFC 9110 §8.4.1, §12.5.3). Pure: bytes in,
-//! bytes out.
+//! Floor 2: content codings, and which one a peer prefers (RFC 9110 §8.4.1, §12.5.3). Pure: bytes in, bytes out.
 //!
-//! What a coding is called is known here always; whether it can be decoded and encoded is up to the features.
+//! The names of codings are always known; whether they can be decoded and encoded depends on the features.
 
 mod decoders;
 mod decoding;
@@ -32,7 +31,7 @@ pub use error::CodingError;
 #[cfg(feature = "compress")]
 pub(crate) use shrink::{essence, shrinks};
 
-/// A content coding (RFC 9110 §8.4.1). Content that is not coded has none.
+/// A content coding (RFC 9110 §8.4.1).
 ///
 /// # Examples
 ///
@@ -49,14 +48,14 @@ pub enum Coding {
     Br,
     /// `zstd`: RFC 8878, RFC 9659. With feature `zstd`.
     Zstd,
-    /// `gzip`, or `x-gzip` as it was called: RFC 1952. With feature `compress`.
+    /// `gzip`, formerly `x-gzip`: RFC 1952. With feature `compress`.
     Gzip,
-    /// `deflate`: RFC 1950, or bare RFC 1951 as some send it. With feature `compress`.
+    /// `deflate`: RFC 1950, or bare RFC 1951, which some send. With feature `compress`.
     Deflate,
 }
 
 impl Coding {
-    /// The coding of that name, in any case.
+    /// Returns the coding with this name, in any case.
     pub fn parse(name: &[u8]) -> Option<Coding> {
         let names: [(&[u8], Coding); 5] = [
             (b"br", Coding::Br),
@@ -68,7 +67,7 @@ impl Coding {
         names.into_iter().find(|(known, _)| name.eq_ignore_ascii_case(known)).map(|(_, coding)| coding)
     }
 
-    /// What it is called in a field.
+    /// Returns its name in fields.
     pub const fn as_str(self) -> &'static str {
         match self {
             Coding::Br => "br",
@@ -78,7 +77,7 @@ impl Coding {
         }
     }
 
-    /// Whether the crate was built with it.
+    /// Returns whether the crate was built with this coding.
     pub const fn is_available(self) -> bool {
         codecs::has(self)
     }

@@ -1,11 +1,11 @@
-//! [`shrinks`]: content of which types becomes shorter when it is coded.
+//! [`shrinks`]: which types of content can be compressed.
 
 /// A media type without its parameters (RFC 9110 §8.3.1).
 pub(crate) fn essence(content_type: &str) -> &str {
     content_type.split(';').next().unwrap_or_default().trim_ascii()
 }
 
-/// Whether content of a type, said without parameters, shrinks, as far as is known.
+/// Whether content of this media type, given without parameters, usually shrinks when compressed.
 pub(crate) fn shrinks(essence: &str) -> bool {
     let Some((kind, subtype)) = essence.split_once('/') else { return false };
     let is_one_of = |known: &[&str]| known.iter().any(|known| subtype.eq_ignore_ascii_case(known));

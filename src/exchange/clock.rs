@@ -1,4 +1,4 @@
-//! [`Clock`]: the time of one core, read once for all that one read of a socket brings.
+//! [`Clock`]: the time of one core, read once for each read of a socket.
 
 use std::cell::{Cell, RefCell};
 use std::time::{Duration, Instant, SystemTime};
@@ -6,22 +6,22 @@ use std::time::{Duration, Instant, SystemTime};
 use crate::message::ImfDate;
 use crate::wire::Stamp;
 
-/// The time of one core. Reading the real clock costs as much as parsing a field, so whoever reads from a socket
-/// refreshes this one, and everything else looks here.
+/// The time of one core. Reading the real clock costs as much as parsing a field, so it is read after each read of a
+/// socket, and everything else uses this one.
 pub(crate) struct Clock {
     now: Cell<Instant>,
-    /// The lines that all answers carry: `server`, if it has a name, and `date` (RFC 9110 §6.6.1, §10.2.4).
+    /// The lines that all answers carry: `server`, if the server has a name, and `date` (RFC 9110 §6.6.1, §10.2.4).
     stamp: RefCell<Vec<u8>>,
-    /// How long the first of them is.
+    /// The length of the `server` line.
     server_len: usize,
-    /// When the date is over.
+    /// Until when the date is valid.
     date_until: Cell<Instant>,
-    /// Whether somebody has waited since.
+    /// Whether a task has waited since the clock was read.
     is_outdated: Cell<bool>,
 }
 
 impl Clock {
-    /// `name` is the server's.
+    /// Creates the clock of a core. `name` is the name of the server.
     pub(crate) fn new(name: Option<&str>) -> Clock {
         let server = name.map(|name| format!("server: {name}\r\n")).unwrap_or_default().into_bytes();
         let now = Instant::now();
@@ -47,7 +47,7 @@ impl Clock {
         }
     }
 
-    /// Time has passed, or is about to: an answer is not to be dated before the real clock was read again.
+    /// Notes that time has passed, or is about to: no answer is dated before the real clock was read again.
     #[inline]
     pub(crate) fn outdate(&self) {
         self.is_outdated.set(true);
@@ -59,7 +59,7 @@ impl Clock {
         self.now.get()
     }
 
-    /// Lends the lines that an answer carries now.
+    /// Calls `then` with the lines that an answer carries now.
     #[inline]
     pub(crate) fn with_stamp<R>(&self, then: impl FnOnce(Stamp<'_>) -> R) -> R {
         if self.is_outdated.get() {

@@ -11,7 +11,8 @@ use crate::wire::WireError;
 
 /// Why an exchange ended early.
 ///
-/// It travels inside the [`io::Error`] of readers and writers, so that a handler's `?` keeps the status owed.
+/// It is inside the [`io::Error`] of readers and writers, so that passing the error on with `?` results in the right
+/// status.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum ExchangeError {
@@ -19,36 +20,36 @@ pub enum ExchangeError {
     Incomplete,
     /// The socket failed.
     Io(io::Error),
-    /// A [`Phase`] outlived its timeout.
+    /// A [`Phase`] took longer than its time limit.
     TimedOut(Phase),
     /// The peer broke RFC 9112, or a limit.
     Wire(WireError),
-    /// The application's content is not as long as it announced.
+    /// The content of the application is not as long as it announced.
     Length,
     /// The application's source of a streamed body failed.
     Source(io::Error),
 }
 
-/// What was being waited for.
+/// What was waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Phase {
-    /// The handshake of a secure connection.
+    /// The TLS handshake.
     Handshake,
     /// The first byte of a message on an idle connection.
     Idle,
     /// The rest of a head.
     Head,
-    /// More of a body, or more of it in time.
+    /// More of a body, or a body at the required rate.
     Body,
-    /// The peer, to read what is written.
+    /// The peer to read what is written.
     Write,
-    /// The application.
+    /// The handler.
     Handler,
 }
 
 impl ExchangeError {
-    /// What a fault of the connection means while `phase` is waited for.
+    /// Converts a fault of the connection that occurred during `phase`.
     pub(crate) fn during(phase: Phase) -> impl Fn(Fault) -> ExchangeError {
         move |fault| match fault {
             Fault::Expired => ExchangeError::TimedOut(phase),
@@ -56,7 +57,7 @@ impl ExchangeError {
         }
     }
 
-    /// As an error of `std`, for whoever is not told the rest.
+    /// Converts it to an error of the standard library, without its source.
     pub(crate) fn as_io(&self) -> io::Error {
         io::Error::new(self.kind(), self.to_string())
     }
@@ -71,7 +72,7 @@ impl ExchangeError {
         }
     }
 
-    /// The status that is owed for it, if the peer can still be told.
+    /// Returns the status that the peer is answered with, if it can still be answered.
     pub fn owed(&self) -> Option<Status> {
         match self {
             ExchangeError::Incomplete => Some(Status::BAD_REQUEST),
@@ -133,7 +134,7 @@ impl From<ExchangeError> for io::Error {
     }
 }
 
-/// Writes what `error` comes of, and what that comes of, each behind a colon.
+/// Writes the chain of causes of `error`, each after a colon.
 pub(crate) fn write_causes(f: &mut fmt::Formatter<'_>, error: &dyn Error) -> fmt::Result {
     iter::successors(error.source(), |&cause| cause.source()).try_for_each(|cause| write!(f, ": {cause}"))
 }

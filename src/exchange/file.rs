@@ -8,13 +8,13 @@ use crate::message::{Body, FileRange};
 use crate::net::FileReader;
 
 impl Body {
-    /// Makes a range of `file`, in bytes, the content: to be sent under its length.
+    /// Makes a range of `file`, in bytes, the content. It is sent with its length.
     ///
-    /// On Linux the system moves it to a socket by itself; other transports have it read piece by piece, on the
-    /// runtime's threads for work that blocks. Either way its size costs no memory. What the file grows by later is
-    /// not sent, and a file that shrinks aborts the connection.
+    /// On Linux, the operating system moves the range to a socket by itself. Elsewhere, and to other transports, it is
+    /// read piece by piece, on the runtime's threads for blocking work. Either way it takes no memory in proportion to
+    /// its size. If the file grows, the addition is not sent; if it shrinks, the connection is aborted.
     ///
-    /// To everybody else, such as middleware, it is a [stream](Body::is_stream), taken once.
+    /// To middleware, it is a [stream](Body::is_stream), which can be taken once.
     ///
     /// # Examples
     ///
@@ -32,7 +32,7 @@ impl Body {
     /// ```
     pub fn file(&mut self, file: impl Into<Arc<File>>, range: Range<u64>) {
         let file = file.into();
-        // A range that ends before it begins is an empty one.
+        // A range that ends before it begins is empty.
         let range = range.start..range.end.max(range.start);
         let source = Box::pin(FileReader::new(file.clone(), range.clone()));
         self.stream_file(source, FileRange { file, range });

@@ -1,4 +1,4 @@
-//! Floor 3: one message across one connection. The only place where the pure core meets the sockets.
+//! Floor 3: one message across one connection. This is the only place where the pure core meets the sockets.
 
 mod error;
 mod timeouts;
@@ -25,7 +25,7 @@ pub use timeouts::Timeouts;
 
 use crate::wire::Limits;
 
-/// Every bound of an exchange.
+/// All bounds of an exchange.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Bounds {
     pub(crate) limits: Limits,

@@ -1,11 +1,10 @@
-//! [`Timeouts`]: every wait for a peer.
+//! [`Timeouts`]: the time limits of a server.
 
 use std::time::Duration;
 
-/// Every wait for a peer, and for the handler. `Duration::MAX` waits for ever.
+/// The time limits of a server, for peers and handlers. `Duration::MAX` is no limit.
 ///
-/// On a server's own cores they are looked at four times a second: they are never early, and up to half a second
-/// late.
+/// The cores of a server check them four times a second: a timeout is never early, and up to half a second late.
 ///
 /// # Examples
 ///
@@ -18,23 +17,23 @@ use std::time::Duration;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timeouts {
-    /// To the whole head: from its first byte, and from accept for the first one of a connection. Then: 408 if a
-    /// byte came, else silence; close. Default: 10 s.
+    /// Receiving a whole head, from its first byte, or from the accept for the first head of a connection. Then: 408 if
+    /// a byte came, else no answer; close. Default: 10 s.
     pub head: Duration,
-    /// Without a byte of a body that is waited for. Then: 408, close. Default: 30 s.
+    /// The wait for each next byte of a body. Then: 408, close. Default: 30 s.
     pub body: Duration,
-    /// Waiting for a body before [`Timeouts::body_rate_min`] counts. Default: 10 s.
+    /// How long a body may be waited for before [`Timeouts::body_rate_min`] applies. Default: 10 s.
     pub body_grace: Duration,
-    /// Bytes a second that a body must bring on average, over the time it is waited for, once
+    /// How many bytes a second a body must bring on average, over the time it was waited for, once
     /// [`Timeouts::body_grace`] is over. Below: 408, close. Default: 500.
     pub body_rate_min: u64,
-    /// Between requests. Then: silent close. Default: 60 s.
+    /// The wait between requests. Then: close without an answer. Default: 60 s.
     pub idle: Duration,
-    /// Without progress of a write. Then: close. Default: 30 s.
+    /// A write that makes no progress. Then: close. Default: 30 s.
     pub write: Duration,
-    /// For the handler. Then: its future is dropped; 503, close, or only a close if the answer has begun. Default: none.
+    /// The handler. Then: its future is dropped; 503, close, or only close if the answer has begun. Default: no limit.
     pub handler: Option<Duration>,
-    /// For the peer to read a refusal and close, before the connection is dropped. Default: 1 s.
+    /// How long a peer that was refused may take to read the answer and close. Then: close. Default: 1 s.
     pub linger: Duration,
 }
 

@@ -29,10 +29,11 @@ fn encoder_state(recycler: &Recycler, level: u32) -> BrotliEncoderStateStruct<Re
     state
 }
 
-/// 512 KiB: larger ones cost each stream that much memory, and gain little on what is made for each answer.
+/// 512 KiB. A larger window costs each stream that much memory, and gains little on content that is made for each
+/// answer.
 const WINDOW_BITS: u32 = 19;
 
-/// The tables of the levels that are meant for answers are smaller.
+/// The tables for levels that are suitable for answers are smaller.
 const ENCODER_KEPT_MAX: usize = 4 << 20;
 
 impl Encode for BrEncoder {
@@ -69,7 +70,7 @@ impl Encode for BrEncoder {
     }
 }
 
-/// Where `br` content stands.
+/// A decoder for `br`.
 pub(super) struct BrDecoder {
     state: BrotliState<Recycler, Recycler, Recycler>,
     recycler: Recycler,
@@ -83,12 +84,12 @@ impl BrDecoder {
     }
 }
 
-/// A window of more than 16 MiB, which RFC 7932 does not know, is refused.
+/// A window of more than 16 MiB, which is not part of RFC 7932, is refused.
 fn decoder_state(recycler: &Recycler) -> BrotliState<Recycler, Recycler, Recycler> {
     BrotliState::new_strict(recycler.clone(), recycler.clone(), recycler.clone())
 }
 
-/// A window that only a rare sender wishes for is not kept.
+/// The memory of large windows, which few senders use, is not kept.
 const DECODER_KEPT_MAX: usize = 1 << 20;
 
 impl Decode for BrDecoder {

@@ -1,4 +1,4 @@
-//! `deflate`: DEFLATE (RFC 1951) as zlib wraps it (RFC 1950), and the encoder that gzip shares with it.
+//! `deflate`: DEFLATE (RFC 1951) in the zlib format (RFC 1950), and the encoder that gzip shares with it.
 
 use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress, Status};
 
@@ -25,7 +25,7 @@ fn compression(level: u32) -> Compression {
     Compression::new(level.min(9))
 }
 
-/// 32 KiB, all that DEFLATE has.
+/// 32 KiB, the largest window of DEFLATE.
 const WINDOW_BITS: u8 = 15;
 
 impl Encode for DeflateEncoder {
@@ -40,7 +40,7 @@ impl Encode for DeflateEncoder {
         let read = (self.deflate.total_in() - total_in) as usize;
         let written = (self.deflate.total_out() - total_out) as usize;
         let is_whole = match flush {
-            // A room that was filled may have been too small.
+            // If the room was filled, it may have been too small.
             Flush::Later | Flush::Now => read == input.len() && written < room.len(),
             Flush::End => status == Status::StreamEnd,
         };
@@ -52,7 +52,7 @@ impl Encode for DeflateEncoder {
     }
 }
 
-/// Where `deflate` content stands. Some senders leave zlib's wrapping out (RFC 9110 §8.4.1.2), and are understood.
+/// A decoder for `deflate`. Also accepts content without the zlib format, which some senders omit (RFC 9110 §8.4.1.2).
 pub(super) struct DeflateDecoder {
     inflate: Decompress,
     at: At,
@@ -61,7 +61,7 @@ pub(super) struct DeflateDecoder {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum At {
     Start,
-    /// The first octet, which does not tell alone whether this is zlib's header.
+    /// The first octet, which alone does not tell whether this is a zlib header.
     First(u8),
     Data,
     End,
@@ -92,7 +92,8 @@ impl Decode for DeflateDecoder {
                 self.at = At::Data;
                 self.inflate.reset(is_zlib(first, *second));
                 let step = self.inflate(&[first, *second], room)?;
-                // There was room for all that two octets can be, so what is left of them is behind the end.
+                // There was room for anything that two octets can decode to, so what is left of them comes after the
+                // end.
                 if step.read == 2 { Ok(Step { read: 1, ..step }) } else { Err(CodingError::Corrupt) }
             }
             (At::Data, _) => self.inflate(input, room),
@@ -107,7 +108,7 @@ impl Decode for DeflateDecoder {
     }
 }
 
-/// Whether content that begins so has zlib's header (RFC 1950 §2.2).
+/// Whether content that begins with these octets has a zlib header (RFC 1950 §2.2).
 fn is_zlib(first: u8, second: u8) -> bool {
     let (method, window) = (first & 0x0f, first >> 4);
     method == 8 && window <= 7 && (u16::from(first) << 8 | u16::from(second)) % 31 == 0

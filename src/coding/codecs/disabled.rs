@@ -1,9 +1,9 @@
-//! No codings: content is sent and taken as it is.
+//! No codings: content is sent and received as it is.
 
 use crate::coding::Coding;
 use crate::coding::codec::Decode;
 
-/// What `accept-encoding` says.
+/// The value of `accept-encoding`.
 pub(crate) const ACCEPTED: &str = "identity";
 
 /// Whether there is a codec for this coding.
@@ -11,7 +11,7 @@ pub(crate) const fn has(_: Coding) -> bool {
     false
 }
 
-/// A decoder for content so coded, if there is one.
+/// Makes a decoder for this coding, if there is one.
 pub(crate) fn decoder(_: Coding) -> Option<Box<dyn Decode>> {
     None
 }

@@ -1,4 +1,4 @@
-//! The codings of feature `compress`, and of `zstd` if that is there too.
+//! The codings of feature `compress`, and of `zstd` if it is on.
 
 use super::br::{BrDecoder, BrEncoder};
 use super::deflate::{DeflateDecoder, DeflateEncoder};
@@ -8,7 +8,7 @@ use crate::coding::Coding;
 use crate::coding::codec::Decode;
 use crate::coding::encode::Encode;
 
-/// What `accept-encoding` says.
+/// The value of `accept-encoding`.
 pub(crate) const ACCEPTED: &str = zstd::ACCEPTED;
 
 /// Whether there is a codec for this coding.
@@ -19,7 +19,7 @@ pub(crate) const fn has(coding: Coding) -> bool {
     }
 }
 
-/// A decoder for content so coded, if there is one.
+/// Makes a decoder for this coding, if there is one.
 pub(crate) fn decoder(coding: Coding) -> Option<Box<dyn Decode>> {
     match coding {
         Coding::Br => Some(Box::new(BrDecoder::new())),
@@ -29,7 +29,7 @@ pub(crate) fn decoder(coding: Coding) -> Option<Box<dyn Decode>> {
     }
 }
 
-/// An encoder that codes so, if there is one. A level that the coding does not have is the nearest one.
+/// Makes an encoder for this coding, if there is one. A level that the coding does not have becomes the nearest one.
 pub(crate) fn encoder(coding: Coding, level: u32) -> Option<Box<dyn Encode>> {
     match coding {
         Coding::Br => Some(Box::new(BrEncoder::new(level))),

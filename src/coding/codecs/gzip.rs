@@ -1,4 +1,4 @@
-//! [`GzipDecoder`]: one member after another (RFC 1952).
+//! [`GzipDecoder`]: decodes one member after the other (RFC 1952).
 
 use flate2::{Crc, Decompress};
 
@@ -6,20 +6,20 @@ use super::deflate;
 use crate::coding::CodingError;
 use crate::coding::codec::{Decode, Step};
 
-/// Where gzip content stands. It is strict: whatever is not a member is an error, behind a member too.
+/// A decoder for `gzip`. It is strict: anything that is not a member is an error, also after a member.
 pub(super) struct GzipDecoder {
     inflate: Decompress,
-    /// Of the header, and then of the data.
+    /// The checksum of the header, and then of the data.
     crc: Crc,
-    /// The sections of the header that are still to come.
+    /// Which optional sections of the header are still to come.
     flags: u8,
     at: At,
 }
 
-/// Places in a member, by RFC 1952 §2.3.
+/// Positions in a member, as in RFC 1952 §2.3.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum At {
-    /// So many of the ten octets that every header has were seen. None of them: here the content may end.
+    /// How many of the ten fixed octets of a header were seen. At 0 the content may end.
     Fixed(u8),
     ExtraLen {
         seen: u8,
@@ -46,7 +46,7 @@ impl GzipDecoder {
         GzipDecoder { inflate: Decompress::new(false), crc: Crc::new(), flags: 0, at: At::Fixed(0) }
     }
 
-    /// Takes one octet of what is around the data.
+    /// Takes one octet of a header or trailer.
     fn take(&mut self, octet: u8) -> Result<(), CodingError> {
         let crc = self.crc.sum() as u16;
         if !matches!(self.at, At::Trailer { .. }) {
@@ -98,7 +98,7 @@ impl GzipDecoder {
         Ok(())
     }
 
-    /// Goes on to the next section of the header that is there, or to the data.
+    /// Goes on to the next section that the header has, or to the data.
     fn section(&mut self) {
         let sections = [
             (EXTRA, At::ExtraLen { seen: 0, len: 0 }),
@@ -130,7 +130,7 @@ impl GzipDecoder {
         Ok(())
     }
 
-    /// `trailer`: the CRC of the data, and its length modulo 2^32.
+    /// Checks the `trailer`, which is the CRC of the data and its length modulo 2^32.
     fn check_data(&mut self, trailer: u64) -> Result<(), CodingError> {
         if trailer != u64::from(self.crc.sum()) | u64::from(self.crc.amount()) << 32 {
             return Err(CodingError::Corrupt);
@@ -141,7 +141,7 @@ impl GzipDecoder {
     }
 }
 
-/// The only method there is.
+/// The only compression method.
 const DEFLATE: u8 = 8;
 
 /// The flags of §2.3.1.

@@ -1,4 +1,4 @@
-//! The codings that the features bring, each around a crate that does the work.
+//! The codings of the features, each based on a crate that does the work.
 
 #[cfg(feature = "compress")]
 mod br;

@@ -1,4 +1,4 @@
-//! [`Recycler`]: the memory of a brotli codec, which makes its state anew for every content.
+//! [`Recycler`]: keeps the memory of brotli codecs, which make their state anew for every content.
 
 use std::any::Any;
 use std::fmt;
@@ -9,12 +9,12 @@ use brotli::{Allocator, SliceWrapper, SliceWrapperMut};
 
 use crate::memory::lock;
 
-/// Slices of all types that a codec asks for, kept when it frees them. A clone shares them.
+/// Slices of all types that a codec allocates, kept when it frees them. Clones share them.
 #[derive(Clone, Default)]
 pub(super) struct Recycler {
-    /// A `Vec<Vec<T>>` for each type. The lock is for the compiler: a codec and all it holds is in one hand.
+    /// A `Vec<Vec<T>>` for each type. The lock is only for the compiler, since a codec is used by one thread at a time.
     free: Arc<Mutex<Vec<Box<dyn Any + Send>>>>,
-    /// Larger slices, in bytes, are freed.
+    /// Slices of more bytes than this are freed.
     kept_max: usize,
 }
 
@@ -27,7 +27,7 @@ impl Recycler {
         lock(&self.free)
     }
 
-    /// The smallest free slice that has room for `len`.
+    /// Takes the smallest free slice that has room for `len`.
     fn take<T: Send + 'static>(&self, len: usize) -> Option<Vec<T>> {
         let mut free = self.free();
         let of_type = free.iter_mut().find_map(|free| free.downcast_mut::<Vec<Vec<T>>>())?;
@@ -52,7 +52,7 @@ impl Recycler {
     }
 }
 
-/// Slices of one type: more than a codec has at once.
+/// How many slices of one type are kept: more than a codec uses at once.
 const SLICES_MAX: usize = 16;
 
 impl<T: Clone + Default + Send + 'static> Allocator<T> for Recycler {
@@ -63,7 +63,8 @@ impl<T: Clone + Default + Send + 'static> Allocator<T> for Recycler {
             return Recycled::default();
         }
         let mut memory = self.take(len).unwrap_or_else(|| Vec::with_capacity(len));
-        // brotli in C cleans what it must by itself; this one relies on what is new, and goes wrong without.
+        // brotli in C initializes what it must. This crate relies on new memory being clean, and misbehaves without
+        // that.
         memory.clear();
         memory.resize(len, T::default());
         Recycled { memory, home: Some(self.clone()) }
@@ -76,7 +77,7 @@ impl<T: Clone + Default + Send + 'static> Allocator<T> for Recycler {
 
 impl BrotliAlloc for Recycler {}
 
-/// A slice that goes home when it is dropped.
+/// A slice that returns to its recycler when it is dropped.
 pub(super) struct Recycled<T: Send + 'static> {
     memory: Vec<T>,
     home: Option<Recycler>,

@@ -3,7 +3,7 @@
 use crate::coding::codec::Decode;
 use crate::coding::encode::Encode;
 
-/// What `accept-encoding` says.
+/// The value of `accept-encoding`.
 pub(crate) const ACCEPTED: &str = "br, gzip, deflate";
 
 pub(crate) const IS_HERE: bool = false;

@@ -6,7 +6,7 @@ use crate::coding::CodingError;
 use crate::coding::codec::{Decode, Flush, Step};
 use crate::coding::encode::Encode;
 
-/// What `accept-encoding` says.
+/// The value of `accept-encoding`.
 pub(crate) const ACCEPTED: &str = "br, zstd, gzip, deflate";
 
 pub(crate) const IS_HERE: bool = true;
@@ -26,7 +26,7 @@ pub(crate) fn encoder(level: u32) -> Option<Box<dyn Encode>> {
     encoder.ok().map(|encoder| Box::new(ZstdEncoder { encoder }) as Box<dyn Encode>)
 }
 
-/// 1 MiB: larger ones cost each stream that much memory.
+/// 1 MiB. A larger window costs each stream that much memory.
 const ENCODER_WINDOW_LOG: u32 = 20;
 
 struct ZstdEncoder {
@@ -49,13 +49,13 @@ impl Encode for ZstdEncoder {
     }
 
     fn reset(&mut self) {
-        // Only a session is reset, which cannot fail; parameters stay.
+        // Only the session is reset, which cannot fail; parameters stay.
         let _ = self.encoder.reinit();
     }
 }
 
 struct ZstdDecoder {
-    /// None: it could not be made, for want of memory.
+    /// `None` if it could not be made, for lack of memory.
     decoder: Option<Decoder<'static>>,
     is_whole: bool,
 }
@@ -72,7 +72,7 @@ impl Decode for ZstdDecoder {
     }
 
     fn reset(&mut self) {
-        // A session that is reset would keep the window, of whatever size the last peer wished.
+        // Resetting the session would keep the window, whose size is up to the last peer.
         *self = ZstdDecoder { decoder: new_decoder(), is_whole: true };
     }
 }
@@ -83,7 +83,7 @@ fn new_decoder() -> Option<Decoder<'static>> {
     Some(decoder)
 }
 
-/// 8 MiB: all that a sender may ask of a recipient (RFC 9659 §3).
+/// 8 MiB: the most that a sender may require of a recipient (RFC 9659 §3).
 const WINDOW_LOG_MAX: u32 = 23;
 
 const _: () = assert!(ENCODER_WINDOW_LOG <= WINDOW_LOG_MAX, "we can read what we write");

@@ -1,4 +1,4 @@
-//! `zstd` (RFC 8878), or that there is none.
+//! `zstd` (RFC 8878), if the feature is on.
 
 #[cfg(not(feature = "zstd"))]
 mod disabled;
