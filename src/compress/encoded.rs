@@ -1,4 +1,4 @@
-//! [`Encoded`]: what a body's source yields, coded.
+//! [`Encoded`]: a source of a body, compressed.
 
 use std::io;
 use std::pin::Pin;
@@ -10,13 +10,13 @@ use crate::coding::{Encoder, Flush};
 use crate::message::Source;
 use crate::runtime::Turn;
 
-/// What a source yields, coded. When the source has nothing for now, all that it has yielded comes out.
+/// The compressed content of a source. Whenever the source has nothing for now, the encoder is flushed.
 pub(super) struct Encoded {
     source: Source,
     encoder: Encoder,
-    /// What was read of the source.
+    /// What was read from the source.
     piece: Vec<u8>,
-    /// What came out, and how much of that was handed on.
+    /// The output of the encoder, and how much of it was passed on.
     made: Vec<u8>,
     sent: usize,
     /// How the encoder was last called.
@@ -50,7 +50,7 @@ impl Encoded {
     }
 }
 
-/// What is asked of the source at once.
+/// How many bytes are read from the source at once.
 const PIECE: usize = 16 << 10;
 
 impl AsyncRead for Encoded {

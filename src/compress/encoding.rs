@@ -1,4 +1,4 @@
-//! [`Encoding`]: codes one answer, and makes its head say so (RFC 9110 §8.4, §8.8.3, §12.5.5).
+//! [`Encoding`]: compresses one answer, and adapts its head (RFC 9110 §8.4, §8.8.3, §12.5.5).
 
 use std::any::Any;
 use std::io;
@@ -11,20 +11,20 @@ use crate::memory::Stash;
 use crate::message::{Body, Headers, Length, Method, Response, Status};
 use crate::server::{Context, Course, Transform};
 
-/// What it takes to code one answer. A core uses it again for the next.
+/// The state that it takes to compress one answer. It is used again for the next.
 pub(super) struct Encoding {
     rules: Rules,
     choice: Choice,
     is_head: bool,
-    /// What was in the context before, and which way a stream goes that comes out of here.
+    /// The transform that was in the context before, and whether the stream goes through it after this one.
     outer: Option<Box<dyn Transform>>,
     outer_course: Course,
     state: State,
-    /// What is made before it is the body, or a field.
+    /// A buffer for output, before it becomes the body or a field.
     made: Vec<u8>,
 }
 
-/// Content that would hold up a core.
+/// Content so large that compressing it would block a core.
 pub(super) struct Large {
     coding: Coding,
     level: u32,
@@ -32,7 +32,7 @@ pub(super) struct Large {
 }
 
 impl Large {
-    /// Codes it, on whatever thread.
+    /// Compresses it, on any thread.
     pub(super) fn encode(mut self) -> Result<Body, CodingError> {
         let mut made = Vec::new();
         encoder(self.coding, self.level)?.encode(self.body.bytes(), Flush::End, &mut made)?;
@@ -41,14 +41,14 @@ impl Large {
     }
 }
 
-/// How far a streamed answer is.
+/// The state of a streamed answer.
 enum State {
-    /// It may yet become one.
+    /// The answer may still be streamed.
     Waiting,
-    /// It has begun, and is not coded.
+    /// It is streamed, and not compressed.
     Around,
     Through(Encoder),
-    /// There is no encoder to be had.
+    /// No encoder could be made.
     Failed,
 }
 
@@ -65,8 +65,8 @@ impl Encoding {
         })
     }
 
-    /// Puts one that is ready for an answer into the context. What the peer accepts is noted: the handler may rewrite
-    /// the request.
+    /// Puts an encoding for this answer into the context. What the peer accepts is noted now, since the handler may
+    /// rewrite the request.
     pub(super) fn put(ctx: &mut Context, rules: Rules) {
         let kept = SPARE.with(|spare| spare.take(|_| true));
         let mut own = kept.unwrap_or_else(|| Encoding::new(rules));
@@ -77,7 +77,7 @@ impl Encoding {
         ctx.transform = Some(own);
     }
 
-    /// Takes it back, if it is there still.
+    /// Takes it back, if it is still there.
     pub(super) fn take(ctx: &mut Context) -> Option<Box<Encoding>> {
         let own: Box<dyn Any> = ctx.transform.take()?;
         let mut own: Box<Encoding> = own.downcast().ok()?;
@@ -93,7 +93,8 @@ impl Encoding {
         SPARE.with(|spare| spare.give(self));
     }
 
-    /// Codes an answer that was not streamed. What would hold up the core is returned instead, to be coded elsewhere.
+    /// Compresses an answer that was not streamed. Content that would block the core is returned instead, to be
+    /// compressed elsewhere.
     pub(super) fn finish(&mut self, response: &mut Response) -> Result<Option<Large>, CodingError> {
         if !matches!(self.state, State::Waiting) {
             return Ok(None);
@@ -112,10 +113,10 @@ impl Encoding {
         Ok(None)
     }
 
-    /// Decides how an answer that is all here is coded, and makes its head say so.
+    /// Decides whether and how a complete answer is compressed, and adapts its head.
     fn judge(&mut self, response: &mut Response) -> Option<Coding> {
         let len = match response.body.announced() {
-            // What GET would answer is known by what was set by hand.
+            // The length of the answer to GET, if it was set by hand.
             Length::NoContent if self.is_head && response.headers.content_length().is_some() => {
                 response.headers.content_length()
             }
@@ -126,7 +127,7 @@ impl Encoding {
         self.decide(response, len)
     }
 
-    /// Decides by the head. `len` is none if it is not known.
+    /// Decides by the head. `len` is `None` if it is unknown.
     fn decide(&mut self, response: &mut Response, len: Option<u64>) -> Option<Coding> {
         let headers = &mut response.headers;
         if response.status == Status::PARTIAL_CONTENT && self.rules.recommend_whole(headers) {
@@ -145,7 +146,7 @@ impl Encoding {
         Some(coding)
     }
 
-    /// 304 confirms what was sent before, and must call it by the name it had then (RFC 9110 §15.4.5).
+    /// A 304 confirms an earlier answer, and must have the etag that it had (RFC 9110 §15.4.5).
     fn confirm(&mut self, response: &mut Response) -> Option<Coding> {
         let headers = &mut response.headers;
         let is_free = !headers.contains_token("cache-control", "no-transform");
@@ -158,7 +159,7 @@ impl Encoding {
         None
     }
 
-    /// What is coded is not byte for byte what the tag was given to (RFC 9110 §8.8.3.3).
+    /// Compressed content is not byte for byte what a strong tag stands for (RFC 9110 §8.8.3.3).
     fn weaken_etag(&mut self, headers: &mut Headers) {
         let Some(tag @ [b'"', ..]) = headers.get("etag") else { return };
         self.made.clear();
@@ -167,7 +168,7 @@ impl Encoding {
         set(headers, "etag", &self.made);
     }
 
-    /// Codes content that is here.
+    /// Compresses a body in memory.
     fn encode_body(&mut self, coding: Coding, body: &mut Body) -> Result<(), CodingError> {
         self.made.clear();
         self.encoder(coding)?.encode(body.bytes(), Flush::End, &mut self.made)?;
@@ -175,7 +176,7 @@ impl Encoding {
         Ok(())
     }
 
-    /// Codes content that comes from a source, when it comes.
+    /// Compresses a body that is a stream, as it is read.
     fn encode_stream(&mut self, coding: Coding, body: &mut Body) -> Result<(), CodingError> {
         let encoder = self.encoder(coding)?;
         if let Some(source) = body.take_source() {
@@ -193,7 +194,7 @@ fn encoder(coding: Coding, level: u32) -> Result<Encoder, CodingError> {
     Encoder::new(coding, level).ok_or(CodingError::Encoder)
 }
 
-/// What stays warm.
+/// How much memory is kept.
 const MADE_KEPT_MAX: usize = 256 << 10;
 
 thread_local! {
@@ -205,11 +206,11 @@ impl Transform for Encoding {
         let len = response.headers.content_length();
         self.state = match self.decide(response, len).map(|coding| self.encoder(coding)) {
             Some(Ok(encoder)) => State::Through(encoder),
-            // It is the stream's first error.
+            // The stream's first write will fail.
             Some(Err(_)) => State::Failed,
             None => State::Around,
         };
-        // Who was there before meets the stream behind this one: the head as it is by now, and the content coded.
+        // The outer transform gets the stream after this one: with the head as it is now, and the content compressed.
         self.outer_course = self.outer.as_mut().map_or(Course::Around, |outer| outer.begin(response));
         match (&self.state, self.outer_course) {
             (State::Waiting | State::Around, Course::Around) => Course::Around,
@@ -235,11 +236,11 @@ impl Transform for Encoding {
     }
 }
 
-/// What is true of content only as it was: its length, that parts of it can be asked for, and digests (RFC 9530).
+/// Fields that are only true of the uncompressed content: its length, support for ranges, and digests (RFC 9530).
 const OF_UNCODED: [&str; 6] =
     ["accept-ranges", "content-digest", "content-length", "content-md5", "digest", "repr-digest"];
 
-/// Says that others may get another answer (RFC 9110 §12.5.5).
+/// Adds to `vary` that the answer depends on `accept-encoding` (RFC 9110 §12.5.5).
 fn vary(headers: &mut Headers) {
     let is_said = |token| headers.contains_token("vary", token);
     if !is_said("accept-encoding") && !is_said("*") {

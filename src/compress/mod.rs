@@ -1,4 +1,4 @@
-//! Floor 5: answers are coded as the peer likes best (RFC 9110 §8.4, §12.5.3).
+//! Floor 5: answers are compressed with the coding that the peer prefers (RFC 9110 §8.4, §12.5.3).
 
 mod encoded;
 mod encoding;
@@ -13,7 +13,7 @@ use crate::message::{Body, Request};
 use crate::runtime::Seats;
 use crate::server::{BodyPlan, Context, Handler, IntoHandler, Result};
 
-/// A handler whose answers are compressed with the coding that the peer prefers (RFC 9110 §8.4, §12.5.3).
+/// Compresses the answers of a handler, with the coding that the peer prefers (RFC 9110 §8.4, §12.5.3).
 ///
 /// ```no_run
 /// use corehttp::{Compress, Context, Server};
@@ -26,29 +26,30 @@ use crate::server::{BodyPlan, Context, Handler, IntoHandler, Result};
 /// # Which coding
 ///
 /// The one with the highest weight in `accept-encoding`; among equals the first of `br`, `zstd`, `gzip` and `deflate`,
-/// or of the order that was set. A peer that names none gets none, and so does one that would rather have `identity`.
-/// A peer that refuses `identity`, and all that there is, gets the content as it is and not 406: the RFC allows
-/// both, and an answer is more use than none.
+/// or of the [order that was set](Compress::codings). Content stays as it is for a peer that names no coding, or
+/// prefers `identity`. A peer that refuses `identity` and all available codings gets the content as it is, and not 406:
+/// the RFC allows both, and an answer is more useful than none.
 ///
 /// # Which answers
 ///
-/// Those whose content is of a type that shrinks, and not small. Left alone is what is coded already, a part of
-/// something (`content-range`), forbidden to be changed (`cache-control: no-transform`), or has no content. What could
-/// be coded says so in `vary`, also to a peer that did not ask, and so do parts of it. What is coded has no strong
-/// `etag` any more, no `content-length` of before, no `accept-ranges` and no digests. HEAD is answered as GET, but
-/// without a length.
+/// Those whose content has a type that can be compressed, and is not small. Not compressed is content that already has
+/// a coding, is a part of something (`content-range`), or must not be changed (`cache-control: no-transform`).
+///
+/// An answer that could be compressed says so in `vary`, even to a peer that did not ask for it, and so does a part of
+/// it. An answer that is compressed loses a strong `etag`, which becomes weak, and its `content-length`,
+/// `accept-ranges` and digests. HEAD is answered like GET, but without a length.
 ///
 /// # Streams
 ///
-/// What a handler writes by [`Context::stream`] and what a body's source yields is coded as it passes, and flushed
-/// when it is: by [`Writer::flush`](crate::Writer::flush), or when the source has no more for now. So server-sent events
-/// arrive at once. Each open stream holds an encoder: about 300 KiB for `gzip`, and 1 to 2 MiB for the others. A
-/// [transform](Context::transform) that middleware in front has put into the context gets what was coded.
+/// What a handler writes with [`Context::stream`], and what the source of a body yields, is compressed as it passes. It
+/// is flushed with [`Writer::flush`](crate::Writer::flush), or when the source has no more for now, so server-sent
+/// events arrive at once. Each open stream holds an encoder: about 300 KiB for `gzip`, and 1 to 2 MiB for the others. A
+/// [transform](Context::transform) that outer middleware has put into the context receives the compressed content.
 ///
 /// # What not to compress
 ///
-/// A compressed page that contains both a secret and text that somebody else may choose gives the secret away by its
-/// size (the attack is called BREACH). Set `ctx.transform = None` in its handler, and it is not compressed.
+/// A compressed page that contains both a secret and text that an attacker can choose reveals the secret by its size
+/// (the attack is called BREACH). A handler prevents compression with `ctx.transform = None`.
 ///
 /// # Examples
 ///
@@ -75,40 +76,43 @@ pub struct Compress<H> {
 }
 
 impl<H: Handler> Compress<H> {
-    /// Compresses what `handler` answers.
+    /// Compresses the answers of `handler`.
     pub fn new<Kind>(handler: impl IntoHandler<Kind, Handler = H>) -> Compress<H> {
         Compress { handler: handler.into_handler(), rules: Rules::default() }
     }
 
-    /// The codings to choose from, the preferred first. Those that the crate was built without are passed over.
-    /// Default: all there are.
+    /// Sets the codings to choose from, in order of preference. Those that the crate was built without are ignored.
+    /// Default: all available ones.
     pub fn codings(mut self, codings: &[Coding]) -> Compress<H> {
         self.rules.offer(codings);
         self
     }
 
-    /// The compression level: for gzip and deflate 0 to 9, for br 0 to 11, for zstd 1 to 22. A level out of range
-    /// counts as the end of the range. Default: 6, 4 and 3.
+    /// Sets the compression level of a coding: 0 to 9 for gzip and deflate, 0 to 11 for br, 1 to 22 for zstd. A level
+    /// out of range becomes the nearest one. Default: 6 for gzip and deflate, 4 for br, 3 for zstd.
     pub fn level(mut self, coding: Coding, level: u32) -> Compress<H> {
         self.rules.set_level(coding, level);
         self
     }
 
-    /// Content of fewer bytes is not compressed. Default: 1 KiB. A stream of unknown length is taken to be longer.
+    /// Sets the least size, in bytes, of content that is compressed. Streams of unknown length always are. Default: 1
+    /// KiB.
     pub fn size_min(mut self, bytes: usize) -> Compress<H> {
         self.rules.size_min = bytes;
         self
     }
 
-    /// Content of up to so many bytes is compressed on the core that answers, which serves nobody else meanwhile;
-    /// larger content is compressed on another thread. Default: 256 KiB.
+    /// Sets up to which size, in bytes, content is compressed on the core that answers, which serves nothing else
+    /// meanwhile. Larger content is compressed on another thread. Default: 256 KiB.
     pub fn inline_max(mut self, bytes: usize) -> Compress<H> {
         self.rules.inline_max = bytes;
         self
     }
 
-    /// Whether content of a type shrinks: `judge` is told the type without its parameters, and answers none where it
-    /// leaves it to the default, by which text, JSON, XML, JavaScript, WebAssembly, plain fonts and the like do.
+    /// Sets a function that decides which types of content are compressed.
+    ///
+    /// `judge` is given the media type without its parameters, and returns `None` to use the default: text, JSON, XML,
+    /// JavaScript, WebAssembly, uncompressed fonts and the like are compressed.
     pub fn types(mut self, judge: fn(&str) -> Option<bool>) -> Compress<H> {
         self.rules.judge = judge;
         self
@@ -123,7 +127,7 @@ impl<H: Handler> Handler for Compress<H> {
     async fn handle(&self, ctx: &mut Context) -> Result {
         Encoding::put(ctx, self.rules);
         let outcome = self.handler.handle(ctx).await;
-        // An idle connection has the room that this takes, so what is seldom needed is in a box.
+        // Boxed because it is rare: an idle connection holds room for this future.
         if let Some(large) = finish(ctx, outcome)? {
             ctx.response.body = large.await?;
         }
@@ -131,8 +135,8 @@ impl<H: Handler> Handler for Compress<H> {
     }
 }
 
-/// Codes an answer, unless the handler has streamed it or failed. What would hold up the core is coded elsewhere, and
-/// to be waited for.
+/// Compresses an answer, unless the handler has streamed it or failed. A large body is compressed on another thread, by
+/// the returned future.
 fn finish(ctx: &mut Context, outcome: Result) -> Result<Option<Elsewhere>> {
     let Some(mut own) = Encoding::take(ctx) else { return outcome.map(|()| None) };
     let finished = outcome.and_then(|()| Ok(own.finish(&mut ctx.response)?));
@@ -140,8 +144,8 @@ fn finish(ctx: &mut Context, outcome: Result) -> Result<Option<Elsewhere>> {
     Ok(finished?.map(|large| Box::pin(async { Ok(SEATS.work(|| large.encode()).await??) }) as Elsewhere))
 }
 
-/// Where large bodies are coded.
+/// The threads on which large bodies are compressed.
 static SEATS: Seats = Seats::new();
 
-/// A body that is being coded on another thread.
+/// A body that is being compressed on another thread.
 type Elsewhere = Pin<Box<dyn Future<Output = Result<Body>>>>;

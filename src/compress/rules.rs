@@ -1,15 +1,15 @@
-//! [`Rules`]: which answers are worth it, and how they are coded.
+//! [`Rules`]: which answers are compressed, and how.
 
 use crate::coding::{Coding, essence, shrinks};
 use crate::message::{Headers, Status};
 
-/// Which answers are worth it, and how they are coded.
+/// Which answers are compressed, and how.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rules {
-    /// The codings to choose from, the preferred first.
+    /// The codings to choose from, in order of preference.
     codings: [Coding; CODINGS],
     count: usize,
-    /// The levels of [`ALL`].
+    /// The levels of the codings in [`ALL`].
     levels: [u32; CODINGS],
     pub(super) size_min: usize,
     pub(super) inline_max: usize,
@@ -43,7 +43,7 @@ impl Rules {
         ALL.into_iter().zip(self.levels).find(|(of, _)| *of == coding).map_or(0, |(_, level)| level)
     }
 
-    /// Whether an answer may be coded at all: it has content, all of it, as it is meant to be.
+    /// Whether an answer may be compressed at all: it has content that is complete, not coded yet, and may be changed.
     pub(super) fn allow(status: Status, headers: &Headers) -> bool {
         let has_content = !status.is_informational() && ![204, 205, 206, 304].contains(&status.as_u16());
         has_content
@@ -52,13 +52,13 @@ impl Rules {
             && !headers.contains_token("cache-control", "no-transform")
     }
 
-    /// Whether content of that type and length is worth it.
+    /// Whether content with this type and length should be compressed.
     pub(super) fn recommend(&self, headers: &Headers, len: Option<u64>) -> bool {
         let is_long = len.is_none_or(|len| len >= self.size_min as u64);
         is_long && headers.content_type().is_some_and(|content_type| self.shrinks(content_type))
     }
 
-    /// Whether that of which this is a part might be worth it: a part says of the whole what that would say of itself
+    /// Whether the whole of which this is a part might be compressed: a part has the fields that the whole would have
     /// (RFC 9110 §15.3.7).
     pub(super) fn recommend_whole(&self, headers: &Headers) -> bool {
         let shrinks = |of: &str| essence(of).eq_ignore_ascii_case("multipart/byteranges") || self.shrinks(of);

@@ -1,9 +1,9 @@
-//! [`Event`]: one event of a stream, and how it is spelled (HTML §9.2.5, §9.2.6).
+//! [`Event`]: one event of a stream, and its format (HTML §9.2.5, §9.2.6).
 
 use std::fmt;
 use std::time::Duration;
 
-/// One event. Fields that are `None` are not sent.
+/// An event. Fields that are `None` are not sent.
 ///
 /// # Examples
 ///
@@ -16,19 +16,19 @@ use std::time::Duration;
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Event<'a> {
-    /// What the browser will say as `Last-Event-ID` when it comes again; an empty one makes it forget the last.
+    /// What the browser sends as `Last-Event-ID` when it reconnects. An empty id makes it forget the last one.
     pub id: Option<&'a str>,
-    /// The type of the event: the browser's listeners for that type hear of it. Without one it is a `message`.
+    /// The type of the event, which selects the browser's listeners. Without a type it is a `message`.
     pub event: Option<&'a str>,
-    /// What the event says, of any number of lines. The browser sees LF for each end of a line. Without data it
-    /// hears of no event, and takes only the id and the delay.
+    /// The data, which may have any number of lines. The browser gets LF for each end of a line. An event without data
+    /// is not dispatched; only its id and its delay take effect.
     pub data: Option<&'a str>,
-    /// How long the browser shall wait before it comes again, to the millisecond.
+    /// How long the browser should wait before it reconnects, to the millisecond.
     pub retry: Option<Duration>,
 }
 
 impl<'a> Event<'a> {
-    /// An event that says `data`, and nothing else.
+    /// Creates an event with `data`, and nothing else.
     pub fn data(data: &'a str) -> Event<'a> {
         Event { data: Some(data), ..Event::default() }
     }
@@ -60,13 +60,13 @@ pub(super) fn comment(out: &mut Vec<u8>, text: &str) {
     lines(out, ": ", text);
 }
 
-/// Why an event cannot be sent: it would be another one, or several.
+/// Why an event cannot be sent: it would be read as another event, or as several.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum InvalidEvent {
-    /// The id holds CR, LF or NUL. Browsers pass over one with NUL.
+    /// The id contains CR, LF or NUL. Browsers ignore an id with NUL.
     Id,
-    /// The type of the event holds CR, LF or NUL.
+    /// The type of the event contains CR, LF or NUL.
     Event,
 }
 
@@ -85,7 +85,8 @@ fn is_one_line(text: Option<&str>) -> bool {
     !text.is_some_and(|text| text.contains(['\r', '\n', '\0']))
 }
 
-/// Appends each line of `text`. CR, LF and both end one, as for the browser: data must not end in the middle of itself.
+/// Appends each line of `text`. A line ends with CR, LF or CRLF, as in browsers; otherwise data could break out of its
+/// field.
 fn lines(out: &mut Vec<u8>, name: &str, text: &str) {
     let mut rest = text;
     while let Some(end) = rest.find(['\r', '\n']) {
@@ -96,7 +97,7 @@ fn lines(out: &mut Vec<u8>, name: &str, text: &str) {
     field(out, name, rest);
 }
 
-/// Appends a line. The browser takes away one space before the value, so there always is one.
+/// Appends a line. Browsers remove one space before the value, so there always is one.
 fn field(out: &mut Vec<u8>, name: &str, value: &str) {
     out.extend_from_slice(name.as_bytes());
     out.extend_from_slice(value.as_bytes());

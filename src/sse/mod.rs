@@ -1,4 +1,4 @@
-//! Floor 5: server-sent events (HTML §9.2), which a page hears as they happen.
+//! Floor 5: server-sent events (HTML §9.2).
 
 mod event;
 
@@ -13,10 +13,10 @@ pub use event::{Event, InvalidEvent};
 use crate::runtime;
 use crate::server::{Context, Writer};
 
-/// An answer that goes on: events for a page's `EventSource`, each sent at once.
+/// An answer that is a stream of events, each sent at once, for the `EventSource` of a web page.
 ///
-/// Made by [`Context::events`]. A peer that is gone is an error of the next event, or of the next comment while
-/// nothing happens.
+/// Made by [`Context::events`]. If the peer is gone, sending the next event fails; while nothing happens, so does the
+/// next keep-alive comment.
 ///
 /// # Examples
 ///
@@ -39,22 +39,22 @@ use crate::server::{Context, Writer};
 /// ```
 #[derive(Debug)]
 pub struct Events<'a> {
-    /// How long nothing may be sent while [`Events::wait`] waits, before a comment shows the proxies on the way that
-    /// the connection is alive. Less than a second counts as one. Default: 15 s.
+    /// How long [`Events::wait`] waits before it sends a comment, which shows proxies that the connection is alive. At
+    /// least one second. Default: 15 s.
     pub keep_alive: Duration,
     out: Writer<'a>,
-    /// The event that is being sent, and how much of it was.
+    /// The event that is being sent, and how much of it has been.
     buffer: Vec<u8>,
     sent: usize,
 }
 
 impl Context {
-    /// Sends the head of an event stream, `text/event-stream` and not to be stored, and lets the handler send events.
-    /// Other fields of the response go with it.
+    /// Begins a stream of events, with the content type `text/event-stream` and `cache-control: no-store`. Other fields
+    /// of the response are sent too.
     ///
     /// # Errors
     ///
-    /// A connection that fails, or an answer that has been sent already.
+    /// Fails if the connection does, or if an answer has already been sent.
     pub async fn events(&mut self) -> io::Result<Events<'_>> {
         let headers = &mut self.response.headers;
         headers.set("content-type", "text/event-stream").map_err(io::Error::other)?;
@@ -64,11 +64,12 @@ impl Context {
 }
 
 impl Events<'_> {
-    /// Sends `event` now. If the future is dropped half-way, the rest is sent before anything else.
+    /// Sends `event` at once. If the future is dropped halfway, the rest is sent before anything else.
     ///
     /// # Errors
     ///
-    /// An [`InvalidEvent`], of which nothing is sent; a peer that is gone, or does not read.
+    /// Fails with [`InvalidEvent`] if the event is invalid, of which nothing is sent. Fails if the peer is gone, or
+    /// does not read.
     pub async fn send(&mut self, event: Event<'_>) -> io::Result<()> {
         self.begin().await?;
         event
@@ -77,11 +78,11 @@ impl Events<'_> {
         self.flush().await
     }
 
-    /// Sends a comment now, which pages ignore. As with [`Events::send`], nobody will see half of it.
+    /// Sends a comment at once, which pages ignore. Like an event, it is never sent in part only.
     ///
     /// # Errors
     ///
-    /// A peer that is gone, or does not read.
+    /// Fails if the peer is gone, or does not read.
     pub async fn comment(&mut self, text: &str) -> io::Result<()> {
         self.begin().await?;
         event::comment(&mut self.buffer, text);
@@ -92,7 +93,7 @@ impl Events<'_> {
     ///
     /// # Errors
     ///
-    /// A peer that is gone, or does not read. What was waited for is dropped then.
+    /// Fails if the peer is gone, or does not read. `next` is then dropped.
     pub async fn wait<T>(&mut self, next: impl Future<Output = T>) -> io::Result<T> {
         let mut next = pin!(next);
         loop {
@@ -103,31 +104,31 @@ impl Events<'_> {
         }
     }
 
-    /// The id of the last event that the page received on an earlier connection, if this is a reconnection (HTML
+    /// Returns the id of the last event that the page received on an earlier connection, if it has reconnected (HTML
     /// §9.2.4).
     pub fn last_id(&self) -> Option<&str> {
         self.out.request.headers.text("last-event-id")
     }
 
-    /// Whether the server is about to stop. It waits for event streams no longer than for other answers: a stream that
-    /// has not ended when the grace is over is cut, and the page reconnects.
+    /// Returns whether the server is about to stop. A stream that has not ended when the grace is over is cut, like any
+    /// other answer, and the page reconnects.
     ///
-    /// Where events are rare, wait for [`Context::stopping`] beside them.
+    /// If events are rare, wait for [`Context::stopping`] alongside them.
     pub fn is_stopping(&self) -> bool {
         self.out.is_stopping()
     }
 
-    /// Ends the stream. The page will reconnect, and stop doing so if it is then answered with 204 (HTML §9.2.3).
+    /// Ends the stream. The page will reconnect, unless that is then answered with 204 (HTML §9.2.3).
     ///
     /// # Errors
     ///
-    /// A peer that is gone, or does not read.
+    /// Fails if the peer is gone, or does not read.
     pub async fn finish(mut self) -> io::Result<()> {
         self.write().await?;
         self.out.finish().await
     }
 
-    /// Makes room for another event, once all of the one before it was written.
+    /// Clears the buffer for another event, once all of the last one was written.
     async fn begin(&mut self) -> io::Result<()> {
         self.write().await?;
         self.buffer.clear();
@@ -135,8 +136,8 @@ impl Events<'_> {
         Ok(())
     }
 
-    /// Writes what is left of an event. Whoever gave it up had perhaps written some of it, and what follows must not be
-    /// taken for the rest.
+    /// Writes what is left of an event. If sending it was cancelled, some of it may have been written, and what follows
+    /// must not be taken for the rest.
     async fn write(&mut self) -> io::Result<()> {
         while self.sent < self.buffer.len() {
             self.sent += self.out.write(&self.buffer[self.sent..]).await?;
@@ -150,7 +151,7 @@ impl Events<'_> {
     }
 }
 
-/// Proxies cut connections that say nothing for half a minute or so.
+/// Proxies cut connections that are silent for half a minute or so.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 const KEEP_ALIVE_LEAST: Duration = Duration::from_secs(1);
