@@ -120,6 +120,9 @@ mod reading {
         ctx.body_reader().take(1).read_to_end(&mut read).await?;
         ctx.buffer_body().await?;
         read.extend_from_slice(ctx.request.body.bytes());
+        let sum = ctx.request.trailers.text("x-sum").map(str::to_owned);
+        let said = ctx.body_reader().trailers().text("x-sum").map(str::to_owned);
+        assert_eq!(said, sum, "the trailers are where the body is");
         Ok(read)
     }
 
@@ -134,6 +137,7 @@ mod reading {
         check(&chunked("5\r\nhello\r\n7;a=b\r\n, world\r\n0\r\n\r\n"), "hello, world", "");
         check(&chunked("1\r\nh\r\n1\r\ni\r\n0\r\nx-sum: 7\r\n\r\n"), "hi", "7");
         check(&chunked("0\r\n\r\n"), "", "");
+        check(&chunked("0\r\nx-sum: 7\r\n\r\n"), "", "7");
     }
 
     #[test]

@@ -100,7 +100,8 @@ impl Context {
         Reader::new(request, incoming.get_mut(), conn, &shared.bounds)
     }
 
-    /// Receives the rest of a body that was planned to be streamed, and puts it into `ctx.request.body`.
+    /// Receives the rest of a body that was planned to be streamed: its bytes into `ctx.request.body`, and its trailers
+    /// into `ctx.request.trailers`.
     ///
     /// # Errors
     ///
@@ -109,8 +110,14 @@ impl Context {
     pub async fn buffer_body(&mut self) -> io::Result<()> {
         let body_max = self.shared.bounds.limits.body_max;
         let buffered = poll_fn(|cx| self.poll_body(cx, body_max)).await;
-        if buffered.is_err() {
-            self.incoming.get_mut().forfeit();
+        let incoming = self.incoming.get_mut();
+        match buffered {
+            // A reader that has come to the end before has left them behind.
+            Ok(()) if self.request.trailers.is_empty() => {
+                std::mem::swap(&mut self.request.trailers, &mut incoming.trailers);
+            }
+            Ok(()) => {}
+            Err(_) => incoming.forfeit(),
         }
         Ok(buffered?)
     }
