@@ -23,6 +23,7 @@ mod answer;
 mod call;
 mod host;
 mod pending;
+mod tally;
 mod tunnel;
 
 mod balance;

@@ -4,6 +4,7 @@ use std::fmt;
 use std::pin::Pin;
 
 use super::link::Link;
+use super::pending::Pending;
 use crate::net::{Early, Stream, delegate_stream};
 
 /// A connection that was handed over: bytes in both directions, and no longer HTTP.
@@ -13,13 +14,20 @@ use crate::net::{Early, Stream, delegate_stream};
 /// connection.
 pub struct Tunnel {
     stream: Early<Pin<Box<dyn Stream + Send>>>,
+    /// What a balancer counts until it is dropped.
+    pending: Option<Pending>,
 }
 
 impl Tunnel {
     pub(super) fn new(link: Link) -> Tunnel {
         let (conn, early) = link.into_parts();
         let (transport, _timer) = conn.into_parts();
-        Tunnel { stream: Early::new(transport, early) }
+        Tunnel { stream: Early::new(transport, early), pending: None }
+    }
+
+    /// This tunnel, which is `pending` until it is dropped.
+    pub(super) fn counted(self, pending: Pending) -> Tunnel {
+        Tunnel { pending: Some(pending), ..self }
     }
 }
 
@@ -27,6 +35,6 @@ delegate_stream!(Tunnel, stream);
 
 impl fmt::Debug for Tunnel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Tunnel").finish_non_exhaustive()
+        f.debug_struct("Tunnel").field("is_counted", &self.pending.is_some()).finish_non_exhaustive()
     }
 }

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use corehttp::{
-    Balancer, BalancerBuilder, Client, ClientCause, ClientPhase, ClientTimeouts, Dialer, HostChoice, Request,
-    Response,
+    Balancer, BalancerBuilder, Client, ClientCause, ClientError, ClientPhase, ClientTimeouts, Dialer,
+    HostChoice, Request, Response,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 
@@ -106,7 +106,10 @@ impl Hosts {
             Babbling => return stream.write_all(b"220 mail.example ESMTP\r\n\r\n").await,
             Silent => std::future::pending().await,
         };
-        let head = format!("HTTP/1.1 {status} Said\r\ncontent-length: {}\r\n\r\n", host.len());
+        let head = match status {
+            101 => "HTTP/1.1 101 Said\r\nconnection: upgrade\r\nupgrade: own\r\n\r\n".to_owned(),
+            _ => format!("HTTP/1.1 {status} Said\r\ncontent-length: {}\r\n\r\n", host.len()),
+        };
         stream.write_all(head.as_bytes()).await?;
         stream.write_all(host.as_bytes()).await
     }
@@ -118,7 +121,7 @@ fn paused<T>(future: impl Future<Output = T>) -> T {
     runtime.enable_all().start_paused(true).build().unwrap().block_on(future)
 }
 
-async fn ask(balancer: &Balancer) -> Result<String, corehttp::ClientError> {
+async fn ask(balancer: &Balancer) -> Result<String, ClientError> {
     let mut response = Response::new();
     balancer.send(&Request::get("/").unwrap(), &mut response).await?;
     Ok(response.body.text().unwrap().to_owned())
@@ -316,6 +319,125 @@ fn another_host_is_asked_if_the_first_cannot_have_done_it() {
         let hosts = Hosts::new(&[("a", Refusing), ("b", Well(200))]);
         assert_eq!(answers(&hosts.balance().build(), 1).await, "-", "only if asked");
     });
+}
+
+/// How the body of a request is written, and its answer is read.
+#[derive(Clone, Copy, Debug)]
+enum Way {
+    InTurn,
+    AtOnce,
+}
+
+/// Writes `body` under this length, and reads the answer: who gave it. While it is read it is not over.
+async fn write(balancer: &Balancer, way: Way, length: usize, body: &[u8]) -> Result<String, ClientError> {
+    let (mut request, mut response) = (Request::post("/").unwrap(), Response::new());
+    request.headers.set("content-length", length).unwrap();
+    let mut call = balancer.open(&request).await?;
+    let pending = || -> usize { counts(balancer).iter().map(|(pending, ..)| pending).sum() };
+    assert_eq!(pending(), 1);
+    let mut heard = Vec::new();
+    match way {
+        Way::InTurn => {
+            call.write_all(body).await?;
+            let mut answer = call.finish(&mut response).await?;
+            assert_eq!(pending(), 1);
+            answer.read_to_end(&mut heard).await.unwrap();
+            assert_eq!(pending(), 0);
+        }
+        Way::AtOnce => {
+            let (mut writer, mut reader) = call.split();
+            writer.write_all(body).await?;
+            writer.finish().await?;
+            reader.head(&mut response).await?;
+            assert_eq!(pending(), 1);
+            while let Some(chunk) = reader.chunk().await? {
+                heard.extend_from_slice(chunk);
+            }
+            assert_eq!(pending(), 0);
+        }
+    }
+    Ok(String::from_utf8(heard).unwrap())
+}
+
+#[test]
+fn what_is_written_as_it_comes_is_noted_when_it_is_answered() {
+    for way in [Way::InTurn, Way::AtOnce] {
+        for (mood, expected, noted) in [
+            (Well(200), "a", (0, 1, 0, 0)),
+            (Well(404), "a", (0, 1, 0, 0)),
+            (Well(500), "a", (0, 0, 1, 1)),
+            (Slow(1), "a", (0, 1, 0, 0)),
+            (Slow(9), "-", (0, 0, 1, 1)),
+            (Refusing, "-", (0, 0, 1, 1)),
+            (Closing, "-", (0, 0, 1, 1)),
+            (Babbling, "-", (0, 0, 1, 1)),
+            (Silent, "-", (0, 0, 1, 1)),
+        ] {
+            paused(async move {
+                let is_good = |status: u16| status < 500;
+                let hosts = Hosts::new(&[("a", mood)]).balance();
+                let balancer =
+                    hosts.healthy_if(move |it| it.is_ok_and(|it| is_good(it.status.as_u16()))).build();
+                let heard = write(&balancer, way, 3, b"abc").await.unwrap_or("-".to_owned());
+                assert_eq!((&*heard, counts(&balancer)[0]), (expected, noted), "{mood:?} {way:?}");
+            });
+        }
+        paused(async move {
+            let hosts = Hosts::new(&[("a", Refusing), ("b", Well(200))]);
+            let balancer = hosts.balance().retry_elsewhere().build();
+            assert_eq!(write(&balancer, way, 3, b"abc").await.unwrap(), "b", "{way:?}");
+            assert_eq!(counts(&balancer), [(0, 0, 1, 1), (0, 1, 0, 0)], "{way:?}");
+        });
+    }
+}
+
+#[test]
+fn a_call_that_the_caller_ends_is_held_against_nobody() {
+    paused(async {
+        let balancer = Hosts::new(&[("a", Silent)]).balance().build();
+        for (length, body) in [(3, "ab"), (3, "abcd"), (0, "a")] {
+            for way in [Way::InTurn, Way::AtOnce] {
+                write(&balancer, way, length, body.as_bytes()).await.unwrap_err();
+                assert_eq!(counts(&balancer), [(0, 0, 0, 0)], "{body:?} of {length}, {way:?}");
+            }
+        }
+        let mut request = Request::post("/").unwrap();
+        drop(balancer.open(&request).await.unwrap());
+        drop(balancer.open(&request).await.unwrap().split());
+        request.set_url("http://a/").unwrap();
+        assert!(matches!(balancer.open(&request).await.unwrap_err().cause(), ClientCause::Origin));
+        balancer.remove("http://a");
+        request.set_url("/").unwrap();
+        assert!(matches!(balancer.open(&request).await.unwrap_err().cause(), ClientCause::NoHost));
+    });
+}
+
+#[test]
+fn a_connection_that_is_handed_over_counts_until_it_is_dropped() {
+    for (mood, noted) in [
+        (Well(200), (0, 1, 0, 0)),
+        (Well(426), (0, 1, 0, 0)),
+        (Well(500), (0, 0, 1, 1)),
+        (Refusing, (0, 0, 1, 1)),
+        (Closing, (0, 0, 1, 1)),
+        (Babbling, (0, 0, 1, 1)),
+        (Silent, (0, 0, 1, 1)),
+    ] {
+        paused(async move {
+            let hosts = Hosts::new(&[("a", mood), ("b", Well(101))]);
+            let is_good = |response: &Response| response.status.as_u16() < 500;
+            let balancer = hosts.balance().healthy_if(move |it| it.is_ok_and(is_good)).build();
+            let (mut request, mut response) = (Request::get("/").unwrap(), Response::new());
+            request.headers.set("upgrade", "own").unwrap();
+            balancer.upgrade(&request, &mut response).await.unwrap_err();
+            assert_eq!(counts(&balancer)[0], noted, "{mood:?}");
+            let mut tunnel = balancer.upgrade(&request, &mut response).await.unwrap();
+            assert_eq!(tunnel.read_u8().await.unwrap(), b'b');
+            assert_eq!(counts(&balancer)[1], (1, 1, 0, 0));
+            drop(tunnel);
+            assert_eq!(counts(&balancer)[1], (0, 1, 0, 0));
+        });
+    }
 }
 
 #[test]

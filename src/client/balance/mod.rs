@@ -17,7 +17,8 @@ pub use member::HostCounts;
 use member::{Health, Member};
 use watch::Check;
 
-use super::{Answer, Client, ClientCause, ClientError, ClientPhase, Redirects};
+use super::tally::Tally;
+use super::{Answer, Call, Client, ClientCause, ClientError, ClientPhase, Redirects, Tunnel};
 use crate::exchange::ExchangeError;
 use crate::memory::{read_lock, write_lock};
 use crate::message::{InvalidRequest, Request, Response, TargetForm};
@@ -118,6 +119,59 @@ impl Balancer {
         }
     }
 
+    /// Sends the head of `request` to one of the hosts, and returns a [`Call`] to write its body to, as [`Client::open`]
+    /// does.
+    ///
+    /// The host is judged by the head of its answer, or by what keeps it from arriving. The request counts as pending
+    /// until the body of the answer has been read.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`Client::open`] does, if the target is more than a path, and with [`ClientCause::NoHost`] if there is no
+    /// host.
+    pub async fn open(&self, request: &Request) -> Result<Call, ClientError> {
+        let mut attempt = self.0.enter(request)?;
+        loop {
+            let error = match attempt.host().open(request).await {
+                Ok(call) => return Ok(call.tallied(self.0.clone().tally(attempt))),
+                Err(error) => error,
+            };
+            match self.0.judge::<Call>(attempt, request, Err(error), &Response::new()) {
+                Verdict::Over(result) => return result.map(|(call, _)| call),
+                Verdict::Again(other) => attempt = other,
+            }
+        }
+    }
+
+    /// Sends `request` to one of the hosts, and hands the connection over if the host agrees to the upgrade, as
+    /// [`Client::upgrade`] does.
+    ///
+    /// The request counts as pending until the [`Tunnel`] is dropped.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`Client::upgrade`] does, if the target is more than a path, and with [`ClientCause::NoHost`] if there is
+    /// no host.
+    pub async fn upgrade(&self, request: &Request, response: &mut Response) -> Result<Tunnel, ClientError> {
+        let mut attempt = self.0.enter(request)?;
+        loop {
+            let switched = attempt.host().upgrade(request, response).await;
+            if let Err(error) = &switched
+                && matches!(error.cause(), ClientCause::Upgrade)
+            {
+                // It has answered, though otherwise than was hoped for.
+                attempt.member().note(&self.0.health, Ok(response));
+                return switched;
+            }
+            match self.0.judge(attempt, request, switched, response) {
+                Verdict::Over(result) => {
+                    return result.map(|(tunnel, attempt)| tunnel.counted(attempt.into_pending()));
+                }
+                Verdict::Again(other) => attempt = other,
+            }
+        }
+    }
+
     /// Adds the host that `url` names. Returns whether it is new.
     ///
     /// # Errors
@@ -200,6 +254,16 @@ impl Shared {
         // If all are down, all are candidates, even if the last one went down only during this choice.
         let chosen = self.choice.choose(up, &self.dice).or_else(|| self.choice.choose(others(), &self.dice));
         Some(Attempt::new(chosen?.clone()))
+    }
+
+    /// The tally of an attempt that goes on.
+    fn tally(self: Arc<Shared>, attempt: Attempt) -> Tally {
+        let member = attempt.member().clone();
+        Tally::new(attempt.into_pending(), move |outcome| {
+            if !outcome.is_err_and(is_callers) {
+                member.note(&self.health, outcome);
+            }
+        })
     }
 
     /// Records the outcome, and decides whether another host is asked.

@@ -3,7 +3,9 @@
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 
+use crate::client::ClientError;
 use crate::client::link::Link;
+use crate::client::tally::Tally;
 use crate::memory::lock;
 use crate::message::Response;
 
@@ -16,8 +18,8 @@ pub(super) struct Half {
 
 impl Half {
     /// The halves of the writer and of the reader. `early` is the head of the answer, if it has already come.
-    pub(super) fn pair(link: Box<Link>, early: Response) -> (Half, Half) {
-        let both = Arc::new(Mutex::new(Both { link: Some(link), early }));
+    pub(super) fn pair(link: Box<Link>, early: Response, tally: Tally) -> (Half, Half) {
+        let both = Arc::new(Mutex::new(Both { link: Some(link), early, tally }));
         let owners = Arc::<Owners>::default();
         let half = |side| Half { side, both: both.clone(), owners: owners.clone() };
         (half(Side::Writer), half(Side::Reader))
@@ -28,12 +30,18 @@ impl Half {
     pub(super) fn poll<T>(
         &self,
         cx: &mut Context<'_>,
-        poll: impl FnOnce(&mut Link, &mut Response, &mut Context<'_>) -> Poll<T>,
-    ) -> Poll<T> {
+        poll: impl FnOnce(&mut Link, &mut Response, &mut Context<'_>) -> Poll<Result<T, ClientError>>,
+    ) -> Poll<Result<T, ClientError>> {
         let mut both = lock(&self.both);
         self.owners.note(self.side, cx.waker());
         let (link, early) = both.parts();
-        poll(link, early, &mut Context::from_waker(&Waker::from(self.owners.clone())))
+        let polled = poll(link, early, &mut Context::from_waker(&Waker::from(self.owners.clone())));
+        both.tally.noting(polled)
+    }
+
+    /// Lends what a balancer notes for a moment.
+    pub(super) fn with_tally(&self, then: impl FnOnce(&mut Tally)) {
+        then(&mut lock(&self.both).tally);
     }
 
     /// Calls `then` with the link.
@@ -84,6 +92,7 @@ struct Both {
     link: Option<Box<Link>>,
     /// The head of the answer, if the writer found it, or the call did before it was split.
     early: Response,
+    tally: Tally,
 }
 
 impl Both {

@@ -19,6 +19,7 @@ pub use writer::CallWriter;
 use self::half::Half;
 use super::cookie_visit::CookieVisit;
 use super::link::Link;
+use super::tally::Tally;
 use super::{Answer, ClientError};
 use crate::memory::Reset;
 use crate::message::{Headers, Response};
@@ -56,11 +57,18 @@ pub struct Call {
     early: Response,
     trailers: Headers,
     visit: CookieVisit<'static>,
+    /// What a balancer notes of it.
+    tally: Tally,
 }
 
 impl Call {
     pub(super) fn new(link: Link, trailers: Headers, visit: CookieVisit<'static>) -> Call {
-        Call { link: Box::new(link), early: Response::new(), trailers, visit }
+        Call { link: Box::new(link), early: Response::new(), trailers, visit, tally: Tally::default() }
+    }
+
+    /// This call, of which a balancer notes how it goes.
+    pub(super) fn tallied(self, tally: Tally) -> Call {
+        Call { tally, ..self }
     }
 
     /// Writes all of `data`. Some of it may be buffered until [`Call::flush`].
@@ -118,11 +126,17 @@ impl Call {
             true => *response = self.early,
             false => response.reset(),
         }
-        poll_fn(|cx| link.poll_answer(cx, None, response)).await?;
+        let answered = poll_fn(|cx| link.poll_answer(cx, None, response)).await;
+        self.tally.note(answered.as_ref().map(|()| &*response));
+        answered?;
         *response.timings_mut() = link.exchange.timings;
         self.visit.end(response);
         link.decode(response)?;
-        Ok(Answer::new(*self.link))
+        let answer = Answer::new(*self.link);
+        Ok(match self.tally.into_pending() {
+            Some(pending) => answer.counted(pending),
+            None => answer,
+        })
     }
 
     /// Splits the call into two halves, so that the answer can be read while the body is written.
@@ -157,18 +171,18 @@ impl Call {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn split(self) -> (CallWriter, CallReader) {
-        let (writer, reader) = Half::pair(self.link, self.early);
+        let (writer, reader) = Half::pair(self.link, self.early, self.tally);
         (CallWriter::new(writer, self.trailers), CallReader::new(reader, self.visit))
     }
 
     fn poll_data(&mut self, cx: &mut Context<'_>, data: &[u8]) -> Poll<Result<usize, ClientError>> {
-        let Call { link, early, .. } = self;
-        link.poll_unless_refused(cx, early, data.len(), |link, cx| link.poll_write(cx, data))
+        let Call { link, early, tally, .. } = self;
+        tally.noting(link.poll_unless_refused(cx, early, data.len(), |link, cx| link.poll_write(cx, data)))
     }
 
     fn poll_sent(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ClientError>> {
-        let Call { link, early, .. } = self;
-        link.poll_unless_refused(cx, early, (), Link::poll_flush)
+        let Call { link, early, tally, .. } = self;
+        tally.noting(link.poll_unless_refused(cx, early, (), Link::poll_flush))
     }
 }
 
@@ -186,9 +200,9 @@ impl AsyncWrite for Call {
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         // They are written by the first call, whatever later calls still wait for.
         let trailers = std::mem::take(&mut self.trailers);
-        let Call { link, early, .. } = &mut *self;
-        link.poll_unless_refused(cx, early, (), |link, cx| link.poll_end(cx, &trailers))
-            .map_err(io::Error::from)
+        let Call { link, early, tally, .. } = &mut *self;
+        let ended = link.poll_unless_refused(cx, early, (), |link, cx| link.poll_end(cx, &trailers));
+        tally.noting(ended).map_err(io::Error::from)
     }
 }
 

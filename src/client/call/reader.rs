@@ -11,6 +11,7 @@ use tokio::io::{AsyncRead, ReadBuf};
 use super::half::Half;
 use crate::client::cookie_visit::CookieVisit;
 use crate::client::link::Link;
+use crate::client::tally::Tally;
 use crate::client::{ClientError, ClientPhase};
 use crate::memory::Reset;
 use crate::message::{Headers, Response};
@@ -52,6 +53,7 @@ impl CallReader {
             })
         })
         .await?;
+        self.half.with_tally(|tally| tally.note(Ok(response)));
         self.visit.end(response);
         self.half.with_link(|link| {
             *response.timings_mut() = link.exchange.timings;
@@ -85,20 +87,22 @@ fn poll_chunk(
     trailers: &mut Headers,
     take: impl FnOnce(&mut Link),
 ) -> Poll<Result<(), ClientError>> {
-    half.poll(cx, |link, _, cx| {
-        match ready!(link.poll_chunk(cx)) {
+    let count = ready!(half.poll(cx, |link, _, cx| {
+        let polled = ready!(link.poll_chunk(cx));
+        match polled {
             Ok(0) if trailers.is_empty() => {
                 std::mem::swap(trailers, &mut link.exchange.incoming.trailers);
             }
             Ok(0) => {}
             Ok(_) => take(link),
-            Err(error) => {
-                link.close();
-                return Poll::Ready(Err(error));
-            }
+            Err(_) => link.close(),
         }
-        Poll::Ready(Ok(()))
-    })
+        Poll::Ready(polled)
+    }))?;
+    if count == 0 {
+        half.with_tally(Tally::end);
+    }
+    Poll::Ready(Ok(()))
 }
 
 impl AsyncRead for CallReader {
