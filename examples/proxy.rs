@@ -2,13 +2,12 @@
 //!
 //! What comes in at ADDR (default `127.0.0.1:8080`) goes out to BACKEND, a URL such as `http://127.0.0.1:9000`. Both
 //! bodies flow at the same time, piece by piece, with their trailers behind them: files of any size pass in constant
-//! memory, and so does a backend that answers while it reads.
+//! memory, and so does a backend that answers while it reads. WebSocket and other upgrades pass, too.
 
 use std::env;
 
 use corehttp::{
-    BodyPlan, CallReader, CallWriter, Client, ClientError, Context, Error, Handler, Reader, Request,
-    Response, Server, Writer,
+    BodyPlan, Client, ClientCause, ClientError, Context, Error, Handler, Request, Response, Server,
 };
 
 struct Proxy {
@@ -23,54 +22,41 @@ impl Handler for Proxy {
 
     async fn handle(&self, ctx: &mut Context) -> corehttp::Result {
         let mut onward = ctx.request.target_to(&self.backend)?;
-        // Who sends on says so (RFC 9110 §7.6.3).
+        // Who sends on says so (RFC 9110 §7.6.3), and for whom.
         onward.headers.append("via", format!("{} corehttp", ctx.request.version()))?;
-        let (writer, mut answer) = self.client.open(&onward).await.map_err(owed)?.split();
-        let (mut pump, mut response) = (Pump { writer, piece: Vec::new(), sent: 0 }, Response::new());
-        let mut body = ctx.body_reader();
-        tokio::select! {
-            head = answer.head(&mut response) => head.map_err(owed)?,
-            sent = pump.run(&mut body) => {
-                sent?;
-                answer.head(&mut response).await.map_err(owed)?;
-            }
+        if let Some(ip) = ctx.peer_addr().ip() {
+            onward.headers.append("x-forwarded-for", ip.to_string())?;
         }
+        if ctx.request.headers.contains_token("connection", "upgrade") {
+            return self.switch(ctx, onward).await;
+        }
+        let call = self.client.open(&onward).await.map_err(owed)?;
+        ctx.forward(call).await
+    }
+}
+
+impl Proxy {
+    /// Asks the backend for the other protocol, and joins both connections if it agrees (RFC 9110 §7.8).
+    async fn switch(&self, ctx: &mut Context, mut onward: Request) -> corehttp::Result {
+        for protocols in ctx.request.headers.all("upgrade") {
+            onward.headers.append("upgrade", protocols)?;
+        }
+        let mut response = Response::new();
+        let mut behind = match self.client.upgrade(&onward, &mut response).await {
+            Ok(tunnel) => tunnel,
+            Err(error) if matches!(error.cause(), ClientCause::Upgrade) => {
+                // Why it does not is in its head; the content was not received.
+                ctx.response = response.forwarded();
+                return Err(ctx.response.status.into());
+            }
+            Err(error) => return Err(owed(error)),
+        };
+        let protocol = response.headers.text("upgrade").unwrap_or_default().to_owned();
         ctx.response = response.forwarded();
-        let (mut body, out) = ctx.duplex().await?;
-        tokio::try_join!(pump.run(&mut body), relay(answer, out)).map(drop)
+        let mut front = ctx.upgrade(&protocol).await?;
+        tokio::io::copy_bidirectional(&mut front, &mut behind).await?;
+        Ok(())
     }
-}
-
-/// What brings the request's body to the backend. It can be stopped at any time, and goes on where it was.
-struct Pump {
-    writer: CallWriter,
-    piece: Vec<u8>,
-    /// So much of the piece has gone out.
-    sent: usize,
-}
-
-impl Pump {
-    async fn run(&mut self, body: &mut Reader<'_>) -> corehttp::Result {
-        loop {
-            while self.sent < self.piece.len() {
-                self.sent += self.writer.write(&self.piece[self.sent..]).await.map_err(owed)?;
-            }
-            let Some(chunk) = body.chunk().await? else { break };
-            self.piece.clear();
-            self.piece.extend_from_slice(chunk);
-            self.sent = 0;
-        }
-        self.writer.finish_with(body.trailers()).await.map_err(owed)
-    }
-}
-
-/// Brings the answer's body to whoever has asked.
-async fn relay(mut answer: CallReader, mut out: Writer<'_>) -> corehttp::Result {
-    while let Some(chunk) = answer.chunk().await.map_err(owed)? {
-        out.write_all(chunk).await?;
-        out.flush().await?;
-    }
-    Ok(out.finish_with(answer.trailers()).await?)
 }
 
 fn owed(error: ClientError) -> Error {

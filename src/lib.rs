@@ -150,6 +150,7 @@
 //! | how much peers may send, and how long they may take | [`Limits`], [`Timeouts`] |
 //! | what went wrong, and how often | [`Server::on_error`], [`Running::stats`] |
 //! | middleware, routers | [`Handler`], [`Extensions`], [`Transform`], [`BoxHandler`] |
+//! | gateways: answers that come from another server | [`Request::target_to`], [`Context::forward`], [`ClientError::owed`] |
 //! | secure connections, with feature `tls` | `Server::tls`, `ServerTls`, `TlsIdentity`, `TlsSession` |
 //! | other protocols | [`Context::upgrade`], [`Context::tunnel`] |
 //! | tests of a handler | [`Service::respond`] |
@@ -208,6 +209,7 @@ mod server;
 mod compress;
 #[cfg(feature = "fs")]
 mod fs;
+mod gateway;
 #[cfg(feature = "jar")]
 pub mod jar;
 #[cfg(feature = "multipart")]

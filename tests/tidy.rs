@@ -18,6 +18,7 @@ const FLOORS: &[(&str, &[&str])] = &[
     ("server", &["coding", "exchange", "memory", "message", "net", "runtime", "wire"]),
     ("compress", &["coding", "memory", "message", "runtime", "server"]),
     ("fs", &["coding", "memory", "message", "net", "runtime", "server"]),
+    ("gateway", &["client", "message", "server"]),
     ("multipart", &["message", "runtime", "server"]),
     ("sse", &["runtime", "server"]),
     // The public face only: it could be a crate of its own.
@@ -58,6 +59,7 @@ const ASYNC: &[&str] = &[
     "src/compress/",
     "src/exchange/",
     "src/fs/",
+    "src/gateway/",
     "src/multipart/",
     "src/net/",
     "src/runtime/",

@@ -14,6 +14,7 @@ mod content;
 mod cookies;
 mod duplex;
 mod ends;
+mod gateway;
 mod pipeline;
 mod pool;
 mod proxies;

@@ -98,6 +98,11 @@ impl Call {
         poll_fn(|cx| self.poll_sent(cx)).await
     }
 
+    /// Whether the server still wants the body. Once it does not, what is written is dropped, and need not be made.
+    pub fn is_wanted(&self) -> bool {
+        self.link.is_wanted()
+    }
+
     /// Ends the body, with the trailers of the request if it had any, and receives the head of the answer into
     /// `response`.
     ///

@@ -84,6 +84,11 @@ impl CallWriter {
         poll_fn(|cx| self.poll_end(cx, trailers)).await
     }
 
+    /// Whether the server still wants the body. Once it does not, what is written is dropped, and need not be made.
+    pub fn is_wanted(&self) -> bool {
+        self.half.with_link(|link| link.is_wanted())
+    }
+
     fn poll_data(&mut self, cx: &mut Context<'_>, data: &[u8]) -> Poll<Result<usize, ClientError>> {
         self.poll_unless_refused(cx, data.len(), |link, cx| link.poll_write(cx, data))
     }

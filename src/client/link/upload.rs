@@ -138,6 +138,11 @@ impl Link {
         }
     }
 
+    /// Whether the server still wants the body of the request.
+    pub(in crate::client) fn is_wanted(&self) -> bool {
+        !matches!(self.exchange.upload, Upload::Abandoned)
+    }
+
     /// Whether the complete answer has arrived. A server that then reads no more is done with the request, which shows
     /// only when a write has timed out.
     fn has_whole_answer(&self) -> bool {
@@ -153,7 +158,7 @@ impl Link {
 
     /// Writes the end of the body, unless it was written before, or the server reads no more.
     pub(in crate::client) fn end(&mut self, trailers: &Headers) -> Result<(), ClientError> {
-        if matches!(self.exchange.upload, Upload::Abandoned) {
+        if !self.is_wanted() {
             return Ok(());
         }
         self.go_ahead();

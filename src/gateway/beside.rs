@@ -1,0 +1,27 @@
+//! [`beside`]: two things at once, of which one counts.
+
+use std::future::poll_fn;
+use std::pin::pin;
+use std::task::Poll;
+
+use crate::server::Result;
+
+/// Awaits `first`, and has `second` go on while it waits. Fails if either does; the end of `second` is not awaited.
+pub(super) async fn beside<T>(
+    first: impl Future<Output = Result<T>>,
+    second: impl Future<Output = Result>,
+) -> Result<T> {
+    let (mut first, mut second) = (pin!(first), pin!(second));
+    let mut is_over = false;
+    poll_fn(|cx| {
+        if let Poll::Ready(outcome) = first.as_mut().poll(cx) {
+            return Poll::Ready(outcome);
+        }
+        if !is_over && let Poll::Ready(outcome) = second.as_mut().poll(cx) {
+            is_over = true;
+            outcome?;
+        }
+        Poll::Pending
+    })
+    .await
+}

@@ -1,0 +1,100 @@
+//! Floor 5: a gateway, which answers with what another server says (RFC 9110 §3.7, §7.6).
+
+mod beside;
+mod pump;
+
+use self::beside::beside;
+use self::pump::{Pump, owed};
+use crate::client::{Call, CallReader};
+use crate::message::Response;
+use crate::server::{Context, Outcome, Result, Writer};
+
+impl Context {
+    /// Sends the request's body on through `call`, and answers with what comes back. Both bodies flow at the same time,
+    /// piece by piece, with their trailers behind them: so they may be of any size, and the server behind may answer while
+    /// it reads. Once that server wants no more of the body, no more of it is read.
+    ///
+    /// The call was opened with the head that is to be sent on, as [`Request::target_to`](crate::Request::target_to) makes
+    /// it, and the body was planned to be streamed ([`BodyPlan::Stream`](crate::BodyPlan::Stream)) if it is not to be
+    /// received whole first. Fields that the response has already stay, behind those of the answer.
+    ///
+    /// # Errors
+    ///
+    /// A server behind that fails: 504 if it took too long, else 502 ([`ClientError::owed`](crate::ClientError::owed)). A
+    /// body that is cut short, malformed or too slow, as for every body. An answer that has been sent already.
+    ///
+    /// # Examples
+    ///
+    /// A reverse proxy:
+    ///
+    /// ```
+    /// use corehttp::{BodyPlan, Client, Context, Error, Server, with_plan};
+    ///
+    /// async fn pass(client: &Client, ctx: &mut Context) -> corehttp::Result {
+    ///     let mut onward = ctx.request.target_to("http://127.0.0.1:9000")?;
+    ///     onward.headers.append("via", format!("{} front", ctx.request.version()))?; // RFC 9110 §7.6.3
+    ///     let call = client.open(&onward).await.map_err(|error| Error::new(error.owed(), error))?;
+    ///     ctx.forward(call).await
+    /// }
+    ///
+    /// let client = Client::new();
+    /// let handler = with_plan(|_| BodyPlan::Stream, async move |ctx: &mut Context| pass(&client, ctx).await);
+    /// let server = Server::bind("127.0.0.1:8080");
+    /// # let _ = || -> corehttp::Result {
+    /// server.run(handler)
+    /// # };
+    /// ```
+    #[doc(alias = "reverse_proxy")]
+    pub async fn forward(&mut self, call: Call) -> Result {
+        self.forward_with(call, |_| ()).await
+    }
+
+    /// [`Context::forward`], with a head that `change` may change before it leaves: its status and its fields. What it
+    /// fails with is answered instead.
+    ///
+    /// # Errors
+    ///
+    /// As [`Context::forward`], and those of `change`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use corehttp::{Call, Context, Response};
+    ///
+    /// async fn pass(ctx: &mut Context, call: Call) -> corehttp::Result {
+    ///     let change = |response: &mut Response| {
+    ///         response.headers.remove("x-powered-by");
+    ///     };
+    ///     ctx.forward_with(call, change).await
+    /// }
+    /// ```
+    pub async fn forward_with<O: Outcome>(
+        &mut self,
+        call: Call,
+        change: impl FnOnce(&mut Response) -> O,
+    ) -> Result {
+        let (writer, mut answer) = call.split();
+        let (mut pump, mut response) = (Pump::new(writer), Response::new());
+        let head = async { answer.head(&mut response).await.map_err(owed) };
+        beside(head, pump.run(&mut self.body_reader())).await?;
+        let own = std::mem::replace(&mut self.response, response.forwarded()).headers;
+        self.response.headers.append_all(&own);
+        change(&mut self.response).into_result()?;
+        if !pump.is_wanted() {
+            return relay(&mut answer, self.stream().await?).await;
+        }
+        let (mut body, out) = self.duplex().await?;
+        beside(relay(&mut answer, out), pump.run(&mut body)).await?;
+        // Many servers answer while they read.
+        pump.run(&mut body).await
+    }
+}
+
+/// Brings the body of the answer to whoever has asked.
+async fn relay(answer: &mut CallReader, mut out: Writer<'_>) -> Result {
+    while let Some(chunk) = answer.chunk().await.map_err(owed)? {
+        out.write_all(chunk).await?;
+        out.flush().await?;
+    }
+    Ok(out.finish_with(answer.trailers()).await?)
+}

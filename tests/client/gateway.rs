@@ -1,0 +1,275 @@
+//! A server that answers with what another one says: both bodies flow as they come, and each side hears of the other's
+//! faults (RFC 9110 §7.6).
+
+use std::time::Duration;
+
+use corehttp::{BodyPlan, Client, ClientTimeouts, Context, Error, Response, Server, Status, with_plan};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
+
+use crate::support::{OK, Stage};
+
+/// Asks `client` for what is asked, below `http://b`.
+async fn pass(client: &Client, ctx: &mut Context) -> corehttp::Result {
+    ctx.response.headers.set("x-front", 1)?;
+    let onward = ctx.request.target_to("http://b")?;
+    let call = client.open(&onward).await.map_err(|error| Error::new(error.owed(), error))?;
+    let change = |response: &mut Response| match response.headers.remove("x-refused") {
+        true => Err(Status::FORBIDDEN.into()),
+        false => Ok(()),
+    };
+    ctx.forward_with(call, change).await
+}
+
+/// Serves one connection in front of `stage`, while `peer` has the other end.
+async fn in_front_of<T>(stage: &Stage, peer: impl AsyncFnOnce(DuplexStream) -> T) -> T {
+    let timeouts = ClientTimeouts { wait: Duration::from_secs(2), ..ClientTimeouts::default() };
+    let client = stage.builder().timeouts(timeouts).build();
+    let gateway = async move |ctx: &mut Context| pass(&client, ctx).await;
+    let service = Server::new().service(with_plan(|_| BodyPlan::Stream, gateway));
+    let (near, far) = duplex(64 << 10);
+    let (heard, _) = tokio::join!(peer(near), service.serve_connection(far));
+    heard
+}
+
+/// What a peer hears that says `asked`, until the connection closes; without the date.
+async fn hear(stage: &Stage, asked: &str) -> String {
+    let heard = in_front_of(stage, async |mut near| {
+        let mut heard = String::new();
+        near.write_all(asked.as_bytes()).await.unwrap();
+        near.read_to_string(&mut heard).await.unwrap();
+        heard
+    });
+    heard.await.split_inclusive("\r\n").filter(|line| !line.starts_with("date: ")).collect()
+}
+
+/// `asked` goes on as `onward`, and what comes back is heard as `expected`.
+#[track_caller]
+fn check(asked: &str, onward: &str, answer: &str, expected: &str) {
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
+    runtime.block_on(async {
+        let stage = Stage::always(answer);
+        assert_eq!(hear(&stage, asked).await, expected, "{asked}");
+        assert_eq!(stage.heard(), [onward], "{asked}");
+    });
+}
+
+#[test]
+fn a_message_goes_on_as_it_is_and_so_does_its_answer() {
+    let asks = |head: &str, body: &str| format!("{head}\r\nhost: a\r\nconnection: close\r\n{body}");
+    let get = ("GET /a?b HTTP/1.1", "GET /a?b HTTP/1.1\r\nhost: b\r\n\r\n");
+    let head = ("HEAD / HTTP/1.1", "HEAD / HTTP/1.1\r\nhost: b\r\n\r\n");
+    let front = "x-front: 1\r\n";
+    let close = "connection: close\r\n\r\n";
+    for ((asked, onward), answer, expected) in [
+        (get, OK, format!("HTTP/1.1 200 OK\r\n{front}content-length: 2\r\n{close}ok")),
+        (
+            get,
+            "HTTP/1.1 404 x\r\nx-a: 1\r\nkeep-alive: timeout=9\r\ncontent-length: 0\r\n\r\n",
+            format!("HTTP/1.1 404 Not Found\r\nx-a: 1\r\n{front}content-length: 0\r\n{close}"),
+        ),
+        (
+            get,
+            "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2\r\nok\r\n0\r\nx-sum: 1\r\n\r\n",
+            format!(
+                "HTTP/1.1 200 OK\r\n{front}transfer-encoding: chunked\r\n{close}2\r\nok\r\n0\r\nx-sum: 1\r\n\r\n"
+            ),
+        ),
+        (get, "HTTP/1.1 204 x\r\n\r\n", format!("HTTP/1.1 204 No Content\r\n{front}{close}")),
+        (
+            get,
+            "HTTP/1.1 304 x\r\netag: \"1\"\r\n\r\n",
+            format!("HTTP/1.1 304 Not Modified\r\netag: \"1\"\r\n{front}{close}"),
+        ),
+        (
+            get,
+            "HTTP/1.1 103 x\r\nlink: <a>\r\n\r\nHTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok",
+            format!("HTTP/1.1 200 OK\r\n{front}content-length: 2\r\n{close}ok"),
+        ),
+        (
+            head,
+            "HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n",
+            format!("HTTP/1.1 200 OK\r\n{front}content-length: 9\r\n{close}"),
+        ),
+        (
+            get,
+            "HTTP/1.1 200 OK\r\nx-refused: 1\r\ncontent-length: 2\r\n\r\nok",
+            format!(
+                "HTTP/1.1 403 Forbidden\r\n{front}content-type: text/plain; charset=utf-8\r\ncontent-length: 9\r\n{close}Forbidden"
+            ),
+        ),
+    ] {
+        check(&asks(asked, "\r\n"), onward, answer, &expected);
+    }
+    for (body, onward) in [
+        ("content-length: 3\r\n\r\nabc", "content-length: 3\r\n\r\nabc"),
+        (
+            "transfer-encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\nx-sum: 1\r\n\r\n",
+            "transfer-encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\nx-sum: 1\r\n\r\n",
+        ),
+        ("content-length: 0\r\n\r\n", "content-length: 0\r\n\r\n"),
+    ] {
+        let onward = format!("POST / HTTP/1.1\r\nhost: b\r\n{onward}");
+        let expected = format!("HTTP/1.1 200 OK\r\n{front}content-length: 2\r\n{close}ok");
+        check(&asks("POST / HTTP/1.1", body), &onward, OK, &expected);
+    }
+}
+
+/// What goes wrong behind is the gateway's to tell while it can be told (RFC 9110 §15.6.3, §15.6.5), and else a cut.
+#[tokio::test(start_paused = true)]
+async fn a_fault_behind_is_told_or_cuts_the_answer() {
+    let whole = "GET / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n";
+    let upload = "POST / HTTP/1.1\r\nhost: a\r\nconnection: close\r\ncontent-length: 3\r\n\r\nabc";
+    for asked in [whole, upload] {
+        for (answer, expected) in [
+            ("", "HTTP/1.1 502 "),
+            ("HTTP/1.1 200 OK\r\ncontent-len", "HTTP/1.1 502 "),
+            ("SSH-2.0-x\r\n\r\n", "HTTP/1.1 502 "),
+            ("HTTP/1.1 200 OK\r\ncontent-length: 1\r\ncontent-length: 2\r\n\r\nab", "HTTP/1.1 502 "),
+            ("HTTP/1.1 101 x\r\nupgrade: x\r\n\r\n", "HTTP/1.1 502 "),
+        ] {
+            let stage = Stage::new(move |mut peer, _| async move {
+                peer.request().await?;
+                peer.say(answer).await
+            });
+            let heard = hear(&stage, asked).await;
+            assert!(heard.starts_with(expected) && heard.ends_with("Bad Gateway"), "{answer:?}: {heard}");
+        }
+        for (answer, end) in [
+            ("HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\nok", "\r\n\r\nok"),
+            ("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2\r\nok\r\n", "\r\n\r\n2\r\nok\r\n"),
+            ("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2\r\nok\r\nx", "\r\n\r\n2\r\nok\r\n"),
+        ] {
+            let stage = Stage::new(move |mut peer, _| async move {
+                peer.request().await?;
+                peer.say(answer).await
+            });
+            let heard = hear(&stage, asked).await;
+            assert!(heard.starts_with("HTTP/1.1 200 ") && heard.ends_with(end), "{answer:?}: {heard}");
+        }
+        let silent = Stage::new(|mut peer, _| async move { peer.hear_all().await });
+        assert!(hear(&silent, asked).await.starts_with("HTTP/1.1 504 "));
+    }
+}
+
+/// A request that was cut short must not look whole to the server behind (RFC 9112 §8).
+#[tokio::test(start_paused = true)]
+async fn a_fault_in_front_cuts_the_request() {
+    for body in [
+        "content-length: 3\r\n\r\nab",
+        "transfer-encoding: chunked\r\n\r\n2\r\nab\r\n",
+        "transfer-encoding: chunked\r\n\r\n2\r\nab\r\nx",
+    ] {
+        let stage = Stage::new(|mut peer, _| async move { peer.hear_all().await });
+        in_front_of(&stage, async |mut near| {
+            let head = "POST / HTTP/1.1\r\nhost: a\r\n";
+            near.write_all(format!("{head}{body}").as_bytes()).await.unwrap();
+            near.shutdown().await.unwrap();
+            near.read_to_end(&mut Vec::new()).await.unwrap();
+        })
+        .await;
+        tokio::task::yield_now().await;
+        let heard = stage.heard().concat();
+        assert!(heard.starts_with("POST / HTTP/1.1\r\n") && !heard.contains("\r\n0\r\n"), "{heard}");
+    }
+}
+
+/// Larger than what all pipes on the way hold.
+const SIZE: usize = 1 << 20;
+
+/// Sends so much as the body of a POST, and reads meanwhile until the gateway closes.
+async fn upload(near: DuplexStream) -> (usize, String) {
+    let (mut read, mut write) = tokio::io::split(near);
+    let send = async {
+        let head =
+            format!("POST / HTTP/1.1\r\nhost: a\r\nconnection: close\r\ncontent-length: {SIZE}\r\n\r\n");
+        write.write_all(head.as_bytes()).await.unwrap();
+        let mut sent = 0;
+        while sent < SIZE
+            && let Ok(()) = write.write_all(&[b'x'; 1 << 10]).await
+        {
+            sent += 1 << 10;
+        }
+        sent
+    };
+    let hear = async {
+        let mut heard = Vec::new();
+        // Whoever is refused may hear of a reset behind the answer.
+        let _ = read.read_to_end(&mut heard).await;
+        String::from_utf8(heard).unwrap()
+    };
+    tokio::join!(send, hear)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_answers_while_it_reads_is_heard_at_once() {
+    let echo = Stage::new(|mut peer, _| async move {
+        peer.head().await?;
+        peer.say(format!("HTTP/1.1 200 OK\r\ncontent-length: {SIZE}\r\n\r\n")).await?;
+        let mut piece = vec![0; 16 << 10];
+        for _ in 0..SIZE / piece.len() {
+            peer.stream.read_exact(&mut piece).await?;
+            peer.say(&piece).await?;
+        }
+        Ok(())
+    });
+    let (sent, heard) = in_front_of(&echo, upload).await;
+    assert!(sent == SIZE && heard.starts_with("HTTP/1.1 200 ") && heard.ends_with(&"x".repeat(SIZE)));
+
+    // All of the answer comes first, and the rest of the request is wanted all the same.
+    let hasty = Stage::new(|mut peer, _| async move {
+        peer.head().await?;
+        peer.say(OK).await?;
+        peer.stream.read_exact(&mut vec![0; SIZE]).await.map(drop)
+    });
+    let (sent, heard) = in_front_of(&hasty, upload).await;
+    assert!(sent == SIZE && heard.ends_with("\r\n\r\nok"), "{sent} {heard}");
+}
+
+/// Each piece goes on when it comes, in both directions: whoever waits for an answer to it would wait for ever.
+#[tokio::test(start_paused = true)]
+async fn a_conversation_waits_for_no_more_than_was_said() {
+    let stage = Stage::new(|mut peer, _| async move {
+        peer.head().await?;
+        for (number, said) in ["1\r\na\r\n", "1\r\nb\r\n", "0\r\n\r\n"].iter().enumerate() {
+            let mut heard = vec![0; said.len()];
+            peer.stream.read_exact(&mut heard).await?;
+            assert_eq!(heard, said.as_bytes());
+            if number == 0 {
+                peer.say("HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\n").await?;
+            }
+            peer.say(number.to_string()).await?;
+        }
+        Ok(())
+    });
+    in_front_of(&stage, async |mut near| {
+        let head = "POST / HTTP/1.1\r\nhost: a\r\nconnection: close\r\ntransfer-encoding: chunked\r\n\r\n";
+        near.write_all(head.as_bytes()).await.unwrap();
+        let mut heard = String::new();
+        for (number, said) in ["1\r\na\r\n", "1\r\nb\r\n", "0\r\n\r\n"].iter().enumerate() {
+            near.write_all(said.as_bytes()).await.unwrap();
+            while !heard.ends_with(&format!("{number}")) || !heard.contains("\r\n\r\n") {
+                heard.push(near.read_u8().await.unwrap().into());
+            }
+        }
+        assert!(heard.ends_with("\r\n\r\n012"), "{heard}");
+    })
+    .await;
+}
+
+/// What nobody wants is not fetched from whoever sends it.
+#[tokio::test(start_paused = true)]
+async fn a_body_that_is_refused_behind_is_not_read() {
+    for answer in [
+        "HTTP/1.1 413 x\r\nconnection: close\r\ncontent-length: 2\r\n\r\nno",
+        "HTTP/1.1 401 x\r\ncontent-length: 2\r\n\r\nno",
+    ] {
+        let stage = Stage::new(move |mut peer, _| async move {
+            peer.head().await?;
+            peer.say(answer).await
+        });
+        let (sent, heard) = in_front_of(&stage, upload).await;
+        assert!(heard.starts_with(&answer[..12]) && heard.ends_with("\r\n\r\nno"), "{heard}");
+        assert!(heard.contains("connection: close\r\n") && sent < SIZE, "{sent} {heard}");
+    }
+}
