@@ -362,6 +362,29 @@ async fn an_answer_that_is_cut_short_is_an_error_at_every_byte_8() {
     }
 }
 
+/// A large head is not looked at for every drop of it. What comes late counts all the same.
+#[tokio::test(start_paused = true)]
+async fn a_fault_that_comes_late_is_found_though_no_more_of_the_head_comes() {
+    let begun = format!("HTTP/1.1 200 OK\r\nx: {}", "x".repeat(5000));
+    for (late, expected) in [
+        ("x", "Incomplete"),
+        ("\r\ny: y\r\n", "Incomplete"),
+        ("\0", "FieldValue"),
+        ("\r\ny : y", "FieldName"),
+    ] {
+        let (wire, cut) = (format!("{begun}{late}"), begun.len());
+        let stage = Stage::new(move |mut peer, _| {
+            let wire = wire.clone();
+            async move {
+                peer.request().await?;
+                peer.say_cut(wire, cut).await
+            }
+        });
+        let error = ask(&stage.client(), &Request::get("http://a/").unwrap()).await.unwrap_err();
+        assert_eq!(reason(&error), expected, "{late:?}: {error:#}");
+    }
+}
+
 /// As the page of each says. What is as long as it may be is cut short here, for it need not come to be allowed.
 #[tokio::test(start_paused = true)]
 async fn every_size_has_a_bound_from_the_beginning() {

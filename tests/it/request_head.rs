@@ -506,6 +506,29 @@ fn who_asks_for_a_head_alone_is_refused_by_one_9110_9_3_2() {
     }
 }
 
+/// A large head is not looked at for every drop of it. What comes late counts all the same.
+#[test]
+fn a_fault_that_comes_late_is_found_though_no_more_of_the_head_comes_2_2() {
+    let begun = format!("GET / HTTP/1.1\r\nHost: a\r\nX: {}", "x".repeat(5000));
+    let fields = "\r\na:".repeat(128);
+    for (late, when_it_ends, when_it_waits) in [
+        ("x", 400, 408),
+        ("\r\nY: y\r\n", 400, 408),
+        ("\0", 400, 400),
+        ("\rx", 400, 400),
+        ("\r\nY : y", 400, 400),
+        ("\r\n folded", 400, 400),
+        (&fields, 431, 431),
+    ] {
+        for (then, expected) in [(Then::Ends, when_it_ends), (Then::Waits, when_it_waits)] {
+            take_handled();
+            let heard = Wired::new(tell).ask(&[begun.as_bytes(), late.as_bytes()], then);
+            assert!(heard.starts_with(&format!("HTTP/1.1 {expected} ")), "{late:?} {then:?}: {heard}");
+            assert_eq!(take_handled(), 0);
+        }
+    }
+}
+
 #[test]
 fn what_is_no_http_is_refused_2_2() {
     refused(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", 400);

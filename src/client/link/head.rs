@@ -53,8 +53,10 @@ impl Link {
                 Ok(None) => continue,
                 Ok(Some(Head::Silence)) => ClientCause::TimedOut,
                 Ok(Some(Head::End | Head::Whole)) => ClientCause::Closed,
-                Err(ExchangeError::TimedOut(_)) => ClientCause::TimedOut,
-                Err(error) => ClientCause::Exchange(error),
+                Err(error) => match exchange.incoming.blame(error, &mut reply, bounds) {
+                    ExchangeError::TimedOut(_) => ClientCause::TimedOut,
+                    error => ClientCause::Exchange(error),
+                },
             };
             return Poll::Ready(Err(self.unanswered(cause)));
         }

@@ -46,11 +46,11 @@ impl Incoming {
     ) -> Poll<Result<Option<Head>, ExchangeError>> {
         loop {
             ready!(poll_flush(cx, conn, bounds))?;
-            let none = ready!(self.poll_head_bytes(cx, conn, bounds.timeouts.head))?;
-            if none.is_some() {
-                return Poll::Ready(Ok(none));
+            match ready!(self.poll_head_bytes(cx, conn, bounds.timeouts.head)) {
+                Ok(None) => on_read(),
+                Ok(none) => return Poll::Ready(Ok(none)),
+                Err(error) => return Poll::Ready(Err(self.blame(error, message, bounds))),
             }
-            on_read();
             if self.try_head(message, bounds)? {
                 return Poll::Ready(Ok(None));
             }
@@ -71,6 +71,22 @@ impl Incoming {
             Err(Fault::Expired) if !self.has_begun() => Ok(Some(Head::Silence)),
             Err(fault) => Err(ExchangeError::during(Phase::Head)(fault)),
         })
+    }
+
+    /// Why there is no head, if no more of one comes: what was skipped may hold a fault, or else `error` says it.
+    pub(crate) fn blame(
+        &self,
+        error: ExchangeError,
+        message: &mut impl Heading,
+        bounds: &Bounds,
+    ) -> ExchangeError {
+        match error {
+            ExchangeError::Incomplete | ExchangeError::TimedOut(_) => {
+                let looked_at = message.parse(self.input.unread(), &bounds.limits);
+                looked_at.err().map_or(error, ExchangeError::from)
+            }
+            error => error,
+        }
     }
 
     /// Whether any of a head is here. The empty line that some clients send behind a body is none of it (§2.2), and
@@ -99,7 +115,8 @@ impl Incoming {
         Ok(true)
     }
 
-    /// A large head that drips in is not parsed again for every drop, or its cost would be quadratic.
+    /// A large head that drips in is not parsed again for every drop, or its cost would be quadratic. What is skipped so
+    /// is looked at in the end.
     #[inline]
     fn is_worth_parsing(&self, bounds: &Bounds) -> bool {
         match self.input.unread().len() {
