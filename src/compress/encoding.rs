@@ -73,6 +73,9 @@ impl Encoding {
         own.rules = rules;
         own.choice = Choice::of(&ctx.request.headers, rules.codings().iter().copied());
         own.is_head = ctx.request.method() == Method::Head;
+        if own.choice.coding.is_some() {
+            ignore_range_by_date(&mut ctx.request.headers);
+        }
         own.outer = ctx.transform.take();
         ctx.transform = Some(own);
     }
@@ -233,6 +236,16 @@ impl Transform for Encoding {
             (State::Around, Some(outer)) => outer.apply(data, flush, out),
             (State::Waiting | State::Around | State::Failed, _) => Err(CodingError::Encoder.into()),
         }
+    }
+}
+
+/// Ignores the range that a peer asks for if the content has a certain date. Coded or not, the content has the same date,
+/// so the date does not tell whether the peer has parts of the same representation (RFC 9110 §8.8.1, §13.1.5). A tag
+/// does: coded content has no strong one.
+fn ignore_range_by_date(headers: &mut Headers) {
+    let is_date = |value: &[u8]| !matches!(value, [b'"', ..] | [b'W', b'/', ..]);
+    if headers.get("if-range").is_some_and(is_date) {
+        headers.remove("range");
     }
 }
 

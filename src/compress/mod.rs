@@ -39,6 +39,9 @@ use crate::server::{BodyPlan, Context, Handler, IntoHandler, Result};
 /// it. An answer that is compressed loses a strong `etag`, which becomes weak, and its `content-length`,
 /// `accept-ranges` and digests. HEAD is answered like GET, but without a length.
 ///
+/// What is coded and what is not have one date. So for a peer that accepts a coding, a `range` under the condition of a
+/// date (`if-range`) is taken out of the request, and it is answered with the whole.
+///
 /// # Streams
 ///
 /// What a handler writes with [`Context::stream`], and what the source of a body yields, is compressed as it passes. It

@@ -156,6 +156,35 @@ fn a_part_is_not_coded_and_says_what_the_whole_depends_on_15_3_7() {
     }
 }
 
+/// What is coded has the date of what is not, and a peer may have a part of either.
+#[test]
+fn a_part_of_what_has_a_date_is_the_whole_to_who_may_have_it_coded_13_1_5() {
+    const DATE: &str = "Sun, 06 Nov 1994 08:49:37 GMT";
+    let handler = |ctx: &mut Context| {
+        html(ctx);
+        if ctx.request.headers.contains("range") {
+            ctx.response.status = Status::PARTIAL_CONTENT;
+        }
+    };
+    for (accepted, if_range, expected) in [
+        ("gzip", DATE, 200),
+        ("br, gzip", DATE, 200),
+        ("gzip", "x", 200),
+        ("gzip", "\"tag\"", 206),
+        ("gzip", "W/\"tag\"", 206),
+        ("identity", DATE, 206),
+        ("gzip;q=0", DATE, 206),
+        ("", DATE, 206),
+    ] {
+        let range = [("accept-encoding", accepted), ("range", "bytes=0-1"), ("if-range", if_range)];
+        let response = respond(Compress::new(handler), "GET", &range, b"");
+        assert_eq!(response.status.as_u16(), expected, "{accepted}, {if_range}");
+        assert_eq!(response.headers.contains("content-encoding"), expected == 200, "{accepted}, {if_range}");
+        let without = respond(Compress::new(handler), "GET", &range[..2], b"");
+        assert_eq!(without.status, Status::PARTIAL_CONTENT, "{accepted}");
+    }
+}
+
 #[test]
 fn what_gains_nothing_or_must_not_be_changed_is_left_alone() {
     check_left_alone("small", "gzip", |response| response.body.set("x".repeat(1023)));

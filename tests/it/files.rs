@@ -706,6 +706,29 @@ mod answers {
         );
     }
 
+    /// A peer may have a part of another one.
+    #[test]
+    fn a_date_that_several_representations_have_is_not_strong_8_8_1_13_1_5() {
+        let root = tree(&["a.js.br"]);
+        for name in ["a.js", "alone.js"] {
+            fs::write(root.path().join(name), counting(100)).unwrap();
+        }
+        fs::read_dir(root.path()).unwrap().for_each(|file| settle(&file.unwrap().path()));
+        let served = Served::new(files(root.path()).precompressed());
+        for (path, accept, by_date) in
+            [("/a.js", "br", 200), ("/a.js", "gzip", 200), ("/alone.js", "br", 206)]
+        {
+            let accept = format!("accept-encoding: {accept}\r\n");
+            let whole = served.ask(get(path, &accept));
+            for (validator, expected) in [("etag", 206), ("last-modified", by_date)] {
+                let value = field(&whole, validator).unwrap();
+                let part =
+                    served.ask(get(path, &format!("{accept}range: bytes=2-3\r\nif-range: {value}\r\n")));
+                assert_eq!(status(&part), expected, "{path} {accept} {value}");
+            }
+        }
+    }
+
     #[test]
     fn middleware_and_files_both_say_what_an_answer_depends_on() {
         let root = tree(&["a.js.gz"]);

@@ -11,8 +11,9 @@ pub(super) struct Validators<'a> {
     pub(super) etag: &'a str,
     /// To the second.
     pub(super) modified: Option<SystemTime>,
-    /// Whether the second of the last change is over, so that the date stands for one state only (§8.8.2.2).
-    pub(super) is_past: bool,
+    /// Whether the date stands for one state of one representation only (§8.8.1, §8.8.2.2): its second is over, and there
+    /// is no other representation, which would have the same date.
+    pub(super) is_date_strong: bool,
 }
 
 /// What conditions make of a GET or HEAD.
@@ -63,7 +64,7 @@ pub(super) fn range_counts(fields: &Headers, current: Validators<'_>) -> bool {
         [b'"', ..] => line == current.etag.as_bytes(),
         _ => {
             let since = fields.date(IF_RANGE.as_str());
-            current.is_past && since.is_some() && since == current.modified
+            current.is_date_strong && since.is_some() && since == current.modified
         }
     }
 }
@@ -141,7 +142,7 @@ mod tests {
 
     fn current() -> Validators<'static> {
         let modified = SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_777);
-        Validators { etag: ETAG, modified: Some(modified), is_past: true }
+        Validators { etag: ETAG, modified: Some(modified), is_date_strong: true }
     }
 
     fn fields(lines: &[(&str, &str)]) -> Headers {
@@ -248,8 +249,8 @@ mod tests {
         let counts = |value: &str, current| range_counts(&fields(&[("if-range", value)]), current);
         assert!(range_counts(&Headers::new(), current()));
         assert!(counts(ETAG, current()) && counts(MODIFIED, current()));
-        let just_now = Validators { is_past: false, ..current() };
-        assert!(counts(ETAG, just_now) && !counts(MODIFIED, just_now));
+        let shared = Validators { is_date_strong: false, ..current() };
+        assert!(counts(ETAG, shared) && !counts(MODIFIED, shared));
         for value in ["", "*", "W/\"v1\"", "\"v2\"", "v1", "\"v1\", \"v1\"", BEFORE, AFTER, "yesterday"] {
             assert!(!counts(value, current()), "{value}");
         }

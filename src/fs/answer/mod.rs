@@ -19,7 +19,8 @@ pub(super) fn fill(ctx: &mut Context, resource: &Resource) -> Result {
     let modified = earlier.or(resource.modified);
     let Context { request, response, .. } = ctx;
     let chosen = resource.select(&request.headers);
-    let validators = Validators { etag: &chosen.etag, modified, is_past: resource.whole().is_past() };
+    let is_date_strong = resource.whole().is_past() && !resource.varies();
+    let validators = Validators { etag: &chosen.etag, modified, is_date_strong };
     let len = chosen.content().len();
     match Owed::of(request, response.status, validators, len) {
         Owed::Whole => {

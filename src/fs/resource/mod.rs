@@ -76,6 +76,11 @@ impl Resource {
         &self.representations[0].snapshot
     }
 
+    /// Whether it depends on the peer which representation it gets.
+    pub(super) fn varies(&self) -> bool {
+        self.representations.len() > 1
+    }
+
     /// The representation that a peer wants. One that refuses the file as it is, and all that there is, gets it all the
     /// same: it is better than nothing (RFC 9110 §12.5.3).
     pub(super) fn select(&self, fields: &Headers) -> &Representation {
