@@ -4,6 +4,8 @@ use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::io::{self, Write};
 use std::pin::{Pin, pin};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::task::{self, Poll};
 
 use corehttp::{Client, ClientCause, Coding, CodingError, Dialer, Request, Response};
@@ -11,7 +13,7 @@ use flate2::Compression;
 use flate2::write::{GzEncoder, ZlibEncoder};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 
-use crate::support::Scripted;
+use crate::support::{Scripted, Stage, settle};
 
 const TEXT: &[u8] = b"to be, or not to be, that is the question: whether 'tis nobler in the mind to suffer";
 
@@ -276,4 +278,57 @@ async fn whoever_decodes_gives_way_to_others() {
     let (len, in_streamed) = pauses(streamed).await;
     assert_eq!((len, client.idle()), (content.len(), 1));
     assert!(in_whole.min(in_streamed) >= len / TURN - 1, "{in_whole} and {in_streamed}");
+}
+
+/// What had come while the upload went on was decoded at once, however much that was, and nothing came of it.
+#[tokio::test(start_paused = true)]
+async fn whoever_makes_nothing_of_much_gives_way_to_others() {
+    const TURN: usize = 256 << 10;
+    let content = gzip(b"").repeat((2 << 20) / gzip(b"").len());
+    let wire = answer("gzip", &content);
+    for is_streamed in [false, true] {
+        let (source, end) = tokio::io::duplex(1);
+        let (wire, is_here, end) =
+            (wire.clone(), Arc::<AtomicBool>::default(), Arc::new(Mutex::new(Some(end))));
+        let said = is_here.clone();
+        let stage = Stage::new(move |mut peer, _| {
+            let (wire, said, end) = (wire.clone(), said.clone(), end.clone());
+            async move {
+                peer.head().await?;
+                peer.say(wire).await?;
+                settle().await;
+                said.store(true, Ordering::Relaxed);
+                drop(end.lock().unwrap().take());
+                peer.hear_all().await
+            }
+        });
+        let (client, mut response) = (stage.builder().decode(1 << 20).build(), Response::new());
+        let mut request = Request::post("http://a/").unwrap();
+        request.body.stream(source, None);
+        let (mut pauses, mut asked) = (
+            0,
+            pin!(async {
+                match is_streamed {
+                    false => client.send(&request, &mut response).await.unwrap(),
+                    true => assert!(
+                        client
+                            .stream(&request, &mut response)
+                            .await
+                            .unwrap()
+                            .chunk()
+                            .await
+                            .unwrap()
+                            .is_none()
+                    ),
+                }
+            }),
+        );
+        poll_fn(|cx| {
+            let polled = asked.as_mut().poll(cx);
+            pauses += usize::from(polled.is_pending() && is_here.load(Ordering::Relaxed));
+            polled
+        })
+        .await;
+        assert!(pauses >= content.len() / TURN, "{pauses} pauses, {is_streamed}");
+    }
 }

@@ -121,9 +121,16 @@ impl Link {
                 Err(error) => return Poll::Ready(Err(self.coding_error(error))),
             }
             let end = decoding.end();
-            if ready!(self.poll_received(cx))? == 0 {
+            let received = ready!(self.poll_received(cx))?;
+            if received == 0 {
                 return Poll::Ready(end.map(|()| 0).map_err(|error| self.coding_error(error)));
             }
+            // And where nothing is made of much, that takes its time: all of it may have come during the upload.
+            let Exchange { incoming, turn, .. } = &mut *self.exchange;
+            let piece = received.min(PIECE);
+            incoming.took(piece);
+            turn.note(piece);
+            ready!(turn.poll(cx));
         }
     }
 
@@ -146,3 +153,6 @@ impl Link {
         self.error(ClientPhase::Receive, ClientCause::Coding(error))
     }
 }
+
+/// What is decoded at once.
+const PIECE: usize = 16 << 10;
