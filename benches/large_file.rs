@@ -49,14 +49,15 @@ fn measure() {
     let root = tempfile::tempdir().expect("a directory");
     let mut file = File::create(root.path().join(NAME)).expect("a file");
     (0..LEN / PIECE).for_each(|_| file.write_all(&[b'x'; PIECE]).expect("room for the file"));
-    let own = Child::spawn(root.path().to_str().expect("a path that is text"));
+    let mut own = Child::spawn(root.path().to_str().expect("a path that is text"));
     let nginx = Nginx::start(root.path());
     pin(Seat::Load);
 
     let mut rounds = Vec::new();
     for _ in 0..ROUNDS {
-        let ours = download(own.address, own.id());
-        rounds.push((ours, nginx.as_ref().map(|nginx| download(nginx.address, nginx.process.id()))));
+        let ours = download(own.address, || own.cpu_time());
+        let theirs = nginx.as_ref().map(|nginx| download(nginx.address, || nginx.cpu_time()));
+        rounds.push((ours, theirs));
     }
     println!("{:<12}{:>32}", "", "core milliseconds per GiB");
     println!("{:<12}{:>32}", "corehttp", Spread::of(rounds.iter().map(|round| round.0)));
@@ -81,14 +82,15 @@ const ROUNDS: usize = 101;
 /// Files in one round: enough that the clock is fine.
 const FILES: usize = 3;
 
-/// The time on a core that it costs a process to send the file [`FILES`] times, in milliseconds per GiB.
-fn download(address: SocketAddr, process: u32) -> f64 {
+/// What it costs a process to send the file [`FILES`] times, in milliseconds per GiB of the time that it says it has
+/// spent on a core.
+fn download(address: SocketAddr, mut cpu_time: impl FnMut() -> Duration) -> f64 {
     let mut peer = TcpStream::connect(address).expect("the server listens");
     let mut room = vec![0; 256 << 10];
     fetch(&mut peer, &mut room);
-    let before = core_time(process);
+    let before = cpu_time();
     (0..FILES).for_each(|_| fetch(&mut peer, &mut room));
-    let spent = core_time(process) - before;
+    let spent = cpu_time() - before;
     spent.as_secs_f64() * 1e3 / ((FILES * LEN) as f64 / f64::from(1 << 30))
 }
 
@@ -111,16 +113,6 @@ fn fetch(peer: &mut TcpStream, room: &mut [u8]) {
     while left > 0 {
         left -= read(room);
     }
-}
-
-/// The time that the threads of a process have spent on a core, by the kernel's scheduler.
-fn core_time(process: u32) -> Duration {
-    let tasks = fs::read_dir(format!("/proc/{process}/task")).expect("the server lives");
-    let spent = tasks.filter_map(|task| {
-        let path = task.ok()?.path().join("schedstat");
-        fs::read_to_string(path).ok()?.split(' ').next()?.parse::<u64>().ok()
-    });
-    Duration::from_nanos(spent.sum())
 }
 
 /// An nginx that serves a directory until this is dropped.
@@ -159,6 +151,15 @@ impl Nginx {
             thread::sleep(Duration::from_millis(10));
         }
         Some(Nginx { address, process, _folder: folder })
+    }
+
+    /// The time that it has spent on a core so far. It has one thread, as long as it lives, and the kernel says what that
+    /// has spent; of a process with others it would forget those that have ended.
+    fn cpu_time(&self) -> Duration {
+        let path = format!("/proc/{}/schedstat", self.process.id());
+        let told = fs::read_to_string(path).expect("nginx lives");
+        let spent = told.split(' ').next().and_then(|first| first.parse().ok());
+        Duration::from_nanos(spent.expect("nanoseconds come first"))
     }
 }
 
