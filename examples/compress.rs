@@ -20,7 +20,7 @@ use corehttp::{Compress, Context, Event, Method, Server, Status};
 fn main() -> corehttp::Result {
     let address = std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:8080".into());
     let running = Server::bind(address).start(Compress::new(answer))?;
-    println!("listening on http://{}", running.local_addr());
+    println!("listening on {running}");
     running.wait()
 }
 

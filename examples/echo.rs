@@ -20,7 +20,7 @@ fn main() -> corehttp::Result {
         server = server.cores(cores.parse()?);
     }
     let running = server.start(with_plan(|_| BodyPlan::Stream, answer))?;
-    println!("listening on http://{}", running.local_addr());
+    println!("listening on {running}");
     running.wait()
 }
 

@@ -25,7 +25,7 @@ fn main() -> corehttp::Result {
     };
     let server = Server::bind(address).on_stop(interrupted(), Duration::from_secs(10));
     let running = server.on_error(|refusal| eprintln!("{refusal}")).start(handler.into_handler())?;
-    println!("listening on http://{}", running.local_addr());
+    println!("listening on {running}");
     running.wait()
 }
 

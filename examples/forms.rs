@@ -25,7 +25,7 @@ fn main() -> corehttp::Result {
     let address = std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:8080".into());
     let sessions = Sessions::default();
     let running = Server::bind(address).start(move |ctx: &mut Context| answer(&sessions, ctx))?;
-    println!("listening on http://{}", running.local_addr());
+    println!("listening on {running}");
     running.wait()
 }
 

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use corehttp::{Address, Context, Server};
+use corehttp::{Context, Server};
 
 fn main() -> corehttp::Result {
     let mut args = std::env::args().skip(1);
@@ -14,12 +14,7 @@ fn main() -> corehttp::Result {
         server = server.cores(cores.parse()?);
     }
     let running = server.start(|ctx: &mut Context| ctx.response.text("Hello, World!"))?;
-    for address in running.addresses() {
-        match address {
-            Address::Tcp(address) => println!("listening on http://{address}"),
-            other => println!("listening on {other}"),
-        }
-    }
+    println!("listening on {running}");
     running.wait()
 }
 

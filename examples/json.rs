@@ -44,7 +44,7 @@ fn main() -> corehttp::Result {
     let running = Server::bind(address).start(move |ctx: &mut Context| {
         answer(&notes, ctx).or_else(|error| explain(&mut ctx.response, &error))
     })?;
-    println!("listening on http://{}", running.local_addr());
+    println!("listening on {running}");
     running.wait()
 }
 

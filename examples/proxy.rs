@@ -71,6 +71,6 @@ fn main() -> corehttp::Result {
     };
     let addr = arguments.next().unwrap_or_else(|| "127.0.0.1:8080".into());
     let running = Server::bind(addr.as_str()).start(Proxy { backend, client: Client::new() })?;
-    println!("http://{}", running.local_addr());
+    println!("listening on {running}");
     running.wait()
 }

@@ -24,7 +24,7 @@ fn main() -> corehttp::Result {
         .on_error(|refusal: &Refusal| eprintln!("{refusal}"))
         .on_stop(interrupted(), Duration::from_secs(10))
         .start(greet)?;
-    println!("listening on https://{}", running.local_addr());
+    println!("listening on {running}");
     if let Some(roots) = own {
         ask(roots, &format!("https://localhost:{}/", running.local_addr().port()))?;
     }

@@ -21,7 +21,7 @@ fn main() -> corehttp::Result {
     println!("files go to {}", dir.display());
     let answer = async move |ctx: &mut Context| answer(ctx, &dir).await;
     let running = Server::bind(address).start(with_plan(|_| BodyPlan::Stream, answer))?;
-    println!("listening on http://{}", running.local_addr());
+    println!("listening on {running}");
     running.wait()
 }
 

@@ -17,7 +17,7 @@ use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
 fn main() -> corehttp::Result {
     let address = std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:8080".into());
     let running = Server::bind(address).on_stop(interrupted(), Duration::from_secs(3)).start(answer)?;
-    println!("listening on http://{}", running.local_addr());
+    println!("listening on {running}");
     running.wait()
 }
 

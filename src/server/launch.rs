@@ -14,7 +14,7 @@ use super::settings::Settings;
 use super::stats::CoreStats;
 use super::worker::Worker;
 use super::{Error, IntoHandler, Result, Server, Signal};
-use crate::message::Status;
+use crate::message::{Scheme, Status};
 use crate::net::{Address, Bound, Listener, Watch};
 use crate::runtime;
 
@@ -45,7 +45,8 @@ where
 {
     let (cores, addresses) = bind(&server)?;
     let stats = cores.iter().map(|core| core.stats.clone()).collect();
-    let running = Running::new(addresses, stats);
+    let scheme = if server.settings.acceptor.is_some() { Scheme::Https } else { Scheme::Http };
+    let running = Running::new(addresses, scheme, stats);
     let grace = server.on_stop.as_ref().map_or(FAILURE_GRACE, |(_, grace)| *grace);
     let mut signal = server.on_stop.map(|(signal, grace)| (signal, grace, running.clone()));
     let (ready, readiness) = threads::channel();

@@ -12,13 +12,15 @@ use tokio::sync::watch;
 use super::stats::{CoreStats, ServerStats};
 use super::{Error, Result};
 use crate::memory::lock;
-use crate::message::Status;
+use crate::message::{Scheme, Status};
 use crate::net::Address;
 use crate::runtime::{self, Instant};
 
 /// A server that has started, to be inspected, stopped and waited for from any thread.
 ///
-/// Clones refer to the same server. Dropping all of them does not stop it.
+/// `{}` shows where it listens: as a URL for TCP, such as `http://127.0.0.1:8080`, else as the address, such as
+/// `unix:/run/app.sock`, and several of them with commas between them. Clones refer to the same server. Dropping all of
+/// them does not stop it.
 ///
 /// # Examples
 ///
@@ -28,7 +30,8 @@ use crate::runtime::{self, Instant};
 ///
 /// # fn main() -> corehttp::Result {
 /// let running = Server::bind("127.0.0.1:0").start(|ctx: &mut Context| ctx.response.text("hi"))?;
-/// println!("listening on {}", running.local_addr());
+/// println!("listening on {running}");
+/// assert_eq!(running.to_string(), format!("http://{}", running.local_addr()));
 /// running.shutdown(Duration::from_secs(10));
 /// running.wait()?;
 /// assert_eq!(running.stats().total.open, 0);
@@ -42,6 +45,8 @@ pub struct Running {
 
 struct Inner {
     addresses: Vec<Address>,
+    /// Of the URLs that lead to its TCP addresses.
+    scheme: Scheme,
     stop: watch::Sender<Option<Stop>>,
     stats: Vec<Arc<CoreStats>>,
     cores: Mutex<Vec<Thread>>,
@@ -53,9 +58,9 @@ struct Inner {
 pub(super) type Thread = JoinHandle<io::Result<io::Result<()>>>;
 
 impl Running {
-    pub(super) fn new(addresses: Vec<Address>, stats: Vec<Arc<CoreStats>>) -> Running {
+    pub(super) fn new(addresses: Vec<Address>, scheme: Scheme, stats: Vec<Arc<CoreStats>>) -> Running {
         let (stop, cores, own) = (watch::Sender::new(None), Mutex::default(), Mutex::default());
-        Running { inner: Arc::new(Inner { addresses, stop, stats, cores, own }) }
+        Running { inner: Arc::new(Inner { addresses, scheme, stop, stats, cores, own }) }
     }
 
     /// Adds a core that has started.
@@ -161,6 +166,20 @@ pub(super) struct Lifeline {
 impl Drop for Lifeline {
     fn drop(&mut self) {
         self.running.stop(self.grace, |_, _| false);
+    }
+}
+
+impl fmt::Display for Running {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Inner { addresses, scheme, .. } = &*self.inner;
+        for (index, address) in addresses.iter().enumerate() {
+            f.write_str(if index > 0 { ", " } else { "" })?;
+            match address {
+                Address::Tcp(address) => write!(f, "{}://{address}", scheme.as_str())?,
+                other => other.fmt(f)?,
+            }
+        }
+        if addresses.is_empty() { f.write_str("no address") } else { Ok(()) }
     }
 }
 

@@ -255,6 +255,13 @@ fn every_address_is_told_with_its_port() {
             other => assert_eq!(other.to_string(), "memory"),
         }
     }
+    let urls: Vec<_> = addresses
+        .iter()
+        .filter(|it| matches!(it, Address::Tcp(_)))
+        .map(|it| format!("http://{it}"))
+        .collect();
+    assert_eq!(served.running.to_string(), urls.join(", "));
+    assert_eq!(start(Server::bind(MemoryListener::new())).running.to_string(), "no address");
     let nowhere = Server::new().start(who).unwrap_err();
     assert!(nowhere.to_string().contains("no address"), "{nowhere}");
 }
@@ -334,6 +341,7 @@ fn unix_sockets_come_and_go_with_their_server() {
             check(UnixStream::connect(path).unwrap(), "unix");
         }
         assert_eq!(served.running.addresses()[0].to_string(), format!("unix:{}", path.display()));
+        assert_eq!(served.running.to_string(), format!("unix:{}", path.display()));
         drop(served);
         assert!(!path.exists());
     }

@@ -138,6 +138,7 @@ fn both_versions_are_spoken_and_the_handler_knows() {
     let (mut secured, me) = (Secured::new(), Authority::new("theirs").issue(&["me"]));
     let told = |version, peers| format!("Some(({version}, Some(\"a.example\"), {peers}, false))");
     let served = secured.serve(tell);
+    assert_eq!(served.running.to_string(), format!("https://{}", served.addr()));
     for (versions, version) in [([&TLS12], "Tls12"), ([&TLS13], "Tls13")] {
         // Nobody has asked who it is.
         let config = secured.peer_of(&versions, Some(&me));
