@@ -167,7 +167,7 @@ impl<N> Files<N> {
     }
 
     /// Removes this prefix, which is whole names of a path, from each target. A target that does not begin with it is
-    /// not found.
+    /// not found. The prefix alone, without a `/` behind it, is sent there, like any other directory.
     pub fn strip_prefix(self, prefix: &str) -> Files<N> {
         let prefix = prefix.trim_matches('/').to_owned();
         self.with(|lookup| lookup.prefix = prefix)
@@ -200,7 +200,9 @@ impl<N> Files<N> {
     /// What the request leads to: from the cache, or from where it is.
     async fn find(&self, ctx: &Context) -> Result<Found> {
         let (lookup, now) = (&self.lookup, ctx.arrived());
-        let Some(path) = lookup.path(&ctx.request) else { return Ok(Found::Nothing) };
+        let Some(path) = lookup.path(&ctx.request) else {
+            return Ok(if lookup.is_prefix(&ctx.request) { Found::Directory } else { Found::Nothing });
+        };
         let site = lookup.site(&ctx.request);
         // Paths are checked before anything is kept under them, so one that is found here is good.
         if let Some(resource) = site.cache.find(&path, now).filter(|resource| resource.is_as_it_was()) {

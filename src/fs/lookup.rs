@@ -114,6 +114,11 @@ impl Lookup {
         }
     }
 
+    /// Whether the request is for the prefix itself, as if that were a file.
+    pub(super) fn is_prefix(&self, request: &Request) -> bool {
+        !self.prefix.is_empty() && decode(request.target()).is_some_and(|path| path == self.prefix)
+    }
+
     /// This path, if it stays below the root and may be seen.
     pub(super) fn below<'a>(&self, path: Cow<'a, str>) -> Option<Below<'a>> {
         let below = Below::new(path)?;

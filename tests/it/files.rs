@@ -257,14 +257,25 @@ mod paths {
             404,
             &[
                 "/a.txt",
-                "/static/v1",
+                "/static",
+                "/static/v1a",
                 "/static/v1a.txt",
                 "/static/a.txt",
                 "/static/v1/../v1/a.txt",
                 "/x/static/v1/a.txt",
             ],
         );
-        assert_eq!(field(&served.ask(get("/static/v1/b?q", "")), "location"), Some("/static/v1/b/?q"));
+        for (target, location) in [
+            ("/static/v1/b?q", "/static/v1/b/?q"),
+            ("/static/v1", "/static/v1/"),
+            ("/static/v1?q", "/static/v1/?q"),
+            ("/static/%761", "/static/%761/"),
+        ] {
+            let heard = served.ask(get(target, ""));
+            assert_eq!((status(&heard), field(&heard, "location")), (301, Some(location)), "{target}");
+        }
+        // Without a prefix there is nothing that lacks a slash.
+        check(&Served::new(files(root.path())), 404, &["/", "//"]);
     }
 
     #[test]
