@@ -46,7 +46,37 @@ use crate::message::Request;
 /// server.run(Via("1.1 corehttp", hello))
 /// # };
 /// ```
-#[doc(alias = "middleware")]
+///
+/// What the handler behind it returned is not an answer yet: an error owes a status, and `ctx.response.status` is what it
+/// was before. So an access log looks at both:
+///
+/// ```
+/// use corehttp::{BodyPlan, Context, Handler, Request, Result};
+///
+/// struct Log<H>(H);
+///
+/// impl<H: Handler> Handler for Log<H> {
+///     fn on_head(&self, request: &Request) -> BodyPlan {
+///         self.0.on_head(request)
+///     }
+///
+///     async fn handle(&self, ctx: &mut Context) -> Result {
+///         let asked = format!("{} {}", ctx.request.method(), ctx.request.target()); // a handler may change them
+///         let outcome = self.0.handle(ctx).await;
+///         let status = match &outcome {
+///             Ok(()) => ctx.response.status,
+///             Err(error) => error.owed(),
+///         };
+///         println!("{} {asked} {} {:?}", ctx.peer_addr(), status.as_u16(), ctx.arrived().elapsed());
+///         outcome
+///     }
+/// }
+/// # let _ = corehttp::Server::new().service(Log(corehttp::BoxHandler::new(|_: &mut Context| ())));
+/// ```
+///
+/// What comes to no handler's end, such as a malformed head, a panic, or a time that was up, is heard of by
+/// [`Server::on_error`](crate::Server::on_error).
+#[doc(alias("middleware", "access log"))]
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a handler",
     note = "a handler is `|ctx: &mut Context| ..`, `async |ctx: &mut Context| ..`, a `fn` or `async fn` of \
