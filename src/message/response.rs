@@ -71,7 +71,7 @@ impl Response {
     ///
     /// Fails if the content type is not a valid field value.
     pub fn bytes(&mut self, content_type: &str, bytes: impl Into<Bytes>) -> Result<(), InvalidField> {
-        self.headers.set("content-type", content_type)?;
+        self.headers.put_value(Name::CONTENT_TYPE, content_type)?;
         self.body.share(bytes);
         Ok(())
     }

@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use super::name::{Name, Tag};
+use super::list::trim;
+use super::name::{Name, Tag, is_field_value};
 use crate::memory::{Arena, Span};
 
 /// Where one field line is in the text of its [`Headers`](super::Headers).
@@ -46,3 +47,14 @@ impl fmt::Display for InvalidField {
 }
 
 impl std::error::Error for InvalidField {}
+
+/// Returns `value` without the whitespace around it.
+///
+/// # Errors
+///
+/// Fails if no field can have it.
+#[inline]
+pub(super) fn fit_value(value: &[u8]) -> Result<&[u8], InvalidField> {
+    let value = trim(value);
+    if is_field_value(value) { Ok(value) } else { Err(InvalidField::Value) }
+}

@@ -15,7 +15,7 @@ pub(crate) use list::{members, trim};
 pub(crate) use name::{Name, Tag, is_field_value, is_tchar, is_token, token_len};
 pub use value::FieldValue;
 
-use self::field::Field;
+use self::field::{Field, fit_value};
 use super::text::date;
 use super::{ImfDate, decimal};
 use crate::memory::{Arena, Reset, Span};
@@ -194,11 +194,7 @@ impl Headers {
             return Err(InvalidField::Name);
         }
         value.lend(|value| {
-            let value = trim(value);
-            if !is_field_value(value) {
-                return Err(InvalidField::Value);
-            }
-            store(self, Name::new(name), value);
+            store(self, Name::new(name), fit_value(value)?);
             Ok(())
         })
     }
@@ -206,6 +202,16 @@ impl Headers {
 
 /// The side for the crate itself, which has checked the fields.
 impl Headers {
+    /// Sets a field whose name is known to be valid.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the value is not.
+    pub(crate) fn put_value(&mut self, name: Name<'_>, value: &str) -> Result<(), InvalidField> {
+        self.put(name, fit_value(value.as_bytes())?);
+        Ok(())
+    }
+
     /// Sets a field that is known to be valid.
     pub(crate) fn put(&mut self, name: Name<'_>, value: &[u8]) {
         let Some(first) = self.position(name) else { return self.push(name, value) };
