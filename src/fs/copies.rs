@@ -1,4 +1,4 @@
-//! [`Shelf`]: encoded copies of files, in a directory of their own.
+//! [`Shelf`]: compressed copies of files, in a directory of their own.
 
 use std::collections::HashSet;
 use std::fs::{self, File, OpenOptions};
@@ -20,20 +20,21 @@ use crate::memory::lock;
 use crate::runtime::available_cores;
 
 impl<N> Files<N> {
-    /// Keeps compressed copies of files in the directory `copies`, encoded with br, gzip and, by feature, zstd, and
-    /// sends them to clients that prefer these codings (RFC 9110 §12.5.3). The first request for a file waits until its
-    /// copies are made; while as many are being made as there are cores, files without copies are sent as they are.
-    /// Copies are made of files between 1 KiB and 8 MiB that shrink, and that have no
-    /// [neighbor](Files::precompressed) in that coding.
+    /// Keeps compressed copies of files in the directory `copies`, encoded with br, gzip and, with feature `zstd`,
+    /// zstd, and sends them to clients that prefer these codings (RFC 9110 §12.5.3).
+    ///
+    /// The first request for a file waits until its copies are made; while as many are being made as there are cores,
+    /// files without copies are sent as they are. Copies are made of files between 1 KiB and 8 MiB that shrink, and
+    /// that have no [neighbor](Files::precompressed) in that coding.
     ///
     /// A copy has the time of its file, and is made again if that changes; no copy is made of a file that changed less
-    /// than two seconds ago. Where new files have the times of old ones, as with some build systems, new files need a
-    /// new directory. A copy appears at once and whole, and replaces whatever has its name, without following links.
-    /// Nobody but the server should write to `copies`.
+    /// than two seconds ago. If new files get the times of old ones, as with some build systems, they need a new
+    /// directory for copies. A copy appears at once and whole, and replaces whatever has its name, without following
+    /// links. Only the server should write to `copies`.
     ///
     /// # Errors
     ///
-    /// A directory that is not there, or lies below one that is served.
+    /// Fails if the directory does not exist, or is below one that is served.
     pub fn compressed_copies(self, copies: impl Into<PathBuf>) -> io::Result<Files<N>> {
         let disk = Disk::new(copies.into())?;
         let (path, shelf) = (disk.path.clone(), Shelf::new(disk));
@@ -43,13 +44,13 @@ impl<N> Files<N> {
     }
 }
 
-/// Encoded copies of files, by the path of the file.
+/// Compressed copies of files, by the path of the file.
 struct Shelf {
     disk: Disk,
-    /// What is being made: others do without it meanwhile.
+    /// The copies that are being made. Other requests do without them meanwhile.
     busy: Mutex<HashSet<String>>,
-    /// For those who make it. Nobody waits for a seat: a crowd that asks for all files at once would take the threads
-    /// that read disks, and keep others from files that are ready.
+    /// For the threads that make copies. No request waits for a seat: a crowd that requests all files at once would
+    /// take the threads that read disks, and keep others from files that are ready.
     seats: Semaphore,
 }
 
@@ -58,14 +59,14 @@ impl Shelf {
         Shelf { disk, busy: Mutex::default(), seats: Semaphore::new(available_cores()) }
     }
 
-    /// The copy of a file, made now if it is not here. None where there is to be none, or none can be had.
+    /// The copy of a file, which is made now if there is none. `None` if there should be none, or it could not be made.
     fn copy(&self, path: &str, whole: &Snapshot, stored: StoredCoding) -> Option<Snapshot> {
         let is_worth_it = SIZES.contains(&whole.content.len()) && shrinks(essence(&content_type(path)));
-        // A copy is told from an old one by the time of its file, so that has to be the time of this content only.
+        // A copy is recognized as current by the time of its file, so that time must denote this content only.
         if !is_worth_it || !whole.is_settled || !stored.coding.is_available() {
             return None;
         }
-        // All in one directory: nobody can lead the way to a copy astray.
+        // All copies are in one directory, so no link can lead astray.
         let name = format!("{}{}", segment(path), stored.suffix);
         if name.len() > NAME_MAX {
             return None;
@@ -73,23 +74,23 @@ impl Shelf {
         let found = self.find(&name, whole).or_else(|| {
             let _seat = self.seats.try_acquire().ok()?;
             let is_mine = lock(&self.busy).insert(name.clone());
-            // Should it fail, the file is sent as it is.
+            // If this fails, the file is sent as it is.
             let made = is_mine.then(|| self.make(&name, whole, stored.coding).ok())?;
             lock(&self.busy).remove(&name);
             made.and_then(|()| self.find(&name, whole))
         })?;
-        // An empty copy stands for one that was not worth it.
+        // An empty copy means that compression did not pay.
         (found.content.len() > 0).then_some(found)
     }
 
-    /// The copy of that name, if it is as old as its file.
+    /// The copy with this name, if it has the time of its file.
     fn find(&self, name: &str, whole: &Snapshot) -> Option<Snapshot> {
         let Ok(Node::File(file, metadata)) = self.disk.open(name, Links::Refused) else { return None };
         let snapshot = Snapshot::read(file, metadata, IN_MEMORY_MAX).ok()?;
         (snapshot.modified == whole.modified).then_some(snapshot)
     }
 
-    /// Writes a copy beside its place, and moves it there.
+    /// Writes a copy under a temporary name, and renames it.
     fn make(&self, name: &str, whole: &Snapshot, coding: Coding) -> io::Result<()> {
         let bytes = match &whole.content {
             Content::Bytes(bytes) => bytes.clone(),
@@ -99,7 +100,7 @@ impl Shelf {
         if encoded.len() > bytes.len() / 5 * 4 {
             encoded.clear();
         }
-        // Whatever has this name, a link among it, goes: it is left from a server that was killed, or it was planted.
+        // Removes whatever has this name, even a link: it was left by a server that was killed, or planted.
         let draft = self.disk.path.join(format!(".{name}.{}", process::id()));
         let _ = fs::remove_file(&draft);
         let mut file = OpenOptions::new().write(true).create_new(true).open(&draft)?;
@@ -109,13 +110,13 @@ impl Shelf {
     }
 }
 
-/// The sizes, in bytes, of files that have copies: less is not worth it, and more takes too long.
+/// The sizes, in bytes, of files that get copies: for smaller files it does not pay, and larger ones take too long.
 const SIZES: RangeInclusive<u64> = 1 << 10..=8 << 20;
 
-/// What may be kept of a copy in memory, in bytes.
+/// Bytes of a copy that is kept in memory.
 const IN_MEMORY_MAX: usize = 64 << 10;
 
-/// Room is left for what names of drafts have more, within the 255 bytes of most systems.
+/// Leaves room for what temporary names add, within the 255 bytes of most systems.
 const NAME_MAX: usize = 230;
 
 fn write(file: &mut File, encoded: &[u8], whole: &Snapshot) -> io::Result<()> {
@@ -123,7 +124,8 @@ fn write(file: &mut File, encoded: &[u8], whole: &Snapshot) -> io::Result<()> {
     whole.modified.map_or(Ok(()), |modified| file.set_modified(modified))
 }
 
-/// What is made once may take its time: for gzip there is no higher level, and those of br and zstd take far too long.
+/// A copy is made only once, so it may take some time. This is the highest level of gzip; those of br and zstd take far
+/// too long.
 const LEVEL: u32 = 9;
 
 fn encode(bytes: &[u8], coding: Coding) -> io::Result<Vec<u8>> {

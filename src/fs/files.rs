@@ -15,7 +15,7 @@ use crate::message::{Headers, InvalidField, Method, Request, Status};
 use crate::runtime::{Seats, aside};
 use crate::server::{BodyPlan, Context, Handler, IntoHandler, Result};
 
-/// A handler that serves the files of a directory, and nothing outside of it.
+/// Serves the files of a directory, and nothing outside of it.
 ///
 /// ```no_run
 /// use corehttp::{Files, Server};
@@ -34,21 +34,24 @@ use crate::server::{BodyPlan, Context, Handler, IntoHandler, Result};
 /// GET and HEAD are answered with content type, `etag` and `last-modified`; conditions (RFC 9110 §13) and ranges, one
 /// or several (§14), are honored. A directory is answered with its index, `index.html`, if it has one. Small files that
 /// are requested often are kept in memory, within the bounds of [`FileCache`]. Large files are sent in constant memory,
-/// by sendfile(2) where the system has it. Disks are read on threads where no connection waits for them.
+/// with sendfile(2) where the system has it. Disks are read on other threads, so that no connection waits for them.
 ///
 /// # What is not there
 ///
-/// No path leaves the root: a target is decoded once, and `..`, NUL, backslashes and their like in it lead nowhere.
-/// Symbolic links and files whose names begin with a dot count as not there, unless set otherwise; pipes, sockets and
-/// devices always do. A file that is not there is answered with 404, or by [another handler](Files::not_found).
+/// No path leaves the root: a target is decoded once, and one that contains `..`, NUL, a backslash or the like leads
+/// nowhere. Symbolic links, and files whose names begin with a dot, count as not there, unless set otherwise; pipes,
+/// sockets and devices always do. A file that is not there is answered with 404, or by [another
+/// handler](Files::not_found).
 ///
 /// # Entity tags
 ///
-/// An `etag` is made of a file's size and the time of its last change, in nanoseconds. It is strong once that time is
-/// two seconds ago: until then a file may change again without a change of its time, so the tag is weak, and a new one
-/// each time the file is looked at. Two things cannot be noticed. New content with both the size and the time of the
-/// old has the same `etag`. And a file that is written to while it is sent goes out as a mixture: so replace a file by
-/// renaming another to its name, which is seen whole or not at all.
+/// An `etag` is made of the size of a file and the time of its last change, in nanoseconds. It is strong once that time
+/// is two seconds ago. Until then the file may change again without a change of its time, so the tag is weak, and a new
+/// one each time the file is looked at.
+///
+/// Two kinds of change cannot be noticed. New content with the same size and time as the old has the same `etag`. And a
+/// file that is overwritten while it is sent goes out as a mixture; so replace files by renaming, which is seen whole
+/// or not at all.
 #[doc(alias("ServeDir", "static files"))]
 #[must_use]
 pub struct Files<N = FilesNotFound> {
@@ -57,12 +60,12 @@ pub struct Files<N = FilesNotFound> {
 }
 
 impl Files {
-    /// Serves the files below the directory `root`, which is opened now: if another takes its place later, the old one
-    /// is still served.
+    /// Serves the files below the directory `root`, which is opened now: if another directory takes its place later,
+    /// the old one is still served.
     ///
     /// # Errors
     ///
-    /// A path that does not lead to a directory that may be read.
+    /// Fails if the path does not lead to a directory that can be read.
     pub fn new(root: impl Into<PathBuf>) -> io::Result<Files> {
         Ok(Files::at(Root::disk(root.into())?))
     }
@@ -110,13 +113,14 @@ impl Files {
 }
 
 impl<N> Files<N> {
-    /// Serves another directory for requests to `host`, which is a name or an address without a port. Hosts without a
-    /// directory of their own are served the first one; with `Files::embedded(&[])` as the first there is nothing for
-    /// them.
+    /// Serves another directory for requests to `host`, which is a name or an address without a port.
+    ///
+    /// Hosts without a directory of their own get the first one. To serve them nothing, begin with
+    /// `Files::embedded(&[])`.
     ///
     /// # Errors
     ///
-    /// As [`Files::new`]; a directory above that of `compressed_copies`.
+    /// As [`Files::new`], or if the directory contains that of `compressed_copies`.
     pub fn host(self, host: &str, root: impl Into<PathBuf>) -> io::Result<Files<N>> {
         let root = Root::disk(root.into())?;
         let host = Some(host.to_owned());
@@ -127,54 +131,58 @@ impl<N> Files<N> {
         files.lookup.check_copies().map(|()| files)
     }
 
-    /// The names of index files: a directory is answered with the first that is there. Default: `index.html`.
+    /// Sets the names of index files: a directory is answered with the first one that exists. Default: `index.html`.
     pub fn index<S: Into<String>>(self, names: impl IntoIterator<Item = S>) -> Files<N> {
         let names = names.into_iter().map(Into::into).filter(|name: &String| is_name(name));
         self.with(|lookup| lookup.index = names.collect())
     }
 
-    /// Shows what is in a directory that has no index.
+    /// Lists the contents of directories that have no index. Default: they are answered with 404.
     pub fn listing(self) -> Files<N> {
         self.with(|lookup| lookup.listing = Listing::On)
     }
 
-    /// Follows symbolic links, as long as they stay below the root. Links to absolute paths do not.
+    /// Follows symbolic links that stay below the root. Links to absolute paths do not. Default: links count as not
+    /// there.
     pub fn follow_links(self) -> Files<N> {
         self.with(|lookup| lookup.links = Links::Followed)
     }
 
-    /// Serves files and directories whose names begin with a dot like all others.
+    /// Serves files and directories whose names begin with a dot. Default: they count as not there.
     pub fn show_dot_files(self) -> Files<N> {
         self.with(|lookup| lookup.dot_files = DotFiles::Shown)
     }
 
-    /// Answers a request for `a.js` with `a.js.br`, `a.js.zst` or `a.js.gz` if the client prefers that coding (RFC 9110
-    /// §12.5.3), and the file is smaller than `a.js` itself and no older.
+    /// Answers a request for `a.js` with `a.js.br`, `a.js.zst` or `a.js.gz`, if the client prefers that coding (RFC
+    /// 9110 §12.5.3) and the file is smaller than `a.js` and no older. Default: such files are not looked for.
     pub fn precompressed(self) -> Files<N> {
         self.with(|lookup| lookup.neighbors = Neighbors::Precompressed)
     }
 
-    /// Sets `cache-control` for the files whose path, from the root on and with a `/` before it, `pattern` matches:
-    /// `*` stands for any characters. Of several patterns the first that matches counts.
+    /// Sets `cache-control` for files whose path matches `pattern`. The path is relative to the root and begins with
+    /// `/`; a `*` in the pattern stands for any characters. If several patterns match, the first one counts.
     ///
     /// # Errors
     ///
-    /// A value that could not stand in a field.
+    /// Fails if the value is not valid in a field.
     pub fn cache_control(self, pattern: &str, value: &str) -> Result<Files<N>, InvalidField> {
         Headers::new().set("cache-control", value)?;
         let rule = (Pattern::new(pattern), value.to_owned());
         Ok(self.with(|lookup| lookup.cache_control.push(rule)))
     }
 
-    /// Removes this prefix, which is whole names of a path, from each target. A target that does not begin with it is
-    /// not found. The prefix alone, without a `/` behind it, is sent there, like any other directory.
+    /// Removes a prefix, which consists of whole path segments, from each target. A target that does not begin with it
+    /// is not found. The prefix alone, without a `/` after it, is redirected to the one with it, like any other
+    /// directory.
     pub fn strip_prefix(self, prefix: &str) -> Files<N> {
         let prefix = prefix.trim_matches('/').to_owned();
         self.with(|lookup| lookup.prefix = prefix)
     }
 
-    /// Lets `rewrite` choose the file for a request: a path below the root, in which nothing is decoded. If it returns
-    /// none, the target's own path counts. A path that would leave the root is not found.
+    /// Lets `rewrite` choose the file for a request.
+    ///
+    /// It returns a path below the root, in which nothing is decoded, or `None` to use the path of the target. A path
+    /// that would leave the root is not found.
     pub fn rewrite<R>(self, rewrite: R) -> Files<N>
     where
         R: Fn(&Request) -> Option<String> + Send + Sync + 'static,
@@ -182,12 +190,13 @@ impl<N> Files<N> {
         self.with(|lookup| lookup.rewrite = Some(Arc::new(rewrite)))
     }
 
-    /// Bounds what is kept between requests, for each root.
+    /// Sets bounds on what is kept of files between requests, for each root.
     pub fn cache(self, bounds: FileCache) -> Files<N> {
         self.with(|lookup| lookup.sites.iter_mut().for_each(|site| site.cache = Arc::new(Cache::new(bounds))))
     }
 
-    /// Has `handler` answer requests for which no file is found, whatever the method.
+    /// Sets the handler that answers requests for which no file is found, whatever the method. Default:
+    /// [`FilesNotFound`].
     pub fn not_found<Kind, H: IntoHandler<Kind>>(self, handler: H) -> Files<H::Handler> {
         Files { lookup: self.lookup, not_found: handler.into_handler() }
     }
@@ -197,14 +206,14 @@ impl<N> Files<N> {
         self
     }
 
-    /// What the request leads to: from the cache, or from where it is.
+    /// What the request leads to, from the cache or from the root.
     async fn find(&self, ctx: &Context) -> Result<Found> {
         let (lookup, now) = (&self.lookup, ctx.arrived());
         let Some(path) = lookup.path(&ctx.request) else {
             return Ok(if lookup.is_prefix(&ctx.request) { Found::Directory } else { Found::Nothing });
         };
         let site = lookup.site(&ctx.request);
-        // Paths are checked before anything is kept under them, so one that is found here is good.
+        // Paths are checked before anything is cached under them, so a path that is found here is valid.
         if let Some(resource) = site.cache.find(&path, now).filter(|resource| resource.is_as_it_was()) {
             return Ok(Found::Resource(resource));
         }
@@ -240,7 +249,7 @@ impl<N: Handler> Handler for Files<N> {
             }
             (Found::Listing(listed), Method::Get | Method::Head) => {
                 let (lookup, sort) = (self.lookup.clone(), Sort::of(&request.query()));
-                // An idle connection has the room that this takes, so what is seldom needed is in a box.
+                // Boxed because it is rare: an idle connection holds room for this future.
                 let page = Box::pin(LISTINGS.work(move || lookup.list(&listed, sort))).await?;
                 let page = page.map_err(owed)?;
                 response.headers.set("content-security-policy", listing::POLICY)?;
@@ -255,11 +264,11 @@ impl<N: Handler> Handler for Files<N> {
     }
 }
 
-/// Where directories are listed. Anybody may ask for a large one as often as they like, and whoever asks for a file is not
-/// to wait behind them.
+/// The threads on which directories are listed. Anyone may request a large one as often as they like, and requests for
+/// files must not have to wait for that.
 static LISTINGS: Seats = Seats::new();
 
-/// The same target with a `/` behind its path. It begins with one, or else it would name a host (RFC 3986 §4.2).
+/// The same target with a `/` after its path. It begins with a single one, or it would name a host (RFC 3986 §4.2).
 fn as_directory(request: &Request) -> String {
     let (path, query) = (request.path().trim_matches('/'), request.query());
     match query.raw() {
@@ -274,12 +283,12 @@ impl<N> fmt::Debug for Files<N> {
     }
 }
 
-/// Answers 404 to whatever [`Files`] does not find.
+/// Answers 404 to requests for which [`Files`] finds no file.
 #[derive(Clone, Copy, Debug)]
 pub struct FilesNotFound(());
 
 impl Handler for FilesNotFound {
-    /// Whatever a body says, it is not read.
+    /// Bodies are not read.
     fn on_head(&self, _: &Request) -> BodyPlan {
         BodyPlan::Stream
     }

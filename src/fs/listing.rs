@@ -1,4 +1,4 @@
-//! [`page`]: what is in a directory, for people. It needs no JavaScript, and runs none.
+//! [`page`]: the contents of a directory as a web page. It needs no JavaScript, and runs none.
 
 use std::cmp::Ordering;
 use std::fmt::Write;
@@ -7,14 +7,14 @@ use std::time::SystemTime;
 use super::root::Entry;
 use crate::message::{Class, Form, ImfDate, month_number, percent};
 
-/// So many entries are shown.
+/// How many entries are shown.
 pub(super) const ENTRIES_MAX: usize = 10_000;
 
-/// Nothing is loaded or run, whatever a name may try (CSP level 3).
+/// Nothing is loaded or run, whatever a file name contains (CSP level 3).
 pub(super) const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; \
                                  form-action 'none'; frame-ancestors 'none'";
 
-/// In which order entries are shown. Directories come first always.
+/// The order in which entries are shown. Directories always come first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Sort {
     by: Column,
@@ -37,7 +37,7 @@ enum Order {
 }
 
 impl Sort {
-    /// What a query asks for; the default for what it does not say.
+    /// The order that a query asks for, with defaults for what it does not say.
     pub(super) fn of(query: &Form<'_>) -> Sort {
         let by = match query.get("sort").as_deref() {
             Some("size") => Column::Size,
@@ -97,7 +97,7 @@ const COLUMNS: [(Column, &str, &str); 3] = [
     (Column::Modified, "modified", "Modified (UTC)"),
 ];
 
-/// The path as links to the directories it goes through.
+/// The path as links to the directories on it.
 fn trail(path: &str) -> String {
     let names: Vec<&str> = path.split('/').filter(|name| !name.is_empty()).collect();
     let up = |levels: usize| if levels == 0 { "./".to_owned() } else { "../".repeat(levels) };
@@ -109,7 +109,7 @@ fn trail(path: &str) -> String {
     trail
 }
 
-/// A heading that sorts by its column, or the other way round if that is so already.
+/// A heading that sorts by its column, or reverses the order if the page is already sorted by it.
 fn heading(sort: Sort, column: Column, name: &str, label: &str) -> String {
     let (sorted, next) = match (sort.by == column, sort.order) {
         (true, Order::Ascending) => (" aria-sort=\"ascending\"", "desc"),
@@ -123,7 +123,7 @@ fn row(Entry { name, size, modified }: &Entry) -> String {
     let (class, slash) = if size.is_some() { ("", "") } else { (" class=\"dir\"", "/") };
     let size = size.map(human).unwrap_or_default();
     let modified = modified.map(minute).unwrap_or_default();
-    // Behind `./` nothing is taken for a scheme or a host.
+    // After `./` nothing can be taken for a scheme or a host.
     format!(
         "<tr{class}><td><a href=\"./{}{slash}\">{}{slash}</a></td><td>{size}</td><td>{modified}</td></tr>\n",
         segment(name),
@@ -145,7 +145,7 @@ fn summary(entries: &[Entry]) -> String {
     )
 }
 
-/// Text as HTML shows it, between tags or in quotes.
+/// Escapes text for HTML, between tags or in quotes.
 fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for character in text.chars() {
@@ -161,14 +161,14 @@ fn escape(text: &str) -> String {
     escaped
 }
 
-/// A name as one segment of a path (RFC 3986 §3.3): only what is unreserved stays as it is.
+/// Escapes a name as one segment of a path (RFC 3986 §3.3), except for unreserved octets.
 pub(super) fn segment(name: &str) -> String {
     let mut segment = String::with_capacity(name.len());
     percent::encode(name.as_bytes(), &Class::UNRESERVED, &mut segment);
     segment
 }
 
-/// A size to three digits.
+/// Formats a size with about three digits.
 fn human(bytes: u64) -> String {
     let mut units = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"].iter();
     let (mut value, mut unit) = (bytes as f64, "B");
@@ -181,7 +181,7 @@ fn human(bytes: u64) -> String {
     format!("{value:.decimals$} {unit}")
 }
 
-/// A time to the minute, in UTC: `1994-11-06 08:49`. Times before 1970 are the first minute of it.
+/// Formats a time to the minute, in UTC: `1994-11-06 08:49`. Times before 1970 become its first minute.
 fn minute(time: SystemTime) -> String {
     let date = ImfDate::new(time);
     // `Sun, 06 Nov 1994 08:49:37 GMT`

@@ -1,4 +1,4 @@
-//! [`Lookup`]: what a path leads to, by the rules that [`Files`](super::Files) was given.
+//! [`Lookup`]: what a path leads to, by the settings of [`Files`](super::Files).
 
 use std::borrow::Cow;
 use std::fmt;
@@ -14,10 +14,10 @@ use super::root::{Below, Directory, Links, Opened, Root, decode, is_name, strip_
 use crate::message::{Request, Status, split_port};
 use crate::server::Error;
 
-/// The rules by which a path becomes a file.
+/// The settings by which a path leads to a file.
 #[derive(Clone)]
 pub(super) struct Lookup {
-    /// The first is for hosts that have none of their own.
+    /// The first site is for hosts that have none of their own.
     pub(super) sites: Vec<Site>,
     pub(super) index: Vec<String>,
     pub(super) listing: Listing,
@@ -28,11 +28,11 @@ pub(super) struct Lookup {
     /// Without a `/` at either end.
     pub(super) prefix: String,
     pub(super) rewrite: Option<Rewrite>,
-    /// What makes encoded copies, and the directory that they are in.
+    /// Makes compressed copies; and the directory that they are in.
     pub(super) copies: Option<(Copies, PathBuf)>,
 }
 
-/// A root, and the host it is for.
+/// A root, and the host that it is for.
 #[derive(Clone)]
 pub(super) struct Site {
     pub(super) host: Option<String>,
@@ -42,7 +42,7 @@ pub(super) struct Site {
 
 pub(super) type Rewrite = Arc<dyn Fn(&Request) -> Option<String> + Send + Sync>;
 
-/// Makes an encoded copy of a file that has no neighbor in that coding, or finds the one it made.
+/// Makes a compressed copy of a file that has no neighbor in that coding, or finds one that was made before.
 pub(super) type Copies = Arc<dyn Fn(&str, &Snapshot, StoredCoding) -> Option<Snapshot> + Send + Sync>;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,25 +57,25 @@ pub(super) enum DotFiles {
     Shown,
 }
 
-/// Whether `a.js.gz` stands for `a.js` where the peer likes it better.
+/// Whether `a.js.gz` is sent for `a.js` to a peer that prefers it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Neighbors {
     Ignored,
     Precompressed,
 }
 
-/// What a path leads to. It goes from hand to hand for each request, so what is rare and large is in a box.
+/// What a path leads to. It is moved for each request, so what is rare and large is boxed.
 #[derive(Debug)]
 pub(super) enum Found {
     Resource(Arc<Resource>),
-    /// A directory that was asked for as if it were a file.
+    /// A directory that was requested without a `/` at the end.
     Directory,
-    /// A directory whose entries are to be shown.
+    /// A directory whose contents are to be listed.
     Listing(Box<Listed>),
     Nothing,
 }
 
-/// A directory that was found, and where.
+/// A directory to be listed.
 #[derive(Debug)]
 pub(super) struct Listed {
     root: Root,
@@ -93,11 +93,11 @@ impl Lookup {
         }
     }
 
-    /// Looks whether a copy would be served as a file.
+    /// Checks that no copy would be served as a file.
     ///
     /// # Errors
     ///
-    /// A root above the directory of the copies.
+    /// Fails if a root contains the directory of the copies.
     pub(super) fn check_copies(&self) -> io::Result<()> {
         let Some((_, copies)) = &self.copies else { return Ok(()) };
         match self.sites.iter().any(|site| site.root.holds(copies)) {
@@ -106,7 +106,7 @@ impl Lookup {
         }
     }
 
-    /// The path that a request is for, from the root on, decoded. Nobody knows yet where it leads.
+    /// The path that a request is for, relative to the root and decoded. It has not been checked yet.
     pub(super) fn path<'a>(&self, request: &'a Request) -> Option<Cow<'a, str>> {
         match self.rewrite.as_ref().and_then(|rewrite| rewrite(request)) {
             Some(path) => Some(Cow::Owned(path.strip_prefix('/').unwrap_or(&path).to_owned())),
@@ -114,18 +114,18 @@ impl Lookup {
         }
     }
 
-    /// Whether the request is for the prefix itself, as if that were a file.
+    /// Whether the request is for the prefix itself, without a `/` after it.
     pub(super) fn is_prefix(&self, request: &Request) -> bool {
         !self.prefix.is_empty() && decode(request.target()).is_some_and(|path| path == self.prefix)
     }
 
-    /// This path, if it stays below the root and may be seen.
+    /// Returns this path, if it stays below the root and may be served.
     pub(super) fn below<'a>(&self, path: Cow<'a, str>) -> Option<Below<'a>> {
         let below = Below::new(path)?;
         (self.dot_files == DotFiles::Shown || !below.is_dotted()).then_some(below)
     }
 
-    /// Looks at what is there. This may block, but for embedded files.
+    /// Looks at what is there. This may block, except for embedded files.
     pub(super) fn look(&self, site: &Site, below: &Below<'_>) -> io::Result<Found> {
         let node = self.open(site, below.name())?;
         match (node, below.is_directory()) {
@@ -154,7 +154,7 @@ impl Lookup {
         }
     }
 
-    /// The page that says what is in a directory. This may block, and takes long if that is much.
+    /// The page that lists a directory. This may block, and takes long if the directory is large.
     pub(super) fn list(&self, listed: &Listed, sort: Sort) -> io::Result<String> {
         let Listed { root, directory, path } = listed;
         let mut entries = root.entries(directory, path, self.links, listing::ENTRIES_MAX)?;
@@ -166,7 +166,7 @@ impl Lookup {
     fn resource(&self, site: &Site, path: &str, whole: Snapshot) -> io::Result<Found> {
         let asked_for = format!("/{path}");
         let rule = self.cache_control.iter().find(|(pattern, _)| pattern.matches(&asked_for));
-        // Files of several hosts may have one path.
+        // Files of several hosts may have the same path.
         let kept_as = format!("{}{asked_for}", site.host.as_deref().unwrap_or_default());
         let mut encoded = Vec::new();
         for stored in StoredCoding::ALL {
@@ -178,8 +178,8 @@ impl Lookup {
         Ok(Found::Resource(Arc::new(resource.map_err(io::Error::other)?)))
     }
 
-    /// The file beside this one that holds the same encoded, if it is no older and is smaller. One that may not be read
-    /// takes nothing from the file itself.
+    /// The file next to this one that holds the same content encoded, if it is no older and is smaller. One that cannot
+    /// be read is ignored.
     fn neighbor(&self, site: &Site, path: &str, whole: &Snapshot, stored: StoredCoding) -> Option<Snapshot> {
         if self.neighbors == Neighbors::Ignored {
             return None;
@@ -194,7 +194,7 @@ impl Lookup {
     }
 }
 
-/// What a peer is owed for a file that cannot be had.
+/// The error for a file that cannot be opened, with its status.
 pub(super) fn owed(error: io::Error) -> Error {
     match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Status::NOT_FOUND.into(),
@@ -207,7 +207,7 @@ fn join(directory: &str, name: &str) -> String {
     if directory.is_empty() { name.to_owned() } else { format!("{directory}/{name}") }
 }
 
-/// Whether a host is the one asked for, whatever its port, its case, and the dot that may end it.
+/// Whether a host is the requested one, ignoring its port, its case, and a final dot.
 fn is_host(host: Option<&str>, asked: Option<&str>) -> bool {
     let (Some(host), Some(asked)) = (host, asked) else { return false };
     let (name, _) = split_port(asked);

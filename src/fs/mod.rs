@@ -1,9 +1,9 @@
-//! Floor 5: files. What a directory holds, answered as RFC 9110 asks: conditions, ranges and codings.
+//! Floor 5: files. Serves what a directory holds, as RFC 9110 asks: with conditions, ranges and codings.
 //!
-//! Whatever may block is done [`aside`](crate::runtime::aside). Nothing here knows of a connection: an answer is filled in,
-//! and the server sends it.
+//! Whatever may block is done [`aside`](crate::runtime::aside). Nothing here knows of connections: an answer is filled
+//! in, and the server sends it.
 //!
-//! In reading order: where files are, what they hold, what of that is kept, the answer, and the handler.
+//! In reading order: where files are; what they hold; what is cached; the answer; and the handler.
 
 mod root;
 

@@ -1,6 +1,6 @@
-//! [`Pattern`]: which paths a rule is for.
+//! [`Pattern`]: which paths a rule applies to.
 
-/// A path in which each `*` stands for any characters, none and `/` among them.
+/// A path in which each `*` stands for any number of any characters, including `/`.
 #[derive(Clone, Debug)]
 pub(super) struct Pattern(String);
 
@@ -9,13 +9,13 @@ impl Pattern {
         Pattern(pattern.to_owned())
     }
 
-    /// Whether it is the whole of `path`.
+    /// Whether the pattern matches the whole of `path`.
     pub(super) fn matches(&self, path: &str) -> bool {
         let mut pieces = self.0.split('*');
         let first = pieces.next().unwrap_or_default();
         let Some(mut rest) = path.strip_prefix(first) else { return false };
         let Some(last) = pieces.next_back() else { return rest.is_empty() };
-        // Where a piece fits first, all behind it has the most room: so no choice is ever taken back.
+        // The first place where a piece fits leaves the most room for those after it, so no backtracking is needed.
         for piece in pieces {
             match rest.find(piece) {
                 Some(at) => rest = &rest[at + piece.len()..],

@@ -1,4 +1,4 @@
-//! [`Context::send_file`]: one file, that of the application's choice.
+//! [`Context::send_file`]: answers with one file, which the application chooses.
 
 use std::fs::{self, File};
 use std::io;
@@ -12,15 +12,15 @@ use crate::runtime::aside;
 use crate::server::{Context, Result};
 
 impl Context {
-    /// Makes the file at `path` the answer: just that file, with its content type, `etag` and `last-modified`.
+    /// Answers with the file at `path`, with its content type, `etag` and `last-modified`.
     ///
-    /// Conditions and ranges of a GET are honored, unless another status than 200 is set already. Nothing in `path` is
-    /// decoded, and links in it are followed: a path that a peer has a say in belongs to [`Files`](crate::Files).
-    /// The file is opened for each call, where no connection waits for it.
+    /// Conditions and ranges of a GET are honored, unless a status other than 200 was set. Nothing in `path` is
+    /// decoded, and links in it are followed; if a peer has a say in the path, use [`Files`](crate::Files) instead. The
+    /// file is opened for each call, on another thread, so that no connection waits for the disk.
     ///
     /// # Errors
     ///
-    /// A file that is not there or is none (404), or must not be read (403).
+    /// Fails if there is no file (404), or if it must not be read (403).
     ///
     /// # Examples
     ///
@@ -41,7 +41,7 @@ impl Context {
 }
 
 fn open(path: &Path) -> io::Result<Resource> {
-    // To open a pipe would be to wait for whoever writes to it.
+    // Opening a pipe would wait for its writer.
     if !fs::metadata(path)?.is_file() {
         return Err(io::ErrorKind::NotFound.into());
     }

@@ -1,32 +1,32 @@
-//! [`evaluate`]: is the answer wanted at all? (RFC 9110 §13)
+//! [`evaluate`]: conditional requests (RFC 9110 §13).
 
 use std::time::SystemTime;
 
 use crate::message::{Headers, Name};
 
-/// What tells one state of a representation from another (RFC 9110 §8.8).
+/// The validators of a representation, which distinguish its states (RFC 9110 §8.8).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Validators<'a> {
-    /// In its quotes, behind `W/` if it is weak.
+    /// In quotes, after `W/` if it is weak.
     pub(super) etag: &'a str,
     /// To the second.
     pub(super) modified: Option<SystemTime>,
-    /// Whether the date stands for one state of one representation only (§8.8.1, §8.8.2.2): its second is over, and there
+    /// Whether the date denotes one state of one representation only (§8.8.1, §8.8.2.2): its second is over, and there
     /// is no other representation, which would have the same date.
     pub(super) is_date_strong: bool,
 }
 
-/// What conditions make of a GET or HEAD.
+/// The result of the conditions of a GET or HEAD.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     Proceed,
-    /// 304: what the peer has is good.
+    /// 304: what the peer has stored is still valid.
     NotModified,
     /// 412.
     Failed,
 }
 
-/// Evaluates all conditions but If-Range, in the order of RFC 9110 §13.2.2.
+/// Evaluates all conditions except If-Range, in the order of RFC 9110 §13.2.2.
 pub(super) fn evaluate(fields: &Headers, current: Validators<'_>) -> Verdict {
     let Validators { etag, modified, .. } = current;
     if fields.first(IF_MATCH).is_some() {
@@ -52,7 +52,8 @@ const IF_NONE_MATCH: Name<'static> = Name::new("if-none-match");
 const IF_RANGE: Name<'static> = Name::new("if-range");
 const IF_UNMODIFIED_SINCE: Name<'static> = Name::new("if-unmodified-since");
 
-/// Whether a Range field counts: what the peer has a part of is still what it was (RFC 9110 §13.1.5).
+/// Whether a Range field is honored: the representation that the peer has a part of is still the same (RFC 9110
+/// §13.1.5).
 pub(super) fn range_counts(fields: &Headers, current: Validators<'_>) -> bool {
     let mut lines = fields.named(IF_RANGE);
     let Some(line) = lines.next() else { return true };
@@ -76,14 +77,14 @@ enum Comparison {
     Weak,
 }
 
-/// Whether `*` or a list of entity-tags, over all lines of a field, has `etag`. What follows a mistake does not count.
+/// Whether a field, over all its lines, is `*` or lists `etag`. What follows a mistake is ignored.
 fn lists(fields: &Headers, name: Name<'_>, etag: &str, comparison: Comparison) -> bool {
     fields.named(name).any(|line| line == b"*" || tags(line).any(|tag| tag.is(etag, comparison)))
 }
 
 struct EntityTag<'a> {
     is_weak: bool,
-    /// In its quotes.
+    /// In quotes.
     opaque: &'a [u8],
 }
 
@@ -97,7 +98,7 @@ impl EntityTag<'_> {
     }
 }
 
-/// `#entity-tag`. A backslash is no escape here, so this is not the list of other fields (RFC 9110 §8.8.3).
+/// `#entity-tag`. A backslash does not escape here, so this differs from other lists (RFC 9110 §8.8.3).
 fn tags(line: &[u8]) -> impl Iterator<Item = EntityTag<'_>> {
     let mut rest = line;
     std::iter::from_fn(move || {
@@ -112,7 +113,7 @@ fn tags(line: &[u8]) -> impl Iterator<Item = EntityTag<'_>> {
         let len = text.strip_prefix(b"\"")?.iter().take_while(|octet| is_etagc(octet)).count();
         let (opaque, after) = text.split_at_checked(len + 2).filter(|(tag, _)| tag.ends_with(b"\""))?;
         rest = after.trim_ascii_start();
-        // Behind a tag there is a comma or the end.
+        // A comma or the end must follow a tag.
         if !matches!(rest, [] | [b',', ..]) {
             rest = &[];
             return None;
@@ -121,7 +122,7 @@ fn tags(line: &[u8]) -> impl Iterator<Item = EntityTag<'_>> {
     })
 }
 
-/// A date that stands alone and is one; any other does not count (RFC 9110 §13.1.3, §13.1.4).
+/// The date of a field with a single valid line; others are ignored (RFC 9110 §13.1.3, §13.1.4).
 #[inline]
 fn date(fields: &Headers, name: Name<'_>) -> Option<SystemTime> {
     let mut lines = fields.named(name);

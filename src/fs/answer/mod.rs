@@ -1,4 +1,4 @@
-//! [`fill`]: answers with a file, or with what its conditions and ranges make of it (RFC 9110 §13, §14).
+//! [`fill`]: answers with a file, or as conditions and ranges demand (RFC 9110 §13, §14).
 
 mod condition;
 mod parts;
@@ -44,7 +44,7 @@ pub(super) fn fill(ctx: &mut Context, resource: &Resource) -> Result {
     Ok(())
 }
 
-/// What a request is owed of a file that is there.
+/// What of a file a request is answered with.
 enum Owed {
     Whole,
     NotModified,
@@ -54,7 +54,8 @@ enum Owed {
 }
 
 impl Owed {
-    /// Conditions count where the answer would be 200 to GET or HEAD (RFC 9110 §13.2.1), ranges for GET only (§14.2).
+    /// Conditions are evaluated where the answer to GET or HEAD would be 200 (RFC 9110 §13.2.1), ranges only for GET
+    /// (§14.2).
     fn of(request: &Request, status: Status, current: Validators<'_>, len: u64) -> Owed {
         let fields = &request.headers;
         let verdict = match (status, request.method()) {
@@ -76,7 +77,7 @@ impl Owed {
     }
 }
 
-/// Sets the fields of a representation beside those that are there.
+/// Adds the fields of a representation to those that are already set.
 fn describe(response: &mut Response, fields: &Headers) -> Result {
     let is_there = |(name, _)| response.headers.contains(name);
     if response.headers.is_empty() || !fields.iter().any(is_there) {
@@ -85,7 +86,7 @@ fn describe(response: &mut Response, fields: &Headers) -> Result {
     }
     for (name, value) in fields {
         match name {
-            // What others have said the answer depends on still holds.
+            // What others have added to `vary` still holds.
             "vary" => response.headers.append(name, value)?,
             _ => response.headers.set(name, value)?,
         }

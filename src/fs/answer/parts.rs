@@ -14,11 +14,11 @@ use crate::message::Body;
 use crate::net::FileReader;
 use crate::runtime::random_token;
 
-/// Several ranges of one representation, each behind its own head.
+/// Several ranges of one representation, each after a head of its own.
 pub(super) struct Parts {
     pieces: VecDeque<Piece>,
     len: u64,
-    /// What parts are told apart by. Nobody can know it before, so no file has it in it.
+    /// Separates the parts. It is random, so no file can have been made to contain it.
     boundary: String,
 }
 
@@ -28,11 +28,11 @@ enum Piece {
 }
 
 impl Parts {
-    /// Cuts `ranges` out of the `chosen` representation, none of them empty.
+    /// Cuts `ranges`, none of which is empty, out of the `chosen` representation.
     ///
     /// # Errors
     ///
-    /// A system that has no randomness to give.
+    /// Fails if the operating system provides no randomness.
     pub(super) fn new(
         chosen: &Representation,
         content_type: &str,
@@ -65,7 +65,7 @@ impl Parts {
         format!("multipart/byteranges; boundary={}", self.boundary)
     }
 
-    /// Becomes the content of a message.
+    /// Makes this the content of a message.
     pub(super) fn fill(self, body: &mut Body) {
         let len = self.len;
         body.stream(self, Some(len));

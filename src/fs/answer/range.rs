@@ -1,4 +1,4 @@
-//! [`Selection`]: which bytes of a representation are asked for (RFC 9110 §14).
+//! [`Selection`]: which bytes of a representation are requested (RFC 9110 §14).
 
 use std::ops::Range;
 
@@ -7,20 +7,20 @@ use crate::message::{Headers, members, saturating_decimal};
 /// What a Range field selects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Selection {
-    /// All of it: there is no such field, or none that counts.
+    /// The whole representation: there is no such field, or it is ignored.
     Whole,
-    /// These, none of them empty, and no two of them near each other.
+    /// These ranges. None of them is empty, and no two are close to each other.
     Ranges(Vec<Range<u64>>),
-    /// Nothing that is there: 416.
+    /// No bytes that exist: 416.
     Nothing,
 }
 
 impl Selection {
-    /// What the fields of a GET select of `len` bytes.
+    /// Evaluates the fields of a GET for `len` bytes.
     ///
-    /// A field that is malformed, in another unit, or asks for more than [`RANGES_MAX`] ranges does not count
-    /// (RFC 9110 §14.2). Ranges that overlap, or that a part's head would not be worth being told apart for, become
-    /// one (§15.3.7.2): so an answer is never longer than the whole by more than the head of one part.
+    /// A field that is malformed, in another unit, or asks for more than [`RANGES_MAX`] ranges is ignored (RFC 9110
+    /// §14.2). Ranges that overlap, or whose gap is smaller than the head of a part, are merged (§15.3.7.2); so an
+    /// answer is never longer than the whole representation by more than the head of one part.
     pub(super) fn of(fields: &Headers, len: u64) -> Selection {
         let mut lines = fields.all("range");
         match (lines.next(), lines.next()) {
@@ -39,7 +39,7 @@ impl Selection {
             count += 1;
             match Spec::parse(spec)?.within(len) {
                 _ if count > RANGES_MAX => return None,
-                // Of nothing the last bytes are nothing, which no Content-Range can say.
+                // The last bytes of an empty file are none, which Content-Range cannot express.
                 Some(range) if range.is_empty() => return None,
                 Some(range) => merge(&mut ranges, range),
                 None => {}
@@ -55,15 +55,15 @@ impl Selection {
 
 const UNIT: &[u8] = b"bytes=";
 
-/// So many ranges may be asked for at once.
+/// How many ranges may be requested at once.
 const RANGES_MAX: usize = 16;
 
-/// Two ranges with so few bytes between them are sent as one: the head of a part is no shorter.
+/// Two ranges with a smaller gap are sent as one: the head of a part would be as long.
 pub(super) const GAP_MIN: u64 = 256;
 
 /// `range-spec` (RFC 9110 §14.1.1).
 enum Spec {
-    /// The last position, if there is one, is in the range.
+    /// From a position to another, which is included, or to the end.
     Between(u64, Option<u64>),
     Last(u64),
 }
@@ -81,7 +81,7 @@ impl Spec {
         }
     }
 
-    /// The part of it that is there, if one is.
+    /// The part of it that exists, if any does.
     fn within(self, len: u64) -> Option<Range<u64>> {
         match self {
             Spec::Last(0) => None,
@@ -94,7 +94,7 @@ impl Spec {
     }
 }
 
-/// Adds a range, in the place of the first one that it becomes one with.
+/// Adds a range, in place of the first one that it merges with.
 fn merge(ranges: &mut Vec<Range<u64>>, mut range: Range<u64>) {
     let mut place = ranges.len();
     while let Some(near) = ranges.iter().position(|other| is_near(other, &range)) {

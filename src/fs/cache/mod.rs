@@ -1,4 +1,4 @@
-//! [`Cache`]: the files that were asked for last, in bounded memory.
+//! [`Cache`]: recently requested files, in bounded memory.
 
 mod room;
 
@@ -12,20 +12,21 @@ use super::resource::{FIELDS_COST, Resource, StoredCoding};
 use super::root::Below;
 use crate::memory::lock;
 
-/// Bounds on what is kept of files between requests, for each root.
+/// Bounds on what [`Files`](crate::Files) keeps between requests, for each root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileCache {
-    /// Bytes of content in all. Default: 64 MiB.
+    /// Total bytes of content. Default: 64 MiB.
     pub bytes_max: usize,
-    /// How many files. Of those that are too large for memory up to 256 are kept open, but no more than a quarter of
-    /// the files that the process may open; this bound is for all roots together. Default: 1,024.
+    /// Number of files. Default: 1,024.
+    ///
+    /// Files that are too large for memory are kept open: up to 256 of them, but no more than a quarter of the files
+    /// that the process may open, for all roots together.
     pub files_max: usize,
-    /// How large a file may be to be kept in memory, in bytes, `bytes_max` at most; larger ones are kept open. Default:
-    /// 64 KiB.
+    /// Bytes of a file that is kept in memory, at most `bytes_max`. Larger ones are kept open. Default: 64 KiB.
     pub file_bytes_max: usize,
-    /// How long a file is answered from memory before the disk is looked at again: for so long after a change the old
-    /// file may be sent, under its old `etag`. The size and the time of a file that is kept open are looked at each
-    /// time. Default: 1 s.
+    /// How long a file is served from memory before the disk is checked again. For this long after a change, the old
+    /// file may be sent, with its old `etag`. For a file that is kept open, size and time are checked each time.
+    /// Default: 1 s.
     pub fresh: Duration,
 }
 
@@ -40,10 +41,10 @@ impl Default for FileCache {
     }
 }
 
-/// A file that is small is read at once wherever it is, which takes less than to open it and have it sent.
+/// Files of this size are always read at once, which takes less time than to open them and have them sent.
 const SMALL: usize = 64 << 10;
 
-/// Files by path. It is in several parts, so that cores seldom wait for each other.
+/// Files by path. Divided into shards, so that cores rarely wait for each other.
 #[derive(Debug)]
 pub(super) struct Cache {
     pub(super) bounds: FileCache,
@@ -53,12 +54,12 @@ pub(super) struct Cache {
 
 #[derive(Debug, Default)]
 struct Shard {
-    /// By the hash of the path, which nobody outside can tell. Should two files share one, the last is kept.
+    /// By the hash of the path, which attackers cannot predict. If two files have the same hash, the last one is kept.
     slots: HashMap<u64, Slot, BuildHasherDefault<Hashed>>,
     bytes: usize,
-    /// So many files are kept open.
+    /// How many files are kept open.
     handles: usize,
-    /// Counts what is done, to know what was done last.
+    /// Counts accesses, to tell which was last.
     tick: u64,
 }
 
@@ -68,26 +69,26 @@ struct Slot {
     resource: Arc<Resource>,
     fresh_until: Instant,
     used: u64,
-    /// For the files that it keeps open.
+    /// Room for the files that it keeps open.
     _room: Room,
 }
 
 impl Cache {
     pub(super) fn new(bounds: FileCache) -> Cache {
-        // Each part has room for a file of the largest size in all its codings.
+        // Each shard has room for a file of the largest size in all its codings.
         let largest =
             bounds.file_bytes_max.saturating_add(FIELDS_COST).saturating_mul(1 + StoredCoding::ALL.len());
         let count = (bounds.files_max / FILES_PER_SHARD).min(bounds.bytes_max / largest).clamp(1, SHARDS_MAX);
-        // What can never be kept shall not be read at once either, unless it is small.
+        // A file that can never be kept must not be read at once either, unless it is small.
         let file_bytes_max = bounds.file_bytes_max.min(bounds.bytes_max.max(SMALL));
         let bounds = FileCache { file_bytes_max, fresh: bounds.fresh.min(FRESH_MAX), ..bounds };
         let shards = (0..count).map(|_| Mutex::default()).collect();
         Cache { bounds, shards, hasher: RandomState::new() }
     }
 
-    /// The file at `path`, if it was looked at lately.
+    /// The file at `path`, if it was checked recently.
     ///
-    /// Whoever is told that it was not is to look; until then all others get what is here.
+    /// The caller that gets `None` must check the file; until then, all others get what is here.
     pub(super) fn find(&self, path: &str, now: Instant) -> Option<Arc<Resource>> {
         let (hash, mut shard) = self.shard(path);
         shard.tick += 1;
@@ -101,7 +102,7 @@ impl Cache {
         None
     }
 
-    /// Keeps a file that was looked at just now. Those not used for the longest time go.
+    /// Keeps a file that was just checked, and drops the least recently used ones.
     pub(super) fn keep(&self, path: &Below<'_>, resource: &Arc<Resource>, now: Instant) {
         let count = self.shards.len();
         let (bytes_max, files_max) = (self.bounds.bytes_max / count, self.bounds.files_max / count);
@@ -122,7 +123,7 @@ impl Cache {
             shard.evict(|other| other.handles() > 0);
             room = Room::take(handles);
         }
-        // Others have it all: the file is opened each time.
+        // Other roots use all the room, so the file is opened each time.
         let Some(room) = room else { return };
         shard.bytes += bytes;
         shard.handles += handles;
@@ -132,30 +133,30 @@ impl Cache {
         shard.slots.insert(hash, slot);
     }
 
-    /// Forgets what is not there any more.
+    /// Forgets a file that no longer exists.
     pub(super) fn forget(&self, path: &Below<'_>) {
         let (hash, mut shard) = self.shard(path.as_str());
         shard.remove(hash);
     }
 
-    /// The hash of a path, and the part that it is in.
+    /// The hash of a path, and the shard that it is in.
     fn shard(&self, path: &str) -> (u64, MutexGuard<'_, Shard>) {
-        // Not as a `str`, which is hashed with an end mark for what may follow it.
+        // Not hashed as a `str`, which would add an end mark.
         let mut hasher = self.hasher.build_hasher();
         hasher.write(path.as_bytes());
         let hash = hasher.finish();
-        // A map tells its slots apart by the bits at either end, so those in the middle choose it.
+        // A hash map uses the bits at both ends, so those in the middle choose the shard.
         let index = (hash >> 32) as usize % self.shards.len();
         (hash, lock(&self.shards[index]))
     }
 }
 
-/// A part is gone through to find what was used last, so it is small.
+/// A shard is scanned to find its least recently used file, so it is small.
 const FILES_PER_SHARD: usize = 64;
 
 const SHARDS_MAX: usize = 64;
 
-/// As good as for ever, and yet a time that a clock has.
+/// As good as for ever, and yet within the range of clocks.
 const FRESH_MAX: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
 
 const _: () =
@@ -169,7 +170,7 @@ impl Shard {
         }
     }
 
-    /// Removes what was not used for the longest time of all that `is_fit`.
+    /// Removes the least recently used file of those that `is_fit` accepts.
     fn evict(&mut self, is_fit: impl Fn(&Resource) -> bool) {
         let fit = self.slots.iter().filter(|(_, slot)| is_fit(&slot.resource));
         let oldest = fit.min_by_key(|(_, slot)| slot.used).map(|(hash, _)| *hash);
@@ -179,7 +180,7 @@ impl Shard {
     }
 }
 
-/// The hasher of what is a hash already.
+/// A hasher for values that already are hashes.
 #[derive(Default)]
 struct Hashed(u64);
 

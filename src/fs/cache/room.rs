@@ -1,21 +1,22 @@
-//! [`Room`]: for files that are kept open between requests, in the whole process.
+//! [`Room`]: a process-wide bound on files that are kept open between requests.
 
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::fs::root::descriptors;
 
-/// Room for some files that are kept open. It is free again when this is dropped.
+/// Room for some files that are kept open. It becomes free when this is dropped.
 ///
-/// Descriptors are the process's: were each root to keep its own share, a few of them could leave none for connections.
+/// Descriptors are shared by the process: if each root had a bound of its own, a few roots could leave none for
+/// connections.
 #[derive(Debug)]
 pub(super) struct Room(usize);
 
 impl Room {
-    /// So many are kept open at once, in all: most systems give a process 1,024 descriptors, and connections need them.
+    /// How many files are kept open in total. Most systems give a process 1,024 descriptors, and connections need them.
     pub(super) const MAX: usize = 256;
 
-    /// Room for `count` more, if there is any.
+    /// Takes room for `count` more files, if there is any.
     pub(super) fn take(count: usize) -> Option<Room> {
         let more = |taken: usize| taken.checked_add(count).filter(|sum| count == 0 || *sum <= *BOUND);
         let taken = TAKEN.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
@@ -31,5 +32,5 @@ impl Drop for Room {
 
 static TAKEN: AtomicUsize = AtomicUsize::new(0);
 
-/// A quarter of what the process may have open, where that is little.
+/// A quarter of what the process may have open, if that is less.
 static BOUND: LazyLock<usize> = LazyLock::new(|| Room::MAX.min(descriptors() / 4));

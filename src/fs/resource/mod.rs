@@ -1,4 +1,4 @@
-//! [`Resource`]: one file in all its representations, with the fields that each is answered with (RFC 9110 §8).
+//! [`Resource`]: one file in all its representations, with the fields of each (RFC 9110 §8).
 
 mod snapshot;
 mod stored_coding;
@@ -16,10 +16,10 @@ use crate::message::{Headers, InvalidField};
 /// One file in all its representations.
 #[derive(Debug)]
 pub(super) struct Resource {
-    /// The file as it is, and then what is kept encoded.
+    /// The file as it is first, then its encoded forms.
     representations: Vec<Representation>,
     pub(super) content_type: String,
-    /// When it was changed last, to the second.
+    /// The time of its last change, to the second.
     pub(super) modified: Option<SystemTime>,
 }
 
@@ -29,14 +29,14 @@ pub(super) struct Representation {
     coding: Option<Coding>,
     snapshot: Snapshot,
     pub(super) etag: String,
-    /// All that describes it, ready to be copied into an answer.
+    /// All fields that describe it, ready to be copied into an answer.
     pub(super) fields: Headers,
-    /// What describes it in an answer without its content, such as 304 (RFC 9110 §15.4.5).
+    /// The fields that describe it in an answer without its content, such as 304 (RFC 9110 §15.4.5).
     pub(super) fields_alone: Headers,
 }
 
 impl Resource {
-    /// The file `name` as it is, and what is kept of it encoded.
+    /// Makes the resource for the file `name`, with its encoded forms.
     pub(super) fn new(
         name: &str,
         cache_control: Option<&str>,
@@ -66,7 +66,7 @@ impl Resource {
         Ok(Resource { representations, content_type, modified })
     }
 
-    /// Whether the files that it keeps open are what they were.
+    /// Whether the files that it keeps open are unchanged.
     pub(super) fn is_as_it_was(&self) -> bool {
         self.representations.iter().all(|it| it.snapshot.is_as_it_was())
     }
@@ -76,13 +76,13 @@ impl Resource {
         &self.representations[0].snapshot
     }
 
-    /// Whether it depends on the peer which representation it gets.
+    /// Whether the chosen representation depends on the peer.
     pub(super) fn varies(&self) -> bool {
         self.representations.len() > 1
     }
 
-    /// The representation that a peer wants. One that refuses the file as it is, and all that there is, gets it all the
-    /// same: it is better than nothing (RFC 9110 §12.5.3).
+    /// The representation that a peer prefers. A peer that refuses all of them gets the file as it is, which is better
+    /// than nothing (RFC 9110 §12.5.3).
     pub(super) fn select(&self, fields: &Headers) -> &Representation {
         if let [whole] = &*self.representations {
             return whole;
@@ -97,7 +97,7 @@ impl Resource {
         self.representations.iter().filter(|it| matches!(it.content(), Content::File(..))).count()
     }
 
-    /// About how many bytes of memory it takes.
+    /// About how many bytes of memory it uses.
     pub(super) fn cost(&self) -> usize {
         let cost = |it: &Representation| match it.content() {
             Content::Bytes(content) => content.len() + FIELDS_COST,
@@ -113,10 +113,10 @@ impl Representation {
     }
 }
 
-/// About what a representation takes beside its content.
+/// About how many bytes a representation uses in addition to its content.
 pub(super) const FIELDS_COST: usize = 1024;
 
-/// What a name says about the content (RFC 9110 §8.3). Text is taken to be UTF-8.
+/// The content type that a name suggests (RFC 9110 §8.3). Text is assumed to be UTF-8.
 pub(super) fn content_type(name: &str) -> String {
     match mime_guess::from_path(name).first_raw() {
         Some(text) if text.starts_with("text/") => format!("{text}; charset=utf-8"),

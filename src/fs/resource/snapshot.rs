@@ -1,4 +1,4 @@
-//! [`Snapshot`]: what a file held when it was looked at (RFC 9110 §8.8).
+//! [`Snapshot`]: the state of a file when it was checked (RFC 9110 §8.8).
 
 use std::fs::{File, Metadata};
 use std::io::{self, Read, Seek};
@@ -9,16 +9,17 @@ use bytes::Bytes;
 
 use crate::coding::Coding;
 
-/// What a file held when it was looked at, and what tells that from what it will hold.
+/// The content of a file when it was checked, and what distinguishes it from later states.
 #[derive(Debug)]
 pub(in crate::fs) struct Snapshot {
     pub(in crate::fs) content: Content,
     /// Without quotes.
     pub(in crate::fs) etag: String,
     pub(in crate::fs) modified: Option<SystemTime>,
-    /// Whether another change would have another time.
+    /// Whether another change would change the time, too.
     pub(in crate::fs) is_settled: bool,
-    /// When it was looked at, if that time was over then: it stands for this state only.
+    /// When the file was checked, if the time of its last change was over then, so that the time denotes this state
+    /// only.
     pub(in crate::fs) past_since: Option<Instant>,
 }
 
@@ -30,7 +31,7 @@ pub(in crate::fs) enum Content {
 }
 
 impl Snapshot {
-    /// Reads a file, if it is no larger than `in_memory_max`; of a larger one only the handle is kept.
+    /// Reads a file, if it is no larger than `in_memory_max`; a larger one is kept open.
     pub(in crate::fs) fn read(file: File, metadata: Metadata, in_memory_max: usize) -> io::Result<Snapshot> {
         let mut metadata = metadata;
         let now = SystemTime::now();
@@ -40,7 +41,7 @@ impl Snapshot {
             }
             let bytes = read(&file, metadata.len() as usize)?;
             let after = file.metadata()?;
-            // What changes while it is read is half the one and half the other.
+            // If it changes while it is read, the bytes are a mixture.
             let is_same = after.modified().ok() == metadata.modified().ok() && after.len() == metadata.len();
             if is_same && bytes.len() as u64 == metadata.len() {
                 return Ok(Snapshot::new(&metadata, now, Content::Bytes(bytes.into())));
@@ -50,19 +51,19 @@ impl Snapshot {
         Ok(Snapshot::new(&metadata, now, Content::File(Arc::new(file), metadata.len())))
     }
 
-    /// Whether this was changed no longer than a second before `other`: tools that write both do not do it at once.
+    /// Whether this was changed at most a second before `other`. Tools that write both do not write them at once.
     pub(in crate::fs) fn is_as_new_as(&self, other: &Snapshot) -> bool {
-        // A file may have any date, the last one that can be said among them.
+        // A file may have any date, even the last one that can be represented.
         let late = |at: SystemTime| at.checked_add(Duration::from_secs(1)).unwrap_or(at);
         self.modified.map(late) >= other.modified
     }
 
-    /// Whether the time of its last change was over when it was looked at.
+    /// Whether the time of its last change was over when it was checked.
     pub(in crate::fs) fn is_past(&self) -> bool {
         self.past_since.is_some()
     }
 
-    /// Whether the file is what it was, if it is kept open: the system knows that without asking a disk.
+    /// Whether the file is unchanged, if it is kept open. This does not access the disk.
     pub(in crate::fs) fn is_as_it_was(&self) -> bool {
         match &self.content {
             Content::Bytes(_) => true,
@@ -73,13 +74,13 @@ impl Snapshot {
         }
     }
 
-    /// The second in which it was changed last.
+    /// The second of its last change.
     pub(in crate::fs) fn second(&self) -> Option<SystemTime> {
         self.modified.map(to_second)
     }
 
-    /// What the answer to a request that `arrived` then has to say instead, if that second is after its own date, which
-    /// is that of the request (RFC 9110 §8.8.2.1).
+    /// What `last-modified` must be instead, if the second of the last change is after the answer's own date, which is
+    /// that of the request that `arrived` (RFC 9110 §8.8.2.1).
     pub(in crate::fs) fn earlier_second(&self, arrived: Instant) -> Option<SystemTime> {
         if self.past_since.is_some_and(|looked_at| looked_at <= arrived) {
             return None;
@@ -88,10 +89,10 @@ impl Snapshot {
         self.second().is_some_and(|second| date < second).then_some(date)
     }
 
-    /// `now` is before the content was read.
+    /// `now` is a time before the content was read.
     fn new(metadata: &Metadata, now: SystemTime, content: Content) -> Snapshot {
         let modified = metadata.modified().ok();
-        // A date that lies ahead was set, and a change would have the one of today.
+        // A date in the future was set by hand, and a change would set the current one.
         let distance = |at| now.duration_since(at).unwrap_or_else(|ahead| ahead.duration());
         let is_settled = modified.is_some_and(|at| distance(at) > SETTLING);
         let nanoseconds = |at: SystemTime| {
@@ -99,14 +100,14 @@ impl Snapshot {
         };
         let mut etag = format!("{:x}-{:x}", modified.map_or(0, nanoseconds), metadata.len());
         if !is_settled {
-            // What is called so now may be something else in a moment, and must have another name then.
+            // The file may change in a moment without a change of time, and must then have another tag.
             etag.push_str(&format!("-{:x}", nanoseconds(now)));
         }
         let is_past = is_settled && modified.is_some_and(|at| at < now);
         Snapshot { content, etag, modified, is_settled, past_since: is_past.then(Instant::now) }
     }
 
-    /// Its entity-tag: a weak one as long as a change might go unseen (RFC 9110 §8.8.1).
+    /// Its entity-tag, which is weak as long as a change might go unnoticed (RFC 9110 §8.8.1).
     pub(in crate::fs) fn tag(&self, coding: Option<Coding>) -> String {
         let weak = if self.is_settled { "" } else { "W/" };
         let coding = coding.map(|coding| format!("-{}", coding.as_str())).unwrap_or_default();
@@ -114,10 +115,11 @@ impl Snapshot {
     }
 }
 
-/// Two changes within this time may have one date: the clock of some file systems counts by two seconds.
+/// Two changes within this time may have the same date, since the clock of some file systems counts in steps of two
+/// seconds.
 const SETTLING: Duration = Duration::from_secs(2);
 
-/// A file that is written to all the time is sent from where it is.
+/// How often a small file is read until it does not change meanwhile. After that, it is kept open instead.
 const ATTEMPTS: usize = 3;
 
 /// The first `len` bytes of a file.

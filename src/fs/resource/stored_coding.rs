@@ -1,17 +1,17 @@
-//! [`StoredCoding`]: the content codings that files are stored in, and how their names end then (RFC 9110 §8.4.1).
+//! [`StoredCoding`]: the content codings in which files are stored, and the suffixes of their names (RFC 9110 §8.4.1).
 
 use crate::coding::Coding;
 
-/// A content coding that a file may be stored in beside itself.
+/// A content coding in which a file may be stored in addition to the file itself.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::fs) struct StoredCoding {
     pub(in crate::fs) coding: Coding,
-    /// What the name of the file so encoded ends with.
+    /// The suffix of the names of encoded files.
     pub(in crate::fs) suffix: &'static str,
 }
 
 impl StoredCoding {
-    /// The first is liked best.
+    /// In order of preference.
     pub(in crate::fs) const ALL: [StoredCoding; 3] = [
         StoredCoding { coding: Coding::Br, suffix: ".br" },
         StoredCoding { coding: Coding::Zstd, suffix: ".zst" },

@@ -17,7 +17,7 @@ pub(in crate::fs) struct Embedded {
 #[derive(Debug)]
 struct File {
     bytes: &'static [u8],
-    /// Made of the content: the program may run in many places, and its date says nothing.
+    /// Computed from the content: the program may run in many places, and has no useful date.
     etag: String,
 }
 
@@ -42,7 +42,7 @@ impl Embedded {
         path.is_empty() || self.below(path).next().is_some()
     }
 
-    /// What is in the directory at `path`, each once.
+    /// Lists the directory at `path`.
     pub(in crate::fs) fn entries(&self, path: &str) -> Vec<Entry> {
         let mut entries: Vec<Entry> = Vec::new();
         for (rest, file) in self.below(path) {
@@ -57,7 +57,7 @@ impl Embedded {
         entries
     }
 
-    /// The files below a directory, by their paths from there on.
+    /// The files below a directory, by their paths relative to it.
     fn below(&self, path: &str) -> impl Iterator<Item = (&'static str, &File)> {
         let prefix = if path.is_empty() { String::new() } else { format!("{path}/") };
         self.files.iter().filter_map(move |(path, file)| Some((path.strip_prefix(&*prefix)?, file)))

@@ -1,4 +1,4 @@
-//! [`Root`]: where files are: in a directory of the system, or in the program itself.
+//! [`Root`]: where files are: in a directory, or in the program itself.
 
 mod disk;
 mod embedded;
@@ -39,26 +39,27 @@ pub(super) enum Directory {
 }
 
 impl Root {
-    /// The directory at `path`, which is opened now.
+    /// Opens the directory at `path`.
     ///
     /// # Errors
     ///
-    /// A path that does not lead to a directory that may be read.
+    /// Fails if the path does not lead to a directory that can be read.
     pub(super) fn disk(path: PathBuf) -> io::Result<Root> {
         Ok(Root::Disk(Arc::new(Disk::new(path)?)))
     }
 
-    /// Files that are part of the program, by their paths.
+    /// Makes a root of files that are part of the program, by their paths.
     pub(super) fn embedded(files: &[(&'static str, &'static [u8])]) -> Root {
         Root::Embedded(Arc::new(Embedded::new(files)))
     }
 
-    /// Whether what is in the directory at `path` would be served as files.
+    /// Whether the contents of the directory at `path` would be served as files.
     pub(super) fn holds(&self, path: &Path) -> bool {
         matches!(self, Root::Disk(disk) if path.starts_with(&disk.path))
     }
 
-    /// Looks at what is there. A file of up to `in_memory_max` bytes is read. This may block, but for embedded files.
+    /// Looks at what is at `path`. A file of up to `in_memory_max` bytes is read. This may block, except for embedded
+    /// files.
     pub(super) fn open(&self, path: &str, links: Links, in_memory_max: usize) -> io::Result<Opened> {
         let disk = match self {
             Root::Disk(disk) => disk,
@@ -80,7 +81,7 @@ impl Root {
         }
     }
 
-    /// What is in `directory`, which is at `path`: files and directories, up to so many of them. This may block.
+    /// Lists `directory`, which is at `path`: files and directories, up to `max` of them. This may block.
     pub(super) fn entries(
         &self,
         directory: &Directory,

@@ -6,16 +6,16 @@ use memchr::memchr;
 
 use crate::message::Target;
 
-/// A path below a root: names with one `/` between them, decoded once. The root itself is empty; what ends with a
-/// `/`, or is empty, is asked for as a directory.
+/// A path below a root: names separated by one `/`, decoded once. The path of the root itself is empty. A path that
+/// ends with a `/`, or is empty, denotes a directory.
 ///
-/// No name is `.` or `..`, none is empty, and none holds a byte that some system takes for something else: a
-/// control, such as NUL, or a backslash. There is no other way to make one.
+/// No name is `.` or `..`, none is empty, and none contains a byte that some system could interpret: a control
+/// character such as NUL, or a backslash. [`Below::new`] is the only way to make one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::fs) struct Below<'a>(Cow<'a, str>);
 
 impl<'a> Below<'a> {
-    /// This path, as it is: nothing in it is decoded.
+    /// Checks a path, in which nothing is decoded.
     pub(in crate::fs) fn new(path: impl Into<Cow<'a, str>>) -> Option<Below<'a>> {
         let path = path.into();
         let names = path.strip_suffix('/').unwrap_or(&path);
@@ -40,7 +40,7 @@ impl<'a> Below<'a> {
         self.0.strip_suffix('/').unwrap_or(&self.0)
     }
 
-    /// Whether a directory is asked for.
+    /// Whether it denotes a directory.
     pub(in crate::fs) fn is_directory(&self) -> bool {
         self.0.is_empty() || self.0.ends_with('/')
     }
@@ -51,9 +51,9 @@ impl<'a> Below<'a> {
     }
 }
 
-/// The path of a target from the first name on, decoded once. Where it leads only a [`Below`] can say.
+/// The path of a target, without its first `/`, decoded once. It must still be checked by [`Below::new`].
 ///
-/// A `/` that was escaped is part of a name, and no name has one.
+/// An escaped `/` would be part of a name, and no name has one.
 pub(in crate::fs) fn decode(target: &Target) -> Option<Cow<'_, str>> {
     let raw = target.path().strip_prefix('/')?;
     if memchr(b'%', raw.as_bytes()).is_none() {
@@ -70,7 +70,7 @@ pub(in crate::fs) fn decode(target: &Target) -> Option<Cow<'_, str>> {
     Some(Cow::Owned(decoded))
 }
 
-/// What is left of a path behind `prefix`, which is whole names.
+/// What remains of a path after `prefix`, which consists of whole names.
 pub(in crate::fs) fn strip_prefix<'a>(path: Cow<'a, str>, prefix: &str) -> Option<Cow<'a, str>> {
     if prefix.is_empty() {
         return Some(path);
@@ -88,7 +88,8 @@ pub(in crate::fs) fn is_name(name: &str) -> bool {
     !matches!(name, "" | "." | "..") && !name.bytes().any(is_special) && (!cfg!(windows) || is_plain(name))
 }
 
-/// Whether a name is just that to Windows too: no drive, no stream of a file, no device, no trick at its end.
+/// Whether a name is plain on Windows too: not a drive, a stream of a file or a device, and without characters at its
+/// end that Windows ignores.
 fn is_plain(name: &str) -> bool {
     let stem = name.split('.').next().unwrap_or_default().trim_end();
     let is_device = match stem.len() {

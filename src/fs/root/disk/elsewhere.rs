@@ -1,4 +1,4 @@
-//! Systems without openat2(2): paths are walked.
+//! Systems without openat2(2): paths are walked name by name.
 
 use std::fs::{self, File};
 use std::io;
@@ -16,14 +16,14 @@ pub(super) fn entries(disk: &Disk, _: &File, path: &str, links: Links, max: usiz
             break;
         }
         let name = found?.file_name();
-        // A name that is no UTF-8 no path leads to.
+        // A name that is not UTF-8 cannot be requested.
         let Some(name) = name.to_str() else { continue };
         entries.extend(disk.entry(path, name, links));
     }
     Ok(entries)
 }
 
-/// What macOS gives if it is not asked for more.
+/// The default of macOS.
 pub(super) fn descriptors() -> usize {
     256
 }

@@ -1,4 +1,4 @@
-//! Linux: openat2(2), which resolves beneath a directory and nowhere else.
+//! Linux: openat2(2), which resolves paths beneath a directory only.
 
 use std::fs::File;
 use std::io;
@@ -11,7 +11,7 @@ use super::{Disk, Entry, Links, walk};
 
 pub(super) fn open(disk: &Disk, path: &str, links: Links) -> io::Result<File> {
     let path = if path.is_empty() { "." } else { path };
-    // Not to wait for whoever writes to a pipe.
+    // `NONBLOCK`, so that opening a pipe does not wait for its writer.
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
     let resolve = match links {
@@ -21,9 +21,9 @@ pub(super) fn open(disk: &Disk, path: &str, links: Links) -> io::Result<File> {
     for _ in 0..ATTEMPTS {
         match openat2(&disk.dir, path, flags, Mode::empty(), resolve) {
             Ok(file) => return Ok(file.into()),
-            // Somebody renames directories just now.
+            // A directory is being renamed.
             Err(Errno::AGAIN | Errno::INTR) => {}
-            // Kernels before 5.6, and sandboxes that are older than it.
+            // Kernels before 5.6, and sandboxes that do not know the call.
             Err(Errno::NOSYS | Errno::PERM) => return walk::open(disk, path, links),
             Err(errno) => return Err(error(errno)),
         }
@@ -33,7 +33,8 @@ pub(super) fn open(disk: &Disk, path: &str, links: Links) -> io::Result<File> {
 
 const ATTEMPTS: usize = 16;
 
-/// Links that lead out of the root or in circles, names too long for anything, and what cannot be opened, are nothing.
+/// Links that lead out of the root or in circles, names that are too long, and what cannot be opened, count as not
+/// there.
 fn error(errno: Errno) -> io::Error {
     match errno {
         Errno::LOOP | Errno::XDEV | Errno::NOTDIR | Errno::NAMETOOLONG | Errno::NXIO => {
@@ -56,7 +57,7 @@ pub(super) fn entries(
             break;
         }
         let found = found?;
-        // A name that is no UTF-8 no path leads to.
+        // A name that is not UTF-8 cannot be requested.
         let Ok(name) = found.file_name().to_str() else { continue };
         let is_candidate = match (found.file_type(), links) {
             (FileType::Symlink, Links::Refused) => false,

@@ -1,6 +1,7 @@
-//! [`Disk`]: a directory of the system, and nothing that is not below it.
+//! [`Disk`]: a directory, and nothing that is not below it.
 //!
-//! This room blocks: it is entered on threads that may wait. Each system has a file with the same three functions.
+//! This module blocks, so it is used on threads that may wait. There is a file for each operating system, with the same
+//! three functions.
 
 #[cfg(not(target_os = "linux"))]
 mod elsewhere;
@@ -21,7 +22,7 @@ use linux as system;
 /// A directory whose files are served.
 #[derive(Debug)]
 pub(in crate::fs) struct Disk {
-    /// Without links in it.
+    /// The path without links.
     pub(in crate::fs) path: PathBuf,
     #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "a walk starts from the path"))]
     dir: File,
@@ -35,33 +36,33 @@ pub(in crate::fs) enum Links {
     Followed,
 }
 
-/// What a path leads to. Anything else, such as a pipe, a socket or a device, is as good as nothing.
+/// What a path leads to. Anything else, such as a pipe, a socket or a device, counts as not there.
 #[derive(Debug)]
 pub(in crate::fs) enum Node {
     File(File, Metadata),
     Directory(File),
 }
 
-/// One line of a directory.
+/// One entry of a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::fs) struct Entry {
     pub(in crate::fs) name: String,
-    /// None for a directory.
+    /// `None` for a directory.
     pub(in crate::fs) size: Option<u64>,
     pub(in crate::fs) modified: Option<SystemTime>,
 }
 
-/// How many files, sockets and the like the process may have open.
+/// How many file descriptors the process may have open.
 pub(in crate::fs) fn descriptors() -> usize {
     system::descriptors()
 }
 
 impl Disk {
-    /// The directory at `path`, opened now.
+    /// Opens the directory at `path`.
     ///
     /// # Errors
     ///
-    /// A path that does not exist, or is no directory.
+    /// Fails if the path does not exist, or is not a directory.
     pub(in crate::fs) fn new(path: PathBuf) -> io::Result<Disk> {
         let path = path.canonicalize()?;
         let dir = walk::open_any(&path)?;
@@ -71,11 +72,11 @@ impl Disk {
         }
     }
 
-    /// Opens what is at `path`, which must be relative, and without a `/` at its end.
+    /// Opens what is at `path`, which must be relative, without a `/` at its end.
     ///
     /// # Errors
     ///
-    /// `NotFound` for whatever is not there, is not below the root, or is not to be served.
+    /// Fails with `NotFound` for anything that is not there, is not below the root, or must not be served.
     pub(in crate::fs) fn open(&self, path: &str, links: Links) -> io::Result<Node> {
         let file = system::open(self, path, links)?;
         let metadata = file.metadata()?;
@@ -86,7 +87,7 @@ impl Disk {
         }
     }
 
-    /// What is in the directory `dir`, which is at `path`: files and directories, up to so many of them.
+    /// Lists the directory `dir`, which is at `path`: files and directories, up to `max` of them.
     pub(in crate::fs) fn entries(
         &self,
         dir: &File,
@@ -97,7 +98,8 @@ impl Disk {
         system::entries(self, dir, path, links, max)
     }
 
-    /// The entry for `name` in the directory at `path`. What cannot be opened has none: it would be a link to nothing.
+    /// The entry for `name` in the directory at `path`. What cannot be opened has none, since a link to it would be
+    /// dead.
     fn entry(&self, path: &str, name: &str, links: Links) -> Option<Entry> {
         let path = if path.is_empty() { name.to_owned() } else { format!("{path}/{name}") };
         let (size, metadata) = match self.open(&path, links).ok()? {

@@ -1,7 +1,7 @@
-//! Opens a path beneath a directory where the system cannot be told to: component by component.
+//! Opens a path beneath a directory name by name, where the operating system cannot do so.
 //!
-//! Whoever may rename directories below the root while a path is walked may lead it astray. openat2(2) has no such gap,
-//! so it is preferred wherever it is.
+//! A process that may rename directories below the root could lead such a walk astray. openat2(2) has no such gap, so
+//! it is preferred where it exists.
 
 use std::fs::{self, File, Metadata};
 use std::io;
@@ -15,7 +15,7 @@ pub(super) fn open(disk: &Disk, path: &str, links: Links) -> io::Result<File> {
         Links::Followed => disk.path.join(path).canonicalize(),
     };
     let whole = whole.map_err(plain)?;
-    // To open a pipe would be to wait for whoever writes to it.
+    // Opening a pipe would wait for its writer.
     let is_special = |metadata: Metadata| !metadata.is_file() && !metadata.is_dir();
     if !whole.starts_with(&disk.path) || fs::metadata(&whole).map(is_special).map_err(plain)? {
         return Err(io::ErrorKind::NotFound.into());
@@ -29,7 +29,7 @@ pub(super) fn open_any(path: &Path) -> io::Result<File> {
     File::open(path)
 }
 
-/// Opens a file or a directory, which Windows does for those only who say that they mean it.
+/// Opens a file or a directory. Windows opens directories only with this flag.
 #[cfg(windows)]
 pub(super) fn open_any(path: &Path) -> io::Result<File> {
     use std::os::windows::fs::OpenOptionsExt;
@@ -38,7 +38,7 @@ pub(super) fn open_any(path: &Path) -> io::Result<File> {
     fs::OpenOptions::new().read(true).custom_flags(FILE_FLAG_BACKUP_SEMANTICS).open(path)
 }
 
-/// The whole path, if none of its names is a link.
+/// Returns the whole path, if none of its names is a link.
 fn without_links(disk: &Disk, path: &str) -> io::Result<PathBuf> {
     let mut whole = disk.path.clone();
     for name in path.split('/').filter(|name| !name.is_empty()) {
@@ -50,13 +50,13 @@ fn without_links(disk: &Disk, path: &str) -> io::Result<PathBuf> {
     Ok(whole)
 }
 
-/// Only three kinds of failure matter to a peer: not there, not allowed, not now.
+/// Reduces errors to the kinds that matter to a peer: not found, not permitted, and busy.
 fn plain(error: io::Error) -> io::Error {
     use io::ErrorKind::{InvalidFilename, NotADirectory, NotFound, PermissionDenied, ResourceBusy};
     match error.kind() {
         NotADirectory | InvalidFilename => NotFound.into(),
         NotFound | PermissionDenied | ResourceBusy => error,
-        // A circle of links has no stable name of its own.
+        // The kind for a circle of links is not stable.
         _ if error.raw_os_error().is_some_and(|code| code == ELOOP) => NotFound.into(),
         _ => error,
     }
