@@ -8,34 +8,34 @@ use super::MultipartError;
 use super::parameter;
 use crate::message::Headers;
 
-/// The boundary of one body. Each part ends at a CRLF, two dashes and the boundary, called its delimiter.
+/// The boundary of one body. Each part ends at a delimiter: CRLF, two dashes and the boundary.
 pub(super) struct Boundary {
     /// Finds the delimiter, and owns it.
     finder: Finder<'static>,
 }
 
-/// What is at the front of some bytes of a body.
+/// What some bytes of a body begin with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Front {
-    /// So many bytes that are in no delimiter, whatever follows them. At least one.
+    /// This many bytes, at least one, that are not part of a delimiter, whatever follows them.
     Data(usize),
     /// A whole delimiter.
     Delimiter,
-    /// What may be a delimiter, or nothing at all.
+    /// Possibly the start of a delimiter: more bytes are needed.
     Open,
 }
 
-/// What the line of a delimiter says of what follows.
+/// What the line of a delimiter announces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Line {
     /// Another part.
     Part,
-    /// No part any more.
+    /// The end of the parts.
     Close,
 }
 
 impl Boundary {
-    /// The boundary of this text: 1 to 70 `bchars`, of which the last is no space.
+    /// Makes a boundary of 1 to 70 `bchars`, the last of which is not a space.
     pub(super) fn new(text: &[u8]) -> Result<Boundary, MultipartError> {
         let is_good =
             (1..=LEN_MAX).contains(&text.len()) && text.iter().all(is_bchar) && !text.ends_with(b" ");
@@ -45,7 +45,7 @@ impl Boundary {
         }
     }
 
-    /// The boundary of the body that `headers` belong to, which must be `multipart/form-data`.
+    /// Reads the boundary from `headers`, whose content type must be `multipart/form-data`.
     pub(super) fn of(headers: &Headers) -> Result<Boundary, MultipartError> {
         let mut types = headers.all("content-type");
         let (Some(content_type), None) = (types.next(), types.next()) else {
@@ -59,12 +59,12 @@ impl Boundary {
         Boundary::new(&text.unwrap_or_default())
     }
 
-    /// How long a delimiter is.
+    /// The length of a delimiter.
     pub(super) fn delimiter_len(&self) -> usize {
         self.finder.needle().len()
     }
 
-    /// What is at the front of `bytes`?
+    /// What `bytes` begin with.
     pub(super) fn front(&self, bytes: &[u8]) -> Front {
         let data = self.finder.find(bytes).unwrap_or_else(|| bytes.len() - self.open_len(bytes));
         match data {
@@ -74,8 +74,8 @@ impl Boundary {
         }
     }
 
-    /// How much of the end of `bytes` may be the start of a delimiter. None begins within another one, since the only
-    /// CR is the first octet.
+    /// How many bytes at the end of `bytes` may be the start of a delimiter. No delimiter begins within another one,
+    /// since only the first octet is a CR.
     fn open_len(&self, bytes: &[u8]) -> usize {
         let needle = self.finder.needle();
         let tail = &bytes[bytes.len().saturating_sub(needle.len() - 1)..];
@@ -91,13 +91,12 @@ fn is_bchar(octet: &u8) -> bool {
     octet.is_ascii_alphanumeric() || b"'()+_,-./:=? ".contains(octet)
 }
 
-/// What stands on the line of a delimiter, in `rest` behind it, and how long it is without its CRLF. None if that is
-/// not all there yet.
+/// Reads the rest of a delimiter's line, and returns its length without CRLF. `None` if it is incomplete.
 ///
 /// # Errors
 ///
-/// RFC 2046 §5.1.1 lets a boundary be the front of a longer line; who takes such a line for data and who takes it for
-/// a boundary read two different bodies, so nobody here does either.
+/// RFC 2046 §5.1.1 lets a boundary be the beginning of a longer line. A program that takes such a line for data and one
+/// that takes it for a boundary read two different bodies, so it is refused here.
 pub(super) fn line(rest: &[u8], is_end: bool) -> Result<Option<(Line, usize)>, MultipartError> {
     let (line, dashes, tail) = match rest {
         [b'-', b'-', tail @ ..] => (Line::Close, 2, tail),
@@ -115,7 +114,8 @@ pub(super) fn line(rest: &[u8], is_end: bool) -> Result<Option<(Line, usize)>, M
     }
 }
 
-/// Whitespace behind a boundary that transports have added: a bound on how often it is looked at again.
+/// How much whitespace, which transports may have added, can follow a boundary. It bounds how often it is scanned
+/// again.
 const PADDING_MAX: usize = 128;
 
 impl fmt::Debug for Boundary {

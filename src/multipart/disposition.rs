@@ -3,7 +3,7 @@
 use super::MultipartError;
 use super::parameter;
 
-/// What `content-disposition` says of a part. Both names are the peer's choice.
+/// What `content-disposition` says about a part. The peer chooses both names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Disposition {
     pub(super) name: String,
@@ -13,8 +13,8 @@ pub(super) struct Disposition {
 impl Disposition {
     /// Parses the value of the field.
     ///
-    /// `filename*` is passed over as any other parameter: RFC 7578 §4.2 forbids it, and yet .NET sends it beside a
-    /// `filename`. So nobody who looks for one name is told another one here.
+    /// `filename*` is ignored like any unknown parameter: RFC 7578 §4.2 forbids it, yet .NET sends it in addition to
+    /// `filename`. So a program that inspects `filename` and one that uses it here agree on the name.
     pub(super) fn parse(field: &[u8]) -> Result<Disposition, MultipartError> {
         let (kind, parameters) = parameter::split(field);
         let text = |name| {
@@ -31,7 +31,7 @@ impl Disposition {
     }
 }
 
-/// The text of a name, with what browsers escape in it: `%22` for a quote, `%0D` and `%0A` for a line's end (HTML,
+/// Undoes the escapes of browsers in a name: `%22` for a quote, `%0D` and `%0A` for the end of a line (HTML,
 /// "multipart/form-data encoding algorithm"). They escape nothing else, not even `%`.
 fn unescaped(mut name: &[u8]) -> Result<String, MultipartError> {
     let mut plain = Vec::with_capacity(name.len());

@@ -1,4 +1,4 @@
-//! [`MultipartError`]: how a body can break RFC 7578, and the status that is owed for it.
+//! [`MultipartError`]: how a body can break RFC 7578, and the status for it.
 
 use std::error::Error;
 use std::fmt;
@@ -6,48 +6,48 @@ use std::io;
 
 use crate::message::Status;
 
-/// How a body broke the rules of `multipart/form-data`, or a bound of [`MultipartLimits`](super::MultipartLimits).
+/// How a body broke the rules of `multipart/form-data`, or a limit of [`MultipartLimits`](super::MultipartLimits).
 ///
 /// It is inside the [`io::Error`] that reading parts returns, unless the body itself could not be read. A handler that
 /// passes it on with `?` answers with [the status it owes](MultipartError::owed).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum MultipartError {
-    /// The content type is not `multipart/form-data`, once (RFC 7578 §4.1).
+    /// The content type is missing, repeated, or not `multipart/form-data` (RFC 7578 §4.1).
     ContentType,
-    /// The body is in a content coding, which [`Context::decode_body`](crate::Context::decode_body) undoes
-    /// (RFC 9110 §8.4).
+    /// The body has a content coding, which [`Context::decode_body`](crate::Context::decode_body) can undo (RFC 9110
+    /// §8.4).
     ContentCoding,
     /// The content is not here: it is a stream, or was not read. The application asked too early.
     Unread,
-    /// The boundary is missing, or not 1 to 70 characters of those allowed (RFC 2046 §5.1.1).
+    /// The boundary is missing, or does not consist of 1 to 70 allowed characters (RFC 2046 §5.1.1).
     Boundary,
-    /// A boundary has something else behind it than the end of its line (§5.1.1).
+    /// A boundary is followed by something other than the end of its line (§5.1.1).
     Delimiter,
     /// The head of a part is malformed (§5.1).
     PartHead,
-    /// A part has no content disposition `form-data` with one name (RFC 7578 §4.2), or two.
+    /// A part has no content disposition `form-data` with one name, or has two (RFC 7578 §4.2).
     Disposition,
-    /// A part is in a transfer encoding (RFC 7578 §4.7).
+    /// A part has a transfer encoding (RFC 7578 §4.7).
     TransferEncoding,
     /// The body ends before its last boundary (RFC 2046 §5.1.1).
     Incomplete,
-    /// A part that is asked for as text is not UTF-8.
+    /// A part that is read as text is not UTF-8.
     Text,
-    /// There are more parts than may be.
+    /// There are more parts than the limit.
     TooManyParts,
-    /// The head of a part is larger than its bound, or has more fields.
+    /// The head of a part is larger than the limit, or has more fields.
     PartHeadTooLarge,
-    /// A part is larger than its bound.
+    /// A part is larger than the limit.
     PartTooLarge,
-    /// The whole body is larger than its bound.
+    /// The whole body is larger than the limit.
     BodyTooLarge,
-    /// What comes before the first boundary or behind the last is larger than its bound.
+    /// What precedes the first boundary, or follows the last, is larger than the limit.
     MarginTooLarge,
 }
 
 impl MultipartError {
-    /// The status that is owed to whoever sent such a body (RFC 9110 §15.5, §15.6.1).
+    /// Returns the status that a peer who sent such a body is answered with (RFC 9110 §15.5).
     pub fn owed(self) -> Status {
         *self.status()
     }
@@ -92,7 +92,7 @@ impl fmt::Display for MultipartError {
 }
 
 impl Error for MultipartError {
-    /// The status that is owed: so it is answered when the error goes through `?`.
+    /// The status, which makes `?` in a handler answer with it.
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         Some(self.status())
     }

@@ -1,4 +1,4 @@
-//! [`Form`]: a body of parts, to be sent (RFC 7578 §4).
+//! [`Form`]: builds a body of parts (RFC 7578 §4).
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -12,11 +12,11 @@ use tokio::io::{AsyncRead, ReadBuf};
 use crate::message::{Headers, InvalidField, Request, Source};
 use crate::runtime::random_token;
 
-/// A form to be sent as `multipart/form-data`: texts and files, in order.
+/// Builds a `multipart/form-data` body of texts and files, in order.
 ///
-/// Names are escaped as browsers do: `%22` for a quote, `%0D` and `%0A` for the ends of lines, and nothing else.
-/// The boundary is random: 128 bits that the system draws after the content was handed over, so that no content holds
-/// it, not even one that was made to.
+/// Names are escaped as in browsers: `%22` for a quote, `%0D` and `%0A` for the ends of lines, and nothing else. The
+/// boundary is random, 128 bits that are drawn after the content was added, so no content can contain it, not even by
+/// design.
 ///
 /// # Examples
 ///
@@ -46,25 +46,25 @@ enum Content {
 }
 
 impl Form {
-    /// A form without parts.
+    /// Creates a form without parts.
     pub fn new() -> Form {
         Form::default()
     }
 
-    /// Adds a text.
+    /// Adds a text field.
     ///
     /// # Errors
     ///
-    /// A name with a control in it, other than CR, LF and HTAB.
+    /// Fails if the name contains a control character other than CR, LF and HTAB.
     pub fn text(&mut self, name: &str, text: &str) -> Result<(), InvalidField> {
         self.push(name, None, Content::Bytes(Bytes::copy_from_slice(text.as_bytes())))
     }
 
-    /// Adds a file that is in memory. The bytes are not copied.
+    /// Adds a file from memory. The bytes are not copied.
     ///
     /// # Errors
     ///
-    /// Names as for [`Form::text`], or a content type with any control in it.
+    /// Fails if a name is invalid, as for [`Form::text`], or the content type contains a control character.
     pub fn file(
         &mut self,
         name: &str,
@@ -75,8 +75,10 @@ impl Form {
         self.push(name, Some((file_name, content_type)), Content::Bytes(bytes.into()))
     }
 
-    /// Adds a file that is read while it is sent. If the length of all of them is known, so is that of the body;
-    /// then a source that yields more or less fails the request.
+    /// Adds a file that is read while it is sent.
+    ///
+    /// If the length of all such files is given, the length of the body is known; a source that yields more or less
+    /// then fails the request.
     ///
     /// # Errors
     ///
@@ -93,13 +95,13 @@ impl Form {
         self.push(name, Some((file_name, content_type)), content)
     }
 
-    /// Makes the form the body of `request`, with its content type.
+    /// Makes the form the body of `request`, and sets the content type.
     ///
-    /// A form without streams becomes bytes, which can be sent again.
+    /// A form without streams becomes bytes, which can be sent more than once.
     ///
     /// # Errors
     ///
-    /// A system that has no randomness to give.
+    /// Fails if the operating system provides no randomness.
     pub fn attach(self, request: &mut Request) -> io::Result<()> {
         let boundary = random_token()?;
         let content_type = format!("multipart/form-data; boundary={boundary}");
@@ -112,7 +114,7 @@ impl Form {
         Ok(())
     }
 
-    /// Adds a part; a file has a name of its own and a content type.
+    /// Adds a part. A file has a name of its own and a content type.
     fn push(&mut self, name: &str, file: Option<(&str, &str)>, content: Content) -> Result<(), InvalidField> {
         let (mut disposition, mut head) = (format!("form-data; name=\"{}\"", escaped(name)), Headers::new());
         if let Some((file_name, content_type)) = file {
@@ -127,7 +129,7 @@ impl Form {
         Ok(())
     }
 
-    /// All that goes on the wire, and how long it is if that is known.
+    /// Everything that goes on the wire, and its length, if known.
     fn pieces(self, boundary: &str) -> (VecDeque<Content>, Option<u64>) {
         let (mut pieces, mut before) = (VecDeque::new(), format!("--{boundary}\r\n"));
         for (head, content) in self.parts {
@@ -158,7 +160,7 @@ impl Content {
     }
 }
 
-/// `name` as it stands in quotes (HTML, "multipart/form-data encoding algorithm").
+/// Escapes `name`, which is put in quotes (HTML, "multipart/form-data encoding algorithm").
 fn escaped(name: &str) -> String {
     name.replace('"', "%22").replace('\r', "%0D").replace('\n', "%0A")
 }
@@ -204,7 +206,7 @@ impl AsyncRead for Pieces {
     }
 }
 
-/// Notes that a source has yielded so much, 0 at its end.
+/// Counts what a source has yielded, which is 0 at its end.
 fn count_down(left: &mut Option<u64>, count: usize) -> io::Result<()> {
     let Some(left) = left else { return Ok(()) };
     match left.checked_sub(count as u64) {

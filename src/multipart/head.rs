@@ -1,4 +1,4 @@
-//! [`PartHead`]: the fields of a part, and what they say of it (RFC 2046 §5.1, RFC 7578 §4).
+//! [`PartHead`]: the fields of a part, and what they say about it (RFC 2046 §5.1, RFC 7578 §4).
 
 use memchr::{memchr, memmem};
 
@@ -16,8 +16,8 @@ pub(super) struct PartHead {
 impl PartHead {
     /// Parses the lines of a head, each with its CRLF.
     ///
-    /// [`Headers`] refuses names that are no tokens, whitespace around them and so folded lines too, and values with a
-    /// CR, an LF or another control.
+    /// [`Headers`] refuses names that are not tokens, and with them whitespace around names and folded lines; and
+    /// values that contain CR, LF or another control character.
     pub(super) fn parse(&mut self, mut lines: &[u8], fields_max: usize) -> Result<(), MultipartError> {
         self.headers.clear();
         while let Some(end) = memmem::find(lines, b"\r\n") {
@@ -35,9 +35,9 @@ impl PartHead {
     }
 }
 
-/// What the one content disposition says.
+/// Reads the only content disposition.
 fn disposition(headers: &Headers) -> Result<Disposition, MultipartError> {
-    // Content in base64 or quoted-printable would be taken for what it is not (RFC 7578 §4.7).
+    // Content in base64 or quoted-printable would be misread (RFC 7578 §4.7).
     let is_plain = |coding: &[u8]| PLAIN_CODINGS.iter().any(|plain| coding.eq_ignore_ascii_case(plain));
     if !headers.all("content-transfer-encoding").all(is_plain) {
         return Err(MultipartError::TransferEncoding);

@@ -1,6 +1,6 @@
-//! [`MultipartLimits`]: every size and count a multipart body can reach.
+//! [`MultipartLimits`]: bounds on every size and count of a multipart body.
 
-/// Every size and count a multipart body can reach. Reaching one is an error that owes an answer, never a panic.
+/// Bounds on every size and count of a multipart body. Exceeding one is a [`MultipartError`](super::MultipartError).
 ///
 /// # Examples
 ///
@@ -16,8 +16,7 @@ pub struct MultipartLimits {
     pub parts_max: usize,
     /// Fields in the head of a part. Beyond: 431. Default: 64.
     pub fields_max: usize,
-    /// Bytes of the head of a part, for which there is room from the start. Beyond: 431. Default: 16 KiB; more than 1 MiB
-    /// count as 1 MiB.
+    /// Bytes of the head of a part, allocated from the start. Beyond: 431. Default: 16 KiB; at most 1 MiB.
     pub head_max: usize,
     /// Bytes of the content of a part, whether it is read, saved or skipped. Beyond: 413. Default: 32 MiB.
     pub part_max: u64,
@@ -26,7 +25,7 @@ pub struct MultipartLimits {
     pub memory_max: usize,
     /// Bytes of the whole body. Beyond: 413, before a byte is read if the peer announces them. Default: 64 MiB.
     pub bytes_max: u64,
-    /// Bytes before the first boundary, and bytes behind the last. Beyond: 413. Default: 16 KiB.
+    /// Bytes before the first boundary, and bytes after the last. Beyond: 413. Default: 16 KiB.
     pub margin_max: u64,
 }
 

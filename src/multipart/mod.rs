@@ -1,6 +1,6 @@
-//! `multipart/form-data`: what browsers send files in (RFC 7578, RFC 2046 §5.1).
+//! `multipart/form-data`, in which browsers send files (RFC 7578, RFC 2046 §5.1).
 //!
-//! [`Multipart`] reads a body part by part as it comes, in constant memory; [`Form`] writes one.
+//! [`Multipart`] reads a body part by part as it arrives, in constant memory; [`Form`] writes one.
 //!
 //! ```no_run
 //! use corehttp::{BodyPlan, Context, Server, with_plan};
@@ -22,8 +22,8 @@
 //! }
 //! ```
 //!
-//! Whatever breaks the rules or a bound of [`MultipartLimits`] is an error that owes 400, 413, 415 or 431 when it goes
-//! through `?`; and 500 where a program asks for the parts of a body that is not here yet.
+//! A body that breaks the rules, or exceeds a limit of [`MultipartLimits`], is an error that becomes 400, 413, 415 or
+//! 431 with `?`.
 
 mod part;
 mod request;
@@ -59,11 +59,11 @@ use self::head::PartHead;
 use self::window::Window;
 use crate::message::Headers;
 
-/// A body of parts, read one by one as it comes.
+/// Reads a body part by part, as it arrives.
 ///
-/// Made by [`Context::multipart`](crate::Context::multipart), by [`Request::multipart`](crate::Request::multipart), or of
-/// anything that yields bytes. What it holds in memory does not grow with the body: a window of 16 KiB, and the head of
-/// one part.
+/// Made by [`Context::multipart`](crate::Context::multipart) and [`Request::multipart`](crate::Request::multipart), or
+/// from anything that yields bytes. Its memory does not grow with the body: it holds a window of 16 KiB, and the head
+/// of one part.
 ///
 /// # Examples
 ///
@@ -87,23 +87,23 @@ pub struct Multipart<R> {
     limits: MultipartLimits,
     window: Window,
     state: State,
-    /// How much of the front of the window is known to be no delimiter, and no head.
+    /// How many bytes at the front of the window are known to be neither a delimiter nor a head.
     clear: usize,
     /// How many parts have begun.
     parts: usize,
-    /// How large the content of this part is so far, or the preamble, or the epilogue.
+    /// How large the content of this part is so far; or the preamble, or the epilogue.
     size: u64,
-    /// Of this part.
+    /// The head of this part.
     head: PartHead,
 }
 
-/// Where in the body it is (RFC 2046 §5.1.1).
+/// The position in the body (RFC 2046 §5.1.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Preamble,
     /// At a delimiter.
     Delimiter,
-    /// In the head of a part of which this much has no end.
+    /// In the head of a part, whose end is not within this many bytes.
     Head {
         searched: usize,
     },
@@ -114,7 +114,8 @@ enum State {
 }
 
 impl<R: AsyncRead + Unpin> Multipart<R> {
-    /// The parts that `source` yields, for a body that comes another way than its `headers`: one that was decoded, say.
+    /// Reads the parts that `source` yields. The boundary and the length are taken from `headers`. Use this for a body
+    /// that was decoded, for example.
     ///
     /// # Errors
     ///
@@ -128,21 +129,21 @@ impl<R: AsyncRead + Unpin> Multipart<R> {
         Ok(Multipart::within(source, boundary, limits))
     }
 
-    /// The parts that `source` yields, with `boundary` between them.
+    /// Reads the parts that `source` yields, separated by `boundary`.
     ///
     /// # Errors
     ///
-    /// A malformed boundary (RFC 2046 §5.1.1).
+    /// Fails if the boundary is malformed (RFC 2046 §5.1.1).
     pub fn new(source: R, boundary: &str, limits: MultipartLimits) -> Result<Multipart<R>, MultipartError> {
         Ok(Multipart::within(source, Boundary::new(boundary.as_bytes())?, limits))
     }
 
-    /// The next part, as soon as its head has come, or none after the last one, when the body has been read to its end.
-    /// What is left of the part before is skipped.
+    /// Returns the next part as soon as its head has arrived; `None` after the last one, when the whole body has been
+    /// read. The rest of the previous part is skipped.
     ///
     /// # Errors
     ///
-    /// A body that cannot be read, breaks the rules, or is beyond a bound; then it stays an error.
+    /// Fails if the body cannot be read, breaks the rules, or exceeds a limit. All further calls then fail too.
     pub async fn part(&mut self) -> io::Result<Option<Part<'_, R>>> {
         match poll_fn(|cx| self.poll_part(cx)).await? {
             true => Ok(Some(Part::new(self))),
@@ -152,7 +153,7 @@ impl<R: AsyncRead + Unpin> Multipart<R> {
 
     fn within(source: R, boundary: Boundary, limits: MultipartLimits) -> Multipart<R> {
         let limits = MultipartLimits { head_max: limits.head_max.min(HEAD_MAX), ..limits };
-        // The first boundary is at the start of a line too, though no CRLF need be before it.
+        // The first boundary is also at the start of a line, though it need not follow a CRLF.
         let window = Window::new(WINDOW_LEAST.max(limits.head_max + HEAD_ENDS), b"\r\n");
         Multipart {
             source,
@@ -167,7 +168,7 @@ impl<R: AsyncRead + Unpin> Multipart<R> {
         }
     }
 
-    /// Goes to the next part. Says whether there is one.
+    /// Goes to the next part. Returns whether there is one.
     fn poll_part(&mut self, cx: &mut task::Context<'_>) -> Poll<io::Result<bool>> {
         loop {
             match self.state {
@@ -197,7 +198,7 @@ impl<R: AsyncRead + Unpin> Multipart<R> {
         }
     }
 
-    /// How much of the front of the window is content of the part, or preamble; 0 at its end.
+    /// Returns how many bytes at the front of the window are content of the part, or preamble; 0 at its end.
     fn poll_data(&mut self, cx: &mut task::Context<'_>) -> Poll<io::Result<usize>> {
         if self.clear == 0 {
             let found = ready!(self.poll_front(cx));
@@ -239,7 +240,8 @@ impl<R: AsyncRead + Unpin> Multipart<R> {
         }
     }
 
-    /// Reads the head of a part, with the CRLF of the line before it: so an empty one ends as the others do.
+    /// Reads the head of a part. It begins with the CRLF of the line before it, so that an empty head ends like any
+    /// other.
     fn poll_head(&mut self, cx: &mut task::Context<'_>, mut searched: usize) -> Poll<io::Result<()>> {
         loop {
             let unread = self.window.unread();
@@ -259,7 +261,7 @@ impl<R: AsyncRead + Unpin> Multipart<R> {
         }
     }
 
-    /// Reads all behind the last boundary: it means nothing, and yet is not the next request.
+    /// Reads everything after the last boundary, which means nothing, but is not the next request.
     fn poll_epilogue(&mut self, cx: &mut task::Context<'_>) -> Poll<io::Result<()>> {
         loop {
             let count = self.window.unread().len();
@@ -272,7 +274,7 @@ impl<R: AsyncRead + Unpin> Multipart<R> {
         }
     }
 
-    /// Reads some more, of which there must be some.
+    /// Reads more, and fails at the end.
     fn poll_more(&mut self, cx: &mut task::Context<'_>) -> Poll<io::Result<()>> {
         match ready!(self.poll_fill(cx))? {
             0 => Poll::Ready(Err(MultipartError::Incomplete.into())),
@@ -286,7 +288,7 @@ impl<R: AsyncRead + Unpin> Multipart<R> {
         Poll::Ready(received.map(|()| count))
     }
 
-    /// What follows the line of a delimiter.
+    /// The state after the line of a delimiter.
     fn begin(&mut self, line: Line) -> io::Result<State> {
         match line {
             Line::Close => {
@@ -301,7 +303,7 @@ impl<R: AsyncRead + Unpin> Multipart<R> {
         }
     }
 
-    /// Notes that nothing can be read any more, if so.
+    /// Notes an error, after which nothing more can be read.
     fn settle<T>(&mut self, result: io::Result<T>) -> io::Result<T> {
         if let Err(error) = &result {
             let own = error.get_ref().and_then(|error| error.downcast_ref()).copied();
@@ -316,17 +318,17 @@ impl<R: AsyncRead + Unpin> Multipart<R> {
         self.window.consume(count);
     }
 
-    /// Lends the first `count` bytes of the window, which are content.
+    /// Takes the first `count` bytes of the window, which are content.
     fn take(&mut self, count: usize) -> &[u8] {
         self.clear -= count;
         self.window.take(count)
     }
 }
 
-/// What is read at once.
+/// The least size of the window.
 const WINDOW_LEAST: usize = 16 << 10;
 
-/// More of one head is nobody's, and there is room for it from the start.
+/// No honest head is longer, and there is room for it from the start.
 const HEAD_MAX: usize = 1 << 20;
 
 /// The CRLFs around a head.

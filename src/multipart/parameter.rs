@@ -1,17 +1,17 @@
-//! [`Parameters`]: what stands behind a value's first semicolon (RFC 9110 §5.6.6, RFC 2183 §2).
+//! [`Parameters`]: what follows the first semicolon of a value (RFC 9110 §5.6.6, RFC 2183 §2).
 
 use std::borrow::Cow;
 
 use crate::message::{is_token, token_len, trim};
 
-/// The value before the parameters, without the whitespace around it, and the parameters.
+/// Splits a field into the value before the parameters, without surrounding whitespace, and the parameters.
 pub(super) fn split(field: &[u8]) -> (&[u8], Parameters<'_>) {
     let end = field.iter().position(|&octet| octet == b';').unwrap_or(field.len());
     let (value, rest) = field.split_at(end);
     (trim(value), Parameters { rest })
 }
 
-/// Names and values, in order: `; name=token; name="quoted string"`. A malformed one is an error, and the last.
+/// Names and values, in order: `; name=token; name="quoted string"`. A malformed one is an error, and ends the list.
 #[derive(Clone)]
 pub(super) struct Parameters<'a> {
     rest: &'a [u8],
@@ -20,12 +20,12 @@ pub(super) struct Parameters<'a> {
 /// A name and its value, without quotes.
 type Parameter<'a> = (&'a [u8], Cow<'a, [u8]>);
 
-/// What is no list of parameters.
+/// The text is not a list of parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Malformed;
 
 impl<'a> Parameters<'a> {
-    /// The value of the parameter `name`, in any case. It may stand there once.
+    /// The value of the parameter `name`, in any case, which must not be repeated.
     pub(super) fn once(&self, name: &str) -> Result<Option<Cow<'a, [u8]>>, Malformed> {
         let mut found = None;
         for parameter in self.clone() {
@@ -44,7 +44,7 @@ impl<'a> Parameters<'a> {
                 [b';', rest @ ..] => self.rest = trim(rest),
                 _ => return Err(Malformed),
             }
-            // Two semicolons, or one at the end, stand around no parameter.
+            // There may be no parameter between two semicolons, or after the last.
             if !matches!(self.rest, [] | [b';', ..]) {
                 break;
             }
@@ -81,9 +81,9 @@ fn token(text: &[u8]) -> (Cow<'_, [u8]>, usize) {
     (Cow::Borrowed(&text[..len]), len)
 }
 
-/// The string up to the closing quote, and how much it takes with both quotes.
+/// The string up to the closing quote, and its length with both quotes.
 ///
-/// A backslash quotes a quote and a backslash, and else stands for itself: some browsers send `C:\dir\file`.
+/// A backslash escapes a quote or a backslash, and otherwise stands for itself: some browsers send `C:\dir\file`.
 fn quoted(text: &[u8]) -> Result<(Cow<'_, [u8]>, usize), Malformed> {
     let (mut at, mut quotes) = (0, 0);
     loop {
@@ -101,7 +101,7 @@ fn quoted(text: &[u8]) -> Result<(Cow<'_, [u8]>, usize), Malformed> {
     }
 }
 
-/// `string` without the backslashes that quote.
+/// Removes the backslashes that escape.
 fn unquoted(mut string: &[u8]) -> Vec<u8> {
     let mut plain = Vec::with_capacity(string.len());
     while let [octet, rest @ ..] = string {

@@ -1,4 +1,4 @@
-//! [`Part`]: one part of a body, its head there and its content to come (RFC 7578 §4).
+//! [`Part`]: one part of a body, whose content is read as it arrives (RFC 7578 §4).
 
 use std::fmt;
 use std::future::poll_fn;
@@ -11,7 +11,7 @@ use tokio::io::{AsyncRead, ReadBuf};
 use super::{Multipart, MultipartError};
 use crate::message::Headers;
 
-/// One part of a body: a field of a form, or a file. Its content is read as it comes.
+/// One part of a body: a field of a form, or a file. Its content is read as it arrives.
 ///
 /// Made by [`Multipart::part`]. Content that is not read is skipped.
 pub struct Part<'a, R> {
@@ -23,12 +23,11 @@ impl<'a, R: AsyncRead + Unpin> Part<'a, R> {
         Part { body }
     }
 
-    /// The next piece of the content, as large as it came; none at its end.
+    /// Returns the next piece of the content, as large as it arrived; `None` at its end.
     ///
     /// # Errors
     ///
-    /// A body that cannot be read, is cut short, or is beyond a bound. The end was not reached then, and it never
-    /// will be.
+    /// Fails if the body cannot be read, is cut short, or exceeds a limit. The end is then never reached.
     pub async fn chunk(&mut self) -> io::Result<Option<&[u8]>> {
         match poll_fn(|cx| self.body.poll_data(cx)).await? {
             0 => Ok(None),
@@ -36,11 +35,11 @@ impl<'a, R: AsyncRead + Unpin> Part<'a, R> {
         }
     }
 
-    /// What is left of the content, up to [`MultipartLimits::memory_max`](super::MultipartLimits::memory_max).
+    /// Reads the rest of the content, up to [`MultipartLimits::memory_max`](super::MultipartLimits::memory_max).
     ///
     /// # Errors
     ///
-    /// More than that, or as [`Part::chunk`].
+    /// As [`Part::chunk`], or if there is more than that.
     pub async fn bytes(&mut self) -> io::Result<Vec<u8>> {
         let (mut bytes, memory_max) = (Vec::new(), self.body.limits.memory_max);
         while let Some(chunk) = self.chunk().await? {
@@ -52,34 +51,34 @@ impl<'a, R: AsyncRead + Unpin> Part<'a, R> {
         Ok(bytes)
     }
 
-    /// What is left of the content, as text.
+    /// Reads the rest of the content, as text.
     ///
     /// # Errors
     ///
-    /// Text that is not UTF-8, or as [`Part::bytes`].
+    /// As [`Part::bytes`], or if the text is not UTF-8.
     pub async fn text(&mut self) -> io::Result<String> {
         String::from_utf8(self.bytes().await?).map_err(|_| MultipartError::Text.into())
     }
 }
 
 impl<R> Part<'_, R> {
-    /// The name of the field (RFC 7578 §4.2), as the peer chose it. Several parts may have the same.
+    /// Returns the name of the field, as the peer chose it (RFC 7578 §4.2). Several parts may have the same name.
     pub fn name(&self) -> &str {
         &self.body.head.disposition.name
     }
 
-    /// The name the peer has for the file, if it is one: any text at all, `../../etc/passwd` for one. It is for
-    /// people to look at, not for a file system; see [`Part::save`].
+    /// Returns the peer's name for the file, if this is one. It can be any text, `../../etc/passwd` for example: it is
+    /// meant for people, not for a file system. See [`Part::save`].
     pub fn file_name(&self) -> Option<&str> {
         self.body.head.disposition.file_name.as_deref()
     }
 
-    /// The fields of the part's head.
+    /// Returns the fields of the head.
     pub fn headers(&self) -> &Headers {
         &self.body.head.headers
     }
 
-    /// What the peer says the content is; without a word of it, `text/plain` (RFC 7578 §4.4).
+    /// Returns the content type that the peer states, or else `text/plain` (RFC 7578 §4.4).
     pub fn content_type(&self) -> &str {
         self.body.head.headers.content_type().unwrap_or("text/plain")
     }

@@ -5,18 +5,18 @@ use crate::message::{Headers, Request};
 use crate::server::{Context, Reader};
 
 impl Context {
-    /// The parts of the request's body, read as they come if the body is [streamed](crate::BodyPlan::Stream), within
-    /// [`MultipartLimits::default`].
+    /// Reads the parts of the request's body, within [`MultipartLimits::default`]. If the body is
+    /// [streamed](crate::BodyPlan::Stream), they are read as they arrive.
     ///
     /// # Errors
     ///
-    /// A body that is no `multipart/form-data` with a boundary (415, 400), is encoded (415), or is announced to be too
-    /// large (413).
+    /// Fails if the body is not `multipart/form-data` (415) with a boundary (400), has a content coding (415), or
+    /// announces a length beyond the limit (413).
     pub fn multipart(&mut self) -> Result<Multipart<Reader<'_>>, MultipartError> {
         self.multipart_within(MultipartLimits::default())
     }
 
-    /// As [`Context::multipart`], within limits of your own.
+    /// Reads the parts of the request's body as [`Context::multipart`] does, within other limits.
     ///
     /// # Errors
     ///
@@ -33,7 +33,7 @@ impl Context {
 }
 
 impl Request {
-    /// The parts of a body that is here already, of [`Body::bytes`](crate::Body::bytes), within
+    /// Reads the parts of a body that has been received, from [`Body::bytes`](crate::Body::bytes), within
     /// [`MultipartLimits::default`].
     ///
     /// # Errors
@@ -43,7 +43,7 @@ impl Request {
         self.multipart_within(MultipartLimits::default())
     }
 
-    /// As [`Request::multipart`], within limits of your own.
+    /// Reads the parts of a received body as [`Request::multipart`] does, within other limits.
     ///
     /// # Errors
     ///
@@ -55,7 +55,7 @@ impl Request {
     }
 }
 
-/// What is encoded has no parts before it is decoded.
+/// Fails if the body has a content coding: it must be decoded first.
 fn reject_coded(headers: &Headers) -> Result<(), MultipartError> {
     match headers.codings().next() {
         Some(_) => Err(MultipartError::ContentCoding),

@@ -14,34 +14,34 @@ use crate::runtime::{aside, random_token};
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Saved {
-    /// Where it is: in the directory that was given.
+    /// The path of the file, in the directory that was given.
     pub path: PathBuf,
-    /// Bytes that were written.
+    /// How many bytes were written.
     pub len: u64,
 }
 
 impl<R: AsyncRead + Unpin> Part<'_, R> {
-    /// Writes what is left of the content to a new file in `dir`, under a random name of 32 hexadecimal digits. The
-    /// name that the peer has for it is not looked at.
+    /// Writes the rest of the content to a new file in `dir`, under a random name of 32 hexadecimal digits. The peer's
+    /// name for the file is not used.
     ///
-    /// The file is written on threads for such work, never on a core's own, up to
-    /// [`MultipartLimits::part_max`](super::MultipartLimits::part_max). It is removed again if that fails, or is
-    /// given up half-way.
+    /// The file is written on threads for blocking work, up to
+    /// [`MultipartLimits::part_max`](super::MultipartLimits::part_max) bytes. It is removed if that fails, or the
+    /// future is dropped.
     ///
     /// # Errors
     ///
-    /// A file that cannot be written, or as [`Part::chunk`].
+    /// As [`Part::chunk`], or if the file cannot be written.
     pub async fn save(&mut self, dir: impl AsRef<Path>) -> io::Result<Saved> {
         let name = random_token()?;
         self.save_as(dir, &name).await
     }
 
-    /// As [`Part::save`], under a name of your choice.
+    /// Writes the rest of the content to a new file as [`Part::save`] does, under a name of your choice.
     ///
     /// # Errors
     ///
-    /// A name that is no plain one, but a path, empty, hidden behind a dot, or with a control in it; a file that is
-    /// there already, whatever it is; or as [`Part::save`].
+    /// As [`Part::save`]; also if the name is empty, is a path, begins with a dot or contains a control character, and
+    /// if there already is a file with this name.
     pub async fn save_as(&mut self, dir: impl AsRef<Path>, name: &str) -> io::Result<Saved> {
         if !is_plain(name) {
             return Err(io::Error::new(
@@ -71,11 +71,11 @@ impl<R: AsyncRead + Unpin> Part<'_, R> {
     }
 }
 
-/// A visit to another thread costs more than to copy this.
+/// Copying this much is cheaper than a detour through another thread.
 const WRITTEN_AT_ONCE: usize = 64 << 10;
 
-/// Is `name` the name of a file, and nothing more on any system? The callers mean to choose it, and some will take
-/// the peer's all the same.
+/// Whether `name` is the name of a file and nothing else, on any system. Callers are supposed to choose it themselves,
+/// but some will use the peer's.
 fn is_plain(name: &str) -> bool {
     let is_one = |name: &str| matches!(Path::new(name).components().next(), Some(Component::Normal(own)) if own == name);
     is_one(name) && !name.starts_with('.') && !name.contains(|c: char| "/\\:".contains(c) || c.is_control())
@@ -85,7 +85,7 @@ fn is_plain(name: &str) -> bool {
 struct Draft(Option<Doomed>);
 
 impl Draft {
-    /// Creates a file where nothing is. If nobody waits for it any more, it goes again.
+    /// Creates a new file. If the caller is gone by then, the file is removed again.
     fn create(path: PathBuf) -> io::Result<(fs::File, Draft)> {
         let file = fs::File::create_new(&path)?;
         Ok((file, Draft(Some(Doomed(path)))))
@@ -95,10 +95,10 @@ impl Draft {
         self.0.take().map(|mut doomed| std::mem::take(&mut doomed.0)).unwrap_or_default()
     }
 
-    /// Removes the file. Whoever hears that it was not saved may try the same name again.
+    /// Removes the file, before the error is returned, so that the same name can be tried again.
     async fn discard(mut self) {
         let doomed = self.0.take();
-        // Should the runtime end, the file goes with the work that was to remove it.
+        // If the runtime ends, dropping the work removes the file.
         let _ = aside(move || drop(doomed)).await;
     }
 }
@@ -111,7 +111,7 @@ impl Drop for Draft {
     }
 }
 
-/// A file that goes with this. If it cannot be removed, there is nobody to tell; without a path it is nobody's.
+/// A file that is removed when this is dropped, unless the path is empty. Errors cannot be reported.
 struct Doomed(PathBuf);
 
 impl Drop for Doomed {

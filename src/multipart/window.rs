@@ -1,4 +1,4 @@
-//! [`Window`]: the piece of a body that is looked at.
+//! [`Window`]: the piece of a body that is in memory.
 
 use std::io;
 use std::pin::Pin;
@@ -11,21 +11,21 @@ pub(super) struct Window {
     bytes: Box<[u8]>,
     start: usize,
     end: usize,
-    /// How many bytes the source has brought.
+    /// How many bytes the source has yielded.
     received: u64,
-    /// Whether there are no more.
+    /// Whether the source has ended.
     is_end: bool,
 }
 
 impl Window {
-    /// A window of that size, with `first` in front of all that comes.
+    /// Creates a window of this size, with `first` in front of all that the source yields.
     pub(super) fn new(size: usize, first: &[u8]) -> Window {
         let mut bytes = vec![0; size.max(first.len())].into_boxed_slice();
         bytes[..first.len()].copy_from_slice(first);
         Window { bytes, start: 0, end: first.len(), received: 0, is_end: false }
     }
 
-    /// Reads some more; says how much that is, 0 at the end. There must be room: what is unread is smaller than the
+    /// Reads more, and returns how much, 0 at the end. There must be room: what is unread must be smaller than the
     /// window.
     pub(super) fn poll_fill<R: AsyncRead + Unpin>(
         &mut self,
@@ -48,12 +48,12 @@ impl Window {
         Poll::Ready(Ok(count))
     }
 
-    /// Moves the window on.
+    /// Advances the window.
     pub(super) fn consume(&mut self, count: usize) {
         self.take(count);
     }
 
-    /// Moves the window on, and lends what it has left.
+    /// Advances the window, and returns what it has passed.
     pub(super) fn take(&mut self, count: usize) -> &[u8] {
         let range = self.start..self.end.min(self.start + count);
         self.start = range.end;
