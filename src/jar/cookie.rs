@@ -1,4 +1,4 @@
-//! [`Cookie`]: one that is kept, and what decides whether it may be (RFC 6265bis §5.7).
+//! [`Cookie`]: a cookie in the jar, and the rules for it (RFC 6265bis §5.7).
 
 use std::fmt;
 use std::time::{Duration, SystemTime};
@@ -8,30 +8,30 @@ use crate::SameSite;
 use crate::SetCookie;
 use crate::Target;
 
-/// A cookie in the jar: the attributes of §5.7, by their names there.
+/// A cookie in the jar, with the attributes of §5.7 by their names there.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Cookie {
     pub(super) name: String,
     pub(super) value: String,
     /// In lower case.
     pub(super) domain: String,
-    /// Whether it is for the domain itself and for no host below it.
+    /// Whether it is for the domain itself only, and not for hosts below it.
     pub(super) host_only: bool,
     pub(super) path: String,
-    /// None if it ends with the session.
+    /// `None` if it ends with the session.
     pub(super) expires: Option<SystemTime>,
     pub(super) secure: bool,
     pub(super) http_only: bool,
     pub(super) same_site: Option<SameSite>,
     pub(super) partitioned: bool,
-    /// Which cookie of its jar it is: of two the earlier one has the smaller number.
+    /// The number of the cookie in its jar. Earlier ones have smaller numbers.
     pub(super) created: u64,
-    /// When it was last set or sent, counted as `created` is.
+    /// When it was last set or sent, as a number like `created`.
     pub(super) used: u64,
 }
 
 impl Cookie {
-    /// The cookie that a response from `origin` may set, as far as it can be told without the others.
+    /// Makes the cookie that a response from `origin` sets, if that is allowed regardless of other cookies.
     pub(super) fn new(origin: &Origin<'_>, set: &SetCookie<'_>, now: SystemTime) -> Result<Cookie, Rejected> {
         if !set.keeps_prefix() {
             return Err(Rejected::Prefix);
@@ -40,7 +40,8 @@ impl Cookie {
             return Err(Rejected::Insecure);
         }
         let path = set.path.unwrap_or_else(|| host::folder(origin.path));
-        // A copy, so that nothing a program puts in says more than what could have come off the wire.
+        // Programs are held to the same rule as servers: nothing may be in the jar that could not have come off the
+        // wire.
         if !is_sayable(set.name, set.value, path) {
             return Err(Rejected::Value);
         }
@@ -62,12 +63,12 @@ impl Cookie {
         })
     }
 
-    /// Has it not expired yet?
+    /// Whether it has not expired yet.
     pub(super) fn is_alive(&self, now: SystemTime) -> bool {
         self.expires.is_none_or(|expires| expires > now)
     }
 
-    /// Is it sent with a request for `origin`? (§5.8.3)
+    /// Whether it is sent with a request for `origin` (§5.8.3).
     pub(super) fn goes_to(&self, origin: &Origin<'_>) -> bool {
         let is_for_host = match self.host_only {
             true => origin.host == self.domain,
@@ -76,14 +77,14 @@ impl Cookie {
         is_for_host && host::path_is_within(origin.path, &self.path) && (origin.is_secure || !self.secure)
     }
 
-    /// Would it take the other's place?
+    /// Whether it takes the place of the other.
     pub(super) fn replaces(&self, other: &Cookie) -> bool {
         (&self.name, &self.domain, self.host_only, &self.path)
             == (&other.name, &other.domain, other.host_only, &other.path)
     }
 
-    /// Would it, set by whoever listens on the way, pass for the other, which is secure? (§5.7, "leave secure cookies
-    /// alone")
+    /// Whether it could pass for the other, which is secure, if an attacker on the way has set it (§5.7, "leave secure
+    /// cookies alone").
     pub(super) fn shadows(&self, other: &Cookie) -> bool {
         let is_near =
             host::is_within(&self.domain, &other.domain) || host::is_within(&other.domain, &self.domain);
@@ -91,18 +92,18 @@ impl Cookie {
     }
 }
 
-/// What a request goes to, as far as cookies care.
+/// The origin of a request, as far as it matters to cookies.
 #[derive(Debug)]
 pub(super) struct Origin<'a> {
-    /// In lower case, without the port: cookies do not know of ports.
+    /// In lower case, and without the port, since cookies ignore ports.
     pub(super) host: String,
     pub(super) path: &'a str,
-    /// Whether nobody listens on the way.
+    /// Whether the connection cannot be intercepted.
     pub(super) is_secure: bool,
 }
 
 impl<'a> Origin<'a> {
-    /// None if the target is not in absolute-form.
+    /// Returns `None` if the target is not in absolute-form.
     pub(super) fn of(target: &'a Target) -> Option<Origin<'a>> {
         let (scheme, host) = (target.scheme()?, target.host()?.to_ascii_lowercase());
         let is_secure = scheme == "https" || host::is_loopback(&host);
@@ -113,7 +114,7 @@ impl<'a> Origin<'a> {
 /// The longest that a cookie lives: 400 days (§5.6.1).
 pub(super) const LIFE_MAX: Duration = Duration::from_secs(400 * 86_400);
 
-/// The domain of a cookie, and whether it is for that host only (§5.7).
+/// The domain of a cookie, and whether it is host-only (§5.7).
 fn domain(origin: &Origin<'_>, asked: Option<&str>) -> Result<(String, bool), Rejected> {
     let Some(domain) = asked.map(str::to_ascii_lowercase) else { return Ok((origin.host.clone(), true)) };
     if host::is_public_suffix(&domain) {
@@ -128,30 +129,30 @@ fn domain(origin: &Origin<'_>, asked: Option<&str>) -> Result<(String, bool), Re
     }
 }
 
-/// Whether one `Set-Cookie` field could have brought this name, value and path. A path that was taken from the request is
-/// held to this too, for a server may lead its client to one of any length.
+/// Whether a `Set-Cookie` field could have contained this name, value and path. This also applies to a path that is
+/// taken from the request, since a server may redirect its client to a path of any length.
 pub(super) fn is_sayable(name: &str, value: &str, path: &str) -> bool {
     let field = format!("{name}={value}; Path={path}");
     let set = SetCookie { path: Some(path), ..SetCookie::new(name, value) };
     SetCookie::parse(field.as_bytes()) == Some(set)
 }
 
-/// Why a jar does not take a cookie.
+/// Why a jar does not accept a cookie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Rejected {
-    /// The target has no scheme and host to set it for.
+    /// The target has no scheme and host.
     Target,
-    /// It is for a domain that the host is not in.
+    /// The cookie is for a domain that the host is not in.
     Domain,
-    /// It is for a public suffix, so for hosts of strangers.
+    /// The cookie is for a public suffix, whose hosts have different owners.
     PublicSuffix,
-    /// It is secure, or would pass for one that is, and came by `http` from another machine.
+    /// The cookie is secure, or could pass for one that is, and came over `http` from another machine.
     Insecure,
-    /// It does not keep what the prefix of its name promises.
+    /// The cookie does not keep what the prefix of its name promises.
     Prefix,
-    /// Its name, value or path could not have come in a field, or is too long. The folder of the request, which counts
-    /// where the cookie names no path, may be no longer than 1,024 bytes either.
+    /// The name, value or path is not valid in a field, or is too long. Without a path, the folder of the request
+    /// counts, which must not be longer than 1,024 bytes.
     Value,
 }
 

@@ -1,24 +1,25 @@
-//! Hosts and paths: who may share a cookie with whom (RFC 6265bis §5.1.3, §5.1.4).
+//! Hosts and paths: which of them share cookies (RFC 6265bis §5.1.3, §5.1.4).
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-/// Is `host` `domain`, or below it? Both are in lower case.
+/// Whether `host` is `domain` or below it. Both are in lower case.
 pub(super) fn is_within(host: &str, domain: &str) -> bool {
     let below = host.strip_suffix(domain).is_some_and(|rest| rest.ends_with('.'));
     host == domain || (below && !is_address(host))
 }
 
-/// Is it a public suffix such as `co.uk`, below which strangers have their hosts, so that nobody may set a cookie for it?
+/// Whether it is a public suffix, such as `co.uk`: the hosts below it have different owners, so no cookie may be set
+/// for it.
 pub(super) fn is_public_suffix(domain: &str) -> bool {
     let domain = domain.trim_end_matches('.');
-    // What the list cannot read is nobody's.
+    // What the list cannot parse is treated like a public suffix.
     psl::suffix_str(domain).is_none_or(|suffix| suffix == domain)
 }
 
-/// What hosts of one owner have in common: the label below the public suffix, and all after it.
+/// The site of a host, which hosts of one owner share: the label below the public suffix, and all after it.
 ///
-/// A cookie never leaves its site. That is stricter than the standard where one public suffix is below a domain of
-/// somebody else, as `s3.amazonaws.com` is, and so do browsers.
+/// A cookie never leaves its site. This is stricter than the standard where one public suffix is below a domain of
+/// somebody else, as `s3.amazonaws.com` is, but it is what browsers do.
 pub(super) fn site(host: &str) -> &str {
     match is_address(host) {
         true => host,
@@ -26,14 +27,14 @@ pub(super) fn site(host: &str) -> &str {
     }
 }
 
-/// Is it an IP address, in any spelling? No top-level domain begins with a digit.
+/// Whether it is an IP address in any spelling. No top-level domain begins with a digit.
 fn is_address(host: &str) -> bool {
     let last = host.trim_end_matches('.').rsplit('.').next().unwrap_or_default();
     host.starts_with('[') || last.starts_with(|first: char| first.is_ascii_digit())
 }
 
-/// Is it this machine itself, on the way to which nobody listens? Names below `localhost` are not: a resolver may have
-/// addresses of others for them (Secure Contexts §3.1).
+/// Whether it is this machine, so that nobody can listen on the way. Names below `localhost` do not count, since a
+/// resolver may have other addresses for them (Secure Contexts §3.1).
 pub(super) fn is_loopback(host: &str) -> bool {
     let ipv6 = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
     match ipv6 {
@@ -42,13 +43,13 @@ pub(super) fn is_loopback(host: &str) -> bool {
     }
 }
 
-/// Is `path` `folder`, or below it? (§5.1.4)
+/// Whether `path` is `folder` or below it (§5.1.4).
 pub(super) fn path_is_within(path: &str, folder: &str) -> bool {
     path.strip_prefix(folder)
         .is_some_and(|rest| rest.is_empty() || folder.ends_with('/') || rest.starts_with('/'))
 }
 
-/// The path of a cookie that comes without one: the request's, up to its last `/`.
+/// The path of a cookie without one: that of the request, up to its last `/`.
 pub(super) fn folder(path: &str) -> &str {
     match path.rsplit_once('/') {
         None | Some(("", _)) => "/",

@@ -1,15 +1,16 @@
-//! A cookie jar for clients: what servers set is kept and given back by the rules of browsers (RFC 6265bis §5).
+//! A cookie jar for clients: keeps the cookies that servers set, and sends them back by the rules of browsers (RFC
+//! 6265bis §5).
 //!
-//! A [`Jar`] is shared by as many requests as one likes, on whatever threads. It takes what a server may set and no
-//! more: nothing for a host that the server's is not below, nothing for a public suffix such as `co.uk` (by
-//! [the list](https://publicsuffix.org) that the crate `psl` carries), nothing `Secure` from `http`, nothing that does
-//! not keep the promise of its prefix. It holds a bounded number of cookies, and none for longer than 400 days.
+//! A [`Jar`] can be shared by any number of requests, on any threads. It accepts only what a server may set: nothing
+//! for a domain that the server's host is not in, nothing for a public suffix such as `co.uk` (by [the
+//! list](https://publicsuffix.org) in the crate `psl`), nothing `Secure` from `http`, and nothing that breaks the
+//! promise of its prefix. It holds a bounded number of cookies, and none for longer than 400 days.
 //!
-//! `http` to `localhost`, `127.0.0.0/8` or `[::1]` is as good as `https`, as with browsers: what is tried out on one
-//! machine works as it will elsewhere. A client that is told to ask a proxy for these sends their cookies there.
+//! As in browsers, `http` to `localhost`, `127.0.0.0/8` or `[::1]` counts as secure, so that what is tested on one
+//! machine works as it will elsewhere. A client that uses a proxy for these hosts sends their cookies there.
 //!
-//! `SameSite`, `HttpOnly` and `Partitioned` are for those who run scripts and show one site within another. They are
-//! kept, and change nothing.
+//! `SameSite`, `HttpOnly` and `Partitioned` concern browsers, which run scripts and embed sites in others. They are
+//! kept, and have no effect here.
 //!
 //! # Examples
 //!
@@ -32,10 +33,10 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! A client with [`ClientBuilder::cookies`](crate::ClientBuilder::cookies) asks its jar by itself, before each request
-//! and after each answer.
+//! A client with [`ClientBuilder::cookies`](crate::ClientBuilder::cookies) uses its jar automatically, before each
+//! request and after each answer.
 //!
-//! Cookies that outlive a session can be kept in a file, a line of JSON each:
+//! Cookies that outlive a session can be saved to a file, as one line of JSON each:
 //!
 //! ```no_run
 //! use std::fs::File;
@@ -69,86 +70,87 @@ use crate::Headers;
 use crate::SetCookie;
 use crate::Target;
 
-/// Cookies of a client, to be shared by its requests.
+/// The cookies of a client, shared by its requests.
 pub struct Jar {
     store: Mutex<Store>,
 }
 
 impl Jar {
-    /// How many cookies a site may have, with all its hosts: 180. Beyond: the one that was sent longest ago goes,
-    /// those that are not `Secure` first.
+    /// How many cookies a site may have, over all its hosts: 180. Beyond that, the least recently sent one is dropped,
+    /// and those that are not `Secure` first.
     pub const PER_SITE_MAX: usize = 180;
 
-    /// How many cookies there may be in all: 3,300. Beyond: the one that was sent longest ago goes.
+    /// How many cookies there may be in total: 3,300. Beyond that, the least recently sent one is dropped.
     pub const COOKIES_MAX: usize = 3300;
 
-    /// An empty jar with the usual bounds.
+    /// Creates an empty jar with the usual bounds.
     pub fn new() -> Jar {
         Jar::bounded(Jar::PER_SITE_MAX, Jar::COOKIES_MAX)
     }
 
-    /// An empty jar for at most so many cookies of one site, and in all.
+    /// Creates an empty jar for at most `per_site_max` cookies of one site, and `cookies_max` in total.
     pub fn bounded(per_site_max: usize, cookies_max: usize) -> Jar {
         Jar { store: Mutex::new(Store::bounded(per_site_max, cookies_max)) }
     }
 
-    /// Takes the cookies that the response to a request for `target` sets. Those that may not be set are passed over;
+    /// Stores the cookies that the response to a request for `target` sets. Those that may not be set are ignored;
     /// [`Jar::set`] says why.
     ///
-    /// The target must be in absolute-form, as that of a [`Request`](crate::Request) which was made from a URL.
+    /// The target must be in absolute-form, like that of a [`Request`](crate::Request) that was made from a URL.
     pub fn store(&self, target: &Target, headers: &Headers) {
         for cookie in headers.all("set-cookie").filter_map(SetCookie::parse) {
             let _passed_over = self.set(target, &cookie);
         }
     }
 
-    /// Takes one cookie as if the response to a request for `target` had set it. One that has expired removes the
-    /// cookie of the same name, domain and path.
+    /// Stores one cookie, as if the response to a request for `target` had set it. An expired one removes the cookie
+    /// with the same name, domain and path.
     ///
     /// # Errors
     ///
-    /// Why it was not taken.
+    /// Fails if the cookie may not be set.
     pub fn set(&self, target: &Target, cookie: &SetCookie<'_>) -> Result<(), Rejected> {
         let (now, origin) = (SystemTime::now(), Origin::of(target).ok_or(Rejected::Target)?);
         let cookie = Cookie::new(&origin, cookie, now)?;
         self.lock().insert(&origin, cookie, now)
     }
 
-    /// What a request for `target` says in its `Cookie` field, if it has one: longer paths first, older ones first.
+    /// Returns the value of the `Cookie` field of a request for `target`, if there are cookies for it: longer paths
+    /// first, then older ones.
     pub fn cookie_field(&self, target: &Target) -> Option<String> {
         self.lock().cookie_field(&Origin::of(target)?, SystemTime::now())
     }
 
-    /// Forgets the cookies that end with a session: all that have no expiry time.
+    /// Removes the cookies that end with a session: all that have no expiry time.
     pub fn end_session(&self) {
         self.lock().retain(|cookie| cookie.expires.is_some());
     }
 
-    /// Forgets all cookies.
+    /// Removes all cookies.
     pub fn clear(&self) {
         self.lock().retain(|_| false);
     }
 
-    /// How many cookies there are that have not expired.
+    /// Returns how many cookies have not expired.
     pub fn len(&self) -> usize {
         let (now, store) = (SystemTime::now(), self.lock());
         store.iter().filter(|cookie| cookie.is_alive(now)).count()
     }
 
-    /// Whether there are none.
+    /// Returns whether there are no cookies.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Writes the cookies that outlive the session, oldest first, a line of JSON each.
+    /// Writes the cookies that outlive the session, oldest first, as one line of JSON each.
     ///
-    /// They are secrets: keep the file to yourself.
+    /// They are secrets, so protect the file.
     ///
     /// # Errors
     ///
-    /// Those of `out`.
+    /// Fails if `out` does.
     pub fn save(&self, mut out: impl Write) -> io::Result<()> {
-        // Requests are not to wait until they are written.
+        // Collected first, so that requests need not wait for the writing.
         for line in self.lines() {
             writeln!(out, "{line}")?;
         }
@@ -159,8 +161,8 @@ impl Jar {
     ///
     /// # Errors
     ///
-    /// Those of `from`, and [`InvalidRecord`] within [`io::ErrorKind::InvalidData`] for a line that no jar has written.
-    /// Cookies before it are in the jar then.
+    /// Fails if `from` does, and with [`InvalidRecord`] inside [`io::ErrorKind::InvalidData`] for a line that no jar
+    /// has written. The cookies before it are then in the jar.
     pub fn load(&self, mut from: impl BufRead) -> io::Result<()> {
         let now = SystemTime::now();
         record::read(&mut from, |cookie| self.lock().restore(cookie, now))
@@ -175,7 +177,7 @@ impl Jar {
     }
 
     fn lock(&self) -> MutexGuard<'_, Store> {
-        // No panic leaves the store half changed in a way that matters: a cookie may be missing.
+        // A panic can leave the store with a cookie missing, which does no harm.
         self.store.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -202,7 +204,7 @@ impl CookieStore for Jar {
 }
 
 impl fmt::Debug for Jar {
-    /// Values are secrets.
+    /// Shows no values, which are secrets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "a jar of {} cookies", self.len())
     }

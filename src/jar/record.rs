@@ -11,7 +11,7 @@ use super::host;
 use crate::SameSite;
 use crate::SetCookie;
 
-/// A cookie that outlives the session as an object in one line.
+/// Formats a cookie that outlives the session as a JSON object in one line.
 pub(super) fn line(cookie: &Cookie) -> Option<String> {
     let expires = cookie.expires?.duration_since(SystemTime::UNIX_EPOCH).ok()?;
     let record = json!({
@@ -29,7 +29,7 @@ pub(super) fn line(cookie: &Cookie) -> Option<String> {
     Some(record.to_string())
 }
 
-/// Gives `take` what each line says, until the end or the first that says no cookie.
+/// Passes the cookie in each line to `take`, until the end or the first invalid line.
 pub(super) fn read(from: &mut impl BufRead, mut take: impl FnMut(Cookie)) -> io::Result<()> {
     let mut line = Vec::new();
     for number in 1.. {
@@ -45,10 +45,11 @@ pub(super) fn read(from: &mut impl BufRead, mut take: impl FnMut(Cookie)) -> io:
     Ok(())
 }
 
-/// Bytes of a line: more than the longest cookie takes, all of it escaped. What is longer is cut, and no JSON then.
+/// The limit of a line, in bytes. The longest cookie fits, even fully escaped. A longer line is cut, and is then not
+/// JSON.
 const LINE_MAX: u64 = 64 << 10;
 
-/// The cookie in a line, held to the same rules as one from a server: somebody else may have been at the file.
+/// Parses the cookie in a line, by the same rules as for servers, since the file may have been tampered with.
 fn parse(line: &[u8]) -> Option<Cookie> {
     let record: Value = serde_json::from_slice(line).ok()?;
     let text = |key: &str| record.get(key)?.as_str().map(str::to_owned);
@@ -93,11 +94,11 @@ fn is_lawful(cookie: &Cookie) -> bool {
         && cookie::is_sayable(&cookie.name, &cookie.value, &cookie.path)
 }
 
-/// A line of a file of cookies that no jar has written.
+/// A line of a file is not a cookie that a jar has written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct InvalidRecord {
-    /// Its number, from 1.
+    /// The number of the line, from 1.
     pub line: usize,
 }
 

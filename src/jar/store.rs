@@ -1,4 +1,4 @@
-//! [`Store`]: the cookies of a jar, by site, and which of them go when there are too many (RFC 6265bis §5.7, §5.8.3).
+//! [`Store`]: the cookies of a jar, by site, and which are dropped if there are too many (RFC 6265bis §5.7, §5.8.3).
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -7,11 +7,11 @@ use std::time::SystemTime;
 use super::cookie::{Cookie, LIFE_MAX, Origin, Rejected};
 use super::host;
 
-/// All cookies. Whoever asks says what time it is.
+/// All cookies. Callers pass the current time.
 pub(super) struct Store {
     /// No list is empty.
     sites: HashMap<String, Vec<Cookie>>,
-    /// Counts what was set and sent, to tell what was earlier. No two cookies were last used at one time.
+    /// Counts cookies set and sent, to order them in time. No two cookies have the same number.
     serial: u64,
     per_site_max: usize,
     cookies_max: usize,
@@ -22,7 +22,7 @@ impl Store {
         Store { sites: HashMap::new(), serial: 0, per_site_max, cookies_max }
     }
 
-    /// Takes a cookie that came from `origin`.
+    /// Stores a cookie that came from `origin`.
     pub(super) fn insert(
         &mut self,
         origin: &Origin<'_>,
@@ -38,7 +38,7 @@ impl Store {
         Ok(())
     }
 
-    /// Takes a cookie that was allowed in before. One that has ended takes its like away.
+    /// Stores a cookie that has already been checked. An expired one removes the one that it replaces.
     pub(super) fn restore(&mut self, mut cookie: Cookie, now: SystemTime) {
         self.serial += 1;
         (cookie.created, cookie.used) = (self.serial, self.serial);
@@ -78,7 +78,7 @@ impl Store {
         self.sites.values().map(Vec::len).sum()
     }
 
-    /// The cookies that go to `origin`, as its field says them.
+    /// The value of the `Cookie` field of a request for `origin`.
     pub(super) fn cookie_field(&mut self, origin: &Origin<'_>, now: SystemTime) -> Option<String> {
         let cookies = self.sites.get_mut(host::site(&origin.host))?;
         let mut sent: Vec<&mut Cookie> =
