@@ -13,7 +13,7 @@ use tokio::io::AsyncRead;
 
 use crate::memory::{Arena, Reset, lock};
 
-/// The content of one message: nothing, bytes, or a stream.
+/// The content of a message: nothing, bytes, or a stream.
 ///
 /// # Examples
 ///
@@ -61,43 +61,43 @@ pub(crate) struct FileRange {
 pub(crate) type Source = Pin<Box<dyn AsyncRead + Send>>;
 
 impl Body {
-    /// No content, no memory.
+    /// Creates a body without content. Allocates nothing.
     pub fn new() -> Body {
         Body::default()
     }
 
-    /// Makes a copy of `bytes` the content.
+    /// Sets the content to a copy of `bytes`.
     pub fn set(&mut self, bytes: impl AsRef<[u8]>) {
         let buffer = self.receive();
         buffer.clear();
         buffer.extend(bytes.as_ref());
     }
 
-    /// Makes `bytes` the content without copying them: something static, a [`Bytes`], a `Vec<u8>` or a `String`.
+    /// Sets the content to `bytes` without copying them: something static, a [`Bytes`], a `Vec<u8>` or a `String`.
     pub fn share(&mut self, bytes: impl Into<Bytes>) {
         self.content = Content::Shared(bytes.into());
     }
 
-    /// Makes what `source` yields the content.
+    /// Sets the content to what `source` yields.
     ///
-    /// With a length it is sent under that length, and a source that yields more or less aborts the connection;
-    /// without one it is sent in chunks (RFC 9112 §7.1), or until close to an HTTP/1.0 peer. The source is taken
-    /// by the first send; clones of this body share it.
+    /// With a length, it is sent with `content-length`, and a source that yields more or less aborts the connection.
+    /// Without one, it is sent in chunks (RFC 9112 §7.1), or until close to an HTTP/1.0 peer. The first send takes the
+    /// source, which clones of this body share.
     ///
     /// Something that yields chunks, such as a channel, becomes a source with `tokio_util::io::StreamReader`. A handler
-    /// may as well write the chunks itself, with [`Context::stream`](crate::Context::stream).
+    /// can also write the chunks itself, with [`Context::stream`](crate::Context::stream).
     pub fn stream(&mut self, source: impl AsyncRead + Send + 'static, len: Option<u64>) {
         let source: Source = Box::pin(source);
         self.content = Content::Stream { source: Arc::new(Mutex::new(Some(source))), len, file: None };
     }
 
-    /// Makes what `source` yields the content: a range of a file.
+    /// Sets the content to what `source` yields, which is a range of a file.
     pub(crate) fn stream_file(&mut self, source: Source, file: FileRange) {
         let len = Some(file.range.end - file.range.start);
         self.content = Content::Stream { source: Arc::new(Mutex::new(Some(source))), len, file: Some(file) };
     }
 
-    /// Makes the content none.
+    /// Removes the content.
     pub fn clear(&mut self) {
         // To drop what is none is a call, too, and most requests have none.
         if !matches!(self.content, Content::None) {
@@ -106,7 +106,7 @@ impl Body {
         self.buffer.clear();
     }
 
-    /// The content, if it is bytes; a stream has none here.
+    /// Returns the content as bytes; empty for a stream.
     #[inline]
     pub fn bytes(&self) -> &[u8] {
         match &self.content {
@@ -116,39 +116,39 @@ impl Body {
         }
     }
 
-    /// The content as text.
+    /// Returns the content as text.
     ///
     /// # Errors
     ///
-    /// Content that is not UTF-8. In a handler `?` makes that 500, for it may have come from another server, which is
-    /// not the peer's fault. For the content of a request use [`Request::text`](crate::Request::text), which makes it
-    /// 400.
+    /// Fails if the content is not UTF-8. In a handler, `?` turns that into 500, since the body may have come from
+    /// another server, which is not the peer's fault. For the content of a request,
+    /// [`Request::text`](crate::Request::text) turns it into 400.
     pub fn text(&self) -> Result<&str, Utf8Error> {
         std::str::from_utf8(self.bytes())
     }
 
-    /// The length of [`Body::bytes`]; 0 for a stream.
+    /// Returns the length of [`Body::bytes`]; 0 for a stream.
     pub fn len(&self) -> usize {
         self.bytes().len()
     }
 
-    /// Whether there is no content: neither bytes nor a stream.
+    /// Returns whether there is no content: neither bytes nor a stream.
     pub fn is_empty(&self) -> bool {
         self.len() == 0 && !self.is_stream()
     }
 
-    /// Whether the content is a stream.
+    /// Returns whether the content is a stream.
     pub fn is_stream(&self) -> bool {
         matches!(self.content, Content::Stream { .. })
     }
 
-    /// Whether the content is in no memory of ours: whoever drops it runs what its owner has written.
+    /// Whether the content is not in our memory, so that dropping it runs code of the application.
     #[inline]
     pub(crate) fn is_foreign(&self) -> bool {
         matches!(self.content, Content::Shared(_) | Content::Stream { .. })
     }
 
-    /// Whether the content was a stream that somebody has taken.
+    /// Whether the content was a stream, which has been taken.
     pub(crate) fn is_spent(&self) -> bool {
         match &self.content {
             Content::Stream { source, .. } => lock(source).is_none(),
@@ -156,7 +156,7 @@ impl Body {
         }
     }
 
-    /// How long the content is, if that is known before it is sent. A message without content has no length.
+    /// The length of the content, if it is known before it is sent. A message without content has no length.
     #[inline]
     pub(crate) fn announced(&self) -> Length {
         match &self.content {
@@ -168,7 +168,7 @@ impl Body {
         }
     }
 
-    /// Takes the stream, if there is one that was not taken yet.
+    /// Takes the stream, if there is one that has not been taken yet.
     pub(crate) fn take_source(&self) -> Option<Source> {
         match &self.content {
             Content::Stream { source, .. } => lock(source).take(),
@@ -176,7 +176,7 @@ impl Body {
         }
     }
 
-    /// The range of a file that the content is, if it is one.
+    /// The range of a file, if that is the content.
     pub(crate) fn file_range(&self) -> Option<&FileRange> {
         match &self.content {
             Content::Stream { file, .. } => file.as_ref(),
@@ -184,7 +184,7 @@ impl Body {
         }
     }
 
-    /// The buffer, made the content, to receive into.
+    /// Makes the buffer the content, to receive into it.
     pub(crate) fn receive(&mut self) -> &mut Arena {
         if !matches!(self.content, Content::Buffered) {
             self.content = Content::Buffered;
@@ -193,7 +193,7 @@ impl Body {
         &mut self.buffer
     }
 
-    /// The buffer to append to, with the bytes that are the content so far.
+    /// The buffer to append to, which holds the content so far.
     #[inline]
     fn append(&mut self) -> io::Result<&mut Arena> {
         if !matches!(self.content, Content::Buffered) {
@@ -217,7 +217,7 @@ impl Body {
     }
 }
 
-/// What can be said of a content's length before it is sent.
+/// What is known about the length of content before it is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Length {
     NoContent,
@@ -235,13 +235,13 @@ impl Reset for Body {
     }
 }
 
-/// What stays warm.
+/// How much memory is kept.
 const BUFFER_KEPT_MAX: usize = 16 << 10;
 
 macro_rules! bytes_are_bodies {
     ($($type:ty),*) => {$(
         impl From<$type> for Body {
-            /// The bytes as the content, not copied: see [`Body::share`].
+            /// Makes a body of the bytes without copying them: see [`Body::share`].
             fn from(bytes: $type) -> Body {
                 Body { content: Content::Shared(bytes.into()), buffer: Arena::default() }
             }
@@ -251,7 +251,7 @@ macro_rules! bytes_are_bodies {
 
 bytes_are_bodies!(&'static str, &'static [u8], String, Vec<u8>, Bytes);
 
-/// Appends to the content. What serializes to a writer need not make a value first.
+/// Appends to the content, so that serializers can write directly into the body.
 impl io::Write for Body {
     #[inline]
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
@@ -281,7 +281,7 @@ impl fmt::Write for Body {
 }
 
 impl PartialEq for Body {
-    /// The same bytes; a stream equals nothing.
+    /// Compares the bytes. A stream equals nothing.
     fn eq(&self, other: &Body) -> bool {
         !self.is_stream() && !other.is_stream() && self.bytes() == other.bytes()
     }

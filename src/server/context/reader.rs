@@ -1,4 +1,4 @@
-//! [`Reader`]: a request's body, read as it comes (RFC 9112 §6).
+//! [`Reader`]: a request's body, read as it arrives (RFC 9112 §6).
 
 use std::fmt;
 use std::future::poll_fn;
@@ -14,12 +14,12 @@ use crate::exchange::{Bounds, ExchangeError, Incoming};
 use crate::message::{Headers, Request};
 use crate::runtime::Turn;
 
-/// A request's body, read as it comes. What is not read holds the peer back.
+/// A request's body, read as it arrives. If it is read slowly, the peer has to wait.
 ///
 /// Made by [`Context::body_reader`](super::Context::body_reader). The first read sends `100 Continue` to a peer
 /// that waits for it (RFC 9110 §10.1.1).
 pub struct Reader<'a> {
-    /// The request whose body it is.
+    /// The request whose body is read.
     pub request: &'a Request,
     incoming: &'a mut Incoming,
     conn: &'a SharedConn,
@@ -50,18 +50,18 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// This body, from here on, with its content codings undone as it is read (RFC 9110 §8.4): at most `limit` bytes of
-    /// it. One that is not coded comes as it is, within the same limit.
+    /// Decodes the body while it is read, undoing its content codings (RFC 9110 §8.4), up to `limit` decoded bytes. A
+    /// body that is not coded is read as it is, within the same limit.
     ///
-    /// To be called before anything is read, for a coding is undone from its start. The fields of the request still
-    /// speak of the body as it was sent; [`Context::decode_body`](super::Context::decode_body) is for bodies that may
-    /// be held, and changes them.
+    /// This must be called before anything is read, since codings are undone from the start. The fields of the request
+    /// still describe the body as it was sent; [`Context::decode_body`](super::Context::decode_body), for bodies that
+    /// fit into memory, changes them too.
     ///
     /// # Errors
     ///
-    /// A coding that is not known, for which 415 is owed. Later, from what reads: content that is corrupt or cut short,
-    /// for which 400 is owed, or larger than the limit when it is decoded: 413. What had been decoded before was read by
-    /// then, so it should not be acted upon before the end was reached.
+    /// Fails if a coding is unknown (passed on with `?`, that is answered with 415). Later, reading fails if the
+    /// content is corrupt or cut short (400), or exceeds the limit when decoded (413). Content that was read before
+    /// such an error should not be acted upon, so wait for the end of the body.
     ///
     /// # Examples
     ///
@@ -83,12 +83,12 @@ impl<'a> Reader<'a> {
         Ok(self)
     }
 
-    /// The next piece of the body, as large as it came; none at its end.
+    /// Returns the next piece of the body, as large as it arrived; `None` at its end.
     ///
     /// # Errors
     ///
-    /// A body that is cut short, malformed or too slow, or as [`Reader::decoded`] says. Its end was not reached then,
-    /// and it never will be.
+    /// Fails if the body is cut short, malformed or too slow, or as [`Reader::decoded`] says. Its end is then never
+    /// reached.
     pub async fn chunk(&mut self) -> io::Result<Option<&[u8]>> {
         if !self.lend_chunk() && poll_fn(|cx| self.poll_chunk(cx)).await? == 0 {
             return Ok(None);
@@ -96,7 +96,7 @@ impl<'a> Reader<'a> {
         Ok(Some(self.piece()))
     }
 
-    /// The trailer fields, once the body has been read to its end (RFC 9110 §6.5).
+    /// Returns the trailer fields, once the body has been read to its end (RFC 9110 §6.5).
     pub fn trailers(&self) -> &Headers {
         match self.request.trailers.is_empty() {
             true => &self.incoming.trailers,

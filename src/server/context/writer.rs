@@ -1,4 +1,4 @@
-//! [`Writer`]: an answer's body, written by the handler (RFC 9112 §7.1).
+//! [`Writer`]: an answer's body, written piece by piece (RFC 9112 §7.1).
 
 use std::cell::RefCell;
 use std::fmt;
@@ -17,20 +17,20 @@ use crate::exchange::{Bounds, Incoming, Outgoing, poll_flush};
 use crate::message::{Headers, Request};
 use crate::net::Conn;
 
-/// An answer's body, written by the handler. The head leaves with it.
+/// The body of an answer, written piece by piece. The head is sent with it.
 ///
-/// Made by [`Context::stream`](super::Context::stream). Small writes are gathered until [`Writer::flush`], until
-/// there are enough of them, or until the handler waits for something; a peer that does not read holds them back. An
-/// answer that passes a [`Transform`](super::Transform), to be compressed for one, may be held there until
+/// Made by [`Context::stream`](super::Context::stream). Small writes are gathered until [`Writer::flush`], until there
+/// are enough of them, or until the handler waits for something. If the peer reads slowly, writes have to wait. An
+/// answer that passes a [`Transform`](super::Transform), for example to be compressed, may be held back there until
 /// [`Writer::flush`]. What is written in answer to HEAD is dropped.
 pub struct Writer<'a> {
-    /// The request that is answered.
+    /// The request that is being answered.
     pub request: &'a Request,
     trailers: &'a Headers,
     passage: Option<Passage<'a>>,
     outgoing: &'a mut Outgoing,
     pub(super) conn: &'a SharedConn,
-    /// What the peer sends, unless somebody else reads it.
+    /// What the peer sends, unless a [`Reader`](super::Reader) reads it.
     pub(super) incoming: Option<&'a RefCell<Incoming>>,
     pub(super) bounds: &'a Bounds,
 }
@@ -51,7 +51,8 @@ impl<'a> Writer<'a> {
     ///
     /// # Errors
     ///
-    /// More data than the `content-length` that was set; a connection that fails; a peer that does not read.
+    /// Fails if there is more data than the `content-length` that was set, if the connection fails, or if the peer does
+    /// not read.
     pub async fn write_all(&mut self, data: &[u8]) -> io::Result<()> {
         if self.gather(data) {
             return Ok(());
@@ -68,22 +69,23 @@ impl<'a> Writer<'a> {
     ///
     /// # Errors
     ///
-    /// A connection that fails, or a peer that does not read.
+    /// Fails if the connection does, or if the peer does not read.
     pub async fn flush(&mut self) -> io::Result<()> {
         poll_fn(|cx| self.poll_sent(cx)).await
     }
 
-    /// Ends the body, with the response's trailers if it has some, and sends the rest of it.
+    /// Ends the body, with the trailers of the response if it has any, and sends the rest of it.
     ///
     /// # Errors
     ///
-    /// Less data than the `content-length` that was set, or as [`Writer::flush`].
+    /// Fails if there was less data than the `content-length` that was set, or as [`Writer::flush`].
     pub async fn finish(self) -> io::Result<()> {
         let trailers = self.trailers;
         self.finish_with(trailers).await
     }
 
-    /// Ends the body with these trailer fields (RFC 9110 §6.5). A body that is not sent in chunks goes without them.
+    /// Ends the body as [`Writer::finish`] does, with these trailer fields (RFC 9110 §6.5) instead of the response's. A
+    /// body that is not sent in chunks is sent without them.
     ///
     /// # Errors
     ///
@@ -92,15 +94,17 @@ impl<'a> Writer<'a> {
         poll_fn(|cx| self.poll_end(cx, trailers)).await
     }
 
-    /// Whether the server is about to stop, as [`Context::is_stopping`](super::Context::is_stopping).
+    /// Returns whether the server is about to stop, as [`Context::is_stopping`](super::Context::is_stopping) does.
     pub fn is_stopping(&self) -> bool {
         self.conn.borrow().as_ref().is_some_and(Conn::is_stopping)
     }
 
     /// Waits until the peer has closed the connection, or its sending half, as
-    /// [`Context::peer_closed`](super::Context::peer_closed). Use it beside the wait for what is to be written next. A
-    /// writer that has a reader beside it, by [`Context::duplex`](super::Context::duplex), waits for ever: there the
-    /// reader comes to an end.
+    /// [`Context::peer_closed`](super::Context::peer_closed) does. Use it alongside the wait for what is to be written
+    /// next.
+    ///
+    /// With a reader, in a [`Context::duplex`](super::Context::duplex), this waits for ever: there the reader comes to
+    /// its end instead.
     ///
     /// # Examples
     ///
@@ -128,7 +132,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Takes all of `data`, if it is to wait for more. Says whether it does.
+    /// Takes all of `data`, if it should be gathered. Returns whether it did.
     #[inline]
     fn gather(&mut self, data: &[u8]) -> bool {
         match (&self.passage, self.conn.borrow_mut().as_mut()) {
@@ -187,7 +191,7 @@ impl AsyncWrite for Writer<'_> {
         self.poll_sent(cx)
     }
 
-    /// Ends the body, as [`Writer::finish`].
+    /// Ends the body, as [`Writer::finish`] does.
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut task::Context<'_>) -> Poll<io::Result<()>> {
         let trailers = self.trailers;
         self.poll_end(cx, trailers)
