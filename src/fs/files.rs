@@ -12,7 +12,7 @@ use super::lookup::{DotFiles, Found, Listing, Lookup, Neighbors, Site, owed};
 use super::pattern::Pattern;
 use super::root::{Links, Root, is_name};
 use crate::message::{Headers, InvalidField, Method, Request, Status};
-use crate::runtime::{Seats, aside};
+use crate::runtime::{Seats, spawn_blocking};
 use crate::server::{BodyPlan, Context, Handler, IntoHandler, Result};
 
 /// Serves the files of a directory, and nothing outside of it.
@@ -222,7 +222,7 @@ impl<N> Files<N> {
             Root::Embedded(_) => lookup.look(site, &below),
             Root::Disk(_) => {
                 let (lookup, site, below) = (lookup.clone(), site.clone(), below.to_owned());
-                aside(move || lookup.look(&site, &below)).await?
+                spawn_blocking(move || lookup.look(&site, &below)).await?
             }
         };
         match &found {

@@ -8,7 +8,7 @@ use super::answer;
 use super::cache::FileCache;
 use super::lookup::owed;
 use super::resource::{Resource, Snapshot};
-use crate::runtime::aside;
+use crate::runtime::spawn_blocking;
 use crate::server::{Context, Result};
 
 impl Context {
@@ -35,7 +35,7 @@ impl Context {
     /// ```
     pub async fn send_file(&mut self, path: impl AsRef<Path>) -> Result {
         let path = path.as_ref().to_owned();
-        let resource = aside(move || open(&path)).await?.map_err(owed)?;
+        let resource = spawn_blocking(move || open(&path)).await?.map_err(owed)?;
         answer::fill(self, &resource)
     }
 }

@@ -8,7 +8,7 @@ use tokio::fs::File;
 use tokio::io::{AsyncRead, AsyncWriteExt, BufWriter};
 
 use super::Part;
-use crate::runtime::{aside, random_token};
+use crate::runtime::{random_token, spawn_blocking};
 
 /// A part that was written to a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,7 +50,7 @@ impl<R: AsyncRead + Unpin> Part<'_, R> {
             ));
         }
         let path = dir.as_ref().join(name);
-        let (file, draft) = aside(move || Draft::create(path)).await??;
+        let (file, draft) = spawn_blocking(move || Draft::create(path)).await??;
         match self.write_to(File::from_std(file)).await {
             Ok(len) => Ok(Saved { path: draft.keep(), len }),
             Err(error) => {
@@ -99,14 +99,14 @@ impl Draft {
     async fn discard(mut self) {
         let doomed = self.0.take();
         // If the runtime ends, dropping the work removes the file.
-        let _ = aside(move || drop(doomed)).await;
+        let _ = spawn_blocking(move || drop(doomed)).await;
     }
 }
 
 impl Drop for Draft {
     fn drop(&mut self) {
         if let Some(doomed) = self.0.take() {
-            drop(aside(move || drop(doomed)));
+            drop(spawn_blocking(move || drop(doomed)));
         }
     }
 }

@@ -9,14 +9,14 @@ mod time;
 mod turn;
 
 #[cfg(any(feature = "compress", feature = "fs", feature = "multipart"))]
-mod aside;
+mod blocking;
 #[cfg(any(feature = "fs", feature = "multipart"))]
 mod random;
 #[cfg(any(feature = "compress", feature = "fs"))]
 mod seats;
 
 #[cfg(any(feature = "compress", feature = "fs", feature = "multipart"))]
-pub(crate) use aside::aside;
+pub(crate) use blocking::spawn_blocking;
 pub(crate) use cores::{Pinning, available_cores, block_on_core, spawn, yield_now};
 pub use here::block_on;
 pub(crate) use here::{Here, Id};

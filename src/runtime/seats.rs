@@ -1,11 +1,11 @@
-//! [`Seats`]: work that keeps a thread busy is done aside, and no more of one kind at once than there are cores.
+//! [`Seats`]: work that keeps a thread busy, of which no more is done at once than there are cores.
 
 use std::io;
 use std::sync::LazyLock;
 
 use tokio::sync::Semaphore;
 
-use super::{aside, available_cores};
+use super::{available_cores, spawn_blocking};
 
 /// One seat per core, since more would only compete for the cores. Each kind of work has its own seats, so that work
 /// that waits for a disk does not keep another kind from going on.
@@ -16,11 +16,11 @@ impl Seats {
         Seats(LazyLock::new(|| Semaphore::new(available_cores())))
     }
 
-    /// Does `work` [`aside()`], once a seat is free.
+    /// Does `work` by [`spawn_blocking()`], once a seat is free.
     ///
     /// # Errors
     ///
-    /// As [`aside()`].
+    /// As [`spawn_blocking()`].
     pub(crate) async fn work<T: Send + 'static>(
         &'static self,
         work: impl FnOnce() -> T + Send + 'static,
@@ -32,7 +32,7 @@ impl Seats {
             drop(seat);
             result
         };
-        aside(seated).await
+        spawn_blocking(seated).await
     }
 }
 

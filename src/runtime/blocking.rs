@@ -1,4 +1,4 @@
-//! [`aside`]: work that would block a core is done on another thread.
+//! [`spawn_blocking`]: work that would block a core is done on another thread.
 
 use std::io;
 use std::panic;
@@ -12,7 +12,7 @@ use tokio::task::JoinError;
 /// # Errors
 ///
 /// Fails if the runtime ends before the work has begun.
-pub(crate) fn aside<T: Send + 'static>(
+pub(crate) fn spawn_blocking<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> impl Future<Output = io::Result<T>> {
     let begun = match Handle::try_current() {
@@ -47,8 +47,11 @@ mod tests {
     fn work_is_done_on_another_thread_and_panics_come_back() {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let here = thread::current().id();
-        assert_ne!(runtime.block_on(async { aside(|| thread::current().id()).await }).unwrap(), here);
-        let work = || runtime.block_on(async { aside(|| -> () { panic!("work") }).await });
+        assert_ne!(
+            runtime.block_on(async { spawn_blocking(|| thread::current().id()).await }).unwrap(),
+            here
+        );
+        let work = || runtime.block_on(async { spawn_blocking(|| -> () { panic!("work") }).await });
         assert!(panic::catch_unwind(panic::AssertUnwindSafe(work)).is_err());
     }
 
@@ -56,14 +59,14 @@ mod tests {
     fn work_ends_though_nobody_waits() {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let (done, heard) = mpsc::channel();
-        runtime.block_on(async { drop(aside(move || done.send(()))) });
+        runtime.block_on(async { drop(spawn_blocking(move || done.send(()))) });
         assert_eq!(heard.recv_timeout(Duration::from_secs(10)), Ok(()));
     }
 
     #[test]
     fn without_a_runtime_work_is_done_here() {
         let (done, heard) = mpsc::channel();
-        drop(aside(move || done.send(thread::current().id())));
+        drop(spawn_blocking(move || done.send(thread::current().id())));
         assert_eq!(heard.try_recv(), Ok(thread::current().id()));
     }
 }
