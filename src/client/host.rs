@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::pool::Pool;
 use super::{Answer, Call, Client, ClientError, Tunnel, origin};
 use crate::message::{InvalidRequest, Request, Response};
-use crate::runtime::{Here, Id};
+use crate::runtime::{Handle, Id};
 
 /// A client for a single origin: the origin's connections need not be looked up for each request, and targets may be
 /// only a path.
@@ -46,7 +46,7 @@ pub struct Host {
 impl Host {
     pub(super) fn new(client: Client, url: &str) -> Result<Host, InvalidRequest> {
         let key: Arc<str> = origin::key_of_url(url)?.into();
-        let pool = Here::get().and_then(|here| Some((here.id(), client.pool(&key).ok()?)));
+        let pool = Handle::current().and_then(|handle| Some((handle.id(), client.pool(&key).ok()?)));
         Ok(Host { client, key, pool })
     }
 
@@ -108,7 +108,9 @@ impl Host {
     fn pool(&self, request: &Request) -> Result<Arc<Pool>, ClientError> {
         origin::check(request.target(), &self.key)?;
         match &self.pool {
-            Some((id, pool)) if Here::get().is_some_and(|here| here.id() == *id) => Ok(pool.clone()),
+            Some((id, pool)) if Handle::current().is_some_and(|handle| handle.id() == *id) => {
+                Ok(pool.clone())
+            }
             _ => self.client.pool(&self.key),
         }
     }

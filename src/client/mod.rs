@@ -53,7 +53,7 @@ pub use tunnel::Tunnel;
 
 use crate::memory::{read_lock, write_lock};
 use crate::message::{InvalidRequest, Method, Request, Response, Target};
-use crate::runtime::{Here, Id};
+use crate::runtime::{Handle, Id};
 
 /// Sends requests to servers, and keeps connections to them open for further requests.
 ///
@@ -304,12 +304,12 @@ impl Client {
         &self,
         then: impl FnOnce(&Arc<Pools>) -> Result<T, ClientError>,
     ) -> Result<T, ClientError> {
-        let Some(here) = Here::get() else {
+        let Some(handle) = Handle::current() else {
             return Err(ClientError::new(ClientPhase::Prepare, ClientCause::NoRuntime));
         };
         let all = read_lock(&self.shared.pools);
-        let is_here = |(id, _): &&(Id, Arc<Pools>)| *id == here.id();
-        if let Some((_, pools)) = all.iter().find(is_here) {
+        let is_current = |(id, _): &&(Id, Arc<Pools>)| *id == handle.id();
+        if let Some((_, pools)) = all.iter().find(is_current) {
             return then(pools);
         }
         drop(all);
@@ -317,8 +317,8 @@ impl Client {
         // Removes the pools of runtimes that have ended, or a program that makes a runtime for each request would
         // accumulate them.
         all.retain(|(_, pools)| !pools.is_empty());
-        let at = all.iter().position(|entry| is_here(&entry)).unwrap_or_else(|| {
-            all.push((here.id(), Pools::new(here.clone(), self.shared.settings.clone())));
+        let at = all.iter().position(|entry| is_current(&entry)).unwrap_or_else(|| {
+            all.push((handle.id(), Pools::new(handle.clone(), self.shared.settings.clone())));
             all.len() - 1
         });
         then(&all[at].1)

@@ -10,11 +10,11 @@ use super::pool::Pool;
 use super::settings::Settings;
 use super::{ClientCause, ClientError, ClientPhase};
 use crate::memory::lock;
-use crate::runtime::{self, Here};
+use crate::runtime::{self, Handle};
 
 /// The pools of one runtime. A connection cannot be used in another one.
 pub(super) struct Pools {
-    here: Here,
+    handle: Handle,
     settings: Arc<Settings>,
     known: Mutex<Known>,
     /// Whether a task is looking after the resting connections. The pools share this flag, to check it cheaply.
@@ -22,8 +22,8 @@ pub(super) struct Pools {
 }
 
 impl Pools {
-    pub(super) fn new(here: Here, settings: Arc<Settings>) -> Arc<Pools> {
-        Arc::new(Pools { here, settings, known: Mutex::default(), is_kept: Arc::default() })
+    pub(super) fn new(handle: Handle, settings: Arc<Settings>) -> Arc<Pools> {
+        Arc::new(Pools { handle, settings, known: Mutex::default(), is_kept: Arc::default() })
     }
 
     /// The pool of the origin with this key, if it was needed before.
@@ -70,7 +70,7 @@ impl Pools {
     fn keep(self: &Arc<Pools>) {
         if !self.is_kept.swap(true, Ordering::AcqRel) {
             let keeper = Keeper(Arc::downgrade(self));
-            self.here.spawn(async move { keeper.keep().await });
+            self.handle.spawn(async move { keeper.keep().await });
         }
     }
 

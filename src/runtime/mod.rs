@@ -4,7 +4,7 @@
 //! tokio's tasks and timers are used on this floor only. Some features add work on blocking threads, and randomness.
 
 mod cores;
-mod here;
+mod handle;
 mod time;
 mod turn;
 
@@ -18,8 +18,8 @@ mod seats;
 #[cfg(any(feature = "compress", feature = "fs", feature = "multipart"))]
 pub(crate) use blocking::spawn_blocking;
 pub(crate) use cores::{Pinning, available_cores, block_on_core, spawn, yield_now};
-pub use here::block_on;
-pub(crate) use here::{Here, Id};
+pub use handle::block_on;
+pub(crate) use handle::{Handle, Id};
 #[cfg(any(feature = "fs", feature = "multipart"))]
 pub(crate) use random::random_token;
 #[cfg(any(feature = "compress", feature = "fs"))]

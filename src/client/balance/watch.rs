@@ -9,7 +9,7 @@ use tokio::sync::oneshot;
 use super::member::Member;
 use crate::memory::lock;
 use crate::message::{Request, Response};
-use crate::runtime::{self, Here, timeout_at};
+use crate::runtime::{self, Handle, timeout_at};
 
 /// The request of an active check. An answer of 2xx within the interval means that the host is up.
 #[derive(Debug)]
@@ -25,10 +25,10 @@ impl Member {
         if watched.as_ref().is_some_and(|watched| !watched.is_closed()) {
             return;
         }
-        let Some(here) = Here::get() else { return };
+        let Some(handle) = Handle::current() else { return };
         let (sender, gone) = oneshot::channel();
         *watched = Some(sender);
-        here.spawn(watch(Arc::downgrade(self), gone, check.clone()));
+        handle.spawn(watch(Arc::downgrade(self), gone, check.clone()));
     }
 
     /// Ends the task that checks the host.

@@ -27,7 +27,7 @@ use super::redirect::Goal;
 use super::{Client, ClientCause, ClientError, ClientPhase};
 use crate::memory::Reset;
 use crate::message::{InvalidRequest, Method, Request, Response};
-use crate::runtime::{self, Here, Instant, timeout_at};
+use crate::runtime::{self, Handle, Instant, timeout_at};
 use crate::wire::{Announcement, Framing, Wish};
 
 /// Sends requests to one origin over few connections, without waiting for answers in between (RFC 9112 §9.3.2).
@@ -210,7 +210,7 @@ impl Shared {
         pool: &Pool,
         permit: OwnedSemaphorePermit,
     ) -> Result<Claim<'_>, ClientError> {
-        let Some(here) = Here::get() else {
+        let Some(handle) = Handle::current() else {
             return Err(ClientError::new(ClientPhase::Prepare, ClientCause::NoRuntime));
         };
         let board = match &*self.boards {
@@ -220,7 +220,7 @@ impl Shared {
         let (claim, needs_pipe) =
             board.hand_in(Job::new(request, permit), |wire| Shared::write(wire, request, cookie, pool));
         if needs_pipe {
-            here.spawn(Pipe::new(self.clone(), board.clone()).run());
+            handle.spawn(Pipe::new(self.clone(), board.clone()).run());
         }
         Ok(claim)
     }

@@ -1,18 +1,18 @@
-//! [`Here`]: the current tokio runtime; and [`block_on`], for where there is none.
+//! [`Handle`]: the current tokio runtime; and [`block_on`], for where there is none.
 
 use std::io;
 
 pub(crate) use tokio::runtime::Id;
-use tokio::runtime::{Builder, Handle};
+use tokio::runtime::{self, Builder};
 
 /// The current tokio runtime.
 #[derive(Clone, Debug)]
-pub(crate) struct Here(Handle);
+pub(crate) struct Handle(runtime::Handle);
 
-impl Here {
+impl Handle {
     /// Returns the current runtime, if there is one.
-    pub(crate) fn get() -> Option<Here> {
-        Handle::try_current().ok().map(Here)
+    pub(crate) fn current() -> Option<Handle> {
+        runtime::Handle::try_current().ok().map(Handle)
     }
 
     /// Returns its id, which no other living runtime has.
