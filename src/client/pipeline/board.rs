@@ -3,7 +3,7 @@
 use std::sync::Mutex;
 use std::task::{Context, Poll};
 
-use super::desk::Desk;
+use super::guard::Guard;
 use super::tickets::{Job, Tickets};
 use crate::client::{ClientCause, ClientError, ClientPhase};
 use crate::message::Response;
@@ -36,8 +36,8 @@ impl Board {
         self.lock().close();
     }
 
-    pub(super) fn lock(&self) -> Desk<'_> {
-        Desk::new(&self.0)
+    pub(super) fn lock(&self) -> Guard<'_> {
+        Guard::new(&self.0)
     }
 }
 

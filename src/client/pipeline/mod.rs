@@ -5,7 +5,7 @@
 
 mod board;
 mod builder;
-mod desk;
+mod guard;
 mod pipe;
 mod tickets;
 
