@@ -131,7 +131,7 @@ impl<H: Handler> Service<H> {
     /// [`Context::stream`]: super::Context::stream
     #[doc(alias = "oneshot")]
     pub async fn respond(&self, request: Request) -> Response {
-        respond(&self.worker, request, |nobody| self.connect(PeerAddr::Memory, nobody)).await
+        respond(&self.worker, request, |stand_in| self.connect(PeerAddr::Memory, stand_in)).await
     }
 
     fn connect(&self, peer: PeerAddr, io: impl AsyncRead + AsyncWrite + 'static) -> Conn {

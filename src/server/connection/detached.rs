@@ -28,12 +28,12 @@ use crate::wire::WireError;
 pub(in crate::server) async fn respond<H: Handler>(
     worker: &Worker<H>,
     request: Request,
-    connect: impl FnOnce(Nobody) -> Conn,
+    connect: impl FnOnce(StandIn) -> Conn,
 ) -> Response {
     let written = Rc::default();
     worker.shared.clock.refresh();
     let mut lease = Lease::new(worker, worker.take_context());
-    lease.detach(request, connect(Nobody { written: Rc::clone(&written) }));
+    lease.detach(request, connect(StandIn { written: Rc::clone(&written) }));
     let manner = match answer(worker, &mut lease).await {
         Ok(()) => Manner::Politely,
         // There is no peer to linger for: the stand-in has already received all that was written.
@@ -78,11 +78,11 @@ async fn receive(body: &mut Body, body_max: usize) -> Result<(), ExchangeError> 
 
 /// Stands in for the peer of a request without a connection: it keeps what is written to it, and sends nothing, not
 /// even an end of stream.
-pub(in crate::server) struct Nobody {
+pub(in crate::server) struct StandIn {
     written: Rc<Cell<Vec<u8>>>,
 }
 
-impl AsyncRead for Nobody {
+impl AsyncRead for StandIn {
     fn poll_read(
         self: Pin<&mut Self>,
         _: &mut task::Context<'_>,
@@ -92,7 +92,7 @@ impl AsyncRead for Nobody {
     }
 }
 
-impl AsyncWrite for Nobody {
+impl AsyncWrite for StandIn {
     fn poll_write(self: Pin<&mut Self>, _: &mut task::Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let mut written = self.written.take();
         written.extend_from_slice(bytes);
