@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tokio::sync::{mpsc, watch};
 
-use super::inlet::{Arrival, Gate, Inlet, Outlet, Sharing, Tally};
+use super::inlet::{Arrival, Gate, Inlet, Outlet, Sharing, Totals};
 use super::running::{Running, Stop};
 use super::settings::Settings;
 use super::stats::CoreStats;
@@ -108,7 +108,7 @@ struct BoundCore {
     arrivals: mpsc::UnboundedReceiver<Arrival>,
     /// The ways to all cores, held by the one that accepts for the others.
     outlets: Vec<Outlet>,
-    tally: Arc<Tally>,
+    totals: Arc<Totals>,
     stats: Arc<CoreStats>,
     settings: Settings,
 }
@@ -118,7 +118,7 @@ fn bind(server: &Server) -> Result<(Vec<BoundCore>, Vec<Address>)> {
     if server.addresses.is_empty() {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "no address to listen on").into());
     }
-    let tally = Arc::<Tally>::default();
+    let totals = Arc::<Totals>::default();
     let (mut cores, mut ways) = (Vec::new(), Vec::new());
     for _ in 0..server.cores {
         let (way, arrivals) = mpsc::unbounded_channel();
@@ -128,7 +128,7 @@ fn bind(server: &Server) -> Result<(Vec<BoundCore>, Vec<Address>)> {
             listeners: Vec::new(),
             arrivals,
             outlets: Vec::new(),
-            tally: tally.clone(),
+            totals: totals.clone(),
             stats,
             settings,
         });
@@ -178,11 +178,11 @@ where
     F: AsyncFn(ServerCore) -> Result<H>,
     H: IntoHandler<Kind>,
 {
-    let BoundCore { listeners, arrivals, outlets, tally, stats, settings } = bound;
+    let BoundCore { listeners, arrivals, outlets, totals, stats, settings } = bound;
     let handler = make(core).await?.into_handler();
     let listeners = listeners.into_iter().map(|(bound, sharing)| Ok((Listener::open(bound)?, sharing)));
     let listeners = listeners.collect::<io::Result<Vec<_>>>()?;
-    let gate = Gate::new(tally, stats.clone(), &settings.bounds.limits);
+    let gate = Gate::new(totals, stats.clone(), &settings.bounds.limits);
     let worker = Worker::new(handler, &settings, Watch::swept(), stats);
     Ok((Rc::new(worker), Inlet { listeners, arrivals, outlets, gate, stop }))
 }

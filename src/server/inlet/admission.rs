@@ -22,7 +22,7 @@ use crate::wire::Limits;
 
 /// What all cores count together.
 #[derive(Default)]
-pub(in crate::server) struct Tally {
+pub(in crate::server) struct Totals {
     open: AtomicU64,
     accepted: AtomicU64,
     /// Connections by peer, if they have a limit.
@@ -31,7 +31,7 @@ pub(in crate::server) struct Tally {
 
 /// Decides for one core which connections come in.
 pub(in crate::server) struct Gate {
-    tally: Arc<Tally>,
+    totals: Arc<Totals>,
     stats: Arc<CoreStats>,
     connections_max: u64,
     per_peer_max: Option<usize>,
@@ -40,9 +40,9 @@ pub(in crate::server) struct Gate {
 }
 
 impl Gate {
-    pub(in crate::server) fn new(tally: Arc<Tally>, stats: Arc<CoreStats>, limits: &Limits) -> Rc<Gate> {
+    pub(in crate::server) fn new(totals: Arc<Totals>, stats: Arc<CoreStats>, limits: &Limits) -> Rc<Gate> {
         Rc::new(Gate {
-            tally,
+            totals,
             stats,
             connections_max: limits.connections_max as u64,
             per_peer_max: limits.connections_per_peer_max,
@@ -53,12 +53,12 @@ impl Gate {
     /// Takes a place for `peer`, if one is free. Returns the key that it is counted under, which must be given back
     /// with the place.
     fn enter(&self, peer: PeerAddr) -> Result<Option<Box<IpAddr>>, RefusalCause> {
-        if self.tally.open.fetch_add(1, Relaxed) >= self.connections_max {
-            self.tally.open.fetch_sub(1, Relaxed);
+        if self.totals.open.fetch_add(1, Relaxed) >= self.connections_max {
+            self.totals.open.fetch_sub(1, Relaxed);
             return Err(RefusalCause::Connections);
         }
         let (Some(max), Some(peer)) = (self.per_peer_max, peer.bucket()) else { return Ok(None) };
-        let mut peers = lock(&self.tally.peers);
+        let mut peers = lock(&self.totals.peers);
         let count = peers.entry(peer).or_default();
         *count += 1;
         let is_one_too_many = *count > max;
@@ -72,9 +72,9 @@ impl Gate {
 
     /// Gives a place back.
     fn leave(&self, peer: Option<IpAddr>) {
-        self.tally.open.fetch_sub(1, Relaxed);
+        self.totals.open.fetch_sub(1, Relaxed);
         let Some(peer) = peer else { return };
-        let mut peers = lock(&self.tally.peers);
+        let mut peers = lock(&self.totals.peers);
         if let Entry::Occupied(mut count) = peers.entry(peer) {
             *count.get_mut() -= 1;
             if *count.get() == 0 {
@@ -94,7 +94,7 @@ pub(super) struct Admission {
 impl Admission {
     /// Lets a connection in, or rejects it. Either way it gets a number.
     pub(super) fn ask(gate: &Rc<Gate>, peer: PeerAddr) -> (Result<Admission, Rejection>, u64) {
-        let id = gate.tally.accepted.fetch_add(1, Relaxed) + 1;
+        let id = gate.totals.accepted.fetch_add(1, Relaxed) + 1;
         gate.stats.accepted.add(1);
         gate.stats.open.add(1);
         let open = Open { gate: gate.clone() };

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use tokio::sync::{mpsc, watch};
 
-pub(super) use admission::{Gate, Tally};
+pub(super) use admission::{Gate, Totals};
 pub(super) use outlet::{Arrival, Outlet};
 
 use self::admission::Admission;
