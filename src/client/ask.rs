@@ -79,15 +79,28 @@ impl Client {
         match poll_fn(|cx| link.poll_answer(cx, Some(request), response)).await {
             Ok(()) => {}
             Err(error) if link.may_retry(request, &error) => {
-                let (queue, deadline) = (link.exchange.timings.queue, link.exchange.deadline);
-                link = Box::pin(self.fresh(link.place, queue, deadline)).await?;
-                link.begin((request, goal), request.body.announced(), visit.cookie(), deadline);
-                poll_fn(|cx| link.poll_answer(cx, Some(request), response)).await?;
+                let again = Box::pin(self.again(link, (request, goal), response, visit.cookie()));
+                link = again.await.map_err(|failed| failed.sent_before(error.is_sent()))?;
             }
             Err(error) => return Err(error),
         }
         visit.end(response);
         *response.timings_mut() = link.exchange.timings;
+        Ok(link)
+    }
+
+    /// Sends a request once more, over a new connection instead of the one that was stale.
+    async fn again(
+        &self,
+        stale: Link,
+        (request, goal): (&Request, Goal),
+        response: &mut Response,
+        cookie: Option<&str>,
+    ) -> Result<Link, ClientError> {
+        let (queue, deadline) = (stale.exchange.timings.queue, stale.exchange.deadline);
+        let mut link = self.fresh(stale.place, queue, deadline).await?;
+        link.begin((request, goal), request.body.announced(), cookie, deadline);
+        poll_fn(|cx| link.poll_answer(cx, Some(request), response)).await?;
         Ok(link)
     }
 

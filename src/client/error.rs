@@ -116,6 +116,12 @@ impl ClientError {
         self
     }
 
+    /// This error, of a request that another connection may have brought to the server before.
+    pub(super) fn sent_before(mut self, is_sent: bool) -> ClientError {
+        self.0.is_sent |= is_sent;
+        self
+    }
+
     /// A copy, for another request that failed for the same reason. Causes that cannot be cloned become text.
     pub(super) fn twin(&self) -> ClientError {
         let Inner { phase, is_reused, is_sent, cause } = &*self.0;

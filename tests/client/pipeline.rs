@@ -289,6 +289,13 @@ fn a_connection_that_closes_between_answers_costs_nothing_that_can_be_repeated_9
         &["200 a", "Wait Closed, sent", "Wait OutOfStep, sent", "202 c"],
         &["GET /1, POST /2, POST /3, GET /4", "GET /4"],
     );
+    // The server may have seen it, though it could not be asked again: it was said not to have been sent.
+    check(
+        &[&[Hear(1), Say(A), Hear(2)]],
+        &["GET /1", "PUT /2", "GET /3"],
+        &["200 a", "Connect Io, sent", "Connect Io, sent"],
+        &["GET /1, PUT /2, GET /3", ""],
+    );
 }
 
 #[test]

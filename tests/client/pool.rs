@@ -331,6 +331,37 @@ async fn nothing_is_sent_again_twice_nor_after_a_first_failure() {
     );
 }
 
+/// Connects only once.
+#[derive(Clone)]
+struct Single(Stage);
+
+impl Dialer for Single {
+    type Stream = DuplexStream;
+
+    async fn dial(&self, host: &str, port: u16) -> io::Result<DuplexStream> {
+        match self.0.dialed().is_empty() {
+            true => self.0.dial(host, port).await,
+            false => Err(io::ErrorKind::ConnectionRefused.into()),
+        }
+    }
+}
+
+/// It was said not to have been sent, for the second connection had not sent it.
+#[tokio::test(start_paused = true)]
+async fn what_a_server_may_have_seen_was_sent_though_it_could_not_be_sent_again() {
+    let stage = Stage::new(|mut peer, _| async move {
+        peer.request().await?;
+        peer.say(OK).await?;
+        peer.request().await.map(drop)
+    });
+    let client = Client::builder().dialer(Single(stage)).build();
+    ask(&client, &get()).await.unwrap();
+    for is_sent in [true, false] {
+        let error = ask(&client, &get()).await.unwrap_err();
+        assert_eq!((error.phase(), error.is_sent()), (ClientPhase::Connect, is_sent), "{error:?}");
+    }
+}
+
 /// Opens connections of which the first takes only so many bytes; of what was written behind them it hears that nobody is
 /// there, and then that nobody answers.
 #[derive(Clone)]

@@ -310,7 +310,7 @@ impl Pipe {
     fn put_all_back(&mut self) {
         let mut tickets = self.board.lock();
         while let Some(flying) = self.flight.pop_back() {
-            tickets.put_back(flying.taken.ticket);
+            tickets.put_back(flying.taken.ticket, false);
         }
     }
 
@@ -330,7 +330,7 @@ impl Pipe {
                 None => !is_sent || (!is_timeout && may_repeat),
             };
             if goes_again {
-                tickets.put_back(ticket);
+                tickets.put_back(ticket, is_sent);
                 continue;
             }
             let cause = if is_timeout { ClientCause::TimedOut } else { ClientCause::OutOfStep };

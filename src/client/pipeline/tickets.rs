@@ -39,6 +39,8 @@ struct Ticket {
     /// Whether the connection that has taken it was used before.
     is_reused: bool,
     is_repeated: bool,
+    /// Whether the server may have seen it on a connection before this one.
+    was_sent: bool,
     caller: Option<Waker>,
     response: Response,
 }
@@ -152,7 +154,7 @@ impl Tickets {
     pub(super) fn error(&self, at: usize, cause: ClientCause) -> ClientError {
         let ticket = &self.all[at];
         match ticket.state {
-            State::Waiting => ClientError::new(ClientPhase::Queue, cause),
+            State::Waiting => ClientError::new(ClientPhase::Queue, cause).sent_before(ticket.was_sent),
             _ => ClientError::new(ClientPhase::Wait, cause).on(ticket.is_reused, true),
         }
     }
@@ -213,9 +215,10 @@ impl Tickets {
         mem::replace(&mut self.all[at].is_repeated, true)
     }
 
-    /// Puts a request back, as the next one to be sent.
-    pub(super) fn put_back(&mut self, at: usize) {
+    /// Puts a request back, as the next one to be sent. `is_sent` says whether the server may have seen it.
+    pub(super) fn put_back(&mut self, at: usize, is_sent: bool) {
         let ticket = &mut self.all[at];
+        ticket.was_sent |= is_sent;
         match ticket.state {
             State::Deserted => self.release(at),
             _ => {
@@ -273,16 +276,17 @@ impl Tickets {
         if let State::Deserted = ticket.state {
             return self.release(at);
         }
-        ticket.state = State::Over(result);
+        ticket.state = State::Over(result.map_err(|error| error.sent_before(ticket.was_sent)));
         self.freed.extend(ticket.caller.take().map(Freed::Task));
     }
 
     fn release(&mut self, at: usize) {
-        let Ticket { wire, job, state, is_reused, is_repeated, caller, response } = &mut self.all[at];
+        let Ticket { wire, job, state, is_reused, is_repeated, was_sent, caller, response } =
+            &mut self.all[at];
         wire.clear();
         wire.shrink_to(WIRE_KEPT_MAX);
         self.freed.extend(job.take().map(Freed::Place));
-        (*state, *is_reused, *is_repeated, *caller) = Default::default();
+        (*state, *is_reused, *is_repeated, *was_sent, *caller) = Default::default();
         response.reset();
         self.free.push(at);
     }
