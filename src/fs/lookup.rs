@@ -11,7 +11,7 @@ use super::listing::{self, Sort};
 use super::pattern::Pattern;
 use super::resource::{Resource, Snapshot, StoredCoding};
 use super::root::{Below, Directory, Links, Opened, Root, decode, is_name, strip_prefix};
-use crate::message::{Request, Status, split_port};
+use crate::message::{Request, Status};
 use crate::server::Error;
 
 /// The settings by which a path leads to a file.
@@ -86,7 +86,7 @@ pub(super) struct Listed {
 impl Lookup {
     /// The site that a request is for.
     pub(super) fn site(&self, request: &Request) -> &Site {
-        let is_asked = |site: &&Site| is_host(site.host.as_deref(), request.authority());
+        let is_asked = |site: &&Site| is_host(site.host.as_deref(), request.host());
         match &*self.sites {
             [only] => only,
             sites => sites.iter().skip(1).find(is_asked).unwrap_or(&sites[0]),
@@ -210,8 +210,7 @@ fn join(directory: &str, name: &str) -> String {
 /// Whether a host is the requested one, ignoring its port, its case, and a final dot.
 fn is_host(host: Option<&str>, asked: Option<&str>) -> bool {
     let (Some(host), Some(asked)) = (host, asked) else { return false };
-    let (name, _) = split_port(asked);
-    host.eq_ignore_ascii_case(name.strip_suffix('.').unwrap_or(name))
+    host.eq_ignore_ascii_case(asked.strip_suffix('.').unwrap_or(asked))
 }
 
 impl fmt::Debug for Lookup {

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use super::{
     Body, Cookies, Form, FormBuf, Headers, InvalidCookie, InvalidForm, InvalidRequest, InvalidTarget,
-    InvalidText, Length, Method, Name, Target, Version, cookie, is_token, trim,
+    InvalidText, Length, Method, Name, Target, Version, cookie, is_token, split_port, trim,
 };
 use crate::memory::Reset;
 
@@ -327,6 +327,39 @@ impl Request {
         self.body.is_stream() || (is_coming && self.body.is_empty()) || (is_chunked && is_missing)
     }
 
+    /// The host that the request is for, without the port: that of [`Request::authority`]. An IPv6 address keeps its
+    /// brackets.
+    ///
+    /// # Examples
+    ///
+    /// Redirecting from http to https:
+    ///
+    /// ```
+    /// use corehttp::{Context, Status};
+    ///
+    /// fn secure(ctx: &mut Context) -> corehttp::Result {
+    ///     let Context { request, response, .. } = ctx;
+    ///     let host = request.host().ok_or(Status::BAD_REQUEST)?;
+    ///     // This keeps the path and the query, whatever form the target has.
+    ///     let there = request.target_to(&format!("https://{host}"))?;
+    ///     Ok(response.redirect(Status::PERMANENT_REDIRECT, there.target().as_str())?)
+    /// }
+    /// # let service = corehttp::Server::new().service(secure);
+    /// # corehttp::block_on(async {
+    /// # for url in ["http://[::1]:8080/a?b=c", "/a?b=c"] {
+    /// #     let mut request = corehttp::Request::get(url)?;
+    /// #     request.headers.set("host", "[::1]:8080")?;
+    /// #     let response = service.respond(request).await;
+    /// #     assert_eq!(response.headers.text("location"), Some("https://[::1]/a?b=c"));
+    /// # }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })??;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn host(&self) -> Option<&str> {
+        self.authority().map(|authority| split_port(authority).0)
+    }
+
     /// The parts of the request line, for the parser to fill in.
     pub(crate) fn line_mut(&mut self) -> (&mut Method, &mut Target, &mut Version) {
         (&mut self.method, &mut self.target, &mut self.version)
@@ -406,6 +439,26 @@ mod tests {
             assert_eq!(request.set_url(url), Err(reason), "{url:?}");
             assert_eq!(request, filled(), "{url:?}");
             assert_eq!(Request::get(url), Err(reason.into()), "{url:?}");
+        }
+    }
+
+    #[test]
+    fn the_host_is_that_of_the_target_or_else_of_the_field_and_has_no_port_9112_3_3() {
+        for (url, field, expected) in [
+            ("/", Some("a"), Some("a")),
+            ("/", Some("A.b:80"), Some("A.b")),
+            ("/", Some("a:"), Some("a")),
+            ("/", Some("[::1]"), Some("[::1]")),
+            ("/", Some("[::1]:80"), Some("[::1]")),
+            ("/", Some(""), Some("")),
+            ("/", None, None),
+            ("http://a:80/", None, Some("a")),
+            ("http://a:80/", Some("b:81"), Some("a")),
+            ("https://[fe80::1]:8443/", Some("b"), Some("[fe80::1]")),
+        ] {
+            let mut request = Request::get(url).unwrap();
+            field.into_iter().for_each(|host| request.headers.set("host", host).unwrap());
+            assert_eq!(request.host(), expected, "{url} {field:?}");
         }
     }
 
