@@ -1,14 +1,14 @@
-//! [`Expectation`]: what a peer waits for before it sends its body (RFC 9110 §10.1.1).
+//! [`Expectation`]: whether a peer waits for `100 Continue` (RFC 9110 §10.1.1).
 
-/// What the peer was promised before it sends its body (RFC 9110 §10.1.1).
+/// What the peer expects before it sends its body (RFC 9110 §10.1.1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Expectation {
-    /// Nothing is owed.
+    /// Nothing.
     #[default]
     None,
-    /// `100 Continue` is owed when the body is first wanted and is not there.
+    /// `100 Continue`, to be sent when the body is first read and has not arrived.
     Continue,
-    /// A final answer came first, and whether the body will come is the peer's choice; or the body has failed. No
-    /// request may follow.
+    /// A final answer was sent instead, so the peer may or may not send the body; or the body has failed. No further
+    /// request can follow.
     Forfeited,
 }

@@ -1,28 +1,28 @@
-//! [`Heading`]: what is to be made of the bytes of a head: a request, or a response with what it answers.
+//! [`Heading`]: what the bytes of a head become: a request, or a response to some request.
 
 use crate::memory::Arena;
 use crate::message::{Request, Response, Version};
 use crate::wire::{Asked, Framing, Limits, WireError, parse};
 
-/// Whether there is a head.
+/// The result of waiting for a head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Head {
     Whole,
     /// The peer closed where a message could have begun.
     End,
-    /// The peer said nothing in time.
+    /// The peer sent nothing in time.
     Silence,
 }
 
 /// A message whose head can be received.
 pub(crate) trait Heading {
-    /// Parses the head at the front of `input`, and answers how long it is, if it is all there.
+    /// Parses the head at the front of `input`, and returns its length, if it is complete.
     fn parse(&mut self, input: &[u8], limits: &Limits) -> Result<Option<usize>, WireError>;
 
-    /// What the fields' spans point into: the bytes of the head are to be put here.
+    /// The text that the spans of the fields point into, where the bytes of the head must be put.
     fn text_mut(&mut self) -> &mut Arena;
 
-    /// Checks the fields, which have their text now, and answers where the body ends.
+    /// Checks the fields, which have their text now, and returns where the body ends.
     fn framing(&mut self) -> Result<Framing, WireError>;
 }
 
@@ -44,10 +44,10 @@ impl Heading for Request {
     }
 }
 
-/// A response on its way in.
+/// A response that is being received.
 pub(crate) struct Reply<'a> {
     response: &'a mut Response,
-    /// What it is the answer to.
+    /// The facts of its request.
     asked: Asked,
     version: Version,
     is_folded: bool,

@@ -11,36 +11,36 @@ use crate::message::{Body, Headers, Source};
 use crate::net::{Conn, Fault, FileSender, Home, Output, shrunk};
 use crate::wire::{Announcement, Framing, chunked};
 
-/// The sending side of one exchange: what of the message is still to be sent.
+/// The sending side of one exchange: what remains to be sent of the message.
 #[derive(Default)]
 pub(crate) struct Outgoing {
     state: State,
-    /// So many bytes of the chunk whose size was sent last are still to come.
+    /// How many bytes of the chunk whose size was sent last remain to be sent.
     chunk_left: usize,
-    /// So many bytes of the content at hand have been sent.
+    /// How many bytes of the current piece of content have been sent.
     sent: usize,
     /// Where more content comes from.
     source: Option<Source>,
-    /// What of it is at hand.
+    /// The current piece of what the source yields.
     piece: Arena,
-    /// The file that the source reads, if the system sends it by itself.
+    /// The file that the source reads, if the operating system sends it by itself.
     file: Option<FileSender>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum State {
-    /// Nobody has seen any of it: anything may still be answered.
+    /// Nothing has been sent, so any answer is still possible.
     #[default]
     Unsent,
-    /// The head is on its way. What is written under [`Framing::Empty`] is dropped, as for HEAD.
+    /// The head has been written. Under [`Framing::Empty`], as for HEAD, the body is dropped.
     Body(Framing),
-    /// As under [`Framing::Chunked`], and so many bytes are still to come: their length was given.
+    /// As under [`Framing::Chunked`], where this many bytes remain, because the length was given.
     Promised(u64),
     Done,
 }
 
 impl Outgoing {
-    /// The head was written, and the body that it has announced follows.
+    /// Begins the body, after the head that announces it was written.
     #[inline]
     pub(crate) fn begin(&mut self, announcement: Announcement) {
         self.state = match (announcement.framing(), announcement.content_length()) {
@@ -49,12 +49,12 @@ impl Outgoing {
         };
     }
 
-    /// The connection was promised to the peer for something else, and no answer follows.
+    /// Notes that the connection becomes a tunnel, so that no answer can follow.
     pub(crate) fn begin_tunnel(&mut self) {
         self.state = State::Body(Framing::UntilClose);
     }
 
-    /// What is written is to be kept bare, without chunks, for nobody is at the other end.
+    /// Writes the body bare, without chunks, since there is no peer.
     pub(crate) fn begin_bare(&mut self) {
         if matches!(self.state, State::Body(Framing::Chunked) | State::Promised(_)) {
             self.state = State::Body(Framing::UntilClose);
@@ -71,7 +71,7 @@ impl Outgoing {
         self.state == State::Body(Framing::Empty)
     }
 
-    /// Whether all was sent that the head has announced.
+    /// Whether everything that the head announced has been sent.
     #[inline]
     pub(crate) fn is_whole(&self) -> bool {
         match self.state {
@@ -80,12 +80,12 @@ impl Outgoing {
         }
     }
 
-    /// Drops what more content was to come from.
+    /// Drops the source of further content.
     pub(crate) fn drop_source(&mut self) {
         (self.source, self.file) = (None, None);
     }
 
-    /// Sends some of the front of `data`, or copies it to the output, and answers how much.
+    /// Sends some bytes from the front of `data`, or copies them to the output, and returns how many.
     pub(crate) fn poll_write<H: Home>(
         &mut self,
         cx: &mut Context<'_>,
@@ -125,7 +125,7 @@ impl Outgoing {
         Poll::Ready(Ok(count))
     }
 
-    /// Writes the line before a chunk of so many bytes, if there may be so many.
+    /// Writes the line before a chunk of `len` bytes, unless that is more than was promised.
     fn begin_chunk(&mut self, out: &mut Vec<u8>, len: usize) -> Result<(), ExchangeError> {
         if let State::Promised(left) = &mut self.state {
             *left = left.checked_sub(len as u64).ok_or(ExchangeError::Length)?;
@@ -135,7 +135,7 @@ impl Outgoing {
         Ok(())
     }
 
-    /// Copies all of `data` to the output, if that is where it waits for more. Says whether it does.
+    /// Copies all of `data` to the output, if it should wait there for more. Returns whether it did.
     #[inline]
     pub(crate) fn gather<H: Home>(&mut self, conn: &mut Conn<H>, data: &[u8]) -> bool {
         let output = conn.output();
@@ -154,7 +154,7 @@ impl Outgoing {
         true
     }
 
-    /// Writes what ends the body, with its trailers if it is chunked.
+    /// Writes the end of the body, with its trailers if it is chunked.
     pub(crate) fn finish<H: Home>(
         &mut self,
         conn: &mut Conn<H>,
@@ -173,7 +173,7 @@ impl Outgoing {
         Ok(())
     }
 
-    /// Sends the whole of `body`. What is small stays in the output, to leave with what follows.
+    /// Sends the whole of `body`. A small one stays in the output, to leave with what follows.
     pub(crate) fn poll_send<H: Home>(
         &mut self,
         cx: &mut Context<'_>,
@@ -195,7 +195,7 @@ impl Outgoing {
         Poll::Ready(self.finish(conn, trailers))
     }
 
-    /// Copies a body behind its head, if all of it is here and small, as most are. Says whether it was.
+    /// Copies a body after its head, if it is in memory and small, as most are. Returns whether it did.
     #[inline]
     pub(crate) fn copy_whole<H: Home>(&mut self, conn: &mut Conn<H>, body: &Body) -> bool {
         let bytes = body.bytes();
@@ -208,7 +208,7 @@ impl Outgoing {
         true
     }
 
-    /// Sends what of `bytes` is not sent yet.
+    /// Sends what is left of `bytes`.
     #[inline]
     fn poll_bytes<H: Home>(
         &mut self,
@@ -223,7 +223,7 @@ impl Outgoing {
         Poll::Ready(Ok(()))
     }
 
-    /// Sends what the body's source yields, as it yields it.
+    /// Sends what the source of the body yields, as it arrives.
     fn poll_source<H: Home>(
         &mut self,
         cx: &mut Context<'_>,
@@ -261,7 +261,7 @@ impl Outgoing {
             let mut room = ReadBuf::new(piece.spare(PIECE));
             let read = source.as_mut().poll_read(cx, &mut room);
             if read.is_pending() {
-                // Whoever waits for the next piece has the ones before it.
+                // While the source waits, everything before must have been sent.
                 ready!(poll_flush(cx, conn, bounds))?;
             }
             ready!(read).map_err(ExchangeError::Source)?;
@@ -272,7 +272,7 @@ impl Outgoing {
         }
     }
 
-    /// Lets the system send the file. It may not want to: then the source is read after all.
+    /// Lets the operating system send the file. If it refuses, the source is read after all.
     fn poll_file<H: Home>(
         &mut self,
         cx: &mut Context<'_>,
@@ -314,14 +314,14 @@ impl Reset for Outgoing {
     }
 }
 
-/// What is asked of a source at once.
+/// How many bytes are read from a source at once.
 const PIECE: usize = 16 << 10;
 
-/// Up to this size data is copied behind the output, to leave with it in one write. Beyond, both leave side by
-/// side, and nothing is copied.
+/// Up to this size, data is appended to the output, to leave with it in one write. Larger data is sent along with the
+/// output, without being copied.
 const FLAT_MAX: usize = 16 << 10;
 
-/// Small data is gathered until it is so much, and leaves then: a system call costs as much as copying this.
+/// How much small data is gathered before it is sent: a system call costs as much as copying this.
 const GATHERED_MAX: usize = 64 << 10;
 
 /// Sends all of the output.
@@ -333,13 +333,13 @@ pub(crate) fn poll_flush<H: Home>(
     conn.poll_flush(cx, bounds.timeouts.write).map_err(ExchangeError::during(Phase::Write))
 }
 
-/// Whether `data` is copied behind the output, to leave with it.
+/// Whether `data` is appended to the output, to leave with it.
 #[inline]
 fn is_gathered(output: &Output, data: &[u8]) -> bool {
     data.len() <= FLAT_MAX && output.len() < GATHERED_MAX
 }
 
-/// Sends some of the front of `data` behind the output, or copies it there.
+/// Sends some bytes from the front of `data` after the output, or appends them to it.
 fn poll_data<H: Home>(
     cx: &mut Context<'_>,
     conn: &mut Conn<H>,

@@ -1,12 +1,12 @@
-//! [`Pace`]: how fast a body comes.
+//! [`Pace`]: how fast a body arrives.
 
 use super::{Bounds, ExchangeError, Phase};
 
-/// How fast a body comes: a peer that sends a byte now and then never lets a timeout pass.
+/// How fast a body arrives: a peer that sends a byte now and then would never exceed a timeout.
 #[derive(Default)]
 pub(super) struct Pace {
     received: u64,
-    /// Milliseconds in which somebody waited for more.
+    /// For how many milliseconds the body was waited for.
     waited: u64,
     waiting_since: Option<u64>,
 }

@@ -1,4 +1,4 @@
-//! [`Remaining`]: what of a body is still to come (RFC 9112 §6).
+//! [`Remaining`]: what remains to be received of a body (RFC 9112 §6).
 
 use crate::message::Headers;
 use crate::net::Buffer;
@@ -11,7 +11,7 @@ pub(super) enum Remaining {
     Nothing,
     Length(u64),
     Chunked(Decoder),
-    /// Whatever comes until the peer closes.
+    /// Everything until the peer closes.
     UntilClose,
 }
 
@@ -25,8 +25,8 @@ impl Remaining {
         }
     }
 
-    /// Finds the next piece of the body at the front of `input`, behind framing that is consumed, and counts it as
-    /// received. None: more input is needed, or the body is at its end.
+    /// Finds the next piece of the body at the front of `input`, consumes the framing before it, and returns its
+    /// length. 0 means that more input is needed, or that the body has ended.
     pub(super) fn decode(
         &mut self,
         input: &mut Buffer,

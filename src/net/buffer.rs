@@ -1,18 +1,18 @@
-//! [`Buffer`]: bytes that have arrived and wait to be read.
+//! [`Buffer`]: bytes that have arrived and have not been read.
 
 use crate::memory::{Arena, Reset};
 
-/// Bytes that have arrived, read from the front. The memory is used again and again.
+/// Bytes that have arrived, read from the front. The memory is used again.
 #[derive(Default)]
 pub(crate) struct Buffer {
     arena: Arena,
-    /// Whether the last read took all the room it was offered, so that more is likely to wait. This is not forgotten
-    /// with the message: where much came, much is likely to come with the next one.
+    /// Whether the last read filled all the room it was offered, so that there is probably more. This is not forgotten
+    /// with the message: where much arrived, the next message is probably large too.
     full: bool,
 }
 
 impl Buffer {
-    /// The bytes that nobody has read yet.
+    /// The bytes that have not been read.
     #[inline]
     pub(crate) fn unread(&self) -> &[u8] {
         self.arena.as_slice()
@@ -29,28 +29,28 @@ impl Buffer {
         self.arena.consume(count);
     }
 
-    /// Room for a socket to read into. More than usually arrives at once, so that one read takes all of it.
+    /// Room for a socket to read into: more than usually arrives at once, so that a single read takes all of it.
     pub(crate) fn room(&mut self) -> &mut [u8] {
         self.arena.compact();
         let least = if self.full { READ_MOST } else { READ_SIZE };
-        // What is unread is the start of something, and room for twice as much is likely to be room for all of it.
+        // What is unread is the start of something, and room for twice as much probably suffices for all of it.
         self.arena.spare(least.saturating_sub(self.arena.len()).max(READ_SIZE / 2))
     }
 
-    /// Takes `count` bytes that were read into the room.
+    /// Adds `count` bytes that were read into the room.
     #[inline]
     pub(crate) fn filled(&mut self, count: usize) {
         self.arena.grow(count);
         self.full = self.arena.spare(0).is_empty();
     }
 
-    /// Takes `bytes` in that were read elsewhere.
+    /// Adds `bytes` that were read elsewhere.
     pub(crate) fn append(&mut self, bytes: &[u8]) {
         self.arena.extend(bytes);
     }
 
-    /// Moves the first `count` unread bytes to `text`, which is cleared first. They are copied: if the two traded places
-    /// instead, a new text would keep all of this memory, and other memory had to be found for the next read.
+    /// Moves the first `count` unread bytes to `text`, which is cleared first. They are copied: if the two exchanged
+    /// their memory, a new text would keep all of it, and the next read would need other memory.
     #[inline]
     pub(crate) fn move_to(&mut self, text: &mut Arena, count: usize) {
         text.clear();
@@ -58,8 +58,8 @@ impl Buffer {
         self.consume(count);
     }
 
-    /// Moves all that is unread to `content`, which is empty. Much of it is not copied: the two trade places, if not
-    /// most of this memory would go along unused.
+    /// Moves all unread bytes to `content`, which is empty. If there are many, the two exchange their memory instead of
+    /// copying, unless most of it would be unused.
     pub(crate) fn move_all_to(&mut self, content: &mut Arena) {
         let count = self.arena.len();
         if count >= TRADED_MIN && count >= self.arena.capacity() / 2 {
@@ -71,13 +71,13 @@ impl Buffer {
     }
 }
 
-/// What a read offers at least: the heads of dozens of small requests.
+/// The least room for a read: the heads of dozens of small requests.
 const READ_SIZE: usize = 8 << 10;
-/// What a read offers where much comes: 64 KiB of content, with their head or the framing of their chunks.
+/// The room for a read where much arrives: 64 KiB of content, with their head or the framing of their chunks.
 const READ_MOST: usize = 68 << 10;
-/// To copy less than this takes no longer than to find other memory for the next read.
+/// Copying less than this is as fast as providing other memory for the next read.
 const TRADED_MIN: usize = 16 << 10;
-/// What stays warm.
+/// How much memory is kept.
 const KEPT_MAX: usize = READ_MOST;
 
 impl Reset for Buffer {

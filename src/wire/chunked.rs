@@ -1,17 +1,17 @@
-//! [`Decoder`] and the other direction: the chunked coding (RFC 9112 §7.1).
+//! [`Decoder`], [`encode`]: the chunked coding (RFC 9112 §7.1).
 
 use super::{Limits, WireError, parse};
 use crate::memory::Arena;
 use crate::message::{Headers, is_tchar};
 
-/// Where one chunked body stands.
+/// How far a chunked body has been decoded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Decoder {
     state: State,
-    /// Bytes of extensions in the chunk at hand, and in the whole body.
+    /// Bytes of extensions in the current chunk, and in the whole body.
     extension: usize,
     extensions: usize,
-    /// Framing bytes beyond what each chunk and its data excuse.
+    /// Framing bytes beyond what is granted to each chunk and its data.
     overhead: usize,
 }
 
@@ -37,7 +37,7 @@ enum State {
     },
     Trailers,
     Done,
-    /// Nobody knows where the body ends.
+    /// The end of the body is unknown.
     Broken(WireError),
 }
 
@@ -53,28 +53,28 @@ enum Part {
     Value,
     Quoted,
     Escaped,
-    /// Right behind the closing quote.
+    /// Right after the closing quote.
     Unquoted,
     AfterValue,
 }
 
-/// What a call of [`Decoder::decode`] found at the front of its input.
+/// What [`Decoder::decode`] found at the front of its input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Decoded {
-    /// So many bytes are framing: skip them.
+    /// How many bytes are framing, to be skipped.
     pub(crate) framing: usize,
-    /// So many bytes after them are data. None: give more input, or the body is done.
+    /// How many bytes after them are data. 0 means that more input is needed, or that the body has ended.
     pub(crate) data: usize,
 }
 
 impl Decoder {
-    /// Reads on, up to the end of the next piece of data. All of what it reports counts as consumed.
+    /// Decodes up to the end of the next piece of data. Everything that it reports counts as consumed.
     ///
-    /// The trailer section stays in the input until all of it is there, then goes to `trailers`.
+    /// The trailer section stays in the input until it is complete, and then goes to `trailers`.
     ///
     /// # Errors
     ///
-    /// What breaks the grammar or a limit; the decoder is of no use then, and says the same for ever.
+    /// Fails if the input breaks the grammar or a limit. All further calls then fail with the same error.
     pub(crate) fn decode(
         &mut self,
         input: &[u8],
@@ -86,18 +86,18 @@ impl Decoder {
         }
         let decoded = self.advance(input, limits, trailers);
         if let Err(error) = decoded {
-            // Read once more, from the position it had come to, the same bytes might turn out to be good.
+            // If the same bytes were decoded again from the position reached, they might turn out to be valid.
             self.state = State::Broken(error);
         }
         decoded
     }
 
-    /// Reads on as far as `input` goes, and appends the data to `content`, which may grow to `most` bytes. Answers how
-    /// much was consumed.
+    /// Decodes all of `input`, and appends the data to `content`, which may grow to `most` bytes. Returns how much was
+    /// consumed.
     ///
     /// # Errors
     ///
-    /// As [`Decoder::decode`], or more data than there may be.
+    /// As [`Decoder::decode`], or if there is more data than allowed.
     pub(crate) fn decode_all(
         &mut self,
         input: &[u8],
@@ -121,8 +121,8 @@ impl Decoder {
         }
     }
 
-    /// The short way, which nearly every chunk goes: all that is between the data of two is here, and is as short as
-    /// it can be. None: [`Decoder::decode`] is the way.
+    /// The fast path, for nearly all chunks: the framing between two pieces of data is complete, and as short as
+    /// possible. `None` leaves it to [`Decoder::decode`].
     #[inline]
     pub(crate) fn next_chunk(&mut self, input: &[u8], limits: &Limits) -> Option<Decoded> {
         let start = match self.state {
@@ -132,7 +132,7 @@ impl Decoder {
         };
         let (len, size) = size_line(&input[start..], limits)?;
         let framing = start + len;
-        // What any chunk excuses: there is nothing to count.
+        // Within what is granted to any chunk, so there is nothing to count.
         if size == 0 || self.overhead > 0 || framing > FRAMING_EXCUSED {
             return None;
         }
@@ -175,7 +175,7 @@ impl Decoder {
         matches!(self.state, State::Done)
     }
 
-    /// How much of the next `here` bytes is data of a chunk that has `left` to come.
+    /// How many of the next `here` bytes are data of a chunk of which `left` bytes remain.
     fn data(&mut self, left: u64, here: usize) -> usize {
         let data = usize::try_from(left).unwrap_or(usize::MAX).min(here);
         self.state = match left - data as u64 {
@@ -185,7 +185,7 @@ impl Decoder {
         data
     }
 
-    /// One byte of framing.
+    /// Decodes one byte of framing.
     fn step(&mut self, byte: u8, limits: &Limits) -> Result<State, WireError> {
         match (self.state, byte) {
             (State::Size { digits: 1.., size }, b'\r') => Ok(State::SizeEnd { size }),
@@ -217,8 +217,8 @@ impl Decoder {
         }
     }
 
-    /// A chunk excuses some framing, and twice as much as it has data: what is left beyond the bound is an attack on
-    /// our time. It is looked at nowhere else, so that it does not matter where packets end.
+    /// Each chunk is granted some framing, plus twice the size of its data; what accumulates beyond the limit is an
+    /// attack on our time. It is checked only here, so that it does not matter where packets end.
     fn begin_chunk(&mut self, size: u64, limits: &Limits) -> Result<State, WireError> {
         self.extension = 0;
         let data = usize::try_from(size).unwrap_or(usize::MAX);
@@ -240,8 +240,8 @@ impl Decoder {
     }
 }
 
-/// How long the line is that `input` begins with, and the size it says, if it is all here and says no more. Whatever is
-/// wrong with it, [`Decoder::step`] finds out.
+/// The length of the line at the front of `input`, and the size in it, if it is complete and contains nothing else. If
+/// anything is wrong with it, [`Decoder::step`] finds out.
 fn size_line(input: &[u8], limits: &Limits) -> Option<(usize, u64)> {
     let (mut size, longest) = (0, limits.chunk_digits_max.min(HEX_DIGITS_MAX) as usize + 1);
     for (at, &byte) in input[..longest.min(input.len())].iter().enumerate() {
@@ -256,7 +256,7 @@ fn size_line(input: &[u8], limits: &Limits) -> Option<(usize, u64)> {
 const HEX_DIGITS_MAX: u32 = 16;
 const _: () = assert!(HEX_DIGITS_MAX * 4 == u64::BITS, "a chunk size fits u64");
 
-/// The framing bytes that any chunk may cost.
+/// The framing bytes that are granted to each chunk.
 const FRAMING_EXCUSED: usize = 16;
 
 impl Default for State {
@@ -273,7 +273,7 @@ fn extension(part: Part, byte: u8) -> Result<Part, WireError> {
             Part::BeforeSemicolon | Part::BeforeName | Part::AfterName | Part::BeforeValue | Part::AfterValue,
             b' ' | b'\t',
         ) => Ok(part),
-        // `3 x` and `3 \n` are sizes with junk behind them; so is a size that only blanks follow.
+        // `3 x` and `3 \n` are sizes followed by junk; so is a size that only blanks follow.
         (Part::BeforeSemicolon, _) => Err(WireError::ChunkSize),
         (Part::Name, b' ' | b'\t') => Ok(Part::AfterName),
         (Part::Value | Part::Unquoted, b' ' | b'\t') => Ok(Part::AfterValue),
@@ -299,7 +299,7 @@ pub(crate) fn encode(out: &mut Vec<u8>, data: &[u8]) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// Writes the line that comes before a chunk of `size` bytes, which are some: that of none is the last one.
+/// Writes the line before a chunk of `size` bytes, which must not be 0: that is the last chunk.
 #[inline]
 pub(crate) fn encode_size(out: &mut Vec<u8>, size: usize) {
     const HEX: &[u8; 16] = b"0123456789abcdef";

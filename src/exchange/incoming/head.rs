@@ -13,7 +13,7 @@ use crate::exchange::{Bounds, ExchangeError, Phase};
 use crate::net::{Conn, Fault, Home, Lane};
 
 impl Incoming {
-    /// Receives a head, and sends what is to be sent before anything is waited for.
+    /// Receives a head. Before it waits, everything in the output is sent.
     #[inline]
     pub(crate) fn poll_head<H: Home>(
         &mut self,
@@ -33,8 +33,8 @@ impl Incoming {
         Poll::Ready(Ok(Head::Whole))
     }
 
-    /// Reads until a head is here, and says if none will come. Apart, for that of a pipelined request is found without
-    /// this.
+    /// Reads until a head has arrived, or returns why none will come. Separate, since the head of a pipelined request
+    /// is found without this.
     #[inline(never)]
     fn poll_new_head<H: Home>(
         &mut self,
@@ -57,7 +57,7 @@ impl Incoming {
         }
     }
 
-    /// Reads once for a head, and says if nothing of one will come.
+    /// Reads once for a head. Returns the reason if no head will come.
     pub(crate) fn poll_head_bytes<H: Home>(
         &mut self,
         cx: &mut Context<'_>,
@@ -73,7 +73,7 @@ impl Incoming {
         })
     }
 
-    /// Why there is no head, if no more of one comes: what was skipped may hold a fault, or else `error` says it.
+    /// The error if no more of a head comes: a fault in what was not parsed yet, or else `error`.
     pub(crate) fn blame(
         &self,
         error: ExchangeError,
@@ -89,13 +89,13 @@ impl Incoming {
         }
     }
 
-    /// Whether any of a head is here. The empty line that some clients send behind a body is none of it (§2.2), and
-    /// nobody waits to be told that nothing has followed it.
+    /// Whether a part of a head has arrived. The empty line that some clients send after a body does not count (§2.2),
+    /// and the peer need not be told that nothing has followed it.
     fn has_begun(&self) -> bool {
         !self.input.unread().iter().all(|byte| matches!(byte, b'\r' | b'\n'))
     }
 
-    /// Takes the head out of the input, if all of it is there.
+    /// Takes the head out of the input, if it is complete.
     #[inline(never)]
     pub(crate) fn try_head(
         &mut self,
@@ -115,8 +115,8 @@ impl Incoming {
         Ok(true)
     }
 
-    /// A large head that drips in is not parsed again for every drop, or its cost would be quadratic. What is skipped so
-    /// is looked at in the end.
+    /// A large head that drips in is not parsed again for every drop, or the cost would be quadratic. What is skipped
+    /// that way is parsed in the end.
     #[inline]
     fn is_worth_parsing(&self, bounds: &Bounds) -> bool {
         match self.input.unread().len() {
@@ -126,7 +126,7 @@ impl Incoming {
         }
     }
 
-    /// Whether what has come since the last look may have made it a head, or something that is none.
+    /// Whether what has arrived since the last attempt may have completed the head, or made it invalid.
     fn has_changed_much(&self, bounds: &Bounds) -> bool {
         let input = self.input.unread();
         let ends_badly = |lf: usize| !input[..self.partial + lf].ends_with(b"\r");
@@ -137,5 +137,5 @@ impl Incoming {
     }
 }
 
-/// Up to this length a head is parsed whenever more of it comes, so that a bad one is refused at once.
+/// Up to this length a head is parsed whenever more of it arrives, so that a bad one is refused at once.
 const EAGER_MAX: usize = 4 << 10;

@@ -15,28 +15,28 @@ use crate::message::Headers;
 use crate::net::{Buffer, Conn, Fault, Home, Lane};
 use crate::wire::{Limits, WireError};
 
-/// The receiving side of one exchange: what has arrived, and what of the message is still to come.
+/// The receiving side of one exchange: what has arrived, and what remains to be received of the message.
 #[derive(Default)]
 pub(crate) struct Incoming {
     pub(crate) input: Buffer,
-    /// The trailers of a chunked body, once it is at its end.
+    /// The trailers of a chunked body, once it has ended.
     pub(crate) trailers: Headers,
     pub(crate) expectation: Expectation,
     body: Remaining,
-    /// So many bytes of the input were lent to the reader, which has read them when it asks for more.
+    /// How many bytes of the input are lent to the reader, which has read them when it asks for more.
     lent: usize,
-    /// So many bytes behind them are data too, which the reader did not want yet.
+    /// How many bytes after them are data too, which the reader did not take yet.
     ready: usize,
-    /// So many bytes of the body were read and dropped.
+    /// How many bytes of the body were read and discarded.
     drained: usize,
-    /// How long the input was when it was last looked at and was no whole head.
+    /// The length of the input when it was last parsed and did not contain a whole head.
     partial: usize,
     pace: Pace,
 }
 
 impl Incoming {
-    /// Receives the next piece of the body: so many bytes at the front of the input, lent until the next call.
-    /// None: the body is at its end.
+    /// Receives the next piece of the body. Returns its length, at the front of the input, where it is lent until the
+    /// next call; 0 at the end.
     pub(crate) fn poll_chunk<H: Home>(
         &mut self,
         cx: &mut Context<'_>,
@@ -53,8 +53,8 @@ impl Incoming {
         }
     }
 
-    /// Lends the next piece as [`Incoming::poll_chunk`], if it is a chunk that is here: many of them may have come at
-    /// once, and all the questions of a wait take longer than to find the next. Says whether it was.
+    /// Lends the next piece as [`Incoming::poll_chunk`] does, if it is a chunk that has already arrived. Many may have
+    /// arrived at once, and the checks of a wait take longer than finding the next one. Returns whether there was one.
     #[inline]
     pub(crate) fn lend_chunk(&mut self, limits: &Limits) -> bool {
         self.take_back();
@@ -72,7 +72,7 @@ impl Incoming {
         &self.input.unread()[..self.lent]
     }
 
-    /// The reader took only the first `count` bytes of what was lent.
+    /// Notes that only the first `count` bytes of what is lent were read.
     pub(crate) fn took(&mut self, count: usize) {
         self.ready = self.lent - count;
         self.lent = count;
@@ -104,7 +104,8 @@ impl Incoming {
         }
     }
 
-    /// Moves what is here of the body to `content`, which may grow to `body_max`. Says whether there may be more here.
+    /// Moves what has arrived of the body to `content`, which may grow to `body_max`. Returns whether more may have
+    /// arrived.
     fn unpack(
         &mut self,
         bounds: &Bounds,
@@ -135,7 +136,7 @@ impl Incoming {
         Ok(may_be_more)
     }
 
-    /// Reads and drops what is left of the body, if it is no more than the limit. Says whether that is so.
+    /// Reads and discards what is left of the body, unless it exceeds the limit. Returns whether it did not.
     pub(crate) fn poll_drain<H: Home>(
         &mut self,
         cx: &mut Context<'_>,
@@ -156,12 +157,13 @@ impl Incoming {
         }
     }
 
-    /// Nobody can tell any more where the body ends.
+    /// Notes that the end of the body is no longer known.
     pub(crate) fn forfeit(&mut self) {
         self.expectation = Expectation::Forfeited;
     }
 
-    /// Reads and drops whatever comes, until its end, or until that is more than `most` or has taken `limit`.
+    /// Reads and discards whatever arrives, until the end, or until it is more than `most` or has taken longer than
+    /// `limit`.
     pub(crate) fn poll_discard<H: Home>(
         &mut self,
         cx: &mut Context<'_>,
@@ -179,13 +181,13 @@ impl Incoming {
         Poll::Ready(())
     }
 
-    /// Whether the whole body was received; the last piece of it may still be lent.
+    /// Whether the whole body has been received. Its last piece may still be lent.
     #[inline]
     pub(crate) fn is_read(&self) -> bool {
         matches!(self.body, Remaining::Nothing) && self.ready == 0
     }
 
-    /// Whether the whole body is here, though perhaps not read. Nobody can say that of one in chunks.
+    /// Whether the whole body has arrived, even if it has not been read. Unknown, and thus false, for one in chunks.
     pub(crate) fn has_come(&self) -> bool {
         self.length_left().is_some_and(|left| left <= (self.input.unread().len() - self.lent) as u64)
     }
@@ -195,7 +197,7 @@ impl Incoming {
         matches!(self.body, Remaining::UntilClose)
     }
 
-    /// How long the body still is, if it has said.
+    /// How many bytes of the body remain, if its length is known.
     pub(crate) fn length_left(&self) -> Option<u64> {
         match self.body {
             Remaining::Nothing => Some(self.ready as u64),
@@ -204,7 +206,7 @@ impl Incoming {
         }
     }
 
-    /// What was lent has been read.
+    /// Takes back what was lent, which has been read.
     #[inline]
     pub(crate) fn take_back(&mut self) {
         self.input.consume(std::mem::take(&mut self.lent));
@@ -232,7 +234,8 @@ impl Incoming {
         }
         match poll_flush(cx, conn, bounds) {
             Poll::Pending if H::SENDS_FIRST => return Poll::Pending,
-            // Who reads no more may have written before: whoever sends is told of it, and what has come is still read.
+            // A server that reads no more may have answered before. The sending side reports the error, and what has
+            // arrived is still read.
             Poll::Ready(Err(ExchangeError::Io(_))) if !H::SENDS_FIRST => {}
             Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
             Poll::Pending | Poll::Ready(Ok(())) => {}
@@ -263,7 +266,7 @@ impl Incoming {
     }
 }
 
-/// Reads a body of which `left` bytes are to come. The memory grows with what has come, and not beyond what will.
+/// Reads a body of which `left` bytes remain. The memory grows with what has arrived, and not beyond what will.
 fn poll_content<H: Home>(
     cx: &mut Context<'_>,
     conn: &mut Conn<H>,
@@ -273,7 +276,7 @@ fn poll_content<H: Home>(
     input: &mut Buffer,
 ) -> Poll<Result<usize, Fault>> {
     let left_here = usize::try_from(*left).unwrap_or(usize::MAX);
-    // A read that fills its room leaves open whether there is more, and another one has to find that out.
+    // If a read fills its room, it is unknown whether there is more, and another read must find out.
     let most = left_here.saturating_add(READ_BEYOND);
     let room = content.spare_within(content.len().clamp(READ_LEAST, READ_MOST), most);
     let room_len = room.len().min(most);
@@ -287,11 +290,11 @@ fn poll_content<H: Home>(
 
 const READ_LEAST: usize = 16 << 10;
 const READ_MOST: usize = 256 << 10;
-/// The head of another message.
+/// Room for the head of another message.
 const READ_BEYOND: usize = 1 << 10;
 
 impl Incoming {
-    /// Forgets the message, but not the input behind it.
+    /// Forgets the message, but not the input after it.
     pub(crate) fn forget_message(&mut self) {
         self.take_back();
         let Incoming { input: _, trailers, expectation, body, lent: _, ready, drained, partial, pace } = self;

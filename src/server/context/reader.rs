@@ -104,7 +104,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Lends the next piece, if nothing need be done for it. Says whether that was so.
+    /// Lends the next piece, if it has already arrived and need not be decoded. Returns whether it did.
     #[inline]
     fn lend_chunk(&mut self) -> bool {
         self.decoding.is_none()
@@ -112,9 +112,9 @@ impl<'a> Reader<'a> {
             && self.incoming.lend_chunk(&self.bounds.limits)
     }
 
-    /// Lends the next piece, until the next call. None: the body is at its end.
+    /// Lends the next piece until the next call. Returns its length, 0 at the end.
     fn poll_chunk(&mut self, cx: &mut task::Context<'_>) -> Poll<io::Result<usize>> {
-        // Decoding makes much of little.
+        // A little input may decode to a lot.
         ready!(self.turn.poll(cx));
         loop {
             let Some(mut decoding) = self.decoding.take() else {
@@ -134,7 +134,7 @@ impl<'a> Reader<'a> {
                 let end = self.decoding.as_ref().map_or(Ok(()), |decoding| decoding.end());
                 return Poll::Ready(Ok(end.map(|()| 0)?));
             }
-            // And where nothing is made of much, that takes its time.
+            // Much input may also decode to nothing, which takes time, too.
             self.turn.note(received);
             ready!(self.turn.poll(cx));
         }
@@ -145,7 +145,7 @@ impl<'a> Reader<'a> {
         self.decoding.as_ref().map_or(self.received(), |decoding| decoding.piece())
     }
 
-    /// Only the first `count` bytes of them were taken.
+    /// Notes that only the first `count` bytes of what is lent were read.
     fn took(&mut self, count: usize) {
         match (&mut self.decoding, self.lent) {
             (Some(decoding), _) => decoding.took(count),
@@ -154,7 +154,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Lends the next piece of what was sent: of what is buffered, or else of what comes.
+    /// Lends the next piece as it was sent: from the buffered body, or else as it arrives.
     fn poll_received(&mut self, cx: &mut task::Context<'_>) -> Poll<Result<usize, ExchangeError>> {
         self.buffered += self.lent;
         let most = if self.decoding.is_some() { PIECE } else { usize::MAX };
@@ -172,7 +172,7 @@ impl<'a> Reader<'a> {
         chunk
     }
 
-    /// The piece of what was sent that is lent.
+    /// The piece that is lent, as it was sent.
     fn received(&self) -> &[u8] {
         match self.lent {
             0 => self.incoming.chunk(),
@@ -181,7 +181,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// What of a buffered body is decoded at once.
+/// How many bytes of a buffered body are decoded at once.
 const PIECE: usize = 16 << 10;
 
 impl AsyncRead for Reader<'_> {
