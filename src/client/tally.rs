@@ -1,4 +1,4 @@
-//! [`Tally`]: what a balancer notes of a request whose body is written as it comes.
+//! [`Tally`]: what a balancer records of a request whose body is written piece by piece.
 
 use std::task::Poll;
 
@@ -6,18 +6,17 @@ use super::ClientError;
 use super::pending::Pending;
 use crate::message::Response;
 
-/// What a balancer notes of a request: that it is to be answered, and once how that went. Without a balancer it is
-/// nothing.
+/// What a balancer records of a request: that it is pending, and, once, its outcome. Without a balancer, nothing.
 #[derive(Default)]
 pub(super) struct Tally(Option<Open>);
 
 struct Open {
-    /// None once it was told.
+    /// `None` once it was called.
     note: Option<Box<Note>>,
     pending: Pending,
 }
 
-/// Hears the head of the answer, or why there is none.
+/// Records the head of the answer, or the error instead.
 type Note = dyn FnOnce(Result<&Response, &ClientError>) + Send + Sync;
 
 impl Tally {
@@ -28,14 +27,14 @@ impl Tally {
         Tally(Some(Open { note: Some(Box::new(note)), pending }))
     }
 
-    /// Notes how it went; the first time counts.
+    /// Records the outcome. Only the first one counts.
     pub(super) fn note(&mut self, outcome: Result<&Response, &ClientError>) {
         if let Some(note) = self.0.as_mut().and_then(|open| open.note.take()) {
             note(outcome);
         }
     }
 
-    /// Notes a failure, if `polled` is one.
+    /// Records a failure, if `polled` is one.
     pub(super) fn noting<T>(&mut self, polled: Poll<Result<T, ClientError>>) -> Poll<Result<T, ClientError>> {
         if let Poll::Ready(Err(error)) = &polled {
             self.note(Err(error));
@@ -43,12 +42,12 @@ impl Tally {
         polled
     }
 
-    /// What is to be kept until the body of the answer is read.
+    /// The part that is kept until the body of the answer has been read.
     pub(super) fn into_pending(self) -> Option<Pending> {
         self.0.map(|open| open.pending)
     }
 
-    /// The body of the answer is read.
+    /// Notes that the body of the answer has been read.
     pub(super) fn end(&mut self) {
         self.0 = None;
     }

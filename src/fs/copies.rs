@@ -149,7 +149,7 @@ mod tests {
         Snapshot::read(file, metadata, IN_MEMORY_MAX).unwrap()
     }
 
-    /// All seats are taken: nobody waits for one, and what is ready is found without.
+    /// All seats are taken: no request waits for one, and existing copies are found without.
     #[test]
     fn no_more_copies_are_made_at_once_than_there_are_cores() {
         let (root, copies) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());

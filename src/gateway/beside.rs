@@ -1,4 +1,4 @@
-//! [`beside`]: two things at once, of which one counts.
+//! [`beside`]: awaits one future while another one runs.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -6,7 +6,7 @@ use std::task::Poll;
 
 use crate::server::Result;
 
-/// Awaits `first`, and has `second` go on while it waits. Fails if either does; the end of `second` is not awaited.
+/// Awaits `first`, and polls `second` meanwhile. Fails if either does. The end of `second` is not awaited.
 pub(super) async fn beside<T>(
     first: impl Future<Output = Result<T>>,
     second: impl Future<Output = Result>,

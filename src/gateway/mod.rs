@@ -1,4 +1,4 @@
-//! Floor 5: a gateway, which answers with what another server says (RFC 9110 §3.7, §7.6).
+//! Floor 5: gateways, which answer with what another server answers (RFC 9110 §3.7, §7.6).
 
 mod beside;
 mod pump;
@@ -10,18 +10,20 @@ use crate::message::Response;
 use crate::server::{Context, Outcome, Result, Writer};
 
 impl Context {
-    /// Sends the request's body on through `call`, and answers with what comes back. Both bodies flow at the same time,
-    /// piece by piece, with their trailers behind them: so they may be of any size, and the server behind may answer while
-    /// it reads. Once that server wants no more of the body, no more of it is read.
+    /// Forwards the request's body through `call`, and answers with the response. Both bodies flow at the same time,
+    /// piece by piece, with their trailers: so they may be of any size, and the server behind may answer while it
+    /// reads. Once that server reads no more, the rest of the request's body is left unread.
     ///
-    /// The call was opened with the head that is to be sent on, as [`Request::target_to`](crate::Request::target_to) makes
-    /// it, and the body was planned to be streamed ([`BodyPlan::Stream`](crate::BodyPlan::Stream)) if it is not to be
-    /// received whole first. Fields that the response has already stay, behind those of the answer.
+    /// The call must have been opened with the head to forward, as [`Request::target_to`](crate::Request::target_to)
+    /// makes it. To keep the body out of memory, the handler plans to stream it
+    /// ([`BodyPlan::Stream`](crate::BodyPlan::Stream)). Fields that are already set in `ctx.response` are added to
+    /// those of the response.
     ///
     /// # Errors
     ///
-    /// A server behind that fails: 504 if it took too long, else 502 ([`ClientError::owed`](crate::ClientError::owed)). A
-    /// body that is cut short, malformed or too slow, as for every body. An answer that has been sent already.
+    /// Fails if the server behind does, with 504 if it took too long and else 502
+    /// ([`ClientError::owed`](crate::ClientError::owed)); if the request's body is cut short, malformed or too slow;
+    /// and if an answer has already been sent.
     ///
     /// # Examples
     ///
@@ -49,12 +51,12 @@ impl Context {
         self.forward_with(call, |_| ()).await
     }
 
-    /// [`Context::forward`], with a head that `change` may change before it leaves: its status and its fields. What it
-    /// fails with is answered instead.
+    /// Forwards the request's body and the response as [`Context::forward`] does, and lets `change` change the
+    /// response's status and fields before they are sent. If `change` fails, its error is answered instead.
     ///
     /// # Errors
     ///
-    /// As [`Context::forward`], and those of `change`.
+    /// As [`Context::forward`], or with the error of `change`.
     ///
     /// # Examples
     ///
@@ -90,7 +92,7 @@ impl Context {
     }
 }
 
-/// Brings the body of the answer to whoever has asked.
+/// Forwards the body of the response to the peer.
 async fn relay(answer: &mut CallReader, mut out: Writer<'_>) -> Result {
     while let Some(chunk) = answer.chunk().await.map_err(owed)? {
         out.write_all(chunk).await?;

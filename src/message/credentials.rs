@@ -7,17 +7,17 @@ use base64::prelude::BASE64_STANDARD;
 
 use super::{Class, Name, Request};
 
-/// The user-id and password of the scheme Basic (RFC 7617), as [`Request::basic_auth`] reads them.
+/// The user-id and password of the scheme Basic (RFC 7617), as [`Request::basic_auth`] returns them.
 ///
-/// Whoever sees the request can read both, so they belong on TLS only. A password is best compared in constant time: a
-/// comparison that ends at the first difference tells how much was right.
+/// Anyone who sees the request can read both, so use them over TLS only. Compare passwords in constant time: a
+/// comparison that ends at the first difference reveals how much was right.
 ///
 /// `{:?}` does not show the password.
 #[derive(Clone, PartialEq, Eq)]
 pub struct BasicAuth {
-    /// Who asks. It holds no colon.
+    /// The user-id, which contains no colon.
     pub user_id: String,
-    /// What only they should know.
+    /// The password.
     pub password: String,
 }
 
@@ -25,20 +25,20 @@ pub struct BasicAuth {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum InvalidCredentials {
-    /// The user-id holds a colon, which would end it (RFC 7617 §2).
+    /// The user-id contains a colon, which would end it (RFC 7617 §2).
     Colon,
-    /// The user-id or the password holds a control character (RFC 7617 §2).
+    /// The user-id or the password contains a control character (RFC 7617 §2).
     Control,
-    /// The token is empty, or holds what stands in no `b64token` (RFC 6750 §2.1).
+    /// The token is empty, or not a `b64token` (RFC 6750 §2.1).
     Token,
 }
 
 impl Request {
-    /// Sets `authorization` to a user-id and a password, by the scheme Basic (RFC 7617), in UTF-8.
+    /// Sets `authorization` to a user-id and a password, with the scheme Basic (RFC 7617), in UTF-8.
     ///
     /// # Errors
     ///
-    /// A user-id with a colon, or a control character in either.
+    /// Fails if the user-id contains a colon, or either contains a control character.
     ///
     /// # Examples
     ///
@@ -61,8 +61,8 @@ impl Request {
     ///
     /// # Errors
     ///
-    /// A token that is empty, or holds anything but letters, digits and `-._~+/`, with `=` at its end. A server that gives
-    /// out others has to be sent the field by [`Headers::set`](crate::Headers::set).
+    /// Fails if the token is empty, or contains anything but letters, digits and `-._~+/`, followed by any number of
+    /// `=`. For a server that issues other tokens, set the field with [`Headers::set`](crate::Headers::set).
     ///
     /// # Examples
     ///
@@ -84,8 +84,8 @@ impl Request {
         Ok(())
     }
 
-    /// The user-id and password that came in `authorization`, if it is of the scheme Basic (RFC 7617). None also if they
-    /// are malformed, not UTF-8, or if the field came twice: the answer is the same, a challenge.
+    /// Returns the user-id and password in `authorization`, if its scheme is Basic (RFC 7617). Also returns `None` if
+    /// they are malformed or not UTF-8, or if the field is repeated: the answer is the same, a challenge.
     ///
     /// # Examples
     ///
@@ -122,8 +122,8 @@ impl Request {
         is_good.then(|| BasicAuth { user_id: user_id.to_owned(), password: password.to_owned() })
     }
 
-    /// The token that came in `authorization`, if it is of the scheme Bearer (RFC 6750 §2.1). None also if it is malformed,
-    /// or if the field came twice.
+    /// Returns the token in `authorization`, if its scheme is Bearer (RFC 6750 §2.1). Also returns `None` if it is
+    /// malformed, or if the field is repeated.
     ///
     /// # Examples
     ///
@@ -147,7 +147,7 @@ impl Request {
         self.credentials("Bearer").filter(|token| is_token68(token))
     }
 
-    /// What follows `scheme`, in any case, in the only `authorization` field (RFC 9110 §11.4).
+    /// What follows `scheme`, which is compared in any case, in the only `authorization` field (RFC 9110 §11.4).
     fn credentials(&self, scheme: &str) -> Option<&str> {
         let value = str::from_utf8(self.headers.sole(AUTHORIZATION).ok()??).ok()?;
         let (found, credentials) = value.split_once(' ')?;
@@ -157,7 +157,7 @@ impl Request {
 
 const AUTHORIZATION: Name<'static> = Name::new("authorization");
 
-/// The credentials of the scheme Basic, its name before them (RFC 7617 §2).
+/// The value of `authorization` for the scheme Basic (RFC 7617 §2).
 pub(crate) fn basic_credentials(user_id: &[u8], password: &[u8]) -> Result<String, InvalidCredentials> {
     if user_id.contains(&b':') {
         return Err(InvalidCredentials::Colon);

@@ -38,7 +38,7 @@ impl Request {
     ///
     /// # Errors
     ///
-    /// As [`Context::multipart`]; and content that is a stream, or that nobody has read (500).
+    /// As [`Context::multipart`]; also if the content is a stream, or has not been received (500).
     pub fn multipart(&self) -> Result<Multipart<&[u8]>, MultipartError> {
         self.multipart_within(MultipartLimits::default())
     }

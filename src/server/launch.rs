@@ -85,7 +85,7 @@ where
     Ok(running)
 }
 
-/// How long a server has that stops because one of its cores has failed, if nobody has said how long a stop may take.
+/// The grace of a server that stops because one of its cores has failed, if none was set.
 const FAILURE_GRACE: Duration = Duration::from_secs(10);
 
 async fn stop_on(signal: Signal, grace: Duration, running: Running) {

@@ -18,9 +18,9 @@ use crate::runtime::{self, Instant};
 
 /// A server that has started, to be inspected, stopped and waited for from any thread.
 ///
-/// `{}` shows where it listens: as a URL for TCP, such as `http://127.0.0.1:8080`, else as the address, such as
-/// `unix:/run/app.sock`, and several of them with commas between them. Clones refer to the same server. Dropping all of
-/// them does not stop it.
+/// `{}` formats the addresses on which it listens: as a URL for TCP, such as `http://127.0.0.1:8080`, else as the
+/// address, such as `unix:/run/app.sock`; several are separated by commas. Clones refer to the same server. Dropping
+/// all of them does not stop it.
 ///
 /// # Examples
 ///
@@ -45,7 +45,7 @@ pub struct Running {
 
 struct Inner {
     addresses: Vec<Address>,
-    /// Of the URLs that lead to its TCP addresses.
+    /// The scheme of the URLs of its TCP addresses.
     scheme: Scheme,
     stop: watch::Sender<Option<Stop>>,
     stats: Vec<Arc<CoreStats>>,
@@ -105,7 +105,7 @@ impl Running {
         self.stop(grace, |stop, at| at < stop.at);
     }
 
-    /// Tells the server to stop, or to stop otherwise than it was told, if that `is_better`.
+    /// Orders the server to stop, or replaces an earlier order if the new one `is_better`.
     fn stop(&self, grace: Duration, is_better: fn(Stop, Instant) -> bool) {
         let at = runtime::later(runtime::now(), grace);
         self.inner.stop.send_if_modified(|stop| {
@@ -156,8 +156,8 @@ pub(super) struct Stop {
     pub(super) at: Instant,
 }
 
-/// Held by a core as long as it accepts. Dropping it stops the server, unless it was told to stop before: a core that
-/// fails does not end alone, or its share of the peers would find nobody, and whoever waits would not hear of it.
+/// Held by a core as long as it accepts connections. Dropping it stops the server, unless it was told to stop before. A
+/// core that fails must not end alone: its share of the peers would not be served, and the error would not be reported.
 pub(super) struct Lifeline {
     running: Running,
     grace: Duration,

@@ -60,7 +60,7 @@ impl<H: Handler> Worker<H> {
     }
 }
 
-/// How often memory that nobody needs is given back.
+/// How often unneeded memory is freed.
 const TRIM_PAUSE: Duration = Duration::from_secs(1);
 
 #[cfg(test)]

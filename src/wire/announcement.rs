@@ -128,7 +128,7 @@ mod tests {
         check(HEAD, 200, "", Unknown, (Chunked, Framing::Empty));
     }
 
-    /// It is a tunnel to whoever asked, and the handler has not made it one.
+    /// The peer takes the connection for a tunnel, which the handler did not open.
     #[test]
     fn a_good_answer_to_connect_announces_nothing_9110_9_3_6() {
         for content in [NoContent, Known(5), Unknown] {
