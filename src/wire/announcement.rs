@@ -30,6 +30,9 @@ impl Announcement {
         let trailers = !response.trailers.is_empty();
         let (announced, framing) = match (response.status.as_u16(), content) {
             (100..200 | 204, _) => (Nothing, Framing::Empty),
+            // Its peer has to reset what it shows, and gets nothing to show; but it is framed like any other (RFC 9110
+            // §15.3.6).
+            (205, _) if !asked.connect => (Announced::Length(0), Framing::Empty),
             // The peer takes everything that follows for bytes of its tunnel (RFC 9112 §6.3).
             (200..300, _) if asked.connect => (Nothing, Framing::UntilClose),
             (304, Length::NoContent) => (given(), Framing::Empty),
@@ -119,6 +122,13 @@ mod tests {
                 check(GET, status, "7", content, (Nothing, Framing::Empty));
             }
         }
+        for (asked, content) in
+            [(GET, NoContent), (GET, Known(5)), (GET, Unknown), (OLD, Unknown), (HEAD, Known(5))]
+        {
+            for set in ["", "7", "trailer"] {
+                check(asked, 205, set, content, (Announced::Length(0), Framing::Empty));
+            }
+        }
         check(GET, 304, "7", NoContent, (Announced::Length(7), Framing::Empty));
         check(GET, 304, "", NoContent, (Nothing, Framing::Empty));
         check(GET, 304, "7", Known(5), (Nothing, Framing::Empty));
@@ -133,6 +143,7 @@ mod tests {
     fn a_good_answer_to_connect_announces_nothing_9110_9_3_6() {
         for content in [NoContent, Known(5), Unknown] {
             check(CONNECT, 200, "7", content, (Nothing, Framing::UntilClose));
+            check(CONNECT, 205, "7", content, (Nothing, Framing::UntilClose));
             check(CONNECT, 299, "trailer", content, (Nothing, Framing::UntilClose));
             check(CONNECT, 204, "", content, (Nothing, Framing::Empty));
         }

@@ -19,7 +19,7 @@ pub(crate) fn response(
     announce(out, announcement);
     match persist {
         _ if response.headers.may_have(Name::CONNECTION) || response.headers.may_have(Name::UPGRADE) => {
-            options(out, &response.headers, persist);
+            options(out, [&response.headers], persist);
         }
         Wish::Unsaid => {}
         Wish::Close => out.extend_from_slice(b"connection: close\r\n"),
@@ -28,19 +28,21 @@ pub(crate) fn response(
     out.extend_from_slice(b"\r\n");
 }
 
-/// Writes the `connection` field: what was decided about the connection, other options that were set, and `upgrade` if
-/// there is a field of that name. Options name fields that are for the next hop only (RFC 9110 §7.6.1, §7.8).
-fn options(out: &mut Vec<u8>, headers: &Headers, persist: Wish) {
+/// Writes the `connection` field: what was decided about the connection, other options that were set, and the names of
+/// fields that are for the next hop only and have to be named there (RFC 9110 §7.6.1, §7.8, §10.1.4).
+fn options<const N: usize>(out: &mut Vec<u8>, fields: [&Headers; N], persist: Wish) {
     let decided: Option<&[u8]> = match persist {
         Wish::Unsaid => None,
         Wish::Close => Some(b"close"),
         Wish::KeepAlive => Some(b"keep-alive"),
     };
-    let ours: [&[u8]; 3] = [b"close", b"keep-alive", b"upgrade"];
+    let ours: [&[u8]; 4] = [b"close", b"keep-alive", b"upgrade", b"te"];
     let is_ours = |option: &[u8]| ours.iter().any(|our| option.eq_ignore_ascii_case(our));
-    let upgrade = headers.first(Name::UPGRADE).map(|_| b"upgrade".as_slice());
-    let set = headers.named(Name::CONNECTION).flat_map(members).filter(|option| !is_ours(option));
-    let mut options = decided.into_iter().chain(upgrade).chain(set);
+    let is_there = |name: &Name<'_>| fields.iter().any(|fields| fields.first(*name).is_some());
+    let hop = [Name::UPGRADE, Name::TE].into_iter().filter(is_there).map(|name| name.as_str().as_bytes());
+    let lines = fields.iter().flat_map(|fields| fields.named(Name::CONNECTION));
+    let set = lines.flat_map(members).filter(|option| !is_ours(option));
+    let mut options = decided.into_iter().chain(hop).chain(set);
     let Some(first) = options.next() else { return };
     out.extend_from_slice(b"connection: ");
     out.extend_from_slice(first);
@@ -98,11 +100,14 @@ pub(crate) fn request(
         line(out, b"cookie", cookie.as_bytes());
     }
     announce(out, announcement);
-    match Wish::of(headers) {
-        Wish::Close => line(out, b"connection", b"close"),
-        // The option declares that Upgrade is for the next hop only (RFC 9110 §7.8).
-        Wish::KeepAlive | Wish::Unsaid if headers.contains("upgrade") => line(out, b"connection", b"upgrade"),
-        Wish::KeepAlive | Wish::Unsaid => {}
+    let may_have = |name| headers.may_have(name) || added.defaults.may_have(name);
+    if [Name::CONNECTION, Name::UPGRADE, Name::TE].into_iter().any(may_have) {
+        let persist = match Wish::of(headers) {
+            Wish::Close => Wish::Close,
+            // It is understood.
+            Wish::KeepAlive | Wish::Unsaid => Wish::Unsaid,
+        };
+        options(out, [headers, added.defaults], persist);
     }
     out.extend_from_slice(b"\r\n");
 }

@@ -98,7 +98,7 @@ async fn a_body_is_framed_once_and_only_where_there_is_one_6() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn connection_says_what_the_request_wishes_9_6() {
+async fn connection_says_what_the_request_wishes_9_6_9110_7_6_1() {
     let ask = |fields: &'static [(&str, &str)]| {
         move |request: &mut Request| {
             fields.iter().for_each(|(name, value)| request.headers.append(name, *value).unwrap())
@@ -107,12 +107,19 @@ async fn connection_says_what_the_request_wishes_9_6() {
     let get = "GET / HTTP/1.1\r\nhost: a\r\n";
     for (fields, expected) in [
         (&[("connection", "close")][..], "connection: close\r\n"),
-        (&[("connection", "x"), ("Connection", "Close")], "connection: close\r\n"),
+        (&[("connection", "x"), ("Connection", "Close")], "connection: close, x\r\n"),
+        (&[("connection", "x-hop"), ("x-hop", "1")], "x-hop: 1\r\nconnection: x-hop\r\n"),
+        (&[("connection", ", keep-alive,")], ""),
+        (&[("connection", "upgrade, TE")], ""),
+        (&[("te", "trailers")], "te: trailers\r\nconnection: te\r\n"),
+        (&[("TE", "gzip"), ("connection", "te, x")], "TE: gzip\r\nconnection: te, x\r\n"),
+        (&[("te", "a"), ("connection", "close")], "te: a\r\nconnection: close, te\r\n"),
+        (&[("te", "a"), ("upgrade", "x")], "te: a\r\nupgrade: x\r\nconnection: upgrade, te\r\n"),
         (&[("connection", "keep-alive")], ""),
         (&[("upgrade", "x")], "upgrade: x\r\nconnection: upgrade\r\n"),
         (&[("connection", "Upgrade"), ("upgrade", "x")], "upgrade: x\r\nconnection: upgrade\r\n"),
         (&[("connection", "keep-alive, Upgrade"), ("upgrade", "x")], "upgrade: x\r\nconnection: upgrade\r\n"),
-        (&[("upgrade", "x"), ("connection", "close")], "upgrade: x\r\nconnection: close\r\n"),
+        (&[("upgrade", "x"), ("connection", "close")], "upgrade: x\r\nconnection: close, upgrade\r\n"),
     ] {
         check(Method::Get, "http://a/", ask(fields), &format!("{get}{expected}\r\n")).await;
     }
@@ -129,6 +136,7 @@ async fn connection_says_what_the_request_wishes_9_6() {
 async fn fields_of_the_client_come_behind_those_of_the_request() {
     let stage = Stage::always(OK);
     let builder = stage.builder().field("user-agent", "test").unwrap().field("x-a", 1).unwrap();
+    let builder = builder.field("te", "trailers").unwrap();
     let framing = [
         ("content-length", "9"),
         ("transfer-encoding", "chunked"),
@@ -141,7 +149,7 @@ async fn fields_of_the_client_come_behind_those_of_the_request() {
     request.headers.set("x-b", 2).unwrap();
     request.headers.set("X-A", 3).unwrap();
     ask(&client, &request).await.unwrap();
-    let expected = "GET / HTTP/1.1\r\nhost: a\r\nx-b: 2\r\nX-A: 3\r\nuser-agent: test\r\n\r\n";
+    let expected = "GET / HTTP/1.1\r\nhost: a\r\nx-b: 2\r\nX-A: 3\r\nuser-agent: test\r\nte: trailers\r\nconnection: te\r\n\r\n";
     assert_eq!(stage.heard(), [expected], "what frames or routes a request is not for all of them to say");
 }
 

@@ -66,14 +66,14 @@ async fn answer(ctx: &mut Context, path: &str, saw: &str) -> corehttp::Result {
             out.write_all(b"").await?;
             out.finish().await?;
         }
-        "/written-204" | "/written-304" => {
+        "/written-204" | "/written-205" | "/written-304" => {
             response.status = Status::new(path[9..].parse()?).unwrap();
             let mut out = ctx.stream().await?;
             out.write_all(saw.as_bytes()).await?;
             out.finish().await?;
         }
         "/none" => {}
-        "/204" | "/304" => {
+        "/204" | "/205" | "/304" => {
             response.text(saw);
             response.status = Status::new(path[1..].parse()?).unwrap();
         }
@@ -126,7 +126,7 @@ fn compare(wire: &[u8], heard: &str, handled: usize, expected: &[&str]) {
 }
 
 fn told(answer: &Answer) -> String {
-    let body = if answer.status == 200 { &*answer.body } else { "" };
+    let body = if matches!(answer.status, 200 | 205) { &*answer.body } else { "" };
     let parts = [&answer.status.to_string(), body, answer.field("connection").unwrap_or_default()];
     parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ")
 }
@@ -263,9 +263,9 @@ fn row_53_answers_without_a_body_keep_step_6_3() {
         let told = if path == "/none" { "200".to_owned() } else { format!("200 GET {path}") };
         check(format!("{head}{both}{head}{head}{LAST}"), &["200", &told, "200", "200", LAST_TOLD]);
     }
-    for path in ["/204", "/304", "/not-modified", "/written-204", "/written-304"] {
+    for path in ["/204", "/205", "/304", "/not-modified", "/written-204", "/written-205", "/written-304"] {
         let (both, head) = (get(path), get(path).replacen("GET", "HEAD", 1));
-        let status = if path.ends_with("204") { "204" } else { "304" };
+        let status = ["204", "205"].into_iter().find(|status| path.ends_with(status)).unwrap_or("304");
         check(
             format!("{both}{}{head}{both}{LAST}", get("/")),
             &[status, "200 GET /", status, status, LAST_TOLD],
@@ -278,7 +278,7 @@ fn row_53_answers_without_a_body_keep_step_6_3() {
 #[test]
 fn the_head_of_an_answer_to_head_is_that_of_get_9110_9_3_2() {
     let wired = Wired::new(App);
-    for path in ["/", "/sized", "/unsized", "/written", "/written-sized", "/slow", "/304", "/204"] {
+    for path in ["/", "/sized", "/unsized", "/written", "/written-sized", "/slow", "/304", "/204", "/205"] {
         // Both methods have four letters, so that both bodies are as long.
         let gets = wired.ask(&[get(path).replacen("GET", "LOOK", 1).as_bytes()], Then::Ends);
         let head = wired.ask(&[get(path).replacen("GET", "HEAD", 1).as_bytes()], Then::Ends);

@@ -273,15 +273,18 @@ fn options_of_the_connection_stand_beside_what_is_decided_9110_7_6_1() {
 
 #[test]
 fn what_has_no_content_has_none_whatever_was_set_9110_6_4_1() {
-    for (code, line) in [(204, "204 No Content"), (304, "304 Not Modified")] {
+    let none = "content-length: 0\r\n";
+    for (code, line, framing) in
+        [(204, "204 No Content", ""), (205, "205 Reset Content", none), (304, "304 Not Modified", "")]
+    {
         let meddling = move |ctx: &mut Context| {
             ctx.response.status = Status::new(code).expect("it is one");
             ctx.response.headers.set("transfer-encoding", "chunked")?;
             ctx.response.body.stream(io::Cursor::new("abc"), Some(3));
             Ok(())
         };
-        check(GET, meddling, &format!("HTTP/1.1 {line}\r\n\r\n"));
-        check(HEAD, meddling, &format!("HTTP/1.1 {line}\r\n\r\n"));
+        check(GET, meddling, &format!("HTTP/1.1 {line}\r\n{framing}\r\n"));
+        check(HEAD, meddling, &format!("HTTP/1.1 {line}\r\n{framing}\r\n"));
     }
     let sized = |code| {
         move |ctx: &mut Context| {

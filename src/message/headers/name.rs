@@ -23,6 +23,7 @@ impl<'a> Name<'a> {
     pub(crate) const RETRY_AFTER: Name<'static> = Name::new("retry-after");
     pub(crate) const SERVER: Name<'static> = Name::new("server");
     pub(crate) const SET_COOKIE: Name<'static> = Name::new("set-cookie");
+    pub(crate) const TE: Name<'static> = Name::new("te");
     pub(crate) const TRAILER: Name<'static> = Name::new("trailer");
     pub(crate) const TRANSFER_ENCODING: Name<'static> = Name::new("transfer-encoding");
     pub(crate) const UPGRADE: Name<'static> = Name::new("upgrade");
