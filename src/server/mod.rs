@@ -103,7 +103,8 @@ impl Server {
     ///
     /// An address is a text, such as `"127.0.0.1:8080"`, `"[::]:8080"` for IPv6 and IPv4, `"localhost:8080"` or
     /// `"unix:/run/app.sock"`; a [`SocketAddr`](std::net::SocketAddr); a path; a listener of the standard library that
-    /// is already open; or a [`MemoryListener`](crate::MemoryListener).
+    /// is already open; or a [`MemoryListener`](crate::MemoryListener). [`Address`] says more about each, such as who can
+    /// connect to a Unix socket.
     ///
     /// Another server may listen on the same TCP port. It then gets a share of the new connections, and all of them
     /// once this server stops. See [`Server::share_port`].

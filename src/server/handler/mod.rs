@@ -47,8 +47,8 @@ use crate::message::Request;
 /// # };
 /// ```
 ///
-/// What the handler behind it returned is not an answer yet: an error owes a status, and `ctx.response.status` is what it
-/// was before. So an access log looks at both:
+/// When the inner handler returns, its outcome is not yet an answer: after an error `ctx.response.status` is unchanged, and
+/// the error knows the status it owes. An access log therefore looks at both:
 ///
 /// ```
 /// use corehttp::{BodyPlan, Context, Handler, Request, Result};
@@ -74,7 +74,8 @@ use crate::message::Request;
 /// # let _ = corehttp::Server::new().service(Log(corehttp::BoxHandler::new(|_: &mut Context| ())));
 /// ```
 ///
-/// What comes to no handler's end, such as a malformed head, a panic, or a time that was up, is heard of by
+/// Middleware sees neither requests that never reach a handler, such as those with a malformed head, nor the end of a
+/// handler that panics or exceeds [`Timeouts::handler`](crate::Timeouts::handler). For these there is
 /// [`Server::on_error`](crate::Server::on_error).
 #[doc(alias("middleware", "access log"))]
 #[diagnostic::on_unimplemented(
