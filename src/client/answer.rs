@@ -18,6 +18,42 @@ use crate::message::Headers;
 /// Made by [`Client::stream`](super::Client::stream) and [`Call::finish`](super::Call::finish). Once the body has been
 /// read to its end, the connection is free for other requests. If the answer is dropped before that, the connection is
 /// closed.
+///
+/// # Examples
+///
+/// A download:
+///
+/// ```
+/// # use corehttp::{Context, Server, MemoryListener};
+/// use corehttp::{Client, Request, Response};
+/// use tokio::io::{AsyncWrite, AsyncWriteExt};
+///
+/// async fn download(
+///     client: &Client,
+///     url: &str,
+///     mut file: impl AsyncWrite + Unpin, // such as tokio::fs::File
+/// ) -> Result<usize, Box<dyn std::error::Error>> {
+///     let mut response = Response::new();
+///     let mut answer = client.stream(&Request::get(url)?, &mut response).await?;
+///     if !response.status.is_success() {
+///         return Err(response.status.into());
+///     }
+///     let (length, mut received) = (response.headers.content_length(), 0);
+///     while let Some(chunk) = answer.chunk().await? {
+///         file.write_all(chunk).await?;
+///         received += chunk.len();
+///         println!("{received} of {length:?} bytes");
+///     }
+///     file.flush().await?;
+///     Ok(received)
+/// }
+/// # let listener = MemoryListener::new();
+/// # let client = Client::builder().memory(listener.connector()).build();
+/// # let server = Server::bind(listener).cores(1).start(|ctx: &mut Context| ctx.response.text("Hello"))?;
+/// # let size = corehttp::block_on(download(&client, "http://example.com/", tokio::io::sink()))??;
+/// # assert_eq!(size, 5);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Answer {
     /// None once the body is read.
     link: Option<Box<Link>>,

@@ -25,6 +25,32 @@ use crate::net::{DialError, Fault, TlsError};
 /// assert!(!error.is_sent() && !error.is_reused() && !error.is_timeout());
 /// # }
 /// ```
+///
+/// A request can be sent again if it cannot have reached the server, or if it does not matter when it has an effect twice:
+///
+/// ```
+/// use std::time::Duration;
+/// use corehttp::{Client, ClientError, Request, Response};
+///
+/// async fn send(client: &Client, request: &Request, response: &mut Response) -> Result<(), ClientError> {
+///     for pause in [100, 200, 400].map(Duration::from_millis) {
+///         match client.send(request, response).await {
+///             Err(error) if !error.is_sent() || request.method().is_idempotent() => {
+///                 eprintln!("again in {pause:?}: {error:#}");
+///                 tokio::time::sleep(pause).await;
+///             }
+///             result => return result,
+///         }
+///     }
+///     client.send(request, response).await
+/// }
+/// # let client = Client::new();
+/// # let request = Request::get("http://127.0.0.1:1/")?;
+/// # let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build()?;
+/// # let error = runtime.block_on(send(&client, &request, &mut Response::new())).unwrap_err();
+/// # assert!(!error.is_sent());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct ClientError(Box<Inner>);
 
 struct Inner {

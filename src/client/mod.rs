@@ -136,7 +136,7 @@ impl Client {
     /// # Errors
     ///
     /// Fails if the URL is malformed, or if no answer comes: see [`ClientError`]. A status of 4xx or 5xx is not an
-    /// error.
+    /// error. To treat it as one, return it: `Err(response.status)?`.
     pub async fn get(&self, url: &str) -> Result<Response, ClientError> {
         self.ask(Method::Get, url, None).await
     }
@@ -207,6 +207,37 @@ impl Client {
     /// # Errors
     ///
     /// As [`Client::get`], or if the body is larger than [`ClientBuilder::body_max`].
+    ///
+    /// # Examples
+    ///
+    /// JSON, with serde:
+    ///
+    /// ```
+    /// # use corehttp::{Context, Server, MemoryListener};
+    /// use corehttp::{Client, Request, Response};
+    ///
+    /// #[derive(serde::Deserialize, serde::Serialize)]
+    /// struct Note {
+    ///     text: String,
+    /// }
+    ///
+    /// # let listener = MemoryListener::new();
+    /// # let client = Client::builder().memory(listener.connector()).build();
+    /// # let server = Server::bind(listener).cores(1).start(|ctx: &mut Context| {
+    /// #     std::mem::swap(&mut ctx.response.body, &mut ctx.request.body);
+    /// # })?;
+    /// # corehttp::block_on(async {
+    /// let mut request = Request::post("http://example.com/notes")?;
+    /// request.headers.set("content-type", "application/json")?;
+    /// serde_json::to_writer(&mut request.body, &Note { text: "milk".into() })?;
+    /// let mut response = Response::new();
+    /// client.send(&request, &mut response).await?;
+    /// let note: Note = serde_json::from_slice(response.body.bytes())?;
+    /// assert_eq!(note.text, "milk");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })??;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[doc(alias("execute", "do"))]
     pub async fn send(&self, request: &Request, response: &mut Response) -> Result<(), ClientError> {
         self.exchange(None, request, response).await?.receive_body(response).await
@@ -222,6 +253,7 @@ impl Client {
     /// # Errors
     ///
     /// As [`Client::get`].
+    #[doc(alias = "download")]
     pub async fn stream(&self, request: &Request, response: &mut Response) -> Result<Answer, ClientError> {
         Ok(Answer::new(self.exchange(None, request, response).await?))
     }
