@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use super::percent::{self, Plus};
 use super::{
     Body, Cookies, Form, FormBuf, Headers, InvalidCookie, InvalidForm, InvalidRequest, InvalidTarget,
     InvalidText, Length, Method, Name, Target, Version, cookie, is_token, split_port, trim,
@@ -180,10 +181,11 @@ impl Request {
         &self.target
     }
 
-    /// Returns the path as it was sent, not decoded; `*` for `OPTIONS *`, empty for CONNECT.
+    /// Returns the path as it was sent, not decoded; `*` for `OPTIONS *`, also if that is spelled as a URL without a
+    /// path (RFC 9112 §3.2.4), and empty for CONNECT.
     #[inline]
     pub fn path(&self) -> &str {
-        self.target.path()
+        self.target.path_for(self.method)
     }
 
     /// Returns the path with its percent-escapes decoded once.
@@ -194,7 +196,7 @@ impl Request {
     ///
     /// Fails if the escapes do not decode to UTF-8. In a handler, `?` turns that into 400.
     pub fn path_decoded(&self) -> Result<Cow<'_, str>, InvalidText> {
-        self.target.path_decoded()
+        percent::decode(self.path(), Plus::Sign).map_err(|_| InvalidText)
     }
 
     /// Returns the query as a [`Form`], which decodes what is looked up.

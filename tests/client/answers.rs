@@ -279,6 +279,10 @@ async fn some_answers_have_no_body_whatever_they_announce_6_3() {
     check(Method::Head, "HTTP/1.1 200 x\r\ncontent-length: 5\r\n\r\nhello", Ok((200, "", Then::Closes)))
         .await;
     check_get("HTTP/1.1 205 x\r\ncontent-length: 0\r\n\r\n", Ok((205, "", Then::Rests))).await;
+    // Nobody may send content with it, but it is framed like any other.
+    check_get("HTTP/1.1 205 x\r\ncontent-length: 2\r\n\r\nok", Ok((205, "ok", Then::Rests))).await;
+    check_get("HTTP/1.1 205 x\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n", Ok((205, "", Then::Rests)))
+        .await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -286,6 +290,19 @@ async fn answers_before_the_final_one_are_skipped_9110_15_2() {
     let early = "HTTP/1.1 103 Early\r\nlink: </a>\r\n\r\n";
     check_get(&format!("HTTP/1.1 100 Continue\r\n\r\n{OK}"), Ok((200, "ok", Then::Rests))).await;
     check_get(&format!("{early}{early}{OK}"), Ok((200, "ok", Then::Rests))).await;
+    check_get(&format!("HTTP/1.1 100\r\n\r\n{OK}"), Ok((200, "ok", Then::Rests))).await;
+    check_get(&format!("HTTP/1.1 150 x\r\na: b\r\n c\r\n\r\n{OK}"), Ok((200, "ok", Then::Rests))).await;
+    check_get(&format!("HTTP/1.1 103 x\r\nconnection: close\r\n\r\n{OK}"), Ok((200, "ok", Then::Closes)))
+        .await;
+    check_get(&format!("HTTP/1.0 100 Continue\r\n\r\n{OK}"), Ok((200, "ok", Then::Closes))).await;
+    check_get(&format!("HTTP/1.1 100 Continue\r\n{OK}"), Err("FieldName")).await;
+    check_get("HTTP/1.1 100 Continue\r\ncontent-length: 2\r\n\r\nok", Err("Version")).await;
+    check(
+        Method::Head,
+        &format!("{early}HTTP/1.1 200 x\r\ncontent-length: 2\r\n\r\n"),
+        Ok((200, "", Then::Rests)),
+    )
+    .await;
     for framing in ["content-length: 5", "transfer-encoding: chunked", "content-length: nope"] {
         check_get(&format!("HTTP/1.1 102 x\r\n{framing}\r\n\r\n{OK}"), Ok((200, "ok", Then::Rests))).await;
     }
@@ -312,6 +329,12 @@ async fn a_connection_rests_only_if_both_sides_say_so_9_3() {
         (0, "", Then::Closes),
         (0, "connection: Keep-Alive\r\n", Then::Rests),
         (0, "connection: close, keep-alive\r\n", Then::Closes),
+        (1, "connection: ,\t, x ,close,\r\n", Then::Closes),
+        (1, "connection: closed, \"close\", close;x\r\n", Then::Rests),
+        (1, "connection:\r\nproxy-connection: close\r\n", Then::Rests),
+        (0, "connection: x, keep-alive\r\n", Then::Rests),
+        (0, "connection: keepalive, \"keep-alive\"\r\n", Then::Closes),
+        (0, "proxy-connection: keep-alive\r\nkeep-alive: timeout=5\r\n", Then::Closes),
         (1, "keep-alive: timeout=0\r\n", Then::Closes),
     ] {
         check_get(&with(version, fields), Ok((200, "ok", then))).await;
@@ -399,6 +422,8 @@ async fn every_size_has_a_bound_from_the_beginning() {
         (fields(129), Err("HeadTooLarge")),
         (head(64 << 10), Ok(())),
         (head((64 << 10) + 1), Err("HeadTooLarge")),
+        (format!("HTTP/1.1 204 {}", "x".repeat(64 << 10)), Err("HeadTooLarge")),
+        (format!("HTTP/1.1 204 x\r\n{}", "x".repeat(64 << 10)), Err("HeadTooLarge")),
     ] {
         let found = closed(&wire).await.map(drop).map_err(|error| reason(&error));
         assert_eq!(found.as_ref().copied().map_err(String::as_str), expected, "{}", wire.len());

@@ -258,6 +258,28 @@ async fn pauses<F: Future>(future: F) -> (F::Output, usize) {
     (output.await, pauses)
 }
 
+/// There is nothing to decode, though it is said how it would be coded (RFC 9112 §6.3).
+#[tokio::test]
+async fn what_has_no_body_is_not_decoded_9110_9_3_2() {
+    for (method, status) in
+        [("HEAD", 200), ("HEAD", 404), ("GET", 204), ("GET", 304), ("GET", 205), ("GET", 200)]
+    {
+        let length = if (method, status) == ("HEAD", 200) { 5 } else { 0 };
+        let wire =
+            format!("HTTP/1.1 {status} x\r\ncontent-encoding: gzip\r\ncontent-length: {length}\r\n\r\n");
+        let server = Scripted::always(wire).await;
+        let client = Client::builder().decode(99).build();
+        let (request, mut response) = (Request::new(method, &server.url).unwrap(), Response::new());
+        client.send(&request, &mut response).await.unwrap();
+        assert_eq!((response.status.as_u16(), response.body.bytes()), (status, &b""[..]), "{method}");
+        assert_eq!(
+            (response.headers.contains("content-encoding"), client.idle()),
+            (true, 1),
+            "{method} {status}"
+        );
+    }
+}
+
 /// Decoding makes much of little: of 1 KiB that had come a client made a MiB, and nobody else had a turn meanwhile.
 #[tokio::test]
 async fn whoever_decodes_gives_way_to_others() {

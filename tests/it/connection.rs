@@ -332,7 +332,16 @@ fn a_connection_goes_on_unless_close_is_said_9_3() {
             &["200 GET /", LAST_TOLD],
         );
     }
-    for line in ["Proxy-Connection: close", "Close: close", "Keep-Alive: timeout=0, max=0"] {
+    for line in [
+        "Proxy-Connection: close",
+        "Close: close",
+        "Keep-Alive: timeout=0, max=0",
+        "Connection: TE\r\nTE: trailers, deflate;q=0.5",
+        "TE: chunked, \"close\"",
+        "TE: ,",
+        "Trailer: x-sum",
+        "Trailer:",
+    ] {
         check(format!("GET / HTTP/1.1\r\nHost: a\r\n{line}\r\n\r\n{LAST}"), &["200 GET /", LAST_TOLD]);
     }
     check(get("/missing") + LAST, &["404", LAST_TOLD]);

@@ -95,12 +95,30 @@ fn row_1_to_4_host_is_there_once_3_2() {
     served("GET / HTTP/1.1\r\nHost:\r\n\r\n", "GET  /");
     served("OPTIONS * HTTP/1.1\r\nHost: \r\n\r\n", "OPTIONS  *");
     check(b"GET / HTTP/1.0\r\n\r\n", &["GET - /"]);
+    check(b"GET / HTTP/1.0\r\nHost:\r\n\r\n", &["GET  /"]);
     check(b"GET / HTTP/1.0\r\n\r\nGET /smuggled HTTP/1.0\r\n\r\n", &["GET - /"]);
 }
 
 #[test]
 fn host_is_an_authority_3_2() {
-    for host in ["a", "a:80", "a:", "A.example", "127.0.0.1:8080", "[::1]", "[::1]:8080", "a%41", "a_b-c"] {
+    for host in [
+        "a",
+        "a:80",
+        "a:",
+        "A.example",
+        "127.0.0.1:8080",
+        "[::1]",
+        "[::1]:8080",
+        "a%41",
+        "a_b-c",
+        "[v1.a:b]",
+        "a:0",
+        "!$&'()*+;=",
+        "-",
+        "_",
+        "a..b",
+        "1.2.3",
+    ] {
         served(format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n"), &format!("GET {host} /"));
     }
     for host in [
@@ -242,6 +260,9 @@ fn row_10_a_target_has_the_form_its_method_asks_for_3_2() {
     );
     served("OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n", "OPTIONS a *");
     served("OPTIONS /x HTTP/1.1\r\nHost: a\r\n\r\n", "OPTIONS a /x");
+    served("OPTIONS http://t HTTP/1.1\r\nHost: a\r\n\r\n", "OPTIONS t *");
+    served("OPTIONS http://t/ HTTP/1.1\r\nHost: a\r\n\r\n", "OPTIONS t /");
+    check(b"OPTIONS * HTTP/1.0\r\n\r\n", &["OPTIONS - *"]);
     served("GET //b/../c HTTP/1.1\r\nHost: a\r\n\r\n", "GET a //b/../c");
 }
 

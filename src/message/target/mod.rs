@@ -203,6 +203,16 @@ impl Target {
         Form::new(self.part(self.parts.query))
     }
 
+    /// The path of a request with this method. A URL without a path is that of a whole server to OPTIONS (RFC 9110
+    /// §4.2.3).
+    #[inline]
+    pub(super) fn path_for(&self, method: Method) -> &str {
+        match (self.part(self.parts.path), self.parts.form) {
+            ("", TargetForm::Absolute) => self.resource(method)[0],
+            _ => self.path(),
+        }
+    }
+
     /// Path and query as they are sent to an origin, in up to two parts (RFC 9112 §3.2.1, §3.2.4).
     pub(crate) fn resource(&self, method: Method) -> [&str; 2] {
         match (self.resource_text(), method) {
