@@ -14,9 +14,11 @@ use crate::runtime::random_token;
 
 /// Builds a `multipart/form-data` body of texts and files, in order.
 ///
-/// Names are escaped as in browsers: `%22` for a quote, `%0D` and `%0A` for the ends of lines, and nothing else. The
-/// boundary is random, 128 bits that are drawn after the content was added, so no content can contain it, not even by
-/// design.
+/// Names are escaped as in browsers: `%22` for a quote, `%0D` and `%0A` for the ends of lines. Backslashes are doubled,
+/// which browsers do not do: to most readers, a single one escapes what follows it (RFC 2183 §2).
+///
+/// The boundary is random, 128 bits that are drawn after the content was added, so no content can contain it, not even
+/// by design.
 ///
 /// # Examples
 ///
@@ -162,7 +164,8 @@ impl Content {
 
 /// Escapes `name`, which is put in quotes (HTML, "multipart/form-data encoding algorithm").
 fn escaped(name: &str) -> String {
-    name.replace('"', "%22").replace('\r', "%0D").replace('\n', "%0A")
+    // One at the end would escape the closing quote, and all behind it would become part of the name.
+    name.replace('\\', r"\\").replace('"', "%22").replace('\r', "%0D").replace('\n', "%0A")
 }
 
 /// The bytes of all `pieces`.

@@ -800,8 +800,23 @@ mod written {
 
     #[test]
     fn names_read_as_they_were_set() {
-        let names =
-            ["", "a", "a b", "ü 猫", "a\"b", "a\r\nb", "\"", "C:\\dir", "a;b=\"c\"", "%", "a\tb", "' or 1=1"];
+        let names = [
+            "",
+            "a",
+            "a b",
+            "ü 猫",
+            "a\"b",
+            "a\r\nb",
+            "\"",
+            "C:\\dir",
+            "dir\\",
+            "\\\\host\\dir",
+            "\\\"",
+            "a;b=\"c\"",
+            "%",
+            "a\tb",
+            "' or 1=1",
+        ];
         let mut form = Form::new();
         for name in names {
             form.text(name, name).unwrap();
@@ -817,7 +832,7 @@ mod written {
     }
 
     #[test]
-    fn as_browsers_do() {
+    fn as_browsers_do_but_for_backslashes() {
         let mut form = Form::new();
         form.text("a\"\r\n%22", "1").unwrap();
         form.file("f", "\\\"\n.txt", "text/plain", &b"2"[..]).unwrap();
@@ -825,7 +840,7 @@ mod written {
         let boundary = request.headers.content_type().unwrap().split_once("boundary=").unwrap().1;
         let expected = format!(
             "--{boundary}\r\nContent-Disposition: form-data; name=\"a%22%0D%0A%22\"\r\n\r\n1\r\n--{boundary}\r\n\
-             Content-Disposition: form-data; name=\"f\"; filename=\"\\%22%0A.txt\"\r\nContent-Type: text/plain\r\n\r\n2\
+             Content-Disposition: form-data; name=\"f\"; filename=\"\\\\%22%0A.txt\"\r\nContent-Type: text/plain\r\n\r\n2\
              \r\n--{boundary}--\r\n"
         );
         assert_eq!(request.body.text(), Ok(expected.as_str()));
