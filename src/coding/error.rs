@@ -41,9 +41,9 @@ impl fmt::Display for CodingError {
         f.write_str(match self {
             CodingError::Corrupt => "the coded content is corrupt",
             CodingError::Incomplete => "the coded content was cut short",
-            CodingError::Unknown => "the content is coded in a way that is not known",
-            CodingError::TooMany => "the content is coded too often",
-            CodingError::TooLarge => "the decoded content is larger than it may be",
+            CodingError::Unknown => "the content has an unknown coding",
+            CodingError::TooMany => "the content has too many codings",
+            CodingError::TooLarge => "the decoded content is too large",
             CodingError::Encoder => "the content could not be encoded",
         })
     }

@@ -92,7 +92,7 @@ impl fmt::Display for ExchangeError {
             ExchangeError::Incomplete => f.write_str("the peer closed before the message was complete"),
             ExchangeError::Io(_) => f.write_str("the connection failed"),
             ExchangeError::TimedOut(phase) => write!(f, "{phase} took too long"),
-            ExchangeError::Wire(_) => f.write_str("the message breaks the rules of the wire"),
+            ExchangeError::Wire(_) => f.write_str("the message breaks RFC 9112 or a limit"),
             ExchangeError::Length => f.write_str("the content is not as long as was announced"),
             ExchangeError::Source(_) => f.write_str("the source of the content failed"),
         }

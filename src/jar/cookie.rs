@@ -164,7 +164,7 @@ impl fmt::Display for Rejected {
             Rejected::PublicSuffix => "the cookie is for a public suffix",
             Rejected::Insecure => "the cookie is secure, or would pass for one that is, and came by http",
             Rejected::Prefix => "the cookie does not keep what its prefix promises",
-            Rejected::Value => "the name, the value or the path could not stand in a field",
+            Rejected::Value => "the name, the value or the path is not valid in a field",
         })
     }
 }

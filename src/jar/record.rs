@@ -104,7 +104,7 @@ pub struct InvalidRecord {
 
 impl fmt::Display for InvalidRecord {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "line {} is no cookie", self.line)
+        write!(f, "line {} is not a cookie", self.line)
     }
 }
 

@@ -185,9 +185,9 @@ impl fmt::Debug for BasicAuth {
 impl fmt::Display for InvalidCredentials {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            InvalidCredentials::Colon => "the user-id holds a colon",
-            InvalidCredentials::Control => "the user-id or the password holds a control character",
-            InvalidCredentials::Token => "the token is empty, or holds what may stand in none",
+            InvalidCredentials::Colon => "the user-id contains a colon",
+            InvalidCredentials::Control => "the user-id or the password contains a control character",
+            InvalidCredentials::Token => "the token is empty or malformed",
         })
     }
 }

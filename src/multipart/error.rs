@@ -86,7 +86,7 @@ impl fmt::Display for MultipartError {
             E::PartHeadTooLarge => "the head of a part is too large",
             E::PartTooLarge => "a part is too large",
             E::BodyTooLarge => "the body is too large",
-            E::MarginTooLarge => "too much stands before the first boundary or behind the last",
+            E::MarginTooLarge => "too much precedes the first boundary or follows the last",
         })
     }
 }

@@ -44,10 +44,7 @@ impl<R: AsyncRead + Unpin> Part<'_, R> {
     /// if there already is a file with this name.
     pub async fn save_as(&mut self, dir: impl AsRef<Path>, name: &str) -> io::Result<Saved> {
         if !is_plain(name) {
-            return Err(io::Error::new(
-                io::ErrorKind::InvalidInput,
-                "the name of the file is not a plain one",
-            ));
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "the file name is not a plain name"));
         }
         let path = dir.as_ref().join(name);
         let (file, draft) = spawn_blocking(move || Draft::create(path)).await??;

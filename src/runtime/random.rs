@@ -8,7 +8,7 @@ use std::io;
 /// With 2^128 possible tokens, none occurs twice by chance, and none can be predicted.
 pub(crate) fn random_token() -> io::Result<String> {
     let mut bytes = [0; 16];
-    getrandom::fill(&mut bytes).map_err(|_| io::Error::other("the system has no randomness"))?;
+    getrandom::fill(&mut bytes).map_err(|_| io::Error::other("the system provides no randomness"))?;
     let mut token = String::with_capacity(TOKEN_LEN);
     bytes.iter().try_for_each(|byte| write!(token, "{byte:02x}")).map_err(io::Error::other)?;
     Ok(token)

@@ -73,8 +73,8 @@ pub enum InvalidEvent {
 impl fmt::Display for InvalidEvent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            InvalidEvent::Id => "the id of the event holds CR, LF or NUL",
-            InvalidEvent::Event => "the type of the event holds CR, LF or NUL",
+            InvalidEvent::Id => "the id of the event contains CR, LF or NUL",
+            InvalidEvent::Event => "the type of the event contains CR, LF or NUL",
         })
     }
 }

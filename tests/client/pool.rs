@@ -282,7 +282,7 @@ async fn check_stale(request: &Request, end: &'static str, expected: Result<(), 
 
 #[tokio::test(start_paused = true)]
 async fn what_may_be_done_twice_is_sent_again_when_nobody_answers_9110_9_2_2() {
-    const CLOSED: &str = "waiting for the answer: the server closed the connection and answered nothing";
+    const CLOSED: &str = "waiting for the answer: the server closed the connection without an answer";
     const CUT: &str =
         "waiting for the answer: the exchange failed: the peer closed before the message was complete";
     const LATE: &str = "waiting for the answer: it took too long";

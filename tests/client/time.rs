@@ -395,7 +395,7 @@ async fn errors_say_what_was_done_and_all_causes() {
     let chain = format!("{url}: the url is invalid: the scheme is neither http nor https");
     assert_eq!(said(Client::builder(), "ftp://a/").await, [url.into(), chain]);
     let broken = "waiting for the answer: the exchange failed";
-    let chain = format!("{broken}: the message breaks the rules of the wire: the status line is malformed");
+    let chain = format!("{broken}: the message breaks RFC 9112 or a limit: the status line is malformed");
     let server = Scripted::always("HTTP/1.1 2 OK\r\n\r\n").await;
     assert_eq!(said(Client::builder(), &server.url).await, [broken.into(), chain]);
 }

@@ -113,7 +113,10 @@ fn why_a_form_is_refused_is_told_to_the_operator_only() {
     let served = Served::with(|server| refusals.of(server), tell);
     let heard = served.ask(post("Content-Type: text/plain\r\n", "a=1"));
     assert!(!heard.contains("urlencoded"), "{heard}");
-    assert_eq!(refusals.take(), [(415, "the handler failed: the content is no urlencoded form".to_owned())]);
+    assert_eq!(
+        refusals.take(),
+        [(415, "the handler failed: the content is not an urlencoded form".to_owned())]
+    );
 }
 
 #[test]

@@ -1040,14 +1040,11 @@ fn on_error_sees_each_refusal_once() {
         ("GET /x HTTP/1.1\r\nhost: a\r\n\r\n", None),
         (
             "nonsense\r\n\r\n",
-            Some((400, "the message breaks the rules of the wire: the request line is malformed")),
+            Some((400, "the message breaks RFC 9112 or a limit: the request line is malformed")),
         ),
         (
             "GET / HTTP/1.1\r\n\r\n",
-            Some((
-                400,
-                "the message breaks the rules of the wire: the host is missing, repeated or malformed",
-            )),
+            Some((400, "the message breaks RFC 9112 or a limit: the host is missing, repeated or malformed")),
         ),
         ("GET / HT", Some((400, "the peer closed before the message was complete"))),
         (
@@ -1056,10 +1053,16 @@ fn on_error_sees_each_refusal_once() {
         ),
         (
             "GET / HTTP/1.1\r\nhost: a\r\nexpect: more\r\n\r\n",
-            Some((417, "the message breaks the rules of the wire: the expectation is unknown")),
+            Some((417, "the message breaks RFC 9112 or a limit: the expectation is unknown")),
         ),
-        ("CONNECT a:1 HTTP/1.1\r\nhost: a\r\n\r\n", Some((501, "the handler refused it by its head"))),
-        ("GET /refused HTTP/1.1\r\nhost: a\r\n\r\n", Some((403, "the handler refused it by its head"))),
+        (
+            "CONNECT a:1 HTTP/1.1\r\nhost: a\r\n\r\n",
+            Some((501, "the handler refused the request by its head")),
+        ),
+        (
+            "GET /refused HTTP/1.1\r\nhost: a\r\n\r\n",
+            Some((403, "the handler refused the request by its head")),
+        ),
         ("GET /broken HTTP/1.1\r\nhost: a\r\n\r\n", Some((502, "the handler failed: it broke: because"))),
     ] {
         let refusals = Refusals::default();

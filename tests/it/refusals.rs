@@ -98,12 +98,12 @@ fn which_request_it_was_is_told() {
     );
     check(
         &ask("CONNECT", "a:80", ""),
-        &["1 501 Not Implemented to memory, CONNECT a:80: the handler refused it by its head"],
+        &["1 501 Not Implemented to memory, CONNECT a:80: the handler refused the request by its head"],
     );
     check(
         &ask("POST", "/up", "content-length: 10737418240\r\n"),
         &[
-            "1 413 Content Too Large to memory, POST /up: the message breaks the rules of the wire: the body is too large",
+            "1 413 Content Too Large to memory, POST /up: the message breaks RFC 9112 or a limit: the body is too large",
         ],
     );
     check(
@@ -114,7 +114,7 @@ fn which_request_it_was_is_told() {
 
 #[test]
 fn nothing_is_told_of_a_head_that_was_not_good() {
-    const WIRE: &str = "the message breaks the rules of the wire";
+    const WIRE: &str = "the message breaks RFC 9112 or a limit";
     for (bad, status, why) in [
         ("GET /secret\r\n\r\n", "400 Bad Request", "the request line is malformed"),
         ("GET /secret HTTP/1.1\r\n\r\n", "400 Bad Request", "the host is missing, repeated or malformed"),

@@ -380,17 +380,17 @@ fn those_who_do_not_shake_hands_are_alone() {
     let served = Served::with(|server| refusals.of(server).tls(secured.tls.clone()), fine);
     let mut steady = connect(&served, secured.peer());
     for (wire, cause) in [
-        (&b"GET / HTTP/1.1\r\nhost: a.example\r\n\r\n"[..], "does not speak our TLS"),
-        (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "does not speak our TLS"),
-        (b"SSH-2.0-OpenSSH_9.9\r\n", "does not speak our TLS"),
-        (b"\0\0\0\0\0\0\0\0", "does not speak our TLS"),
-        (b"\xff\xff\xff\xff\xff\xff\xff\xff", "does not speak our TLS"),
-        (b"\x80\x2e\x01\0\x02\0\x15\0\0\0\x10", "does not speak our TLS"),
-        (b"\x16\x03\x01\xff\xff\x01\0\0\0", "does not speak our TLS"),
-        (b"\x16\x03\x01\0\0", "does not speak our TLS"),
-        (b"\x16\x03\x01\0\x04\x02\0\0\0", "does not speak our TLS"),
-        (b"\x16\x03\x01\0\x06\x01\0\0\x02\x03\x03", "does not speak our TLS"),
-        (b"\x17\x03\x03\0\x01\0", "does not speak our TLS"),
+        (&b"GET / HTTP/1.1\r\nhost: a.example\r\n\r\n"[..], "no TLS handshake"),
+        (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "no TLS handshake"),
+        (b"SSH-2.0-OpenSSH_9.9\r\n", "no TLS handshake"),
+        (b"\0\0\0\0\0\0\0\0", "no TLS handshake"),
+        (b"\xff\xff\xff\xff\xff\xff\xff\xff", "no TLS handshake"),
+        (b"\x80\x2e\x01\0\x02\0\x15\0\0\0\x10", "no TLS handshake"),
+        (b"\x16\x03\x01\xff\xff\x01\0\0\0", "no TLS handshake"),
+        (b"\x16\x03\x01\0\0", "no TLS handshake"),
+        (b"\x16\x03\x01\0\x04\x02\0\0\0", "no TLS handshake"),
+        (b"\x16\x03\x01\0\x06\x01\0\0\x02\x03\x03", "no TLS handshake"),
+        (b"\x17\x03\x03\0\x01\0", "no TLS handshake"),
         (b"\x15\x03\x01\0\x02\x02\x28", "the peer ended the handshake"),
     ] {
         let mut peer = served.connect();

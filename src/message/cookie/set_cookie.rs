@@ -290,12 +290,12 @@ impl fmt::Display for InvalidCookie {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             InvalidCookie::Name => "the name of the cookie is not a token",
-            InvalidCookie::Value => "the value of the cookie holds a byte that must be encoded",
+            InvalidCookie::Value => "the value of the cookie contains a byte that must be encoded",
             InvalidCookie::TooLong => "the cookie is too long",
             InvalidCookie::Domain => "the domain of the cookie is malformed",
             InvalidCookie::Path => "the path of the cookie is malformed",
             InvalidCookie::Prefix => "the cookie does not keep what its prefix promises",
-            InvalidCookie::Insecure => "the cookie is for other sites and not secure",
+            InvalidCookie::Insecure => "the cookie is for other sites, but not secure",
         })
     }
 }

@@ -228,7 +228,7 @@ impl InvalidForm {
 impl fmt::Display for InvalidForm {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            InvalidForm::ContentType => "the content is no urlencoded form",
+            InvalidForm::ContentType => "the content is not an urlencoded form",
             InvalidForm::ContentCoding => "the form is encoded",
             InvalidForm::Unread => "the form was not read yet",
             InvalidForm::Text => "the form is not UTF-8",

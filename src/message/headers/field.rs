@@ -41,7 +41,7 @@ impl fmt::Display for InvalidField {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             InvalidField::Name => "the field name is not a token",
-            InvalidField::Value => "the field value holds a control character",
+            InvalidField::Value => "the field value contains a control character",
         })
     }
 }

@@ -327,13 +327,11 @@ impl fmt::Display for InvalidTarget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             InvalidTarget::Form => "the target has no form that fits the request",
-            InvalidTarget::Byte => "the target holds a byte that must be escaped",
+            InvalidTarget::Byte => "the target contains a byte that must be escaped",
             InvalidTarget::Scheme => "the scheme is neither http nor https",
-            InvalidTarget::Authority => {
-                "the host or the port is missing or malformed, or userinfo stands before it"
-            }
-            InvalidTarget::Outside => "the path may lead out of the one it is to be below",
-            InvalidTarget::MaxForwards => "the request may not be sent on any more",
+            InvalidTarget::Authority => "the host or the port is missing or malformed, or there is userinfo",
+            InvalidTarget::Outside => "the path could lead out of its base",
+            InvalidTarget::MaxForwards => "the request may not be forwarded any more",
         })
     }
 }

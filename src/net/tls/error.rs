@@ -54,10 +54,10 @@ impl fmt::Display for TlsError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             TlsError::Unavailable => "the crate was built without its feature `tls`",
-            TlsError::Host => "the host is none that a certificate could prove",
-            TlsError::Certificate(_) => "the peer's certificate is not to be trusted",
+            TlsError::Host => "no certificate can be issued for the host",
+            TlsError::Certificate(_) => "the peer's certificate is not trusted",
             TlsError::Refused(_) => "the peer ended the handshake",
-            TlsError::Protocol(_) => "the peer does not speak our TLS",
+            TlsError::Protocol(_) => "no TLS handshake is possible with the peer",
             TlsError::Io(_) => "the connection failed during the handshake",
         })
     }

@@ -70,7 +70,7 @@ impl fmt::Display for InvalidAnswer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             InvalidAnswer::Sent => "the answer has been sent already",
-            InvalidAnswer::Status => "the status is not of the kind of the answer",
+            InvalidAnswer::Status => "the status does not fit the kind of answer",
             InvalidAnswer::Upgrade => "the peer did not ask for this upgrade",
             InvalidAnswer::Protocol => "the protocol to upgrade to is malformed",
             InvalidAnswer::Tunnel => "the peer did not ask for a tunnel",

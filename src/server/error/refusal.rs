@@ -118,7 +118,7 @@ impl fmt::Display for RefusalCause {
             }
             RefusalCause::Handler(error) => write!(f, "the handler failed: {error:?}"),
             RefusalCause::Panic => f.write_str("the handler panicked"),
-            RefusalCause::Plan => f.write_str("the handler refused it by its head"),
+            RefusalCause::Plan => f.write_str("the handler refused the request by its head"),
             RefusalCause::Connections => f.write_str("the server has too many connections"),
             RefusalCause::ConnectionsOfPeer => f.write_str("the peer has too many connections"),
         }

@@ -68,9 +68,9 @@ impl fmt::Display for SocksReply {
             SocksReply::NetworkUnreachable => "the network cannot be reached",
             SocksReply::HostUnreachable => "the host cannot be reached",
             SocksReply::ConnectionRefused => "the host refused the connection",
-            SocksReply::TtlExpired => "the way is too long",
+            SocksReply::TtlExpired => "the route is too long",
             SocksReply::CommandNotSupported => "it cannot connect",
-            SocksReply::AddressTypeNotSupported => "it does not know this kind of address",
+            SocksReply::AddressTypeNotSupported => "it does not support this kind of address",
             SocksReply::Unassigned(code) => return write!(f, "code {code}"),
         })
     }

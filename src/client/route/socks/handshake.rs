@@ -336,9 +336,9 @@ mod tests {
             (3, "the network cannot be reached"),
             (4, "the host cannot be reached"),
             (5, "the host refused the connection"),
-            (6, "the way is too long"),
+            (6, "the route is too long"),
             (7, "it cannot connect"),
-            (8, "it does not know this kind of address"),
+            (8, "it does not support this kind of address"),
             (9, "code 9"),
             (255, "code 255"),
         ];

@@ -44,14 +44,14 @@ impl fmt::Display for TlsConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             TlsConfigError::File(path, _) => write!(f, "cannot read {}", path.display()),
-            TlsConfigError::Pem(_) => f.write_str("the text is no PEM"),
-            TlsConfigError::NoCertificate => f.write_str("no certificate is there"),
-            TlsConfigError::NoKey => f.write_str("no private key is there"),
+            TlsConfigError::Pem(_) => f.write_str("the text is not PEM"),
+            TlsConfigError::NoCertificate => f.write_str("there is no certificate"),
+            TlsConfigError::NoKey => f.write_str("there is no private key"),
             TlsConfigError::Certificate(_) => f.write_str("the certificate cannot be used"),
             TlsConfigError::Key(_) => {
                 f.write_str("the private key cannot be used, or is not the certificate's")
             }
-            TlsConfigError::Platform(_) => f.write_str("the platform has no certificates that it trusts"),
+            TlsConfigError::Platform(_) => f.write_str("the platform trusts no certificates"),
         }
     }
 }

@@ -83,7 +83,7 @@ async fn a_host_has_to_prove_that_it_is_the_one() {
     let mut behind_deputy = deputy.issue(&["a.example"]);
     let unlinked = identity(&behind_deputy);
     behind_deputy.chain.push_str(&deputy.pem());
-    let distrusted = "the peer's certificate is not to be trusted: ";
+    let distrusted = "the peer's certificate is not trusted: ";
     for (host, shown, expected) in [
         ("a.example", identity(&ours.issue(&["a.example"])), ""),
         ("A.Example.", identity(&ours.issue(&["a.example"])), ""),
@@ -159,7 +159,7 @@ async fn peers_are_asked_who_they_are_as_was_said() {
             Ok(count) => assert_eq!(session(&far.unwrap()).certificates.len(), count, "{server:?} {shown:?}"),
             Err(expected) => {
                 let told = told(far);
-                assert!(told.contains("not to be trusted") && told.contains(expected), "{told}");
+                assert!(told.contains("is not trusted") && told.contains(expected), "{told}");
                 // In TLS 1.3 the client hears of it with its first read.
                 let heard = near.unwrap().read_u8().await.unwrap_err();
                 assert!(heard.to_string().contains("received fatal alert"), "{heard}");
