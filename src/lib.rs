@@ -1,4 +1,4 @@
-//! An arena-backed HTTP/1.1 server on a per-core runtime, and its client: nothing is allocated per request.
+//! An arena-backed HTTP/1.1 server and client on a per-core runtime, which allocate nothing per request.
 //!
 //! A server:
 //!
@@ -23,22 +23,22 @@
 //! }
 //! ```
 //!
-//! Each core of a server has its own thread, runtime and listener, and shares nothing that it owns with the others. A
-//! request is read into memory that the next request uses again. Its method, target and fields are views of that memory,
-//! so a handler cannot keep them: if it tries to, it does not compile.
+//! Each core of a server has its own thread, runtime and listener, and shares nothing with the others. A request is
+//! read into memory that the next request uses again. Its method, target and fields are views of that memory, so a
+//! handler cannot keep them: code that tries to does not compile.
 //!
 //! # Handlers
 //!
-//! A handler is a closure or a function of [`&mut Context`](Context), plain or `async`, that returns nothing or a
-//! [`Result`]; or a type that implements [`Handler`]. Write out the type of the parameter, as in `|ctx: &mut Context|`.
-//! An async closure is `async |ctx: &mut Context|`; a plain closure that returns an `async` block does not compile,
-//! because the block cannot borrow `ctx`.
+//! A handler is a closure or a function that takes [`&mut Context`](Context), plain or `async`, and returns nothing or
+//! a [`Result`]; or it is a type that implements [`Handler`]. Write out the type of the parameter, as in
+//! `|ctx: &mut Context|`. An async closure is `async |ctx: &mut Context|`; a plain closure that returns an `async`
+//! block does not compile, because the block cannot borrow `ctx`.
 //!
 //! ```no_run
 //! use corehttp::{Context, Method, Server, Status};
 //!
 //! async fn save(ctx: &mut Context) -> corehttp::Result {
-//!     let size = ctx.request.body.len(); // the body is here before the handler runs, up to `Limits::body_max`
+//!     let size = ctx.request.body.len(); // received before the handler runs, up to `Limits::body_max`
 //!     ctx.response.status = Status::CREATED;
 //!     ctx.response.headers.set("x-size", size)?;
 //!     Ok(())
@@ -60,34 +60,33 @@
 //! }
 //! ```
 //!
-//! A function that needs the request and the response at the same time takes them apart:
+//! A function that needs the request and the response at the same time destructures the context:
 //! `let Context { request, response, .. } = ctx;`.
 //!
-//! State is what a closure captures: `async move |ctx: &mut Context| answer(&state, ctx).await`. State that all cores
-//! share must be [`Send`] and [`Sync`]. State that each core has for itself, and that needs no lock, is made by
-//! [`Server::run_per_core`].
+//! A closure captures its state: `async move |ctx: &mut Context| answer(&state, ctx).await`. State that all cores share
+//! must be [`Send`] and [`Sync`]. For state of each core, which needs no lock, use [`Server::run_per_core`].
 //!
-//! A handler runs on the thread of its core, inside a tokio runtime: it may await anything that needs one, and the tasks
-//! it starts with `tokio::task::spawn_local` need not be `Send`. While a handler blocks or computes, its core serves
-//! nobody else, so long work belongs in `tokio::task::spawn_blocking`.
+//! A handler runs on the thread of its core, inside a tokio runtime: it may await anything that needs one, and the
+//! tasks that it starts with `tokio::task::spawn_local` need not be `Send`. While a handler blocks or computes, its
+//! core serves no other connection, so long work belongs in `tokio::task::spawn_blocking`.
 //!
 //! # Forms and cookies
 //!
-//! A query and the content of a form are spelled alike, so both are read as a [`Form`]: see [`Request::query`] and
-//! [`Request::form`]. Cookies are read with [`Request::cookies`] and set with [`Response::set_cookie`]. All of these are
-//! views of the request, and only text that is escaped is copied, to decode it.
+//! A query and the content of a form have the same format, so both are read as a [`Form`]: see [`Request::query`] and
+//! [`Request::form`]. Cookies are read with [`Request::cookies`] and set with [`Response::set_cookie`]. Forms and
+//! cookies are views of the request; only text with escapes is copied, to decode it.
 //!
 //! ```
 //! use corehttp::{Context, SetCookie, Status};
 //!
 //! fn sign_in(ctx: &mut Context) -> corehttp::Result {
 //!     let Context { request, response, .. } = ctx;
-//!     let form = request.form()?; // 415 if it is something else
+//!     let form = request.form()?; // other content is answered with 415
 //!     let name = form.get("name").ok_or(Status::BAD_REQUEST)?;
 //!     let page: u32 = form.get_as("page")?.unwrap_or(1); // `page=x` is answered with 400
 //!     let visits = request.cookies().get("visits").unwrap_or("no");
 //!     response.text(format!("Hello, {name}! {visits} visits, page {page}"));
-//!     // It is an error if the cookie could break out of its field, or if a browser would drop it.
+//!     // Fails if the cookie could break out of its field, or if a browser would drop it.
 //!     response.set_cookie(&SetCookie::session("__Host-sid", "8f14e45f"))?;
 //!     Ok(())
 //! }
@@ -145,7 +144,7 @@
 //! | for servers | see |
 //! |---|---|
 //! | where to listen, on how many cores, how to stop | [`Server`], [`Running`] |
-//! | state that each core has for itself, without locks | [`Server::run_per_core`] |
+//! | state of each core, without locks | [`Server::run_per_core`] |
 //! | bodies that are too large for memory | [`BodyPlan`], [`Context::body_reader`], [`Context::stream`], [`Context::duplex`] |
 //! | how much peers may send, and how long they may take | [`Limits`], [`Timeouts`] |
 //! | what went wrong, and how often | [`Server::on_error`], [`Running::stats`] |
@@ -154,14 +153,14 @@
 //! | secure connections, with feature `tls` | `Server::tls`, `ServerTls`, `TlsIdentity`, `TlsSession` |
 //! | other protocols | [`Context::upgrade`], [`Context::tunnel`] |
 //! | tests of a handler | [`Service::respond`] |
-//! | connections that you accept yourself, or that are memory | [`Service::serve_connection`], [`Service::stop`], [`MemoryListener`] |
+//! | connections that you accept yourself, or in memory | [`Service::serve_connection`], [`Service::stop`], [`MemoryListener`] |
 //!
 //! | for clients | see |
 //! |---|---|
 //! | connections, redirects, name look-ups, default fields | [`Client`], [`ClientBuilder`] |
-//! | one host that is asked often, one of several hosts, many requests at once | [`Client::host`], [`Balancer`], [`Pipeline`] |
+//! | a single host, one of several hosts, many requests at once | [`Client::host`], [`Balancer`], [`Pipeline`] |
 //! | bodies read or written piece by piece, or both at once | [`Client::stream`], [`Client::open`], [`Call::split`] |
-//! | how long it may take, and how long it took | [`ClientTimeouts`], [`Response::timings`] |
+//! | how long an exchange may take, and how long it took | [`ClientTimeouts`], [`Response::timings`] |
 //! | what went wrong, and what the server may have seen | [`ClientError`] |
 //! | secure connections, with feature `tls` | `ClientBuilder::tls`, `ClientTls`, `TlsRoots` |
 //! | proxies, and other ways to a host | [`Proxies`], [`Dialer`], [`Resolver`] |
@@ -171,9 +170,9 @@
 //! |---|---|---|
 //! | forms, queries and cookies | [`Form`], [`FormBuf`], [`Cookies`], [`SetCookie`] | `forms` |
 //! | cookies that a client keeps, with feature `jar` | [`ClientBuilder::cookies`], `jar::Jar` | `jar` |
-//! | JSON, by serde | [`Body::bytes`], and [`Body`] as an [`io::Write`](std::io::Write) | `json` |
+//! | JSON, with serde | [`Body::bytes`], and [`Body`] as an [`io::Write`](std::io::Write) | `json` |
 //! | uploads, with feature `multipart` | `multipart::Multipart`, `multipart::Form` | `upload` |
-//! | files of a directory or of the program, with feature `fs` | `Files`, `Context::send_file` | `files` |
+//! | files of a directory or inside the program, with feature `fs` | `Files`, `Context::send_file` | `files` |
 //! | compressed answers of a server, with feature `compress` | `Compress`, [`Coding`] | `compress` |
 //! | compressed requests | [`Context::decode_body`], [`Reader::decoded`] | `compress` |
 //! | Basic credentials and bearer tokens | [`Request::basic_auth`], [`Request::bearer_token`] | |
@@ -181,14 +180,14 @@
 //! | server-sent events | [`Context::events`], [`Events`], [`Event`] | `events` |
 //! | WebSocket, with another crate | [`Context::upgrade`] | `websocket` |
 //!
-//! The features `compress`, `fs`, `multipart` and `tls` are on by default; `jar`, and `zstd` beside the other codings, are
+//! The features `compress`, `fs`, `multipart` and `tls` are on by default; `jar` and `zstd`, which adds a coding, are
 //! not.
 //!
-//! Names follow [RFC 9110](https://www.rfc-editor.org/rfc/rfc9110), which says what messages mean, and
-//! [RFC 9112](https://www.rfc-editor.org/rfc/rfc9112), which says how HTTP/1.1 spells them.
+//! Names follow [RFC 9110](https://www.rfc-editor.org/rfc/rfc9110), which defines what messages mean, and [RFC
+//! 9112](https://www.rfc-editor.org/rfc/rfc9112), which defines how HTTP/1.1 writes them.
 
 #![forbid(unsafe_code)]
-// docs.rs builds with a compiler that can say beside each item which feature it needs.
+// docs.rs uses a nightly compiler, which can show for each item the feature that it needs.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod memory;
@@ -250,12 +249,12 @@ pub use server::{
 pub use sse::{Event, Events, InvalidEvent};
 pub use wire::{Limits, WireError};
 
-/// The programs of the README, for the compiler to check.
+/// Compiles the programs in the README.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;
 
-/// What messages and a server at work promise about threads: said once, for the compiler to check.
+/// Checks at compile time that messages and running servers can be sent and shared between threads.
 const _: () = {
     const fn is_send_and_sync<T: Send + Sync>() {}
     is_send_and_sync::<Request>();
