@@ -329,7 +329,7 @@ impl Request {
         self.body.is_stream() || (is_coming && self.body.is_empty()) || (is_chunked && is_missing)
     }
 
-    /// The host that the request is for, without the port: that of [`Request::authority`]. An IPv6 address keeps its
+    /// Returns the host that the request is for, without the port: that of [`Request::authority`]. An IPv6 address keeps its
     /// brackets.
     ///
     /// # Examples

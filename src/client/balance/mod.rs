@@ -176,7 +176,7 @@ impl Balancer {
     ///
     /// # Errors
     ///
-    /// A URL that is malformed, or names no host.
+    /// Fails if the URL is malformed, or names no host.
     pub fn add(&self, url: &str) -> Result<bool, InvalidRequest> {
         self.0.add(url)
     }
@@ -204,7 +204,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// A URL that is malformed, or names no host.
+    /// Fails if the URL is malformed, or names no host.
     pub fn balance<U: AsRef<str>>(
         &self,
         urls: impl IntoIterator<Item = U>,

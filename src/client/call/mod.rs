@@ -98,8 +98,8 @@ impl Call {
         poll_fn(|cx| self.poll_sent(cx)).await
     }
 
-    /// Whether the server still wants the body. Once it does not, whatever is written is dropped, so there is no need to
-    /// produce any more.
+    /// Returns whether the server still reads the body. Once it does not, what is written is dropped, so there is no need
+    /// to produce more.
     pub fn is_wanted(&self) -> bool {
         self.link.is_wanted()
     }

@@ -84,8 +84,8 @@ impl CallWriter {
         poll_fn(|cx| self.poll_end(cx, trailers)).await
     }
 
-    /// Whether the server still wants the body. Once it does not, whatever is written is dropped, so there is no need to
-    /// produce any more.
+    /// Returns whether the server still reads the body. Once it does not, what is written is dropped, so there is no need
+    /// to produce more.
     pub fn is_wanted(&self) -> bool {
         self.half.with_link(|link| link.is_wanted())
     }

@@ -98,7 +98,7 @@ pub trait Outcome {
     ///
     /// # Errors
     ///
-    /// The handler's error.
+    /// Fails with the handler's error.
     fn into_result(self) -> Result;
 }
 
