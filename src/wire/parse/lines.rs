@@ -4,7 +4,7 @@ use httparse::Header;
 use memchr::{memchr, memchr_iter};
 
 use crate::memory::Span;
-use crate::message::{Headers, Tag};
+use crate::message::{Headers, Tag, Version};
 use crate::wire::{Limits, WireError};
 
 /// How many fields are parsed without touching much of the stack. Few messages have more.
@@ -64,6 +64,11 @@ pub(super) fn first_error<T>(
         }
     }
     error
+}
+
+/// The version 1.`minor` that httparse has read.
+pub(super) fn version(minor: Option<u8>) -> Version {
+    if minor == Some(0) { Version::Http10 } else { Version::Http11 }
 }
 
 pub(super) fn head_error(error: httparse::Error) -> WireError {

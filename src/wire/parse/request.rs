@@ -5,7 +5,7 @@ use std::mem::MaybeUninit;
 use httparse::{Header, Status as Progress};
 use memchr::{memchr, memchr_iter};
 
-use super::lines::{FIELDS_CEILING, FIELDS_USUAL, first_error, head_error, record, still_good};
+use super::lines::{FIELDS_CEILING, FIELDS_USUAL, first_error, head_error, record, still_good, version};
 use super::plain;
 use super::trailers::is_no_trailer;
 use crate::memory::Span;
@@ -136,7 +136,7 @@ fn parse_request<const N: usize>(
     let line = RequestLine {
         method: parsed.method.unwrap_or_default().as_bytes(),
         target: parsed.path.unwrap_or_default(),
-        version: if parsed.version == Some(0) { Version::Http10 } else { Version::Http11 },
+        version: version(parsed.version),
         len: line_end - start,
     };
     set_line(&line, limits, request)?;

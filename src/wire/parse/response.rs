@@ -5,7 +5,7 @@ use std::mem::MaybeUninit;
 use httparse::{Header, ParserConfig, Status as Progress};
 use memchr::memchr_iter;
 
-use super::lines::{FIELDS_CEILING, FIELDS_USUAL, first_error, head_error, record, still_good};
+use super::lines::{FIELDS_CEILING, FIELDS_USUAL, first_error, head_error, record, still_good, version};
 use super::plain;
 use crate::message::{Response, Status, Version};
 use crate::wire::{Limits, WireError};
@@ -110,8 +110,7 @@ fn parse<const N: usize>(
     response.status = parsed.code.and_then(Status::received).ok_or(WireError::StatusLine)?;
     let is_folded = folding == Folding::Read && is_folded(parsed.headers, &input[..len])?;
     record(parsed.headers, &input[..len], &mut response.headers)?;
-    let version = if parsed.version == Some(0) { Version::Http10 } else { Version::Http11 };
-    Ok(Some(ResponseHead { len, version, is_folded }))
+    Ok(Some(ResponseHead { len, version: version(parsed.version), is_folded }))
 }
 
 /// The same as [`parse`], for the few heads that have many or folded fields. Separate, so that the others touch less of
