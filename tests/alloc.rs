@@ -1,4 +1,4 @@
-//! A warm exchange allocates nothing, and an idle connection holds little.
+//! A warm exchange allocates nothing, and an idle connection holds little memory.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 #[path = "../benches/support/alloc.rs"]

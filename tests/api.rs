@@ -1,4 +1,4 @@
-//! The face of the crate: every way to write a program with it compiles, runs and answers.
+//! The public interface: every way to write a program with it compiles, runs and answers.
 #![allow(clippy::unit_arg, clippy::unwrap_used, reason = "a test is short, and may panic")]
 
 use std::cell::Cell;
@@ -671,7 +671,7 @@ mod how_to_ask {
         .await
     }
 
-    /// The handler goes on with its own request, and answers with what comes back.
+    /// The handler forwards its own request, and answers with the response.
     #[test]
     fn from_a_handler_as_a_proxy() {
         let ((backend, url), client) = (parrot(), Client::new());

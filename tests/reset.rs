@@ -1,4 +1,4 @@
-//! A reset object equals a new one: nothing of an exchange can be seen in any later one.
+//! A reset object equals a new one: no exchange can see anything of an earlier one.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::cell::RefCell;

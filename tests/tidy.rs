@@ -1,4 +1,4 @@
-//! The house rules that a machine can check: floors, circles, sizes, imports, and words that stand in few places.
+//! The house rules that a machine can check: floors, circles, sizes, imports, and words that are allowed in few places.
 //!
 //! `cargo tidy` runs this file alone. A rule that makes a page worse is changed here, and the commit says why.
 
@@ -70,7 +70,7 @@ const ASYNC: &[&str] = &[
 /// Where the crate meets the system.
 const SYSTEM: &[&str] = &["src/net/", "src/runtime/"];
 
-/// The time of a core, of deadlines, of dialing, of files, and of whoever asks the runtime.
+/// The clocks: of a core, of deadlines, of dialing, of files, and of the runtime.
 const CLOCKS: &[&str] = &[
     "src/exchange/clock.rs",
     "src/fs/resource/snapshot.rs",

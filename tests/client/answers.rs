@@ -1,4 +1,4 @@
-//! What is read as an answer, and what is refused (RFC 9112 §4, §6, §7).
+//! Which answers are accepted, and which are refused (RFC 9112 §4, §6, §7).
 
 use std::io;
 
@@ -112,8 +112,8 @@ async fn a_status_line_is_version_status_and_perhaps_a_reason_4() {
     }
 }
 
-/// Servers make up numbers, and whoever is asked through a proxy hears of them too. What is no status code is an error of
-/// the server, with a body like any other.
+/// Servers make up numbers, and proxies pass them on. A number that is not a status code is a server error, with a body
+/// like any other.
 #[tokio::test(start_paused = true)]
 async fn what_is_no_status_code_is_read_as_an_error_of_the_server_15() {
     for code in [0, 1, 99, 600, 601, 799, 999] {

@@ -1,4 +1,4 @@
-//! Of several hosts the one is asked that has least to do and does well.
+//! A balancer asks the healthy host that has the fewest requests to answer.
 
 use std::collections::HashMap;
 use std::io;
@@ -560,7 +560,7 @@ fn checks_end_with_the_balancer_and_with_the_host() {
     });
 }
 
-/// The runtime that checks ends; whoever asks in another has the hosts checked there.
+/// The runtime with the checks ends; the next request in another one starts them there.
 #[test]
 fn a_balancer_outlives_its_runtime() {
     let hosts = Hosts::new(&ALL_WELL[..1]);

@@ -1,4 +1,4 @@
-//! Coded content is decoded if the client was told so, under its limit (RFC 9110 §8.4).
+//! Coded content is decoded if the client is set to, within its limit (RFC 9110 §8.4).
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -82,8 +82,8 @@ async fn what_is_spoiled_cut_or_a_bomb_is_an_error() {
     check("gzip, gzip, gzip, gzip, gzip", &good, Err(CodingError::TooMany)).await;
 }
 
-/// Whoever asks for a part and says which codings it knows may be given a part of what is coded, and that was taken for the
-/// whole of it.
+/// A request for a range that accepts codings may be answered with a part of coded content, which was taken for the
+/// whole.
 #[tokio::test]
 async fn a_part_of_coded_content_stays_coded_9110_15_3_7() {
     let coded = gzip(TEXT);
@@ -280,7 +280,7 @@ async fn what_has_no_body_is_not_decoded_9110_9_3_2() {
     }
 }
 
-/// Decoding makes much of little: of 1 KiB that had come a client made a MiB, and nobody else had a turn meanwhile.
+/// A little input may decode to a lot: from 1 KiB a client made a MiB, and no other task had a turn meanwhile.
 #[tokio::test]
 async fn whoever_decodes_gives_way_to_others() {
     const TURN: usize = 256 << 10;

@@ -1,4 +1,4 @@
-//! A client with a jar gives cookies back where they belong, redirects included (RFC 6265bis §5).
+//! A client with a jar sends cookies back to where they belong, also with redirects (RFC 6265bis §5).
 
 use std::sync::Arc;
 

@@ -128,8 +128,8 @@ async fn who_drops_a_half_too_early_closes_the_connection_and_frees_its_place() 
     assert_eq!((client.idle(), client.busy()), (1, 0));
 }
 
-/// The answer to one is never that to another. Found as such: a request that was sent, and whose halves nobody wanted any
-/// more, left its answer to the next one.
+/// An answer never goes to another request. Found as a request whose halves were dropped after it had been sent: its
+/// answer went to the next one.
 #[tokio::test(start_paused = true)]
 async fn an_answer_that_nobody_waits_for_is_not_that_of_the_next_request() {
     for patience in [0, 1, 1000].map(Duration::from_millis) {
@@ -287,7 +287,7 @@ fn silent() -> Stage {
     })
 }
 
-/// One connection has one alarm, and it rang for whoever had polled last: the other half waited for ever.
+/// One connection has one alarm, which woke the half that had polled last: the other one waited for ever.
 #[tokio::test(start_paused = true)]
 async fn halves_in_two_tasks_keep_their_time_whoever_polls_last() {
     let second = Duration::from_secs(1);
@@ -348,7 +348,7 @@ async fn an_answer_to_a_request_that_never_ends_is_not_waited_for_without_end() 
     assert_eq!((error.unwrap_err().phase(), start.elapsed().as_secs()), (ClientPhase::Send, 30));
 }
 
-/// A writer that ran into the closed connection was told that it had failed, and nobody of the answer.
+/// A writer that met the closed connection got its error, and the answer was lost.
 #[tokio::test(start_paused = true)]
 async fn who_refuses_and_closes_is_heard_whichever_half_finds_out() {
     for (close, is_found_by_writer) in [("", true), ("", false), ("connection: close\r\n", true)] {
@@ -420,7 +420,7 @@ async fn an_answer_that_nobody_has_noticed_yet_is_waited_for() {
     }
 }
 
-/// Writes more than a connection takes that nobody reads from.
+/// Writes more than a connection buffers if its peer does not read.
 async fn flood(mut write: impl AsyncFnMut(&[u8]) -> Result<(), ClientError>) {
     for _ in 0..1000 {
         write(&[0; 32 << 10]).await.unwrap();
@@ -498,8 +498,8 @@ enum Way {
     Split,
 }
 
-/// The system tells of a reset once, and whoever writes hears of it; whoever reads is told that all is over, as if it had
-/// been a clean end, which is the only one that such a body has (RFC 9112 §6.3, §8).
+/// The operating system reports a reset only once, to the writer. The reader then sees a clean end, which is also the
+/// only end of such a body (RFC 9112 §6.3, §8).
 #[tokio::test]
 async fn a_reset_that_the_writer_has_heard_of_is_no_end_of_a_body() {
     for way in [Way::Whole, Way::Streamed, Way::Split] {
@@ -574,7 +574,7 @@ impl AsyncWrite for Reset {
     }
 }
 
-/// Whoever looks for what comes while the request is still on its way may be the one that is told.
+/// The reset may be reported to the read that looks for an answer while the request is still being sent.
 #[tokio::test(start_paused = true)]
 async fn nor_is_one_that_was_told_while_the_request_was_sent() {
     for (wire, is_good) in [

@@ -1,4 +1,4 @@
-//! How a body ends that is written as it comes: with trailers that are known only then, or by a shutdown (RFC 9112
+//! How a body that is written piece by piece ends: with trailers that are known only then, or with a shutdown (RFC 9112
 //! §7.1.2).
 
 use std::future::pending;

@@ -1,5 +1,5 @@
-//! A server that answers with what another one says: both bodies flow as they come, and each side hears of the other's
-//! faults (RFC 9110 §7.6).
+//! A server that forwards the answers of another one: both bodies flow as they arrive, and failures of one side reach
+//! the other (RFC 9110 §7.6).
 
 use std::time::Duration;
 
@@ -226,7 +226,8 @@ async fn a_server_that_answers_while_it_reads_is_heard_at_once() {
     assert!(sent == SIZE && heard.ends_with("\r\n\r\nok"), "{sent} {heard}");
 }
 
-/// Each piece goes on when it comes, in both directions: whoever waits for an answer to it would wait for ever.
+/// Each piece is forwarded as it arrives, in both directions: a peer that waits for an answer to it would wait for
+/// ever.
 #[tokio::test(start_paused = true)]
 async fn a_conversation_waits_for_no_more_than_was_said() {
     let stage = Stage::new(|mut peer, _| async move {
@@ -257,7 +258,7 @@ async fn a_conversation_waits_for_no_more_than_was_said() {
     .await;
 }
 
-/// What nobody wants is not fetched from whoever sends it.
+/// What the server behind does not read is not read from the peer.
 #[tokio::test(start_paused = true)]
 async fn a_body_that_is_refused_behind_is_not_read() {
     for answer in [

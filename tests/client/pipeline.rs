@@ -1,5 +1,5 @@
-//! Many requests are in flight on one connection: answers find their callers, and nothing is done twice that must not
-//! be (RFC 9112 §9.3.2).
+//! Many requests in flight on one connection: each answer finds its caller, and nothing is done twice that must not be
+//! (RFC 9112 §9.3.2).
 
 use std::io;
 use std::sync::{Arc, Mutex};
@@ -316,7 +316,7 @@ fn whoever_kills_connections_is_found_and_nobody_else_suffers() {
     );
 }
 
-/// Nobody gets an answer from a connection that is out of step, nor from what comes behind a broken answer.
+/// No request gets an answer from a connection that is out of step, nor one that follows a broken answer.
 #[test]
 fn an_answer_that_breaks_the_rules_breaks_the_connection() {
     const BEHIND: Script = &[Hear(1), Say(C)];
@@ -436,7 +436,7 @@ impl Dialer for UnflushedDialer {
     }
 }
 
-/// It may have been heard all the same; but nothing more is said to whoever answers then.
+/// The server may have received it all the same, but its late answer goes to no other request.
 #[test]
 fn what_could_not_be_written_is_the_last_that_a_connection_is_asked() {
     paused(async {

@@ -362,8 +362,8 @@ async fn what_a_server_may_have_seen_was_sent_though_it_could_not_be_sent_again(
     }
 }
 
-/// Opens connections of which the first takes only so many bytes; of what was written behind them it hears that nobody is
-/// there, and then that nobody answers.
+/// Opens connections of which the first accepts only a number of bytes. Later writes to it fail with an error, and
+/// reads end without an answer.
 #[derive(Clone)]
 struct Narrow(Stage, usize);
 
@@ -515,7 +515,7 @@ async fn a_reset_right_after_the_request_is_retried_and_told_like_a_close() {
     }
 }
 
-/// A server whose first connection brings an answer that nobody has asked for.
+/// A server whose first connection brings an answer without a request.
 fn poisoning() -> Stage {
     Stage::new(|mut peer, number| async move {
         if number == 0 {

@@ -1,4 +1,4 @@
-//! What is said to proxies, and what is believed of them (RFC 9110 §3.7, RFC 9112 §3.2.2).
+//! What is sent to proxies, and which of their answers are accepted (RFC 9110 §3.7, RFC 9112 §3.2.2).
 
 use corehttp::{Client, ClientCause, ClientPhase, Method, Proxies, Proxy, Request, Response};
 use tokio::io::AsyncReadExt;
@@ -94,7 +94,7 @@ async fn a_proxy_opens_a_tunnel_and_hears_nothing_of_what_goes_through() {
     running.shutdown(std::time::Duration::ZERO);
 }
 
-/// Once it has connected a proxy is not there any more: whoever is asked hears a path, and no proxy's password.
+/// Once it has connected, a proxy is transparent: the host receives a path, and not the password for the proxy.
 #[tokio::test]
 async fn what_goes_through_socks_goes_as_if_straight() {
     let proxy = Scripted::new(|mut peer, _| async move {

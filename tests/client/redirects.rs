@@ -1,4 +1,4 @@
-//! Where the client goes when it is sent elsewhere, and what it takes along (RFC 9110 §15.4).
+//! Where the client goes when it is redirected, and what it takes along (RFC 9110 §15.4).
 
 use std::time::Duration;
 
@@ -172,7 +172,7 @@ async fn a_redirect_that_leads_nowhere_is_an_error_15_4() {
     }
 }
 
-/// Nobody needs to say where a thing is now: then the answer is what there is to read (RFC 9110 §15.4).
+/// A redirect need not have a location: then it is an answer like any other (RFC 9110 §15.4).
 #[tokio::test(start_paused = true)]
 async fn a_redirect_without_a_location_is_an_answer_15_4() {
     for status in [301, 302, 303, 307, 308] {
@@ -466,7 +466,7 @@ async fn the_body_of_a_redirect_is_dropped_within_bounds() {
     }
 }
 
-/// The whole time for a body was spent on one that nobody wants.
+/// The whole time limit of a body was spent on one that was not needed.
 #[tokio::test(start_paused = true)]
 async fn a_redirect_whose_body_does_not_come_is_followed_all_the_same() {
     const SIZED: &str = "content-length: 50\r\n\r\n";

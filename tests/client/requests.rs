@@ -153,7 +153,7 @@ async fn fields_of_the_client_come_behind_those_of_the_request() {
     assert_eq!(stage.heard(), [expected], "what frames or routes a request is not for all of them to say");
 }
 
-/// Nothing is dialed for what would break a line, or leads to nobody.
+/// Nothing is dialed for a request that would break a line, or names no host.
 #[tokio::test(start_paused = true)]
 async fn what_cannot_be_asked_is_refused_before_anything_is_dialed() {
     let stage = Stage::always(OK);
@@ -308,8 +308,8 @@ async fn a_body_that_is_expected_waits_for_the_word_9110_10_1_1() {
     }
 }
 
-/// A server that waits for the body says so, and hears it at once. Found as a second without a word: whoever wrote the
-/// body by hand had taken the word, and waited on.
+/// A server that sends 100 gets the body at once. Found as a wait of a second: the caller that wrote the body had
+/// consumed the 100, and waited on.
 #[tokio::test(start_paused = true)]
 async fn a_body_that_is_written_goes_when_the_word_comes_9110_10_1_1() {
     for silence in [0, 1, 500].map(Duration::from_millis) {
@@ -379,7 +379,7 @@ async fn a_final_answer_in_place_of_the_word_is_the_answer_9110_10_1_1() {
     }
 }
 
-/// Nobody reads the upload, and yet the answer is heard.
+/// The server does not read the upload, and yet its answer is received.
 #[tokio::test(start_paused = true)]
 async fn an_answer_ends_an_upload_that_nobody_reads() {
     let stage = Stage::new(|mut peer, _| async move {
@@ -504,7 +504,7 @@ async fn an_answer_stands_though_its_server_reads_no_more() {
     check_stands(|it| it.timeouts(timeouts).timeout(5 * second), 5, None).await;
 }
 
-/// Whoever has said all and closes will not read the rest, and might have it sent for long.
+/// A server that has sent everything and closes will not read the rest, which might take long to send.
 #[tokio::test(start_paused = true)]
 async fn an_answer_that_is_whole_and_the_last_ends_an_upload() {
     let stage = Stage::new(|mut peer, _| async move {

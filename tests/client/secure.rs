@@ -1,4 +1,4 @@
-//! Hosts have to prove who they are, before anything is asked of them (RFC 9110 §4.3.4).
+//! Hosts have to prove their identity before a request is sent to them (RFC 9110 §4.3.4).
 
 use std::io;
 use std::sync::Arc;
@@ -186,7 +186,7 @@ enum Leave {
     SaysSo,
     SaysNothing,
     Resets,
-    /// It stays, and says what nobody has asked for.
+    /// It stays open, and sends bytes that were not asked for.
     Babbles,
 }
 
@@ -250,7 +250,7 @@ async fn secure_connections_that_were_left_while_they_rested_are_seen() {
     }
 }
 
-/// Anybody on the way could have cut it (RFC 9112 §9.8).
+/// An attacker on the way could have cut it (RFC 9112 §9.8).
 #[tokio::test]
 async fn an_end_that_was_not_said_is_no_end_of_a_body_9_8() {
     const UNTIL_CLOSE: &str = "HTTP/1.1 200 OK\r\n\r\nhello";

@@ -212,7 +212,7 @@ async fn a_tunnel_to_our_own_server_goes_both_ways() {
     assert_eq!((&*heard, client.busy()), ("ping", 0));
 }
 
-/// A proxy in one process: a server that hands each piece of both bodies on as it comes.
+/// A proxy in one process: a server that forwards each piece of both bodies as it arrives.
 #[tokio::test]
 async fn a_server_that_asks_another_one_streams_both_ways() {
     let origin = Stopped(Server::bind("127.0.0.1:0").cores(1).start(echo).unwrap());
@@ -262,7 +262,7 @@ async fn a_number_that_is_no_status_code_is_sent_on_as_it_is() {
     }
 }
 
-/// Whoever asks about the server as a whole is told about the one behind it (RFC 9112 §3.2.4).
+/// A request about the server as a whole is forwarded as one about the server behind (RFC 9112 §3.2.4).
 #[tokio::test]
 async fn what_is_asked_of_a_server_as_a_whole_is_asked_of_the_one_behind_it() {
     let parrot = |ctx: &mut Context| ctx.response.text(format!("<{}>", ctx.request.target()));
@@ -299,7 +299,7 @@ async fn ask_in_front_of(base: String, asked: &[u8]) -> String {
     heard
 }
 
-/// The peer is to blame for where it wants to go, and nobody else.
+/// Only the peer is to blame for a target that it has chosen.
 #[tokio::test]
 async fn who_would_leave_the_path_of_a_base_is_told_so() {
     let service = Server::new().service(|ctx: &mut Context| -> corehttp::Result {

@@ -1,4 +1,4 @@
-//! Settings of any size: each works, or fails as its docs say, and none takes what it is told at once.
+//! Settings with any value: each works, or fails as documented, and none allocates its maximum at once.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! Many at once, and peers at their worst: who is answered is answered right, who is not is told so in time, and
-//! nothing is left behind.
+//! Many requests at once, and peers at their worst: every caller gets the right answer or an error in time, and nothing
+//! is left behind.
 
 use std::future::pending;
 use std::io;

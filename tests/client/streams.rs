@@ -1,4 +1,4 @@
-//! Bodies that are read and written as they come, and connections that are handed over.
+//! Bodies that are read and written piece by piece, and connections that are handed over.
 
 use std::time::Duration;
 
@@ -309,7 +309,7 @@ async fn much_more_than_fits_goes_through_both_ways() {
     assert_eq!((read, client.idle()), (LARGE, 1));
 }
 
-/// Nobody reads, so nobody writes: the server is held back.
+/// If the client does not read, the server cannot write.
 #[tokio::test(start_paused = true)]
 async fn what_is_not_read_holds_the_server_back() {
     let (told, written) = tokio::sync::watch::channel(0);

@@ -1,4 +1,4 @@
-//! How long the client waits, phase by phase, and what it says when it has waited long enough.
+//! How long the client waits in each phase, and which error it reports after that.
 
 use std::future::{Future, pending};
 use std::io;
@@ -272,7 +272,7 @@ async fn look_up_and_connect_have_their_limits() {
     check(&resolves().timeout(2 * SECOND).build(), &get(), ClientPhase::Resolve, 2).await;
 }
 
-/// A listener that takes nobody in any more, and its port.
+/// A listener that accepts no more connections, and its port.
 fn full() -> (Vec<Socket>, u16) {
     let new = || Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
     let listener = new();

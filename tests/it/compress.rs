@@ -1,4 +1,5 @@
-//! Answers are coded as the peer likes best, and requests decoded when the handler asks (RFC 9110 §8.4, §12.5.3).
+//! Answers are compressed with the coding that the peer prefers, and requests decoded if the handler asks (RFC 9110
+//! §8.4, §12.5.3).
 
 use std::cell::Cell;
 use std::io::{self, Read, Write};
@@ -266,7 +267,7 @@ fn what_was_coded_is_confirmed_by_the_name_it_has_15_4_5() {
     }
 }
 
-/// A handler may prepare the request for somebody else: what the peer accepts is what it said.
+/// A handler may rewrite the request for another server: what counts is what the peer accepted.
 #[test]
 fn what_the_peer_accepts_is_noted_before_the_handler_runs() {
     let rewrites = |accepted: &'static str| {
@@ -486,7 +487,7 @@ fn what_a_source_has_yielded_arrives_before_it_yields_more() {
     check_events(&Served::new(Compress::new(yields)), &go_on);
 }
 
-/// What an answer in chunks says, decoded as it comes.
+/// The content of an answer in chunks, decoded as it arrives.
 fn events(mut peer: Peer) -> impl Read {
     let head = peer.hear();
     assert!(head.contains("content-encoding: gzip") && head.contains("transfer-encoding: chunked"), "{head}");
@@ -932,7 +933,7 @@ fn a_bomb_that_is_streamed_goes_off_within_its_limit() {
     check_decoded_by(read_bytes, "identity", &[0; BODY_MAX + 1], Err(413));
 }
 
-/// What comes of it was made in one go: the core served nobody else meanwhile. So it was where nothing comes of much.
+/// The output was made in one go, and the core served nothing else meanwhile; also where the input decodes to nothing.
 #[test]
 fn a_body_that_takes_long_is_decoded_in_turns() {
     const LEN: usize = 1 << 20;

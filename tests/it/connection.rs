@@ -1,5 +1,5 @@
-//! What follows on a connection: answers in step with their requests, and after the last one nothing (RFC 9112 §9).
-//! Rows are numbered in `tests/regressions.md`, sections are RFC 9112's unless said.
+//! Sequences on a connection: answers in the order of their requests, and nothing after the last one (RFC 9112 §9).
+//! Rows are numbered in `tests/regressions.md`; sections are those of RFC 9112 unless noted.
 
 use std::io::{self, Cursor, Read};
 use std::pin::Pin;
@@ -140,7 +140,7 @@ fn post(path: &str, lines: &str, body: &str) -> String {
     format!("POST {path} HTTP/1.1\r\nHost: a\r\n{lines}Content-Length: {length}\r\n\r\n{body}")
 }
 
-/// What nobody may take for a request.
+/// Bytes that must not be taken for a request.
 const SMUGGLED: &str = "GET /smuggled HTTP/1.1\r\nHost: s\r\n\r\n";
 
 /// What ends a conversation in which all is well.

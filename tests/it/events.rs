@@ -1,4 +1,4 @@
-//! Server-sent events (HTML §9.2): what a page hears, and when.
+//! Server-sent events (HTML §9.2): what a page receives, and when.
 
 use std::io;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Directories that are served: what is found, what is not, and what is asked of it (RFC 9110 §13, §14).
+//! Serving directories: what is found, what is not, and with which conditions and ranges (RFC 9110 §13, §14).
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -1129,7 +1129,7 @@ mod listings {
     }
 }
 
-/// What the system lets nobody read, not even root: there the bits of a file alone count.
+/// A file that not even root may read, because only the mode bits count.
 #[cfg(target_os = "linux")]
 mod denied {
     use super::*;

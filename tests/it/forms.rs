@@ -1,5 +1,5 @@
-//! Forms and cookies, as a handler reads them and as it answers to those who send something else (RFC 9110 §15.5;
-//! the URL Standard, §5; RFC 6265bis).
+//! Forms and cookies: how a handler reads them, and how it answers what is neither (RFC 9110 §15.5; the URL Standard,
+//! §5; RFC 6265bis).
 
 use corehttp::{BodyPlan, Context, Form, FormBuf, InvalidForm, Request, SetCookie, with_plan};
 

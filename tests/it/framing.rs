@@ -1,5 +1,5 @@
-//! Where a body ends: for all readers in the same place, or nowhere (RFC 9112 §6, §7). Rows are numbered in
-//! `tests/regressions.md`, sections are RFC 9112's unless said.
+//! Where a body ends: in the same place for all readers, or nowhere (RFC 9112 §6, §7). Rows are numbered in
+//! `tests/regressions.md`; sections are those of RFC 9112 unless noted.
 
 use std::io;
 use std::sync::LazyLock;
@@ -121,7 +121,7 @@ fn served(wire: impl AsRef<[u8]>, saw: &str) {
     check(&[wire.as_ref(), b"GET /next HTTP/1.0\r\n\r\n"].concat(), &[saw, "GET /next "]);
 }
 
-/// A bad message, and behind it a second request that nobody may look at.
+/// A bad message, followed by a second request that must not be served.
 #[track_caller]
 fn refused(wire: impl AsRef<[u8]>, status: u16) {
     check(&[wire.as_ref(), b"GET /smuggled HTTP/1.0\r\n\r\n"].concat(), &[&status.to_string()]);

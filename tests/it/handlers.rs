@@ -1,4 +1,4 @@
-//! Handlers: what they may do, in which order, and what becomes of their failures.
+//! Handlers: what they may do, in which order, and what happens if they fail.
 #![allow(clippy::unit_arg, clippy::unwrap_used, reason = "a test is short, and may panic")]
 
 use std::collections::BTreeSet;
@@ -780,7 +780,7 @@ mod middleware {
         }
     }
 
-    /// Lets nobody through who does not say the word.
+    /// Lets only requests with the password through.
     struct Guard<H>(H);
 
     impl<H: Handler> Handler for Guard<H> {

@@ -1,4 +1,4 @@
-//! Whatever peers do, the server answers or refuses, and is well afterwards.
+//! Whatever peers do, the server answers or refuses, and works as before afterwards.
 
 use std::cell::RefCell;
 use std::future::{Future, pending, poll_fn};
@@ -247,7 +247,7 @@ fn who_breaks_two_rules_is_refused_for_the_first_wherever_packets_end() {
     }
 }
 
-/// Nobody is left, and whoever comes now is served as if nothing had been.
+/// No connection is left, and the next one is served as if nothing had happened.
 #[track_caller]
 fn check_well(served: &Served) {
     eventually("all are gone", || served.running.stats().total.open == 0);
@@ -432,7 +432,7 @@ fn a_flood_of_connections_is_turned_away_and_forgotten() {
     check_well(&served);
 }
 
-/// Panics in the way that the path says; quietly, for nobody wants to read of it.
+/// Panics as the path says, without printing anything.
 async fn panics(ctx: &mut Context) -> Result {
     match ctx.request.path() {
         "/at-once" => resume_unwind(Box::new(())),

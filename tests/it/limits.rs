@@ -1,4 +1,4 @@
-//! Every bound on sizes and counts, from both sides: what is at it passes, what is beyond gets its answer.
+//! Every limit on sizes and counts, from both sides: what reaches it passes, and what exceeds it is refused.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;

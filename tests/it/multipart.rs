@@ -14,7 +14,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, ReadBuf};
 
 use super::support::{Refusals, Served, eventually, paused, status, streaming};
 
-/// Yields bytes in pieces, and makes whoever reads wait before each.
+/// Yields bytes in pieces, and is pending before each.
 struct Pieces<'a> {
     pieces: VecDeque<&'a [u8]>,
     is_ready: bool,

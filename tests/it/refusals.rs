@@ -1,4 +1,4 @@
-//! What `on_error` is told of those who are refused: who they are, which exchange it was, and what was asked.
+//! What `on_error` is told: which peer was refused, in which exchange, and what it had requested.
 
 use std::mem;
 use std::sync::{Arc, Mutex};

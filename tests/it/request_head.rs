@@ -1,5 +1,5 @@
-//! Heads of requests: what is served, and what is refused because two readers could read it differently (RFC 9112
-//! §2 to §5). Rows are numbered in `tests/regressions.md`, sections are RFC 9112's unless said.
+//! Heads of requests: what is served, and what is refused because two readers could understand it differently (RFC 9112
+//! §2 to §5). Rows are numbered in `tests/regressions.md`; sections are those of RFC 9112 unless noted.
 
 use std::sync::LazyLock;
 
@@ -51,7 +51,7 @@ fn served(head: impl AsRef<[u8]>, saw: &str) {
     check(&[head.as_ref(), b"GET /next HTTP/1.0\r\n\r\n"].concat(), &[saw, "GET - /next"]);
 }
 
-/// A bad head, and behind it a second request that nobody may look at.
+/// A bad head, followed by a second request that must not be served.
 #[track_caller]
 fn refused(head: impl AsRef<[u8]>, status: u16) {
     let smuggled = b"GET /smuggled HTTP/1.0\r\n\r\n";

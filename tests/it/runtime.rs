@@ -214,7 +214,7 @@ fn as_many_wait_to_be_accepted_as_may() {
     assert!((1..=3).contains(&queued(|server| server.backlog(1))));
 }
 
-/// Such a server answers those who come to `hosts`, and nobody who comes to `strangers`.
+/// Such a server can be reached at `hosts`, and not at `strangers`.
 #[track_caller]
 fn check_listens(bind: impl Fn() -> Server, hosts: &[&str], strangers: &[&str]) {
     let served = start(bind());

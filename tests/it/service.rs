@@ -1,4 +1,4 @@
-//! Connections that come from elsewhere: who is at their other end, and how they are stopped.
+//! Connections that come from elsewhere: their peers, and how they are stopped.
 
 use std::io::{self, Cursor};
 use std::net::SocketAddr;
@@ -178,7 +178,8 @@ fn without_a_connection_the_same_is_answered() {
     check_respond("/", ("x-announce", "6"), "hello", (200, "hello"));
 }
 
-/// Whoever waits for an answer is there. Found as a peer that had gone before its handler had done anything.
+/// A peer that waits for an answer is still connected. Found as one that seemed gone before its handler had done
+/// anything.
 #[test]
 fn without_a_connection_the_peer_waits_for_its_answer() {
     let service = Server::new().service(async |ctx: &mut Context| {

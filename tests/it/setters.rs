@@ -1,5 +1,5 @@
-//! What a handler sets, and what of it reaches the wire: never more than it meant to say, nor half of it as a whole
-//! (RFC 9110 §5, §6). Rows are numbered in `tests/regressions.md`.
+//! What a handler sets, and what of it reaches the wire: never more than was meant, and never half of it as if it were
+//! whole (RFC 9110 §5, §6). Rows are numbered in `tests/regressions.md`.
 
 use std::io;
 use std::pin::Pin;
@@ -224,8 +224,8 @@ fn how_an_answer_is_framed_is_computed_9112_6() {
     check(OLD, trailing, "HTTP/1.1 200 OK\r\ncontent-length: 3\r\nconnection: close\r\n\r\nabc");
 }
 
-/// Whether the connection persists is decided, not set; but whoever names protocols in `upgrade`, as with a 426, has to
-/// say that they are for this hop.
+/// Whether the connection persists is decided, not set. But a handler that names protocols in `upgrade`, as with a 426,
+/// needs the option for this hop.
 #[test]
 fn options_of_the_connection_stand_beside_what_is_decided_9110_7_6_1() {
     let check = |upgrade: &'static str, set: &'static [&'static str], to_1_1: &str, to_1_0: &str| {
@@ -471,7 +471,7 @@ impl AsyncRead for Failing {
     }
 }
 
-/// What `handler` begins to answer is cut off in the middle, for whoever asks.
+/// The answer that `handler` begins is cut off in the middle.
 #[track_caller]
 fn aborts<Kind, H>(handler: H)
 where

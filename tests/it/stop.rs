@@ -1,4 +1,4 @@
-//! How a server stops: whoever was let in is served, nobody else is, and it takes no longer than its grace.
+//! How a server stops: connections that were accepted are served, no others are, and it takes no longer than its grace.
 
 use std::io::{ErrorKind, Read};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -32,7 +32,7 @@ fn check_stops_at_once(served: &Served) {
     assert_eq!((stats.open, stats.cut), (0, 0));
 }
 
-/// Waits until nobody listens, and only `left` connections are left of those that have tried.
+/// Waits until no listener is left, and only `left` of the connections that were tried.
 #[track_caller]
 fn check_listens_no_more(served: &Served, left: u64) {
     eventually("nobody listens", || TcpStream::connect(served.addr()).is_err());
@@ -388,7 +388,7 @@ fn a_service_tells_those_who_wait_that_it_stops() {
     });
 }
 
-/// The cores that are left would go on, and whoever waits for the first one's end would not hear of it.
+/// The other cores would go on, and a thread that waits for the first one would not learn of its end.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_listener_that_fails_stops_the_server() {
@@ -455,7 +455,7 @@ fn a_handler_may_stop_its_own_server_but_others_wait() {
     served.running.wait().unwrap();
 }
 
-/// It would wait for itself. Found as a core that stood still for ever, for somebody else waited already.
+/// It would wait for itself. Found as a core that stood still for ever, because another thread was already waiting.
 #[test]
 fn a_core_that_waits_for_its_server_panics_whoever_else_waits() {
     let own = Arc::new(OnceLock::<Running>::new());
@@ -495,7 +495,7 @@ fn nobody_needs_to_hold_a_running_server() {
     check_stops_at_once(&Served { running: held });
 }
 
-/// One that reads its body piece by piece, and sends it back as it comes.
+/// A handler that reads its body piece by piece, and sends it back as it arrives.
 async fn echo(ctx: &mut Context) -> corehttp::Result {
     let (mut body, mut out) = ctx.duplex().await?;
     while let Some(chunk) = body.chunk().await? {

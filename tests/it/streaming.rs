@@ -1,4 +1,4 @@
-//! Bodies that flow: read in pulls, written as they come, both at once, and connections that are taken over.
+//! Streamed bodies: read and written piece by piece, both at once, and connections that are taken over.
 #![allow(clippy::unit_arg, clippy::unwrap_used, reason = "a test is short, and may panic")]
 
 use std::io::{self, Read, Write};

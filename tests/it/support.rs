@@ -1,4 +1,4 @@
-//! What the tests talk to a server with: a server on its own thread, and a peer that says just what it is told.
+//! What the tests share: a server on its own thread, and a peer that sends exactly what it is told to.
 
 pub mod answers;
 #[cfg(feature = "tls")]
@@ -174,7 +174,7 @@ impl Refusals {
     }
 }
 
-/// Waits until `condition` holds, for what nobody tells.
+/// Waits until `condition` holds, where no event announces it.
 #[track_caller]
 pub fn eventually(what: &str, condition: impl Fn() -> bool) {
     let start = Instant::now();

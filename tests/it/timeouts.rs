@@ -1,4 +1,4 @@
-//! Every wait has an end, at its time and with its answer. The clock jumps here, but for the last rows.
+//! Every wait ends, at its time and with its answer. Except in the last rows, the clock is paused.
 
 use std::cell::Cell;
 use std::future::pending;

@@ -1,4 +1,5 @@
-//! Secure connections: who is let in, what goes through, and what becomes of those who do not shake hands.
+//! Secure connections: who is accepted, what goes through, and what happens to peers that do not complete the
+//! handshake.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};

@@ -1,4 +1,4 @@
-//! How few reads and writes an exchange takes: what a system call costs, nothing in user space wins back.
+//! How few reads and writes an exchange takes: no savings in user space make up for a system call.
 
 use std::cell::RefCell;
 use std::io;

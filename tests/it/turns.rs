@@ -1,4 +1,4 @@
-//! Connections take turns: one that is never kept waiting does not keep its core.
+//! Connections take turns: one that never has to wait does not keep its core to itself.
 
 use std::cell::Cell;
 use std::io;
@@ -21,8 +21,8 @@ use crate::support::paused;
 const TURN: usize = 2 << 20;
 const CALL: usize = 256 << 10;
 
-/// A peer that never keeps anybody waiting: it sends `head`, then `rest` again and again, and reads whatever it is sent.
-/// Like a socket it counts against what its task may do.
+/// A peer that never makes the server wait: it sends `head`, then `rest` again and again, and reads whatever it is
+/// sent. Like a socket it is charged to the budget of its task.
 struct Flood {
     head: &'static [u8],
     rest: Cycle<Iter<'static, u8>>,
@@ -71,8 +71,8 @@ impl AsyncWrite for Flood {
     }
 }
 
-/// Serves a peer that sends `head` and more for ever. Whoever else is there has a turn after at most as much as a
-/// connection may move.
+/// Serves a peer that sends `head` and more for ever. Other tasks have a turn after at most as much as a connection may
+/// move.
 #[track_caller]
 fn check<Kind>(head: &'static str, handler: impl IntoHandler<Kind>) {
     let moved = Rc::new(Cell::new(0));
@@ -82,7 +82,7 @@ fn check<Kind>(head: &'static str, handler: impl IntoHandler<Kind>) {
     assert!((TURN / 2..=TURN + CALL).contains(&most), "{most} bytes in a turn: {head:?}");
 }
 
-/// Serves `flood`, and answers by how much `count` has grown at most until others had their turn.
+/// Serves `flood`, and returns by how much `count` grew at most before others had their turn.
 fn most_in_a_turn(service: Service<impl Handler>, flood: Flood, count: &Cell<usize>) -> usize {
     // Fewer turns than would end it.
     const TURNS: usize = 20;
@@ -133,7 +133,7 @@ fn a_connection_that_never_waits_does_not_keep_the_core() {
     check(sized, |_: &mut Context| {});
 }
 
-/// Whoever waits at one listener does not wait for all who came to another.
+/// A peer at one listener does not have to wait for all those at another.
 #[test]
 fn listeners_take_turns() {
     let (flooded, other) = (MemoryListener::new(), MemoryListener::new());

@@ -63,7 +63,7 @@ impl Authority {
     }
 }
 
-/// A certificate that nobody but itself has signed.
+/// A self-signed certificate.
 pub fn self_signed(hosts: &[&str]) -> Issued {
     let key = KeyPair::generate().unwrap();
     let certificate = params(hosts).self_signed(&key).unwrap();
