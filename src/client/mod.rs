@@ -202,7 +202,7 @@ impl Client {
     /// its memory is used again.
     ///
     /// The request is sent once more, on a new connection, if a connection that had been used before turns out to be
-    /// closed, the body is not a stream, and the server cannot end up acting on the request twice (RFC 9110 §9.2.2).
+    /// closed, the body is not a stream, and sending the request twice does no harm (RFC 9110 §9.2.2).
     ///
     /// # Errors
     ///

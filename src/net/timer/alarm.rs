@@ -67,8 +67,9 @@ impl Expiries {
     }
 }
 
-/// A timer that wakes a task at a deadline, or a little earlier. If the deadline moves back, the timer is left as it is
-/// until it fires: a busy connection moves its deadline for each message, and usually before the timer would fire.
+/// A timer that wakes a task at a deadline, or a little earlier. If the deadline moves to a later time, the timer is
+/// left as it is until it fires: a busy connection moves its deadline with each message, usually before the timer would
+/// have fired.
 #[derive(Default)]
 pub(super) struct Alarm {
     timer: Option<Pin<Box<Sleep>>>,
