@@ -61,7 +61,7 @@ impl Expiries {
         self.0.into_iter().min().unwrap_or(UNARMED)
     }
 
-    /// When the next wait is over. What is over at `now` has rung: nobody may wait for it any more.
+    /// Returns when the next wait ends. A wait that has ended by `now` has rung, and may have no waiter any more.
     pub(super) fn next(&self, now: Expiry) -> Expiry {
         self.0.into_iter().filter(|expiry| *expiry > now).min().unwrap_or(UNARMED)
     }

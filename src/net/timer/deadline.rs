@@ -138,7 +138,7 @@ impl Watch {
         self.wake(|slot| slot.expiries.earliest() <= now);
     }
 
-    /// Wakes whoever waits in those slots.
+    /// Wakes the tasks that wait in those slots.
     fn wake(&self, is_due: impl Fn(&Slot) -> bool) {
         let slots = self.slots.borrow();
         let due: Vec<Waker> =
