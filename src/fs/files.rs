@@ -29,6 +29,23 @@ use crate::server::{BodyPlan, Context, Handler, IntoHandler, Result};
 /// }
 /// ```
 ///
+/// As a part of an application, below a prefix:
+///
+/// ```no_run
+/// use corehttp::{Context, Files, Handler, Server};
+///
+/// fn main() -> corehttp::Result {
+///     let files = Files::new("public")?.strip_prefix("/static");
+///     Server::bind("127.0.0.1:8080").run(async move |ctx: &mut Context| {
+///         match ctx.request.path() {
+///             "/" => ctx.response.html("<h1>hi</h1>"),
+///             _ => files.handle(ctx).await?, // 404 for all other paths
+///         }
+///         corehttp::Result::Ok(())
+///     })
+/// }
+/// ```
+///
 /// # What is answered
 ///
 /// GET and HEAD are answered with content type, `etag` and `last-modified`; conditions (RFC 9110 §13) and ranges, one

@@ -15,9 +15,10 @@ impl Context {
     /// reads. Once that server reads no more, the rest of the request's body is left unread.
     ///
     /// The call must have been opened with the head to forward, as [`Request::target_to`](crate::Request::target_to)
-    /// makes it. To keep the body out of memory, the handler plans to stream it
+    /// makes it, by a [`Client`](crate::Client::open), a [`Host`](crate::Host::open) or a
+    /// [`Balancer`](crate::Balancer::open). To keep the body out of memory, the handler plans to stream it
     /// ([`BodyPlan::Stream`](crate::BodyPlan::Stream)). Fields that are already set in `ctx.response` are added to
-    /// those of the response.
+    /// those of the response. Upgrades are not forwarded: the example `proxy` shows how to join two connections.
     ///
     /// # Errors
     ///

@@ -11,6 +11,9 @@ impl Server {
     /// A handshake must complete within [`Timeouts::head`](crate::Timeouts::head), a time that the first head shares.
     /// Other connections do not wait for it. Failed handshakes are reported to [`Server::on_error`], except those where
     /// the peer merely went away. A connection that is refused because there are too many is closed without an answer.
+    ///
+    /// For http on another port, start a second server in the same program: see
+    /// [`Request::host`](crate::Request::host), which redirects to https.
     pub fn tls(mut self, tls: ServerTls) -> Server {
         self.settings.acceptor = Some(tls.acceptor());
         self

@@ -3,7 +3,9 @@
 
 use std::time::Duration;
 
-use corehttp::{BodyPlan, Client, ClientTimeouts, Context, Error, Response, Server, Status, with_plan};
+use corehttp::{
+    BodyPlan, Client, ClientTimeouts, Context, Error, Request, Response, Server, Status, with_plan,
+};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 
 use crate::support::{OK, Stage};
@@ -112,6 +114,26 @@ fn a_message_goes_on_as_it_is_and_so_does_its_answer() {
         let onward = format!("POST / HTTP/1.1\r\nhost: b\r\n{onward}");
         let expected = format!("HTTP/1.1 200 OK\r\n{front}content-length: 2\r\n{close}ok");
         check(&asks("POST / HTTP/1.1", body), &onward, OK, &expected);
+    }
+}
+
+/// A handler is tried without a connection, too.
+#[tokio::test(start_paused = true)]
+async fn who_has_no_connection_is_answered_alike() {
+    let stage = Stage::answering(|request| {
+        let body = request.rsplit("\r\n").next().unwrap().to_owned();
+        format!("HTTP/1.1 201 x\r\ncontent-length: {}\r\n\r\n{body}", body.len())
+    });
+    let client = stage.client();
+    let gateway = async move |ctx: &mut Context| pass(&client, ctx).await;
+    let service = Server::new().service(with_plan(|_| BodyPlan::Stream, gateway));
+    for body in ["", "abc"] {
+        let mut request = Request::post("/").unwrap();
+        request.headers.set("content-length", body.len()).unwrap();
+        request.body.set(body);
+        let response = service.respond(request).await;
+        assert_eq!((response.status, response.body.text().unwrap()), (Status::CREATED, body));
+        assert_eq!(response.headers.text("x-front"), Some("1"));
     }
 }
 
