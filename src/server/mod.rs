@@ -157,6 +157,26 @@ impl Server {
         self
     }
 
+    /// Sets the mode of the files of Unix sockets, such as `0o660`: whoever may write to the file may connect. A proxy in
+    /// front often runs as another user, whom the umask keeps out. Default: what the umask leaves.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// use corehttp::{Context, Server};
+    ///
+    /// fn main() -> corehttp::Result {
+    ///     Server::bind("unix:/run/app.sock")
+    ///         .unix_mode(0o666)
+    ///         .run(|ctx: &mut Context| ctx.response.text("Hello, World!"))
+    /// }
+    /// ```
+    #[cfg(unix)]
+    pub fn unix_mode(mut self, mode: u32) -> Server {
+        self.listen.unix_mode = Some(mode);
+        self
+    }
+
     /// Sets how many connections may wait in the operating system to be accepted, for each listener. Default: 4,096.
     pub fn backlog(mut self, backlog: u16) -> Server {
         self.listen.backlog = backlog.into();

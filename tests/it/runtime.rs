@@ -347,6 +347,22 @@ fn unix_sockets_come_and_go_with_their_server() {
     }
 }
 
+/// By the umask alone a proxy in front could not connect, unless it ran as the same user.
+#[cfg(unix)]
+#[test]
+fn a_unix_socket_has_the_mode_that_was_set() {
+    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::net::UnixStream;
+    let dir = TempDir::new().unwrap();
+    let path = &dir.path().join("socket");
+    for mode in [0o600, 0o660, 0o666, 0o777] {
+        let served = start(Server::bind(path.as_path()).cores(1).unix_mode(mode));
+        assert_eq!(fs::symlink_metadata(path).unwrap().permissions().mode() & 0o7777, mode);
+        check(UnixStream::connect(path).unwrap(), "unix");
+        drop(served);
+    }
+}
+
 #[cfg(unix)]
 #[test]
 fn a_unix_socket_that_is_in_use_is_an_error() {

@@ -29,11 +29,21 @@ pub(crate) struct ListenOptions {
     pub(crate) share_port: bool,
     /// Whether the operating system probes silent peers, and how often.
     pub(crate) keepalive: Option<Keepalive>,
+    /// The mode of the files of Unix sockets, if the umask does not decide it.
+    #[cfg(unix)]
+    pub(crate) unix_mode: Option<u32>,
 }
 
 impl Default for ListenOptions {
     fn default() -> Self {
-        Self { backlog: 4096, dual_stack: true, share_port: true, keepalive: None }
+        Self {
+            backlog: 4096,
+            dual_stack: true,
+            share_port: true,
+            keepalive: None,
+            #[cfg(unix)]
+            unix_mode: None,
+        }
     }
 }
 
@@ -137,7 +147,8 @@ fn bind_tcp(address: SocketAddr, options: ListenOptions) -> io::Result<Bound> {
 
 #[cfg(unix)]
 fn bind_unix(path: &Path, options: ListenOptions) -> io::Result<Bound> {
-    SocketFile::bind(path, options.backlog).map(|(file, listener)| Bound::Unix(Some(file), listener))
+    let ListenOptions { backlog, unix_mode, .. } = options;
+    SocketFile::bind(path, backlog, unix_mode).map(|(file, listener)| Bound::Unix(Some(file), listener))
 }
 
 /// Takes over a socket that is already bound. The original may be closed, or used again.

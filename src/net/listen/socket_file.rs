@@ -1,8 +1,8 @@
 //! [`SocketFile`]: the file of a Unix domain socket.
 
-use std::fs::{self, File, TryLockError};
+use std::fs::{self, File, Permissions, TryLockError};
 use std::io;
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixListener;
 use std::path::{self, Path, PathBuf};
 use std::thread;
@@ -21,12 +21,12 @@ pub(crate) struct SocketFile {
 }
 
 impl SocketFile {
-    /// Listens on `path`, and replaces a socket that a dead process left there.
+    /// Listens on `path`, whose file gets `mode`, and replaces a socket that a dead process left there.
     ///
     /// # Errors
     ///
     /// Fails with `AddrInUse` if another process listens there, or if the file is not a socket. It is then left alone.
-    pub(super) fn bind(path: &Path, backlog: i32) -> io::Result<(Self, UnixListener)> {
+    pub(super) fn bind(path: &Path, backlog: i32, mode: Option<u32>) -> io::Result<(Self, UnixListener)> {
         let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
         let address = SockAddr::unix(path)?;
         let _turn = turn(path);
@@ -39,6 +39,10 @@ impl SocketFile {
         }
         // From here on, the file is removed if anything fails.
         let file = Self { path: path::absolute(path)?, inode: inode(path)? };
+        // Nobody can connect before the socket listens, so nobody meets the mode that the umask left.
+        if let Some(mode) = mode {
+            fs::set_permissions(path, Permissions::from_mode(mode))?;
+        }
         socket.listen(backlog)?;
         socket.set_nonblocking(true)?;
         Ok((file, socket.into()))
@@ -116,7 +120,7 @@ mod tests {
     #[test]
     fn a_file_comes_and_goes_with_its_listener() {
         let Scratch(path) = &Scratch::new("comes-and-goes");
-        let bound = SocketFile::bind(path, BACKLOG).unwrap();
+        let bound = SocketFile::bind(path, BACKLOG, None).unwrap();
         UnixStream::connect(path).unwrap();
         drop(bound);
         assert!(!path.exists());
@@ -127,7 +131,7 @@ mod tests {
         let Scratch(path) = &Scratch::new("stale");
         drop(UnixListener::bind(path).unwrap());
         assert!(path.exists());
-        let _bound = SocketFile::bind(path, BACKLOG).unwrap();
+        let _bound = SocketFile::bind(path, BACKLOG, None).unwrap();
         UnixStream::connect(path).unwrap();
     }
 
@@ -140,7 +144,7 @@ mod tests {
             let start = Barrier::new(4);
             let bind = || {
                 start.wait();
-                SocketFile::bind(path, BACKLOG)
+                SocketFile::bind(path, BACKLOG, None)
             };
             let bound = thread::scope(|scope| {
                 let racers = [(); 4].map(|()| scope.spawn(bind));
@@ -158,16 +162,16 @@ mod tests {
         fs::create_dir_all(&directory).unwrap();
         let held = File::open(&directory).unwrap();
         held.lock().unwrap();
-        drop(SocketFile::bind(&directory.join("socket"), BACKLOG).unwrap());
+        drop(SocketFile::bind(&directory.join("socket"), BACKLOG, None).unwrap());
         fs::remove_dir(&directory).unwrap();
     }
 
     #[test]
     fn a_live_socket_is_in_use_even_if_its_backlog_is_full() {
         let Scratch(path) = &Scratch::new("live");
-        let _bound = SocketFile::bind(path, 0).unwrap();
+        let _bound = SocketFile::bind(path, 0, None).unwrap();
         let _queued = UnixStream::connect(path).unwrap();
-        let error = SocketFile::bind(path, BACKLOG).unwrap_err();
+        let error = SocketFile::bind(path, BACKLOG, None).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
         assert!(path.exists());
     }
@@ -176,7 +180,7 @@ mod tests {
     fn a_file_that_is_no_socket_is_left_alone() {
         let Scratch(path) = &Scratch::new("precious");
         fs::write(path, "precious").unwrap();
-        let error = SocketFile::bind(path, BACKLOG).unwrap_err();
+        let error = SocketFile::bind(path, BACKLOG, None).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
         assert_eq!(fs::read(path).unwrap(), b"precious");
     }
@@ -184,9 +188,9 @@ mod tests {
     #[test]
     fn a_successors_file_is_left_alone() {
         let Scratch(path) = &Scratch::new("successor");
-        let old = SocketFile::bind(path, BACKLOG).unwrap();
+        let old = SocketFile::bind(path, BACKLOG, None).unwrap();
         fs::remove_file(path).unwrap();
-        let _new = SocketFile::bind(path, BACKLOG).unwrap();
+        let _new = SocketFile::bind(path, BACKLOG, None).unwrap();
         drop(old);
         UnixStream::connect(path).unwrap();
     }
