@@ -19,7 +19,8 @@ pub(crate) fn response(
     announce(out, announcement);
     match persist {
         _ if response.headers.may_have(Name::CONNECTION) || response.headers.may_have(Name::UPGRADE) => {
-            options(out, [&response.headers], persist);
+            let upgrade = response.headers.first(Name::UPGRADE).map(|_| Name::UPGRADE);
+            options(out, &response.headers, persist, upgrade.into_iter());
         }
         Wish::Unsaid => {}
         Wish::Close => out.extend_from_slice(b"connection: close\r\n"),
@@ -28,9 +29,9 @@ pub(crate) fn response(
     out.extend_from_slice(b"\r\n");
 }
 
-/// Writes the `connection` field: what was decided about the connection, other options that were set, and the names of
-/// fields that are for the next hop only and have to be named there (RFC 9110 §7.6.1, §7.8, §10.1.4).
-fn options<const N: usize>(out: &mut Vec<u8>, fields: [&Headers; N], persist: Wish) {
+/// Writes the `connection` field: what was decided about the connection, the names of the fields that are there for the
+/// next hop only and must be listed, and other options that were set (RFC 9110 §7.6.1).
+fn options(out: &mut Vec<u8>, headers: &Headers, persist: Wish, hop: impl Iterator<Item = Name<'static>>) {
     let decided: Option<&[u8]> = match persist {
         Wish::Unsaid => None,
         Wish::Close => Some(b"close"),
@@ -38,10 +39,8 @@ fn options<const N: usize>(out: &mut Vec<u8>, fields: [&Headers; N], persist: Wi
     };
     let ours: [&[u8]; 4] = [b"close", b"keep-alive", b"upgrade", b"te"];
     let is_ours = |option: &[u8]| ours.iter().any(|our| option.eq_ignore_ascii_case(our));
-    let is_there = |name: &Name<'_>| fields.iter().any(|fields| fields.first(*name).is_some());
-    let hop = [Name::UPGRADE, Name::TE].into_iter().filter(is_there).map(|name| name.as_str().as_bytes());
-    let lines = fields.iter().flat_map(|fields| fields.named(Name::CONNECTION));
-    let set = lines.flat_map(members).filter(|option| !is_ours(option));
+    let hop = hop.map(|name| name.as_str().as_bytes());
+    let set = headers.named(Name::CONNECTION).flat_map(members).filter(|option| !is_ours(option));
     let mut options = decided.into_iter().chain(hop).chain(set);
     let Some(first) = options.next() else { return };
     out.extend_from_slice(b"connection: ");
@@ -104,10 +103,13 @@ pub(crate) fn request(
     if [Name::CONNECTION, Name::UPGRADE, Name::TE].into_iter().any(may_have) {
         let persist = match Wish::of(headers) {
             Wish::Close => Wish::Close,
-            // It is understood.
+            // That goes without saying.
             Wish::KeepAlive | Wish::Unsaid => Wish::Unsaid,
         };
-        options(out, [headers, added.defaults], persist);
+        let is_there =
+            |name: &Name<'_>| headers.first(*name).is_some() || added.defaults.first(*name).is_some();
+        // Both are for the next hop only (§7.8, §10.1.4).
+        options(out, headers, persist, [Name::UPGRADE, Name::TE].into_iter().filter(is_there));
     }
     out.extend_from_slice(b"\r\n");
 }
