@@ -32,8 +32,8 @@ pub enum Address {
     /// A Unix domain socket; an error on systems that have none.
     ///
     /// Anyone who may write to its file may connect. The umask determines the mode of the file, unless
-    /// [`Server::unix_mode`](crate::Server::unix_mode) does. The file is removed when the server ends. A file that a dead
-    /// process left is replaced; any other file is left alone.
+    /// [`Server::unix_mode`](crate::Server::unix_mode) sets it. The file is removed when the server ends. A file that a
+    /// dead process left is replaced; any other file is left alone.
     Unix(PathBuf),
     /// A listener in memory, for tests and benchmarks.
     Memory(MemoryListener),

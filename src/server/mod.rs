@@ -157,8 +157,8 @@ impl Server {
         self
     }
 
-    /// Sets the mode of the files of Unix sockets, such as `0o660`: whoever may write to the file may connect. A proxy in
-    /// front often runs as another user, whom the umask keeps out. Default: what the umask leaves.
+    /// Sets the mode of the files of Unix sockets, such as `0o660`. Anyone who may write to the file may connect. A
+    /// proxy in front often runs as another user, whom the umask keeps out. By default, the umask determines the mode.
     ///
     /// # Examples
     ///

@@ -203,8 +203,8 @@ impl Target {
         Form::new(self.part(self.parts.query))
     }
 
-    /// The path of a request with this method. A URL without a path is that of a whole server to OPTIONS (RFC 9110
-    /// §4.2.3).
+    /// Returns the path of a request with this method. To OPTIONS, a URL without a path stands for the whole server
+    /// (RFC 9110 §4.2.3).
     #[inline]
     pub(super) fn path_for(&self, method: Method) -> &str {
         match (self.part(self.parts.path), self.parts.form) {

@@ -39,7 +39,7 @@ impl SocketFile {
         }
         // From here on, the file is removed if anything fails.
         let file = Self { path: path::absolute(path)?, inode: inode(path)? };
-        // Nobody can connect before the socket listens, so nobody meets the mode that the umask left.
+        // Nobody can connect before the socket listens, so the mode that the umask left lets no one in meanwhile.
         if let Some(mode) = mode {
             fs::set_permissions(path, Permissions::from_mode(mode))?;
         }
