@@ -107,12 +107,20 @@ impl Client {
     /// Sends the head of `request` only.
     pub(super) async fn call(&self, pool: Option<Arc<Pool>>, request: &Request) -> Result<Call, ClientError> {
         let deadline = self.deadline();
+        let content = announced(request);
+        if content == Length::NoContent && request.body.announced() == content && request.trailers.is_empty()
+        {
+            // The request is complete, so it can be sent once more if the connection turns out to be stale.
+            let mut early = Response::new();
+            let attempt = self.attempt(pool, (request, Goal::Own), &mut early, deadline);
+            return Ok(Call::answered(Box::pin(attempt).await?, early));
+        }
         let mut link = match Link::rested(self.pool_for(pool, request)?, runtime::now()) {
             Ok(link) => link,
             Err(missing) => self.link(missing, deadline).await?,
         };
         let visit = CookieVisit::begin(&link.place.pool, request);
-        link.begin((request, Goal::Own), announced(request), visit.cookie(), deadline);
+        link.begin((request, Goal::Own), content, visit.cookie(), deadline);
         poll_fn(|cx| link.poll_flush(cx)).await?;
         Ok(Call::new(link, request.trailers.clone(), visit.into_owned()))
     }

@@ -31,6 +31,11 @@ impl<'a> CookieVisit<'a> {
         CookieVisit(Some(Box::new(Kept { store: store.clone(), target, cookie })))
     }
 
+    /// A visit whose cookies have all been passed on.
+    pub(super) fn over() -> CookieVisit<'a> {
+        CookieVisit(None)
+    }
+
     /// The value of the request's `cookie` field, if it is to have one.
     pub(super) fn cookie(&self) -> Option<&str> {
         self.0.as_ref()?.cookie.as_deref()

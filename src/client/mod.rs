@@ -262,7 +262,10 @@ impl Client {
     ///
     /// The body is sent with the `content-length` that was set; without one, or with trailers, it is sent in chunks. A
     /// method that usually has no content, such as GET, has content only if `content-length` or `transfer-encoding` is
-    /// set. Redirects are not followed, and nothing is sent twice.
+    /// set. Redirects are not followed.
+    ///
+    /// A request that has no body is complete with its head. Its answer is awaited here, so that it can be sent once more
+    /// if its connection turns out to be stale, as by [`Client::send`]. A request with a body is never sent twice.
     ///
     /// # Errors
     ///

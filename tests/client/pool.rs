@@ -308,6 +308,42 @@ async fn what_may_be_done_twice_is_sent_again_when_nobody_answers_9110_9_2_2() {
     check_stale(&streamed, "", Err(CLOSED)).await;
 }
 
+/// A gateway opens what it passes on. Its peers were told 502 when a server behind closed an idle connection just then.
+#[tokio::test(start_paused = true)]
+async fn what_was_opened_is_sent_again_if_its_head_is_all_of_it_9110_9_2_2() {
+    for (method, field, body, dials) in [
+        (Method::Get, None, "", Some(2)),
+        (Method::Head, None, "", Some(2)),
+        (Method::Delete, None, "", Some(2)),
+        (Method::Get, None, "not to be sent", None),
+        (Method::Get, Some(("content-length", "0")), "", None),
+        (Method::Put, None, "", None),
+        (Method::Post, Some(("content-length", "0")), "", None),
+    ] {
+        let stage = Stage::new(async |mut peer, number| {
+            peer.request().await?;
+            peer.say(OK).await?;
+            peer.head().await?;
+            if number == 0 { Ok(()) } else { peer.say("HTTP/1.1 204 x\r\n\r\n").await }
+        });
+        let client = stage.client();
+        ask(&client, &get()).await.unwrap();
+        let mut request = Request::new(method, "http://a/").unwrap();
+        if !body.is_empty() {
+            request.body.set(body);
+        }
+        field.iter().for_each(|(name, value)| request.headers.set(name, *value).unwrap());
+        let mut response = Response::new();
+        let answered = match client.open(&request).await {
+            Ok(call) => call.finish(&mut response).await.map(drop),
+            Err(error) => Err(error),
+        };
+        let said = format!("{method} {field:?} {body:?}: {answered:?}");
+        assert_eq!(answered.is_ok(), dials.is_some(), "{said}");
+        assert_eq!(stage.dialed().len(), dials.unwrap_or(1), "{said}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn nothing_is_sent_again_twice_nor_after_a_first_failure() {
     let stage = Stage::new(|mut peer, number| async move {

@@ -53,7 +53,7 @@ use crate::message::{Headers, Response};
 /// ```
 pub struct Call {
     link: Box<Link>,
-    /// The head of an answer that came before the body was complete, if one did.
+    /// The head of an answer that came before the body was complete, or if there is none to write.
     early: Response,
     trailers: Headers,
     visit: CookieVisit<'static>,
@@ -64,6 +64,11 @@ pub struct Call {
 impl Call {
     pub(super) fn new(link: Link, trailers: Headers, visit: CookieVisit<'static>) -> Call {
         Call { link: Box::new(link), early: Response::new(), trailers, visit, tally: Tally::default() }
+    }
+
+    /// A call without a body to write, whose answer has come.
+    pub(super) fn answered(link: Link, early: Response) -> Call {
+        Call { early, ..Call::new(link, Headers::new(), CookieVisit::over()) }
     }
 
     /// This call, of which a balancer notes how it goes.
