@@ -59,10 +59,10 @@ impl Buffer {
     }
 
     /// Moves all unread bytes to `content`, which is empty. If there are many, the two exchange their memory instead of
-    /// copying, unless most of it would be unused.
+    /// copying, unless most of one would be unused, or the other is more than twice as large.
     pub(crate) fn move_all_to(&mut self, content: &mut Arena) {
-        let count = self.arena.len();
-        if count >= TRADED_MIN && count >= self.arena.capacity() / 2 {
+        let (count, capacity) = (self.arena.len(), self.arena.capacity());
+        if count >= TRADED_MIN && count >= capacity / 2 && content.capacity() / 2 <= capacity {
             std::mem::swap(&mut self.arena, content);
         } else {
             content.extend(self.arena.as_slice());
@@ -142,25 +142,38 @@ mod tests {
         check_room(&[READ_SIZE, READ_MOST, READ_MOST], READ_MOST);
     }
 
-    /// Moves `len` bytes behind a head to a body, and answers the room that the body has behind them.
+    /// Moves `len` bytes behind a head to a body that has room for `room`, and returns whose memory the body has then.
     #[track_caller]
-    fn check_moved(len: usize) -> usize {
+    fn check_moved(len: usize, room: usize, expected: Whose) {
         let (mut buffer, mut content) = (filled(b"head"), Arena::default());
-        while buffer.unread().len() < "head".len() + len {
-            buffer.append(&[b'x'; 512]);
-        }
+        buffer.append(&vec![b'x'; len]);
         buffer.consume("head".len());
-        let unread = buffer.unread().to_vec();
+        content.spare(room);
+        let (arena, body) = (buffer.unread().as_ptr(), content.spare(0).as_ptr());
         buffer.move_all_to(&mut content);
-        assert_eq!((buffer.unread(), content.as_slice()), (&b""[..], &unread[..]));
-        content.spare(0).len()
+        assert_eq!((buffer.unread(), content.as_slice()), (&b""[..], &vec![b'x'; len][..]));
+        let whose = match content.as_slice().as_ptr() {
+            now if now == arena => Whose::Buffers,
+            now if now == body => Whose::Bodys,
+            _ => Whose::New,
+        };
+        assert_eq!(whose, expected, "{len} bytes into {room}");
+    }
+
+    #[derive(Debug, PartialEq)]
+    enum Whose {
+        Buffers,
+        Bodys,
+        New,
     }
 
     #[test]
-    fn what_is_much_trades_places_and_what_is_little_does_not_take_the_memory_along() {
-        assert!(check_moved(1 << 10) < READ_SIZE / 2);
-        assert!(check_moved(TRADED_MIN - 512) < TRADED_MIN);
-        assert!(check_moved(32 << 10) > 0, "it has the room that it was read into");
+    fn what_is_much_trades_places_unless_memory_would_go_astray() {
+        check_moved(TRADED_MIN - 1, 0, Whose::New);
+        check_moved(TRADED_MIN - 1, TRADED_MIN, Whose::Bodys);
+        check_moved(TRADED_MIN, 0, Whose::Buffers);
+        check_moved(60 << 10, 64 << 10, Whose::Buffers);
+        check_moved(60 << 10, 1 << 20, Whose::Bodys);
     }
 
     #[test]
