@@ -93,14 +93,14 @@ const SLACK: usize = 1 << 10;
 const IDLE_MAX: usize = 256 << 10;
 
 /// How many bytes are decoded at once.
-const PIECE: usize = 16 << 10;
+pub(crate) const DECODED_AT_ONCE: usize = 16 << 10;
 
-const _: () = assert!(PIECE >= ROOM_MIN, "decoders have the room they need");
+const _: () = assert!(DECODED_AT_ONCE >= ROOM_MIN, "decoders have the room they need");
 
 /// Pulls output from the last of `stages`, which gets its input from the ones before it, and from `source`.
 fn pull(stages: &mut [Stage], source: &mut &[u8], out: &mut Arena) -> Result<usize, CodingError> {
     let Some((last, before)) = stages.split_last_mut() else {
-        let (piece, rest) = source.split_at(source.len().min(PIECE));
+        let (piece, rest) = source.split_at(source.len().min(DECODED_AT_ONCE));
         out.extend(piece);
         *source = rest;
         return Ok(piece.len());
@@ -138,7 +138,7 @@ impl Stage {
         if self.is_whole && unread.is_empty() {
             return Ok(Step::default());
         }
-        let step = self.state.step(unread, &mut out.spare(PIECE)[..PIECE])?;
+        let step = self.state.step(unread, &mut out.spare(DECODED_AT_ONCE)[..DECODED_AT_ONCE])?;
         if step.read == 0 && step.written == 0 && !unread.is_empty() {
             return Err(CodingError::Corrupt);
         }

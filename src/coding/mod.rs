@@ -23,7 +23,7 @@ mod error;
 pub(crate) use choice::Choice;
 pub use codec::Flush;
 pub(crate) use codecs::ACCEPTED;
-pub(crate) use decoders::{Decoders, OF_CODED};
+pub(crate) use decoders::{DECODED_AT_ONCE, Decoders, OF_CODED};
 pub(crate) use decoding::Decoding;
 #[cfg(feature = "compress")]
 pub(crate) use encoder::Encoder;

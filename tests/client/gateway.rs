@@ -137,6 +137,14 @@ async fn who_has_no_connection_is_answered_alike() {
     }
 }
 
+/// A server that answers one request of a connection so, and closes it.
+fn closing_behind(answer: &'static str) -> Stage {
+    Stage::new(move |mut peer, _| async move {
+        peer.request().await?;
+        peer.say(answer).await
+    })
+}
+
 /// What goes wrong behind is the gateway's to tell while it can be told (RFC 9110 §15.6.3, §15.6.5), and else a cut.
 #[tokio::test(start_paused = true)]
 async fn a_fault_behind_is_told_or_cuts_the_answer() {
@@ -150,11 +158,7 @@ async fn a_fault_behind_is_told_or_cuts_the_answer() {
             ("HTTP/1.1 200 OK\r\ncontent-length: 1\r\ncontent-length: 2\r\n\r\nab", "HTTP/1.1 502 "),
             ("HTTP/1.1 101 x\r\nupgrade: x\r\n\r\n", "HTTP/1.1 502 "),
         ] {
-            let stage = Stage::new(move |mut peer, _| async move {
-                peer.request().await?;
-                peer.say(answer).await
-            });
-            let heard = hear(&stage, asked).await;
+            let heard = hear(&closing_behind(answer), asked).await;
             assert!(heard.starts_with(expected) && heard.ends_with("Bad Gateway"), "{answer:?}: {heard}");
         }
         for (answer, end) in [
@@ -162,11 +166,7 @@ async fn a_fault_behind_is_told_or_cuts_the_answer() {
             ("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2\r\nok\r\n", "\r\n\r\n2\r\nok\r\n"),
             ("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2\r\nok\r\nx", "\r\n\r\n2\r\nok\r\n"),
         ] {
-            let stage = Stage::new(move |mut peer, _| async move {
-                peer.request().await?;
-                peer.say(answer).await
-            });
-            let heard = hear(&stage, asked).await;
+            let heard = hear(&closing_behind(answer), asked).await;
             assert!(heard.starts_with("HTTP/1.1 200 ") && heard.ends_with(end), "{answer:?}: {heard}");
         }
         let silent = Stage::new(|mut peer, _| async move { peer.hear_all().await });

@@ -8,7 +8,7 @@ use tokio::io::ReadBuf;
 use super::Link;
 use crate::client::exchange::Exchange;
 use crate::client::{ClientCause, ClientError, ClientPhase};
-use crate::coding::{CodingError, Decoders, Decoding, OF_CODED};
+use crate::coding::{CodingError, DECODED_AT_ONCE, Decoders, Decoding, OF_CODED};
 use crate::memory::Arena;
 use crate::message::{Response, Status};
 use crate::wire::WireError;
@@ -127,7 +127,7 @@ impl Link {
             }
             // And where nothing is made of much, that takes its time: all of it may have come during the upload.
             let Exchange { incoming, turn, .. } = &mut *self.exchange;
-            let piece = received.min(PIECE);
+            let piece = received.min(DECODED_AT_ONCE);
             incoming.took(piece);
             turn.note(piece);
             ready!(turn.poll(cx));
@@ -153,6 +153,3 @@ impl Link {
         self.error(ClientPhase::Receive, ClientCause::Coding(error))
     }
 }
-
-/// What is decoded at once.
-const PIECE: usize = 16 << 10;

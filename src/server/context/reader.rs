@@ -9,7 +9,7 @@ use std::task::{self, Poll, ready};
 use tokio::io::{AsyncRead, ReadBuf};
 
 use super::SharedConn;
-use crate::coding::{Decoders, Decoding};
+use crate::coding::{DECODED_AT_ONCE, Decoders, Decoding};
 use crate::exchange::{Bounds, ExchangeError, Incoming};
 use crate::message::{Headers, Request};
 use crate::runtime::Turn;
@@ -157,7 +157,7 @@ impl<'a> Reader<'a> {
     /// Lends the next piece as it was sent: from the buffered body, or else as it arrives.
     fn poll_received(&mut self, cx: &mut task::Context<'_>) -> Poll<Result<usize, ExchangeError>> {
         self.buffered += self.lent;
-        let most = if self.decoding.is_some() { PIECE } else { usize::MAX };
+        let most = if self.decoding.is_some() { DECODED_AT_ONCE } else { usize::MAX };
         self.lent = most.min(self.request.body.len() - self.buffered);
         if self.lent > 0 {
             return Poll::Ready(Ok(self.lent));
@@ -180,9 +180,6 @@ impl<'a> Reader<'a> {
         }
     }
 }
-
-/// How many bytes of a buffered body are decoded at once.
-const PIECE: usize = 16 << 10;
 
 impl AsyncRead for Reader<'_> {
     fn poll_read(
