@@ -89,7 +89,7 @@ impl ClientTls {
         };
         let mut config = match &self.identity {
             Some(identity) => {
-                config.with_client_cert_resolver(Arc::new(SingleCertAndKey::from(identity.key.clone())))
+                config.with_client_cert_resolver(Arc::new(SingleCertAndKey::from((*identity.key).clone())))
             }
             None => config.with_no_client_auth(),
         };
