@@ -30,8 +30,7 @@ impl Handler for Proxy {
         if ctx.request.headers.contains_token("connection", "upgrade") {
             return self.switch(ctx, onward).await;
         }
-        let call = self.client.open(&onward).await.map_err(owed)?;
-        ctx.forward(call).await
+        ctx.forward(self.client.open(&onward)).await
     }
 }
 

@@ -18,7 +18,7 @@ const FLOORS: &[(&str, &[&str])] = &[
     ("server", &["coding", "exchange", "memory", "message", "net", "runtime", "wire"]),
     ("compress", &["coding", "memory", "message", "runtime", "server"]),
     ("fs", &["coding", "memory", "message", "net", "runtime", "server"]),
-    ("gateway", &["client", "message", "server"]),
+    ("gateway", &["client", "exchange", "message", "server"]),
     ("multipart", &["message", "runtime", "server"]),
     ("sse", &["runtime", "server"]),
     // The public face only: it could be a crate of its own.

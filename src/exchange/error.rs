@@ -18,6 +18,8 @@ use crate::wire::WireError;
 pub enum ExchangeError {
     /// The peer closed before the message was complete (RFC 9112 §8).
     Incomplete,
+    /// The peer closed, or at least its sending half, before it was answered.
+    PeerClosed,
     /// The socket failed.
     Io(io::Error),
     /// A [`Phase`] took longer than its time limit.
@@ -65,6 +67,7 @@ impl ExchangeError {
     fn kind(&self) -> io::ErrorKind {
         match self {
             ExchangeError::Incomplete => io::ErrorKind::UnexpectedEof,
+            ExchangeError::PeerClosed => io::ErrorKind::ConnectionAborted,
             ExchangeError::Io(error) | ExchangeError::Source(error) => error.kind(),
             ExchangeError::Length => io::ErrorKind::InvalidInput,
             ExchangeError::TimedOut(_) => io::ErrorKind::TimedOut,
@@ -75,7 +78,7 @@ impl ExchangeError {
     /// Returns the status that the peer is answered with, if it can still be answered.
     pub fn owed(&self) -> Option<Status> {
         match self {
-            ExchangeError::Incomplete => Some(Status::BAD_REQUEST),
+            ExchangeError::Incomplete | ExchangeError::PeerClosed => Some(Status::BAD_REQUEST),
             ExchangeError::Io(_) => None,
             ExchangeError::TimedOut(Phase::Head | Phase::Body) => Some(Status::REQUEST_TIMEOUT),
             ExchangeError::TimedOut(Phase::Handler) => Some(Status::SERVICE_UNAVAILABLE),
@@ -90,6 +93,7 @@ impl fmt::Display for ExchangeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ExchangeError::Incomplete => f.write_str("the peer closed before the message was complete"),
+            ExchangeError::PeerClosed => f.write_str("the peer closed before it was answered"),
             ExchangeError::Io(_) => f.write_str("the connection failed"),
             ExchangeError::TimedOut(phase) => write!(f, "{phase} took too long"),
             ExchangeError::Wire(_) => f.write_str("the message breaks RFC 9112 or a limit"),
@@ -115,7 +119,10 @@ impl fmt::Display for Phase {
 impl Error for ExchangeError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
-            ExchangeError::Incomplete | ExchangeError::TimedOut(_) | ExchangeError::Length => None,
+            ExchangeError::Incomplete
+            | ExchangeError::PeerClosed
+            | ExchangeError::TimedOut(_)
+            | ExchangeError::Length => None,
             ExchangeError::Io(error) | ExchangeError::Source(error) => Some(error),
             ExchangeError::Wire(error) => Some(error),
         }

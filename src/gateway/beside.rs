@@ -1,10 +1,12 @@
-//! [`beside`]: awaits one future while another one runs.
+//! [`beside`]: awaits one future while another one runs; [`unless`], as long as the peer stays.
 
 use std::future::poll_fn;
+use std::io;
 use std::pin::pin;
 use std::task::Poll;
 
-use crate::server::Result;
+use crate::exchange::ExchangeError;
+use crate::server::{Error, Result};
 
 /// Awaits `first`, and polls `second` meanwhile. Fails if either does. The end of `second` is not awaited.
 pub(super) async fn beside<T>(
@@ -24,4 +26,18 @@ pub(super) async fn beside<T>(
         Poll::Pending
     })
     .await
+}
+
+/// Awaits `work`, unless `closed` tells before that the peer has closed. Then nobody waits for the work.
+pub(super) async fn unless<T>(
+    closed: impl Future<Output = ()>,
+    work: impl Future<Output = Result<T>>,
+) -> Result<T> {
+    beside(work, async { Err(left(closed).await) }).await
+}
+
+/// Waits until `closed` tells that the peer has closed, and returns the error for that.
+pub(super) async fn left(closed: impl Future<Output = ()>) -> Error {
+    closed.await;
+    io::Error::from(ExchangeError::PeerClosed).into()
 }

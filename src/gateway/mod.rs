@@ -3,9 +3,9 @@
 mod beside;
 mod pump;
 
-use self::beside::beside;
+use self::beside::{beside, unless};
 use self::pump::{Pump, owed};
-use crate::client::{Call, CallReader};
+use crate::client::{Call, CallReader, ClientError};
 use crate::message::Response;
 use crate::server::{Context, Outcome, Result, Writer};
 
@@ -14,30 +14,36 @@ impl Context {
     /// piece by piece, with their trailers: so they may be of any size, and the server behind may answer while it
     /// reads. Once that server reads no more, the rest of the request's body is left unread.
     ///
-    /// The call must have been opened with the head to forward, as [`Request::target_to`](crate::Request::target_to)
-    /// makes it, by a [`Client`](crate::Client::open), a [`Host`](crate::Host::open) or a
-    /// [`Balancer`](crate::Balancer::open). To keep the body out of memory, the handler plans to stream it
+    /// The call is opened with the head to forward, as [`Request::target_to`](crate::Request::target_to) makes it, by a
+    /// [`Client`](crate::Client::open), a [`Host`](crate::Host::open) or a [`Balancer`](crate::Balancer::open). It is
+    /// best awaited here, as in the example, because to open one may take as long as an answer; a call that is open
+    /// already will do, too. To keep the body out of memory, the handler plans to stream it
     /// ([`BodyPlan::Stream`](crate::BodyPlan::Stream)). Fields that are already set in `ctx.response` are added to
     /// those of the response. Upgrades are not forwarded: the example `proxy` shows how to join two connections.
     ///
+    /// If the peer closes before it has the whole response, the connection to the server behind is closed, too, so that
+    /// nobody works for it any longer. A peer that closes only its sending half looks the same
+    /// ([`Context::peer_closed`]), and almost none of those that do so still wait for an answer. One that does hears
+    /// 400, or the beginning of the response and then a reset.
+    ///
     /// # Errors
     ///
-    /// Fails if the server behind does, with 504 if it took too long and else 502
-    /// ([`ClientError::owed`](crate::ClientError::owed)); if the request's body is cut short, malformed or too slow;
-    /// and if an answer has already been sent.
+    /// Fails if the server behind does, or the call cannot be opened, with 504 if it took too long and else 502
+    /// ([`ClientError::owed`](crate::ClientError::owed)); if the peer closes
+    /// ([`ExchangeError::PeerClosed`](crate::ExchangeError::PeerClosed)); if the request's body is cut short, malformed
+    /// or too slow; and if an answer has already been sent.
     ///
     /// # Examples
     ///
     /// A reverse proxy:
     ///
     /// ```
-    /// use corehttp::{BodyPlan, Client, Context, Error, Server, with_plan};
+    /// use corehttp::{BodyPlan, Client, Context, Server, with_plan};
     ///
     /// async fn pass(client: &Client, ctx: &mut Context) -> corehttp::Result {
     ///     let mut onward = ctx.request.target_to("http://127.0.0.1:9000")?;
     ///     onward.headers.append("via", format!("{} front", ctx.request.version()))?; // RFC 9110 §7.6.3
-    ///     let call = client.open(&onward).await.map_err(|error| Error::new(error.owed(), error))?;
-    ///     ctx.forward(call).await
+    ///     ctx.forward(client.open(&onward)).await
     /// }
     ///
     /// let client = Client::new();
@@ -48,7 +54,7 @@ impl Context {
     /// # };
     /// ```
     #[doc(alias = "reverse_proxy")]
-    pub async fn forward(&mut self, call: Call) -> Result {
+    pub async fn forward(&mut self, call: impl IntoFuture<Output = Result<Call, ClientError>>) -> Result {
         self.forward_with(call, |_| ()).await
     }
 
@@ -62,24 +68,25 @@ impl Context {
     /// # Examples
     ///
     /// ```
-    /// use corehttp::{Call, Context, Response};
+    /// use corehttp::{Context, Host, Request, Response};
     ///
-    /// async fn pass(ctx: &mut Context, call: Call) -> corehttp::Result {
+    /// async fn pass(ctx: &mut Context, api: &Host, onward: Request) -> corehttp::Result {
     ///     let change = |response: &mut Response| {
     ///         response.headers.remove("x-powered-by");
     ///     };
-    ///     ctx.forward_with(call, change).await
+    ///     ctx.forward_with(api.open(&onward), change).await
     /// }
     /// ```
     pub async fn forward_with<O: Outcome>(
         &mut self,
-        call: Call,
+        call: impl IntoFuture<Output = Result<Call, ClientError>>,
         change: impl FnOnce(&mut Response) -> O,
     ) -> Result {
-        let (writer, mut answer) = call.split();
+        let opened = unless(self.peer_closed(), async { call.await.map_err(owed) });
+        let (writer, mut answer) = opened.await?.split();
         let (mut pump, mut response) = (Pump::new(writer), Response::new());
         let head = async { answer.head(&mut response).await.map_err(owed) };
-        beside(head, pump.run(&mut self.body_reader())).await?;
+        beside(head, pump.attend(&mut self.body_reader())).await?;
         let own = std::mem::replace(&mut self.response, response.forwarded()).headers;
         self.response.headers.append_all(&own);
         change(&mut self.response).into_result()?;
@@ -87,7 +94,7 @@ impl Context {
             return relay(&mut answer, self.stream().await?).await;
         }
         let (mut body, out) = self.duplex().await?;
-        beside(relay(&mut answer, out), pump.run(&mut body)).await?;
+        beside(relay(&mut answer, out), pump.attend(&mut body)).await?;
         // Many servers answer while they read.
         pump.run(&mut body).await
     }
@@ -95,7 +102,7 @@ impl Context {
 
 /// Forwards the body of the response to the peer.
 async fn relay(answer: &mut CallReader, mut out: Writer<'_>) -> Result {
-    while let Some(chunk) = answer.chunk().await.map_err(owed)? {
+    while let Some(chunk) = unless(out.peer_closed(), async { answer.chunk().await.map_err(owed) }).await? {
         out.write_all(chunk).await?;
         out.flush().await?;
     }

@@ -1,6 +1,6 @@
 //! [`Pump`]: forwards the body of a request to the server behind.
 
-use super::beside::beside;
+use super::beside::{beside, left};
 use crate::client::{CallWriter, ClientError};
 use crate::server::{Error, Reader, Result};
 
@@ -34,6 +34,12 @@ impl Pump {
             self.sent = 0;
         }
         Ok(())
+    }
+
+    /// Runs as [`Pump::run`] does, and then watches for as long as the peer waits for the answer.
+    pub(super) async fn attend(&mut self, body: &mut Reader<'_>) -> Result {
+        self.run(body).await?;
+        Err(left(body.peer_closed()).await)
     }
 
     /// Whether the server behind still reads the body.

@@ -71,7 +71,7 @@ pub struct ErrorCounts {
     pub wire: u64,
     /// Peers that were too slow.
     pub timed_out: u64,
-    /// Connections that ended inside a message.
+    /// Connections that ended inside a message, or before a gateway had an answer.
     pub incomplete: u64,
     /// Sockets that failed.
     pub io: u64,
@@ -123,7 +123,7 @@ impl ErrorCounters {
             ExchangeError::Wire(_) => &self.wire,
             ExchangeError::TimedOut(Phase::Handler) => &self.handler,
             ExchangeError::TimedOut(_) => &self.timed_out,
-            ExchangeError::Incomplete => &self.incomplete,
+            ExchangeError::Incomplete | ExchangeError::PeerClosed => &self.incomplete,
             ExchangeError::Io(_) => &self.io,
             ExchangeError::Length | ExchangeError::Source(_) => &self.handler,
         }

@@ -1,12 +1,13 @@
 //! A server that forwards the answers of another one: both bodies flow as they arrive, and failures of one side reach
 //! the other (RFC 9110 §7.6).
 
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use corehttp::{
-    BodyPlan, Client, ClientTimeouts, Context, Error, Request, Response, Server, Status, with_plan,
-};
+use corehttp::{BodyPlan, Client, ClientTimeouts, Context, Request, Response, Server, Status, with_plan};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
+use tokio::sync::Semaphore;
+use tokio::time::{Instant, sleep};
 
 use crate::support::{OK, Stage};
 
@@ -14,12 +15,11 @@ use crate::support::{OK, Stage};
 async fn pass(client: &Client, ctx: &mut Context) -> corehttp::Result {
     ctx.response.headers.set("x-front", 1)?;
     let onward = ctx.request.target_to("http://b")?;
-    let call = client.open(&onward).await.map_err(|error| Error::new(error.owed(), error))?;
     let change = |response: &mut Response| match response.headers.remove("x-refused") {
         true => Err(Status::FORBIDDEN.into()),
         false => Ok(()),
     };
-    ctx.forward_with(call, change).await
+    ctx.forward_with(client.open(&onward), change).await
 }
 
 /// Serves one connection in front of `stage`, while `peer` has the other end.
@@ -44,12 +44,16 @@ async fn hear(stage: &Stage, asked: &str) -> String {
     heard.await.split_inclusive("\r\n").filter(|line| !line.starts_with("date: ")).collect()
 }
 
+/// Runs `future` on a clock that goes on when all wait.
+fn paused<T>(future: impl Future<Output = T>) -> T {
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    runtime.enable_all().start_paused(true).build().unwrap().block_on(future)
+}
+
 /// `asked` goes on as `onward`, and what comes back is heard as `expected`.
 #[track_caller]
 fn check(asked: &str, onward: &str, answer: &str, expected: &str) {
-    let runtime =
-        tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
-    runtime.block_on(async {
+    paused(async {
         let stage = Stage::always(answer);
         assert_eq!(hear(&stage, asked).await, expected, "{asked}");
         assert_eq!(stage.heard(), [onward], "{asked}");
@@ -137,6 +141,17 @@ async fn who_has_no_connection_is_answered_alike() {
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_call_that_is_open_already_is_forwarded_alike() {
+    let client = Stage::always(OK).client();
+    let gateway = async move |ctx: &mut Context| {
+        let call = client.open(&ctx.request.target_to("http://b")?).await?;
+        ctx.forward(call).await
+    };
+    let response = Server::new().service(gateway).respond(Request::get("/").unwrap()).await;
+    assert_eq!((response.status, response.body.text()), (Status::OK, Ok("ok")));
+}
+
 /// A server that answers one request of a connection so, and closes it.
 fn closing_behind(answer: &'static str) -> Stage {
     Stage::new(move |mut peer, _| async move {
@@ -193,6 +208,95 @@ async fn a_fault_in_front_cuts_the_request() {
         tokio::task::yield_now().await;
         let heard = stage.heard().concat();
         assert!(heard.starts_with("POST / HTTP/1.1\r\n") && !heard.contains("\r\n0\r\n"), "{heard}");
+    }
+}
+
+/// How a peer leaves that is still owed an answer.
+#[derive(Clone, Copy, Debug)]
+enum Leave {
+    Closing,
+    /// It could still hear something.
+    EndingItsSide,
+}
+
+/// A peer says `asked`, the server behind `said`, and nothing more. Then the peer leaves, and hears `heard`; the server
+/// behind is left at once, and why is reported as `reported`.
+#[track_caller]
+fn check_left(asked: &str, said: &'static str, (leave, heard): (Leave, &str), reported: &str) {
+    let case = format!("{asked:?}, {said:?}, {leave:?}");
+    paused(async {
+        let left = Arc::new(Semaphore::new(0));
+        let behind = left.clone();
+        let stage = Stage::new(move |mut peer, _| {
+            let left = behind.clone();
+            async move {
+                peer.head().await?;
+                peer.say(said).await?;
+                peer.hear_all().await?;
+                left.add_permits(1);
+                Ok(())
+            }
+        });
+        let (client, reports) = (stage.client(), Arc::new(Mutex::new(Vec::new())));
+        let gateway = async move |ctx: &mut Context| pass(&client, ctx).await;
+        let service = Server::new()
+            .on_error({
+                let reports = reports.clone();
+                move |refusal| reports.lock().unwrap().push(refusal.to_string())
+            })
+            .service(with_plan(|_| BodyPlan::Stream, gateway));
+        let (mut near, far) = duplex(64 << 10);
+        let peer = async {
+            near.write_all(asked.as_bytes()).await.unwrap();
+            sleep(Duration::from_secs(1)).await;
+            let began = Instant::now();
+            let mut all = String::new();
+            match leave {
+                Leave::Closing => drop(near),
+                Leave::EndingItsSide => {
+                    near.shutdown().await.unwrap();
+                    near.read_to_string(&mut all).await.unwrap();
+                }
+            }
+            left.acquire().await.unwrap().forget();
+            assert_eq!(began.elapsed(), Duration::ZERO, "{case}");
+            assert!(all.starts_with(heard), "{case}: {all}");
+        };
+        let _ = tokio::join!(peer, service.serve_connection(far));
+        // Behind it stands at most that the answer could not be sent.
+        assert_eq!(reports.lock().unwrap()[0], reported, "{case}");
+    });
+}
+
+/// Found as a server that went on working for nobody until its time was over. One that only ends its side looks the
+/// same, and is told so.
+#[test]
+fn a_peer_that_leaves_is_worked_for_no_longer() {
+    const GET: &str = "GET / HTTP/1.1\r\nhost: a\r\n\r\n";
+    const POST: &str = "POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 3\r\n\r\n";
+    const BAD: &str = "HTTP/1.1 400 Bad Request\r\n";
+    let left = "the handler failed: the peer closed before it was answered";
+    let cut = "the handler failed: the peer closed before the message was complete";
+    let half = "HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nhalf";
+    let refused = "HTTP/1.1 403 Forbidden\r\ncontent-length: 9\r\n\r\nhalf";
+    for (method, body, why) in [("GET", "", left), ("POST", "abc", left), ("POST", "ab", cut)] {
+        let head = if method == "GET" { GET } else { POST };
+        for (said, status) in [("", None), ("HTTP/1.1 200 OK\r\ncontent-le", None), (half, Some("200 OK"))] {
+            let (told, heard) = match status {
+                None => ("400 Bad Request to memory".to_owned(), BAD.to_owned()),
+                Some(status) => ("memory cut off".to_owned(), format!("HTTP/1.1 {status}\r\n")),
+            };
+            for (leave, heard) in [(Leave::Closing, ""), (Leave::EndingItsSide, &heard)] {
+                let reported = format!("{told}, {method} /: {why}");
+                check_left(&format!("{head}{body}"), said, (leave, heard), &reported);
+            }
+        }
+    }
+    for body in ["abc", "ab"] {
+        for leave in [(Leave::Closing, ""), (Leave::EndingItsSide, "HTTP/1.1 403 Forbidden\r\n")] {
+            let reported = format!("memory cut off, POST /: {left}");
+            check_left(&format!("{POST}{body}"), refused, leave, &reported);
+        }
     }
 }
 

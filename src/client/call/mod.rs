@@ -6,7 +6,7 @@ mod reader;
 mod writer;
 
 use std::fmt;
-use std::future::poll_fn;
+use std::future::{Ready, poll_fn, ready};
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -194,6 +194,17 @@ impl Call {
     fn poll_sent(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ClientError>> {
         let Call { link, early, tally, .. } = self;
         tally.noting(link.poll_unless_refused(cx, early, (), Link::poll_flush))
+    }
+}
+
+/// A call that is open already passes for one that is still being opened, where that is awaited, as by
+/// [`Context::forward`](crate::Context::forward).
+impl IntoFuture for Call {
+    type Output = Result<Call, ClientError>;
+    type IntoFuture = Ready<Self::Output>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        ready(Ok(self))
     }
 }
 

@@ -1,6 +1,5 @@
 //! [`poll_closed`]: has the peer closed, while its answer is still being worked on?
 
-use std::cell::RefCell;
 use std::task::{self, Poll, ready};
 use std::time::Duration;
 
@@ -12,9 +11,9 @@ use crate::net::Lane;
 pub(super) fn poll_closed(
     cx: &mut task::Context<'_>,
     conn: &SharedConn,
-    incoming: &RefCell<Incoming>,
+    incoming: &mut Incoming,
 ) -> Poll<()> {
-    let (mut conn, mut incoming) = (conn.borrow_mut(), incoming.borrow_mut());
+    let mut conn = conn.borrow_mut();
     let Some(conn) = conn.as_mut() else { return Poll::Ready(()) };
     // The deadline of a read that was abandoned must not end this wait.
     conn.disarm(Lane::Read);

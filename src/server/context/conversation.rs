@@ -254,7 +254,7 @@ impl Context {
     /// # let _ = corehttp::Server::new().service(report);
     /// ```
     pub async fn peer_closed(&self) {
-        poll_fn(|cx| poll_closed(cx, &self.conn, &self.incoming)).await;
+        poll_fn(|cx| poll_closed(cx, &self.conn, &mut self.incoming.borrow_mut())).await;
     }
 
     async fn hand_over(&mut self, protocol: Option<&str>) -> io::Result<Upgraded> {

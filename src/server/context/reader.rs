@@ -9,6 +9,7 @@ use std::task::{self, Poll, ready};
 use tokio::io::{AsyncRead, ReadBuf};
 
 use super::SharedConn;
+use super::closed::poll_closed;
 use crate::coding::{DECODED_AT_ONCE, Decoders, Decoding};
 use crate::exchange::{Bounds, ExchangeError, Incoming};
 use crate::message::{Headers, Request};
@@ -102,6 +103,12 @@ impl<'a> Reader<'a> {
             true => &self.incoming.trailers,
             false => &self.request.trailers,
         }
+    }
+
+    /// Waits until the peer has closed the connection, or its sending half, as
+    /// [`Context::peer_closed`](super::Context::peer_closed) does.
+    pub(crate) async fn peer_closed(&mut self) {
+        poll_fn(|cx| poll_closed(cx, self.conn, self.incoming)).await;
     }
 
     /// Lends the next piece, if it has already arrived and need not be decoded. Returns whether it did.

@@ -127,7 +127,7 @@ impl<'a> Writer<'a> {
     /// ```
     pub async fn peer_closed(&self) {
         match self.incoming {
-            Some(incoming) => poll_fn(|cx| poll_closed(cx, self.conn, incoming)).await,
+            Some(incoming) => poll_fn(|cx| poll_closed(cx, self.conn, &mut incoming.borrow_mut())).await,
             None => pending().await,
         }
     }
