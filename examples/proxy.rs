@@ -44,9 +44,9 @@ impl Proxy {
         let mut behind = match self.client.upgrade(&onward, &mut response).await {
             Ok(tunnel) => tunnel,
             Err(error) if matches!(error.cause(), ClientCause::Upgrade) => {
-                // Why it does not is in its head; the content was not received.
+                // It has said why it does not.
                 ctx.response = response.forwarded();
-                return Err(ctx.response.status.into());
+                return Ok(());
             }
             Err(error) => return Err(owed(error)),
         };

@@ -125,17 +125,27 @@ impl Client {
         Ok(Call::new(link, request.trailers.clone(), visit.into_owned()))
     }
 
+    /// Sends `request`, which asks for an upgrade. An answer that is none is received whole, since it says why.
     pub(super) async fn switch(
         &self,
         pool: Option<Arc<Pool>>,
         request: &Request,
         response: &mut Response,
     ) -> Result<Tunnel, ClientError> {
-        let link = self.attempt(pool, (request, Goal::Own), response, self.deadline()).await?;
-        match response.status {
-            Status::SWITCHING_PROTOCOLS => Ok(Tunnel::new(link)),
-            _ => Err(link.error(ClientPhase::Wait, ClientCause::Upgrade)),
+        let mut link = self.attempt(pool, (request, Goal::Own), response, self.deadline()).await?;
+        if response.status == Status::SWITCHING_PROTOCOLS {
+            return Ok(Tunnel::new(link));
         }
+        let refused = link.error(ClientPhase::Wait, ClientCause::Upgrade);
+        let received = match link.decode(response) {
+            Ok(()) => link.receive_body(response).await,
+            failed => failed,
+        };
+        if received.is_err() {
+            // A part would pass for the whole, and that the upgrade was refused matters more than why this failed.
+            response.body.clear();
+        }
+        Err(refused)
     }
 
     /// The pool of the request's origin: the known one, or else one that is looked up.

@@ -35,11 +35,11 @@ fn answer(coding: &str, content: &[u8]) -> Vec<u8> {
     [head.as_bytes(), content].concat()
 }
 
-/// What the content is, received whole and piece by piece.
+/// What the content is, received whole, piece by piece, and as the reason why an upgrade was refused.
 async fn check(coding: &str, content: &[u8], expected: Result<&[u8], CodingError>) {
     let server = Scripted::always(answer(coding, content)).await;
     let client = Client::builder().decode(1 << 20).build();
-    let (request, mut response) = (Request::get(&server.url).unwrap(), Response::new());
+    let (mut request, mut response) = (Request::get(&server.url).unwrap(), Response::new());
     let whole = client.send(&request, &mut response).await.map(|()| response.body.bytes().to_vec());
     let streamed = async {
         let (mut answer, mut all) = (client.stream(&request, &mut response).await?, Vec::new());
@@ -55,7 +55,11 @@ async fn check(coding: &str, content: &[u8], expected: Result<&[u8], CodingError
         });
         assert_eq!(received.as_deref().map_err(|error| *error), expected, "{coding}");
     }
-    assert_eq!((client.busy(), server.connections()), (0, if expected.is_ok() { 1 } else { 2 }));
+    request.headers.set("upgrade", "own").unwrap();
+    let refused = client.upgrade(&request, &mut response).await.unwrap_err();
+    assert!(matches!(refused.cause(), ClientCause::Upgrade), "{refused:#}");
+    assert_eq!(response.body.bytes(), expected.unwrap_or_default(), "{coding}");
+    assert_eq!((client.busy(), server.connections()), (0, if expected.is_ok() { 1 } else { 3 }));
 }
 
 #[tokio::test]

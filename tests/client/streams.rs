@@ -5,6 +5,7 @@ use std::time::Duration;
 use corehttp::{ClientCause, ClientPhase, ExchangeError, Method, Request, Response, WireError};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, repeat};
 use tokio::task::yield_now;
+use tokio::time::Instant;
 
 use crate::support::{OK, Stage, ask, settle};
 
@@ -279,6 +280,72 @@ async fn an_upgrade_is_asked_for_or_it_is_none_9110_7_8() {
     let call = client.open(&upgrade()).await.unwrap();
     drop(call.finish(&mut response).await.unwrap());
     assert_eq!((client.idle(), client.busy(), exact.dialed().len()), (0, 0, 3));
+}
+
+/// An upgrade that is answered with `wire`, cut at each byte, has failed, and says why: with this status, body and
+/// trailer. Then so many connections rest.
+async fn check_refused(wire: &'static str, (status, body, sum): (u16, &str, Option<&str>), idle: usize) {
+    for cut in 0..=wire.len() {
+        let stage = Stage::new(move |mut peer, _| async move {
+            peer.request().await?;
+            peer.say_cut(wire, cut).await?;
+            // Who may be asked again waits, and all others close.
+            if idle > 0 { peer.hear_all().await } else { Ok(()) }
+        });
+        let (client, mut response) = (stage.builder().body_max(8).build(), Response::new());
+        response.body.set("of another answer");
+        let error = client.upgrade(&upgrade(), &mut response).await.unwrap_err();
+        let case = format!("{wire:?} cut at {cut}: {error:?}");
+        assert!(
+            matches!((error.cause(), error.phase()), (ClientCause::Upgrade, ClientPhase::Wait)),
+            "{case}"
+        );
+        assert!(error.is_sent() && !error.is_timeout(), "{case}");
+        assert_eq!((response.status.as_u16(), response.body.text()), (status, Ok(body)), "{case}");
+        assert_eq!(response.trailers.text("x-sum"), sum, "{case}");
+        assert_eq!((client.idle(), client.busy()), (idle, 0), "{case}");
+    }
+}
+
+/// Found as an explanation that was thrown away, along with its connection.
+#[tokio::test(start_paused = true)]
+async fn a_refused_upgrade_says_why() {
+    for (wire, heard, idle) in [
+        ("HTTP/1.1 401 x\r\ncontent-length: 3\r\n\r\nwhy", (401, "why", None), 1),
+        ("HTTP/1.1 400 x\r\ncontent-length: 8\r\n\r\nthe most", (400, "the most", None), 1),
+        (
+            "HTTP/1.1 400 x\r\ntransfer-encoding: chunked\r\n\r\n3\r\nwhy\r\n0\r\nx-sum: 1\r\n\r\n",
+            (400, "why", Some("1")),
+            1,
+        ),
+        ("HTTP/1.1 307 x\r\nlocation: /b\r\ncontent-length: 3\r\n\r\nwhy", (307, "why", None), 1),
+        ("HTTP/1.1 426 x\r\nconnection: close\r\ncontent-length: 3\r\n\r\nwhy", (426, "why", None), 0),
+        ("HTTP/1.1 503 x\r\n\r\nwhy", (503, "why", None), 0),
+        ("HTTP/1.1 204 x\r\n\r\n", (204, "", None), 1),
+        ("HTTP/1.1 304 x\r\ncontent-length: 3\r\n\r\n", (304, "", None), 1),
+        // What is not here as a whole is not shown in part.
+        ("HTTP/1.1 401 x\r\ncontent-length: 4\r\n\r\nwhy", (401, "", None), 0),
+        ("HTTP/1.1 401 x\r\ntransfer-encoding: chunked\r\n\r\n3\r\nwhy\r\n", (401, "", None), 0),
+        ("HTTP/1.1 401 x\r\ntransfer-encoding: chunked\r\n\r\n3\r\nwhy\r\nx", (401, "", None), 0),
+        ("HTTP/1.1 401 x\r\ncontent-length: 9\r\n\r\ntoo large", (401, "", None), 0),
+        ("HTTP/1.1 401 x\r\n\r\ntoo large", (401, "", None), 0),
+    ] {
+        check_refused(wire, heard, idle).await;
+    }
+    let silent = Stage::new(|mut peer, _| async move {
+        peer.request().await?;
+        peer.say("HTTP/1.1 401 x\r\ncontent-length: 4\r\n\r\nwhy").await?;
+        peer.hear_all().await
+    });
+    for (client, seconds) in
+        [(silent.client(), 30), (silent.builder().timeout(Duration::from_secs(2)).build(), 2)]
+    {
+        let (began, mut response) = (Instant::now(), Response::new());
+        let error = client.upgrade(&upgrade(), &mut response).await.unwrap_err();
+        assert!(matches!(error.cause(), ClientCause::Upgrade), "{error:?}");
+        assert_eq!((response.status.as_u16(), response.body.len(), client.busy()), (401, 0, 0));
+        assert_eq!(began.elapsed().as_secs(), seconds);
+    }
 }
 
 const LARGE: u64 = 256 << 20;
