@@ -70,10 +70,11 @@ impl Client {
         if request.body.is_spent() {
             return Err(ClientError::new(ClientPhase::Prepare, ClientCause::Spent));
         }
-        let mut link = match Link::rested(self.pool_for(pool, request)?, runtime::now()) {
-            Ok(link) => link,
-            Err(missing) => Box::pin(self.link(missing, deadline)).await?,
-        };
+        let mut link =
+            match Link::rested(self.pool_for(pool, request, request.body.announced())?, runtime::now()) {
+                Ok(link) => link,
+                Err(missing) => Box::pin(self.link(missing, deadline)).await?,
+            };
         let visit = CookieVisit::begin(&link.place.pool, request);
         link.begin((request, goal), request.body.announced(), visit.cookie(), deadline);
         match poll_fn(|cx| link.poll_answer(cx, Some(request), response)).await {
@@ -115,7 +116,7 @@ impl Client {
             let attempt = self.attempt(pool, (request, Goal::Own), &mut early, deadline);
             return Ok(Call::answered(Box::pin(attempt).await?, early));
         }
-        let mut link = match Link::rested(self.pool_for(pool, request)?, runtime::now()) {
+        let mut link = match Link::rested(self.pool_for(pool, request, content)?, runtime::now()) {
             Ok(link) => link,
             Err(missing) => self.link(missing, deadline).await?,
         };
@@ -148,12 +149,15 @@ impl Client {
         Err(refused)
     }
 
-    /// The pool of the request's origin: the known one, or else one that is looked up.
-    fn pool_for(&self, known: Option<Arc<Pool>>, request: &Request) -> Result<Arc<Pool>, ClientError> {
-        if request.method() == Method::Connect {
-            // CONNECT asks for a tunnel, and its target is not a URL (RFC 9112 §3.2.3).
-            return Err(InvalidRequest::Target(InvalidTarget::Form).into());
-        }
+    /// The pool of the request's origin: the known one, or else one that is looked up. The request is to be sent with
+    /// this content.
+    fn pool_for(
+        &self,
+        known: Option<Arc<Pool>>,
+        request: &Request,
+        content: Length,
+    ) -> Result<Arc<Pool>, ClientError> {
+        check(request.method(), content)?;
         known.map_or_else(|| self.pool_of(request.target()), Ok)
     }
 
@@ -195,6 +199,21 @@ impl Client {
     /// When an exchange that begins now must be over.
     pub(super) fn deadline(&self) -> Option<Instant> {
         self.total.map(|total| runtime::later(runtime::now(), total))
+    }
+}
+
+/// Checks that a request with this method and content may be sent.
+///
+/// # Errors
+///
+/// Fails for a CONNECT, and for a TRACE with content.
+pub(super) fn check(method: Method, content: Length) -> Result<(), InvalidRequest> {
+    match (method, content) {
+        // It asks for a tunnel, and its target is not a URL (RFC 9112 §3.2.3).
+        (Method::Connect, _) => Err(InvalidRequest::Target(InvalidTarget::Form)),
+        // It would be sent back (RFC 9110 §9.3.8).
+        (Method::Trace, Length::Known(1..) | Length::Unknown) => Err(InvalidRequest::Content),
+        _ => Ok(()),
     }
 }
 

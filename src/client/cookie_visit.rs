@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::CookieStore;
 use super::pool::Pool;
-use crate::message::{Request, Response, Target, is_field_value};
+use crate::message::{Method, Request, Response, Target, is_field_value};
 
 /// What one request and its answer have to do with cookies: nothing, if the client keeps none.
 pub(super) struct CookieVisit<'a>(Option<Box<Kept<'a>>>);
@@ -20,12 +20,14 @@ struct Kept<'a> {
 
 impl<'a> CookieVisit<'a> {
     /// Asks the client's store, if there is one, for the cookies of `request`. If the request has a `cookie` field
-    /// itself, or by default, it is sent without them: there is at most one such field (RFC 6265bis §5.8.1).
+    /// itself, or by default, it is sent without them: there is at most one such field (RFC 6265bis §5.8.1). So is a
+    /// TRACE, since whatever it carries is sent back (RFC 9110 §9.3.8).
     pub(super) fn begin(pool: &Pool, request: &'a Request) -> CookieVisit<'a> {
         let Some(store) = &pool.settings.cookies else { return CookieVisit(None) };
         let target = pool.origin.absolute(request.target());
         let is_said = [&request.headers, &pool.settings.fields].iter().any(|set| set.contains("cookie"));
-        let cookie = if is_said { None } else { store.cookie_field(&target) };
+        let goes_without = is_said || request.method() == Method::Trace;
+        let cookie = if goes_without { None } else { store.cookie_field(&target) };
         // A store may have loaded its cookies from anywhere, and a line break in one would begin another field.
         let cookie = cookie.filter(|cookie| is_field_value(cookie.as_bytes()));
         CookieVisit(Some(Box::new(Kept { store: store.clone(), target, cookie })))

@@ -13,7 +13,7 @@ use super::route::Proxy;
 use super::settings::Settings;
 use super::{ClientCause, ClientError, ClientPhase};
 use crate::memory::{FreeList, lock};
-use crate::message::{Headers, Name, Request};
+use crate::message::{Headers, Method, Name, Request};
 use crate::net::{Anywhere, Conn};
 use crate::runtime::{Instant, later, timeout_at};
 use crate::wire::Announcement;
@@ -26,7 +26,7 @@ pub(super) struct Pool {
     pub(super) proxy: Option<Proxy>,
     /// Default fields of requests; among them a proxy's credentials, if the proxy reads the requests.
     fields: Headers,
-    /// The default fields without credentials, for requests that were redirected here.
+    /// The default fields without credentials, for requests that were redirected here, and for TRACE.
     open_fields: Headers,
     /// A permit for each connection that may still be opened or taken. The semaphore is fair, so requests are served in
     /// turn.
@@ -100,9 +100,10 @@ impl Pool {
         announcement: Announcement,
         cookie: Option<&str>,
     ) {
-        let defaults = match goal {
-            Goal::Own => &self.fields,
-            Goal::Other => &self.open_fields,
+        let defaults = match (goal, request.method()) {
+            // Whatever a TRACE carries is sent back (RFC 9110 §9.3.8).
+            (Goal::Other, _) | (Goal::Own, Method::Trace) => &self.open_fields,
+            (Goal::Own, _) => &self.fields,
         };
         let authority = request.target().authority().unwrap_or(self.origin.authority());
         let scheme = self.is_forwarded().then_some("http");

@@ -14,6 +14,8 @@ pub enum InvalidRequest {
     Method(InvalidMethod),
     /// The URL is malformed, or has a scheme other than `http` and `https`.
     Target(InvalidTarget),
+    /// The request has content, which its method must not have: a TRACE (RFC 9110 §9.3.8).
+    Content,
 }
 
 impl fmt::Display for InvalidRequest {
@@ -21,6 +23,7 @@ impl fmt::Display for InvalidRequest {
         f.write_str(match self {
             InvalidRequest::Method(_) => "the method is invalid",
             InvalidRequest::Target(_) => "the url is invalid",
+            InvalidRequest::Content => "the method must not have content",
         })
     }
 }
@@ -30,6 +33,7 @@ impl Error for InvalidRequest {
         match self {
             InvalidRequest::Method(error) => Some(error),
             InvalidRequest::Target(error) => Some(error),
+            InvalidRequest::Content => None,
         }
     }
 }

@@ -67,7 +67,6 @@ async fn a_body_is_framed_once_and_only_where_there_is_one_6() {
         (Method::Head, none),
         (Method::Delete, none),
         (Method::Options, none),
-        (Method::Trace, none),
         (Method::Post, zero),
         (Method::Put, zero),
         (Method::Patch, zero),
@@ -151,6 +150,72 @@ async fn fields_of_the_client_come_behind_those_of_the_request() {
     ask(&client, &request).await.unwrap();
     let expected = "GET / HTTP/1.1\r\nhost: a\r\nx-b: 2\r\nX-A: 3\r\nuser-agent: test\r\nte: trailers\r\nconnection: te\r\n\r\n";
     assert_eq!(stage.heard(), [expected], "what frames or routes a request is not for all of them to say");
+}
+
+/// Whatever a TRACE carries is sent back. Found as one that was sent with its content.
+#[tokio::test(start_paused = true)]
+async fn a_trace_has_no_content_and_tells_no_secrets_9110_9_3_8() {
+    let sets: [fn(&mut Request); 5] = [
+        |request| request.body.set("hello"),
+        |request| request.body.share("hello"),
+        |request| request.body.stream(&b"hello"[..], Some(5)),
+        |request| request.body.stream(&b"hello"[..], None),
+        |request| {
+            request.body.set("hello");
+            request.trailers.set("x-sum", 1).unwrap();
+        },
+    ];
+    let builder = |stage: &Stage| {
+        let builder = stage.builder().cookies(Arc::new(Careless("sid=1")));
+        builder.field("authorization", "Basic YTpi").unwrap().field("x-a", 1).unwrap()
+    };
+    let refuse = |asked: Result<(), ClientError>, case: &str| {
+        let error = asked.unwrap_err();
+        let is_of_content =
+            matches!(error.cause(), ClientCause::Request(cause) if *cause == InvalidRequest::Content);
+        assert!(
+            is_of_content && error.phase() == ClientPhase::Prepare && !error.is_sent(),
+            "{case}: {error:?}"
+        );
+    };
+    let (stage, mut response) = (Stage::always(OK), Response::new());
+    let client = builder(&stage).build();
+    let host = client.host("http://a").unwrap();
+    let balancer = client.balance(["http://a"]).unwrap().build();
+    let pipeline = client.pipeline("http://a").unwrap().build();
+    for (number, set) in sets.into_iter().enumerate() {
+        let mut request = Request::new(Method::Trace, "http://a/").unwrap();
+        set(&mut request);
+        refuse(client.send(&request, &mut response).await, &format!("send {number}"));
+        refuse(client.stream(&request, &mut response).await.map(drop), &format!("stream {number}"));
+        refuse(client.upgrade(&request, &mut response).await.map(drop), &format!("upgrade {number}"));
+        refuse(host.send(&request, &mut response).await, &format!("host {number}"));
+        if number < 2 {
+            refuse(pipeline.send(&request, &mut response).await, &format!("pipeline {number}"));
+        }
+        request.set_url("/").unwrap();
+        refuse(balancer.send(&request, &mut response).await, &format!("balancer {number}"));
+    }
+    for (name, value) in [("content-length", "5"), ("transfer-encoding", "chunked")] {
+        let mut request = Request::new(Method::Trace, "http://a/").unwrap();
+        request.headers.set(name, value).unwrap();
+        refuse(client.open(&request).await.map(drop), name);
+    }
+    assert_eq!((stage.dialed().len(), client.busy()), (0, 0));
+
+    let asked = "TRACE /b HTTP/1.1\r\nhost: a\r\nx-a: 1\r\n\r\n";
+    let mut request = Request::new(Method::Trace, "http://a/b").unwrap();
+    client.send(&request, &mut response).await.unwrap();
+    pipeline.send(&request, &mut response).await.unwrap();
+    drop(client.open(&request).await.unwrap());
+    assert_eq!(stage.heard(), [asked; 3]);
+    // What it says itself is its own affair, and so is content of no length.
+    request.headers.set("authorization", "its own").unwrap();
+    request.body.set("");
+    client.send(&request, &mut response).await.unwrap();
+    let asked =
+        "TRACE /b HTTP/1.1\r\nhost: a\r\nauthorization: its own\r\nx-a: 1\r\ncontent-length: 0\r\n\r\n";
+    assert_eq!(stage.heard(), [asked]);
 }
 
 /// Nothing is dialed for a request that would break a line, or names no host.

@@ -21,10 +21,9 @@ use pipe::Pipe;
 use tickets::Job;
 
 use super::cookie_visit::CookieVisit;
-use super::origin;
 use super::pool::Pool;
 use super::redirect::Goal;
-use super::{Client, ClientCause, ClientError, ClientPhase};
+use super::{Client, ClientCause, ClientError, ClientPhase, ask, origin};
 use crate::memory::Reset;
 use crate::message::{InvalidRequest, Method, Request, Response};
 use crate::runtime::{self, Handle, Instant, timeout_at};
@@ -177,7 +176,7 @@ impl Shared {
             || Wish::of(headers) == Wish::Close;
         let is_accepted = self.accepts == Accepts::Any || request.method().is_safe();
         match is_accepted && !is_alone {
-            true => Ok(()),
+            true => Ok(ask::check(request.method(), request.body.announced())?),
             false => Err(ClientError::new(ClientPhase::Prepare, ClientCause::Pipelined)),
         }
     }

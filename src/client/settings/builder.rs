@@ -114,9 +114,9 @@ impl ClientBuilder {
 
     /// Adds a default field, such as `user-agent`, for all requests that do not set it. Default: none.
     ///
-    /// `host` and the fields that frame a body are computed for each request, and ignored here. `authorization`,
-    /// `cookie` and `proxy-authorization` are sent to every origin that is asked, but not to one that a redirect leads
-    /// to.
+    /// `host`, `connection`, `keep-alive` and the fields that frame a body belong to each request, and are ignored here.
+    /// `authorization`, `cookie` and `proxy-authorization` are sent to every origin that is asked, but not to one that a
+    /// redirect leads to, and not with a TRACE, whose answer repeats them (RFC 9110 §9.3.8).
     ///
     /// # Errors
     ///
@@ -183,7 +183,8 @@ impl ClientBuilder {
 
     /// Keeps the cookies that servers set in `store`, and sends them back, also with redirects. Default: none.
     ///
-    /// A request with a `cookie` field of its own, or one from [`ClientBuilder::field`], is sent with that instead.
+    /// A request with a `cookie` field of its own, or one from [`ClientBuilder::field`], is sent with that instead, and a
+    /// TRACE with none.
     #[doc(alias = "cookie_store")]
     pub fn cookies(mut self, store: Arc<dyn CookieStore>) -> Self {
         self.settings.cookies = Some(store);
