@@ -107,7 +107,9 @@ pub trait Handler: 'static {
     /// # Panics
     ///
     /// A panic is answered with 500, or aborts the connection if the head has been sent. Either way the connection is
-    /// closed, and all others go on. With `panic = "abort"` in the Cargo profile, the process ends.
+    /// closed, and all others go on. Unlike after an error, nothing stays of what was put into `ctx.response`, not even
+    /// fields that middleware has set: it may be half done. With `panic = "abort"` in the Cargo profile, the process
+    /// ends.
     fn handle(&self, ctx: &mut Context) -> impl Future<Output = Result>;
 
     /// Boxes this handler, so that it can be stored with handlers of other types. For closures and functions there is
