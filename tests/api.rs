@@ -737,6 +737,17 @@ mod how_to_ask {
         is_send(client.stream(&request, &mut response));
         is_send(client.open(&request));
         is_send(client.upgrade(&request, &mut response));
+        let host = client.host("http://a").unwrap();
+        is_send(host.send(&request, &mut response));
+        is_send(host.stream(&request, &mut response));
+        is_send(host.open(&request));
+        is_send(host.upgrade(&request, &mut response));
+        let balancer = client.balance(["http://a"]).unwrap().build();
+        is_send(balancer.send(&request, &mut response));
+        is_send(balancer.stream(&request, &mut response));
+        is_send(balancer.open(&request));
+        is_send(balancer.upgrade(&request, &mut response));
+        is_send(client.pipeline("http://a").unwrap().build().send(&request, &mut response));
     }
 }
 

@@ -17,6 +17,7 @@ pub use member::HostCounts;
 use member::{Health, Member};
 use watch::Check;
 
+use super::pending::Pending;
 use super::tally::Tally;
 use super::{Answer, Call, Client, ClientCause, ClientError, ClientPhase, Redirects, Tunnel};
 use crate::exchange::ExchangeError;
@@ -92,10 +93,9 @@ impl Balancer {
     pub async fn send(&self, request: &Request, response: &mut Response) -> Result<(), ClientError> {
         let mut attempt = self.0.enter(request)?;
         loop {
-            let sent = attempt.host().send(request, response).await;
-            match self.0.judge(attempt, request, sent, response) {
-                Verdict::Over(result) => return result.map(|_| ()),
-                Verdict::Again(other) => attempt = other,
+            match attempt.host().send(request, response).await {
+                Ok(()) => return Ok(drop(self.0.answered(attempt, response))),
+                Err(error) => attempt = self.0.elsewhere(attempt, request, error)?,
             }
         }
     }
@@ -109,12 +109,9 @@ impl Balancer {
     pub async fn stream(&self, request: &Request, response: &mut Response) -> Result<Answer, ClientError> {
         let mut attempt = self.0.enter(request)?;
         loop {
-            let sent = attempt.host().stream(request, response).await;
-            match self.0.judge(attempt, request, sent, response) {
-                Verdict::Over(result) => {
-                    return result.map(|(answer, attempt)| answer.counted(attempt.into_pending()));
-                }
-                Verdict::Again(other) => attempt = other,
+            match attempt.host().stream(request, response).await {
+                Ok(answer) => return Ok(answer.counted(self.0.answered(attempt, response))),
+                Err(error) => attempt = self.0.elsewhere(attempt, request, error)?,
             }
         }
     }
@@ -132,13 +129,9 @@ impl Balancer {
     pub async fn open(&self, request: &Request) -> Result<Call, ClientError> {
         let mut attempt = self.0.enter(request)?;
         loop {
-            let error = match attempt.host().open(request).await {
+            match attempt.host().open(request).await {
                 Ok(call) => return Ok(call.tallied(self.0.clone().tally(attempt))),
-                Err(error) => error,
-            };
-            match self.0.judge::<Call>(attempt, request, Err(error), &Response::new()) {
-                Verdict::Over(result) => return result.map(|(call, _)| call),
-                Verdict::Again(other) => attempt = other,
+                Err(error) => attempt = self.0.elsewhere(attempt, request, error)?,
             }
         }
     }
@@ -155,19 +148,14 @@ impl Balancer {
     pub async fn upgrade(&self, request: &Request, response: &mut Response) -> Result<Tunnel, ClientError> {
         let mut attempt = self.0.enter(request)?;
         loop {
-            let switched = attempt.host().upgrade(request, response).await;
-            if let Err(error) = &switched
-                && matches!(error.cause(), ClientCause::Upgrade)
-            {
-                // It has answered, though otherwise than was hoped for.
-                attempt.member().note(&self.0.health, Ok(response));
-                return switched;
-            }
-            match self.0.judge(attempt, request, switched, response) {
-                Verdict::Over(result) => {
-                    return result.map(|(tunnel, attempt)| tunnel.counted(attempt.into_pending()));
+            match attempt.host().upgrade(request, response).await {
+                Ok(tunnel) => return Ok(tunnel.counted(self.0.answered(attempt, response))),
+                Err(error) if matches!(error.cause(), ClientCause::Upgrade) => {
+                    // It has answered, though otherwise than was hoped for.
+                    self.0.answered(attempt, response);
+                    return Err(error);
                 }
-                Verdict::Again(other) => attempt = other,
+                Err(error) => attempt = self.0.elsewhere(attempt, request, error)?,
             }
         }
     }
@@ -212,13 +200,6 @@ impl Client {
         let client = self.redirects(Redirects::Return);
         urls.into_iter().try_fold(BalancerBuilder::new(client), |builder, url| builder.host(url.as_ref()))
     }
-}
-
-/// What follows from an attempt.
-enum Verdict<T> {
-    Over(Result<(T, Attempt), ClientError>),
-    /// Another host is to be asked.
-    Again(Attempt),
 }
 
 impl Shared {
@@ -266,31 +247,34 @@ impl Shared {
         })
     }
 
-    /// Records the outcome, and decides whether another host is asked.
-    fn judge<T>(
+    /// Records that a host has answered. The request is pending for as long as the value that is returned is kept.
+    fn answered(&self, attempt: Attempt, response: &Response) -> Pending {
+        attempt.member().note(&self.health, Ok(response));
+        attempt.into_pending()
+    }
+
+    /// Records why an attempt failed, and begins another one if that may help, and does no harm.
+    ///
+    /// # Errors
+    ///
+    /// Fails with the same error if it does not.
+    fn elsewhere(
         &self,
         attempt: Attempt,
         request: &Request,
-        result: Result<T, ClientError>,
-        response: &Response,
-    ) -> Verdict<T> {
-        let outcome = match &result {
-            Ok(_) => Ok(response),
-            Err(error) if is_callers(error) => return Verdict::Over(result.map(|it| (it, attempt))),
-            Err(error) => Err(error),
-        };
-        attempt.member().note(&self.health, outcome);
-        let error = match result {
-            Ok(answer) => return Verdict::Over(Ok((answer, attempt))),
-            Err(error) => error,
-        };
+        error: ClientError,
+    ) -> Result<Attempt, ClientError> {
+        if is_callers(&error) {
+            return Err(error);
+        }
+        attempt.member().note(&self.health, Err(&error));
         let may_repeat = self.elsewhere == Elsewhere::Once
             && !attempt.is_second()
             && !error.is_sent()
             && !request.body.is_spent();
         match may_repeat.then(|| self.choose(Some(attempt.member()))).flatten() {
-            Some(other) => Verdict::Again(other.second()),
-            None => Verdict::Over(Err(error)),
+            Some(other) => Ok(other.second()),
+            None => Err(error),
         }
     }
 }
