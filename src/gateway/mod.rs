@@ -84,16 +84,17 @@ impl Context {
     ) -> Result {
         let opened = unless(self.peer_closed(), async { call.await.map_err(owed) });
         let (writer, mut answer) = opened.await?.split();
-        let (mut pump, mut response) = (Pump::new(writer), Response::new());
+        let (mut pump, mut response) = (Pump::new(writer, self.request.body.bytes()), Response::new());
         let head = async { answer.head(&mut response).await.map_err(owed) };
-        beside(head, pump.attend(&mut self.body_reader())).await?;
+        beside(head, pump.attend(&mut self.body_reader().behind_buffered())).await?;
         let own = std::mem::replace(&mut self.response, response.forwarded()).headers;
         self.response.headers.append_all(&own);
         change(&mut self.response).into_result()?;
         if !pump.is_wanted() {
             return relay(&mut answer, self.stream().await?).await;
         }
-        let (mut body, out) = self.duplex().await?;
+        let (body, out) = self.duplex().await?;
+        let mut body = body.behind_buffered();
         beside(relay(&mut answer, out), pump.attend(&mut body)).await?;
         // Many servers answer while they read.
         pump.run(&mut body).await

@@ -13,11 +13,12 @@ pub(super) struct Pump {
 }
 
 impl Pump {
-    pub(super) fn new(writer: CallWriter) -> Pump {
-        Pump { writer, piece: Vec::new(), sent: 0 }
+    /// Begins with `buffered`, which is all of the body if it was received before.
+    pub(super) fn new(writer: CallWriter, buffered: &[u8]) -> Pump {
+        Pump { writer, piece: buffered.to_vec(), sent: 0 }
     }
 
-    /// Runs until all of `body` has been sent, or the server reads no more of it.
+    /// Runs until all that is still to come of `body` has been sent, or the server reads no more of it.
     pub(super) async fn run(&mut self, body: &mut Reader<'_>) -> Result {
         while self.is_wanted() {
             while self.sent < self.piece.len() {

@@ -9,11 +9,14 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep};
 
-use crate::support::{OK, Stage};
+use crate::support::{OK, Stage, settle};
 
-/// Asks `client` for what is asked, below `http://b`.
+/// Asks `client` for what is asked, below `http://b`, and begins when the body is there if that is wished.
 async fn pass(client: &Client, ctx: &mut Context) -> corehttp::Result {
     ctx.response.headers.set("x-front", 1)?;
+    if ctx.request.headers.remove("x-buffered") {
+        ctx.buffer_body().await?;
+    }
     let onward = ctx.request.target_to("http://b")?;
     let change = |response: &mut Response| match response.headers.remove("x-refused") {
         true => Err(Status::FORBIDDEN.into()),
@@ -350,6 +353,35 @@ async fn a_server_that_answers_while_it_reads_is_heard_at_once() {
     });
     let (sent, heard) = in_front_of(&hasty, upload).await;
     assert!(sent == SIZE && heard.ends_with("\r\n\r\nok"), "{sent} {heard}");
+}
+
+/// A body that was received before goes on once, though it is read until the answer begins, and then again beside it.
+#[tokio::test(start_paused = true)]
+async fn a_body_that_was_buffered_goes_on_once() {
+    for size in [3, SIZE] {
+        for is_hasty in [false, true] {
+            let stage = Stage::new(move |mut peer, _| async move {
+                match is_hasty {
+                    true => drop(peer.head().await?),
+                    false => drop(peer.request().await?),
+                }
+                peer.say(OK).await?;
+                peer.hear_all().await
+            });
+            let head = "POST / HTTP/1.1\r\nhost: a\r\nconnection: close\r\nx-buffered: 1\r\n";
+            let body = "x".repeat(size);
+            for (framing, end) in [
+                (format!("content-length: {size}\r\n\r\n{body}"), ""),
+                (format!("transfer-encoding: chunked\r\n\r\n{size:x}\r\n{body}\r\n0\r\n\r\n"), "0\r\n\r\n"),
+            ] {
+                let heard = hear(&stage, &format!("{head}{framing}")).await;
+                assert!(heard.ends_with("\r\n\r\nok"), "{size}, {is_hasty}: {heard}");
+                settle().await;
+                let heard = stage.heard().concat();
+                assert!(heard.ends_with(end) && heard.matches('x').count() == size, "{size}, {is_hasty}");
+            }
+        }
+    }
 }
 
 /// Each piece is forwarded as it arrives, in both directions: a peer that waits for an answer to it would wait for

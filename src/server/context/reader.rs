@@ -84,6 +84,12 @@ impl<'a> Reader<'a> {
         Ok(self)
     }
 
+    /// Skips what was buffered of the body.
+    pub(crate) fn behind_buffered(mut self) -> Reader<'a> {
+        self.buffered = self.request.body.len();
+        self
+    }
+
     /// Returns the next piece of the body, as large as it arrived; `None` at its end.
     ///
     /// # Errors
