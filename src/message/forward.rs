@@ -137,12 +137,17 @@ fn forward(fields: &Headers, headers: &Headers) -> Headers {
     }
     // One pass over the options, instead of one for each field: a peer can list tens of thousands of them.
     for option in headers.named(Name::CONNECTION).flat_map(members) {
-        if let Ok(option) = str::from_utf8(option) {
+        if let Ok(option) = str::from_utf8(option)
+            && !FRAMING.iter().any(|framing| framing.eq_ignore_ascii_case(option))
+        {
             onward.remove(option);
         }
     }
     onward
 }
+
+/// Fields that frame the body. No peer has them removed, or the body would be lost with them.
+const FRAMING: [&str; 2] = ["content-length", "transfer-encoding"];
 
 /// Fields from one hop to the next only; `host` is set anew.
 const HOP_BY_HOP: [&str; 9] = [
@@ -197,6 +202,11 @@ mod tests {
         check(&[("WWW-Authenticate", "Basic"), ("set-cookie", "a=b")], &["WWW-Authenticate", "set-cookie"]);
         let framing = ["content-length", "transfer-encoding", "content-type", "content-encoding", "trailer"];
         check(&framing.map(|name| (name, "1")), &framing);
+        let framing = ["content-length", "transfer-encoding"];
+        check(
+            &[(framing[0], "1"), (framing[1], "1"), ("connection", "Content-Length, transfer-encoding")],
+            &framing,
+        );
     }
 
     /// Where a request for `path` goes, below `base`.
