@@ -92,7 +92,7 @@ fn html(ctx: &mut Context) {
 }
 
 #[test]
-fn an_answer_is_coded_as_the_peer_likes_best_12_5_3() {
+fn an_answer_has_the_coding_that_the_peer_prefers_12_5_3() {
     for (accepted, coding) in [
         ("br, gzip, deflate", Some("br")),
         ("br;q=0.9, gzip", Some("gzip")),
@@ -129,7 +129,7 @@ fn check_left_alone(why: &str, accepted: &str, answer: fn(&mut Response)) {
 }
 
 #[test]
-fn a_part_is_not_coded_and_says_what_the_whole_depends_on_15_3_7() {
+fn a_partial_answer_is_not_coded_and_varies_like_the_whole_15_3_7() {
     for (content_type, name, value, vary) in [
         ("text/html", "x", "", Some("accept-encoding")),
         ("multipart/byteranges; boundary=x", "x", "", Some("accept-encoding")),
@@ -159,7 +159,7 @@ fn a_part_is_not_coded_and_says_what_the_whole_depends_on_15_3_7() {
 
 /// What is coded has the date of what is not, and a peer may have a part of either.
 #[test]
-fn a_part_of_what_has_a_date_is_the_whole_to_who_may_have_it_coded_13_1_5() {
+fn if_range_with_a_date_gets_the_whole_where_it_may_be_coded_13_1_5() {
     const DATE: &str = "Sun, 06 Nov 1994 08:49:37 GMT";
     let handler = |ctx: &mut Context| {
         html(ctx);
@@ -187,7 +187,7 @@ fn a_part_of_what_has_a_date_is_the_whole_to_who_may_have_it_coded_13_1_5() {
 }
 
 #[test]
-fn what_gains_nothing_or_must_not_be_changed_is_left_alone() {
+fn content_that_gains_nothing_or_must_not_change_is_left_alone() {
     check_left_alone("small", "gzip", |response| response.body.set("x".repeat(1023)));
     check_left_alone("empty", "gzip", |response| response.body.clear());
     check_left_alone("of no type", "gzip", |response| {
@@ -218,7 +218,7 @@ fn what_gains_nothing_or_must_not_be_changed_is_left_alone() {
 }
 
 #[test]
-fn a_peer_that_refuses_what_is_plain_gets_what_is_small_coded() {
+fn a_peer_that_refuses_identity_gets_even_small_content_coded() {
     let small = |ctx: &mut Context| ctx.response.bytes("image/png", "small").unwrap();
     let response = get(small, "gzip, identity;q=0");
     assert_eq!(response.headers.text("content-encoding"), Some("gzip"));
@@ -241,7 +241,7 @@ fn check_fields(name: &'static str, value: &'static str, expected: Option<&str>)
 }
 
 #[test]
-fn fields_say_what_is_sent_8_8_3() {
+fn fields_describe_the_coded_content_8_8_3() {
     check_fields("etag", "\"tag\"", Some("W/\"tag\""));
     check_fields("etag", "W/\"tag\"", Some("W/\"tag\""));
     check_fields("vary", "origin", Some("origin|accept-encoding"));
@@ -255,7 +255,7 @@ fn fields_say_what_is_sent_8_8_3() {
 }
 
 #[test]
-fn what_was_coded_is_confirmed_by_the_name_it_has_15_4_5() {
+fn not_modified_has_the_etag_of_the_coded_content_15_4_5() {
     let unchanged = |ctx: &mut Context| {
         ctx.response.headers.set("etag", "\"tag\"").unwrap();
         ctx.response.not_modified();
@@ -269,7 +269,7 @@ fn what_was_coded_is_confirmed_by_the_name_it_has_15_4_5() {
 
 /// A handler may rewrite the request for another server: what counts is what the peer accepted.
 #[test]
-fn what_the_peer_accepts_is_noted_before_the_handler_runs() {
+fn a_handler_that_rewrites_the_request_does_not_change_the_coding() {
     let rewrites = |accepted: &'static str| {
         move |ctx: &mut Context| {
             ctx.request.headers.set("accept-encoding", accepted).unwrap();
@@ -281,7 +281,7 @@ fn what_the_peer_accepts_is_noted_before_the_handler_runs() {
 }
 
 #[test]
-fn large_content_is_coded_elsewhere() {
+fn content_of_any_size_is_coded_on_this_thread_or_another() {
     let large = |ctx: &mut Context| ctx.response.html(page().repeat(60));
     for accepted in ["gzip", "br"] {
         let response = get(large, accepted);
@@ -384,7 +384,7 @@ fn streams_are_coded_as_they_pass() {
 }
 
 #[test]
-fn head_is_answered_as_get_9_3_2() {
+fn head_has_the_fields_of_get_except_those_of_framing_9_3_2() {
     let with_length = |ctx: &mut Context| {
         ctx.response.headers.set("content-type", "text/html").unwrap();
         ctx.response.headers.set("content-length", page().len()).unwrap();
@@ -459,7 +459,7 @@ fn check_events(served: &Served, go_on: &UnboundedSender<()>) {
 }
 
 #[test]
-fn what_is_flushed_arrives_at_once() {
+fn flushed_content_arrives_at_once() {
     let (go_on, may_go_on) = unbounded_channel();
     let may_go_on = Arc::new(tokio::sync::Mutex::new(may_go_on));
     let writes = async move |ctx: &mut Context| -> corehttp::Result {
@@ -477,7 +477,7 @@ fn what_is_flushed_arrives_at_once() {
 }
 
 #[test]
-fn what_a_source_has_yielded_arrives_before_it_yields_more() {
+fn a_source_is_flushed_whenever_it_pauses() {
     let (go_on, may_go_on) = unbounded_channel();
     let source = Mutex::new(Some(Events { left: 3, is_due: true, may_go_on }));
     let yields = move |ctx: &mut Context| {
@@ -610,7 +610,7 @@ impl<H: Handler> Handler for Inverted<H> {
 
 /// What middleware in front had put into the context saw nothing of a stream, whether that was compressed or not.
 #[test]
-fn a_transform_in_front_has_what_was_coded() {
+fn an_outer_transform_gets_the_coded_content() {
     let page = async |ctx: &mut Context| -> corehttp::Result {
         let path = ctx.request.path().to_owned();
         let (kind, around) = path.trim_matches('/').split_once('.').unwrap();
@@ -645,7 +645,7 @@ fn a_transform_in_front_has_what_was_coded() {
 
 /// A stream that never waits, to a peer that reads all of it, lets others have their turn.
 #[test]
-fn a_stream_without_end_does_not_keep_the_core() {
+fn an_endless_stream_gives_others_their_turn() {
     static PIECES: AtomicUsize = AtomicUsize::new(0);
     let endless = async |ctx: &mut Context| -> corehttp::Result {
         if ctx.request.path() == "/short" {
@@ -784,7 +784,7 @@ fn a_body_is_decoded_when_the_handler_asks_8_4() {
 }
 
 #[test]
-fn a_body_that_is_streamed_is_received_and_decoded() {
+fn a_streamed_body_is_received_and_decoded() {
     let served = Served::new(with_plan(|_| BodyPlan::Stream, decode));
     let body = gzip(b"streamed");
     let head = format!(
@@ -798,7 +798,7 @@ fn a_body_that_is_streamed_is_received_and_decoded() {
 }
 
 #[test]
-fn a_body_that_was_decoded_is_no_longer_said_to_be_coded() {
+fn a_decoded_body_loses_the_fields_of_its_coding() {
     let handler = async |ctx: &mut Context| -> corehttp::Result {
         ctx.decode_body().await?;
         let names: Vec<_> = ctx.request.headers.iter().map(|(name, _)| name).collect();
@@ -892,7 +892,7 @@ fn a_stream_that_ends_before_its_coding_does_is_not_taken_for_whole() {
 /// A little that becomes a lot: no more comes out than may, others have their turn meanwhile, and what is wrong stays
 /// wrong.
 #[test]
-fn a_bomb_that_is_streamed_goes_off_within_its_limit() {
+fn a_streamed_bomb_is_stopped_at_its_limit() {
     const LIMIT: usize = 600 << 10;
     let zeros = vec![0; LIMIT + 1];
     for body in [gzip(&zeros), gzip(&vec![0; 2 * LIMIT])] {
@@ -935,7 +935,7 @@ fn a_bomb_that_is_streamed_goes_off_within_its_limit() {
 
 /// The output was made in one go, and the core served nothing else meanwhile; also where the input decodes to nothing.
 #[test]
-fn a_body_that_takes_long_is_decoded_in_turns() {
+fn a_large_body_is_decoded_in_turns() {
     const LEN: usize = 1 << 20;
     const TURN: usize = 256 << 10;
     let whole = async |ctx: &mut Context| -> corehttp::Result {

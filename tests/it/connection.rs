@@ -148,7 +148,7 @@ const LAST: &str = "GET /last HTTP/1.0\r\n\r\n";
 const LAST_TOLD: &str = "200 GET /last close";
 
 #[test]
-fn row_47_a_body_that_nobody_reads_is_no_request_9_3() {
+fn row_47_an_unread_body_is_never_taken_for_a_request_9_3() {
     check(post("/ignored", "", SMUGGLED) + LAST, &["200 POST /ignored", LAST_TOLD]);
     check(post("/ignored", "Connection: close\r\n", SMUGGLED) + SMUGGLED, &["200 POST /ignored close"]);
     let chunks = format!("{:x}\r\n{SMUGGLED}\r\n3;a=b\r\nabc\r\n0\r\nx: y\r\n\r\n", SMUGGLED.len());
@@ -168,7 +168,7 @@ fn row_47_a_body_that_nobody_reads_is_no_request_9_3() {
 }
 
 #[test]
-fn row_48_nor_is_what_follows_a_body_that_is_malformed_where_nobody_reads_it_7_1() {
+fn row_48_nothing_behind_a_malformed_unread_body_is_served_7_1() {
     for bad in
         ["3\r\nabcd\r\n", "3\nabc\r\n", "+3\r\nabc\r\n", "3;\r\nabc\r\n", "\r\n", "0\r\nhost: b\r\n\r\n"]
     {
@@ -179,7 +179,7 @@ fn row_48_nor_is_what_follows_a_body_that_is_malformed_where_nobody_reads_it_7_1
 }
 
 #[test]
-fn row_49_what_follows_the_parts_of_a_multipart_body_is_body_6_3() {
+fn row_49_a_multipart_epilogue_belongs_to_the_body_6_3() {
     let lines = "Content-Type: multipart/form-data; boundary=b\r\n";
     let parts = format!("--b\r\nContent-Disposition: form-data; name=\"a\"\r\n\r\n1\r\n--b--\r\n{SMUGGLED}");
     for path in ["/ignored", "/pulled", "/"] {
@@ -230,7 +230,7 @@ fn row_50_a_refused_expectation_ends_the_connection_9110_10_1_1() {
 }
 
 #[test]
-fn row_51_and_52_100_is_sent_when_the_body_is_wanted_and_not_there_9110_10_1_1() {
+fn row_51_and_52_100_is_sent_only_for_a_body_that_is_wanted_and_missing_9110_10_1_1() {
     for (path, told) in [("/", "200 POST / 12345"), ("/pulled", "200 POST /pulled 12345")] {
         let line = &format!("POST {path} HTTP/1.1");
         for expect in ["100-continue", "100-Continue", "100-CONTINUE", "\t100-continue "] {
@@ -257,7 +257,7 @@ fn row_51_and_52_100_is_sent_when_the_body_is_wanted_and_not_there_9110_10_1_1()
 }
 
 #[test]
-fn row_53_answers_without_a_body_keep_step_6_3() {
+fn row_53_answers_without_a_body_leave_no_stray_bytes_6_3() {
     for path in ["/", "/sized", "/unsized", "/written", "/written-sized", "/none", "/slow"] {
         let (both, head) = (get(path), get(path).replacen("GET", "HEAD", 1));
         let told = if path == "/none" { "200".to_owned() } else { format!("200 GET {path}") };
@@ -276,7 +276,7 @@ fn row_53_answers_without_a_body_keep_step_6_3() {
 }
 
 #[test]
-fn the_head_of_an_answer_to_head_is_that_of_get_9110_9_3_2() {
+fn head_is_answered_with_the_fields_that_get_has_9110_9_3_2() {
     let wired = Wired::new(App);
     for path in ["/", "/sized", "/unsized", "/written", "/written-sized", "/slow", "/304", "/204", "/205"] {
         // Both methods have four letters, so that both bodies are as long.
@@ -290,7 +290,7 @@ fn the_head_of_an_answer_to_head_is_that_of_get_9110_9_3_2() {
 }
 
 #[test]
-fn row_54_close_is_said_in_any_way_9_6() {
+fn row_54_close_ends_the_connection_however_it_is_spelled_9_6() {
     for lines in [
         "Connection: close",
         "Connection: Close",
@@ -314,7 +314,7 @@ fn row_54_close_is_said_in_any_way_9_6() {
 }
 
 #[test]
-fn a_connection_goes_on_unless_close_is_said_9_3() {
+fn a_connection_persists_unless_close_is_said_9_3() {
     for line in [
         "keep-alive",
         "closed",
@@ -348,7 +348,7 @@ fn a_connection_goes_on_unless_close_is_said_9_3() {
 }
 
 #[test]
-fn row_55_http_1_0_goes_on_if_asked_to_and_says_so_9_3() {
+fn row_55_http_1_0_persists_if_asked_to_and_says_so_9_3() {
     for line in ["Keep-Alive", "keep-alive", "KEEP-ALIVE", "x, keep-alive", "keep-alive\r\nConnection: x"] {
         let kept = format!("GET / HTTP/1.0\r\nConnection: {line}\r\n\r\n");
         check(format!("{kept}{kept}{LAST}"), &["200 GET / keep-alive", "200 GET / keep-alive", LAST_TOLD]);
@@ -366,7 +366,7 @@ fn row_55_http_1_0_goes_on_if_asked_to_and_says_so_9_3() {
 }
 
 #[test]
-fn row_56_the_last_of_so_many_requests_says_close() {
+fn row_56_the_last_request_that_is_allowed_is_answered_with_close() {
     let two =
         |server: Server| server.limits(Limits { requests_per_connection_max: Some(2), ..Limits::default() });
     let wire = get("/") + &get("/") + SMUGGLED;
@@ -410,7 +410,7 @@ fn row_57_a_thousand_requests_in_one_write_have_a_thousand_answers_9_3_2() {
 }
 
 #[test]
-fn row_57_an_answer_does_not_wait_for_the_handler_behind_it_9_3_2() {
+fn row_57_an_answer_does_not_wait_for_the_next_handler_9_3_2() {
     let heard = Arc::new(Notify::new());
     let gate = heard.clone();
     let served = Served::new(async move |ctx: &mut Context| {
@@ -428,7 +428,7 @@ fn row_57_an_answer_does_not_wait_for_the_handler_behind_it_9_3_2() {
 }
 
 #[test]
-fn row_58_an_answer_does_not_wait_for_the_bytes_behind_its_request_9_3_2() {
+fn row_58_an_answer_does_not_wait_for_the_rest_of_the_next_request_9_3_2() {
     for (start, rest) in [
         (post("/", "", "12345").replacen("12345", "", 1), "12345"),
         (post("/pulled", "", "12345").replacen("2345", "", 1), "2345"),
@@ -469,14 +469,14 @@ fn bodies_of_all_sizes_come_back_in_the_order_of_their_requests_9_3_2() {
 }
 
 #[test]
-fn row_59_an_idle_connection_is_closed_without_a_word_9_5() {
+fn row_59_an_idle_connection_is_closed_silently_9_5() {
     check(get("/"), &["200 GET /"]);
     check(post("/ignored", "", "12345"), &["200 POST /ignored"]);
     check("", &[]);
 }
 
 #[test]
-fn row_59_a_connection_is_idle_whatever_was_read_of_the_last_body_9_5() {
+fn row_59_a_connection_is_idle_however_much_of_the_last_body_was_read_9_5() {
     let wired = Wired::new(App);
     for path in ["/", "/pulled", "/tasted", "/sipped", "/exact", "/ignored"] {
         let start = wired.now();
@@ -490,7 +490,7 @@ fn row_59_a_connection_is_idle_whatever_was_read_of_the_last_body_9_5() {
 }
 
 #[test]
-fn row_60_a_head_that_stops_half_way_is_told_so_9_5() {
+fn row_60_a_head_that_stops_half_way_is_answered_408_or_400_9_5() {
     for part in [
         "G",
         "GET / HTTP/1.1",
@@ -510,7 +510,7 @@ fn row_60_a_head_that_stops_half_way_is_told_so_9_5() {
 }
 
 #[test]
-fn behind_an_error_nothing_is_looked_at_9_6() {
+fn nothing_behind_a_refused_request_is_looked_at_9_6() {
     for bad in [
         "GET /\r\n\r\n",
         "\0",
@@ -528,7 +528,7 @@ fn behind_an_error_nothing_is_looked_at_9_6() {
 }
 
 #[test]
-fn a_refusal_has_nothing_of_the_request_before_it() {
+fn a_refusal_takes_nothing_from_the_request_before_it() {
     let head = get("/1").replacen("GET", "HEAD", 1);
     let old = "GET /1 HTTP/1.0\r\nConnection: keep-alive\r\n\r\n";
     for bad in ["GET /\r\n\r\n", "GET / HTTP/1.1\r\n\r\n", "\0"] {
@@ -545,7 +545,7 @@ fn a_refusal_has_nothing_of_the_request_before_it() {
 }
 
 #[test]
-fn an_answer_is_not_lost_with_what_fails_behind_it_9_6() {
+fn an_answer_arrives_though_the_next_one_fails_9_6() {
     let heard = SERVED.ask(get("/1") + &get("/broken") + SMUGGLED);
     let (first, behind) =
         heard.split_at(heard.find("GET /1").expect("the first answer is there") + "GET /1".len());
@@ -555,7 +555,7 @@ fn an_answer_is_not_lost_with_what_fails_behind_it_9_6() {
 }
 
 #[test]
-fn a_refusal_is_heard_by_who_is_still_sending_9_6() {
+fn a_peer_that_is_still_sending_hears_its_refusal_9_6() {
     let mut peer = SERVED.connect();
     peer.say("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10737418240\r\n\r\n");
     for _ in 0..20 {
@@ -568,7 +568,7 @@ fn a_refusal_is_heard_by_who_is_still_sending_9_6() {
 }
 
 #[test]
-fn a_peer_that_has_said_all_is_answered_9_6() {
+fn a_peer_that_has_ended_its_side_is_answered_9_6() {
     for path in ["/", "/slow", "/written", "/unsized"] {
         let mut peer = SERVED.connect();
         peer.say(get(path));
@@ -579,7 +579,7 @@ fn a_peer_that_has_said_all_is_answered_9_6() {
 }
 
 #[test]
-fn a_peer_that_has_nothing_more_to_say_is_let_go_at_once_9_5() {
+fn an_idle_connection_closes_as_soon_as_its_peer_ends_9_5() {
     let mut peer = SERVED.connect();
     peer.say(get("/"));
     assert!(peer.hear().ends_with("GET /"));
@@ -606,14 +606,14 @@ fn an_upgrade_that_nobody_wants_is_ignored_9110_7_8() {
 }
 
 #[test]
-fn what_follows_a_connect_request_is_no_request_9110_9_3_6() {
+fn bytes_behind_connect_are_never_a_request_9110_9_3_6() {
     // The peer may think that it has its tunnel, and send through it what somebody else has told it to.
     check(format!("CONNECT h:1 HTTP/1.1\r\nHost: h:1\r\n\r\n{SMUGGLED}"), &["200 CONNECT close"]);
 }
 
 /// The peer had been told that the protocol changes, or that its tunnel is open, and then it was told an answer.
 #[test]
-fn what_is_handed_over_to_nobody_is_closed_9110_7_8() {
+fn a_connection_that_was_handed_to_nobody_is_closed_9110_7_8() {
     let hands_over = async |ctx: &mut Context| {
         let second = Duration::from_secs(1);
         let given_up = match ctx.request.method() {

@@ -110,7 +110,7 @@ async fn decode(ctx: &mut Context) -> corehttp::Result {
 }
 
 #[test]
-fn a_copy_is_made_once_and_sent_to_who_likes_it() {
+fn a_copy_is_made_once_and_sent_to_peers_that_accept_it() {
     let site = Site::new(|_, _| {});
     site.check("/a.js", "gzip", Some("gzip"), &script());
     site.check("/a.js", "gzip, br", Some("br"), &script());
@@ -151,7 +151,7 @@ fn a_file_that_changed_just_now_has_no_copy() {
 }
 
 #[test]
-fn what_does_not_shrink_has_no_copy() {
+fn a_file_that_does_not_shrink_has_no_copy() {
     let site = Site::new(|root, _| {
         fs::write(root.join("small.js"), "x".repeat(1023)).unwrap();
         fs::write(root.join("photo.png"), script()).unwrap();
@@ -177,7 +177,7 @@ fn what_does_not_shrink_has_no_copy() {
 
 /// Row 70 of what befell others: a link that was planted is not followed, to read or to write.
 #[test]
-fn a_planted_link_is_replaced() {
+fn row_70_a_planted_link_is_replaced() {
     let outside = TempDir::new().unwrap();
     let victim = outside.path().join("victim");
     fs::write(&victim, "secret").unwrap();
@@ -197,7 +197,7 @@ fn a_planted_link_is_replaced() {
 }
 
 #[test]
-fn where_no_copy_can_be_made_the_file_is_sent() {
+fn a_file_is_sent_as_it_is_where_no_copy_can_be_made() {
     // A directory in the place of the copy cannot be replaced.
     let site = Site::new(|_, copies| fs::create_dir_all(copies.join("%2Fa.js.gz/in")).unwrap());
     site.check("/a.js", "gzip", None, &script());
@@ -223,7 +223,7 @@ fn copies_are_kept_outside_of_what_is_served() {
 
 /// Files of two hosts may have one path.
 #[test]
-fn each_host_has_its_copies() {
+fn each_host_has_copies_of_its_own() {
     let (other, copies) = (TempDir::new().unwrap(), TempDir::new().unwrap());
     let site = Site::new(|_, _| {});
     let text = script().replace("count", "other");

@@ -58,7 +58,7 @@ fn check<const N: usize>(events: [Event<'static>; N], expected: &[(&str, &str, &
 }
 
 #[test]
-fn a_page_hears_what_was_said_9_2_6() {
+fn a_page_reads_events_as_they_were_sent_9_2_6() {
     const NONE: Event<'_> = Event { id: None, event: None, data: None, retry: None };
     check([], &[]);
     check([NONE], &[]);
@@ -84,7 +84,7 @@ fn a_page_hears_what_was_said_9_2_6() {
 }
 
 #[test]
-fn nothing_is_sent_of_an_event_that_is_invalid() {
+fn nothing_of_an_invalid_event_is_sent() {
     let refusals = Refusals::default();
     let sends = async |ctx: &mut Context| -> corehttp::Result {
         let mut out = ctx.events().await?;
@@ -107,7 +107,7 @@ fn nothing_is_sent_of_an_event_that_is_invalid() {
 }
 
 #[test]
-fn each_event_is_heard_at_once_and_the_connection_goes_on() {
+fn each_event_leaves_at_once_and_the_connection_persists() {
     let go = Arc::new(Notify::new());
     let heard = go.clone();
     let served = Served::new(async move |ctx: &mut Context| -> corehttp::Result {
@@ -192,7 +192,7 @@ fn a_peer_that_is_gone_is_an_error() {
 }
 
 #[test]
-fn the_last_id_of_an_earlier_connection_is_told_9_2_4() {
+fn the_last_event_id_is_told_to_the_handler_9_2_4() {
     let tells = async |ctx: &mut Context| -> corehttp::Result {
         let mut out = ctx.events().await?;
         let last = format!("{:?}", out.last_id());
@@ -207,7 +207,7 @@ fn the_last_id_of_an_earlier_connection_is_told_9_2_4() {
 }
 
 #[test]
-fn a_stream_can_see_that_the_server_stops() {
+fn an_event_stream_sees_that_the_server_stops() {
     let until_stopping = async |ctx: &mut Context| -> corehttp::Result {
         let mut out = ctx.events().await?;
         while !out.is_stopping() {
@@ -239,7 +239,7 @@ fn unchunked(mut wire: &str) -> String {
 
 /// The next event was taken for the rest of the one that was given up.
 #[test]
-fn an_event_that_was_given_up_leaves_no_half_behind() {
+fn an_event_that_was_given_up_is_still_sent_whole() {
     let long = "x".repeat(100_000);
     for version in ["1.0", "1.1"] {
         let (mut near, far) = tokio::io::duplex(1 << 10);

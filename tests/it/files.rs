@@ -94,7 +94,7 @@ mod paths {
 
     /// Rows 67 and 68 of what befell others.
     #[test]
-    fn no_path_leaves_the_root() {
+    fn row_67_and_68_no_path_leaves_the_root() {
         let outside = tree(&["secret", "dir/secret"]);
         let root = tree(&["in/secret.txt", "in/root/a.txt", "in/root/b/c.txt"]);
         let inside = root.path().join("in/root");
@@ -159,7 +159,7 @@ mod paths {
     }
 
     #[test]
-    fn what_is_no_file_is_not_served() {
+    fn only_regular_files_are_served() {
         let root = tree(&["a.txt"]);
         let _socket = std::os::unix::net::UnixListener::bind(root.path().join("socket")).unwrap();
         let fifo = std::process::Command::new("mkfifo").arg(root.path().join("fifo")).status().unwrap();
@@ -191,7 +191,7 @@ mod paths {
     }
 
     #[test]
-    fn a_guard_and_the_files_see_the_same_path() {
+    fn row_69_a_guard_and_the_files_see_the_same_path() {
         let root = tree(&["admin/f", "%61dmin/f", "free"]);
         let files = files(root.path());
         let guarded = async move |ctx: &mut Context| -> corehttp::Result {
@@ -212,7 +212,7 @@ mod paths {
     }
 
     #[test]
-    fn a_rewritten_path_is_checked_as_any_other() {
+    fn row_67_a_rewritten_path_is_checked_like_any_other() {
         let root = tree(&["in/a.txt", "in/b/index.html", "in/%61.txt", "secret"]);
         let rewrite = |request: &Request| request.query().get("to").map(|to| to.into_owned());
         let served = Served::new(files(&root.path().join("in")).rewrite(rewrite));
@@ -248,7 +248,7 @@ mod paths {
     }
 
     #[test]
-    fn a_prefix_is_taken_away() {
+    fn a_prefix_is_stripped() {
         let root = tree(&["a.txt", "b/index.html"]);
         let served = Served::new(files(root.path()).strip_prefix("/static/v1/"));
         check(&served, 200, &["/static/v1/a.txt", "/static/v1/b/", "/st%61tic/v1/a.txt"]);
@@ -279,7 +279,7 @@ mod paths {
     }
 
     #[test]
-    fn a_directory_has_a_slash_and_stays_on_its_host() {
+    fn row_73_a_directory_is_redirected_to_its_slash_on_the_same_host() {
         let root = tree(&["evil.com/index.html", "a b/index.html", "no/x"]);
         let served = Served::new(files(root.path()).rewrite(|request| {
             request.path().starts_with("//").then(|| request.path().trim_matches('/').to_owned())
@@ -303,7 +303,7 @@ mod paths {
     }
 
     #[test]
-    fn each_host_has_its_root() {
+    fn each_host_has_a_root_of_its_own() {
         let (one, two) = (tree(&["x", "one"]), tree(&["x", "two"]));
         let served = Served::new(
             files(one.path()).host("B.example", two.path()).unwrap().host("[::1]", two.path()).unwrap(),
@@ -330,7 +330,7 @@ mod paths {
     }
 
     #[test]
-    fn what_is_not_found_is_left_to_another_handler() {
+    fn a_path_that_is_not_found_is_left_to_another_handler() {
         let root = tree(&["a.txt"]);
         let served = Served::new(files(root.path()).not_found(|ctx: &mut Context| ctx.response.text("app")));
         for target in ["/x", "/", "/a.txt/", "/%2e%2e/x", "/%00"] {
@@ -388,7 +388,7 @@ mod answers {
     const BEFORE: &str = "Sun, 06 Nov 1994 08:49:36 GMT";
 
     #[test]
-    fn a_file_is_described_and_head_says_the_same() {
+    fn a_file_is_described_alike_to_get_and_head() {
         let (_root, served) = served();
         for (path, content_type, len) in [
             ("/small.txt", "text/plain; charset=utf-8", 1000),
@@ -411,7 +411,7 @@ mod answers {
     }
 
     #[test]
-    fn a_change_is_another_etag() {
+    fn a_changed_file_has_another_etag() {
         let (root, served) = served();
         let etag = || field(&served.ask(get("/small.txt", "")), "etag").unwrap().to_owned();
         let path = root.path().join("small.txt");
@@ -450,7 +450,7 @@ mod answers {
 
     /// Row 71 of what befell others.
     #[test]
-    fn one_range_is_sent_alone_14_2() {
+    fn row_71_one_range_is_sent_without_parts_14_2() {
         let (_root, served) = served();
         check_range(&served, "range: bytes=0-0\r\n", 206, Some("bytes 0-0/{n}"), 0..1);
         check_range(&served, "range: bytes=10-19\r\n", 206, Some("bytes 10-19/{n}"), 10..20);
@@ -477,7 +477,7 @@ mod answers {
     }
 
     #[test]
-    fn several_ranges_are_parts_14_6() {
+    fn several_ranges_are_sent_as_parts_14_6() {
         let (_root, served) = served();
         for (path, len) in [("/small.txt", 1000), ("/large.bin", LARGE)] {
             let heard = served.ask(get(path, "range: bytes=600-609, 0-4, -3, 99999999-\r\n"));
@@ -518,7 +518,7 @@ mod answers {
     }
 
     #[test]
-    fn conditions_decide_in_their_order_13_2_2() {
+    fn conditions_are_evaluated_in_their_order_13_2_2() {
         let (_root, served) = served();
         let etag = field(&served.ask(get("/small.txt", "")), "etag").unwrap().to_owned();
         let range = "range: bytes=0-0\r\n";
@@ -573,7 +573,7 @@ mod answers {
     }
 
     #[test]
-    fn a_file_that_changed_just_now_has_no_date_to_rely_on_8_8_2_2() {
+    fn a_file_that_changed_just_now_has_a_weak_date_8_8_2_2() {
         let root = tree(&["new"]);
         let served = Served::new(files(root.path()));
         let modified = field(&served.ask(get("/new", "")), "last-modified").unwrap().to_owned();
@@ -607,7 +607,7 @@ mod answers {
 
     /// A clock may be wrong, and an archive may say anything.
     #[test]
-    fn last_modified_is_not_after_the_date_8_8_2_1() {
+    fn last_modified_is_never_after_the_date_8_8_2_1() {
         let root = tree(&["a"]);
         for cache in [UNCACHED, FileCache::default()] {
             for ahead in [1, 3600, 2_000_000_000] {
@@ -637,7 +637,7 @@ mod answers {
     }
 
     #[test]
-    fn a_pattern_says_how_long_files_keep() {
+    fn a_pattern_says_how_long_files_may_be_cached() {
         let root = tree(&["assets/a.js", "b.html", "assets/in/c.css", "assets/index.html"]);
         let files = files(root.path()).cache_control("*.html", "no-cache").unwrap();
         let files = files.cache_control("/assets/*", "max-age=1, immutable").unwrap();
@@ -657,7 +657,7 @@ mod answers {
     }
 
     #[test]
-    fn neighbors_are_sent_to_who_likes_them() {
+    fn precompressed_neighbors_are_sent_to_peers_that_accept_them() {
         let root = tree(&[
             "a.js.gz",
             "a.js.br",
@@ -719,7 +719,7 @@ mod answers {
 
     /// A peer may have a part of another one.
     #[test]
-    fn a_date_that_several_representations_have_is_not_strong_8_8_1_13_1_5() {
+    fn a_date_shared_by_several_representations_is_weak_8_8_1_13_1_5() {
         let root = tree(&["a.js.br"]);
         for name in ["a.js", "alone.js"] {
             fs::write(root.path().join(name), counting(100)).unwrap();
@@ -741,7 +741,7 @@ mod answers {
     }
 
     #[test]
-    fn middleware_and_files_both_say_what_an_answer_depends_on() {
+    fn middleware_and_files_both_add_to_vary() {
         let root = tree(&["a.js.gz"]);
         fs::write(root.path().join("a.js"), counting(100)).unwrap();
         let files = files(root.path()).precompressed();
@@ -770,7 +770,7 @@ mod answers {
     }
 
     #[test]
-    fn embedded_files_are_files() {
+    fn embedded_files_are_served_like_those_of_a_directory() {
         static SITE: &[(&str, &[u8])] = &[
             ("index.html", b"home"),
             ("/js/app.js", b"alert(123456789)"),
@@ -815,7 +815,7 @@ mod answers {
     }
 
     #[test]
-    fn one_file_of_the_applications_choice() {
+    fn send_file_sends_whatever_file_the_application_chooses() {
         let root = tree(&[".hidden/%41.html"]);
         let path = root.path().join(".hidden/%41.html");
         settle(&path);
@@ -860,7 +860,7 @@ mod answers {
         use super::*;
 
         #[test]
-        fn a_large_file_is_whole_on_every_transport() {
+        fn a_large_file_arrives_whole_on_every_transport() {
             let (root, served) = served();
             let expected = counting(LARGE);
             assert!(body(&served.ask(get("/large.bin", ""))) == expected, "by sendfile");
@@ -896,7 +896,7 @@ mod answers {
 
         /// Row 72: it ends, and not as if it were whole. One that grows is cut.
         #[test]
-        fn a_file_that_changes_while_it_is_sent() {
+        fn row_72_a_file_that_shrinks_while_it_is_sent_cuts_the_connection() {
             let root = tree(&[]);
             let path = root.path().join("file");
             for (len, is_whole) in [(0, false), (HUGE / 2, false), (HUGE * 2, true)] {
@@ -926,7 +926,7 @@ mod answers {
         const HUGE: u64 = 48 << 20;
 
         #[test]
-        fn a_body_that_is_a_file_is_a_stream_to_everybody_else() {
+        fn a_body_may_be_a_range_of_a_file() {
             let root = tree(&["a.txt"]);
             let open = || File::open(root.path().join("a.txt")).unwrap();
             let mut body = Body::new();
@@ -971,7 +971,7 @@ mod cache {
 
     /// What is fresh is not looked at again, and what is not is.
     #[test]
-    fn a_file_is_looked_at_again_when_its_time_is_over() {
+    fn a_file_is_looked_at_again_once_it_is_no_longer_fresh() {
         let root = tree(&["a.txt"]);
         let fresh = |fresh| bounded(FileCache { fresh, ..FileCache::default() }, root.path());
         // Found as a panic in each request: there is no time so far away.
@@ -989,7 +989,7 @@ mod cache {
 
     /// Of more files than may be kept, those used last are.
     #[test]
-    fn what_is_kept_is_bounded() {
+    fn the_cache_is_bounded_by_files_and_by_bytes() {
         let bounds = FileCache { fresh: Duration::from_secs(3600), ..FileCache::default() };
         let by_count = FileCache { files_max: 2, ..bounds };
         let by_bytes = FileCache { files_max: 10, bytes_max: 2 * 1100, ..bounds };
@@ -1014,7 +1014,7 @@ mod cache {
 
     /// However much of the whole one file may take.
     #[test]
-    fn a_file_of_the_largest_size_is_kept() {
+    fn a_file_of_the_largest_size_allowed_is_kept() {
         for (bytes_max, file_bytes_max, is_kept) in [
             (20_000, 10_000, true),
             (20_000, 20_000, true),
@@ -1034,7 +1034,7 @@ mod cache {
 
     /// What answers without a connection has a clock all the same.
     #[test]
-    fn a_service_looks_again_too() {
+    fn without_a_connection_files_are_looked_at_again_too() {
         let root = tree(&["a"]);
         let bounds = FileCache { fresh: Duration::from_nanos(1), ..FileCache::default() };
         let service = Server::new().service(files(root.path()).cache(bounds));
@@ -1068,7 +1068,7 @@ mod listings {
 
     /// Row 73: a name in a listing is a name.
     #[test]
-    fn names_are_escaped_wherever_they_stand() {
+    fn row_73_names_are_escaped_in_a_listing() {
         let names = [
             "<img src=x onerror=alert(1)>",
             "\"quoted\"",
@@ -1110,7 +1110,7 @@ mod listings {
     }
 
     #[test]
-    fn a_listing_is_asked_for_like_a_file() {
+    fn a_listing_answers_get_and_head_and_can_be_sorted() {
         let root = tree(&["d/a", "d/b/"]);
         let served = Served::new(files(root.path()).listing());
         let listing = served.ask(get("/d/", ""));
@@ -1138,7 +1138,7 @@ mod denied {
     const UNREADABLE: &str = "sys/bus/platform/drivers_probe";
 
     #[test]
-    fn what_may_not_be_read_is_403_15_5_4() {
+    fn an_unreadable_file_is_403_15_5_4() {
         let served = Served::new(files(Path::new(FOLDER)).listing());
         for fields in ["", "if-none-match: *\r\n", "range: bytes=0-0\r\n"] {
             assert_eq!(status(&served.ask(get("/drivers_probe", fields))), 403, "{fields}");
@@ -1151,7 +1151,7 @@ mod denied {
 
     /// What stands beside a file, or could stand for it, and may not be read, takes nothing from it.
     #[test]
-    fn an_unreadable_neighbor_is_none() {
+    fn an_unreadable_neighbor_is_ignored() {
         let root = tree(&["a.js"]);
         let folder = root.path().canonicalize().unwrap();
         let up = "../".repeat(folder.components().count() - 1);
@@ -1217,7 +1217,7 @@ mod changing {
 
     /// A name may be anything to a file system; a path is text without controls.
     #[test]
-    fn names_that_no_path_can_say_are_not_there() {
+    fn names_that_no_path_can_spell_are_not_found() {
         let root = tree(&["good"]);
         let names: [&[u8]; 5] = [b"new\nline", b"\xff\xfe", b"esc\x1b[31m", b"back\\slash", b"over\xc0\xaf"];
         names.iter().for_each(|name| fs::write(root.path().join(OsStr::from_bytes(name)), "bad").unwrap());
@@ -1233,7 +1233,7 @@ mod changing {
 
     /// A directory becomes a file of the same name, and the other way round.
     #[test]
-    fn a_name_may_change_its_kind() {
+    fn a_directory_may_become_a_file_and_a_file_a_directory() {
         let root = tree(&["x/index.html"]);
         let fresh = FileCache { fresh: Duration::ZERO, ..FileCache::default() };
         let served = Served::new(files(root.path()).listing().cache(fresh));
@@ -1252,8 +1252,8 @@ mod changing {
     /// that most systems give, and some give fewer.
     #[cfg(target_os = "linux")]
     #[test]
-    fn few_files_are_kept_open() {
-        alone("files::changing::few_files_are_kept_open", || check_kept_open(256));
+    fn no_more_files_are_kept_open_than_descriptors_allow() {
+        alone("files::changing::no_more_files_are_kept_open_than_descriptors_allow", || check_kept_open(256));
     }
 
     #[cfg(target_os = "linux")]

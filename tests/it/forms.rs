@@ -43,7 +43,7 @@ fn a_form_is_read_in_the_order_it_came() {
 }
 
 #[test]
-fn a_form_that_comes_in_pieces_is_one_form() {
+fn a_form_is_read_however_its_packets_are_cut() {
     let content = "page=7&name=J%C3%BCrgen+%26+Co&%66lag";
     let heard = Wired::new(tell).ask_cut(post(FORM, content), Then::Waits);
     let told = r#"[("page", "7"), ("name", "Jürgen & Co"), ("flag", "")] Some(7) [("q", "1")]"#;
@@ -74,7 +74,7 @@ fn other_content_is_415_9110_15_5_16() {
 }
 
 #[test]
-fn a_form_that_is_none_is_400_9110_15_5_1() {
+fn a_malformed_form_is_400_9110_15_5_1() {
     check(FORM, b"a=\xff", 400, "Bad Request");
     for page in ["", "x", "%2B5", "+5", "-1", "4294967296", "1.0", "0x1"] {
         check(FORM, format!("page={page}&page=1"), 400, "Bad Request");
@@ -86,7 +86,7 @@ fn a_form_that_is_none_is_400_9110_15_5_1() {
 }
 
 #[test]
-fn a_form_that_is_streamed_has_to_be_read_first() {
+fn a_streamed_form_must_be_received_first() {
     let early = |_: &Request| BodyPlan::Stream;
     let served = Served::new(with_plan(early, async |ctx: &mut Context| tell(ctx)));
     let chunked = |content| {
@@ -108,7 +108,7 @@ fn a_form_that_is_streamed_has_to_be_read_first() {
 }
 
 #[test]
-fn why_a_form_is_refused_is_told_to_the_operator_only() {
+fn the_reason_why_a_form_is_refused_is_told_to_the_operator_only() {
     let refusals = Refusals::default();
     let served = Served::with(|server| refusals.of(server), tell);
     let heard = served.ask(post("Content-Type: text/plain\r\n", "a=1"));
@@ -120,7 +120,7 @@ fn why_a_form_is_refused_is_told_to_the_operator_only() {
 }
 
 #[test]
-fn a_request_that_is_built_is_read_as_it_was_meant() {
+fn a_form_that_is_built_reads_as_it_was_meant() {
     let pairs = [("a b", "1&2=3"), ("é", "\r\n\0"), ("a b", "+%41")];
     let form: FormBuf = pairs.into_iter().collect();
     let mut request = Request::post("http://a/path?old").unwrap();

@@ -61,7 +61,7 @@ mod errors {
     }
 
     #[test]
-    fn a_status_is_an_answer_like_any_other() {
+    fn a_status_as_an_error_is_answered_with_its_reason() {
         check(|| Status::NOT_FOUND.into(), &answer("404 Not Found", "Not Found"), None);
         check(|| Status::IM_USED.into(), &answer("226 IM Used", "IM Used"), None);
         check(|| Status::new(599).unwrap().into(), &answer("599 ", ""), None);
@@ -81,7 +81,7 @@ mod errors {
     }
 
     #[test]
-    fn a_status_of_1xx_is_no_answer_15_2() {
+    fn a_1xx_status_is_answered_500_15_2() {
         for code in [100, 101, 102, 103, 199] {
             let refusals = Refusals::default();
             let set = move |ctx: &mut Context| {
@@ -99,7 +99,7 @@ mod errors {
     }
 
     #[test]
-    fn a_status_of_1xx_is_no_answer_to_an_error_or_a_stream_either() {
+    fn a_1xx_status_of_an_error_a_stream_or_a_plan_is_answered_500_too() {
         let fails = |_: &mut Context| -> corehttp::Result { Err(Status::EARLY_HINTS.into()) };
         assert_eq!(status(&Served::new(fails).ask(GET)), 500);
         let streams = async |ctx: &mut Context| -> corehttp::Result {
@@ -112,7 +112,7 @@ mod errors {
     }
 
     #[test]
-    fn fields_that_were_set_survive_an_error_but_for_those_of_the_content() {
+    fn an_error_keeps_the_fields_that_were_set_but_those_of_the_content() {
         let served = Served::new(|ctx: &mut Context| -> corehttp::Result {
             ctx.response.headers.set("x-before", "kept")?;
             for of_content in [
@@ -136,7 +136,7 @@ mod errors {
     }
 
     #[test]
-    fn once_the_head_has_left_an_error_cuts_the_connection() {
+    fn an_error_after_the_head_has_left_cuts_the_connection() {
         let refusals = Refusals::default();
         let served = Served::with(
             |server| refusals.of(server),
@@ -196,7 +196,7 @@ mod bodies_that_fail {
     }
 
     #[test]
-    fn cut_short_is_400_8() {
+    fn a_body_that_is_cut_short_is_400_8() {
         check("POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 5\r\n\r\n", 400);
         check("POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 5\r\n\r\nhel", 400);
         check("POST / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n", 400);
@@ -205,7 +205,7 @@ mod bodies_that_fail {
     }
 
     #[test]
-    fn malformed_is_400_and_what_follows_is_not_parsed_7_1() {
+    fn a_malformed_body_is_400_and_nothing_behind_it_is_parsed_7_1() {
         for body in
             ["x\r\n", "5\r\nhelloworld", "5\nhello", "+5\r\nhello\r\n0\r\n\r\n", "0\r\nhost: a\r\n\r\n"]
         {
@@ -221,7 +221,7 @@ mod bodies_that_fail {
     }
 
     #[test]
-    fn larger_than_may_be_buffered_is_413() {
+    fn a_body_larger_than_may_be_buffered_is_413() {
         let buffers = || async |ctx: &mut Context| -> corehttp::Result { Ok(ctx.buffer_body().await?) };
         for wire in [
             "POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 4194305\r\n\r\n",
@@ -236,7 +236,7 @@ mod bodies_that_fail {
     }
 
     #[test]
-    fn too_slow_is_408() {
+    fn a_body_that_is_too_slow_is_408() {
         let (refusals, timeouts) =
             (Refusals::default(), Timeouts { body: Duration::from_millis(1), ..Timeouts::default() });
         let served = Served::with(
@@ -440,7 +440,7 @@ mod panics {
     }
 
     #[test]
-    fn what_panics_when_it_is_dropped_is_told_and_the_answer_arrives() {
+    fn a_value_that_panics_when_dropped_is_reported_and_the_answer_arrives() {
         let ok = "HTTP/1.1 200 OK\r\n";
         for (path, panics) in [
             ("/extension", 1),
@@ -459,7 +459,7 @@ mod panics {
     }
 
     #[test]
-    fn what_panics_before_the_answer_is_whole_ends_it() {
+    fn a_value_that_panics_before_the_answer_is_whole_ends_it() {
         check_left("/source", "HTTP/1.1 200 OK\r\n", 0, 1);
         let timeouts = Timeouts { handler: Some(Duration::from_millis(1)), ..Timeouts::default() };
         let refusals = Refusals::default();
@@ -470,7 +470,7 @@ mod panics {
     }
 
     #[test]
-    fn what_panics_behind_a_panic_is_told_too() {
+    fn a_panic_that_follows_a_panic_is_reported_too() {
         let refusals = Refusals::default();
         let served = Served::with(|server| refusals.of(server), careless);
         let heard = served.ask(get("/refused") + GET);
@@ -496,7 +496,7 @@ mod panics {
     impl std::error::Error for FragileError {}
 
     #[test]
-    fn a_cause_that_panics_when_it_is_dropped_harms_nobody() {
+    fn a_cause_that_panics_when_dropped_harms_no_connection() {
         for is_told in [true, false] {
             let refusals = Refusals::default();
             let fails = |_: &mut Context| Err(Error::new(Status::CONFLICT, FragileError(Fragile)));
@@ -508,7 +508,7 @@ mod panics {
     }
 
     #[tokio::test]
-    async fn it_is_the_same_without_a_connection() {
+    async fn panics_are_caught_without_a_connection_too() {
         for (path, code, body, panics) in [
             ("/extensions", 200, "well", 2),
             ("/refused", 500, "Internal Server Error", 2),
@@ -545,7 +545,7 @@ mod facts {
     }
 
     #[test]
-    fn no_two_connections_have_one_number_wherever_they_are_served() {
+    fn connections_on_different_cores_have_different_numbers() {
         let served = Served::with(
             |server| server.cores(2).balanced(true),
             |ctx: &mut Context| ctx.response.text(format!("<{}:{}>", ctx.connection_id(), 0)),
@@ -581,7 +581,7 @@ mod facts {
     }
 
     #[test]
-    fn a_request_has_arrived_when_its_head_has() {
+    fn a_request_arrives_with_its_head() {
         let (sender, facts) = channel();
         let served = Served::new(move |ctx: &mut Context| sender.send(ctx.arrived()).unwrap());
         let mut peer = served.connect();
@@ -642,7 +642,7 @@ mod peer_closed {
     }
 
     #[test]
-    fn the_work_ends_when_the_peer_leaves() {
+    fn a_handler_hears_that_its_peer_has_left() {
         check(GET, drop);
         check(GET, Peer::reset);
         check(&GET.repeat(3), drop);
@@ -653,7 +653,7 @@ mod peer_closed {
     }
 
     #[test]
-    fn a_peer_that_only_ends_its_side_looks_the_same_and_still_gets_its_answer() {
+    fn a_peer_that_ends_only_its_own_side_still_gets_its_answer() {
         check(GET, |mut peer| {
             peer.end();
             assert!(peer.hear_all().ends_with("\r\n\r\nclosed"));
@@ -661,7 +661,7 @@ mod peer_closed {
     }
 
     #[test]
-    fn what_comes_meanwhile_is_kept_up_to_a_bound() {
+    fn bytes_that_come_meanwhile_are_kept_up_to_a_bound() {
         let service = Server::new().service(async |ctx: &mut Context| ctx.peer_closed().await);
         paused(async {
             let (mut near, far) = tokio::io::duplex(1 << 10);
@@ -683,7 +683,7 @@ mod peer_closed {
     }
 
     #[test]
-    fn who_has_begun_an_answer_hears_it_too() {
+    fn a_writer_hears_that_its_peer_has_left() {
         let (sender, ends) = channel();
         let served = Served::new(streaming(async move |ctx: &mut Context| -> corehttp::Result {
             let mut out = ctx.stream().await?;
@@ -705,7 +705,7 @@ mod peer_closed {
     }
 
     #[test]
-    fn what_comes_while_an_answer_is_streamed_is_not_lost() {
+    fn requests_that_come_while_an_answer_is_streamed_are_not_lost() {
         let done = Arc::new(Semaphore::new(0));
         let work = done.clone();
         let served = Served::new(async move |ctx: &mut Context| -> corehttp::Result {
@@ -728,7 +728,7 @@ mod peer_closed {
     }
 
     #[test]
-    fn beside_a_reader_it_is_the_reader_who_hears() {
+    fn beside_a_reader_only_the_reader_hears_that_the_peer_has_left() {
         let (sender, ends) = channel();
         let served = Served::new(streaming(async move |ctx: &mut Context| {
             let (mut body, out) = ctx.duplex().await.unwrap();
@@ -747,7 +747,7 @@ mod peer_closed {
     }
 
     #[test]
-    fn what_comes_meanwhile_is_not_lost() {
+    fn requests_that_come_meanwhile_are_not_lost() {
         let (served, done, ends) = working();
         let mut peer = served.connect();
         peer.say(GET);
@@ -799,7 +799,7 @@ mod middleware {
     }
 
     #[test]
-    fn handlers_hold_handlers() {
+    fn a_handler_may_wrap_another() {
         let served = Served::new(Mark("a", Guard(Mark("b", inner.into_handler()))));
         for (request, expected) in [
             (
@@ -823,7 +823,7 @@ mod middleware {
     }
 
     #[test]
-    fn plans_pass_through() {
+    fn a_plan_passes_through_the_handlers_around_it() {
         let refuse = with_plan(|_| BodyPlan::Refuse(Status::LOCKED), inner);
         assert_eq!(status(&Served::new(Arc::new(Mark("a", refuse))).ask(GET)), 423);
         let make = async move |_: ServerCore| Ok(Rc::new(Mark("a", refuse)));
@@ -984,7 +984,7 @@ mod informational {
     }
 
     #[test]
-    fn hints_come_before_their_answer_and_after_the_answers_before_15_2() {
+    fn hints_come_right_before_their_own_answer_15_2() {
         let served = Served::new(hinting);
         let asked = get("/") + &get("/hints") + &get("/") + &get("/hints");
         assert_eq!(undated(&served.ask(asked)), format!("{BARE}{HINTED}{BARE}{HINTED}"));
@@ -1006,13 +1006,13 @@ mod informational {
     }
 
     #[test]
-    fn a_peer_that_speaks_1_0_is_not_told_15_2() {
+    fn http_1_0_is_sent_no_hints_15_2() {
         let heard = Served::new(hinting).ask("GET /hints HTTP/1.0\r\n\r\n");
         assert_eq!(undated(&heard), BARE.replace("4\r\n", "4\r\nconnection: close\r\n"));
     }
 
     #[test]
-    fn only_what_is_informational_and_in_time_is_sent() {
+    fn informational_answers_need_their_status_and_come_before_the_head() {
         let served = Served::new(async |ctx: &mut Context| -> corehttp::Result {
             for code in [101, 200, 204, 304, 404, 599] {
                 let status = Status::new(code).unwrap();

@@ -199,7 +199,7 @@ fn fate<H: Handler>(wired: &Wired<H>, packets: &[&[u8]], then: Then) -> Fate {
 }
 
 #[test]
-fn spoiled_conversations_are_answered_or_refused_however_they_are_cut() {
+fn spoiled_conversations_end_alike_however_they_are_cut() {
     let (wired, mut dice) = (Wired::new(with_plan(plan, app)), Dice(0x5eed));
     for round in 0..ROUNDS {
         let wire = dice.conversation();
@@ -216,7 +216,7 @@ const ROUNDS: usize = 3_000;
 
 /// Of two rules that are broken that one counts which was broken first, though all comes at once.
 #[test]
-fn who_breaks_two_rules_is_refused_for_the_first_wherever_packets_end() {
+fn of_two_broken_rules_the_first_decides_wherever_packets_end() {
     let limits =
         Limits { request_line_max: 30, head_max: 80, fields_max: 4, trailers_max: 20, ..Limits::default() };
     let wired = Wired::with(|server| server.limits(limits), app);
@@ -295,7 +295,7 @@ fn thousands_of_garbage_connections_leave_the_server_well() {
 }
 
 #[test]
-fn a_reset_at_every_point_of_an_exchange_ends_that_exchange_and_nothing_else() {
+fn a_reset_at_any_point_ends_one_exchange_and_nothing_else() {
     let served = Served::new(with_plan(plan, app));
     for body in [
         "content-length: 5\r\n\r\nhello",
@@ -321,7 +321,7 @@ fn a_reset_at_every_point_of_an_exchange_ends_that_exchange_and_nothing_else() {
 }
 
 #[test]
-fn slow_heads_hold_up_nobody() {
+fn slow_heads_hold_up_no_other_peer() {
     let served = Served::new(with_plan(plan, app));
     let mut peers: Vec<_> = (0..40).map(|_| served.connect()).collect();
     for byte in GET.as_bytes() {
@@ -339,8 +339,8 @@ fn announcing(path: &str, framing: &str) -> String {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn what_is_announced_takes_no_memory() {
-    alone("hostile::what_is_announced_takes_no_memory", || {
+fn an_announced_body_takes_no_memory_before_it_comes() {
+    alone("hostile::an_announced_body_takes_no_memory_before_it_comes", || {
         const PEERS: usize = 200;
         let served = Served::new(with_plan(plan, app));
         check_well(&served);
@@ -367,8 +367,8 @@ fn what_is_announced_takes_no_memory() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn who_does_not_read_takes_no_memory_and_no_time() {
-    alone("hostile::who_does_not_read_takes_no_memory_and_no_time", || {
+fn peers_that_do_not_read_take_no_memory_and_no_time() {
+    alone("hostile::peers_that_do_not_read_take_no_memory_and_no_time", || {
         let much = Bytes::from(vec![b'x'; 16 << 20]);
         let served = Served::new(move |ctx: &mut Context| match ctx.request.path() {
             "/much" => ctx.response.body.share(much.clone()),
@@ -392,7 +392,7 @@ fn who_does_not_read_takes_no_memory_and_no_time() {
 }
 
 #[test]
-fn who_asks_without_end_leaves_room_for_others() {
+fn a_peer_that_asks_without_end_leaves_room_for_others() {
     let served = Served::new(app);
     let (mut asks, others) = (served.connect(), AtomicBool::new(true));
     let mut hears = asks.stream.try_clone().unwrap();
@@ -517,7 +517,7 @@ fn panics_at_odd_times_end_one_connection_and_no_other() {
 }
 
 #[test]
-fn whoever_is_told_of_errors_may_panic_too() {
+fn on_error_may_panic_too() {
     let limits = Limits { connections_max: 1, ..Limits::default() };
     let told = |server: Server| server.limits(limits).on_error(|_| resume_unwind(Box::new("quietly")));
     let served = Served::with(told, |ctx: &mut Context| ctx.response.text("fine"));
@@ -581,7 +581,7 @@ async fn probe<H: Handler>(service: &Service<H>) -> String {
 }
 
 #[test]
-fn a_flood_while_it_stops_does_not_stop_it_from_stopping() {
+fn a_flood_does_not_keep_the_server_from_stopping() {
     for cores in [1, 2] {
         let served = Served::with(|server| server.cores(cores), with_plan(plan, app));
         let grace = Duration::from_millis(100);

@@ -20,7 +20,7 @@ use crate::support::wired::{Then, Wired, count_handled, shortened, take_handled}
 use crate::support::{Peer, Refusals, Served, eventually, paused, status, undated};
 
 #[test]
-fn what_the_defaults_are() {
+fn the_default_limits_are_as_documented() {
     let Limits { request_line_max, head_max, fields_max, empty_lines_max, body_max, .. } = Limits::default();
     assert_eq!((request_line_max, head_max, fields_max), (16 << 10, 64 << 10, 128));
     assert_eq!((empty_lines_max, body_max), (1, 4 << 20));
@@ -96,7 +96,7 @@ fn line(len: usize) -> String {
 }
 
 #[test]
-fn request_line_max_rfc9112_3() {
+fn a_request_line_beyond_its_limit_is_414_rfc9112_3() {
     let limits = Limits { request_line_max: 30, ..Limits::default() };
     check(limits, line(30), line(31), 414);
     check(limits, format!("\r\n{}", line(30)), format!("\r\n{}", line(31)), 414);
@@ -112,7 +112,7 @@ fn head(len: usize) -> String {
 }
 
 #[test]
-fn head_max_rfc6585_5() {
+fn row_21_a_head_beyond_its_limit_is_431_rfc6585_5() {
     let limits = Limits { head_max: 64, ..Limits::default() };
     check(limits, head(64), head(65), 431);
     check(limits, format!("\r\n{}", head(64)), format!("\r\n{}", head(65)), 431);
@@ -128,7 +128,7 @@ fn fields(count: usize) -> String {
 }
 
 #[test]
-fn fields_max_rfc6585_5() {
+fn row_22_more_fields_than_the_limit_are_431_rfc6585_5() {
     let limits = |fields_max| Limits { fields_max, ..Limits::default() };
     check(limits(1), fields(1), fields(2), 431);
     check(limits(3), fields(3), fields(4), 431);
@@ -138,7 +138,7 @@ fn fields_max_rfc6585_5() {
 }
 
 #[test]
-fn empty_lines_max_rfc9112_2_2() {
+fn more_empty_lines_than_the_limit_are_400_rfc9112_2_2() {
     for empty_lines_max in [0, 1, 3] {
         let limits = Limits { empty_lines_max, ..Limits::default() };
         let lines = |count: usize| "\r\n".repeat(count) + &line(20);
@@ -157,7 +157,7 @@ fn chunked(body: &str) -> String {
 }
 
 #[test]
-fn body_max_rfc9110_15_5_14() {
+fn a_body_beyond_its_limit_is_413_rfc9110_15_5_14() {
     let limits = Limits { body_max: 8, ..Limits::default() };
     check(limits, sized(8, "12345678"), sized(9, ""), 413);
     check(limits, sized(0, ""), sized(u64::MAX, ""), 413);
@@ -171,7 +171,7 @@ fn body_max_rfc9110_15_5_14() {
 
 /// It takes the place of that for all, whether it is less or more.
 #[test]
-fn a_plan_may_have_a_bound_of_its_own() {
+fn a_plan_may_have_a_limit_of_its_own() {
     let limits = Limits { body_max: 8, ..Limits::default() };
     for (most, len, expected) in [(4, 4, 200), (4, 5, 413), (8, 9, 413), (16, 16, 200), (16, 17, 413)] {
         let planned = with_plan(move |_| BodyPlan::BufferUpTo(most), app);
@@ -185,7 +185,7 @@ fn a_plan_may_have_a_bound_of_its_own() {
 }
 
 #[test]
-fn body_max_by_default() {
+fn the_default_limit_of_a_body_holds() {
     let wired = Wired::new(|ctx: &mut Context| ctx.response.text(ctx.request.body.len().to_string()));
     let body = "b".repeat(4 << 20);
     for (wire, expected) in [
@@ -201,7 +201,7 @@ fn body_max_by_default() {
 }
 
 #[test]
-fn chunk_digits_max_rfc9112_7_1() {
+fn more_digits_of_a_chunk_size_than_the_limit_are_400_rfc9112_7_1() {
     let sizes = |first: &str| chunked(&format!("{first}\r\n12345\r\n0\r\n\r\n"));
     let limits = |chunk_digits_max| Limits { chunk_digits_max, ..Limits::default() };
     check(limits(1), sizes("5"), sizes("05"), 400);
@@ -217,7 +217,7 @@ fn extended(len: usize) -> String {
 }
 
 #[test]
-fn chunk_extension_max_rfc9112_7_1_1() {
+fn chunk_extensions_beyond_their_limits_are_400_rfc9112_7_1_1() {
     let last = "0\r\n\r\n";
     let limits = Limits { chunk_extension_max: 8, chunk_extensions_max: 20, ..Limits::default() };
     check(limits, chunked(&(extended(8) + last)), chunked(&(extended(9) + last)), 400);
@@ -242,7 +242,7 @@ fn wasteful(waste: usize) -> String {
 }
 
 #[test]
-fn chunk_overhead_max_rfc9112_7_1() {
+fn chunk_framing_beyond_its_limit_is_400_rfc9112_7_1() {
     let limits = Limits { chunk_overhead_max: 30, ..Limits::default() };
     check(limits, chunked(&(wasteful(30) + "\r\n0\r\n\r\n")), chunked(&wasteful(31)), 400);
     // It adds up, CRLF behind the data included.
@@ -261,7 +261,7 @@ fn trailers(section: &str) -> String {
 }
 
 #[test]
-fn trailers_max_rfc9112_7_1_2() {
+fn trailers_beyond_their_limits_are_431_rfc9112_7_1_2() {
     let limits = |trailers_max| Limits { trailers_max, ..Limits::default() };
     check(limits(9), trailers("a: 45\r\n"), trailers("a: 456\r\n"), 431);
     check(limits(2), trailers(""), trailers("a:\r\n"), 431);
@@ -278,7 +278,7 @@ fn trailers_max_rfc9112_7_1_2() {
 }
 
 #[test]
-fn no_bound_is_too_small_or_too_large() {
+fn every_limit_may_be_zero_or_boundless() {
     const NONE: Limits = Limits {
         request_line_max: 0,
         head_max: 0,
@@ -348,7 +348,7 @@ fn check_unread(drain_max: usize, body: &str, kept: bool) {
 }
 
 #[test]
-fn drain_max_of_an_unread_body_rfc9112_9_3() {
+fn an_unread_body_is_drained_up_to_its_limit_rfc9112_9_3() {
     let smuggled = "GET /smuggled HTTP/1.1\r\nhost: a\r\n\r\n";
     let (len, chunk) = (smuggled.len(), format!("{:x}\r\n{smuggled}\r\n", smuggled.len()));
     check_unread(len, &sized(len as u64, smuggled), true);
@@ -366,7 +366,7 @@ fn drain_max_of_an_unread_body_rfc9112_9_3() {
 }
 
 #[test]
-fn drain_max_after_a_refusal_rfc9112_9_6() {
+fn a_refused_peer_is_drained_up_to_the_limit_rfc9112_9_6() {
     const PIPE: usize = 64;
     for drain_max in [0, 1000] {
         let limits = Limits { drain_max, ..Limits::default() };
@@ -390,7 +390,7 @@ fn drain_max_after_a_refusal_rfc9112_9_6() {
 
 /// Found as a core that stood still: the end was told as a number, which was not beyond this limit.
 #[test]
-fn however_much_may_be_drained_the_end_of_it_is_the_end() {
+fn draining_ends_when_the_peer_does_whatever_the_limit() {
     let limits = Limits { drain_max: usize::MAX, ..Limits::default() };
     paused(async {
         let (service, start) = (Server::new().limits(limits).service(app), Instant::now());
@@ -478,7 +478,7 @@ fn pipelined_answers_leave_in_batches_rfc9112_9_3_2() {
 }
 
 #[test]
-fn who_pipelines_without_reading_is_not_read_from_for_ever() {
+fn a_peer_that_pipelines_without_reading_is_read_no_further() {
     const PIPE: usize = 16 << 10;
     let said = paused(async {
         let service =
@@ -500,7 +500,7 @@ fn who_pipelines_without_reading_is_not_read_from_for_ever() {
 }
 
 #[test]
-fn connections_max_over_all_cores_rfc9110_15_6_4() {
+fn connections_beyond_the_limit_of_all_cores_are_503_rfc9110_15_6_4() {
     for cores in [1, 2] {
         let (served, refusals) =
             crowded("127.0.0.1:0", cores, Limits { connections_max: 3, ..Limits::default() });
@@ -543,7 +543,7 @@ fn connections_that_were_taken_over_count_wherever_they_are() {
 }
 
 #[test]
-fn connections_per_peer_max_rfc6585_4() {
+fn connections_beyond_the_limit_of_a_peer_are_429_rfc6585_4() {
     for address in ["127.0.0.1:0", "[::]:0"] {
         let limits = Limits { connections_per_peer_max: Some(2), ..Limits::default() };
         let (served, refusals) = crowded(address, 2, limits);
@@ -603,7 +603,7 @@ fn leave<const N: usize>(served: &Served, peers: [Peer; N]) {
 }
 
 #[test]
-fn requests_per_connection_max_rfc9112_9_6() {
+fn row_56_the_last_request_allowed_is_answered_with_close_rfc9112_9_6() {
     for (requests_per_connection_max, served) in
         [(None, 9), (Some(0), 1), (Some(1), 1), (Some(3), 3), (Some(9), 9)]
     {

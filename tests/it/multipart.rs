@@ -185,7 +185,7 @@ mod parts {
     use super::*;
 
     #[test]
-    fn are_between_boundaries_2046_5_1_1() {
+    fn parts_are_between_boundaries_2046_5_1_1() {
         check(part("1") + "--b--\r\n", Ok(&[("a", "1")]));
         check(part("1") + &part("") + "--b--", Ok(&[("a", "1"), ("a", "")]));
         check("--b--\r\n", Ok(&[]));
@@ -193,14 +193,14 @@ mod parts {
     }
 
     #[test]
-    fn have_a_preamble_before_and_an_epilogue_behind_them() {
+    fn a_preamble_and_an_epilogue_are_skipped() {
         check("pre\r\nb\r\n--\r\n".to_owned() + &part("1") + "--b--\r\n", Ok(&[("a", "1")]));
         check("\r\n".to_owned() + &part("1") + "--b--", Ok(&[("a", "1")]));
         check(part("1") + "--b--\r\n\r\nGET / HTTP/1.1\r\n--b\r\nx", Ok(&[("a", "1")]));
     }
 
     #[test]
-    fn end_only_at_a_whole_boundary() {
+    fn a_part_ends_only_at_a_whole_boundary() {
         for content in [
             "\r\n",
             "\r\n\r\n",
@@ -219,14 +219,14 @@ mod parts {
     }
 
     #[test]
-    fn may_have_padding_behind_their_boundaries() {
+    fn boundaries_may_be_padded() {
         let body = part("1").replace("--b\r\n", "--b \t\r\n") + "--b-- \t\r\n";
         check(&body, Ok(&[("a", "1")]));
         check(body.trim_end(), Ok(&[("a", "1")]));
     }
 
     #[test]
-    fn may_have_other_fields() {
+    fn a_part_may_have_other_fields() {
         check(
             headed("content-type: a/b\r\nX-Own: 1\r\nCONTENT-disposition:form-data;name=a"),
             Ok(&[("a", "1")]),
@@ -238,7 +238,7 @@ mod parts {
     }
 
     #[test]
-    fn tell_what_they_are() {
+    fn a_part_tells_its_name_type_and_fields() {
         runtime().block_on(async {
             let head = "content-disposition: form-data; name=\"p\"; filename=\"../x\"\r\ncontent-type: image/png\r\nx-own: 1";
             let body = headed(head) + &part("2");
@@ -254,7 +254,7 @@ mod parts {
     }
 
     #[test]
-    fn may_be_larger_than_the_window() {
+    fn a_part_may_be_larger_than_the_window() {
         let content = "\r\n--\r\n-\r--b \r\n--c".repeat(2_000);
         let body = part(&content) + &part("2") + "--b--\r\n";
         for size in [1, 2, 7, 74, 4096, 16383, 16384, 16385, body.len()] {
@@ -268,7 +268,7 @@ mod parts {
     }
 
     #[test]
-    fn are_all_read_though_a_read_is_given_up() {
+    fn a_read_that_is_given_up_loses_nothing() {
         runtime().block_on(async {
             let body = part("123") + "--b--\r\n";
             let pieces = Pieces::new(body.as_bytes().chunks(1));
@@ -303,7 +303,7 @@ mod refused {
     use super::*;
 
     #[test]
-    fn bodies_that_are_cut_short_at_any_byte() {
+    fn a_body_cut_short_at_any_byte_is_refused() {
         let whole = part("1") + &part("2\r\n") + "--b--";
         for end in 0..whole.len() {
             refused(&whole[..end], E::Incomplete);
@@ -312,7 +312,7 @@ mod refused {
     }
 
     #[test]
-    fn boundaries_with_something_behind_them_2046_5_1_1() {
+    fn a_boundary_with_something_behind_it_is_refused_2046_5_1_1() {
         for line in [
             "--bb", "--b-", "--b-x", "--b--x", "--b---", "--b x", "--b\n", "--b--\n", "--b \n", "--b\rx",
             "--b\0",
@@ -324,7 +324,7 @@ mod refused {
     }
 
     #[test]
-    fn bare_line_feeds() {
+    fn bare_line_feeds_are_refused() {
         let body = part("1") + "--b--\r\n";
         refused(body.replace('\r', ""), E::Delimiter);
         refused("\n".to_owned() + &body.replace('\r', ""), E::Incomplete);
@@ -337,7 +337,7 @@ mod refused {
     }
 
     #[test]
-    fn malformed_heads_2046_5_1() {
+    fn malformed_part_heads_are_refused_2046_5_1() {
         let good = "content-disposition: form-data; name=a";
         for line in [
             "x",
@@ -363,7 +363,7 @@ mod refused {
     }
 
     #[test]
-    fn parts_without_one_name_7578_4_2() {
+    fn a_part_without_exactly_one_name_is_refused_7578_4_2() {
         let good = "content-disposition: form-data; name=a";
         for head in [
             "",
@@ -383,7 +383,7 @@ mod refused {
     }
 
     #[test]
-    fn transfer_encodings_7578_4_7() {
+    fn transfer_encodings_are_refused_7578_4_7() {
         let good = "content-disposition: form-data; name=a\r\ncontent-transfer-encoding:";
         for coding in [
             "base64",
@@ -398,7 +398,7 @@ mod refused {
     }
 
     #[test]
-    fn more_than_the_limits_allow() {
+    fn more_than_a_limit_allows_is_refused() {
         use MultipartLimits as L;
         let check = |limits: fn(usize) -> L, body: &str, used: usize, error| {
             check_within(&limits(used), body.as_bytes(), Ok(&[("a", "12"), ("a", "")]));
@@ -418,7 +418,7 @@ mod refused {
     }
 
     #[test]
-    fn limits_that_are_none() {
+    fn multipart_limits_may_be_zero_or_boundless() {
         let unlimited = MultipartLimits {
             parts_max: usize::MAX,
             fields_max: usize::MAX,
@@ -449,7 +449,7 @@ mod refused {
     }
 
     #[test]
-    fn heads_and_margins_without_end() {
+    fn heads_and_margins_without_end_are_refused() {
         let long = "x".repeat(64 << 10);
         for (body, error) in [
             (format!("--b\r\n{long}"), E::PartHeadTooLarge),
@@ -467,7 +467,7 @@ mod refused {
     }
 
     #[test]
-    fn more_or_other_bytes_than_are_asked_for() {
+    fn text_that_is_too_long_or_not_utf8_is_refused() {
         let check = |content: &[u8], memory_max, error: Option<MultipartError>| {
             let body =
                 [b"--b\r\ncontent-disposition: form-data; name=a\r\n\r\n", content, b"\r\n--b--"].concat();
@@ -487,7 +487,7 @@ mod refused {
     }
 
     #[test]
-    fn failures_of_the_source_are_told_and_stay() {
+    fn a_failure_of_the_source_is_passed_on() {
         let body = part("1");
         for end in 0..body.len() {
             let source = Pieces { end: End::Failure, ..Pieces::new([&body.as_bytes()[..end]]) };
@@ -497,7 +497,7 @@ mod refused {
     }
 
     #[test]
-    fn boundaries_that_are_none() {
+    fn invalid_boundaries_are_refused() {
         let longest = "b".repeat(70);
         let new = |boundary: &str| Multipart::new(&b""[..], boundary, MultipartLimits::default()).map(drop);
         assert_eq!(new(&longest), Ok(()));
@@ -544,7 +544,7 @@ mod served {
     }
 
     #[test]
-    fn the_epilogue_is_not_the_next_request() {
+    fn row_49_the_epilogue_is_never_the_next_request() {
         let smuggled = "GET /smuggled HTTP/1.1\r\nhost: a\r\n\r\n";
         let body = part("1") + "--b--\r\n" + smuggled;
         for served in [Served::new(streaming(list)), Served::new(list)] {
@@ -562,7 +562,7 @@ mod served {
     }
 
     #[test]
-    fn parts_in_chunks() {
+    fn parts_may_come_in_chunks() {
         let body = part("1") + &part("two") + "--b--\r\n";
         let mut chunked = post("transfer-encoding: chunked\r\n", "");
         chunked = chunked.replace("content-length: 0\r\n", "");
@@ -572,7 +572,7 @@ mod served {
     }
 
     #[test]
-    fn what_is_wrong_owes_a_status() {
+    fn each_fault_of_a_body_owes_its_status() {
         let refusals = Refusals::default();
         let strict = async |ctx: &mut Context| -> corehttp::Result {
             let limits = MultipartLimits {
@@ -625,7 +625,7 @@ mod served {
 
     /// Whoever sent it has done nothing wrong.
     #[test]
-    fn a_body_that_was_not_read_is_the_fault_of_the_program() {
+    fn a_body_that_was_not_received_is_the_fault_of_the_program() {
         let ask = async |ctx: &mut Context| -> corehttp::Result { Ok(ctx.request.multipart().map(drop)?) };
         let (unread, buffered) = (Served::new(streaming(ask)), Served::new(ask));
         let body = part("1") + "--b--\r\n";
@@ -646,7 +646,7 @@ mod served {
     }
 
     #[test]
-    fn a_body_that_is_announced_too_large_is_not_invited() {
+    fn a_body_announced_too_large_is_refused_without_continue() {
         let mut peer_served = Served::new(streaming(list)).ask(
             post("expect: 100-continue\r\n", "").replace("content-length: 0", "content-length: 99999999999"),
         );
@@ -689,7 +689,7 @@ mod saved {
     }
 
     #[test]
-    fn under_a_name_of_its_own() {
+    fn a_part_is_saved_under_a_random_or_a_given_name() {
         let (dir, content) = (TempDir::new().unwrap(), "0123456789".repeat(50_000));
         let body = file(&content);
         for size in [1000, body.len()] {
@@ -706,7 +706,7 @@ mod saved {
     }
 
     #[test]
-    fn never_over_what_is_there_and_never_elsewhere() {
+    fn saving_overwrites_nothing_and_stays_in_its_directory() {
         let (dir, body) = (TempDir::new().unwrap(), file("new"));
         fs::write(dir.path().join("here"), "old").unwrap();
         let save =
@@ -721,7 +721,7 @@ mod saved {
 
     #[cfg(unix)]
     #[test]
-    fn never_through_a_link() {
+    fn saving_follows_no_link() {
         let (dir, other, body) = (TempDir::new().unwrap(), TempDir::new().unwrap(), file("new"));
         std::os::unix::fs::symlink(other.path().join("target"), dir.path().join("link")).unwrap();
         let saved = runtime().block_on(save(Pieces::new([body.as_bytes()]), 10, dir.path(), Some("link")));
@@ -730,7 +730,7 @@ mod saved {
     }
 
     #[test]
-    fn nothing_that_is_too_large_or_not_all_there() {
+    fn a_part_that_is_too_large_or_cut_short_leaves_no_file() {
         let (dir, body) = (TempDir::new().unwrap(), file("12345"));
         for end in body.find("\r\n\r\n").unwrap() + 4..body.len() - 2 {
             let source = Pieces::new([&body.as_bytes()[..end]]);
@@ -748,7 +748,7 @@ mod saved {
     }
 
     #[test]
-    fn nothing_that_was_given_up() {
+    fn saving_that_is_given_up_leaves_no_file() {
         let (dir, body) = (TempDir::new().unwrap(), file("12345"));
         let source = Pieces { end: End::Silence, ..Pieces::new([&body.as_bytes()[..body.len() - 10]]) };
         paused(async {
@@ -759,7 +759,7 @@ mod saved {
     }
 
     #[test]
-    fn what_a_peer_sends() {
+    fn a_handler_saves_the_parts_that_a_peer_sends() {
         let dir = TempDir::new().unwrap();
         let path = dir.path().to_owned();
         let served = Served::new(streaming(async move |ctx: &mut Context| -> corehttp::Result {
@@ -832,7 +832,7 @@ mod written {
     }
 
     #[test]
-    fn as_browsers_do_but_for_backslashes() {
+    fn names_are_escaped_as_by_browsers_but_for_backslashes() {
         let mut form = Form::new();
         form.text("a\"\r\n%22", "1").unwrap();
         form.file("f", "\\\"\n.txt", "text/plain", &b"2"[..]).unwrap();
@@ -847,7 +847,7 @@ mod written {
     }
 
     #[test]
-    fn nothing_that_would_break_out() {
+    fn names_and_types_cannot_break_out() {
         let mut form = Form::new();
         for name in ["a\0", "\x07", "\x7f"] {
             assert_eq!(form.text(name, ""), Err(InvalidField::Value), "{name:?}");
@@ -861,7 +861,7 @@ mod written {
     }
 
     #[test]
-    fn boundaries_differ() {
+    fn each_form_has_a_boundary_of_its_own() {
         let boundary = || attached(Form::new()).headers.content_type().unwrap().to_owned();
         assert_ne!(boundary(), boundary());
     }
@@ -887,7 +887,7 @@ mod written {
     }
 
     #[test]
-    fn streams_under_a_length_if_all_is_known() {
+    fn streams_of_known_length_are_sent_with_a_length() {
         let (heard, _) = sent(&[("hello", Some(5)), ("", Some(0)), ("x", Some(1))]);
         let (head, body) = heard.split_once("\r\n\r\n").unwrap();
         assert!(head.contains(&format!("\r\ncontent-length: {}", body.len())), "{heard}");
@@ -900,7 +900,7 @@ mod written {
     }
 
     #[test]
-    fn streams_in_chunks_if_not() {
+    fn streams_of_unknown_length_are_sent_in_chunks() {
         let (heard, _) = sent(&[("hello", Some(5)), ("unknown", None)]);
         assert!(
             heard.contains("transfer-encoding: chunked\r\n") && heard.ends_with("\r\n0\r\n\r\n"),
@@ -910,7 +910,7 @@ mod written {
     }
 
     #[test]
-    fn what_a_client_sends_is_what_a_server_reads() {
+    fn a_server_reads_what_a_client_sends() {
         let served = Served::new(streaming(async |ctx: &mut Context| -> corehttp::Result {
             let mut heard = format!("{:?};", ctx.request.headers.content_length());
             let mut parts = ctx.multipart()?;
@@ -940,7 +940,7 @@ mod written {
     }
 
     #[test]
-    fn no_stream_that_is_shorter_or_longer_than_was_said() {
+    fn a_stream_of_another_length_than_announced_cuts_the_body() {
         for (streams, why) in [
             (&[("hell", Some(5)), ("x", Some(1))][..], "shorter"),
             (&[("hello!", Some(5))], "longer"),

@@ -72,7 +72,7 @@ fn check(wire: &str, expected: &[&str]) {
 }
 
 #[test]
-fn which_request_it_was_is_told() {
+fn a_refusal_names_its_request() {
     check(&get("/"), &[]);
     check(
         &get("/fails"),
@@ -113,7 +113,7 @@ fn which_request_it_was_is_told() {
 }
 
 #[test]
-fn nothing_is_told_of_a_head_that_was_not_good() {
+fn a_refusal_tells_nothing_of_a_malformed_head() {
     const WIRE: &str = "the message breaks RFC 9112 or a limit";
     for (bad, status, why) in [
         ("GET /secret\r\n\r\n", "400 Bad Request", "the request line is malformed"),
@@ -136,7 +136,7 @@ fn nothing_is_told_of_a_head_that_was_not_good() {
 }
 
 #[test]
-fn a_connection_that_is_refused_has_no_request() {
+fn a_refused_connection_has_no_request() {
     let told = Told::default();
     let limits = Limits { connections_max: 0, ..Limits::default() };
     let served = Served::with(|server| told.by(server).limits(limits), app);

@@ -82,7 +82,7 @@ fn targets_refused<T: AsRef<[u8]>>(targets: &[T]) {
 }
 
 #[test]
-fn row_1_to_4_host_is_there_once_3_2() {
+fn row_1_to_4_host_is_required_exactly_once_3_2() {
     refused("GET / HTTP/1.1\r\n\r\n", 400);
     refused("GET / HTTP/1.1\r\nX-Host: a\r\nHost_: a\r\n\r\n", 400);
     refused("GET http://a/ HTTP/1.1\r\n\r\n", 400);
@@ -100,7 +100,7 @@ fn row_1_to_4_host_is_there_once_3_2() {
 }
 
 #[test]
-fn host_is_an_authority_3_2() {
+fn a_host_that_is_no_authority_is_refused_3_2() {
     for host in [
         "a",
         "a:80",
@@ -133,7 +133,7 @@ fn host_is_an_authority_3_2() {
 }
 
 #[test]
-fn row_5_and_6_one_space_between_the_parts_3() {
+fn row_5_and_6_exactly_one_space_parts_the_request_line_3() {
     lines_refused(
         &[
             "GET  /foo HTTP/1.1",
@@ -184,7 +184,7 @@ fn head_or(method: &str) -> String {
 }
 
 #[test]
-fn row_8_and_9_versions_2_3() {
+fn row_8_and_9_other_and_malformed_versions_are_refused_2_3() {
     for version in ["2.0", "3.7", "0.9", "2.1", "9.9", "0.0"] {
         lines_refused(&[format!("GET / HTTP/{version}")], 505);
     }
@@ -281,7 +281,7 @@ fn row_10_connect_needs_a_plan_and_a_port_9110_9_3_6() {
 }
 
 #[test]
-fn row_11_bytes_that_no_target_holds_3_2() {
+fn row_11_bytes_that_no_target_may_hold_are_refused_3_2() {
     for byte in (0..=u8::MAX).filter(|byte| !byte.is_ascii_graphic() || b"\"#<>\\`".contains(byte)) {
         targets_refused(&[&[b'/', byte, b'b']]);
     }
@@ -294,7 +294,7 @@ fn row_11_bytes_that_no_target_holds_3_2() {
 }
 
 #[test]
-fn row_12_an_absolute_target_has_a_good_authority_9110_4_2() {
+fn row_12_an_absolute_target_needs_a_good_authority_9110_4_2() {
     for authority in [
         "a:1:2",
         "[::1",
@@ -334,7 +334,7 @@ fn row_13_an_absolute_target_wins_over_host_3_2_2() {
 }
 
 #[test]
-fn row_14_and_15_no_blanks_before_a_name_or_a_colon_5_1() {
+fn row_14_and_15_blanks_before_a_name_or_a_colon_are_refused_5_1() {
     fields_refused(&[
         " foo: bar",
         "\tfoo: bar",
@@ -379,7 +379,7 @@ fn row_16_and_20_a_name_is_a_token_5_1() {
 }
 
 #[test]
-fn row_17_values_hold_no_controls_9110_5_5() {
+fn row_17_controls_in_a_value_are_refused_9110_5_5() {
     for byte in (0..=u8::MAX).filter(|byte| *byte != b'\t' && byte.is_ascii_control()) {
         fields_refused(&[[b"X: a", &[byte][..], b"b"].concat(), [b"X: ", &[byte][..]].concat()]);
     }
@@ -460,7 +460,7 @@ fn row_19_a_lone_lf_in_a_large_head_is_refused_at_once_2_2() {
 }
 
 #[test]
-fn row_21_and_22_a_head_has_its_bounds_9110_5_4() {
+fn a_large_head_is_read_whole_9110_5_4() {
     let head = |line: usize, fields: usize, value: usize| {
         let fields = (1..fields).map(|_| format!("X: {}\r\n", "v".repeat(value))).collect::<String>();
         format!("GET /{} HTTP/1.1\r\nHost: a\r\n{fields}\r\n", "p".repeat(line))
@@ -490,7 +490,7 @@ fn row_23_and_24_one_empty_line_may_come_first_2_2() {
 
 /// Found as an answer to HEAD that had content.
 #[test]
-fn who_asks_for_a_head_alone_is_refused_by_one_9110_9_3_2() {
+fn a_refused_head_request_is_answered_without_content_9110_9_3_2() {
     for (head, expected) in [
         ("HEAD / HTTP/1.1\r\n\r\n".to_owned(), 400),
         ("HEAD / HTTP/1.1\r\nHost: a\r\nhost: a\r\n\r\n".into(), 400),
@@ -529,7 +529,7 @@ fn who_asks_for_a_head_alone_is_refused_by_one_9110_9_3_2() {
 
 /// A large head is not looked at for every drop of it. What comes late counts all the same.
 #[test]
-fn a_fault_that_comes_late_is_found_though_no_more_of_the_head_comes_2_2() {
+fn a_late_fault_in_a_large_head_is_found_without_waiting_for_more_2_2() {
     let begun = format!("GET / HTTP/1.1\r\nHost: a\r\nX: {}", "x".repeat(5000));
     let fields = "\r\na:".repeat(128);
     for (late, when_it_ends, when_it_waits) in [
@@ -551,7 +551,7 @@ fn a_fault_that_comes_late_is_found_though_no_more_of_the_head_comes_2_2() {
 }
 
 #[test]
-fn what_is_no_http_is_refused_2_2() {
+fn bytes_of_other_protocols_are_refused_2_2() {
     refused(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", 400);
     refused(b"\0\0\0\0\0\0\0\0", 400);
     refused(b"\x80\x2e\x01\x03\x01\r\n\r\n", 400);

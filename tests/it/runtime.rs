@@ -52,8 +52,8 @@ fn cores_alive() -> usize {
 }
 
 #[test]
-fn a_thread_for_each_core_and_none_is_left() {
-    alone("runtime::a_thread_for_each_core_and_none_is_left", || {
+fn each_core_has_a_thread_and_none_is_left_behind() {
+    alone("runtime::each_core_has_a_thread_and_none_is_left_behind", || {
         for (cores, expected) in [(0, 1), (1, 1), (2, 2), (9, 9)] {
             let served = start(Server::bind("127.0.0.1:0").cores(cores));
             assert_eq!((cores_alive(), served.running.stats().cores.len()), (expected, expected));
@@ -78,7 +78,7 @@ fn settings_of_any_size_work() {
 }
 
 #[test]
-fn a_handler_of_each_core_has_state_that_is_not_shared() {
+fn each_core_has_a_handler_with_state_of_its_own() {
     let make = async |core: ServerCore| {
         tokio::task::yield_now().await;
         let hits = Rc::new(Cell::new(0));
@@ -112,8 +112,8 @@ fn check_fails(outcome: Result<Running>, text: &str) {
 }
 
 #[test]
-fn what_cannot_start_says_why_and_leaves_no_thread() {
-    alone("runtime::what_cannot_start_says_why_and_leaves_no_thread", || {
+fn a_server_that_cannot_start_says_why_and_leaves_no_thread() {
+    alone("runtime::a_server_that_cannot_start_says_why_and_leaves_no_thread", || {
         let theirs = TcpListener::bind("127.0.0.1:0").unwrap();
         let taken = theirs.local_addr().unwrap().to_string();
         let free = start(Server::bind("127.0.0.1:0")).addr();
@@ -164,7 +164,7 @@ fn listeners(port: u16) -> usize {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn each_core_has_a_listener_of_its_own_unless_one_is_to_balance() {
+fn each_core_has_its_own_listener_unless_connections_are_balanced() {
     for (cores, balanced, expected) in [(1, false, 1), (3, false, 3), (3, true, 1)] {
         let served = start(Server::bind("127.0.0.1:0").cores(cores).balanced(balanced));
         assert_eq!(listeners(served.addr().port()), expected, "{cores} cores, balanced: {balanced}");
@@ -173,7 +173,7 @@ fn each_core_has_a_listener_of_its_own_unless_one_is_to_balance() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn a_port_is_shared_with_other_servers_unless_it_is_not_to_be() {
+fn a_port_is_shared_with_other_servers_unless_told_otherwise() {
     for cores in [1, 3] {
         let served = start(Server::bind("127.0.0.1:0").cores(cores).share_port(false));
         let address = served.addr();
@@ -208,7 +208,7 @@ fn queued(set: impl FnOnce(Server) -> Server) -> usize {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn as_many_wait_to_be_accepted_as_may() {
+fn the_backlog_bounds_how_many_wait_to_be_accepted() {
     assert_eq!(queued(|server| server), 6);
     // The system rounds up a little.
     assert!((1..=3).contains(&queued(|server| server.backlog(1))));
@@ -229,7 +229,7 @@ fn check_listens(bind: impl Fn() -> Server, hosts: &[&str], strangers: &[&str]) 
 }
 
 #[test]
-fn tcp_of_both_families_and_of_one() {
+fn an_address_is_of_one_family_or_of_both() {
     for cores in [1, 2] {
         let bind = |address: &str| Server::bind(address).cores(cores);
         check_listens(|| bind("127.0.0.1:0"), &["127.0.0.1"], &["127.0.0.2", "::1"]);
@@ -245,7 +245,7 @@ fn tcp_of_both_families_and_of_one() {
 }
 
 #[test]
-fn every_address_is_told_with_its_port() {
+fn a_running_server_tells_all_its_addresses() {
     let served = start(Server::bind("localhost:0").and_bind("127.0.0.1:0").and_bind(MemoryListener::new()));
     let addresses = served.running.addresses();
     assert_eq!(served.addr().to_string(), addresses[0].to_string());
@@ -272,7 +272,7 @@ fn accepted(served: &Served) -> Vec<u64> {
 }
 
 #[test]
-fn a_listener_that_is_open_is_served_by_all_cores() {
+fn an_open_listener_is_served_by_all_cores() {
     for cores in [1, 2, 3] {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
@@ -292,7 +292,7 @@ fn a_listener_that_is_open_is_served_by_all_cores() {
 
 #[cfg(unix)]
 #[test]
-fn a_socket_that_is_bound_is_made_to_listen_and_one_that_cannot_says_so() {
+fn a_bound_socket_is_made_to_listen_and_one_that_cannot_is_an_error() {
     use std::os::fd::OwnedFd;
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
     socket.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();
@@ -310,7 +310,7 @@ fn a_socket_that_is_bound_is_made_to_listen_and_one_that_cannot_says_so() {
 
 #[cfg(unix)]
 #[test]
-fn a_unix_listener_that_is_open_keeps_its_file() {
+fn an_open_unix_listener_keeps_its_file() {
     use std::os::unix::net::{UnixListener, UnixStream};
     let dir = TempDir::new().unwrap();
     let path = &dir.path().join("socket");
@@ -393,7 +393,7 @@ fn ask_over(connector: &MemoryConnector) -> io::Result<String> {
 }
 
 #[test]
-fn memory_is_served_from_any_thread_to_any_core() {
+fn memory_connections_come_from_any_thread_to_any_core() {
     for (cores, balanced) in [(1, false), (2, false), (2, true)] {
         let listener = MemoryListener::new();
         let connector = listener.connector();
@@ -416,7 +416,7 @@ fn memory_is_served_from_any_thread_to_any_core() {
 }
 
 #[test]
-fn balanced_is_as_even_as_can_be() {
+fn balanced_connections_are_spread_evenly() {
     let served = start(Server::bind("127.0.0.1:0").and_bind("127.0.0.1:0").cores(2).balanced(true));
     let open = || served.running.stats().cores.iter().map(|core| core.open).collect::<Vec<_>>();
     let mut peers: Vec<_> = (0..64).map(|_| served.connect()).collect();
@@ -432,7 +432,7 @@ fn balanced_is_as_even_as_can_be() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn pinned_threads_stay_on_a_core_each() {
+fn pinned_threads_stay_on_one_core_each() {
     let cpus = |ctx: &mut Context| {
         let status = fs::read_to_string("/proc/thread-self/status").unwrap();
         let allowed = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
@@ -456,8 +456,8 @@ fn pinned_threads_stay_on_a_core_each() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn without_descriptors_it_waits_for_better_times() {
-    alone("runtime::without_descriptors_it_waits_for_better_times", || {
+fn a_server_without_descriptors_waits_until_there_are_some() {
+    alone("runtime::a_server_without_descriptors_waits_until_there_are_some", || {
         let served = start(Server::bind("127.0.0.1:0").cores(1));
         let keep_alive = "GET / HTTP/1.1\r\nhost: a\r\n\r\n";
         let mut early = served.connect();

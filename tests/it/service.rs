@@ -63,7 +63,7 @@ fn check(before: &str, after: &str, expected: &str, seconds: u32) {
 }
 
 #[test]
-fn an_idle_connection_ends_and_a_busy_one_with_its_answer() {
+fn a_stop_ends_idle_connections_at_once_and_busy_ones_with_their_answer() {
     check(GET, "", ANSWER, 0);
     check(GET, GET, ANSWER, 0);
     check(SLOW, "", LAST, 5);
@@ -71,14 +71,14 @@ fn an_idle_connection_ends_and_a_busy_one_with_its_answer() {
 }
 
 #[test]
-fn a_newcomer_may_have_a_request_on_its_way() {
+fn a_new_connection_has_a_second_to_send_its_request() {
     check("", GET, LAST, 0);
     check("", SLOW, LAST, 5);
     check("", "", "", 1);
 }
 
 #[test]
-fn what_comes_after_the_stop_is_answered_once() {
+fn a_connection_after_the_stop_is_served_one_request() {
     run(async {
         let service = service();
         service.stop();
@@ -165,7 +165,7 @@ fn check_respond(path: &str, field: (&str, &str), content: &str, expected: (u16,
 
 /// The plan was not asked, nothing was too large, any length was kept, and of a stream nothing was read.
 #[test]
-fn without_a_connection_the_same_is_answered() {
+fn without_a_connection_a_request_is_answered_the_same() {
     let none = ("x-none", "");
     check_respond("/", none, "hello", (200, "hello"));
     check_respond("/refuse", none, "hello", (403, "Forbidden"));

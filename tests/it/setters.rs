@@ -109,7 +109,7 @@ fn row_61_no_server_name_adds_a_line_9110_10_2_4() {
 }
 
 #[test]
-fn row_61_what_was_an_error_is_not_on_the_wire() {
+fn row_61_a_refused_field_is_not_on_the_wire() {
     let careless = |ctx: &mut Context| {
         for text in INJECTIONS {
             let _ = ctx.response.headers.set("x", text);
@@ -132,7 +132,7 @@ fn row_61_what_was_an_error_is_not_on_the_wire() {
 }
 
 #[test]
-fn row_61_nor_in_what_comes_before_the_answer_or_instead_of_it() {
+fn row_61_no_hint_or_protocol_adds_a_line() {
     let careless = async |ctx: &mut Context| -> corehttp::Result {
         let mut fields = Headers::new();
         assert!(fields.set("link", "</a>\r\n\r\nHTTP/1.1 200 OK").is_err());
@@ -157,7 +157,7 @@ fn row_61_nor_in_what_comes_before_the_answer_or_instead_of_it() {
 }
 
 #[test]
-fn row_62_a_set_cookie_line_is_one_line_and_each_has_its_own_rfc6265_4_1() {
+fn row_62_each_cookie_has_one_line_of_its_own_rfc6265_4_1() {
     let cookies = |ctx: &mut Context| {
         let headers = &mut ctx.response.headers;
         headers.append("set-cookie", "a=1; Path=/")?;
@@ -192,7 +192,7 @@ fn row_63_large_heads_leave_whole() {
 }
 
 #[test]
-fn how_an_answer_is_framed_is_computed_9112_6() {
+fn framing_is_computed_whatever_was_set_9112_6() {
     for (name, value) in [
         ("content-length", "5"),
         ("Content-Length", "0"),
@@ -227,7 +227,7 @@ fn how_an_answer_is_framed_is_computed_9112_6() {
 /// Whether the connection persists is decided, not set. But a handler that names protocols in `upgrade`, as with a 426,
 /// needs the option for this hop.
 #[test]
-fn options_of_the_connection_stand_beside_what_is_decided_9110_7_6_1() {
+fn connection_options_stand_beside_the_computed_ones_9110_7_6_1() {
     let check = |upgrade: &'static str, set: &'static [&'static str], to_1_1: &str, to_1_0: &str| {
         let refusing = move |ctx: &mut Context| {
             ctx.response.status = Status::UPGRADE_REQUIRED;
@@ -272,7 +272,7 @@ fn options_of_the_connection_stand_beside_what_is_decided_9110_7_6_1() {
 }
 
 #[test]
-fn what_has_no_content_has_none_whatever_was_set_9110_6_4_1() {
+fn a_status_without_content_has_none_whatever_was_set_9110_6_4_1() {
     let none = "content-length: 0\r\n";
     for (code, line, framing) in
         [(204, "204 No Content", ""), (205, "205 Reset Content", none), (304, "304 Not Modified", "")]
@@ -300,7 +300,7 @@ fn what_has_no_content_has_none_whatever_was_set_9110_6_4_1() {
 }
 
 #[test]
-fn a_status_is_told_with_its_reason_or_without_9112_4() {
+fn a_status_is_sent_with_its_reason_or_none_9112_4() {
     for (code, line) in [(200, "200 OK"), (299, "299 "), (404, "404 Not Found"), (599, "599 ")] {
         let told = move |ctx: &mut Context| {
             ctx.response.status = Status::new(code).expect("it is one");
@@ -351,7 +351,7 @@ fn a_request_that_is_rewritten_is_answered_as_it_was_asked_9110_9_3_2() {
 }
 
 #[test]
-fn a_date_of_the_handlers_own_is_the_only_one_9110_6_6_1() {
+fn a_date_that_the_handler_sets_is_the_only_one_9110_6_6_1() {
     let dated = |ctx: &mut Context| Ok(ctx.response.headers.set_date("Date", SystemTime::UNIX_EPOCH)?);
     let heard = Wired::new(dated).ask_cut(GET, Then::Waits);
     assert_eq!(heard, "HTTP/1.1 200 OK\r\nDate: Thu, 01 Jan 1970 00:00:00 GMT\r\ncontent-length: 0\r\n\r\n");
@@ -370,7 +370,7 @@ async fn while_it_is(second: u64) {
 
 /// Found as a date that stood still while something was waited for, where nothing else reads the clock.
 #[test]
-fn a_date_is_that_of_the_answer_9110_6_6_1() {
+fn the_date_is_the_time_of_the_answer_9110_6_6_1() {
     let start = seconds();
     let waits = async move |ctx: &mut Context| {
         if ctx.request.path() == "/wait" {

@@ -101,7 +101,7 @@ fn serve(set: impl FnOnce(Server) -> Server) -> (Served, Gate) {
 const GATED: &[u8] = b"GET /gate HTTP/1.1\r\nhost: a\r\n\r\n";
 
 #[test]
-fn nobody_listens_any_more() {
+fn a_stopped_server_listens_no_more() {
     let (served, _) = serve(|server| server.cores(2).and_bind("127.0.0.1:0"));
     let addresses = served.running.addresses().to_vec();
     assert_eq!(addresses.len(), 2);
@@ -149,7 +149,7 @@ fn answers_in_flight_say_that_they_are_the_last_rfc9112_9_6() {
 }
 
 #[test]
-fn whoever_has_connected_in_time_is_served() {
+fn a_peer_that_connected_before_the_stop_is_served() {
     let (served, _) = serve(|server| server);
     let mut peers: Vec<_> = (0..20).map(|_| served.connect()).collect();
     served.running.shutdown(LONG);
@@ -164,7 +164,7 @@ fn whoever_has_connected_in_time_is_served() {
 }
 
 #[test]
-fn whoever_waits_for_a_busy_core_is_served_by_it() {
+fn a_peer_that_waits_for_a_busy_core_is_served_before_it_stops() {
     let (busy, idle_core) = (Arc::new(Barrier::new(2)), Arc::new(AtomicUsize::new(0)));
     let (gate, count) = (Arc::clone(&busy), Arc::clone(&idle_core));
     let make = async move |core: ServerCore| {
@@ -198,7 +198,7 @@ fn whoever_waits_for_a_busy_core_is_served_by_it() {
 }
 
 #[test]
-fn what_is_left_after_the_grace_is_cut() {
+fn connections_left_after_the_grace_are_cut() {
     let grace = Duration::from_millis(100);
     // A handler's time limit is no second connection.
     for handler in [None, Some(LONG)] {
@@ -265,7 +265,7 @@ fn a_later_shutdown_can_only_shorten_the_grace() {
 }
 
 #[test]
-fn a_signal_stops_it_too() {
+fn a_signal_stops_the_server_too() {
     for cores in [1, 2] {
         let (stop, signal) = oneshot::channel::<()>();
         let (served, gate) = serve(|server| server.cores(cores).on_stop(async { drop(signal.await) }, LONG));
@@ -320,7 +320,7 @@ fn a_writer_knows_that_the_server_stops() {
 
 /// Who waits for something that never comes hears it, whatever became of the connection.
 #[test]
-fn who_waits_hears_that_the_server_stops() {
+fn a_handler_that_waits_hears_that_the_server_stops() {
     let waits = async |ctx: &mut Context| -> corehttp::Result {
         let (stopping, others) = (ctx.stopping(), ctx.stopping());
         match ctx.request.path() {
@@ -371,7 +371,7 @@ fn who_waits_hears_that_the_server_stops() {
 }
 
 #[test]
-fn a_service_tells_those_who_wait_that_it_stops() {
+fn a_service_tells_handlers_that_wait_that_it_stops() {
     paused(async {
         let service = Server::new().service(async |ctx: &mut Context| {
             let start = tokio::time::Instant::now();
@@ -419,7 +419,7 @@ fn a_listener_that_fails_stops_the_server() {
 }
 
 #[test]
-fn any_number_of_threads_may_wait() {
+fn any_number_of_threads_may_wait_for_a_server() {
     let (served, gate) = serve(|server| server.cores(2));
     let mut peer = served.connect();
     peer.say(GATED);
@@ -439,7 +439,7 @@ fn any_number_of_threads_may_wait() {
 }
 
 #[test]
-fn a_handler_may_stop_its_own_server_but_others_wait() {
+fn a_handler_may_stop_its_own_server() {
     let own = Arc::new(OnceLock::<Running>::new());
     let seen = Arc::clone(&own);
     let served = Served::with(
@@ -457,7 +457,7 @@ fn a_handler_may_stop_its_own_server_but_others_wait() {
 
 /// It would wait for itself. Found as a core that stood still for ever, because another thread was already waiting.
 #[test]
-fn a_core_that_waits_for_its_server_panics_whoever_else_waits() {
+fn a_core_that_waits_for_its_own_server_panics() {
     let own = Arc::new(OnceLock::<Running>::new());
     let seen = Arc::clone(&own);
     let served = Served::with(
@@ -484,7 +484,7 @@ fn a_core_that_waits_for_its_server_panics_whoever_else_waits() {
 }
 
 #[test]
-fn nobody_needs_to_hold_a_running_server() {
+fn a_server_runs_on_after_its_handle_was_dropped() {
     let running =
         Server::bind("127.0.0.1:0").cores(1).start(|ctx: &mut Context| ctx.response.text("fine")).unwrap();
     let (address, held) = (running.local_addr(), running.clone());
@@ -506,7 +506,7 @@ async fn echo(ctx: &mut Context) -> corehttp::Result {
 }
 
 #[test]
-fn bodies_on_their_way_arrive() {
+fn bodies_on_their_way_still_arrive() {
     let buffered = Served::new(|ctx: &mut Context| ctx.response.body.set(ctx.request.body.bytes()));
     let streamed = Served::new(with_plan(|_| BodyPlan::Stream, echo));
     for served in [buffered, streamed] {
@@ -524,7 +524,7 @@ fn bodies_on_their_way_arrive() {
 }
 
 #[test]
-fn a_connection_that_was_taken_over_has_the_grace_too() {
+fn an_upgraded_connection_has_the_grace_too() {
     let served = Served::new(async |ctx: &mut Context| -> corehttp::Result {
         let mut io = ctx.upgrade("echo").await?;
         let mut heard = [0; 1];
@@ -552,7 +552,7 @@ fn a_connection_that_was_taken_over_has_the_grace_too() {
 
 /// It is all the same who has it. Found as a connection that was cut, and not counted.
 #[test]
-fn a_connection_that_was_moved_elsewhere_counts_until_it_is_dropped() {
+fn an_upgraded_connection_counts_until_it_is_dropped() {
     for (is_left, cut) in [(true, 0), (false, 1)] {
         let served = Served::new(async |ctx: &mut Context| -> corehttp::Result {
             let mut io = ctx.upgrade("silence").await?;
@@ -663,7 +663,7 @@ fn under_load_nothing_is_lost() {
 }
 
 #[test]
-fn a_change_over_loses_nothing() {
+fn a_second_server_takes_over_and_nothing_is_lost() {
     for (cores, balanced) in SPREADS {
         let first = Served::with(|server| server.cores(cores).balanced(balanced), number);
         let load = Load::on(first.addr());

@@ -127,13 +127,13 @@ mod reading {
     }
 
     #[test]
-    fn a_body_of_known_length_6_2() {
+    fn a_body_of_known_length_is_read_6_2() {
         check(&sized("hello, world"), "hello, world", "");
         check(&sized(""), "", "");
     }
 
     #[test]
-    fn a_body_in_chunks_7_1() {
+    fn a_body_in_chunks_is_read_with_its_trailers_7_1() {
         check(&chunked("5\r\nhello\r\n7;a=b\r\n, world\r\n0\r\n\r\n"), "hello, world", "");
         check(&chunked("1\r\nh\r\n1\r\ni\r\n0\r\nx-sum: 7\r\n\r\n"), "hi", "7");
         check(&chunked("0\r\n\r\n"), "", "");
@@ -141,7 +141,7 @@ mod reading {
     }
 
     #[test]
-    fn no_body_6_3() {
+    fn a_request_without_framing_has_no_body_6_3() {
         check("POST / HTTP/1.1\r\nhost: a\r\n\r\n", "", "");
     }
 
@@ -171,7 +171,7 @@ mod reading {
     }
 
     #[test]
-    fn what_is_not_read_holds_the_peer_back() {
+    fn a_body_that_is_not_read_holds_the_peer_back() {
         paused(async {
             let ((mut near, far), go) = (tokio::io::duplex(1 << 10), Arc::new(Notify::new()));
             let going = go.clone();
@@ -245,21 +245,21 @@ mod writing {
     const HEAD: &str = "HEAD / HTTP/1.1\r\nhost: a\r\n\r\n";
 
     #[test]
-    fn without_a_length_in_chunks_7_1() {
+    fn content_of_unknown_length_is_sent_in_chunks_7_1() {
         let answer = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n";
         check(GET, Status::OK, None, answer);
         check(&GET.repeat(3), Status::OK, None, &answer.repeat(3));
     }
 
     #[test]
-    fn with_a_length_under_it_6_2() {
+    fn content_of_known_length_is_sent_as_it_is_6_2() {
         let answer = "HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello";
         check(GET, Status::OK, Some(5), answer);
         check(&GET.repeat(3), Status::OK, Some(5), &answer.repeat(3));
     }
 
     #[test]
-    fn to_http_1_0_until_close_or_under_its_length_6_3() {
+    fn http_1_0_is_sent_a_length_or_else_closed_6_3() {
         let kept = "GET / HTTP/1.0\r\nconnection: keep-alive\r\n\r\n";
         let until_close = "HTTP/1.1 200 OK\r\nconnection: close\r\n\r\nhello";
         let with_length = "HTTP/1.1 200 OK\r\ncontent-length: 5\r\nconnection: keep-alive\r\n\r\nhello";
@@ -269,7 +269,7 @@ mod writing {
     }
 
     #[test]
-    fn to_head_without_the_body_9110_9_3_2() {
+    fn head_is_answered_without_a_body_9110_9_3_2() {
         let chunked = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n";
         let with_length = "HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\n";
         check(&HEAD.repeat(2), Status::OK, None, &chunked.repeat(2));
@@ -283,7 +283,7 @@ mod writing {
     }
 
     #[test]
-    fn under_a_status_that_has_none_6_3() {
+    fn a_status_without_content_is_sent_none_6_3() {
         for asked in [GET, HEAD] {
             for len in [None, Some(5)] {
                 let answer = "HTTP/1.1 204 No Content\r\n\r\n";
@@ -295,7 +295,7 @@ mod writing {
     }
 
     #[test]
-    fn what_is_flushed_arrives_at_once() {
+    fn flushed_content_arrives_at_once() {
         let go = Arc::new(Notify::new());
         let going = go.clone();
         let served = Served::new(async move |ctx: &mut Context| -> corehttp::Result {
@@ -319,7 +319,7 @@ mod writing {
     }
 
     #[test]
-    fn what_a_source_has_yielded_arrives_before_it_is_waited_for() {
+    fn a_source_is_flushed_whenever_it_pauses() {
         let (near, far) = tokio::io::duplex(64);
         let source = Mutex::new(Some(far));
         let served = Served::new(move |ctx: &mut Context| {
@@ -424,7 +424,7 @@ mod failing {
     }
 
     #[test]
-    fn a_source_that_fails() {
+    fn a_source_that_fails_cuts_the_answer() {
         check_source(&[], End::Failure, None, SOURCE);
         check_source(&["half"], End::Failure, None, SOURCE);
         check_source(&["half"], End::Failure, Some(5), SOURCE);
@@ -433,7 +433,7 @@ mod failing {
     }
 
     #[test]
-    fn a_source_that_is_not_as_long_as_announced() {
+    fn a_source_of_another_length_than_announced_cuts_the_answer() {
         check_source(&["half"], End::Good, Some(5), LENGTH);
         check_source(&[], End::Good, Some(1), LENGTH);
         check_source(&["too long"], End::Good, Some(5), LENGTH);
@@ -443,7 +443,7 @@ mod failing {
 
     /// It is not on the wire, so nobody but us can tell. Found as a half that looked whole.
     #[test]
-    fn a_length_counts_where_chunks_and_trailers_stand_for_it() {
+    fn an_announced_length_counts_where_trailers_need_chunks() {
         for pieces in [&["half"][..], &[], &["too long"], &["hello", "!"], &["0123456789"; 10_000]] {
             let streams = move |ctx: &mut Context| {
                 ctx.response.trailers.set("x-sum", 7).unwrap();
@@ -467,7 +467,7 @@ mod failing {
     }
 
     #[test]
-    fn a_source_that_was_taken_already() {
+    fn a_source_that_was_taken_already_cuts_the_answer() {
         let body = Mutex::new(Body::new());
         body.lock().unwrap().stream(&b"once"[..], None);
         let served = Served::new(move |ctx: &mut Context| ctx.response.body = body.lock().unwrap().clone());
@@ -486,7 +486,7 @@ mod failing {
     }
 
     #[test]
-    fn a_writer_that_writes_less_or_more_than_announced() {
+    fn a_writer_that_writes_less_or_more_than_announced_cuts_the_answer() {
         let failed = format!("the handler failed: {LENGTH}");
         check(async |ctx: &mut Context| write(ctx, &["half"], true).await, &failed);
         check(async |ctx: &mut Context| write(ctx, &[], true).await, &failed);
@@ -497,7 +497,7 @@ mod failing {
     }
 
     #[test]
-    fn a_writer_that_is_not_finished() {
+    fn a_writer_that_is_not_finished_cuts_the_answer() {
         check(async |ctx: &mut Context| write(ctx, &["half"], false).await, LENGTH);
         check(async |ctx: &mut Context| drop(ctx.stream().await), LENGTH);
         check(
@@ -567,7 +567,7 @@ mod trailers {
     }
 
     #[test]
-    fn they_follow_whatever_the_content_is() {
+    fn trailers_follow_whatever_the_content_is() {
         let (known, none) = ("content-length: 5\r\n", "content-length: 0\r\n");
         let to_1_1 = |body: &str| format!("{CHUNKED}{body}0\r\nx-sum: 7\r\n\r\n");
         let to_1_0 =
@@ -592,7 +592,7 @@ mod trailers {
     }
 
     #[test]
-    fn a_writer_ends_with_those_that_were_set_or_that_it_is_given() {
+    fn a_writer_sends_the_trailers_that_were_set_or_given_at_its_end() {
         let to_1_1 = format!("{CHUNKED}5\r\nhello\r\n0\r\nx-sum: 7\r\n\r\n");
         let to_1_0 = "HTTP/1.1 200 OK\r\nconnection: close\r\n\r\nhello";
         check(
@@ -617,7 +617,7 @@ mod trailers {
     }
 
     #[test]
-    fn an_answer_without_a_body_has_none() {
+    fn an_answer_without_a_body_has_no_trailers() {
         let head = GET.replace("GET", "HEAD").repeat(2);
         let served = Served::new(|ctx: &mut Context| ctx.response.trailers = sum());
         assert!(!served.ask(head).contains("x-sum"));
@@ -756,7 +756,7 @@ mod expectation {
     }
 
     #[test]
-    fn it_is_not_sent_when_the_body_is_there_or_empty_or_for_1_0() {
+    fn continue_is_not_sent_for_a_body_that_is_there_or_empty() {
         for wire in [
             expecting("content-length: 5") + "hello",
             expecting("transfer-encoding: chunked") + "5\r\nhello\r\n0\r\n\r\n",
@@ -772,7 +772,7 @@ mod expectation {
     }
 
     #[test]
-    fn it_is_not_sent_to_1_0_that_waits_for_it() {
+    fn continue_is_not_sent_to_1_0_though_it_waits() {
         let served = Served::new(streaming(read));
         let mut peer = served.connect();
         peer.say(expecting("content-length: 5").replace("1.1", "1.0"));
@@ -805,7 +805,7 @@ mod expectation {
     }
 
     #[test]
-    fn after_a_final_answer_the_connection_closes() {
+    fn a_final_answer_without_continue_closes_the_connection() {
         let fields = ["content-length: 27", "transfer-encoding: chunked"];
         let fails = |_: &mut Context| -> corehttp::Result { Err(Status::FORBIDDEN.into()) };
         let streams =
@@ -842,7 +842,7 @@ mod upgrade {
     }
 
     #[test]
-    fn the_connection_is_the_handlers_with_what_came_early() {
+    fn the_handler_has_the_connection_and_what_came_early() {
         let served = Served::new(echo);
         let head =
             "HTTP/1.1 101 Switching Protocols\r\nx-own: kept\r\nconnection: upgrade\r\nupgrade: echo\r\n\r\n";
@@ -861,13 +861,13 @@ mod upgrade {
     }
 
     #[test]
-    fn it_comes_after_the_answers_before() {
+    fn an_upgrade_comes_after_the_answers_before_it() {
         let heard = Served::new(echo).ask(format!("{GET}{ASKED}early"));
         assert!(heard.contains("as beforeHTTP/1.1 101 ") && heard.ends_with("\r\n\r\nearlybye"), "{heard}");
     }
 
     #[test]
-    fn nobody_is_upgraded_who_did_not_ask_for_it() {
+    fn a_peer_that_did_not_ask_is_not_upgraded() {
         let served = Served::new(streaming(echo));
         for asked in [
             GET.into(),
@@ -885,7 +885,7 @@ mod upgrade {
     }
 
     #[test]
-    fn whoever_did_not_ask_hears_what_for_9110_15_5_22() {
+    fn a_peer_that_did_not_ask_is_told_the_protocol_9110_15_5_22() {
         let served = Served::new(async |ctx: &mut Context| -> corehttp::Result {
             ctx.response.headers.set("upgrade", "what the handler said")?;
             Ok(drop(ctx.upgrade("echo/2").await?))
@@ -903,7 +903,7 @@ mod upgrade {
     }
 
     #[test]
-    fn what_the_handler_asks_for_wrongly_is_its_own_fault() {
+    fn an_upgrade_that_cannot_be_says_why() {
         #[track_caller]
         fn check(protocol: &'static str, asked: &str, expected: InvalidAnswer) {
             let served = Served::new(streaming(async move |ctx: &mut Context| -> corehttp::Result {
@@ -927,7 +927,7 @@ mod upgrade {
     }
 
     #[test]
-    fn who_was_upgraded_is_still_known() {
+    fn the_peer_is_still_known_after_an_upgrade() {
         let served = Served::new(async |ctx: &mut Context| -> corehttp::Result {
             let who = |ctx: &Context| (ctx.peer_addr(), ctx.connection_id());
             let before = who(ctx);
@@ -948,7 +948,7 @@ mod upgrade {
 
     /// Found as panics that nobody had heard of.
     #[test]
-    fn what_fails_behind_it_is_told_to_the_server_alone() {
+    fn a_failure_after_an_upgrade_is_told_to_the_server_alone() {
         for (path, cause) in [
             ("/error", "the handler failed: secret"),
             ("/status", "the handler failed: 410 Gone"),
@@ -979,7 +979,7 @@ mod upgrade {
     }
 
     #[test]
-    fn what_is_dropped_is_closed() {
+    fn a_connection_that_was_upgraded_closes_when_dropped() {
         let served = Served::new(async |ctx: &mut Context| -> corehttp::Result {
             Ok(drop(ctx.upgrade("echo").await?))
         });
@@ -1018,7 +1018,7 @@ mod tunnel {
     }
 
     #[test]
-    fn without_a_plan_the_handler_does_not_run() {
+    fn without_a_plan_for_connect_the_handler_does_not_run() {
         for plan in [BodyPlan::Buffer, BodyPlan::Stream, BodyPlan::BufferUpTo(1)] {
             let heard = Served::new(with_plan(move |_| plan, tunnel)).ask(format!("{CONNECT}{GET}"));
             assert_eq!((status(&heard), heard.matches("HTTP/1.1").count()), (501, 1), "{plan:?}");
@@ -1029,7 +1029,7 @@ mod tunnel {
     }
 
     #[test]
-    fn a_tunnel_that_is_refused_by_the_handler_is_an_answer() {
+    fn a_handler_may_refuse_a_tunnel() {
         let refuse = |ctx: &mut Context| -> corehttp::Result {
             ctx.response.text("not sent");
             Err(Status::BAD_GATEWAY.into())
@@ -1039,7 +1039,7 @@ mod tunnel {
     }
 
     #[test]
-    fn whoever_asked_for_no_tunnel_gets_400() {
+    fn a_tunnel_that_was_not_asked_for_is_400() {
         let served = Served::new(async |ctx: &mut Context| -> corehttp::Result {
             let error = ctx.tunnel().await.unwrap_err();
             assert_eq!(reason(&error), InvalidAnswer::Tunnel);
@@ -1050,7 +1050,7 @@ mod tunnel {
 
     /// The peer hears of a tunnel and takes all that follows for what comes through it: there is no length to believe.
     #[test]
-    fn a_good_answer_that_is_no_tunnel_announces_nothing() {
+    fn a_successful_answer_to_connect_announces_no_length() {
         let served = Served::new(with_plan(
             |_| BodyPlan::Tunnel,
             async |ctx: &mut Context| -> corehttp::Result {
@@ -1073,7 +1073,7 @@ mod tunnel {
 
     /// Found as a peer that could have a handler fail.
     #[test]
-    fn whoever_brings_content_along_gets_400() {
+    fn connect_with_content_is_400() {
         for plan in [BodyPlan::Tunnel, BodyPlan::Buffer] {
             let served = Served::new(with_plan(
                 move |_| plan,
@@ -1095,7 +1095,7 @@ mod tunnel {
     }
 
     #[test]
-    fn other_methods_are_not_tunnels() {
+    fn other_methods_open_no_tunnel() {
         let served = Served::new(with_plan(|_| BodyPlan::Tunnel, tunnel));
         let heard = served.ask(sized("hello") + GET);
         assert_eq!(heard.matches("no tunnel").count(), 2, "{heard}");
@@ -1158,7 +1158,7 @@ mod unread {
     }
 
     #[test]
-    fn a_small_one_is_drained_and_the_next_request_is_served_47() {
+    fn row_47_a_small_unread_body_is_drained_and_the_next_request_served() {
         let goes_on = |way| !matches!(way, Way::Panics | Way::Refuses);
         check(&sized(SMUGGLED), goes_on);
         check(&chunked(&format!("{:x}\r\n{SMUGGLED}\r\n0\r\nx-sum: 7\r\n\r\n", SMUGGLED.len())), goes_on);
@@ -1166,27 +1166,27 @@ mod unread {
     }
 
     #[test]
-    fn a_large_one_ends_the_connection_47() {
+    fn row_47_a_large_unread_body_ends_the_connection() {
         let large = SMUGGLED.repeat((256 << 10) / SMUGGLED.len() + 1000);
         check(&sized(&large), |_| false);
         check(&chunked(&format!("{:x}\r\n{large}\r\n0\r\n\r\n", large.len())), |_| false);
     }
 
     #[test]
-    fn a_malformed_one_ends_the_connection_and_the_answer_arrives_48() {
+    fn row_48_a_malformed_unread_body_ends_the_connection_and_the_answer_arrives() {
         check(&chunked(&format!("1\r\nxy\r\n0\r\n\r\n{SMUGGLED}")), |_| false);
         check(&chunked(&format!("1\r\nx\r\n0x0\r\n\r\n{SMUGGLED}")), |_| false);
         check(&chunked(&format!("1\r\nx\r\n0\r\nhost: a\r\n\r\n{SMUGGLED}")), |_| false);
     }
 
     #[test]
-    fn one_that_is_cut_short_ends_the_connection_and_the_answer_arrives() {
+    fn an_unread_body_that_is_cut_short_ends_the_connection_and_the_answer_arrives() {
         check(&post("content-length: 100", SMUGGLED), |_| false);
         check(&chunked(&format!("64\r\n{SMUGGLED}")), |_| false);
     }
 
     #[test]
-    fn how_much_is_drained_is_a_limit() {
+    fn no_more_is_drained_than_the_limit_allows() {
         for (drain_max, answers) in [(5, 2), (4, 1)] {
             let limits = Limits { drain_max, ..Limits::default() };
             let served = Served::with(|server| server.limits(limits), streaming(|_: &mut Context| {}));
@@ -1196,7 +1196,7 @@ mod unread {
     }
 
     #[test]
-    fn an_unread_body_that_is_drained_leaves_the_answer_at_once() {
+    fn an_answer_leaves_before_an_unread_body_is_drained() {
         let served = Served::new(streaming(|ctx: &mut Context| ctx.response.text("early")));
         let mut peer = served.connect();
         peer.say(post("content-length: 10", "hello"));

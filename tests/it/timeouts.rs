@@ -117,7 +117,7 @@ async fn ask(peer: &mut DuplexStream, wire: &[u8]) {
 }
 
 #[test]
-fn what_the_defaults_are() {
+fn the_default_timeouts_are_as_documented() {
     let seconds = Duration::from_secs;
     let Timeouts { head, body, body_grace, body_rate_min, idle, write, handler, linger } =
         Timeouts::default();
@@ -126,7 +126,7 @@ fn what_the_defaults_are() {
 }
 
 #[test]
-fn head_from_accept_for_the_first_rfc9110_15_5_9() {
+fn the_first_head_is_timed_from_the_accept_rfc9110_15_5_9() {
     check(10, 0, async |_| ());
     for begun in [&b"G"[..], b"\r\nG", &GET[..GET.len() - 1]] {
         check(10, 408, async |peer| say(peer, begun).await);
@@ -145,7 +145,7 @@ fn head_from_accept_for_the_first_rfc9110_15_5_9() {
 }
 
 #[test]
-fn head_from_its_first_byte_for_the_next() {
+fn a_later_head_is_timed_from_its_first_byte() {
     check(69, 408, async |peer| {
         ask(peer, GET).await;
         pass(59).await;
@@ -168,7 +168,7 @@ fn head_from_its_first_byte_for_the_next() {
 }
 
 #[test]
-fn idle_ends_in_silence_rfc9112_9_5() {
+fn an_idle_connection_ends_in_silence_rfc9112_9_5() {
     check(60, 0, async |peer| ask(peer, GET).await);
     check(100, 0, async |peer| {
         ask(peer, GET).await;
@@ -180,7 +180,7 @@ fn idle_ends_in_silence_rfc9112_9_5() {
 }
 
 #[test]
-fn body_without_progress_rfc9110_15_5_9() {
+fn a_body_without_progress_is_408_rfc9110_15_5_9() {
     check(30, 408, async |peer| say(peer, POST).await);
     check(30, 408, async |peer| say(peer, CHUNKED).await);
     check(30, 408, async |peer| say(peer, &[POST, &[b'b'; 9_999]].concat()).await);
@@ -216,7 +216,7 @@ async fn pour(peer: &mut DuplexStream, packet: usize, seconds: u64) {
 }
 
 #[test]
-fn body_rate_min_after_the_grace_rfc9110_15_5_9() {
+fn a_body_below_the_least_rate_is_408_after_the_grace_rfc9110_15_5_9() {
     // The first packet beyond the grace shows that they come too slowly.
     check(11, 408, async |peer| pour(peer, 1, 1).await);
     check(11, 408, async |peer| pour(peer, 499, 1).await);
@@ -243,7 +243,7 @@ fn body_rate_min_after_the_grace_rfc9110_15_5_9() {
 }
 
 #[test]
-fn a_body_that_is_streamed_has_the_same_bounds() {
+fn a_streamed_body_has_the_same_timeouts() {
     let read = async |ctx: &mut Context| -> corehttp::Result {
         let mut body = ctx.body_reader();
         while body.chunk().await?.is_some() {
@@ -272,7 +272,7 @@ fn a_body_that_is_streamed_has_the_same_bounds() {
 const MUCH: usize = 1 << 20;
 
 #[test]
-fn write_without_progress() {
+fn a_write_without_progress_is_cut_off() {
     let buffered = |ctx: &mut Context| ctx.response.body.set(vec![b'x'; MUCH]);
     let streamed = async |ctx: &mut Context| -> corehttp::Result {
         let mut out = ctx.stream().await?;
@@ -314,7 +314,7 @@ impl Drop for Guard {
 }
 
 #[test]
-fn handler_is_dropped_rfc9110_15_6_4() {
+fn a_handler_that_takes_too_long_is_dropped_rfc9110_15_6_4() {
     let limited = Timeouts { handler: Some(Duration::from_secs(5)), ..defaults() };
     let dropped = Arc::new(AtomicBool::new(false));
     let seen = Arc::clone(&dropped);
@@ -350,7 +350,7 @@ fn handler_is_dropped_rfc9110_15_6_4() {
 }
 
 #[test]
-fn handler_that_has_begun_its_answer_is_cut_off() {
+fn a_late_handler_that_has_begun_its_answer_is_cut_off() {
     let limited = Timeouts { handler: Some(Duration::from_secs(5)), ..defaults() };
     let half = async |ctx: &mut Context| -> corehttp::Result {
         let mut out = ctx.stream().await?;
@@ -364,7 +364,7 @@ fn handler_that_has_begun_its_answer_is_cut_off() {
 }
 
 #[test]
-fn linger_after_a_refusal_rfc9112_9_6() {
+fn the_server_lingers_after_a_refusal_rfc9112_9_6() {
     for (linger, seconds) in [(Duration::ZERO, 0), (Duration::from_secs(1), 1), (Duration::from_secs(5), 5)] {
         let timeouts = || Timeouts { linger, ..defaults() };
         let told = talk(timeouts(), app, 1 << 16, async |peer| say(peer, b"bad\r\n").await);
@@ -403,7 +403,7 @@ fn a_wait_that_was_given_up_does_not_end_another() {
 }
 
 #[test]
-fn a_wait_that_is_over_wakes_nobody() {
+fn a_wait_that_is_over_wakes_no_task() {
     let (near, far) = duplex(1 << 16);
     let (polls, outcome) = paused(async {
         let polls = Rc::default();
@@ -465,7 +465,7 @@ impl AsyncWrite for Holding {
 }
 
 #[test]
-fn without_timeouts_all_is_waited_for() {
+fn without_limits_the_server_waits_for_days() {
     const DAY: u64 = 24 * 3600;
     let max = Duration::MAX;
     let none = Timeouts {
@@ -496,7 +496,7 @@ fn without_timeouts_all_is_waited_for() {
 }
 
 #[test]
-fn with_no_time_at_all_nothing_hangs() {
+fn with_no_time_at_all_every_wait_ends_at_once() {
     let zero = Duration::ZERO;
     let none = Timeouts {
         head: zero,
@@ -516,7 +516,7 @@ fn with_no_time_at_all_nothing_hangs() {
 }
 
 #[test]
-fn on_a_servers_own_core_all_of_them_end() {
+fn all_timeouts_end_on_a_core_of_a_server() {
     let (soon, dropped) = (Duration::from_millis(100), Arc::new(AtomicBool::new(false)));
     let timeouts = Timeouts {
         head: soon,

@@ -135,7 +135,7 @@ fn tell(ctx: &mut Context) {
 }
 
 #[test]
-fn both_versions_are_spoken_and_the_handler_knows() {
+fn both_versions_are_spoken_and_told_to_the_handler() {
     let (mut secured, me) = (Secured::new(), Authority::new("theirs").issue(&["me"]));
     let told = |version, peers| format!("Some(({version}, Some(\"a.example\"), {peers}, false))");
     let served = secured.serve(tell);
@@ -205,7 +205,7 @@ fn a_peer_is_shown_the_certificate_for_its_host() {
 }
 
 #[test]
-fn certificates_are_replaced_while_it_runs() {
+fn certificates_can_be_replaced_while_the_server_runs() {
     let secured = Secured::new();
     let served = secured.serve(fine);
     let mut early = connect(&served, secured.peer());
@@ -220,7 +220,7 @@ fn certificates_are_replaced_while_it_runs() {
 }
 
 #[test]
-fn what_is_spoken_inside_is_agreed_on() {
+fn http_1_1_is_agreed_on_by_alpn() {
     let secured = Secured::new();
     let served = secured.serve(fine);
     for (offered, expected) in [
@@ -340,7 +340,7 @@ fn pipelined_requests_are_answered_in_order() {
 }
 
 #[test]
-fn the_end_is_said_or_is_no_end() {
+fn only_a_whole_answer_ends_with_close_notify() {
     let secured = Secured::new();
     let served = secured.serve(async |ctx: &mut Context| -> corehttp::Result {
         ctx.response.headers.set("connection", "close")?;
@@ -363,7 +363,7 @@ fn the_end_is_said_or_is_no_end() {
 }
 
 #[test]
-fn a_stop_says_good_bye_to_those_who_wait() {
+fn a_stop_sends_close_notify_to_idle_peers() {
     let secured = Secured::new();
     let served = secured.serve(fine);
     let mut peer = connect(&served, secured.peer());
@@ -375,7 +375,7 @@ fn a_stop_says_good_bye_to_those_who_wait() {
 }
 
 #[test]
-fn those_who_do_not_shake_hands_are_alone() {
+fn a_failed_handshake_is_reported_and_harms_no_other_peer() {
     let secured = Secured::new();
     let refusals = Refusals::default();
     let served = Served::with(|server| refusals.of(server).tls(secured.tls.clone()), fine);
@@ -418,7 +418,7 @@ fn hello(config: ClientConfig) -> Vec<u8> {
 }
 
 #[test]
-fn those_who_leave_half_way_are_not_worth_a_word() {
+fn a_peer_that_leaves_during_its_handshake_is_not_reported() {
     let secured = Secured::new();
     let refusals = Refusals::default();
     let served = Served::with(|server| refusals.of(server).tls(secured.tls.clone()), fine);
@@ -439,7 +439,7 @@ fn those_who_leave_half_way_are_not_worth_a_word() {
 }
 
 #[test]
-fn others_are_served_meanwhile() {
+fn slow_handshakes_hold_up_no_other_peer() {
     let secured = Secured::new();
     let (served, hello) = (secured.serve(fine), hello(secured.peer()));
     let slow: Vec<Peer> = (0..50)
@@ -456,7 +456,7 @@ fn others_are_served_meanwhile() {
 }
 
 #[test]
-fn a_flood_is_not_worth_a_handshake() {
+fn connections_beyond_the_limit_get_no_handshake() {
     let secured = Secured::new();
     let limits = Limits { connections_max: 1, ..Limits::default() };
     let refusals = Refusals::default();
@@ -470,7 +470,7 @@ fn a_flood_is_not_worth_a_handshake() {
 }
 
 #[test]
-fn what_speaks_something_else_is_secure_too() {
+fn an_upgraded_connection_stays_secure() {
     let secured = Secured::new();
     let served = secured.serve(async |ctx: &mut Context| -> corehttp::Result {
         let mut upgraded = ctx.upgrade("echo").await?;
@@ -566,7 +566,7 @@ fn packets_may_be_as_small_as_a_byte() {
 }
 
 #[test]
-fn a_handshake_has_the_time_of_a_head() {
+fn a_handshake_and_the_first_head_share_one_timeout() {
     for said in [0, 1, 5, 100] {
         let (served, time, seen) = talk(fine, 1 << 16, async |_, mut near, hello| {
             near.write_all(&hello[..said]).await.unwrap();
@@ -601,7 +601,7 @@ fn a_handshake_has_the_time_of_a_head() {
 }
 
 #[test]
-fn nothing_stays_behind_while_a_handler_waits() {
+fn what_was_written_leaves_while_the_handler_waits() {
     let pause = Duration::from_secs(3600);
     let busy = async move |ctx: &mut Context| -> corehttp::Result {
         let mut out = ctx.stream().await?;

@@ -46,7 +46,7 @@ fn a_streamed_answer_leaves_in_one_write_if_nobody_waits() {
 }
 
 #[test]
-fn what_is_written_leaves_when_the_handler_waits_or_flushes() {
+fn written_content_leaves_when_the_handler_waits_or_flushes() {
     let waits = async |ctx: &mut Context| -> corehttp::Result {
         let mut writer = ctx.stream().await?;
         tokio::time::sleep(Duration::from_secs(1)).await;
@@ -68,7 +68,7 @@ fn what_is_written_leaves_when_the_handler_waits_or_flushes() {
 }
 
 #[test]
-fn a_stream_without_end_is_not_gathered_for_ever() {
+fn a_long_stream_leaves_in_large_but_bounded_writes() {
     let piece = "x".repeat(10_000);
     let wired = Wired::new(async move |ctx: &mut Context| -> corehttp::Result {
         let mut writer = ctx.stream().await?;
@@ -167,7 +167,7 @@ fn check_reads(lengths: &[usize]) {
 }
 
 #[test]
-fn the_read_that_ends_a_body_sees_that_no_more_is_there() {
+fn the_last_read_of_a_body_sees_that_no_more_is_there() {
     for len in [0, 1, 8_000, 8_191, 16 << 10, 20_000, 64 << 10, (64 << 10) + 1, 100_000, 1 << 20] {
         check_reads(&[len]);
     }
@@ -175,7 +175,7 @@ fn the_read_that_ends_a_body_sees_that_no_more_is_there() {
 
 /// Bodies of about the same length in a row, so that reads end everywhere around the ends of bodies.
 #[test]
-fn what_comes_behind_a_body_is_the_next_request() {
+fn bytes_behind_a_body_are_the_next_request() {
     for len in [8_000, 20_000, 70_000] {
         for more in 0..20 {
             check_reads(&[len + more, 0, 3, len - more, 1, len + 57 * more, 5]);

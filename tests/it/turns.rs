@@ -99,7 +99,7 @@ fn most_in_a_turn(service: Service<impl Handler>, flood: Flood, count: &Cell<usi
 }
 
 #[test]
-fn who_asks_for_ever_has_one_batch_of_answers_in_a_turn() {
+fn a_peer_that_asks_for_ever_has_one_batch_of_answers_a_turn() {
     for pipeline_answers_max in [1, 8, 64] {
         let (handled, counted) = (Rc::<Cell<usize>>::default(), Rc::default());
         let count = Rc::clone(&handled);
@@ -112,7 +112,7 @@ fn who_asks_for_ever_has_one_batch_of_answers_in_a_turn() {
 }
 
 #[test]
-fn a_connection_that_never_waits_does_not_keep_the_core() {
+fn a_connection_that_never_waits_moves_only_so_much_a_turn() {
     let stream = |_: &Request| BodyPlan::Stream;
     let read = async |ctx: &mut Context| -> corehttp::Result {
         let mut body = ctx.body_reader();
