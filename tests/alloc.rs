@@ -92,18 +92,18 @@ fn echo(ctx: &mut Context) {
 }
 
 #[test]
-fn get() {
+fn a_get_allocates_nothing() {
     check(hello, GET, 1, "hello, world");
 }
 
 #[test]
-fn get_while_memory_is_trimmed() {
+fn an_exchange_allocates_nothing_after_memory_was_trimmed() {
     let end = Instant::now() + Duration::from_millis(1300);
     check_while(hello, GET, 1, "hello, world", |_| Instant::now() < end);
 }
 
 #[test]
-fn get_with_all_that_a_handler_reads_and_sets() {
+fn reading_and_setting_fields_allocates_nothing() {
     let busy = |ctx: &mut Context| -> corehttp::Result {
         let Context { request, response, .. } = ctx;
         assert_eq!((request.path(), request.query().get("c").as_deref()), ("/a/b", Some("d")));
@@ -118,12 +118,12 @@ fn get_with_all_that_a_handler_reads_and_sets() {
 }
 
 #[test]
-fn post() {
+fn a_post_allocates_nothing() {
     check(echo, POST, 1, "hello, world");
 }
 
 #[test]
-fn post_a_form_with_cookies() {
+fn reading_forms_and_cookies_allocates_nothing() {
     let reads = |ctx: &mut Context| -> corehttp::Result {
         let Context { request, response, .. } = ctx;
         let (form, query, cookies) = (request.form()?, request.query().strict()?, request.cookies());
@@ -148,7 +148,7 @@ const FORM: &str = "POST /save?tag=fast&tag=safe HTTP/1.1\r\nHost: example.com\r
                     page=7&name=Ada&last%20name=Lovelace&";
 
 #[test]
-fn post_in_chunks() {
+fn a_post_in_chunks_allocates_nothing() {
     check(echo, &POST.replace(SIZED, CHUNKED), 1, "hello, world");
 }
 
@@ -156,7 +156,7 @@ const SIZED: &str = "Content-Length: 12\r\n\r\nhello, world";
 const CHUNKED: &str = "Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n7\r\n, world\r\n0\r\nx-sum: 1\r\n\r\n";
 
 #[test]
-fn an_async_handler_that_waits() {
+fn an_async_handler_that_waits_allocates_nothing() {
     let waits = async |ctx: &mut Context| {
         tokio::task::yield_now().await;
         ctx.response.text("hello, world");
@@ -165,19 +165,19 @@ fn an_async_handler_that_waits() {
 }
 
 #[test]
-fn an_async_handler_that_fails() {
+fn an_async_handler_that_fails_allocates_nothing() {
     let fails = async |_: &mut Context| -> corehttp::Result { Err(corehttp::Status::NOT_FOUND.into()) };
     check(fails, GET, 1, "\r\n\r\nNot Found");
 }
 
 #[test]
-fn pipelined() {
+fn pipelined_requests_allocate_nothing() {
     check(hello, &GET.repeat(16), 16, "hello, world");
     check(echo, &POST.repeat(16), 16, "hello, world");
 }
 
 #[test]
-fn streamed_in() {
+fn reading_a_stream_allocates_nothing() {
     let reads = async |ctx: &mut Context| -> corehttp::Result {
         let (mut count, mut body) = (0, ctx.body_reader());
         count += body.read(&mut [0; 3]).await?;
@@ -194,7 +194,7 @@ fn streamed_in() {
 }
 
 #[test]
-fn streamed_in_over_several_reads() {
+fn reading_a_stream_in_many_pieces_allocates_nothing() {
     let reads = async |ctx: &mut Context| -> corehttp::Result {
         let (mut count, mut body) = (0, ctx.body_reader());
         while let Some(chunk) = body.chunk().await? {
@@ -211,7 +211,7 @@ fn streamed_in_over_several_reads() {
 }
 
 #[test]
-fn streamed_out() {
+fn writing_a_stream_allocates_nothing() {
     let writes = async |ctx: &mut Context| -> corehttp::Result {
         let mut out = ctx.stream().await?;
         out.write_all(b"hello, ").await?;
@@ -223,7 +223,7 @@ fn streamed_out() {
 }
 
 #[test]
-fn streamed_both_ways() {
+fn streaming_both_ways_allocates_nothing() {
     let echoes = async |ctx: &mut Context| -> corehttp::Result {
         let (mut body, mut out) = ctx.duplex().await?;
         while let Some(chunk) = body.chunk().await? {
@@ -252,7 +252,7 @@ impl<H: Handler> Handler for Coded<H> {
 /// Buffered and streamed. A trailer tells where an answer ends, for its content is not text.
 #[cfg(feature = "compress")]
 #[test]
-fn compressed() {
+fn compressing_allocates_nothing() {
     use corehttp::Compress;
 
     let page = "<li><a href=\"/articles/42\">All that glitters</a></li>\n".repeat(80);
@@ -307,7 +307,7 @@ fn check_client(set: impl FnOnce(&mut Request), handler: fn(&mut Context), expec
 }
 
 #[test]
-fn a_client_that_gets() {
+fn a_client_that_gets_allocates_nothing() {
     let get = |request: &mut Request| {
         let url = request.target().as_str().to_owned();
         *request = Request::get(&url).unwrap();
@@ -317,12 +317,12 @@ fn a_client_that_gets() {
 }
 
 #[test]
-fn a_client_that_posts() {
+fn a_client_that_posts_allocates_nothing() {
     check_client(|request| request.body.set("hello, world"), echo, "hello, world");
 }
 
 #[test]
-fn a_client_that_hears_chunks_and_trailers() {
+fn a_client_that_hears_chunks_and_trailers_allocates_nothing() {
     let chunked = |ctx: &mut Context| {
         ctx.response.text("hello, world");
         ctx.response.trailers.set("x-sum", 1).expect("it is a good field");
@@ -332,7 +332,7 @@ fn a_client_that_hears_chunks_and_trailers() {
 
 /// However long a body is, a client that streams it holds no more of it than it held before.
 #[test]
-fn a_client_that_streams_both_ways() {
+fn a_client_that_streams_allocates_nothing_for_each_piece() {
     const PIECES: usize = 4096;
     const PIECE: [u8; 4096] = [b'x'; 4096];
     let sinks_then_pours = async |ctx: &mut Context| -> corehttp::Result {
@@ -378,7 +378,7 @@ fn a_client_that_streams_both_ways() {
 
 /// A thousand warm exchanges allocate nothing on the thread of callers and pipe, four of them at a time.
 #[test]
-fn a_client_that_pipelines() {
+fn a_client_that_pipelines_allocates_nothing() {
     let running = Server::bind("127.0.0.1:0").cores(1).start(hello).unwrap();
     let pipeline = Client::new().pipeline(&format!("http://{}", running.local_addr())).unwrap().build();
     let request = Request::get("/").unwrap();

@@ -20,7 +20,7 @@ use corehttp::{
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::runtime::Builder;
 
-mod what_runs {
+mod handlers {
     use super::*;
 
     /// Serves until it has answered one request, and hears `expected` in the answer.
@@ -69,12 +69,12 @@ mod what_runs {
     }
 
     #[test]
-    fn a_closure() {
+    fn a_closure_is_a_handler() {
         check(|server| server.run(|ctx: &mut Context| ctx.response.text("Hello")), GET, "\r\n\r\nHello");
     }
 
     #[test]
-    fn a_closure_that_may_fail() {
+    fn a_closure_that_may_fail_is_a_handler() {
         let fails = |ctx: &mut Context| -> corehttp::Result {
             ctx.response.text(ctx.request.query().get("q").ok_or(Status::BAD_REQUEST)?);
             Ok(())
@@ -83,7 +83,7 @@ mod what_runs {
     }
 
     #[test]
-    fn an_async_closure() {
+    fn an_async_closure_is_a_handler() {
         let waits = async |ctx: &mut Context| {
             tokio::task::yield_now().await;
             ctx.response.text("Hello");
@@ -92,7 +92,7 @@ mod what_runs {
     }
 
     #[test]
-    fn an_async_closure_that_routes() {
+    fn an_async_closure_can_route() {
         let route = async |ctx: &mut Context| {
             match (ctx.request.method(), ctx.request.path()) {
                 (Method::Get | Method::Head, "/search") => ctx.response.html("<h1>hi</h1>"),
@@ -111,7 +111,7 @@ mod what_runs {
     }
 
     #[test]
-    fn functions() {
+    fn functions_are_handlers() {
         check(|server| server.run(plain), GET, "plain");
         check(|server| server.run(plain_that_may_fail), POST, "hello");
         check(|server| server.run(waiting), GET, "waiting");
@@ -140,7 +140,7 @@ mod what_runs {
     }
 
     #[test]
-    fn the_trait_shared_or_not() {
+    fn a_type_is_a_handler_shared_or_not() {
         check(|server| server.run(Upload), POST, "\r\n\r\n5");
         check(|server| server.run(Arc::new(Upload)), POST, "\r\n\r\n5");
         check(|server| server.run_per_core(async |_| Ok(Rc::new(Upload))), POST, "\r\n\r\n5");
@@ -150,7 +150,7 @@ mod what_runs {
 
     /// Handlers of all kinds behind one type, on several cores.
     #[test]
-    fn handlers_in_a_map() {
+    fn handlers_of_all_kinds_fit_into_one_map() {
         struct Routes(HashMap<&'static str, BoxHandler>);
 
         impl Handler for Routes {
@@ -197,7 +197,7 @@ mod what_runs {
     }
 
     #[test]
-    fn a_plan_for_a_closure() {
+    fn a_closure_can_have_a_plan() {
         let planned = with_plan(
             |request| match request.method() {
                 Method::Post => BodyPlan::Stream,
@@ -214,7 +214,7 @@ mod what_runs {
     }
 
     #[test]
-    fn a_handler_for_each_core_whose_state_stays_there() {
+    fn each_core_can_have_a_handler_with_its_own_state() {
         check(
             |server| {
                 server.run_per_core(async |core| {
@@ -241,7 +241,7 @@ mod what_runs {
     }
 }
 
-mod what_starts {
+mod starting {
     use super::*;
 
     #[test]
@@ -272,7 +272,7 @@ mod what_starts {
     }
 }
 
-mod what_needs_no_listener {
+mod services {
     use super::*;
 
     fn hello() -> Service<impl Handler> {
@@ -339,7 +339,7 @@ mod what_needs_no_listener {
     }
 
     #[test]
-    fn an_error_and_a_panic_are_answers_there_too() {
+    fn an_error_and_a_panic_are_answers_without_a_connection_too() {
         let fails = |_: &mut Context| -> corehttp::Result { Err(Status::GONE.into()) };
         assert_eq!(respond(fails, Request::get("/").unwrap()).status, Status::GONE);
         let panics = |_: &mut Context| -> () { std::panic::resume_unwind(Box::new("without a trace")) };
@@ -347,7 +347,7 @@ mod what_needs_no_listener {
     }
 
     #[test]
-    fn a_streamed_answer_is_the_body() {
+    fn a_streamed_answer_becomes_the_body() {
         let streams = async |ctx: &mut Context| -> corehttp::Result {
             let mut request_body = Vec::new();
             ctx.body_reader().read_to_end(&mut request_body).await?;
@@ -367,7 +367,7 @@ mod what_needs_no_listener {
     }
 }
 
-mod what_errors_are {
+mod errors {
     use super::*;
 
     #[track_caller]
@@ -379,7 +379,7 @@ mod what_errors_are {
     }
 
     #[test]
-    fn statuses_and_causes() {
+    fn an_error_is_a_status_or_has_a_cause() {
         check(|| Err(Status::NOT_FOUND)?, 404, "404 Not Found");
         check(|| Err(Status::NOT_FOUND.into()), 404, "404 Not Found");
         check(|| Err(Error::new(Status::BAD_GATEWAY, "text")), 502, "text");
@@ -418,7 +418,7 @@ mod what_errors_are {
     }
 
     #[test]
-    fn anything_that_is_an_error_elsewhere_owes_500() {
+    fn an_error_of_anything_else_owes_500() {
         check(|| Ok(_ = "x".parse::<u8>()?), 500, "invalid digit found in string");
         check(|| Ok(_ = Request::get("no path")?), 500, "the url is invalid");
         check(|| Ok(Headers::new().set("a b", "c")?), 500, "the field name is not a token");
@@ -428,7 +428,7 @@ mod what_errors_are {
     }
 
     #[test]
-    fn text_that_a_peer_spells_wrong_owes_400_and_what_another_spells_500() {
+    fn text_that_is_not_utf8_owes_400_only_if_the_peer_sent_it() {
         for (escaped, content) in
             [("/%ff", &b"\xff"[..]), ("/a/%c3(", b"a\xc3("), ("/%ed%a0%80", b"\xed\xa0\x80")]
         {
@@ -447,7 +447,7 @@ mod what_errors_are {
     }
 
     #[test]
-    fn errors_of_the_exchange_owe_what_they_owe_through_io_errors_too() {
+    fn an_error_of_the_exchange_owes_the_same_as_an_io_error() {
         use ExchangeError::{Incomplete, Io, Length, TimedOut, Wire};
         let of_source = || ExchangeError::Source(io::Error::other("lost"));
         check_owed(|| Incomplete, 400);
@@ -464,7 +464,7 @@ mod what_errors_are {
     }
 
     #[test]
-    fn an_answer_that_cannot_be_owes_what_it_owes() {
+    fn an_invalid_answer_owes_its_status() {
         use InvalidAnswer::{Detached, Protocol, Sent, Status, Tunnel, Unread, Upgrade};
         let owed = [(Upgrade, 426), (Tunnel, 400)];
         let own_fault = [Detached, Protocol, Sent, Status, Unread].map(|answer| (answer, 500));
@@ -506,7 +506,7 @@ mod what_errors_are {
 
 /// Programs that wait for peers for ever, or need one to talk to: it is enough that they compile.
 #[expect(dead_code, reason = "it is enough that they compile")]
-mod what_compiles {
+mod programs {
     use super::*;
 
     fn main() -> corehttp::Result {
@@ -580,7 +580,7 @@ mod what_compiles {
 }
 
 /// The programs of a client.
-mod how_to_ask {
+mod clients {
     use super::*;
 
     use corehttp::{Answer, Call, Client, ClientError, ClientTimeouts, Host, Redirects};
@@ -609,7 +609,7 @@ mod how_to_ask {
     }
 
     #[tokio::test]
-    async fn in_a_line() -> Asked {
+    async fn a_request_takes_one_line() -> Asked {
         with_parrot(async |client, url| {
             let response = client.get(&format!("{url}/a?b")).await?;
             assert_eq!(response.status, Status::OK);
@@ -625,7 +625,7 @@ mod how_to_ask {
     }
 
     #[tokio::test]
-    async fn with_messages_that_are_used_again() -> Asked {
+    async fn messages_can_be_used_again() -> Asked {
         with_parrot(async |client, url| {
             let request = Request::get(&format!("{url}/items?page=2"))?;
             let mut response = Response::new();
@@ -647,7 +647,7 @@ mod how_to_ask {
     }
 
     #[tokio::test]
-    async fn piece_by_piece_and_in_a_hurry() -> Asked {
+    async fn bodies_are_read_piece_by_piece_and_deadlines_kept() -> Asked {
         let client = Client::builder()
             .timeout(Duration::from_secs(5))
             .timeouts(ClientTimeouts::default())
@@ -697,7 +697,7 @@ mod how_to_ask {
     }
 
     #[test]
-    fn on_each_core_with_a_client_of_its_own() {
+    fn each_core_can_have_a_client_of_its_own() {
         let (backend, url) = parrot();
         let listener = MemoryListener::new();
         let connector = listener.connector();
@@ -722,7 +722,7 @@ mod how_to_ask {
     }
 
     #[test]
-    fn its_types_and_futures_may_be_sent() {
+    fn types_and_futures_of_a_client_can_be_sent() {
         fn is_send_and_sync<T: Send + Sync + 'static>() {}
         fn is_send<T: Send>(_: T) {}
         is_send_and_sync::<Client>();
@@ -753,7 +753,7 @@ mod how_to_ask {
 
 /// What may be shared between threads and what a handler may return: a change here breaks programs.
 #[test]
-fn types_promise_what_they_promised() {
+fn public_types_keep_their_traits() {
     fn is_send_and_sync<T: Send + Sync + 'static>() {}
     fn is_clone<T: Clone>() {}
     fn is_outcome<T: Outcome>() {}

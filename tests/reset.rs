@@ -93,7 +93,7 @@ enum Gap {
 }
 
 #[test]
-fn nothing_is_seen_of_what_came_before() {
+fn nothing_is_seen_of_the_exchange_before() {
     runtime().block_on(async {
         for probe in PROBES {
             let untouched = ask(&[], probe, Gap::None).await;
@@ -111,7 +111,7 @@ fn nothing_is_seen_of_what_came_before() {
 }
 
 #[test]
-fn nor_of_all_that_came_before() {
+fn nothing_is_seen_of_all_the_exchanges_before() {
     let all: Vec<&str> = SOILING.iter().map(|(soiling, _)| *soiling).collect();
     let same = SOILING.iter().filter(|(_, next)| *next == Next::Same);
     let same: Vec<&str> = same.map(|(soiling, _)| *soiling).collect();

@@ -97,7 +97,7 @@ fn benches_and_examples_say_what_they_show() {
 }
 
 #[test]
-fn every_rule_bites() {
+fn every_rule_finds_its_fault() {
     let (wide, long) = ("x".repeat(141), "\n".repeat(400));
     let (function, deep) =
         (format!("fn f() {{{}\n}}", "\n    x;".repeat(69)), "fn f()\n{\n                    x;\n}");

@@ -80,7 +80,7 @@ async fn closed(wire: &str) -> Result<(u16, String), ClientError> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_status_line_is_version_status_and_perhaps_a_reason_4() {
+async fn row_76_a_status_line_is_version_status_and_perhaps_a_reason_4() {
     for line in ["200 OK", "200", "200 ", "200 a b\t\u{e9}"] {
         let wire = format!("HTTP/1.1 {line}\r\ncontent-length: 1\r\n\r\nx");
         if wire.is_ascii() {
@@ -115,7 +115,7 @@ async fn a_status_line_is_version_status_and_perhaps_a_reason_4() {
 /// Servers make up numbers, and proxies pass them on. A number that is not a status code is a server error, with a body
 /// like any other.
 #[tokio::test(start_paused = true)]
-async fn what_is_no_status_code_is_read_as_an_error_of_the_server_15() {
+async fn a_number_that_is_no_status_code_is_read_as_a_server_error_15() {
     for code in [0, 1, 99, 600, 601, 799, 999] {
         let wire = format!("HTTP/1.1 {code:03} x\r\ncontent-length: 1\r\n\r\nx");
         check_get(&wire, Ok((code, "x", Then::Rests))).await;
@@ -165,7 +165,7 @@ async fn field_lines_end_with_crlf_and_hold_no_controls_5() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_folded_line_is_read_with_spaces_5_2() {
+async fn a_folded_line_is_unfolded_with_spaces_5_2() {
     let stage = Stage::always("HTTP/1.1 200 OK\r\na: b\r\n\tc\r\ncontent-length: 0\r\n\r\n");
     let response = stage.client().get("http://a/").await.unwrap();
     let value = response.headers.text("a").unwrap();
@@ -174,7 +174,7 @@ async fn a_folded_line_is_read_with_spaces_5_2() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_length_is_one_decimal_number_6_3() {
+async fn row_75_a_length_is_one_decimal_number_6_3() {
     let with = |lines: &str| format!("HTTP/1.1 200 OK\r\n{lines}\r\n\r\nhello");
     check_get(&with("Content-Length: 5"), Ok((200, "hello", Then::Rests))).await;
     check_get(&with("content-length:\t005 "), Ok((200, "hello", Then::Rests))).await;
@@ -188,7 +188,7 @@ async fn a_length_is_one_decimal_number_6_3() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn chunks_beside_a_length_or_in_1_0_are_refused_6_1() {
+async fn row_75_chunks_beside_a_length_or_in_1_0_are_refused_6_1() {
     let with = |line: &str, fields: &str| format!("HTTP/1.{line}\r\n{fields}\r\n\r\n5\r\nhello\r\n0\r\n\r\n");
     let (chunked, length) = ("transfer-encoding: chunked", "content-length: 5");
     check_get(&with("1 200", chunked), Ok((200, "hello", Then::Rests))).await;
@@ -205,7 +205,7 @@ async fn chunks_beside_a_length_or_in_1_0_are_refused_6_1() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn chunks_keep_their_grammar_7_1() {
+async fn malformed_chunks_are_refused_7_1() {
     let with = |chunks: &str| format!("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n{chunks}");
     for chunks in [
         "5\r\nhello\r\n0\r\n\r\n",
@@ -258,7 +258,7 @@ async fn trailers_are_kept_apart_from_headers_9110_6_5() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn some_answers_have_no_body_whatever_they_announce_6_3() {
+async fn row_77_some_answers_have_no_body_whatever_they_announce_6_3() {
     let said = [
         "content-length: 5",
         "transfer-encoding: chunked",
@@ -286,7 +286,7 @@ async fn some_answers_have_no_body_whatever_they_announce_6_3() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn answers_before_the_final_one_are_skipped_9110_15_2() {
+async fn row_74_interim_answers_are_skipped_9110_15_2() {
     let early = "HTTP/1.1 103 Early\r\nlink: </a>\r\n\r\n";
     check_get(&format!("HTTP/1.1 100 Continue\r\n\r\n{OK}"), Ok((200, "ok", Then::Rests))).await;
     check_get(&format!("{early}{early}{OK}"), Ok((200, "ok", Then::Rests))).await;
@@ -315,7 +315,7 @@ async fn answers_before_the_final_one_are_skipped_9110_15_2() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_connection_rests_only_if_both_sides_say_so_9_3() {
+async fn row_80_a_connection_is_kept_only_if_both_sides_agree_9_3() {
     let with =
         |version, fields: &str| format!("HTTP/1.{version} 200 OK\r\ncontent-length: 2\r\n{fields}\r\nok");
     for (version, fields, then) in [
@@ -387,7 +387,7 @@ async fn an_answer_that_is_cut_short_is_an_error_at_every_byte_8() {
 
 /// A large head is not looked at for every drop of it. What comes late counts all the same.
 #[tokio::test(start_paused = true)]
-async fn a_fault_that_comes_late_is_found_though_no_more_of_the_head_comes() {
+async fn a_late_fault_in_a_large_head_is_found_without_waiting_for_more() {
     let begun = format!("HTTP/1.1 200 OK\r\nx: {}", "x".repeat(5000));
     for (late, expected) in [
         ("x", "Incomplete"),
@@ -410,7 +410,7 @@ async fn a_fault_that_comes_late_is_found_though_no_more_of_the_head_comes() {
 
 /// As the page of each says. What is as long as it may be is cut short here, for it need not come to be allowed.
 #[tokio::test(start_paused = true)]
-async fn every_size_has_a_bound_from_the_beginning() {
+async fn row_86_the_default_limits_hold() {
     let sized = |size: usize| format!("HTTP/1.1 200 OK\r\ncontent-length: {size}\r\n\r\n");
     let fields = |count: usize| format!("HTTP/1.1 204 x\r\n{}\r\n", "a: b\r\n".repeat(count));
     let head = |size: usize| format!("HTTP/1.1 204 x\r\na: {}\r\n\r\n", "x".repeat(size - 23));
@@ -431,7 +431,7 @@ async fn every_size_has_a_bound_from_the_beginning() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_larger_than_its_bound_is_an_error() {
+async fn row_86_an_answer_beyond_a_limit_is_an_error() {
     let sized =
         |size: usize| format!("HTTP/1.1 200 OK\r\ncontent-length: {size}\r\n\r\n{}", "x".repeat(size));
     let chunked = |size: usize| {

@@ -157,7 +157,7 @@ fn hosts_that_do_equally_well_are_asked_in_turn() {
 }
 
 #[test]
-fn who_has_much_to_do_is_not_asked_for_more() {
+fn a_busy_host_is_asked_less() {
     paused(async {
         let hosts = Hosts::new(&[("a", Slow(1)), ("b", Well(200)), ("c", Well(200))]);
         let balancer = hosts.balance().build();
@@ -193,7 +193,7 @@ fn a_failure_counts_for_three_seconds() {
 }
 
 #[test]
-fn what_is_a_failure_may_be_said() {
+fn healthy_if_decides_what_a_failure_is() {
     let is_good = |status: u16| status < 500 || status == 501;
     for status in [200, 204, 301, 404, 500, 501, 503] {
         paused(async move {
@@ -229,7 +229,7 @@ fn failures_count_up_to_a_limit() {
 }
 
 #[test]
-fn what_the_caller_is_to_blame_for_is_held_against_nobody() {
+fn faults_of_the_caller_count_against_no_host() {
     paused(async {
         let hosts = Hosts::new(&[("a", Well(200))]);
         let balancer = hosts.balance().build();
@@ -296,7 +296,7 @@ fn hosts_come_and_go() {
 }
 
 #[test]
-fn another_host_is_asked_if_the_first_cannot_have_done_it() {
+fn another_host_is_asked_if_the_first_cannot_have_heard_the_request() {
     #[track_caller]
     fn check(moods: &[(&str, Mood)], expected: &str, asked: &str) {
         paused(async {
@@ -360,7 +360,7 @@ async fn write(balancer: &Balancer, way: Way, length: usize, body: &[u8]) -> Res
 }
 
 #[test]
-fn what_is_written_as_it_comes_is_noted_when_it_is_answered() {
+fn an_opened_request_is_counted_when_it_is_answered() {
     for way in [Way::InTurn, Way::AtOnce] {
         for (mood, expected, noted) in [
             (Well(200), "a", (0, 1, 0, 0)),
@@ -392,7 +392,7 @@ fn what_is_written_as_it_comes_is_noted_when_it_is_answered() {
 }
 
 #[test]
-fn a_call_that_the_caller_ends_is_held_against_nobody() {
+fn a_call_that_the_caller_ends_counts_against_no_host() {
     paused(async {
         let balancer = Hosts::new(&[("a", Silent)]).balance().build();
         for (length, body) in [(3, "ab"), (3, "abcd"), (0, "a")] {
@@ -413,7 +413,7 @@ fn a_call_that_the_caller_ends_is_held_against_nobody() {
 }
 
 #[test]
-fn a_connection_that_is_handed_over_counts_until_it_is_dropped() {
+fn an_upgraded_connection_counts_until_it_is_dropped() {
     for (mood, noted) in [
         (Well(200), (0, 1, 0, 0)),
         (Well(426), (0, 1, 0, 0)),
@@ -441,7 +441,7 @@ fn a_connection_that_is_handed_over_counts_until_it_is_dropped() {
 }
 
 #[test]
-fn what_is_streamed_counts_until_it_is_read() {
+fn a_streamed_answer_counts_until_it_is_read() {
     for is_read in [true, false] {
         paused(async {
             let balancer = Hosts::new(&ALL_WELL[..1]).balance().build();
@@ -470,7 +470,7 @@ fn what_is_streamed_counts_until_it_is_read() {
 }
 
 #[test]
-fn a_caller_who_goes_is_no_failure() {
+fn a_cancelled_request_is_no_failure() {
     paused(async {
         let balancer = Hosts::new(&[("a", Slow(1))]).balance().build();
         let gone = tokio::time::timeout(Duration::from_millis(500), ask(&balancer)).await;
@@ -480,7 +480,7 @@ fn a_caller_who_goes_is_no_failure() {
 }
 
 #[test]
-fn of_two_at_random_the_busier_is_left_alone() {
+fn of_two_random_hosts_the_less_busy_is_asked() {
     paused(async {
         let hosts = Hosts::new(&[("a", Well(200)), ("b", Slow(1)), ("c", Well(200)), ("d", Well(200))]);
         let balancer = hosts.balance().choice(HostChoice::TwoRandom).build();
@@ -508,7 +508,7 @@ fn of_two_at_random_the_busier_is_left_alone() {
 }
 
 #[test]
-fn who_fails_its_check_is_not_asked_while_there_are_others() {
+fn a_host_that_fails_its_check_is_not_asked_while_there_are_others() {
     for mood in [Refusing, Closing, Babbling, Silent, Well(503), Well(302), Well(404)] {
         paused(async {
             let hosts = Hosts::new(&ALL_WELL[..2]);

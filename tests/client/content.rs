@@ -63,7 +63,7 @@ async fn check(coding: &str, content: &[u8], expected: Result<&[u8], CodingError
 }
 
 #[tokio::test]
-async fn content_is_what_it_was_before_it_was_coded() {
+async fn coded_content_is_decoded() {
     check("gzip", &gzip(TEXT), Ok(TEXT)).await;
     check("GZip", &[gzip(b"to be, "), gzip(&TEXT[7..])].concat(), Ok(TEXT)).await;
     check("deflate", &zlib(TEXT), Ok(TEXT)).await;
@@ -74,7 +74,7 @@ async fn content_is_what_it_was_before_it_was_coded() {
 }
 
 #[tokio::test]
-async fn what_is_spoiled_cut_or_a_bomb_is_an_error() {
+async fn row_83_corrupt_and_cut_content_and_bombs_are_errors() {
     let (good, bomb) = (gzip(TEXT), gzip(&vec![0; 3 << 20]));
     check("gzip", TEXT, Err(CodingError::Corrupt)).await;
     check("deflate, gzip", &good, Err(CodingError::Corrupt)).await;
@@ -102,7 +102,7 @@ async fn a_part_of_coded_content_stays_coded_9110_15_3_7() {
 }
 
 #[tokio::test]
-async fn what_was_said_of_a_coding_goes_with_it() {
+async fn a_decoded_answer_loses_the_fields_of_its_coding() {
     for (coding, content, is_undone) in [
         ("gzip", gzip(TEXT), true),
         ("deflate, gzip", gzip(&zlib(TEXT)), true),
@@ -120,7 +120,7 @@ async fn what_was_said_of_a_coding_goes_with_it() {
 }
 
 #[tokio::test]
-async fn what_is_asked_for_is_what_can_be_undone() {
+async fn accept_encoding_names_what_can_be_decoded() {
     let server = Scripted::new(|mut peer, _| async move {
         while let Some(head) = peer.request().await? {
             let line = head.split("\r\n").find_map(|line| line.strip_prefix("accept-encoding: "));
@@ -148,7 +148,7 @@ async fn what_is_asked_for_is_what_can_be_undone() {
 }
 
 #[tokio::test]
-async fn only_who_can_decode_says_so_and_only_what_was_coded_is_not() {
+async fn only_a_client_that_decodes_sends_accept_encoding() {
     let server = Scripted::new(|mut peer, _| async move {
         while let Some(head) = peer.request().await? {
             let accepts = head.contains("accept-encoding: ");
@@ -264,7 +264,7 @@ async fn pauses<F: Future>(future: F) -> (F::Output, usize) {
 
 /// There is nothing to decode, though it is said how it would be coded (RFC 9112 §6.3).
 #[tokio::test]
-async fn what_has_no_body_is_not_decoded_9110_9_3_2() {
+async fn an_answer_without_a_body_is_not_decoded_9110_9_3_2() {
     for (method, status) in
         [("HEAD", 200), ("HEAD", 404), ("GET", 204), ("GET", 304), ("GET", 205), ("GET", 200)]
     {
@@ -286,7 +286,7 @@ async fn what_has_no_body_is_not_decoded_9110_9_3_2() {
 
 /// A little input may decode to a lot: from 1 KiB a client made a MiB, and no other task had a turn meanwhile.
 #[tokio::test]
-async fn whoever_decodes_gives_way_to_others() {
+async fn decoding_a_lot_gives_way_to_other_tasks() {
     const TURN: usize = 256 << 10;
     let content = vec![0; 1 << 20];
     let server = Scripted::always(answer("gzip", &gzip(&content))).await;
@@ -308,7 +308,7 @@ async fn whoever_decodes_gives_way_to_others() {
 
 /// What had come while the upload went on was decoded at once, however much that was, and nothing came of it.
 #[tokio::test(start_paused = true)]
-async fn whoever_makes_nothing_of_much_gives_way_to_others() {
+async fn decoding_a_lot_to_nothing_gives_way_to_other_tasks() {
     const TURN: usize = 256 << 10;
     let content = gzip(b"").repeat((2 << 20) / gzip(b"").len());
     let wire = answer("gzip", &content);

@@ -7,7 +7,7 @@ use corehttp::{Client, MemoryListener, Request, Response, Server};
 use corehttp::{Context, Status};
 
 #[tokio::test]
-async fn what_was_set_on_the_way_is_said_at_the_end_and_to_nobody_else() {
+async fn a_cookie_set_by_a_redirect_is_sent_back_to_its_host_alone() {
     let listener = MemoryListener::new();
     let server = Server::bind(listener.clone()).cores(1);
     let running = server.start(|ctx: &mut Context| {

@@ -65,7 +65,7 @@ fn an_echo_larger_than_all_buffers_comes_back_while_it_is_sent() {
 
 /// The pipe between holds 64 KiB: server and client each waited for the other to read.
 #[tokio::test(start_paused = true)]
-async fn what_comes_back_while_a_request_is_sent_whole_is_read_too() {
+async fn an_answer_is_read_while_its_request_is_sent() {
     let stage = Stage::new(|mut peer, _| async move {
         while peer.head().await?.is_some() {
             peer.say(format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n", 1 << 20)).await?;
@@ -97,7 +97,7 @@ async fn what_comes_back_while_a_request_is_sent_whole_is_read_too() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_drops_a_half_too_early_closes_the_connection_and_frees_its_place() {
+async fn a_half_dropped_too_early_closes_the_connection_and_frees_its_place() {
     let stage = Stage::always("HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello");
     let client = stage.client();
     let mut request = Request::post("http://a/").unwrap();
@@ -131,7 +131,7 @@ async fn who_drops_a_half_too_early_closes_the_connection_and_frees_its_place() 
 /// An answer never goes to another request. Found as a request whose halves were dropped after it had been sent: its
 /// answer went to the next one.
 #[tokio::test(start_paused = true)]
-async fn an_answer_that_nobody_waits_for_is_not_that_of_the_next_request() {
+async fn an_abandoned_answer_never_goes_to_the_next_request() {
     for patience in [0, 1, 1000].map(Duration::from_millis) {
         for interim in ["", "HTTP/1.1 103 x\r\n\r\n"] {
             let stage = Stage::new(move |mut peer, number| async move {
@@ -229,7 +229,7 @@ async fn a_body_that_is_cut_short_is_an_error_however_it_is_read() {
 
 /// Found by reading: an answer that had come when the call was taken apart was lost, and its reader had status 200.
 #[tokio::test(start_paused = true)]
-async fn an_answer_that_came_before_the_halves_parted_is_theirs() {
+async fn an_answer_that_came_before_the_split_is_not_lost() {
     for (status, is_read) in [(413, false), (201, true)] {
         let stage = Stage::new(move |mut peer, _| async move {
             peer.head().await?;
@@ -255,7 +255,7 @@ async fn an_answer_that_came_before_the_halves_parted_is_theirs() {
 
 /// The time of the answer begins when the request is sent, though its reader waits for longer.
 #[tokio::test(start_paused = true)]
-async fn a_server_that_says_nothing_is_waited_for_as_long_as_ever() {
+async fn a_silent_server_is_timed_from_the_end_of_the_request() {
     let stage = Stage::new(|mut peer, _| async move { peer.hear_all().await });
     let (mut writer, mut reader) =
         stage.client().open(&Request::post("http://a/").unwrap()).await.unwrap().split();
@@ -289,7 +289,7 @@ fn silent() -> Stage {
 
 /// One connection has one alarm, which woke the half that had polled last: the other one waited for ever.
 #[tokio::test(start_paused = true)]
-async fn halves_in_two_tasks_keep_their_time_whoever_polls_last() {
+async fn halves_in_two_tasks_time_out_whichever_polls_last() {
     let second = Duration::from_secs(1);
     let timeouts = ClientTimeouts { send: 2 * second, wait: 3 * second, ..ClientTimeouts::default() };
     let (whole, phases) =
@@ -338,7 +338,7 @@ async fn halves_in_two_tasks_keep_their_time_whoever_polls_last() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_to_a_request_that_never_ends_is_not_waited_for_without_end() {
+async fn a_reader_whose_writer_was_dropped_does_not_wait_for_ever() {
     let (mut writer, mut reader) = silence(silent().builder()).await;
     let start = Instant::now();
     let read = tokio::spawn(async move { reader.head(&mut Response::new()).await });
@@ -350,7 +350,7 @@ async fn an_answer_to_a_request_that_never_ends_is_not_waited_for_without_end() 
 
 /// A writer that met the closed connection got its error, and the answer was lost.
 #[tokio::test(start_paused = true)]
-async fn who_refuses_and_closes_is_heard_whichever_half_finds_out() {
+async fn a_refusal_before_a_close_is_heard_whichever_half_finds_out() {
     for (close, is_found_by_writer) in [("", true), ("", false), ("connection: close\r\n", true)] {
         let refusal = format!("HTTP/1.1 413 x\r\n{close}content-length: 8\r\n\r\nenough!\n");
         let stage = Stage::new(move |mut peer, _| {
@@ -390,7 +390,7 @@ async fn who_refuses_and_closes_is_heard_whichever_half_finds_out() {
 
 /// The system says at once that nothing can be written, and what there is to read it says later.
 #[tokio::test]
-async fn an_answer_that_nobody_has_noticed_yet_is_waited_for() {
+async fn a_failed_write_waits_for_an_answer_that_is_on_its_way() {
     for is_split in [false, true] {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}/", listener.local_addr().unwrap());
@@ -428,7 +428,7 @@ async fn flood(mut write: impl AsyncFnMut(&[u8]) -> Result<(), ClientError>) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_closes_and_answers_nothing_is_an_error_to_both_halves() {
+async fn a_server_that_closes_without_an_answer_fails_both_halves() {
     let stage = Stage::new(|mut peer, _| async move { peer.head().await.map(drop) });
     let (mut writer, mut reader) =
         stage.client().open(&Request::post("http://a/").unwrap()).await.unwrap().split();
@@ -501,7 +501,7 @@ enum Way {
 /// The operating system reports a reset only once, to the writer. The reader then sees a clean end, which is also the
 /// only end of such a body (RFC 9112 §6.3, §8).
 #[tokio::test]
-async fn a_reset_that_the_writer_has_heard_of_is_no_end_of_a_body() {
+async fn a_reset_that_the_writer_has_heard_of_does_not_end_a_body() {
     for way in [Way::Whole, Way::Streamed, Way::Split] {
         for (framing, is_reset) in
             [("", false), ("content-length: 5\r\n", false), ("content-length: 5\r\n", true)]
@@ -576,7 +576,7 @@ impl AsyncWrite for Reset {
 
 /// The reset may be reported to the read that looks for an answer while the request is still being sent.
 #[tokio::test(start_paused = true)]
-async fn nor_is_one_that_was_told_while_the_request_was_sent() {
+async fn a_reset_while_the_request_is_sent_does_not_end_a_body() {
     for (wire, is_good) in [
         (&b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello"[..], true),
         (b"HTTP/1.1 200 OK\r\ncontent-length: 6\r\n\r\nhello", false),

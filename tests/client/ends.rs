@@ -166,7 +166,7 @@ async fn a_body_that_is_too_short_is_an_error_however_it_ends() {
 }
 
 #[tokio::test]
-async fn nothing_is_written_behind_the_end() {
+async fn writes_behind_the_end_are_errors() {
     let server = mirror().await;
     let (client, mut response) = (client(), Response::new());
     for length in [None, Some(5)] {
@@ -192,7 +192,7 @@ async fn nothing_is_written_behind_the_end() {
 
 /// As whoever pipes one into the other does it.
 #[tokio::test]
-async fn what_is_copied_and_shut_down_is_sent_as_a_whole() {
+async fn a_body_that_is_copied_and_shut_down_arrives_whole() {
     let server = mirror().await;
     let (client, mut response) = (client(), Response::new());
     let body = "x".repeat(100_000);
@@ -207,7 +207,7 @@ async fn what_is_copied_and_shut_down_is_sent_as_a_whole() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_refuses_need_not_hear_the_end() {
+async fn a_refusal_is_heard_though_the_body_cannot_be_ended() {
     let stage = Stage::new(|mut peer, _| async move {
         peer.head().await?;
         peer.say("HTTP/1.1 413 Too Large\r\ncontent-length: 2\r\n\r\nno").await?;
@@ -225,7 +225,7 @@ async fn a_server_that_refuses_need_not_hear_the_end() {
 
 /// There is nothing to wait for the word with.
 #[tokio::test(start_paused = true)]
-async fn a_body_that_ends_before_it_begins_waits_for_no_word_9110_10_1_1() {
+async fn an_empty_body_does_not_wait_for_100_9110_10_1_1() {
     let stage = Stage::always(OK);
     let (client, mut response, start) = (stage.client(), Response::new(), Instant::now());
     let mut expecting = request("http://a/", None, "");

@@ -64,7 +64,7 @@ fn check(asked: &str, onward: &str, answer: &str, expected: &str) {
 }
 
 #[test]
-fn a_message_goes_on_as_it_is_and_so_does_its_answer() {
+fn a_request_and_its_answer_are_forwarded_as_they_are() {
     let asks = |head: &str, body: &str| format!("{head}\r\nhost: a\r\nconnection: close\r\n{body}");
     let get = ("GET /a?b HTTP/1.1", "GET /a?b HTTP/1.1\r\nhost: b\r\n\r\n");
     let head = ("HEAD / HTTP/1.1", "HEAD / HTTP/1.1\r\nhost: b\r\n\r\n");
@@ -126,7 +126,7 @@ fn a_message_goes_on_as_it_is_and_so_does_its_answer() {
 
 /// A handler is tried without a connection, too.
 #[tokio::test(start_paused = true)]
-async fn who_has_no_connection_is_answered_alike() {
+async fn without_a_connection_a_request_is_forwarded_alike() {
     let stage = Stage::answering(|request| {
         let body = request.rsplit("\r\n").next().unwrap().to_owned();
         format!("HTTP/1.1 201 x\r\ncontent-length: {}\r\n\r\n{body}", body.len())
@@ -165,7 +165,7 @@ fn closing_behind(answer: &'static str) -> Stage {
 
 /// What goes wrong behind is the gateway's to tell while it can be told (RFC 9110 §15.6.3, §15.6.5), and else a cut.
 #[tokio::test(start_paused = true)]
-async fn a_fault_behind_is_told_or_cuts_the_answer() {
+async fn a_fault_behind_is_502_or_504_or_cuts_the_answer() {
     let whole = "GET / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n";
     let upload = "POST / HTTP/1.1\r\nhost: a\r\nconnection: close\r\ncontent-length: 3\r\n\r\nabc";
     for asked in [whole, upload] {
@@ -387,7 +387,7 @@ async fn a_body_that_was_buffered_goes_on_once() {
 /// Each piece is forwarded as it arrives, in both directions: a peer that waits for an answer to it would wait for
 /// ever.
 #[tokio::test(start_paused = true)]
-async fn a_conversation_waits_for_no_more_than_was_said() {
+async fn each_piece_is_forwarded_as_it_arrives() {
     let stage = Stage::new(|mut peer, _| async move {
         peer.head().await?;
         for (number, said) in ["1\r\na\r\n", "1\r\nb\r\n", "0\r\n\r\n"].iter().enumerate() {

@@ -204,7 +204,7 @@ const LAST: &str = "HTTP/1.1 203 Last\r\nconnection: close\r\ncontent-length: 1\
 
 /// Found as connections that were opened for ever, and never asked anything.
 #[test]
-fn a_connection_that_must_not_get_old_is_asked_one_thing() {
+fn a_connection_that_must_not_get_old_is_asked_once() {
     paused(async {
         let scripts: &[Script] =
             &[&[Hear(1), Say(A), Hang], &[Hear(1), Say(B), Hang], &[Hear(1), Say(C), Hang]];
@@ -218,7 +218,7 @@ fn a_connection_that_must_not_get_old_is_asked_one_thing() {
 }
 
 #[test]
-fn the_first_goes_alone_and_the_others_together_9_3_2() {
+fn the_first_request_goes_alone_and_the_others_together_9_3_2() {
     // The server that waits for two requests before it answers gets them.
     check(
         &[&[Hear(1), Say(A), Hear(2), Say(B), Say(C)]],
@@ -258,7 +258,7 @@ fn every_answer_finds_its_caller_wherever_packets_end() {
 }
 
 #[test]
-fn what_a_server_said_it_will_not_look_at_is_sent_again_9_6() {
+fn requests_behind_the_last_answer_are_sent_again_9_6() {
     // Even what must not be done twice, for it was not done.
     check(
         &[&[Hear(1), Say(A), Hear(3), Say(LAST)], &[Hear(1), Say(B), Hear(1), Say(C)]],
@@ -275,7 +275,7 @@ fn what_a_server_said_it_will_not_look_at_is_sent_again_9_6() {
 }
 
 #[test]
-fn a_connection_that_closes_between_answers_costs_nothing_that_can_be_repeated_9_3_2() {
+fn idempotent_requests_survive_a_close_between_answers_9_3_2() {
     check(
         &[&[Hear(1), Say(A), Hear(3), Say(B)], &[Hear(1), Say(C), Hear(1), Say(C)]],
         &["GET /1", "GET /2", "PUT /3", "GET /4"],
@@ -299,7 +299,7 @@ fn a_connection_that_closes_between_answers_costs_nothing_that_can_be_repeated_9
 }
 
 #[test]
-fn whoever_kills_connections_is_found_and_nobody_else_suffers() {
+fn a_request_that_kills_connections_fails_and_no_other_does() {
     // The first of a connection is to blame at once, for it was alone.
     check(
         &[&[Hear(1)], &[Hear(1), Say(B), Hear(1), Say(C)]],
@@ -318,7 +318,7 @@ fn whoever_kills_connections_is_found_and_nobody_else_suffers() {
 
 /// No request gets an answer from a connection that is out of step, nor one that follows a broken answer.
 #[test]
-fn an_answer_that_breaks_the_rules_breaks_the_connection() {
+fn a_broken_answer_ends_its_connection() {
     const BEHIND: Script = &[Hear(1), Say(C)];
     #[track_caller]
     fn check_broken(scripts: &'static [Script], error: &str) {
@@ -366,7 +366,7 @@ fn interim_answers_without_end_are_an_error() {
 }
 
 #[test]
-fn silence_fails_all_that_was_sent_and_nothing_else() {
+fn silence_fails_what_was_sent_and_nothing_else() {
     check(
         &[&[Hear(1), Say(A), Hear(2), Hang]],
         &["GET /1", "GET /2", "GET /3"],
@@ -390,7 +390,7 @@ fn silence_fails_all_that_was_sent_and_nothing_else() {
 
 /// Two requests are on their way, and maybe the beginning of a third: the server reads no more.
 #[test]
-fn what_was_not_written_was_not_processed() {
+fn an_unwritten_request_was_not_processed() {
     const REQUEST: usize = "GET /1 HTTP/1.1\r\nhost: a\r\n\r\n".len();
     #[track_caller]
     fn check(room: usize, scripts: &'static [Script], expected: [&str; 5], again: &str) {
@@ -415,7 +415,7 @@ fn what_was_not_written_was_not_processed() {
 }
 
 #[test]
-fn who_cannot_be_written_to_is_tried_twice() {
+fn a_request_that_could_not_be_written_is_tried_twice() {
     check(&[&[], &[Hear(1), Say(A)]], &["POST /1"], &["200 a"], &["", "POST /1"]);
     check(
         &[&[], &[], &[Hear(1), Say(A)]],
@@ -438,7 +438,7 @@ impl Dialer for UnflushedDialer {
 
 /// The server may have received it all the same, but its late answer goes to no other request.
 #[test]
-fn what_could_not_be_written_is_the_last_that_a_connection_is_asked() {
+fn a_connection_that_fails_to_flush_is_asked_nothing_more() {
     paused(async {
         let server = Server::new(&[&[Hear(1), Say(A), Hang], &[Hear(1), Say(B), Hang]]);
         let client = Client::builder().dialer(UnflushedDialer(server.clone())).timeouts(patience()).build();
@@ -473,7 +473,7 @@ async fn a_reset_in_an_answer_is_an_error() {
 }
 
 #[test]
-fn who_cannot_be_reached_fails_all_callers_at_once() {
+fn an_unreachable_host_fails_all_callers_at_once() {
     check(
         &[],
         &["GET /1", "GET /2", "POST /3"],
@@ -483,7 +483,7 @@ fn who_cannot_be_reached_fails_all_callers_at_once() {
 }
 
 #[test]
-fn what_cannot_be_one_of_many_is_refused_before_anything_is_dialed() {
+fn a_request_that_cannot_be_pipelined_is_refused_before_anything_is_dialed() {
     for line in ["POST /", "PUT /", "DELETE /", "PATCH /", "BREW /", "POST http://a/"] {
         check_with(|builder| builder, &[], &[line], &["Prepare Pipelined, not sent"], &[]);
     }
@@ -529,7 +529,7 @@ async fn ask_but_one_goes(pipeline: &Pipeline, lines: &[&str], gone: usize) -> V
 }
 
 #[test]
-fn the_answer_to_whoever_has_gone_is_dropped_in_its_place() {
+fn the_answer_to_a_caller_that_has_gone_is_dropped_in_its_place() {
     // Before any of the answer has come, or in the middle of the first.
     const SCRIPTS: [&[Script]; 2] = [
         &[&[Hear(1), Say(A), Hear(3), Wait(2), Say(A), Say(B), Say(C), Hear(1), Say(LAST)]],
@@ -565,7 +565,7 @@ fn the_answer_to_whoever_has_gone_is_dropped_in_its_place() {
 }
 
 #[test]
-fn what_nobody_waits_for_any_more_is_not_sent() {
+fn a_request_that_nobody_waits_for_is_not_sent() {
     paused(async {
         let server = Server::new(&[&[Hear(1), Wait(2), Say(A), Hear(1), Say(B)]]);
         let pipeline = server.client().pipeline("http://a").unwrap().build();
@@ -585,7 +585,7 @@ fn what_nobody_waits_for_any_more_is_not_sent() {
 }
 
 #[test]
-fn the_total_deadline_is_the_callers_and_the_connection_lives_on() {
+fn the_deadline_of_a_caller_does_not_end_the_connection() {
     paused(async {
         let server = Server::new(&[&[Hear(1), Say(A), Hear(1), Hang]]);
         let client = server.client().timeout(Duration::from_secs(3));
@@ -612,7 +612,7 @@ fn the_total_deadline_is_the_callers_and_the_connection_lives_on() {
 }
 
 #[test]
-fn bytes_that_nobody_has_asked_for_are_no_answer_9_2() {
+fn row_78_unsolicited_bytes_are_never_an_answer_9_2() {
     const A_AND_MORE: &str = "HTTP/1.1 200 OK\r\ncontent-length: 1\r\n\r\naHTTP/1.1 204 Stray\r\n\r\n";
     check(
         &[&[Hear(1), Say(A_AND_MORE), Hang], &[Hear(1), Say(C)]],
@@ -639,7 +639,7 @@ fn bytes_that_nobody_has_asked_for_are_no_answer_9_2() {
 }
 
 #[test]
-fn no_more_than_allowed_are_in_flight_and_callers_come_in_turn() {
+fn no_more_than_the_limit_are_in_flight_and_callers_come_in_turn() {
     check_with(
         |builder| builder.in_flight_max(2),
         // A server that waits for three would wait for ever.
@@ -651,7 +651,7 @@ fn no_more_than_allowed_are_in_flight_and_callers_come_in_turn() {
 }
 
 #[test]
-fn a_second_connection_is_opened_when_the_first_has_something_to_do() {
+fn a_second_connection_is_opened_when_the_first_is_busy() {
     const BOTH: &[Script] = &[&[Hear(1), Say(A), Hear(1), Say(A)], &[Hear(1), Say(B), Hear(1), Say(B)]];
     check_with(
         |builder| builder.connections(2),
@@ -671,7 +671,7 @@ fn a_second_connection_is_opened_when_the_first_has_something_to_do() {
 }
 
 #[test]
-fn what_comes_together_leaves_in_one_write() {
+fn requests_that_come_together_leave_in_one_write() {
     paused(async {
         let (near, mut far) = duplex(1 << 16);
         let near = Arc::new(Mutex::new(Some(near)));
@@ -702,7 +702,7 @@ fn what_comes_together_leaves_in_one_write() {
 /// It was kept from all others for as long as it may rest, and opened though another one rested: with one connection for
 /// a host there were two, or nobody else had any.
 #[test]
-fn a_connection_is_the_clients_while_nothing_is_in_flight() {
+fn a_connection_with_nothing_in_flight_belongs_to_the_client() {
     paused(async {
         let server = Server::new(&[&[
             Hear(1),
@@ -733,7 +733,7 @@ fn a_connection_is_the_clients_while_nothing_is_in_flight() {
 }
 
 #[test]
-fn the_task_of_a_pipe_ends_with_the_pipeline_and_when_nobody_comes() {
+fn the_task_of_a_pipe_ends_with_its_pipeline_or_when_idle() {
     paused(async {
         let tasks = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
         let server =
@@ -769,7 +769,7 @@ fn connections_that_grow_no_older_serve_one_each() {
 
 #[cfg(feature = "compress")]
 #[test]
-fn coded_answers_are_decoded_each_by_itself() {
+fn each_coded_answer_is_decoded_by_itself() {
     let listener = corehttp::MemoryListener::new();
     let client = Client::builder().memory(listener.connector()).decode(1 << 20).build();
     let handler = corehttp::Compress::new(|ctx: &mut corehttp::Context| {
@@ -849,7 +849,7 @@ fn a_pipeline_outlives_its_runtime() {
 
 /// A server that closes whenever it likes, with and without saying so, is never noticed.
 #[tokio::test]
-async fn who_closes_connections_at_random_is_never_noticed() {
+async fn a_server_that_closes_at_random_is_never_noticed() {
     const OK: &str = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
     const CLOSE: &str = "HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 2\r\n\r\nok";
     let server = crate::support::Scripted::new(|mut peer, number| async move {

@@ -47,7 +47,7 @@ async fn one_connection_serves_one_exchange_after_another() {
 
 /// 10,000 exchanges with a server that closes each connection whenever it likes give 10,000 answers and no error.
 #[tokio::test]
-async fn who_closes_connections_at_random_is_never_noticed() {
+async fn a_server_that_closes_at_random_is_never_noticed() {
     const EXCHANGES: usize = 10_000;
     let server = Scripted::new(|mut peer, number| async move {
         for _ in 0..=number * 7919 % 13 {
@@ -91,7 +91,7 @@ async fn the_connection_that_was_used_last_is_used_first() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_finds_no_place_waits_in_turn() {
+async fn callers_that_find_no_place_wait_in_turn() {
     let stage = numbered();
     let (client, mut response) = (stage.builder().connections_per_host_max(2).build(), Response::new());
     let first = client.stream(&get(), &mut response).await.unwrap();
@@ -120,7 +120,7 @@ async fn whoever_finds_no_place_waits_in_turn() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_waits_too_long_for_a_place_goes_without() {
+async fn a_caller_waits_for_a_place_only_so_long() {
     let limit = Duration::from_millis(100);
     let queue = ClientTimeouts { queue: limit, ..ClientTimeouts::default() };
     for set in [
@@ -141,7 +141,7 @@ async fn whoever_waits_too_long_for_a_place_goes_without() {
 
 /// A connection has no task of its own. One looks after all that rest, until none does.
 #[tokio::test(start_paused = true)]
-async fn there_is_one_task_and_only_while_connections_rest() {
+async fn one_task_watches_all_connections_that_rest() {
     const MANY: usize = 8;
     // Each connection has a task on the server's side.
     let tasks = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
@@ -182,7 +182,7 @@ async fn each_origin_has_connections_and_places_of_its_own_9110_4_3_1() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn how_many_are_busy_is_counted_whatever_the_bound() {
+async fn busy_connections_are_counted_whatever_the_bound() {
     for most in [0, 1, usize::MAX] {
         let (client, mut response) =
             (numbered().builder().connections_per_host_max(most).build(), Response::new());
@@ -234,7 +234,7 @@ async fn a_connection_rests_as_long_as_both_sides_let_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn connections_that_are_of_no_use_go_although_nobody_comes() {
+async fn useless_connections_close_though_nothing_is_asked() {
     let client = numbered().client();
     assert_eq!((number(&client).await, client.idle()), ("0".into(), 1));
     sleep(Duration::from_secs(32)).await;
@@ -281,7 +281,7 @@ async fn check_stale(request: &Request, end: &'static str, expected: Result<(), 
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_may_be_done_twice_is_sent_again_when_nobody_answers_9110_9_2_2() {
+async fn row_79_an_idempotent_request_is_sent_again_when_a_stale_connection_closes_9110_9_2_2() {
     const CLOSED: &str = "waiting for the answer: the server closed the connection without an answer";
     const CUT: &str =
         "waiting for the answer: the exchange failed: the peer closed before the message was complete";
@@ -310,7 +310,7 @@ async fn what_may_be_done_twice_is_sent_again_when_nobody_answers_9110_9_2_2() {
 
 /// A gateway opens what it passes on. Its peers were told 502 when a server behind closed an idle connection just then.
 #[tokio::test(start_paused = true)]
-async fn what_was_opened_is_sent_again_if_its_head_is_all_of_it_9110_9_2_2() {
+async fn row_79_an_opened_request_is_sent_again_if_its_head_is_all_of_it_9110_9_2_2() {
     for (method, field, body, dials) in [
         (Method::Get, None, "", Some(2)),
         (Method::Head, None, "", Some(2)),
@@ -345,7 +345,7 @@ async fn what_was_opened_is_sent_again_if_its_head_is_all_of_it_9110_9_2_2() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_is_sent_again_twice_nor_after_a_first_failure() {
+async fn row_79_a_request_is_sent_again_once_and_only_after_a_used_connection() {
     let stage = Stage::new(|mut peer, number| async move {
         if number == 0 {
             peer.request().await?;
@@ -384,7 +384,7 @@ impl Dialer for Single {
 
 /// It was said not to have been sent, for the second connection had not sent it.
 #[tokio::test(start_paused = true)]
-async fn what_a_server_may_have_seen_was_sent_though_it_could_not_be_sent_again() {
+async fn a_request_that_may_have_been_seen_counts_as_sent() {
     let stage = Stage::new(|mut peer, _| async move {
         peer.request().await?;
         peer.say(OK).await?;
@@ -453,7 +453,7 @@ impl AsyncWrite for Narrowed {
 
 /// Nobody can have acted on what was never written, be it what it may; but a body that is a stream is gone.
 #[tokio::test(start_paused = true)]
-async fn what_was_not_written_is_sent_again_whatever_it_is_9110_9_2_2() {
+async fn row_79_an_unwritten_request_is_sent_again_whatever_its_method_9110_9_2_2() {
     const FIRST: usize = "GET / HTTP/1.1\r\nhost: a\r\n\r\n".len();
     for (method, written, is_stream, is_answered) in [
         (Method::Get, 0, false, true),
@@ -491,7 +491,7 @@ async fn what_was_not_written_is_sent_again_whatever_it_is_9110_9_2_2() {
 
 /// What a socket tells in time is no reason to fail, not even for what must not be done twice.
 #[tokio::test]
-async fn connections_that_were_closed_while_they_rested_are_seen() {
+async fn a_connection_closed_while_it_rested_is_not_used() {
     for is_reset in [false, true] {
         let (closed, mut is_closed) = tokio::sync::mpsc::unbounded_channel();
         let server = Scripted::new(move |mut peer, number| {
@@ -525,7 +525,7 @@ async fn connections_that_were_closed_while_they_rested_are_seen() {
 }
 
 #[tokio::test]
-async fn a_reset_right_after_the_request_is_retried_and_told_like_a_close() {
+async fn a_reset_right_after_the_request_is_treated_like_a_close() {
     for (method, is_answered) in [(Method::Get, true), (Method::Post, false)] {
         let server = Scripted::new(|mut peer, number| async move {
             if number == 0 {
@@ -566,7 +566,7 @@ fn poisoning() -> Stage {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_comes_unasked_is_nobodys_answer_9_2() {
+async fn row_78_unsolicited_bytes_are_never_an_answer_9_2() {
     let (stage, post) = (poisoning(), Request::post("http://a/").unwrap());
     let client = stage.client();
     ask(&client, &get()).await.unwrap();
@@ -579,7 +579,7 @@ async fn what_comes_unasked_is_nobodys_answer_9_2() {
 
 /// tokio tells a task that has done much in one go that nothing has come.
 #[tokio::test(start_paused = true)]
-async fn what_comes_unasked_is_seen_by_a_busy_task_9_2() {
+async fn row_78_unsolicited_bytes_are_seen_by_a_busy_task_9_2() {
     let stage = poisoning();
     let (client, busy) = (stage.client(), Semaphore::new(1));
     ask(&client, &get()).await.unwrap();
@@ -598,7 +598,7 @@ async fn what_comes_unasked_is_seen_by_a_busy_task_9_2() {
 }
 
 #[test]
-fn two_runtimes_share_no_connection_and_one_that_ends_takes_its_own_along() {
+fn runtimes_share_no_connection_and_take_their_own_along() {
     let runtime =
         || tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let (serves, first, second) = (runtime(), runtime(), runtime());
@@ -619,7 +619,7 @@ fn two_runtimes_share_no_connection_and_one_that_ends_takes_its_own_along() {
 /// A connection of which the system knows nothing goes on; one that it has told its runtime of cannot. The timer of either
 /// was a panic.
 #[test]
-fn an_answer_may_be_read_where_its_runtime_is_gone() {
+fn an_answer_can_be_read_after_its_runtime_has_ended() {
     const HALF: &str = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\no";
     let serves = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let listener = MemoryListener::new();
@@ -661,7 +661,7 @@ fn an_answer_may_be_read_where_its_runtime_is_gone() {
 }
 
 #[test]
-fn a_handle_for_a_host_shares_no_connection_with_another_runtime_either() {
+fn a_host_shares_no_connection_between_runtimes_either() {
     let runtime =
         || tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let (serves, first, second) = (runtime(), runtime(), runtime());
@@ -753,7 +753,7 @@ fn dripping() -> Stage {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whatever_is_dropped_at_any_point_leaks_no_place_and_poisons_no_connection() {
+async fn row_85_a_request_dropped_at_any_point_frees_its_place() {
     let mut large = Request::post("http://a/large").unwrap();
     large.body.set("x".repeat(200 << 10));
     let mut streamed = Request::put("http://a/streamed").unwrap();
@@ -834,7 +834,7 @@ async fn ask_by(way: Way, client: Client) -> Result<(), ClientError> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn however_a_server_is_asked_whatever_is_dropped_leaks_no_place() {
+async fn row_85_every_way_to_ask_frees_its_place_when_dropped() {
     for way in [Way::Stream, Way::Open, Way::Split, Way::Upgrade, Way::Pipeline] {
         for polls in 0.. {
             let client = dripping().builder().connections_per_host_max(1).build();
@@ -857,7 +857,7 @@ async fn however_a_server_is_asked_whatever_is_dropped_leaks_no_place() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_is_dropped_in_the_line_is_skipped() {
+async fn a_caller_dropped_in_the_queue_is_skipped() {
     let (stage, mut response) = (numbered(), Response::new());
     let client = stage.builder().connections_per_host_max(1).build();
     let held = client.stream(&get(), &mut response).await.unwrap();

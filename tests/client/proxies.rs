@@ -23,7 +23,7 @@ async fn parrot() -> Scripted {
 }
 
 #[tokio::test]
-async fn a_proxy_that_reads_requests_is_told_where_to_and_by_whom() {
+async fn a_proxy_is_sent_the_whole_url_and_its_credentials() {
     let proxy = parrot().await;
     let with_login = proxy.url.replace("http://", "http://joe:s%40crets@");
     for (proxy, login) in
@@ -58,7 +58,7 @@ async fn a_proxy_that_reads_requests_is_told_where_to_and_by_whom() {
 
 #[cfg(feature = "tls")]
 #[tokio::test]
-async fn a_proxy_opens_a_tunnel_and_hears_nothing_of_what_goes_through() {
+async fn a_proxy_hears_nothing_of_what_goes_through_its_tunnel() {
     use crate::certificates::Authority;
     use corehttp::{ClientTls, Context, Server, ServerTls, TlsIdentity, TlsRoots};
     use tokio::io::copy_bidirectional;
@@ -96,7 +96,7 @@ async fn a_proxy_opens_a_tunnel_and_hears_nothing_of_what_goes_through() {
 
 /// Once it has connected, a proxy is transparent: the host receives a path, and not the password for the proxy.
 #[tokio::test]
-async fn what_goes_through_socks_goes_as_if_straight() {
+async fn a_request_through_socks_looks_direct_to_its_host() {
     let proxy = Scripted::new(|mut peer, _| async move {
         for (heard, answer) in [
             (&b"\x05\x02\x00\x02"[..], &b"\x05\x02"[..]),
@@ -166,7 +166,7 @@ async fn a_proxy_that_opens_no_tunnel_is_not_taken_for_the_origin() {
 }
 
 #[tokio::test]
-async fn a_redirect_leaves_the_proxy_where_it_is_and_its_password_with_it() {
+async fn a_redirect_keeps_the_proxy_and_its_password() {
     let proxy = Scripted::new(|mut peer, _| async move {
         while let Some(head) = peer.request().await? {
             assert!(head.contains("proxy-authorization: Basic am9lOnB3\r\n"), "{head}");
@@ -184,7 +184,7 @@ async fn a_redirect_leaves_the_proxy_where_it_is_and_its_password_with_it() {
 }
 
 #[tokio::test]
-async fn a_proxy_that_is_not_there_is_an_error_of_connecting() {
+async fn an_unreachable_proxy_is_an_error_of_connecting() {
     let client = client("http://127.0.0.1:1");
     let request = Request::get("http://a.example/").unwrap();
     let error = client.send(&request, &mut Response::new()).await.unwrap_err();

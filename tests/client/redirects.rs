@@ -34,7 +34,7 @@ fn described(method: Method) -> Request {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_status_says_with_which_method_and_body_to_go_on_15_4() {
+async fn row_81_the_status_decides_the_method_and_the_body_15_4() {
     const PLAIN: &str = "/end HTTP/1.1\r\nhost: a\r\nx-own: 1\r\n\r\n";
     const WHOLE: &str = "/end HTTP/1.1\r\nhost: a\r\ncontent-type: text/plain\r\ncontent-language: en\r\nx-own: 1\r\n\
                          transfer-encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\nx-sum: 1\r\n\r\n";
@@ -76,7 +76,7 @@ async fn the_status_says_with_which_method_and_body_to_go_on_15_4() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_says_where_redirects_have_led() {
+async fn an_answer_tells_the_url_that_redirects_led_to() {
     for (location, expected) in [
         ("/end", "http://a/end"),
         ("//b:81/end?c", "http://b:81/end?c"),
@@ -98,7 +98,7 @@ async fn an_answer_says_where_redirects_have_led() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn other_answers_are_not_followed_whatever_they_say_15_4() {
+async fn other_statuses_are_not_followed_15_4() {
     for status in [200, 201, 300, 304, 305, 306, 399, 400, 503] {
         let stage = redirecting(status, "/end");
         let answer = ask(&stage.client(), &Request::head("http://a/").unwrap()).await.unwrap();
@@ -188,7 +188,7 @@ async fn a_redirect_without_a_location_is_an_answer_15_4() {
 
 /// Latin-1, as old servers send it: they know their own octets.
 #[tokio::test(start_paused = true)]
-async fn a_location_that_is_no_utf8_is_escaped_octet_by_octet() {
+async fn a_location_that_is_not_utf8_is_escaped_octet_by_octet() {
     let stage = Stage::new(|mut peer, _| async move {
         peer.request().await?;
         peer.say(b"HTTP/1.1 302 x\r\nlocation: /caf\xe9\r\ncontent-length: 0\r\n\r\n").await?;
@@ -285,7 +285,7 @@ async fn a_redirect_that_leads_to_two_places_is_not_followed_15_4() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn loops_and_long_ways_end_15_4() {
+async fn redirects_are_followed_only_so_often_15_4() {
     let stage = redirecting(302, "/again");
     for (redirects, requests) in [
         (Redirects::default(), 11),
@@ -334,7 +334,7 @@ async fn check_credentials(way: &'static [&'static str], expected: bool) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn credentials_go_only_to_their_origin_and_do_not_come_back_15_4() {
+async fn row_81_credentials_stay_with_their_origin_and_do_not_come_back_15_4() {
     for way in [&[""][..], &["", "http://a.b", "http://A.B:80", "//a.b:"], &["http://a.b:080"]] {
         check_credentials(way, true).await;
     }
@@ -378,7 +378,7 @@ async fn check_disguise(way: &[&str], sent: [&str; 2], expected: [Option<&str>; 
 
 /// What browsers make of these two on their way, for whoever sets them by hand.
 #[tokio::test(start_paused = true)]
-async fn another_origin_learns_no_page_and_is_not_told_that_it_asks_itself() {
+async fn referer_and_origin_tell_another_origin_no_page() {
     let page = "http://a/page?secret";
     check_disguise(&[], [page, "http://a"], [Some(page), Some("http://a")]).await;
     check_disguise(&["", "http://A:80"], [page, "http://c"], [Some(page), Some("http://c")]).await;
@@ -394,7 +394,7 @@ async fn another_origin_learns_no_page_and_is_not_told_that_it_asks_itself() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_host_that_was_set_by_hand_stays_behind() {
+async fn a_host_set_by_hand_is_not_kept_by_a_redirect() {
     let stage = Stage::answering(|request| match request.contains("host: b\r\n") {
         true => OK.into(),
         false => "HTTP/1.1 307 x\r\nlocation: http://b/\r\ncontent-length: 0\r\n\r\n".into(),
@@ -407,7 +407,7 @@ async fn a_host_that_was_set_by_hand_stays_behind() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_streamed_body_goes_out_once() {
+async fn a_streamed_body_is_not_sent_again_by_a_redirect() {
     for (status, is_followed) in [(301, true), (302, true), (303, true), (307, false), (308, false)] {
         let stage = redirecting(status, "/end");
         let mut request = Request::post("http://a/").unwrap();
@@ -423,7 +423,7 @@ async fn a_streamed_body_goes_out_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_host_that_is_asked_for_a_path_follows_too() {
+async fn a_host_handle_follows_redirects_too() {
     let stage = Stage::answering(|request| match path(request) {
         "/b/c?d" => "HTTP/1.1 302 x\r\nlocation: e\r\ncontent-length: 0\r\n\r\n".into(),
         "/b/e" => "HTTP/1.1 307 x\r\nlocation: http://f/end\r\ncontent-length: 0\r\n\r\n".into(),
@@ -468,7 +468,7 @@ async fn the_body_of_a_redirect_is_dropped_within_bounds() {
 
 /// The whole time limit of a body was spent on one that was not needed.
 #[tokio::test(start_paused = true)]
-async fn a_redirect_whose_body_does_not_come_is_followed_all_the_same() {
+async fn a_redirect_whose_body_does_not_come_is_followed_anyway() {
     const SIZED: &str = "content-length: 50\r\n\r\n";
     const CHUNKED: &str = "transfer-encoding: chunked\r\n\r\n";
     for (framing, drop) in [(SIZED, ""), (SIZED, "x"), (CHUNKED, ""), (CHUNKED, "1\r\nx\r\n")] {
@@ -491,7 +491,7 @@ async fn a_redirect_whose_body_does_not_come_is_followed_all_the_same() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_answer_is_the_last_one_and_nothing_of_the_others() {
+async fn the_last_answer_has_nothing_of_the_redirects() {
     let stage = Stage::answering(|request| {
         match path(request) {
         "/end" => OK.into(),

@@ -97,7 +97,7 @@ async fn a_body_is_framed_once_and_only_where_there_is_one_6() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn connection_says_what_the_request_wishes_9_6_9110_7_6_1() {
+async fn connection_says_what_the_request_wants_9_6_9110_7_6_1() {
     let ask = |fields: &'static [(&str, &str)]| {
         move |request: &mut Request| {
             fields.iter().for_each(|(name, value)| request.headers.append(name, *value).unwrap())
@@ -220,7 +220,7 @@ async fn a_trace_has_no_content_and_tells_no_secrets_9110_9_3_8() {
 
 /// Nothing is dialed for a request that would break a line, or names no host.
 #[tokio::test(start_paused = true)]
-async fn what_cannot_be_asked_is_refused_before_anything_is_dialed() {
+async fn row_83_an_invalid_request_is_refused_before_anything_is_dialed() {
     let stage = Stage::always(OK);
     let client = stage.client();
     for (url, expected) in [
@@ -306,7 +306,7 @@ async fn a_cookie_that_would_break_a_line_is_not_sent() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_body_that_is_not_as_long_as_it_says_ends_the_connection() {
+async fn a_body_of_another_length_than_announced_ends_the_connection() {
     for length in [4, 6] {
         let stage = Stage::new(|mut peer, _| async move {
             peer.head().await?;
@@ -347,7 +347,7 @@ fn expecting() -> Request {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_body_that_is_expected_waits_for_the_word_9110_10_1_1() {
+async fn an_expecting_body_waits_for_100_9110_10_1_1() {
     for early in ["HTTP/1.1 100 Continue\r\n\r\n", "HTTP/1.1 103 x\r\n\r\nHTTP/1.1 100 x\r\nlink: a\r\n\r\n"]
     {
         for cut in 0..=early.len() {
@@ -376,7 +376,7 @@ async fn a_body_that_is_expected_waits_for_the_word_9110_10_1_1() {
 /// A server that sends 100 gets the body at once. Found as a wait of a second: the caller that wrote the body had
 /// consumed the 100, and waited on.
 #[tokio::test(start_paused = true)]
-async fn a_body_that_is_written_goes_when_the_word_comes_9110_10_1_1() {
+async fn a_written_body_leaves_when_100_comes_9110_10_1_1() {
     for silence in [0, 1, 500].map(Duration::from_millis) {
         let stage = Stage::new(move |mut peer, _| async move {
             let mut body = [0; 15];
@@ -407,7 +407,7 @@ async fn a_body_that_is_written_goes_when_the_word_comes_9110_10_1_1() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_gives_no_word_is_sent_the_body_all_the_same_9110_10_1_1() {
+async fn without_100_the_body_is_sent_after_a_while_9110_10_1_1() {
     let stage = Stage::always("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok");
     let timeouts = ClientTimeouts { go_ahead: Duration::from_millis(300), ..ClientTimeouts::default() };
     let (client, start) = (stage.builder().timeouts(timeouts).build(), Instant::now());
@@ -429,7 +429,7 @@ async fn a_server_that_gives_no_word_is_sent_the_body_all_the_same_9110_10_1_1()
 
 /// The body stays here, and the connection is of no use any more: the server may wait for the body, or it may not.
 #[tokio::test(start_paused = true)]
-async fn a_final_answer_in_place_of_the_word_is_the_answer_9110_10_1_1() {
+async fn a_final_answer_instead_of_100_is_the_answer_9110_10_1_1() {
     for status in ["417 Expectation Failed", "401 Unauthorized", "200 OK"] {
         let stage = Stage::new(move |mut peer, _| async move {
             peer.head().await?;
@@ -446,7 +446,7 @@ async fn a_final_answer_in_place_of_the_word_is_the_answer_9110_10_1_1() {
 
 /// The server does not read the upload, and yet its answer is received.
 #[tokio::test(start_paused = true)]
-async fn an_answer_ends_an_upload_that_nobody_reads() {
+async fn a_refusal_ends_an_upload_that_nobody_reads() {
     let stage = Stage::new(|mut peer, _| async move {
         peer.head().await?;
         peer.say("HTTP/1.1 413 Too Large\r\ncontent-length: 2\r\n\r\nno").await?;
@@ -472,13 +472,13 @@ async fn an_answer_ends_an_upload_that_nobody_reads() {
 
 /// Many servers answer while they read. Found as a hang: the rest of the upload stayed here, and the server waited.
 #[tokio::test(start_paused = true)]
-async fn an_answer_that_comes_early_and_refuses_nothing_lets_the_upload_go_on() {
+async fn an_early_answer_that_refuses_nothing_lets_the_upload_go_on() {
     check_goes_on("", 1, 1).await;
 }
 
 /// A server that stops says so in the answers that it is about to give. Found as an echo of which the rest stayed here.
 #[tokio::test(start_paused = true)]
-async fn nor_does_it_end_where_the_server_will_close_once_it_has_answered_9_6() {
+async fn an_early_answer_that_says_close_lets_the_upload_go_on_9_6() {
     check_goes_on("connection: close\r\n", 3, 0).await;
 }
 
@@ -561,7 +561,7 @@ async fn check_stands(
 /// Found as an error after half a minute, though the answer was here all the time. It is not cut off before that: many
 /// a server answers while it reads, and may take its time.
 #[tokio::test(start_paused = true)]
-async fn an_answer_stands_though_its_server_reads_no_more() {
+async fn an_early_answer_stands_though_the_upload_times_out() {
     let second = Duration::from_secs(1);
     check_stands(|it| it, 30, Some("ok")).await;
     let timeouts = ClientTimeouts { send: 7 * second, ..ClientTimeouts::default() };
@@ -571,7 +571,7 @@ async fn an_answer_stands_though_its_server_reads_no_more() {
 
 /// A server that has sent everything and closes will not read the rest, which might take long to send.
 #[tokio::test(start_paused = true)]
-async fn an_answer_that_is_whole_and_the_last_ends_an_upload() {
+async fn a_whole_answer_that_says_close_ends_the_upload() {
     let stage = Stage::new(|mut peer, _| async move {
         peer.head().await?;
         peer.say("HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 2\r\n\r\nok").await?;

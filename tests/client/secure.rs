@@ -67,7 +67,7 @@ fn check_distrust(asked: Result<String, ClientError>) {
 }
 
 #[tokio::test]
-async fn who_proves_to_be_the_host_is_asked_and_nobody_else() {
+async fn only_a_server_that_proves_to_be_the_host_is_asked() {
     let (ours, theirs) = (Authority::new("ours"), Authority::new("theirs"));
     let trusting = || ClientTls::new().roots(TlsRoots::from_pem(ours.pem()).unwrap());
     let good =
@@ -93,7 +93,7 @@ async fn who_proves_to_be_the_host_is_asked_and_nobody_else() {
 }
 
 #[tokio::test]
-async fn a_server_may_ask_who_asks() {
+async fn a_server_may_ask_for_a_certificate() {
     let ours = Authority::new("ours");
     let roots = || TlsRoots::from_pem(ours.pem()).unwrap();
     let tls = ServerTls::new(identity(&ours.issue(&["a.example"]))).require_peers(roots());
@@ -108,7 +108,7 @@ async fn a_server_may_ask_who_asks() {
 }
 
 #[tokio::test]
-async fn who_does_not_shake_hands_is_told_apart_and_not_waited_for() {
+async fn a_server_that_does_not_shake_hands_fails_or_times_out() {
     let plain =
         Scripted::new(|mut peer, _| async move { peer.say("HTTP/1.1 400 Bad Request\r\n\r\n").await }).await;
     let error = Client::new().get(&plain.url.replace("http:", "https:")).await.unwrap_err();
@@ -126,7 +126,7 @@ async fn who_does_not_shake_hands_is_told_apart_and_not_waited_for() {
 }
 
 #[tokio::test]
-async fn a_host_that_no_certificate_could_be_for_is_not_dialed() {
+async fn row_82_a_host_that_no_certificate_could_be_for_is_not_dialed() {
     let stage = Stage::always(OK);
     for host in ["127.1", "256.1.1.1", "0x7f.0.0.1", "1.2.3.4.5", "a..b", "a%2eb", "-a", "a.-b"] {
         let request = Request::get(&format!("https://{host}/")).unwrap();
@@ -153,7 +153,7 @@ fn foreign(issued: &Issued, version: &'static SupportedProtocolVersion) -> TlsAc
 }
 
 #[tokio::test]
-async fn both_versions_are_spoken_and_http_1_1_in_them() {
+async fn both_versions_are_spoken_and_http_1_1_agreed_on() {
     let ours = Authority::new("ours");
     for version in [&TLS12, &TLS13] {
         let acceptor = foreign(&ours.issue(&["127.0.0.1"]), version);
@@ -229,7 +229,7 @@ async fn leaving(ours: &Authority, answer: &'static str, leave: Leave, signs: &S
 }
 
 #[tokio::test]
-async fn secure_connections_that_were_left_while_they_rested_are_seen() {
+async fn a_secure_connection_closed_while_it_rested_is_not_used() {
     let ours = Authority::new("ours");
     for leave in [Leave::SaysSo, Leave::SaysNothing, Leave::Resets, Leave::Babbles] {
         let signs = Signs::default();
@@ -252,7 +252,7 @@ async fn secure_connections_that_were_left_while_they_rested_are_seen() {
 
 /// An attacker on the way could have cut it (RFC 9112 §9.8).
 #[tokio::test]
-async fn an_end_that_was_not_said_is_no_end_of_a_body_9_8() {
+async fn an_end_without_close_notify_does_not_end_a_body_9_8() {
     const UNTIL_CLOSE: &str = "HTTP/1.1 200 OK\r\n\r\nhello";
     const SIZED: &str = "HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello";
     const CUT: &str = "HTTP/1.1 200 OK\r\ncontent-length: 6\r\n\r\nhello";
@@ -300,7 +300,7 @@ impl Dialer for Both {
 
 /// The scheme is part of the origin, and what was said in the open is not taken for what may be said in secret.
 #[tokio::test]
-async fn who_is_led_from_http_to_https_is_led_elsewhere_9110_4_3_1() {
+async fn row_81_https_is_another_origin_than_http_9110_4_3_1() {
     let ours = Authority::new("ours");
     let listeners = [(); 2].map(|()| MemoryListener::new());
     let both = Both { plain: listeners[0].connector(), secure: listeners[1].connector() };
@@ -333,7 +333,7 @@ async fn who_is_led_from_http_to_https_is_led_elsewhere_9110_4_3_1() {
 
 /// A redirect from https to http would show to all what was asked in secret.
 #[tokio::test]
-async fn nobody_is_led_from_https_to_http() {
+async fn row_81_a_redirect_from_https_to_http_is_refused() {
     let ours = Authority::new("ours");
     let listener = MemoryListener::new();
     let server =

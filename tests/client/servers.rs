@@ -94,7 +94,7 @@ impl Drop for Stopped {
 }
 
 #[tokio::test]
-async fn over_tcp_with_our_own_server() {
+async fn the_client_talks_to_this_crates_server_over_tcp() {
     let server = Stopped(Server::bind("127.0.0.1:0").cores(1).start(echo).unwrap());
     check(&Client::new(), &format!("http://{}", server.0.local_addr())).await;
 }
@@ -116,7 +116,7 @@ fn timers(port: u16) -> [String; 2] {
 
 #[cfg(target_os = "linux")]
 #[tokio::test]
-async fn silent_peers_are_asked_by_those_who_were_told_to_rfc9293_3_8_4() {
+async fn keepalive_probes_are_sent_by_the_side_that_was_told_to_rfc9293_3_8_4() {
     let minute = Some(Duration::from_secs(60));
     for told in [[None, None], [minute, None], [None, minute], [minute, minute]] {
         let server = Server::bind("127.0.0.1:0").cores(1).tcp_keepalive(told[0]);
@@ -130,7 +130,7 @@ async fn silent_peers_are_asked_by_those_who_were_told_to_rfc9293_3_8_4() {
 }
 
 #[tokio::test]
-async fn in_memory_with_our_own_server() {
+async fn the_client_talks_to_this_crates_server_in_memory() {
     let listener = MemoryListener::new();
     let client = Client::builder().memory(listener.connector()).build();
     let _server = Stopped(Server::bind(listener).cores(1).start(echo).unwrap());
@@ -139,7 +139,7 @@ async fn in_memory_with_our_own_server() {
 
 #[cfg(unix)]
 #[tokio::test]
-async fn over_a_unix_socket_with_our_own_server() {
+async fn the_client_talks_to_this_crates_server_over_a_unix_socket() {
     let path = std::env::temp_dir().join(format!("corehttp-client-{}", std::process::id()));
     let address = format!("unix:{}", path.display());
     let _server = Stopped(Server::bind(address.as_str()).cores(1).start(echo).unwrap());
@@ -147,7 +147,7 @@ async fn over_a_unix_socket_with_our_own_server() {
 }
 
 #[tokio::test]
-async fn over_tcp_with_hyper() {
+async fn the_client_talks_to_hyper_over_tcp() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let base = format!("http://{}", listener.local_addr().unwrap());
     tokio::spawn(async move {
@@ -179,7 +179,7 @@ async fn echo_of_hyper(
 // Elsewhere only one address of the loopback network is there from the start.
 #[cfg(target_os = "linux")]
 #[tokio::test]
-async fn the_server_sees_the_address_that_was_chosen() {
+async fn the_server_sees_the_local_address_that_was_chosen() {
     let tell = |ctx: &mut Context| {
         let peer = ctx.peer_addr().to_string();
         ctx.response.text(peer);
@@ -193,7 +193,7 @@ async fn the_server_sees_the_address_that_was_chosen() {
 }
 
 #[tokio::test]
-async fn a_tunnel_to_our_own_server_goes_both_ways() {
+async fn an_upgraded_connection_goes_both_ways() {
     let upgrades = async |ctx: &mut Context| -> corehttp::Result {
         let mut upgraded = ctx.upgrade("own").await?;
         let mut heard = [0; 4];
@@ -214,7 +214,7 @@ async fn a_tunnel_to_our_own_server_goes_both_ways() {
 
 /// A proxy in one process: a server that forwards each piece of both bodies as it arrives.
 #[tokio::test]
-async fn a_server_that_asks_another_one_streams_both_ways() {
+async fn a_proxy_written_by_hand_streams_both_ways() {
     let origin = Stopped(Server::bind("127.0.0.1:0").cores(1).start(echo).unwrap());
     let (base, client) = (format!("http://{}", origin.0.local_addr()), Client::new());
     let proxy = async move |ctx: &mut Context| -> corehttp::Result {
@@ -264,7 +264,7 @@ async fn a_number_that_is_no_status_code_is_sent_on_as_it_is() {
 
 /// A request about the server as a whole is forwarded as one about the server behind (RFC 9112 §3.2.4).
 #[tokio::test]
-async fn what_is_asked_of_a_server_as_a_whole_is_asked_of_the_one_behind_it() {
+async fn options_of_a_whole_server_is_asked_of_the_server_behind_it() {
     let parrot = |ctx: &mut Context| ctx.response.text(format!("<{}>", ctx.request.target()));
     let origin = Stopped(Server::bind("127.0.0.1:0").cores(1).start(parrot).unwrap());
     for (below, asked, expected) in [
@@ -301,7 +301,7 @@ async fn ask_in_front_of(base: String, asked: &[u8]) -> String {
 
 /// Only the peer is to blame for a target that it has chosen.
 #[tokio::test]
-async fn who_would_leave_the_path_of_a_base_is_told_so() {
+async fn a_target_that_would_leave_the_path_of_its_base_is_400() {
     let service = Server::new().service(|ctx: &mut Context| -> corehttp::Result {
         let onward = ctx.request.target_to("http://b/v1")?;
         ctx.response.text(onward.target().as_str());

@@ -36,7 +36,7 @@ fn check(what: &str, set: impl Fn(ClientBuilder) -> ClientBuilder, expected: Res
 }
 
 #[test]
-fn sizes_of_a_client() {
+fn a_client_takes_sizes_of_any_value() {
     for size in SIZES {
         let fits = |least: usize, error: &'static str| if size < least { Err(error) } else { Ok(()) };
         check("connections", |it| it.connections_per_host_max(size), Ok(()));
@@ -48,7 +48,7 @@ fn sizes_of_a_client() {
 }
 
 #[test]
-fn times_of_a_client() {
+fn a_client_takes_times_of_any_value() {
     for time in TIMES {
         let is_some = |phase: &'static str| if time < SECOND { Err(phase) } else { Ok(()) };
         check("idle", |it| it.idle_timeout(time), Ok(()));
@@ -93,7 +93,7 @@ async fn check_pipeline(connections: usize, in_flight_max: usize) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn sizes_of_a_pipeline() {
+async fn a_pipeline_takes_sizes_of_any_value() {
     for connections in SIZES {
         for in_flight_max in SIZES {
             check_pipeline(connections, in_flight_max).await;
@@ -104,7 +104,7 @@ async fn sizes_of_a_pipeline() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn sizes_and_times_of_a_balancer() {
+async fn a_balancer_takes_sizes_and_times_of_any_value() {
     for size in SIZES {
         for time in TIMES {
             let client = Stage::always(OK).client();

@@ -115,7 +115,7 @@ async fn spoil(mut peer: Peer<tokio::net::TcpStream>, number: usize) -> io::Resu
 }
 
 #[tokio::test]
-async fn whatever_a_server_spoils_no_answer_is_wrong_and_nobody_waits() {
+async fn a_server_that_fails_in_every_way_causes_no_wrong_answer() {
     let server = Scripted::new(spoil).await;
     let client = Client::builder().connections_per_host_max(16).timeout(20 * SECOND).build();
     let mut callers = JoinSet::new();
@@ -159,7 +159,7 @@ impl Resolver for Silent {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_resolver_that_hangs_holds_nobody_longer_than_it_may() {
+async fn a_resolver_that_hangs_times_out_for_every_caller() {
     let client = Client::builder().resolver(Silent, SECOND).connections_per_host_max(8).build();
     let start = Instant::now();
     let mut callers = JoinSet::new();
@@ -202,7 +202,7 @@ impl corehttp::Dialer for Late {
 /// The way to the proxy and the way through it are one way.
 #[cfg(feature = "tls")]
 #[tokio::test(start_paused = true)]
-async fn a_proxy_that_drips_has_the_time_to_connect_and_no_more() {
+async fn a_proxy_that_drips_times_out_while_connecting() {
     let http: &[u8] = b"HTTP/1.1 200 OK\r\nx: aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\r\n\r\n";
     let interim: &[u8] = b"HTTP/1.1 103 x\r\n\r\n";
     let socks: &[u8] = &[5, 0, 5, 0, 0, 3, 200, b'x'];

@@ -32,7 +32,7 @@ fn cutting(wire: &'static str, cut: usize) -> Stage {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_body_is_read_as_it_comes_and_its_connection_rests_then() {
+async fn a_body_is_read_as_it_comes_and_then_its_connection_is_kept() {
     for wire in [SIZED, CHUNKED] {
         for cut in 0..=wire.len() {
             let (stage, mut response) = (cutting(wire, cut), Response::new());
@@ -74,7 +74,7 @@ async fn an_answer_without_a_body_gives_its_connection_back_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_that_is_dropped_half_way_closes_its_connection() {
+async fn row_84_an_answer_that_is_dropped_half_way_closes_its_connection() {
     for wire in [SIZED, CHUNKED, "HTTP/1.1 200 OK\r\n\r\nhello"] {
         for reads in [0, 1] {
             let stage = Stage::new(move |mut peer, _| async move {
@@ -99,7 +99,7 @@ async fn an_answer_that_is_dropped_half_way_closes_its_connection() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_streamed_body_that_breaks_never_ends_well() {
+async fn a_streamed_body_that_broke_stays_an_error() {
     for (wire, expected) in [
         (&SIZED[..SIZED.len() - 1], None),
         (&CHUNKED[..CHUNKED.len() - 1], None),
@@ -165,7 +165,7 @@ async fn a_body_is_written_as_it_comes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_flushed_is_there_before_the_end() {
+async fn flushed_content_arrives_before_the_end() {
     let stage = Stage::new(|mut peer, _| async move {
         peer.head().await?;
         let mut piece = [0; 10];
@@ -184,7 +184,7 @@ async fn what_was_flushed_is_there_before_the_end() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_body_that_is_not_as_long_as_it_was_to_be_is_an_error() {
+async fn a_written_body_of_another_length_than_announced_is_an_error() {
     let bodies = [("hell", false), ("", false), ("hello!", true)];
     for ((written, fails_early), trailers) in bodies.into_iter().flat_map(|body| [(body, 0), (body, 1)]) {
         let (client, mut request, mut response) = (Stage::always(OK).client(), post(), Response::new());
@@ -258,7 +258,7 @@ async fn a_connection_is_handed_over_with_what_came_early_9110_7_8() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_upgrade_is_asked_for_or_it_is_none_9110_7_8() {
+async fn an_upgrade_has_to_be_asked_for_and_granted_9110_7_8() {
     let (refuses, mut response) = (Stage::always(OK), Response::new());
     let client = refuses.client();
     let error = client.upgrade(&upgrade(), &mut response).await.unwrap_err();
@@ -352,7 +352,7 @@ const LARGE: u64 = 256 << 20;
 
 /// What is streamed is never here as a whole: the pipe in between holds 64 KiB, and `tests/alloc.rs` counts.
 #[tokio::test]
-async fn much_more_than_fits_goes_through_both_ways() {
+async fn bodies_larger_than_all_buffers_are_streamed_both_ways() {
     let stage = Stage::new(|mut peer, _| async move {
         peer.head().await?;
         let (mut read, mut piece) = (0, vec![0; 64 << 10]);
@@ -378,7 +378,7 @@ async fn much_more_than_fits_goes_through_both_ways() {
 
 /// If the client does not read, the server cannot write.
 #[tokio::test(start_paused = true)]
-async fn what_is_not_read_holds_the_server_back() {
+async fn an_answer_that_is_not_read_holds_the_server_back() {
     let (told, written) = tokio::sync::watch::channel(0);
     let stage = Stage::new(move |mut peer, _| {
         let told = told.clone();

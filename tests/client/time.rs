@@ -59,7 +59,7 @@ fn dripping(start: &'static str, drop: &'static str, every: Duration) -> Stage {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_head_of_an_answer_has_one_limit_however_it_drips() {
+async fn the_head_of_an_answer_times_out_however_it_drips() {
     for (start, drop) in [
         ("", ""),
         ("HTTP/1.1 200 OK\r\n", "a"),
@@ -79,7 +79,7 @@ async fn the_head_of_an_answer_has_one_limit_however_it_drips() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_body_has_a_limit_between_its_bytes_and_a_least_rate() {
+async fn a_body_that_stalls_or_is_too_slow_times_out() {
     const SIZED: &str = "HTTP/1.1 200 OK\r\ncontent-length: 1000000\r\n\r\nx";
     const CHUNKED: &str = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n";
     for start in
@@ -100,7 +100,7 @@ async fn a_body_has_a_limit_between_its_bytes_and_a_least_rate() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_streamed_body_has_the_same_limits() {
+async fn a_streamed_body_has_the_same_timeouts() {
     const SIZED: &str = "HTTP/1.1 200 OK\r\ncontent-length: 1000000\r\n\r\nx";
     for (drop, total, seconds) in [("", None, 30), ("x", None, 11), ("x", Some(5 * SECOND), 5)] {
         let client = dripping(SIZED, drop, SECOND).builder().timeout(total).build();
@@ -132,7 +132,7 @@ fn drop_and_count<T>(dropped: T, client: &Client) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_has_a_limit_without_progress() {
+async fn a_request_without_progress_times_out() {
     let deaf = Stage::new(|peer, _| async move {
         let _deaf = peer;
         pending().await
@@ -193,7 +193,7 @@ impl Dialer for Dials {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_connection_that_cannot_be_written_to_is_not_listened_to_for_ever() {
+async fn a_connection_that_cannot_be_written_to_times_out() {
     let (client, start) = (Client::builder().dialer(Dials(Some(SECOND))).build(), Instant::now());
     let error = ask(&client, &get()).await.unwrap_err();
     assert_eq!((error.phase(), error.is_timeout(), error.is_sent()), (ClientPhase::Send, false, false));
@@ -204,7 +204,7 @@ async fn a_connection_that_cannot_be_written_to_is_not_listened_to_for_ever() {
 
 /// As the page of each says.
 #[test]
-fn every_wait_has_a_limit_from_the_beginning() {
+fn the_default_timeouts_are_as_documented() {
     let ClientTimeouts { queue, resolve, connect, tls, send, wait, go_ahead, receive, receive_rate_min } =
         ClientTimeouts::default();
     let limits = [queue, resolve, connect, tls, send, wait, go_ahead, receive];
@@ -214,7 +214,7 @@ fn every_wait_has_a_limit_from_the_beginning() {
 
 /// For ever is long, and no sum of it and the time of day is anything.
 #[tokio::test(start_paused = true)]
-async fn whoever_waits_for_ever_may_say_so() {
+async fn every_timeout_may_be_boundless() {
     let max = Duration::MAX;
     let timeouts = ClientTimeouts {
         queue: max,
@@ -262,7 +262,7 @@ impl Resolver for Resolves {
 }
 
 #[tokio::test(start_paused = true)]
-async fn look_up_and_connect_have_their_limits() {
+async fn look_up_and_connect_have_timeouts_of_their_own() {
     let dials = || Client::builder().dialer(Dials(None));
     let error = check(&dials().build(), &get(), ClientPhase::Connect, 10).await;
     assert!(!error.is_sent());
@@ -291,7 +291,7 @@ fn full() -> (Vec<Socket>, u16) {
 
 /// What the look-up has left of the deadline is all that connecting has.
 #[tokio::test(start_paused = true)]
-async fn one_deadline_is_over_all_phases() {
+async fn row_85_one_deadline_is_over_all_phases() {
     let (_sockets, port) = full();
     let request = Request::get(&format!("http://a:{port}/")).unwrap();
     let client = Client::builder().resolver(Resolves(3 * SECOND), Duration::ZERO).timeout(4 * SECOND).build();
@@ -351,7 +351,7 @@ async fn timings_tell_how_long_each_phase_took() {
 
 /// It is the look-up that takes long here, and the way to this machine is short.
 #[tokio::test]
-async fn timings_tell_a_look_up_from_the_way_there() {
+async fn timings_tell_a_look_up_from_connecting() {
     let (server, wait) = (Scripted::always(OK).await, Duration::from_millis(50));
     let client = Client::builder().resolver(Resolves(wait), SECOND).build();
     let url = server.url.replace("127.0.0.1", "a.example");

@@ -601,7 +601,7 @@ fn a_handshake_and_the_first_head_share_one_timeout() {
 }
 
 #[test]
-fn what_was_written_leaves_while_the_handler_waits() {
+fn written_content_leaves_while_the_handler_waits() {
     let pause = Duration::from_secs(3600);
     let busy = async move |ctx: &mut Context| -> corehttp::Result {
         let mut out = ctx.stream().await?;
