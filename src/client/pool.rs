@@ -251,7 +251,7 @@ mod tests {
     const HEAD: usize = "GET / HTTP/1.1\r\nhost: a\r\n\r\n".len();
 
     #[tokio::test(start_paused = true)]
-    async fn what_a_burst_has_needed_comes_back_though_connections_rest_on() {
+    async fn the_memory_of_a_burst_is_given_back_while_connections_rest() {
         let listener = MemoryListener::new();
         let client = Client::builder().memory(listener.connector()).idle_timeout(Duration::MAX).build();
         let host = client.host("http://a").unwrap();

@@ -148,7 +148,7 @@ mod tests {
     use crate::{Client, block_on};
 
     #[test]
-    fn hosts_that_are_never_reached_and_runtimes_that_have_ended_are_forgotten() {
+    fn unreachable_hosts_and_ended_runtimes_are_forgotten() {
         let client = Client::new();
         for runtime in 0..20 {
             let asked = block_on(async {

@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn content_stays_as_it_is_where_that_is_liked_better() {
+    fn content_stays_as_it_is_where_identity_is_preferred() {
         check("", None);
         check("identity", None);
         check("zstd, compress", None);
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn a_member_that_is_malformed_is_not_there_12_4_2() {
+    fn a_malformed_member_is_ignored_12_4_2() {
         let malformed = [
             "q",
             "q=",
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_may_refuse_content_as_it_is() {
+    fn a_peer_may_refuse_identity() {
         check_due("identity;q=0, gzip", Some(Coding::Gzip), true);
         check_due("gzip, *;q=0", Some(Coding::Gzip), true);
         check_due("*;q=0", None, true);

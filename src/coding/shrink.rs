@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn text_shrinks_and_what_is_packed_does_not() {
+    fn text_is_worth_compressing_and_packed_content_is_not() {
         let shrinking = [
             "text/html; charset=utf-8",
             "TEXT/Event-Stream",

@@ -59,7 +59,7 @@ const RAW: &[u8] = b"\xcb\x48\xcd\xc9\xc9\x07\0";
 const BR: &[u8] = b"\x0b\x02\x80hello\x03";
 
 #[test]
-fn content_of_others_is_understood() {
+fn content_from_other_encoders_is_decoded() {
     check("gzip", GZIP, Ok(b"hello"));
     check("X-GZIP", GZIP, Ok(b"hello"));
     check("identity, gzip", GZIP, Ok(b"hello"));
@@ -72,7 +72,7 @@ fn content_of_others_is_understood() {
 }
 
 #[test]
-fn every_section_of_a_gzip_header_is_passed_over_and_checked_rfc_1952() {
+fn every_section_of_a_gzip_header_is_skipped_and_checked_rfc_1952() {
     let data = &GZIP[15..];
     let all = b"\x1f\x8b\x08\x1e\0\0\0\0\0\x03\x03\0abcn\0\0\x90\x45";
     let crc = {
@@ -87,7 +87,7 @@ fn every_section_of_a_gzip_header_is_passed_over_and_checked_rfc_1952() {
 }
 
 #[test]
-fn content_that_is_spoiled_is_an_error() {
+fn corrupt_content_is_an_error() {
     let corrupt = Err(CodingError::Corrupt);
     check("gzip", b"hello", corrupt);
     check("gzip", b"\x1f\x8c", corrupt);
@@ -117,7 +117,7 @@ fn spoiled(content: &[u8], at: usize) -> Vec<u8> {
 }
 
 #[test]
-fn content_that_is_cut_is_an_error_wherever_it_is() {
+fn content_cut_anywhere_is_an_error() {
     let text = b"All that glitters is not gold; often have you heard that told.".repeat(8);
     for coding in available() {
         let content = encode(coding, &text);
@@ -131,7 +131,7 @@ fn content_that_is_cut_is_an_error_wherever_it_is() {
 
 /// No octet may change without notice, but for those that say when and by whom.
 #[test]
-fn content_that_is_changed_is_never_taken_for_another() {
+fn content_changed_anywhere_is_noticed() {
     let text = b"All that glitters is not gold; often have you heard that told.".repeat(8);
     for coding in available() {
         let content = encode(coding, &text);
@@ -145,7 +145,7 @@ fn content_that_is_changed_is_never_taken_for_another() {
 }
 
 #[test]
-fn codings_are_undone_in_turn_and_few_of_them() {
+fn codings_are_undone_in_turn_and_only_so_many() {
     let text = b"once upon a midnight dreary".repeat(99);
     for first in available() {
         for second in available() {
@@ -161,7 +161,7 @@ fn codings_are_undone_in_turn_and_few_of_them() {
 }
 
 #[test]
-fn a_limit_is_kept_to_the_byte_and_bombs_do_not_go_off() {
+fn a_limit_is_kept_to_the_byte_and_bombs_take_no_memory() {
     let zeros = vec![0; LIMIT + 1];
     for coding in available() {
         assert_eq!(
@@ -183,7 +183,7 @@ fn a_limit_is_kept_to_the_byte_and_bombs_do_not_go_off() {
 
 /// 143 bytes were 4 MiB of members, none of which held anything, and took a core a tenth of a second.
 #[test]
-fn what_decodes_to_nothing_is_not_undone_for_long() {
+fn members_that_decode_to_nothing_count_against_the_limit() {
     let (nothing, mut named) = (encode(Coding::Gzip, b""), b"\x1f\x8b\x08\x08\0\0\0\0\0\x03".to_vec());
     named.resize(named.len() + (32 << 10), b'n');
     named.extend_from_slice(b"\0\x03\0\0\0\0\0\0\0\0\0");
@@ -199,7 +199,7 @@ fn what_decodes_to_nothing_is_not_undone_for_long() {
 
 /// Flushed at each line, as events are, it takes more than it stands for.
 #[test]
-fn what_was_flushed_often_may_be_coded_twice() {
+fn content_that_was_flushed_often_may_be_coded_twice() {
     for coding in available() {
         let (mut encoder, mut made, mut text) = (Encoder::new(coding, 4).unwrap(), Vec::new(), Vec::new());
         for line in 0..2_000u32 {
@@ -215,7 +215,7 @@ fn what_was_flushed_often_may_be_coded_twice() {
 }
 
 #[test]
-fn what_is_flushed_can_be_read_at_once_and_a_state_used_again_is_as_new() {
+fn flushed_content_can_be_decoded_at_once() {
     for coding in available() {
         let first = encode(coding, b"first");
         assert_eq!(encode(coding, b"first"), first, "the state was used before");
@@ -240,7 +240,7 @@ fn what_is_flushed_can_be_read_at_once_and_a_state_used_again_is_as_new() {
 
 /// What an encoder was used for before leaves no trace: a thread of its own has a new one.
 #[test]
-fn a_state_used_again_codes_as_a_new_one() {
+fn a_used_encoder_codes_like_a_new_one() {
     let contents = [(20_000, 3), (300, 64), (5000, 200)];
     for (coding, level) in available().flat_map(|coding| [1, 4, 5].map(|level| (coding, level))) {
         let made = move |(len, alphabet): (u32, u32)| {
@@ -257,7 +257,7 @@ fn a_state_used_again_codes_as_a_new_one() {
 }
 
 #[test]
-fn all_sizes_come_back_as_they_were() {
+fn content_of_any_size_comes_back_unchanged() {
     let text: Vec<u8> = (0..6000u32).map(|at| (at * at / 128) as u8 % 64).collect();
     for (coding, level) in available().flat_map(|coding| [0, 4, 99].map(|level| (coding, level))) {
         for len in [0, 1, 100, 6000] {

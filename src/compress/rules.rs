@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_judge_comes_before_the_list() {
+    fn the_own_judgment_comes_before_the_list() {
         let judge = |of: &str| match of {
             "image/png" => Some(true),
             "text/html" => Some(false),
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn codings_are_offered_once_and_only_if_they_are_there() {
+    fn codings_are_offered_once_and_only_if_available() {
         let mut rules = Rules::default();
         rules.offer(&[Coding::Gzip, Coding::Gzip, Coding::Br]);
         assert_eq!(rules.codings(), [Coding::Gzip, Coding::Br]);

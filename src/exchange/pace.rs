@@ -55,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_is_timed_while_somebody_waits_once_the_grace_is_over() {
+    fn after_the_grace_a_body_is_timed_only_while_it_is_waited_for() {
         check(&[(0, 2000, 1)], true);
         check(&[(0, 1000, 1), (0, 1000, 1)], true);
         check(&[(0, 3000, 300)], true);

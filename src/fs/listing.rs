@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn names_can_do_nothing() {
+    fn names_in_a_listing_are_escaped() {
         for name in
             ["<script>alert(1)</script>", "\"onload=x", "'x", "a&lt;b", "javascript:x", "..%2f", "?a#b", "é"]
         {

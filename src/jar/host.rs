@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn suffixes_of_many_are_public_and_sites_are_below_them() {
+    fn public_suffixes_are_known_and_sites_are_below_them() {
         for suffix in [
             "com",
             "co.uk",
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn loopback_is_this_machine_in_no_other_spelling() {
+    fn only_the_usual_spellings_of_loopback_are_this_machine() {
         for host in ["localhost", "127.0.0.1", "127.255.255.254", "[::1]", "[0:0:0:0:0:0:0:1]"] {
             assert!(is_loopback(host), "{host}");
         }

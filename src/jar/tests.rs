@@ -91,7 +91,7 @@ fn a_cookie_with_a_domain_goes_to_all_below_it_5_1_3() {
 }
 
 #[test]
-fn nobody_sets_cookies_for_strangers_5_7() {
+fn a_host_cannot_set_cookies_for_another_5_7() {
     let mut case = Case::new();
     for (url, domain, reason) in [
         ("http://www.example.com/", "example.org", Rejected::Domain),
@@ -181,7 +181,7 @@ fn http_to_this_machine_is_secure_5_7() {
 }
 
 #[test]
-fn prefixes_are_promises_4_1_3() {
+fn the_name_prefixes_are_enforced_4_1_3() {
     let mut case = Case::new();
     for field in [
         "__Secure-a=1",
@@ -202,7 +202,7 @@ fn prefixes_are_promises_4_1_3() {
 }
 
 #[test]
-fn cookies_end_when_they_said_5_5() {
+fn cookies_expire_when_they_said_5_5() {
     let mut case = Case::new();
     case.set("http://a.com/", "age=1; Max-Age=10; Expires=Thu, 01 Jan 1970 00:00:00 GMT");
     case.set("http://a.com/", "date=1; Expires=Tue, 14 Nov 2023 22:13:40 GMT");
@@ -221,7 +221,7 @@ fn cookies_end_when_they_said_5_5() {
 }
 
 #[test]
-fn a_cookie_is_replaced_by_its_like_and_removed_by_one_that_has_ended() {
+fn a_cookie_is_replaced_by_its_like_and_removed_by_an_expired_one() {
     let mut case = Case::new();
     case.set("http://a.com/", "a=1");
     case.set("http://a.com/", "b=1");
@@ -279,7 +279,7 @@ fn a_jar_has_a_bound_and_loses_what_was_used_longest_ago() {
 }
 
 #[test]
-fn a_jar_answers_for_itself() {
+fn a_jar_stores_and_gives_cookies_and_ends_its_session() {
     let (jar, request) = (Jar::new(), request("https://a.com/"));
     let mut headers = Headers::new();
     for field in ["kept=1; Max-Age=100", "session=2", "bad=1; Domain=b.com", "=", "nameless"] {
@@ -371,7 +371,7 @@ fn bounds_of_any_size_work() {
 }
 
 #[test]
-fn a_file_gives_back_what_outlives_the_session() {
+fn a_file_keeps_the_cookies_that_outlive_the_session() {
     let (jar, request) = (Jar::new(), request("https://www.a.com/x/y"));
     for field in [
         "b=\"1, é\\\"; Max-Age=100; Domain=a.com; Path=/; Secure; HttpOnly; SameSite=None; Partitioned",
@@ -395,7 +395,7 @@ fn a_file_gives_back_what_outlives_the_session() {
 /// A server that led a client to a path of 64 KiB had it keep a cookie for that, and the file that it was saved in could not
 /// be loaded any more.
 #[test]
-fn what_is_taken_can_be_saved_and_loaded() {
+fn every_cookie_that_is_taken_can_be_saved_and_loaded() {
     for (len, is_taken) in [(1, true), (1023, true), (1024, false), (100_000, false)] {
         let (jar, path) = (Jar::new(), format!("/{}", "a".repeat(len)));
         let request = request(&format!("https://a.com{path}/b"));
@@ -409,7 +409,7 @@ fn what_is_taken_can_be_saved_and_loaded() {
 }
 
 #[test]
-fn a_file_is_held_to_the_rules() {
+fn a_file_with_an_invalid_record_is_refused() {
     let good = concat!(
         r#"{"domain":"a.com","expires":4000000000,"host_only":false,"http_only":false,"name":"a","#,
         r#""partitioned":false,"path":"/","same_site":null,"secure":true,"value":"1"}"#
@@ -450,7 +450,7 @@ fn a_file_is_held_to_the_rules() {
 }
 
 #[test]
-fn no_cookie_lives_longer_for_having_been_in_a_file() {
+fn a_cookie_from_a_file_lives_no_longer_than_another() {
     let mut case = Case::new();
     case.set("http://a.com/", "a=1; Max-Age=1");
     let expires = SystemTime::UNIX_EPOCH + Duration::from_secs(4_000_000_000);

@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_socket_wrote_counts_once_it_is_taken() {
+    fn spare_room_counts_once_it_was_filled() {
         let mut arena = Arena::default();
         arena.spare(3)[..3].copy_from_slice(b"abc");
         assert_eq!(arena.as_slice(), b"");
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn room_is_doubled_but_not_beyond_what_is_to_come() {
+    fn room_is_doubled_up_to_what_is_still_to_come() {
         let mut arena = Arena::default();
         for (filled, least, most, room) in [
             (0, 100, 1000, 100),
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_consumed_is_room_again_once_the_rest_has_moved() {
+    fn consumed_bytes_become_room_when_the_rest_has_moved() {
         let mut arena = Arena::default();
         arena.extend(b"usedrest");
         let room = arena.spare(0).len();
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_not_given_back_under_what_is_left_of_the_content() {
+    fn shrinking_keeps_what_is_left_of_the_content() {
         let mut arena = Arena::default();
         arena.extend(&[7; 200]);
         arena.consume(150);

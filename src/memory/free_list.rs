@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_given_back_is_reset_and_taken_first() {
+    fn the_object_given_back_last_is_reset_and_taken_first() {
         let list = FreeList::default();
         let mut first = list.take(Box::default);
         let address: *const Object = &*first;

@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_that_suits_is_taken_and_few_are_kept() {
+    fn the_last_object_that_suits_is_taken_and_few_are_kept() {
         let stash = Stash::new();
         assert_eq!(stash.take(|_| true), None);
         (0..KEPT_MAX + 2).for_each(|object| stash.give(object));

@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_is_made_of_bytes_and_does_not_copy_them() {
+    fn a_body_made_of_bytes_does_not_copy_them() {
         #[track_caller]
         fn check(bytes: impl Into<Body>, expected: &str) {
             let body = bytes.into();
@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reset_body_equals_a_new_one_and_gives_a_burst_back() {
+    fn a_reset_body_equals_a_new_one_and_keeps_little_memory() {
         let mut body = Body::new();
         body.set(vec![0; 1 << 20]);
         body.reset();

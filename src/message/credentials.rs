@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_sent_changes_nothing() {
+    fn credentials_that_cannot_be_sent_change_nothing() {
         for (user_id, password, expected) in [
             ("a:b", "c", E::Colon),
             (":", "\n", E::Colon),
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_basic_credentials_is_none_7617_2() {
+    fn malformed_basic_credentials_are_none_7617_2() {
         let good = Some(BasicAuth { user_id: "joe".into(), password: "pw".into() });
         for value in ["Basic am9lOnB3", "bAsIc am9lOnB3", "Basic   am9lOnB3", "Basic am9lOnB3  "] {
             assert_eq!(with(&[value.as_bytes()]).basic_auth(), good, "{value}");
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_is_what_the_grammar_says_6750_2_1() {
+    fn a_bearer_token_keeps_its_grammar_6750_2_1() {
         for (value, expected) in
             [("Bearer mF_9.B5f-4.1JqM", "mF_9.B5f-4.1JqM"), ("bearer  a~+/", "a~+/"), ("BEARER YQ==", "YQ==")]
         {

@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn what_one_hop_says_to_the_next_stays_there_7_6_1() {
+    fn fields_for_one_hop_are_not_forwarded_7_6_1() {
         check(&[("Connection", "close")], &[]);
         check(&[("connection", "X-A"), ("x-a", "1"), ("x-b", "2")], &["x-b"]);
         check(&[("a", "1"), ("A", "2"), ("connection", "a"), ("b", "3")], &["b"]);
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_meant_for_all_goes_on_in_order_and_as_it_is_spelled() {
+    fn all_other_fields_are_forwarded_in_order_as_they_are_spelled() {
         check(&[], &[]);
         check(&[("X-B", "1"), ("x-a", "2"), ("X-b", "3")], &["X-B", "x-a", "X-b"]);
         check(&[("connection", "\"x-a\""), ("x-a", "1")], &["x-a"]);
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_for_a_path_is_not_sent_on_and_changes_no_host() {
+    fn a_target_without_a_path_is_not_forwarded() {
         for base in [
             "",
             "b",
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked_of_a_server_as_a_whole_is_asked_of_all_below_the_base_9112_3_2_4() {
+    fn options_of_a_whole_server_is_asked_of_all_below_the_base_9112_3_2_4() {
         for (target, base, expected) in [
             ("*", "http://b", ("http://b", "*")),
             ("*", "http://b/", ("http://b", "*")),
@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_is_sent_on_no_more_often_than_it_says_7_6_2() {
+    fn max_forwards_is_counted_down_and_kept_7_6_2() {
         for method in [Method::Options, Method::Trace] {
             check_count(method, &[], Ok(&[]));
             for (value, expected) in [
@@ -366,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn trailers_are_no_way_around_it_7_6_1() {
+    fn trailers_for_one_hop_are_not_forwarded_7_6_1() {
         let mut response = Response::new();
         response.status = Status::CREATED;
         response.body.set("body");

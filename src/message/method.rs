@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn methods_of_the_standard_are_spelled_as_they_are_parsed_9_3() {
+    fn standard_methods_are_parsed_and_spelled_alike_9_3() {
         for token in ["GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH"] {
             check(token.as_bytes(), Ok(token));
             assert!(!matches!(Method::parse(token.as_bytes()), Ok(Method::Extension(_))), "{token}");
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_token_is_refused_5_6_2() {
+    fn a_method_that_is_no_token_is_refused_5_6_2() {
         let bad: [&[u8]; 10] =
             [b"", b" ", b"GET ", b" GET", b"G(ET", b"GET\t", b"GE\0T", b"GET\r", b"G\xc3\x89T", b"A/B"];
         for token in bad {

@@ -408,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_is_aimed_anew_as_a_new_one_is_and_keeps_the_rest() {
+    fn a_new_url_replaces_the_target_and_nothing_else() {
         let mut aimed = filled();
         for url in ["http://other:81/d", "/e?f", "https://a", "http://a?b#c", "/"] {
             aimed.set_url(url).unwrap();
@@ -445,7 +445,7 @@ mod tests {
     }
 
     #[test]
-    fn the_host_is_that_of_the_target_or_else_of_the_field_and_has_no_port_9112_3_3() {
+    fn the_host_comes_from_the_target_or_the_field_without_a_port_9112_3_3() {
         for (url, field, expected) in [
             ("/", Some("a"), Some("a")),
             ("/", Some("A.b:80"), Some("A.b")),
@@ -465,7 +465,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cleared_request_is_a_new_one() {
+    fn a_cleared_request_equals_a_new_one() {
         let mut request = filled();
         request.clear();
         assert_eq!((&request, request.target().as_str()), (&Request::default(), "/"));

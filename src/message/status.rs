@@ -222,7 +222,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_100_to_599_are_statuses_15() {
+    fn only_100_to_599_are_status_codes_15() {
         for code in 0..=u16::MAX {
             let expected = (100..=599).contains(&code).then_some(code);
             assert_eq!(Status::new(code).map(Status::as_u16), expected);
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_status_code_is_an_error_of_the_server_15() {
+    fn any_other_number_is_received_as_a_server_error_15() {
         assert_eq!(Status::received(1000), None);
         for code in (0..100).chain(600..=999) {
             let status = Status::received(code).unwrap();
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn every_status_is_of_one_class() {
+    fn every_status_belongs_to_one_class() {
         for status in (100..=599).filter_map(Status::new) {
             assert_eq!(Status::received(status.as_u16()), Some(status));
             let classes = [
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn registered_statuses_have_a_reason_and_stand_in_order() {
+    fn registered_statuses_have_reasons_and_are_sorted() {
         assert!(REGISTERED.is_sorted());
         assert!(REGISTERED.iter().all(|status| Status::new(status.as_u16()) == Some(*status)));
         assert!(REGISTERED.iter().all(|status| !status.reason().is_empty()));

@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn the_content_type_has_a_boundary_5_1_1() {
+    fn the_content_type_names_the_boundary_5_1_1() {
         let longest = "b".repeat(70);
         check("multipart/form-data; boundary=b", Ok("b"));
         check("Multipart/FORM-data;x=y;Boundary=\"a b:c\"", Ok("a b:c"));
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn the_front_is_data_up_to_what_may_be_a_delimiter() {
+    fn data_ends_where_a_delimiter_may_begin() {
         let boundary = Boundary::new(b"b").unwrap();
         for (bytes, front) in [
             ("", Front::Open),

@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn names_as_browsers_and_tools_send_them_4_2() {
+    fn names_are_read_as_browsers_and_tools_send_them_4_2() {
         check(r#"form-data; name="a""#, "a", None);
         check(r#"form-data; name="a"; filename="""#, "a", Some(""));
         check(r#"Form-Data;name=a;FILENAME=b.txt"#, "a", Some("b.txt"));
@@ -71,14 +71,14 @@ mod tests {
     }
 
     #[test]
-    fn another_file_name_is_not_looked_at_4_2() {
+    fn filename_with_an_asterisk_is_ignored_4_2() {
         check("form-data; name=a; filename=b; filename*=utf-8''c", "a", Some("b"));
         check("form-data; name=a; filename*=utf-8''c", "a", None);
         check("form-data; name=a; name*=utf-8''c", "a", None);
     }
 
     #[test]
-    fn anything_else_is_refused() {
+    fn any_other_disposition_is_refused() {
         for field in [
             &b""[..],
             b";name=a",

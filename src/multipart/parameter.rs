@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn anything_else_is_malformed() {
+    fn any_other_parameter_is_malformed() {
         for field in [
             "v; a",
             "v; a=",
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn a_parameter_stands_once() {
+    fn a_parameter_may_stand_only_once() {
         let once = |field: &'static str| split(field.as_bytes()).1.once("a");
         assert_eq!(once("v; b=2; A=1"), Ok(Some(Cow::Borrowed(&b"1"[..]))));
         assert_eq!(once("v; b=a"), Ok(None));

@@ -124,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_plain_name_leads_nowhere() {
+    fn a_plain_name_leads_to_no_other_folder() {
         for name in ["a", "cat.jpg", "ü 猫", "a..b", "~", "%2e%2e", "-rf"] {
             assert!(is_plain(name), "{name:?}");
         }

@@ -148,7 +148,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn text_says_which_kind_it_is() {
+    fn text_tells_the_kind_of_an_address() {
         for (text, expected) in [
             ("127.0.0.1:80", "Tcp(127.0.0.1:80)"),
             ("[::1]:80", "Tcp([::1]:80)"),
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_names_a_place_becomes_one() {
+    fn an_address_is_made_of_many_types() {
         let text = String::from("127.0.0.1:80");
         for address in [
             Address::from(&text),

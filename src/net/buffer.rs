@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn where_much_came_much_is_offered_to_the_next_message() {
+    fn a_large_read_makes_the_next_ones_larger() {
         check_room(&[], READ_SIZE);
         check_room(&[100, READ_SIZE - 1], READ_SIZE);
         check_room(&[100, READ_SIZE], READ_MOST);
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_much_trades_places_unless_memory_would_go_astray() {
+    fn a_large_body_trades_memory_of_its_own_size() {
         check_moved(TRADED_MIN - 1, 0, Whose::New);
         check_moved(TRADED_MIN - 1, TRADED_MIN, Whose::Bodys);
         check_moved(TRADED_MIN, 0, Whose::Buffers);

@@ -40,7 +40,7 @@ fn again_every(_: Duration, keepalive: TcpKeepalive) -> TcpKeepalive {
 mod tests {
     #[cfg(target_os = "linux")]
     #[test]
-    fn every_silence_is_one_that_the_system_takes() {
+    fn any_silence_is_rounded_to_what_the_system_takes() {
         use super::{Duration, Keepalive, SockRef};
 
         let socket = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_connects_to_a_listener_that_is_gone() {
+    fn a_listener_that_is_gone_refuses_connections() {
         block_on(async {
             let listener = MemoryListener::new();
             let (clone, connector) = (listener.clone(), listener.connector());
@@ -255,7 +255,7 @@ mod tests {
 
     /// A waker may do whatever it likes: one that connects or accepts at once would have waited for itself.
     #[test]
-    fn nobody_is_woken_under_the_lock() {
+    fn no_task_is_woken_under_the_lock() {
         let leave: [fn(MemoryListener); 2] = [|listener| drop(listener.accept_now()), drop];
         for leave in leave {
             let listener = MemoryListener::new();
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cancelled_accept_takes_no_one_elses_connection() {
+    fn a_cancelled_accept_takes_no_connection() {
         let listener = MemoryListener::new();
         block_on(async {
             let clone = listener.clone();

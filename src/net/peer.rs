@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bucket_is_an_ipv4_address_or_an_ipv6_64() {
+    fn a_peer_is_an_ipv4_address_or_an_ipv6_64_prefix() {
         for (peer, expected) in [
             ("192.0.2.1:1", "192.0.2.1"),
             ("192.0.2.2:1", "192.0.2.2"),

@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn every_kind_carries_bytes_both_ways() {
+    fn every_transport_carries_bytes_both_ways() {
         block_on(async {
             check(tcp().await).await;
             #[cfg(unix)]

@@ -56,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn work_ends_though_nobody_waits() {
+    fn work_is_finished_though_nobody_waits_for_it() {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let (done, heard) = mpsc::channel();
         runtime.block_on(async { drop(spawn_blocking(move || done.send(()))) });
@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_runtime_work_is_done_here() {
+    fn without_a_runtime_work_is_done_on_this_thread() {
         let (done, heard) = mpsc::channel();
         drop(spawn_blocking(move || done.send(thread::current().id())));
         assert_eq!(heard.try_recv(), Ok(thread::current().id()));

@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_core_makes_need_not_be_sent() {
+    fn a_future_on_a_core_need_not_be_send() {
         let core = block_on_core(7, Pinning::Pinned, || async {
             let (own, (sender, receiver)) = (Rc::new(41), mpsc::channel());
             let task = own.clone();

@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_work_at_once_than_there_are_cores() {
+    fn no_more_work_is_done_at_once_than_there_are_cores() {
         static SEATS: Seats = Seats::new();
         static AT_WORK: AtomicUsize = AtomicUsize::new(0);
         let work = || {

@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn what_a_burst_has_left_is_given_back_though_nobody_comes_any_more() {
+    async fn the_memory_of_a_burst_is_given_back_when_idle() {
         let handler = (|_: &mut Context| {}).into_handler();
         let worker = Worker::new(handler, &Settings::default(), Watch::swept(), Arc::default());
         let mut context = worker.take_context();

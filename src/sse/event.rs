@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_are_lines_and_a_blank_one_ends_them_9_2_5() {
+    fn an_event_is_lines_that_end_with_a_blank_one_9_2_5() {
         let full = Event {
             id: Some("7"),
             event: Some("tick"),

@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_announces_what_is_sent_8_6() {
+    fn an_answer_announces_the_framing_of_what_is_sent_8_6() {
         check(GET, 200, "", Known(5), (Announced::Length(5), Framing::Length(5)));
         check(GET, 200, "7", Known(5), (Announced::Length(5), Framing::Length(5)));
         check(GET, 404, "", NoContent, (Announced::Length(0), Framing::Empty));
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_without_a_body_has_none_whatever_was_set_6_3() {
+    fn an_answer_without_a_body_announces_none_whatever_was_set_6_3() {
         for status in [101, 103, 204] {
             for content in [NoContent, Known(5), Unknown] {
                 check(GET, status, "7", content, (Nothing, Framing::Empty));
@@ -140,7 +140,7 @@ mod tests {
 
     /// The peer takes the connection for a tunnel, which the handler did not open.
     #[test]
-    fn a_good_answer_to_connect_announces_nothing_9110_9_3_6() {
+    fn a_successful_answer_to_connect_announces_nothing_9110_9_3_6() {
         for content in [NoContent, Known(5), Unknown] {
             check(CONNECT, 200, "7", content, (Nothing, Framing::UntilClose));
             check(CONNECT, 205, "7", content, (Nothing, Framing::UntilClose));
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_says_that_it_has_no_content_where_some_is_usual_8_6() {
+    fn a_request_announces_no_content_only_where_some_is_usual_8_6() {
         for (method, content, trailers, expected) in [
             (Method::Get, NoContent, false, (Nothing, Framing::Empty)),
             (Method::Delete, NoContent, true, (Nothing, Framing::Empty)),

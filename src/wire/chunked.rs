@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn chunks_are_put_together_7_1() {
+    fn the_data_of_chunks_is_put_together_7_1() {
         check(b"5\r\nhello\r\n0\r\n\r\n", Ok(b"hello"));
         check(b"3\r\nabc\r\n0A\r\n0123456789\r\n000\r\n\r\n", Ok(b"abc0123456789"));
         check(b"0\r\nX-Sum: 1\r\nY: 2\r\n\r\n", Ok(b""));
@@ -393,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn extensions_that_keep_the_grammar_are_ignored_7_1_1() {
+    fn well_formed_extensions_are_ignored_7_1_1() {
         for extension in [";a", ";a=b", " ; a = b", ";a=\"b c;\\\"\u{e9}\"", ";a;b=c\t;d=\"\"", ";a=\"x\" ;b"]
         {
             check(format!("5{extension}\r\nhello\r\n0{extension}\r\n\r\n").as_bytes(), Ok(b"hello"));
@@ -419,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn data_ends_with_crlf_and_nothing_else_7_1() {
+    fn chunk_data_ends_with_crlf_and_nothing_else_7_1() {
         for end in ["X", "\n", "\rX", "\r\rX", "lo\r\n", " \r\n"] {
             check(format!("3\r\nhel{end}0\r\n\r\n").as_bytes(), Err(WireError::ChunkData));
         }
@@ -452,7 +452,7 @@ mod tests {
     }
 
     #[test]
-    fn framing_is_bounded_even_where_it_keeps_the_grammar() {
+    fn well_formed_framing_is_bounded_too() {
         let long = format!("5;{}\r\n", "a".repeat(4 << 10));
         assert_eq!(decode(&[long.as_bytes()]), Err(WireError::ChunkOverhead));
         let each = format!("1;{}\r\na\r\n", "a".repeat(4000)).repeat(5);
@@ -464,7 +464,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_encoded_decodes() {
+    fn encoded_chunks_decode_again() {
         let mut wire = Vec::new();
         for size in [1, 15, 16, 255, 4096, 70_000] {
             encode_size(&mut wire, size);

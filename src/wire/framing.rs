@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn the_only_coding_is_chunked_once_6_1() {
+    fn chunked_is_the_only_coding_and_stands_once_6_1() {
         check(Version::Http11, &[(TE, "chunked")], Ok(Framing::Chunked));
         check(Version::Http11, &[("transfer-ENCODING", " Chunked\t")], Ok(Framing::Chunked));
         for bad in [

@@ -94,7 +94,7 @@ mod tests {
         check(Version::Http10, &["x", "te, KEEP-ALIVE"], true);
     }
     #[test]
-    fn patience_is_a_number_of_seconds_2068_19_7_1_1() {
+    fn keep_alive_timeout_is_a_number_of_seconds_2068_19_7_1_1() {
         for (line, seconds) in [
             ("timeout=5", Some(5)),
             ("max=100, Timeout=0", Some(0)),

@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_pair_is_thrown_as_often_as_any_other() {
+    fn each_pair_of_hosts_is_equally_likely() {
         const THROWS: usize = 6_000;
         let (dice, mut thrown) = (Dice::default(), [[0; 4]; 4]);
         for _ in 0..THROWS {

@@ -305,7 +305,7 @@ mod tests {
 
     /// A check may end while a host is chosen: where the last one that was up went down then, there seemed to be none.
     #[test]
-    fn a_host_is_chosen_whatever_the_checks_say_meanwhile() {
+    fn a_host_is_chosen_while_checks_change_who_is_up() {
         for choice in [HostChoice::LeastPending, HostChoice::TwoRandom] {
             let hosts = ["http://a", "http://b", "http://c", "http://d"];
             let balancer = Client::new().balance(hosts).unwrap().choice(choice).build();

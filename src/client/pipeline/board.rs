@@ -100,7 +100,7 @@ mod tests {
 
     /// A waker may do whatever it likes: one that asks at once would have waited for itself.
     #[test]
-    fn nobody_is_woken_under_the_lock() {
+    fn no_task_is_woken_under_the_lock() {
         let failed = || ClientError::new(ClientPhase::Wait, TimedOut);
         let ends: [fn(&Board, ClientError); 3] = [
             |board, error| board.lock().fail(0, error),
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn the_pipe_is_not_woken_under_the_lock_either() {
+    fn the_pipe_is_not_woken_under_the_lock() {
         let room = Arc::new(Semaphore::new(1));
         let calls: [fn(&Board, Job); 2] =
             [|board, job| drop(board.hand_in(job, |_| {})), |board, _| board.close()];

@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_are_parted_by_commas_and_spaces() {
+    fn lists_are_separated_by_commas_and_spaces() {
         for list in ["a,b", "a b", "a, b", " a ,\tb, ", ",,a,,b", "x y,a\nb"] {
             check_all(list, &["a", "b", "c.b"], &["c", "ab"]);
         }
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_rule_covers_nothing() {
+    fn an_invalid_rule_covers_nothing() {
         let hosts = ["a", "192.0.2.1", "[::1]", "10.0.0.1", "10.0.0.0"];
         let networks =
             ["10.0.0.0/33", "::/129", "10.0.0.0/+8", "10.0.0.0/", "10.0.0.0/8/8", "10/8", "10.0/8", "a/8"];

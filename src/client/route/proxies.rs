@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clients_field_is_no_proxy_of_a_cgi_program() {
+    fn the_field_proxy_names_no_proxy_for_a_cgi_program() {
         check(&["HTTP_PROXY=evil", "REQUEST_METHOD=GET"], None, None);
         check(&["HTTP_PROXY=evil", "REQUEST_METHOD="], None, None);
         check(&["HTTP_PROXY=evil", "http_proxy=h", "REQUEST_METHOD=GET"], Some("h"), None);
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn each_scheme_may_have_its_own() {
+    fn each_scheme_may_have_its_own_proxy() {
         let proxy = |url| Proxy::new(url).unwrap();
         let proxies = Proxies::none().http(proxy("h"));
         assert_eq!(proxies.proxy_for(Scheme::Http, "a", 80), Some(&proxy("h")));

@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn what_names_no_proxy_is_refused_before_anything_is_dialed() {
+    fn an_invalid_url_of_a_proxy_is_refused() {
         for url in
             ["https://proxy", "socks4://proxy", "socks://proxy", "ftp://proxy", "://proxy", " http://proxy"]
         {
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn socks_credentials_fit_their_octet_of_length_rfc1929() {
+    fn socks_credentials_have_at_most_255_octets_rfc1929() {
         let login = |user: &str, password| Login::new(user.as_bytes(), password);
         for (url, expected) in [
             ("socks5h://joe:s%40crets@proxy", login("joe", b"s@crets")),
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn credentials_are_not_shown_and_yet_tell_proxies_apart() {
+    fn credentials_are_not_shown_but_are_compared() {
         let proxy = |url| Proxy::new(url).unwrap();
         for url in ["http://joe:secret@proxy", "socks5://joe:secret@proxy"] {
             assert!(!format!("{:?} {}", proxy(url), proxy(url)).contains("joe"), "{url}");

@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn a_weak_tag_is_the_same_only_to_who_compares_weakly_8_8_3_2() {
+    fn a_weak_etag_matches_only_by_weak_comparison_8_8_3_2() {
         let weak = Validators { etag: "W/\"v1\"", ..current() };
         for (tag, seen) in
             [("W/\"v1\"", true), ("\"v1\"", true), ("*", true), ("\"v2\"", false), ("W/\"v2\"", false)]
@@ -228,7 +228,7 @@ mod tests {
 
     /// All conditions together, each absent, true and false: the first that decides wins.
     #[test]
-    fn conditions_have_an_order_13_2_2() {
+    fn conditions_are_evaluated_in_their_order_13_2_2() {
         let tag = [None, Some(("\"v1\"", true)), Some(("\"v2\"", false))];
         let date = [None, Some((MODIFIED, true)), Some((BEFORE, false))];
         for row in 0..81 {
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn a_range_counts_for_what_has_not_changed_13_1_5() {
+    fn a_range_counts_only_while_nothing_has_changed_13_1_5() {
         let counts = |value: &str, current| range_counts(&fields(&[("if-range", value)]), current);
         assert!(range_counts(&Headers::new(), current()));
         assert!(counts(ETAG, current()) && counts(MODIFIED, current()));

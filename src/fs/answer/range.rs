@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_beyond_the_end_are_nothing_15_5_17() {
+    fn ranges_beyond_the_end_select_nothing_15_5_17() {
         for field in ["bytes=10-", "bytes=10-10", "bytes=99-100", "bytes=-0", "bytes=10-,-0"] {
             check(field, 10, Selection::Nothing);
         }
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_malformed_does_not_count_14_2() {
+    fn a_malformed_range_is_ignored_14_2() {
         let bad = [
             "",
             "bytes",
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_that_are_near_become_one_15_3_7_2() {
+    fn ranges_close_to_each_other_become_one_15_3_7_2() {
         check_ranges("bytes=0-1,3-4", 10, &[(0, 5)]);
         check_ranges("bytes=0-9,1000-1009", 2000, &[(0, 10), (1000, 1010)]);
         check_ranges("bytes=1000-1009,0-9", 2000, &[(1000, 1010), (0, 10)]);

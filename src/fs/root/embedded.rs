@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn directories_are_what_paths_have_in_common() {
+    fn directories_are_the_common_parts_of_paths() {
         let embedded = Embedded::new(&[("/a.txt", b"a"), ("b/c.txt", b"cc"), ("b/d/e", b""), ("bb", b"x")]);
         for (path, names) in
             [("", &["a.txt", "b", "bb"][..]), ("b", &["c.txt", "d"]), ("b/d", &["e"]), ("x", &[])]

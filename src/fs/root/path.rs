@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_path_is_below_nothing() {
+    fn a_target_without_a_path_is_below_nothing() {
         for (method, target) in [("OPTIONS", "*"), ("CONNECT", "a:1")] {
             let mut parsed = Target::default();
             parsed.parse(&method.try_into().unwrap(), target).unwrap();
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn a_prefix_is_whole_names() {
+    fn a_prefix_ends_with_a_whole_name() {
         let strip = |path: &'static str, prefix| strip_prefix(path.into(), prefix);
         for (path, left) in [("a/b", "b"), ("a/", ""), ("a/b/", "b/"), ("a//b", "/b")] {
             assert_eq!(strip(path, "a").as_deref(), Some(left), "{path}");
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn windows_reads_more_into_names() {
+    fn names_that_are_special_to_windows_are_not_plain() {
         for name in
             ["C:", "file::$DATA", "con", "NUL.txt", "com1", "LPT9.x", "a.", "a ", "PROGRA~1", "a?", "aux ."]
         {

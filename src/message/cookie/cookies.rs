@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn what_browsers_send_beyond_the_grammar_is_taken() {
+    fn cookies_beyond_the_grammar_are_read_as_browsers_send_them() {
         check(&[b"a=1;b=2 ;\t;; c=3;"], &[("a", "1"), ("b", "2"), ("c", "3")]);
         check(&[b"a=\"1 2\"; b=\"x; c=y\""], &[("a", "\"1 2\""), ("b", "\"x"), ("c", "y\"")]);
         check(&[b"a=1, b=2"], &[("a", "1, b=2")]);
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_that_is_absent_is_none_and_one_that_is_malformed_an_error() {
+    fn an_absent_value_is_none_and_a_malformed_one_an_error() {
         let mut headers = Headers::new();
         headers
             .set("cookie", "page=12; size=; sort=up; far=+5; twice=1; twice=x; quoted=\"1\"; on=true")
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_none_is_skipped() {
+    fn empty_and_unreadable_pieces_are_skipped() {
         check(&[], &[]);
         check(&[b""], &[]);
         check(&[b";", b" ; \t;"], &[]);

@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn dates_are_read_in_whatever_order_5_1_1() {
+    fn dates_are_read_in_any_order_5_1_1() {
         let same = Some(784_111_777);
         check("Sun, 06 Nov 1994 08:49:37 GMT", same);
         check("Sunday, 06-Nov-94 08:49:37 GMT", same);
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_date_is_none() {
+    fn a_malformed_date_is_none_5_1_1() {
         let bad = [
             "",
             "0",

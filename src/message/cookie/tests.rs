@@ -67,7 +67,7 @@ fn every_attribute_is_spelled_4_1_1() {
 }
 
 #[test]
-fn row_62_nothing_breaks_out_of_its_place() {
+fn row_62_no_part_of_a_cookie_breaks_out() {
     let injections =
         ["a; Domain=evil", ";", "a\r\nInjected: 1", "a\n", "a\0", "a\x7f", "a\t", "a b", " a", "é"];
     for text in injections {
@@ -97,7 +97,7 @@ fn row_62_nothing_breaks_out_of_its_place() {
 }
 
 #[test]
-fn what_user_agents_drop_is_refused_5_7() {
+fn a_cookie_that_user_agents_would_drop_is_refused_5_7() {
     let (fits, long) = ("a".repeat(4095), "a".repeat(4096));
     assert_eq!(SetCookie { value: &fits, ..PLAIN }.check(), Ok(()));
     check_refused(SetCookie { value: &long, ..PLAIN }, InvalidCookie::TooLong);
@@ -123,7 +123,7 @@ fn what_user_agents_drop_is_refused_5_7() {
 }
 
 #[test]
-fn what_others_set_is_read_leniently_5_6() {
+fn cookies_of_others_are_read_leniently_5_6() {
     check_read("a=b", Some(PLAIN));
     check_read(" a\t= b ; ", Some(PLAIN));
     check_read("a=b=c", Some(SetCookie { value: "b=c", ..PLAIN }));
@@ -174,7 +174,7 @@ fn ages_are_digits_5_6_2() {
 }
 
 #[test]
-fn what_is_no_cookie_is_ignored_5_6() {
+fn a_malformed_cookie_is_ignored_5_6() {
     for field in ["", ";", "=", " = ; Secure", "; a=b", "a=b\0", "a=b\r\nc", "a=\x7f", "a=b; Path=/\x01"] {
         check_read(field, None);
     }

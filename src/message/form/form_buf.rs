@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_built_reads_as_it_was_meant() {
+    fn a_form_that_is_built_reads_as_it_was_meant() {
         check(&[], "");
         check(&[("", "")], "=");
         check(&[("a", ""), ("", "b")], "a=&=b");
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn setting_keeps_the_place_and_drops_the_other_pairs() {
+    fn setting_replaces_the_first_pair_and_drops_the_others() {
         let mut form = form(&[("a", "1"), ("b c", "2"), ("a", "3"), ("d", "4")]);
         form.set("a", 5);
         assert_eq!(form.as_str(), "a=5&b+c=2&d=4");
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn sorting_is_by_the_decoded_name_and_keeps_the_order_of_values() {
+    fn sorting_compares_decoded_names_and_keeps_the_order_of_values() {
         let mut form =
             form(&[("z", "1"), ("a b", "2"), ("é", "3"), ("a", "4"), ("z", "0"), ("a-", "5"), ("", "6")]);
         form.sort();

@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn escapes_are_decoded_once_and_bad_ones_kept() {
+    fn escapes_are_decoded_once_and_malformed_ones_kept() {
         check("a+b=c%20d", &[("a b", "c d")]);
         check("a=%2B%2b", &[("a", "++")]);
         check("a=%2541", &[("a", "%41")]);
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn a_strict_form_can_be_read_in_one_way() {
+    fn a_strict_form_has_no_malformed_escapes() {
         for raw in ["", "a", "a=%41&&b+c=%e2%82%ac", "a=%2541", "é=é"] {
             assert!(Form::new(raw).strict().is_ok(), "{raw:?}");
         }
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_that_is_absent_is_none_and_one_that_is_malformed_an_error() {
+    fn an_absent_value_is_none_and_a_malformed_one_an_error() {
         let form = Form::new("page=12&size=&sort=up&far=%2B5&spaced=+5&twice=1&twice=x&escaped=%31%32");
         for (name, expected) in [("page", 12), ("twice", 1), ("escaped", 12)] {
             assert_eq!(form.get_as::<u32>(name), Ok(Some(expected)), "{name}");

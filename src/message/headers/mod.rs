@@ -418,7 +418,7 @@ mod tests {
     }
 
     #[test]
-    fn setting_keeps_the_place_and_drops_the_other_lines() {
+    fn setting_replaces_the_first_line_and_drops_the_others() {
         let mut fields = headers(&[("a", "1"), ("vary", "x"), ("b", "2"), ("Vary", "y")]);
         fields.set("VARY", "origin").unwrap();
         assert_eq!(fields, headers(&[("a", "1"), ("vary", "origin"), ("b", "2")]));
@@ -427,7 +427,7 @@ mod tests {
     }
 
     #[test]
-    fn setting_for_ever_does_not_grow_the_text() {
+    fn setting_again_and_again_does_not_grow_the_text() {
         let mut headers = Headers::new();
         for value in 0..10_000u32 {
             headers.set("x-count", value % 10).unwrap();
@@ -436,7 +436,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_break_a_line_is_an_error_5_5() {
+    fn a_name_or_value_that_would_break_a_line_is_an_error_5_5() {
         let mut headers = Headers::new();
         for name in ["", "a b", "a:", "a\r\n", "ä", "a\0"] {
             assert_eq!(headers.set(name, "x"), Err(InvalidField::Name), "{name:?}");
@@ -452,7 +452,7 @@ mod tests {
 
     /// Lines are added as they are, wherever they come from: a head that was received or patched, or one that is built.
     #[test]
-    fn the_lines_of_others_are_added_behind() {
+    fn the_lines_of_other_headers_are_appended() {
         let (built, mut patched) =
             (headers(&[("A", "1"), ("vary", "x")]), headers(&[("b", "22"), ("c", "3")]));
         patched.set("b", "2").unwrap();

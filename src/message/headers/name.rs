@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn usual_fields_are_not_taken_for_framing_at_a_glance() {
+    fn usual_fields_have_other_tags_than_framing_fields() {
         for (index, framing) in FRAMING.iter().enumerate() {
             let others = FRAMING[..index].iter().map(|name| name.as_str());
             for other in others.chain(USUAL.iter().copied()) {
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn values_hold_no_control_5_5() {
+    fn values_hold_no_controls_5_5() {
         for value in ["", "a", "a\tb c", "\u{e9}", "!~"] {
             assert!(is_field_value(value.as_bytes()), "{value}");
         }

@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn truths_and_letters_are_values_9110_5_5() {
+    fn bool_and_char_are_field_values_9110_5_5() {
         check(true, Ok("true"));
         check(false, Ok("false"));
         check('c', Ok("c"));

@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn hosts_that_are_neither_are_refused_9112_3_2() {
+    fn other_hosts_are_refused_9112_3_2() {
         let bad = [
             "a b",
             " a",
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_is_behind_the_last_colon_but_not_in_brackets_rfc3986_3_2() {
+    fn a_port_follows_the_last_colon_outside_of_brackets_rfc3986_3_2() {
         for (authority, expected) in [
             ("a", ("a", None)),
             ("a:80", ("a", Some("80"))),

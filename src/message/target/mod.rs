@@ -566,7 +566,7 @@ mod tests {
     }
 
     #[test]
-    fn a_url_leaves_its_fragment_and_brings_nothing_else_to_the_wire() {
+    fn a_url_loses_its_fragment_and_a_malformed_one_is_refused() {
         let mut target = Target::default();
         for (url, sent) in
             [("http://a/b?c#d?e#f", "http://a/b?c"), ("/a#b", "/a"), ("https://a", "https://a")]
@@ -608,7 +608,7 @@ mod tests {
     }
 
     #[test]
-    fn a_query_is_replaced_as_a_whole_or_not_at_all() {
+    fn a_query_is_replaced_whole_or_not_at_all() {
         for (url, query, sent) in [
             ("/", "a=b", "/?a=b"),
             ("/a?b", "c?d", "/a?c?d"),
@@ -634,7 +634,7 @@ mod tests {
     }
 
     #[test]
-    fn targets_are_equal_by_spelling() {
+    fn targets_are_compared_as_they_are_spelled() {
         let of = |text| parsed(Method::Get, text).unwrap();
         assert_eq!(Target::default(), of("/"));
         assert_eq!(of("http://a"), of("http://a"));
@@ -667,7 +667,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reset_target_is_new_and_keeps_its_memory() {
+    fn a_reset_target_equals_a_new_one_and_keeps_its_memory() {
         let mut target = parsed(Method::Get, "http://example.com/a?b").unwrap();
         target.reset();
         assert_eq!((&target, target.as_str(), target.path()), (&Target::default(), "/", "/"));

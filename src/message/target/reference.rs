@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn references_are_resolved_as_in_5_4() {
+    fn references_are_resolved_as_in_the_standard_rfc3986_5_4() {
         check(
             "http://a/b/c/d;p?q",
             &[
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn what_should_have_been_escaped_is_and_what_leads_nowhere_is_refused() {
+    fn unescaped_octets_are_escaped_and_other_references_refused() {
         check(
             "https://a.b",
             &[
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn octets_that_are_no_utf8_come_back_as_they_were_sent() {
+    fn octets_that_are_not_utf8_are_escaped_as_they_came() {
         let mut target = Target::default();
         target.set_url("https://a.b/c/d").unwrap();
         for (reference, expected) in [

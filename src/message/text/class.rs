@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_class_has_what_it_was_made_of() {
+    fn a_class_has_exactly_the_octets_it_was_made_of() {
         let class = Class::ALPHANUMERIC.with(b"-");
         for octet in 0..=u8::MAX {
             assert_eq!(class.has(octet), octet.is_ascii_alphanumeric() || octet == b'-', "{octet:#x}");

@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn all_three_forms_are_read_5_6_7() {
+    fn all_three_forms_of_a_date_are_read_5_6_7() {
         check("Sun, 06 Nov 1994 08:49:37 GMT", Some(784_111_777));
         check("Sunday, 06-Nov-94 08:49:37 GMT", Some(784_111_777));
         check("Sun Nov  6 08:49:37 1994", Some(784_111_777));
@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn anything_else_is_no_date_5_6_7() {
+    fn any_other_form_is_no_date_5_6_7() {
         check("", None);
         check("784111777", None);
         check("Sun, 06 Nov 1994 08:49:37", None);
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn months_are_known_by_three_letters() {
+    fn months_are_recognized_by_three_letters() {
         for (name, number) in [("Jan", 1), ("NOV", 11), ("december", 12), ("mayfly", 5)] {
             assert_eq!(month_number(name.as_bytes()), Some(number), "{name}");
         }
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn every_time_can_be_said() {
+    fn any_time_can_be_written() {
         let epoch = SystemTime::UNIX_EPOCH;
         let year = Duration::from_secs(366 * 86_400);
         let millis = epoch + Duration::from_millis(784_111_777_999);

@@ -34,7 +34,7 @@ mod tests {
     }
 
     #[test]
-    fn beyond_counting_is_the_largest_number_where_it_may_be() {
+    fn a_number_too_large_to_count_saturates() {
         for text in ["18446744073709551615", "18446744073709551616", "99999999999999999999999"] {
             assert_eq!(saturating_decimal(text.as_bytes()), Some(u64::MAX), "{text}");
         }

@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn integers_are_digits_and_fit() {
+    fn integers_are_digits_that_fit() {
         check(&[("0", 0u8), ("255", 255), ("00042", 42)], &["256", "+5", "-1", "-0", "1.0", "1e2"]);
         check(&[("18446744073709551615", u64::MAX)], &["18446744073709551616"]);
         check(&[("-128", i8::MIN), ("127", 127), ("-0", 0)], &["-129", "128", "+5", "-", "- 1"]);
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn truths_and_letters_are_whole() {
+    fn bools_are_words_and_a_char_is_one_letter() {
         check(
             &[("true", true), ("1", true), ("on", true), ("false", false), ("0", false), ("off", false)],
             &["True", "yes", "t", "2", "01", "on "],

@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_escapes_stand_for_themselves() {
+    fn malformed_escapes_stand_for_themselves() {
         for text in ["%", "%4", "%%", "a%", "%4g", "%g4", "%+1", "%-1", "% 1", "%é", "%x41", "100%"] {
             check(text, text);
         }
@@ -107,14 +107,14 @@ mod tests {
     }
 
     #[test]
-    fn octets_that_are_no_utf8_are_an_error() {
+    fn octets_that_are_not_utf8_are_an_error() {
         for text in ["%ff", "%c3", "%c3%28", "%c0%af", "%ed%a0%80", "ok%80"] {
             assert!(decode(text, Plus::Sign).is_err(), "{text}");
         }
     }
 
     #[test]
-    fn what_is_not_plain_is_encoded_rfc3986_2_1() {
+    fn octets_outside_of_the_class_are_escaped_rfc3986_2_1() {
         let mut text = String::from("./");
         encode("a b/%\u{e9}:?~\0".as_bytes(), &Class::UNRESERVED, &mut text);
         assert_eq!(text, "./a%20b%2F%25%C3%A9%3A%3F~%00");

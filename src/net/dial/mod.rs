@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn names_and_addresses_are_connected_to() {
+    fn names_and_addresses_are_dialed() {
         block_on(async {
             let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
             let port = listener.local_addr().unwrap().port();
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn each_step_has_its_limit() {
+    fn each_step_of_dialing_has_its_limit() {
         let runtime = Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
         runtime.block_on(async {
             let limits = DialTimes { resolve: Duration::from_secs(1), connect: Duration::from_secs(2) };
@@ -305,7 +305,7 @@ mod tests {
     // Elsewhere only one address of the loopback network is there from the start.
     #[cfg(target_os = "linux")]
     #[test]
-    fn a_connection_may_come_from_an_address_of_this_machine() {
+    fn a_connection_may_come_from_a_chosen_local_address() {
         block_on(async {
             let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
             let port = listener.local_addr().unwrap().port();
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_nobody_answers_at_is_forgotten() {
+    fn the_addresses_of_a_name_that_does_not_answer_are_forgotten() {
         block_on(async {
             let (dial, listener) = (tcp(), TcpListener::bind("127.0.0.1:0").await.unwrap());
             let port = listener.local_addr().unwrap().port();
@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn other_media_need_no_look_up() {
+    fn media_other_than_tcp_need_no_look_up() {
         block_on(async {
             let parrot = Dial { medium: Medium::custom(Parrot), ..tcp() };
             for (host, heard) in [("silent", "silent 80"), ("[::1]", "::1 80"), ("no name", "no name 80")] {

@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_name_is_never_looked_up() {
+    fn only_names_are_looked_up() {
         run(async {
             let (script, names) = script();
             for (host, address) in [("127.0.0.1", "127.0.0.1"), ("[::1]", "::1"), ("::1", "::1")] {
@@ -263,14 +263,14 @@ mod tests {
     }
 
     #[test]
-    fn the_system_is_asked_unless_somebody_else_is() {
+    fn names_are_looked_up_by_the_system_by_default() {
         let runtime = Builder::new_current_thread().enable_all().build().unwrap();
         let found = runtime.block_on(Names::default().resolve("LocalHost")).unwrap();
         assert!(found.iter().all(IpAddr::is_loopback), "{found:?}");
     }
 
     #[test]
-    fn an_answer_is_good_for_a_while() {
+    fn an_answer_is_kept_for_a_while() {
         run(async {
             let (script, names) = script();
             assert_eq!(names.resolve("a").await.unwrap().len(), 1);
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn one_look_up_serves_all_who_ask_meanwhile() {
+    fn one_look_up_serves_all_callers_that_come_meanwhile() {
         run(async {
             let (script, names) = script();
             let callers = [ask(&names, "a").await, ask(&names, "a").await, ask(&names, "b").await];
@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_is_told_to_all_who_wait_and_not_kept() {
+    fn a_failure_is_told_to_all_who_wait_and_is_not_kept() {
         run(async {
             let (script, names) = script();
             script.fails.store(true, Ordering::Relaxed);
@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_bounded_and_says_nothing_twice() {
+    fn an_answer_is_bounded_and_names_no_address_twice() {
         let found = |count: u8| (0..count).map(|last| IpAddr::from([192, 0, 2, last])).collect::<Vec<_>>();
         assert_eq!(addresses(found(0)).unwrap_err().kind(), io::ErrorKind::NotFound);
         assert_eq!(addresses(found(64)).unwrap().to_vec(), found(64));
@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn a_look_up_under_way_makes_no_room() {
+    fn a_look_up_under_way_is_not_displaced() {
         run(async {
             let (_, names) = script();
             let mut running: Vec<_> =
@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn a_look_up_without_room_does_not_speak_for_a_later_one() {
+    fn a_look_up_without_room_does_not_answer_for_a_later_one() {
         run(async {
             let (script, names) = script();
             let mut running: Vec<_> =

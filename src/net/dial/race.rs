@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn what_tells_most_of_the_host_is_reported() {
+    fn the_most_telling_failure_is_reported() {
         let (refused, no_way, late) = (Kind::ConnectionRefused, Kind::NetworkUnreachable, Kind::TimedOut);
         check(&[(V6, 5, Err(refused))], Err(refused), &[0], 0);
         check(&[(V6, 0, Err(no_way)), (V4, 5, Err(refused))], Err(refused), &[0, 0], 0);
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn families_alternate_and_the_resolvers_first_is_first_rfc8305_4() {
+    fn address_families_alternate_beginning_with_the_first_address_rfc8305_4() {
         for (found, expected) in [
             ("", ""),
             ("::1", "::1"),

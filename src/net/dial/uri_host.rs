@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_are_told_from_names_rfc3986_3_2_2() {
+    fn addresses_are_distinguished_from_names_rfc3986_3_2_2() {
         for (text, expected) in [
             ("127.0.0.1", "127.0.0.1"),
             ("::1", "::1"),
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn what_could_be_taken_for_an_address_is_no_name_rfc1123_2_1() {
+    fn a_name_that_resembles_an_address_is_refused_rfc1123_2_1() {
         let numbers =
             ["1", "127.1", "2130706433", "0x7f000001", "0X7F.1", "0x", "0x7f", "1.2.3.4.5", "256.1.1.1"];
         let dotted = ["127.0.0.1.", "127.0.0.01", "a.1", "a.0x1", "a..", ".", "..", "1."];

@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn all_cores_get_the_port_the_first_one_got() {
+    fn all_cores_get_the_port_of_the_first() {
         let first = bind("127.0.0.1:0").unwrap().remove(0);
         let address = first.local_addr().unwrap();
         assert_ne!(address.port(), 0);
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_that_is_not_shared_is_taken_and_the_error_names_it() {
+    fn the_port_of_somebody_else_is_an_error_that_names_it() {
         let theirs = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = theirs.local_addr().unwrap().to_string();
         let error = bind(&address).unwrap_err();
@@ -268,14 +268,14 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_takes_over_gets_in() {
+    fn a_server_that_takes_over_can_bind_the_same_port() {
         let ours = bind("127.0.0.1:0").unwrap().remove(0);
         let theirs = bind(&ours.local_addr().unwrap().to_string()).map(|_| ());
         assert_eq!(theirs.is_ok(), KERNEL_BALANCES);
     }
 
     #[test]
-    fn a_port_that_is_not_to_be_shared_is_taken_though_its_owner_would() {
+    fn a_port_that_must_not_be_shared_is_refused_though_its_owner_shares_it() {
         for bind_first in [bind, bind_alone] {
             let first = bind_first("127.0.0.1:0").unwrap().remove(0);
             let address = first.local_addr().unwrap();
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_is_free_again_although_its_connections_linger() {
+    fn a_port_can_be_bound_again_while_its_connections_linger() {
         let bound = bind("127.0.0.1:0").unwrap().remove(0);
         let address = bound.local_addr().unwrap();
         let Bound::Tcp(listener, _) = &bound else { unreachable!() };

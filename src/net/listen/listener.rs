@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn every_address_is_ipv4_and_ipv6() {
+    fn a_port_alone_listens_on_ipv4_and_ipv6() {
         let bound = bind(":0");
         let port = bound.local_addr().unwrap().port();
         block_on(async {
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn an_accepted_socket_is_looked_after_if_that_was_asked_for_rfc9293_3_8_4() {
+    fn an_accepted_socket_has_keepalive_only_if_asked_for_rfc9293_3_8_4() {
         for keepalive in [None, Some(Keepalive::every(Duration::from_secs(7)))] {
             let bound = bind_with("127.0.0.1:0", ListenOptions { keepalive, ..ListenOptions::default() });
             let near = [(); 2].map(|()| net::TcpStream::connect(bound.local_addr().unwrap()).unwrap());
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_waits_is_taken_before_a_stop() {
+    fn peers_that_wait_are_accepted_before_a_stop() {
         let bound = bind("127.0.0.1:0");
         let address = bound.local_addr().unwrap();
         let connect = || net::TcpStream::connect(address).unwrap();
@@ -307,7 +307,7 @@ mod tests {
 
     #[cfg(target_os = "linux")]
     #[test]
-    fn accept_faults() {
+    fn an_error_of_accept_is_skipped_waited_out_or_fatal() {
         for (errno, expected) in [
             (103, AcceptFault::Skip),    // ECONNABORTED
             (104, AcceptFault::Skip),    // ECONNRESET

@@ -137,7 +137,7 @@ mod tests {
 
     /// Found as two servers with one path: one that had bound it, and did not listen yet, looked as dead as the one before.
     #[test]
-    fn of_many_who_replace_a_stale_socket_one_has_it() {
+    fn of_many_that_replace_a_stale_socket_one_gets_it() {
         for round in 0..100 {
             let Scratch(path) = &Scratch::new(&format!("raced-{round}"));
             drop(UnixListener::bind(path).unwrap());
@@ -157,7 +157,7 @@ mod tests {
 
     /// A tool may hold the lock of the directory for as long as the server runs.
     #[test]
-    fn who_never_gives_way_is_not_waited_for() {
+    fn a_lock_that_is_never_released_is_not_waited_for() {
         let directory = env::temp_dir().join(format!("corehttp-{}-locked", process::id()));
         fs::create_dir_all(&directory).unwrap();
         let held = File::open(&directory).unwrap();

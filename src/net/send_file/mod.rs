@@ -183,7 +183,7 @@ mod tests {
 
     /// A range that ends where counting does was one without an end: the core never came back from it.
     #[test]
-    fn what_no_file_holds_is_an_error() {
+    fn a_range_that_no_file_can_hold_is_an_error() {
         let file = Arc::new(tempfile::tempfile().unwrap());
         let runtime = Builder::new_current_thread().build().unwrap();
         for start in [u64::MAX - 1, u64::MAX - PIECE, 1 << 63] {
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn others_have_their_turn_between_the_pieces_of_a_file() {
+    fn other_tasks_have_their_turn_between_the_pieces_of_a_file() {
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(&vec![b'x'; 6 << 20]).unwrap();
         let file = Arc::new(file);
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_socket_takes_no_files() {
+    fn a_transport_without_a_socket_sends_no_files() {
         let file = tempfile::tempfile().unwrap();
         let closed = Transport::<std::pin::Pin<Box<dyn crate::net::Stream>>>::Closed;
         let mut cx = Context::from_waker(std::task::Waker::noop());

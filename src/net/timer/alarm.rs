@@ -160,13 +160,13 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_nobody_waits_for_any_more_rings_once() {
+    async fn an_alarm_that_nobody_waits_for_rings_only_once() {
         check_given_up(Stopwatch::new()).await;
         check_given_up(Watch::with_alarms().deadline(Peer::default())).await;
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_task_is_woken_though_its_turn_was_over_when_it_began_to_wait() {
+    async fn a_task_that_begins_to_wait_without_budget_is_woken() {
         let (mut timer, limit) = (Stopwatch::new(), Duration::from_secs(5));
         let waits = poll_fn(|cx| {
             while has_budget_remaining() {
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_task_that_waits_now_is_woken_whoever_has_set_the_alarm() {
+    async fn the_task_that_waits_now_is_woken_whichever_set_the_alarm() {
         let limits = [1, 4, 5, 6].map(Duration::from_secs);
         for first in limits.into_iter().chain([Duration::MAX]) {
             for second in limits.into_iter().chain([Duration::MAX]) {

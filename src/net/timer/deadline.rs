@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn whoever_is_woken_or_dropped_may_come_back_at_once() {
+    async fn a_waker_may_use_the_table_when_woken_or_dropped() {
         let limit = Duration::from_secs(5);
         for watch in [Watch::swept(), Watch::with_alarms()] {
             SHARED.set(Some(watch.clone()));
@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_wait_begins_anew_once_it_is_disarmed_and_lanes_do_not_touch() {
+    async fn a_disarmed_wait_begins_anew_and_lanes_are_independent() {
         for watch in [Watch::with_alarms()] {
             let (mut deadline, start, limit) =
                 (watch.deadline(Peer::default()), Instant::now(), Duration::from_secs(1));
@@ -391,7 +391,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn stopping_wakes_those_who_wait_and_places_are_used_again() {
+    async fn stopping_wakes_the_waiting_and_slots_are_reused() {
         let watch = Watch::swept();
         let mut deadline = watch.deadline(Peer::default());
         let wait = poll_fn(|cx| match deadline.is_stopping() {

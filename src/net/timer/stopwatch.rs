@@ -90,7 +90,7 @@ mod tests {
 
     /// What has its runtime in another one was a panic, once that one had ended.
     #[test]
-    fn whoever_waits_may_go_on_in_another_runtime() {
+    fn a_stopwatch_goes_on_in_another_runtime() {
         let (mut watch, second) = (Stopwatch::new(), Duration::from_secs(1));
         for mut builder in [Builder::new_current_thread(), Builder::new_multi_thread()] {
             for _ in 0..3 {
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn each_lane_has_its_time_and_the_earliest_rings() {
+    async fn each_lane_has_its_time_and_the_earliest_expires() {
         let (mut watch, start) = (Stopwatch::new(), Instant::now());
         let second = Duration::from_secs(1);
         for whole in [5, 3] {

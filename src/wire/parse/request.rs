@@ -252,7 +252,7 @@ mod tests {
     ];
 
     #[test]
-    fn what_is_read_in_one_pass_httparse_reads_alike() {
+    fn httparse_reads_alike_what_is_read_in_one_pass() {
         let (mut taken, mut left) = (0, 0);
         for head in HEADS.map(str::as_bytes) {
             assert!(plainly(head).is_some(), "{}", head.escape_ascii());

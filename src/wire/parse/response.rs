@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_folded_line_is_read_though_it_is_bad_5_2() {
+    fn folded_lines_are_read_and_other_bad_lines_are_not_5_2() {
         let with = |lines: &str| format!("HTTP/1.1 200 OK\r\n{lines}\r\n\r\n");
         check(&with("a: b\r\n c"), Ok((200, Version::Http11, "b   c")));
         check(&with("a: b\r\n\tc\r\n  d\r\ne: f"), Ok((200, Version::Http11, "b  \tc    d")));
@@ -225,7 +225,7 @@ mod tests {
 
     /// As with requests: what was said depended on where packets ended.
     #[test]
-    fn of_two_rules_the_one_that_is_broken_first_counts_2_2() {
+    fn of_two_broken_rules_the_first_counts_2_2() {
         use WireError::{FieldName, FieldValue, HeadTooLarge, LineEnd, StatusLine};
         let with = |lines: &str| format!("HTTP/1.1 200 OK\r\n{lines}\r\n\r\n");
         check(&with("a: b\nc: d\0"), Err(LineEnd));
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn what_begins_badly_is_bad_for_the_same_reason_2_2() {
+    fn a_head_that_begins_badly_fails_for_the_same_reason_2_2() {
         let (limits, mut into, mut bad) = (Limits::default(), Response::new(), 0);
         for head in plain::variations(b"HTTP/1.1 200\r\na:\r\n b\r\n\t\r\nc: d\r\n\r\n") {
             let whole = response(&head, &limits, &mut into).map(drop);
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_read_in_one_pass_httparse_reads_alike() {
+    fn httparse_reads_alike_what_is_read_in_one_pass() {
         let limits = Limits { fields_max: 4, ..Limits::default() };
         let (mut taken, mut left) = (0, 0);
         for head in [

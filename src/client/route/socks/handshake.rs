@@ -269,7 +269,7 @@ mod tests {
     const OK_V4: &[u8] = b"\x05\x00\x05\x00\x00\x01\x7f\x00\x00\x01\x00\x50";
 
     #[test]
-    fn the_request_says_where_to_rfc1928_4() {
+    fn the_request_names_the_destination_rfc1928_4() {
         for (host, expected) in [
             ("a.example", &b"\x05\x01\x00\x03\x09a.example\x01\xbb"[..]),
             ("192.0.2.1", b"\x05\x01\x00\x01\xc0\x00\x02\x01\x01\xbb"),
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn not_a_byte_beyond_the_reply_is_read_rfc1928_6() {
+    fn no_byte_beyond_the_reply_is_read_rfc1928_6() {
         for bound in [&b"\x01abcdPP"[..], b"\x04abcdefghijklmnopPP", b"\x03\x00PP", b"\x03\x03abcPP"] {
             let reply = [b"\x05\x00\x05\x00\x00", bound].concat();
             for rest in [&b""[..], b"H", b"HTTP/1.1 200 OK\r\n"] {
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn who_asks_is_told_only_if_the_proxy_wants_to_know_rfc1929() {
+    fn credentials_are_sent_only_if_the_proxy_asks_for_them_rfc1929() {
         let greeting = b"\x05\x02\x00\x02";
         let said = check_said("a", Some(JOE), OK_V4, "connected");
         assert_eq!(said, [&greeting[..], b"\x05\x01\x00\x03\x01a\x01\xbb"].concat());
@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_socks5_is_refused() {
+    fn another_protocol_than_socks5_is_refused() {
         for greeting in [&b"\x04\x00"[..], b"\x00\x5a", b"\x01\x00", b"HT"] {
             check(None, greeting, "the proxy does not speak SOCKS5");
         }

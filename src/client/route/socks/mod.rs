@@ -222,7 +222,7 @@ mod tests {
     const HELLO: &[u8] = b"\x05\x00\x00\x01\x7f\x00\x00\x01\x00\x50hello";
 
     #[tokio::test(start_paused = true)]
-    async fn a_tunnel_carries_what_follows() {
+    async fn a_tunnel_carries_what_follows_the_reply() {
         let (medium, asked) = proxy(&[(4, b"\x05\x02"), (8, b"\x01\x00"), (16, HELLO)]);
         let opened = tunnel("socks5h://joe:pw@p", "https://a.example", medium).await;
         assert_eq!(opened, Ok(("hello".to_owned(), 0, 4)), "the proxy looks it up");
@@ -236,7 +236,7 @@ mod tests {
 
     /// The proxy was asked for the first address only, and a host with one dead address was dead.
     #[tokio::test(start_paused = true)]
-    async fn each_address_is_asked_for_until_one_is_reached() {
+    async fn each_address_is_tried_until_one_is_reached() {
         const REACHED: Script = &[(3, b"\x05\x00"), (10, HELLO)];
         const UNREACHABLE: Script = &[(3, b"\x05\x00"), (10, b"\x05\x04")];
         const ELSEWHERE: Script = &[(3, b"\x05\x00"), (10, b"\x05\x08")];
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_tunnel_that_fails_says_in_which_phase_and_in_time() {
+    async fn a_tunnel_that_fails_tells_its_phase_in_time() {
         let (late, unknown) = ("it took too long", "the system or the network failed");
         const REFUSED: Script = &[(3, b"\x05\x00"), (16, b"\x05\x04")];
         for (url, origin, talk, expected, seconds) in [

@@ -121,7 +121,7 @@ async fn a_host_has_to_prove_that_it_is_the_one() {
 }
 
 #[tokio::test]
-async fn nobody_is_trusted_who_is_not_a_root() {
+async fn a_certificate_of_an_unknown_root_is_not_trusted() {
     let server = ServerTls::new(identity(&Authority::new("ours").issue(&["a.example"])));
     for client in
         [ClientTls::new(), ClientTls::new().roots(TlsRoots::webpki().and(roots(&Authority::new("another"))))]
@@ -132,7 +132,7 @@ async fn nobody_is_trusted_who_is_not_a_root() {
 }
 
 #[tokio::test]
-async fn peers_are_asked_who_they_are_as_was_said() {
+async fn client_certificates_are_asked_for_or_required() {
     let (ours, theirs) = (Authority::new("ours"), Authority::new("theirs"));
     let server = || ServerTls::new(identity(&ours.issue(&["a.example"])));
     let client = || ClientTls::new().roots(roots(&ours));
@@ -206,7 +206,7 @@ async fn roots_are_replaced_and_sessions_with_them() {
 
 /// A server that was started with one handle showed what another handle was given.
 #[test]
-fn an_identity_that_is_added_is_for_one_handle_alone() {
+fn an_added_identity_is_for_one_handle_alone() {
     let one = ServerTls::new(identity(&self_signed(&["a.example"])));
     let two = one.clone().and(identity(&self_signed(&["b.example"])));
     let shows = |tls: &ServerTls| ["a.example", "b.example"].map(|name| format!("{tls:?}").contains(name));
@@ -216,7 +216,7 @@ fn an_identity_that_is_added_is_for_one_handle_alone() {
 }
 
 #[tokio::test]
-async fn an_end_that_was_not_said_is_an_error() {
+async fn an_end_without_close_notify_is_an_error() {
     let authority = Authority::new("ours");
     let server = ServerTls::new(identity(&authority.issue(&["a.example"])));
     let client = ClientTls::new().roots(roots(&authority));
@@ -236,7 +236,7 @@ async fn an_end_that_was_not_said_is_an_error() {
 }
 
 #[tokio::test]
-async fn sessions_are_resumed_and_versions_are_the_newest() {
+async fn sessions_are_resumed_in_the_newest_version() {
     let authority = Authority::new("ours");
     let server = ServerTls::new(identity(&authority.issue(&["a.example"]))).version_min(TlsVersion::Tls13);
     let (acceptor, connector) = (
@@ -261,7 +261,7 @@ async fn sessions_are_resumed_and_versions_are_the_newest() {
 }
 
 #[tokio::test]
-async fn whoever_speaks_no_tls_is_told_apart() {
+async fn a_peer_that_speaks_no_tls_is_a_protocol_error() {
     let connector = ClientTls::new().connector();
     for said in [
         "HTTP/1.1 400 Bad Request\r\n\r\n",
@@ -284,7 +284,7 @@ async fn whoever_speaks_no_tls_is_told_apart() {
 }
 
 #[test]
-fn a_host_is_one_that_a_certificate_can_be_for() {
+fn a_host_has_to_be_one_that_a_certificate_can_be_for() {
     for (host, expected) in [
         ("example.org", "DnsName(\"example.org\")"),
         ("EXAMPLE.org.", "DnsName(\"example.org\")"),
@@ -329,7 +329,7 @@ fn a_host_is_one_that_a_certificate_can_be_for() {
 }
 
 #[test]
-fn what_is_no_identity_is_refused() {
+fn an_invalid_identity_is_refused() {
     let (one, other) = (self_signed(&["a.example"]), self_signed(&["a.example"]));
     let both = format!("{}{}", one.key, one.chain);
     for (chain, key, expected) in [
@@ -355,7 +355,7 @@ fn what_is_no_identity_is_refused() {
 }
 
 #[test]
-fn a_key_is_not_shown_and_names_are() {
+fn the_names_of_an_identity_are_shown_and_its_key_is_not() {
     let issued = self_signed(&["A.example", "*.b.example", "127.0.0.1"]);
     assert_eq!(identity(&issued).names(), ["a.example", "*.b.example"]);
     let shown = format!("{:?}", ServerTls::new(identity(&issued)).and(identity(&issued)));
@@ -363,7 +363,7 @@ fn a_key_is_not_shown_and_names_are() {
 }
 
 #[test]
-fn roots_are_never_none() {
+fn roots_without_a_certificate_are_refused() {
     let (one, other) = (Authority::new("ours"), Authority::new("theirs"));
     let both = TlsRoots::from_pem(one.pem() + &other.pem()).unwrap();
     assert_eq!(both.store.len(), 2);
