@@ -21,7 +21,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use crate::support::wired::{Then, Wired};
 use crate::support::{Peer, Refusals, Served, paused, status, streaming};
 
-/// What a request with these fields is answered by `handler`.
+/// What `handler` answers to a request with these fields.
 fn respond<Kind, H>(handler: H, method: &str, fields: &[(&str, &str)], body: &[u8]) -> Response
 where
     H: IntoHandler<Kind>,
@@ -29,7 +29,7 @@ where
     respond_up_to(BODY_MAX, handler, method, fields, body)
 }
 
-/// The same, where bodies may be so large.
+/// As [`respond`], with another limit of bodies.
 fn respond_up_to<Kind, H>(
     body_max: usize,
     handler: H,
@@ -50,7 +50,7 @@ where
 
 const BODY_MAX: usize = 32 << 10;
 
-/// What `handler` answers a peer that accepts `accepted`.
+/// What `handler`, compressed, answers to a peer that accepts `accepted`.
 fn get<Kind, H: IntoHandler<Kind>>(handler: H, accepted: &str) -> Response
 where
     H::Handler: Send,
@@ -58,7 +58,7 @@ where
     respond(Compress::new(handler), "GET", &[("accept-encoding", accepted)], b"")
 }
 
-/// The content of an answer, decoded by others or else by a server that is sent it.
+/// The content of an answer, decoded by flate2, or by this crate's server where flate2 cannot.
 #[track_caller]
 fn decoded(response: &Response) -> Vec<u8> {
     let (content, mut out) = (response.body.bytes(), Vec::new());
@@ -116,7 +116,7 @@ fn an_answer_has_the_coding_that_the_peer_prefers_12_5_3() {
     assert_eq!(decoded(&response), page().as_bytes());
 }
 
-/// What `answer` makes, sent to a peer that accepts gzip, is not coded.
+/// What `answer` makes is not coded for a peer that accepts `accepted`.
 #[track_caller]
 fn check_left_alone(why: &str, accepted: &str, answer: fn(&mut Response)) {
     let handler = move |ctx: &mut Context| {
@@ -157,7 +157,7 @@ fn a_partial_answer_is_not_coded_and_varies_like_the_whole_15_3_7() {
     }
 }
 
-/// What is coded has the date of what is not, and a peer may have a part of either.
+/// Coded and plain content have the same date, and the peer may have a part of either.
 #[test]
 fn if_range_with_a_date_gets_the_whole_where_it_may_be_coded_13_1_5() {
     const DATE: &str = "Sun, 06 Nov 1994 08:49:37 GMT";
@@ -223,12 +223,12 @@ fn a_peer_that_refuses_identity_gets_even_small_content_coded() {
     let response = get(small, "gzip, identity;q=0");
     assert_eq!(response.headers.text("content-encoding"), Some("gzip"));
     assert_eq!(decoded(&response), b"small");
-    // None that there is would do: better an answer than 406 (§12.5.3).
+    // No coding that is available would do: an answer is better than 406 (§12.5.3).
     let response = get(small, "identity;q=0");
     assert_eq!((response.status, response.body.bytes()), (Status::OK, &b"small"[..]));
 }
 
-/// What becomes of the fields that `answer` sets, when the content is coded.
+/// A field with this value is `expected` when the content is coded.
 #[track_caller]
 fn check_fields(name: &'static str, value: &'static str, expected: Option<&str>) {
     let handler = move |ctx: &mut Context| {
@@ -518,7 +518,7 @@ impl Read for Chunks {
     }
 }
 
-/// Counts what passes, in bytes or in calls, and fails at a word.
+/// Counts the bytes that pass, writes the count at each flush, and fails at a word.
 struct Counting(usize);
 
 impl Transform for Counting {
@@ -582,7 +582,7 @@ fn a_transform_sees_the_head_and_all_that_is_written() {
     assert_eq!(refusals.take(), [(0, "the handler failed: as told".to_owned())]);
 }
 
-/// Turns each octet round, and says in which coding it has met them.
+/// Inverts each octet, and tells in which coding it has met them.
 struct Inverting;
 
 impl Transform for Inverting {
@@ -608,7 +608,7 @@ impl<H: Handler> Handler for Inverted<H> {
     }
 }
 
-/// What middleware in front had put into the context saw nothing of a stream, whether that was compressed or not.
+/// A transform of middleware in front once saw nothing of a stream, whether that was compressed or not.
 #[test]
 fn an_outer_transform_gets_the_coded_content() {
     let page = async |ctx: &mut Context| -> corehttp::Result {
@@ -670,7 +670,7 @@ fn an_endless_stream_gives_others_their_turn() {
         let heard = other.hear();
         heard.rsplit("\r\n").next().unwrap().parse::<usize>().unwrap() - before
     });
-    // Each turn is 16 pieces. This thread may lose its own turn while it asks, but not most times.
+    // Each turn is 16 pieces. This thread may lose its own turn while it asks, but hardly every time.
     waited.sort();
     assert!(waited[2] <= 48, "a request waited for so many pieces: {waited:?}");
     drop(served);
@@ -734,7 +734,7 @@ async fn read_bytes(ctx: &mut Context) -> corehttp::Result {
     Ok(())
 }
 
-/// What a body so coded is answered with, by handlers that decode it.
+/// However a handler decodes it, a body with this coding has this content, or is answered with this status.
 #[track_caller]
 fn check_decoded(coding: &str, body: &[u8], expected: Result<&[u8], u16>) {
     check_decoded_by(decode, coding, body, expected);
@@ -754,7 +754,7 @@ fn check_decoded_by<Kind, H: IntoHandler<Kind>>(
         Ok(content) => assert!(response.status == Status::OK && response.body.bytes() == content, "{coding}"),
         Err(status) => assert_eq!(response.status.as_u16(), status, "{coding}"),
     }
-    // Whoever hears of 415 hears what would have done (RFC 9110 §15.5.16).
+    // A 415 tells which codings would do (RFC 9110 §15.5.16).
     let known = response.headers.text("accept-encoding");
     assert_eq!(known.is_some(), expected == Err(415), "{coding}");
     assert!(known.is_none_or(|known| known.contains("br") && known.contains("gzip, deflate")));
@@ -873,12 +873,12 @@ fn a_stream_that_ends_before_its_coding_does_is_not_taken_for_whole() {
     for (coding, body) in coded(page().as_bytes()) {
         let wired = Wired::new(streaming(read_pieces));
         for len in 0..body.len() {
-            // The coding is cut, the message is not: whoever sent it hears of it, and may send another one.
+            // The coding is cut and the message is not: the peer is told, and may send another request.
             let wire = [upload(coding, &body[..len], false), GET.into()].concat();
             let heard = wired.ask(&[&wire], Then::Ends);
             assert_eq!(status(&heard), if len == 0 { 200 } else { 400 }, "{coding} cut to {len}");
             assert_eq!(heard.matches("HTTP/1.1 200 OK\r\n").count(), if len == 0 { 2 } else { 1 });
-            // The message is cut, too.
+            // Now the message is cut, too.
             let heard = wired.ask(&[&wire[..wire.len() - GET.len() - len.min(1)]], Then::Ends);
             assert_eq!(
                 status(&heard),
@@ -889,8 +889,8 @@ fn a_stream_that_ends_before_its_coding_does_is_not_taken_for_whole() {
     }
 }
 
-/// A little that becomes a lot: no more comes out than may, others have their turn meanwhile, and what is wrong stays
-/// wrong.
+/// A little that decodes to a lot: no more comes out than the limit allows, other tasks have their turn meanwhile, and
+/// the error stays.
 #[test]
 fn a_streamed_bomb_is_stopped_at_its_limit() {
     const LIMIT: usize = 600 << 10;
@@ -933,13 +933,14 @@ fn a_streamed_bomb_is_stopped_at_its_limit() {
     check_decoded_by(read_bytes, "identity", &[0; BODY_MAX + 1], Err(413));
 }
 
-/// The output was made in one go, and the core served nothing else meanwhile; also where the input decodes to nothing.
+/// The output was once made in one go, and the core served nothing else meanwhile. So it was with input that decodes to
+/// nothing.
 #[test]
 fn a_large_body_is_decoded_in_turns() {
     const LEN: usize = 1 << 20;
     const TURN: usize = 256 << 10;
     let whole = async |ctx: &mut Context| -> corehttp::Result {
-        // The first try is given up half-way, and the body is what it was.
+        // The first attempt is given up half way, and the body is what it was.
         let (given_up, _) = polls(ctx.decode_body_up_to(LEN), 1).await;
         assert!(given_up.is_none() && ctx.request.headers.contains("content-encoding"));
         let (decoded, polls) = polls(ctx.decode_body_up_to(LEN), usize::MAX).await;
@@ -962,7 +963,7 @@ fn a_large_body_is_decoded_in_turns() {
     }
 }
 
-/// What `future` has when it was polled up to so many times, and how often it was.
+/// The output of `future`, if it has one after at most so many polls, and how often it was polled.
 async fn polls<F: Future>(future: F, most: usize) -> (Option<F::Output>, usize) {
     let (mut future, mut polls) = (std::pin::pin!(future), 0);
     std::future::poll_fn(|cx| {

@@ -16,7 +16,7 @@ use crate::support::answers::{Answer, answers};
 use crate::support::wired::{Then, Wired, count_handled, shortened, take_handled};
 use crate::support::{Served, paused};
 
-/// Tells the method, the path and the body, in as many ways as there are to answer: the path says which.
+/// Answers with the method, the path and the body, in the way that the path names.
 #[derive(Clone, Copy)]
 struct App;
 
@@ -106,12 +106,12 @@ impl AsyncRead for Broken {
     }
 }
 
-/// Sends `wire`, in every way: each answer is as `expected`, its status with its body and what it says of the
-/// connection, and there are no others; refusals aside, the handler ran once for each.
+/// Sends `wire` in every way. `expected` is, for each answer, its status, its body and its field `connection`; there are
+/// no other answers, and the handler ran once for each that is not a refusal.
 #[track_caller]
 fn check(wire: impl AsRef<[u8]>, expected: &[&str]) {
     let wire = wire.as_ref();
-    let (heard, handled) = Wired::new(App).ask_everyhow(&SERVED, wire);
+    let (heard, handled) = Wired::new(App).ask_in_every_way(&SERVED, wire);
     compare(wire, &heard, handled, expected);
 }
 
@@ -154,7 +154,7 @@ fn row_47_an_unread_body_is_never_taken_for_a_request_9_3() {
     let chunks = format!("{:x}\r\n{SMUGGLED}\r\n3;a=b\r\nabc\r\n0\r\nx: y\r\n\r\n", SMUGGLED.len());
     let chunked = "POST /ignored HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
     check(format!("{chunked}{chunks}{LAST}"), &["200 POST /ignored", LAST_TOLD]);
-    // Nor is the part that is left of one that somebody has begun to read.
+    // Nor is the rest of a body that the handler has begun to read.
     for path in ["/tasted", "/sipped"] {
         let told = format!("200 POST {path}");
         check(post(path, "", SMUGGLED) + LAST, &[&told, LAST_TOLD]);
@@ -191,7 +191,8 @@ fn row_49_a_multipart_epilogue_belongs_to_the_body_6_3() {
     }
 }
 
-/// The head of a POST request that expects something, and its body; then there is another request.
+/// Sends a POST request with `expect` and a body of five bytes, which comes in `packets` behind the head, and then
+/// another request.
 #[track_caller]
 fn expecting(line: &str, expect: &str, packets: &[&str], expected: &[&str]) {
     let head = format!("{line}\r\nHost: a\r\nExpect: {expect}\r\nContent-Length: 5\r\n\r\n");
@@ -240,7 +241,7 @@ fn row_51_and_52_100_is_sent_only_for_a_body_that_is_wanted_and_missing_9110_10_
             expecting(line, expect, &["12345"], &[told, LAST_TOLD]);
             expecting(line, expect, &[], &[told, LAST_TOLD]);
         }
-        // Who speaks HTTP/1.0 does not know what 100 is, whatever it sends.
+        // A peer that speaks HTTP/1.0 does not know 100, whatever it sends.
         for expect in ["100-continue", "foo"] {
             let line = &format!("POST {path} HTTP/1.0\r\nConnection: keep-alive");
             expecting(line, expect, &["", "12345"], &[&format!("{told} keep-alive"), LAST_TOLD]);
@@ -448,7 +449,7 @@ fn row_58_an_answer_does_not_wait_for_the_rest_of_the_next_request_9_3_2() {
     }
 }
 
-/// A large body changes hands without a copy where nothing came behind it: it is whole, and nothing of it is seen again.
+/// A large body with nothing behind it changes hands without a copy: it must be whole, and not be seen again.
 #[test]
 fn bodies_of_all_sizes_come_back_in_the_order_of_their_requests_9_3_2() {
     let wired = Wired::new(async |ctx: &mut Context| {
@@ -607,11 +608,11 @@ fn an_upgrade_that_nobody_wants_is_ignored_9110_7_8() {
 
 #[test]
 fn bytes_behind_connect_are_never_a_request_9110_9_3_6() {
-    // The peer may think that it has its tunnel, and send through it what somebody else has told it to.
+    // The peer may think that its tunnel is open, and send through it what somebody else wants to smuggle.
     check(format!("CONNECT h:1 HTTP/1.1\r\nHost: h:1\r\n\r\n{SMUGGLED}"), &["200 CONNECT close"]);
 }
 
-/// The peer had been told that the protocol changes, or that its tunnel is open, and then it was told an answer.
+/// The peer was once told that the protocol changes, or that its tunnel is open, and then it was sent an answer.
 #[test]
 fn a_connection_that_was_handed_to_nobody_is_closed_9110_7_8() {
     let hands_over = async |ctx: &mut Context| {

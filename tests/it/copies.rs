@@ -13,7 +13,7 @@ use tempfile::TempDir;
 
 use super::support::{Served, paused};
 
-/// What is served, and where the copies are.
+/// A server, its files, and where it keeps their copies.
 struct Site {
     root: TempDir,
     copies: TempDir,
@@ -72,7 +72,7 @@ fn settle(path: &Path) {
     file.set_modified(SystemTime::now() - Duration::from_secs(60)).unwrap();
 }
 
-/// The names of the copies of these files: one for each coding that the crate was built with.
+/// The names of the copies of these files: one for each coding that is available.
 fn copies_of(names: &[&str]) -> Vec<String> {
     let codings = [(Coding::Br, ".br"), (Coding::Gzip, ".gz"), (Coding::Zstd, ".zst")];
     let available = codings.iter().filter(|(coding, _)| coding.is_available());
@@ -138,7 +138,7 @@ fn a_file_that_changes_has_another_copy() {
     assert!(site.ask("/a.js", "gzip").0.starts_with("HTTP/1.1 404"));
 }
 
-/// What changed just now may change again and be as old: its copy would stay for ever.
+/// Such a file may change again without looking newer, and its copy would stay for ever.
 #[test]
 fn a_file_that_changed_just_now_has_no_copy() {
     let site = Site::new(|_, _| {});
@@ -175,7 +175,7 @@ fn a_file_that_does_not_shrink_has_no_copy() {
     assert_eq!(kept.len(), 0, "that it was not worth it is remembered");
 }
 
-/// Row 70 of what befell others: a link that was planted is not followed, to read or to write.
+/// A link that was planted is not followed, neither to read nor to write.
 #[test]
 fn row_70_a_planted_link_is_replaced() {
     let outside = TempDir::new().unwrap();
@@ -213,7 +213,7 @@ fn copies_are_kept_outside_of_what_is_served() {
     for copies in [root.path().to_owned(), root.path().join("copies"), root.path().join("none")] {
         assert!(files().compressed_copies(&copies).is_err(), "{}", copies.display());
     }
-    // In whatever order it is said.
+    // Whatever is set first.
     let (other, copies) = (TempDir::new().unwrap(), root.path().join("copies"));
     let elsewhere = || Files::new(other.path()).unwrap();
     assert!(elsewhere().compressed_copies(&copies).unwrap().host("b", root.path()).is_err());
@@ -221,7 +221,7 @@ fn copies_are_kept_outside_of_what_is_served() {
     assert!(elsewhere().compressed_copies(&copies).unwrap().host("b", other.path()).is_ok());
 }
 
-/// Files of two hosts may have one path.
+/// Files of two hosts may have the same path.
 #[test]
 fn each_host_has_copies_of_its_own() {
     let (other, copies) = (TempDir::new().unwrap(), TempDir::new().unwrap());

@@ -13,7 +13,7 @@ use super::support::{Refusals, Served, eventually, paused};
 
 const GET: &str = "GET / HTTP/1.1\r\nhost: a\r\n\r\n";
 
-/// What a page has heard: id, type and data of each event.
+/// What a page has heard: the id, type and data of each event.
 type Heard = Vec<(String, String, String)>;
 
 /// Reads `stream` as browsers do (HTML §9.2.6).
@@ -38,7 +38,7 @@ fn heard(stream: &str) -> Heard {
     heard
 }
 
-/// Of `events`, with comments between them, a page hears this.
+/// A page hears `expected` of `events` with comments between them.
 #[track_caller]
 fn check<const N: usize>(events: [Event<'static>; N], expected: &[(&str, &str, &str)]) {
     let sends = async move |ctx: &mut Context| -> corehttp::Result {
@@ -114,7 +114,7 @@ fn each_event_leaves_at_once_and_the_connection_persists() {
         let mut out = ctx.events().await?;
         for number in ["0", "1", "2"] {
             out.send(Event::data(number)).await?;
-            // Not a byte is sent, and nobody is waited for, until the peer has heard it.
+            // Nothing more is sent until the peer has heard it.
             out.wait(heard.notified()).await?;
         }
         Ok(out.finish().await?)
@@ -237,7 +237,7 @@ fn unchunked(mut wire: &str) -> String {
     data
 }
 
-/// The next event was taken for the rest of the one that was given up.
+/// The next event was once taken for the rest of the one that was given up.
 #[test]
 fn an_event_that_was_given_up_is_still_sent_whole() {
     let long = "x".repeat(100_000);

@@ -26,7 +26,7 @@ fn tree(paths: &[&str]) -> TempDir {
     root
 }
 
-/// Not to be cached, so that a test may change a file and see it.
+/// Caches nothing, so that a test sees a file change.
 const UNCACHED: FileCache =
     FileCache { bytes_max: 0, files_max: 0, file_bytes_max: 64 << 10, fresh: Duration::ZERO };
 
@@ -34,7 +34,7 @@ fn files(root: &Path) -> Files {
     Files::new(root).unwrap()
 }
 
-/// A GET of `target` with these fields, each on a line that ends.
+/// A GET of `target` with these lines of fields.
 fn get(target: &str, fields: &str) -> String {
     format!("GET {target} HTTP/1.1\r\nhost: a\r\n{fields}\r\n")
 }
@@ -57,7 +57,7 @@ fn ask<H: Handler>(handler: H, request: Request) -> Response {
 mod paths {
     use super::*;
 
-    /// Every target gets its status, and the content of no file but those below the root.
+    /// Every target is answered with this status, and with nothing from outside of the root.
     #[track_caller]
     fn check(served: &Served, expected: u16, targets: &[&str]) {
         for target in targets {
@@ -92,7 +92,6 @@ mod paths {
         );
     }
 
-    /// Rows 67 and 68 of what befell others.
     #[test]
     fn row_67_and_68_no_path_leaves_the_root() {
         let outside = tree(&["secret", "dir/secret"]);
@@ -356,7 +355,7 @@ mod paths {
 mod answers {
     use super::*;
 
-    /// A file of 1000 bytes that counts, a large one that is never in memory, and one that is empty.
+    /// A small file, a large one that is never held in memory, and an empty one.
     fn served() -> (TempDir, Served) {
         let root = tree(&["a/"]);
         fs::write(root.path().join("small.txt"), counting(1000)).unwrap();
@@ -424,7 +423,7 @@ mod answers {
         assert!(first == again && first != shorter && shorter != earlier, "{first} {shorter} {earlier}");
     }
 
-    /// The status, Content-Range and content of each answer, from memory and from the file.
+    /// A request with these fields has this status, Content-Range and part of the content, from memory and from a file.
     #[track_caller]
     fn check_range(
         served: &Served,
@@ -448,7 +447,6 @@ mod answers {
         }
     }
 
-    /// Row 71 of what befell others.
     #[test]
     fn row_71_one_range_is_sent_without_parts_14_2() {
         let (_root, served) = served();
@@ -717,7 +715,7 @@ mod answers {
         );
     }
 
-    /// A peer may have a part of another one.
+    /// By the date alone a peer could put together parts of two of them.
     #[test]
     fn a_date_shared_by_several_representations_is_weak_8_8_1_13_1_5() {
         let root = tree(&["a.js.br"]);
@@ -894,7 +892,7 @@ mod answers {
             assert!(heard.contains("HTTP/1.1 404"));
         }
 
-        /// Row 72: it ends, and not as if it were whole. One that grows is cut.
+        /// The answer ends, and not as if it were whole. Of a file that grows, what it held before is sent.
         #[test]
         fn row_72_a_file_that_shrinks_while_it_is_sent_cuts_the_connection() {
             let root = tree(&[]);
@@ -969,12 +967,12 @@ mod cache {
         Served::new(files(root).cache(bounds))
     }
 
-    /// What is fresh is not looked at again, and what is not is.
+    /// While a file is fresh it is not looked at again.
     #[test]
     fn a_file_is_looked_at_again_once_it_is_no_longer_fresh() {
         let root = tree(&["a.txt"]);
         let fresh = |fresh| bounded(FileCache { fresh, ..FileCache::default() }, root.path());
-        // Found as a panic in each request: there is no time so far away.
+        // No time is so far away: `forever` was once a panic in each request.
         let [long, forever, never] = [Duration::from_secs(3600), Duration::MAX, Duration::ZERO].map(fresh);
         let said = |served: &Served| body(&served.ask(get("/a.txt", ""))).to_owned();
         let all_say = || [&long, &forever, &never].map(said);
@@ -987,7 +985,7 @@ mod cache {
         assert_eq!(status(&never.ask(get("/a.txt", ""))), 404);
     }
 
-    /// Of more files than may be kept, those used last are.
+    /// Of too many files, those used last are kept.
     #[test]
     fn the_cache_is_bounded_by_files_and_by_bytes() {
         let bounds = FileCache { fresh: Duration::from_secs(3600), ..FileCache::default() };
@@ -1012,7 +1010,7 @@ mod cache {
         }
     }
 
-    /// However much of the whole one file may take.
+    /// However much of the cache one file may take.
     #[test]
     fn a_file_of_the_largest_size_allowed_is_kept() {
         for (bytes_max, file_bytes_max, is_kept) in [
@@ -1032,7 +1030,7 @@ mod cache {
         }
     }
 
-    /// What answers without a connection has a clock all the same.
+    /// There is a clock without a connection, too.
     #[test]
     fn without_a_connection_files_are_looked_at_again_too() {
         let root = tree(&["a"]);
@@ -1066,7 +1064,6 @@ mod cache {
 mod listings {
     use super::*;
 
-    /// Row 73: a name in a listing is a name.
     #[test]
     fn row_73_names_are_escaped_in_a_listing() {
         let names = [
@@ -1129,7 +1126,7 @@ mod listings {
     }
 }
 
-/// A file that not even root may read, because only the mode bits count.
+/// Files that not even root may read, because only their mode bits count.
 #[cfg(target_os = "linux")]
 mod denied {
     use super::*;
@@ -1149,7 +1146,7 @@ mod denied {
         assert_eq!(status(&Served::new(send).ask(get("/", ""))), 403);
     }
 
-    /// What stands beside a file, or could stand for it, and may not be read, takes nothing from it.
+    /// A precompressed neighbor or an index that may not be read does not keep the file from being served.
     #[test]
     fn an_unreadable_neighbor_is_ignored() {
         let root = tree(&["a.js"]);
@@ -1177,7 +1174,7 @@ mod changing {
 
     use super::*;
 
-    /// Row 70: between two looks a name becomes a link that leads out, and a file again; a directory too.
+    /// Between two looks a file or a directory becomes a link that leads out, and then itself again.
     #[test]
     fn a_link_that_comes_and_goes_leads_nowhere() {
         let outside = tree(&["secret", "dir/secret"]);

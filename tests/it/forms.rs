@@ -6,7 +6,7 @@ use corehttp::{BodyPlan, Context, Form, FormBuf, InvalidForm, Request, SetCookie
 use crate::support::wired::{Then, Wired};
 use crate::support::{Refusals, Served, status};
 
-/// Tells the form's pairs, the page as a number, and the query's pairs.
+/// Answers with the pairs of the form, the page as a number, and the pairs of the query.
 fn tell(ctx: &mut Context) -> corehttp::Result {
     let form = ctx.request.form()?;
     let page: Option<u32> = form.get_as("page")?;
@@ -23,7 +23,7 @@ fn post(fields: &str, content: impl AsRef<[u8]>) -> Vec<u8> {
 
 const FORM: &str = "Content-Type: application/x-www-form-urlencoded\r\n";
 
-/// Asked with these fields and this content, the handler's answer has this status and these last words.
+/// A POST with these fields and this content is answered with this status, and the answer ends with `told`.
 #[track_caller]
 fn check(fields: &str, content: impl AsRef<[u8]>, expected: u16, told: &str) {
     let served = Served::new(tell);
@@ -37,7 +37,7 @@ fn a_form_is_read_in_the_order_it_came() {
     check(FORM, "", 200, r#"[] None [("q", "1")]"#);
     check(FORM, "b=2&a=1+%26&b=", 200, r#"[("b", "2"), ("a", "1 &"), ("b", "")] None [("q", "1")]"#);
     check(FORM, "page=42&é=ü", 200, r#"[("page", "42"), ("é", "ü")] Some(42) [("q", "1")]"#);
-    // `identity` is no coding, and decode_body takes it for none too.
+    // `identity` is not a coding, for `decode_body` neither.
     check(&format!("{FORM}Content-Encoding: Identity, identity\r\n"), "a", 200, r#"[("q", "1")]"#);
     check("content-type: APPLICATION/x-www-Form-urlencoded ; charset=utf-8\r\n", "a", 200, r#"[("q", "1")]"#);
 }
@@ -93,7 +93,7 @@ fn a_streamed_form_must_be_received_first() {
         format!("POST /?q=1 HTTP/1.1\r\nHost: a\r\n{FORM}Transfer-Encoding: chunked\r\n\r\n{content}")
     };
     let (some, none) = (chunked("3\r\na=1\r\n0\r\n\r\n"), chunked("0\r\n\r\n"));
-    // Nobody can tell whether chunks will hold any content.
+    // Whether chunks hold any content is not known before they come.
     for unread in [post(FORM, "a=1"), some.clone().into(), none.clone().into()] {
         assert_eq!(status(&served.ask(&unread)), 500, "{}", String::from_utf8_lossy(&unread));
     }
@@ -155,7 +155,7 @@ fn cookies_are_read_and_set_on_the_wire() {
                set-cookie: __Host-sid=x; Path=/; Secure; HttpOnly; SameSite=Lax\r\n\
                set-cookie: echo=fine\r\n";
     assert!(heard.contains(set), "{heard}");
-    // What a browser may send is more than what may be set: that is an error of the handler, and no injection.
+    // A browser may send more than may be set: that is an error of the handler, and not an injection.
     for evil in ["a, Domain=evil", "a b", "\"a", "\\", "a\tb", "é"] {
         let heard = ask(&format!("echo={evil}"));
         assert!(status(&heard) == 500 && !heard.contains("echo"), "{heard}");

@@ -1,4 +1,4 @@
-//! Where a body ends: in the same place for all readers, or nowhere (RFC 9112 §6, §7). Rows are numbered in
+//! Where a body ends: in the same place for every reader, or else it is refused (RFC 9112 §6, §7). Rows are numbered in
 //! `tests/regressions.md`; sections are those of RFC 9112 unless noted.
 
 use std::io;
@@ -13,7 +13,7 @@ use crate::support::resident;
 use crate::support::wired::{Then, Wired, count_handled, shortened, take_handled};
 use crate::support::{Served, status};
 
-/// How a handler comes by a body. What is good and what is not must not depend on it.
+/// How a handler receives a body. What is refused must not depend on it.
 #[derive(Clone, Copy, Debug)]
 enum Way {
     /// It is there before the handler runs.
@@ -22,7 +22,7 @@ enum Way {
     Pulled,
     /// Byte by byte.
     Sipped,
-    /// At once, but when the handler wants it.
+    /// Whole, when the handler asks for it.
     BufferedLater,
 }
 
@@ -85,14 +85,14 @@ fn told(trailers: &corehttp::Headers) -> String {
     trailers.iter().map(|(name, value)| format!(" {name}={}", value.escape_ascii())).collect()
 }
 
-/// Sends `wire`, in every way, to handlers that read in every way: what was `expected` for each request is what the
-/// handler saw, or the status of the refusal, for which no handler saw a whole body.
+/// Sends `wire` in every way, to handlers that read in every way. `expected` is, for each request, what the handler saw,
+/// or the status of a refusal, for which no handler saw a whole body.
 #[track_caller]
 fn check(wire: &[u8], expected: &[&str]) {
     for (way, served) in &*WAYS {
         let wired = Wired::new(*way);
         let (heard, handled) = match way {
-            Way::Buffered | Way::Pulled => wired.ask_everyhow(served, wire),
+            Way::Buffered | Way::Pulled => wired.ask_in_every_way(served, wire),
             Way::Sipped | Way::BufferedLater => {
                 let bytes: Vec<_> = wire.chunks(wire.len().div_ceil(500)).collect();
                 (wired.ask(&bytes, Then::Waits), take_handled())
@@ -115,19 +115,19 @@ fn compare(way: Way, wire: &[u8], heard: &str, handled: usize, expected: &[&str]
     assert_eq!(handled, expected.len() - refused.count(), "{way:?} {:?}", shortened(wire));
 }
 
-/// A good message, and behind it a second request that must be answered, too.
+/// A good message, of which the handler sees `saw`; a second request behind it must be answered, too.
 #[track_caller]
 fn served(wire: impl AsRef<[u8]>, saw: &str) {
     check(&[wire.as_ref(), b"GET /next HTTP/1.0\r\n\r\n"].concat(), &[saw, "GET /next "]);
 }
 
-/// A bad message, followed by a second request that must not be served.
+/// A bad message, refused with `status`; a second request behind it must not be served.
 #[track_caller]
 fn refused(wire: impl AsRef<[u8]>, status: u16) {
     check(&[wire.as_ref(), b"GET /smuggled HTTP/1.0\r\n\r\n"].concat(), &[&status.to_string()]);
 }
 
-/// The start of a message: who closes behind it is told 400, and who waits for ever 408.
+/// The start of a message: a peer that ends there is answered 400, and one that waits for ever 408.
 #[track_caller]
 fn cut_short(wire: &str) {
     for (way, _) in &*WAYS {
@@ -138,7 +138,7 @@ fn cut_short(wire: &str) {
     }
 }
 
-/// Field lines of a POST request with the body `12345`.
+/// A POST request with these field lines and the body `12345`.
 fn post(lines: &str) -> String {
     format!("POST / HTTP/1.1\r\nHost: a\r\n{lines}\r\n\r\n12345")
 }
@@ -217,11 +217,11 @@ fn row_28_a_coding_beside_a_length_is_refused_6_3() {
     refused(post("Transfer-Encoding: chunked\r\nContent-Length: 5\r\nConnection: Content-Length"), 400);
 }
 
-/// What is refused by its head alone is refused in the same way however the body would be read.
+/// What is refused for its head alone: no body is read, so one way to read it is enough.
 #[track_caller]
 fn check_head(wire: &str) {
     let wire = format!("{wire}GET /smuggled HTTP/1.0\r\n\r\n");
-    let (heard, handled) = Wired::new(Way::Pulled).ask_everyhow(&WAYS[1].1, wire.as_bytes());
+    let (heard, handled) = Wired::new(Way::Pulled).ask_in_every_way(&WAYS[1].1, wire.as_bytes());
     compare(Way::Pulled, wire.as_bytes(), &heard, handled, &["400"]);
 }
 
@@ -325,7 +325,7 @@ fn row_32_framing_fields_are_found_in_any_case_5_1() {
     ] {
         served(format!("POST / HTTP/1.1\r\nHost: a\r\n{name}: chunked\r\n\r\n"), "POST / ");
     }
-    // Nobody may take the framing away by calling it hop-by-hop.
+    // Naming a field in Connection does not take its framing away.
     for name in ["Content-Length", "transfer-encoding", "Host", "close-not"] {
         served(post(&format!("Content-Length: 5\r\nConnection: {name}, keep-alive")), "POST / 12345");
     }
@@ -468,7 +468,7 @@ fn row_38_a_chunk_size_does_not_wrap_7_1() {
     ] {
         refused(chunked(format!("{size}\r\nabc\r\n0\r\n\r\n")), 400);
     }
-    // These fit 64 bits: what follows is data, and it never comes to its end.
+    // These fit 64 bits: what follows is data, which never comes to its end.
     for size in ["ffffffffffffffff", "fffffffffffffffd", "8000000000000000", "7fffffffffffffff", "100000003"]
     {
         cut_short(std::str::from_utf8(&chunked(format!("{size}\r\nabc\r\n0\r\n\r\n"))).unwrap());
@@ -508,7 +508,7 @@ fn row_42_the_last_chunk_has_the_size_zero_7_1() {
     {
         refused(chunked(format!("3\r\nabc\r\n{last}\r\n\r\n")), 400);
     }
-    // What follows it is trailers, and no request.
+    // What follows are trailers, and not a request.
     refused(chunked("0\r\nGET /smuggled HTTP/1.1\r\nHost: s\r\n\r\n"), 400);
     refused(chunked("0\r\n0\r\n\r\n"), 400);
 }

@@ -32,7 +32,7 @@ fn get(path: &str) -> String {
 mod errors {
     use super::*;
 
-    /// Fails with `fail`, and hears `expected`; the cause goes to `on_error`, if there is one, and nowhere else.
+    /// A handler that fails with `fail` answers `expected`; the cause, if any, goes to `on_error` and nowhere else.
     #[track_caller]
     fn check(fail: fn() -> Error, expected: &str, cause: Option<&str>) {
         let refusals = Refusals::default();
@@ -153,7 +153,7 @@ mod errors {
     }
 }
 
-/// A body that fails while the handler reads it owes what it owes when it is buffered.
+/// A body that fails while the handler reads it is answered like one that fails while it is buffered.
 mod bodies_that_fail {
     use super::*;
 
@@ -416,8 +416,8 @@ mod panics {
         Ok(())
     }
 
-    /// What the answer to `path` leaves behind panics so often: that is told each time, with `told`. The answer is as
-    /// `expected`, and the last one, whether or not another request has come with this one.
+    /// What the exchange of `path` leaves behind panics so often when it is dropped; each panic is reported with the
+    /// status `told`. The answer begins with `expected` and is the last one, whether or not another request has come.
     #[track_caller]
     fn check_left(path: &str, expected: &str, told: u16, panics: usize) {
         let asked = format!("GET {path} HTTP/1.1\r\nhost: a\r\nconnection: upgrade\r\nupgrade: x\r\n\r\n");
@@ -428,7 +428,7 @@ mod panics {
             let heard = undated(&served.ask(get("/") + &asked + next));
             let (_, last) = heard.split_at(heard.find("well").unwrap() + "well".len());
             assert!(last.starts_with(expected) && last.matches("HTTP/1.1").count() == 1, "{path}: {heard}");
-            // A connection that was handed over may close before it is told. On one core the other is served after that.
+            // A connection that was handed over may close before the panic is reported. The other one is served later.
             other.say(GET);
             assert!(other.hear().ends_with("well"), "the others live");
             assert_eq!(refusals.take(), vec![(told, "the handler panicked".to_owned()); panics], "{path}");
@@ -478,7 +478,7 @@ mod panics {
         assert_eq!(refusals.take(), [0, 500].map(|told| (told, "the handler panicked".to_owned())));
     }
 
-    /// An error that is no better.
+    /// An error that panics when it is dropped, too.
     struct FragileError(#[allow(dead_code, reason = "it is there to be dropped")] Fragile);
 
     impl std::fmt::Debug for FragileError {
@@ -610,7 +610,7 @@ mod facts {
 mod peer_closed {
     use super::*;
 
-    /// A server that works until `done` is told, or the peer has gone, and says which it was.
+    /// A server whose handler works until `done` has a permit or the peer has gone, and reports which it was.
     fn working() -> (Served, Arc<Semaphore>, Receiver<&'static str>) {
         let ((sender, ends), done) = (channel(), Arc::new(Semaphore::new(0)));
         let work = done.clone();
@@ -630,7 +630,7 @@ mod peer_closed {
         (served, done, ends)
     }
 
-    /// Ends the peer's side by `leave` while the handler works.
+    /// The peer does `leave` while the handler works.
     #[track_caller]
     fn check(sent: &str, leave: impl FnOnce(Peer)) {
         let (served, _, ends) = working();
@@ -668,7 +668,7 @@ mod peer_closed {
             let talks = async {
                 near.write_all(GET.as_bytes()).await.unwrap();
                 let mut said = 0;
-                // On a clock that jumps when all wait, a second is over when nothing can happen any more.
+                // The clock is paused: a second is over only when nothing else can happen.
                 while let Ok(count) = timeout(Duration::from_secs(1), near.write(&[b'x'; 100])).await {
                     said += count.unwrap();
                     assert!(said < 70 << 10, "{said} bytes are kept");
@@ -693,7 +693,7 @@ mod peer_closed {
             out.write_all(b"closed").await?;
             Ok(out.finish().await?)
         }));
-        // The body of a request that was cut short is nobody's end but its reader's.
+        // That the body of the request is cut short concerns only its reader.
         for sent in [GET, &GET.replace("\r\n\r\n", "\r\ncontent-length: 5\r\n\r\n12")] {
             let mut peer = served.connect();
             peer.say(sent);
@@ -835,7 +835,7 @@ mod middleware {
 mod answers {
     use super::*;
 
-    /// What `handler` makes of `request`, byte for byte but for the date.
+    /// `handler` answers `request` with `expected`, byte for byte except for the date.
     #[track_caller]
     fn check(request: &str, handler: fn(&mut Context) -> corehttp::Result, expected: &str) {
         assert_eq!(undated(&Served::new(handler).ask(request)), expected);
@@ -1031,7 +1031,7 @@ mod informational {
     }
 }
 
-/// Each refusal is told once, with what was answered; what went well is not.
+/// Each refusal is reported once, with the status that was answered; a good answer is not reported.
 #[test]
 fn on_error_sees_each_refusal_once() {
     let heads = Arc::new(Mutex::new(0));

@@ -1,4 +1,4 @@
-//! Whatever peers do, the server answers or refuses, and works as before afterwards.
+//! Whatever peers do, the server answers or refuses, and works as before after that.
 
 use std::cell::RefCell;
 use std::future::{Future, pending, poll_fn};
@@ -46,7 +46,7 @@ const CORPUS: &[&str] = &[
     "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
 ];
 
-/// What is often read in two ways.
+/// What readers often understand in different ways.
 const SPICE: &[&[u8]] = &[
     b"\r\n",
     b"\n",
@@ -77,7 +77,7 @@ const SPICE: &[&[u8]] = &[
     GET.as_bytes(),
 ];
 
-/// A source of numbers that are the same each time.
+/// A source of random numbers, which are the same each time.
 struct Dice(u64);
 
 impl Dice {
@@ -171,7 +171,7 @@ fn plan(request: &Request) -> BodyPlan {
     }
 }
 
-/// What became of a conversation: what handlers saw, and with which status something was refused then.
+/// What became of a conversation: what handlers saw, and the status of the refusal that ended it, if any.
 #[derive(Debug, PartialEq)]
 struct Fate {
     seen: Vec<(String, Bytes)>,
@@ -184,7 +184,7 @@ fn fate<H: Handler>(wired: &Wired<H>, packets: &[&[u8]], then: Then) -> Fate {
     let mut heard = wired.ask(packets, then);
     let last = heard.rsplit("HTTP/1.1 ").next().unwrap_or_default();
     if last.ends_with("\r\nconnection: close\r\n\r\n") && !last.starts_with("200 ") {
-        // What is announced is not there: this was HEAD.
+        // This answers HEAD, so what it announces does not follow.
         let reason = last.split_once("\r\n").and_then(|line| line.0.split_once(' ')).unwrap().1.to_owned();
         heard += &reason;
     }
@@ -214,7 +214,7 @@ fn spoiled_conversations_end_alike_however_they_are_cut() {
 
 const ROUNDS: usize = 3_000;
 
-/// Of two rules that are broken that one counts which was broken first, though all comes at once.
+/// The rule that is broken first counts, even if everything comes at once.
 #[test]
 fn of_two_broken_rules_the_first_decides_wherever_packets_end() {
     let limits =
@@ -425,7 +425,7 @@ fn a_flood_of_connections_is_turned_away_and_forgotten() {
     eventually("they are turned away", || served.running.stats().total.errors.overload == PEERS);
     first.say(GET);
     assert_eq!(status(&first.hear()), 200);
-    // Not all of so many are told why.
+    // Of so many, not all are told why.
     let told = peers.iter_mut().map(|peer| status(&peer.hear_all())).filter(|status| *status == 503).count();
     assert!(told >= 100, "{told}");
     drop((first, peers));
@@ -498,7 +498,7 @@ fn panics_at_odd_times_end_one_connection_and_no_other() {
         ("/later", 500, "\r\n\r\nInternal Server Error"),
         ("/by-its-head", 500, "\r\n\r\nInternal Server Error"),
         ("/while-reading", 500, "\r\n\r\nInternal Server Error"),
-        // What has begun does not look whole.
+        // An answer that has begun must not look whole.
         ("/while-writing", 200, "half\r\n<ConnectionReset>"),
         ("/in-its-source", 200, "\r\n\r\n<ConnectionReset>"),
         ("/when-dropped", 0, ""),
@@ -512,7 +512,7 @@ fn panics_at_odd_times_end_one_connection_and_no_other() {
     }
     drop(other);
     eventually("all are gone", || served.running.stats().total.open == 0);
-    // The source has panicked when it was read, and when it was dropped.
+    // The source panics when it is read, and again when it is dropped.
     assert_eq!(served.running.stats().total.errors.panic, 8);
 }
 
@@ -567,7 +567,7 @@ fn a_connection_may_be_dropped_at_any_point() {
     });
 }
 
-/// What a connection hears that is served as it should be.
+/// What a peer hears on a connection that is served as it should be.
 async fn probe<H: Handler>(service: &Service<H>) -> String {
     let (mut near, far) = duplex(1 << 16);
     let peer = async move {

@@ -1,4 +1,5 @@
-//! Every limit on sizes and counts, from both sides: what reaches it passes, and what exceeds it is refused.
+//! Every limit on sizes and counts, from both sides: what reaches it passes, and what exceeds it is refused. Rows are
+//! numbered in `tests/regressions.md`.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -36,8 +37,8 @@ fn the_default_limits_are_as_documented() {
     assert_eq!((connections_per_peer_max, requests_per_connection_max), (None, None));
 }
 
-/// A request within a bound is answered, and the connection kept; one beyond is refused before the handler runs, and
-/// nothing behind it is looked at. Neither depends on where packets end.
+/// The request `within` a limit is answered, and the connection kept; the one `beyond` it is refused before the handler
+/// runs, and nothing behind it is looked at. Neither depends on where packets end.
 #[track_caller]
 fn check(limits: Limits, within: impl AsRef<[u8]>, beyond: impl AsRef<[u8]>, refused: u16) {
     check_within(limits, within);
@@ -54,7 +55,7 @@ fn check_within(limits: Limits, within: impl AsRef<[u8]>) {
     assert!(heard.iter().all(|answer| !answer.is_last()) && refusals.take().is_empty());
 }
 
-/// What is too long already is refused at once, whether or not it ever ends.
+/// What is too long is refused at once, whether or not it ever ends.
 #[track_caller]
 fn check_beyond(limits: Limits, beyond: impl AsRef<[u8]>, refused: u16) {
     let refusals = Refusals::default();
@@ -67,7 +68,7 @@ fn check_beyond(limits: Limits, beyond: impl AsRef<[u8]>, refused: u16) {
     assert!(!told.is_empty() && told.iter().all(|told| told.0 == refused), "{told:?}");
 }
 
-/// What is long is cut in fewer places, near its end among them.
+/// As [`Wired::ask_cut`], but cuts what is long in fewer places, mostly near its end.
 #[track_caller]
 fn ask_cut<H: Handler>(wired: &Wired<H>, wire: &[u8], then: Then) -> String {
     if wire.len() < 1000 {
@@ -87,7 +88,7 @@ fn app(ctx: &mut Context) {
     ctx.response.text("fine");
 }
 
-/// What may follow a request.
+/// A request that may follow another one.
 const NEXT: &[u8] = b"GET /next HTTP/1.1\r\nhost: a\r\n\r\n";
 
 /// A GET whose request line has that length.
@@ -117,7 +118,7 @@ fn row_21_a_head_beyond_its_limit_is_431_rfc6585_5() {
     check(limits, head(64), head(65), 431);
     check(limits, format!("\r\n{}", head(64)), format!("\r\n{}", head(65)), 431);
     check_beyond(limits, &head(99)[..65], 431);
-    // A line that is within its own bound may be too much for the head.
+    // A line within its own limit may be too long for the head.
     check(limits, line(40), line(70), 431);
     check(Limits::default(), head(64 << 10), head((64 << 10) + 1), 431);
 }
@@ -163,13 +164,13 @@ fn a_body_beyond_its_limit_is_413_rfc9110_15_5_14() {
     check(limits, sized(0, ""), sized(u64::MAX, ""), 413);
     check(limits, chunked("8\r\n12345678\r\n0\r\n\r\n"), chunked("9\r\n123456789"), 413);
     check(limits, chunked("4\r\n1234\r\n4\r\n5678\r\n0\r\n\r\n"), chunked("8\r\n12345678\r\n1\r\n9"), 413);
-    // Whoever asks first is told before it sends anything, and not by 100.
+    // A peer that asks first is refused before it sends anything, and without 100.
     let expecting = sized(9, "").replace("\r\n\r\n", "\r\nexpect: 100-continue\r\n\r\n");
     check(limits, sized(8, "12345678"), expecting, 413);
     check(Limits { body_max: 0, ..Limits::default() }, sized(0, ""), sized(1, "1"), 413);
 }
 
-/// It takes the place of that for all, whether it is less or more.
+/// It replaces the limit of the server, whether it is lower or higher.
 #[test]
 fn a_plan_may_have_a_limit_of_its_own() {
     let limits = Limits { body_max: 8, ..Limits::default() };
@@ -228,15 +229,14 @@ fn chunk_extensions_beyond_their_limits_are_400_rfc9112_7_1_1() {
     check(limits, chunked(last), chunked("0;eeeeeeee\r\n\r\n"), 400);
     let within = chunked(&(extended(4 << 10) + last));
     check(Limits::default(), within, chunked(&(extended((4 << 10) + 1) + last)), 400);
-    // All of a body, which is at its bound, and one byte beyond it.
+    // All extensions of a body: at their limit, and one byte beyond it.
     let limits = Limits { chunk_overhead_max: 1 << 20, ..Limits::default() };
     let within = chunked(&(extended(4 << 10).repeat(4) + last));
     let beyond = chunked(&(extended(4 << 10).repeat(3) + &extended((4 << 10) - 1) + &extended(2)));
     check(limits, within, beyond, 400);
 }
 
-/// One chunk of one byte with so much framing before it that so much is not excused: by the 16 bytes of each chunk,
-/// and by twice its data.
+/// One chunk of one byte, with `waste` bytes of framing more than the 16 of each chunk and twice its data excuse.
 fn wasteful(waste: usize) -> String {
     format!("1;{}\r\n1", "w".repeat(waste + 16 + 2 - "1;\r\n".len()))
 }
@@ -335,7 +335,7 @@ fn every_limit_may_be_zero_or_boundless() {
     assert_eq!(status(&served.connect().hear_all()), 503);
 }
 
-/// The body that the handler leaves unread is read and dropped, or the connection ends: it is never a request.
+/// A body that the handler leaves unread is drained, or the connection ends; it is never taken for a request.
 #[track_caller]
 fn check_unread(drain_max: usize, body: &str, kept: bool) {
     let limits = Limits { drain_max, ..Limits::default() };
@@ -388,7 +388,7 @@ fn a_refused_peer_is_drained_up_to_the_limit_rfc9112_9_6() {
     }
 }
 
-/// Found as a core that stood still: the end was told as a number, which was not beyond this limit.
+/// A core once stood still here: the end was told as a number, which was not beyond this limit.
 #[test]
 fn draining_ends_when_the_peer_does_whatever_the_limit() {
     let limits = Limits { drain_max: usize::MAX, ..Limits::default() };
@@ -405,7 +405,7 @@ fn draining_ends_when_the_peer_does_whatever_the_limit() {
     });
 }
 
-/// Answers to requests that came together leave together, `expected` of them in each write.
+/// The answers to so many requests that come together leave in writes of `expected` answers each.
 #[track_caller]
 fn check_batches(limits: Limits, requests: usize, expected: &[usize]) {
     let batches = Rc::default();
@@ -495,7 +495,7 @@ fn a_peer_that_pipelines_without_reading_is_read_no_further() {
         assert_eq!(served.unwrap_err().kind(), io::ErrorKind::TimedOut);
         said
     });
-    // What is in the pipe, in a buffer of twice its size, and the few that were answered.
+    // What is in the pipe and in a buffer of twice its size, and the few that were answered.
     assert!(said < 4 * PIPE, "{said}");
 }
 
@@ -509,14 +509,14 @@ fn connections_beyond_the_limit_of_all_cores_are_503_rfc9110_15_6_4() {
         let outside = [(); 5].map(|()| check_turned_away(served.connect(), 503, Some("1")));
         assert_eq!(refusals.take(), vec![(503, "the server has too many connections".into()); 5]);
         assert_eq!(served.running.stats().total.errors.overload, 5);
-        // These take their time to go, and hold no place meanwhile.
+        // Those that were turned away take their time to go, and hold no place meanwhile.
         leave(&served, inside);
         [(); 3].map(|()| served.connect()).iter_mut().for_each(check_let_in);
         drop(outside);
     }
 }
 
-/// Found as a server that let in any number of those who were handed over to tasks of their own.
+/// Any number of connections was once let in if each was handed over to a task of its own.
 #[test]
 fn connections_that_were_taken_over_count_wherever_they_are() {
     const UPGRADE: &str = "GET / HTTP/1.1\r\nhost: a\r\nconnection: upgrade\r\nupgrade: x\r\n\r\n";
@@ -561,7 +561,7 @@ fn connections_beyond_the_limit_of_a_peer_are_429_rfc6585_4() {
     }
 }
 
-/// A server that has all the patience with those whom it turns away, and what it tells of them.
+/// A server that lingers for long with those whom it turns away, and what it reports of them.
 fn crowded(address: &str, cores: usize, limits: Limits) -> (Served, Refusals) {
     let refusals = Refusals::default();
     let timeouts = Timeouts { linger: Duration::from_secs(3600), ..Timeouts::default() };
@@ -614,7 +614,7 @@ fn row_56_the_last_request_allowed_is_answered_with_close_rfc9112_9_6() {
         assert_eq!((heard.len(), take_handled()), (served, served));
         let says_close = heard.last().is_some_and(|answer| answer.is_last());
         assert_eq!(says_close, requests_per_connection_max.is_some());
-        // One by one it is the same.
+        // It is the same if they come one by one.
         assert_eq!(answers(&wired.ask(&[NEXT; 9], Then::Ends)).len(), served);
     }
 }

@@ -1,4 +1,5 @@
-//! Bodies of parts (RFC 7578): however they are cut, whatever is wrong with them, saved to disk, and written.
+//! Bodies of parts (RFC 7578), however they are cut and whatever is wrong with them; parts that are saved, and forms that
+//! are written.
 
 use std::collections::VecDeque;
 use std::fs;
@@ -18,7 +19,7 @@ use super::support::{Refusals, Served, eventually, paused, status, streaming};
 struct Pieces<'a> {
     pieces: VecDeque<&'a [u8]>,
     is_ready: bool,
-    /// What becomes of the reader behind the last piece.
+    /// What comes behind the last piece.
     end: End,
 }
 
@@ -129,7 +130,7 @@ fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_current_thread().build().unwrap()
 }
 
-/// Of `body` the same must be read however it is cut in two, into however small pieces, and into however small buffers.
+/// The same must be read of `body` however it is cut in two, in pieces of any size, and into buffers of any size.
 #[track_caller]
 fn check_within(limits: &MultipartLimits, body: &[u8], expected: Result<&[(&str, &str)], MultipartError>) {
     let expected = expected.map(|parts| {
@@ -277,7 +278,7 @@ mod parts {
             let mut part = loop {
                 tokio::select! {
                     biased;
-                    // Only asked whether it is there, every time anew.
+                    // It is only asked whether it is there, each time anew.
                     part = parts.part() => if let Some(part) = part.unwrap() { break part },
                     () = std::future::ready(()) => continue,
                 }
@@ -442,7 +443,7 @@ mod refused {
             let found = runtime().block_on(read(Pieces::new([body.as_bytes()]), limits, Way::Chunks));
             assert_eq!(found.as_ref().map(Vec::len).ok(), parts, "{found:?}");
         }
-        // A head has its end however much of it there may be.
+        // A head must end, even without a limit.
         let endless = format!("--b\r\n{}", "x: y\r\n".repeat(1 << 18));
         let found = runtime().block_on(read(Pieces::new([endless.as_bytes()]), unlimited, Way::Chunks));
         assert_eq!(multipart_error(&found.unwrap_err()), Some(E::PartHeadTooLarge));
@@ -623,7 +624,7 @@ mod served {
         check(post("", &good).replace("content-length: ", "content-length: 1"), 400);
     }
 
-    /// Whoever sent it has done nothing wrong.
+    /// The peer has done nothing wrong.
     #[test]
     fn a_body_that_was_not_received_is_the_fault_of_the_program() {
         let ask = async |ctx: &mut Context| -> corehttp::Result { Ok(ctx.request.multipart().map(drop)?) };
@@ -635,7 +636,7 @@ mod served {
         for wire in [&sized, &chunked] {
             assert_eq!(status(&unread.ask(wire)), 500, "{wire}");
             assert_eq!(status(&buffered.ask(wire)), 200, "{wire}");
-            // What is wrong with its head is wrong whoever reads it.
+            // A wrong head is the fault of the peer all the same.
             let other = wire.replace("multipart/form-data", "multipart/mixed");
             assert_eq!(status(&unread.ask(other)), 415);
         }
@@ -655,7 +656,7 @@ mod served {
     }
 }
 
-/// Is nothing in `dir`?
+/// Whether nothing is in `dir`.
 fn is_empty(dir: &TempDir) -> bool {
     fs::read_dir(dir.path()).unwrap().next().is_none()
 }
@@ -663,14 +664,14 @@ fn is_empty(dir: &TempDir) -> bool {
 mod saved {
     use super::*;
 
-    /// A file of that content, with the name of somebody else's.
+    /// A file with that content, whose name leads out of the directory.
     fn file(content: &str) -> String {
         format!(
             "--b\r\ncontent-disposition: form-data; name=a; filename=\"../../../tmp/owned\"\r\n\r\n{content}\r\n--b--"
         )
     }
 
-    /// What becomes of a part that is saved.
+    /// Saves the one part that `source` yields: its path and its length.
     async fn save(
         source: Pieces<'_>,
         part_max: u64,
@@ -866,7 +867,7 @@ mod written {
         assert_ne!(boundary(), boundary());
     }
 
-    /// A server that answers with a form of `streams`, and what it is heard to say.
+    /// What a server answers with a form of `streams`, and what it reports.
     fn sent(streams: &'static [(&str, Option<u64>)]) -> (String, Refusals) {
         let refusals = Refusals::default();
         let answer = move |ctx: &mut Context| -> corehttp::Result {

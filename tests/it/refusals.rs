@@ -59,7 +59,7 @@ fn get(path: &str) -> String {
     ask("GET", &format!("{path}?secret"), "")
 }
 
-/// Of `wire` this is told, whichever connection it comes on.
+/// These lines are told of `wire`, each behind the number of its connection.
 #[track_caller]
 fn check(wire: &str, expected: &[&str]) {
     let told = Told::default();

@@ -11,7 +11,7 @@ use crate::support::wired::{Then, Wired, count_handled, shortened, take_handled}
 
 static SERVED: LazyLock<Served> = LazyLock::new(|| Served::new(tell));
 
-/// Answers with what it saw: method, authority, path with query, and the fields but Host.
+/// Answers with what it saw: method, authority, path with query, and all fields except Host.
 fn tell(ctx: &mut Context) {
     count_handled();
     let request = &ctx.request;
@@ -29,11 +29,11 @@ fn tell(ctx: &mut Context) {
     ctx.response.text(saw);
 }
 
-/// Sends `wire`, in every way: what was `expected` for each request is what the handler saw, or the status of the
-/// refusal, for which no handler ran.
+/// Sends `wire` in every way. `expected` is, for each request, what the handler saw, or the status of a refusal, for
+/// which no handler ran.
 #[track_caller]
 fn check(wire: &[u8], expected: &[&str]) {
-    let (heard, handled) = Wired::new(tell).ask_everyhow(&SERVED, wire);
+    let (heard, handled) = Wired::new(tell).ask_in_every_way(&SERVED, wire);
     let answers = answers(&heard);
     let told = answers.iter().map(|answer| match answer.status {
         200 => answer.body.clone(),
@@ -45,13 +45,13 @@ fn check(wire: &[u8], expected: &[&str]) {
     assert_eq!(handled, expected.len() - refused.count(), "{:?}", shortened(wire));
 }
 
-/// A good head, and behind it a second request that must be answered, too.
+/// A good head, of which the handler sees `saw`; a second request behind it must be answered, too.
 #[track_caller]
 fn served(head: impl AsRef<[u8]>, saw: &str) {
     check(&[head.as_ref(), b"GET /next HTTP/1.0\r\n\r\n"].concat(), &[saw, "GET - /next"]);
 }
 
-/// A bad head, followed by a second request that must not be served.
+/// A bad head, refused with `status`; a second request behind it must not be served.
 #[track_caller]
 fn refused(head: impl AsRef<[u8]>, status: u16) {
     let smuggled = b"GET /smuggled HTTP/1.0\r\n\r\n";
@@ -178,7 +178,7 @@ fn row_7_a_method_is_a_token_and_case_counts_9110_9_1() {
     lines_refused(&[format!("{} / HTTP/1.1", "M".repeat(24))], 501);
 }
 
-/// The answer to HEAD has nothing to tell.
+/// What is heard of a handler that was asked with `method`: nothing in answer to HEAD.
 fn head_or(method: &str) -> String {
     if method == "HEAD" { String::new() } else { format!("{method} a /") }
 }
@@ -240,7 +240,7 @@ fn row_8_and_9_other_and_malformed_versions_are_refused_2_3() {
     ] {
         lines_refused(&[format!("GET / {version}")], 400);
     }
-    // Where the line has no end yet, a space behind the version that is none does not begin another.
+    // The line has no end yet: a space behind the bad version does not begin another one.
     check(b"GET / HTT/1.1\r4Host: a\r", &["400"]);
     for simple in ["GET /\r\n", "GET / \r\n", "GET\r\n", "GET /"] {
         refused(format!("{simple}\r\n\r\n"), 400);
@@ -329,7 +329,7 @@ fn row_13_an_absolute_target_wins_over_host_3_2_2() {
     served("GET https://t?q HTTP/1.1\r\nHost: h\r\n\r\n", "GET t /?q");
     served("POST http://[::1]:80/ HTTP/1.1\r\nHost: h\r\n\r\n", "POST [::1]:80 /");
     check(b"GET http://t/ HTTP/1.0\r\n\r\n", &["GET t /"]);
-    // Nobody who names a host in the target names none in the field.
+    // A host in the target and an empty field contradict each other.
     refused("GET http://t/ HTTP/1.1\r\nHost:\r\n\r\n", 400);
 }
 
@@ -488,7 +488,7 @@ fn row_23_and_24_one_empty_line_may_come_first_2_2() {
     refused("\r\n".repeat(10_000), 400);
 }
 
-/// Found as an answer to HEAD that had content.
+/// A refusal of HEAD once had content.
 #[test]
 fn a_refused_head_request_is_answered_without_content_9110_9_3_2() {
     for (head, expected) in [
@@ -507,7 +507,7 @@ fn a_refused_head_request_is_answered_without_content_9110_9_3_2() {
         ("HEAD / HTTP/1.1\r\nHost: a\r\nExpect: x\r\n\r\n".into(), 417),
     ] {
         let wire = format!("{head}GET /smuggled HTTP/1.0\r\n\r\n");
-        let (heard, handled) = Wired::new(tell).ask_everyhow(&SERVED, wire.as_bytes());
+        let (heard, handled) = Wired::new(tell).ask_in_every_way(&SERVED, wire.as_bytes());
         let is_refused = heard.starts_with(&format!("HTTP/1.1 {expected} ")) && handled == 0;
         let is_head = heard.matches("\r\ncontent-length: ").count() == 1 && heard.ends_with("\r\n\r\n");
         assert!(is_refused && is_head && heard.matches("HTTP/1.1").count() == 1, "{head:?}: {heard:?}");
@@ -519,7 +519,7 @@ fn a_refused_head_request_is_answered_without_content_9110_9_3_2() {
             "{heard:?}"
         );
     }
-    // These only look like it.
+    // These only look like HEAD.
     for head in
         ["HEADER / HTTP/1.1", "HEAD_ / HTTP/1.1", "HEAD-/ HTTP/1.1", "head / HTTP/1.1", "HEAD\t/ HTTP/1.1"]
     {
@@ -527,7 +527,7 @@ fn a_refused_head_request_is_answered_without_content_9110_9_3_2() {
     }
 }
 
-/// A large head is not looked at for every drop of it. What comes late counts all the same.
+/// A large head is not parsed again for each piece of it that comes, but a fault in a late piece counts all the same.
 #[test]
 fn a_late_fault_in_a_large_head_is_found_without_waiting_for_more_2_2() {
     let begun = format!("GET / HTTP/1.1\r\nHost: a\r\nX: {}", "x".repeat(5000));

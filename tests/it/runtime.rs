@@ -23,7 +23,7 @@ use crate::support::{Served, alone, eventually, paused, status};
 
 const GET: &[u8] = b"GET / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n";
 
-/// Answers with who has asked.
+/// Answers with the address of the peer.
 fn who(ctx: &mut Context) {
     ctx.response.text(match ctx.peer_addr() {
         PeerAddr::Tcp(address) => address.ip().to_canonical().to_string(),
@@ -72,7 +72,7 @@ fn settings_of_any_size_work() {
         let served = start(Server::bind("127.0.0.1:0").cores(1).backlog(backlog));
         check(served.connect().stream, "127.0.0.1");
     }
-    // As many threads as that would be another test.
+    // So many threads are not started here.
     let most = Server::new().cores(usize::MAX);
     assert!(format!("{most:?}").contains("cores: 1024,"), "{most:?}");
 }
@@ -121,7 +121,7 @@ fn a_server_that_cannot_start_says_why_and_leaves_no_thread() {
             [&taken, "192.0.2.1:80", "no-port", "127.0.0.1:65536", "unix:/no/such/directory/socket", ""]
         {
             check_fails(Server::bind(address).cores(2).start(who), address);
-            // Nor does whatever was bound before.
+            // Whatever was bound before is given up, too.
             check_fails(Server::bind(free).and_bind(address).cores(2).start(who), address);
             assert_eq!(TcpStream::connect(free).unwrap_err().kind(), ErrorKind::ConnectionRefused);
             let error = Server::bind(address).run(who).unwrap_err();
@@ -276,7 +276,7 @@ fn an_open_listener_is_served_by_all_cores() {
     for cores in [1, 2, 3] {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
-        // Who has come before the server has is served, too.
+        // A peer that has come before the server is served, too.
         let first = TcpStream::connect(address).unwrap();
         let served = start(Server::bind(listener).cores(cores).tcp_keepalive(Duration::from_secs(60)));
         assert_eq!((served.addr(), served.running.addresses().len()), (address, 1));
@@ -333,7 +333,7 @@ fn unix_sockets_come_and_go_with_their_server() {
     use std::os::unix::net::{UnixListener, UnixStream};
     let dir = TempDir::new().unwrap();
     let path = &dir.path().join("socket");
-    // What a process that has died left there is replaced.
+    // A socket that a dead process has left there is replaced.
     drop(UnixListener::bind(path).unwrap());
     for cores in [1, 2] {
         let served = start(Server::bind(path.as_path()).cores(cores));
@@ -410,7 +410,7 @@ fn memory_connections_come_from_any_thread_to_any_core() {
         served.running.shutdown(Duration::from_secs(60));
         served.running.wait().unwrap();
         assert_eq!(served.running.stats().total.requests, 100);
-        // Nobody waits for a server that has stopped.
+        // A server that has stopped refuses connections.
         assert_eq!(ask_over(&connector).unwrap_err().kind(), ErrorKind::ConnectionRefused);
     }
 }
@@ -421,7 +421,7 @@ fn balanced_connections_are_spread_evenly() {
     let open = || served.running.stats().cores.iter().map(|core| core.open).collect::<Vec<_>>();
     let mut peers: Vec<_> = (0..64).map(|_| served.connect()).collect();
     eventually("each has half", || open() == [32, 32]);
-    // Whoever leaves makes room where they were.
+    // A peer that leaves makes room on its core.
     for _ in 0..16 {
         drop(peers.swap_remove(0));
         eventually("one has gone", || open().iter().sum::<u64>() == 63);
@@ -534,7 +534,7 @@ fn requests_connections_and_bytes_are_counted() {
     }
 }
 
-/// Found as counts that stood still until an exchange was over, and that lacked one that was cut.
+/// The counts once stood still until an exchange was over, and lacked those that were cut.
 #[test]
 fn bytes_are_counted_while_they_flow_and_when_they_are_cut() {
     let (mut near, far) = tokio::io::duplex(64);

@@ -1,4 +1,5 @@
-//! Connections that come from elsewhere: their peers, and how they are stopped.
+//! Connections that the application accepts itself: their peers, and how they are stopped; and requests without any
+//! connection.
 
 use std::io::{self, Cursor};
 use std::net::SocketAddr;
@@ -27,19 +28,19 @@ fn service() -> Service<impl Handler> {
     })
 }
 
-/// One connection that `service` serves, and how it ends.
+/// The peer's end of a connection that `service` serves, and the task that serves it.
 fn connect(service: &Service<impl Handler>) -> (DuplexStream, JoinHandle<io::Result<()>>) {
     let (service, (near, far)) = (service.clone(), tokio::io::duplex(1024));
     (near, spawn_local(async move { service.serve_connection(far).await }))
 }
 
-/// Runs `test` where tasks may stay on their thread, on a clock that jumps.
+/// Runs `test` with local tasks, on a paused clock.
 fn run(test: impl Future<Output = ()>) {
     paused(LocalSet::new().run_until(test));
 }
 
-/// Says `before`, stops the service, says `after` a quarter of a second later: all that is answered is `expected`, and then the
-/// connection is served no more, so many seconds after the stop.
+/// Says `before`, stops the service, and says `after` a quarter of a second later. All that is answered is `expected`, and
+/// the connection ends so many seconds after the stop.
 #[track_caller]
 fn check(before: &str, after: &str, expected: &str, seconds: u32) {
     run(async {
@@ -50,7 +51,7 @@ fn check(before: &str, after: &str, expected: &str, seconds: u32) {
         let start = Instant::now();
         service.clone().stop();
         sleep(SECOND / 4).await;
-        // Whoever has been closed meanwhile cannot be told anything.
+        // The connection may be closed by now.
         let _ = near.write_all(after.as_bytes()).await;
         let mut heard = String::new();
         near.read_to_string(&mut heard).await.unwrap();
@@ -115,7 +116,7 @@ fn handlers_and_operators_see_the_peer_that_the_caller_names() {
     }
 }
 
-/// Handlers that plan by the head, or do not keep to the length that they announce, and what becomes of it.
+/// A service that plans by the path, and echoes under the length that the request names.
 fn planned() -> Service<impl Handler> {
     let plan = |request: &Request| match request.path() {
         "/refuse" => BodyPlan::Refuse(Status::FORBIDDEN),
@@ -136,7 +137,7 @@ fn planned() -> Service<impl Handler> {
     }))
 }
 
-/// A POST of `content` is answered the same with a connection and without one.
+/// A POST of `content` is answered with `expected`, over a connection and without one.
 #[track_caller]
 fn check_respond(path: &str, field: (&str, &str), content: &str, expected: (u16, &str)) {
     run(async {
@@ -163,7 +164,8 @@ fn check_respond(path: &str, field: (&str, &str), content: &str, expected: (u16,
     });
 }
 
-/// The plan was not asked, nothing was too large, any length was kept, and of a stream nothing was read.
+/// Without a connection the plan was once not asked, nothing was too large, any length was kept, and a stream was not
+/// read.
 #[test]
 fn without_a_connection_a_request_is_answered_the_same() {
     let none = ("x-none", "");
@@ -178,8 +180,7 @@ fn without_a_connection_a_request_is_answered_the_same() {
     check_respond("/", ("x-announce", "6"), "hello", (200, "hello"));
 }
 
-/// A peer that waits for an answer is still connected. Found as one that seemed gone before its handler had done
-/// anything.
+/// A peer that waits for its answer has not gone. It once seemed gone before the handler had done anything.
 #[test]
 fn without_a_connection_the_peer_waits_for_its_answer() {
     let service = Server::new().service(async |ctx: &mut Context| {

@@ -1,5 +1,5 @@
-//! What a handler sets, and what of it reaches the wire: never more than was meant, and never half of it as if it were
-//! whole (RFC 9110 §5, §6). Rows are numbered in `tests/regressions.md`.
+//! What a handler sets, and what of it reaches the wire: never more than was meant (RFC 9110 §5, §6). Rows are numbered
+//! in `tests/regressions.md`.
 
 use std::io;
 use std::pin::Pin;
@@ -21,7 +21,7 @@ const GET: &str = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
 const HEAD: &str = "HEAD / HTTP/1.1\r\nHost: a\r\n\r\n";
 const OLD: &str = "GET / HTTP/1.0\r\n\r\n";
 
-/// What `handler` sets becomes `expected` when `request` asks for it, but for the date.
+/// What `handler` sets is answered to `request` as `expected`, except for the date.
 #[track_caller]
 fn check(request: &str, handler: impl Fn(&mut Context) -> corehttp::Result + 'static, expected: &str) {
     let heard = Wired::new(handler).ask_cut(request, Then::Waits);
@@ -29,7 +29,7 @@ fn check(request: &str, handler: impl Fn(&mut Context) -> corehttp::Result + 'st
     assert_eq!(heard.matches("date: ").count(), 1);
 }
 
-/// Texts that would end a line and begin another, or that some reader may take for that.
+/// Texts that end a line and begin another, or that some reader may take for that.
 const INJECTIONS: [&str; 9] = [
     "a\r\nInjected: 1",
     "a\nInjected: 1",
@@ -150,7 +150,7 @@ fn row_61_no_hint_or_protocol_adds_a_line() {
     let heard = Wired::new(careless).ask_cut(request, Then::Waits);
     assert_eq!(
         undated(&heard),
-        // What it could be upgraded to it may be told (RFC 9110 §7.8), but none of what is no protocol.
+        // A protocol that it could be upgraded to may be named (RFC 9110 §7.8), but nothing that is no protocol.
         "HTTP/1.1 103 Early Hints\r\n\r\n\
          HTTP/1.1 200 OK\r\nupgrade: y\r\ncontent-length: 0\r\nconnection: upgrade\r\n\r\n"
     );
@@ -224,7 +224,7 @@ fn framing_is_computed_whatever_was_set_9112_6() {
     check(OLD, trailing, "HTTP/1.1 200 OK\r\ncontent-length: 3\r\nconnection: close\r\n\r\nabc");
 }
 
-/// Whether the connection persists is decided, not set. But a handler that names protocols in `upgrade`, as with a 426,
+/// Whether the connection persists is computed, not set. But a handler that names protocols in `upgrade`, as with a 426,
 /// needs the option for this hop.
 #[test]
 fn connection_options_stand_beside_the_computed_ones_9110_7_6_1() {
@@ -361,14 +361,14 @@ fn seconds() -> u64 {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs()
 }
 
-/// Waits until a second that has begun is over.
+/// Waits until this second is over.
 async fn while_it_is(second: u64) {
     while seconds() == second {
         sleep(Duration::from_millis(5)).await;
     }
 }
 
-/// Found as a date that stood still while something was waited for, where nothing else reads the clock.
+/// The date once stood still while the server waited, where nothing else reads the clock.
 #[test]
 fn the_date_is_the_time_of_the_answer_9110_6_6_1() {
     let start = seconds();

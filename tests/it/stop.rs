@@ -1,4 +1,4 @@
-//! How a server stops: connections that were accepted are served, no others are, and it takes no longer than its grace.
+//! How a server stops: it serves the connections that it has accepted and no others, and takes no longer than its grace.
 
 use std::io::{ErrorKind, Read};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -39,7 +39,7 @@ fn check_listens_no_more(served: &Served, left: u64) {
     eventually("the others are gone", || served.running.stats().total.open == left);
 }
 
-/// A handler's way that is closed until a test opens it.
+/// Where handlers wait until a test opens it.
 #[derive(Clone)]
 struct Gate {
     waiting: Arc<AtomicUsize>,
@@ -68,7 +68,7 @@ impl Gate {
     }
 }
 
-/// What is counted until it is dropped.
+/// Counts for as long as it lives.
 struct Counted(Arc<AtomicUsize>);
 
 impl Counted {
@@ -84,7 +84,7 @@ impl Drop for Counted {
     }
 }
 
-/// Answers `fine`, by way of a gate if the path says so.
+/// Answers `fine`, after passing the gate if the path says so.
 async fn app(ctx: &mut Context, gate: &Gate) {
     if ctx.request.path() == "/gate" {
         gate.pass().await;
@@ -200,7 +200,7 @@ fn a_peer_that_waits_for_a_busy_core_is_served_before_it_stops() {
 #[test]
 fn connections_left_after_the_grace_are_cut() {
     let grace = Duration::from_millis(100);
-    // A handler's time limit is no second connection.
+    // With a timeout of handlers a connection is still cut only once.
     for handler in [None, Some(LONG)] {
         let timeouts = Timeouts { handler, ..Timeouts::default() };
         let (served, gate) = serve(|server| server.cores(2).timeouts(timeouts));
@@ -296,7 +296,7 @@ fn a_signal_gives_no_more_than_its_grace() {
     assert_eq!(served.running.stats().total.cut, 1);
 }
 
-/// Who streams for days hears it, and ends well.
+/// So a stream of days can end well.
 #[test]
 fn a_writer_knows_that_the_server_stops() {
     let served = Served::new(async |ctx: &mut Context| -> corehttp::Result {
@@ -318,7 +318,7 @@ fn a_writer_knows_that_the_server_stops() {
     check_stops_at_once(&served);
 }
 
-/// Who waits for something that never comes hears it, whatever became of the connection.
+/// Even if it waits for something that never comes, whatever became of its connection.
 #[test]
 fn a_handler_that_waits_hears_that_the_server_stops() {
     let waits = async |ctx: &mut Context| -> corehttp::Result {
@@ -455,7 +455,7 @@ fn a_handler_may_stop_its_own_server() {
     served.running.wait().unwrap();
 }
 
-/// It would wait for itself. Found as a core that stood still for ever, because another thread was already waiting.
+/// It would wait for itself. A core once stood still for ever if another thread was already waiting.
 #[test]
 fn a_core_that_waits_for_its_own_server_panics() {
     let own = Arc::new(OnceLock::<Running>::new());
@@ -476,7 +476,7 @@ fn a_core_that_waits_for_its_own_server_panics() {
         running.wait()
     });
     tells.recv().unwrap();
-    // It waits when it was told nothing for so long, or else this test shows less, but nothing wrong.
+    // By now the other thread waits. If it does not, this test shows less, but nothing wrong.
     thread::sleep(Duration::from_millis(20));
     assert_eq!(status(&served.ask(GET)), 500);
     waiting.join().unwrap().unwrap();
@@ -550,7 +550,7 @@ fn an_upgraded_connection_has_the_grace_too() {
     assert_eq!(second.hear_all(), "");
 }
 
-/// It is all the same who has it. Found as a connection that was cut, and not counted.
+/// Whichever task has it. Such a connection was once cut and not counted.
 #[test]
 fn an_upgraded_connection_counts_until_it_is_dropped() {
     for (is_left, cut) in [(true, 0), (false, 1)] {
@@ -573,7 +573,7 @@ fn an_upgraded_connection_counts_until_it_is_dropped() {
     }
 }
 
-/// Clients that ask as fast as they are answered, and connect anew when a connection has had its last answer.
+/// Clients that ask as fast as they are answered, and connect again after the last answer of a connection.
 struct Load {
     clients: Vec<JoinHandle<Vec<String>>>,
     enough: Arc<AtomicBool>,
@@ -596,7 +596,7 @@ impl Load {
         eventually("they are answered", || self.answered.load(Ordering::Relaxed) >= before + count);
     }
 
-    /// Ends it, and tells what was lost. Clients to whom nobody listens any more have ended already.
+    /// Ends the load: what was lost. Clients that cannot connect any more have ended already.
     fn lost(self) -> Vec<String> {
         self.enough.store(true, Ordering::Relaxed);
         self.clients.into_iter().flat_map(|client| client.join().unwrap()).collect()
@@ -616,9 +616,9 @@ fn ask_on_and_on(address: SocketAddr, enough: &AtomicBool, answered: &AtomicUsiz
             match heard {
                 Ok(heard) if !heard.contains("\r\nconnection: close\r\n") => {}
                 Ok(_) => break,
-                // It never came in: with its listener the system closes what came behind the last accept.
+                // It was never accepted: the system closes what waits when its listener is closed.
                 Err((heard, _)) if heard.is_empty() && number == 0 => break,
-                // It was closed while it was idle: had the request been there before, this were a reset.
+                // It was closed while it was idle: if the request had been there, this would be a reset.
                 Err((heard, None)) if heard.is_empty() => break,
                 Err(heard) => {
                     lost.push(format!("answer {number}: {heard:?}"));
@@ -643,12 +643,12 @@ fn hear(peer: &mut Peer, end: &str) -> Result<String, (String, Option<ErrorKind>
     Ok(heard)
 }
 
-/// Answers with the number that was asked for.
+/// Answers with the number in the path.
 fn number(ctx: &mut Context) {
     ctx.response.text(format!("answer {}.", &ctx.request.path()[1..]));
 }
 
-/// How connections come to cores.
+/// How connections come to the cores: how many cores there are, and whether they are balanced.
 const SPREADS: [(usize, bool); 3] = [(1, false), (2, false), (2, true)];
 
 #[test]

@@ -8,8 +8,8 @@ use std::task::{self, Poll};
 use std::time::Duration;
 
 use corehttp::{
-    Body, BodyPlan, Context, Handler, Headers, IntoHandler, InvalidAnswer, Limits, Request, Server, Status,
-    Timeouts, with_plan,
+    Body, BodyPlan, Context, Handler, Headers, IntoHandler, InvalidAnswer, Request, Server, Status, Timeouts,
+    with_plan,
 };
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, ReadBuf};
 use tokio::sync::Notify;
@@ -19,7 +19,7 @@ use super::support::{Refusals, Served, eventually, paused, resident, status, str
 
 const GET: &str = "GET / HTTP/1.1\r\nhost: a\r\n\r\n";
 
-/// Why an exchange cannot be answered so.
+/// The reason that `error` tells why an answer cannot be sent.
 fn reason(error: &io::Error) -> InvalidAnswer {
     *error.get_ref().unwrap().downcast_ref().unwrap()
 }
@@ -40,8 +40,8 @@ fn sized(body: &str) -> String {
 mod reading {
     use super::*;
 
-    /// However it is read, and wherever its body is cut, of `wire` the handler sees `body` and `trailers`, and the
-    /// next request is its own.
+    /// However it is read, and wherever it is cut, the handler sees the `body` and `trailers` of `wire`, and the request
+    /// behind it is answered, too.
     #[track_caller]
     fn check(wire: &str, body: &str, trailers: &str) {
         let next = wire.to_owned() + GET;
@@ -186,7 +186,7 @@ mod reading {
             let peer = async {
                 near.write_all(post("content-length: 1000000", "").as_bytes()).await.unwrap();
                 let mut sent = 0;
-                // On a clock that jumps when all wait, a second is over when nothing can happen any more.
+                // The clock is paused: a second is over only when nothing else can happen.
                 while let Ok(count) = tokio::time::timeout(SECOND, near.write(&[7; 100])).await {
                     sent += count.unwrap();
                 }
@@ -210,7 +210,7 @@ mod reading {
 mod writing {
     use super::*;
 
-    /// `hello` under this status, with or without a length, in answer to `asked`.
+    /// An answer of `hello` with this status, with or without a length, is heard as `expected` by a peer that `asked`.
     #[track_caller]
     fn check(asked: &str, status: Status, len: Option<u64>, expected: &str) {
         let writes = async move |ctx: &mut Context| -> corehttp::Result {
@@ -369,7 +369,7 @@ mod writing {
 mod failing {
     use super::*;
 
-    /// The answer is cut off so that nobody takes it for the whole, and nothing follows; `cause` says why.
+    /// The answer is cut off so that nobody can take it for whole, and nothing follows; `on_error` is told `cause`.
     #[track_caller]
     fn check<Kind, H>(handler: H, cause: &str)
     where
@@ -441,7 +441,7 @@ mod failing {
         check_source(&["!"], End::Good, Some(0), LENGTH);
     }
 
-    /// It is not on the wire, so nobody but us can tell. Found as a half that looked whole.
+    /// The length is not on the wire then, so only the server can tell. Half an answer once looked whole.
     #[test]
     fn an_announced_length_counts_where_trailers_need_chunks() {
         for pieces in [&["half"][..], &[], &["too long"], &["hello", "!"], &["0123456789"; 10_000]] {
@@ -539,7 +539,7 @@ mod failing {
     }
 }
 
-/// Fields behind the body (RFC 9110 §6.5); [`reading`] has those that come.
+/// Trailers of answers (RFC 9110 §6.5); those of requests are tested in [`reading`].
 mod trailers {
     use super::*;
 
@@ -721,7 +721,7 @@ mod expectation {
         Ok(out.finish().await?)
     }
 
-    /// A peer that sends its body only when it is asked to gets asked, once, and its answer; and so the next.
+    /// A peer that sends its body only after 100 is sent that once, and its answer; and so is the next.
     #[track_caller]
     fn check<Kind, H>(handler: H)
     where
@@ -815,12 +815,12 @@ mod expectation {
         check_refusal(&fields, streaming(fails), 403);
         check_refusal(&fields, streaming(streams), 200);
         check_refusal(&fields, with_plan(|_| BodyPlan::Refuse(Status::CONTENT_TOO_LARGE), nothing), 413);
-        // Only a length tells beforehand that it is too much.
+        // Only a length tells in advance that the body is too large.
         check_refusal(&fields[..1], with_plan(|_| BodyPlan::BufferUpTo(26), nothing), 413);
     }
 }
 
-/// RFC 9110 §7.8.
+/// `Upgrade` (RFC 9110 §7.8).
 mod upgrade {
     use super::*;
 
@@ -946,7 +946,7 @@ mod upgrade {
         assert_eq!(peer.hear_all(), "stopping");
     }
 
-    /// Found as panics that nobody had heard of.
+    /// Panics were not reported here once.
     #[test]
     fn a_failure_after_an_upgrade_is_told_to_the_server_alone() {
         for (path, cause) in [
@@ -969,7 +969,7 @@ mod upgrade {
             let served = Served::with(|server| refusals.of(server).timeouts(timeouts), fails);
             let heard = served.ask(ASKED.replacen('/', path, 1));
             assert!(heard.ends_with("upgrade: echo\r\n\r\n"), "{path}: {heard:?}");
-            // The peer hears the end before anybody else is told.
+            // The peer hears the end before the failure is reported.
             served.running.shutdown(Duration::from_secs(60));
             served.running.wait().unwrap();
             assert_eq!(refusals.take(), [(0, cause.to_owned())], "{path}");
@@ -1048,7 +1048,7 @@ mod tunnel {
         assert_eq!(status(&served.ask(GET)), 400);
     }
 
-    /// The peer hears of a tunnel and takes all that follows for what comes through it: there is no length to believe.
+    /// The peer takes all that follows a 2xx for what comes through the tunnel: there is no length to believe.
     #[test]
     fn a_successful_answer_to_connect_announces_no_length() {
         let served = Served::new(with_plan(
@@ -1071,7 +1071,7 @@ mod tunnel {
         }
     }
 
-    /// Found as a peer that could have a handler fail.
+    /// A peer could once make a handler fail by this.
     #[test]
     fn connect_with_content_is_400() {
         for plan in [BodyPlan::Tunnel, BodyPlan::Buffer] {
@@ -1111,7 +1111,7 @@ mod unread {
     /// What the handlers were asked for, in order.
     type Paths = Arc<Mutex<Vec<String>>>;
 
-    /// Ends without having read the body, in every way there is.
+    /// Ends in one of these ways, without having read the body.
     struct Careless(Paths, Way);
 
     #[derive(Clone, Copy, Debug, PartialEq)]
@@ -1142,7 +1142,8 @@ mod unread {
         }
     }
 
-    /// After `wire` the next request is answered, or nothing is: it depends on `way`. Every answer arrives.
+    /// The request behind `wire` is answered if the connection `goes_on` after that way to end, and else nothing is.
+    /// Every answer arrives.
     #[track_caller]
     fn check(wire: &str, goes_on: impl Fn(Way) -> bool) {
         for way in [Way::Ignores, Way::ReadsAByte, Way::Fails, Way::Streams, Way::Panics, Way::Refuses] {
@@ -1183,16 +1184,6 @@ mod unread {
     fn an_unread_body_that_is_cut_short_ends_the_connection_and_the_answer_arrives() {
         check(&post("content-length: 100", SMUGGLED), |_| false);
         check(&chunked(&format!("64\r\n{SMUGGLED}")), |_| false);
-    }
-
-    #[test]
-    fn no_more_is_drained_than_the_limit_allows() {
-        for (drain_max, answers) in [(5, 2), (4, 1)] {
-            let limits = Limits { drain_max, ..Limits::default() };
-            let served = Served::with(|server| server.limits(limits), streaming(|_: &mut Context| {}));
-            let heard = served.ask(sized("hello") + GET);
-            assert_eq!(heard.matches("HTTP/1.1 200 OK").count(), answers, "{drain_max}: {heard}");
-        }
     }
 
     #[test]

@@ -45,12 +45,12 @@ impl Served {
         self.running.local_addr()
     }
 
-    /// A peer that is connected.
+    /// Connects a peer.
     pub fn connect(&self) -> Peer {
         Peer::new(TcpStream::connect(self.addr()).expect("the server listens"))
     }
 
-    /// All that the server says to `wire`, sent at once, until it closes. The peer says no more after it.
+    /// Sends `wire` at once and ends the peer's side: all that the server answers until it closes.
     pub fn ask(&self, wire: impl AsRef<[u8]>) -> String {
         let mut peer = self.connect();
         peer.say(wire);
@@ -87,7 +87,7 @@ impl Peer {
         let _ = self.stream.write_all(wire.as_ref());
     }
 
-    /// Says that no more will come.
+    /// Ends the peer's side of the connection.
     pub fn end(&mut self) {
         let _ = self.stream.shutdown(Shutdown::Write);
     }
@@ -117,7 +117,7 @@ impl Peer {
         String::from_utf8_lossy(&heard).into_owned()
     }
 
-    /// Hears all until the server closes. A reset is told as such.
+    /// Hears all until the server closes. A reset shows at its end, as `<ConnectionReset>`.
     pub fn hear_all(&mut self) -> String {
         let mut heard = Vec::new();
         let end = self.stream.read_to_end(&mut heard);
@@ -128,7 +128,7 @@ impl Peer {
         heard
     }
 
-    /// Closes so that the server hears of a failure, and not of an end.
+    /// Closes with a reset, which the server hears as a failure and not as an end.
     pub fn reset(self) {
         SockRef::from(&self.stream).set_linger(Some(Duration::ZERO)).unwrap();
     }
@@ -159,7 +159,7 @@ pub fn status(heard: &str) -> u16 {
 pub struct Refusals(Arc<Mutex<Vec<(u16, String)>>>);
 
 impl Refusals {
-    /// Lets `server` tell them.
+    /// Has `server` report them here.
     pub fn of(&self, server: Server) -> Server {
         let seen = self.0.clone();
         server.on_error(move |refusal| {
@@ -168,7 +168,7 @@ impl Refusals {
         })
     }
 
-    /// Those since the last call: what was answered, 0 if that was nothing, and the cause.
+    /// Those since the last call: the status that was answered, or 0 if none was, and the cause.
     pub fn take(&self) -> Vec<(u16, String)> {
         std::mem::take(&mut self.0.lock().unwrap())
     }
@@ -190,7 +190,7 @@ pub fn resident() -> usize {
     statm.split(' ').nth(1).map_or(0, |pages| pages.parse::<usize>().unwrap() << 12)
 }
 
-/// `handler`, called before the body is there.
+/// `handler`, called before the body has arrived.
 pub fn streaming<Kind, H>(handler: H) -> WithPlan<fn(&Request) -> BodyPlan, H::Handler>
 where
     H: IntoHandler<Kind>,
@@ -198,13 +198,14 @@ where
     with_plan(|_| BodyPlan::Stream, handler)
 }
 
-/// Runs `future` on a clock that jumps whenever all wait.
+/// Runs `future` on a paused clock, which jumps ahead whenever everybody waits.
 pub fn paused<T>(future: impl Future<Output = T>) -> T {
     let mut runtime = tokio::runtime::Builder::new_current_thread();
     runtime.enable_all().start_paused(true).build().unwrap().block_on(future)
 }
 
-/// Runs `body` in a process of its own, for what the whole process shares: this very program, asked for one test.
+/// Runs `body` in a process of its own, because it measures or limits the process as a whole: this program is started
+/// again for this one test.
 pub fn alone(test: &str, body: impl FnOnce()) {
     const ALONE: &str = "COREHTTP_TEST_ALONE";
     if env::var_os(ALONE).is_some() {

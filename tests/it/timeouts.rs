@@ -1,4 +1,4 @@
-//! Every wait ends, at its time and with its answer. Except in the last rows, the clock is paused.
+//! Every wait ends, at its time and with its answer. The clock is paused, except in the last test.
 
 use std::cell::Cell;
 use std::future::pending;
@@ -19,7 +19,7 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::support::answers::answers;
 use crate::support::{Served, eventually, paused, status};
 
-/// What a peer was told, and when and how the server was through with it.
+/// What a peer heard, and when and how the server ended its connection.
 struct Told {
     heard: String,
     time: Duration,
@@ -48,12 +48,13 @@ fn talk<Kind>(
     })
 }
 
-/// The defaults, but for the wait behind a refusal.
+/// The defaults, but without lingering after a refusal.
 fn defaults() -> Timeouts {
     Timeouts { linger: Duration::ZERO, ..Timeouts::default() }
 }
 
-/// The defaults end what the peer does after so many seconds, and the last it hears is `last`: 0 if that is nothing.
+/// By default a peer that does `act` is cut off after so many seconds. The status of its last answer is `last`, or 0 if
+/// it hears none.
 #[track_caller]
 fn check(seconds: u64, last: u16, act: impl AsyncFnOnce(&mut DuplexStream)) {
     check_with(defaults(), app, seconds, last, act);
@@ -156,7 +157,7 @@ fn a_later_head_is_timed_from_its_first_byte() {
         pass(5).await;
         drip(peer, b"G", 1).await;
     });
-    // An empty line may be the beginning of one, but is nothing that is to be answered.
+    // An empty line may come before a request, but is nothing to be answered.
     check(10, 0, async |peer| ask(peer, &[GET, b"\r\n"].concat()).await);
     check(5 + 10, 0, async |peer| {
         ask(peer, GET).await;
@@ -247,7 +248,7 @@ fn a_streamed_body_has_the_same_timeouts() {
     let read = async |ctx: &mut Context| -> corehttp::Result {
         let mut body = ctx.body_reader();
         while body.chunk().await?.is_some() {
-            // Only what the peer takes counts against it.
+            // Only the time that the peer takes counts against it.
             pass(45).await;
         }
         ctx.response.text("fine");
@@ -262,7 +263,7 @@ fn a_streamed_body_has_the_same_timeouts() {
         say(peer, &[POST, &[b'b'; 10_000]].concat()).await;
         peer.shutdown().await.unwrap();
     });
-    // Left unread it is waited for no longer, and the answer is there long before.
+    // An unread body is waited for no longer, and the answer is there long before.
     check_with(defaults(), with_plan(|_| BodyPlan::Stream, app), 30, 0, async |peer| {
         ask(peer, POST).await;
     });
@@ -370,7 +371,7 @@ fn the_server_lingers_after_a_refusal_rfc9112_9_6() {
         let told = talk(timeouts(), app, 1 << 16, async |peer| say(peer, b"bad\r\n").await);
         assert_eq!(status(&told.heard), 400);
         assert_time(told.time, seconds);
-        // Whoever goes on talking is not waited for any longer.
+        // A peer that goes on talking is not waited for any longer.
         let told = talk(timeouts(), app, 1 << 16, async |peer| {
             say(peer, b"bad\r\n").await;
             drip(peer, b"!", 1).await;

@@ -46,7 +46,7 @@ impl Secured {
         Served::with(|server| server.tls(self.tls.clone()), handler)
     }
 
-    /// What a peer that trusts us speaks.
+    /// The settings of a peer that trusts this server.
     fn peer(&self) -> ClientConfig {
         self.peer_of(&[&TLS13, &TLS12], None)
     }
@@ -78,7 +78,7 @@ fn host(name: &str) -> ServerName<'static> {
 
 type Secure = StreamOwned<ClientConnection, TcpStream>;
 
-/// A peer that is connected, and shakes hands with its first word.
+/// Connects a peer, which shakes hands with its first write.
 fn connect_to(served: &Served, config: ClientConfig, name: &str) -> Secure {
     let connection = ClientConnection::new(Arc::new(config), host(name)).unwrap();
     StreamOwned::new(connection, served.connect().stream)
@@ -88,7 +88,7 @@ fn connect(served: &Served, config: ClientConfig) -> Secure {
     connect_to(served, config, "a.example")
 }
 
-/// All that is said until the end, and what kind of end it is, if it is none that was said.
+/// All that is heard until the end, and the kind of error if it ends without `close_notify`.
 fn hear_all(peer: &mut impl Read) -> String {
     let mut heard = Vec::new();
     let end = peer.read_to_end(&mut heard);
@@ -112,7 +112,7 @@ fn ask(peer: &mut Secure, wire: &[u8], end: &str) -> String {
     String::from_utf8(heard).unwrap()
 }
 
-/// What the handshake comes to: the answer's status and its body, or the error.
+/// Shakes hands and asks once: the body of the answer, or the error.
 fn greet(served: &Served, config: ClientConfig, name: &str) -> Result<String, String> {
     let mut peer = connect_to(served, config, name);
     peer.write_all(LAST).map_err(|error| error.to_string())?;
@@ -128,7 +128,7 @@ fn fine(ctx: &mut Context) {
     ctx.response.text("fine");
 }
 
-/// Says what it knows of the peer.
+/// Answers with what it knows of the peer.
 fn tell(ctx: &mut Context) {
     let told = ctx.tls().map(|tls| (tls.version, tls.server_name, tls.certificates.len(), tls.resumed));
     ctx.response.text(format!("{told:?}"));
@@ -141,7 +141,7 @@ fn both_versions_are_spoken_and_told_to_the_handler() {
     let served = secured.serve(tell);
     assert_eq!(served.running.to_string(), format!("https://{}", served.addr()));
     for (versions, version) in [([&TLS12], "Tls12"), ([&TLS13], "Tls13")] {
-        // Nobody has asked who it is.
+        // The server has not asked for a certificate.
         let config = secured.peer_of(&versions, Some(&me));
         assert_eq!(greet(&served, config, "a.example"), Ok(told(version, 0)));
     }
@@ -195,7 +195,7 @@ fn a_peer_is_shown_the_certificate_for_its_host() {
             (heard, expected) => panic!("{name}: {heard:?} for {expected:?}"),
         }
     }
-    // Both are for this host: the one that is for it alone is shown.
+    // Two certificates are for this host: the one that names it is shown.
     let mut peer = connect_to(&served, secured.peer(), "c.b.example");
     peer.write_all(GET).unwrap();
     peer.flush().unwrap();
@@ -269,7 +269,7 @@ fn peers_are_let_in_by_their_certificates() {
             (Some(&own), "UnknownCA", "UnknownIssuer"),
             (Some(&late), "CertificateExpired", "expired"),
         ] {
-            // The peer hears why, although it has sent its request by then.
+            // The peer is told why, although it has sent its request by then.
             let error = greet(&served, secured.peer_of(&[version], shown), "a.example").unwrap_err();
             let is_told =
                 error.contains(alert) || (version.version == TLS12.version && error.contains("alert"));
@@ -301,7 +301,7 @@ fn large_bodies_go_both_ways() {
     for (served, version) in served.iter().flat_map(|served| [(served, &TLS12), (served, &TLS13)]) {
         let mut peer = connect(served, secured.peer_of(&[version], None));
         let head = format!("POST / HTTP/1.0\r\ncontent-length: {}\r\n\r\n", content.len());
-        // Half of it first, so that an answer that comes early does not block both.
+        // In pieces, and reading between them, so that an early answer does not block both sides.
         let (mut said, mut heard) = ([head.as_bytes(), &content].concat(), Vec::new());
         while !said.is_empty() {
             let count = peer.write(&said[..said.len().min(50_000)]).unwrap();
@@ -324,7 +324,7 @@ fn large_bodies_go_both_ways() {
 fn pipelined_requests_are_answered_in_order() {
     let secured = Secured::new();
     let served = secured.serve(|ctx: &mut Context| ctx.response.text(ctx.exchange_number().to_string()));
-    // More than what is read at once, so that some wait inside of TLS while the socket is silent.
+    // More than is read at once, so that some wait inside of TLS while the socket is silent.
     let count = 2_000;
     let mut peer = connect(&served, secured.peer());
     let mut wire = GET.repeat(count - 1);
@@ -349,7 +349,7 @@ fn only_a_whole_answer_ends_with_close_notify() {
         out.flush().await?;
         Err(io::Error::other("no more"))?
     });
-    // Until close: a peer that trusted the end of the socket would take the half for the whole.
+    // Until close: a peer that trusts the end of the socket would take half of it for the whole.
     let mut peer = connect(&served, secured.peer());
     peer.write_all(b"GET / HTTP/1.0\r\n\r\n").unwrap();
     let heard = hear_all(&mut peer);
@@ -409,7 +409,7 @@ fn a_failed_handshake_is_reported_and_harms_no_other_peer() {
     }
 }
 
-/// What a peer says first.
+/// The first bytes of a peer.
 fn hello(config: ClientConfig) -> Vec<u8> {
     let mut said = Vec::new();
     let mut connection = ClientConnection::new(Arc::new(config), host("a.example")).unwrap();
@@ -530,7 +530,7 @@ impl AsyncWrite for Drip {
     }
 }
 
-/// What becomes of a peer that is served in memory, byte by byte, on a clock that jumps.
+/// Serves a peer in memory, byte by byte, on a paused clock: how and when its connection ends, and what is reported.
 fn talk<Kind>(
     handler: impl IntoHandler<Kind>,
     pipe: usize,
@@ -552,7 +552,7 @@ fn packets_may_be_as_small_as_a_byte() {
     for pipe in [100, 1_000, 1 << 16] {
         let (served, _, seen) = talk(fine, pipe, async |connector, near, _| {
             let peer = connector.connect(host("a.example"), near).await.unwrap();
-            // Side by side, for the server's first words fill the pipe as well.
+            // Side by side, because the server's first bytes fill the pipe as well.
             let ((mut hears, mut says), mut heard) = (split(peer), String::new());
             let said = async {
                 says.write_all(LAST).await.unwrap();
@@ -587,7 +587,7 @@ fn a_handshake_and_the_first_head_share_one_timeout() {
         panic!("it may go on for ever");
     });
     assert_eq!((served.unwrap_err().kind(), time.as_secs()), (ErrorKind::TimedOut, 10));
-    // What the handshake has taken, the head has not.
+    // The head has only the time that the handshake has left.
     let (_, time, seen) = talk(fine, 1 << 16, async |connector, near, _| {
         sleep(Duration::from_secs(6)).await;
         let mut peer = connector.connect(host("a.example"), near).await.unwrap();

@@ -13,7 +13,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use crate::support::paused;
 use crate::support::wired::{Then, Wired};
 
-/// In how many writes what a handler streams leaves, each with its length without the head.
+/// What a handler streams leaves in writes of these lengths, without the head.
 #[track_caller]
 fn check_writes<H: Handler>(wired: Wired<H>, expected: &[usize]) {
     let heard =
@@ -84,7 +84,7 @@ fn a_long_stream_leaves_in_large_but_bounded_writes() {
     assert_eq!(heard.concat().matches('x').count(), 1_000_000);
 }
 
-/// A peer whose bytes are all there, and that notes what the server makes of it.
+/// A peer whose bytes have all arrived, and that notes how the server reads them.
 struct Meter {
     wire: Vec<u8>,
     read: usize,
@@ -93,10 +93,9 @@ struct Meter {
 
 #[derive(Default)]
 struct Notes {
-    /// Whether the last byte came by a read that took all the room it was offered, and so did not find out that there
-    /// is no more.
+    /// Whether the last byte was taken by a read that was full, and so did not find out that there is no more.
     is_full: bool,
-    /// How often that was so when an answer left.
+    /// How many answers left while that was so.
     in_doubt: usize,
     heard: Vec<u8>,
 }
@@ -136,8 +135,7 @@ impl AsyncWrite for Meter {
     }
 }
 
-/// Sends `lengths` of bodies at once, which come back, and no read at the end of them leaves open whether there is
-/// more.
+/// Sends bodies of these lengths at once. They come back, and no read leaves open whether there is more.
 #[track_caller]
 fn check_reads(lengths: &[usize]) {
     let notes = Rc::new(RefCell::new(Notes::default()));

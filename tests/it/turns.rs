@@ -17,16 +17,16 @@ use tokio::task::{LocalSet, coop, spawn_local, yield_now};
 
 use crate::support::paused;
 
-/// What a connection may move before others have their turn, and with one call.
+/// How many bytes a connection may move before others have their turn, and with one call.
 const TURN: usize = 2 << 20;
 const CALL: usize = 256 << 10;
 
 /// A peer that never makes the server wait: it sends `head`, then `rest` again and again, and reads whatever it is
-/// sent. Like a socket it is charged to the budget of its task.
+/// sent. Like a socket it uses up the budget of its task.
 struct Flood {
     head: &'static [u8],
     rest: Cycle<Iter<'static, u8>>,
-    /// So many bytes went either way.
+    /// How many bytes went either way.
     moved: Rc<Cell<usize>>,
 }
 
@@ -71,8 +71,7 @@ impl AsyncWrite for Flood {
     }
 }
 
-/// Serves a peer that sends `head` and more for ever. Other tasks have a turn after at most as much as a connection may
-/// move.
+/// A peer that sends `head` and more for ever moves no more than a turn allows before other tasks have theirs.
 #[track_caller]
 fn check<Kind>(head: &'static str, handler: impl IntoHandler<Kind>) {
     let moved = Rc::new(Cell::new(0));
@@ -82,9 +81,9 @@ fn check<Kind>(head: &'static str, handler: impl IntoHandler<Kind>) {
     assert!((TURN / 2..=TURN + CALL).contains(&most), "{most} bytes in a turn: {head:?}");
 }
 
-/// Serves `flood`, and returns by how much `count` grew at most before others had their turn.
+/// Serves `flood`: the most by which `count` grew before others had their turn.
 fn most_in_a_turn(service: Service<impl Handler>, flood: Flood, count: &Cell<usize>) -> usize {
-    // Fewer turns than would end it.
+    // Fewer than the longest body here takes.
     const TURNS: usize = 20;
     paused(LocalSet::new().run_until(async move {
         spawn_local(async move { service.serve_connection(flood).await });

@@ -37,7 +37,7 @@ impl Answer {
         assert_eq!(names, ["content-type", "date", "content-length", "connection"]);
     }
 
-    /// What must be true of every answer, but for what comes before the final one.
+    /// What must be true of every final answer.
     #[track_caller]
     fn check(&self) {
         let date = self.field("date").expect("every answer has a date (RFC 9110 §6.6.1)");
@@ -51,8 +51,8 @@ impl Answer {
     }
 }
 
-/// Takes apart what was heard on one connection. Nothing may be left over, and nothing come behind an answer that
-/// says that it is the last. One that has a field `asked: HEAD` has no body.
+/// Takes apart all that was heard on one connection. Nothing may be left over, and nothing may follow an answer that
+/// says that it is the last. An answer with the field `asked: HEAD` has no body.
 #[track_caller]
 pub fn answers(heard: &str) -> Vec<Answer> {
     let (mut rest, mut answers) = (heard, Vec::<Answer>::new());

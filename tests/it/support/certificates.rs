@@ -17,13 +17,13 @@ pub struct Issued {
 }
 
 impl Authority {
-    /// One that signed itself.
+    /// A root, which signs itself.
     pub fn new(name: &str) -> Authority {
         let issuer = CertifiedIssuer::self_signed(Authority::params(name), KeyPair::generate().unwrap());
         Authority { issuer: issuer.unwrap() }
     }
 
-    /// One that this one has signed.
+    /// An intermediate authority, signed by this one.
     pub fn deputy(&self, name: &str) -> Authority {
         let issuer =
             CertifiedIssuer::signed_by(Authority::params(name), KeyPair::generate().unwrap(), &self.issuer);

@@ -15,8 +15,8 @@ use tokio::time::Instant;
 
 use super::{Served, undated};
 
-/// A server on this thread whose peers have no sockets: their packets arrive just as they are cut, each one when the
-/// one before was dealt with, and when all are waiting, the time they wait for has come.
+/// A server on this thread whose peers have no sockets. Their packets arrive exactly as they are cut, each one when the
+/// server has dealt with the one before. The clock is paused, and jumps ahead whenever everybody waits.
 pub struct Wired<H: Handler> {
     runtime: Runtime,
     service: Service<H>,
@@ -43,7 +43,7 @@ impl<H: Handler> Wired<H> {
         self.ask_for_writes(packets, then).concat()
     }
 
-    /// As [`Wired::ask`], in as many parts as it was written in.
+    /// As [`Wired::ask`], each write on its own.
     pub fn ask_for_writes(&self, packets: &[&[u8]], then: Then) -> Vec<String> {
         let heard = Rc::default();
         let packets = packets.iter().map(|packet| packet.to_vec()).collect();
@@ -64,10 +64,10 @@ impl<H: Handler> Wired<H> {
         self.ask_counting(wire.as_ref(), then).0
     }
 
-    /// As [`Wired::ask_cut`], and the same must come of `wire` with an end behind it, and of `served`, which serves
-    /// sockets with the same handler. Says also how often the handler ran.
+    /// As [`Wired::ask_counting`]. The answers must also be the same if the peer ends its side, and from `served`, which
+    /// serves sockets with the same handler.
     #[track_caller]
-    pub fn ask_everyhow(&self, served: &Served, wire: &[u8]) -> (String, usize) {
+    pub fn ask_in_every_way(&self, served: &Served, wire: &[u8]) -> (String, usize) {
         let whole = self.ask_counting(wire, Then::Waits);
         let ended = (undated(&self.ask(&[wire], Then::Ends)), take_handled());
         assert_eq!(ended, (undated(&whole.0), whole.1), "{:?} and an end", shortened(wire));
@@ -75,7 +75,7 @@ impl<H: Handler> Wired<H> {
         whole
     }
 
-    /// As [`Wired::ask_cut`]. Says also how often the handler ran.
+    /// As [`Wired::ask_cut`], and how often the handler ran.
     #[track_caller]
     pub fn ask_counting(&self, wire: &[u8], then: Then) -> (String, usize) {
         take_handled();
@@ -91,7 +91,7 @@ impl<H: Handler> Wired<H> {
     }
 }
 
-/// What a peer does that has said all it has to say.
+/// What a peer does when it has sent everything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Then {
     /// It closes its sending half.
@@ -159,7 +159,7 @@ impl AsyncWrite for Packets {
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, _: &mut task::Context<'_>) -> Poll<io::Result<()>> {
-        // Whoever hears the end closes, too.
+        // A peer that hears the end closes, too.
         self.then = Then::Ends;
         Poll::Ready(Ok(()))
     }
@@ -169,7 +169,7 @@ thread_local! {
     static HANDLED: Cell<usize> = const { Cell::new(0) };
 }
 
-/// To be called by handlers, so that tests know how often they ran on this thread.
+/// Counts one call of a handler on this thread.
 pub fn count_handled() {
     HANDLED.set(HANDLED.get() + 1);
 }
