@@ -302,7 +302,8 @@ fn folders_without_door(files: &[File]) -> Vec<String> {
         .collect()
 }
 
-/// The folders whose files and folders import each other in a circle. What a `mod.rs` holds itself all of them may import.
+/// The folders whose files and folders import each other in a circle. What a `mod.rs` holds itself all of them may
+/// import.
 fn circles(files: &[File]) -> Vec<String> {
     let doors = files.iter().filter_map(|file| Some((file.path.strip_suffix("/mod.rs")?, file)));
     let circles = doors.map(|(folder, door)| (folder, in_circles(imports_within(folder, door, files))));

@@ -13,8 +13,8 @@ enum Then {
     Closes,
 }
 
-/// A server says `wire`, cut at every byte, and then waits: `expected` is what that means, or why it means nothing, and
-/// whether another exchange may follow on the connection. One does, and it is not affected.
+/// A server says `wire`, cut at every byte, and then waits. `expected` is the status, the body and what becomes of the
+/// connection, or the name of the error. A second exchange follows, and is not affected.
 async fn check(method: Method, wire: &str, expected: Result<(u16, &str, Then), &str>) {
     for cut in 0..=wire.len() {
         let said = wire.to_owned();
@@ -74,7 +74,7 @@ fn closing(wire: &str) -> Stage {
     })
 }
 
-/// What such a server's answer means.
+/// What the client makes of the answer of such a server.
 async fn closed(wire: &str) -> Result<(u16, String), ClientError> {
     ask(&closing(wire).client(), &Request::get("http://a/").unwrap()).await
 }
@@ -279,7 +279,7 @@ async fn row_77_some_answers_have_no_body_whatever_they_announce_6_3() {
     check(Method::Head, "HTTP/1.1 200 x\r\ncontent-length: 5\r\n\r\nhello", Ok((200, "", Then::Closes)))
         .await;
     check_get("HTTP/1.1 205 x\r\ncontent-length: 0\r\n\r\n", Ok((205, "", Then::Rests))).await;
-    // Nobody may send content with it, but it is framed like any other.
+    // A 205 must not have content, but it is framed like any other answer.
     check_get("HTTP/1.1 205 x\r\ncontent-length: 2\r\n\r\nok", Ok((205, "ok", Then::Rests))).await;
     check_get("HTTP/1.1 205 x\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n", Ok((205, "", Then::Rests)))
         .await;
@@ -385,7 +385,7 @@ async fn an_answer_that_is_cut_short_is_an_error_at_every_byte_8() {
     }
 }
 
-/// A large head is not looked at for every drop of it. What comes late counts all the same.
+/// A large head is not parsed again for each piece of it that comes, but a fault in a late piece counts all the same.
 #[tokio::test(start_paused = true)]
 async fn a_late_fault_in_a_large_head_is_found_without_waiting_for_more() {
     let begun = format!("HTTP/1.1 200 OK\r\nx: {}", "x".repeat(5000));
@@ -408,7 +408,7 @@ async fn a_late_fault_in_a_large_head_is_found_without_waiting_for_more() {
     }
 }
 
-/// As the page of each says. What is as long as it may be is cut short here, for it need not come to be allowed.
+/// As documented. The largest body is not sent to its end here, because its length alone shows that it is allowed.
 #[tokio::test(start_paused = true)]
 async fn row_86_the_default_limits_hold() {
     let sized = |size: usize| format!("HTTP/1.1 200 OK\r\ncontent-length: {size}\r\n\r\n");

@@ -11,6 +11,8 @@ use corehttp::{
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 
+use crate::support::paused;
+
 /// How a host behaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mood {
@@ -22,7 +24,7 @@ enum Mood {
     Refusing,
     /// Closes when it has heard a request.
     Closing,
-    /// Says what is no answer.
+    /// Answers with something that is not HTTP.
     Babbling,
     /// Says nothing.
     Silent,
@@ -66,7 +68,7 @@ impl Hosts {
         self.client().balance(urls).unwrap()
     }
 
-    /// What was asked of each host since the last call, in order.
+    /// Which hosts were asked since the last call, in order; a check is marked with `?`.
     fn asked(&self) -> String {
         std::mem::take(&mut *self.asked.lock().unwrap()).join(" ")
     }
@@ -113,12 +115,6 @@ impl Hosts {
         stream.write_all(head.as_bytes()).await?;
         stream.write_all(host.as_bytes()).await
     }
-}
-
-/// Runs `future` on a clock that jumps whenever all wait.
-fn paused<T>(future: impl Future<Output = T>) -> T {
-    let mut runtime = tokio::runtime::Builder::new_current_thread();
-    runtime.enable_all().start_paused(true).build().unwrap().block_on(future)
 }
 
 async fn ask(balancer: &Balancer) -> Result<String, ClientError> {
@@ -291,7 +287,7 @@ fn hosts_come_and_go() {
         });
         assert_eq!(slow.unwrap(), "a", "what it was asked it answers");
         assert!(balancer.add("http://c").unwrap());
-        assert_eq!(answers(&balancer, 4).await, "b c b c", "who comes late need not catch up");
+        assert_eq!(answers(&balancer, 4).await, "b c b c", "a host that comes late need not catch up");
     });
 }
 
@@ -328,7 +324,7 @@ enum Way {
     AtOnce,
 }
 
-/// Writes `body` under this length, and reads the answer: who gave it. While it is read it is not over.
+/// Writes `body` under this length, and reads the answer, which names its host. Until then the request is pending.
 async fn write(balancer: &Balancer, way: Way, length: usize, body: &[u8]) -> Result<String, ClientError> {
     let (mut request, mut response) = (Request::post("/").unwrap(), Response::new());
     request.headers.set("content-length", length).unwrap();
@@ -484,7 +480,7 @@ fn of_two_random_hosts_the_less_busy_is_asked() {
     paused(async {
         let hosts = Hosts::new(&[("a", Well(200)), ("b", Slow(1)), ("c", Well(200)), ("d", Well(200))]);
         let balancer = hosts.balance().choice(HostChoice::TwoRandom).build();
-        // Until somebody waits for the slow one.
+        // First, requests until one waits for the slow host.
         let (mut waiting, mut others) = (tokio::task::JoinSet::new(), Vec::new());
         while balancer.counts()[1].pending == 0 {
             let balancer = balancer.clone();
@@ -545,7 +541,7 @@ fn checks_end_with_the_balancer_and_with_the_host() {
         let tasks = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
         let balancer = hosts.balance().check("/health", Duration::from_secs(1)).unwrap().build();
         assert_eq!((answers(&balancer, 1).await.as_str(), tasks()), ("a", 2));
-        // Not when a check is due.
+        // In between no check is due.
         tokio::time::sleep(Duration::from_millis(5_500)).await;
         let asked = hosts.asked();
         assert!(["a?", "b?"].iter().all(|check| (5..=6).contains(&asked.matches(check).count())), "{asked}");

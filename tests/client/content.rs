@@ -35,7 +35,8 @@ fn answer(coding: &str, content: &[u8]) -> Vec<u8> {
     [head.as_bytes(), content].concat()
 }
 
-/// What the content is, received whole, piece by piece, and as the reason why an upgrade was refused.
+/// Content with this coding is received as `expected`: whole, piece by piece, and as the reason why an upgrade was
+/// refused.
 async fn check(coding: &str, content: &[u8], expected: Result<&[u8], CodingError>) {
     let server = Scripted::always(answer(coding, content)).await;
     let client = Client::builder().decode(1 << 20).build();
@@ -86,8 +87,8 @@ async fn row_83_corrupt_and_cut_content_and_bombs_are_errors() {
     check("gzip, gzip, gzip, gzip, gzip", &good, Err(CodingError::TooMany)).await;
 }
 
-/// A request for a range that accepts codings may be answered with a part of coded content, which was taken for the
-/// whole.
+/// A request for a range that accepts codings may be answered with a part of coded content, which was once taken for
+/// the whole.
 #[tokio::test]
 async fn a_part_of_coded_content_stays_coded_9110_15_3_7() {
     let coded = gzip(TEXT);
@@ -144,7 +145,7 @@ async fn accept_encoding_names_what_can_be_decoded() {
     request.headers.set("accept-encoding", "br;q=0.5").unwrap();
     let mut response = Response::new();
     client.send(&request, &mut response).await.unwrap();
-    assert_eq!(response.body.text(), Ok("br;q=0.5"), "whoever asks by hand is not contradicted");
+    assert_eq!(response.body.text(), Ok("br;q=0.5"), "a field that was set by hand is kept");
 }
 
 #[tokio::test]
@@ -224,8 +225,7 @@ impl AsyncWrite for Dripping {
     }
 }
 
-/// Coded content that came in two packets was read on from where the first one had ended, in the second one, which was
-/// a panic.
+/// Coded content that came in two packets was once a panic: the second was read from where the first had ended.
 #[tokio::test]
 async fn content_is_decoded_wherever_packets_end() {
     let wire = answer("gzip", &gzip(TEXT));
@@ -262,7 +262,7 @@ async fn pauses<F: Future>(future: F) -> (F::Output, usize) {
     (output.await, pauses)
 }
 
-/// There is nothing to decode, though it is said how it would be coded (RFC 9112 §6.3).
+/// There is nothing to decode, though a coding is named (RFC 9112 §6.3).
 #[tokio::test]
 async fn an_answer_without_a_body_is_not_decoded_9110_9_3_2() {
     for (method, status) in
@@ -284,7 +284,7 @@ async fn an_answer_without_a_body_is_not_decoded_9110_9_3_2() {
     }
 }
 
-/// A little input may decode to a lot: from 1 KiB a client made a MiB, and no other task had a turn meanwhile.
+/// A little input may decode to a lot: 1 KiB once became a MiB, and no other task had a turn meanwhile.
 #[tokio::test]
 async fn decoding_a_lot_gives_way_to_other_tasks() {
     const TURN: usize = 256 << 10;
@@ -306,7 +306,7 @@ async fn decoding_a_lot_gives_way_to_other_tasks() {
     assert!(in_whole.min(in_streamed) >= len / TURN - 1, "{in_whole} and {in_streamed}");
 }
 
-/// What had come while the upload went on was decoded at once, however much that was, and nothing came of it.
+/// What came during the upload was once decoded in one go, however much that was, though nothing came of it.
 #[tokio::test(start_paused = true)]
 async fn decoding_a_lot_to_nothing_gives_way_to_other_tasks() {
     const TURN: usize = 256 << 10;

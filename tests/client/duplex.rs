@@ -63,7 +63,7 @@ fn an_echo_larger_than_all_buffers_comes_back_while_it_is_sent() {
     running.shutdown(Duration::ZERO);
 }
 
-/// The pipe between holds 64 KiB: server and client each waited for the other to read.
+/// The pipe between them holds 64 KiB: server and client once waited for each other to read.
 #[tokio::test(start_paused = true)]
 async fn an_answer_is_read_while_its_request_is_sent() {
     let stage = Stage::new(|mut peer, _| async move {
@@ -128,8 +128,7 @@ async fn a_half_dropped_too_early_closes_the_connection_and_frees_its_place() {
     assert_eq!((client.idle(), client.busy()), (1, 0));
 }
 
-/// An answer never goes to another request. Found as a request whose halves were dropped after it had been sent: its
-/// answer went to the next one.
+/// The halves of a call were dropped after its request had been sent, and its answer once went to the next request.
 #[tokio::test(start_paused = true)]
 async fn an_abandoned_answer_never_goes_to_the_next_request() {
     for patience in [0, 1, 1000].map(Duration::from_millis) {
@@ -171,8 +170,8 @@ async fn a_body_that_is_shorter_or_longer_than_announced_is_an_error() {
     }
 }
 
-/// Found by reading: what was read through [`AsyncRead`](tokio::io::AsyncRead) had no trailers at its end, what was read
-/// to its end twice lost them, and whoever read into no room at all lost what had come.
+/// What was read through [`AsyncRead`](tokio::io::AsyncRead) once had no trailers at its end, what was read to its end
+/// twice lost them, and a read without any room lost what had come.
 #[tokio::test(start_paused = true)]
 async fn a_body_and_its_trailers_are_the_same_however_they_are_read() {
     let stage = Stage::always(
@@ -202,7 +201,7 @@ async fn a_body_and_its_trailers_are_the_same_however_they_are_read() {
     }
 }
 
-/// Whose body is cut short is told so once, and the connection is closed.
+/// Every read behind the cut fails, and the connection is closed.
 #[tokio::test(start_paused = true)]
 async fn a_body_that_is_cut_short_is_an_error_however_it_is_read() {
     for is_read in [false, true] {
@@ -227,7 +226,7 @@ async fn a_body_that_is_cut_short_is_an_error_however_it_is_read() {
     }
 }
 
-/// Found by reading: an answer that had come when the call was taken apart was lost, and its reader had status 200.
+/// An answer that had come before the call was split was once lost, and its reader saw a 200.
 #[tokio::test(start_paused = true)]
 async fn an_answer_that_came_before_the_split_is_not_lost() {
     for (status, is_read) in [(413, false), (201, true)] {
@@ -274,7 +273,7 @@ async fn a_silent_server_is_timed_from_the_end_of_the_request() {
     assert!(head.unwrap_err().is_timeout() && (29..=31).contains(&waited), "{waited} s");
 }
 
-/// A client that asks a server which neither reads nor answers, and the halves of a call to it.
+/// The halves of a call to a server that neither reads nor answers.
 async fn silence(client: ClientBuilder) -> (CallWriter, CallReader) {
     client.build().open(&Request::post("http://a/").unwrap()).await.unwrap().split()
 }
@@ -287,7 +286,7 @@ fn silent() -> Stage {
     })
 }
 
-/// One connection has one alarm, which woke the half that had polled last: the other one waited for ever.
+/// A connection has one alarm, which once woke only the half that had polled last: the other one waited for ever.
 #[tokio::test(start_paused = true)]
 async fn halves_in_two_tasks_time_out_whichever_polls_last() {
     let second = Duration::from_secs(1);
@@ -348,7 +347,7 @@ async fn a_reader_whose_writer_was_dropped_does_not_wait_for_ever() {
     assert_eq!((error.unwrap_err().phase(), start.elapsed().as_secs()), (ClientPhase::Send, 30));
 }
 
-/// A writer that met the closed connection got its error, and the answer was lost.
+/// A writer that met the closed connection once failed, and the answer was lost.
 #[tokio::test(start_paused = true)]
 async fn a_refusal_before_a_close_is_heard_whichever_half_finds_out() {
     for (close, is_found_by_writer) in [("", true), ("", false), ("connection: close\r\n", true)] {
@@ -388,7 +387,7 @@ async fn a_refusal_before_a_close_is_heard_whichever_half_finds_out() {
     }
 }
 
-/// The system says at once that nothing can be written, and what there is to read it says later.
+/// The system tells at once that nothing can be written, and only later that there is something to read.
 #[tokio::test]
 async fn a_failed_write_waits_for_an_answer_that_is_on_its_way() {
     for is_split in [false, true] {
@@ -442,8 +441,8 @@ async fn a_server_that_closes_without_an_answer_fails_both_halves() {
     reader.head(&mut Response::new()).await.unwrap_err();
 }
 
-/// What is heard of a server that says `hello`, so framed, while it is written to, and is gone then.
-async fn hello_from_who_is_gone(
+/// What is heard of a server that says `hello` with this framing while the request is sent, and then is gone.
+async fn hello_before_the_end(
     framing: &'static str,
     is_reset: bool,
     way: Way,
@@ -451,7 +450,7 @@ async fn hello_from_who_is_gone(
     let server = Scripted::new(move |mut peer, _| async move {
         peer.head().await?;
         peer.say(format!("HTTP/1.1 200 OK\r\n{framing}\r\nhello")).await?;
-        // What a reset overtakes is lost, and what ends behind an end is none.
+        // A reset would overtake what was just said. Behind an end it is not heard.
         tokio::time::sleep(Duration::from_millis(20)).await;
         if !is_reset {
             peer.stream.shutdown().await?;
@@ -506,10 +505,10 @@ async fn a_reset_that_the_writer_has_heard_of_does_not_end_a_body() {
         for (framing, is_reset) in
             [("", false), ("content-length: 5\r\n", false), ("content-length: 5\r\n", true)]
         {
-            let heard = hello_from_who_is_gone(framing, is_reset, way).await;
+            let heard = hello_before_the_end(framing, is_reset, way).await;
             assert_eq!(heard.unwrap(), "hello", "{framing:?} {is_reset} {way:?}");
         }
-        let heard = hello_from_who_is_gone("", true, way).await;
+        let heard = hello_before_the_end("", true, way).await;
         let error = heard.expect_err(&format!("{way:?}"));
         assert!(
             matches!(error.cause(), ClientCause::Exchange(ExchangeError::Io(error))
@@ -519,7 +518,7 @@ async fn a_reset_that_the_writer_has_heard_of_does_not_end_a_body() {
     }
 }
 
-/// A stream that takes little, says something and tells of a reset: once, and then it is as if all was over.
+/// A stream that takes little, says something, and reports a reset only once: after that it seems to end.
 struct Reset {
     room: usize,
     said: &'static [u8],

@@ -19,7 +19,7 @@ enum End {
     Finish,
     With(&'static str),
     Shutdown,
-    /// What is said of trailers then comes too late.
+    /// The trailers come too late then.
     ShutdownThenWith(&'static str),
 }
 
@@ -48,7 +48,7 @@ fn client() -> Client {
     Client::builder().timeout(Duration::from_secs(10)).build()
 }
 
-/// Tells each client, byte for byte, how the body of its request came.
+/// Answers each request with its body, byte for byte as it came.
 async fn mirror() -> Scripted {
     Scripted::new(|mut peer, _| async move {
         while let Some(request) = peer.request().await? {
@@ -109,7 +109,7 @@ fn client_error(error: std::io::Error) -> ClientError {
     *error.into_inner().unwrap().downcast().unwrap()
 }
 
-/// Both as a whole and in halves: what the server has heard behind the head.
+/// The server hears `expected` behind the head, whether the call is whole or split.
 async fn check(request: &Request, end: End, expected: &str) {
     let (client, mut response) = (client(), Response::new());
     for is_split in [false, true] {
@@ -190,7 +190,7 @@ async fn writes_behind_the_end_are_errors() {
     }
 }
 
-/// As whoever pipes one into the other does it.
+/// As a program does that pipes a source into the request.
 #[tokio::test]
 async fn a_body_that_is_copied_and_shut_down_arrives_whole() {
     let server = mirror().await;
@@ -223,7 +223,7 @@ async fn a_refusal_is_heard_though_the_body_cannot_be_ended() {
     }
 }
 
-/// There is nothing to wait for the word with.
+/// There is no body to wait with.
 #[tokio::test(start_paused = true)]
 async fn an_empty_body_does_not_wait_for_100_9110_10_1_1() {
     let stage = Stage::always(OK);

@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::support::{OK, Stage, settle};
 
-/// Asks `client` for what is asked, below `http://b`, and begins when the body is there if that is wished.
+/// Forwards the request below `http://b`, buffered first if it says `x-buffered`, and the answer back.
 async fn pass(client: &Client, ctx: &mut Context) -> corehttp::Result {
     ctx.response.headers.set("x-front", 1)?;
     if ctx.request.headers.remove("x-buffered") {
@@ -124,7 +124,7 @@ fn a_request_and_its_answer_are_forwarded_as_they_are() {
     }
 }
 
-/// A handler is tried without a connection, too.
+/// A gateway can be tested without a connection, too.
 #[tokio::test(start_paused = true)]
 async fn without_a_connection_a_request_is_forwarded_alike() {
     let stage = Stage::answering(|request| {
@@ -163,7 +163,7 @@ fn closing_behind(answer: &'static str) -> Stage {
     })
 }
 
-/// What goes wrong behind is the gateway's to tell while it can be told (RFC 9110 §15.6.3, §15.6.5), and else a cut.
+/// The gateway tells what fails behind it while it can (RFC 9110 §15.6.3, §15.6.5), and then cuts the answer.
 #[tokio::test(start_paused = true)]
 async fn a_fault_behind_is_502_or_504_or_cuts_the_answer() {
     let whole = "GET / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n";
@@ -306,7 +306,7 @@ fn a_peer_that_leaves_is_worked_for_no_longer() {
 /// Larger than what all pipes on the way hold.
 const SIZE: usize = 1 << 20;
 
-/// Sends so much as the body of a POST, and reads meanwhile until the gateway closes.
+/// Sends a POST with a body of [`SIZE`], and reads meanwhile until the gateway closes: how much was sent, and heard.
 async fn upload(near: DuplexStream) -> (usize, String) {
     let (mut read, mut write) = tokio::io::split(near);
     let send = async {
@@ -323,7 +323,7 @@ async fn upload(near: DuplexStream) -> (usize, String) {
     };
     let hear = async {
         let mut heard = Vec::new();
-        // Whoever is refused may hear of a reset behind the answer.
+        // A peer that is refused may hear a reset behind the answer.
         let _ = read.read_to_end(&mut heard).await;
         String::from_utf8(heard).unwrap()
     };

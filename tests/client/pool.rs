@@ -139,7 +139,7 @@ async fn a_caller_waits_for_a_place_only_so_long() {
     }
 }
 
-/// A connection has no task of its own. One looks after all that rest, until none does.
+/// A connection has no task of its own. One task watches all that rest, until none does.
 #[tokio::test(start_paused = true)]
 async fn one_task_watches_all_connections_that_rest() {
     const MANY: usize = 8;
@@ -192,7 +192,7 @@ async fn busy_connections_are_counted_whatever_the_bound() {
     }
 }
 
-/// Whether a connection is used again that has rested for `rest`, and whether it was still counted.
+/// After `rest` seconds the next answer comes on connection `expected`, which is 0 if the first one is used again.
 async fn check_rest(
     set: impl FnOnce(ClientBuilder) -> ClientBuilder,
     field: &str,
@@ -249,8 +249,9 @@ async fn useless_connections_close_though_nothing_is_asked() {
     assert_eq!(client.idle(), 0, "its server has closed it");
 }
 
-/// A server answers one request, and does `end` to the connection when it has heard another one, `heard`; on other
-/// connections it is well. How the second request fares: answered, or why not.
+/// A server answers the first request of its first connection, and to the second one says `end` and closes, or waits
+/// for ever in the middle of a head. Later connections are good. The second request is answered there, or fails as
+/// `expected`.
 async fn check_stale(request: &Request, end: &'static str, expected: Result<(), &str>) {
     let stage = Stage::new(move |mut peer, number| async move {
         if number == 0 {
@@ -308,7 +309,8 @@ async fn row_79_an_idempotent_request_is_sent_again_when_a_stale_connection_clos
     check_stale(&streamed, "", Err(CLOSED)).await;
 }
 
-/// A gateway opens what it passes on. Its peers were told 502 when a server behind closed an idle connection just then.
+/// A gateway opens what it forwards. Its peers were once answered 502 when the server behind closed an idle connection
+/// just then.
 #[tokio::test(start_paused = true)]
 async fn row_79_an_opened_request_is_sent_again_if_its_head_is_all_of_it_9110_9_2_2() {
     for (method, field, body, dials) in [
@@ -382,7 +384,7 @@ impl Dialer for Single {
     }
 }
 
-/// It was said not to have been sent, for the second connection had not sent it.
+/// It once counted as not sent, because the second connection had not sent it.
 #[tokio::test(start_paused = true)]
 async fn a_request_that_may_have_been_seen_counts_as_sent() {
     let stage = Stage::new(|mut peer, _| async move {
@@ -451,7 +453,7 @@ impl AsyncWrite for Narrowed {
     }
 }
 
-/// Nobody can have acted on what was never written, be it what it may; but a body that is a stream is gone.
+/// Nobody can have acted on a request that was never written, whatever its method. But a body that is a stream is gone.
 #[tokio::test(start_paused = true)]
 async fn row_79_an_unwritten_request_is_sent_again_whatever_its_method_9110_9_2_2() {
     const FIRST: usize = "GET / HTTP/1.1\r\nhost: a\r\n\r\n".len();
@@ -489,7 +491,7 @@ async fn row_79_an_unwritten_request_is_sent_again_whatever_its_method_9110_9_2_
     }
 }
 
-/// What a socket tells in time is no reason to fail, not even for what must not be done twice.
+/// A close that the socket tells in time is no reason to fail, not even for a request that must not be sent twice.
 #[tokio::test]
 async fn a_connection_closed_while_it_rested_is_not_used() {
     for is_reset in [false, true] {
@@ -577,7 +579,7 @@ async fn row_78_unsolicited_bytes_are_never_an_answer_9_2() {
     assert_eq!(stage.dialed().len(), 2);
 }
 
-/// tokio tells a task that has done much in one go that nothing has come.
+/// tokio tells a task that has used up its budget that nothing has come.
 #[tokio::test(start_paused = true)]
 async fn row_78_unsolicited_bytes_are_seen_by_a_busy_task_9_2() {
     let stage = poisoning();
@@ -609,15 +611,15 @@ fn runtimes_share_no_connection_and_take_their_own_along() {
         assert_eq!((server.connections(), client.idle()), (connections, connections));
     }
     drop(first);
-    second.block_on(eventually("the connections of a runtime that is gone are", || client.idle() == 1));
+    second.block_on(eventually("an ended runtime has closed its connections", || client.idle() == 1));
     assert_eq!(second.block_on(ask(&client, &request)).unwrap(), (200, "ok".into()));
     assert_eq!((server.connections(), client.busy()), (2, 0));
     let nowhere = pin!(client.get(&server.url)).poll(&mut Context::from_waker(Waker::noop()));
     assert!(matches!(nowhere, Poll::Ready(Err(error)) if matches!(error.cause(), ClientCause::NoRuntime)));
 }
 
-/// A connection of which the system knows nothing goes on; one that it has told its runtime of cannot. The timer of either
-/// was a panic.
+/// A connection in memory goes on, and one over a socket fails: it needs its runtime. For both the timer was once a
+/// panic.
 #[test]
 fn an_answer_can_be_read_after_its_runtime_has_ended() {
     const HALF: &str = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\no";
@@ -678,7 +680,7 @@ fn a_host_shares_no_connection_between_runtimes_either() {
     assert_eq!((made_here.idle(), made_here.busy(), made_nowhere.idle()), (1, 0, 0));
 }
 
-/// Dials streams that ask the client how it is when they are dropped.
+/// Dials streams that use the client when they are dropped.
 #[derive(Clone, Default)]
 struct CuriousDialer(Arc<Mutex<Option<Client>>>);
 
@@ -708,8 +710,8 @@ impl Dialer for CuriousDialer {
     }
 }
 
-/// However a connection goes that has rested, its client may be used meanwhile. Found as a thread that stood still: it was
-/// dropped under the lock that the client asks for.
+/// However a connection that rests is closed, its client may be used meanwhile. A thread once stood still here: the
+/// connection was dropped under the lock that the client asks for.
 #[test]
 fn a_stream_may_use_its_client_when_it_is_dropped() {
     // The client is told to, or the runtime ends.
@@ -764,7 +766,7 @@ async fn row_85_a_request_dropped_at_any_point_frees_its_place() {
     for request in [get(), Request::get("http://a/from").unwrap(), large, streamed, expecting] {
         for polls in 0.. {
             let (stage, mut response) = (dripping(), Response::new());
-            // Nobody gives the word, and no time passes here.
+            // The server sends no 100, and no time passes here.
             let timeouts = ClientTimeouts { go_ahead: Duration::ZERO, ..ClientTimeouts::default() };
             let client = stage.builder().timeouts(timeouts).connections_per_host_max(1).build();
             let mut request = request.clone();

@@ -3,9 +3,7 @@
 use corehttp::{Client, ClientCause, ClientPhase, Method, Proxies, Proxy, Request, Response};
 use tokio::io::AsyncReadExt;
 
-use crate::support::Scripted;
-
-const OK: &str = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
+use crate::support::{OK, Scripted};
 
 fn client(proxy: &str) -> Client {
     Client::builder().proxies(Proxies::all(Proxy::new(proxy).unwrap())).build()
@@ -37,7 +35,7 @@ async fn a_proxy_is_sent_the_whole_url_and_its_credentials() {
             assert_eq!(response.body.text(), Ok(&*format!("GET {line}{login}\r\n")));
         }
     }
-    // Only the server itself hears of a `*` (RFC 9112 §3.2.4).
+    // Only the last proxy would say `*` to the server (RFC 9112 §3.2.4).
     for (url, line) in [
         ("http://a.example", "http://a.example HTTP/1.1\r\nhost: a.example\r\n"),
         ("http://a.example:8080", "http://a.example:8080 HTTP/1.1\r\nhost: a.example:8080\r\n"),
@@ -122,7 +120,7 @@ async fn a_request_through_socks_looks_direct_to_its_host() {
     assert_eq!((proxy.connections(), client.idle()), (1, 1));
 }
 
-/// What a proxy answers to CONNECT, and in which phase that ends the exchange.
+/// Whatever it answers to CONNECT instead, no request is sent to it.
 #[cfg(feature = "tls")]
 #[tokio::test]
 async fn a_proxy_that_opens_no_tunnel_is_not_taken_for_the_origin() {
@@ -154,7 +152,7 @@ async fn a_proxy_that_opens_no_tunnel_is_not_taken_for_the_origin() {
     })
     .await;
     client(&endless.url).get("https://a.example/").await.unwrap_err();
-    // What would come behind 101 was waited for.
+    // The client once waited for what would come behind a 101.
     let switching = Scripted::new(|mut peer, _| async move {
         peer.request().await?;
         peer.say("HTTP/1.1 101 Switching Protocols\r\n\r\n").await?;

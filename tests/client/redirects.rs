@@ -198,7 +198,7 @@ async fn a_location_that_is_not_utf8_is_escaped_octet_by_octet() {
     assert_eq!(stage.heard()[1], "GET /caf%E9 HTTP/1.1\r\nhost: a\r\n\r\n");
 }
 
-/// A 303 leads to something that is retrieved, and nothing goes along there: whatever was asked with, and as what.
+/// A 303 leads to something that is retrieved, so nothing of the body goes along, whatever the method was.
 #[tokio::test(start_paused = true)]
 async fn a_body_stays_behind_with_all_that_describes_it_15_4() {
     const DESCRIBES: [&str; 13] = [
@@ -238,7 +238,7 @@ async fn a_body_stays_behind_with_all_that_describes_it_15_4() {
                 request.trailers.set("x-sum", 1).unwrap();
             }
             let mut response = Response::new();
-            // This server answers HEAD with a body, which is nothing but stray: what counts is what it has heard.
+            // This server answers HEAD with a stray body: only what it has heard counts.
             let _ = stage.client().send(&request, &mut response).await;
             let expected = format!(
                 "{kept} /end HTTP/1.1\r\nhost: a\r\nte: trailers\r\nx-own: 1\r\nconnection: te\r\n\r\n"
@@ -256,7 +256,7 @@ async fn a_body_stays_behind_with_all_that_describes_it_15_4() {
     }
 }
 
-/// A cache, a log and a client that each take another one of them do not speak of the same page.
+/// A cache, a log and a client may each take another one of the two.
 #[tokio::test(start_paused = true)]
 async fn a_redirect_that_leads_to_two_places_is_not_followed_15_4() {
     for (fields, expected) in [
@@ -306,8 +306,8 @@ async fn redirects_are_followed_only_so_often_15_4() {
     assert_eq!((steps.heard().len(), steps.dialed().len()), (11, 1));
 }
 
-/// Whether the last request that was sent, after the redirects in `way`, has the credentials of the first one, be they its
-/// own or those of all requests of the client.
+/// After the redirects in `way`, the last request has the credentials of the first one, or not: its own ones, and those
+/// that the client adds to all requests.
 async fn check_credentials(way: &'static [&'static str], expected: bool) {
     for is_its_own in [true, false] {
         let stage = Stage::answering(move |request| {
@@ -354,7 +354,7 @@ async fn row_81_credentials_stay_with_their_origin_and_do_not_come_back_15_4() {
 }
 
 /// Asks `http://a/` with these fields, is led to `/end` over `way`, and the last request has the expected ones.
-async fn check_disguise(way: &[&str], sent: [&str; 2], expected: [Option<&str>; 2]) {
+async fn check_referer_and_origin(way: &[&str], sent: [&str; 2], expected: [Option<&str>; 2]) {
     let mut locations: Vec<String> = way.iter().map(|place| format!("{place}/x")).collect();
     locations.push("/end".into());
     let step = std::sync::atomic::AtomicUsize::new(0);
@@ -376,20 +376,26 @@ async fn check_disguise(way: &[&str], sent: [&str; 2], expected: [Option<&str>; 
     }
 }
 
-/// What browsers make of these two on their way, for whoever sets them by hand.
+/// These fields, set by hand, are changed by redirects as browsers change them.
 #[tokio::test(start_paused = true)]
 async fn referer_and_origin_tell_another_origin_no_page() {
     let page = "http://a/page?secret";
-    check_disguise(&[], [page, "http://a"], [Some(page), Some("http://a")]).await;
-    check_disguise(&["", "http://A:80"], [page, "http://c"], [Some(page), Some("http://c")]).await;
-    check_disguise(&["http://b"], [page, "http://a"], [Some("http://a/"), Some("http://a")]).await;
-    check_disguise(&["//a:81"], [page, "http://a"], [Some("http://a/"), Some("http://a")]).await;
-    check_disguise(&["http://b", "http://a"], [page, "http://a"], [Some("http://a/"), Some("null")]).await;
-    check_disguise(&["http://b"], [page, "http://b"], [Some("http://a/"), Some("null")]).await;
-    check_disguise(&["http://b"], [page, "null"], [Some("http://a/"), Some("null")]).await;
-    check_disguise(&["http://b"], ["http://B:80/p", "x"], [Some("http://B:80/p"), Some("null")]).await;
+    check_referer_and_origin(&[], [page, "http://a"], [Some(page), Some("http://a")]).await;
+    check_referer_and_origin(&["", "http://A:80"], [page, "http://c"], [Some(page), Some("http://c")]).await;
+    check_referer_and_origin(&["http://b"], [page, "http://a"], [Some("http://a/"), Some("http://a")]).await;
+    check_referer_and_origin(&["//a:81"], [page, "http://a"], [Some("http://a/"), Some("http://a")]).await;
+    check_referer_and_origin(
+        &["http://b", "http://a"],
+        [page, "http://a"],
+        [Some("http://a/"), Some("null")],
+    )
+    .await;
+    check_referer_and_origin(&["http://b"], [page, "http://b"], [Some("http://a/"), Some("null")]).await;
+    check_referer_and_origin(&["http://b"], [page, "null"], [Some("http://a/"), Some("null")]).await;
+    check_referer_and_origin(&["http://b"], ["http://B:80/p", "x"], [Some("http://B:80/p"), Some("null")])
+        .await;
     for referer in ["/page", "about:blank", "http://user:password@a/", "http://", "x"] {
-        check_disguise(&["http://b"], [referer, "http://a"], [None, Some("http://a")]).await;
+        check_referer_and_origin(&["http://b"], [referer, "http://a"], [None, Some("http://a")]).await;
     }
 }
 
@@ -466,7 +472,7 @@ async fn the_body_of_a_redirect_is_dropped_within_bounds() {
     }
 }
 
-/// The whole time limit of a body was spent on one that was not needed.
+/// The whole timeout of a body was once spent on one that nobody needs.
 #[tokio::test(start_paused = true)]
 async fn a_redirect_whose_body_does_not_come_is_followed_anyway() {
     const SIZED: &str = "content-length: 50\r\n\r\n";

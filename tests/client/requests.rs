@@ -128,7 +128,7 @@ async fn connection_says_what_the_request_wants_9_6_9110_7_6_1() {
     for _ in 0..2 {
         assert_eq!(self::ask(&client, &request).await.unwrap().0, 200);
     }
-    assert_eq!((stage.dialed().len(), client.idle()), (2, 0), "whoever says close means it");
+    assert_eq!((stage.dialed().len(), client.idle()), (2, 0), "close is meant");
 }
 
 #[tokio::test(start_paused = true)]
@@ -273,7 +273,7 @@ async fn row_83_an_invalid_request_is_refused_before_anything_is_dialed() {
     assert_eq!((stage.dialed().len(), client.busy()), (0, 0));
 }
 
-/// A store that has read its cookies anywhere.
+/// A store that does not check its cookies.
 struct Careless(&'static str);
 
 impl CookieStore for Careless {
@@ -284,7 +284,7 @@ impl CookieStore for Careless {
     fn store(&self, _: &Target, _: &Headers) {}
 }
 
-/// What a store says was written as it is, and with it whatever is behind the end of a line.
+/// The field of a store was once written as it is, with all that was behind the end of a line.
 #[tokio::test(start_paused = true)]
 async fn a_cookie_that_would_break_a_line_is_not_sent() {
     for (said, line) in [
@@ -373,8 +373,8 @@ async fn an_expecting_body_waits_for_100_9110_10_1_1() {
     }
 }
 
-/// A server that sends 100 gets the body at once. Found as a wait of a second: the caller that wrote the body had
-/// consumed the 100, and waited on.
+/// A server that sends 100 gets the body at once. It once waited a second: the write of the body had taken the 100, and
+/// waited on.
 #[tokio::test(start_paused = true)]
 async fn a_written_body_leaves_when_100_comes_9110_10_1_1() {
     for silence in [0, 1, 500].map(Duration::from_millis) {
@@ -427,7 +427,7 @@ async fn without_100_the_body_is_sent_after_a_while_9110_10_1_1() {
     assert!(stage.heard().pop().unwrap().ends_with("5\r\nhello\r\n0\r\n\r\n"));
 }
 
-/// The body stays here, and the connection is of no use any more: the server may wait for the body, or it may not.
+/// The body is not sent, and the connection is not used again: the server may or may not wait for the body.
 #[tokio::test(start_paused = true)]
 async fn a_final_answer_instead_of_100_is_the_answer_9110_10_1_1() {
     for status in ["417 Expectation Failed", "401 Unauthorized", "200 OK"] {
@@ -470,13 +470,13 @@ async fn a_refusal_ends_an_upload_that_nobody_reads() {
     assert_eq!((answer.chunk().await.unwrap(), client.idle(), client.busy()), (None, 0, 0));
 }
 
-/// Many servers answer while they read. Found as a hang: the rest of the upload stayed here, and the server waited.
+/// Many servers answer while they read. The rest of the upload was once not sent, and the server waited for it.
 #[tokio::test(start_paused = true)]
 async fn an_early_answer_that_refuses_nothing_lets_the_upload_go_on() {
     check_goes_on("", 1, 1).await;
 }
 
-/// A server that stops says so in the answers that it is about to give. Found as an echo of which the rest stayed here.
+/// A server that stops says close in its last answers. The rest of an echo was once not sent for that.
 #[tokio::test(start_paused = true)]
 async fn an_early_answer_that_says_close_lets_the_upload_go_on_9_6() {
     check_goes_on("connection: close\r\n", 3, 0).await;
@@ -538,7 +538,8 @@ async fn upload(client: &Client, way: &str) -> Result<String, ClientError> {
     }
 }
 
-/// To an upload its server says 200 and reads nothing of it: after so many seconds the answer is had, or none.
+/// A server answers 200 to an upload and reads nothing of it: after so many seconds the answer is `expected`, or it is
+/// a timeout.
 async fn check_stands(
     set: impl FnOnce(ClientBuilder) -> ClientBuilder,
     seconds: u64,
@@ -558,8 +559,8 @@ async fn check_stands(
     }
 }
 
-/// Found as an error after half a minute, though the answer was here all the time. It is not cut off before that: many
-/// a server answers while it reads, and may take its time.
+/// This was once an error after half a minute, though the answer had come. The upload is not ended before that, because
+/// a server that answers while it reads may take its time.
 #[tokio::test(start_paused = true)]
 async fn an_early_answer_stands_though_the_upload_times_out() {
     let second = Duration::from_secs(1);

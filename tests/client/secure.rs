@@ -26,7 +26,7 @@ fn identity(issued: &Issued) -> TlsIdentity {
     TlsIdentity::from_pem(&issued.chain, &issued.key).unwrap()
 }
 
-/// A server that says who it was asked for, and how to reach it whatever the host is.
+/// A server that tells how many certificates a peer has shown, and where it listens, whatever host is asked.
 struct Secured {
     listener: MemoryListener,
     running: Running,
@@ -140,7 +140,7 @@ async fn row_82_a_host_that_no_certificate_could_be_for_is_not_dialed() {
     assert_eq!(stage.dialed(), [""; 0]);
 }
 
-/// A server that this crate knows nothing of, which would rather speak HTTP/2.
+/// A server that is not this crate's, and would rather speak HTTP/2.
 fn foreign(issued: &Issued, version: &'static SupportedProtocolVersion) -> TlsAcceptor {
     let chain = CertificateDer::pem_slice_iter(issued.chain.as_bytes()).map(Result::unwrap).collect();
     let key = PrivateKeyDer::from_pem_slice(issued.key.as_bytes()).unwrap();
@@ -190,7 +190,7 @@ enum Leave {
     Babbles,
 }
 
-/// When a server may leave, and that it has left.
+/// Tells a server that it may leave, and the test that it has left.
 #[derive(Clone, Default)]
 struct Signs(Arc<(Notify, Notify)>);
 
@@ -298,7 +298,7 @@ impl Dialer for Both {
     }
 }
 
-/// The scheme is part of the origin, and what was said in the open is not taken for what may be said in secret.
+/// The scheme is part of the origin, so credentials do not go from one to the other.
 #[tokio::test]
 async fn row_81_https_is_another_origin_than_http_9110_4_3_1() {
     let ours = Authority::new("ours");

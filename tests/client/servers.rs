@@ -25,7 +25,7 @@ fn large(url: &str, is_stream: bool) -> (Request, String) {
     (request, body)
 }
 
-/// What any echo must do with any client.
+/// Asks the echo at `base` in every way, and many times at once.
 async fn check(client: &Client, base: &str) {
     for _ in 0..3 {
         let get = Request::get(&format!("{base}/a?b=c")).unwrap();
@@ -250,7 +250,7 @@ async fn an_origin_that_closes_does_not_close_the_connection_in_front() {
     assert!(!heard.contains("proxy-authenticate"), "{heard}");
 }
 
-/// Who is asked through a proxy hears what the origin has said, and judges it itself (RFC 9110 §15).
+/// A peer behind a proxy hears what the origin has said, and judges it itself (RFC 9110 §15).
 #[tokio::test]
 async fn a_number_that_is_no_status_code_is_sent_on_as_it_is() {
     for code in ["099", "600", "999"] {

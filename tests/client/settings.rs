@@ -1,4 +1,4 @@
-//! Settings with any value: each works, or fails as documented, and none allocates its maximum at once.
+//! Settings of any value: each works, or fails as documented, and none allocates its maximum at once.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ fn get() -> Request {
     Request::get("http://a/").unwrap()
 }
 
-/// Of three exchanges with these settings each is as `expected` says, in no time.
+/// Three exchanges with these settings all end as `expected`, and at once.
 #[track_caller]
 fn check(what: &str, set: impl Fn(ClientBuilder) -> ClientBuilder, expected: Result<(), &str>) {
     let mut runtime = tokio::runtime::Builder::new_current_thread();
@@ -118,7 +118,7 @@ async fn a_balancer_takes_sizes_and_times_of_any_value() {
             }
             let counts = balancer.counts();
             assert_eq!(counts.iter().map(|host| host.failed).sum::<u64>(), 8);
-            // Those that are not over by now count, each as one, up to the bound.
+            // Only penalties that have not ended count, up to the bound.
             let most = if time == Duration::MAX { size.min(4) } else { 0 };
             tokio::time::advance(Duration::from_millis(1)).await;
             let counts = balancer.counts();

@@ -199,7 +199,7 @@ impl corehttp::Dialer for Late {
     }
 }
 
-/// The way to the proxy and the way through it are one way.
+/// The way to the proxy and the way through it have one timeout.
 #[cfg(feature = "tls")]
 #[tokio::test(start_paused = true)]
 async fn a_proxy_that_drips_times_out_while_connecting() {

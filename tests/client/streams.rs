@@ -275,7 +275,7 @@ async fn an_upgrade_has_to_be_asked_for_and_granted_9110_7_8() {
     let exact = Stage::always(SWITCHING.strip_suffix("early").unwrap());
     let client = exact.client();
     assert_eq!(ask(&client, &upgrade()).await.unwrap().0, 101);
-    assert_eq!((client.idle(), client.busy()), (0, 0), "what speaks something else is no place to rest");
+    assert_eq!((client.idle(), client.busy()), (0, 0), "a connection that speaks something else is not kept");
     drop(client.stream(&upgrade(), &mut response).await.unwrap());
     let call = client.open(&upgrade()).await.unwrap();
     drop(call.finish(&mut response).await.unwrap());
@@ -350,7 +350,7 @@ async fn a_refused_upgrade_says_why() {
 
 const LARGE: u64 = 256 << 20;
 
-/// What is streamed is never here as a whole: the pipe in between holds 64 KiB, and `tests/alloc.rs` counts.
+/// A streamed body is never held as a whole: the pipe in between holds 64 KiB, and `tests/alloc.rs` counts.
 #[tokio::test]
 async fn bodies_larger_than_all_buffers_are_streamed_both_ways() {
     let stage = Stage::new(|mut peer, _| async move {

@@ -84,7 +84,7 @@ impl Stage {
         Stage::new(move |peer, _| peer.answer(answer.clone()))
     }
 
-    /// Gives each request the answer that `answer` finds for it; the connection ends with an empty one.
+    /// Gives each request the answer that `answer` finds for it; an empty one ends the connection.
     pub fn answering(answer: impl Fn(&str) -> String + Send + Sync + 'static) -> Stage {
         let answer = Arc::new(answer);
         Stage::new(move |mut peer, _| {
@@ -106,7 +106,7 @@ impl Stage {
         self.builder().build()
     }
 
-    /// The same, to be told more.
+    /// The settings of such a client.
     pub fn builder(&self) -> ClientBuilder {
         Client::builder().dialer(self.clone())
     }
@@ -144,7 +144,7 @@ pub struct Peer<S> {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Peer<S> {
-    /// The one at the end of `stream`, who notes what is `heard`.
+    /// A peer at the end of `stream` that notes its requests in `heard`.
     pub fn new(stream: S, heard: Heard) -> Peer<S> {
         Peer { stream, heard }
     }
@@ -227,13 +227,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Peer<S> {
 }
 
 impl Peer<TcpStream> {
-    /// Closes so that the client hears of a failure, and not of an end.
+    /// Closes with a reset, which the client hears as a failure and not as an end.
     pub fn reset(self) {
         SockRef::from(&self.stream).set_linger(Some(Duration::ZERO)).unwrap();
     }
 }
 
-/// A stream in memory that does something else than others do.
+/// A stream in memory that fails or acts as it is told.
 pub struct Rigged {
     stream: DuplexStream,
     is_unflushed: bool,
@@ -245,7 +245,7 @@ impl Rigged {
         Rigged { stream, is_unflushed: false, on_drop: None }
     }
 
-    /// Says of all that it has taken that it has lost it.
+    /// Takes all that is written, and then fails to flush it.
     pub fn unflushed(mut self) -> Rigged {
         self.is_unflushed = true;
         self
@@ -291,6 +291,12 @@ impl AsyncWrite for Rigged {
     }
 }
 
+/// Runs `future` on a paused clock, which jumps ahead whenever everybody waits.
+pub fn paused<T>(future: impl Future<Output = T>) -> T {
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    runtime.enable_all().start_paused(true).build().unwrap().block_on(future)
+}
+
 /// Lets all other tasks of this thread come as far as they can.
 pub async fn settle() {
     for _ in 0..8 {
@@ -309,7 +315,7 @@ pub async fn eventually(what: &str, condition: impl Fn() -> bool) {
     panic!("{what}: it never came");
 }
 
-/// What a request was answered: its status and its body, or why not.
+/// The status and the body of the answer to `request`, or why there is none.
 pub async fn ask(client: &Client, request: &Request) -> Result<(u16, String), ClientError> {
     let mut response = Response::new();
     client.send(request, &mut response).await?;

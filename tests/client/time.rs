@@ -1,6 +1,6 @@
 //! How long the client waits in each phase, and which error it reports after that.
 
-use std::future::{Future, pending};
+use std::future::pending;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};
 use std::pin::Pin;
@@ -46,7 +46,7 @@ async fn check(client: &Client, request: &Request, phase: ClientPhase, seconds: 
     error
 }
 
-/// Says `start`, and then `drop` whenever a second has passed.
+/// Says `start`, and then `drop` again and again.
 fn dripping(start: &'static str, drop: &'static str, every: Duration) -> Stage {
     Stage::new(move |mut peer, _| async move {
         peer.request().await?;
@@ -121,7 +121,7 @@ async fn a_streamed_body_has_the_same_timeouts() {
     let mut response = Response::new();
     let mut answer = slow_reader.stream(&get(), &mut response).await.unwrap();
     sleep(1000 * SECOND).await;
-    assert_eq!(answer.chunk().await.unwrap(), Some(&b"slow"[..]), "whoever reads late has all the time");
+    assert_eq!(answer.chunk().await.unwrap(), Some(&b"slow"[..]), "a caller may read late");
     sleep(1000 * SECOND).await;
     assert_eq!(answer.chunk().await.unwrap(), None);
 }
@@ -202,7 +202,7 @@ async fn a_connection_that_cannot_be_written_to_times_out() {
     assert!(said.starts_with("sending the request: the exchange failed: the connection failed: "), "{said}");
 }
 
-/// As the page of each says.
+/// As documented.
 #[test]
 fn the_default_timeouts_are_as_documented() {
     let ClientTimeouts { queue, resolve, connect, tls, send, wait, go_ahead, receive, receive_rate_min } =
@@ -212,7 +212,7 @@ fn the_default_timeouts_are_as_documented() {
     assert_eq!(receive_rate_min, 500);
 }
 
-/// For ever is long, and no sum of it and the time of day is anything.
+/// Nothing overflows when the largest duration is added to a time.
 #[tokio::test(start_paused = true)]
 async fn every_timeout_may_be_boundless() {
     let max = Duration::MAX;
@@ -400,7 +400,7 @@ async fn errors_say_what_was_done_and_all_causes() {
     assert_eq!(said(Client::builder(), &server.url).await, [broken.into(), chain]);
 }
 
-/// A limit that is over is a failure, and not the fault of a connection that rested too long.
+/// A timeout is a failure, and not the fault of a connection that rested too long.
 #[tokio::test(start_paused = true)]
 async fn a_timeout_is_never_retried() {
     let stage = Stage::new(|mut peer, _| async move {
@@ -412,16 +412,4 @@ async fn a_timeout_is_never_retried() {
     ask(&client, &get()).await.unwrap();
     let error = ask(&client, &get()).await.unwrap_err();
     assert_eq!((error.is_timeout(), error.is_reused(), stage.dialed().len()), (true, true, 1));
-}
-
-/// The futures of a client may be sent to other threads.
-#[test]
-fn futures_are_send() {
-    fn check<F: Future + Send>(_: F) {}
-    let (client, request, mut response) = (Client::new(), get(), Response::new());
-    check(client.get("http://a/"));
-    check(client.send(&request, &mut response));
-    check(client.stream(&request, &mut response));
-    check(client.upgrade(&request, &mut response));
-    check(client.open(&request));
 }

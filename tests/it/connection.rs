@@ -106,8 +106,8 @@ impl AsyncRead for Broken {
     }
 }
 
-/// Sends `wire` in every way. `expected` is, for each answer, its status, its body and its field `connection`; there are
-/// no other answers, and the handler ran once for each that is not a refusal.
+/// Sends `wire` in every way. `expected` is, for each answer, its status, its body and its field `connection`; there
+/// are no other answers, and the handler ran once for each that is not a refusal.
 #[track_caller]
 fn check(wire: impl AsRef<[u8]>, expected: &[&str]) {
     let wire = wire.as_ref();

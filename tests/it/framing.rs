@@ -85,8 +85,8 @@ fn told(trailers: &corehttp::Headers) -> String {
     trailers.iter().map(|(name, value)| format!(" {name}={}", value.escape_ascii())).collect()
 }
 
-/// Sends `wire` in every way, to handlers that read in every way. `expected` is, for each request, what the handler saw,
-/// or the status of a refusal, for which no handler saw a whole body.
+/// Sends `wire` in every way, to handlers that read in every way. `expected` is, for each request, what the handler
+/// saw, or the status of a refusal, for which no handler saw a whole body.
 #[track_caller]
 fn check(wire: &[u8], expected: &[&str]) {
     for (way, served) in &*WAYS {

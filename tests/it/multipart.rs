@@ -1,5 +1,5 @@
-//! Bodies of parts (RFC 7578), however they are cut and whatever is wrong with them; parts that are saved, and forms that
-//! are written.
+//! Bodies of parts (RFC 7578), however they are cut and whatever is wrong with them; parts that are saved, and forms
+//! that are written.
 
 use std::collections::VecDeque;
 use std::fs;

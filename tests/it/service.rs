@@ -39,8 +39,8 @@ fn run(test: impl Future<Output = ()>) {
     paused(LocalSet::new().run_until(test));
 }
 
-/// Says `before`, stops the service, and says `after` a quarter of a second later. All that is answered is `expected`, and
-/// the connection ends so many seconds after the stop.
+/// Says `before`, stops the service, and says `after` a quarter of a second later. All that is answered is `expected`,
+/// and the connection ends so many seconds after the stop.
 #[track_caller]
 fn check(before: &str, after: &str, expected: &str, seconds: u32) {
     run(async {

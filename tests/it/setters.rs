@@ -224,8 +224,8 @@ fn framing_is_computed_whatever_was_set_9112_6() {
     check(OLD, trailing, "HTTP/1.1 200 OK\r\ncontent-length: 3\r\nconnection: close\r\n\r\nabc");
 }
 
-/// Whether the connection persists is computed, not set. But a handler that names protocols in `upgrade`, as with a 426,
-/// needs the option for this hop.
+/// Whether the connection persists is computed, not set. But a handler that names protocols in `upgrade`, as with a
+/// 426, needs the option for this hop.
 #[test]
 fn connection_options_stand_beside_the_computed_ones_9110_7_6_1() {
     let check = |upgrade: &'static str, set: &'static [&'static str], to_1_1: &str, to_1_0: &str| {

@@ -1,4 +1,5 @@
-//! How a server stops: it serves the connections that it has accepted and no others, and takes no longer than its grace.
+//! How a server stops: it serves the connections that it has accepted and no others, and takes no longer than its
+//! grace.
 
 use std::io::{ErrorKind, Read};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};

@@ -40,8 +40,8 @@ fn sized(body: &str) -> String {
 mod reading {
     use super::*;
 
-    /// However it is read, and wherever it is cut, the handler sees the `body` and `trailers` of `wire`, and the request
-    /// behind it is answered, too.
+    /// However it is read, and wherever it is cut, the handler sees the `body` and `trailers` of `wire`, and the
+    /// request behind it is answered, too.
     #[track_caller]
     fn check(wire: &str, body: &str, trailers: &str) {
         let next = wire.to_owned() + GET;
