@@ -94,7 +94,10 @@ impl Balancer {
         let mut attempt = self.0.enter(request)?;
         loop {
             match attempt.host().send(request, response).await {
-                Ok(()) => return Ok(drop(self.0.answered(attempt, response))),
+                Ok(()) => {
+                    self.0.answered(attempt, response);
+                    return Ok(());
+                }
                 Err(error) => attempt = self.0.elsewhere(attempt, request, error)?,
             }
         }
