@@ -84,7 +84,7 @@ pub struct Error(Kind);
 
 /// Two words in all, since a handler's result is moved for every request. The discriminant takes a whole word, because
 /// the result would be moved in pieces otherwise.
-#[repr(u64)]
+#[repr(usize)]
 enum Kind {
     Plain(Status),
     Caused(Box<Caused>),
@@ -95,7 +95,8 @@ struct Caused {
     cause: Box<dyn StdError + Send + Sync>,
 }
 
-const _: () = assert!(size_of::<Result>() == 16, "a handler's result is returned in registers");
+const _: () =
+    assert!(size_of::<Result>() == 2 * size_of::<usize>(), "a handler's result is returned in registers");
 
 impl Error {
     /// Creates an error that is answered with `status`, because of `cause`.
