@@ -88,6 +88,15 @@ impl<B: AnyStream> Transport<B> {
         self.stream()?.poll_shutdown(cx)
     }
 
+    /// Says that this is the end, if that takes no waiting (RFC 9112 §9.8). The others say so when they are dropped.
+    pub(crate) fn say_end(&mut self) {
+        if let Transport::Tls(_) | Transport::Boxed(_) = self {
+            let shut = unconstrained(poll_fn(|cx| self.poll_shutdown(cx)));
+            // If this fails, the peer is gone.
+            drop(pin!(shut).poll(&mut Context::from_waker(Waker::noop())));
+        }
+    }
+
     /// Waits without a buffer until a read may succeed. Returns `None` for a kind that cannot do this, and has to be
     /// read to know.
     ///

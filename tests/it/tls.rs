@@ -9,7 +9,8 @@ use std::task::{self, Poll, ready};
 use std::time::Duration;
 
 use corehttp::{
-    BodyPlan, Context, IntoHandler, Limits, Server, ServerTls, TlsIdentity, TlsRoots, TlsVersion, with_plan,
+    BodyPlan, Context, IntoHandler, Limits, Server, ServerTls, Timeouts, TlsIdentity, TlsRoots, TlsVersion,
+    with_plan,
 };
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, ReadBuf, duplex, split};
 use tokio::time::{Instant, sleep};
@@ -359,6 +360,30 @@ fn only_a_whole_answer_ends_with_close_notify() {
         let mut peer = connect(&served, secured.peer());
         peer.write_all(LAST).unwrap();
         assert!(hear_all(&mut peer).ends_with("fine"));
+    }
+}
+
+/// A connection is left without a request, or between two: that is no failure, and must not look like an attack.
+#[test]
+fn whoever_is_left_alone_hears_the_end_9112_9_8() {
+    let secured = Secured::new();
+    let pause = Duration::from_millis(300);
+    let timeouts = Timeouts { head: pause, idle: pause, ..Timeouts::default() };
+    let served = Served::with(|server| server.tls(secured.tls.clone()).timeouts(timeouts), fine);
+    let left = [(&b""[..], ""), (b"\r\n", ""), (GET, "fine")].into_iter().flat_map(|(wire, end)| {
+        [false, true].map(|says_so| {
+            let mut peer = connect(&served, secured.peer());
+            peer.conn.complete_io(&mut peer.sock).unwrap();
+            ask(&mut peer, wire, end);
+            if says_so {
+                peer.conn.send_close_notify();
+            }
+            peer.flush().unwrap();
+            (wire, says_so, peer)
+        })
+    });
+    for (wire, says_so, mut peer) in Vec::from_iter(left) {
+        assert_eq!(hear_all(&mut peer), "", "{} {says_so}", wire.escape_ascii());
     }
 }
 

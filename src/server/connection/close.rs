@@ -12,7 +12,7 @@ use crate::server::context::Manner;
 /// Ends the connection. Any wait for the peer is bounded.
 pub(super) async fn close(ctx: &mut Context, manner: Manner) {
     match manner {
-        Manner::AtOnce => {}
+        Manner::AtOnce => ctx.say_end(),
         Manner::Politely | Manner::Lingering => {
             let sent = poll_fn(|cx| ctx.poll_send(cx)).await.is_ok()
                 && poll_fn(|cx| ctx.poll_flush(cx)).await.is_ok();
@@ -57,6 +57,10 @@ impl Context {
     /// Resets the connection, so that the peer cannot mistake what was sent for the whole answer.
     fn abort(&mut self) {
         self.conn.borrow().iter().for_each(|conn| conn.transport.reset());
+    }
+
+    fn say_end(&mut self) {
+        self.conn.borrow_mut().iter_mut().for_each(|conn| conn.transport.say_end());
     }
 
     fn poll_shutdown(&mut self, cx: &mut task::Context<'_>) -> Poll<Result<(), Fault>> {

@@ -58,7 +58,10 @@ impl<H: Handler> Connection<H> {
             Box::pin(handshake::secure(&self.worker, acceptor, &mut self.idle)).await?;
         }
         loop {
-            let Some(context) = poll_fn(|cx| self.poll_wake(cx)).await else { return Ok(None) };
+            let Some(context) = poll_fn(|cx| self.poll_wake(cx)).await else {
+                self.idle.iter_mut().for_each(|conn| conn.transport.say_end());
+                return Ok(None);
+            };
             let mut lease = Lease::new(&self.worker, context);
             lease.adopt(self.idle.take(), self.number);
             let (manner, served) = match exchanges(&self.worker, &mut lease).await {
