@@ -139,11 +139,12 @@ impl Pool {
     /// dropped.
     pub(super) fn take(&self, now: Instant) -> Option<(Resting, Box<Exchange>)> {
         loop {
-            // Dropping a connection is a system call, so it must not happen under the lock.
+            // Closing a connection is a system call, so it must not happen under the lock.
             let (mut resting, exchange) = self.pop()?;
             if resting.until > now && self.is_young(resting.born, now) && resting.is_quiet() {
                 return Some((resting, exchange));
             }
+            resting.close();
         }
     }
 
@@ -163,12 +164,13 @@ impl Pool {
         let idle = self.idle_max(&exchange);
         let resting = Resting { conn, born, until: later(now, idle) };
         let is_good = !idle.is_zero() && self.is_young(born, now);
-        {
+        if is_good {
             let mut rest = lock(&self.rest);
             rest.exchanges.give(exchange);
-            if is_good {
-                rest.conns.push(resting);
-            }
+            rest.conns.push(resting);
+        } else {
+            lock(&self.rest).exchanges.give(exchange);
+            resting.close();
         }
         // A keeper that is about to end first clears the flag, and then checks once more, under the same lock, whether
         // anything rests.
@@ -182,7 +184,7 @@ impl Pool {
     pub(super) fn sweep(&self, now: Instant) -> bool {
         let mut conns = std::mem::take(&mut lock(&self.rest).conns);
         let dead = conns.extract_if(.., |resting| resting.until <= now || !resting.is_quiet());
-        drop(Vec::from_iter(dead));
+        dead.for_each(Resting::close);
         let mut rest = lock(&self.rest);
         // Connections that came back meanwhile were used more recently.
         conns.append(&mut rest.conns);
@@ -195,7 +197,7 @@ impl Pool {
     pub(super) fn close_idle(&self) {
         // In two steps, or they would be dropped under the lock, which the application's own stream types might need.
         let closed = std::mem::take(&mut lock(&self.rest).conns);
-        drop(closed);
+        closed.into_iter().for_each(Resting::close);
     }
 
     /// How many connections rest.
@@ -230,6 +232,16 @@ impl Resting {
     /// already knows whether the socket has become readable.
     fn is_quiet(&mut self) -> bool {
         self.conn.transport.is_quiet()
+    }
+
+    fn close(mut self) {
+        self.conn.transport.say_end();
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        self.close_idle();
     }
 }
 

@@ -10,8 +10,9 @@ use corehttp::{
     TlsIdentity, TlsRoots,
 };
 use socket2::SockRef;
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::Notify;
+use tokio::sync::mpsc::unbounded_channel;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
@@ -247,6 +248,49 @@ async fn a_secure_connection_closed_while_it_rested_is_not_used() {
         request.body.stream(&b"hello"[..], None);
         assert_eq!(ask(&client, &request).await.unwrap(), (200, "ok".into()), "{leave:?}");
         assert_eq!(server.connections(), 2, "{leave:?}");
+    }
+}
+
+/// How a client leaves a secure connection.
+#[derive(Clone, Copy, Debug)]
+enum Part {
+    Told,
+    Tired,
+    CloseIdle,
+    Drop,
+}
+
+/// A server must be able to tell an end from an attack, too.
+#[tokio::test(start_paused = true)]
+async fn a_server_hears_the_end_of_a_connection_9112_9_8() {
+    const LAST: &str = "HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 2\r\n\r\nok";
+    let ours = Authority::new("ours");
+    for part in [Part::Told, Part::Tired, Part::CloseIdle, Part::Drop] {
+        let (acceptor, (tell, mut told)) =
+            (foreign(&ours.issue(&["a.example"]), &TLS13), unbounded_channel());
+        let answer = if matches!(part, Part::Told) { LAST } else { OK };
+        let stage = Stage::new(move |peer, _| {
+            let (acceptor, tell) = (acceptor.clone(), tell.clone());
+            async move {
+                let mut peer = Peer::new(acceptor.accept(peer.stream).await?, Heard::default());
+                peer.request().await?;
+                peer.say(answer).await?;
+                peer.stream.flush().await?;
+                let end = peer.stream.read(&mut [0]).await;
+                tell.send(end.map_err(|error| error.kind())).unwrap();
+                Ok(())
+            }
+        });
+        let tls = ClientTls::new().roots(TlsRoots::from_pem(ours.pem()).unwrap());
+        let client = stage.builder().tls(tls).build();
+        let request = Request::get("https://a.example/").unwrap();
+        assert_eq!(ask(&client, &request).await.unwrap(), (200, "ok".into()));
+        match part {
+            Part::Told | Part::Tired => {}
+            Part::CloseIdle => client.close_idle(),
+            Part::Drop => drop(client),
+        }
+        assert_eq!(told.recv().await, Some(Ok(0)), "{part:?}");
     }
 }
 

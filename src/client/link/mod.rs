@@ -103,7 +103,7 @@ impl Link {
     /// Discards what is left of the body, if that is little and arrives soon, so that the connection can be used again.
     pub(super) async fn discard(mut self) {
         if !self.exchange.persists {
-            return;
+            return self.rest();
         }
         let drained = poll_fn(|cx| {
             let Link { conn, exchange, place } = &mut self;
@@ -131,6 +131,7 @@ impl Link {
             && self.exchange.incoming.input.is_empty()
             && self.conn.has_sent_all();
         if !(self.exchange.persists && is_clean && matches!(self.exchange.upload, Upload::Sent)) {
+            self.conn.transport.say_end();
             return;
         }
         let Link { mut conn, mut exchange, place } = self;
