@@ -24,12 +24,16 @@ impl Client {
         response: &mut Response,
     ) -> Result<Link, ClientError> {
         let mut link = self.attempt(pool, (request, Goal::Own), response, self.deadline()).await?;
-        let next = redirect::next(self.redirects, 0, request, &link.place.pool.origin, response)?;
-        let Some(next) = next else {
-            link.decode(response)?;
-            return Ok(link);
+        let followed = match redirect::next(self.redirects, 0, request, &link.place.pool.origin, response) {
+            Ok(None) => {
+                link.decode(response)?;
+                return Ok(link);
+            }
+            Ok(Some(next)) => Box::pin(self.follow(link, next, response)).await,
+            Err(error) => Err(error),
         };
-        Box::pin(self.follow(link, next, response)).await
+        // The server that redirected has heard the request, and perhaps acted on it.
+        followed.map_err(|error| error.sent_before(true))
     }
 
     /// Follows a redirect, and those after it. What is off the usual path is boxed, since the future that awaits it

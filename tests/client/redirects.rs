@@ -1,8 +1,13 @@
 //! Where the client goes when it is redirected, and what it takes along (RFC 9110 §15.4).
 
+use std::io;
 use std::time::Duration;
 
-use corehttp::{ClientCause, ClientError, ClientPhase, InvalidTarget, Method, Redirects, Request, Response};
+use corehttp::{
+    Client, ClientCause, ClientError, ClientPhase, ClientTimeouts, Dialer, InvalidTarget, Method, Redirects,
+    Request, Response,
+};
+use tokio::io::DuplexStream;
 
 use crate::support::{OK, Stage, ask};
 
@@ -424,6 +429,59 @@ async fn a_streamed_body_is_not_sent_again_by_a_redirect() {
                 assert!(!is_followed && matches!(error.cause(), ClientCause::Spent), "{status}: {error:?}");
                 assert_eq!((error.phase(), stage.heard().len()), (ClientPhase::Redirect, 1));
             }
+        }
+    }
+}
+
+/// What was redirected has been heard, and perhaps done: a POST that is answered with 303 has. Found as an error that
+/// invited its caller to send the POST again, because the next host had not heard of it.
+#[tokio::test(start_paused = true)]
+async fn what_was_redirected_was_sent_whatever_becomes_of_it_then() {
+    for (status, location, expected) in [
+        (303, "http://gone/", ClientPhase::Connect),
+        (303, "https://a/", ClientPhase::Tls),
+        (307, "http://gone/", ClientPhase::Connect),
+        (303, "ftp://b/", ClientPhase::Redirect),
+        (303, "", ClientPhase::Redirect),
+        (303, "/b\r\nlocation: /c", ClientPhase::Redirect),
+        (303, "/again", ClientPhase::Redirect),
+        (303, "http://full/", ClientPhase::Queue),
+    ] {
+        let client =
+            Client::builder().dialer(Partly(redirecting(status, location))).connections_per_host_max(1);
+        let timeouts = ClientTimeouts { tls: Duration::from_secs(1), ..ClientTimeouts::default() };
+        let (client, mut response) = (client.timeouts(timeouts).build(), Response::new());
+        let held = client.open(&Request::post("http://full/").unwrap()).await.unwrap();
+        for ask in [described(Method::Post), get("http://a/")] {
+            let error = client.send(&ask, &mut response).await.unwrap_err();
+            assert_eq!(
+                (error.phase(), error.is_sent()),
+                (expected, true),
+                "{status} {location:?}: {error:?}"
+            );
+            let error = client.stream(&ask, &mut response).await.map(drop).unwrap_err();
+            assert_eq!(
+                (error.phase(), error.is_sent()),
+                (expected, true),
+                "{status} {location:?}: {error:?}"
+            );
+        }
+        let error = client.get("http://gone/").await.unwrap_err();
+        assert_eq!((error.phase(), error.is_sent()), (ClientPhase::Connect, false), "{error:?}");
+        drop(held);
+    }
+}
+
+/// Servers of which one cannot be reached.
+struct Partly(Stage);
+
+impl Dialer for Partly {
+    type Stream = DuplexStream;
+
+    async fn dial(&self, host: &str, port: u16) -> io::Result<DuplexStream> {
+        match host {
+            "gone" => Err(io::ErrorKind::ConnectionRefused.into()),
+            _ => self.0.dial(host, port).await,
         }
     }
 }
