@@ -11,7 +11,7 @@ use corehttp::{
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 
-use crate::support::paused;
+use crate::support::{OK, Stage, paused};
 
 /// How a host behaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -554,6 +554,40 @@ fn checks_end_with_the_balancer_and_with_the_host() {
         tokio::task::yield_now().await;
         assert_eq!(tasks(), 0);
     });
+}
+
+/// A host that had been removed, or whose balancer was gone, was asked on until its check had failed.
+#[test]
+fn a_check_under_way_ends_with_the_balancer_and_with_the_host() {
+    for is_removed in [true, false] {
+        paused(async move {
+            let (left, mut leaving) = tokio::sync::mpsc::unbounded_channel();
+            let stage = Stage::new(move |mut peer, _| {
+                let left = left.clone();
+                async move {
+                    // The check is the one that is not answered.
+                    let answer =
+                        if peer.head().await?.unwrap().starts_with("GET /health ") { "" } else { OK };
+                    peer.say(answer).await?;
+                    peer.hear_all().await?;
+                    let _ = left.send(answer);
+                    Ok(())
+                }
+            });
+            let client = stage.builder().idle_timeout(Duration::ZERO).build();
+            let balancer = client.balance(["http://a"]).unwrap();
+            let balancer = balancer.check("/health", Duration::from_secs(20)).unwrap().build();
+            assert_eq!(ask(&balancer).await.unwrap(), "ok");
+            assert_eq!(leaving.recv().await, Some(OK));
+            seconds(1).await;
+            let began = tokio::time::Instant::now();
+            match is_removed {
+                true => assert!(balancer.remove("http://a")),
+                false => drop(balancer),
+            }
+            assert_eq!((leaving.recv().await, began.elapsed()), (Some(""), Duration::ZERO), "{is_removed}");
+        });
+    }
 }
 
 /// The runtime with the checks ends; the next request in another one starts them there.

@@ -1,15 +1,19 @@
 //! [`Check`]: asks hosts regularly whether they are up.
 
 use std::convert::Infallible;
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
 use std::sync::{Arc, Weak};
+use std::task::Poll;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
 
 use super::member::Member;
+use crate::client::Host;
 use crate::memory::lock;
 use crate::message::{Request, Response};
-use crate::runtime::{self, Handle, timeout_at};
+use crate::runtime::{self, Handle, sleep_until, timeout_at};
 
 /// The request of an active check. An answer of 2xx within the interval means that the host is up.
 #[derive(Debug)]
@@ -28,7 +32,7 @@ impl Member {
         let Some(handle) = Handle::current() else { return };
         let (sender, gone) = oneshot::channel();
         *watched = Some(sender);
-        handle.spawn(watch(Arc::downgrade(self), gone, check.clone()));
+        handle.spawn(watch(Arc::downgrade(self), self.host.clone(), gone, check.clone()));
     }
 
     /// Ends the task that checks the host.
@@ -37,21 +41,29 @@ impl Member {
     }
 }
 
-/// Checks `member` until it is `gone`.
-async fn watch(member: Weak<Member>, mut gone: oneshot::Receiver<Infallible>, check: Arc<Check>) {
+/// Checks `member` until it is `gone`, even if that is in the middle of a check.
+async fn watch(member: Weak<Member>, host: Host, mut gone: oneshot::Receiver<Infallible>, check: Arc<Check>) {
+    let mut checking = pin!(keep_checking(member, host, check));
+    poll_fn(|cx| match Pin::new(&mut gone).poll(cx) {
+        Poll::Ready(_) => Poll::Ready(()),
+        Poll::Pending => checking.as_mut().poll(cx),
+    })
+    .await;
+}
+
+/// Checks `member`, which is at `host`, for as long as it is there.
+async fn keep_checking(member: Weak<Member>, host: Host, check: Arc<Check>) {
     let mut response = Response::new();
     loop {
         let next = runtime::later(runtime::now(), check.interval);
-        let Some(watched) = member.upgrade() else { return };
-        let asking = watched.host.send(&check.request, &mut response);
-        let is_up = match timeout_at(next, asking).await {
+        // The member is not held meanwhile, or it would not be gone before the answer has come.
+        let is_up = match timeout_at(next, host.send(&check.request, &mut response)).await {
             Ok(answered) => answered.is_ok() && response.status.is_success(),
             Err(_) => false,
         };
-        watched.set_up(is_up);
-        drop(watched);
-        if timeout_at(next, &mut gone).await.is_ok() {
-            return;
-        }
+        let Some(member) = member.upgrade() else { return };
+        member.set_up(is_up);
+        drop(member);
+        sleep_until(next).await;
     }
 }
