@@ -400,6 +400,10 @@ fn a_call_that_the_caller_ends_counts_against_no_host() {
         let mut request = Request::post("/").unwrap();
         drop(balancer.open(&request).await.unwrap());
         drop(balancer.open(&request).await.unwrap().split());
+        let (mut writer, reader) = balancer.open(&request).await.unwrap().split();
+        drop(reader);
+        writer.flush().await.unwrap_err();
+        assert_eq!(counts(&balancer), [(0, 0, 0, 0)], "nobody waits for the answer");
         request.set_url("http://a/").unwrap();
         assert!(matches!(balancer.open(&request).await.unwrap_err().cause(), ClientCause::Origin));
         balancer.remove("http://a");

@@ -128,6 +128,47 @@ async fn a_half_dropped_too_early_closes_the_connection_and_frees_its_place() {
     assert_eq!((client.idle(), client.busy()), (1, 0));
 }
 
+/// A connection without a reader once stayed open for as long as its writer, which was not told.
+#[tokio::test(start_paused = true)]
+async fn a_reader_dropped_too_early_ends_the_writing_too() {
+    for said in ["", "HTTP/1.1 103 x\r\n\r\n", "HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhe"] {
+        let (left, mut leaving) = tokio::sync::mpsc::unbounded_channel();
+        let stage = Stage::new(move |mut peer, _| {
+            let left = left.clone();
+            async move {
+                peer.head().await?;
+                peer.say(said).await?;
+                peer.hear_all().await?;
+                left.send(()).map_err(io::Error::other)
+            }
+        });
+        let (client, mut response) = (stage.client(), Response::new());
+        let (mut writer, mut reader) =
+            client.open(&Request::post("http://a/").unwrap()).await.unwrap().split();
+        let head = timeout(Duration::from_secs(1), reader.head(&mut response)).await;
+        assert_eq!(head.is_ok(), said.contains("200"), "{said:?}");
+        let writing = tokio::spawn(async move {
+            for _ in 0..60 {
+                writer.write_all(b"piece").await?;
+                writer.flush().await?;
+                if !writer.is_wanted() {
+                    break;
+                }
+                sleep(Duration::from_secs(1)).await;
+            }
+            Ok::<(), ClientError>(())
+        });
+        settle().await;
+        let began = Instant::now();
+        drop(reader);
+        leaving.recv().await.unwrap();
+        assert_eq!(began.elapsed(), Duration::ZERO, "{said:?}");
+        // If the answer has begun, nothing failed: the rest of the request is only not wanted any more.
+        assert_eq!(writing.await.unwrap().is_ok(), said.contains("200"), "{said:?}");
+        assert_eq!((began.elapsed().as_secs(), client.busy(), client.idle()), (1, 0, 0), "{said:?}");
+    }
+}
+
 /// The halves of a call were dropped after its request had been sent, and its answer once went to the next request.
 #[tokio::test(start_paused = true)]
 async fn an_abandoned_answer_never_goes_to_the_next_request() {

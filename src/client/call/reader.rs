@@ -19,7 +19,8 @@ use crate::message::{Headers, Response};
 /// Reads the answer to a request while a [`CallWriter`](super::CallWriter) writes its body.
 ///
 /// Made by [`Call::split`](super::Call::split). If the answer is read slowly, the server has to wait. Dropping the
-/// reader before the end of the answer closes the connection.
+/// reader before the end of the answer closes the connection: a writer then fails if the answer has not begun, and else
+/// is not [wanted](super::CallWriter::is_wanted) any more.
 pub struct CallReader {
     half: Half,
     /// The piece that was read last. It is a copy, since the other half uses the connection too.
@@ -103,6 +104,24 @@ fn poll_chunk(
         half.with_tally(Tally::end);
     }
     Poll::Ready(Ok(()))
+}
+
+impl Drop for CallReader {
+    /// Ends the exchange, unless all of the answer has come. A writer that waits learns of it.
+    fn drop(&mut self) {
+        let is_over = self.half.with_link(|link| {
+            let is_over = link.exchange.is_answered && link.exchange.incoming.is_read();
+            if !is_over {
+                link.close();
+            }
+            is_over
+        });
+        if !is_over {
+            // What the writer meets now is not the server's fault.
+            self.half.with_tally(Tally::end);
+            self.half.wake_owners();
+        }
+    }
 }
 
 impl AsyncRead for CallReader {
