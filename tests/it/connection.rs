@@ -7,7 +7,7 @@ use std::sync::{Arc, LazyLock};
 use std::task::{self, Poll};
 use std::time::Duration;
 
-use corehttp::{BodyPlan, Context, Handler, Limits, Method, Request, Server, Status, with_plan};
+use corehttp::{BodyPlan, Context, Handler, Method, Request, Server, Status, with_plan};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, ReadBuf, duplex};
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
@@ -364,15 +364,6 @@ fn row_55_http_1_0_persists_if_asked_to_and_says_so_9_3() {
         format!("GET / HTTP/1.0\r\nKeep-Alive: 5\r\nProxy-Connection: keep-alive\r\n\r\n{SMUGGLED}"),
         &["200 GET / close"],
     );
-}
-
-#[test]
-fn row_56_the_last_request_that_is_allowed_is_answered_with_close() {
-    let two =
-        |server: Server| server.limits(Limits { requests_per_connection_max: Some(2), ..Limits::default() });
-    let wire = get("/") + &get("/") + SMUGGLED;
-    let (heard, handled) = Wired::with(two, App).ask_counting(wire.as_bytes(), Then::Waits);
-    compare(wire.as_bytes(), &heard, handled, &["200 GET /", "200 GET / close"]);
 }
 
 #[test]

@@ -100,15 +100,20 @@ mod errors {
 
     #[test]
     fn a_1xx_status_of_an_error_a_stream_or_a_plan_is_answered_500_too() {
-        let fails = |_: &mut Context| -> corehttp::Result { Err(Status::EARLY_HINTS.into()) };
-        assert_eq!(status(&Served::new(fails).ask(GET)), 500);
-        let streams = async |ctx: &mut Context| -> corehttp::Result {
-            ctx.response.status = Status::EARLY_HINTS;
-            Ok(ctx.stream().await?.finish().await?)
-        };
-        assert_eq!(status(&Served::new(streams).ask(GET)), 500);
-        let refuses = with_plan(|_| BodyPlan::Refuse(Status::CONTINUE), |_: &mut Context| {});
-        assert_eq!(status(&Served::new(refuses).ask(GET)), 500);
+        for early in [100, 101, 103, 199].map(|code| Status::new(code).unwrap()) {
+            let fails = move |_: &mut Context| -> corehttp::Result { Err(early.into()) };
+            let streams = async move |ctx: &mut Context| -> corehttp::Result {
+                ctx.response.status = early;
+                let mut out = ctx.stream().await?;
+                out.write_all(b"text").await?;
+                Ok(out.finish().await?)
+            };
+            let refuses = with_plan(move |_| BodyPlan::Refuse(early), |_: &mut Context| {});
+            for served in [Served::new(fails), Served::new(streams), Served::new(refuses)] {
+                let heard = served.ask(GET);
+                assert_eq!((status(&heard), heard.matches("HTTP/1.1").count()), (500, 1), "{early}: {heard}");
+            }
+        }
     }
 
     #[test]
@@ -303,7 +308,7 @@ mod panics {
     }
 
     #[test]
-    fn a_panic_is_500_and_the_connection_closes() {
+    fn row_64_a_panic_is_500_and_the_connection_closes() {
         let internal = "HTTP/1.1 500 Internal Server Error\r\ncontent-type: text/plain; charset=utf-8\r\n\
                         content-length: 21\r\nconnection: close\r\n\r\nInternal Server Error";
         check("/at-once", internal, 500);
@@ -312,7 +317,7 @@ mod panics {
     }
 
     #[test]
-    fn a_panic_after_the_head_has_left_cuts_the_connection() {
+    fn row_64_a_panic_after_the_head_has_left_cuts_the_connection() {
         let half = "HTTP/1.1 200 OK\r\nx-set: before\r\ntransfer-encoding: chunked\r\n\r\n4\r\nhalf\r\n";
         check("/streaming", &format!("{half}<ConnectionReset>"), 0);
     }
@@ -939,14 +944,13 @@ mod answers {
     #[test]
     fn rewriting_the_request_does_not_change_how_it_is_answered() {
         let rewrite: fn(&mut Context) -> corehttp::Result = |ctx| {
-            ctx.request = Request::get("/elsewhere")?;
+            ctx.request = Request::post("/elsewhere")?;
+            ctx.request.headers.set("connection", "close")?;
             Ok(ctx.response.body.set("body"))
         };
-        check(
-            &GET.replace("GET", "HEAD").repeat(2),
-            rewrite,
-            &"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\n".repeat(2),
-        );
+        let head = "HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\n";
+        check(&GET.repeat(2), rewrite, &format!("{head}body{head}body"));
+        check(&GET.replace("GET", "HEAD").repeat(2), rewrite, &head.repeat(2));
         let close = "GET / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n";
         check(
             &close.repeat(2),

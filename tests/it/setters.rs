@@ -2,14 +2,10 @@
 //! in `tests/regressions.md`.
 
 use std::io;
-use std::pin::Pin;
-use std::task::{self, Poll};
 use std::time::{Duration, SystemTime};
 
-use corehttp::{
-    Context, Handler, Headers, IntoHandler, InvalidField, Method, Request, Response, Server, Status,
-};
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, ReadBuf, duplex};
+use corehttp::{Context, Headers, InvalidField, Method, Request, Response, Server, Status};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
 use tokio::runtime::Builder;
 use tokio::time::sleep;
 
@@ -311,43 +307,6 @@ fn a_status_is_sent_with_its_reason_or_none_9112_4() {
     for code in [0, 99, 600, 999, 1200, u16::MAX] {
         assert!(Status::new(code).is_none(), "{code}");
     }
-    for code in [100, 101, 103, 199] {
-        let interim = move |ctx: &mut Context| {
-            ctx.response.status = Status::new(code).expect("it is one");
-            Ok(())
-        };
-        assert_eq!(status(&Wired::new(interim).ask(&[GET.as_bytes()], Then::Waits)), 500, "{code}");
-        let failing = move |_: &mut Context| Err(Status::new(code).expect("it is one").into());
-        assert_eq!(status(&Wired::new(failing).ask(&[GET.as_bytes()], Then::Waits)), 500, "{code}");
-    }
-}
-
-#[test]
-fn an_answer_that_is_written_has_a_final_status_too_9110_15_2() {
-    for code in [100, 101, 103] {
-        let written = async move |ctx: &mut Context| -> corehttp::Result {
-            ctx.response.status = Status::new(code).expect("it is one");
-            let mut out = ctx.stream().await?;
-            out.write_all(b"text").await?;
-            Ok(out.finish().await?)
-        };
-        let heard = answers(&Wired::new(written).ask_cut([GET, GET].concat(), Then::Waits));
-        assert_eq!(heard.iter().map(|answer| answer.status).collect::<Vec<_>>(), [500, 500], "{code}");
-    }
-}
-
-#[test]
-fn a_request_that_is_rewritten_is_answered_as_it_was_asked_9110_9_3_2() {
-    let rewriting = |ctx: &mut Context| {
-        ctx.request = Request::post("/other")?;
-        ctx.request.headers.set("connection", "close")?;
-        ctx.response.text("abc");
-        Ok(())
-    };
-    let head = "content-type: text/plain; charset=utf-8\r\ncontent-length: 3\r\n";
-    check(GET, rewriting, &format!("HTTP/1.1 200 OK\r\n{head}\r\nabc"));
-    check(HEAD, rewriting, &format!("HTTP/1.1 200 OK\r\n{head}\r\n"));
-    check(OLD, rewriting, &format!("HTTP/1.1 200 OK\r\n{head}connection: close\r\n\r\nabc"));
 }
 
 #[test]
@@ -412,115 +371,4 @@ fn the_server_is_named_only_if_it_has_a_name_9110_10_2_4() {
     let heard = Wired::with(named, own).ask_cut(GET, Then::Waits);
     assert_eq!(heard.to_lowercase().matches("server: ").count(), 1, "{heard}");
     assert!(!Wired::new(quiet).ask_cut([GET, "GET\r\n\r\n"].concat(), Then::Waits).contains("server"));
-}
-
-#[test]
-fn row_64_a_panic_is_an_answer_and_no_other_connection_notices() {
-    let served = Served::new(async |ctx: &mut Context| -> corehttp::Result {
-        let path = ctx.request.path().to_owned();
-        ctx.response.headers.set("x-half", "done")?;
-        ctx.response.text(&path);
-        match &*path {
-            "/before" => panic!("a test panics"),
-            "/after" => {
-                let mut out = ctx.stream().await?;
-                out.write_all(b"half an answer").await?;
-                out.flush().await?;
-                panic!("a test panics");
-            }
-            _ => Ok(()),
-        }
-    });
-    let (mut other, get) = (served.connect(), |path: &str| GET.replacen('/', path, 1));
-    other.say(get("/1"));
-    assert!(other.hear().ends_with("/1"));
-    let heard = served.ask(get("/before") + GET);
-    let answers = answers(&heard);
-    assert_eq!((answers.len(), answers[0].status), (1, 500));
-    answers[0].check_refusal();
-    check_aborted(&served.ask(get("/after") + GET), "half an answer");
-    other.say(get("/2"));
-    assert!(other.hear().ends_with("/2"));
-}
-
-/// The answer begins, goes as far as `half`, and has no end.
-#[track_caller]
-fn check_aborted(heard: &str, half: &str) {
-    assert_eq!((status(heard), heard.matches("HTTP/1.1").count()), (200, 1), "{heard:?}");
-    assert!(heard.contains(half) && !heard.contains("\r\n0\r\n\r\n"), "{heard:?}");
-    assert!(heard.ends_with("<ConnectionReset>"), "{heard:?} looks whole");
-}
-
-/// A source that yields `text`, and then fails.
-#[derive(Clone, Copy)]
-struct Failing(&'static str);
-
-impl AsyncRead for Failing {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        _: &mut task::Context<'_>,
-        out: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        match std::mem::take(&mut self.0) {
-            "" => Poll::Ready(Err(io::Error::other("no more"))),
-            text => {
-                out.put_slice(text.as_bytes());
-                Poll::Ready(Ok(()))
-            }
-        }
-    }
-}
-
-/// The answer that `handler` begins is cut off in the middle.
-#[track_caller]
-fn aborts<Kind, H>(handler: H)
-where
-    H: IntoHandler<Kind>,
-    H::Handler: Handler + Send + Sync,
-{
-    let served = Served::new(handler);
-    for request in [GET, OLD] {
-        check_aborted(&served.ask([request, GET].concat()), "half");
-    }
-}
-
-#[test]
-fn row_65_a_source_that_fails_aborts_the_answer_9112_8() {
-    aborts(|ctx: &mut Context| ctx.response.body.stream(Failing("half"), None));
-    aborts(|ctx: &mut Context| ctx.response.body.stream(Failing("half"), Some(8)));
-    aborts(|ctx: &mut Context| ctx.response.body.stream(Failing("half"), Some(4)));
-    aborts(async |ctx: &mut Context| -> corehttp::Result {
-        ctx.stream().await?.write_all(b"half").await?;
-        Err(Status::NOT_FOUND.into())
-    });
-    aborts(async |ctx: &mut Context| -> corehttp::Result {
-        Ok(ctx.stream().await?.write_all(b"half").await?)
-    });
-}
-
-#[test]
-fn row_66_a_source_is_as_long_as_was_said_or_the_answer_is_aborted_9112_8() {
-    aborts(|ctx: &mut Context| ctx.response.body.stream(io::Cursor::new("half"), Some(5)));
-    aborts(|ctx: &mut Context| ctx.response.body.stream(io::Cursor::new("half"), Some(u64::MAX)));
-    aborts(async |ctx: &mut Context| -> corehttp::Result {
-        ctx.response.headers.set("content-length", 5)?;
-        let mut out = ctx.stream().await?;
-        out.write_all(b"half").await?;
-        Ok(out.finish().await?)
-    });
-    aborts(async |ctx: &mut Context| -> corehttp::Result {
-        ctx.response.headers.set("content-length", 5)?;
-        let mut out = ctx.stream().await?;
-        out.write_all(b"half").await?;
-        assert!(out.write_all(b"and more").await.is_err());
-        Ok(())
-    });
-}
-
-#[test]
-fn row_66_no_byte_more_than_was_said_is_sent_9112_8() {
-    let long = |ctx: &mut Context| ctx.response.body.stream(io::Cursor::new("half and more"), Some(4));
-    let heard = Served::new(long).ask([GET, GET].concat());
-    assert!(heard.ends_with("<ConnectionReset>") && !heard.contains("and more"), "{heard:?}");
-    assert_eq!(heard.matches("HTTP/1.1").count(), 1);
 }
