@@ -96,6 +96,7 @@ fn a_get_allocates_nothing() {
     check(hello, GET, 1, "hello, world");
 }
 
+/// A core trims its memory once a second of the true time.
 #[test]
 fn an_exchange_allocates_nothing_after_memory_was_trimmed() {
     let end = Instant::now() + Duration::from_millis(1300);

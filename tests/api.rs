@@ -20,33 +20,33 @@ use corehttp::{
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::runtime::Builder;
 
+const GET: &str = "GET /?q=tea HTTP/1.1\r\nhost: a\r\n\r\n";
+const SOON: Duration = Duration::from_secs(5);
+
+/// Serves until it has answered one request, and hears `expected` in the answer.
+#[track_caller]
+fn check(run: impl FnOnce(Server) -> corehttp::Result + Send + 'static, asked: &str, expected: &str) {
+    let listener = MemoryListener::new();
+    let (connector, (stop, stopped)) = (listener.connector(), tokio::sync::oneshot::channel::<()>());
+    let server = Server::bind(listener).cores(2).on_stop(async { drop(stopped.await) }, SOON);
+    let serving = std::thread::spawn(move || run(server));
+    let heard = block_on(async {
+        let mut peer = connector.connect().await.unwrap();
+        peer.write_all(asked.as_bytes()).await.unwrap();
+        peer.shutdown().await.unwrap();
+        let mut heard = String::new();
+        peer.read_to_string(&mut heard).await.unwrap();
+        heard
+    });
+    stop.send(()).unwrap();
+    serving.join().unwrap().expect("it stops well");
+    assert!(heard.contains(expected), "{heard:?} has no {expected:?}");
+}
+
 mod handlers {
     use super::*;
 
-    /// Serves until it has answered one request, and hears `expected` in the answer.
-    #[track_caller]
-    fn check(run: impl FnOnce(Server) -> corehttp::Result + Send + 'static, asked: &str, expected: &str) {
-        let listener = MemoryListener::new();
-        let (connector, (stop, stopped)) = (listener.connector(), tokio::sync::oneshot::channel::<()>());
-        let server = Server::bind(listener).cores(2).on_stop(async { drop(stopped.await) }, SOON);
-        let serving = std::thread::spawn(move || run(server));
-        let heard = block_on(async {
-            let mut peer = connector.connect().await.unwrap();
-            peer.write_all(asked.as_bytes()).await.unwrap();
-            peer.shutdown().await.unwrap();
-            let mut heard = String::new();
-            peer.read_to_string(&mut heard).await.unwrap();
-            heard
-        });
-        stop.send(()).unwrap();
-        serving.join().unwrap().expect("it stops well");
-        assert!(heard.contains(expected), "{heard:?} has no {expected:?}");
-    }
-
-    const GET: &str = "GET /?q=tea HTTP/1.1\r\nhost: a\r\n\r\n";
     const POST: &str = "POST /save HTTP/1.1\r\nhost: a\r\ncontent-length: 5\r\n\r\nhello";
-    const SOON: Duration = Duration::from_secs(5);
-
     fn plain(ctx: &mut Context) {
         ctx.response.text("plain");
     }
@@ -587,8 +587,6 @@ mod clients {
 
     type Asked = Result<(), Box<dyn StdError>>;
 
-    const SOON: Duration = Duration::from_secs(5);
-
     /// A server whose answer is the method, the path and the body; and where it is.
     fn parrot() -> (Running, String) {
         let running = Server::bind("127.0.0.1:0").cores(1).start(|ctx: &mut Context| {
@@ -671,53 +669,23 @@ mod clients {
         .await
     }
 
-    /// The handler forwards its own request, and answers with the response.
-    #[test]
-    fn from_a_handler_as_a_proxy() {
-        let ((backend, url), client) = (parrot(), Client::new());
-        let proxy = async move |ctx: &mut Context| {
-            let mut call = client.open(&ctx.request.target_to(&url)?).await?;
-            let mut incoming = ctx.body_reader();
-            while let Some(chunk) = incoming.chunk().await? {
-                call.write_all(chunk).await?;
-            }
-            let mut answer = call.finish(&mut ctx.response).await?;
-            let mut out = ctx.stream().await?;
-            while let Some(chunk) = answer.chunk().await? {
-                out.write_all(chunk).await?;
-            }
-            Ok(out.finish().await?)
-        };
-        let front =
-            Server::bind("127.0.0.1:0").start(with_plan(|_: &Request| BodyPlan::Stream, proxy)).unwrap();
-        let url = format!("http://{}/through?it", front.local_addr());
-        let response = corehttp::block_on(Client::new().post(&url, "all")).unwrap().unwrap();
-        assert_eq!(response.body.text(), Ok("POST /through?it all"));
-        [front, backend].iter().for_each(|running| running.shutdown(SOON));
-    }
-
     #[test]
     fn each_core_can_have_a_client_of_its_own() {
         let (backend, url) = parrot();
-        let listener = MemoryListener::new();
-        let connector = listener.connector();
-        let server = Server::bind(listener).cores(2);
-        let runs = std::thread::spawn(move || {
-            server.on_stop(async { tokio::time::sleep(Duration::from_millis(300)).await }, SOON).run_per_core(
-                async move |_| {
+        check(
+            |server| {
+                server.run_per_core(async move |_| {
                     let (client, url, hits) = (Client::new(), url.clone(), Cell::new(0u64));
                     Ok(async move |ctx: &mut Context| {
                         hits.set(hits.get() + 1);
                         ctx.response = client.get(&url).await?;
                         Ok(())
                     })
-                },
-            )
-        });
-        let client = Client::builder().memory(connector).build();
-        let response = corehttp::block_on(client.get("http://any/")).unwrap().unwrap();
-        assert_eq!(response.body.text(), Ok("GET / "));
-        runs.join().unwrap().unwrap();
+                })
+            },
+            GET,
+            "\r\n\r\nGET / ",
+        );
         backend.shutdown(SOON);
     }
 

@@ -60,7 +60,7 @@ where
 
 /// The content of an answer, decoded by flate2, or by this crate's server where flate2 cannot.
 #[track_caller]
-fn decoded(response: &Response) -> Vec<u8> {
+pub fn decoded(response: &Response) -> Vec<u8> {
     let (content, mut out) = (response.body.bytes(), Vec::new());
     match response.headers.text("content-encoding") {
         None => return content.to_vec(),
