@@ -64,7 +64,8 @@
 //! `let Context { request, response, .. } = ctx;`.
 //!
 //! A closure captures its state: `async move |ctx: &mut Context| answer(&state, ctx).await`. State that all cores share
-//! must be [`Send`] and [`Sync`]. For state of each core, which needs no lock, use [`Server::run_per_core`].
+//! must be [`Send`] and [`Sync`]. For state of each core, which needs no lock, use [`Server::run_per_core`]. A pool of
+//! connections to a database is such state, because they belong to the runtime that opened them.
 //!
 //! A handler runs on the thread of its core, inside a tokio runtime: it may await anything that needs one, and the
 //! tasks that it starts with `tokio::task::spawn_local` need not be `Send`. While a handler blocks or computes, its
@@ -146,11 +147,13 @@
 //! | where to listen, on how many cores, how to stop | [`Server`], [`Running`] |
 //! | state of each core, without locks | [`Server::run_per_core`] |
 //! | bodies that are too large for memory | [`BodyPlan`], [`Context::body_reader`], [`Context::stream`], [`Context::duplex`] |
-//! | how much peers may send, and how long they may take | [`Limits`], [`Timeouts`] |
+//! | how much peers may send, and how long they and handlers may take | [`Limits`], [`Timeouts`] |
+//! | who the peer is, also behind a proxy | [`Context::peer_addr`] |
 //! | what went wrong, and how often | [`Server::on_error`], [`Running::stats`] |
-//! | middleware, routers | [`Handler`], [`Extensions`], [`Transform`], [`BoxHandler`] |
+//! | middleware, access logs, routers | [`Handler`], [`Extensions`], [`Transform`], [`BoxHandler`] |
 //! | gateways: answers that come from another server | [`Request::target_to`], [`Context::forward`], [`ClientError::owed`] |
 //! | secure connections, with feature `tls` | `Server::tls`, `ServerTls`, `TlsIdentity`, `TlsSession` |
+//! | redirects, such as from http to https | [`Response::redirect`], [`Request::host`] |
 //! | other protocols | [`Context::upgrade`], [`Context::tunnel`] |
 //! | tests of a handler | [`Service::respond`] |
 //! | connections that you accept yourself, or in memory | [`Service::serve_connection`], [`Service::stop`], [`MemoryListener`] |
@@ -170,7 +173,7 @@
 //! |---|---|---|
 //! | forms, queries and cookies | [`Form`], [`FormBuf`], [`Cookies`], [`SetCookie`] | `forms` |
 //! | cookies that a client keeps, with feature `jar` | [`ClientBuilder::cookies`], `jar::Jar` | `jar` |
-//! | JSON, with serde | [`Body::bytes`], and [`Body`] as an [`io::Write`](std::io::Write) | `json` |
+//! | JSON, with serde | [`Body`] for servers, [`Client::send`] for clients | `json` |
 //! | uploads, with feature `multipart` | `multipart::Multipart`, `multipart::Form` | `upload` |
 //! | files of a directory or inside the program, with feature `fs` | `Files`, `Context::send_file` | `files` |
 //! | compressed answers of a server, with feature `compress` | `Compress`, [`Coding`] | `compress` |

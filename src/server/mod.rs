@@ -318,6 +318,30 @@ impl Server {
     /// })
     /// # }
     /// ```
+    ///
+    /// A pool of connections to a database. They belong to the runtime that opened them, so each core has its own:
+    ///
+    /// ```no_run
+    /// use corehttp::{Context, Server};
+    ///
+    /// # mod database {
+    /// #     pub struct Pool;
+    /// #     impl Pool {
+    /// #         pub async fn connect(_: &str) -> std::io::Result<Pool> { Ok(Pool) }
+    /// #         pub async fn count(&self, _: &str) -> std::io::Result<u64> { Ok(0) }
+    /// #     }
+    /// # }
+    /// # fn main() -> corehttp::Result {
+    /// Server::bind("127.0.0.1:8080").run_per_core(async |_| {
+    ///     let pool = database::Pool::connect("postgres://localhost/shop").await?;
+    ///     Ok(async move |ctx: &mut Context| -> corehttp::Result {
+    ///         let orders = pool.count("orders").await?;
+    ///         ctx.response.text(orders.to_string());
+    ///         Ok(())
+    ///     })
+    /// })
+    /// # }
+    /// ```
     pub fn run_per_core<F, Kind, H>(self, make: F) -> Result
     where
         F: AsyncFn(ServerCore) -> Result<H> + Send + Sync + 'static,

@@ -128,6 +128,25 @@ impl<H: Handler> Service<H> {
     /// its content even if the request is a HEAD. What the handler writes by [`Context::stream`] becomes the body, up
     /// to the point where an answer would have been aborted.
     ///
+    /// # Examples
+    ///
+    /// ```
+    /// use corehttp::{Context, Request, Server, Status};
+    ///
+    /// fn greet(ctx: &mut Context) -> corehttp::Result {
+    ///     let Context { request, response, .. } = ctx;
+    ///     let name = request.query().get("name").ok_or(Status::BAD_REQUEST)?;
+    ///     response.text(format!("Hello, {name}!"));
+    ///     Ok(())
+    /// }
+    ///
+    /// // What follows can be the body of a `#[test]`.
+    /// let service = Server::new().service(greet);
+    /// let ask = |url: &str| corehttp::block_on(service.respond(Request::get(url).unwrap())).unwrap();
+    /// assert_eq!(ask("/?name=Ada").body.bytes(), b"Hello, Ada!");
+    /// assert_eq!(ask("/").status, Status::BAD_REQUEST);
+    /// ```
+    ///
     /// [`Context::stream`]: super::Context::stream
     #[doc(alias = "oneshot")]
     pub async fn respond(&self, request: Request) -> Response {

@@ -19,8 +19,36 @@ use crate::wire::encode;
 /// Facts about the exchange.
 impl Context {
     /// Returns the address of the peer. It is the one that connected, so behind a proxy it is the proxy's: fields such
-    /// as `x-forwarded-for` are not consulted.
-    #[doc(alias("remote_addr", "ConnectInfo"))]
+    /// as `x-forwarded-for` are not consulted, because anyone can send them.
+    ///
+    /// # Examples
+    ///
+    /// The address of a client behind a proxy on this machine, which appends it to `x-forwarded-for`. Whatever stands
+    /// before it was sent by the client.
+    ///
+    /// ```
+    /// use std::net::IpAddr;
+    /// use corehttp::{PeerAddr, Request};
+    ///
+    /// /// To be called with `ctx.peer_addr()` and `&ctx.request`.
+    /// fn client_ip(peer: PeerAddr, request: &Request) -> Option<IpAddr> {
+    ///     let is_proxy = peer == PeerAddr::Unix || peer.ip().is_some_and(|ip| ip.is_loopback());
+    ///     if !is_proxy {
+    ///         return peer.ip(); // anyone else may claim anything
+    ///     }
+    ///     let last = request.headers.all("x-forwarded-for").last()?;
+    ///     std::str::from_utf8(last).ok()?.rsplit(',').next()?.trim().parse().ok()
+    /// }
+    ///
+    /// let mut request = Request::get("/")?;
+    /// request.headers.set("x-forwarded-for", "192.0.2.66, 192.0.2.1")?;
+    /// assert_eq!(client_ip(PeerAddr::Unix, &request), Some(IpAddr::from([192, 0, 2, 1])));
+    /// # let other = IpAddr::from([198, 51, 100, 1]);
+    /// # assert_eq!(client_ip(std::net::SocketAddr::from((other, 80)).into(), &request), Some(other));
+    /// # assert_eq!(client_ip(PeerAddr::Unix, &Request::get("/")?), None);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[doc(alias("remote_addr", "ConnectInfo", "client ip", "x-forwarded-for"))]
     pub fn peer_addr(&self) -> PeerAddr {
         self.peer().addr
     }
@@ -95,6 +123,28 @@ impl Context {
     /// buffer.
     ///
     /// What the handler leaves unread is discarded afterwards, within [`Limits::drain_max`](crate::Limits::drain_max).
+    ///
+    /// # Examples
+    ///
+    /// A file that is uploaded with PUT or POST. The plan lets the handler begin before the body is here.
+    ///
+    /// ```no_run
+    /// use corehttp::{BodyPlan, Context, Server, with_plan};
+    /// use tokio::io::AsyncWriteExt;
+    ///
+    /// async fn save(ctx: &mut Context) -> corehttp::Result {
+    ///     let mut file = tokio::fs::File::create("/var/tmp/upload").await?;
+    ///     let mut body = ctx.body_reader();
+    ///     while let Some(chunk) = body.chunk().await? {
+    ///         file.write_all(chunk).await?;
+    ///     }
+    ///     Ok(file.flush().await?)
+    /// }
+    ///
+    /// fn main() -> corehttp::Result {
+    ///     Server::bind("127.0.0.1:8080").run(with_plan(|_| BodyPlan::Stream, save))
+    /// }
+    /// ```
     pub fn body_reader(&mut self) -> Reader<'_> {
         let Context { request, incoming, conn, shared, .. } = self;
         Reader::new(request, incoming.get_mut(), conn, &shared.bounds)
@@ -134,6 +184,25 @@ impl Context {
     /// # Errors
     ///
     /// Fails with an [`InvalidAnswer`] if an answer has already been sent, or if the status is 1xx.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use corehttp::Context;
+    ///
+    /// async fn squares(ctx: &mut Context) -> corehttp::Result {
+    ///     ctx.response.headers.set("content-type", "text/csv")?;
+    ///     let mut out = ctx.stream().await?;
+    ///     for n in 1..=1000u64 {
+    ///         out.write_all(format!("{n},{}\n", n * n).as_bytes()).await?;
+    ///     }
+    ///     Ok(out.finish().await?)
+    /// }
+    /// # let service = corehttp::Server::new().service(squares);
+    /// # let response = corehttp::block_on(service.respond(corehttp::Request::get("/")?))?;
+    /// # assert!(response.body.text()?.ends_with("\n1000,1000000\n"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub async fn stream(&mut self) -> io::Result<Writer<'_>> {
         let course = self.begin_stream(Unread::Dropped)?;
         let (mut writer, incoming) = self.writer(course);

@@ -23,7 +23,9 @@ use super::settings::provider;
 /// # fn main() -> Result<(), corehttp::TlsConfigError> {
 /// use corehttp::TlsIdentity;
 ///
-/// let identity = TlsIdentity::from_files("/etc/tls/fullchain.pem", "/etc/tls/privkey.pem")?;
+/// // Where certbot puts them:
+/// let folder = std::path::Path::new("/etc/letsencrypt/live/example.com");
+/// let identity = TlsIdentity::from_files(folder.join("fullchain.pem"), folder.join("privkey.pem"))?;
 /// # Ok(())
 /// # }
 /// ```
