@@ -205,7 +205,7 @@ impl ClientError {
     }
 
     /// Returns the status with which a gateway reports this failure of the server behind it: 504 for a timeout, else
-    /// 502 (RFC 9110 §15.6.3, §15.6.5).
+    /// 502 (RFC 9110 §15.6.3, §15.6.5). A TRACE with content is not sent on, and its peer is to blame: 400.
     ///
     /// A handler that passes the error on with `?` answers with 500 instead, since not every handler that asks another
     /// server is a gateway to it.
@@ -225,7 +225,11 @@ impl ClientError {
     /// }
     /// ```
     pub fn owed(&self) -> Status {
-        if self.is_timeout() { Status::GATEWAY_TIMEOUT } else { Status::BAD_GATEWAY }
+        match &self.0.cause {
+            ClientCause::Request(InvalidRequest::Content) => Status::BAD_REQUEST,
+            _ if self.is_timeout() => Status::GATEWAY_TIMEOUT,
+            _ => Status::BAD_GATEWAY,
+        }
     }
 }
 

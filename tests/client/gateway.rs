@@ -155,6 +155,19 @@ async fn a_call_that_is_open_already_is_forwarded_alike() {
     assert_eq!((response.status, response.body.text()), (Status::OK, Ok("ok")));
 }
 
+/// It is the peer that must not have sent one (RFC 9110 §9.3.8). The answer was once 502.
+#[tokio::test(start_paused = true)]
+async fn a_trace_with_content_is_400_and_not_forwarded_9110_9_3_8() {
+    for framing in ["content-length: 3\r\n\r\nabc", "transfer-encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n"]
+    {
+        let stage = Stage::always(OK);
+        let heard =
+            hear(&stage, &format!("TRACE / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n{framing}")).await;
+        assert!(heard.starts_with("HTTP/1.1 400 "), "{heard}");
+        assert_eq!(stage.dialed().len(), 0);
+    }
+}
+
 /// A server that answers one request of a connection so, and closes it.
 fn closing_behind(answer: &'static str) -> Stage {
     Stage::new(move |mut peer, _| async move {
