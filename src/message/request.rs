@@ -35,7 +35,8 @@ pub struct Request {
     pub headers: Headers,
     /// The content (RFC 9110 §6.4).
     pub body: Body,
-    /// The trailer fields, always kept apart from the headers (RFC 9110 §6.5).
+    /// The trailer fields, always kept apart from the headers (RFC 9110 §6.5). A client sends them behind content, which is
+    /// then sent in chunks; a request without content goes without them.
     pub trailers: Headers,
 }
 

@@ -85,7 +85,9 @@ async fn a_body_is_framed_once_and_only_where_there_is_one_6() {
             request.body.set("hello");
         };
         let (five, chunks) = ("content-length: 5\r\n", "transfer-encoding: chunked\r\n");
+        let only_trailed = |request: &mut Request| request.trailers.set("x-sum", 1).unwrap();
         check(method, "http://a/b", |_| {}, &head(framing)).await;
+        check(method, "http://a/b", only_trailed, &head(framing)).await;
         check(method, "http://a/b", |request| request.body.set(""), &head(zero)).await;
         check(method, "http://a/b", sized, &format!("{}hello", head(five))).await;
         check(method, "http://a/b", known, &format!("{}hello", head(five))).await;
