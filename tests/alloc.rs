@@ -405,6 +405,30 @@ fn a_client_that_pipelines_allocates_nothing() {
     running.wait().unwrap();
 }
 
+/// Two servers are asked in turn.
+#[test]
+fn a_client_that_balances_allocates_nothing() {
+    let running = [(); 2].map(|()| Server::bind("127.0.0.1:0").cores(1).start(hello).unwrap());
+    let urls = running.each_ref().map(|running| format!("http://{}", running.local_addr()));
+    let balancer = Client::new().balance(urls).unwrap().build();
+    let (request, mut response) = (Request::get("/").unwrap(), Response::new());
+    let allocated = block_on(async {
+        let mut last = 0;
+        for exchanges in [WARM_UP, 1000] {
+            let before = allocations();
+            for _ in 0..exchanges {
+                balancer.send(&request, &mut response).await.unwrap();
+                assert_eq!(response.body.bytes(), b"hello, world");
+            }
+            last = allocations() - before;
+        }
+        last
+    });
+    assert_eq!(allocated.unwrap(), 0);
+    assert!(balancer.counts().iter().all(|host| host.served >= 500));
+    running.iter().for_each(|running| running.shutdown(Duration::ZERO));
+}
+
 /// Idle connections hold this future, and there may be many of them.
 #[test]
 fn the_future_of_a_connection_is_small() {
