@@ -85,7 +85,7 @@ mod tests {
     #[track_caller]
     fn check_due(accepted: &str, coding: Option<Coding>, is_due: bool) {
         let mut headers = Headers::new();
-        // A list may be spread over lines (§5.3).
+        // A `|` begins another line, over which a list may be spread (§5.3).
         for line in accepted.split('|') {
             headers.append("accept-encoding", line).unwrap();
         }

@@ -1,11 +1,11 @@
-//! Coded content: whole, in pieces, spoiled, and too large.
+//! Coded content is decoded whole or in pieces, and refused if it is spoiled or too large (RFC 9110 §8.4).
 
 use super::codec::Flush;
 use super::{Coding, CodingError, Decoders, Encoder};
 use crate::memory::Arena;
 use crate::message::Headers;
 
-/// What `content`, coded as `codings` say, is decoded to, however it is cut.
+/// Content with these codings is decoded to `expected`, wherever it is cut.
 #[track_caller]
 fn check(codings: &str, content: &[u8], expected: Result<&[u8], CodingError>) {
     for cut in 0..=content.len() {
@@ -103,7 +103,7 @@ fn corrupt_content_is_an_error() {
     check("br", b"\x11\x1e", corrupt);
     check("gzip", ZLIB, corrupt);
     check("gzip, gzip", GZIP, corrupt);
-    // The checksums, and gzip's length.
+    // One octet of the checksums or of gzip's length is wrong.
     for at in [GZIP.len() - 8, GZIP.len() - 5, GZIP.len() - 4, GZIP.len() - 1] {
         check("gzip", &spoiled(GZIP, at), corrupt);
     }
@@ -129,7 +129,7 @@ fn content_cut_anywhere_is_an_error() {
     }
 }
 
-/// No octet may change without notice, but for those that say when and by whom.
+/// An octet that is changed is an error, unless it only says when and by whom the content was coded.
 #[test]
 fn content_changed_anywhere_is_noticed() {
     let text = b"All that glitters is not gold; often have you heard that told.".repeat(8);
@@ -174,14 +174,14 @@ fn a_limit_is_kept_to_the_byte_and_bombs_take_no_memory() {
         assert_eq!(feed(&mut decoders, &bomb, &mut out), Err(CodingError::TooLarge));
         assert!(out.len() + out.spare(0).len() <= 4 * LIMIT, "{coding:?}");
     }
-    // What is within need not come out to cost.
+    // The layers within count as well.
     let nothing = encode(Coding::Gzip, b"");
     let often = nothing.repeat(2 * LIMIT / nothing.len());
     assert_eq!(decode("gzip", &[&often], LIMIT), Ok(Vec::new()));
     assert_eq!(decode("gzip, gzip", &[&encode(Coding::Gzip, &often)], LIMIT), Err(CodingError::TooLarge));
 }
 
-/// 143 bytes were 4 MiB of members, none of which held anything, and took a core a tenth of a second.
+/// 143 bytes once became 4 MiB of empty members, and took a core a tenth of a second.
 #[test]
 fn members_that_decode_to_nothing_count_against_the_limit() {
     let (nothing, mut named) = (encode(Coding::Gzip, b""), b"\x1f\x8b\x08\x08\0\0\0\0\0\x03".to_vec());
@@ -197,7 +197,7 @@ fn members_that_decode_to_nothing_count_against_the_limit() {
     }
 }
 
-/// Flushed at each line, as events are, it takes more than it stands for.
+/// Content that is flushed at each line, as events are, is longer coded than plain.
 #[test]
 fn content_that_was_flushed_often_may_be_coded_twice() {
     for coding in available() {
@@ -238,7 +238,7 @@ fn flushed_content_can_be_decoded_at_once() {
     }
 }
 
-/// What an encoder was used for before leaves no trace: a thread of its own has a new one.
+/// Encoders are used again on the same thread; a new thread has a new one.
 #[test]
 fn a_used_encoder_codes_like_a_new_one() {
     let contents = [(20_000, 3), (300, 64), (5000, 200)];

@@ -36,8 +36,9 @@ mod tests {
     use super::*;
     use crate::exchange::Timeouts;
 
-    /// Whether a body is fast enough, where 100 bytes a second are asked for once 2 seconds were waited. It came in these
-    /// pieces: so many milliseconds nobody wanted more, then somebody waited so many, and then so many bytes came.
+    /// Whether a body that comes in these pieces is fast enough, if 100 bytes a second are demanded after a grace of 2
+    /// seconds. A piece is the milliseconds in which nobody waits, those in which the handler waits, and the bytes that
+    /// come then.
     #[track_caller]
     fn check(pieces: &[(u64, u64, usize)], expected: bool) {
         let timeouts =
@@ -47,7 +48,7 @@ mod tests {
             now += unwanted;
             pace.wait(now);
             now += waited;
-            // It was asked for again meanwhile, and the wait is one.
+            // To ask again meanwhile does not begin another wait.
             pace.wait(now);
             pace.advance(*count, now, &bounds).is_ok()
         });

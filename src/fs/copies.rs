@@ -149,7 +149,7 @@ mod tests {
         Snapshot::read(file, metadata, IN_MEMORY_MAX).unwrap()
     }
 
-    /// All seats are taken: no request waits for one, and existing copies are found without.
+    /// While all seats are taken, no request waits for one; copies that exist are found without a seat.
     #[test]
     fn no_more_copies_are_made_at_once_than_there_are_cores() {
         let (root, copies) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());

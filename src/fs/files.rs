@@ -324,7 +324,7 @@ mod tests {
     use crate::runtime::{available_cores, timeout};
     use crate::server::Server;
 
-    /// All seats are taken: a listing waits for one, but a file must not.
+    /// While all seats are taken, a listing waits for one, and a file does not.
     #[test]
     fn listings_wait_for_a_seat_and_files_do_not() {
         let root = tempfile::tempdir().unwrap();

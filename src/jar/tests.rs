@@ -1,4 +1,4 @@
-//! What a jar takes, what it gives back, and what it drops.
+//! What a jar takes, what it gives back, and what it drops (RFC 6265bis).
 
 use std::io::{self, BufReader, Read, Write};
 use std::time::{Duration, SystemTime};
@@ -10,7 +10,7 @@ use crate::Headers;
 use crate::Request;
 use crate::SetCookie;
 
-/// A store and a clock that stands still.
+/// A store with a clock that only [`Case::wait`] moves.
 struct Case {
     store: Store,
     now: SystemTime,
@@ -43,7 +43,7 @@ impl Case {
         assert_eq!(self.try_set(url, field), Err(reason), "{url} {field}");
     }
 
-    /// `expected` is what goes to `url`, or nothing if it is empty.
+    /// A request to `url` carries the cookies `expected`, or none if that is empty.
     #[track_caller]
     fn check(&mut self, url: &str, expected: &str) {
         let request = request(url);
@@ -157,7 +157,7 @@ fn secure_cookies_are_for_https_and_left_alone_by_http_5_7() {
     case.check("https://a.com/x", "sid=1; sid=3");
 }
 
-/// A server that is tried out has no certificate, and sets the cookies that it will set when it has one.
+/// A server under development has no certificate yet, but sets the cookies that it will set with one.
 #[test]
 fn http_to_this_machine_is_secure_5_7() {
     for host in ["localhost", "LOCALHOST:8080", "127.0.0.1", "127.1.2.3:81", "[::1]", "[::1]:8080"] {
@@ -309,7 +309,7 @@ fn a_jar_stores_and_gives_cookies_and_ends_its_session() {
     assert!(jar.is_empty());
 }
 
-/// The jar that a file makes, or the number of the line that is none.
+/// The jar that is loaded from `file`, or the number of the line that is invalid.
 fn loaded(file: &str) -> Result<Jar, Option<usize>> {
     let jar = Jar::new();
     let line = |error: std::io::Error| {
@@ -318,7 +318,7 @@ fn loaded(file: &str) -> Result<Jar, Option<usize>> {
     jar.load(file.as_bytes()).map_err(line).map(|()| jar)
 }
 
-/// A file that asks the jar how many cookies it has, whenever it is read or written.
+/// A file that uses the jar whenever it is read or written.
 struct Curious<'a, T>(&'a Jar, T);
 
 impl<T: Write> Write for Curious<'_, T> {
@@ -339,7 +339,7 @@ impl<T: Read> Read for Curious<'_, T> {
     }
 }
 
-/// Found as requests that waited for a disk.
+/// Requests once waited for the disk on which a jar was saved.
 #[test]
 fn a_jar_is_free_while_a_file_is_read_or_written() {
     let (jar, twin, request) = (Jar::new(), Jar::new(), request("https://a.com/"));
@@ -392,8 +392,7 @@ fn a_file_keeps_the_cookies_that_outlive_the_session() {
     assert_eq!(String::from_utf8_lossy(&saved), file);
 }
 
-/// A server that led a client to a path of 64 KiB had it keep a cookie for that, and the file that it was saved in could not
-/// be loaded any more.
+/// A cookie for a path of 64 KiB was once kept and saved, and the file could not be loaded again.
 #[test]
 fn every_cookie_that_is_taken_can_be_saved_and_loaded() {
     for (len, is_taken) in [(1, true), (1023, true), (1024, false), (100_000, false)] {

@@ -167,7 +167,7 @@ mod tests {
     use super::*;
     use crate::message::Status;
 
-    /// Of these lines only the `expected` names go on, with a request and with a response.
+    /// A request and a response with these lines are forwarded with the `expected` names only.
     #[track_caller]
     fn check(lines: &[(&str, &str)], expected: &[&str]) {
         let mut request = Request::get("/").unwrap();
@@ -209,7 +209,7 @@ mod tests {
         );
     }
 
-    /// Where a request for `path` goes, below `base`.
+    /// A request for `path` goes on to `expected`, below `base`.
     #[track_caller]
     fn check_target(base: &str, path: &str, expected: Result<&str, InvalidTarget>) {
         let onward = Request::get(path).unwrap().target_to(base);
@@ -271,7 +271,7 @@ mod tests {
             assert!(Request::get("/a").unwrap().target_to(base).is_err(), "{base}");
         }
         for base in ["http://b", "http://b/", "http://b/v1", "http://b:80", "/", "/v1"] {
-            // The `*` of OPTIONS and the target of CONNECT fit no other method.
+            // Other methods take neither the `*` of OPTIONS nor the target of CONNECT.
             for (method, target, other) in [
                 (Method::Connect, "front:443", Method::Connect),
                 (Method::Connect, "front:443", Method::Options),
@@ -320,7 +320,7 @@ mod tests {
         assert_eq!(asked(Method::Options, "*").target_to("/").err(), Some(InvalidTarget::Form));
     }
 
-    /// With these lines of `max-forwards` a request of `method` goes on with `expected`, or not at all.
+    /// A request with these lines of `max-forwards` goes on with those `expected`, or not at all.
     #[track_caller]
     fn check_count(method: Method, lines: &[&str], expected: Result<&[&str], InvalidTarget>) {
         let mut request = Request::new(method, "/a").unwrap();
@@ -357,7 +357,7 @@ mod tests {
             check_count(method, &["1", "1"], Err(InvalidTarget::MaxForwards));
             check_count(method, &["2", "x"], Err(InvalidTarget::MaxForwards));
         }
-        // Others may have it, and it means nothing there.
+        // It means nothing in requests of other methods.
         for method in [Method::Get, Method::Post, "OPTION".parse().unwrap()] {
             for value in ["0", "7", "x"] {
                 check_count(method, &[value], Ok(&[value]));

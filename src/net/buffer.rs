@@ -120,7 +120,7 @@ mod tests {
         }
     }
 
-    /// How much the next read is offered after reads of these sizes, each of a message of its own.
+    /// After reads of these sizes, each of a message of its own, the next read has room for `offered` bytes.
     #[track_caller]
     fn check_room(reads: &[usize], offered: usize) {
         let mut buffer = Buffer::default();
@@ -142,7 +142,7 @@ mod tests {
         check_room(&[READ_SIZE, READ_MOST, READ_MOST], READ_MOST);
     }
 
-    /// Moves `len` bytes behind a head to a body that has room for `room`, and returns whose memory the body has then.
+    /// After `len` bytes behind a head were moved to a body with room for `room`, the body has the `expected` memory.
     #[track_caller]
     fn check_moved(len: usize, room: usize, expected: Whose) {
         let (mut buffer, mut content) = (filled(b"head"), Arena::default());

@@ -110,7 +110,7 @@ mod tests {
 
     use super::*;
 
-    /// What is read of a file of 100,000 bytes that is cut to `len` before it is read.
+    /// Reads `range` of a file of `len` bytes.
     fn read(range: Range<u64>, len: u64) -> io::Result<usize> {
         let mut file = tempfile::tempfile()?;
         file.write_all(&[b'x'; 100_000])?;

@@ -244,7 +244,7 @@ mod tests {
         });
     }
 
-    /// Notes whether whoever wakes it has let the queue go.
+    /// A waker that notes whether the queue was unlocked when it was woken.
     struct Curious(Arc<Queue>, AtomicBool);
 
     impl Wake for Curious {
@@ -253,7 +253,7 @@ mod tests {
         }
     }
 
-    /// A waker may do whatever it likes: one that connects or accepts at once would have waited for itself.
+    /// A waker may do anything: one that connects or accepts at once once waited for itself.
     #[test]
     fn no_task_is_woken_under_the_lock() {
         let leave: [fn(MemoryListener); 2] = [|listener| drop(listener.accept_now()), drop];

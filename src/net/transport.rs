@@ -274,7 +274,7 @@ mod tests {
         (Transport::boxed(near), Transport::boxed(far))
     }
 
-    /// A greeting, its answer in two parts, the end.
+    /// Sends a greeting one way; and an answer in two parts and the end the other way.
     async fn check((mut near, mut far): (Transport, Transport)) {
         assert_eq!(poll_fn(|cx| near.poll_write(cx, b"hello")).await.unwrap(), 5);
         poll_fn(|cx| near.poll_flush(cx)).await.unwrap();
@@ -303,7 +303,7 @@ mod tests {
         });
     }
 
-    /// Sends one end to another runtime, which answers from there.
+    /// Sends one end to another runtime, which echoes from there.
     async fn check_detach((mut near, far): (Transport, Transport)) {
         let far = far.detach().unwrap();
         let there = thread::spawn(move || {

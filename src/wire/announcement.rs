@@ -89,7 +89,8 @@ mod tests {
     const OLD: Asked = Asked { version: Version::Http10, ..GET };
     const CONNECT: Asked = Asked { connect: true, ..GET };
 
-    /// What an answer with this status, and with these fields set by hand, announces, and how its body is framed.
+    /// An answer with this status and content is announced and framed as `expected`, though the handler `set` a length
+    /// or a trailer.
     #[track_caller]
     fn check(asked: Asked, status: u16, set: &str, content: Length, expected: (Announced, Framing)) {
         let mut response = Response { status: Status::new(status).unwrap(), ..Response::default() };
@@ -138,7 +139,7 @@ mod tests {
         check(HEAD, 200, "", Unknown, (Chunked, Framing::Empty));
     }
 
-    /// The peer takes the connection for a tunnel, which the handler did not open.
+    /// The peer takes the connection for a tunnel, although the handler opened none.
     #[test]
     fn a_successful_answer_to_connect_announces_nothing_9110_9_3_6() {
         for content in [NoContent, Known(5), Unknown] {

@@ -324,7 +324,7 @@ pub(crate) fn encode_end(out: &mut Vec<u8>, trailers: &Headers) {
 mod tests {
     use super::*;
 
-    /// Feeds `wire` cut at every byte: the answer must not depend on where packets end.
+    /// A body that is `wire` is decoded to `expected`, wherever it is cut into packets.
     #[track_caller]
     fn check(wire: &[u8], expected: Result<&[u8], WireError>) {
         for cut in 0..=wire.len() {
@@ -333,7 +333,7 @@ mod tests {
         }
     }
 
-    /// The data of a body that comes in `packets`; of what follows the body, nothing may be consumed.
+    /// The data of a body that comes in `packets`. Nothing behind the body may be consumed.
     fn decode(packets: &[&[u8]]) -> Result<Vec<u8>, WireError> {
         let (mut decoder, mut trailers) = (Decoder::default(), Headers::new());
         let (mut input, mut out) = (Vec::new(), Vec::new());

@@ -93,6 +93,7 @@ mod tests {
         check(Version::Http10, &["Keep-Alive"], true);
         check(Version::Http10, &["x", "te, KEEP-ALIVE"], true);
     }
+
     #[test]
     fn keep_alive_timeout_is_a_number_of_seconds_2068_19_7_1_1() {
         for (line, seconds) in [

@@ -306,7 +306,7 @@ mod tests {
 
     use super::*;
 
-    /// A check may end while a host is chosen: where the last one that was up went down then, there seemed to be none.
+    /// A check may end while a host is chosen. If the last host that was up went down in that moment, none was found.
     #[test]
     fn a_host_is_chosen_while_checks_change_who_is_up() {
         for choice in [HostChoice::LeastPending, HostChoice::TwoRandom] {

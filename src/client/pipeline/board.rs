@@ -84,7 +84,7 @@ mod tests {
     use crate::client::ClientCause::TimedOut;
     use crate::message::Request;
 
-    /// Notes whether whoever wakes it has let the board go.
+    /// A waker that notes whether the board was unlocked when it was woken.
     struct Curious(Arc<Board>, AtomicBool);
 
     impl Wake for Curious {
@@ -98,7 +98,7 @@ mod tests {
         Job::new(&Request::get("/").expect("it is a path"), permit)
     }
 
-    /// A waker may do whatever it likes: one that asks at once would have waited for itself.
+    /// A waker may do anything: one that asks at once once waited for itself.
     #[test]
     fn no_task_is_woken_under_the_lock() {
         let failed = || ClientError::new(ClientPhase::Wait, TimedOut);
@@ -120,7 +120,7 @@ mod tests {
             end(&board, failed());
             let woken = || curious.each_ref().map(|curious| curious.1.swap(false, Ordering::Relaxed));
             assert_eq!(woken(), [true, at > 0], "end {at}");
-            // The first has an answer to be fetched, and the second is given up: somebody waits for their places.
+            // The first claim fetches its answer and the second is given up; a task waits for the place of each.
             let mut waits = wakers.each_ref().map(|waker| (Box::pin(room.acquire()), waker));
             for (waits, waker) in &mut waits {
                 assert!(waits.as_mut().poll(&mut Context::from_waker(waker)).is_pending());

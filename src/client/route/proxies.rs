@@ -111,7 +111,7 @@ impl Proxies {
 mod tests {
     use super::*;
 
-    /// Which proxies the variables, given as `NAME=value`, make for `http://a` and `https://a`.
+    /// The environment `vars`, given as `NAME=value`, leads to these proxies for `http://a` and for `https://a`.
     #[track_caller]
     fn check(vars: &[&str], http: Option<&str>, https: Option<&str>) {
         let var = |name: &str| {

@@ -200,7 +200,7 @@ mod tests {
 
     use super::*;
 
-    /// `expected` is the proxy as it is shown.
+    /// The proxy at `url` is shown as `expected`.
     #[track_caller]
     fn check(url: &str, expected: Result<&str, InvalidProxy>) {
         let shown = Proxy::new(url).map(|proxy| proxy.to_string());

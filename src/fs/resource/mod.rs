@@ -133,7 +133,7 @@ mod tests {
 
     use super::*;
 
-    /// Some file systems hold any date, and what is unpacked into them brings its own.
+    /// Some file systems hold any date, and unpacked files keep the date of their archive.
     #[test]
     fn a_file_may_have_any_date() {
         let seconds = |seconds| SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(seconds));

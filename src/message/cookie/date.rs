@@ -96,7 +96,7 @@ const DAYS_BEFORE_1970: i64 = 719_468;
 mod tests {
     use super::*;
 
-    /// `expected` in seconds since 1970.
+    /// `date` is read as `expected`, in seconds since 1970.
     #[track_caller]
     fn check(text: &str, expected: Option<i64>) {
         let seconds = parse(text.as_bytes()).map(|time| match time.duration_since(SystemTime::UNIX_EPOCH) {

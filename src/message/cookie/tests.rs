@@ -1,4 +1,4 @@
-//! What may be set, how it is spelled, and what is read of what others set.
+//! Which cookies may be set, how they are spelled, and how those of others are read (RFC 6265bis §4).
 
 use std::time::{Duration, SystemTime};
 

@@ -450,7 +450,7 @@ mod tests {
         assert_eq!(headers.text("a"), Some("kept\u{e9}"));
     }
 
-    /// Lines are added as they are, wherever they come from: a head that was received or patched, or one that is built.
+    /// Lines are added as they are to a head that was received or patched, and to one that is built.
     #[test]
     fn the_lines_of_other_headers_are_appended() {
         let (built, mut patched) =

@@ -123,7 +123,7 @@ mod tests {
         Name::TRANSFER_ENCODING,
     ];
 
-    /// What browsers and proxies send.
+    /// Names that browsers and proxies send.
     const USUAL: &[&str] = &[
         "accept",
         "accept-encoding",

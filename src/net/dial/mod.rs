@@ -204,7 +204,7 @@ mod tests {
     use super::*;
     use crate::net::{MemoryListener, Resolver};
 
-    /// Whether `future` may move between threads; the client's futures may.
+    /// Compiles if `future` may move between threads, as all futures of the client may.
     fn sent<F: Future + Send>(future: F) -> F {
         future
     }
@@ -215,7 +215,7 @@ mod tests {
 
     const LIMITS: DialTimes = DialTimes { resolve: Duration::MAX, connect: Duration::MAX };
 
-    /// Knows each name by its first letter: `a` is here, `n` is nowhere, the rest is not answered.
+    /// Finds names that begin with `a` on this machine, and those with `n` nowhere; never answers for others.
     struct Letters;
 
     impl Resolver for Letters {
@@ -232,7 +232,7 @@ mod tests {
         Dial { names: Arc::new(Names::new(Letters, Duration::MAX)), ..Dial::default() }
     }
 
-    /// Says what it was asked for, or never answers for port 0.
+    /// Connects to a peer that says which host and port was asked for. Never connects to port 0.
     struct Parrot;
 
     impl Dialer for Parrot {
@@ -248,7 +248,7 @@ mod tests {
         }
     }
 
-    /// How a dial fails: `resolve` or `connect`, and by what.
+    /// The step in which dialing fails, `resolve` or `connect`, and the error, which is none if it took too long.
     async fn fault(
         dial: &Dial,
         host: &str,
@@ -302,7 +302,7 @@ mod tests {
         });
     }
 
-    // Elsewhere only one address of the loopback network is there from the start.
+    // On other systems, only one address of the loopback network is set up.
     #[cfg(target_os = "linux")]
     #[test]
     fn a_connection_may_come_from_a_chosen_local_address() {

@@ -196,7 +196,7 @@ mod tests {
 
     use super::*;
 
-    /// Answers after a second, with as many addresses as it was asked for the name; and counts.
+    /// Answers the first question for a name with one address, the second with two, and so on, after a second each.
     #[derive(Clone, Default)]
     struct Script {
         asked: Arc<Mutex<BTreeMap<String, u8>>>,
@@ -231,12 +231,12 @@ mod tests {
         (script.clone(), Arc::new(Names::new(script, KEEP)))
     }
 
-    /// Runs `test` on a clock that stands still until everybody waits.
+    /// Runs `test` on a clock that moves only when all tasks wait.
     fn run(test: impl Future<Output = ()>) {
         Builder::new_current_thread().enable_time().start_paused(true).build().unwrap().block_on(test);
     }
 
-    /// Asks, beside the test; it has begun to when this returns.
+    /// Looks `name` up in a task, which has begun when this returns.
     async fn ask(names: &Arc<Names>, name: &'static str) -> JoinHandle<io::Result<Addresses>> {
         let names = names.clone();
         let asks = tokio::spawn(async move { names.resolve(name).await });

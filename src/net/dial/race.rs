@@ -154,10 +154,10 @@ mod tests {
     const OTHER_V4: &str = "192.0.2.2:80";
     const V6: &str = "[2001:db8::1]:80";
 
-    /// How one attempt goes: after so many milliseconds it succeeds, or fails.
+    /// For each address, after how many milliseconds the attempt ends, and how.
     type Script<'a> = &'a [(&'a str, u64, Result<(), Kind>)];
 
-    /// What a race ends with, when each attempt was begun, and how many were dropped under way.
+    /// The winner and when it won, when each attempt began, and how many were dropped before they ended.
     async fn run(script: Script<'_>) -> (Result<(String, u128), Kind>, Vec<u128>, usize) {
         let (start, begun, ended) = (Instant::now(), RefCell::new(Vec::new()), Cell::new(0));
         let attempt = async |address: SocketAddr| {

@@ -241,7 +241,7 @@ mod tests {
         Bound::bind(&address.into(), ListenOptions::default())
     }
 
-    /// Nobody may listen there already.
+    /// Binds an address on which no other socket may listen.
     fn bind_alone(address: &str) -> io::Result<Vec<Bound>> {
         Bound::bind(&address.into(), ListenOptions { share_port: false, ..ListenOptions::default() })
     }
@@ -299,7 +299,7 @@ mod tests {
         listener.set_nonblocking(false).unwrap();
         let near = TcpStream::connect(address).unwrap();
         let (far, _) = listener.accept().unwrap();
-        drop(far); // The side that closes first waits.
+        drop(far); // The side that closes first lingers.
         drop(near);
         drop(bound);
         bind(&address.to_string()).unwrap();

@@ -178,7 +178,7 @@ mod tests {
         block_on(async {
             let [first, second] = [first, second].map(|bound| Listener::open(bound).unwrap());
             let (mut by_first, mut by_second, mut peers) = (0, 0, Vec::new());
-            // The kernel chooses by a hash of the ports: that 64 all fall to one side is 1 in 2^63.
+            // The kernel chooses by a hash of the ports. All 64 go to one side once in 2^63 runs.
             while by_first + by_second < 64 {
                 peers.push(net::TcpStream::connect(address).unwrap());
                 tokio::select! {
@@ -240,7 +240,7 @@ mod tests {
         }
     }
 
-    /// Those who queued before the runtime looked at its sockets are all there, and usable.
+    /// As many connections wait as `waiting` says, and all can be used, though the runtime has not polled its sockets.
     async fn check_drain(listener: &Listener, waiting: usize) {
         let drained: Vec<Accepted> = std::iter::from_fn(|| listener.accept_now()).collect();
         assert_eq!(drained.len(), waiting);
@@ -259,7 +259,7 @@ mod tests {
             check_drain(&listener, 0).await;
             let before: Vec<_> = (0..200).map(|_| connect()).collect();
             check_drain(&listener, 200).await;
-            // The readiness that tokio has not seen yet must not hide who comes next.
+            // A readiness that tokio has not seen yet must not hide the next connection.
             let after: Vec<_> = (0..3).map(|_| connect()).collect();
             listener.accept().await.unwrap();
             check_drain(&listener, 2).await;

@@ -102,7 +102,7 @@ mod tests {
 
     const BACKLOG: i32 = 16;
 
-    /// A path of this test's own, free before and after.
+    /// A path that only one test uses, and whose file is removed after it.
     struct Scratch(PathBuf);
 
     impl Scratch {
@@ -135,7 +135,7 @@ mod tests {
         UnixStream::connect(path).unwrap();
     }
 
-    /// Found as two servers with one path: one that had bound it, and did not listen yet, looked as dead as the one before.
+    /// A server that had bound the path but did not listen yet was once taken for dead, and replaced.
     #[test]
     fn of_many_that_replace_a_stale_socket_one_gets_it() {
         for round in 0..100 {
@@ -155,7 +155,7 @@ mod tests {
         }
     }
 
-    /// A tool may hold the lock of the directory for as long as the server runs.
+    /// Another program may hold the lock of the directory for ever.
     #[test]
     fn a_lock_that_is_never_released_is_not_waited_for() {
         let directory = env::temp_dir().join(format!("corehttp-{}-locked", process::id()));

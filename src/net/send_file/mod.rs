@@ -156,7 +156,7 @@ mod tests {
 
     use super::*;
 
-    /// What is fetched from the disk first, and what is in memory already, is known up to some place beyond it.
+    /// A piece is in memory, whether it was there before or a thread has fetched it.
     #[test]
     fn a_piece_is_in_memory_before_it_is_sent() {
         let mut file = tempfile::tempfile().unwrap();
@@ -168,7 +168,7 @@ mod tests {
             let mut sender = FileSender::new(file.clone(), range.clone());
             runtime.block_on(poll_fn(|cx| sender.poll_warm(cx))).unwrap();
             assert!(sender.warm_until > range.start && sender.warm_until <= range.end, "{range:?}");
-            // As if it had been cold: a thread has fetched it.
+            // As if the piece had not been in memory, and a thread had fetched it.
             let mut sender = FileSender::new(file.clone(), range.clone());
             let piece = sender.piece(WARMED);
             let warm = file.clone();
@@ -181,7 +181,7 @@ mod tests {
         }
     }
 
-    /// A range that ends where counting does was one without an end: the core never came back from it.
+    /// A range up to the largest offset there is once kept the core busy for ever.
     #[test]
     fn a_range_that_no_file_can_hold_is_an_error() {
         let file = Arc::new(tempfile::tempfile().unwrap());
@@ -200,7 +200,7 @@ mod tests {
         system::warm(&file, 0..6 << 20).unwrap();
         let mut sender = FileSender::new(file, 5..6 << 20);
         let mut cx = Context::from_waker(std::task::Waker::noop());
-        // So much was sent, and whether it goes on at once.
+        // How much was sent, and whether the sender goes on without a pause.
         for (sent, goes_on) in [(0, true), (TURN / 2, true), (TURN - 1, true), (TURN, false), (TURN, true)] {
             sender.range.start = 5 + sent;
             assert_eq!(sender.poll_warm(&mut cx).is_ready(), goes_on, "{sent}");

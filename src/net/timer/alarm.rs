@@ -128,7 +128,7 @@ mod tests {
     use super::*;
     use crate::net::{Peer, Stopwatch, Timer, Watch};
 
-    /// One task waits, and then another one, which waits for something else first.
+    /// A task that waits after another one is woken in time, whatever each of them had waited for before.
     async fn check(mut timer: impl Timer, first: Duration, second: Duration) {
         let (start, limit) = (Instant::now(), Duration::from_secs(5));
         let mut another = Context::from_waker(Waker::noop());
@@ -145,7 +145,7 @@ mod tests {
         );
     }
 
-    /// A handler that has given up a read, and then writes: it was woken a thousand times a second.
+    /// A handler that gives up a read and then writes was once woken a thousand times a second.
     async fn check_given_up(mut timer: impl Timer) {
         let (second, mut polls) = (Duration::from_secs(1), 0);
         poll_fn(|cx| {

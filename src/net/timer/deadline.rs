@@ -292,17 +292,17 @@ mod tests {
 
     thread_local! {
         static SHARED: RefCell<Option<Rc<Watch>>> = const { RefCell::new(None) };
-        /// How often a waker came when nobody else could have had the table.
+        /// How often the table was locked when a waker was woken or dropped.
         static LOCKED_OUT: Cell<usize> = const { Cell::new(0) };
     }
 
-    /// Wakes as a runtime may that is not ours: whatever it does with a task, it does with the connections in it.
+    /// A waker of another runtime, which may use the table at once by polling or dropping a connection.
     struct Foreign;
 
     impl Foreign {
         fn come_back() {
             let watch = SHARED.with_borrow(Option::clone).expect("the test shares it");
-            // A panic would not do: tokio catches those of wakers that its timers drop.
+            // A panic would be lost, as tokio catches those of wakers that its timers drop.
             LOCKED_OUT.set(LOCKED_OUT.get() + usize::from(watch.slots.try_borrow_mut().is_err()));
         }
     }
@@ -325,7 +325,7 @@ mod tests {
         for watch in [Watch::swept(), Watch::with_alarms()] {
             SHARED.set(Some(watch.clone()));
             let mut deadline = watch.deadline(Peer::default());
-            // Nobody but the table has this waker, so the next one drops it.
+            // Only the table has this waker, so that the next one drops it.
             let mut poll = || {
                 let waker = Waker::from(Arc::new(Foreign));
                 deadline.poll_expired(&mut Context::from_waker(&waker), Lane::Read, limit)
@@ -372,22 +372,21 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_disarmed_wait_begins_anew_and_lanes_are_independent() {
-        for watch in [Watch::with_alarms()] {
-            let (mut deadline, start, limit) =
-                (watch.deadline(Peer::default()), Instant::now(), Duration::from_secs(1));
-            for _ in 0..5 {
-                poll_fn(|cx| {
-                    assert!(deadline.poll_expired(cx, Lane::Read, limit).is_pending());
-                    assert!(deadline.poll_expired(cx, Lane::Write, Duration::MAX).is_pending());
-                    Poll::Ready(())
-                })
-                .await;
-                tokio::time::sleep(limit * 9 / 10).await;
-                deadline.disarm(Lane::Read);
-            }
-            poll_fn(|cx| deadline.poll_expired(cx, Lane::Read, limit)).await;
-            assert!(start.elapsed() >= limit * 55 / 10);
+        let watch = Watch::with_alarms();
+        let (mut deadline, start, limit) =
+            (watch.deadline(Peer::default()), Instant::now(), Duration::from_secs(1));
+        for _ in 0..5 {
+            poll_fn(|cx| {
+                assert!(deadline.poll_expired(cx, Lane::Read, limit).is_pending());
+                assert!(deadline.poll_expired(cx, Lane::Write, Duration::MAX).is_pending());
+                Poll::Ready(())
+            })
+            .await;
+            tokio::time::sleep(limit * 9 / 10).await;
+            deadline.disarm(Lane::Read);
         }
+        poll_fn(|cx| deadline.poll_expired(cx, Lane::Read, limit)).await;
+        assert!(start.elapsed() >= limit * 55 / 10);
     }
 
     #[tokio::test]

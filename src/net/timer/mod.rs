@@ -1,7 +1,6 @@
 //! [`Timer`]: the time limits of a connection, kept by its core's watch, or by an alarm of its own.
 
 mod alarm;
-
 mod deadline;
 mod stopwatch;
 

@@ -88,7 +88,7 @@ mod tests {
 
     use super::*;
 
-    /// What has its runtime in another one was a panic, once that one had ended.
+    /// A timer that belongs to a runtime panics in another one when the first has ended.
     #[test]
     fn a_stopwatch_goes_on_in_another_runtime() {
         let (mut watch, second) = (Stopwatch::new(), Duration::from_secs(1));

@@ -221,7 +221,7 @@ mod tests {
 
     type Outcome = Result<Option<usize>, WireError>;
 
-    /// What a way to parse makes of `head`, and the request if that is a whole one.
+    /// What `parse` returns for `head`, with the request if the head is whole.
     fn parsed(
         head: &[u8],
         parse: impl FnOnce(&[u8], &Limits, &mut Request) -> Option<Outcome>,

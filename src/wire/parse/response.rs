@@ -156,7 +156,7 @@ fn is_folded(lines: &[Header<'_>], head: &[u8]) -> Result<bool, WireError> {
 mod tests {
     use super::*;
 
-    /// Parses `head` as a whole and cut at every byte, where nothing but the end may make it good.
+    /// A whole `head` is read as `expected`. Cut at any byte it is incomplete, or fails for the same reason.
     #[track_caller]
     fn check(head: &str, expected: Result<(u16, Version, &str), WireError>) {
         let (limits, mut into) = (Limits::default(), Response::new());
@@ -211,7 +211,7 @@ mod tests {
         check(&with("a: b\r\n "), Ok((200, Version::Http11, "b")));
         check(&with("a: b\n c"), Err(WireError::LineEnd));
         check(&with("a: b\nc: d"), Err(WireError::LineEnd));
-        // Of a head that came at once these were read, for what is around a value is trimmed.
+        // The blanks around a value are trimmed, and took these bare LFs along if the head came at once.
         check(&with("a:\n b"), Err(WireError::LineEnd));
         check(&with("a:\r\n \n b"), Err(WireError::LineEnd));
         check(&with("a: b\n "), Err(WireError::LineEnd));
@@ -223,7 +223,7 @@ mod tests {
         check(&with("a: b\rc"), Err(WireError::FieldValue));
     }
 
-    /// As with requests: what was said depended on where packets ended.
+    /// As with requests, the error once depended on where packets ended.
     #[test]
     fn of_two_broken_rules_the_first_counts_2_2() {
         use WireError::{FieldName, FieldValue, HeadTooLarge, LineEnd, StatusLine};

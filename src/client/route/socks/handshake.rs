@@ -178,7 +178,7 @@ mod tests {
 
     use super::*;
 
-    /// A proxy whose answers arrive in these pieces, after a while each, and then no more.
+    /// A proxy whose answers arrive in these pieces, each after one vain read, and then end.
     struct Scripted {
         pieces: VecDeque<Vec<u8>>,
         is_due: bool,
@@ -209,7 +209,7 @@ mod tests {
             _: &mut Context<'_>,
             bytes: &[u8],
         ) -> Poll<io::Result<usize>> {
-            // A byte at a time: nobody may trust in more.
+            // A byte at a time, as no writer may rely on more.
             self.heard.extend(bytes.first());
             Poll::Ready(Ok(bytes.len().min(1)))
         }
@@ -223,7 +223,7 @@ mod tests {
         }
     }
 
-    /// What a proxy hears that answers in `pieces`, what comes of it, and what was left unread.
+    /// What a proxy that answers in `pieces` hears, how the handshake ends, and which part of the answers is not read.
     fn converse(
         destination: &Destination<'_>,
         login: Option<&Login>,
@@ -245,7 +245,8 @@ mod tests {
 
     const JOE: (&[u8], &[u8]) = (b"joe", b"pw");
 
-    /// Says `answers` cut at every byte, and byte for byte: nobody may notice.
+    /// What the client says to a proxy that gives `answers`. The handshake ends with `end`, wherever the answers are
+    /// cut.
     #[track_caller]
     fn check_said(host: &str, login: Option<(&[u8], &[u8])>, answers: &[u8], end: &str) -> Vec<u8> {
         let destination = Destination::new(host, 443).unwrap();

@@ -127,10 +127,10 @@ mod tests {
     use crate::client::route::proxy::{Protocol, Proxy};
     use crate::net::{Dialer, Medium, MemoryConnector, MemoryListener, MemoryStream, Names, Resolver};
 
-    /// Knows one name, and takes a second for it; says nothing of another.
-    struct OneName;
+    /// Answers after a second, but never for `silent.example`.
+    struct SlowNames;
 
-    impl Resolver for OneName {
+    impl Resolver for SlowNames {
         async fn resolve(&self, name: &str) -> io::Result<Vec<IpAddr>> {
             sleep(Duration::from_secs(1)).await;
             match name {
@@ -142,7 +142,7 @@ mod tests {
         }
     }
 
-    /// Connects after a second.
+    /// Connects to a listener in memory, after a second.
     struct Slow(MemoryConnector);
 
     impl Dialer for Slow {
@@ -154,13 +154,13 @@ mod tests {
         }
     }
 
-    /// Opens a tunnel to `origin` over `medium`. What comes of it, and how many seconds it took to resolve and to
-    /// connect, or in all.
+    /// Opens a tunnel to `origin` over `medium`. Returns what the origin says first, and how many seconds it took to
+    /// resolve and to connect; or the error, and after how many seconds it came.
     async fn tunnel(url: &str, origin: &str, medium: Medium) -> Result<(String, u64, u64), (String, u64)> {
         tunnel_within(5, url, origin, medium).await
     }
 
-    /// The same; so many seconds to connect.
+    /// As [`tunnel`], with `connect` seconds to connect.
     async fn tunnel_within(
         connect: u64,
         url: &str,
@@ -168,7 +168,7 @@ mod tests {
         medium: Medium,
     ) -> Result<(String, u64, u64), (String, u64)> {
         let (start, proxy) = (Instant::now(), Proxy::new(url).unwrap());
-        let names = Arc::new(Names::new(OneName, Duration::MAX));
+        let names = Arc::new(Names::new(SlowNames, Duration::MAX));
         let dial = Dial { medium, names, ..Dial::default() };
         let Protocol::Socks5(socks) = proxy.protocol() else { panic!("{proxy}") };
         let limits = DialTimes { resolve: Duration::from_secs(5), connect: Duration::from_secs(connect) };
@@ -181,23 +181,23 @@ mod tests {
         Ok((hello, times.resolve.as_secs(), times.connect.as_secs()))
     }
 
-    /// Whether `future` may move between threads; the client's futures may.
+    /// Compiles if `future` may move between threads, as all futures of the client may.
     fn sent<F: Future + Send>(future: F) -> F {
         future
     }
 
-    /// What is said on one connection: so many bytes are heard, and then answered.
+    /// What a proxy does on one connection: it hears so many bytes, and then answers with these.
     type Script = &'static [(usize, &'static [u8])];
 
-    /// A proxy that hears so many bytes at a time and answers them after a second; then it is silent. The last that it
-    /// heard.
+    /// A proxy that follows `script`, waits a second before each answer, and is silent in the end. The task returns
+    /// what the proxy heard last.
     fn proxy(script: Script) -> (Medium, JoinHandle<(Vec<u8>, MemoryStream)>) {
         let (medium, mut peers) = proxy_of([script]);
         let only = async move { peers.recv().await.expect("it is dialed") };
         (medium, tokio::spawn(only))
     }
 
-    /// One that does so on one connection after the other.
+    /// A proxy that follows one script on each connection.
     fn proxy_of<const N: usize>(
         scripts: [Script; N],
     ) -> (Medium, UnboundedReceiver<(Vec<u8>, MemoryStream)>) {
@@ -234,7 +234,7 @@ mod tests {
         assert_eq!(asked.await.unwrap().0, b"\x05\x01\x00\x01\xc0\x00\x02\x01\x00\x51");
     }
 
-    /// The proxy was asked for the first address only, and a host with one dead address was dead.
+    /// Only the first address was once tried, so that a host with one dead address could not be reached.
     #[tokio::test(start_paused = true)]
     async fn each_address_is_tried_until_one_is_reached() {
         const REACHED: Script = &[(3, b"\x05\x00"), (10, HELLO)];

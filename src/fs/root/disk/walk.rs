@@ -73,7 +73,7 @@ mod tests {
 
     use super::*;
 
-    /// openat2 and the walk agree on everything.
+    /// The walk and openat2 agree on each path.
     #[test]
     fn paths_are_walked_as_the_system_resolves_them() {
         let outside = tempfile::tempdir().unwrap();

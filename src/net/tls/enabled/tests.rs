@@ -1,4 +1,4 @@
-//! Handshakes of our client with our server, in memory: who is believed, and who is not.
+//! Handshakes of this client with this server, in memory: which certificates are trusted (RFC 8446, RFC 9110 §4.3.4).
 
 use std::future::poll_fn;
 use std::io::ErrorKind;
@@ -26,7 +26,7 @@ fn roots(authority: &Authority) -> TlsRoots {
     TlsRoots::from_pem(authority.pem()).unwrap()
 }
 
-/// A client's end, which may be sent to another thread.
+/// The client's end, which may be sent to another thread.
 type Near = Transport<Pin<Box<dyn Stream + Send>>>;
 
 const _: () = {
@@ -34,7 +34,7 @@ const _: () = {
     may_be_sent::<Near>();
 };
 
-/// How both sides see their handshake end.
+/// How the handshake ends for the client and for the server.
 async fn shake(
     server: &ServerTls,
     client: &ClientTls,
@@ -68,7 +68,7 @@ fn session(far: &Transport) -> TlsSession {
     }
 }
 
-/// What both sides say of the handshake, in full.
+/// The error of a handshake with its cause, or `ok`.
 fn told<T>(end: Result<T, TlsError>) -> String {
     match end {
         Ok(_) => "ok".into(),
@@ -160,7 +160,7 @@ async fn client_certificates_are_asked_for_or_required() {
             Err(expected) => {
                 let told = told(far);
                 assert!(told.contains("is not trusted") && told.contains(expected), "{told}");
-                // In TLS 1.3 the client hears of it with its first read.
+                // In TLS 1.3 the client learns of it with its first read.
                 let heard = near.unwrap().read_u8().await.unwrap_err();
                 assert!(heard.to_string().contains("received fatal alert"), "{heard}");
             }
@@ -204,7 +204,7 @@ async fn roots_are_replaced_and_sessions_with_them() {
     assert_eq!(session(&far.unwrap()).certificates.len(), 0, "nobody is asked");
 }
 
-/// A server that was started with one handle showed what another handle was given.
+/// A server that was started with one handle once showed the certificate that another handle was given.
 #[test]
 fn an_added_identity_is_for_one_handle_alone() {
     let one = ServerTls::new(identity(&self_signed(&["a.example"])));
