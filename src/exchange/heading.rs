@@ -66,7 +66,12 @@ impl<'a> Reply<'a> {
 
 impl Heading for Reply<'_> {
     fn parse(&mut self, input: &[u8], limits: &Limits) -> Result<Option<usize>, WireError> {
-        let Some(head) = parse::response(input, limits, self.response)? else { return Ok(None) };
+        let parsed = parse::response(input, limits, self.response);
+        let Ok(Some(head)) = parsed else {
+            // The caller has the response, whatever becomes of the wait, and its fields have no text yet.
+            self.response.headers.clear();
+            return parsed.map(|_| None);
+        };
         (self.version, self.is_folded) = (head.version, head.is_folded);
         Ok(Some(head.len))
     }

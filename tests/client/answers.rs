@@ -1,8 +1,11 @@
 //! Which answers are accepted, and which are refused (RFC 9112 §4, §6, §7).
 
+use std::future::pending;
 use std::io;
+use std::time::Duration;
 
 use corehttp::{ClientCause, ClientError, ExchangeError, Method, Request, Response, Status};
+use tokio::time::timeout;
 
 use crate::support::{OK, Stage, ask, settle};
 
@@ -382,6 +385,32 @@ async fn an_answer_that_is_cut_short_is_an_error_at_every_byte_8() {
             assert_eq!(error.owed(), Status::BAD_GATEWAY);
             assert_eq!(io::Error::from(error).kind(), io::ErrorKind::UnexpectedEof);
         }
+    }
+}
+
+/// The fields that have come cannot be read without the rest: to look at them was a panic.
+#[tokio::test(start_paused = true)]
+async fn a_head_that_does_not_come_leaves_no_fields() {
+    let (whole, request) =
+        ("HTTP/1.1 200 OK\r\nx-a: 1\r\nx-b: 2\r\n\r\n", Request::get("http://a/").unwrap());
+    for wire in
+        (1..whole.len()).map(|end| &whole[..end]).chain(["HTTP/1.1 200 OK\r\nx-a: 1\r\nx b: 2\r\n\r\n"])
+    {
+        let mut response = Response::new();
+        closing(wire).client().send(&request, &mut response).await.unwrap_err();
+        assert_eq!(response.headers.iter().next(), None, "{wire:?}");
+        // The same, given up.
+        let owned = wire.to_owned();
+        let stage = Stage::new(move |mut peer, _| {
+            let wire = owned.clone();
+            async move {
+                peer.say(wire).await?;
+                pending().await
+            }
+        });
+        let client = stage.client();
+        let _ = timeout(Duration::from_secs(1), client.send(&request, &mut response)).await;
+        assert_eq!(response.headers.get("x-a"), None, "{wire:?}");
     }
 }
 
