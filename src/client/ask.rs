@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::connect::connect;
-use super::cookie_visit::CookieVisit;
+use super::cookie_exchange::CookieExchange;
 use super::link::Link;
 use super::pool::{Missing, Place, Pool};
 use super::redirect::{self, Goal};
@@ -79,17 +79,17 @@ impl Client {
                 Ok(link) => link,
                 Err(missing) => Box::pin(self.link(missing, deadline)).await?,
             };
-        let visit = CookieVisit::begin(&link.place.pool, request);
-        link.begin((request, goal), request.body.announced(), visit.cookie(), deadline);
+        let cookies = CookieExchange::begin(&link.place.pool, request);
+        link.begin((request, goal), request.body.announced(), cookies.cookie(), deadline);
         match poll_fn(|cx| link.poll_answer(cx, Some(request), response)).await {
             Ok(()) => {}
             Err(error) if link.may_retry(request, &error) => {
-                let again = Box::pin(self.again(link, (request, goal), response, visit.cookie()));
+                let again = Box::pin(self.again(link, (request, goal), response, cookies.cookie()));
                 link = again.await.map_err(|failed| failed.sent_before(error.is_sent()))?;
             }
             Err(error) => return Err(error),
         }
-        visit.end(response);
+        cookies.end(response);
         *response.timings_mut() = link.exchange.timings;
         Ok(link)
     }
@@ -124,10 +124,10 @@ impl Client {
             Ok(link) => link,
             Err(missing) => self.link(missing, deadline).await?,
         };
-        let visit = CookieVisit::begin(&link.place.pool, request);
-        link.begin((request, Goal::Own), content, visit.cookie(), deadline);
+        let cookies = CookieExchange::begin(&link.place.pool, request);
+        link.begin((request, Goal::Own), content, cookies.cookie(), deadline);
         poll_fn(|cx| link.poll_flush(cx)).await?;
-        Ok(Call::new(link, request.trailers.clone(), visit.into_owned()))
+        Ok(Call::new(link, request.trailers.clone(), cookies.into_owned()))
     }
 
     /// Sends `request`, which asks for an upgrade. An answer that is none is received whole, since it says why.

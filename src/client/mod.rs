@@ -15,7 +15,7 @@ mod exchange;
 mod link;
 
 mod ask;
-mod cookie_visit;
+mod cookie_exchange;
 mod cookies;
 mod redirect;
 

@@ -17,7 +17,7 @@ pub use reader::CallReader;
 pub use writer::CallWriter;
 
 use self::half::Half;
-use super::cookie_visit::CookieVisit;
+use super::cookie_exchange::CookieExchange;
 use super::link::Link;
 use super::tally::Tally;
 use super::{Answer, ClientError};
@@ -56,19 +56,19 @@ pub struct Call {
     /// The head of an answer that came before the body was complete, or if there is none to write.
     early: Response,
     trailers: Headers,
-    visit: CookieVisit<'static>,
+    cookies: CookieExchange<'static>,
     /// What a balancer notes of it.
     tally: Tally,
 }
 
 impl Call {
-    pub(super) fn new(link: Link, trailers: Headers, visit: CookieVisit<'static>) -> Call {
-        Call { link: Box::new(link), early: Response::new(), trailers, visit, tally: Tally::default() }
+    pub(super) fn new(link: Link, trailers: Headers, cookies: CookieExchange<'static>) -> Call {
+        Call { link: Box::new(link), early: Response::new(), trailers, cookies, tally: Tally::default() }
     }
 
     /// A call without a body to write, whose answer has come.
     pub(super) fn answered(link: Link, early: Response) -> Call {
-        Call { early, ..Call::new(link, Headers::new(), CookieVisit::over()) }
+        Call { early, ..Call::new(link, Headers::new(), CookieExchange::over()) }
     }
 
     /// This call, of which a balancer notes how it goes.
@@ -141,7 +141,7 @@ impl Call {
         self.tally.note(answered.as_ref().map(|()| &*response));
         answered?;
         *response.timings_mut() = link.exchange.timings;
-        self.visit.end(response);
+        self.cookies.end(response);
         link.decode(response)?;
         let answer = Answer::new(*self.link);
         Ok(match self.tally.into_pending() {
@@ -183,7 +183,7 @@ impl Call {
     /// ```
     pub fn split(self) -> (CallWriter, CallReader) {
         let (writer, reader) = Half::pair(self.link, self.early, self.tally);
-        (CallWriter::new(writer, self.trailers), CallReader::new(reader, self.visit))
+        (CallWriter::new(writer, self.trailers), CallReader::new(reader, self.cookies))
     }
 
     fn poll_data(&mut self, cx: &mut Context<'_>, data: &[u8]) -> Poll<Result<usize, ClientError>> {

@@ -9,7 +9,7 @@ use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, ReadBuf};
 
 use super::half::Half;
-use crate::client::cookie_visit::CookieVisit;
+use crate::client::cookie_exchange::CookieExchange;
 use crate::client::link::Link;
 use crate::client::tally::Tally;
 use crate::client::{ClientError, ClientPhase};
@@ -26,12 +26,12 @@ pub struct CallReader {
     /// The piece that was read last. It is a copy, since the other half uses the connection too.
     piece: Vec<u8>,
     trailers: Headers,
-    visit: CookieVisit<'static>,
+    cookies: CookieExchange<'static>,
 }
 
 impl CallReader {
-    pub(super) fn new(half: Half, visit: CookieVisit<'static>) -> CallReader {
-        CallReader { half, piece: Vec::new(), trailers: Headers::new(), visit }
+    pub(super) fn new(half: Half, cookies: CookieExchange<'static>) -> CallReader {
+        CallReader { half, piece: Vec::new(), trailers: Headers::new(), cookies }
     }
 
     /// Receives the head of the answer into `response`. If the future is dropped, the next call continues.
@@ -55,7 +55,7 @@ impl CallReader {
         })
         .await?;
         self.half.with_tally(|tally| tally.note(Ok(response)));
-        self.visit.end(response);
+        self.cookies.end(response);
         self.half.with_link(|link| {
             *response.timings_mut() = link.exchange.timings;
             link.decode(response)

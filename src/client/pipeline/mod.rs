@@ -20,7 +20,7 @@ pub use builder::PipelineBuilder;
 use pipe::Pipe;
 use tickets::Job;
 
-use super::cookie_visit::CookieVisit;
+use super::cookie_exchange::CookieExchange;
 use super::pool::Pool;
 use super::redirect::Goal;
 use super::{Client, ClientCause, ClientError, ClientPhase, ask, origin};
@@ -117,8 +117,8 @@ impl Pipeline {
         let deadline = shared.client.deadline();
         let permit = shared.enter(deadline).await?;
         let pool = shared.pool()?;
-        let visit = CookieVisit::begin(pool, request);
-        let mut claim = shared.hand_in(request, visit.cookie(), pool, permit)?;
+        let cookies = CookieExchange::begin(pool, request);
+        let mut claim = shared.hand_in(request, cookies.cookie(), pool, permit)?;
         let answer = poll_fn(|cx| claim.poll(cx, response));
         match deadline {
             None => answer.await?,
@@ -127,7 +127,7 @@ impl Pipeline {
                 Err(_) => return Err(claim.error(ClientCause::TimedOut)),
             },
         }
-        visit.end(response);
+        cookies.end(response);
         Ok(())
     }
 

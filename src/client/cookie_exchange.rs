@@ -1,4 +1,4 @@
-//! [`CookieVisit`]: what one request and its answer have to do with cookies (RFC 6265bis §5).
+//! [`CookieExchange`]: the cookies of one request and its answer (RFC 6265bis §5).
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -7,8 +7,8 @@ use super::CookieStore;
 use super::pool::Pool;
 use crate::message::{Method, Request, Response, Target, is_field_value};
 
-/// What one request and its answer have to do with cookies: nothing, if the client keeps none.
-pub(super) struct CookieVisit<'a>(Option<Box<Kept<'a>>>);
+/// The cookies of one request and its answer, if the client keeps any.
+pub(super) struct CookieExchange<'a>(Option<Box<Kept<'a>>>);
 
 /// The store, the URL that it is asked about, and what it said. Boxed, since every exchange has room for it, and few
 /// clients have a store.
@@ -18,24 +18,24 @@ struct Kept<'a> {
     cookie: Option<String>,
 }
 
-impl<'a> CookieVisit<'a> {
+impl<'a> CookieExchange<'a> {
     /// Asks the client's store, if there is one, for the cookies of `request`. If the request has a `cookie` field
     /// itself, or by default, it is sent without them: there is at most one such field (RFC 6265bis §5.8.1). So is a
     /// TRACE, since whatever it carries is sent back (RFC 9110 §9.3.8).
-    pub(super) fn begin(pool: &Pool, request: &'a Request) -> CookieVisit<'a> {
-        let Some(store) = &pool.settings.cookies else { return CookieVisit(None) };
+    pub(super) fn begin(pool: &Pool, request: &'a Request) -> CookieExchange<'a> {
+        let Some(store) = &pool.settings.cookies else { return CookieExchange(None) };
         let target = pool.origin.absolute(request.target());
         let is_said = [&request.headers, &pool.settings.fields].iter().any(|set| set.contains("cookie"));
         let goes_without = is_said || request.method() == Method::Trace;
         let cookie = if goes_without { None } else { store.cookie_field(&target) };
         // A store may have loaded its cookies from anywhere, and a line break in one would begin another field.
         let cookie = cookie.filter(|cookie| is_field_value(cookie.as_bytes()));
-        CookieVisit(Some(Box::new(Kept { store: store.clone(), target, cookie })))
+        CookieExchange(Some(Box::new(Kept { store: store.clone(), target, cookie })))
     }
 
-    /// A visit whose cookies have all been passed on.
-    pub(super) fn over() -> CookieVisit<'a> {
-        CookieVisit(None)
+    /// An exchange whose cookies have all been passed on.
+    pub(super) fn over() -> CookieExchange<'a> {
+        CookieExchange(None)
     }
 
     /// The value of the request's `cookie` field, if it is to have one.
@@ -52,9 +52,9 @@ impl<'a> CookieVisit<'a> {
         }
     }
 
-    /// Makes the visit independent of its request.
-    pub(super) fn into_owned(self) -> CookieVisit<'static> {
-        CookieVisit(self.0.map(|kept| {
+    /// Makes this independent of the request.
+    pub(super) fn into_owned(self) -> CookieExchange<'static> {
+        CookieExchange(self.0.map(|kept| {
             let Kept { store, target, cookie } = *kept;
             Box::new(Kept { store, target: Cow::Owned(target.into_owned()), cookie })
         }))
