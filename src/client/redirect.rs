@@ -84,7 +84,7 @@ pub(super) fn next(
     }
     next.headers.remove_each(&CREDENTIALS);
     next.headers.remove("host");
-    disguise(&mut next.headers, origin.key(), &goal);
+    hide_origins(&mut next.headers, origin.key(), &goal);
     Ok(Some((next, Goal::Other)))
 }
 
@@ -146,7 +146,7 @@ const OF_CONTENT: [&str; 15] = [
 /// to its origin, unless that is `goal`. `origin` becomes `null`, unless it is `left`; otherwise `left` could redirect
 /// a request back to the site that it came from, where it would pass for one of that site's own (Referrer Policy §3.5,
 /// Fetch §4.4).
-fn disguise(headers: &mut Headers, left: &str, goal: &str) {
+fn hide_origins(headers: &mut Headers, left: &str, goal: &str) {
     if headers.contains("referer") {
         match headers.text("referer").and_then(origin_of) {
             Some(origin) if origin == goal => {}

@@ -48,8 +48,8 @@ impl Decoding {
         &self.piece.as_slice()[self.start..self.end]
     }
 
-    /// Notes that only the first `count` bytes of what is lent were read.
-    pub(crate) fn took(&mut self, count: usize) {
+    /// Shortens what is lent to the first `count` bytes. The others will be lent again.
+    pub(crate) fn shorten_piece(&mut self, count: usize) {
         self.end = self.start + count;
     }
 

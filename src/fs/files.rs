@@ -231,15 +231,15 @@ impl<N> Files<N> {
         };
         let site = lookup.site(&ctx.request);
         // Paths are checked before anything is cached under them, so a path that is found here is valid.
-        if let Some(resource) = site.cache.find(&path, now).filter(|resource| resource.is_as_it_was()) {
+        if let Some(resource) = site.cache.find(&path, now).filter(|resource| resource.is_unchanged()) {
             return Ok(Found::Resource(resource));
         }
         let Some(below) = lookup.below(path) else { return Ok(Found::Nothing) };
         let found = match site.root {
-            Root::Embedded(_) => lookup.look(site, &below),
+            Root::Embedded(_) => lookup.find(site, &below),
             Root::Disk(_) => {
                 let (lookup, site, below) = (lookup.clone(), site.clone(), below.to_owned());
-                spawn_blocking(move || lookup.look(&site, &below)).await?
+                spawn_blocking(move || lookup.find(&site, &below)).await?
             }
         };
         match &found {

@@ -126,7 +126,7 @@ impl Lookup {
     }
 
     /// Looks at what is there. This may block, except for embedded files.
-    pub(super) fn look(&self, site: &Site, below: &Below<'_>) -> io::Result<Found> {
+    pub(super) fn find(&self, site: &Site, below: &Below<'_>) -> io::Result<Found> {
         let node = self.open(site, below.name())?;
         match (node, below.is_directory()) {
             (Opened::Nothing, _) | (Opened::File(_), true) => Ok(Found::Nothing),

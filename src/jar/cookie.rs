@@ -42,7 +42,7 @@ impl Cookie {
         let path = set.path.unwrap_or_else(|| host::folder(origin.path));
         // Programs are held to the same rule as servers: nothing may be in the jar that could not have come off the
         // wire.
-        if !is_sayable(set.name, set.value, path) {
+        if !fits_set_cookie(set.name, set.value, path) {
             return Err(Rejected::Value);
         }
         let (domain, host_only) = domain(origin, set.domain)?;
@@ -131,7 +131,7 @@ fn domain(origin: &Origin<'_>, asked: Option<&str>) -> Result<(String, bool), Re
 
 /// Whether a `Set-Cookie` field could have contained this name, value and path. This also applies to a path that is
 /// taken from the request, since a server may redirect its client to a path of any length.
-pub(super) fn is_sayable(name: &str, value: &str, path: &str) -> bool {
+pub(super) fn fits_set_cookie(name: &str, value: &str, path: &str) -> bool {
     let field = format!("{name}={value}; Path={path}");
     let set = SetCookie { path: Some(path), ..SetCookie::new(name, value) };
     SetCookie::parse(field.as_bytes()) == Some(set)

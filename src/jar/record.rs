@@ -76,10 +76,10 @@ fn parse(line: &[u8]) -> Option<Cookie> {
         created: 0,
         used: 0,
     };
-    is_lawful(&cookie).then_some(cookie)
+    is_valid(&cookie).then_some(cookie)
 }
 
-fn is_lawful(cookie: &Cookie) -> bool {
+fn is_valid(cookie: &Cookie) -> bool {
     let as_set = SetCookie {
         domain: Some(&*cookie.domain).filter(|_| !cookie.host_only),
         path: Some(&cookie.path),
@@ -91,7 +91,7 @@ fn is_lawful(cookie: &Cookie) -> bool {
     is_lower_case
         && is_own
         && as_set.keeps_prefix()
-        && cookie::is_sayable(&cookie.name, &cookie.value, &cookie.path)
+        && cookie::fits_set_cookie(&cookie.name, &cookie.value, &cookie.path)
 }
 
 /// A line of a file is not a cookie that a jar has written.

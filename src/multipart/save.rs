@@ -79,39 +79,39 @@ fn is_plain(name: &str) -> bool {
 }
 
 /// A file that is removed unless it is kept.
-struct Draft(Option<Doomed>);
+struct Draft(Option<Temporary>);
 
 impl Draft {
     /// Creates a new file. If the caller is gone by then, the file is removed again.
     fn create(path: PathBuf) -> io::Result<(fs::File, Draft)> {
         let file = fs::File::create_new(&path)?;
-        Ok((file, Draft(Some(Doomed(path)))))
+        Ok((file, Draft(Some(Temporary(path)))))
     }
 
     fn keep(mut self) -> PathBuf {
-        self.0.take().map(|mut doomed| std::mem::take(&mut doomed.0)).unwrap_or_default()
+        self.0.take().map(|mut temporary| std::mem::take(&mut temporary.0)).unwrap_or_default()
     }
 
     /// Removes the file, before the error is returned, so that the same name can be tried again.
     async fn discard(mut self) {
-        let doomed = self.0.take();
+        let temporary = self.0.take();
         // If the runtime ends, dropping the work removes the file.
-        let _ = spawn_blocking(move || drop(doomed)).await;
+        let _ = spawn_blocking(move || drop(temporary)).await;
     }
 }
 
 impl Drop for Draft {
     fn drop(&mut self) {
-        if let Some(doomed) = self.0.take() {
-            drop(spawn_blocking(move || drop(doomed)));
+        if let Some(temporary) = self.0.take() {
+            drop(spawn_blocking(move || drop(temporary)));
         }
     }
 }
 
 /// A file that is removed when this is dropped, unless the path is empty. Errors cannot be reported.
-struct Doomed(PathBuf);
+struct Temporary(PathBuf);
 
-impl Drop for Doomed {
+impl Drop for Temporary {
     fn drop(&mut self) {
         if !self.0.as_os_str().is_empty() {
             let _ = fs::remove_file(&self.0);

@@ -53,7 +53,7 @@ where
     let (make, count) = (Arc::new(make), cores.len());
     for (index, bound) in cores.into_iter().enumerate() {
         let (make, ready, signal) = (make.clone(), ready.clone(), signal.take());
-        let (stop, lifeline) = (running.told_to_stop(), running.lifeline(grace));
+        let (stop, lifeline) = (running.stop_signal(), running.lifeline(grace));
         let core = ServerCore { index, count };
         let thread = runtime::block_on_core(index, server.pinning, move || async move {
             let told = match open(&*make, core, bound, stop).await {

@@ -70,7 +70,7 @@ impl Running {
     }
 
     /// Returns a receiver that learns when the server is told to stop.
-    pub(super) fn told_to_stop(&self) -> watch::Receiver<Option<Stop>> {
+    pub(super) fn stop_signal(&self) -> watch::Receiver<Option<Stop>> {
         self.inner.stop.subscribe()
     }
 

@@ -31,14 +31,14 @@ impl Link {
         cx: &mut Context<'_>,
         response: &mut Response,
     ) -> Poll<Result<(), ClientError>> {
-        let has_come = self.exchange.incoming.has_come();
+        let has_arrived = self.exchange.incoming.has_arrived();
         let content = response.body.receive();
         match self.exchange.decoding {
             Some(_) => ready!(self.poll_body_decoded(cx, content))?,
             None => ready!(self.poll_body(cx, content))?,
         }
         std::mem::swap(&mut response.trailers, &mut self.exchange.incoming.trailers);
-        if !has_come {
+        if !has_arrived {
             self.exchange.timings.receive = self.lap();
         }
         *response.timings_mut() = self.exchange.timings;
@@ -66,8 +66,8 @@ impl Link {
         let count = chunk.len().min(out.remaining());
         out.put_slice(&chunk[..count]);
         match &mut self.exchange.decoding {
-            Some(decoding) => decoding.took(count),
-            None => self.exchange.incoming.took(count),
+            Some(decoding) => decoding.shorten_piece(count),
+            None => self.exchange.incoming.shorten_chunk(count),
         }
     }
 
@@ -128,7 +128,7 @@ impl Link {
             // And where nothing is made of much, that takes its time: all of it may have come during the upload.
             let Exchange { incoming, turn, .. } = &mut *self.exchange;
             let piece = received.min(DECODED_AT_ONCE);
-            incoming.took(piece);
+            incoming.shorten_chunk(piece);
             turn.note(piece);
             ready!(turn.poll(cx));
         }

@@ -89,7 +89,7 @@ impl Link {
         self.exchange.persists &= !is_upgrade;
         // Many servers answer while they still read. But one that refuses reads no more, and neither does one that has
         // sent all of its answer and closes (§9.3, §9.6).
-        let has_said_all = Wish::of(&response.headers) == Wish::Close && self.exchange.incoming.has_come();
+        let has_said_all = Wish::of(&response.headers) == Wish::Close && self.exchange.incoming.has_arrived();
         let is_refused =
             response.status.is_client_error() || response.status.is_server_error() || has_said_all;
         match self.exchange.upload {

@@ -66,7 +66,7 @@ impl Claim<'_> {
 impl Drop for Claim<'_> {
     fn drop(&mut self) {
         if let Some(at) = self.ticket {
-            self.board.lock().desert(at);
+            self.board.lock().abandon(at);
         }
     }
 }

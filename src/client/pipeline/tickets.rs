@@ -75,7 +75,7 @@ enum State {
     /// A connection has taken it.
     Taken,
     /// A connection has taken it, and the caller has given up.
-    Deserted,
+    Abandoned,
     Over(Result<(), ClientError>),
 }
 
@@ -160,9 +160,9 @@ impl Tickets {
     }
 
     /// Notes that the caller has given up on a request.
-    pub(super) fn desert(&mut self, at: usize) {
+    pub(super) fn abandon(&mut self, at: usize) {
         match self.all[at].state {
-            State::Taken | State::Deserted => self.all[at].state = State::Deserted,
+            State::Taken | State::Abandoned => self.all[at].state = State::Abandoned,
             State::Over(_) => self.release(at),
             State::Waiting => {
                 self.waiting.retain(|waiting| *waiting != at);
@@ -220,7 +220,7 @@ impl Tickets {
         let ticket = &mut self.all[at];
         ticket.was_sent |= is_sent;
         match ticket.state {
-            State::Deserted => self.release(at),
+            State::Abandoned => self.release(at),
             _ => {
                 ticket.state = State::Waiting;
                 ticket.job.iter_mut().for_each(|job| job.since = runtime::now());
@@ -273,7 +273,7 @@ impl Tickets {
 
     fn end(&mut self, at: usize, result: Result<(), ClientError>) {
         let ticket = &mut self.all[at];
-        if let State::Deserted = ticket.state {
+        if let State::Abandoned = ticket.state {
             return self.release(at);
         }
         ticket.state = State::Over(result.map_err(|error| error.sent_before(ticket.was_sent)));

@@ -72,8 +72,8 @@ impl Incoming {
         &self.input.unread()[..self.lent]
     }
 
-    /// Notes that only the first `count` bytes of what is lent were read.
-    pub(crate) fn took(&mut self, count: usize) {
+    /// Shortens what is lent to the first `count` bytes. The others will be lent again.
+    pub(crate) fn shorten_chunk(&mut self, count: usize) {
         self.ready = self.lent - count;
         self.lent = count;
     }
@@ -189,7 +189,7 @@ impl Incoming {
     }
 
     /// Whether the whole body has arrived, even if it has not been read. Unknown, and thus false, for one in chunks.
-    pub(crate) fn has_come(&self) -> bool {
+    pub(crate) fn has_arrived(&self) -> bool {
         self.length_left().is_some_and(|left| left <= (self.input.unread().len() - self.lent) as u64)
     }
 

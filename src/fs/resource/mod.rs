@@ -67,8 +67,8 @@ impl Resource {
     }
 
     /// Whether the files that it keeps open are unchanged.
-    pub(super) fn is_as_it_was(&self) -> bool {
-        self.representations.iter().all(|it| it.snapshot.is_as_it_was())
+    pub(super) fn is_unchanged(&self) -> bool {
+        self.representations.iter().all(|it| it.snapshot.is_unchanged())
     }
 
     /// The file as it is.

@@ -64,7 +64,7 @@ impl Snapshot {
     }
 
     /// Whether the file is unchanged, if it is kept open. This does not access the disk.
-    pub(in crate::fs) fn is_as_it_was(&self) -> bool {
+    pub(in crate::fs) fn is_unchanged(&self) -> bool {
         match &self.content {
             Content::Bytes(_) => true,
             Content::File(file, len) => {

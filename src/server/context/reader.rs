@@ -158,11 +158,11 @@ impl<'a> Reader<'a> {
         self.decoding.as_ref().map_or(self.received(), |decoding| decoding.piece())
     }
 
-    /// Notes that only the first `count` bytes of what is lent were read.
-    fn took(&mut self, count: usize) {
+    /// Shortens what is lent to the first `count` bytes. The others will be lent again.
+    fn shorten_piece(&mut self, count: usize) {
         match (&mut self.decoding, self.lent) {
-            (Some(decoding), _) => decoding.took(count),
-            (None, 0) => self.incoming.took(count),
+            (Some(decoding), _) => decoding.shorten_piece(count),
+            (None, 0) => self.incoming.shorten_chunk(count),
             (None, _) => self.lent = count,
         }
     }
@@ -203,7 +203,7 @@ impl AsyncRead for Reader<'_> {
         let lent = ready!(self.poll_chunk(cx))?;
         let count = lent.min(out.remaining());
         out.put_slice(&self.piece()[..count]);
-        self.took(count);
+        self.shorten_piece(count);
         Poll::Ready(Ok(()))
     }
 }

@@ -144,7 +144,7 @@ impl<'a> Writer<'a> {
     fn poll_data(&mut self, cx: &mut task::Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
         let Writer { passage, outgoing, conn, bounds, .. } = self;
         let mut conn = conn.borrow_mut();
-        let Some(conn) = conn.as_mut() else { return gone() };
+        let Some(conn) = conn.as_mut() else { return taken_over() };
         match passage {
             Some(passage) => passage.poll_write(cx, outgoing, conn, data, bounds),
             None => outgoing.poll_write(cx, conn, data, bounds).map_err(io::Error::from),
@@ -154,7 +154,7 @@ impl<'a> Writer<'a> {
     fn poll_sent(&mut self, cx: &mut task::Context<'_>) -> Poll<io::Result<()>> {
         let Writer { passage, outgoing, conn, bounds, .. } = self;
         let mut conn = conn.borrow_mut();
-        let Some(conn) = conn.as_mut() else { return gone() };
+        let Some(conn) = conn.as_mut() else { return taken_over() };
         if let Some(passage) = passage {
             ready!(passage.poll_flush(cx, outgoing, conn, Flush::Now, bounds))?;
         }
@@ -164,7 +164,7 @@ impl<'a> Writer<'a> {
     fn poll_end(&mut self, cx: &mut task::Context<'_>, trailers: &Headers) -> Poll<io::Result<()>> {
         let Writer { passage, outgoing, conn, bounds, .. } = self;
         let mut conn = conn.borrow_mut();
-        let Some(conn) = conn.as_mut() else { return gone() };
+        let Some(conn) = conn.as_mut() else { return taken_over() };
         if let Some(passage) = passage {
             ready!(passage.poll_flush(cx, outgoing, conn, Flush::End, bounds))?;
         }
@@ -174,7 +174,7 @@ impl<'a> Writer<'a> {
 }
 
 /// The connection was taken over.
-fn gone<T>() -> Poll<io::Result<T>> {
+fn taken_over<T>() -> Poll<io::Result<T>> {
     Poll::Ready(Err(io::ErrorKind::NotConnected.into()))
 }
 

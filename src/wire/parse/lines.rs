@@ -31,7 +31,7 @@ pub(super) fn record(lines: &[Header<'_>], section: &[u8], into: &mut Headers) -
 }
 
 /// Checks that an incomplete head is not yet too long, and has no line that ends wrong.
-pub(super) fn still_good(head: &[u8], line_max: usize, limits: &Limits) -> Result<(), WireError> {
+pub(super) fn check_incomplete(head: &[u8], line_max: usize, limits: &Limits) -> Result<(), WireError> {
     let line = memchr(b'\n', head).unwrap_or(head.len());
     if line > line_max.saturating_add("\r".len()) {
         return Err(WireError::RequestLineTooLong);

@@ -5,7 +5,9 @@ use std::mem::MaybeUninit;
 use httparse::{Header, Status as Progress};
 use memchr::{memchr, memchr_iter};
 
-use super::lines::{FIELDS_CEILING, FIELDS_USUAL, first_error, head_error, record, still_good, version};
+use super::lines::{
+    FIELDS_CEILING, FIELDS_USUAL, check_incomplete, first_error, head_error, record, version,
+};
 use super::plain;
 use super::trailers::is_no_trailer;
 use crate::memory::Span;
@@ -48,7 +50,7 @@ fn judge(input: &[u8], limits: &Limits, request: &mut Request) -> Result<Option<
     match parsed {
         Some(end) if end - start > limits.head_max => Err(WireError::HeadTooLarge),
         Some(end) => Ok(Some(end)),
-        None => still_good(&input[start..], limits.request_line_max, limits).map(|()| None),
+        None => check_incomplete(&input[start..], limits.request_line_max, limits).map(|()| None),
     }
 }
 

@@ -5,7 +5,9 @@ use std::mem::MaybeUninit;
 use httparse::{Header, ParserConfig, Status as Progress};
 use memchr::memchr_iter;
 
-use super::lines::{FIELDS_CEILING, FIELDS_USUAL, first_error, head_error, record, still_good, version};
+use super::lines::{
+    FIELDS_CEILING, FIELDS_USUAL, check_incomplete, first_error, head_error, record, version,
+};
 use super::plain;
 use crate::message::{Response, Status, Version};
 use crate::wire::{Limits, WireError};
@@ -51,7 +53,7 @@ fn judge(input: &[u8], limits: &Limits, response: &mut Response) -> Result<Optio
         Some(head) if head.len > limits.head_max => Err(WireError::HeadTooLarge),
         Some(head) => Ok(Some(head)),
         // The status line has no limit of its own.
-        None => still_good(input, usize::MAX, limits).map(|()| None),
+        None => check_incomplete(input, usize::MAX, limits).map(|()| None),
     }
 }
 

@@ -85,7 +85,7 @@ impl ClientTls {
             Hosts::Verified => config.with_root_certificates(self.roots.store.clone()),
             Hosts::Believed => config
                 .dangerous()
-                .with_custom_certificate_verifier(Arc::new(Credulous { provider: provider() })),
+                .with_custom_certificate_verifier(Arc::new(AcceptAny { provider: provider() })),
         };
         let mut config = match &self.identity {
             Some(identity) => {
@@ -123,11 +123,11 @@ impl DangerousClientTls {
 
 /// Accepts any certificate. Whether the peer has its key is still checked.
 #[derive(Debug)]
-struct Credulous {
+struct AcceptAny {
     provider: Arc<CryptoProvider>,
 }
 
-impl ServerCertVerifier for Credulous {
+impl ServerCertVerifier for AcceptAny {
     fn verify_server_cert(
         &self,
         _: &CertificateDer<'_>,
