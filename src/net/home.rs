@@ -17,7 +17,7 @@ pub(crate) trait Home {
     const SENDS_FIRST: bool;
 }
 
-/// Connections of a server. They never leave their core, whose watch keeps their deadlines.
+/// Connections of a server. They never leave their core, whose timetable keeps their deadlines.
 pub(crate) enum OneCore {}
 
 impl Home for OneCore {

@@ -15,7 +15,7 @@ use super::stats::CoreStats;
 use super::worker::Worker;
 use super::{Error, IntoHandler, Result, Server, Signal};
 use crate::message::{Scheme, Status};
-use crate::net::{Address, Bound, Listener, Watch};
+use crate::net::{Address, Bound, Listener, Timetable};
 use crate::runtime;
 
 /// Identifies one of a server's cores, for the handler that [`Server::run_per_core`] makes for it.
@@ -183,6 +183,6 @@ where
     let listeners = listeners.into_iter().map(|(bound, sharing)| Ok((Listener::open(bound)?, sharing)));
     let listeners = listeners.collect::<io::Result<Vec<_>>>()?;
     let gate = Gate::new(totals, stats.clone(), &settings.bounds.limits);
-    let worker = Worker::new(handler, &settings, Watch::swept(), stats);
+    let worker = Worker::new(handler, &settings, Timetable::swept(), stats);
     Ok((Rc::new(worker), Inlet { listeners, arrivals, outlets, gate, stop }))
 }

@@ -13,7 +13,7 @@ use super::connection::{Connection, respond};
 use super::settings::Settings;
 use super::worker::Worker;
 use crate::message::{Request, Response};
-use crate::net::{Conn, Peer, PeerAddr, Transport, Watch};
+use crate::net::{Conn, Peer, PeerAddr, Timetable, Transport};
 
 /// A handler with its settings, for connections that you accept yourself, on any tokio runtime.
 ///
@@ -41,7 +41,7 @@ pub struct Service<H: Handler> {
 
 impl<H: Handler> Service<H> {
     pub(super) fn new(handler: H, settings: &Settings) -> Service<H> {
-        let worker = Worker::new(handler, settings, Watch::with_alarms(), Arc::default());
+        let worker = Worker::new(handler, settings, Timetable::with_alarms(), Arc::default());
         Service { worker: Rc::new(worker), connections: Rc::default() }
     }
 
@@ -116,7 +116,7 @@ impl<H: Handler> Service<H> {
     /// Returns at once. Each [`Service::serve_connection`] returns when its connection is done; dropping its future
     /// cuts the connection. A connection that is served after this gets one answer, and is closed.
     pub fn stop(&self) {
-        self.worker.shared.watch.stop();
+        self.worker.shared.timetable.stop();
     }
 
     /// Answers one request without a connection, for tests of handlers.
@@ -156,7 +156,7 @@ impl<H: Handler> Service<H> {
     fn connect(&self, peer: PeerAddr, io: impl AsyncRead + AsyncWrite + 'static) -> Conn {
         let id = self.connections.get() + 1;
         self.connections.set(id);
-        let deadline = self.worker.shared.watch.deadline(Peer { addr: peer, id });
+        let deadline = self.worker.shared.timetable.deadline(Peer { addr: peer, id });
         Conn::new(Transport::boxed(io), deadline)
     }
 }

@@ -9,7 +9,7 @@ use super::settings::{OnError, Settings};
 use super::stats::CoreStats;
 use crate::exchange::{Bounds, Clock};
 use crate::net::tls::Acceptor;
-use crate::net::{Conn, Watch};
+use crate::net::{Conn, Timetable};
 
 /// What the connections of one core have in common.
 pub(super) struct Shared {
@@ -18,15 +18,15 @@ pub(super) struct Shared {
     /// Does the TLS handshakes, if connections are to be secure.
     pub(super) acceptor: Option<Acceptor>,
     pub(super) clock: Clock,
-    pub(super) watch: Rc<Watch>,
+    pub(super) timetable: Rc<Timetable>,
     pub(super) stats: Arc<CoreStats>,
 }
 
 impl Shared {
-    pub(super) fn new(settings: &Settings, watch: Rc<Watch>, stats: Arc<CoreStats>) -> Rc<Shared> {
+    pub(super) fn new(settings: &Settings, timetable: Rc<Timetable>, stats: Arc<CoreStats>) -> Rc<Shared> {
         let Settings { bounds, name, on_error, acceptor } = settings.clone();
         let clock = Clock::new(name.as_deref());
-        Rc::new(Shared { bounds, on_error, acceptor, clock, watch, stats })
+        Rc::new(Shared { bounds, on_error, acceptor, clock, timetable, stats })
     }
 
     /// Counts a refusal, and passes it to the application's `on_error`.

@@ -10,7 +10,7 @@ use super::shared::Shared;
 use super::stats::CoreStats;
 use super::{Context, Handler};
 use crate::memory::FreeList;
-use crate::net::Watch;
+use crate::net::Timetable;
 
 /// What one core owns: its handler, and the memory its connections take turns with.
 pub(super) struct Worker<H: Handler> {
@@ -21,8 +21,13 @@ pub(super) struct Worker<H: Handler> {
 }
 
 impl<H: Handler> Worker<H> {
-    pub(super) fn new(handler: H, settings: &Settings, watch: Rc<Watch>, stats: Arc<CoreStats>) -> Worker<H> {
-        let shared = Shared::new(settings, watch, stats);
+    pub(super) fn new(
+        handler: H,
+        settings: &Settings,
+        timetable: Rc<Timetable>,
+        stats: Arc<CoreStats>,
+    ) -> Worker<H> {
+        let shared = Shared::new(settings, timetable, stats);
         let trim_at = Cell::new(shared.clock.now() + TRIM_PAUSE);
         Worker { handler, shared, contexts: FreeList::default(), trim_at }
     }
@@ -51,9 +56,9 @@ impl<H: Handler> Worker<H> {
         loop {
             // What a burst left must be freed even when no connection follows.
             if self.contexts.is_empty() {
-                self.shared.watch.occupied().await;
+                self.shared.timetable.occupied().await;
             }
-            self.shared.watch.tick().await;
+            self.shared.timetable.tick().await;
             self.shared.clock.refresh();
             self.trim_if_due();
         }
@@ -73,7 +78,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn the_memory_of_a_burst_is_given_back_when_idle() {
         let handler = (|_: &mut Context| {}).into_handler();
-        let worker = Worker::new(handler, &Settings::default(), Watch::swept(), Arc::default());
+        let worker = Worker::new(handler, &Settings::default(), Timetable::swept(), Arc::default());
         let mut context = worker.take_context();
         context.request.body.set(vec![0; 1 << 20]);
         worker.give_context(context);

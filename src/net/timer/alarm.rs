@@ -126,7 +126,7 @@ mod tests {
     use tokio::time::timeout;
 
     use super::*;
-    use crate::net::{Peer, Stopwatch, Timer, Watch};
+    use crate::net::{Peer, Stopwatch, Timer, Timetable};
 
     /// A task that waits after another one is woken in time, whatever each of them had waited for before.
     async fn check(mut timer: impl Timer, first: Duration, second: Duration) {
@@ -162,7 +162,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn an_alarm_that_nobody_waits_for_rings_only_once() {
         check_given_up(Stopwatch::new()).await;
-        check_given_up(Watch::with_alarms().deadline(Peer::default())).await;
+        check_given_up(Timetable::with_alarms().deadline(Peer::default())).await;
     }
 
     #[tokio::test(start_paused = true)]
@@ -183,7 +183,7 @@ mod tests {
         for first in limits.into_iter().chain([Duration::MAX]) {
             for second in limits.into_iter().chain([Duration::MAX]) {
                 check(Stopwatch::new(), first, second).await;
-                check(Watch::with_alarms().deadline(Peer::default()), first, second).await;
+                check(Timetable::with_alarms().deadline(Peer::default()), first, second).await;
             }
         }
     }

@@ -1,4 +1,4 @@
-//! [`Deadline`]: the time limits of one connection of a core; and [`Watch`]: the table of all of them.
+//! [`Deadline`]: the time limits of one connection of a core; and [`Timetable`]: the table of all of them.
 //!
 //! A tokio timer costs a queue operation for each request, and a wake-up when it is the next to fire. A deadline here
 //! is one number in a table, which a task of the core scans four times a second.
@@ -16,9 +16,9 @@ use super::{Lane, Timer};
 use crate::net::Peer;
 
 /// The deadlines of one core's connections.
-pub(crate) struct Watch {
-    /// In milliseconds. Only [`Watch::sweep`] advances it, so a core that was held up does not time out its connections
-    /// for that.
+pub(crate) struct Timetable {
+    /// In milliseconds. Only [`Timetable::sweep`] advances it, so a core that was held up does not time out its
+    /// connections for that.
     now: Cell<u64>,
     slots: RefCell<Slots>,
     stopping: Cell<bool>,
@@ -52,25 +52,25 @@ struct Slot {
 
 /// How expired deadlines are found.
 enum Mode {
-    /// A task of the core calls [`Watch::tick`] for ever.
+    /// A task of the core calls [`Timetable::tick`] for ever.
     Swept,
     /// Each connection sets an alarm. This is for runtimes that are not ours.
     Alarms { epoch: Instant },
 }
 
-impl Watch {
-    /// For a core on which a task calls [`Watch::tick`] for ever.
-    pub(crate) fn swept() -> Rc<Watch> {
-        Watch::new(Mode::Swept)
+impl Timetable {
+    /// For a core on which a task calls [`Timetable::tick`] for ever.
+    pub(crate) fn swept() -> Rc<Timetable> {
+        Timetable::new(Mode::Swept)
     }
 
     /// For any other runtime.
-    pub(crate) fn with_alarms() -> Rc<Watch> {
-        Watch::new(Mode::Alarms { epoch: Instant::now() })
+    pub(crate) fn with_alarms() -> Rc<Timetable> {
+        Timetable::new(Mode::Alarms { epoch: Instant::now() })
     }
 
-    fn new(mode: Mode) -> Rc<Watch> {
-        Rc::new(Watch {
+    fn new(mode: Mode) -> Rc<Timetable> {
+        Rc::new(Timetable {
             now: Cell::new(0),
             slots: RefCell::default(),
             stopping: Cell::new(false),
@@ -82,14 +82,14 @@ impl Watch {
     }
 
     /// Adds a connection or handler to the table.
-    pub(crate) fn deadline(self: &Rc<Watch>, peer: Peer) -> Deadline {
+    pub(crate) fn deadline(self: &Rc<Timetable>, peer: Peer) -> Deadline {
         let slot = self.slots.borrow_mut().take();
         self.slots.borrow_mut().at(slot).peer = peer;
         self.first.notify_one();
-        Deadline { watch: self.clone(), slot, armed: [false; LANES] }
+        Deadline { timetable: self.clone(), slot, armed: [false; LANES] }
     }
 
-    /// How many connections are watched.
+    /// How many connections are in the table.
     pub(crate) fn len(&self) -> usize {
         self.slots.borrow().len()
     }
@@ -114,7 +114,7 @@ impl Watch {
         }
     }
 
-    /// Wakes all connections, which learn the reason from [`Watch::is_stopping`].
+    /// Wakes all connections, which learn the reason from [`Timetable::is_stopping`].
     pub(crate) fn stop(&self) {
         self.stopping.set(true);
         self.stopped.notify_waiters();
@@ -125,7 +125,7 @@ impl Watch {
         self.stopping.get()
     }
 
-    /// Waits until the watch stops.
+    /// Waits until [`Timetable::stop`] is called.
     pub(crate) async fn stopping(&self) {
         while !self.is_stopping() {
             self.stopped.notified().await;
@@ -197,25 +197,25 @@ impl Slots {
 
 /// The time limits of one connection. Frees its place in the table when it is dropped.
 pub(crate) struct Deadline {
-    watch: Rc<Watch>,
+    timetable: Rc<Timetable>,
     slot: u32,
     /// The lanes in which there may be a wait. Most waits never begin, and then the table need not be touched.
     armed: [bool; LANES],
 }
 
 impl Timer for Deadline {
-    /// The task is also woken when the watch stops.
+    /// The task is also woken by [`Timetable::stop`].
     fn poll_expired(&mut self, cx: &mut Context<'_>, lane: Lane, limit: Duration) -> Poll<()> {
         self.armed[lane as usize] = true;
-        let now = Expiry(self.watch.now());
-        let mut slots = self.watch.slots.borrow_mut();
+        let now = Expiry(self.timetable.now());
+        let mut slots = self.timetable.slots.borrow_mut();
         let slot = slots.at(self.slot);
-        if slot.expiries.arm(lane, || self.watch.expiry(now, limit)) <= now {
+        if slot.expiries.arm(lane, || self.timetable.expiry(now, limit)) <= now {
             return Poll::Ready(());
         }
         let is_known = slot.waker.as_ref().is_some_and(|waker| waker.will_wake(cx.waker()));
         let replaced = if is_known { None } else { slot.waker.replace(cx.waker().clone()) };
-        let alarm = match self.watch.mode {
+        let alarm = match self.timetable.mode {
             Mode::Swept => None,
             Mode::Alarms { epoch } => {
                 let next = slot.expiries.next(now);
@@ -234,13 +234,13 @@ impl Timer for Deadline {
     #[inline]
     fn disarm(&mut self, lane: Lane) {
         if std::mem::take(&mut self.armed[lane as usize]) {
-            self.watch.slots.borrow_mut().at(self.slot).expiries.disarm(lane);
+            self.timetable.slots.borrow_mut().at(self.slot).expiries.disarm(lane);
         }
     }
 
     /// The clock stands still while the core is held up.
     fn now(&self) -> u64 {
-        self.watch.now()
+        self.timetable.now()
     }
 }
 
@@ -248,9 +248,9 @@ impl Deadline {
     /// Takes the alarm out of the table meanwhile, since setting the timer drops its old waker, which may do anything.
     #[inline(never)]
     fn set_alarm(&self, cx: &mut Context<'_>, epoch: Instant, next: Expiry) {
-        let mut alarm = std::mem::take(&mut self.watch.slots.borrow_mut().at(self.slot).alarm);
+        let mut alarm = std::mem::take(&mut self.timetable.slots.borrow_mut().at(self.slot).alarm);
         alarm.set(cx, epoch, next);
-        self.watch.slots.borrow_mut().at(self.slot).alarm = alarm;
+        self.timetable.slots.borrow_mut().at(self.slot).alarm = alarm;
     }
 
     /// Whether there is a wait in this lane.
@@ -260,24 +260,24 @@ impl Deadline {
     }
 
     pub(crate) fn peer(&self) -> Peer {
-        self.watch.slots.borrow_mut().at(self.slot).peer
+        self.timetable.slots.borrow_mut().at(self.slot).peer
     }
 
     pub(crate) fn is_stopping(&self) -> bool {
-        self.watch.is_stopping()
+        self.timetable.is_stopping()
     }
 }
 
 impl Drop for Deadline {
     fn drop(&mut self) {
-        let mut slots = self.watch.slots.borrow_mut();
+        let mut slots = self.timetable.slots.borrow_mut();
         let left = std::mem::take(slots.at(self.slot));
         slots.free.push(self.slot);
         let is_last = slots.len() == 0;
         drop(slots);
         drop(left);
         if is_last {
-            self.watch.last.notify_one();
+            self.timetable.last.notify_one();
         }
     }
 }
@@ -291,7 +291,7 @@ mod tests {
     use super::*;
 
     thread_local! {
-        static SHARED: RefCell<Option<Rc<Watch>>> = const { RefCell::new(None) };
+        static SHARED: RefCell<Option<Rc<Timetable>>> = const { RefCell::new(None) };
         /// How often the table was locked when a waker was woken or dropped.
         static LOCKED_OUT: Cell<usize> = const { Cell::new(0) };
     }
@@ -301,9 +301,9 @@ mod tests {
 
     impl Foreign {
         fn come_back() {
-            let watch = SHARED.with_borrow(Option::clone).expect("the test shares it");
+            let timetable = SHARED.with_borrow(Option::clone).expect("the test shares it");
             // A panic would be lost, as tokio catches those of wakers that its timers drop.
-            LOCKED_OUT.set(LOCKED_OUT.get() + usize::from(watch.slots.try_borrow_mut().is_err()));
+            LOCKED_OUT.set(LOCKED_OUT.get() + usize::from(timetable.slots.try_borrow_mut().is_err()));
         }
     }
 
@@ -322,37 +322,37 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_waker_may_use_the_table_when_woken_or_dropped() {
         let limit = Duration::from_secs(5);
-        for watch in [Watch::swept(), Watch::with_alarms()] {
-            SHARED.set(Some(watch.clone()));
-            let mut deadline = watch.deadline(Peer::default());
+        for timetable in [Timetable::swept(), Timetable::with_alarms()] {
+            SHARED.set(Some(timetable.clone()));
+            let mut deadline = timetable.deadline(Peer::default());
             // Only the table has this waker, so that the next one drops it.
             let mut poll = || {
                 let waker = Waker::from(Arc::new(Foreign));
                 deadline.poll_expired(&mut Context::from_waker(&waker), Lane::Read, limit)
             };
             assert!(poll().is_pending() && poll().is_pending());
-            watch.stop();
+            timetable.stop();
             tokio::time::advance(2 * limit).await;
-            (0..2 * limit.as_millis() / TICK.as_millis()).for_each(|_| watch.sweep());
+            (0..2 * limit.as_millis() / TICK.as_millis()).for_each(|_| timetable.sweep());
             assert!(poll().is_ready());
             drop(deadline);
-            assert_eq!((watch.len(), LOCKED_OUT.get()), (0, 0));
+            assert_eq!((timetable.len(), LOCKED_OUT.get()), (0, 0));
         }
     }
 
-    async fn expired_after(watch: &Rc<Watch>, lane: Lane, limit: Duration) -> Duration {
-        let (mut deadline, start) = (watch.deadline(Peer::default()), Instant::now());
+    async fn expired_after(timetable: &Rc<Timetable>, lane: Lane, limit: Duration) -> Duration {
+        let (mut deadline, start) = (timetable.deadline(Peer::default()), Instant::now());
         poll_fn(|cx| deadline.poll_expired(cx, lane, limit)).await;
         start.elapsed()
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_swept_deadline_is_never_early_and_at_most_two_ticks_late() {
-        let watch = Watch::swept();
+        let timetable = Timetable::swept();
         for limit in [1, 100, 250, 900, 60_000].map(Duration::from_millis) {
             let waited = tokio::select! {
-                waited = expired_after(&watch, Lane::Read, limit) => waited,
-                _ = async { loop { watch.tick().await } } => unreachable!("it ticks for ever"),
+                waited = expired_after(&timetable, Lane::Read, limit) => waited,
+                _ = async { loop { timetable.tick().await } } => unreachable!("it ticks for ever"),
             };
             assert!(waited >= limit && waited <= limit + 2 * TICK, "{limit:?} took {waited:?}");
         }
@@ -360,9 +360,9 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn an_alarm_rings_when_it_should() {
-        let watch = Watch::with_alarms();
+        let timetable = Timetable::with_alarms();
         for limit in [1, 100, 250, 900, 60_000].map(Duration::from_millis) {
-            let waited = expired_after(&watch, Lane::Write, limit).await;
+            let waited = expired_after(&timetable, Lane::Write, limit).await;
             assert!(
                 waited >= limit && waited <= limit + Duration::from_millis(3),
                 "{limit:?} took {waited:?}"
@@ -372,9 +372,9 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_disarmed_wait_begins_anew_and_lanes_are_independent() {
-        let watch = Watch::with_alarms();
+        let timetable = Timetable::with_alarms();
         let (mut deadline, start, limit) =
-            (watch.deadline(Peer::default()), Instant::now(), Duration::from_secs(1));
+            (timetable.deadline(Peer::default()), Instant::now(), Duration::from_secs(1));
         for _ in 0..5 {
             poll_fn(|cx| {
                 assert!(deadline.poll_expired(cx, Lane::Read, limit).is_pending());
@@ -391,16 +391,16 @@ mod tests {
 
     #[tokio::test]
     async fn stopping_wakes_the_waiting_and_slots_are_reused() {
-        let watch = Watch::swept();
-        let mut deadline = watch.deadline(Peer::default());
+        let timetable = Timetable::swept();
+        let mut deadline = timetable.deadline(Peer::default());
         let wait = poll_fn(|cx| match deadline.is_stopping() {
             true => Poll::Ready(()),
             false => deadline.poll_expired(cx, Lane::Read, Duration::MAX),
         });
-        tokio::join!(wait, async { watch.stop() });
+        tokio::join!(wait, async { timetable.stop() });
         drop(deadline);
-        assert_eq!(watch.len(), 0);
-        drop((watch.deadline(Peer::default()), watch.deadline(Peer::default())));
-        assert_eq!(watch.slots.borrow().pages.len(), 1);
+        assert_eq!(timetable.len(), 0);
+        drop((timetable.deadline(Peer::default()), timetable.deadline(Peer::default())));
+        assert_eq!(timetable.slots.borrow().pages.len(), 1);
     }
 }

@@ -1,4 +1,4 @@
-//! [`Timer`]: the time limits of a connection, kept by its core's watch, or by an alarm of its own.
+//! [`Timer`]: the time limits of a connection, kept by its core's timetable, or by an alarm of its own.
 
 mod alarm;
 mod deadline;
@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 pub(crate) use alarm::Lane;
-pub(crate) use deadline::{Deadline, Watch};
+pub(crate) use deadline::{Deadline, Timetable};
 pub(crate) use stopwatch::Stopwatch;
 
 /// The time limits of one connection.

@@ -34,7 +34,7 @@ pub(super) fn handle<H: Handler>(
 ) -> impl Future<Output = Handled> {
     let shared = &*worker.shared;
     let timeouts = &shared.bounds.timeouts;
-    let mut timer = timeouts.handler.map(|_| shared.watch.deadline(Peer::default()));
+    let mut timer = timeouts.handler.map(|_| shared.timetable.deadline(Peer::default()));
     poll_fn(move |cx| match catch_unwind(AssertUnwindSafe(|| handling.as_mut().poll(cx))) {
         Err(_) => Poll::Ready(Handled::Panicked),
         Ok(Poll::Ready(result)) => Poll::Ready(Handled::Returned(result)),

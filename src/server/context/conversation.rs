@@ -76,7 +76,7 @@ impl Context {
 
     /// Returns whether the server is about to stop, which makes this answer the last one of its connection.
     pub fn is_stopping(&self) -> bool {
-        self.shared.watch.is_stopping()
+        self.shared.timetable.is_stopping()
     }
 
     /// Waits until the server is about to stop.
@@ -106,8 +106,8 @@ impl Context {
     /// # let _ = corehttp::Server::new().service(ticks);
     /// ```
     pub fn stopping(&self) -> impl Future<Output = ()> + use<> {
-        let watch = self.shared.watch.clone();
-        async move { watch.stopping().await }
+        let timetable = self.shared.timetable.clone();
+        async move { timetable.stopping().await }
     }
 
     /// Who is at the other end of the connection, even if it was taken over.

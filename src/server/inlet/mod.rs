@@ -58,10 +58,10 @@ impl Inlet {
         };
         let accepted = first(stopped, self.accept_all(&worker)).await;
         drop(lifeline);
-        let Shared { watch, stats, .. } = &*worker.shared;
-        watch.stop();
+        let Shared { timetable, stats, .. } = &*worker.shared;
+        timetable.stop();
         self.stop_listening(&worker);
-        first(watch.emptied(), grace_over(&mut self.stop)).await;
+        first(timetable.emptied(), grace_over(&mut self.stop)).await;
         stats.cut.add(stats.open.get());
         accepted
     }
@@ -121,7 +121,7 @@ impl Inlet {
     fn admit<H: Handler>(&self, worker: &Rc<Worker<H>>, transport: Transport, peer: PeerAddr) {
         let (worker, shared) = (worker.clone(), &worker.shared);
         let (admission, id) = Admission::ask(&self.gate, peer);
-        let conn = Conn::new(transport, shared.watch.deadline(Peer { addr: peer, id }));
+        let conn = Conn::new(transport, shared.timetable.deadline(Peer { addr: peer, id }));
         let admission = match admission {
             Ok(admission) => admission,
             Err(rejection) => return rejection.tell(worker, conn),
