@@ -1,7 +1,7 @@
 //! Serving directories: what is found, what is not, and with which conditions and ranges (RFC 9110 §13, §14).
 
 use std::fs::{self, File};
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
@@ -345,10 +345,18 @@ mod paths {
     #[test]
     fn a_root_must_be_a_directory() {
         let root = tree(&["a.txt"]);
-        assert!(
-            Files::new(root.path().join("none")).is_err() && Files::new(root.path().join("a.txt")).is_err()
-        );
-        assert!(files(root.path()).host("b", "/none").is_err());
+        let (none, file) = (root.path().join("none"), root.path().join("a.txt"));
+        for (opened, path, kind) in [
+            (Files::new(&none), &none, ErrorKind::NotFound),
+            (Files::new(&file), &file, ErrorKind::NotADirectory),
+            (files(root.path()).host("b", &none), &none, ErrorKind::NotFound),
+            (files(root.path()).compressed_copies(&file), &file, ErrorKind::NotADirectory),
+        ] {
+            let error = opened.unwrap_err();
+            assert_eq!(error.kind(), kind);
+            // It was "No such file or directory" alone, whatever the program had asked for.
+            assert!(error.to_string().starts_with(&format!("cannot open {}: ", path.display())), "{error}");
+        }
     }
 }
 

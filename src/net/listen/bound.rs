@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, ToSocketAddrs};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, ToSocketAddrs};
 #[cfg(unix)]
 use std::os::unix::net::UnixListener;
 use std::path::Path;
@@ -115,7 +115,8 @@ fn cannot_listen(address: &Address, cause: &io::Error) -> io::Error {
 /// Hosts files often list `::1` on machines where IPv6 is off, so addresses that this machine does not have are skipped
 /// as long as one is left. An address that is in use is an error.
 fn bind_host(name: &str, options: ListenOptions) -> io::Result<Vec<Bound>> {
-    if !name.contains(':') {
+    // An IPv6 address has colons of its own.
+    if !name.contains(':') || name.ends_with(']') || name.parse::<Ipv6Addr>().is_ok() {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "the port is missing"));
     }
     let addresses: BTreeSet<SocketAddr> = name.to_socket_addrs()?.collect();
@@ -331,7 +332,9 @@ mod tests {
 
     #[test]
     fn an_address_without_a_port_says_so() {
-        for address in ["", "8080", "127.0.0.1", "localhost", "/run/app.sock"] {
+        for address in
+            ["", "8080", "127.0.0.1", "localhost", "/run/app.sock", "::1", "[::]", "[::1]", "fe80::1"]
+        {
             let error = bind(address).unwrap_err();
             assert_eq!(error.to_string(), format!("cannot listen on {address}: the port is missing"));
         }

@@ -64,12 +64,17 @@ impl Disk {
     ///
     /// Fails if the path does not exist, or is not a directory.
     pub(in crate::fs) fn new(path: PathBuf) -> io::Result<Disk> {
-        let path = path.canonicalize()?;
-        let dir = walk::open_any(&path)?;
-        match dir.metadata()?.is_dir() {
-            true => Ok(Disk { path, dir }),
-            false => Err(io::ErrorKind::NotADirectory.into()),
-        }
+        let open = || {
+            let path = path.canonicalize()?;
+            let dir = walk::open_any(&path)?;
+            match dir.metadata()?.is_dir() {
+                true => Ok(Disk { path, dir }),
+                false => Err(io::Error::from(io::ErrorKind::NotADirectory)),
+            }
+        };
+        // Usually only the text of an `io::Error` is displayed, so it states both the path and the cause.
+        open()
+            .map_err(|cause| io::Error::new(cause.kind(), format!("cannot open {}: {cause}", path.display())))
     }
 
     /// Opens what is at `path`, which must be relative, without a `/` at its end.
