@@ -132,6 +132,8 @@ fn domain(origin: &Origin<'_>, asked: Option<&str>) -> Result<(String, bool), Re
 /// Whether a `Set-Cookie` field could have contained this name, value and path. This also applies to a path that is
 /// taken from the request, since a server may redirect its client to a path of any length.
 pub(super) fn fits_set_cookie(name: &str, value: &str, path: &str) -> bool {
+    // In a path of a request, `;` is a character like any other (RFC 3986 §3.3).
+    let path = &*path.replace(';', ",");
     let field = format!("{name}={value}; Path={path}");
     let set = SetCookie { path: Some(path), ..SetCookie::new(name, value) };
     SetCookie::parse(field.as_bytes()) == Some(set)
