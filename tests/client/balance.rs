@@ -560,7 +560,7 @@ fn checks_end_with_the_balancer_and_with_the_host() {
     });
 }
 
-/// A host that had been removed, or whose balancer was gone, was asked on until its check had failed.
+/// A check of a host that had been removed, or whose balancer was gone, once went on until it failed.
 #[test]
 fn a_check_under_way_ends_with_the_balancer_and_with_the_host() {
     for is_removed in [true, false] {

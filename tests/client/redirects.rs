@@ -433,10 +433,10 @@ async fn a_streamed_body_is_not_sent_again_by_a_redirect() {
     }
 }
 
-/// What was redirected has been heard, and perhaps done: a POST that is answered with 303 has. Found as an error that
-/// invited its caller to send the POST again, because the next host had not heard of it.
+/// A POST that was answered with 303 has been acted on. If the redirect then failed, the error once said that nothing had
+/// been sent, and so invited the caller to send the POST again.
 #[tokio::test(start_paused = true)]
-async fn what_was_redirected_was_sent_whatever_becomes_of_it_then() {
+async fn after_a_redirect_an_error_says_that_the_request_was_sent() {
     for (status, location, expected) in [
         (303, "http://gone/", ClientPhase::Connect),
         (303, "https://a/", ClientPhase::Tls),
