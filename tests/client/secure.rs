@@ -20,7 +20,7 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::rustls::version::{TLS12, TLS13};
 use tokio_rustls::rustls::{ServerConfig, SupportedProtocolVersion};
 
-use crate::certificates::{Authority, Issued, self_signed};
+use crate::certificates::{Authority, Issued, self_signed, self_signed_authority};
 use crate::support::{Heard, OK, Peer, Scripted, Stage, ask};
 
 fn identity(issued: &Issued) -> TlsIdentity {
@@ -91,6 +91,17 @@ async fn only_a_server_that_proves_to_be_the_host_is_asked() {
         let careless = ClientTls::new().dangerous().accept_any_certificate();
         assert_eq!(server.ask(careless, "https://a.example/").await.unwrap(), "0 certificates");
     }
+}
+
+#[tokio::test]
+async fn a_certificate_that_signs_itself_is_its_own_root_unless_it_is_an_authority() {
+    let (plain, authority) = (self_signed(&["a.example"]), self_signed_authority(&["a.example"]));
+    let ask = async |issued: &Issued| {
+        let trusting = ClientTls::new().roots(TlsRoots::from_pem(&issued.chain).unwrap());
+        Secured::new(ServerTls::new(identity(issued))).ask(trusting, "https://a.example/").await
+    };
+    assert_eq!(ask(&plain).await.unwrap(), "0 certificates");
+    check_distrust(ask(&authority).await);
 }
 
 #[tokio::test]

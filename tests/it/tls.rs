@@ -23,7 +23,7 @@ use tokio_rustls::rustls::{
     ClientConfig, ClientConnection, RootCertStore, StreamOwned, SupportedProtocolVersion,
 };
 
-use crate::support::certificates::{Authority, Issued, self_signed};
+use crate::support::certificates::{Authority, Issued, self_signed, self_signed_authority};
 use crate::support::{Peer, Refusals, Served, eventually, paused, status};
 
 /// A server with one identity, and all that its peers need to know.
@@ -254,8 +254,12 @@ fn peers_are_let_in_by_their_certificates() {
     behind.chain.push_str(&deputy.pem());
     let (good, stranger, own) =
         (theirs.issue(&["me"]), Authority::new("else").issue(&["me"]), self_signed(&["me"]));
+    // As of a server: an authority signs for others, and is no peer itself, even if it is trusted.
+    let authority = self_signed_authority(&["me"]);
     let late = theirs.issue_for_years(&["me"], 2000, 2010);
-    secured.tls = secured.tls.require_peers(TlsRoots::from_pem(theirs.pem()).unwrap());
+    let roots = TlsRoots::from_pem(theirs.pem()).unwrap();
+    let roots = roots.and(TlsRoots::from_pem(&authority.chain).unwrap());
+    secured.tls = secured.tls.require_peers(roots);
     let refusals = Refusals::default();
     let served = Served::with(|server| refusals.of(server).tls(secured.tls.clone()), tell);
     for version in [&TLS12, &TLS13] {
@@ -269,6 +273,7 @@ fn peers_are_let_in_by_their_certificates() {
             (Some(&stranger), "UnknownCA", "UnknownIssuer"),
             (Some(&own), "UnknownCA", "UnknownIssuer"),
             (Some(&late), "CertificateExpired", "expired"),
+            (Some(&authority), "CertificateUnknown", "CaUsedAsEndEntity"),
         ] {
             // The peer is told why, although it has sent its request by then.
             let error = greet(&served, secured.peer_of(&[version], shown), "a.example").unwrap_err();
@@ -280,7 +285,7 @@ fn peers_are_let_in_by_their_certificates() {
             assert!(seen.len() == 1 && seen[0].0 == 0 && seen[0].1.contains(cause), "{seen:?} for {cause}");
         }
     }
-    assert_eq!(served.running.stats().total.errors.tls, 8);
+    assert_eq!(served.running.stats().total.errors.tls, 10);
 }
 
 #[test]

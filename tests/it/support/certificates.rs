@@ -65,8 +65,20 @@ impl Authority {
 
 /// A self-signed certificate.
 pub fn self_signed(hosts: &[&str]) -> Issued {
+    self_signed_with(params(hosts))
+}
+
+/// A self-signed certificate that says it is an authority, too: what `openssl req -x509` makes by default.
+pub fn self_signed_authority(hosts: &[&str]) -> Issued {
+    let mut params = params(hosts);
+    params.distinguished_name.push(DnType::CommonName, "its own authority");
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    self_signed_with(params)
+}
+
+fn self_signed_with(params: CertificateParams) -> Issued {
     let key = KeyPair::generate().unwrap();
-    let certificate = params(hosts).self_signed(&key).unwrap();
+    let certificate = params.self_signed(&key).unwrap();
     Issued { chain: certificate.pem(), key: key.serialize_pem() }
 }
 

@@ -23,6 +23,18 @@ use super::TlsConfigError;
 /// # Ok(())
 /// # }
 /// ```
+///
+/// # Self-signed certificates
+///
+/// A self-signed certificate is its own root: whoever trusts it can be shown it. But it must not say that it is an
+/// authority, as the ones of `openssl req -x509` do by default. An authority signs for others, and a server or a client
+/// that shows it as its own certificate is refused. This makes a certificate for tests that both sides accept:
+///
+/// ```text
+/// openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 30 -subj /CN=localhost \
+///     -addext subjectAltName=DNS:localhost,IP:127.0.0.1 -addext basicConstraints=critical,CA:FALSE \
+///     -keyout key.pem -out cert.pem
+/// ```
 #[derive(Clone)]
 #[must_use]
 pub struct TlsRoots {
