@@ -71,6 +71,23 @@ fn content_from_other_encoders_is_decoded() {
     check("gzip, deflate, br", b"", Ok(b""));
 }
 
+/// Whoever reads while nothing comes asks again and again. The library of zstd takes that for a fault.
+#[test]
+fn content_that_is_waited_for_is_no_fault() {
+    for coding in available() {
+        let encoded = encode(coding, b"hello");
+        for cut in 0..encoded.len() {
+            let (first, second) = encoded.split_at(cut);
+            let pieces = [&[first][..], &[&b""[..]; 100], &[second]].concat();
+            assert_eq!(
+                decode(coding.as_str(), &pieces, LIMIT).as_deref(),
+                Ok(&b"hello"[..]),
+                "{coding:?}, {cut}"
+            );
+        }
+    }
+}
+
 #[test]
 fn every_section_of_a_gzip_header_is_skipped_and_checked_rfc_1952() {
     let data = &GZIP[15..];

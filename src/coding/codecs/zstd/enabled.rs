@@ -12,7 +12,7 @@ pub(crate) const ACCEPTED: &str = "br, zstd, gzip, deflate";
 pub(crate) const IS_HERE: bool = true;
 
 pub(crate) fn decoder() -> Option<Box<dyn Decode>> {
-    Some(Box::new(ZstdDecoder { decoder: new_decoder(), is_whole: true }))
+    Some(Box::new(ZstdDecoder::new()))
 }
 
 pub(crate) fn encoder(level: u32) -> Option<Box<dyn Encode>> {
@@ -58,22 +58,31 @@ struct ZstdDecoder {
     /// `None` if it could not be made, for lack of memory.
     decoder: Option<Decoder<'static>>,
     is_whole: bool,
+    /// Whether the last output left no room, so that there may be more of it.
+    is_full: bool,
+}
+
+impl ZstdDecoder {
+    fn new() -> ZstdDecoder {
+        ZstdDecoder { decoder: new_decoder(), is_whole: true, is_full: false }
+    }
 }
 
 impl Decode for ZstdDecoder {
     fn step(&mut self, input: &[u8], room: &mut [u8]) -> Result<Step, CodingError> {
-        if self.is_whole && input.is_empty() {
-            return Ok(Step { is_whole: true, ..Step::default() });
+        // To the library, a caller who comes with nothing many times is at fault, and not one who waits.
+        if input.is_empty() && (self.is_whole || !self.is_full) {
+            return Ok(Step { is_whole: self.is_whole, ..Step::default() });
         }
         let decoder = self.decoder.as_mut().ok_or(CodingError::Encoder)?;
         let status = decoder.run_on_buffers(input, room).map_err(|_| CodingError::Corrupt)?;
-        self.is_whole = status.remaining == 0;
+        (self.is_whole, self.is_full) = (status.remaining == 0, status.bytes_written == room.len());
         Ok(Step { read: status.bytes_read, written: status.bytes_written, is_whole: self.is_whole })
     }
 
     fn reset(&mut self) {
         // Resetting the session would keep the window, whose size is up to the last peer.
-        *self = ZstdDecoder { decoder: new_decoder(), is_whole: true };
+        *self = ZstdDecoder::new();
     }
 }
 
