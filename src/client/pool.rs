@@ -43,6 +43,8 @@ pub(super) struct Pool {
 struct Rest {
     /// The most recently used one is at the end, and is taken first, so that surplus ones grow old and are closed.
     conns: Vec<Resting>,
+    /// How often all of them were closed.
+    closings: u64,
     exchanges: FreeList<Exchange>,
 }
 
@@ -182,21 +184,37 @@ impl Pool {
     /// Drops connections that have rested too long or were closed by the server, and memory that is not needed. Returns
     /// whether anything is left.
     pub(super) fn sweep(&self, now: Instant) -> bool {
-        let mut conns = std::mem::take(&mut lock(&self.rest).conns);
+        let (mut conns, closings) = {
+            let mut rest = lock(&self.rest);
+            (std::mem::take(&mut rest.conns), rest.closings)
+        };
         let dead = conns.extract_if(.., |resting| resting.until <= now || !resting.is_quiet());
         dead.for_each(Resting::close);
         let mut rest = lock(&self.rest);
+        // Meanwhile all may have been closed, or others opened in place of these.
+        let room = match rest.closings == closings {
+            true => self.settings.pool.connections_max.saturating_sub(self.busy() + rest.conns.len()),
+            false => 0,
+        };
+        let surplus = Vec::from_iter(conns.drain(..conns.len().saturating_sub(room)));
         // Connections that came back meanwhile were used more recently.
         conns.append(&mut rest.conns);
         rest.conns = conns;
         let has_exchanges = rest.exchanges.trim();
-        has_exchanges || !rest.conns.is_empty()
+        let is_needed = has_exchanges || !rest.conns.is_empty();
+        drop(rest);
+        surplus.into_iter().for_each(Resting::close);
+        is_needed
     }
 
     /// Closes all resting connections.
     pub(super) fn close_idle(&self) {
         // In two steps, or they would be dropped under the lock, which the application's own stream types might need.
-        let closed = std::mem::take(&mut lock(&self.rest).conns);
+        let closed = {
+            let mut rest = lock(&self.rest);
+            rest.closings += 1;
+            std::mem::take(&mut rest.conns)
+        };
         closed.into_iter().for_each(Resting::close);
     }
 

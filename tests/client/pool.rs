@@ -16,7 +16,9 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-use crate::support::{Heard, OK, Peer, Rigged, Scripted, Stage, ask, cancelled_after, eventually, settle};
+use crate::support::{
+    Heard, OK, OnRead, Peer, Rigged, Scripted, Stage, ask, cancelled_after, eventually, settle,
+};
 
 /// A server whose answers say which connection they came on.
 fn numbered() -> Stage {
@@ -678,6 +680,46 @@ fn a_host_shares_no_connection_between_runtimes_either() {
         }
     }
     assert_eq!((made_here.idle(), made_here.busy(), made_nowhere.idle()), (1, 0, 0));
+}
+
+/// Dials streams of a stage that do something when they are read.
+struct Interrupting(Stage, OnRead);
+
+impl Dialer for Interrupting {
+    type Stream = Rigged;
+
+    async fn dial(&self, host: &str, port: u16) -> io::Result<Rigged> {
+        Ok(Rigged::new(self.0.dial(host, port).await?).on_read(self.1.clone()))
+    }
+}
+
+/// Once a second a client looks whether its idle connections are still good. What happens meanwhile on another thread,
+/// the connection itself does here: it was once put back although all had been closed, or another had been opened in
+/// its place.
+#[tokio::test(start_paused = true)]
+async fn a_connection_that_is_looked_at_is_still_closed_and_counted() {
+    for is_closed in [true, false] {
+        let (stage, on_read) = (numbered(), OnRead::default());
+        let dialer = Interrupting(stage.clone(), on_read.clone());
+        let client = Client::builder().dialer(dialer).connections_per_host_max(1).build();
+        assert_eq!((number(&client).await, client.idle()), ("0".into(), 1));
+        let asks = client.clone();
+        let mut asking = Box::pin(async move { number(&asks).await });
+        let (done, asked) = std::sync::mpsc::channel();
+        let meanwhile = client.clone();
+        *on_read.lock().unwrap() = Some(Box::new(move || {
+            match is_closed {
+                true => meanwhile.close_idle(),
+                false => assert!(asking.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending()),
+            }
+            done.send(asking).unwrap();
+        }));
+        sleep(Duration::from_millis(1_500)).await;
+        let asking = asked.try_recv().expect("it was looked at");
+        assert_eq!(client.idle(), 0, "{is_closed}");
+        assert_eq!(asking.await, "1");
+        assert_eq!((client.idle(), client.busy(), stage.dialed().len()), (1, 0, 2), "{is_closed}");
+    }
 }
 
 /// Dials streams that use the client when they are dropped.

@@ -237,12 +237,22 @@ impl Peer<TcpStream> {
 pub struct Rigged {
     stream: DuplexStream,
     is_unflushed: bool,
+    on_read: OnRead,
     on_drop: Option<Box<dyn FnOnce() + Send>>,
 }
 
+/// What is to be done when a stream is read the next time.
+pub type OnRead = Arc<Mutex<Option<Box<dyn FnOnce() + Send>>>>;
+
 impl Rigged {
     pub fn new(stream: DuplexStream) -> Rigged {
-        Rigged { stream, is_unflushed: false, on_drop: None }
+        Rigged { stream, is_unflushed: false, on_read: OnRead::default(), on_drop: None }
+    }
+
+    /// Does `this` when it is read.
+    pub fn on_read(mut self, this: OnRead) -> Rigged {
+        self.on_read = this;
+        self
     }
 
     /// Takes all that is written, and then fails to flush it.
@@ -270,6 +280,8 @@ impl AsyncRead for Rigged {
         cx: &mut Context<'_>,
         out: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        let due = self.on_read.lock().unwrap().take();
+        due.into_iter().for_each(|this| this());
         Pin::new(&mut self.stream).poll_read(cx, out)
     }
 }
