@@ -1,4 +1,4 @@
-//! Compresses what it answers, and takes what is compressed: `cargo run --release --example compress -- [ADDR]`.
+//! Compresses its answers, and decodes compressed requests: `cargo run --release --example compress -- [ADDR]`.
 //!
 //! | request | answer |
 //! |---|---|

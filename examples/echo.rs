@@ -1,9 +1,9 @@
-//! Answers with what it was asked: `cargo run --release --example echo -- [ADDR] [CORES]`.
+//! Sends back what it receives: `cargo run --release --example echo -- [ADDR] [CORES]`.
 //!
 //! | request | answer |
 //! |---|---|
 //! | GET `/` | `Hello, World!` |
-//! | POST or PUT `/echo` | the body, byte for byte, as it comes: of any length, in constant memory |
+//! | POST or PUT `/echo` | the body, byte for byte, as it arrives: of any length, in constant memory |
 //! | GET `/headers` | the request's fields, a line each, names in lower case |
 //! | GET `/status/N` | that status, 200 to 599 |
 
@@ -38,7 +38,7 @@ async fn answer(ctx: &mut Context) -> corehttp::Result {
     Ok(())
 }
 
-/// Sends the body back while it comes.
+/// Sends the body back while it arrives.
 async fn echo(ctx: &mut Context) -> corehttp::Result {
     let Context { request, response, .. } = ctx;
     if let Some(content_type) = request.headers.get("content-type") {
@@ -68,14 +68,14 @@ fn headers(ctx: &mut Context) -> corehttp::Result {
 }
 
 fn parse_status(text: &str) -> corehttp::Result<Status> {
-    // What `parse` takes besides is no status: `+200`, for one.
+    // `parse` alone would accept `+200`, too.
     let code = Some(text).filter(|text| text.len() == 3 && text.bytes().all(|octet| octet.is_ascii_digit()));
     let status = code.and_then(|code| code.parse().ok()).and_then(Status::new);
     let status = status.filter(|status| !status.is_informational());
     status.ok_or_else(|| Error::from(Status::NOT_FOUND))
 }
 
-/// Ready at Ctrl-C, or never where it cannot be heard.
+/// Completes at Ctrl-C, or never if the system cannot tell of it.
 async fn interrupted() {
     if tokio::signal::ctrl_c().await.is_err() {
         std::future::pending().await

@@ -2,8 +2,8 @@
 //!
 //! | request | answer |
 //! |---|---|
-//! | GET `/` | a page that shows what it hears |
-//! | GET `/events` | a tick each second, numbered; a page that lost its connection goes on where it was |
+//! | GET `/` | a page that shows the events |
+//! | GET `/events` | a numbered tick each second; a page that has lost its connection goes on where it was |
 
 use std::pin::pin;
 use std::time::Duration;
@@ -34,7 +34,7 @@ async fn ticks(ctx: &mut Context) -> corehttp::Result {
     let mut clock = tokio::time::interval(Duration::from_secs(1));
     for number in last.saturating_add(1)..=u32::MAX {
         tokio::select! {
-            // Meanwhile a comment would be sent now and then, were a tick not so soon.
+            // If ticks were rarer, comments would keep the connection alive meanwhile.
             tick = events.wait(clock.tick()) => tick?,
             () = &mut stopping => break,
         };
@@ -65,7 +65,7 @@ const PAGE: &str = r#"<!doctype html>
 </script>
 "#;
 
-/// Ready at Ctrl-C, or never where it cannot be heard.
+/// Completes at Ctrl-C, or never if the system cannot tell of it.
 async fn interrupted() {
     if tokio::signal::ctrl_c().await.is_err() {
         std::future::pending().await

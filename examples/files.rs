@@ -1,8 +1,8 @@
 //! Serves a directory: `cargo run --release --example files -- DIR [ADDR]`.
 //!
-//! What is asked for as `/a.js` is answered with `a.js.br`, `a.js.zst` or `a.js.gz` where the peer likes that better.
-//! Directories without an `index.html` are listed. Whatever has a hash in its name, below `/assets/`, keeps for ever;
-//! everything else is asked for again, and answered 304 where it has not changed.
+//! A request for `/a.js` is answered with `a.js.br`, `a.js.zst` or `a.js.gz` if there is one and the peer prefers it.
+//! Directories without an `index.html` are listed. Browsers keep the files below `/assets/`, whose names should have a
+//! hash, and ask again for all others; the answer is 304 if a file has not changed.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ fn main() -> corehttp::Result {
         .cache_control("/assets/*", "public, max-age=31536000, immutable")?
         .cache_control("*", "no-cache")?;
     let handler = async move |ctx: &mut Context| -> corehttp::Result {
-        // Nothing is taken for what it does not say it is.
+        // Browsers should not guess another type than the one that is sent.
         ctx.response.headers.set("x-content-type-options", "nosniff")?;
         files.handle(ctx).await
     };
@@ -29,7 +29,7 @@ fn main() -> corehttp::Result {
     running.wait()
 }
 
-/// Ready at Ctrl-C, or never where it cannot be heard.
+/// Completes at Ctrl-C, or never if the system cannot tell of it.
 async fn interrupted() {
     if tokio::signal::ctrl_c().await.is_err() {
         std::future::pending().await

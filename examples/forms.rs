@@ -11,8 +11,8 @@
 //! | request | answer |
 //! |---|---|
 //! | GET `/` | a greeting to whoever is signed in, and a form for the others |
-//! | POST `/sign-in` with a `name`, and with `remember` or without | a cookie, and off to `/` |
-//! | POST `/sign-out` | the cookie's end, and off to `/` |
+//! | POST `/sign-in` with a `name`, and with `remember` or without | sets a cookie, and redirects to `/` |
+//! | POST `/sign-out` | removes the cookie, and redirects to `/` |
 
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -77,8 +77,8 @@ fn sign_out(sessions: &Sessions, ctx: &mut Context) -> corehttp::Result {
     Ok(response.redirect(Status::SEE_OTHER, "/")?)
 }
 
-/// By its prefix a browser knows that this very host has set it, for all its paths, and over TLS or on this machine.
-/// Being `SameSite=Lax`, it does not come with a form that another site has sent.
+/// Because of its prefix, browsers accept it only from this very host, for all paths, and over TLS or on this machine.
+/// It is `SameSite=Lax`, so it does not come with a form that another site sends.
 const COOKIE: &str = "__Host-session";
 
 /// Who is signed in, by the tokens that their cookies carry.

@@ -1,6 +1,6 @@
 //! The first program: `cargo run --release --example hello -- [ADDR] [CORES]`, then `curl -i http://127.0.0.1:8080/`.
 //!
-//! Listens on 127.0.0.1:8080 with all cores unless told otherwise. Ctrl-C stops it well.
+//! Listens on 127.0.0.1:8080 with all cores unless told otherwise. Ctrl-C lets requests in flight finish.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ fn main() -> corehttp::Result {
     running.wait()
 }
 
-/// Ready at Ctrl-C, or never where it cannot be heard.
+/// Completes at Ctrl-C, or never if the system cannot tell of it.
 async fn interrupted() {
     if tokio::signal::ctrl_c().await.is_err() {
         std::future::pending().await

@@ -7,7 +7,7 @@
 //! | GET `/notes/N` | that note |
 //! | DELETE `/notes/N` | 204 |
 //!
-//! Whatever goes wrong is told in JSON, too (RFC 9457).
+//! Errors are JSON, too (RFC 9457).
 //!
 //! ```text
 //! curl -i --json '{"text": "milk"}' http://127.0.0.1:8080/notes
@@ -26,7 +26,7 @@ struct Note {
     text: String,
 }
 
-/// A note as it is sent: who it is was not decided yet.
+/// A note as a peer sends it, without an id.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Draft {
@@ -35,7 +35,7 @@ struct Draft {
 
 type Notes = Mutex<BTreeMap<u64, Note>>;
 
-/// Whatever strangers can fill has a bound. A note is as long as a body may be, at most.
+/// Whatever strangers can fill has a bound. The length of a note has one, too: that of a body.
 const NOTES_MAX: usize = 100;
 
 fn main() -> corehttp::Result {
@@ -88,7 +88,7 @@ fn number(id: &str) -> Result<u64, Status> {
     u64::from_text(id).ok_or(Status::NOT_FOUND)
 }
 
-/// The content as JSON: 415 is owed for what is none, 400 for what breaks its grammar, 422 for what says something else.
+/// Reads the content as JSON. Other content is answered with 415, malformed JSON with 400, and other values with 422.
 fn json<'a, T: Deserialize<'a>>(request: &'a Request) -> corehttp::Result<T> {
     let media_type = request.headers.content_type().and_then(|value| value.split(';').next());
     if !media_type.is_some_and(|media_type| media_type.trim().eq_ignore_ascii_case("application/json")) {
@@ -107,7 +107,7 @@ fn set_json(response: &mut Response, value: &impl Serialize) -> corehttp::Result
     Ok(serde_json::to_writer(&mut response.body, value)?)
 }
 
-/// Tells the peer what is wrong with its request. What is wrong here is told to whoever runs the server.
+/// Tells the peer what is wrong with its request. What is wrong with the server is only logged.
 fn explain(response: &mut Response, error: &Error) -> corehttp::Result {
     #[derive(Serialize)]
     struct Problem {

@@ -2,8 +2,8 @@
 //! `curl --cacert /tmp/corehttp-example.pem https://localhost:8443/`.
 //!
 //! Listens on 127.0.0.1:8443. Without files of a certificate and its key it makes a certificate for `localhost` on the
-//! spot, writes it where curl finds it, and asks itself once, trusting that certificate and no other. With files, it
-//! reads them again each minute. Ctrl-C stops it well.
+//! spot, writes it where curl finds it, and asks itself once, trusting that certificate and no other. Files, such as
+//! those of certbot, are read again each minute. Ctrl-C lets requests in flight finish.
 
 use std::env;
 use std::fs;
@@ -36,14 +36,14 @@ fn greet(ctx: &mut Context) {
     ctx.response.text(format!("Hello! Nobody has read this on its way: {version}\n"));
 }
 
-/// What the files say, now and after each minute.
+/// TLS with the certificate and the key in these files, which are read again each minute.
 fn from_files(chain: String, key: String) -> corehttp::Result<ServerTls> {
     let tls = ServerTls::new(TlsIdentity::from_files(&chain, &key)?);
     let handle = tls.clone();
     thread::spawn(move || {
         loop {
             thread::sleep(Duration::from_secs(60));
-            // Files that are half written are no reason to stop: the next minute they are whole.
+            // They may be half written; in a minute they will be whole.
             match TlsIdentity::from_files(&chain, &key).and_then(|identity| handle.replace([identity])) {
                 Ok(()) => {}
                 Err(error) => eprintln!("still the old certificate: {error}"),
@@ -53,7 +53,7 @@ fn from_files(chain: String, key: String) -> corehttp::Result<ServerTls> {
     Ok(tls)
 }
 
-/// A certificate that nobody but itself has signed, so its readers have to be told of it.
+/// A self-signed certificate, and the roots of whoever is to trust it.
 fn made_on_the_spot() -> corehttp::Result<(TlsIdentity, TlsRoots)> {
     let names = ["localhost", "127.0.0.1", "::1"].map(String::from);
     let made = rcgen::generate_simple_self_signed(names)?;
@@ -72,7 +72,7 @@ fn ask(roots: TlsRoots, url: &str) -> corehttp::Result {
     Ok(())
 }
 
-/// Ready at Ctrl-C, or never where it cannot be heard.
+/// Completes at Ctrl-C, or never if the system cannot tell of it.
 async fn interrupted() {
     if tokio::signal::ctrl_c().await.is_err() {
         std::future::pending().await

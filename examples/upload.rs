@@ -1,9 +1,9 @@
-//! Takes files in: `cargo run --release --example upload -- [DIR] [ADDR]`.
+//! Receives files: `cargo run --release --example upload -- [DIR] [ADDR]`.
 //!
 //! | request | answer |
 //! |---|---|
 //! | GET `/` | a page with a form |
-//! | POST `/` | what came, a line each; files go to DIR as they come, under names of their own |
+//! | POST `/` | what came, a line each; files are saved in DIR as they arrive, under new names |
 //!
 //! Try it with `curl -F title=Cat -F photo=@cat.jpg http://127.0.0.1:8080/`.
 
@@ -37,7 +37,7 @@ async fn answer(ctx: &mut Context, dir: &Path) -> corehttp::Result {
     Ok(())
 }
 
-/// Saves the files of a form, and tells what was in it. Of a form that is cut, or turns out to be none, nothing is kept.
+/// Saves the files of a form, and returns what was in it. Nothing is kept of a form that is cut short or malformed.
 async fn take_in(ctx: &mut Context, dir: &Path) -> corehttp::Result<String> {
     let limits = MultipartLimits { part_max: 4 << 30, bytes_max: 8 << 30, ..MultipartLimits::default() };
     let (mut came, mut files, mut parts) = (String::new(), Drafts::default(), ctx.multipart_within(limits)?);
@@ -56,7 +56,7 @@ async fn take_in(ctx: &mut Context, dir: &Path) -> corehttp::Result<String> {
     Ok(came)
 }
 
-/// Files that are removed unless they are kept: also where nobody waits for the end of the form any more.
+/// Files that are removed unless they are kept, even if the handler is dropped before its end.
 #[derive(Default)]
 struct Drafts(Vec<PathBuf>);
 

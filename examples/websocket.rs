@@ -2,8 +2,8 @@
 //!
 //! | request | answer |
 //! |---|---|
-//! | GET `/` | a page that says something and shows what comes back |
-//! | GET `/echo` | a WebSocket that says what it hears |
+//! | GET `/` | a page that sends messages and shows what comes back |
+//! | GET `/echo` | a WebSocket that sends back what it receives |
 
 use std::pin::pin;
 use std::time::Duration;
@@ -30,7 +30,7 @@ async fn answer(ctx: &mut Context) -> corehttp::Result {
     Ok(())
 }
 
-/// Says what it hears, until the peer has heard enough or the server stops.
+/// Sends messages back, until the peer closes or the server stops.
 async fn echo(ctx: &mut Context) -> corehttp::Result {
     let mut stopping = pin!(ctx.stopping());
     let mut socket = accept(ctx).await?;
@@ -53,7 +53,7 @@ async fn accept(ctx: &mut Context) -> corehttp::Result<WebSocketStream<corehttp:
     if !request.headers.contains_token("upgrade", "websocket")
         || request.headers.text("sec-websocket-version") != Some("13")
     {
-        // What it must say to be served (RFC 9110 §15.5.22, RFC 6455 §4.4).
+        // What a request must say to be served (RFC 9110 §15.5.22, RFC 6455 §4.4).
         response.headers.set("upgrade", "websocket")?;
         response.headers.set("connection", "upgrade")?;
         response.headers.set("sec-websocket-version", "13")?;
@@ -96,7 +96,7 @@ const PAGE: &str = r#"<!doctype html>
 </script>
 "#;
 
-/// Ready at Ctrl-C, or never where it cannot be heard.
+/// Completes at Ctrl-C, or never if the system cannot tell of it.
 async fn interrupted() {
     if tokio::signal::ctrl_c().await.is_err() {
         std::future::pending().await
