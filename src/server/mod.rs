@@ -281,6 +281,8 @@ impl Server {
 
     /// Starts the server with one handler for all cores, and returns once all of them listen.
     ///
+    /// The server has runtimes of its own, so this may be called in any thread, even in one that runs `async` code.
+    ///
     /// # Errors
     ///
     /// As [`Server::run`]. If it fails, no thread is left behind.
