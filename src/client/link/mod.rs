@@ -15,7 +15,6 @@ use super::redirect::Goal;
 use super::settings::Settings;
 use super::{ClientCause, ClientError, ClientPhase};
 use crate::exchange::ExchangeError;
-use crate::memory::Reset;
 use crate::message::{Length, Name, Request, Timings};
 use crate::net::{Anywhere, Buffer, Conn, Lane, Transport};
 use crate::runtime::{self, Instant, timeout};
@@ -97,7 +96,7 @@ impl Link {
     /// Closes the connection. The rest of the body will not be received.
     pub(super) fn close(&mut self) {
         self.conn.transport = Transport::Closed;
-        self.exchange.incoming.input.reset();
+        self.exchange.incoming.drop_input();
     }
 
     /// Discards what is left of the body, if that is little and arrives soon, so that the connection can be used again.

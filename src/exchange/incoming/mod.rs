@@ -158,6 +158,12 @@ impl Incoming {
         }
     }
 
+    /// Drops what has arrived, even what is lent.
+    pub(crate) fn drop_input(&mut self) {
+        (self.lent, self.ready) = (0, 0);
+        self.input.reset();
+    }
+
     /// Notes that the end of the body is no longer known.
     pub(crate) fn forfeit(&mut self) {
         self.expectation = Expectation::Forfeited;
