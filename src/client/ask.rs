@@ -30,7 +30,7 @@ impl Client {
                 return Ok(link);
             }
             Ok(Some(next)) => Box::pin(self.follow(link, next, response)).await,
-            Err(error) => Err(error),
+            Err(error) => Err(error.on(link.exchange.timings.reused, true)),
         };
         // The server that redirected has heard the request, and perhaps acted on it.
         followed.map_err(|error| error.sent_before(true))
@@ -48,7 +48,8 @@ impl Client {
             let deadline = link.exchange.deadline;
             link.discard().await;
             link = self.attempt(None, (&request, goal), response, deadline).await?;
-            match redirect::next(self.redirects, followed, &request, &link.place.pool.origin, response)? {
+            let next = redirect::next(self.redirects, followed, &request, &link.place.pool.origin, response);
+            match next.map_err(|error| error.on(link.exchange.timings.reused, true))? {
                 None => {
                     response.url = Some(request.target().as_str().into());
                     link.decode(response)?;

@@ -301,6 +301,7 @@ async fn redirects_are_followed_only_so_often_15_4() {
         let client = stage.client().redirects(redirects);
         let error = ask(&client, &get("http://a/")).await.unwrap_err();
         assert!(matches!(error.cause(), ClientCause::TooManyRedirects), "{error:?}");
+        assert_eq!((error.is_reused(), error.is_sent()), (requests > 1, true), "{redirects:?}");
         assert_eq!((stage.heard().len(), client.busy()), (requests, 0), "{redirects:?}");
     }
     let steps = Stage::answering(|request| match path(request).len() {
