@@ -263,6 +263,17 @@ mod tests {
     }
 
     #[test]
+    fn a_listing_is_summed_up_and_says_if_it_is_cut() {
+        assert_eq!(summary(&[]), "0 directories, 0 files, 0 B");
+        let one = [entry("a", None, 0), entry("b", Some(1536), 0)];
+        assert_eq!(summary(&one), "1 directory, 1 file, 1.5 KiB");
+        for (count, is_cut) in [(2, false), (ENTRIES_MAX - 1, false), (ENTRIES_MAX, true)] {
+            let entries = Vec::from_iter((0..count).map(|_| entry("a", Some(1), 0)));
+            assert_eq!(summary(&entries).ends_with(", and more that are not shown"), is_cut, "{count}");
+        }
+    }
+
+    #[test]
     fn sizes_have_units_and_times_are_dates() {
         let sizes = [
             (0, "0 B"),

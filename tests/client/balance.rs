@@ -348,6 +348,7 @@ async fn write(balancer: &Balancer, way: Way, length: usize, body: &[u8]) -> Res
             assert_eq!(pending(), 1);
             while let Some(chunk) = reader.chunk().await? {
                 heard.extend_from_slice(chunk);
+                assert_eq!(pending(), 1);
             }
             assert_eq!(pending(), 0);
         }

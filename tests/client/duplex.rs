@@ -318,6 +318,62 @@ async fn a_silent_server_is_timed_from_the_end_of_the_request() {
     assert!(head.unwrap_err().is_timeout() && (29..=31).contains(&waited), "{waited} s");
 }
 
+#[tokio::test(start_paused = true)]
+async fn the_time_of_an_answer_runs_though_nobody_reads_it_yet() {
+    let (mut writer, mut reader) = silence(silent().builder()).await;
+    writer.finish().await.unwrap();
+    let sent = Instant::now();
+    sleep(Duration::from_secs(20)).await;
+    let head = reader.head(&mut Response::new()).await;
+    assert!(head.unwrap_err().is_timeout() && sent.elapsed().as_secs() == 30);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_time_of_an_answer_is_over_once_its_head_has_come() {
+    let second = Duration::from_secs(1);
+    let stage = Stage::new(move |mut peer, _| async move {
+        peer.head().await?;
+        peer.say("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n").await?;
+        sleep(9 * second).await;
+        peer.say("ok").await?;
+        peer.hear_all().await
+    });
+    let timeouts = ClientTimeouts { wait: 3 * second, ..ClientTimeouts::default() };
+    let (mut writer, mut reader) = silence(stage.builder().timeouts(timeouts)).await;
+    reader.head(&mut Response::new()).await.unwrap();
+    writer.finish().await.unwrap();
+    assert_eq!(reader.chunk().await.unwrap(), Some(&b"ok"[..]));
+}
+
+/// What is written in small pieces is gathered, and what is gathered cannot leave.
+#[tokio::test(start_paused = true)]
+async fn an_answer_is_read_though_the_server_has_stopped_reading() {
+    for piece in [1000, 32 << 10] {
+        let stage = Stage::new(|mut peer, _| async move {
+            peer.head().await?;
+            peer.say("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\no").await?;
+            sleep(Duration::from_secs(1)).await;
+            peer.say("k").await?;
+            std::future::pending().await
+        });
+        let (mut writer, mut reader) = silence(stage.builder()).await;
+        let write = async {
+            for _ in 0..1000 {
+                writer.write_all(&vec![0; piece]).await.unwrap();
+            }
+        };
+        let read = async {
+            let mut heard = Vec::new();
+            reader.head(&mut Response::new()).await.unwrap();
+            reader.read_to_end(&mut heard).await.map(|_| heard)
+        };
+        tokio::select! {
+            heard = read => assert_eq!(heard.unwrap(), b"ok", "{piece}"),
+            () = async { tokio::join!(write, std::future::pending::<()>()); } => unreachable!("it does not end"),
+        }
+    }
+}
+
 /// The halves of a call to a server that neither reads nor answers.
 async fn silence(client: ClientBuilder) -> (CallWriter, CallReader) {
     client.build().open(&Request::post("http://a/").unwrap()).await.unwrap().split()

@@ -370,7 +370,7 @@ fn only_a_whole_answer_ends_with_close_notify() {
 
 /// A connection is left without a request, or between two: that is no failure, and must not look like an attack.
 #[test]
-fn whoever_is_left_alone_hears_the_end_9112_9_8() {
+fn a_peer_that_asks_no_more_hears_the_end_9112_9_8() {
     let secured = Secured::new();
     let pause = Duration::from_millis(300);
     let timeouts = Timeouts { head: pause, idle: pause, ..Timeouts::default() };
@@ -436,6 +436,19 @@ fn a_failed_handshake_is_reported_and_harms_no_other_peer() {
         let is_seen = seen.len() == 1 && seen[0].0 == 0 && seen[0].1.contains(cause);
         assert!(is_seen, "{seen:?} for {}", wire.escape_ascii());
         ask(&mut steady, GET, "fine");
+    }
+}
+
+/// A connection that is closed with unread bytes is reset, and the alert would be lost.
+#[test]
+fn the_alert_of_a_failed_handshake_arrives_whatever_follows() {
+    let served = Served::with(|server| server.tls(Secured::new().tls), fine);
+    for len in [0, 1 << 10, 100 << 10, 1 << 20] {
+        let mut peer = served.connect();
+        peer.say([GET, &vec![b'x'; len]].concat());
+        let mut heard = Vec::new();
+        peer.stream.read_to_end(&mut heard).unwrap();
+        assert!(heard.starts_with(b"\x15\x03"), "{}, behind {len} bytes", heard.escape_ascii());
     }
 }
 
