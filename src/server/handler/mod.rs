@@ -23,32 +23,45 @@ use crate::message::Request;
 /// such as deciding by the head alone. A middleware is a handler that holds another handler:
 ///
 /// ```
-/// use corehttp::{BodyPlan, Context, Handler, IntoHandler, Request, Result, Server};
+/// use corehttp::{BodyPlan, Context, Handler, IntoHandler, Method, Request, Result, Server, Status};
 ///
-/// /// Adds a `via` field to all answers.
-/// struct Via<H>(&'static str, H);
+/// /// Lets the pages of one other origin use the answers (CORS).
+/// struct Cors<H>(&'static str, H);
 ///
-/// impl<H: Handler> Handler for Via<H> {
+/// impl<H: Handler> Handler for Cors<H> {
 ///     fn on_head(&self, request: &Request) -> BodyPlan {
 ///         self.1.on_head(request)
 ///     }
 ///
 ///     async fn handle(&self, ctx: &mut Context) -> Result {
-///         let outcome = self.1.handle(ctx).await;
-///         ctx.response.headers.set("via", self.0)?;
-///         outcome
+///         let Context { request, response, .. } = &mut *ctx;
+///         response.headers.set("access-control-allow-origin", self.0)?; // it stays if the handler fails
+///         let is_preflight =
+///             request.method() == Method::Options && request.headers.contains("access-control-request-method");
+///         if !is_preflight {
+///             return self.1.handle(ctx).await;
+///         }
+///         response.status = Status::NO_CONTENT;
+///         response.headers.set("access-control-allow-methods", "GET, POST")?;
+///         response.headers.set("access-control-allow-headers", "content-type")?;
+///         Ok(())
 ///     }
 /// }
 ///
 /// let hello = (|ctx: &mut Context| ctx.response.text("hi")).into_handler();
-/// let server = Server::bind("127.0.0.1:8080");
-/// # let _ = || -> Result {
-/// server.run(Via("1.1 corehttp", hello))
-/// # };
+/// let service = Server::new().service(Cors("https://app.example", hello)); // or `Server::run`
+/// # let mut preflight = Request::new("OPTIONS", "/")?;
+/// # preflight.headers.set("access-control-request-method", "POST")?;
+/// # for (request, status) in [(preflight, Status::NO_CONTENT), (Request::get("/")?, Status::OK)] {
+/// #     let response = corehttp::block_on(service.respond(request))?;
+/// #     assert_eq!(response.status, status);
+/// #     assert_eq!(response.headers.text("access-control-allow-origin"), Some("https://app.example"));
+/// # }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// When the inner handler returns, its outcome is not yet an answer: after an error `ctx.response.status` is unchanged, and
-/// the error knows the status it owes. An access log therefore looks at both:
+/// When the inner handler returns, its outcome is not yet an answer: after an error `ctx.response.status` is unchanged,
+/// and the error knows the status it owes. An access log therefore looks at both:
 ///
 /// ```
 /// use corehttp::{BodyPlan, Context, Handler, Request, Result};
@@ -77,7 +90,7 @@ use crate::message::Request;
 /// Middleware sees neither requests that never reach a handler, such as those with a malformed head, nor the end of a
 /// handler that panics or exceeds [`Timeouts::handler`](crate::Timeouts::handler). For these there is
 /// [`Server::on_error`](crate::Server::on_error).
-#[doc(alias("middleware", "access log"))]
+#[doc(alias("middleware", "access log", "cors"))]
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a handler",
     note = "a handler is `|ctx: &mut Context| ..`, `async |ctx: &mut Context| ..`, a `fn` or `async fn` of \
