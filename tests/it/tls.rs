@@ -439,19 +439,6 @@ fn a_failed_handshake_is_reported_and_harms_no_other_peer() {
     }
 }
 
-/// A connection that is closed with unread bytes is reset, and the alert would be lost.
-#[test]
-fn the_alert_of_a_failed_handshake_arrives_whatever_follows() {
-    let served = Served::with(|server| server.tls(Secured::new().tls), fine);
-    for len in [0, 1 << 10, 100 << 10, 1 << 20] {
-        let mut peer = served.connect();
-        peer.say([GET, &vec![b'x'; len]].concat());
-        let mut heard = Vec::new();
-        peer.stream.read_to_end(&mut heard).unwrap();
-        assert!(heard.starts_with(b"\x15\x03"), "{}, behind {len} bytes", heard.escape_ascii());
-    }
-}
-
 /// The first bytes of a peer.
 fn hello(config: ClientConfig) -> Vec<u8> {
     let mut said = Vec::new();
@@ -588,6 +575,19 @@ fn talk<Kind>(
         tokio::join!(served, act(TlsConnector::from(Arc::new(secured.peer())), near, hello)).0
     });
     (end.0, end.1, refusals.take())
+}
+
+/// A socket that is closed with unread bytes is reset, and the alert would be lost.
+#[test]
+fn after_a_failed_handshake_the_peer_is_heard_until_it_ends() {
+    let (served, _, seen) = talk(fine, 100, async |_, mut near, _| {
+        near.write_all(&GET.repeat(1000)).await.unwrap();
+        near.shutdown().await.unwrap();
+        let mut heard = Vec::new();
+        near.read_to_end(&mut heard).await.unwrap();
+        assert!(heard.starts_with(b"\x15\x03"), "{} is no alert", heard.escape_ascii());
+    });
+    assert!(served.is_err() && seen.len() == 1, "{served:?} {seen:?}");
 }
 
 #[test]
