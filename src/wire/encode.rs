@@ -1,7 +1,7 @@
 //! Writes heads (RFC 9112 §2 to §6).
 
 use super::announcement::Announced;
-use super::{Announcement, Stamp, Wish};
+use super::{Announcement, Framing, Stamp, Wish};
 use crate::message::{Headers, Name, Request, Response, Status, members};
 
 /// Writes the head of an answer.
@@ -91,7 +91,11 @@ pub(crate) fn request(
     out.extend_from_slice(b" HTTP/1.1\r\nhost: ");
     out.extend_from_slice(headers.first(Name::HOST).unwrap_or(added.authority.as_bytes()));
     out.extend_from_slice(b"\r\n");
-    fields_but(out, headers, &ROUTING);
+    match announcement.framing() {
+        // There is nothing to wait for 100 with (RFC 9110 §10.1.1).
+        Framing::Empty if headers.may_have(Name::EXPECT) => fields_but(out, headers, &ROUTING_AND_EXPECT),
+        _ => fields_but(out, headers, &ROUTING),
+    }
     for (name, value) in added.defaults.iter().filter(|(name, _)| !headers.contains(name)) {
         line(out, name.as_bytes(), value);
     }
@@ -117,6 +121,11 @@ pub(crate) fn request(
 /// The fields that [`request`] writes itself.
 pub(crate) const ROUTING: [Name<'static>; 5] =
     [Name::HOST, Name::CONTENT_LENGTH, Name::TRANSFER_ENCODING, Name::CONNECTION, Name::KEEP_ALIVE];
+
+const ROUTING_AND_EXPECT: [Name<'static>; 6] = {
+    let [host, length, encoding, connection, keep_alive] = ROUTING;
+    [host, length, encoding, connection, keep_alive, Name::EXPECT]
+};
 
 #[inline]
 fn announce(out: &mut Vec<u8>, announcement: Announcement) {

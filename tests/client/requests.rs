@@ -349,6 +349,17 @@ fn expecting() -> Request {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_request_without_content_expects_nothing_9110_10_1_1() {
+    let expecting = |request: &mut Request| {
+        request.headers.set("Expect", "100-continue").unwrap();
+        request.headers.set("a", "b").unwrap();
+    };
+    check(Method::Get, "http://a/", expecting, "GET / HTTP/1.1\r\nhost: a\r\na: b\r\n\r\n").await;
+    let empty = "POST / HTTP/1.1\r\nhost: a\r\na: b\r\ncontent-length: 0\r\n\r\n";
+    check(Method::Post, "http://a/", expecting, empty).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_expecting_body_waits_for_100_9110_10_1_1() {
     for early in ["HTTP/1.1 100 Continue\r\n\r\n", "HTTP/1.1 103 x\r\n\r\nHTTP/1.1 100 x\r\nlink: a\r\n\r\n"]
     {
