@@ -294,16 +294,18 @@ mod tests {
 
     #[test]
     fn a_port_can_be_bound_again_while_its_connections_linger() {
-        let bound = bind("127.0.0.1:0").unwrap().remove(0);
-        let address = bound.local_addr().unwrap();
-        let Bound::Tcp(listener, _) = &bound else { unreachable!() };
-        listener.set_nonblocking(false).unwrap();
-        let near = TcpStream::connect(address).unwrap();
-        let (far, _) = listener.accept().unwrap();
-        drop(far); // The side that closes first lingers.
-        drop(near);
-        drop(bound);
-        bind(&address.to_string()).unwrap();
+        for bind in [bind, bind_alone] {
+            let bound = bind("127.0.0.1:0").unwrap().remove(0);
+            let address = bound.local_addr().unwrap();
+            let Bound::Tcp(listener, _) = &bound else { unreachable!() };
+            listener.set_nonblocking(false).unwrap();
+            let near = TcpStream::connect(address).unwrap();
+            let (far, _) = listener.accept().unwrap();
+            drop(far); // The side that closes first lingers.
+            drop(near);
+            drop(bound);
+            bind(&address.to_string()).unwrap();
+        }
     }
 
     #[test]
