@@ -818,10 +818,16 @@ mod expectation {
         let fails = |_: &mut Context| -> corehttp::Result { Err(Status::FORBIDDEN.into()) };
         let streams =
             async |ctx: &mut Context| -> corehttp::Result { Ok(ctx.stream().await?.finish().await?) };
+        let reads_late = async |ctx: &mut Context| -> corehttp::Result {
+            ctx.stream().await?.finish().await?;
+            let _ = ctx.body_reader().chunk().await;
+            Ok(())
+        };
         let nothing = |_: &mut Context| {};
         check_refusal(&fields, streaming(|ctx: &mut Context| ctx.response.text("no need")), 200);
         check_refusal(&fields, streaming(fails), 403);
         check_refusal(&fields, streaming(streams), 200);
+        check_refusal(&fields, streaming(reads_late), 200);
         check_refusal(&fields, with_plan(|_| BodyPlan::Refuse(Status::CONTENT_TOO_LARGE), nothing), 413);
         // Only a length tells in advance that the body is too large.
         check_refusal(&fields[..1], with_plan(|_| BodyPlan::BufferUpTo(26), nothing), 413);
