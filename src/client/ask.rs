@@ -75,13 +75,13 @@ impl Client {
         if request.body.is_spent() {
             return Err(ClientError::new(ClientPhase::Prepare, ClientCause::Spent));
         }
-        let mut link =
-            match Link::rested(self.pool_for(pool, request, request.body.announced())?, runtime::now()) {
-                Ok(link) => link,
-                Err(missing) => Box::pin(self.link(missing, deadline)).await?,
-            };
+        let content = request.body.announced();
+        let mut link = match Link::rested(self.pool_for(pool, request, content)?, runtime::now()) {
+            Ok(link) => link,
+            Err(missing) => Box::pin(self.link(missing, deadline)).await?,
+        };
         let cookies = CookieExchange::begin(&link.place.pool, request);
-        link.begin((request, goal), request.body.announced(), cookies.cookie(), deadline);
+        link.begin((request, goal), content, cookies.cookie(), deadline);
         match poll_fn(|cx| link.poll_answer(cx, Some(request), response)).await {
             Ok(()) => {}
             Err(error) if link.may_retry(request, &error) => {

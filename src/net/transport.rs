@@ -51,12 +51,9 @@ impl<B: AnyStream> Transport<B> {
         read.map_ok(|()| buf.filled().len())
     }
 
-    /// Whether there is nothing to read, not even the end. This is asked outside of tokio's budget, since to a task
-    /// that has used up its budget, tokio reports this for all sockets.
+    /// Whether there is nothing to read, not even the end.
     pub(crate) fn is_quiet(&mut self) -> bool {
-        let mut nothing = [0];
-        let read = unconstrained(poll_fn(|cx| self.poll_read(cx, &mut nothing)));
-        pin!(read).poll(&mut Context::from_waker(Waker::noop())).is_pending()
+        poll_now(|cx| self.poll_read(cx, &mut [0])).is_pending()
     }
 
     pub(crate) fn poll_write(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
@@ -91,9 +88,8 @@ impl<B: AnyStream> Transport<B> {
     /// Says that this is the end, if that takes no waiting (RFC 9112 §9.8). The others say so when they are dropped.
     pub(crate) fn say_end(&mut self) {
         if let Transport::Tls(_) | Transport::Boxed(_) = self {
-            let shut = unconstrained(poll_fn(|cx| self.poll_shutdown(cx)));
             // If this fails, the peer is gone.
-            drop(pin!(shut).poll(&mut Context::from_waker(Waker::noop())));
+            drop(poll_now(|cx| self.poll_shutdown(cx)));
         }
     }
 
@@ -179,6 +175,12 @@ impl<B: AnyStream> Transport<B> {
             Transport::Boxed(stream) => stream.as_stream(),
         })
     }
+}
+
+/// Polls once, and waits for nothing. This is done outside of tokio's budget, since to a task that has used up its budget,
+/// tokio reports that all sockets are pending.
+fn poll_now<T>(poll: impl FnMut(&mut Context<'_>) -> Poll<T>) -> Poll<T> {
+    pin!(unconstrained(poll_fn(poll))).poll(&mut Context::from_waker(Waker::noop()))
 }
 
 impl<B: AnyStream> AsyncRead for Transport<B> {

@@ -4,6 +4,7 @@
 //! tokio's tasks and timers are used on this floor only. Some features add work on blocking threads, and randomness.
 
 mod cores;
+mod first;
 mod handle;
 mod time;
 mod turn;
@@ -18,6 +19,7 @@ mod seats;
 #[cfg(any(feature = "compress", feature = "fs", feature = "multipart"))]
 pub(crate) use blocking::spawn_blocking;
 pub(crate) use cores::{Pinning, available_cores, block_on_core, spawn, yield_now};
+pub(crate) use first::first;
 pub use handle::block_on;
 pub(crate) use handle::{Handle, Id};
 #[cfg(any(feature = "fs", feature = "multipart"))]

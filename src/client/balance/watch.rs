@@ -1,10 +1,7 @@
 //! [`Check`]: asks hosts regularly whether they are up.
 
 use std::convert::Infallible;
-use std::future::poll_fn;
-use std::pin::{Pin, pin};
 use std::sync::{Arc, Weak};
-use std::task::Poll;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
@@ -13,7 +10,7 @@ use super::member::Member;
 use crate::client::Host;
 use crate::memory::lock;
 use crate::message::{Request, Response};
-use crate::runtime::{self, Handle, sleep_until, timeout_at};
+use crate::runtime::{self, Handle, first, sleep_until, timeout_at};
 
 /// The request of an active check. An answer of 2xx within the interval means that the host is up.
 #[derive(Debug)]
@@ -42,13 +39,12 @@ impl Member {
 }
 
 /// Checks `member` until it is `gone`, even if that is in the middle of a check.
-async fn watch(member: Weak<Member>, host: Host, mut gone: oneshot::Receiver<Infallible>, check: Arc<Check>) {
-    let mut checking = pin!(keep_checking(member, host, check));
-    poll_fn(|cx| match Pin::new(&mut gone).poll(cx) {
-        Poll::Ready(_) => Poll::Ready(()),
-        Poll::Pending => checking.as_mut().poll(cx),
-    })
-    .await;
+async fn watch(member: Weak<Member>, host: Host, gone: oneshot::Receiver<Infallible>, check: Arc<Check>) {
+    let gone = async {
+        // Nothing is ever sent; this is the end of the sender.
+        let Err(_) = gone.await;
+    };
+    first(gone, keep_checking(member, host, check)).await;
 }
 
 /// Checks `member`, which is at `host`, for as long as it is there.

@@ -5,7 +5,6 @@ mod outlet;
 
 use std::future::poll_fn;
 use std::io;
-use std::pin::pin;
 use std::rc::Rc;
 use std::task::{self, Poll};
 use std::time::Duration;
@@ -56,12 +55,12 @@ impl Inlet {
                 Err(_) => std::future::pending().await,
             }
         };
-        let accepted = first(stopped, self.accept_all(&worker)).await;
+        let accepted = runtime::first(stopped, self.accept_all(&worker)).await;
         drop(lifeline);
         let Shared { timetable, stats, .. } = &*worker.shared;
         timetable.stop();
         self.stop_listening(&worker);
-        first(timetable.emptied(), grace_over(&mut self.stop)).await;
+        runtime::first(timetable.emptied(), grace_over(&mut self.stop)).await;
         stats.cut.add(stats.open.get());
         accepted
     }
@@ -171,16 +170,6 @@ async fn grace_over(stop: &mut watch::Receiver<Option<Stop>>) {
             Err(_) => return,
         }
     }
-}
-
-/// Waits for the first of two.
-async fn first<T>(one: impl Future<Output = T>, other: impl Future<Output = T>) -> T {
-    let (mut one, mut other) = (pin!(one), pin!(other));
-    poll_fn(|cx| match one.as_mut().poll(cx) {
-        Poll::Ready(done) => Poll::Ready(done),
-        Poll::Pending => other.as_mut().poll(cx),
-    })
-    .await
 }
 
 /// For whom a listener accepts.
