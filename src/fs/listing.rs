@@ -66,8 +66,11 @@ impl Sort {
     }
 }
 
-/// The page for the directory at `path`.
+/// The page for the directory at `path`. Only [`ENTRIES_MAX`] of its entries are shown, and the page says if there are
+/// more.
 pub(super) fn page(path: &str, mut entries: Vec<Entry>, sort: Sort) -> String {
+    let is_cut = entries.len() > ENTRIES_MAX;
+    entries.truncate(ENTRIES_MAX);
     entries.sort_by(|one, other| sort.compare(one, other));
     let title = escape(&format!("/{path}"));
     let mut page = format!(
@@ -87,7 +90,7 @@ pub(super) fn page(path: &str, mut entries: Vec<Entry>, sort: Sort) -> String {
     }
     entries.iter().for_each(|entry| page.push_str(&row(entry)));
     page.push_str("</tbody>\n</table>\n");
-    page.push_str(&format!("<p>{}</p>\n</main>\n</html>\n", summary(&entries)));
+    page.push_str(&format!("<p>{}</p>\n</main>\n</html>\n", summary(&entries, is_cut)));
     page
 }
 
@@ -131,12 +134,12 @@ fn row(Entry { name, size, modified }: &Entry) -> String {
     )
 }
 
-fn summary(entries: &[Entry]) -> String {
+fn summary(entries: &[Entry], is_cut: bool) -> String {
     let count =
         |count: usize, one: &str, many: &str| format!("{count} {}", if count == 1 { one } else { many });
     let directories = entries.iter().filter(|entry| entry.size.is_none()).count();
     let bytes = entries.iter().filter_map(|entry| entry.size).fold(0, u64::saturating_add);
-    let more = if entries.len() == ENTRIES_MAX { ", and more that are not shown" } else { "" };
+    let more = if is_cut { ", and more that are not shown" } else { "" };
     format!(
         "{}, {}, {}{more}",
         count(directories, "directory", "directories"),
@@ -264,13 +267,17 @@ mod tests {
 
     #[test]
     fn a_listing_is_summed_up_and_says_if_it_is_cut() {
-        assert_eq!(summary(&[]), "0 directories, 0 files, 0 B");
-        let one = [entry("a", None, 0), entry("b", Some(1536), 0)];
-        assert_eq!(summary(&one), "1 directory, 1 file, 1.5 KiB");
-        for (count, is_cut) in [(2, false), (ENTRIES_MAX - 1, false), (ENTRIES_MAX, true)] {
-            let entries = Vec::from_iter((0..count).map(|_| entry("a", Some(1), 0)));
-            assert_eq!(summary(&entries).ends_with(", and more that are not shown"), is_cut, "{count}");
-        }
+        let summary = |entries| {
+            let page = page("", entries, Sort::default());
+            page.rsplit_once("<p>").unwrap().1.split_once("</p>").unwrap().0.to_owned()
+        };
+        assert_eq!(summary(vec![]), "0 directories, 0 files, 0 B");
+        let one = vec![entry("a", None, 0), entry("b", Some(1536), 0)];
+        assert_eq!(summary(one), "1 directory, 1 file, 1.5 KiB");
+        let many = |count| Vec::from_iter((0..count).map(|_| entry("a", Some(1), 0)));
+        assert_eq!(summary(many(ENTRIES_MAX)), "0 directories, 10000 files, 9.8 KiB");
+        let cut = "0 directories, 10000 files, 9.8 KiB, and more that are not shown";
+        assert_eq!(summary(many(ENTRIES_MAX + 1)), cut);
     }
 
     #[test]

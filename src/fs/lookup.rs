@@ -10,7 +10,7 @@ use super::cache::Cache;
 use super::listing::{self, Sort};
 use super::pattern::Pattern;
 use super::resource::{Resource, Snapshot, StoredCoding};
-use super::root::{Below, Directory, Links, Opened, Root, decode, is_name, strip_prefix};
+use super::root::{Below, Directory, Entry, Links, Opened, Root, decode, is_name, strip_prefix};
 use crate::message::{Request, Status};
 use crate::server::Error;
 
@@ -157,10 +157,13 @@ impl Lookup {
     /// The page that lists a directory. This may block, and takes long if the directory is large.
     pub(super) fn list(&self, listed: &Listed, sort: Sort) -> io::Result<String> {
         let Listed { root, directory, path } = listed;
-        let mut entries = root.entries(directory, path, self.links, listing::ENTRIES_MAX)?;
         let is_shown = |name: &str| self.dot_files == DotFiles::Shown || !name.starts_with('.');
-        entries.retain(|entry| is_name(&entry.name) && is_shown(&entry.name));
-        Ok(listing::page(path, entries, sort))
+        let is_listed = |entry: &Entry| is_name(&entry.name) && is_shown(&entry.name);
+        let entries = root.entries(directory, path, self.links)?;
+        let listed = entries.filter(|entry| entry.as_ref().map_or(true, is_listed));
+        // One more than are shown tells that there are more.
+        let listed: io::Result<Vec<Entry>> = listed.take(listing::ENTRIES_MAX + 1).collect();
+        Ok(listing::page(path, listed?, sort))
     }
 
     fn resource(&self, site: &Site, path: &str, whole: Snapshot) -> io::Result<Found> {

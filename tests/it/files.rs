@@ -1123,6 +1123,23 @@ mod listings {
     }
 
     #[test]
+    fn hidden_files_do_not_count_in_a_listing_that_is_cut() {
+        let names = (0..10_001).map(|number| format!("all/{number}"));
+        let hidden = (0..10_001).map(|number| format!("most/.{number}"));
+        let shown = (0..10_000).map(|number| format!("most/{number}"));
+        let paths = names.chain(hidden).chain(shown).map(|path| &*path.leak());
+        let site = Vec::from_iter(paths.map(|path| (path, &b"1"[..])));
+        let served = Served::new(Files::embedded(&site).listing());
+        for (target, summary) in [
+            ("/all/", "<p>0 directories, 10000 files, 9.8 KiB, and more that are not shown</p>"),
+            ("/most/", "<p>0 directories, 10000 files, 9.8 KiB</p>"),
+        ] {
+            let listing = served.ask(get(target, ""));
+            assert!(listing.contains(summary), "{target}: {}", &listing[listing.len() - 200..]);
+        }
+    }
+
+    #[test]
     fn a_listing_answers_get_and_head_and_can_be_sorted() {
         let root = tree(&["d/a", "d/b/"]);
         let served = Served::new(files(root.path()).listing());

@@ -6,6 +6,7 @@ mod path;
 
 use std::fs::File;
 use std::io;
+use std::iter;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -81,18 +82,17 @@ impl Root {
         }
     }
 
-    /// Lists `directory`, which is at `path`: files and directories, up to `max` of them. This may block.
-    pub(super) fn entries(
-        &self,
+    /// Lists `directory`, which is at `path`: files and directories. This may block, and so may each entry.
+    pub(super) fn entries<'a>(
+        &'a self,
         directory: &Directory,
-        path: &str,
+        path: &'a str,
         links: Links,
-        max: usize,
-    ) -> io::Result<Vec<Entry>> {
-        match (self, directory) {
-            (Root::Disk(disk), Directory::Disk(dir)) => disk.entries(dir, path, links, max),
-            (Root::Embedded(embedded), _) => Ok(embedded.entries(path)),
-            (Root::Disk(_), Directory::Embedded) => Ok(Vec::new()),
-        }
+    ) -> io::Result<Box<dyn Iterator<Item = io::Result<Entry>> + 'a>> {
+        Ok(match (self, directory) {
+            (Root::Disk(disk), Directory::Disk(dir)) => Box::new(disk.entries(dir, path, links)?),
+            (Root::Embedded(embedded), _) => Box::new(embedded.entries(path).into_iter().map(Ok)),
+            (Root::Disk(_), Directory::Embedded) => Box::new(iter::empty()),
+        })
     }
 }

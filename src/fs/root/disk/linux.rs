@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io;
 
-use rustix::fs::{Dir, FileType, Mode, OFlags, ResolveFlags, openat2};
+use rustix::fs::{Dir, DirEntry, FileType, Mode, OFlags, ResolveFlags, openat2};
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 
@@ -44,32 +44,27 @@ fn error(errno: Errno) -> io::Error {
     }
 }
 
-pub(super) fn entries(
-    disk: &Disk,
+pub(super) fn entries<'a>(
+    disk: &'a Disk,
     dir: &File,
-    path: &str,
+    path: &'a str,
     links: Links,
-    max: usize,
-) -> io::Result<Vec<Entry>> {
-    let mut entries = Vec::new();
-    for found in Dir::read_from(dir)? {
-        if entries.len() == max {
-            break;
-        }
-        let found = found?;
+) -> io::Result<impl Iterator<Item = io::Result<Entry>> + 'a> {
+    let entry = move |found: DirEntry| {
         // A name that is not UTF-8 cannot be requested.
-        let Ok(name) = found.file_name().to_str() else { continue };
+        let name = found.file_name().to_str().ok()?;
         let is_candidate = match (found.file_type(), links) {
             (FileType::Symlink, Links::Refused) => false,
             (FileType::RegularFile | FileType::Directory | FileType::Symlink | FileType::Unknown, _) => true,
             _ => false,
         };
         if !is_candidate || matches!(name, "." | "..") {
-            continue;
+            return None;
         }
-        entries.extend(disk.entry(path, name, links));
-    }
-    Ok(entries)
+        disk.entry(path, name, links)
+    };
+    let found = Dir::read_from(dir)?;
+    Ok(found.filter_map(move |found| found.map_err(io::Error::from).map(entry).transpose()))
 }
 
 pub(super) fn descriptors() -> usize {

@@ -92,15 +92,14 @@ impl Disk {
         }
     }
 
-    /// Lists the directory `dir`, which is at `path`: files and directories, up to `max` of them.
-    pub(in crate::fs) fn entries(
-        &self,
+    /// Lists the directory `dir`, which is at `path`: files and directories.
+    pub(in crate::fs) fn entries<'a>(
+        &'a self,
         dir: &File,
-        path: &str,
+        path: &'a str,
         links: Links,
-        max: usize,
-    ) -> io::Result<Vec<Entry>> {
-        system::entries(self, dir, path, links, max)
+    ) -> io::Result<impl Iterator<Item = io::Result<Entry>> + 'a> {
+        system::entries(self, dir, path, links)
     }
 
     /// The entry for `name` in the directory at `path`. What cannot be opened has none, since a link to it would be
