@@ -160,10 +160,10 @@ impl Lookup {
         let is_shown = |name: &str| self.dot_files == DotFiles::Shown || !name.starts_with('.');
         let is_listed = |entry: &Entry| is_name(&entry.name) && is_shown(&entry.name);
         let entries = root.entries(directory, path, self.links)?;
-        let listed = entries.filter(|entry| entry.as_ref().map_or(true, is_listed));
-        // One more than are shown tells that there are more.
-        let listed: io::Result<Vec<Entry>> = listed.take(listing::ENTRIES_MAX + 1).collect();
-        Ok(listing::page(path, listed?, sort))
+        let shown = entries.filter(|entry| entry.as_ref().map_or(true, is_listed));
+        // One more than the page has room for tells it that there are more.
+        let shown: io::Result<Vec<Entry>> = shown.take(listing::ENTRIES_MAX + 1).collect();
+        Ok(listing::page(path, shown?, sort))
     }
 
     fn resource(&self, site: &Site, path: &str, whole: Snapshot) -> io::Result<Found> {
