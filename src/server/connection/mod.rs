@@ -183,7 +183,7 @@ fn note_expectation(ctx: &mut Context) -> Result<(), Box<Refused>> {
 #[cold]
 fn read_expectation(ctx: &mut Context) -> Result<(), Box<Refused>> {
     let headers = &ctx.request.headers;
-    if headers.first(Name::EXPECT).is_none() || ctx.asked().version == Version::Http10 {
+    if headers.first(Name::EXPECT).is_none() || ctx.facts.asked.version == Version::Http10 {
         return Ok(());
     }
     if !headers.named(Name::EXPECT).all(|expected| expected.eq_ignore_ascii_case(b"100-continue")) {
@@ -201,7 +201,7 @@ fn read_expectation(ctx: &mut Context) -> Result<(), Box<Refused>> {
 fn plan_body<H: Handler>(worker: &Worker<H>, ctx: &mut Context) -> Result<Option<usize>, Box<Refused>> {
     let planned = catch_unwind(AssertUnwindSafe(|| worker.handler.on_head(&ctx.request)));
     let plan = planned.map_err(|_| Refused::new(Status::INTERNAL_SERVER_ERROR, RefusalCause::Panic))?;
-    match (ctx.asked().connect, plan) {
+    match (ctx.facts.asked.connect, plan) {
         (_, BodyPlan::Refuse(status)) => Err(Refused::new(status, RefusalCause::Plan)),
         (true, BodyPlan::Tunnel) => Ok(None),
         // A handler that did not plan for a tunnel would answer 200, which opens one (RFC 9110 §9.3.6).

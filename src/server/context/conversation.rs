@@ -1,121 +1,17 @@
-//! What a handler can learn about the connection while it runs, and do with it: read, write, and take it over.
+//! What a handler can do with the connection while it runs: read, write, and take it over.
 
 use std::cell::RefCell;
 use std::future::poll_fn;
 use std::io;
-use std::net::SocketAddr;
 use std::task::Poll;
-use std::time::Instant;
 
 use super::closed::poll_closed;
 use super::passage::Passage;
-use super::{Context, Course, Reader, Unread, Upgraded, Vacated, Writer};
+use super::{Context, Course, Reader, Unread, Upgraded, Writer};
 use crate::exchange::{Expectation, Incoming, poll_flush};
 use crate::message::{Headers, Length, Name, Status, Version, is_token};
-use crate::net::{Conn, Peer, PeerAddr};
 use crate::server::InvalidAnswer;
 use crate::wire::encode;
-
-/// Facts about the exchange.
-impl Context {
-    /// Returns the address of the peer. It is the one that connected, so behind a proxy it is the proxy's: fields such
-    /// as `x-forwarded-for` are not consulted, because anyone can send them.
-    ///
-    /// # Examples
-    ///
-    /// The address of a client behind a proxy on this machine, which appends it to `x-forwarded-for`. Whatever stands
-    /// before it was sent by the client.
-    ///
-    /// ```
-    /// use std::net::IpAddr;
-    /// use corehttp::{PeerAddr, Request};
-    ///
-    /// /// To be called with `ctx.peer_addr()` and `&ctx.request`.
-    /// fn client_ip(peer: PeerAddr, request: &Request) -> Option<IpAddr> {
-    ///     let is_proxy = peer == PeerAddr::Unix || peer.ip().is_some_and(|ip| ip.is_loopback());
-    ///     if !is_proxy {
-    ///         return peer.ip(); // anyone else may claim anything
-    ///     }
-    ///     let last = request.headers.all("x-forwarded-for").last()?;
-    ///     std::str::from_utf8(last).ok()?.rsplit(',').next()?.trim().parse().ok()
-    /// }
-    ///
-    /// let mut request = Request::get("/")?;
-    /// request.headers.set("x-forwarded-for", "192.0.2.66, 192.0.2.1")?;
-    /// assert_eq!(client_ip(PeerAddr::Unix, &request), Some(IpAddr::from([192, 0, 2, 1])));
-    /// # let other = IpAddr::from([198, 51, 100, 1]);
-    /// # assert_eq!(client_ip(std::net::SocketAddr::from((other, 80)).into(), &request), Some(other));
-    /// # assert_eq!(client_ip(PeerAddr::Unix, &Request::get("/")?), None);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    #[doc(alias("remote_addr", "ConnectInfo", "client ip", "x-forwarded-for"))]
-    pub fn peer_addr(&self) -> PeerAddr {
-        self.peer().addr
-    }
-
-    /// Returns the local address that the peer connected to; `None` if the connection is not TCP, or was taken over.
-    pub fn local_addr(&self) -> Option<SocketAddr> {
-        self.conn.borrow().as_ref().and_then(|conn| conn.transport.local_addr())
-    }
-
-    /// Returns the number of the connection, unique within this server.
-    pub fn connection_id(&self) -> u64 {
-        self.peer().id
-    }
-
-    /// Returns which exchange of its connection this is, counted from 1.
-    pub fn exchange_number(&self) -> u64 {
-        self.facts.number
-    }
-
-    /// Returns when the last bytes of the request's head arrived or, if the request was pipelined, when the ones before
-    /// it were done.
-    pub fn arrived(&self) -> Instant {
-        self.facts.arrived
-    }
-
-    /// Returns whether the server is about to stop, which makes this answer the last one of its connection.
-    pub fn is_stopping(&self) -> bool {
-        self.shared.timetable.is_stopping()
-    }
-
-    /// Waits until the server is about to stop.
-    ///
-    /// The future does not borrow the context. So a handler that streams for long, or has taken the connection over,
-    /// can wait for it alongside everything else, and finish within the grace.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use std::pin::pin;
-    /// use std::time::Duration;
-    /// use corehttp::Context;
-    ///
-    /// async fn ticks(ctx: &mut Context) -> corehttp::Result {
-    ///     let mut stopping = pin!(ctx.stopping());
-    ///     let mut out = ctx.stream().await?;
-    ///     loop {
-    ///         tokio::select! {
-    ///             () = &mut stopping => break,
-    ///             () = tokio::time::sleep(Duration::from_secs(60)) => out.write_all(b"tick\n").await?,
-    ///         }
-    ///         out.flush().await?;
-    ///     }
-    ///     Ok(out.finish().await?)
-    /// }
-    /// # let _ = corehttp::Server::new().service(ticks);
-    /// ```
-    pub fn stopping(&self) -> impl Future<Output = ()> + use<> {
-        let timetable = self.shared.timetable.clone();
-        async move { timetable.stopping().await }
-    }
-
-    /// Who is at the other end of the connection, even if it was taken over.
-    pub(super) fn peer(&self) -> Peer {
-        let peer = self.conn.borrow().as_ref().map(Conn::peer);
-        peer.or_else(|| self.vacated.as_ref().map(Vacated::peer)).unwrap_or_default()
-    }
-}
 
 /// Conversation with the peer.
 impl Context {

@@ -1,5 +1,7 @@
 //! [`Context`]: one exchange, as its handler sees it.
 
+mod facts;
+
 mod closed;
 mod conversation;
 mod decode;
@@ -19,7 +21,6 @@ use std::cell::RefCell;
 use std::fmt;
 use std::rc::Rc;
 use std::task::{self, Poll, ready};
-use std::time::Instant;
 
 pub use extensions::Extensions;
 pub(super) use head::Unread;
@@ -30,6 +31,7 @@ pub use upgraded::Upgraded;
 pub(super) use upgraded::Vacated;
 pub use writer::Writer;
 
+use self::facts::Facts;
 use super::error::Refused;
 use super::shared::Shared;
 use super::{Refusal, RefusalCause};
@@ -37,7 +39,7 @@ use crate::exchange::{ExchangeError, Head, Incoming, Outgoing, poll_flush};
 use crate::memory::Reset;
 use crate::message::{Method, Request, Response, Status};
 use crate::net::{Conn, Peer, Workspace};
-use crate::wire::{Asked, Wish, persists};
+use crate::wire::Asked;
 
 /// One exchange: a request, its response, and the connection between client and server.
 ///
@@ -96,35 +98,10 @@ pub struct Context {
 /// share it.
 pub(super) type SharedConn = Rc<RefCell<Option<Conn>>>;
 
-/// What is noted before the handler runs. Nothing is read from the request afterwards, since the handler may rewrite
-/// it.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Facts {
-    pub(super) asked: Asked,
-    /// Whether the peer said that this request is its last.
-    is_last: bool,
-    /// Whether another request may follow, all things considered.
-    persists: bool,
-    pub(super) number: u64,
-    /// Whether the head of the current request was refused, so that the previous one must not be reported in its place.
-    headless: bool,
-    pub(super) arrived: Instant,
-    /// Whether there is no peer: the answer is for [`Service::respond`](crate::Service::respond).
-    pub(super) detached: bool,
-}
-
 /// The side that the loop of the connection uses.
 impl Context {
     pub(super) fn new(shared: Rc<Shared>) -> Box<Context> {
-        let facts = Facts {
-            asked: Asked::default(),
-            is_last: false,
-            persists: false,
-            number: 0,
-            headless: false,
-            arrived: shared.clock.now(),
-            detached: false,
-        };
+        let facts = Facts::new(shared.clock.now());
         Box::new(Context {
             request: Request::default(),
             response: Response::default(),
@@ -169,22 +146,6 @@ impl Context {
         outgoing.reset();
         // If the next head is refused, that answer must not depend on the request before it.
         facts.asked = Asked::default();
-    }
-
-    /// Counts a request whose head has arrived, and notes what its answer depends on.
-    #[inline]
-    pub(super) fn note_facts(&mut self) {
-        let request = &self.request;
-        let asked = Asked::new(request);
-        let number = self.facts.number + 1;
-        let may_follow = self.shared.bounds.limits.requests_per_connection_max.is_none_or(|max| number < max);
-        self.facts.is_last = !persists(asked.version, Wish::of(&request.headers));
-        // Behind a CONNECT the peer may already send bytes for its tunnel, whatever the answer is: they are not a
-        // request.
-        self.facts.persists = may_follow && !self.facts.is_last && !asked.connect;
-        (self.facts.asked, self.facts.number) = (asked, number);
-        self.facts.arrived = self.shared.clock.now();
-        self.shared.stats.requests.add(1);
     }
 
     /// Begins an exchange for a request that is already here, with a stand-in for the connection.
@@ -283,11 +244,6 @@ impl Context {
         let limits = &self.shared.bounds.limits;
         let waiting = self.conn.borrow_mut().as_mut().map_or(0, |conn| conn.output().len());
         unsent >= limits.pipeline_answers_max || waiting >= limits.pipeline_bytes_max
-    }
-
-    #[inline]
-    pub(super) fn asked(&self) -> Asked {
-        self.facts.asked
     }
 
     /// Counts a refusal, and passes it to the application's `on_error`.
