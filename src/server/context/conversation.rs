@@ -1,4 +1,4 @@
-//! What a handler can do with the connection while it runs: read, write, and take it over.
+//! How a handler talks with the peer while it runs: reads the request, writes the answer, and hears of the end.
 
 use std::cell::RefCell;
 use std::future::poll_fn;
@@ -7,9 +7,9 @@ use std::task::Poll;
 
 use super::closed::poll_closed;
 use super::passage::Passage;
-use super::{Context, Course, Reader, Unread, Upgraded, Writer};
+use super::{Context, Course, Reader, Unread, Writer};
 use crate::exchange::{Expectation, Incoming, poll_flush};
-use crate::message::{Headers, Length, Name, Status, Version, is_token};
+use crate::message::{Headers, Length, Status, Version};
 use crate::server::InvalidAnswer;
 use crate::wire::encode;
 
@@ -124,15 +124,6 @@ impl Context {
         Ok((Reader::new(writer.request, incoming.get_mut(), writer.conn, writer.bounds), writer))
     }
 
-    /// Returns the writer, once the head was written, and what its reader would read from.
-    fn writer(&mut self, course: Course) -> (Writer<'_>, &mut RefCell<Incoming>) {
-        let Context { request, response, transform, transformed, incoming, outgoing, conn, shared, .. } =
-            self;
-        let transform = transform.as_deref_mut().filter(|_| course == Course::Through);
-        let passage = transform.map(|transform| Passage::new(transform, transformed));
-        (Writer::new(request, &response.trailers, passage, outgoing, conn, &shared.bounds), incoming)
-    }
-
     /// Sends an interim answer, such as 103 with `link` fields (RFC 9110 §15.2, RFC 8297). To a peer that speaks
     /// HTTP/1.0 nothing is sent.
     ///
@@ -151,50 +142,6 @@ impl Context {
         }
         self.write(|out| encode::interim(out, status, fields, None))?;
         self.flush().await
-    }
-
-    /// Switches to `protocol` (RFC 9110 §7.8): answers 101 with the response's fields, and hands the connection over,
-    /// to be used in the handler or elsewhere on the same core.
-    ///
-    /// # Errors
-    ///
-    /// Fails if the connection does, or with an [`InvalidAnswer`] if the request does not ask to be upgraded to
-    /// `protocol`, if its body was not read, or if an answer has already been sent. If the handler passes the error on
-    /// with `?`, a request that does not ask for the upgrade is answered with 426, and its `upgrade` field names the
-    /// protocol.
-    #[doc(alias = "hijack")]
-    pub async fn upgrade(&mut self, protocol: &str) -> io::Result<Upgraded> {
-        self.check_unsent()?;
-        if !protocol.splitn(2, '/').all(|part| is_token(part.as_bytes())) {
-            return Err(InvalidAnswer::Protocol.into());
-        }
-        let headers = &self.request.headers;
-        let asked = self.facts.asked.version == Version::Http11
-            && headers.contains_token("connection", "upgrade")
-            && headers.contains_token("upgrade", protocol);
-        if !asked {
-            // An answer of 426 must name the protocol (RFC 9110 §15.5.22).
-            self.response.headers.put(Name::UPGRADE, protocol.as_bytes());
-            return Err(InvalidAnswer::Upgrade.into());
-        }
-        self.response.headers.remove(Name::UPGRADE.as_str());
-        self.hand_over(Some(protocol)).await
-    }
-
-    /// Accepts a CONNECT request (RFC 9110 §9.3.6): answers 200 with the response's fields, and hands the connection
-    /// over.
-    ///
-    /// # Errors
-    ///
-    /// Fails if the connection does, or with an [`InvalidAnswer`] if the request is not a CONNECT or has content, which
-    /// a CONNECT must not have (passed on with `?`, both are answered with 400), or if an answer has already been sent.
-    pub async fn tunnel(&mut self) -> io::Result<Upgraded> {
-        self.check_unsent()?;
-        // Another reader of the same bytes might take that content for the first bytes of the tunnel.
-        if !self.facts.asked.connect || !self.incoming.get_mut().is_read() {
-            return Err(InvalidAnswer::Tunnel.into());
-        }
-        self.hand_over(None).await
     }
 
     /// Waits until the peer has closed the connection, or its sending half, which looks the same.
@@ -222,38 +169,11 @@ impl Context {
         poll_fn(|cx| poll_closed(cx, &self.conn, &mut self.incoming.borrow_mut())).await;
     }
 
-    async fn hand_over(&mut self, protocol: Option<&str>) -> io::Result<Upgraded> {
-        match (self.facts.detached, self.incoming.get_mut().is_read()) {
-            (true, _) => return Err(InvalidAnswer::Detached.into()),
-            (false, false) => return Err(InvalidAnswer::Unread.into()),
-            (false, true) => {}
-        }
-        let headers = &self.response.headers;
-        self.write(|out| match protocol {
-            Some(_) => encode::interim(out, Status::SWITCHING_PROTOCOLS, headers, protocol),
-            None => self.shared.clock.with_stamp(|stamp| encode::tunnel(out, headers, stamp)),
-        })?;
-        // If the handler is cancelled from here on, the peer would take whatever follows for bytes of the other
-        // protocol.
-        self.outgoing.begin_tunnel();
-        self.flush().await?;
-        let mut conn = self.conn.borrow_mut().take().ok_or(io::ErrorKind::NotConnected)?;
-        self.shared.count_traffic(&mut conn);
-        self.swap_workspace(&mut conn);
-        let mut early = Default::default();
-        let incoming = self.incoming.get_mut();
-        incoming.forget_message();
-        std::mem::swap(&mut incoming.input, &mut early);
-        let (upgraded, vacated) = Upgraded::new(conn, early);
-        self.vacated = Some(vacated);
-        Ok(upgraded)
-    }
-
-    fn check_unsent(&self) -> io::Result<()> {
+    pub(super) fn check_unsent(&self) -> io::Result<()> {
         if self.outgoing.is_unsent() { Ok(()) } else { Err(InvalidAnswer::Sent.into()) }
     }
 
-    fn write(&self, encode: impl FnOnce(&mut Vec<u8>)) -> io::Result<()> {
+    pub(super) fn write(&self, encode: impl FnOnce(&mut Vec<u8>)) -> io::Result<()> {
         let mut conn = self.conn.borrow_mut();
         encode(conn.as_mut().ok_or(io::ErrorKind::NotConnected)?.output().bytes());
         Ok(())
@@ -273,7 +193,16 @@ impl Context {
         Ok(if self.outgoing.is_empty() { Course::Around } else { course })
     }
 
-    async fn flush(&self) -> io::Result<()> {
+    /// Returns the writer, once the head was written, and what its reader would read from.
+    fn writer(&mut self, course: Course) -> (Writer<'_>, &mut RefCell<Incoming>) {
+        let Context { request, response, transform, transformed, incoming, outgoing, conn, shared, .. } =
+            self;
+        let transform = transform.as_deref_mut().filter(|_| course == Course::Through);
+        let passage = transform.map(|transform| Passage::new(transform, transformed));
+        (Writer::new(request, &response.trailers, passage, outgoing, conn, &shared.bounds), incoming)
+    }
+
+    pub(super) async fn flush(&self) -> io::Result<()> {
         let flushed = poll_fn(|cx| match self.conn.borrow_mut().as_mut() {
             Some(conn) => poll_flush(cx, conn, &self.shared.bounds),
             None => Poll::Ready(Ok(())),

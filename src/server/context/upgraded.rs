@@ -2,16 +2,22 @@
 
 use std::convert::Infallible;
 use std::fmt;
+use std::io;
+use std::mem;
 use std::pin::Pin;
 
 use tokio::sync::oneshot;
 
+use super::Context;
+use crate::message::{Name, Status, Version, is_token};
 use crate::net::{Buffer, Conn, Deadline, Early, Peer, Stream, delegate_stream};
+use crate::server::InvalidAnswer;
+use crate::wire::encode;
 
 /// A connection that was handed over: bytes in both directions, and no longer HTTP.
 ///
-/// Made by [`Context::upgrade`](super::Context::upgrade) and [`Context::tunnel`](super::Context::tunnel). Reading
-/// begins with what the peer had already sent. There are no timeouts but those that you set.
+/// Made by [`Context::upgrade`] and [`Context::tunnel`]. Reading begins with what the peer had already sent. There are
+/// no timeouts but those that you set.
 ///
 /// Dropping it closes the connection. Until then it counts as one of its server's connections, wherever it is.
 pub struct Upgraded {
@@ -20,19 +26,99 @@ pub struct Upgraded {
     _owned: oneshot::Sender<Infallible>,
 }
 
-/// The place that a handed-over connection still takes among those of its core.
-pub(in crate::server) struct Vacated {
-    disowned: oneshot::Receiver<Infallible>,
-    deadline: Deadline,
+/// Taking the connection over.
+impl Context {
+    /// Switches to `protocol` (RFC 9110 §7.8): answers 101 with the response's fields, and hands the connection over,
+    /// to be used in the handler or elsewhere on the same core.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the connection does, or with an [`InvalidAnswer`] if the request does not ask to be upgraded to
+    /// `protocol`, if its body was not read, or if an answer has already been sent. If the handler passes the error on
+    /// with `?`, a request that does not ask for the upgrade is answered with 426, and its `upgrade` field names the
+    /// protocol.
+    #[doc(alias = "hijack")]
+    pub async fn upgrade(&mut self, protocol: &str) -> io::Result<Upgraded> {
+        self.check_unsent()?;
+        if !protocol.splitn(2, '/').all(|part| is_token(part.as_bytes())) {
+            return Err(InvalidAnswer::Protocol.into());
+        }
+        let headers = &self.request.headers;
+        let asked = self.facts.asked.version == Version::Http11
+            && headers.contains_token("connection", "upgrade")
+            && headers.contains_token("upgrade", protocol);
+        if !asked {
+            // An answer of 426 must name the protocol (RFC 9110 §15.5.22).
+            self.response.headers.put(Name::UPGRADE, protocol.as_bytes());
+            return Err(InvalidAnswer::Upgrade.into());
+        }
+        self.response.headers.remove(Name::UPGRADE.as_str());
+        self.hand_over(Some(protocol)).await
+    }
+
+    /// Accepts a CONNECT request (RFC 9110 §9.3.6): answers 200 with the response's fields, and hands the connection
+    /// over.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the connection does, or with an [`InvalidAnswer`] if the request is not a CONNECT or has content, which
+    /// a CONNECT must not have (passed on with `?`, both are answered with 400), or if an answer has already been sent.
+    pub async fn tunnel(&mut self) -> io::Result<Upgraded> {
+        self.check_unsent()?;
+        // Another reader of the same bytes might take that content for the first bytes of the tunnel.
+        if !self.facts.asked.connect || !self.incoming.get_mut().is_read() {
+            return Err(InvalidAnswer::Tunnel.into());
+        }
+        self.hand_over(None).await
+    }
+
+    async fn hand_over(&mut self, protocol: Option<&str>) -> io::Result<Upgraded> {
+        match (self.facts.detached, self.incoming.get_mut().is_read()) {
+            (true, _) => return Err(InvalidAnswer::Detached.into()),
+            (false, false) => return Err(InvalidAnswer::Unread.into()),
+            (false, true) => {}
+        }
+        let headers = &self.response.headers;
+        self.write(|out| match protocol {
+            Some(_) => encode::interim(out, Status::SWITCHING_PROTOCOLS, headers, protocol),
+            None => self.shared.clock.with_stamp(|stamp| encode::tunnel(out, headers, stamp)),
+        })?;
+        // If the handler is cancelled from here on, the peer would take whatever follows for bytes of the other
+        // protocol.
+        self.outgoing.begin_tunnel();
+        self.flush().await?;
+        let mut conn = self.conn.borrow_mut().take().ok_or(io::ErrorKind::NotConnected)?;
+        self.shared.count_traffic(&mut conn);
+        self.swap_workspace(&mut conn);
+        let incoming = self.incoming.get_mut();
+        incoming.forget_message();
+        let (upgraded, vacated) = Upgraded::new(conn, mem::take(&mut incoming.input));
+        self.vacated = Some(vacated);
+        Ok(upgraded)
+    }
 }
 
 impl Upgraded {
-    pub(super) fn new(conn: Conn, early: Buffer) -> (Upgraded, Vacated) {
+    fn new(conn: Conn, early: Buffer) -> (Upgraded, Vacated) {
         let (transport, deadline) = conn.into_parts();
         let (owned, disowned) = oneshot::channel();
         let upgraded = Upgraded { stream: Early::new(transport, early), _owned: owned };
         (upgraded, Vacated { disowned, deadline })
     }
+}
+
+delegate_stream!(Upgraded, stream);
+
+impl fmt::Debug for Upgraded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Upgraded").finish_non_exhaustive()
+    }
+}
+
+/// The place that a handed-over connection still takes among those of its core.
+pub(in crate::server) struct Vacated {
+    disowned: oneshot::Receiver<Infallible>,
+    deadline: Deadline,
 }
 
 impl Vacated {
@@ -44,13 +130,5 @@ impl Vacated {
     /// Keeps the place until the [`Upgraded`] has been dropped.
     pub(in crate::server) async fn until_dropped(self) {
         let _ = self.disowned.await;
-    }
-}
-
-delegate_stream!(Upgraded, stream);
-
-impl fmt::Debug for Upgraded {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Upgraded").finish_non_exhaustive()
     }
 }
