@@ -1,18 +1,21 @@
 //! [`Target`]: the target of a request, in one of four forms (RFC 9112 §3.2).
 
 mod authority;
+mod invalid_target;
+mod parts;
 mod reference;
 mod scheme;
 
 use std::borrow::Cow;
-use std::error::Error;
 use std::fmt;
 
 pub(crate) use authority::{Authority, split_port};
+pub use invalid_target::InvalidTarget;
 pub(crate) use scheme::Scheme;
 
+use self::parts::{PATH, Parts, QUERY};
 use super::percent::{self, Plus};
-use super::{Class, Form, InvalidText, Method, Status};
+use super::{Form, InvalidText, Method};
 use crate::memory::{Reset, Span};
 
 /// The target of a request. The default is `/`.
@@ -289,128 +292,6 @@ pub enum TargetForm {
     /// `*`: used with OPTIONS for the server as a whole (§3.2.4).
     Asterisk,
 }
-
-/// Why a text is not a request target, or a URL cannot be requested.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum InvalidTarget {
-    /// The target has none of the four forms, or one that does not fit the method (RFC 9112 §3.2).
-    Form,
-    /// The path or query contains a byte that is not allowed there.
-    Byte,
-    /// The scheme is neither `http` nor `https`.
-    Scheme,
-    /// The host or port is missing or malformed, or there is userinfo (RFC 9110 §4.2).
-    Authority,
-    /// The path contains a `..`, which could lead out of the base that it must stay below: see
-    /// [`Request::target_to`](super::Request::target_to).
-    Outside,
-    /// The request may not be forwarded: its `max-forwards` is 0, or cannot be read (RFC 9110 §7.6.2).
-    MaxForwards,
-}
-
-impl InvalidTarget {
-    /// The status that the peer is answered with, if the peer is to blame.
-    pub(crate) fn owed(self) -> Option<Status> {
-        match self {
-            InvalidTarget::Outside => Some(Status::BAD_REQUEST),
-            // So this server is the final recipient, and has no answer of its own.
-            InvalidTarget::MaxForwards => Some(Status::NOT_IMPLEMENTED),
-            InvalidTarget::Form | InvalidTarget::Byte | InvalidTarget::Scheme | InvalidTarget::Authority => {
-                None
-            }
-        }
-    }
-}
-
-impl fmt::Display for InvalidTarget {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            InvalidTarget::Form => "the target has no form that fits the request",
-            InvalidTarget::Byte => "the target contains a byte that must be escaped",
-            InvalidTarget::Scheme => "the scheme is neither http nor https",
-            InvalidTarget::Authority => "the host or the port is missing or malformed, or there is userinfo",
-            InvalidTarget::Outside => "the path could lead out of its base",
-            InvalidTarget::MaxForwards => "the request may not be forwarded any more",
-        })
-    }
-}
-
-impl Error for InvalidTarget {}
-
-/// Where the parts of a target are. Parts that a form does not have are empty.
-#[derive(Clone, Copy, Debug, Default)]
-struct Parts {
-    form: TargetForm,
-    scheme: Option<Scheme>,
-    authority: Span,
-    path: Span,
-    query: Span,
-}
-
-impl Parts {
-    fn origin_form(target: &[u8]) -> Result<Parts, InvalidTarget> {
-        let (path, query) = resource(target, 0)?;
-        Ok(Parts { path, query, ..Parts::default() })
-    }
-
-    fn authority_form(target: &[u8]) -> Result<Parts, InvalidTarget> {
-        match Authority::parse(target) {
-            // A tunnel needs a port, and zero is not one (RFC 9110 §9.3.6).
-            Some(Authority { host: "", .. } | Authority { port: None | Some(0), .. }) | None => {
-                Err(InvalidTarget::Authority)
-            }
-            Some(_) => Ok(Parts {
-                form: TargetForm::Authority,
-                authority: Span::new(0, target.len()),
-                ..Parts::default()
-            }),
-        }
-    }
-
-    fn asterisk_form() -> Parts {
-        Parts { form: TargetForm::Asterisk, path: Span::new(0, "*".len()), ..Parts::default() }
-    }
-
-    fn absolute_form(target: &[u8]) -> Result<Parts, InvalidTarget> {
-        let scheme_len = memchr::memchr(b':', target).ok_or(InvalidTarget::Form)?;
-        let scheme = Scheme::parse(&target[..scheme_len]).ok_or(InvalidTarget::Scheme)?;
-        let rest = target[scheme_len..].strip_prefix(b"://").ok_or(InvalidTarget::Form)?;
-        let authority = &rest[..memchr::memchr2(b'/', b'?', rest).unwrap_or(rest.len())];
-        match Authority::parse(authority) {
-            // An http URI without a host must be refused (RFC 9110 §4.2.1).
-            Some(Authority { host: "", .. }) | None => return Err(InvalidTarget::Authority),
-            Some(_) => {}
-        }
-        let authority = Span::of(authority, target);
-        let (path, query) = resource(target, authority.end())?;
-        Ok(Parts { form: TargetForm::Absolute, scheme: Some(scheme), authority, path, query })
-    }
-}
-
-/// The path and the query of `target`, which begin at `start`.
-fn resource(target: &[u8], start: usize) -> Result<(Span, Span), InvalidTarget> {
-    let path_end = start + PATH.prefix_len(&target[start..]);
-    let query_start = match target.get(path_end) {
-        None => path_end,
-        Some(b'?') => path_end + 1,
-        Some(_) => return Err(InvalidTarget::Byte),
-    };
-    if !QUERY.covers(&target[query_start..]) {
-        return Err(InvalidTarget::Byte);
-    }
-    Ok((Span::new(start, path_end - start), Span::new(query_start, target.len() - query_start)))
-}
-
-/// `pchar` and `/` (RFC 3986 §3.3), and brackets, which few clients escape.
-///
-/// A `%` is allowed without its digits; [`percent::decode`] then reads it as itself.
-static PATH: Class = Class::URI_PLAIN.with(b"/:@%[]");
-
-/// What a path may contain, `?`, and what browsers do not escape in a query although RFC 3986 §3.4 requires it.
-///
-/// The backslash is excluded, since some parsers take it for a `/`.
-static QUERY: Class = Class::URI_PLAIN.with(b"/:@%[]?{|}^");
 
 fn decode(raw: &str) -> Result<Cow<'_, str>, InvalidText> {
     percent::decode(raw, Plus::Sign).map_err(|_| InvalidText)

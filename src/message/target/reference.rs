@@ -4,7 +4,8 @@ use std::borrow::Cow;
 
 use memchr::memmem;
 
-use super::{InvalidTarget, QUERY, Target};
+use super::parts::QUERY;
+use super::{InvalidTarget, Target};
 use crate::message::percent;
 
 impl Target {

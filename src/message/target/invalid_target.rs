@@ -1,0 +1,54 @@
+//! [`InvalidTarget`]: why a text is not a request target (RFC 9112 §3.2).
+
+use std::error::Error;
+use std::fmt;
+
+use crate::message::Status;
+
+/// Why a text is not a request target, or a URL cannot be requested.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum InvalidTarget {
+    /// The target has none of the four forms, or one that does not fit the method (RFC 9112 §3.2).
+    Form,
+    /// The path or query contains a byte that is not allowed there.
+    Byte,
+    /// The scheme is neither `http` nor `https`.
+    Scheme,
+    /// The host or port is missing or malformed, or there is userinfo (RFC 9110 §4.2).
+    Authority,
+    /// The path contains a `..`, which could lead out of the base that it must stay below: see
+    /// [`Request::target_to`](crate::Request::target_to).
+    Outside,
+    /// The request may not be forwarded: its `max-forwards` is 0, or cannot be read (RFC 9110 §7.6.2).
+    MaxForwards,
+}
+
+impl InvalidTarget {
+    /// The status that the peer is answered with, if the peer is to blame.
+    pub(crate) fn owed(self) -> Option<Status> {
+        match self {
+            InvalidTarget::Outside => Some(Status::BAD_REQUEST),
+            // So this server is the final recipient, and has no answer of its own.
+            InvalidTarget::MaxForwards => Some(Status::NOT_IMPLEMENTED),
+            InvalidTarget::Form | InvalidTarget::Byte | InvalidTarget::Scheme | InvalidTarget::Authority => {
+                None
+            }
+        }
+    }
+}
+
+impl fmt::Display for InvalidTarget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            InvalidTarget::Form => "the target has no form that fits the request",
+            InvalidTarget::Byte => "the target contains a byte that must be escaped",
+            InvalidTarget::Scheme => "the scheme is neither http nor https",
+            InvalidTarget::Authority => "the host or the port is missing or malformed, or there is userinfo",
+            InvalidTarget::Outside => "the path could lead out of its base",
+            InvalidTarget::MaxForwards => "the request may not be forwarded any more",
+        })
+    }
+}
+
+impl Error for InvalidTarget {}

@@ -1,0 +1,79 @@
+//! [`Parts`]: where the parts of a target are, and what they may contain (RFC 9112 §3.2, RFC 3986 §3).
+
+use super::{Authority, InvalidTarget, Scheme, TargetForm};
+use crate::memory::Span;
+use crate::message::Class;
+
+/// Where the parts of a target are. Parts that a form does not have are empty.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Parts {
+    pub(super) form: TargetForm,
+    pub(super) scheme: Option<Scheme>,
+    pub(super) authority: Span,
+    pub(super) path: Span,
+    pub(super) query: Span,
+}
+
+impl Parts {
+    pub(super) fn origin_form(target: &[u8]) -> Result<Parts, InvalidTarget> {
+        let (path, query) = resource(target, 0)?;
+        Ok(Parts { path, query, ..Parts::default() })
+    }
+
+    pub(super) fn authority_form(target: &[u8]) -> Result<Parts, InvalidTarget> {
+        match Authority::parse(target) {
+            // A tunnel needs a port, and zero is not one (RFC 9110 §9.3.6).
+            Some(Authority { host: "", .. } | Authority { port: None | Some(0), .. }) | None => {
+                Err(InvalidTarget::Authority)
+            }
+            Some(_) => Ok(Parts {
+                form: TargetForm::Authority,
+                authority: Span::new(0, target.len()),
+                ..Parts::default()
+            }),
+        }
+    }
+
+    pub(super) fn asterisk_form() -> Parts {
+        Parts { form: TargetForm::Asterisk, path: Span::new(0, "*".len()), ..Parts::default() }
+    }
+
+    pub(super) fn absolute_form(target: &[u8]) -> Result<Parts, InvalidTarget> {
+        let scheme_len = memchr::memchr(b':', target).ok_or(InvalidTarget::Form)?;
+        let scheme = Scheme::parse(&target[..scheme_len]).ok_or(InvalidTarget::Scheme)?;
+        let rest = target[scheme_len..].strip_prefix(b"://").ok_or(InvalidTarget::Form)?;
+        let authority = &rest[..memchr::memchr2(b'/', b'?', rest).unwrap_or(rest.len())];
+        match Authority::parse(authority) {
+            // An http URI without a host must be refused (RFC 9110 §4.2.1).
+            Some(Authority { host: "", .. }) | None => return Err(InvalidTarget::Authority),
+            Some(_) => {}
+        }
+        let authority = Span::of(authority, target);
+        let (path, query) = resource(target, authority.end())?;
+        Ok(Parts { form: TargetForm::Absolute, scheme: Some(scheme), authority, path, query })
+    }
+}
+
+/// The path and the query of `target`, which begin at `start`.
+fn resource(target: &[u8], start: usize) -> Result<(Span, Span), InvalidTarget> {
+    let path_end = start + PATH.prefix_len(&target[start..]);
+    let query_start = match target.get(path_end) {
+        None => path_end,
+        Some(b'?') => path_end + 1,
+        Some(_) => return Err(InvalidTarget::Byte),
+    };
+    if !QUERY.covers(&target[query_start..]) {
+        return Err(InvalidTarget::Byte);
+    }
+    Ok((Span::new(start, path_end - start), Span::new(query_start, target.len() - query_start)))
+}
+
+/// `pchar` and `/` (RFC 3986 §3.3), and brackets, which few clients escape.
+///
+/// A `%` is allowed without its digits; [`percent::decode`](crate::message::percent::decode) then reads it as itself.
+pub(super) static PATH: Class = Class::URI_PLAIN.with(b"/:@%[]");
+
+/// What a path may contain, `?`, and what browsers do not escape in a query although RFC 3986 §3.4 requires it.
+///
+/// The backslash is excluded, since some parsers take it for a `/`.
+pub(super) static QUERY: Class = Class::URI_PLAIN.with(b"/:@%[]?{|}^");
