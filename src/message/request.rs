@@ -2,10 +2,9 @@
 
 use std::borrow::Cow;
 
-use super::percent::{self, Plus};
 use super::{
     Body, Cookies, Form, FormBuf, Headers, InvalidCookie, InvalidForm, InvalidRequest, InvalidTarget,
-    InvalidText, Length, Method, Name, Target, Version, cookie, is_token, split_port, trim,
+    InvalidText, Length, Method, Name, Target, Version, cookie, is_token, split_port, target, trim,
 };
 use crate::memory::Reset;
 
@@ -111,6 +110,11 @@ impl Request {
         Request::new(Method::Delete, url)
     }
 
+    /// Creates a request for a target that is known to be valid.
+    pub(crate) fn for_target(method: Method, target: Target) -> Request {
+        Request { method, target, ..Request::default() }
+    }
+
     /// Makes the request like new: a GET for `/` without fields. Its memory is kept and used again.
     pub fn clear(&mut self) {
         self.reset();
@@ -159,11 +163,6 @@ impl Request {
         self.method = method;
     }
 
-    /// Creates a request for a target that is known to be valid.
-    pub(crate) fn for_target(method: Method, target: Target) -> Request {
-        Request { method, target, ..Request::default() }
-    }
-
     /// Returns the method.
     #[inline]
     pub fn method(&self) -> Method {
@@ -197,7 +196,7 @@ impl Request {
     ///
     /// Fails if the escapes do not decode to UTF-8. In a handler, `?` turns that into 400.
     pub fn path_decoded(&self) -> Result<Cow<'_, str>, InvalidText> {
-        percent::decode(self.path(), Plus::Sign).map_err(|_| InvalidText)
+        target::decode(self.path())
     }
 
     /// Returns the query as a [`Form`], which decodes what is looked up.
@@ -321,15 +320,6 @@ impl Request {
         self.target.authority().or_else(|| self.headers.host())
     }
 
-    /// Whether there is content that is not here: a stream, or content that was announced but has not been received.
-    pub(crate) fn is_unread(&self) -> bool {
-        let is_coming = self.headers.content_length().is_some_and(|len| len > 0);
-        // A chunked body may turn out to be empty. Once that is known, it counts as received.
-        let is_chunked = self.headers.first(Name::TRANSFER_ENCODING).is_some();
-        let is_missing = self.body.announced() == Length::NoContent;
-        self.body.is_stream() || (is_coming && self.body.is_empty()) || (is_chunked && is_missing)
-    }
-
     /// Returns the host that the request is for, without the port: that of [`Request::authority`]. An IPv6 address keeps its
     /// brackets.
     ///
@@ -361,6 +351,15 @@ impl Request {
     /// ```
     pub fn host(&self) -> Option<&str> {
         self.authority().map(|authority| split_port(authority).0)
+    }
+
+    /// Whether there is content that is not here: a stream, or content that was announced but has not been received.
+    pub(crate) fn is_unread(&self) -> bool {
+        let is_coming = self.headers.content_length().is_some_and(|len| len > 0);
+        // A chunked body may turn out to be empty. Once that is known, it counts as received.
+        let is_chunked = self.headers.first(Name::TRANSFER_ENCODING).is_some();
+        let is_missing = self.body.announced() == Length::NoContent;
+        self.body.is_stream() || (is_coming && self.body.is_empty()) || (is_chunked && is_missing)
     }
 
     /// The parts of the request line, for the parser to fill in.

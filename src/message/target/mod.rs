@@ -293,7 +293,8 @@ pub enum TargetForm {
     Asterisk,
 }
 
-fn decode(raw: &str) -> Result<Cow<'_, str>, InvalidText> {
+/// Decodes a path, or a segment of one.
+pub(super) fn decode(raw: &str) -> Result<Cow<'_, str>, InvalidText> {
     percent::decode(raw, Plus::Sign).map_err(|_| InvalidText)
 }
 
