@@ -43,6 +43,15 @@ pub struct ServerStats {
     pub cores: Vec<ServerCounts>,
 }
 
+impl ServerStats {
+    pub(super) fn of<'a>(cores: impl Iterator<Item = &'a CoreStats>) -> ServerStats {
+        let cores: Vec<ServerCounts> = cores.map(CoreStats::counts).collect();
+        let mut total = ServerCounts::default();
+        cores.iter().for_each(|core| total += core);
+        ServerStats { total, cores }
+    }
+}
+
 /// The counts of one core, or of all of them together.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -61,6 +70,19 @@ pub struct ServerCounts {
     pub sent: u64,
     /// What went wrong.
     pub errors: ErrorCounts,
+}
+
+impl AddAssign<&ServerCounts> for ServerCounts {
+    fn add_assign(&mut self, other: &ServerCounts) {
+        let ServerCounts { open, accepted, cut, requests, received, sent, errors } = other;
+        self.open += open;
+        self.accepted += accepted;
+        self.cut += cut;
+        self.requests += requests;
+        self.received += received;
+        self.sent += sent;
+        self.errors += errors;
+    }
 }
 
 /// How often something went wrong, by kind.
@@ -89,6 +111,21 @@ pub struct ErrorCounts {
     pub tls: u64,
 }
 
+impl AddAssign<&ErrorCounts> for ErrorCounts {
+    fn add_assign(&mut self, other: &ErrorCounts) {
+        let ErrorCounts { wire, timed_out, incomplete, io, handler, panic, plan, overload, tls } = other;
+        self.wire += wire;
+        self.timed_out += timed_out;
+        self.incomplete += incomplete;
+        self.io += io;
+        self.handler += handler;
+        self.panic += panic;
+        self.plan += plan;
+        self.overload += overload;
+        self.tls += tls;
+    }
+}
+
 /// The counters of one core. Only that core writes them, so no write waits for another.
 #[derive(Default)]
 #[repr(align(128))]
@@ -100,55 +137,6 @@ pub(super) struct CoreStats {
     pub(super) received: Counter,
     pub(super) sent: Counter,
     errors: ErrorCounters,
-}
-
-/// The fields of [`ErrorCounts`].
-#[derive(Default)]
-struct ErrorCounters {
-    wire: Counter,
-    timed_out: Counter,
-    incomplete: Counter,
-    io: Counter,
-    handler: Counter,
-    panic: Counter,
-    plan: Counter,
-    overload: Counter,
-    tls: Counter,
-}
-
-impl ErrorCounters {
-    /// The counter of what went wrong with an exchange.
-    fn of(&self, error: &ExchangeError) -> &Counter {
-        match error {
-            ExchangeError::Wire(_) => &self.wire,
-            ExchangeError::TimedOut(Phase::Handler) => &self.handler,
-            ExchangeError::TimedOut(_) => &self.timed_out,
-            ExchangeError::Incomplete | ExchangeError::PeerClosed => &self.incomplete,
-            ExchangeError::Io(_) => &self.io,
-            ExchangeError::Length | ExchangeError::Source(_) => &self.handler,
-        }
-    }
-}
-
-/// A number that one thread writes and any may read.
-#[derive(Default)]
-pub(super) struct Counter(AtomicU64);
-
-impl Counter {
-    /// Adds, without a locked instruction: nobody else writes.
-    #[inline]
-    pub(super) fn add(&self, count: u64) {
-        self.0.store(self.0.load(Relaxed).wrapping_add(count), Relaxed);
-    }
-
-    #[inline]
-    pub(super) fn subtract(&self, count: u64) {
-        self.add(count.wrapping_neg());
-    }
-
-    pub(super) fn get(&self) -> u64 {
-        self.0.load(Relaxed)
-    }
 }
 
 impl CoreStats {
@@ -182,54 +170,71 @@ impl CoreStats {
             requests: requests.get(),
             received: received.get(),
             sent: sent.get(),
-            errors: ErrorCounts {
-                wire: errors.wire.get(),
-                timed_out: errors.timed_out.get(),
-                incomplete: errors.incomplete.get(),
-                io: errors.io.get(),
-                handler: errors.handler.get(),
-                panic: errors.panic.get(),
-                plan: errors.plan.get(),
-                overload: errors.overload.get(),
-                tls: errors.tls.get(),
-            },
+            errors: errors.counts(),
         }
     }
 }
 
-impl ServerStats {
-    pub(super) fn of<'a>(cores: impl Iterator<Item = &'a CoreStats>) -> ServerStats {
-        let cores: Vec<ServerCounts> = cores.map(CoreStats::counts).collect();
-        let mut total = ServerCounts::default();
-        cores.iter().for_each(|core| total += core);
-        ServerStats { total, cores }
+/// The fields of [`ErrorCounts`].
+#[derive(Default)]
+struct ErrorCounters {
+    wire: Counter,
+    timed_out: Counter,
+    incomplete: Counter,
+    io: Counter,
+    handler: Counter,
+    panic: Counter,
+    plan: Counter,
+    overload: Counter,
+    tls: Counter,
+}
+
+impl ErrorCounters {
+    /// The counter of what went wrong with an exchange.
+    fn of(&self, error: &ExchangeError) -> &Counter {
+        match error {
+            ExchangeError::Wire(_) => &self.wire,
+            ExchangeError::TimedOut(Phase::Handler) => &self.handler,
+            ExchangeError::TimedOut(_) => &self.timed_out,
+            ExchangeError::Incomplete | ExchangeError::PeerClosed => &self.incomplete,
+            ExchangeError::Io(_) => &self.io,
+            ExchangeError::Length | ExchangeError::Source(_) => &self.handler,
+        }
+    }
+
+    fn counts(&self) -> ErrorCounts {
+        let ErrorCounters { wire, timed_out, incomplete, io, handler, panic, plan, overload, tls } = self;
+        ErrorCounts {
+            wire: wire.get(),
+            timed_out: timed_out.get(),
+            incomplete: incomplete.get(),
+            io: io.get(),
+            handler: handler.get(),
+            panic: panic.get(),
+            plan: plan.get(),
+            overload: overload.get(),
+            tls: tls.get(),
+        }
     }
 }
 
-impl AddAssign<&ServerCounts> for ServerCounts {
-    fn add_assign(&mut self, other: &ServerCounts) {
-        let ServerCounts { open, accepted, cut, requests, received, sent, errors } = other;
-        self.open += open;
-        self.accepted += accepted;
-        self.cut += cut;
-        self.requests += requests;
-        self.received += received;
-        self.sent += sent;
-        self.errors += errors;
-    }
-}
+/// A number that one thread writes and any may read.
+#[derive(Default)]
+pub(super) struct Counter(AtomicU64);
 
-impl AddAssign<&ErrorCounts> for ErrorCounts {
-    fn add_assign(&mut self, other: &ErrorCounts) {
-        let ErrorCounts { wire, timed_out, incomplete, io, handler, panic, plan, overload, tls } = other;
-        self.wire += wire;
-        self.timed_out += timed_out;
-        self.incomplete += incomplete;
-        self.io += io;
-        self.handler += handler;
-        self.panic += panic;
-        self.plan += plan;
-        self.overload += overload;
-        self.tls += tls;
+impl Counter {
+    /// Adds, without a locked instruction: nobody else writes.
+    #[inline]
+    pub(super) fn add(&self, count: u64) {
+        self.0.store(self.0.load(Relaxed).wrapping_add(count), Relaxed);
+    }
+
+    #[inline]
+    pub(super) fn subtract(&self, count: u64) {
+        self.add(count.wrapping_neg());
+    }
+
+    pub(super) fn get(&self) -> u64 {
+        self.0.load(Relaxed)
     }
 }
