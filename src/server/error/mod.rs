@@ -2,14 +2,15 @@
 
 mod invalid_answer;
 mod refusal;
+mod refused;
 
 use std::error::Error as StdError;
 use std::fmt;
 use std::io;
 
 pub use invalid_answer::InvalidAnswer;
-pub(super) use refusal::Refused;
 pub use refusal::{Refusal, RefusalCause};
+pub(super) use refused::Refused;
 
 use crate::coding::CodingError;
 use crate::exchange::{ExchangeError, write_causes};
