@@ -1,15 +1,15 @@
 //! [`Timer`]: the time limits of a connection, kept by its core's timetable, or by an alarm of its own.
 
 mod alarm;
-mod deadline;
 mod stopwatch;
+mod timetable;
 
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 pub(crate) use alarm::Lane;
-pub(crate) use deadline::{Deadline, Timetable};
 pub(crate) use stopwatch::Stopwatch;
+pub(crate) use timetable::{Deadline, Timetable};
 
 /// The time limits of one connection.
 pub(crate) trait Timer {

@@ -1,4 +1,4 @@
-//! [`Deadline`]: the time limits of one connection of a core; and [`Timetable`]: the table of all of them.
+//! [`Timetable`]: the time limits of all connections of a core; and [`Deadline`]: those of one of them.
 //!
 //! A tokio timer costs a queue operation for each request, and a wake-up when it is the next to fire. A deadline here
 //! is one number in a table, which a task of the core scans four times a second.
