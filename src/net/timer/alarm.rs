@@ -1,4 +1,4 @@
-//! [`Alarm`]: a timer that is rarely reset; and [`Expiries`]: the deadlines of a connection.
+//! [`Alarm`]: a timer that is rarely reset.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -7,65 +7,7 @@ use std::time::Duration;
 use tokio::task::unconstrained;
 use tokio::time::{Instant, Sleep};
 
-/// What a connection can wait for simultaneously.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Lane {
-    Read,
-    Write,
-    /// The handler of a request, or a whole exchange.
-    Whole,
-}
-
-pub(super) const LANES: usize = 3;
-
-/// When each wait of a connection expires.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Expiries([Expiry; LANES]);
-
-/// When a wait expires, in milliseconds on the owner's clock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Expiry(pub(super) u64);
-
-impl Default for Expiry {
-    fn default() -> Expiry {
-        UNARMED
-    }
-}
-
-const UNARMED: Expiry = Expiry(u64::MAX);
-
-impl Expiry {
-    /// The same time as an instant, on a clock that was zero at `epoch`. `None` means never.
-    fn on(self, epoch: Instant) -> Option<Instant> {
-        epoch.checked_add(Duration::from_millis(self.0)).filter(|_| self < FAR)
-    }
-}
-
-impl Expiries {
-    /// When the wait in this lane expires. If it has only begun, `expiry` determines that.
-    #[inline]
-    pub(super) fn arm(&mut self, lane: Lane, expiry: impl FnOnce() -> Expiry) -> Expiry {
-        let armed = &mut self.0[lane as usize];
-        if *armed == UNARMED {
-            *armed = expiry();
-        }
-        *armed
-    }
-
-    #[inline]
-    pub(super) fn disarm(&mut self, lane: Lane) {
-        self.0[lane as usize] = UNARMED;
-    }
-
-    pub(super) fn earliest(&self) -> Expiry {
-        self.0.into_iter().min().unwrap_or(UNARMED)
-    }
-
-    /// Returns when the next wait ends. A wait that has ended by `now` has rung, and may have no waiter any more.
-    pub(super) fn next(&self, now: Expiry) -> Expiry {
-        self.0.into_iter().filter(|expiry| *expiry > now).min().unwrap_or(UNARMED)
-    }
-}
+use super::expiries::{Expiry, millis};
 
 /// A timer that wakes a task at a deadline, or a little earlier. If the deadline moves to a later time, the timer is
 /// left as it is until it fires: a busy connection moves its deadline with each message, usually before the timer would
@@ -109,13 +51,6 @@ fn poll(timer: &mut Pin<Box<Sleep>>, cx: &mut Context<'_>) -> Poll<()> {
     Pin::new(&mut unconstrained(timer.as_mut())).poll(cx)
 }
 
-/// A century, which is as good as never.
-const FAR: Expiry = Expiry(100 * 365 * 24 * 60 * 60 * 1000);
-
-pub(super) fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
-}
-
 #[cfg(test)]
 mod tests {
     use std::future::poll_fn;
@@ -126,7 +61,7 @@ mod tests {
     use tokio::time::timeout;
 
     use super::*;
-    use crate::net::{Peer, Stopwatch, Timer, Timetable};
+    use crate::net::{Lane, Peer, Stopwatch, Timer, Timetable};
 
     /// A task that waits after another one is woken in time, whatever each of them had waited for before.
     async fn check(mut timer: impl Timer, first: Duration, second: Duration) {

@@ -1,13 +1,14 @@
 //! [`Timer`]: the time limits of a connection, kept by its core's timetable, or by an alarm of its own.
 
 mod alarm;
+mod expiries;
 mod stopwatch;
 mod timetable;
 
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-pub(crate) use alarm::Lane;
+pub(crate) use expiries::Lane;
 pub(crate) use stopwatch::Stopwatch;
 pub(crate) use timetable::{Deadline, Timetable};
 

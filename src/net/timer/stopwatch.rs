@@ -6,7 +6,8 @@ use std::time::Duration;
 use tokio::runtime::{Handle, Id};
 use tokio::time::Instant;
 
-use super::alarm::{Alarm, Expiries, Expiry, millis};
+use super::alarm::Alarm;
+use super::expiries::{Expiries, Expiry, millis};
 use super::{Lane, Timer};
 
 /// Times the waits of one connection with a single timer, which stays with it from message to message. Boxed, because a

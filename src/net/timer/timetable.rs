@@ -11,7 +11,8 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::alarm::{Alarm, Expiries, Expiry, LANES, millis};
+use super::alarm::Alarm;
+use super::expiries::{Expiries, Expiry, LANES, millis};
 use super::{Lane, Timer};
 use crate::net::Peer;
 
