@@ -187,14 +187,14 @@ impl<H: Home> Conn<H> {
         self.timer.disarm(lane);
     }
 
-    /// The bytes received and sent since the last [`Conn::take_traffic`].
-    pub(crate) fn traffic(&self) -> Traffic {
-        self.workspace.as_ref().map(|workspace| workspace.traffic).unwrap_or_default()
-    }
-
     /// Milliseconds since some fixed moment.
     pub(crate) fn now(&self) -> u64 {
         self.timer.now()
+    }
+
+    /// The bytes received and sent since the last [`Conn::take_traffic`].
+    pub(crate) fn traffic(&self) -> Traffic {
+        self.workspace.as_ref().map(|workspace| workspace.traffic).unwrap_or_default()
     }
 
     /// Takes the counts of bytes received and sent since the last call.

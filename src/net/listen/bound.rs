@@ -152,6 +152,11 @@ fn bind_unix(path: &Path, options: ListenOptions) -> io::Result<Bound> {
     SocketFile::bind(path, backlog, unix_mode).map(|(file, listener)| Bound::Unix(Some(file), listener))
 }
 
+#[cfg(not(unix))]
+fn bind_unix(_: &Path, _: ListenOptions) -> io::Result<Bound> {
+    Err(io::Error::new(io::ErrorKind::Unsupported, "no Unix domain sockets here"))
+}
+
 /// Takes over a socket that is already bound. The original may be closed, or used again.
 fn take_tcp(listener: &TcpListener, options: ListenOptions) -> io::Result<Bound> {
     let listener = listener.try_clone()?;
@@ -171,11 +176,6 @@ fn take(socket: SockRef<'_>, options: ListenOptions) -> io::Result<()> {
     socket.set_nonblocking(true)?;
     // It most likely listens already, and then only the backlog changes.
     socket.listen(options.backlog)
-}
-
-#[cfg(not(unix))]
-fn bind_unix(_: &Path, _: ListenOptions) -> io::Result<Bound> {
-    Err(io::Error::new(io::ErrorKind::Unsupported, "no Unix domain sockets here"))
 }
 
 fn listen(address: SocketAddr, options: ListenOptions) -> io::Result<TcpListener> {
