@@ -1,5 +1,5 @@
-//! How a [`Server`] is started: all addresses are bound first, then a thread is started for each core. If anything fails,
-//! nothing is left running.
+//! Starts a server: binds all addresses first, then starts a thread for each core. If anything fails, nothing is left
+//! running.
 
 use std::io;
 use std::rc::Rc;
@@ -11,158 +11,12 @@ use tokio::sync::{mpsc, watch};
 use super::inlet::{Arrival, Gate, Inlet, Outlet, Sharing, Totals};
 use super::running::{Running, Stop};
 use super::settings::Settings;
-use super::setup::Signal;
 use super::stats::CoreStats;
 use super::worker::Worker;
-use super::{Error, IntoHandler, Result, Server};
+use super::{Error, IntoHandler, Result, Server, Signal};
 use crate::message::{Scheme, Status};
 use crate::net::{Address, Bound, Listener, Timetable};
 use crate::runtime;
-
-impl Server {
-    /// Serves until the server is stopped, with one handler for all cores.
-    ///
-    /// The cores share the handler, so it must be [`Send`] and [`Sync`], but its future need not be. For a handler that
-    /// is neither there is [`Server::run_per_core`].
-    ///
-    /// # Errors
-    ///
-    /// Fails if there is no address, if one cannot be bound (the error names it), or if a thread or a listener fails.
-    #[doc(alias("serve", "listen_and_serve"))]
-    pub fn run<Kind, H>(self, handler: H) -> Result
-    where
-        H: IntoHandler<Kind>,
-        H::Handler: Send + Sync,
-    {
-        self.start(handler)?.wait()
-    }
-
-    /// Starts the server with one handler for all cores, and returns once all of them listen.
-    ///
-    /// The server has runtimes of its own, so this may be called in any thread, even in one that runs `async` code.
-    ///
-    /// # Errors
-    ///
-    /// As [`Server::run`]. If it fails, no thread is left behind.
-    pub fn start<Kind, H>(self, handler: H) -> Result<Running>
-    where
-        H: IntoHandler<Kind>,
-        H::Handler: Send + Sync,
-    {
-        let handler = Arc::new(handler.into_handler());
-        self.start_per_core(async move |_| Ok(handler.clone()))
-    }
-
-    /// Serves until the server is stopped, with a handler of its own for each core.
-    ///
-    /// `make` is called once in the runtime of each core, so the state of a handler need not be [`Send`], and needs no
-    /// locks.
-    ///
-    /// # Errors
-    ///
-    /// As [`Server::run`], or with the error of `make`.
-    ///
-    /// # Examples
-    ///
-    /// ```no_run
-    /// use std::cell::Cell;
-    /// use corehttp::{Context, Server};
-    ///
-    /// # fn main() -> corehttp::Result {
-    /// Server::bind("127.0.0.1:8080").run_per_core(async |core| {
-    ///     let hits = Cell::new(0u64);
-    ///     Ok(move |ctx: &mut Context| {
-    ///         hits.set(hits.get() + 1);
-    ///         ctx.response.text(format!("core {} was asked {} times", core.index(), hits.get()));
-    ///     })
-    /// })
-    /// # }
-    /// ```
-    ///
-    /// A pool of connections to a database. They belong to the runtime that opened them, so each core has its own:
-    ///
-    /// ```no_run
-    /// use corehttp::{Context, Server};
-    ///
-    /// # mod database {
-    /// #     pub struct Pool;
-    /// #     impl Pool {
-    /// #         pub async fn connect(_: &str) -> std::io::Result<Pool> { Ok(Pool) }
-    /// #         pub async fn count(&self, _: &str) -> std::io::Result<u64> { Ok(0) }
-    /// #     }
-    /// # }
-    /// # fn main() -> corehttp::Result {
-    /// Server::bind("127.0.0.1:8080").run_per_core(async |_| {
-    ///     let pool = database::Pool::connect("postgres://localhost/shop").await?;
-    ///     Ok(async move |ctx: &mut Context| -> corehttp::Result {
-    ///         let orders = pool.count("orders").await?;
-    ///         ctx.response.text(orders.to_string());
-    ///         Ok(())
-    ///     })
-    /// })
-    /// # }
-    /// ```
-    pub fn run_per_core<F, Kind, H>(self, make: F) -> Result
-    where
-        F: AsyncFn(ServerCore) -> Result<H> + Send + Sync + 'static,
-        H: IntoHandler<Kind>,
-    {
-        self.start_per_core(make)?.wait()
-    }
-
-    /// Starts the server with a handler of its own for each core, and returns once all of them listen. See
-    /// [`Server::run_per_core`].
-    ///
-    /// # Errors
-    ///
-    /// As [`Server::run_per_core`]. If it fails, no thread is left behind.
-    pub fn start_per_core<F, Kind, H>(self, make: F) -> Result<Running>
-    where
-        F: AsyncFn(ServerCore) -> Result<H> + Send + Sync + 'static,
-        H: IntoHandler<Kind>,
-    {
-        let (cores, addresses) = bind(&self)?;
-        let stats = cores.iter().map(|core| core.stats.clone()).collect();
-        let scheme = if self.settings.acceptor.is_some() { Scheme::Https } else { Scheme::Http };
-        let running = Running::new(addresses, scheme, stats);
-        let grace = self.on_stop.as_ref().map_or(FAILURE_GRACE, |(_, grace)| *grace);
-        let mut signal = self.on_stop.map(|(signal, grace)| (signal, grace, running.clone()));
-        let (ready, readiness) = threads::channel();
-        let (make, count) = (Arc::new(make), cores.len());
-        for (index, bound) in cores.into_iter().enumerate() {
-            let (make, ready, signal) = (make.clone(), ready.clone(), signal.take());
-            let (stop, lifeline) = (running.stop_signal(), running.lifeline(grace));
-            let core = ServerCore { index, count };
-            let thread = runtime::block_on_core(index, self.pinning, move || async move {
-                let told = match open(&*make, core, bound, stop).await {
-                    Ok(opened) => ready.send(Ok(())).map(|()| opened),
-                    // The launching thread returns it.
-                    Err(error) => return ready.send(Err(error)).map_or(Ok(()), Ok),
-                };
-                // Once all senders are gone, the launching thread notices a core that died without reporting.
-                drop(ready);
-                let Ok((worker, inlet)) = told else { return Ok(()) };
-                if let Some((signal, grace, running)) = signal {
-                    runtime::spawn(stop_on(signal, grace, running));
-                }
-                inlet.serve(worker, lifeline).await
-            });
-            match thread {
-                Ok(thread) => running.add(thread),
-                Err(error) => return Err(give_up(&running, error.into())),
-            }
-        }
-        drop(ready);
-        for _ in 0..count {
-            match readiness.recv() {
-                Ok(Ok(())) => {}
-                Ok(Err(error)) => return Err(give_up(&running, error)),
-                Err(_) => return Err(give_up(&running, Status::INTERNAL_SERVER_ERROR.into())),
-            }
-        }
-        Ok(running)
-    }
-}
 
 /// Identifies one of a server's cores, for the handler that [`Server::run_per_core`] makes for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -181,6 +35,54 @@ impl ServerCore {
     pub fn count(self) -> usize {
         self.count
     }
+}
+
+/// Starts `server`, with the handler that `make` returns for each core.
+pub(super) fn launch<F, Kind, H>(server: Server, make: F) -> Result<Running>
+where
+    F: AsyncFn(ServerCore) -> Result<H> + Send + Sync + 'static,
+    H: IntoHandler<Kind>,
+{
+    let (cores, addresses) = bind(&server)?;
+    let stats = cores.iter().map(|core| core.stats.clone()).collect();
+    let scheme = if server.settings.acceptor.is_some() { Scheme::Https } else { Scheme::Http };
+    let running = Running::new(addresses, scheme, stats);
+    let grace = server.on_stop.as_ref().map_or(FAILURE_GRACE, |(_, grace)| *grace);
+    let mut signal = server.on_stop.map(|(signal, grace)| (signal, grace, running.clone()));
+    let (ready, readiness) = threads::channel();
+    let (make, count) = (Arc::new(make), cores.len());
+    for (index, bound) in cores.into_iter().enumerate() {
+        let (make, ready, signal) = (make.clone(), ready.clone(), signal.take());
+        let (stop, lifeline) = (running.stop_signal(), running.lifeline(grace));
+        let core = ServerCore { index, count };
+        let thread = runtime::block_on_core(index, server.pinning, move || async move {
+            let told = match open(&*make, core, bound, stop).await {
+                Ok(opened) => ready.send(Ok(())).map(|()| opened),
+                // The launching thread returns it.
+                Err(error) => return ready.send(Err(error)).map_or(Ok(()), Ok),
+            };
+            // Once all senders are gone, the launching thread notices a core that died without reporting.
+            drop(ready);
+            let Ok((worker, inlet)) = told else { return Ok(()) };
+            if let Some((signal, grace, running)) = signal {
+                runtime::spawn(stop_on(signal, grace, running));
+            }
+            inlet.serve(worker, lifeline).await
+        });
+        match thread {
+            Ok(thread) => running.add(thread),
+            Err(error) => return Err(give_up(&running, error.into())),
+        }
+    }
+    drop(ready);
+    for _ in 0..count {
+        match readiness.recv() {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => return Err(give_up(&running, error)),
+            Err(_) => return Err(give_up(&running, Status::INTERNAL_SERVER_ERROR.into())),
+        }
+    }
+    Ok(running)
 }
 
 /// The grace of a server that stops because one of its cores has failed, if none was set.

@@ -3,8 +3,6 @@
 //! In reading order: the server and what its cores share; one core; one connection; one exchange, as its handler sees
 //! it; handlers; and errors.
 
-mod setup;
-
 mod launch;
 mod running;
 mod service;
@@ -25,6 +23,11 @@ mod handler;
 
 mod error;
 
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
 pub use context::{Context, Course, Extensions, Reader, Transform, Upgraded, Writer};
 pub use error::{Error, InvalidAnswer, Refusal, RefusalCause, Result};
 pub use handler::{
@@ -33,5 +36,357 @@ pub use handler::{
 pub use launch::ServerCore;
 pub use running::Running;
 pub use service::Service;
-pub use setup::Server;
 pub use stats::{ErrorCounts, ServerCounts, ServerStats};
+
+use self::settings::Settings;
+use crate::exchange::Timeouts;
+use crate::message::Headers;
+use crate::net::{Address, Keepalive, ListenOptions};
+use crate::runtime::{self, Pinning};
+use crate::wire::Limits;
+
+/// A server that has not started yet: where it will listen, on how many cores, and within which limits.
+///
+/// Configure it with the methods below, and end the chain with one of these:
+///
+/// | method | what it does |
+/// |---|---|
+/// | [`Server::run`] | serves until the server is stopped, and blocks this thread meanwhile |
+/// | [`Server::start`] | returns a [`Running`] server as soon as all cores listen |
+/// | [`Server::run_per_core`], [`Server::start_per_core`] | do the same, with a handler of its own for each core |
+/// | [`Server::service`] | listens nowhere, and serves connections that you accept or requests that a test makes |
+///
+/// # Examples
+///
+/// ```no_run
+/// use std::time::Duration;
+/// use corehttp::{Context, Limits, Server, Timeouts};
+///
+/// fn main() -> corehttp::Result {
+///     Server::bind("[::]:8080")
+///         .limits(Limits { body_max: 64 << 20, ..Limits::default() })
+///         .timeouts(Timeouts { idle: Duration::from_secs(30), ..Timeouts::default() })
+///         .on_error(|refusal| eprintln!("{refusal}"))
+///         .run(|ctx: &mut Context| ctx.response.text("Hello, World!"))
+/// }
+/// ```
+#[must_use]
+pub struct Server {
+    addresses: Vec<Address>,
+    cores: usize,
+    pinning: Pinning,
+    balanced: bool,
+    listen: ListenOptions,
+    settings: Settings,
+    on_stop: Option<(Signal, Duration)>,
+}
+
+/// Completes when the server should stop.
+type Signal = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+impl Server {
+    /// Creates a server that does not listen anywhere yet, for [`Server::service`] or [`Server::and_bind`]. Starting it
+    /// without an address is an error.
+    pub fn new() -> Server {
+        Server {
+            addresses: Vec::new(),
+            cores: runtime::available_cores().min(CORES_MAX),
+            pinning: Pinning::default(),
+            balanced: false,
+            listen: ListenOptions::default(),
+            settings: Settings::default(),
+            on_stop: None,
+        }
+    }
+
+    /// Creates a server that will listen on `address`.
+    ///
+    /// An address is a text, such as `"127.0.0.1:8080"`, `"[::]:8080"` for IPv6 and IPv4, `"localhost:8080"` or
+    /// `"unix:/run/app.sock"`; a [`SocketAddr`](std::net::SocketAddr); a path; a listener of the standard library that
+    /// is already open; or a [`MemoryListener`](crate::MemoryListener). [`Address`] says more about each, such as who can
+    /// connect to a Unix socket.
+    ///
+    /// Another server may listen on the same TCP port. It then gets a share of the new connections, and all of them
+    /// once this server stops. See [`Server::share_port`].
+    pub fn bind(address: impl Into<Address>) -> Server {
+        Server::new().and_bind(address)
+    }
+
+    /// Adds another `address` to listen on. See [`Server::bind`].
+    pub fn and_bind(mut self, address: impl Into<Address>) -> Server {
+        self.addresses.push(address.into());
+        self
+    }
+
+    /// Sets how many cores serve, each with a thread of its own. Default: all that the process may use. Values are
+    /// clamped to between 1 and 1,024.
+    #[doc(alias = "workers")]
+    pub fn cores(mut self, cores: usize) -> Server {
+        self.cores = cores.clamp(1, CORES_MAX);
+        self
+    }
+
+    /// Sets whether each thread is pinned to one core of the machine. Default: no.
+    pub fn pinned(mut self, pinned: bool) -> Server {
+        self.pinning = if pinned { Pinning::Pinned } else { Pinning::Free };
+        self
+    }
+
+    /// Sets whether one core accepts all connections and gives each to the core that has the fewest. Default: no, where
+    /// the operating system can spread connections over the cores itself.
+    ///
+    /// The operating system spreads connections at random, so a few long-lived ones may end up on one core while
+    /// another has none. Balancing prevents that, and costs each new connection a few microseconds.
+    pub fn balanced(mut self, balanced: bool) -> Server {
+        self.balanced = balanced;
+        self
+    }
+
+    /// Sets whether `[::]` accepts IPv4 peers as well. Default: yes.
+    pub fn dual_stack(mut self, dual_stack: bool) -> Server {
+        self.listen.dual_stack = dual_stack;
+        self
+    }
+
+    /// Sets whether the TCP port may be shared with another server, so that this one can take over from an older one
+    /// without turning anyone away. If not, binding a port that is in use is an error. Default: yes on Linux. Other
+    /// systems never share a port.
+    #[doc(alias = "reuse_port")]
+    pub fn share_port(mut self, share_port: bool) -> Server {
+        self.listen.share_port = share_port;
+        self
+    }
+
+    /// Sets the mode of the files of Unix sockets, such as `0o660`. Anyone who may write to the file may connect. A
+    /// proxy in front often runs as another user, whom the umask keeps out. By default, the umask determines the mode.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// use corehttp::{Context, Server};
+    ///
+    /// fn main() -> corehttp::Result {
+    ///     Server::bind("unix:/run/app.sock")
+    ///         .unix_mode(0o666)
+    ///         .run(|ctx: &mut Context| ctx.response.text("Hello, World!"))
+    /// }
+    /// ```
+    #[cfg(unix)]
+    pub fn unix_mode(mut self, mode: u32) -> Server {
+        self.listen.unix_mode = Some(mode);
+        self
+    }
+
+    /// Sets how many connections may wait in the operating system to be accepted, for each listener. Default: 4,096.
+    pub fn backlog(mut self, backlog: u16) -> Server {
+        self.listen.backlog = backlog.into();
+        self
+    }
+
+    /// Sets after how much silence the operating system probes whether a TCP peer is still there, and how often it
+    /// repeats the probe. A peer that leaves several probes in a row unanswered (nine on Linux) is considered gone, and
+    /// its connection fails.
+    ///
+    /// Use it for connections that may be silent for long: one that was [upgraded](Context::upgrade) has no other time
+    /// limit. Default: never (RFC 9293 §3.8.4). Counted in whole seconds, clamped to between 1 and 32,767.
+    pub fn tcp_keepalive(mut self, silence: impl Into<Option<Duration>>) -> Server {
+        self.listen.keepalive = silence.into().map(Keepalive::every);
+        self
+    }
+
+    /// Sets the `server` field of all answers (RFC 9110 §10.2.4). Default: none.
+    ///
+    /// # Panics
+    ///
+    /// Panics if `name` is not a valid field value.
+    pub fn name(mut self, name: &str) -> Server {
+        Headers::new().set("server", name).expect("a server's name can stand in a field");
+        self.settings.name = Some(Arc::from(name.trim()));
+        self
+    }
+
+    /// Sets the bounds on what peers may send. Default: those of [`Limits`], all of them in force.
+    pub fn limits(mut self, limits: Limits) -> Server {
+        self.settings.bounds.limits = limits.capped();
+        self
+    }
+
+    /// Sets the bounds on how long peers may take. Default: those of [`Timeouts`], all in force except the one of the
+    /// handler.
+    pub fn timeouts(mut self, timeouts: Timeouts) -> Server {
+        self.settings.bounds.timeouts = timeouts;
+        self
+    }
+
+    /// Sets a function that is called with every refusal and every failed exchange. Default: none.
+    ///
+    /// It is not called for a handler that fails with a bare [`Status`](crate::Status), which is an answer like any
+    /// other. It runs on the core where the error happened, so it should return quickly.
+    pub fn on_error(mut self, on_error: impl Fn(&Refusal<'_>) + Send + Sync + 'static) -> Server {
+        self.settings.on_error = Some(Arc::new(on_error));
+        self
+    }
+
+    /// Stops the server when `signal` completes, as [`Running::shutdown`] does with `grace`. Default: the server runs
+    /// until the process ends.
+    ///
+    /// The signal is polled on one of the cores, so it may await anything that needs a runtime.
+    ///
+    /// # Examples
+    ///
+    /// To stop at SIGTERM, which systems send before they kill a process:
+    ///
+    /// ```no_run
+    /// # #[cfg(unix)]
+    /// fn main() -> corehttp::Result {
+    ///     use std::time::Duration;
+    ///     use corehttp::{Context, Server};
+    ///     use tokio::signal::unix::{SignalKind, signal};
+    ///
+    ///     let terminated = async {
+    ///         match signal(SignalKind::terminate()) {
+    ///             Ok(mut signals) => _ = signals.recv().await,
+    ///             Err(_) => std::future::pending().await, // it cannot be heard
+    ///         }
+    ///     };
+    ///     Server::bind("[::]:8080")
+    ///         .on_stop(terminated, Duration::from_secs(10))
+    ///         .run(|ctx: &mut Context| ctx.response.text("Hello, World!"))
+    /// }
+    /// # #[cfg(not(unix))]
+    /// # fn main() {}
+    /// ```
+    #[doc(alias = "with_graceful_shutdown")]
+    pub fn on_stop(mut self, signal: impl Future<Output = ()> + Send + 'static, grace: Duration) -> Server {
+        self.on_stop = Some((Box::pin(signal), grace));
+        self
+    }
+
+    /// Serves until the server is stopped, with one handler for all cores.
+    ///
+    /// The cores share the handler, so it must be [`Send`] and [`Sync`], but its future need not be. For a handler that
+    /// is neither there is [`Server::run_per_core`].
+    ///
+    /// # Errors
+    ///
+    /// Fails if there is no address, if one cannot be bound (the error names it), or if a thread or a listener fails.
+    #[doc(alias("serve", "listen_and_serve"))]
+    pub fn run<Kind, H>(self, handler: H) -> Result
+    where
+        H: IntoHandler<Kind>,
+        H::Handler: Send + Sync,
+    {
+        self.start(handler)?.wait()
+    }
+
+    /// Starts the server with one handler for all cores, and returns once all of them listen.
+    ///
+    /// The server has runtimes of its own, so this may be called in any thread, even in one that runs `async` code.
+    ///
+    /// # Errors
+    ///
+    /// As [`Server::run`]. If it fails, no thread is left behind.
+    pub fn start<Kind, H>(self, handler: H) -> Result<Running>
+    where
+        H: IntoHandler<Kind>,
+        H::Handler: Send + Sync,
+    {
+        let handler = Arc::new(handler.into_handler());
+        self.start_per_core(async move |_| Ok(handler.clone()))
+    }
+
+    /// Serves until the server is stopped, with a handler of its own for each core.
+    ///
+    /// `make` is called once in the runtime of each core, so the state of a handler need not be [`Send`], and needs no
+    /// locks.
+    ///
+    /// # Errors
+    ///
+    /// As [`Server::run`], or with the error of `make`.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// use std::cell::Cell;
+    /// use corehttp::{Context, Server};
+    ///
+    /// # fn main() -> corehttp::Result {
+    /// Server::bind("127.0.0.1:8080").run_per_core(async |core| {
+    ///     let hits = Cell::new(0u64);
+    ///     Ok(move |ctx: &mut Context| {
+    ///         hits.set(hits.get() + 1);
+    ///         ctx.response.text(format!("core {} was asked {} times", core.index(), hits.get()));
+    ///     })
+    /// })
+    /// # }
+    /// ```
+    ///
+    /// A pool of connections to a database. They belong to the runtime that opened them, so each core has its own:
+    ///
+    /// ```no_run
+    /// use corehttp::{Context, Server};
+    ///
+    /// # mod database {
+    /// #     pub struct Pool;
+    /// #     impl Pool {
+    /// #         pub async fn connect(_: &str) -> std::io::Result<Pool> { Ok(Pool) }
+    /// #         pub async fn count(&self, _: &str) -> std::io::Result<u64> { Ok(0) }
+    /// #     }
+    /// # }
+    /// # fn main() -> corehttp::Result {
+    /// Server::bind("127.0.0.1:8080").run_per_core(async |_| {
+    ///     let pool = database::Pool::connect("postgres://localhost/shop").await?;
+    ///     Ok(async move |ctx: &mut Context| -> corehttp::Result {
+    ///         let orders = pool.count("orders").await?;
+    ///         ctx.response.text(orders.to_string());
+    ///         Ok(())
+    ///     })
+    /// })
+    /// # }
+    /// ```
+    pub fn run_per_core<F, Kind, H>(self, make: F) -> Result
+    where
+        F: AsyncFn(ServerCore) -> Result<H> + Send + Sync + 'static,
+        H: IntoHandler<Kind>,
+    {
+        self.start_per_core(make)?.wait()
+    }
+
+    /// Starts the server with a handler of its own for each core, and returns once all of them listen. See
+    /// [`Server::run_per_core`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Server::run_per_core`]. If it fails, no thread is left behind.
+    pub fn start_per_core<F, Kind, H>(self, make: F) -> Result<Running>
+    where
+        F: AsyncFn(ServerCore) -> Result<H> + Send + Sync + 'static,
+        H: IntoHandler<Kind>,
+    {
+        launch::launch(self, make)
+    }
+
+    /// Makes a [`Service`]: a handler with this server's settings, for connections that come from elsewhere.
+    pub fn service<Kind, H: IntoHandler<Kind>>(self, handler: H) -> Service<H::Handler> {
+        Service::new(handler.into_handler(), &self.settings)
+    }
+}
+
+/// Bounds what is allocated per core before the first core starts.
+const CORES_MAX: usize = 1024;
+
+impl Default for Server {
+    fn default() -> Server {
+        Server::new()
+    }
+}
+
+impl fmt::Debug for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Server")
+            .field("addresses", &self.addresses)
+            .field("cores", &self.cores)
+            .field("bounds", &self.settings.bounds)
+            .finish_non_exhaustive()
+    }
+}

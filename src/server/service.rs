@@ -8,17 +8,18 @@ use std::sync::Arc;
 
 use tokio::io::{AsyncRead, AsyncWrite};
 
+use super::Handler;
 use super::connection::{Connection, respond};
 use super::settings::Settings;
 use super::worker::Worker;
-use super::{Handler, IntoHandler, Server};
 use crate::message::{Request, Response};
 use crate::net::{Conn, Peer, PeerAddr, Timetable, Transport};
 
 /// A handler with its settings, for connections that you accept yourself, on any tokio runtime.
 ///
-/// It is made by [`Server::service`]. Clones are cheap and share their memory, but cannot leave their thread. Deadlines
-/// are tokio timers here, so the runtime must have its time driver enabled, as it is under `#[tokio::main]`.
+/// It is made by [`Server::service`](super::Server::service). Clones are cheap and share their memory, but cannot leave
+/// their thread. Deadlines are tokio timers here, so the runtime must have its time driver enabled, as it is under
+/// `#[tokio::main]`.
 ///
 /// # Examples
 ///
@@ -38,15 +39,8 @@ pub struct Service<H: Handler> {
     connections: Rc<Cell<u64>>,
 }
 
-impl Server {
-    /// Makes a [`Service`]: a handler with this server's settings, for connections that come from elsewhere.
-    pub fn service<Kind, H: IntoHandler<Kind>>(self, handler: H) -> Service<H::Handler> {
-        Service::new(handler.into_handler(), &self.settings)
-    }
-}
-
 impl<H: Handler> Service<H> {
-    fn new(handler: H, settings: &Settings) -> Service<H> {
+    pub(super) fn new(handler: H, settings: &Settings) -> Service<H> {
         let worker = Worker::new(handler, settings, Timetable::with_alarms(), Arc::default());
         Service { worker: Rc::new(worker), connections: Rc::default() }
     }
@@ -67,7 +61,7 @@ impl<H: Handler> Service<H> {
     }
 
     /// Serves one connection until it closes or is taken over, with `peer` at its other end. That is the address that
-    /// handlers and [`Server::on_error`] see.
+    /// handlers and [`Server::on_error`](super::Server::on_error) see.
     ///
     /// # Errors
     ///
