@@ -218,7 +218,8 @@ impl Server {
         self
     }
 
-    /// Sets a function that is called with every refusal and every failed exchange. Default: none.
+    /// Sets a function that is called with every refusal and every failed exchange. If the connection fails after that,
+    /// too, before it has carried the answer, it is not called again. Default: none.
     ///
     /// It is not called for a handler that fails with a bare [`Status`](crate::Status), which is an answer like any
     /// other. It runs on the core where the error happened, so it should return quickly.

@@ -58,7 +58,7 @@ fn send_before(conn: &mut Conn, shared: &Shared, cx: &mut task::Context<'_>) {
 }
 
 /// Reports how the handler failed, if it did, where the peer can no longer be answered.
-pub(super) fn report_failure(ctx: &Context, handled: Handled) {
+pub(super) fn report_failure(ctx: &mut Context, handled: Handled) {
     let cause = match handled {
         Handled::Returned(Ok(())) => return,
         Handled::Returned(Err(error)) => RefusalCause::Handler(error),

@@ -19,6 +19,8 @@ pub(in crate::server) struct Facts {
     pub(super) number: u64,
     /// Whether the head of the current request was refused, so that the previous one must not be reported in its place.
     pub(super) headless: bool,
+    /// The connection and the number of the exchange that was reported last.
+    pub(super) reported: Option<(u64, u64)>,
     pub(super) arrived: Instant,
     /// Whether there is no peer: the answer is for [`Service::respond`](crate::Service::respond).
     pub(in crate::server) detached: bool,
@@ -32,6 +34,7 @@ impl Facts {
             persists: false,
             number: 0,
             headless: false,
+            reported: None,
             arrived,
             detached: false,
         }

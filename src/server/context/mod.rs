@@ -153,7 +153,7 @@ impl Context {
         self.request = request;
         self.adopt(Some(conn), 0);
         self.note_facts();
-        self.facts.detached = true;
+        (self.facts.detached, self.facts.reported) = (true, None);
     }
 
     #[inline]
@@ -246,14 +246,19 @@ impl Context {
         unsent >= limits.pipeline_answers_max || waiting >= limits.pipeline_bytes_max
     }
 
-    /// Counts a refusal, and passes it to the application's `on_error`.
-    pub(super) fn report(&self, status: Option<Status>, cause: RefusalCause) {
+    /// Counts a refusal, and passes it to the application's `on_error`. Why the exchange failed first is told; that its
+    /// connection fails after that is no news.
+    pub(super) fn report(&mut self, status: Option<Status>, cause: RefusalCause) {
         let Peer { addr: peer, id: connection_id } = self.peer();
         let (exchange_number, request) = match (self.facts.number, self.facts.headless) {
             (number, true) => (number + 1, None),
             (0, false) => (0, None),
             (number, false) => (number, Some(&self.request)),
         };
+        let last = self.facts.reported.replace((connection_id, exchange_number));
+        if matches!(cause, RefusalCause::Exchange(_)) && last == self.facts.reported {
+            return;
+        }
         self.shared.report(Refusal { status, peer, connection_id, exchange_number, request, cause });
     }
 }
