@@ -143,6 +143,8 @@ async fn fields_of_the_client_come_behind_those_of_the_request() {
         ("transfer-encoding", "chunked"),
         ("connection", "close"),
         ("host", "evil"),
+        // A server could take up the offer in answer to any request.
+        ("upgrade", "other"),
     ];
     let client =
         framing.iter().fold(builder, |builder, (name, value)| builder.field(name, *value).unwrap()).build();

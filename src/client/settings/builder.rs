@@ -114,7 +114,8 @@ impl ClientBuilder {
 
     /// Adds a default field, such as `user-agent`, for all requests that do not set it. Default: none.
     ///
-    /// `host`, `connection`, `keep-alive` and the fields that frame a body belong to each request, and are ignored here.
+    /// `host`, `connection`, `keep-alive`, `upgrade` and the fields that frame a body belong to each request, and are
+    /// ignored here.
     /// `authorization`, `cookie` and `proxy-authorization` are sent to every origin that is asked, but not to one that a
     /// redirect leads to, and not with a TRACE, whose answer repeats them (RFC 9110 §9.3.8).
     ///
@@ -198,8 +199,8 @@ impl ClientBuilder {
             settings.fields.put(Name::new("accept-encoding"), ACCEPTED.as_bytes());
         }
         settings.bounds.timeouts = settings.timeouts.of_exchange();
-        // Each request says, only once, whom it is for and how it is framed.
-        for name in encode::ROUTING {
+        // Each request says, only once, whom it is for, how it is framed, and whether it asks for another protocol.
+        for name in encode::ROUTING.into_iter().chain([Name::UPGRADE]) {
             settings.fields.remove(name.as_str());
         }
         let shared = Shared { settings: Arc::new(settings), pools: Default::default() };
