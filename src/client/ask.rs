@@ -6,12 +6,15 @@ use std::time::Duration;
 
 use super::connect::connect;
 use super::cookie_exchange::CookieExchange;
+use super::exchange::Exchange;
 use super::link::Link;
 use super::pool::{Missing, Place, Pool};
 use super::redirect::{self, Goal};
 use super::{Call, Client, ClientCause, ClientError, ClientPhase, Tunnel};
 use crate::memory::Reset;
-use crate::message::{InvalidRequest, InvalidTarget, Length, Method, Request, Response, Status, Timings};
+use crate::message::{
+    Headers, InvalidRequest, InvalidTarget, Length, Method, Request, Response, Status, Timings,
+};
 use crate::runtime::{self, Instant};
 
 impl Client {
@@ -85,8 +88,8 @@ impl Client {
         match poll_fn(|cx| link.poll_answer(cx, Some(request), response)).await {
             Ok(()) => {}
             Err(error) if link.may_retry(request, &error) => {
-                let again = Box::pin(self.again(link, (request, goal), response, cookies.cookie()));
-                link = again.await.map_err(|failed| failed.sent_before(error.is_sent()))?;
+                let again = self.again(link, error, (request, goal), response, cookies.cookie());
+                link = Box::pin(again).await?;
             }
             Err(error) => return Err(error),
         }
@@ -95,40 +98,54 @@ impl Client {
         Ok(link)
     }
 
-    /// Sends a request once more, over a new connection instead of the one that was stale.
+    /// Sends a request once more, over a new connection instead of the one that was stale and failed with `error`.
     async fn again(
         &self,
         stale: Link,
+        error: ClientError,
         (request, goal): (&Request, Goal),
         response: &mut Response,
         cookie: Option<&str>,
     ) -> Result<Link, ClientError> {
-        let (queue, deadline) = (stale.exchange.timings.queue, stale.exchange.deadline);
-        let mut link = self.fresh(stale.place, queue, deadline).await?;
-        link.begin((request, goal), request.body.announced(), cookie, deadline);
-        poll_fn(|cx| link.poll_answer(cx, Some(request), response)).await?;
-        Ok(link)
+        let Exchange { timings, deadline, wants_interim, .. } = *stale.exchange;
+        let renewed = async {
+            let mut link = self.fresh(stale.place, timings.queue, deadline).await?;
+            link.begin((request, goal), request.body.announced(), cookie, deadline);
+            link.exchange.wants_interim = wants_interim;
+            poll_fn(|cx| link.poll_answer(cx, Some(request), response)).await?;
+            Ok(link)
+        };
+        renewed.await.map_err(|failed: ClientError| failed.sent_before(error.is_sent()))
     }
 
-    /// Sends the head of `request` only.
+    /// Sends the head of `request` only. If it has no body, also receives the head of the first answer, so that it can be
+    /// sent once more if its connection turns out to be stale.
     pub(super) async fn call(&self, pool: Option<Arc<Pool>>, request: &Request) -> Result<Call, ClientError> {
         let deadline = self.deadline();
         let content = announced(request);
-        if content == Length::NoContent && request.body.announced() == content && request.trailers.is_empty()
-        {
-            // The request is complete, so it can be sent once more if the connection turns out to be stale.
-            let mut early = Response::new();
-            let attempt = self.attempt(pool, (request, Goal::Own), &mut early, deadline);
-            return Ok(Call::answered(Box::pin(attempt).await?, early));
-        }
+        let is_whole = content == Length::NoContent
+            && request.body.announced() == content
+            && request.trailers.is_empty();
         let mut link = match Link::rested(self.pool_for(pool, request, content)?, runtime::now()) {
             Ok(link) => link,
             Err(missing) => self.link(missing, deadline).await?,
         };
         let cookies = CookieExchange::begin(&link.place.pool, request);
         link.begin((request, Goal::Own), content, cookies.cookie(), deadline);
-        poll_fn(|cx| link.poll_flush(cx)).await?;
-        Ok(Call::new(link, request.trailers.clone(), cookies.into_owned()))
+        let mut early = Response::new();
+        if !is_whole {
+            poll_fn(|cx| link.poll_flush(cx)).await?;
+            return Ok(Call::new(link, early, request.trailers.clone(), cookies.into_owned()));
+        }
+        link.exchange.wants_interim = true;
+        match poll_fn(|cx| link.poll_answer(cx, Some(request), &mut early)).await {
+            Err(error) if link.may_retry(request, &error) => {
+                let again = self.again(link, error, (request, Goal::Own), &mut early, cookies.cookie());
+                link = Box::pin(again).await?;
+            }
+            answered => answered?,
+        }
+        Ok(Call::new(link, early, Headers::new(), cookies.into_owned()))
     }
 
     /// Sends `request`, which asks for an upgrade. An answer that is none is received whole, since it says why.

@@ -33,11 +33,6 @@ impl<'a> CookieExchange<'a> {
         CookieExchange(Some(Box::new(Kept { store: store.clone(), target, cookie })))
     }
 
-    /// An exchange whose cookies have all been passed on.
-    pub(super) fn over() -> CookieExchange<'a> {
-        CookieExchange(None)
-    }
-
     /// The value of the request's `cookie` field, if it is to have one.
     pub(super) fn cookie(&self) -> Option<&str> {
         self.0.as_ref()?.cookie.as_deref()

@@ -32,8 +32,9 @@ pub(super) struct Exchange {
     pub(super) turn: Turn,
     /// How many interim answers have come.
     pub(super) interim: u32,
-    /// Whether the head of the final answer has come.
-    pub(super) is_answered: bool,
+    /// Whether somebody takes them. If not, they are dropped.
+    pub(super) wants_interim: bool,
+    pub(super) heard: Heard,
     /// Whether another exchange may follow, by what both sides have said so far.
     pub(super) persists: bool,
     /// How long the server keeps the connection idle, if it has said so (RFC 2068 §19.7.1.1).
@@ -55,12 +56,37 @@ pub(super) enum Upload {
     Failed(ExchangeError),
 }
 
+/// What has come of the answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Heard {
+    Nothing,
+    /// The head of an interim answer, which waits to be taken.
+    Interim,
+    /// The head of the final answer.
+    Final,
+}
+
 impl Exchange {
+    /// Whether the head of the final answer has come.
+    pub(super) fn is_answered(&self) -> bool {
+        self.heard == Heard::Final
+    }
+
+    /// Drops interim answers from here on. Returns whether one was waiting to be taken.
+    pub(super) fn drop_interim(&mut self) -> bool {
+        let has_waited = self.heard == Heard::Interim;
+        if has_waited {
+            self.heard = Heard::Nothing;
+        }
+        self.wants_interim = false;
+        has_waited
+    }
+
     /// Prepares for the next answer on a connection with several requests in flight.
     pub(super) fn next_answer(&mut self, asked: Asked, timings: Timings) {
         self.incoming.forget_message();
         (self.asked, self.timings, self.interim, self.decoding) = (asked, timings, 0, None);
-        (self.upload, self.is_answered) = (Upload::Sending, false);
+        (self.upload, self.heard) = (Upload::Sending, Heard::Nothing);
     }
 }
 
@@ -84,7 +110,8 @@ impl Default for Exchange {
             decoding: None,
             turn: Turn::default(),
             interim: 0,
-            is_answered: false,
+            wants_interim: false,
+            heard: Heard::Nothing,
             persists: true,
             idle: None,
         }
@@ -107,7 +134,8 @@ impl Reset for Exchange {
             decoding,
             turn,
             interim,
-            is_answered,
+            wants_interim,
+            heard,
             persists,
             idle,
         } = self;
@@ -116,7 +144,7 @@ impl Reset for Exchange {
         workspace.iter_mut().for_each(|workspace| workspace.reset());
         (*timings, *deadline, *asked, *turn, *idle) = Default::default();
         (*asks_for_upgrade, *upload, *decoding) = (false, Upload::Sending, None);
-        (*interim, *is_answered, *persists) = (0, false, true);
+        (*interim, *wants_interim, *heard, *persists) = (0, false, Heard::Nothing, true);
     }
 
     fn shrink(&mut self) {

@@ -6,13 +6,14 @@ mod pump;
 use self::beside::{beside, unless};
 use self::pump::{Pump, owed};
 use crate::client::{Call, CallReader, ClientError};
-use crate::message::Response;
+use crate::message::{Response, Status};
 use crate::server::{Context, Outcome, Result, Writer};
 
 impl Context {
     /// Forwards the request's body through `call`, and answers with the response. Both bodies flow at the same time,
     /// piece by piece, with their trailers: so they may be of any size, and the server behind may answer while it
-    /// reads. Once that server reads no more, the rest of the request's body is left unread.
+    /// reads. Once that server reads no more, the rest of the request's body is left unread. Its interim answers, such
+    /// as 103, are sent as they come (RFC 9110 §15.2), unless the peer speaks HTTP/1.0.
     ///
     /// The call is opened with the head to forward, as [`Request::target_to`](crate::Request::target_to) makes it, by a
     /// [`Client`](crate::Client::open), a [`Host`](crate::Host::open) or a [`Balancer`](crate::Balancer::open). It is
@@ -59,7 +60,8 @@ impl Context {
     }
 
     /// Forwards the request's body and the response as [`Context::forward`] does, and lets `change` change the
-    /// response's status and fields before they are sent. If `change` fails, its error is answered instead.
+    /// response's status and fields before they are sent. If `change` fails, its error is answered instead. Interim
+    /// answers are sent without it.
     ///
     /// # Errors
     ///
@@ -85,8 +87,16 @@ impl Context {
         let opened = unless(self.peer_closed(), async { call.await.map_err(owed) });
         let (writer, mut answer) = opened.await?.split();
         let (mut pump, mut response) = (Pump::new(writer, self.request.body.bytes()), Response::new());
-        let head = async { answer.head(&mut response).await.map_err(owed) };
-        beside(head, pump.attend(&mut self.body_reader().behind_buffered())).await?;
+        loop {
+            let interim = async { answer.informational().await.map_err(owed) };
+            let pumping = async { pump.attend(&mut self.body_reader().behind_buffered()).await };
+            let Some((status, fields)) = beside(interim, pumping).await? else { break };
+            // A peer that expects a 100 gets it from this server, as soon as its body is wanted (§10.1.1).
+            if status != Status::CONTINUE || !self.request.headers.contains("expect") {
+                self.informational(status, &fields.forwarded()).await?;
+            }
+        }
+        answer.head(&mut response).await.map_err(owed)?;
         let own = std::mem::replace(&mut self.response, response.forwarded()).headers;
         self.response.headers.append_all(&own);
         change(&mut self.response).into_result()?;

@@ -121,8 +121,15 @@ impl Response {
     #[must_use = "the response that was given is gone, and this is what is left of it"]
     pub fn forwarded(mut self) -> Response {
         self.trailers = forward(&self.trailers, &self.headers);
-        self.headers = forward(&self.headers, &self.headers);
+        self.headers = self.headers.forwarded();
         self
+    }
+}
+
+impl Headers {
+    /// The fields of an interim answer that may go to the next hop.
+    pub(crate) fn forwarded(&self) -> Headers {
+        forward(self, self)
     }
 }
 

@@ -91,11 +91,6 @@ fn a_request_and_its_answer_are_forwarded_as_they_are() {
             format!("HTTP/1.1 304 Not Modified\r\netag: \"1\"\r\n{front}{close}"),
         ),
         (
-            get,
-            "HTTP/1.1 103 x\r\nlink: <a>\r\n\r\nHTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok",
-            format!("HTTP/1.1 200 OK\r\n{front}content-length: 2\r\n{close}ok"),
-        ),
-        (
             head,
             "HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n",
             format!("HTTP/1.1 200 OK\r\n{front}content-length: 9\r\n{close}"),
@@ -124,12 +119,131 @@ fn a_request_and_its_answer_are_forwarded_as_they_are() {
     }
 }
 
+/// A peer that says `asked`, a head without its end, and `body`, hears `early` before what [`OK`] becomes, when the
+/// server behind says `said` before that.
+#[track_caller]
+fn check_interim((asked, body): (&str, &str), said: &str, early: &str) {
+    let answer = format!("{said}{OK}");
+    let asked = format!("{asked}host: a\r\nconnection: close\r\n{body}");
+    let heard = paused(hear(&Stage::always(answer), &asked));
+    let end = "HTTP/1.1 200 OK\r\nx-front: 1\r\ncontent-length: 2\r\nconnection: close\r\n\r\nok";
+    assert_eq!(heard, format!("{early}{end}"), "{asked}, {said}");
+}
+
+#[test]
+fn interim_answers_are_forwarded_9110_15_2() {
+    let get = ("GET / HTTP/1.1\r\n", "\r\n");
+    let post = ("POST / HTTP/1.1\r\n", "content-length: 3\r\n\r\nabc");
+    let buffered = ("POST / HTTP/1.1\r\nx-buffered: 1\r\n", "content-length: 3\r\n\r\nabc");
+    let hint = "HTTP/1.1 103 Early Hints\r\nlink: <a>\r\n\r\n";
+    let others = "HTTP/1.1 102 Processing\r\n\r\nHTTP/1.1 199 \r\nx-a: 1\r\n\r\n";
+    let go_on = "HTTP/1.1 100 Continue\r\n\r\n";
+    for asks in [get, post, buffered] {
+        for said in ["", hint, &hint.repeat(16), &[hint, others, hint].concat(), &[go_on, hint].concat()] {
+            check_interim(asks, said, said);
+        }
+        // What frames a message or is for one connection only goes no further (§7.6.1).
+        let hop = "HTTP/1.1 103 x\r\nlink: <a>\r\nconnection: x-a\r\nx-a: 1\r\nkeep-alive: timeout=9\r\n\
+            upgrade: x\r\nte: x\r\nproxy-authenticate: x\r\ncontent-length: 9\r\n\r\n";
+        check_interim(asks, hop, hint);
+        check_interim(asks, "HTTP/1.0 103 x\r\nlink: <a>\r\n\r\n", hint);
+        // No peer that speaks HTTP/1.0 gets one.
+        let asked = format!("{}host: a\r\n{}", asks.0.replace("/1.1", "/1.0"), asks.1);
+        let heard = paused(hear(&Stage::always([go_on, hint, OK].concat()), &asked));
+        assert!(heard.starts_with("HTTP/1.1 200 OK\r\n"), "{heard}");
+    }
+}
+
+/// The gateway answers what its peer expects, so that what the server behind says to it is not passed on.
+#[test]
+fn a_100_that_the_gateway_says_itself_is_not_forwarded_9110_15_2() {
+    let go_on = "HTTP/1.1 100 Continue\r\n\r\n";
+    let hint = "HTTP/1.1 103 Early Hints\r\n\r\n";
+    for buffered in ["", "x-buffered: 1\r\n"] {
+        paused(async {
+            let stage = Stage::always(format!("{go_on}{hint}{OK}"));
+            in_front_of(&stage, async |mut near| {
+                let head = "POST / HTTP/1.1\r\nhost: a\r\nconnection: close\r\nexpect: 100-continue\r\n";
+                let head = format!("{head}{buffered}content-length: 3\r\n\r\n");
+                near.write_all(head.as_bytes()).await.unwrap();
+                let mut heard = vec![0; go_on.len()];
+                near.read_exact(&mut heard).await.unwrap();
+                assert_eq!(heard, go_on.as_bytes());
+                near.write_all(b"abc").await.unwrap();
+                let mut heard = String::new();
+                near.read_to_string(&mut heard).await.unwrap();
+                assert!(heard.starts_with(&format!("{hint}HTTP/1.1 200 OK\r\n")), "{heard}");
+            })
+            .await;
+        });
+    }
+}
+
+/// The peer waits for each of them before it goes on with its body, and the server behind for the body.
+#[tokio::test(start_paused = true)]
+async fn interim_answers_come_while_the_body_is_forwarded() {
+    let stage = Stage::new(|mut peer, _| async move {
+        peer.head().await?;
+        for _ in 0..3 {
+            peer.say("HTTP/1.1 102 Processing\r\n\r\n").await?;
+            assert_eq!(peer.stream.read_u8().await?, b'a');
+        }
+        peer.say(OK).await
+    });
+    in_front_of(&stage, async |mut near| {
+        let head = "POST / HTTP/1.1\r\nhost: a\r\nconnection: close\r\ncontent-length: 3\r\n\r\n";
+        near.write_all(head.as_bytes()).await.unwrap();
+        for _ in 0..3 {
+            let mut heard = [0; 27];
+            near.read_exact(&mut heard).await.unwrap();
+            assert_eq!(&heard, b"HTTP/1.1 102 Processing\r\n\r\n");
+            near.write_all(b"a").await.unwrap();
+        }
+        let mut heard = String::new();
+        near.read_to_string(&mut heard).await.unwrap();
+        assert!(heard.starts_with("HTTP/1.1 200 OK\r\n") && heard.ends_with("\r\n\r\nok"), "{heard}");
+    })
+    .await;
+}
+
+#[test]
+fn a_fault_behind_an_interim_answer_is_502_or_504() {
+    let hint = "HTTP/1.1 103 Early Hints\r\n\r\n";
+    let get = "GET / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n";
+    let post = "POST / HTTP/1.1\r\nhost: a\r\nconnection: close\r\ncontent-length: 3\r\n\r\nabc";
+    for asked in [get, post] {
+        for (said, count, status) in [
+            (hint.to_owned(), 1, 502),
+            (hint.repeat(17), 16, 502),
+            (format!("{hint}HTTP/1.1 101 x\r\nupgrade: x\r\n\r\n"), 1, 502),
+            (format!("{hint}SSH-2.0-x\r\n\r\n"), 1, 502),
+        ] {
+            let stage = Stage::new(move |mut peer, _| {
+                let said = said.clone();
+                async move {
+                    peer.request().await?;
+                    peer.say(said).await
+                }
+            });
+            let heard = paused(hear(&stage, asked));
+            assert!(heard.starts_with(&format!("{}HTTP/1.1 {status} ", hint.repeat(count))), "{heard}");
+        }
+        let silent = Stage::new(move |mut peer, _| async move {
+            peer.request().await?;
+            peer.say(hint).await?;
+            peer.hear_all().await
+        });
+        let heard = paused(hear(&silent, asked));
+        assert!(heard.starts_with(&format!("{hint}HTTP/1.1 504 ")), "{heard}");
+    }
+}
+
 /// A gateway can be tested without a connection, too.
 #[tokio::test(start_paused = true)]
 async fn without_a_connection_a_request_is_forwarded_alike() {
     let stage = Stage::answering(|request| {
         let body = request.rsplit("\r\n").next().unwrap().to_owned();
-        format!("HTTP/1.1 201 x\r\ncontent-length: {}\r\n\r\n{body}", body.len())
+        format!("HTTP/1.1 103 x\r\n\r\nHTTP/1.1 201 x\r\ncontent-length: {}\r\n\r\n{body}", body.len())
     });
     let client = stage.client();
     let gateway = async move |ctx: &mut Context| pass(&client, ctx).await;
@@ -297,8 +411,12 @@ fn a_peer_that_leaves_is_worked_for_no_longer() {
     let refused = "HTTP/1.1 403 Forbidden\r\ncontent-length: 9\r\n\r\nhalf";
     for (method, body, why) in [("GET", "", left), ("POST", "abc", left), ("POST", "ab", cut)] {
         let head = if method == "GET" { GET } else { POST };
-        for (said, status) in [("", None), ("HTTP/1.1 200 OK\r\ncontent-le", None), (half, Some("200 OK"))] {
+        let early = "HTTP/1.1 103 Early Hints\r\n\r\n";
+        for (said, status) in
+            [("", None), (early, None), ("HTTP/1.1 200 OK\r\ncontent-le", None), (half, Some("200 OK"))]
+        {
             let (told, heard) = match status {
+                None if said == early => ("400 Bad Request to memory".to_owned(), format!("{early}{BAD}")),
                 None => ("400 Bad Request to memory".to_owned(), BAD.to_owned()),
                 Some(status) => ("memory cut off".to_owned(), format!("HTTP/1.1 {status}\r\n")),
             };

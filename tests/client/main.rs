@@ -15,6 +15,7 @@ mod cookies;
 mod duplex;
 mod ends;
 mod gateway;
+mod interim;
 mod pipeline;
 mod pool;
 mod proxies;

@@ -17,7 +17,7 @@ pub(super) struct Half {
 }
 
 impl Half {
-    /// The halves of the writer and of the reader. `early` is the head of the answer, if it has already come.
+    /// The halves of the writer and of the reader. `early` is the head of an answer, if one has already come.
     pub(super) fn pair(link: Box<Link>, early: Response, tally: Tally) -> (Half, Half) {
         let both = Arc::new(Mutex::new(Both { link: Some(link), early, tally }));
         let owners = Arc::<Owners>::default();
@@ -90,7 +90,7 @@ impl Wake for Owners {
 struct Both {
     /// Present until this is dropped.
     link: Option<Box<Link>>,
-    /// The head of the answer, if the writer found it, or the call did before it was split.
+    /// The head of an answer, if the writer found it, or the call did before it was split.
     early: Response,
     tally: Tally,
 }

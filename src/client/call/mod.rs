@@ -53,7 +53,8 @@ use crate::message::{Headers, Response};
 /// ```
 pub struct Call {
     link: Box<Link>,
-    /// The head of an answer that came before the body was complete, or if there is none to write.
+    /// The head of an answer that came before the body was complete, or if there is none to write; it may be an interim
+    /// one.
     early: Response,
     trailers: Headers,
     cookies: CookieExchange<'static>,
@@ -62,13 +63,14 @@ pub struct Call {
 }
 
 impl Call {
-    pub(super) fn new(link: Link, trailers: Headers, cookies: CookieExchange<'static>) -> Call {
-        Call { link: Box::new(link), early: Response::new(), trailers, cookies, tally: Tally::default() }
-    }
-
-    /// A call without a body to write, whose answer has come.
-    pub(super) fn answered(link: Link, early: Response) -> Call {
-        Call { early, ..Call::new(link, Headers::new(), CookieExchange::over()) }
+    /// A call whose head has been sent. If there is no body to write, its answer has begun to come, with `early`.
+    pub(super) fn new(
+        link: Link,
+        early: Response,
+        trailers: Headers,
+        cookies: CookieExchange<'static>,
+    ) -> Call {
+        Call { link: Box::new(link), early, trailers, cookies, tally: Tally::default() }
     }
 
     /// This call, of which a balancer notes how it goes.
@@ -133,7 +135,8 @@ impl Call {
     ) -> Result<Answer, ClientError> {
         let link = &mut *self.link;
         link.end(trailers)?;
-        match link.exchange.is_answered {
+        link.exchange.drop_interim();
+        match link.exchange.is_answered() {
             true => *response = self.early,
             false => response.reset(),
         }

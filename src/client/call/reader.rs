@@ -14,7 +14,7 @@ use crate::client::link::Link;
 use crate::client::tally::Tally;
 use crate::client::{ClientError, ClientPhase};
 use crate::memory::Reset;
-use crate::message::{Headers, Response};
+use crate::message::{Headers, Response, Status};
 
 /// Reads the answer to a request while a [`CallWriter`](super::CallWriter) writes its body.
 ///
@@ -25,25 +25,91 @@ pub struct CallReader {
     half: Half,
     /// The piece that was read last. It is a copy, since the other half uses the connection too.
     piece: Vec<u8>,
+    /// The interim answer that was taken last.
+    interim: Response,
     trailers: Headers,
     cookies: CookieExchange<'static>,
 }
 
 impl CallReader {
     pub(super) fn new(half: Half, cookies: CookieExchange<'static>) -> CallReader {
-        CallReader { half, piece: Vec::new(), trailers: Headers::new(), cookies }
+        CallReader { half, piece: Vec::new(), interim: Response::new(), trailers: Headers::new(), cookies }
     }
 
-    /// Receives the head of the answer into `response`. If the future is dropped, the next call continues.
+    /// Receives the next interim answer, such as 103 with `link` fields (RFC 9110 §15.2, RFC 8297); `None` once the
+    /// final one has come, which [`CallReader::head`] receives. If the future is dropped, the next call continues.
+    ///
+    /// From the first call on, each interim answer waits to be taken, and whatever comes behind it waits, too: a writer
+    /// learns only then that the server reads no more. Those that come before the first call are dropped, unless the
+    /// request has no body to write. There may be at most 16.
+    ///
+    /// # Errors
+    ///
+    /// As [`CallReader::head`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use corehttp::{Context, Headers, Server, Status, MemoryListener};
+    /// use corehttp::{Client, Request, Response};
+    ///
+    /// # let listener = MemoryListener::new();
+    /// # let client = Client::builder().memory(listener.connector()).build();
+    /// # let server = Server::bind(listener).cores(1).start(async |ctx: &mut Context| {
+    /// #     let mut fields = Headers::new();
+    /// #     fields.set("link", "</style.css>; rel=preload")?;
+    /// #     ctx.informational(Status::EARLY_HINTS, &fields).await?;
+    /// #     Ok(ctx.response.text("Hello"))
+    /// # })?;
+    /// # corehttp::block_on(async {
+    /// # let mut hints = Vec::new();
+    /// let (_, mut reader) = client.open(&Request::get("http://example.com/")?).await?.split();
+    /// while let Some((status, fields)) = reader.informational().await? {
+    ///     println!("{status}: {:?}", fields.text("link"));
+    /// #   hints.push((status, fields.text("link").unwrap().to_owned()));
+    /// }
+    /// # assert_eq!(hints, [(Status::EARLY_HINTS, "</style.css>; rel=preload".to_owned())]);
+    /// let mut response = Response::new();
+    /// reader.head(&mut response).await?;
+    /// assert_eq!(reader.chunk().await?, Some(&b"Hello"[..]));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })??;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[doc(alias("early_hints", "interim", "on_informational"))]
+    pub async fn informational(&mut self) -> Result<Option<(Status, &Headers)>, ClientError> {
+        let CallReader { half, interim, .. } = self;
+        let has_come = poll_fn(|cx| {
+            half.poll(cx, |link, early, cx| {
+                let has_come = ready!(link.poll_interim(cx, early))?;
+                if has_come {
+                    std::mem::swap(interim, early);
+                }
+                Poll::Ready(Ok(has_come))
+            })
+        })
+        .await?;
+        if has_come {
+            // The writer may have waited for it to be taken.
+            half.wake_owners();
+        }
+        Ok(has_come.then_some((interim.status, &interim.headers)))
+    }
+
+    /// Receives the head of the final answer into `response`, and drops the interim answers before it. If the future is
+    /// dropped, the next call continues.
     ///
     /// # Errors
     ///
     /// Fails if no answer comes.
     pub async fn head(&mut self, response: &mut Response) -> Result<(), ClientError> {
+        if self.half.with_link(|link| link.exchange.drop_interim()) {
+            self.half.wake_owners();
+        }
         response.reset();
         poll_fn(|cx| {
             self.half.poll(cx, |link, early, cx| {
-                if link.exchange.is_answered {
+                if link.exchange.is_answered() {
                     std::mem::swap(response, early);
                     return Poll::Ready(Ok(()));
                 }
@@ -110,9 +176,10 @@ impl Drop for CallReader {
     /// Ends the exchange, unless all of the answer has come. A writer that waits learns of it.
     fn drop(&mut self) {
         let is_over = self.half.with_link(|link| {
-            let is_over = link.exchange.is_answered && link.exchange.incoming.is_read();
+            let is_over = link.exchange.is_answered() && link.exchange.incoming.is_read();
             if !is_over {
                 link.close();
+                link.exchange.drop_interim();
             }
             is_over
         });

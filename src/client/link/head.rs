@@ -4,7 +4,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use super::Link;
-use crate::client::exchange::{INTERIM_MAX, Upload};
+use crate::client::exchange::{Heard, INTERIM_MAX, Upload};
 use crate::client::{ClientCause, ClientError, ClientPhase};
 use crate::exchange::{ExchangeError, Head, Reply};
 use crate::message::{Request, Response, Status};
@@ -12,14 +12,15 @@ use crate::net::Lane;
 use crate::wire::{Wish, patience, persists};
 
 impl Link {
-    /// Sends the body of `body`, if it is known in advance, and receives the head of the final answer.
+    /// Sends the body of `body`, if it is known in advance, and receives the head of the final answer, or of an interim
+    /// one that somebody takes.
     pub(in crate::client) fn poll_answer(
         &mut self,
         cx: &mut Context<'_>,
         body: Option<&Request>,
         response: &mut Response,
     ) -> Poll<Result<(), ClientError>> {
-        while !self.exchange.is_answered {
+        while self.exchange.heard == Heard::Nothing {
             let _ = self.poll_upload(cx, body)?;
             match self.poll_head(cx, response) {
                 Poll::Ready(Ok(())) => self.settle(response)?,
@@ -67,7 +68,7 @@ impl Link {
         Poll::Ready(Ok(()))
     }
 
-    /// Acts on the head that has come. An interim answer only counts.
+    /// Acts on the head that has come. An interim answer only counts, unless somebody takes it.
     fn settle(&mut self, response: &Response) -> Result<(), ClientError> {
         let is_upgrade = response.status == Status::SWITCHING_PROTOCOLS;
         if is_upgrade && !self.exchange.asks_for_upgrade {
@@ -82,9 +83,12 @@ impl Link {
                 self.go_ahead();
             }
             self.exchange.incoming.forget_message();
+            if self.exchange.wants_interim {
+                self.exchange.heard = Heard::Interim;
+            }
             return Ok(());
         }
-        self.exchange.is_answered = true;
+        self.exchange.heard = Heard::Final;
         // What follows 101 is not HTTP.
         self.exchange.persists &= !is_upgrade;
         // Many servers answer while they still read. But one that refuses reads no more, and neither does one that has
@@ -102,17 +106,48 @@ impl Link {
         Ok(())
     }
 
-    /// Receives the head of the final answer, unless it has come, before the request has been sent completely.
+    /// Receives the head of the final answer, unless it has come, before the request has been sent completely. Pending
+    /// while an interim one waits to be taken.
     pub(in crate::client) fn poll_early(
         &mut self,
         cx: &mut Context<'_>,
         response: &mut Response,
     ) -> Poll<Result<(), ClientError>> {
-        while !self.exchange.is_answered {
+        match ready!(self.poll_heard(cx, response))? {
+            Heard::Final => Poll::Ready(Ok(())),
+            Heard::Interim | Heard::Nothing => Poll::Pending,
+        }
+    }
+
+    /// Takes the head of the next interim answer, which is then in `response`. Returns false once the final one has
+    /// come, whose head then stays there.
+    pub(in crate::client) fn poll_interim(
+        &mut self,
+        cx: &mut Context<'_>,
+        response: &mut Response,
+    ) -> Poll<Result<bool, ClientError>> {
+        self.exchange.wants_interim = true;
+        match self.poll_heard(cx, response)? {
+            Poll::Ready(Heard::Final) => Poll::Ready(Ok(false)),
+            Poll::Ready(Heard::Interim | Heard::Nothing) => {
+                self.exchange.heard = Heard::Nothing;
+                Poll::Ready(Ok(true))
+            }
+            Poll::Pending => self.poll_deadline(cx, ClientPhase::Wait).map(Err),
+        }
+    }
+
+    /// Receives heads until one is to be taken.
+    fn poll_heard(
+        &mut self,
+        cx: &mut Context<'_>,
+        response: &mut Response,
+    ) -> Poll<Result<Heard, ClientError>> {
+        while self.exchange.heard == Heard::Nothing {
             ready!(self.poll_head(cx, response))?;
             self.settle(response)?;
         }
-        Poll::Ready(Ok(()))
+        Poll::Ready(Ok(self.exchange.heard))
     }
 
     /// The error for an answer that will not come. If sending failed before, that is the reason.

@@ -125,7 +125,7 @@ impl Link {
         self.exchange.incoming.take_back();
         // Bytes that nobody asked for are no answer (§9.2), whether they come after the one that was asked for or
         // before it.
-        let is_clean = self.exchange.is_answered
+        let is_clean = self.exchange.is_answered()
             && self.exchange.incoming.is_read()
             && self.exchange.incoming.input.is_empty()
             && self.conn.has_sent_all();

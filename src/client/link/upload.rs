@@ -76,7 +76,7 @@ impl Link {
             self.exchange.upload = Upload::Sent;
             self.conn.disarm(Lane::Read);
             self.exchange.timings.send = self.lap();
-            if !self.exchange.is_answered {
+            if !self.exchange.is_answered() {
                 self.conn.arm(Lane::Read, later(self.exchange.mark, self.settings().timeouts.wait));
             }
         }
@@ -146,7 +146,7 @@ impl Link {
     /// Whether the complete answer has arrived. A server that then reads no more is done with the request, which shows
     /// only when a write has timed out.
     fn has_whole_answer(&self) -> bool {
-        self.exchange.is_answered && self.exchange.incoming.has_arrived()
+        self.exchange.is_answered() && self.exchange.incoming.has_arrived()
     }
 
     /// Whether a failed write means that the server is done with the request. It does not if the time of the whole
