@@ -10,8 +10,8 @@ use std::time::{Duration, Instant, SystemTime};
 
 use alloc::allocations;
 use corehttp::{
-    BodyPlan, Client, Context, Handler, IntoHandler, Request, Response, Server, SetCookie, Timeouts,
-    block_on, with_plan,
+    BodyPlan, Client, Context, Handler, Headers, IntoHandler, Request, Response, Server, SetCookie, Status,
+    Timeouts, block_on, with_plan,
 };
 use tokio::io::AsyncReadExt;
 
@@ -375,6 +375,32 @@ fn a_client_that_streams_allocates_nothing_for_each_piece() {
     assert!(sent.max(received) <= 8, "{sent} while the second half went, {received} while it came");
     running.shutdown(Duration::ZERO);
     running.wait().unwrap();
+}
+
+#[test]
+fn a_client_that_takes_interim_answers_allocates_nothing_for_each() {
+    let hints = async |ctx: &mut Context| -> corehttp::Result {
+        let mut fields = Headers::new();
+        fields.set("link", "</style.css>; rel=preload")?;
+        for _ in 0..16 {
+            ctx.informational(Status::EARLY_HINTS, &fields).await?;
+        }
+        Ok(())
+    };
+    let running = Server::bind("127.0.0.1:0").cores(1).start(hints).unwrap();
+    let request = Request::get(&format!("http://{}/", running.local_addr())).unwrap();
+    let allocated = block_on(async {
+        let client = Client::new();
+        let (_, mut reader) = client.open(&request).await.unwrap().split();
+        let mut marks = Vec::with_capacity(16);
+        while let Some((_, fields)) = reader.informational().await.unwrap() {
+            assert!(fields.contains("link"));
+            marks.push(allocations());
+        }
+        assert_eq!(marks.len(), 16);
+        marks[15] - marks[2]
+    });
+    assert_eq!(allocated.unwrap(), 0);
 }
 
 /// A thousand warm exchanges allocate nothing on the thread of callers and pipe, four of them at a time.

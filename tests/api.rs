@@ -716,6 +716,12 @@ mod clients {
         is_send(balancer.open(&request));
         is_send(balancer.upgrade(&request, &mut response));
         is_send(client.pipeline("http://a").unwrap().build().send(&request, &mut response));
+        let _ = |call: Call| {
+            let (mut writer, mut reader) = call.split();
+            is_send(writer.finish());
+            is_send(reader.informational());
+            is_send(reader.head(&mut Response::new()));
+        };
     }
 }
 
