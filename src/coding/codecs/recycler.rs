@@ -37,7 +37,7 @@ impl Recycler {
     }
 
     fn give<T: Send + 'static>(&self, memory: Vec<T>) {
-        if memory.capacity() == 0 || memory.capacity() * size_of::<T>() > self.kept_max {
+        if memory.capacity() * size_of::<T>() > self.kept_max {
             return;
         }
         let mut free = self.free();
@@ -112,5 +112,41 @@ impl<T: Send + 'static> SliceWrapperMut<T> for Recycled<T> {
 impl fmt::Debug for Recycler {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Recycler").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Allocates slices of these lengths and frees them all.
+    fn recycle(recycler: &mut Recycler, lengths: impl IntoIterator<Item = usize>) {
+        let slices: Vec<Recycled<u16>> = lengths.into_iter().map(|len| recycler.alloc_cell(len)).collect();
+        drop(slices);
+    }
+
+    /// The lengths of all free slices, which are taken.
+    fn free(recycler: &Recycler) -> Vec<usize> {
+        std::iter::from_fn(|| recycler.take::<u16>(0)).map(|memory| memory.capacity()).collect()
+    }
+
+    #[test]
+    fn slices_are_kept_up_to_a_size_and_a_number() {
+        let mut recycler = Recycler::new(64);
+        recycle(&mut recycler, [33, 0, 32]);
+        assert_eq!(free(&recycler), [32]);
+        recycle(&mut recycler, 1..=SLICES_MAX);
+        assert_eq!(free(&recycler), Vec::from_iter(1..=SLICES_MAX));
+        recycle(&mut recycler, 1..=SLICES_MAX + 1);
+        assert_eq!(free(&recycler), Vec::from_iter(2..=SLICES_MAX + 1));
+    }
+
+    #[test]
+    fn the_smallest_slice_with_enough_room_is_taken() {
+        let mut recycler = Recycler::new(64);
+        recycle(&mut recycler, [8, 2, 4]);
+        for (len, found) in [(3, Some(4)), (3, Some(8)), (3, None), (2, Some(2))] {
+            assert_eq!(recycler.take::<u16>(len).map(|memory| memory.capacity()), found);
+        }
     }
 }
