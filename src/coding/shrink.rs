@@ -53,6 +53,7 @@ mod tests {
             "application/json",
             "application/problem+JSON",
             "image/svg+xml",
+            "image/bmp",
             "application/wasm ;x=y",
             "font/ttf",
         ];

@@ -266,6 +266,33 @@ mod tests {
     }
 
     #[test]
+    fn each_directory_on_the_path_of_a_listing_is_a_link() {
+        for (path, expected) in [
+            ("", "<a href=\"./\">/</a>"),
+            ("a/", "<a href=\"../\">/</a><a href=\"./\">a/</a>"),
+            ("a/b&c/", "<a href=\"../../\">/</a><a href=\"../\">a/</a><a href=\"./\">b&amp;c/</a>"),
+        ] {
+            assert_eq!(trail(path), expected, "{path}");
+        }
+    }
+
+    #[test]
+    fn the_heading_of_the_sorted_column_reverses_the_order() {
+        let ascending = " aria-sort=\"ascending\"";
+        for (query, column, sorted, next) in [
+            ("", "name", ascending, "desc"),
+            ("", "size", "", "asc"),
+            ("sort=size", "size", ascending, "desc"),
+            ("sort=size", "name", "", "asc"),
+            ("sort=size&order=desc", "size", " aria-sort=\"descending\"", "asc"),
+        ] {
+            let page = page("", Vec::new(), Sort::of(&Form::new(query)));
+            let heading = format!("<th scope=\"col\"{sorted}><a href=\"?sort={column}&amp;order={next}\">");
+            assert!(page.contains(&heading), "{query}: {heading}");
+        }
+    }
+
+    #[test]
     fn a_listing_is_summed_up_and_says_if_it_is_cut() {
         let summary = |entries| {
             let page = page("", entries, Sort::default());
@@ -288,6 +315,8 @@ mod tests {
             (1024, "1.0 KiB"),
             (1536, "1.5 KiB"),
             (10 << 10, "10 KiB"),
+            ((1 << 20) - 513, "1023 KiB"),
+            ((1 << 20) - 512, "1.0 MiB"),
             (u64::MAX, "16 EiB"),
         ];
         sizes.iter().for_each(|(bytes, text)| assert_eq!(human(*bytes), *text));

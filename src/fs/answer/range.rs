@@ -199,6 +199,8 @@ mod tests {
         check_ranges("bytes=1000-1009,0-9", 2000, &[(1000, 1010), (0, 10)]);
         check_ranges("bytes=0-9,266-300", 2000, &[(0, 10), (266, 301)]);
         check_ranges("bytes=0-9,265-300", 2000, &[(0, 301)]);
+        check_ranges("bytes=266-300,0-9", 2000, &[(266, 301), (0, 10)]);
+        check_ranges("bytes=265-300,0-9", 2000, &[(0, 301)]);
         check_ranges("bytes=0-9,1000-1009,5-1005", 2000, &[(0, 1010)]);
         check_ranges("bytes=1900-,0-0,-1", 2000, &[(1900, 2000), (0, 1)]);
         let same = ["0-"; RANGES_MAX].join(",");

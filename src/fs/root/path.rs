@@ -198,7 +198,7 @@ mod tests {
         {
             assert!(!is_plain(name), "{name}");
         }
-        for name in ["a", "a.b", "console", "nulls.txt", "com", ".a", "company"] {
+        for name in ["a", "a.b", "console", "nulls.txt", "com", "icon", ".a", "company"] {
             assert!(is_plain(name), "{name}");
         }
     }

@@ -426,6 +426,17 @@ mod tests {
         assert_eq!(fields, headers(&[("a", "1"), ("vary", "*"), ("b", "2")]));
     }
 
+    /// The text still has the lines that were dropped, so it is not what is sent.
+    #[test]
+    fn lines_that_were_dropped_are_not_on_the_wire() {
+        let mut fields = headers(&[("a", "1"), ("b", "2"), ("A", "3")]);
+        fields.set("a", "4").unwrap();
+        assert_eq!(fields.as_wire(), None);
+        let mut fields = headers(&[("a", "1"), ("b", "2")]);
+        fields.set("a", "4").unwrap();
+        assert_eq!(fields.as_wire(), Some(&b"a: 4\r\nb: 2\r\n"[..]));
+    }
+
     #[test]
     fn setting_again_and_again_does_not_grow_the_text() {
         let mut headers = Headers::new();

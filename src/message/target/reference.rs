@@ -170,6 +170,7 @@ mod tests {
                 ("", Some("https://a.b/")),
                 ("ftp://a/", None),
                 ("javascript:alert(1)", None),
+                ("git+ssh://a/", None),
                 ("http:", None),
                 ("http:g", None),
                 ("http://", None),
