@@ -144,6 +144,7 @@ fn paths_bound_and_order_cookies_5_1_4() {
 fn secure_cookies_are_for_https_and_left_alone_by_http_5_7() {
     let mut case = Case::new();
     case.set("https://a.com/", "sid=1; Secure; Path=/x");
+    case.set("https://www.a.com/", "own=1; Secure");
     case.check("https://a.com/x", "sid=1");
     case.check("http://a.com/x", "");
     for (url, field) in [
@@ -153,9 +154,12 @@ fn secure_cookies_are_for_https_and_left_alone_by_http_5_7() {
         ("http://a.com/x/y", "sid=2"),
         ("http://a.com/", "sid=; Max-Age=0; Path=/x"),
         ("http://www.a.com/", "sid=2; Domain=a.com; Path=/x"),
+        ("http://www.a.com/", "sid=2; Path=/x"),
+        ("http://a.com/", "own=2; Domain=a.com"),
     ] {
         case.check_rejected(url, field, Rejected::Insecure);
     }
+    case.set("http://mail.a.com/", "own=3");
     case.set("http://a.com/", "sid=3; Path=/");
     case.set("http://b.com/", "sid=4; Path=/x");
     case.check("https://a.com/x", "sid=1; sid=3");
@@ -273,6 +277,12 @@ fn a_jar_has_a_bound_and_loses_what_was_used_longest_ago() {
     case.check("http://a.com/", "a=1");
     case.set("http://d.com/", "a=1");
     for (host, expected) in [("a", "a=1"), ("b", ""), ("c", "a=1"), ("d", "a=1")] {
+        case.check(&format!("http://{host}.com/"), expected);
+    }
+    case.set("http://d.com/", "a=2; Max-Age=1");
+    case.wait(1);
+    case.set("http://e.com/", "a=1");
+    for (host, expected) in [("a", "a=1"), ("c", "a=1"), ("d", ""), ("e", "a=1")] {
         case.check(&format!("http://{host}.com/"), expected);
     }
     for number in 0..1000 {
