@@ -483,7 +483,7 @@ fn a_cancelled_request_is_no_failure() {
 #[test]
 fn of_two_random_hosts_the_less_busy_is_asked() {
     paused(async {
-        let hosts = Hosts::new(&[("a", Well(200)), ("b", Slow(1)), ("c", Well(200)), ("d", Well(200))]);
+        let hosts = Hosts::new(&[("a", Well(200)), ("b", Slow(1)), ("c", Well(200))]);
         let balancer = hosts.balance().choice(HostChoice::TwoRandom).build();
         // First, requests until one waits for the slow host.
         let (mut waiting, mut others) = (tokio::task::JoinSet::new(), Vec::new());
@@ -495,7 +495,7 @@ fn of_two_random_hosts_the_less_busy_is_asked() {
         for _ in 0..60 {
             others.push(ask(&balancer).await.unwrap());
         }
-        for (host, is_asked) in [("a", true), ("b", false), ("c", true), ("d", true)] {
+        for (host, is_asked) in [("a", true), ("b", false), ("c", true)] {
             assert_eq!(others.iter().any(|it| it == host), is_asked, "{host}");
         }
         assert!(waiting.join_all().await.contains(&"b".to_owned()));

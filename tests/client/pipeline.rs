@@ -212,6 +212,31 @@ fn a_connection_that_must_not_get_old_is_asked_once() {
     });
 }
 
+/// Were a busy connection exempt, one in steady use would never be left.
+#[test]
+fn a_connection_that_has_got_old_takes_no_more_requests_while_it_is_busy() {
+    paused(async {
+        let server = Server::new(&[
+            &[Hear(1), Say(A), Hear(1), Wait(6), Say(B), Hear(1), Wait(6), Say(C), Hang],
+            &[Hear(1), Say(A), Hang],
+        ]);
+        let client = server.builder().age_max(Duration::from_secs(10)).build();
+        let pipeline = client.pipeline("http://a").unwrap().build();
+        let ask_at = |seconds, line| {
+            let pipeline = &pipeline;
+            async move {
+                tokio::time::sleep(Duration::from_secs(seconds)).await;
+                ask(pipeline, &[line]).await.concat()
+            }
+        };
+        let (first, second) = (ask_at(0, "GET /1"), ask_at(1, "GET /2"));
+        let told = tokio::join!(first, second, ask_at(5, "GET /3"), ask_at(11, "GET /4"));
+        let told = <[String; 4]>::from(told);
+        assert_eq!(told, ["200 a", "201 b", "202 c", "200 a"]);
+        assert_eq!(server.heard(), ["GET /1, GET /2, GET /3", "GET /4"]);
+    });
+}
+
 #[test]
 fn the_first_request_goes_alone_and_the_others_together_9_3_2() {
     // The server that waits for two requests before it answers gets them.

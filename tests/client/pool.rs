@@ -674,7 +674,7 @@ fn a_host_shares_no_connection_between_runtimes_either() {
     let made_nowhere = client.host(&server.url).unwrap();
     let made_here = first.block_on(async { client.host(&server.url).unwrap() });
     for (runtime, connections) in [(&first, 1), (&second, 2), (&first, 2), (&second, 2)] {
-        for host in [&made_nowhere, &made_here] {
+        for host in [&made_here, &made_nowhere] {
             runtime.block_on(host.send(&request, &mut response)).unwrap();
             assert_eq!((server.connections(), client.idle()), (connections, connections));
         }
