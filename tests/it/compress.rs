@@ -582,8 +582,9 @@ fn a_transform_sees_the_head_and_all_that_is_written() {
     assert_eq!(refusals.take(), [(0, "the handler failed: as told".to_owned())]);
 }
 
-/// Inverts each octet, and tells in which coding it has met them.
-struct Inverting;
+/// Inverts each octet, holds them back until they must come out, and tells in which coding it has met them.
+#[derive(Default)]
+struct Inverting(Vec<u8>);
 
 impl Transform for Inverting {
     fn begin(&mut self, response: &mut Response) -> Course {
@@ -594,7 +595,10 @@ impl Transform for Inverting {
 
     fn apply(&mut self, data: &[u8], flush: Flush, out: &mut Vec<u8>) -> io::Result<()> {
         assert!(flush != Flush::End || data.is_empty());
-        out.extend(data.iter().map(|octet| !octet));
+        self.0.extend(data.iter().map(|octet| !octet));
+        if flush != Flush::Later {
+            out.append(&mut self.0);
+        }
         Ok(())
     }
 }
@@ -603,7 +607,7 @@ struct Inverted<H>(H);
 
 impl<H: Handler> Handler for Inverted<H> {
     async fn handle(&self, ctx: &mut Context) -> corehttp::Result {
-        ctx.transform = Some(Box::new(Inverting));
+        ctx.transform = Some(Box::new(Inverting::default()));
         self.0.handle(ctx).await
     }
 }
