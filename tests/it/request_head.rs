@@ -2,8 +2,9 @@
 //! §2 to §5). Rows are numbered in `tests/regressions.md`; sections are those of RFC 9112 unless noted.
 
 use std::sync::LazyLock;
+use std::time::Duration;
 
-use corehttp::Context;
+use corehttp::{Context, Limits};
 
 use crate::support::Served;
 use crate::support::answers::answers;
@@ -453,9 +454,21 @@ fn row_19_a_lone_lf_in_a_large_head_is_refused_at_once_2_2() {
     let large = format!("GET / HTTP/1.1\r\nHost: a\r\nX: {}", "x".repeat(6_000));
     let wired = Wired::new(tell);
     for end in ["\n\n", "\nY: z", "\n\r\n"] {
+        let start = wired.now();
         let heard = wired.ask(&[large.as_bytes(), end.as_bytes()], Then::Waits);
-        assert_eq!(answers(&heard)[0].status, 400, "{end:?}, and not 408 in the end");
+        assert_eq!((answers(&heard)[0].status, wired.now() - start), (400, Duration::ZERO), "{end:?}");
     }
+    assert_eq!(take_handled(), 0);
+}
+
+/// What has come of a large head is not parsed again before it has doubled, and the limit may lie below that.
+#[test]
+fn a_large_head_that_outgrows_its_limit_is_refused_at_once_rfc6585_5() {
+    let wired = Wired::with(|it| it.limits(Limits { head_max: 12_000, ..Limits::default() }), tell);
+    let (begun, rest) = (format!("GET / HTTP/1.1\r\nHost: a\r\nX: {}", "x".repeat(8_000)), "x".repeat(5_000));
+    let start = wired.now();
+    let heard = wired.ask(&[begun.as_bytes(), rest.as_bytes()], Then::Waits);
+    assert_eq!((answers(&heard)[0].status, wired.now() - start), (431, Duration::ZERO));
     assert_eq!(take_handled(), 0);
 }
 
