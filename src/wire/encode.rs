@@ -93,7 +93,7 @@ pub(crate) fn request(
     out.extend_from_slice(b"\r\n");
     match announcement.framing() {
         // There is nothing to wait for 100 with (RFC 9110 §10.1.1).
-        Framing::Empty => fields_but(out, headers, &ROUTING_AND_EXPECT),
+        Framing::Empty | Framing::Length(0) => fields_but(out, headers, &ROUTING_AND_EXPECT),
         _ => fields_but(out, headers, &ROUTING),
     }
     for (name, value) in added.defaults.iter().filter(|(name, _)| !headers.contains(name)) {

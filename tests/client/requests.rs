@@ -359,6 +359,12 @@ async fn a_request_without_content_expects_nothing_9110_10_1_1() {
     check(Method::Get, "http://a/", expecting, "GET / HTTP/1.1\r\nhost: a\r\na: b\r\n\r\n").await;
     let empty = "POST / HTTP/1.1\r\nhost: a\r\na: b\r\ncontent-length: 0\r\n\r\n";
     check(Method::Post, "http://a/", expecting, empty).await;
+    // The server would not say 100, and the request once waited for it.
+    let streamed = |request: &mut Request| {
+        expecting(request);
+        request.body.stream(tokio::io::empty(), Some(0));
+    };
+    check(Method::Post, "http://a/", streamed, empty).await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -86,11 +86,8 @@ impl Link {
         self.exchange.persists = Wish::of(&request.headers) != Wish::Close;
         let expects =
             request.headers.first(Name::EXPECT).is_some_and(|it| it.eq_ignore_ascii_case(b"100-continue"));
-        self.exchange.upload = if expects && announcement.framing() != Framing::Empty {
-            Upload::Expecting
-        } else {
-            Upload::Sending
-        };
+        let waits = expects && !matches!(announcement.framing(), Framing::Empty | Framing::Length(0));
+        self.exchange.upload = if waits { Upload::Expecting } else { Upload::Sending };
     }
 
     /// Closes the connection. The rest of the body will not be received.
