@@ -83,3 +83,31 @@ impl Table {
         self.by_name.get(&name).or_else(any).map(Vec::as_slice)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use rcgen::{CertificateParams, KeyPair, PKCS_ECDSA_P256_SHA256, PKCS_ED25519};
+    use tokio_rustls::rustls::SignatureAlgorithm;
+
+    use super::*;
+
+    #[test]
+    fn a_host_shows_the_first_of_its_identities_that_the_peer_can_use() {
+        let identity = |algorithm| {
+            let key = KeyPair::generate_for(algorithm).unwrap();
+            let params = CertificateParams::new(vec!["a.example".to_owned()]).unwrap();
+            TlsIdentity::from_pem(params.self_signed(&key).unwrap().pem(), key.serialize_pem()).unwrap()
+        };
+        let table = Table::new(identity(&PKCS_ECDSA_P256_SHA256), vec![identity(&PKCS_ED25519)]);
+        let (first, second) = (SignatureScheme::ECDSA_NISTP256_SHA256, SignatureScheme::ED25519);
+        for (schemes, expected) in [
+            (&[first, second][..], SignatureAlgorithm::ECDSA),
+            (&[second, first], SignatureAlgorithm::ECDSA),
+            (&[second], SignatureAlgorithm::ED25519),
+            (&[SignatureScheme::RSA_PSS_SHA256], SignatureAlgorithm::ECDSA),
+        ] {
+            let chosen = table.choose(Some("a.example"), schemes);
+            assert_eq!(chosen.key.algorithm(), expected, "{schemes:?}");
+        }
+    }
+}
