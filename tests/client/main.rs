@@ -15,6 +15,7 @@ mod cookies;
 mod duplex;
 mod ends;
 mod gateway;
+mod histories;
 mod interim;
 mod pipeline;
 mod pool;
@@ -33,4 +34,8 @@ mod time;
 #[allow(dead_code, reason = "the server's tests need more of it")]
 #[path = "../it/support/certificates.rs"]
 mod certificates;
+#[path = "../it/support/chance.rs"]
+mod chance;
+#[path = "../it/support/chunks.rs"]
+mod chunks;
 mod support;

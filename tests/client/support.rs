@@ -152,6 +152,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Peer<S> {
     /// The next request, its body included, byte for byte; none if there is no other.
     pub async fn request(&mut self) -> io::Result<Option<String>> {
         let Some(mut request) = self.head().await? else { return Ok(None) };
+        self.content(&mut request).await?;
+        self.heard.lock().unwrap().push(request.clone());
+        Ok(Some(request))
+    }
+
+    /// The body of the request with that head, which is put behind it.
+    pub async fn content(&mut self, request: &mut String) -> io::Result<()> {
         let field = |name: &str| request.split("\r\n").find_map(|line| line.strip_prefix(name));
         match (field("content-length: "), field("transfer-encoding: chunked")) {
             (Some(length), _) => {
@@ -162,16 +169,15 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Peer<S> {
             (None, Some(_)) => {
                 let mut last = String::new();
                 while last != "0" {
-                    last = self.line(&mut request).await?;
+                    last = self.line(request).await?;
                 }
                 while !last.is_empty() {
-                    last = self.line(&mut request).await?;
+                    last = self.line(request).await?;
                 }
             }
             (None, None) => {}
         }
-        self.heard.lock().unwrap().push(request.clone());
-        Ok(Some(request))
+        Ok(())
     }
 
     /// The head of the next request; none if there is no other.
@@ -206,6 +212,18 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Peer<S> {
         self.say(first).await?;
         settle().await;
         self.say(second).await
+    }
+
+    /// Says `bytes` cut at these places, each piece when the client has read the one before.
+    pub async fn say_in_pieces(&mut self, bytes: &[u8], cuts: &[usize]) -> io::Result<()> {
+        let (mut cuts, mut said) = (cuts.to_vec(), 0);
+        cuts.sort_unstable();
+        for cut in cuts.into_iter().filter(|cut| (1..bytes.len()).contains(cut)) {
+            self.say(&bytes[said..cut]).await?;
+            settle().await;
+            said = cut;
+        }
+        self.say(&bytes[said..]).await
     }
 
     /// Gives the same answer to every request.

@@ -19,6 +19,7 @@ mod files;
 mod forms;
 mod framing;
 mod handlers;
+mod histories;
 mod hostile;
 mod limits;
 #[cfg(feature = "multipart")]

@@ -3,6 +3,8 @@
 pub mod answers;
 #[cfg(feature = "tls")]
 pub mod certificates;
+pub mod chance;
+pub mod chunks;
 pub mod wired;
 
 use std::env;

@@ -39,7 +39,7 @@ impl Answer {
 
     /// What must be true of every final answer.
     #[track_caller]
-    fn check(&self) {
+    pub fn check(&self) {
         let date = self.field("date").expect("every answer has a date (RFC 9110 §6.6.1)");
         let time = httpdate::parse_http_date(date).expect("it is one");
         assert_eq!(httpdate::fmt_http_date(time), date, "in the one form that is sent (§5.6.7)");
@@ -58,7 +58,8 @@ pub fn answers(heard: &str) -> Vec<Answer> {
     let (mut rest, mut answers) = (heard, Vec::<Answer>::new());
     while !rest.is_empty() {
         assert!(!answers.last().is_some_and(Answer::is_last), "{rest:?} comes after the last answer");
-        let answer = take_answer(&mut rest).unwrap_or_else(|| panic!("{rest:?} is no answer, of {heard:?}"));
+        let answer =
+            take_answer(&mut rest, false).unwrap_or_else(|| panic!("{rest:?} is no answer, of {heard:?}"));
         if answer.status >= 200 {
             answer.check();
         }
@@ -67,7 +68,8 @@ pub fn answers(heard: &str) -> Vec<Answer> {
     answers
 }
 
-fn take_answer(rest: &mut &str) -> Option<Answer> {
+/// Takes the first answer off the front of `rest`, if it is whole. One to HEAD has no body.
+pub fn take_answer(rest: &mut &str, is_to_head: bool) -> Option<Answer> {
     let (head, behind) = rest.split_once("\r\n\r\n")?;
     let mut lines = head.split("\r\n");
     let (status, reason) = lines.next()?.strip_prefix("HTTP/1.1 ")?.split_once(' ')?;
@@ -78,7 +80,7 @@ fn take_answer(rest: &mut &str) -> Option<Answer> {
     *rest = behind;
     answer.body = match (status, answer.field("content-length"), answer.field("transfer-encoding")) {
         (100..200 | 204 | 304, ..) => String::new(),
-        _ if answer.field("asked") == Some("HEAD") => String::new(),
+        _ if is_to_head || answer.field("asked") == Some("HEAD") => String::new(),
         (_, Some(length), None) => take(rest, length.parse().ok()?)?,
         (_, None, Some("chunked")) => take_chunks(rest)?,
         (_, None, None) if answer.is_last() => mem::take(rest).to_owned(),

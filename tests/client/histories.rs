@@ -1,0 +1,322 @@
+//! Random histories of calls: whatever servers answer, however it is cut, and whenever they close, each call gets its own
+//! answer or the error that is due, and the next call is not troubled by it.
+
+mod reply;
+
+use std::io;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use corehttp::{Client, ClientCause, ClientError, ClientPhase, ExchangeError, Redirects, Request, Response};
+use tokio::io::DuplexStream;
+
+use self::reply::{Body, Fault, Reply, Then, Wish};
+use crate::chance::{Chance, check_histories};
+use crate::chunks::content;
+use crate::support::{Peer, Stage, cancelled_after, paused, settle};
+
+#[test]
+fn every_call_of_a_random_history_ends_as_it_should() {
+    check_histories("client histories", (60, 10), Step::draw, |steps| paused(play(steps)));
+}
+
+/// One call.
+#[derive(Clone, Debug)]
+struct Step {
+    /// Tells it from the others.
+    tag: usize,
+    method: &'static str,
+    /// How much content it has, whether that is a stream, and whether it waits for 100.
+    len: usize,
+    is_stream: bool,
+    is_expecting: bool,
+    manner: Manner,
+    reply: Reply,
+}
+
+/// What the caller does.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Manner {
+    /// It waits for all of the answer.
+    Sends,
+    /// It reads the content in pieces, to its end.
+    Streams,
+    /// It goes away having read one piece.
+    Leaves,
+    /// It goes away having waited a few times.
+    Cancels(usize),
+}
+
+impl Step {
+    fn draw(chance: &mut Chance) -> Step {
+        let method = chance.one_of(&["GET", "GET", "HEAD", "POST", "PUT", "DELETE"]);
+        let has_content = matches!(method, "POST" | "PUT");
+        let reply = Reply::draw(chance);
+        let manners =
+            [Manner::Sends, Manner::Sends, Manner::Streams, Manner::Leaves, Manner::Cancels(chance.below(8))];
+        Step {
+            tag: chance.below(1_000_000),
+            method,
+            len: if has_content { chance.one_of(&[0, 1, 300, 20_000]) } else { 0 },
+            is_stream: has_content && chance.once_in(3),
+            is_expecting: reply.fault == Fault::None && chance.once_in(4),
+            manner: chance.one_of(&manners),
+            reply,
+        }
+    }
+
+    fn request(&self) -> Request {
+        let mut request = Request::new(self.method, &format!("http://a/{}", self.tag)).unwrap();
+        match (self.is_stream, content(self.len)) {
+            (true, content) => request.body.stream(io::Cursor::new(content), Some(self.len as u64)),
+            (false, content) if !content.is_empty() => request.body.set(content),
+            _ => {}
+        }
+        if self.is_expecting {
+            request.headers.set("expect", "100-continue").unwrap();
+        }
+        request
+    }
+
+    /// Whether the answer can have content (RFC 9112 §6.3).
+    fn has_body(&self) -> bool {
+        self.method != "HEAD" && ![204, 304].contains(&self.reply.status)
+    }
+
+    fn body(&self) -> String {
+        if self.has_body() { self.reply.body() } else { String::new() }
+    }
+
+    /// All that the server says, or would.
+    fn wire(&self) -> String {
+        self.reply.interim() + &self.reply.head() + &self.body()
+    }
+
+    /// How much of it the server says.
+    fn said(&self) -> usize {
+        let wire = self.wire();
+        match self.reply.fault {
+            Fault::Cut(thousandths) | Fault::Stalls(thousandths) => {
+                wire.floor_char_boundary(wire.len() * thousandths / 1000)
+            }
+            _ => wire.len(),
+        }
+    }
+
+    /// Whether the server closes without a word.
+    fn is_ignored(&self) -> bool {
+        match self.reply.fault {
+            Fault::Vanishes(_) => true,
+            Fault::Cut(_) => self.said() == 0,
+            _ => false,
+        }
+    }
+
+    /// Whether the server can be asked again without harm (RFC 9110 §9.2.2).
+    fn may_be_repeated(&self) -> bool {
+        self.method != "POST" && !self.is_stream
+    }
+}
+
+/// The server's side of one connection. `asked` is what was asked so far.
+async fn serve(
+    mut peer: Peer<DuplexStream>,
+    steps: Arc<Vec<Step>>,
+    asked: Arc<Mutex<Vec<usize>>>,
+) -> io::Result<()> {
+    while let Some(mut request) = peer.head().await? {
+        let tag = request.split([' ', '/']).nth(2).and_then(|tag| tag.parse().ok()).unwrap_or(usize::MAX);
+        let before = {
+            let mut asked = asked.lock().unwrap();
+            asked.push(tag);
+            asked.iter().filter(|asked| **asked == tag).count() - 1
+        };
+        let Some(step) = steps.iter().find(|step| step.tag == tag) else {
+            peer.say("HTTP/1.1 200 OK\r\ncontent-length: 8\r\n\r\nfarewell").await?;
+            continue;
+        };
+        let interim = step.reply.interim();
+        if matches!(step.reply.fault, Fault::Vanishes(times) if before < times) {
+            return Ok(());
+        }
+        let is_waiting = request.contains("\r\nexpect: 100-continue\r\n");
+        assert_eq!(is_waiting, step.is_waiting(), "{request}");
+        if is_waiting {
+            peer.say(&interim).await?;
+        }
+        if !is_waiting || step.reply.interim.contains(&100) {
+            peer.content(&mut request).await?;
+            assert!(request.ends_with(&content(step.len)), "{request}");
+        }
+        let wire = step.wire();
+        let said = &wire[..step.said()];
+        let said = if is_waiting { &said[interim.len()..] } else { said };
+        peer.say_in_pieces(said.as_bytes(), &step.reply.cuts).await?;
+        match (step.reply.fault, step.reply.then) {
+            (Fault::Stalls(_), _) => return peer.hear_all().await,
+            (Fault::Cut(_), _) | (_, Then::Ends) => return Ok(()),
+            _ if matches!(step.reply.body, Body::UntilClose(_)) && step.has_body() => return Ok(()),
+            (_, Then::Babbles) => peer.say("HTTP/1.1 200 OK\r\ncontent-length: 6\r\n\r\nbabble").await?,
+            (_, Then::Keeps) => {}
+        }
+    }
+    Ok(())
+}
+
+async fn play(steps: &[Step]) {
+    let (all, asked) = (Arc::new(steps.to_vec()), Arc::default());
+    let stage = Stage::new(move |peer, _| serve(peer, Arc::clone(&all), Arc::clone(&asked)));
+    let client = stage.builder().redirects(Redirects::Return).timeout(Duration::from_secs(60)).build();
+    // Whether a connection rests that can be used again.
+    let mut rests = false;
+    for step in steps {
+        let (tag, before) = (step.tag, stage.dialed().len());
+        let end = call(&client, step).await;
+        let dialed = stage.dialed().len() - before;
+        settle().await;
+        assert!(client.busy() == 0 && client.idle() <= 1, "a place is lost: call {tag}");
+        if let Some(end) = &end {
+            assert_eq!(*end, End::of(step, rests), "call {tag}");
+            let again = rests && step.may_be_repeated() && step.is_ignored();
+            assert_eq!(dialed, usize::from(!rests || again), "connections dialed for call {tag}");
+        }
+        rests = match (end, step.manner) {
+            (Some(End::Answered(..)), _) => step.persists(),
+            (Some(End::Fails(..)), _) => false,
+            (None, Manner::Cancels(0)) => rests,
+            // If all of it had come, it was as good as read.
+            (None, Manner::Leaves) => step.persists() && client.idle() == 1,
+            (None, _) => false,
+        };
+        assert!(!rests || client.idle() == 1, "a good connection is lost: call {tag}");
+    }
+    let (before, farewell) = (stage.dialed().len(), client.get("http://a/farewell").await.unwrap());
+    assert_eq!(farewell.body.text().unwrap(), "farewell");
+    assert_eq!(stage.dialed().len() - before, usize::from(!rests), "connections dialed for the farewell");
+    assert_eq!((client.idle(), client.busy()), (1, 0));
+}
+
+/// How the call ends, if the caller waits for that.
+async fn call(client: &Client, step: &Step) -> Option<End> {
+    let (request, mut response) = (step.request(), Response::new());
+    let ended = match step.manner {
+        Manner::Sends => Some(client.send(&request, &mut response).await),
+        Manner::Cancels(polls) => cancelled_after(polls, client.send(&request, &mut response)).await,
+        Manner::Streams => Some(stream(client, &request, &mut response).await),
+        Manner::Leaves => {
+            if let Ok(mut answer) = client.stream(&request, &mut response).await {
+                let _ = answer.chunk().await;
+            }
+            None
+        }
+    };
+    let trailer = || response.trailers.text("x-sum").unwrap_or_default().to_owned();
+    Some(match ended? {
+        Ok(()) => End::Answered(response.status.as_u16(), response.body.text().unwrap().into(), trailer()),
+        Err(error) => End::Fails(error.phase(), Why::of(&error)),
+    })
+}
+
+/// Reads the content in pieces, into `response`.
+async fn stream(client: &Client, request: &Request, response: &mut Response) -> Result<(), ClientError> {
+    let (mut answer, mut content) = (client.stream(request, response).await?, Vec::new());
+    while let Some(piece) = answer.chunk().await? {
+        content.extend_from_slice(piece);
+    }
+    response.body.set(content);
+    response.trailers = answer.trailers().clone();
+    Ok(())
+}
+
+/// How a call ends.
+#[derive(Debug, PartialEq)]
+enum End {
+    /// With this status, content and trailer.
+    Answered(u16, String, String),
+    Fails(ClientPhase, Why),
+}
+
+#[derive(Debug, PartialEq)]
+enum Why {
+    Closed,
+    Incomplete,
+    Invalid,
+    Interim,
+    Upgrade,
+    Late,
+    Other(String),
+}
+
+impl Why {
+    fn of(error: &ClientError) -> Why {
+        match error.cause() {
+            _ if error.is_timeout() => Why::Late,
+            ClientCause::Closed => Why::Closed,
+            ClientCause::Exchange(ExchangeError::Incomplete) => Why::Incomplete,
+            ClientCause::Exchange(ExchangeError::Wire(_)) => Why::Invalid,
+            ClientCause::TooManyInterim => Why::Interim,
+            ClientCause::Upgrade => Why::Upgrade,
+            _ => Why::Other(format!("{error:#}")),
+        }
+    }
+}
+
+impl End {
+    /// How the call must end. `is_reused` is whether the connection has carried another one.
+    fn of(step: &Step, is_reused: bool) -> End {
+        use ClientPhase::{Receive, Wait};
+        let (reply, wire) = (&step.reply, step.wire());
+        let head_end = wire.len() - step.body().len();
+        let (mut content, trailer) = if step.has_body() { reply.content() } else { Default::default() };
+        let may_come = if is_reused && step.may_be_repeated() { 2 } else { 1 };
+        let said = step.said();
+        let cut = match reply.fault {
+            Fault::Cut(_) => Some(Why::Incomplete),
+            Fault::Stalls(_) => Some(Why::Late),
+            _ => None,
+        };
+        let is_between = said == 0 || said <= reply.interim().len() && wire[..said].ends_with("\r\n\r\n");
+        match (reply.fault, &reply.body, cut) {
+            (Fault::Vanishes(times), ..) if times >= may_come => return End::Fails(Wait, Why::Closed),
+            (Fault::Switches, ..) => return End::Fails(Wait, Why::Upgrade),
+            (Fault::Endless, ..) => return End::Fails(Wait, Why::Interim),
+            (Fault::Head(..), ..) => return End::Fails(Wait, Why::Invalid),
+            (Fault::Framing(_), ..) if step.has_body() => return End::Fails(Wait, Why::Invalid),
+            (Fault::Cut(_), ..) if is_between => return End::Fails(Wait, Why::Closed),
+            (.., Some(why)) if said < head_end => return End::Fails(Wait, why),
+            // RFC 9112 §6.1.
+            (_, Body::Chunked(_), _) if step.has_body() && reply.version == "1.0" => {
+                return End::Fails(Wait, Why::Invalid);
+            }
+            // Nobody can tell.
+            (Fault::Cut(_), Body::UntilClose(_), _) => content.truncate(said - head_end),
+            (.., Some(why)) => return End::Fails(Receive, why),
+            (_, Body::Chunked(chunks), None) if step.has_body() && chunks.is_spoiled() => {
+                return End::Fails(Receive, Why::Invalid);
+            }
+            _ => {}
+        }
+        End::Answered(reply.status, content, trailer.into())
+    }
+}
+
+impl Step {
+    /// Whether another call may follow on the connection (RFC 9112 §9.3).
+    fn persists(&self) -> bool {
+        let Reply { version, connection, body, then, interim, .. } = &self.reply;
+        let may_follow = match connection.1 {
+            Wish::Close => false,
+            Wish::KeepAlive => true,
+            Wish::Unsaid => *version != "1.0",
+        };
+        // Content that was not asked for was not sent, and never will be.
+        let is_sent = !self.is_waiting() || interim.contains(&100);
+        let ends = matches!(body, Body::UntilClose(_)) && self.has_body();
+        may_follow && is_sent && !ends && *then == Then::Keeps
+    }
+
+    /// Whether the content waits for 100 (RFC 9110 §10.1.1).
+    fn is_waiting(&self) -> bool {
+        self.is_expecting && self.len > 0
+    }
+}

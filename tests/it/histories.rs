@@ -1,0 +1,359 @@
+//! Random histories of connections: whatever peers send, however it is cut, and whatever handlers do, each request gets
+//! what RFC 9110 and RFC 9112, read plainly, owe it.
+
+mod request;
+
+use std::panic::resume_unwind;
+use std::str::from_utf8;
+use std::time::Duration;
+
+use corehttp::{BodyPlan, Context, Handler, Headers, Limits, Request, Server, Status, Timeouts};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use self::request::{Body, Fault, Route, Step, Wish};
+use crate::support::Served;
+use crate::support::answers::{Answer, take_answer};
+use crate::support::chance::check_histories;
+use crate::support::chunks::content;
+use crate::support::wired::{Then, Wired};
+
+#[test]
+fn every_request_of_a_random_history_is_answered_as_it_should_be() {
+    let served = Served::with(settings, Application);
+    check_histories("it histories", (300, 8), Step::draw, |steps| {
+        // Memory passes from one connection to the next, and a history begins without any.
+        let wired = Wired::with(settings, Application);
+        for connection in steps.chunk_by(|_, next| !next.is_first) {
+            let (steps, then) = sent(connection);
+            let packets = packets(&steps);
+            let cut: Vec<&[u8]> = packets.iter().map(String::as_bytes).collect();
+            check(&wired.ask(&cut, then), &steps, then, Way::Cut);
+            check(&served.ask(packets.concat()), &steps, Then::Ends, Way::Whole);
+        }
+    });
+}
+
+/// Small limits, which are often exceeded.
+fn settings(server: Server) -> Server {
+    let limits = Limits {
+        request_line_max: 80,
+        fields_max: 12,
+        body_max: BODY_MAX,
+        drain_max: DRAIN_MAX,
+        pipeline_answers_max: 3,
+        pipeline_bytes_max: 500,
+        ..Limits::default()
+    };
+    // A handler that waits in vain must not hold up the test.
+    let handler = Some(Duration::from_secs(3600));
+    server.limits(limits).timeouts(Timeouts { handler, ..Timeouts::default() })
+}
+
+const BODY_MAX: usize = 20_000;
+const DRAIN_MAX: usize = 1_000;
+
+/// What is sent of these steps, which ends with a last request if it is not cut short, and what the peer does then.
+fn sent(steps: &[Step]) -> (Vec<Step>, Then) {
+    let then = steps[0].then;
+    match steps.iter().position(|step| matches!(step.fault, Fault::Cut(_))) {
+        Some(at) => (steps[..=at].to_vec(), then),
+        None => ([steps, &[Step::farewell()]].concat(), then),
+    }
+}
+
+fn packets(steps: &[Step]) -> Vec<String> {
+    let mut packets = vec![String::new()];
+    for step in steps {
+        for (at, octet) in step.wire().char_indices() {
+            if step.cuts.contains(&at) && packets.last().is_some_and(|packet| !packet.is_empty()) {
+                packets.push(String::new());
+            }
+            packets.last_mut().unwrap().push(octet);
+        }
+    }
+    packets
+}
+
+/// How the packets arrive.
+#[derive(Clone, Copy, PartialEq)]
+enum Way {
+    /// As they were cut.
+    Cut,
+    /// All at once, over TCP.
+    Whole,
+}
+
+/// Checks all that was heard of one connection.
+#[track_caller]
+fn check(heard: &str, steps: &[Step], then: Then, way: Way) {
+    let mut rest = heard;
+    for (at, step) in steps.iter().enumerate() {
+        let Some(owed) = Owed::to(step, then) else { break };
+        let story = format!("request {}: {heard:?}", step.tag);
+        let (is_told, answer) = take_interim(&mut rest, step);
+        let must_be_told = way == Way::Cut && step.waits() && step.route.reads() && owed.status == 200;
+        assert!(if is_told { step.may_wait() } else { !must_be_told }, "100 ({is_told}), {story}");
+        if owed.fate == Fate::Breaks {
+            // What has no length of its own ends with the connection, in whatever way that ends.
+            let may_end = step.is_to_head() || step.version == "1.0";
+            assert!(answer.is_none() || may_end, "an answer is broken and seems whole, {story}");
+            return;
+        }
+        let answer = answer.unwrap_or_else(|| panic!("no answer, {story}"));
+        let body = if step.is_to_head() { "" } else { &owed.body };
+        assert_eq!((answer.status, &*answer.body), (owed.status, body), "{story}");
+        let connection = match (owed.fate, step.version) {
+            (Fate::Persists, "1.0") => Some("keep-alive"),
+            (Fate::Persists, _) => None,
+            (Fate::Switches, _) => Some("upgrade"),
+            (Fate::Closes, _) => Some("close"),
+            (Fate::Drops | Fate::Breaks, _) => break,
+        };
+        assert_eq!(answer.field("connection"), connection, "{story}");
+        match owed.fate {
+            Fate::Persists => {}
+            Fate::Switches => {
+                let next: String = steps[at + 1..].iter().map(Step::wire).collect();
+                return assert_eq!(
+                    rest.trim_end_matches("<ConnectionReset>"),
+                    next.get(..SPOKEN).unwrap_or_default(),
+                    "{story}"
+                );
+            }
+            Fate::Closes | Fate::Drops | Fate::Breaks => break,
+        }
+    }
+    assert_eq!(rest, "", "nothing follows the last answer: {heard:?}");
+}
+
+/// Takes the answer to `step`, and what comes before it. Returns whether 100 was said.
+fn take_interim(rest: &mut &str, step: &Step) -> (bool, Option<Answer>) {
+    let (mut is_told, mut hints) = (false, 0);
+    loop {
+        let answer = take_answer(rest, step.is_to_head());
+        match answer.as_ref().map_or(0, |answer| answer.status) {
+            100 if !is_told => is_told = true,
+            103 if step.route == Route::Hints && step.version != "1.0" && hints == 0 => hints += 1,
+            // It has no date, since it is no answer to keep.
+            101 => return (is_told, answer),
+            _ => {
+                answer.iter().for_each(Answer::check);
+                return (is_told, answer);
+            }
+        }
+    }
+}
+
+/// What a request must be answered with, and what becomes of its connection.
+struct Owed {
+    status: u16,
+    body: String,
+    fate: Fate,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Fate {
+    Persists,
+    /// It closes, and says so.
+    Closes,
+    /// It closes, because of something that turned out behind the answer.
+    Drops,
+    /// The answer breaks off.
+    Breaks,
+    /// It speaks another protocol.
+    Switches,
+}
+
+impl Owed {
+    /// Nothing, if nothing of the request is sent.
+    fn to(step: &Step, then: Then) -> Option<Owed> {
+        let (wire, head) = (step.wire(), step.head());
+        let cut_short = if then == Then::Ends { 400 } else { 408 };
+        let is_chunked = matches!(step.body, Body::Chunked(_));
+        let fault = match (&step.fault, &step.body) {
+            (Fault::Cut(_), _) if wire.trim_start_matches(['\r', '\n']).is_empty() => return None,
+            (Fault::Head(.., status), _) => return Some(Owed::refusal(*status)),
+            (Fault::Cut(_), _) if wire.len() < head.len() => return Some(Owed::refusal(cut_short)),
+            // RFC 9112 §6.1.
+            _ if step.version == "1.0" && is_chunked => return Some(Owed::refusal(400)),
+            (Fault::Cut(_), _) => Some(cut_short),
+            (Fault::None, Body::Chunked(chunks)) if chunks.is_spoiled() => Some(400),
+            (Fault::None, _) => None,
+        };
+        let content = || format!("{}:{}:{}", step.tag, content(step.len()), step.trailer());
+        let (status, body) = match (step.route, fault) {
+            (Route::Refused, _) => return Some(Owed::refusal(403)),
+            (route, _) if !route.streams() && step.len() > BODY_MAX => return Some(Owed::refusal(413)),
+            (Route::Duplex, Some(_)) | (Route::Breaks, _) => {
+                return Some(Owed { fate: Fate::Breaks, ..Owed::refusal(200) });
+            }
+            (route, Some(status)) if route.reads() && route != Route::Partly => {
+                return Some(Owed::refusal(status));
+            }
+            (Route::Panics, _) => return Some(Owed::refusal(500)),
+            (Route::Upgrade, _) => (101, String::new()),
+            (Route::Echo | Route::Hints | Route::Streamed | Route::Duplex, _) => (200, content()),
+            (Route::Early | Route::Partly, _) => (200, step.tag.to_string()),
+            (Route::Empty, _) => (204, String::new()),
+            (Route::Missing, _) => (404, "Not Found".into()),
+        };
+        Some(Owed { status, body, fate: Owed::fate(step, fault) })
+    }
+
+    /// RFC 9112 §9.3.
+    fn fate(step: &Step, fault: Option<u16>) -> Fate {
+        let is_old = step.version == "1.0";
+        let is_unread = !step.route.reads() && step.len() > DRAIN_MAX;
+        match (&step.body, step.connection.1) {
+            _ if step.route == Route::Upgrade => Fate::Switches,
+            (_, Wish::Close) => Fate::Closes,
+            (_, Wish::Unsaid) if is_old => Fate::Closes,
+            // Its end is the only end that HTTP/1.0 knows for content of unknown length.
+            _ if is_old && step.method != "HEAD" && matches!(step.route, Route::Streamed | Route::Duplex) => {
+                Fate::Closes
+            }
+            // The peer may send the content that it was not told to send, or not.
+            _ if step.may_wait() && !step.route.reads() => Fate::Closes,
+            (Body::Length(_), _) if is_unread => Fate::Closes,
+            _ if is_unread || fault.is_some() => Fate::Drops,
+            _ => Fate::Persists,
+        }
+    }
+
+    /// An error, in a few words that are known.
+    fn refusal(status: u16) -> Owed {
+        let body = Status::new(status).unwrap().reason().to_owned();
+        Owed { status, body, fate: Fate::Closes }
+    }
+}
+
+impl Step {
+    /// Whether the peer may wait for 100 before it sends its content (RFC 9110 §10.1.1).
+    fn may_wait(&self) -> bool {
+        let has_body = match self.body {
+            Body::None => false,
+            Body::Length(length) => length > 0,
+            Body::Chunked(_) => true,
+        };
+        self.is_expecting && self.version != "1.0" && has_body
+    }
+
+    /// Whether it does: the packet with the end of the head has nothing of the content.
+    fn waits(&self) -> bool {
+        self.may_wait() && self.cuts.contains(&self.head().len())
+    }
+
+    /// Whether the server can know that the answer has no content.
+    fn is_to_head(&self) -> bool {
+        self.method == "HEAD" && self.wire().contains("HEAD ")
+    }
+
+    fn trailer(&self) -> &str {
+        match &self.body {
+            Body::Chunked(chunks) => chunks.trailer.unwrap_or_default(),
+            Body::None | Body::Length(_) => "",
+        }
+    }
+}
+
+impl Route {
+    /// Whether the handler begins before the content is there.
+    fn streams(self) -> bool {
+        !matches!(self, Route::Echo | Route::Hints | Route::Panics | Route::Upgrade)
+    }
+
+    /// Whether content is read, by the handler or before it is called.
+    fn reads(self) -> bool {
+        !self.streams() || matches!(self, Route::Streamed | Route::Duplex | Route::Partly)
+    }
+}
+
+/// Does what the path says.
+struct Application;
+
+impl Handler for Application {
+    fn on_head(&self, request: &Request) -> BodyPlan {
+        match request.path().split('/').nth(1) {
+            Some("Refused") => BodyPlan::Refuse(Status::FORBIDDEN),
+            Some("Echo" | "Hints" | "Panics" | "Upgrade") => BodyPlan::Buffer,
+            _ => BodyPlan::Stream,
+        }
+    }
+
+    async fn handle(&self, ctx: &mut Context) -> corehttp::Result {
+        let path = ctx.request.path().to_owned();
+        let (route, tag) = path[1..].split_once('/').unwrap();
+        match route {
+            "Echo" => {}
+            "Hints" => ctx.informational(Status::EARLY_HINTS, &Headers::new()).await?,
+            "Streamed" => return send_back(ctx, tag).await,
+            "Duplex" => return pass_through(ctx, tag).await,
+            "Empty" => {
+                ctx.response.status = Status::NO_CONTENT;
+                return Ok(());
+            }
+            "Missing" => return Err(Status::NOT_FOUND.into()),
+            "Panics" => panic_quietly(),
+            "Breaks" => {
+                let mut out = ctx.stream().await?;
+                out.write_all(tag.as_bytes()).await?;
+                out.flush().await?;
+                panic_quietly();
+            }
+            "Upgrade" => {
+                let (mut io, mut spoken) = (ctx.upgrade("echo").await?, [0; SPOKEN]);
+                io.read_exact(&mut spoken).await?;
+                io.write_all(&spoken).await?;
+                io.flush().await?;
+                return Ok(());
+            }
+            // That it failed makes no difference.
+            "Partly" => drop(ctx.body_reader().chunk().await),
+            _ => {}
+        }
+        match route {
+            "Echo" | "Hints" => {
+                let Context { request, response, .. } = ctx;
+                response.text(echo(tag, request.body.bytes(), &request.trailers));
+            }
+            _ => ctx.response.text(tag),
+        }
+        Ok(())
+    }
+}
+
+/// How many octets of another protocol are spoken.
+const SPOKEN: usize = 16;
+
+fn echo(tag: &str, content: &[u8], trailers: &Headers) -> String {
+    format!("{tag}:{}:{}", from_utf8(content).unwrap(), trailers.text("x-sum").unwrap_or_default())
+}
+
+async fn send_back(ctx: &mut Context, tag: &str) -> corehttp::Result {
+    let (mut body, mut content) = (ctx.body_reader(), Vec::new());
+    while let Some(chunk) = body.chunk().await? {
+        content.extend_from_slice(chunk);
+    }
+    let echo = echo(tag, &content, body.trailers());
+    let mut out = ctx.stream().await?;
+    for piece in echo.as_bytes().chunks(1000) {
+        out.write_all(piece).await?;
+    }
+    Ok(out.finish().await?)
+}
+
+async fn pass_through(ctx: &mut Context, tag: &str) -> corehttp::Result {
+    let (mut body, mut out) = ctx.duplex().await?;
+    out.write_all(format!("{tag}:").as_bytes()).await?;
+    while let Some(chunk) = body.chunk().await? {
+        out.write_all(chunk).await?;
+    }
+    let trailer = body.trailers().text("x-sum").unwrap_or_default();
+    out.write_all(format!(":{trailer}").as_bytes()).await?;
+    Ok(out.finish().await?)
+}
+
+/// Panics without a word on the console.
+fn panic_quietly() -> ! {
+    resume_unwind(Box::new("a panic of the application"))
+}
