@@ -281,7 +281,26 @@ fn compressing_allocates_nothing() {
     }
 }
 
-/// A thousand warm exchanges allocate nothing on the client's thread; the server has its own.
+/// A thousand warm exchanges allocate nothing on this thread. They are counted in parts, of which some do not count: once
+/// a second a client looks after its connections, and that allocates.
+async fn check_exchanges(mut exchange: impl AsyncFnMut()) {
+    for _ in 0..WARM_UP {
+        exchange().await;
+    }
+    let mut counts = Vec::with_capacity(PARTS_MAX);
+    while counts.iter().filter(|count| **count == 0).count() < 4 {
+        assert!(counts.len() < PARTS_MAX, "allocations in each part: {counts:?}");
+        let before = allocations();
+        for _ in 0..250 {
+            exchange().await;
+        }
+        counts.push(allocations() - before);
+    }
+}
+
+const PARTS_MAX: usize = 20;
+
+/// Warm exchanges allocate nothing on the client's thread; the server has its own.
 #[track_caller]
 fn check_client(set: impl FnOnce(&mut Request), handler: fn(&mut Context), expected: &str) {
     let running = Server::bind("127.0.0.1:0").cores(1).start(handler).unwrap();
@@ -291,18 +310,16 @@ fn check_client(set: impl FnOnce(&mut Request), handler: fn(&mut Context), expec
     // A deadline is no reason to allocate.
     let client =
         Client::builder().field("user-agent", "test").unwrap().timeout(Duration::from_secs(9)).build();
+    let mut response = Response::new();
     let asked = block_on(async {
-        let (mut response, mut warm) = (Response::new(), 0);
-        for exchange in 0..WARM_UP + 1000 {
-            if exchange == WARM_UP {
-                warm = allocations();
-            }
+        let exchange = async || {
             client.send(&request, &mut response).await.unwrap();
             assert_eq!((response.status.as_u16(), response.body.text().unwrap()), (200, expected));
-        }
-        (allocations() - warm, client.idle())
+        };
+        check_exchanges(exchange).await;
+        client.idle()
     });
-    assert_eq!(asked.unwrap(), (0, 1), "allocations, and connections");
+    assert_eq!(asked.unwrap(), 1, "one connection");
     running.shutdown(Duration::ZERO);
     running.wait().unwrap();
 }
@@ -403,30 +420,22 @@ fn a_client_that_takes_interim_answers_allocates_nothing_for_each() {
     assert_eq!(allocated.unwrap(), 0);
 }
 
-/// A thousand warm exchanges allocate nothing on the thread of callers and pipe, four of them at a time.
+/// The callers, four of them at a time, and the pipe are on one thread.
 #[test]
 fn a_client_that_pipelines_allocates_nothing() {
     let running = Server::bind("127.0.0.1:0").cores(1).start(hello).unwrap();
     let pipeline = Client::new().pipeline(&format!("http://{}", running.local_addr())).unwrap().build();
     let request = Request::get("/").unwrap();
     let mut responses = [const { None::<Response> }; 4];
-    let allocated = block_on(async {
-        let mut last = 0;
-        for exchanges in [WARM_UP, 250] {
-            let before = allocations();
-            let [one, two, three, four] = responses.each_mut().map(|response| async {
-                let response = response.get_or_insert_default();
-                for _ in 0..exchanges {
-                    pipeline.send(&request, response).await.unwrap();
-                    assert_eq!(response.body.bytes(), b"hello, world");
-                }
-            });
-            tokio::join!(one, two, three, four);
-            last = allocations() - before;
-        }
-        last
-    });
-    assert_eq!(allocated.unwrap(), 0);
+    let four_exchanges = async || {
+        let [one, two, three, four] = responses.each_mut().map(|response| async {
+            let response = response.get_or_insert_default();
+            pipeline.send(&request, response).await.unwrap();
+            assert_eq!(response.body.bytes(), b"hello, world");
+        });
+        tokio::join!(one, two, three, four);
+    };
+    block_on(check_exchanges(four_exchanges)).unwrap();
     running.shutdown(Duration::ZERO);
     running.wait().unwrap();
 }
@@ -438,19 +447,11 @@ fn a_client_that_balances_allocates_nothing() {
     let urls = running.each_ref().map(|running| format!("http://{}", running.local_addr()));
     let balancer = Client::new().balance(urls).unwrap().build();
     let (request, mut response) = (Request::get("/").unwrap(), Response::new());
-    let allocated = block_on(async {
-        let mut last = 0;
-        for exchanges in [WARM_UP, 1000] {
-            let before = allocations();
-            for _ in 0..exchanges {
-                balancer.send(&request, &mut response).await.unwrap();
-                assert_eq!(response.body.bytes(), b"hello, world");
-            }
-            last = allocations() - before;
-        }
-        last
-    });
-    assert_eq!(allocated.unwrap(), 0);
+    let exchange = async || {
+        balancer.send(&request, &mut response).await.unwrap();
+        assert_eq!(response.body.bytes(), b"hello, world");
+    };
+    block_on(check_exchanges(exchange)).unwrap();
     assert!(balancer.counts().iter().all(|host| host.served >= 500));
     running.iter().for_each(|running| running.shutdown(Duration::ZERO));
 }
