@@ -338,6 +338,24 @@ mod services {
         assert_eq!((response.headers.text("x-size"), response.body.text()), (Some("5"), Ok("here")));
     }
 
+    /// What the compiler refuses is in `tests/compile_fail`.
+    #[test]
+    fn views_of_a_request_live_as_long_as_its_handler() {
+        async fn keeps_views(ctx: &mut Context) -> corehttp::Result {
+            let (cookie, path) = (ctx.request.headers.text("cookie"), ctx.request.path());
+            ctx.response.headers.set("x-path", path)?;
+            tokio::task::yield_now().await;
+            ctx.response.text(cookie.unwrap_or_default());
+            ctx.response.headers.append("x-path", path)?;
+            Ok(())
+        }
+        let mut request = Request::get("/tea").unwrap();
+        request.headers.set("cookie", "a=b").unwrap();
+        let response = respond(keeps_views, request);
+        let paths: Vec<&[u8]> = response.headers.all("x-path").collect();
+        assert_eq!((response.body.bytes(), &*paths), (&b"a=b"[..], &[&b"/tea"[..]; 2][..]));
+    }
+
     #[test]
     fn an_error_and_a_panic_are_answers_without_a_connection_too() {
         let fails = |_: &mut Context| -> corehttp::Result { Err(Status::GONE.into()) };

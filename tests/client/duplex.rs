@@ -288,6 +288,7 @@ async fn an_answer_that_came_before_the_split_is_not_lost() {
             call.write_all(piece).await.unwrap();
             settle().await;
         }
+        assert_eq!(call.is_wanted(), is_read, "{status}");
         let (mut writer, mut reader) = call.split();
         writer.finish().await.unwrap();
         let mut response = Response::new();
