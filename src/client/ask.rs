@@ -85,20 +85,16 @@ impl Client {
         };
         let cookies = CookieExchange::begin(&link.place.pool, request);
         link.begin((request, goal), content, cookies.cookie(), deadline);
-        match poll_fn(|cx| link.poll_answer(cx, Some(request), response)).await {
-            Ok(()) => {}
-            Err(error) if link.may_retry(request, &error) => {
-                let again = self.again(link, error, (request, goal), response, cookies.cookie());
-                link = Box::pin(again).await?;
-            }
-            Err(error) => return Err(error),
+        if let Err(error) = poll_fn(|cx| link.poll_answer(cx, Some(request), response)).await {
+            let again = self.again(link, error, (request, goal), response, cookies.cookie());
+            link = Box::pin(again).await?;
         }
         cookies.end(response);
         *response.timings_mut() = link.exchange.timings;
         Ok(link)
     }
 
-    /// Sends a request once more, over a new connection instead of the one that was stale and failed with `error`.
+    /// Sends a request that failed with `error` once more, over a new connection, if the one it failed on was stale.
     async fn again(
         &self,
         stale: Link,
@@ -107,6 +103,9 @@ impl Client {
         response: &mut Response,
         cookie: Option<&str>,
     ) -> Result<Link, ClientError> {
+        if !stale.may_retry(request, &error) {
+            return Err(error);
+        }
         let Exchange { timings, deadline, wants_interim, .. } = *stale.exchange;
         let renewed = async {
             let mut link = self.fresh(stale.place, timings.queue, deadline).await?;
@@ -138,12 +137,9 @@ impl Client {
             return Ok(Call::new(link, early, request.trailers.clone(), cookies.into_owned()));
         }
         link.exchange.wants_interim = true;
-        match poll_fn(|cx| link.poll_answer(cx, Some(request), &mut early)).await {
-            Err(error) if link.may_retry(request, &error) => {
-                let again = self.again(link, error, (request, Goal::Own), &mut early, cookies.cookie());
-                link = Box::pin(again).await?;
-            }
-            answered => answered?,
+        if let Err(error) = poll_fn(|cx| link.poll_answer(cx, Some(request), &mut early)).await {
+            let again = self.again(link, error, (request, Goal::Own), &mut early, cookies.cookie());
+            link = Box::pin(again).await?;
         }
         Ok(Call::new(link, early, Headers::new(), cookies.into_owned()))
     }

@@ -1,7 +1,7 @@
 //! Writes heads (RFC 9112 §2 to §6).
 
 use super::announcement::Announced;
-use super::{Announcement, Framing, Stamp, Wish};
+use super::{Announcement, Stamp, Wish};
 use crate::message::{Headers, Name, Request, Response, Status, members};
 
 /// Writes the head of an answer.
@@ -91,10 +91,10 @@ pub(crate) fn request(
     out.extend_from_slice(b" HTTP/1.1\r\nhost: ");
     out.extend_from_slice(headers.first(Name::HOST).unwrap_or(added.authority.as_bytes()));
     out.extend_from_slice(b"\r\n");
-    match announcement.framing() {
+    match announcement.framing().is_empty() {
         // There is nothing to wait for 100 with (RFC 9110 §10.1.1).
-        Framing::Empty | Framing::Length(0) => fields_but(out, headers, &ROUTING_AND_EXPECT),
-        _ => fields_but(out, headers, &ROUTING),
+        true => fields_but(out, headers, &ROUTING_AND_EXPECT),
+        false => fields_but(out, headers, &ROUTING),
     }
     for (name, value) in added.defaults.iter().filter(|(name, _)| !headers.contains(name)) {
         line(out, name.as_bytes(), value);

@@ -18,6 +18,12 @@ pub(crate) enum Framing {
 }
 
 impl Framing {
+    /// Whether there is no content, be that announced or not.
+    #[inline]
+    pub(crate) fn is_empty(self) -> bool {
+        matches!(self, Framing::Empty | Framing::Length(0))
+    }
+
     /// How the body of a request is framed.
     #[inline]
     pub(crate) fn of_request(version: Version, headers: &Headers) -> Result<Framing, WireError> {

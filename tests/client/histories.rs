@@ -10,10 +10,11 @@ use std::time::Duration;
 use corehttp::{Client, ClientCause, ClientError, ClientPhase, ExchangeError, Redirects, Request, Response};
 use tokio::io::DuplexStream;
 
-use self::reply::{Body, Fault, Reply, Then, Wish};
+use self::reply::{Body, Fault, Reply, Then};
 use crate::chance::{Chance, check_histories};
 use crate::chunks::content;
 use crate::support::{Peer, Stage, cancelled_after, paused, settle};
+use crate::wish::Wish;
 
 #[test]
 fn every_call_of_a_random_history_ends_as_it_should() {

@@ -39,3 +39,5 @@ mod chance;
 #[path = "../it/support/chunks.rs"]
 mod chunks;
 mod support;
+#[path = "../it/support/wish.rs"]
+mod wish;

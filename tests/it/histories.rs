@@ -10,12 +10,13 @@ use std::time::Duration;
 use corehttp::{BodyPlan, Context, Handler, Headers, Limits, Request, Server, Status, Timeouts};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use self::request::{Body, Fault, Route, Step, Wish};
+use self::request::{Body, Fault, Route, Step};
 use crate::support::Served;
 use crate::support::answers::{Answer, take_answer};
 use crate::support::chance::check_histories;
 use crate::support::chunks::content;
 use crate::support::wired::{Then, Wired};
+use crate::support::wish::Wish;
 
 #[test]
 fn every_request_of_a_random_history_is_answered_as_it_should_be() {

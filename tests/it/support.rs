@@ -6,6 +6,7 @@ pub mod certificates;
 pub mod chance;
 pub mod chunks;
 pub mod wired;
+pub mod wish;
 
 use std::env;
 use std::fs;

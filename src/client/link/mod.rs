@@ -18,7 +18,7 @@ use crate::exchange::ExchangeError;
 use crate::message::{Length, Name, Request, Timings};
 use crate::net::{Anywhere, Buffer, Conn, Lane, Transport};
 use crate::runtime::{self, Instant, timeout};
-use crate::wire::{Announcement, Asked, Framing, Wish};
+use crate::wire::{Announcement, Asked, Wish};
 
 /// One connection while it is in use. Dropping it closes the connection and frees its place.
 ///
@@ -86,7 +86,7 @@ impl Link {
         self.exchange.persists = Wish::of(&request.headers) != Wish::Close;
         let expects =
             request.headers.first(Name::EXPECT).is_some_and(|it| it.eq_ignore_ascii_case(b"100-continue"));
-        let waits = expects && !matches!(announcement.framing(), Framing::Empty | Framing::Length(0));
+        let waits = expects && !announcement.framing().is_empty();
         self.exchange.upload = if waits { Upload::Expecting } else { Upload::Sending };
     }
 

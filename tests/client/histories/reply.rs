@@ -2,6 +2,7 @@
 
 use crate::chance::Chance;
 use crate::chunks::{Chunks, content};
+use crate::wish::{CONNECTIONS, Wish};
 
 /// One answer.
 #[derive(Clone, Debug)]
@@ -17,13 +18,6 @@ pub struct Reply {
     /// Where it is cut into packets.
     pub cuts: Vec<usize>,
     pub then: Then,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Wish {
-    Unsaid,
-    KeepAlive,
-    Close,
 }
 
 #[derive(Clone, Debug)]
@@ -153,17 +147,6 @@ const FIELDS: &[&str] = &[
     "x:\r\nx:caf\u{e9}\t\u{fc}\r\n",
     "content_length: 5\r\nx-transfer-encoding: chunked\r\n",
     "upgrade: h2c\r\nconnection: upgrade\r\n",
-];
-
-const CONNECTIONS: &[(&str, Wish)] = &[
-    ("", Wish::Unsaid),
-    ("", Wish::Unsaid),
-    ("", Wish::Unsaid),
-    ("connection: \"close\", closed\r\n", Wish::Unsaid),
-    ("Connection: Keep-Alive\r\n", Wish::KeepAlive),
-    ("connection: x ,\tkeep-alive\r\n", Wish::KeepAlive),
-    ("connection: close\r\n", Wish::Close),
-    ("connection: keep-alive\r\nCONNECTION: te, CLOSE \r\n", Wish::Close),
 ];
 
 const HEAD_FAULTS: &[(&str, &str)] = &[

@@ -4,6 +4,7 @@ use super::DRAIN_MAX;
 use crate::support::chance::Chance;
 use crate::support::chunks::{Chunks, content};
 use crate::support::wired::Then;
+use crate::support::wish::{CONNECTIONS, Wish};
 
 /// One request.
 #[derive(Clone, Debug)]
@@ -53,13 +54,6 @@ pub enum Route {
     Breaks,
     /// It takes the connection over.
     Upgrade,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Wish {
-    Unsaid,
-    KeepAlive,
-    Close,
 }
 
 #[derive(Clone, Debug)]
@@ -207,17 +201,6 @@ const FIELDS: &[&str] = &[
     "te: trailers\r\ntrailer: x-sum\r\n",
     "content_length: 5\r\nx-transfer-encoding: chunked\r\n",
     "connection: upgrade\r\nupgrade: h2c\r\n",
-];
-
-const CONNECTIONS: &[(&str, Wish)] = &[
-    ("", Wish::Unsaid),
-    ("", Wish::Unsaid),
-    ("", Wish::Unsaid),
-    ("connection: \"close\", closed\r\n", Wish::Unsaid),
-    ("Connection: Keep-Alive\r\n", Wish::KeepAlive),
-    ("connection: x ,\tkeep-alive\r\n", Wish::KeepAlive),
-    ("connection: close\r\n", Wish::Close),
-    ("connection: keep-alive\r\nCONNECTION: te, CLOSE \r\n", Wish::Close),
 ];
 
 /// What in a head is replaced, by what, and how that is answered.
