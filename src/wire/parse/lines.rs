@@ -45,11 +45,23 @@ pub(super) fn check_incomplete(head: &[u8], line_max: usize, limits: &Limits) ->
     }
 }
 
-/// Finds out why `input`, which is known to be bad, is bad: by the error of its shortest bad prefix. If two rules are
-/// broken, the one broken first counts; otherwise the answer would depend on where packets end.
+/// Judges `input`. If it is bad, the error is that of its shortest bad prefix: if two rules are broken, the one broken
+/// first counts; otherwise the answer would depend on where packets end.
+#[inline]
+pub(super) fn judge_by_prefix<T>(
+    input: &[u8],
+    mut judge: impl FnMut(&[u8]) -> Result<T, WireError>,
+) -> Result<T, WireError> {
+    match judge(input) {
+        Err(error) => Err(first_error(input, error, judge)),
+        good => good,
+    }
+}
+
+/// Finds out why `input`, which is known to be bad, is bad.
 #[cold]
 #[inline(never)]
-pub(super) fn first_error<T>(
+fn first_error<T>(
     input: &[u8],
     mut error: WireError,
     mut judge: impl FnMut(&[u8]) -> Result<T, WireError>,

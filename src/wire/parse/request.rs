@@ -6,7 +6,7 @@ use httparse::{Header, Status as Progress};
 use memchr::{memchr, memchr_iter};
 
 use super::lines::{
-    FIELDS_CEILING, FIELDS_USUAL, check_incomplete, first_error, head_error, record, version,
+    FIELDS_CEILING, FIELDS_USUAL, check_incomplete, head_error, judge_by_prefix, record, version,
 };
 use super::plain;
 use super::trailers::is_no_trailer;
@@ -28,10 +28,7 @@ pub(crate) fn request(
     limits: &Limits,
     request: &mut Request,
 ) -> Result<Option<usize>, WireError> {
-    match judge(input, limits, request) {
-        Err(error) => Err(first_error(input, error, |front| judge(front, limits, request))),
-        good => good,
-    }
+    judge_by_prefix(input, |front| judge(front, limits, request))
 }
 
 #[inline]

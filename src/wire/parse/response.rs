@@ -6,7 +6,7 @@ use httparse::{Header, ParserConfig, Status as Progress};
 use memchr::memchr_iter;
 
 use super::lines::{
-    FIELDS_CEILING, FIELDS_USUAL, check_incomplete, first_error, head_error, record, version,
+    FIELDS_CEILING, FIELDS_USUAL, check_incomplete, head_error, judge_by_prefix, record, version,
 };
 use super::plain;
 use crate::message::{Response, Status, Version};
@@ -34,10 +34,7 @@ pub(crate) fn response(
     limits: &Limits,
     response: &mut Response,
 ) -> Result<Option<ResponseHead>, WireError> {
-    match judge(input, limits, response) {
-        Err(error) => Err(first_error(input, error, |front| judge(front, limits, response))),
-        good => good,
-    }
+    judge_by_prefix(input, |front| judge(front, limits, response))
 }
 
 #[inline]

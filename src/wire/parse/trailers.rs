@@ -2,7 +2,7 @@
 
 use httparse::{EMPTY_HEADER, Status as Progress};
 
-use super::lines::{FIELDS_CEILING, FIELDS_USUAL, first_error, record};
+use super::lines::{FIELDS_CEILING, FIELDS_USUAL, judge_by_prefix, record};
 use crate::message::Headers;
 use crate::wire::{Limits, WireError};
 
@@ -19,10 +19,7 @@ pub(crate) fn trailers(
     limits: &Limits,
     into: &mut Headers,
 ) -> Result<Option<usize>, WireError> {
-    match judge(input, limits, into) {
-        Err(error) => Err(first_error(input, error, |front| judge(front, limits, into))),
-        good => good,
-    }
+    judge_by_prefix(input, |front| judge(front, limits, into))
 }
 
 fn judge(input: &[u8], limits: &Limits, into: &mut Headers) -> Result<Option<usize>, WireError> {
