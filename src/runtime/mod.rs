@@ -6,6 +6,7 @@
 mod cores;
 mod first;
 mod handle;
+mod routine;
 mod time;
 mod turn;
 
@@ -24,6 +25,7 @@ pub use handle::block_on;
 pub(crate) use handle::{Handle, Id};
 #[cfg(any(feature = "fs", feature = "multipart"))]
 pub(crate) use random::random_token;
+pub(crate) use routine::Routine;
 #[cfg(any(feature = "compress", feature = "fs"))]
 pub(crate) use seats::Seats;
 pub(crate) use time::{Instant, later, now, sleep, sleep_until, timeout, timeout_at};

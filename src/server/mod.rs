@@ -14,6 +14,7 @@ mod inlet;
 mod worker;
 
 mod connection;
+mod errand;
 
 mod context;
 #[cfg(feature = "tls")]

@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 use std::fmt;
+use std::future::poll_fn;
 use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -104,9 +105,9 @@ impl<H: Handler> Service<H> {
         // Made outside of the future, which would otherwise hold room for `io` as long as the connection lasts.
         let mut connection = Connection::new(self.worker.clone(), self.connect(peer, io));
         async move {
-            let served = connection.serve().await;
+            let served = poll_fn(|cx| connection.poll_serve(cx)).await;
             self.worker.trim_if_due();
-            served.map(drop)
+            served
         }
     }
 

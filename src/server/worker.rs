@@ -5,6 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::errand::Desk;
 use super::settings::Settings;
 use super::shared::Shared;
 use super::stats::CoreStats;
@@ -17,6 +18,7 @@ pub(super) struct Worker<H: Handler> {
     pub(super) handler: H,
     pub(super) shared: Rc<Shared>,
     contexts: FreeList<Context>,
+    desks: FreeList<Desk<Rc<Worker<H>>>>,
     trim_at: Cell<Instant>,
 }
 
@@ -29,7 +31,7 @@ impl<H: Handler> Worker<H> {
     ) -> Worker<H> {
         let shared = Shared::new(settings, timetable, stats);
         let trim_at = Cell::new(shared.clock.now() + TRIM_PAUSE);
-        Worker { handler, shared, contexts: FreeList::default(), trim_at }
+        Worker { handler, shared, contexts: FreeList::default(), desks: FreeList::default(), trim_at }
     }
 
     #[inline]
@@ -42,12 +44,23 @@ impl<H: Handler> Worker<H> {
         self.contexts.give(context);
     }
 
+    #[inline]
+    pub(super) fn take_desk(&self, new: impl FnOnce() -> Desk<Rc<Worker<H>>>) -> Box<Desk<Rc<Worker<H>>>> {
+        self.desks.take(|| Box::new(new()))
+    }
+
+    #[inline]
+    pub(super) fn give_desk(&self, desk: Box<Desk<Rc<Worker<H>>>>) {
+        self.desks.give(desk);
+    }
+
     /// Gives back memory that was not needed, at most once a second.
     pub(super) fn trim_if_due(&self) {
         let now = self.shared.clock.now();
         if now >= self.trim_at.get() {
             self.trim_at.set(now + TRIM_PAUSE);
             self.contexts.trim();
+            self.desks.trim();
         }
     }
 
@@ -55,7 +68,7 @@ impl<H: Handler> Worker<H> {
     pub(super) async fn maintain(&self) {
         loop {
             // What a burst left must be freed even when no connection follows.
-            if self.contexts.is_empty() {
+            if self.contexts.is_empty() && self.desks.is_empty() {
                 self.shared.timetable.occupied().await;
             }
             self.shared.timetable.tick().await;

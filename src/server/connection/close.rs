@@ -52,7 +52,7 @@ pub(super) fn poll_idle(conn: &mut Conn, number: u64, cx: &mut task::Context<'_>
 /// How long a connection that has sent no request yet may hold up a stop.
 const NEWCOMER_GRACE: Duration = Duration::from_secs(1);
 
-/// The steps of closing. They are polled, since what is awaited takes up room in the task of every idle connection.
+/// The steps of closing.
 impl Context {
     /// Resets the connection, so that the peer cannot mistake what was sent for the whole answer.
     fn abort(&mut self) {

@@ -10,11 +10,11 @@ use std::task::{self, Poll};
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 
+use super::busy::{note_expectation, plan_body, poll_send};
 use super::close::close;
 use super::handling::{handle, settle};
 use super::lease::Lease;
 use super::refuse::refuse;
-use super::{note_expectation, plan_body, poll_send};
 use crate::exchange::ExchangeError;
 use crate::message::{Body, Request, Response};
 use crate::net::Conn;

@@ -26,7 +26,7 @@ pub(super) enum Handled {
 ///
 /// The handler's future must be created inside the first poll, as `async { worker.handler.handle(ctx).await }` does: a
 /// plain function runs, and may panic, when its future is created. Since the caller pins it, the future is also created
-/// where it stays; moving a large one would write to memory of the task that nothing else touches.
+/// where it stays, and a large one is not copied.
 pub(super) fn handle<H: Handler>(
     worker: &Worker<H>,
     conn: SharedConn,

@@ -8,23 +8,18 @@ use std::task::Poll;
 use super::close::{hang_up, poll_idle};
 use super::lease::Lease;
 use crate::exchange::{ExchangeError, Phase};
-use crate::net::tls::Acceptor;
 use crate::net::{Conn, Lane, TlsError, Transport};
 use crate::server::worker::Worker;
 use crate::server::{Handler, Refusal, RefusalCause};
 
-/// Makes `idle` secure, within the time of its first head. Leaves `None` there if the connection is over because the
-/// peer went away or the server stops.
+/// Makes a new connection secure, within the time of its first head. Returns `None` if it is over because the peer went
+/// away or the server stops.
 ///
 /// # Errors
 ///
 /// What ended the connection. The peer has already been told, if that was possible.
-pub(super) async fn secure<H: Handler>(
-    worker: &Worker<H>,
-    acceptor: &Acceptor,
-    idle: &mut Option<Conn>,
-) -> io::Result<()> {
-    let Some(conn) = idle else { return Ok(()) };
+pub(super) async fn secure<H: Handler>(worker: &Worker<H>, mut conn: Conn) -> io::Result<Option<Conn>> {
+    let Some(acceptor) = &worker.shared.acceptor else { return Ok(Some(conn)) };
     let mut handshake = acceptor.accept(mem::take(&mut conn.transport));
     let limit = worker.shared.bounds.timeouts.head;
     let end = poll_fn(|cx| match handshake.poll(cx) {
@@ -32,34 +27,35 @@ pub(super) async fn secure<H: Handler>(
         Poll::Ready(Err((error, transport))) => Poll::Ready(End::Failed(error, transport)),
         Poll::Pending => match conn.poll_expired(cx, Lane::Read, limit) {
             Poll::Ready(_) => Poll::Ready(End::TimedOut),
-            Poll::Pending => poll_idle(conn, 0, cx).map(|()| End::Stopped),
+            Poll::Pending => poll_idle(&mut conn, 0, cx).map(|()| End::Stopped),
         },
     })
     .await;
     let peer = conn.peer();
     match end {
-        End::Secured(transport) => conn.transport = transport,
+        End::Secured(transport) => {
+            conn.transport = transport;
+            Ok(Some(conn))
+        }
         // Not worth a report: some peers only probe the port, and browsers open spare connections that they may never
         // use.
-        End::Stopped | End::Failed(TlsError::Io(_), _) => *idle = None,
+        End::Stopped | End::Failed(TlsError::Io(_), _) => Ok(None),
         End::TimedOut => {
-            *idle = None;
             let error = ExchangeError::TimedOut(Phase::Handshake);
             let served = error.as_io();
             worker.shared.report(Refusal::of_connection(peer, error.into()));
-            return Err(served);
+            Err(served)
         }
         End::Failed(error, transport) => {
             conn.transport = transport;
             let served = error.as_io();
             worker.shared.report(Refusal::of_connection(peer, RefusalCause::Tls(error)));
             let mut lease = Lease::new(worker, worker.take_context());
-            lease.adopt(idle.take(), 0);
+            lease.adopt(Some(conn), 0);
             hang_up(&mut lease).await;
-            return Err(served);
+            Err(served)
         }
     }
-    Ok(())
 }
 
 /// How a handshake ended.

@@ -5,6 +5,7 @@ use std::fmt;
 use std::io;
 use std::mem;
 use std::pin::Pin;
+use std::task::{self, Poll};
 
 use tokio::sync::oneshot;
 
@@ -127,8 +128,8 @@ impl Vacated {
         self.deadline.peer()
     }
 
-    /// Keeps the place until the [`Upgraded`] has been dropped.
-    pub(in crate::server) async fn until_dropped(self) {
-        let _ = self.disowned.await;
+    /// Ready when the [`Upgraded`] has been dropped.
+    pub(in crate::server) fn poll_dropped(&mut self, cx: &mut task::Context<'_>) -> Poll<()> {
+        Pin::new(&mut self.disowned).poll(cx).map(|_| ())
     }
 }

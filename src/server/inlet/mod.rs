@@ -126,13 +126,11 @@ impl Inlet {
             Err(rejection) => return rejection.tell(worker, conn),
         };
         let mut connection = Connection::new(worker, conn);
-        runtime::spawn(async move {
-            // Its errors were reported to `on_error`.
-            if let Ok(Some(vacated)) = connection.serve().await {
-                vacated.until_dropped().await;
-            }
-            drop(admission);
-        });
+        // A future of its own: that of an async block would have room for more than this.
+        runtime::spawn(poll_fn(move |cx| {
+            let _place = &admission;
+            connection.poll_outlive(cx)
+        }));
     }
 
     /// Serves the peers that have already connected, then stops listening.

@@ -1,0 +1,163 @@
+//! [`run`]: what is done for a connection while it is busy: its handshake, or all that is owed to requests that have
+//! arrived.
+
+use std::future::poll_fn;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
+use std::task::{self, Poll, ready};
+
+use super::close::close;
+use super::handling::{handle, report_failure, settle};
+use super::handshake::secure;
+use super::lease::Lease;
+use super::refuse::refuse;
+use crate::exchange::{ExchangeError, Expectation, Head};
+use crate::message::{Name, Status, Version};
+use crate::runtime;
+use crate::server::context::{Manner, Next};
+use crate::server::errand::{Errand, Rest};
+use crate::server::error::Refused;
+use crate::server::worker::Worker;
+use crate::server::{BodyPlan, Context, Handler, RefusalCause, Result};
+use crate::wire::WireError;
+
+/// Does an errand for a connection.
+pub(super) async fn run<H: Handler>(worker: &Worker<H>, errand: Errand) -> Rest {
+    match errand {
+        // Boxed, or each desk would keep for good what a connection needs only once.
+        Errand::Handshake(conn) => match Box::pin(secure(worker, conn)).await {
+            Ok(secured) => Rest::Waiting(secured, 0),
+            Err(error) => Rest::Over(Err(error)),
+        },
+        Errand::Exchanges(context) => serve(worker, context).await,
+    }
+}
+
+/// Answers what arrives on the connection that `context` has adopted, and closes it if it is over.
+async fn serve<H: Handler>(worker: &Worker<H>, context: Box<Context>) -> Rest {
+    let mut lease = Lease::new(worker, context);
+    let (manner, served) = match exchanges(worker, &mut lease).await {
+        Ok(Next::Wait) => {
+            let (idle, number) = lease.release();
+            return Rest::Waiting(idle, number);
+        }
+        Ok(Next::Close(manner)) => (manner, Ok(())),
+        Err(refused) => refuse(&mut lease, *refused),
+    };
+    close(&mut lease, manner).await;
+    Rest::Over(served.map(|()| lease.vacated.take()))
+}
+
+/// Answers requests until no bytes of a further one have arrived.
+async fn exchanges<H: Handler>(worker: &Worker<H>, ctx: &mut Context) -> Result<Next, Box<Refused>> {
+    let mut unsent = 0;
+    loop {
+        match poll_fn(|cx| ctx.poll_head(cx)).await? {
+            Head::End | Head::Silence => return Ok(Next::Close(Manner::AtOnce)),
+            Head::Whole => ctx.note_facts(),
+        }
+        note_expectation(ctx)?;
+        if let Some(body_max) = plan_body(worker, ctx)? {
+            poll_fn(|cx| ctx.poll_body(cx, body_max)).await?;
+        }
+        let conn = ctx.conn.clone();
+        let handled = handle(worker, conn, pin!(async { worker.handler.handle(ctx).await })).await;
+        if ctx.conn.borrow().is_none() {
+            ctx.drop_values();
+            report_failure(ctx, handled);
+            return Ok(Next::Close(Manner::AtOnce));
+        }
+        settle(ctx, handled)?;
+        if !ctx.copy_body() {
+            poll_fn(|cx| poll_send(ctx, cx)).await?;
+        }
+        ctx.drop_values();
+        if ctx.persists() && !ctx.is_read() {
+            poll_fn(|cx| poll_drain(ctx, cx)).await;
+        }
+        // A handler that read exactly as much as there was still has its last piece on loan; an idle connection
+        // must not.
+        ctx.incoming.get_mut().take_back();
+        unsent += 1;
+        let (next, is_capped) = (ctx.next_step(), ctx.is_capped(unsent));
+        let is_idle = next != Next::Wait || ctx.incoming.get_mut().input.is_empty();
+        if is_idle || is_capped {
+            poll_fn(|cx| ctx.poll_flush(cx)).await?;
+            unsent = 0;
+        }
+        if is_idle {
+            return Ok(next);
+        }
+        ctx.forget_exchange();
+        if is_capped {
+            // A peer that pipelines endlessly must not keep the core to itself.
+            runtime::yield_now().await;
+        }
+    }
+}
+
+/// Notes what the peer expects before it sends its body (RFC 9110 §10.1.1).
+#[inline]
+pub(super) fn note_expectation(ctx: &mut Context) -> Result<(), Box<Refused>> {
+    match ctx.request.headers.may_have(Name::EXPECT) {
+        true => read_expectation(ctx),
+        false => Ok(()),
+    }
+}
+
+#[cold]
+fn read_expectation(ctx: &mut Context) -> Result<(), Box<Refused>> {
+    let headers = &ctx.request.headers;
+    if headers.first(Name::EXPECT).is_none() || ctx.facts.asked.version == Version::Http10 {
+        return Ok(());
+    }
+    if !headers.named(Name::EXPECT).all(|expected| expected.eq_ignore_ascii_case(b"100-continue")) {
+        return Err(ExchangeError::Wire(WireError::Expectation).into());
+    }
+    let incoming = ctx.incoming.get_mut();
+    if !incoming.is_read() {
+        incoming.expectation = Expectation::Continue;
+    }
+    Ok(())
+}
+
+/// Lets the handler decide by the head what becomes of the body. Returns up to how many bytes it is buffered first, if
+/// it is to be.
+pub(super) fn plan_body<H: Handler>(
+    worker: &Worker<H>,
+    ctx: &mut Context,
+) -> Result<Option<usize>, Box<Refused>> {
+    let planned = catch_unwind(AssertUnwindSafe(|| worker.handler.on_head(&ctx.request)));
+    let plan = planned.map_err(|_| Refused::new(Status::INTERNAL_SERVER_ERROR, RefusalCause::Panic))?;
+    match (ctx.facts.asked.connect, plan) {
+        (_, BodyPlan::Refuse(status)) => Err(Refused::new(status, RefusalCause::Plan)),
+        (true, BodyPlan::Tunnel) => Ok(None),
+        // A handler that did not plan for a tunnel would answer 200, which opens one (RFC 9110 §9.3.6).
+        (true, _) => Err(Refused::new(Status::NOT_IMPLEMENTED, RefusalCause::Plan)),
+        (false, _) if ctx.is_read() && !ctx.facts.detached => Ok(None),
+        (false, BodyPlan::Stream) => Ok(None),
+        (false, BodyPlan::Buffer | BodyPlan::Tunnel) => Ok(Some(worker.shared.bounds.limits.body_max)),
+        (false, BodyPlan::BufferUpTo(body_max)) => Ok(Some(body_max)),
+    }
+}
+
+/// Sends what is left of the answer. The body's source belongs to the application, and may panic as a handler may.
+pub(super) fn poll_send(ctx: &mut Context, cx: &mut task::Context<'_>) -> Poll<Result<(), Box<Refused>>> {
+    let panicked = |_| Poll::Ready(Err(Refused::untold(RefusalCause::Panic)));
+    catch_unwind(AssertUnwindSafe(|| ctx.poll_send(cx))).unwrap_or_else(panicked)
+}
+
+/// Reads what the handler left of the body, so that another request can follow it.
+fn poll_drain(ctx: &mut Context, cx: &mut task::Context<'_>) -> Poll<()> {
+    match ready!(ctx.poll_drain(cx)) {
+        Ok(true) => {}
+        Ok(false) => ctx.stop_persisting(),
+        // The answer is good and must arrive, whatever is wrong with the part of the body that the handler did not
+        // read.
+        Err(error) => {
+            ctx.report(None, error.into());
+            ctx.stop_persisting();
+        }
+    }
+    Poll::Ready(())
+}
