@@ -6,7 +6,7 @@ mod pump;
 use self::beside::{beside, unless};
 use self::pump::{Pump, owed};
 use crate::client::{Call, CallReader, ClientError};
-use crate::message::{Response, Status};
+use crate::message::{Headers, Response, Status};
 use crate::server::{Context, Outcome, Result, Writer};
 
 impl Context {
@@ -97,25 +97,27 @@ impl Context {
             }
         }
         answer.head(&mut response).await.map_err(owed)?;
-        let own = std::mem::replace(&mut self.response, response.forwarded()).headers;
+        let onward = response.headers.forwarded();
+        let received = std::mem::replace(&mut response.headers, onward);
+        let own = std::mem::replace(&mut self.response, response).headers;
         self.response.headers.append_all(&own);
         change(&mut self.response).into_result()?;
         if !pump.is_wanted() {
-            return relay(&mut answer, self.stream().await?).await;
+            return relay((&mut answer, &received), self.stream().await?).await;
         }
         let (body, out) = self.duplex().await?;
         let mut body = body.behind_buffered();
-        beside(relay(&mut answer, out), pump.attend(&mut body)).await?;
+        beside(relay((&mut answer, &received), out), pump.attend(&mut body)).await?;
         // Many servers answer while they read.
         pump.run(&mut body).await
     }
 }
 
-/// Forwards the body of the response to the peer.
-async fn relay(answer: &mut CallReader, mut out: Writer<'_>) -> Result {
+/// Forwards the body of the response to the peer, and the trailers that these `headers` do not keep from it.
+async fn relay((answer, headers): (&mut CallReader, &Headers), mut out: Writer<'_>) -> Result {
     while let Some(chunk) = unless(out.peer_closed(), async { answer.chunk().await.map_err(owed) }).await? {
         out.write_all(chunk).await?;
         out.flush().await?;
     }
-    Ok(out.finish_with(answer.trailers()).await?)
+    Ok(out.finish_with(&answer.trailers().forwarded_behind(headers)).await?)
 }

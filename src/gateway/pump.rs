@@ -28,7 +28,8 @@ impl Pump {
             // A peer that pauses may be waiting for an answer to what it has sent.
             let flush = async { self.writer.flush().await.map_err(owed) };
             let Some(chunk) = beside(chunk, flush).await? else {
-                return self.writer.finish_with(body.trailers()).await.map_err(owed);
+                let trailers = body.trailers().forwarded_behind(&body.request.headers);
+                return self.writer.finish_with(&trailers).await.map_err(owed);
             };
             self.piece.clear();
             self.piece.extend_from_slice(chunk);

@@ -127,9 +127,14 @@ impl Response {
 }
 
 impl Headers {
-    /// The fields of an interim answer that may go to the next hop.
+    /// The headers of an answer that may go to the next hop.
     pub(crate) fn forwarded(&self) -> Headers {
         forward(self, self)
+    }
+
+    /// The trailers of a message with these `headers` that may go to the next hop.
+    pub(crate) fn forwarded_behind(&self, headers: &Headers) -> Headers {
+        forward(self, headers)
     }
 }
 

@@ -84,6 +84,12 @@ fn a_request_and_its_answer_are_forwarded_as_they_are() {
                 "HTTP/1.1 200 OK\r\n{front}transfer-encoding: chunked\r\n{close}2\r\nok\r\n0\r\nx-sum: 1\r\n\r\n"
             ),
         ),
+        (
+            get,
+            "HTTP/1.1 200 OK\r\nconnection: x-hop\r\ntransfer-encoding: chunked\r\n\r\n\
+             0\r\nx-hop: 1\r\nx-sum: 1\r\n\r\n",
+            format!("HTTP/1.1 200 OK\r\n{front}transfer-encoding: chunked\r\n{close}0\r\nx-sum: 1\r\n\r\n"),
+        ),
         (get, "HTTP/1.1 204 x\r\n\r\n", format!("HTTP/1.1 204 No Content\r\n{front}{close}")),
         (
             get,
@@ -110,6 +116,16 @@ fn a_request_and_its_answer_are_forwarded_as_they_are() {
         (
             "transfer-encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\nx-sum: 1\r\n\r\n",
             "transfer-encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\nx-sum: 1\r\n\r\n",
+        ),
+        // Trailers, too, may be for one connection only (§7.6.1); they were once forwarded all the same.
+        (
+            "connection: x-hop\r\ntransfer-encoding: chunked\r\n\r\n0\r\nx-hop: 1\r\nx-sum: 1\r\n\r\n",
+            "transfer-encoding: chunked\r\n\r\n0\r\nx-sum: 1\r\n\r\n",
+        ),
+        (
+            "x-buffered: 1\r\nconnection: x-hop\r\ntransfer-encoding: chunked\r\n\r\n\
+             0\r\nx-hop: 1\r\nx-sum: 1\r\n\r\n",
+            "transfer-encoding: chunked\r\n\r\n0\r\nx-sum: 1\r\n\r\n",
         ),
         ("content-length: 0\r\n\r\n", "content-length: 0\r\n\r\n"),
     ] {
