@@ -60,8 +60,8 @@ impl Context {
     }
 
     /// Forwards the request's body and the response as [`Context::forward`] does, and lets `change` change the
-    /// response's status and fields before they are sent. If `change` fails, its error is answered instead. Interim
-    /// answers are sent without it.
+    /// response's status and fields before they are sent. If `change` fails, its error is answered instead, without any
+    /// field of the response. Interim answers are sent without it.
     ///
     /// # Errors
     ///
@@ -101,7 +101,10 @@ impl Context {
         let received = std::mem::replace(&mut response.headers, onward);
         let own = std::mem::replace(&mut self.response, response).headers;
         self.response.headers.append_all(&own);
-        change(&mut self.response).into_result()?;
+        if let Err(error) = change(&mut self.response).into_result() {
+            self.response.headers = own;
+            return Err(error);
+        }
         if !pump.is_wanted() {
             return relay((&mut answer, &received), self.stream().await?).await;
         }
