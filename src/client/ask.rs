@@ -237,12 +237,11 @@ pub(super) fn check(method: Method, content: Length) -> Result<(), InvalidReques
 
 /// The length of the body that will be written after the head.
 fn announced(request: &Request) -> Length {
-    match (request.headers.content_length(), request.method()) {
-        (Some(length), _) => Length::Known(length),
-        (
-            None,
-            Method::Get | Method::Head | Method::Delete | Method::Options | Method::Trace | Method::Connect,
-        ) if !request.headers.contains("transfer-encoding") => Length::NoContent,
-        (None, _) => Length::Unknown,
+    match request.headers.content_length() {
+        Some(length) => Length::Known(length),
+        None if request.method().suggests_content() || request.headers.contains("transfer-encoding") => {
+            Length::Unknown
+        }
+        None => Length::NoContent,
     }
 }

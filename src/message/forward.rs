@@ -9,7 +9,8 @@ impl Request {
     /// 9110 §7.6.1).
     ///
     /// The body is not copied; to forward it as it arrives, use [`Client::open`](crate::Client::open), with the framing
-    /// that it has here. For the way back there is [`Response::forwarded`].
+    /// that it has here. If there is none, though the method suggests one, `content-length: 0` says so. For the way back
+    /// there is [`Response::forwarded`].
     ///
     /// `base` is an `http` or `https` URL, or only a path if the request is for a [`Host`](crate::Host) or a
     /// [`Balancer`](crate::Balancer); `/` then changes nothing. The path of `base` is put before the request's, which
@@ -66,10 +67,19 @@ impl Request {
         }
         let mut onward = Request::for_target(self.method(), target);
         onward.headers = forward(&self.headers, &self.headers);
+        // Else it would be sent in chunks, which servers of HTTP/1.0 do not understand (RFC 9112 §6.1).
+        if self.method().suggests_content() && self.is_known_to_be_empty() {
+            onward.headers.put(Name::CONTENT_LENGTH, b"0");
+        }
         if matches!(self.method(), Method::Options | Method::Trace) {
             count_down(&mut onward.headers)?;
         }
         Ok(onward)
+    }
+
+    /// Whether nothing tells of a body (RFC 9112 §6.3).
+    fn is_known_to_be_empty(&self) -> bool {
+        self.body.is_empty() && !FRAMING.iter().any(|name| self.headers.contains(name))
     }
 }
 
@@ -375,6 +385,29 @@ mod tests {
                 check_count(method, &[value], Ok(&[value]));
             }
         }
+    }
+
+    /// RFC 9110 §8.6.
+    #[test]
+    fn a_request_without_content_says_so_if_its_method_suggests_some() {
+        for (method, framing, expected) in [
+            ("POST", None, Some("0")),
+            ("PUT", None, Some("0")),
+            ("PROPFIND", None, Some("0")),
+            ("POST", Some(("content-length", "3")), Some("3")),
+            ("POST", Some(("transfer-encoding", "chunked")), None),
+            ("GET", None, None),
+            ("DELETE", None, None),
+            ("OPTIONS", None, None),
+        ] {
+            let mut request = Request::new(method, "/").unwrap();
+            framing.iter().for_each(|(name, value)| request.headers.set(name, *value).unwrap());
+            let onward = request.target_to("/").unwrap();
+            assert_eq!(onward.headers.text("content-length"), expected, "{method} {framing:?}");
+        }
+        let mut request = Request::post("/").unwrap();
+        request.body.set("abc");
+        assert!(!request.target_to("/").unwrap().headers.contains("content-length"));
     }
 
     #[test]

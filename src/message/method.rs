@@ -99,6 +99,11 @@ impl Method {
     pub fn is_idempotent(&self) -> bool {
         self.is_safe() || matches!(self, Method::Put | Method::Delete)
     }
+
+    /// Whether requests with this method may well have content, for all that is known of it.
+    pub(crate) fn suggests_content(self) -> bool {
+        !self.is_safe() && !matches!(self, Method::Delete | Method::Connect)
+    }
 }
 
 impl FromStr for Method {
