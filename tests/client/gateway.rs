@@ -96,6 +96,12 @@ fn a_request_and_its_answer_are_forwarded_as_they_are() {
             "HTTP/1.1 304 x\r\netag: \"1\"\r\n\r\n",
             format!("HTTP/1.1 304 Not Modified\r\netag: \"1\"\r\n{front}{close}"),
         ),
+        // The length of what is not sent was once lost (RFC 9110 §8.6).
+        (
+            get,
+            "HTTP/1.1 304 x\r\ncontent-length: 9\r\n\r\n",
+            format!("HTTP/1.1 304 Not Modified\r\n{front}content-length: 9\r\n{close}"),
+        ),
         (
             head,
             "HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n",

@@ -187,8 +187,13 @@ impl Context {
         }
         let Context { transform, response, .. } = self;
         let course = transform.as_mut().map_or(Course::Around, |transform| transform.begin(response));
-        let given = self.response.headers.content_length();
-        self.write_head(given.map_or(Length::Unknown, Length::Known), unread);
+        let content = match (self.response.status, self.response.headers.content_length()) {
+            // A length that was given is that of another answer (RFC 9110 §8.6).
+            (Status::NOT_MODIFIED, _) => Length::NoContent,
+            (_, Some(given)) => Length::Known(given),
+            (_, None) => Length::Unknown,
+        };
+        self.write_head(content, unread);
         // A body that is not sent, such as that of a HEAD, need not be transformed.
         Ok(if self.outgoing.is_empty() { Course::Around } else { course })
     }
