@@ -8,7 +8,8 @@
 use std::env;
 
 use corehttp::{
-    BodyPlan, Client, ClientCause, ClientError, Context, Error, Handler, Request, Response, Server,
+    BodyPlan, Client, ClientCause, ClientError, Context, Error, Handler, Method, Request, Response, Server,
+    Version,
 };
 
 struct Proxy {
@@ -28,7 +29,7 @@ impl Handler for Proxy {
         if let Some(ip) = ctx.peer_addr().ip() {
             onward.headers.append("x-forwarded-for", ip.to_string())?;
         }
-        if ctx.request.headers.contains_token("connection", "upgrade") {
+        if may_switch(&ctx.request) {
             return self.switch(ctx, onward).await;
         }
         ctx.forward(self.client.open(&onward)).await
@@ -45,6 +46,11 @@ impl Proxy {
         let mut behind = match self.client.upgrade(&onward, &mut response).await {
             Ok(tunnel) => tunnel,
             Err(error) if matches!(error.cause(), ClientCause::Upgrade) => {
+                if response.body.is_empty() {
+                    // It may have been too large for memory, or cut short, and must not look whole.
+                    onward.headers.remove("upgrade");
+                    return ctx.forward(self.client.open(&onward)).await;
+                }
                 // It has said why it does not.
                 ctx.response = response.forwarded();
                 return Ok(());
@@ -57,6 +63,17 @@ impl Proxy {
         tokio::io::copy_bidirectional(&mut front, &mut behind).await?;
         Ok(())
     }
+}
+
+/// Whether it asks for another protocol, has no content, and can be asked twice, as those of WebSocket. All others go on
+/// without that wish, which every server may ignore (RFC 9110 §7.8).
+fn may_switch(request: &Request) -> bool {
+    let Request { headers, .. } = request;
+    headers.contains_token("connection", "upgrade")
+        && request.method() == Method::Get
+        && request.version() == Version::Http11
+        && !headers.contains("content-length")
+        && !headers.contains("transfer-encoding")
 }
 
 fn owed(error: ClientError) -> Error {
