@@ -7,7 +7,7 @@ use self::beside::{beside, unless};
 use self::pump::{Pump, owed};
 use crate::client::{Call, CallReader, ClientError};
 use crate::message::{Headers, Response, Status};
-use crate::server::{Context, Outcome, Result, Writer};
+use crate::server::{Context, Error, Outcome, Result, Writer};
 
 impl Context {
     /// Forwards the request's body through `call`, and answers with the response. Both bodies flow at the same time,
@@ -19,8 +19,9 @@ impl Context {
     /// [`Client`](crate::Client::open), a [`Host`](crate::Host::open) or a [`Balancer`](crate::Balancer::open). It is
     /// best awaited here, as in the example, because to open one may take as long as an answer; a call that is open
     /// already will do, too. To keep the body out of memory, the handler plans to stream it
-    /// ([`BodyPlan::Stream`](crate::BodyPlan::Stream)). Fields that are already set in `ctx.response` are added to
-    /// those of the response. Upgrades are not forwarded: the example `proxy` shows how to join two connections.
+    /// ([`BodyPlan::Stream`](crate::BodyPlan::Stream)); then it can be forwarded only once. Fields that are already
+    /// set in `ctx.response` are added to those of the response. Upgrades are not forwarded: the example `proxy` shows
+    /// how to join two connections.
     ///
     /// If the peer closes before it has the whole response, the connection to the server behind is closed, too, so that
     /// nobody works for it any longer. A peer that closes only its sending half looks the same
@@ -84,8 +85,14 @@ impl Context {
         call: impl IntoFuture<Output = Result<Call, ClientError>>,
         change: impl FnOnce(&mut Response) -> O,
     ) -> Result {
+        if self.extensions.get::<Begun>().is_some() {
+            return Err(Error::new(Status::BAD_GATEWAY, "another call has begun to take the body"));
+        }
         let opened = unless(self.peer_closed(), async { call.await.map_err(owed) });
         let (writer, mut answer) = opened.await?.split();
+        if !self.body_reader().is_over() {
+            self.extensions.insert(Begun);
+        }
         let (mut pump, mut response) = (Pump::new(writer, self.request.body.bytes()), Response::new());
         loop {
             let interim = async { answer.informational().await.map_err(owed) };
@@ -115,6 +122,9 @@ impl Context {
         pump.run(&mut body).await
     }
 }
+
+/// The body, which is streamed, has begun to be forwarded. What is left of it must not pass for the whole.
+struct Begun;
 
 /// Forwards the body of the response to the peer, and the trailers that these `headers` do not keep from it.
 async fn relay((answer, headers): (&mut CallReader, &Headers), mut out: Writer<'_>) -> Result {

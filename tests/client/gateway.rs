@@ -7,7 +7,7 @@ use std::time::Duration;
 use corehttp::{BodyPlan, Client, ClientTimeouts, Context, Request, Response, Server, Status, with_plan};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 use tokio::sync::Semaphore;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::support::{OK, Stage, settle};
 
@@ -364,6 +364,56 @@ async fn a_fault_in_front_cuts_the_request() {
         tokio::task::yield_now().await;
         let heard = stage.heard().concat();
         assert!(heard.starts_with("POST / HTTP/1.1\r\n") && !heard.contains("\r\n0\r\n"), "{heard}");
+    }
+}
+
+/// A handler asks a second server where the first one has failed, or is not waited for. What that has left of a body in
+/// chunks once passed for the whole.
+#[tokio::test(start_paused = true)]
+async fn a_body_is_forwarded_twice_only_if_it_is_all_there() {
+    for (wish, has_whole) in [
+        ("GET / HTTP/1.1\r\n", true),
+        ("POST / HTTP/1.1\r\ncontent-length: 0\r\n", true),
+        ("POST / HTTP/1.1\r\nx-buffered: 1\r\ntransfer-encoding: chunked\r\n", true),
+        ("POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\n", false),
+        ("POST / HTTP/1.1\r\ncontent-length: 3\r\n", false),
+    ] {
+        for is_silent in [false, true] {
+            let stage = Stage::new(move |mut peer, number| async move {
+                match (peer.request().await?, number) {
+                    (None, _) => Ok(()),
+                    (Some(_), 0) if is_silent => peer.hear_all().await,
+                    (Some(_), 0) => Ok(()),
+                    (Some(_), _) => peer.say(OK).await,
+                }
+            });
+            let client = stage.client();
+            let gateway = async move |ctx: &mut Context| {
+                let first = timeout(Duration::from_secs(1), pass(&client, ctx)).await;
+                assert!(first.is_err() == is_silent && !matches!(first, Ok(Ok(()))));
+                pass(&client, ctx).await
+            };
+            let body = match wish {
+                _ if wish.contains("chunked") => "3\r\nabc\r\n0\r\n\r\n",
+                _ if wish.contains("length: 3") => "abc",
+                _ => "",
+            };
+            let service = Server::new().service(with_plan(|_| BodyPlan::Stream, gateway));
+            let (mut near, far) = duplex(64 << 10);
+            let peer = async {
+                let asked = format!("{wish}host: a\r\nconnection: close\r\n\r\n{body}");
+                near.write_all(asked.as_bytes()).await.unwrap();
+                let mut heard = String::new();
+                near.read_to_string(&mut heard).await.unwrap();
+                heard
+            };
+            let (heard, _) = tokio::join!(peer, service.serve_connection(far));
+            let status = if has_whole { "200" } else { "502" };
+            assert!(heard.starts_with(&format!("HTTP/1.1 {status} ")), "{wish}, {is_silent}: {heard}");
+            assert_eq!(stage.dialed().len(), 1 + usize::from(has_whole), "{wish}, {is_silent}");
+            let asked = stage.heard().into_iter().filter(|asked| asked.contains("HTTP"));
+            assert!(asked.into_iter().all(|asked| asked.ends_with(body)), "{wish}, {is_silent}");
+        }
     }
 }
 

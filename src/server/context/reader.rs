@@ -111,6 +111,11 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// Whether nothing more of the body is to be received.
+    pub(crate) fn is_over(&self) -> bool {
+        self.incoming.is_read()
+    }
+
     /// Waits until the peer has closed the connection, or its sending half, as
     /// [`Context::peer_closed`](super::Context::peer_closed) does.
     pub(crate) async fn peer_closed(&mut self) {
