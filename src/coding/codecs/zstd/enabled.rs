@@ -37,7 +37,10 @@ impl Encode for ZstdEncoder {
     fn step(&mut self, input: &[u8], room: &mut [u8], flush: Flush) -> Result<Step, CodingError> {
         let (mut input, mut room) = (InBuffer::around(input), OutBuffer::around(room));
         let failed = |_| CodingError::Encoder;
-        self.encoder.run(&mut input, &mut room).map_err(failed)?;
+        // To run on after an end that did not fit into the room would begin another frame.
+        if !input.src.is_empty() {
+            self.encoder.run(&mut input, &mut room).map_err(failed)?;
+        }
         let is_taken = input.pos() == input.src.len();
         let is_whole = match flush {
             _ if !is_taken || room.pos() == room.capacity() => false,
@@ -96,3 +99,34 @@ fn new_decoder() -> Option<Decoder<'static>> {
 const WINDOW_LOG_MAX: u32 = 23;
 
 const _: () = assert!(ENCODER_WINDOW_LOG <= WINDOW_LOG_MAX, "we can read what we write");
+
+#[cfg(test)]
+mod tests {
+    use std::iter;
+
+    use zstd::zstd_safe::find_frame_compressed_size;
+
+    use crate::coding::{Coding, Encoder, Flush};
+
+    /// Another frame, though empty, followed whenever the end of the first did not fit into the room that was left. Some
+    /// decoders take whatever follows a frame for a fault.
+    #[test]
+    fn content_is_one_frame_8878_3_1() {
+        let mut seed = 1u32;
+        let hardly_shrinks = iter::repeat_with(|| {
+            seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (seed >> 24) as u8
+        });
+        let content: Vec<u8> = hardly_shrinks.take(100_000).collect();
+        for len in [0, 1, 240, 243, 256, 1000, 16_384, 16_385, content.len()] {
+            for flush in [Flush::Later, Flush::Now, Flush::End] {
+                let (mut encoder, mut out) = (Encoder::new(Coding::Zstd, 3).unwrap(), Vec::new());
+                encoder.encode(&content[..len], flush, &mut out).unwrap();
+                if flush != Flush::End {
+                    encoder.encode(&[], Flush::End, &mut out).unwrap();
+                }
+                assert_eq!(find_frame_compressed_size(&out), Ok(out.len()), "{len} bytes, {flush:?}");
+            }
+        }
+    }
+}
