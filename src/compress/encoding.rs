@@ -16,12 +16,23 @@ pub(super) struct Encoding {
     rules: Rules,
     choice: Choice,
     is_head: bool,
+    /// What the peer has of it, by the tags that it names.
+    stored: Stored,
     /// The transform that was in the context before, and whether the stream goes through it after this one.
     outer: Option<Box<dyn Transform>>,
     outer_course: Course,
     state: State,
     /// A buffer for output, before it becomes the body or a field.
     made: Vec<u8>,
+}
+
+/// What a peer has stored of the content that it asks for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stored {
+    /// It does not say, or not only this.
+    Any,
+    /// What was not coded: it has strong tags.
+    Uncoded,
 }
 
 /// Content so large that compressing it would block a core.
@@ -58,6 +69,7 @@ impl Encoding {
             rules,
             choice: Choice::default(),
             is_head: false,
+            stored: Stored::Any,
             outer: None,
             outer_course: Course::Around,
             state: State::Waiting,
@@ -73,6 +85,7 @@ impl Encoding {
         own.rules = rules;
         own.choice = Choice::of(&ctx.request.headers, rules.codings().iter().copied());
         own.is_head = ctx.request.method() == Method::Head;
+        own.stored = Stored::by(&ctx.request.headers);
         if own.choice.coding.is_some() {
             ignore_range_by_date(&mut ctx.request.headers);
         }
@@ -149,13 +162,14 @@ impl Encoding {
         Some(coding)
     }
 
-    /// A 304 confirms an earlier answer, and must have the etag that it had (RFC 9110 §15.4.5).
+    /// A 304 confirms an earlier answer, and must have the etag that it had (RFC 9110 §15.4.5). Only the tags that the
+    /// peer names tell whether that answer was coded.
     fn confirm(&mut self, response: &mut Response) -> Option<Coding> {
         let headers = &mut response.headers;
         let is_free = !headers.contains_token("cache-control", "no-transform");
         if response.status == Status::NOT_MODIFIED && is_free && headers.contains("etag") {
             vary(headers);
-            if self.choice.coding.is_some() {
+            if self.choice.coding.is_some() && self.stored == Stored::Any {
                 self.weaken_etag(headers);
             }
         }
@@ -235,6 +249,18 @@ impl Transform for Encoding {
             }
             (State::Around, Some(outer)) => outer.apply(data, flush, out),
             (State::Waiting | State::Around | State::Failed, _) => Err(CodingError::Encoder.into()),
+        }
+    }
+}
+
+impl Stored {
+    /// By the `if-none-match` of a request.
+    fn by(headers: &Headers) -> Stored {
+        let is_strong = |line: &[u8]| line.starts_with(b"\"") && !line.windows(3).any(|text| text == b"W/\"");
+        let mut lines = headers.all("if-none-match").peekable();
+        match lines.peek().is_some() && lines.all(is_strong) {
+            true => Stored::Uncoded,
+            false => Stored::Any,
         }
     }
 }

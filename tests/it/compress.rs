@@ -254,16 +254,37 @@ fn fields_describe_the_coded_content_8_8_3() {
     }
 }
 
+fn unchanged(ctx: &mut Context) {
+    ctx.response.headers.set("etag", "\"tag\"").unwrap();
+    ctx.response.not_modified();
+}
+
 #[test]
 fn not_modified_has_the_etag_of_the_coded_content_15_4_5() {
-    let unchanged = |ctx: &mut Context| {
-        ctx.response.headers.set("etag", "\"tag\"").unwrap();
-        ctx.response.not_modified();
-    };
     for (accepted, tag) in [("gzip", "W/\"tag\""), ("identity", "\"tag\""), ("", "\"tag\"")] {
         let response = get(unchanged, accepted);
         let fields = ["etag", "vary", "content-encoding"].map(|name| response.headers.text(name));
         assert_eq!(fields, [Some(tag), Some("accept-encoding"), None], "{accepted}");
+    }
+}
+
+/// An image, for example, is never coded, and its tag never weak: the answer that confirms it does not know the type.
+#[test]
+fn not_modified_has_the_etag_that_the_peer_has_15_4_5() {
+    for (lines, tag) in [
+        (&["\"tag\""][..], "\"tag\""),
+        (&["\"a\", \"tag\""], "\"tag\""),
+        (&["\"a\"", "\"tag\""], "\"tag\""),
+        (&["W/\"tag\""], "W/\"tag\""),
+        (&["\"a\", W/\"tag\""], "W/\"tag\""),
+        (&["\"tag\"", "W/\"tag\""], "W/\"tag\""),
+        (&["*"], "W/\"tag\""),
+        (&[""], "W/\"tag\""),
+    ] {
+        let conditions = lines.iter().map(|line| ("if-none-match", *line));
+        let fields: Vec<_> = conditions.chain([("accept-encoding", "gzip")]).collect();
+        let response = respond(Compress::new(unchanged), "GET", &fields, b"");
+        assert_eq!(response.headers.text("etag"), Some(tag), "{lines:?}");
     }
 }
 
