@@ -294,6 +294,36 @@ fn requests_behind_the_last_answer_are_sent_again_9_6() {
     );
 }
 
+/// A request that came while the last answer was being received once went to a server that would not read it. If it
+/// could not be repeated, it failed.
+#[test]
+fn a_connection_whose_last_answer_has_begun_is_asked_nothing_more_9_6() {
+    const LASTS: [Script; 3] = [
+        &[
+            Say("HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 2\r\n\r\nx"),
+            Wait(2),
+            Say("y"),
+            Hear(1),
+        ],
+        &[Say("HTTP/1.0 200 OK\r\ncontent-length: 2\r\n\r\nx"), Wait(2), Say("y"), Hear(1)],
+        &[Say("HTTP/1.1 200 OK\r\n\r\nx"), Wait(2), Say("y")],
+    ];
+    for last in LASTS {
+        paused(async {
+            let first: Script = [&[Hear(1), Say(A), Hear(1)], last].concat().leak();
+            let server = Server::new(Vec::from([first, &[Hear(1), Say(C)]]).leak());
+            let pipeline = server.client().pipeline("http://a").unwrap().allow_unsafe().build();
+            let late = async {
+                tokio::time::sleep(Duration::from_secs(1)).await;
+                ask(&pipeline, &["POST /3"]).await
+            };
+            let (told, late) = tokio::join!(ask(&pipeline, &["GET /1", "GET /2"]), late);
+            assert_eq!((told, late), (vec!["200 a".into(), "200 xy".into()], vec!["202 c".into()]));
+            assert_eq!(server.heard(), ["GET /1, GET /2", "POST /3"]);
+        });
+    }
+}
+
 #[test]
 fn idempotent_requests_survive_a_close_between_answers_9_3_2() {
     check(

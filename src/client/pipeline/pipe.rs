@@ -208,13 +208,14 @@ impl Pipe {
     }
 
     /// Whether another request may be taken. A new connection carries only one, until its answer shows that others may
-    /// follow (RFC 9112 §9.3.2).
+    /// follow (RFC 9112 §9.3.2), and one whose last answer is being received carries no more (§9.6).
     fn may_take(&self, link: &mut Link) -> bool {
         let is_open = match self.has_answered {
             false => self.flight.is_empty(),
             true => is_young(link),
         };
         is_open
+            && link.exchange.persists
             && self.writing != Writing::Failed
             && link.conn.output().len() < link.settings().bounds.limits.pipeline_bytes_max
     }
