@@ -782,6 +782,36 @@ fn a_connection_with_nothing_in_flight_belongs_to_the_client() {
     });
 }
 
+/// When the first had waited for long enough, those that had come later once failed with it.
+#[test]
+fn each_request_waits_for_a_place_as_long_as_it_may() {
+    paused(async {
+        let server = Server::new(&[&[
+            Hear(1),
+            Say("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nx"),
+            Wait(4),
+            Say("y"),
+            Hear(1),
+            Say(B),
+            Hang,
+        ]]);
+        let timeouts = ClientTimeouts { queue: Duration::from_secs(3), ..patience() };
+        let client = server.builder().timeouts(timeouts).connections_per_host_max(1).build();
+        let pipeline = client.pipeline("http://a").unwrap().build();
+        let ask_at = |seconds, line| {
+            let pipeline = &pipeline;
+            async move {
+                tokio::time::sleep(Duration::from_secs(seconds)).await;
+                ask(pipeline, &[line]).await.concat()
+            }
+        };
+        let (slow, first, second) =
+            tokio::join!(client.get("http://a/0"), ask_at(0, "GET /1"), ask_at(2, "GET /2"));
+        assert_eq!(slow.unwrap().body.bytes(), b"xy");
+        assert_eq!([&*first, &*second], ["Queue TimedOut, not sent", "201 b"]);
+    });
+}
+
 #[test]
 fn the_task_of_a_pipe_ends_with_its_pipeline_or_when_idle() {
     paused(async {

@@ -10,6 +10,7 @@ use super::Shared;
 use super::board::Board;
 use super::tickets::Taken;
 use crate::client::link::Link;
+use crate::client::pool::Missing;
 use crate::client::{ClientCause, ClientError, ClientPhase};
 use crate::exchange::ExchangeError;
 use crate::memory::Reset;
@@ -98,6 +99,10 @@ impl Pipe {
         while poll_fn(|cx| self.poll_wanted(cx)).await {
             match self.connect().await {
                 Ok(link) => self.serve(link).await,
+                // There was no place, for which those that came later may still wait.
+                Err(error) if error.phase() == ClientPhase::Queue => {
+                    self.board.lock().expire(self.shared.client.shared.settings.timeouts.queue);
+                }
                 Err(error) => self.board.lock().refuse(error),
             }
         }
@@ -125,6 +130,10 @@ impl Pipe {
         let client = &self.shared.client;
         match Link::rested(client.pool(&self.shared.key)?, runtime::now()) {
             Ok(link) => Ok(link),
+            Err(Missing::Place(pool, now)) => {
+                let since = self.board.lock().waiting_since().unwrap_or(now);
+                client.link(Missing::Place(pool, since), None).await
+            }
             Err(missing) => client.link(missing, None).await,
         }
     }

@@ -186,6 +186,12 @@ impl Tickets {
         !self.waiting.is_empty()
     }
 
+    /// Since when the next request has waited.
+    pub(super) fn waiting_since(&self) -> Option<Instant> {
+        let at = *self.waiting.front()?;
+        self.all[at].job.as_ref().map(|job| job.since)
+    }
+
     /// Arranges for the pipe to be woken when another request waits. Returns whether none will ever come again.
     pub(super) fn watch(&mut self, cx: &Context<'_>) -> bool {
         match &mut self.pipe {
@@ -242,12 +248,11 @@ impl Tickets {
     /// Fails the requests that have waited for longer than `limit`. Returns how much longer the next one may.
     pub(super) fn expire(&mut self, limit: Duration) -> Option<Duration> {
         loop {
-            let at = *self.waiting.front()?;
-            let waited = runtime::now().saturating_duration_since(self.all[at].job.as_ref()?.since);
+            let waited = runtime::now().saturating_duration_since(self.waiting_since()?);
             if waited < limit {
                 return Some(limit - waited);
             }
-            self.waiting.pop_front();
+            let at = self.waiting.pop_front()?;
             self.fail(at, ClientError::new(ClientPhase::Queue, ClientCause::TimedOut));
         }
     }
