@@ -22,6 +22,8 @@ enum Mood {
     Slow(u64),
     /// Cannot be connected to.
     Refusing,
+    /// Cannot be connected to, which shows after so many seconds.
+    Unreachable(u64),
     /// Closes when it has heard a request.
     Closing,
     /// Answers with something that is not HTTP.
@@ -30,7 +32,7 @@ enum Mood {
     Silent,
 }
 
-use Mood::{Babbling, Closing, Refusing, Silent, Slow, Well};
+use Mood::{Babbling, Closing, Refusing, Silent, Slow, Unreachable, Well};
 
 /// Hosts in memory, and what each was asked for.
 #[derive(Clone, Default)]
@@ -78,8 +80,11 @@ impl Dialer for Hosts {
     type Stream = DuplexStream;
 
     async fn dial(&self, host: &str, _port: u16) -> io::Result<DuplexStream> {
-        if self.mood(host) == Refusing {
+        if let mood @ (Refusing | Unreachable(_)) = self.mood(host) {
             self.asked.lock().unwrap().push(host.to_owned());
+            if let Unreachable(after) = mood {
+                seconds(after).await;
+            }
             return Err(io::ErrorKind::ConnectionRefused.into());
         }
         let (near, far) = duplex(1 << 10);
@@ -104,7 +109,7 @@ impl Hosts {
                 tokio::time::sleep(Duration::from_secs(seconds)).await;
                 200
             }
-            Refusing | Closing => return Ok(()),
+            Refusing | Unreachable(_) | Closing => return Ok(()),
             Babbling => return stream.write_all(b"220 mail.example ESMTP\r\n\r\n").await,
             Silent => std::future::pending().await,
         };
@@ -314,6 +319,23 @@ fn another_host_is_asked_if_the_first_cannot_have_heard_the_request() {
     paused(async {
         let hosts = Hosts::new(&[("a", Refusing), ("b", Well(200))]);
         assert_eq!(answers(&hosts.balance().build(), 1).await, "-", "only if asked");
+    });
+}
+
+/// One that had gone and come back meanwhile once passed for another.
+#[test]
+fn the_same_host_is_not_asked_again_even_if_it_is_new() {
+    paused(async {
+        let hosts = Hosts::new(&[("a", Unreachable(1)), ("b", Well(200))]);
+        for url in ["http://b", "http://A:80"] {
+            let balancer = hosts.client().balance(["http://a"]).unwrap().retry_elsewhere().build();
+            let (told, ()) = tokio::join!(answers(&balancer, 1), async {
+                tokio::task::yield_now().await;
+                assert!(balancer.remove("http://a") && balancer.add(url).unwrap());
+            });
+            let expected = if url == "http://b" { ("b", "a b") } else { ("-", "a") };
+            assert_eq!((&*told, &*hosts.asked()), expected, "{url}");
+        }
     });
 }
 

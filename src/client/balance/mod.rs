@@ -227,13 +227,14 @@ impl Shared {
         self.choose(None).ok_or_else(|| refuse(ClientCause::NoHost))
     }
 
-    /// A host, other than `but`.
+    /// A host, other than `but`, even if that was removed and added again.
     fn choose(&self, but: Option<&Arc<Member>>) -> Option<Attempt> {
         let members = read_lock(&self.members);
         if let Some(check) = &self.check {
             members.iter().for_each(|member| member.watch(check));
         }
-        let others = || members.iter().filter(|member| but.is_none_or(|but| !Arc::ptr_eq(but, member)));
+        let is_other = |member: &Member| but.is_none_or(|but| but.host.origin() != member.host.origin());
+        let others = || members.iter().filter(|member| is_other(member));
         let up = others().filter(|member| member.is_up());
         // If all are down, all are candidates, even if the last one went down only during this choice.
         let chosen = self.choice.choose(up, &self.dice).or_else(|| self.choice.choose(others(), &self.dice));
