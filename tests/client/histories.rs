@@ -1,6 +1,8 @@
 //! Random histories of calls: whatever servers answer, however it is cut, and whenever they close, each call gets its own
 //! answer or the error that is due, and the next call is not troubled by it.
 
+mod balance;
+mod pipeline;
 mod reply;
 
 use std::io;
