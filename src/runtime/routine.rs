@@ -36,11 +36,13 @@ impl<I: 'static, O: 'static> Routine<I, O> {
     }
 
     /// Gives it an input. It has made an output of the one before, if there was one.
+    #[inline]
     pub(crate) fn begin(&self, input: I) {
         self.tray.input.set(Some(input));
     }
 
     /// Ready when the output is made, and the routine at rest.
+    #[inline]
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<O> {
         match self.run.as_mut().poll(cx) {
             Poll::Ready(never) => match never {},

@@ -206,3 +206,24 @@ async fn check_refused(service: &Service<impl Handler>) {
     request.headers.set("expect", "wonders").unwrap();
     assert_eq!(service.respond(request).await.status, Status::EXPECTATION_FAILED);
 }
+
+/// What serves a busy connection is kept for the next one. It must not keep the service in turn.
+#[test]
+fn a_service_that_is_dropped_takes_its_handler_along() {
+    run(async {
+        let kept = Arc::new(());
+        let own = kept.clone();
+        let service = Server::new().service(move |ctx: &mut Context| {
+            ctx.response.text(Arc::strong_count(&own).to_string());
+        });
+        let (mut near, serving) = connect(&service);
+        near.write_all(GET.as_bytes()).await.unwrap();
+        near.shutdown().await.unwrap();
+        let mut heard = String::new();
+        near.read_to_string(&mut heard).await.unwrap();
+        assert!(heard.ends_with("\r\n\r\n2"), "{heard:?}");
+        serving.await.unwrap().unwrap();
+        drop(service);
+        assert_eq!(Arc::strong_count(&kept), 1);
+    });
+}

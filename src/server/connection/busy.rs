@@ -4,6 +4,7 @@
 use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
+use std::rc::Rc;
 use std::task::{self, Poll, ready};
 
 use super::close::close;
@@ -22,25 +23,15 @@ use crate::server::{BodyPlan, Context, Handler, RefusalCause, Result};
 use crate::wire::WireError;
 
 /// Does an errand for a connection.
-pub(super) async fn run<H: Handler>(worker: &Worker<H>, errand: Errand) -> Rest {
-    match errand {
+pub(super) async fn run<H: Handler>((worker, errand): (Rc<Worker<H>>, Errand)) -> Rest {
+    let context = match errand {
         // Boxed, or each desk would keep for good what a connection needs only once.
-        Errand::Handshake(conn) => match Box::pin(secure(worker, conn)).await {
-            Ok(secured) => Rest::Waiting(secured, 0),
-            Err(error) => Rest::Over(Err(error)),
-        },
-        Errand::Exchanges(context) => serve(worker, context).await,
-    }
-}
-
-/// Answers what arrives on the connection that `context` has adopted, and closes it if it is over.
-async fn serve<H: Handler>(worker: &Worker<H>, context: Box<Context>) -> Rest {
-    let mut lease = Lease::new(worker, context);
-    let (manner, served) = match exchanges(worker, &mut lease).await {
-        Ok(Next::Wait) => {
-            let (idle, number) = lease.release();
-            return Rest::Waiting(idle, number);
-        }
+        Errand::Handshake(conn) => return Box::pin(secure(worker, *conn)).await,
+        Errand::Exchanges(context) => context,
+    };
+    let mut lease = Lease::new(&worker, context);
+    let (manner, served) = match exchanges(&worker, &mut lease).await {
+        Ok(Next::Wait) => return Rest::Waiting(lease.end()),
         Ok(Next::Close(manner)) => (manner, Ok(())),
         Err(refused) => refuse(&mut lease, *refused),
     };

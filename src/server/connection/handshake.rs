@@ -1,25 +1,21 @@
 //! The handshake that makes a new connection secure (RFC 8446 §2).
 
 use std::future::poll_fn;
-use std::io;
 use std::mem;
+use std::rc::Rc;
 use std::task::Poll;
 
 use super::close::{hang_up, poll_idle};
 use super::lease::Lease;
 use crate::exchange::{ExchangeError, Phase};
 use crate::net::{Conn, Lane, TlsError, Transport};
+use crate::server::errand::Rest;
 use crate::server::worker::Worker;
 use crate::server::{Handler, Refusal, RefusalCause};
 
-/// Makes a new connection secure, within the time of its first head. Returns `None` if it is over because the peer went
-/// away or the server stops.
-///
-/// # Errors
-///
-/// What ended the connection. The peer has already been told, if that was possible.
-pub(super) async fn secure<H: Handler>(worker: &Worker<H>, mut conn: Conn) -> io::Result<Option<Conn>> {
-    let Some(acceptor) = &worker.shared.acceptor else { return Ok(Some(conn)) };
+/// Makes a new connection secure, within the time of its first head.
+pub(super) async fn secure<H: Handler>(worker: Rc<Worker<H>>, mut conn: Conn) -> Rest {
+    let Some(acceptor) = &worker.shared.acceptor else { return Rest::Secured(Box::new(conn)) };
     let mut handshake = acceptor.accept(mem::take(&mut conn.transport));
     let limit = worker.shared.bounds.timeouts.head;
     let end = poll_fn(|cx| match handshake.poll(cx) {
@@ -35,25 +31,25 @@ pub(super) async fn secure<H: Handler>(worker: &Worker<H>, mut conn: Conn) -> io
     match end {
         End::Secured(transport) => {
             conn.transport = transport;
-            Ok(Some(conn))
+            Rest::Secured(Box::new(conn))
         }
         // Not worth a report: some peers only probe the port, and browsers open spare connections that they may never
         // use.
-        End::Stopped | End::Failed(TlsError::Io(_), _) => Ok(None),
+        End::Stopped | End::Failed(TlsError::Io(_), _) => Rest::Over(Ok(None)),
         End::TimedOut => {
             let error = ExchangeError::TimedOut(Phase::Handshake);
             let served = error.as_io();
             worker.shared.report(Refusal::of_connection(peer, error.into()));
-            Err(served)
+            Rest::Over(Err(served))
         }
         End::Failed(error, transport) => {
             conn.transport = transport;
             let served = error.as_io();
             worker.shared.report(Refusal::of_connection(peer, RefusalCause::Tls(error)));
-            let mut lease = Lease::new(worker, worker.take_context());
+            let mut lease = Lease::new(&worker, worker.take_context());
             lease.adopt(Some(conn), 0);
             hang_up(&mut lease).await;
-            Err(served)
+            Rest::Over(Err(served))
         }
     }
 }

@@ -16,6 +16,12 @@ impl<'w, H: Handler> Lease<'w, H> {
     pub(super) fn new(worker: &'w Worker<H>, context: Box<Context>) -> Lease<'w, H> {
         Lease { worker, context: Some(context) }
     }
+
+    /// Ends the lease, and returns the context as it is.
+    #[inline]
+    pub(super) fn end(mut self) -> Box<Context> {
+        self.context.take().expect("a lease has its context until it is dropped")
+    }
 }
 
 impl<H: Handler> Deref for Lease<'_, H> {

@@ -34,14 +34,14 @@ pub(super) struct Connection<H: Handler> {
     /// How many exchanges it has carried.
     number: u64,
     /// The place that it left, if it was taken over.
-    vacated: Option<Vacated>,
+    vacated: Option<Box<Vacated>>,
 }
 
 impl<H: Handler> Connection<H> {
     pub(super) fn new(worker: Rc<Worker<H>>, conn: Conn) -> Connection<H> {
         let mut connection = Connection { worker, idle: None, desk: None, number: 0, vacated: None };
         match connection.worker.shared.acceptor {
-            Some(_) => connection.take_desk(Errand::Handshake(conn)),
+            Some(_) => connection.take_desk(Errand::Handshake(Box::new(conn))),
             None => connection.idle = Some(conn),
         }
         connection
@@ -78,24 +78,25 @@ impl<H: Handler> Connection<H> {
     }
 
     fn take_desk(&mut self, errand: Errand) {
-        let new = || {
-            Desk::new(|(worker, errand): (Rc<Worker<H>>, _)| async move { busy::run(&worker, errand).await })
-        };
-        let desk = self.worker.take_desk(new);
+        let desk = self.worker.take_desk(|| Desk::new(busy::run));
         desk.begin((self.worker.clone(), errand));
         self.desk = Some(desk);
     }
 
     /// Returns how the connection ended, if it did.
     fn leave_desk(&mut self, rest: Rest) -> Option<io::Result<()>> {
-        self.desk.take().into_iter().for_each(|desk| self.worker.give_desk(desk));
-        match rest {
-            Rest::Waiting(idle, number) => {
-                (self.idle, self.number) = (idle, number);
-                None
-            }
-            Rest::Over(served) => Some(served.map(|vacated| self.vacated = vacated)),
+        if let Some(desk) = self.desk.take() {
+            self.worker.give_desk(desk);
         }
+        match rest {
+            Rest::Secured(conn) => self.idle = Some(*conn),
+            Rest::Waiting(mut context) => {
+                (self.idle, self.number) = context.release();
+                self.worker.give_context(context);
+            }
+            Rest::Over(served) => return Some(served.map(|vacated| self.vacated = vacated)),
+        }
+        None
     }
 
     /// Waits for the first bytes of a request, holding no memory meanwhile. `None` if the connection is over.

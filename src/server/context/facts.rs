@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Instant;
 
-use super::{Context, Vacated};
+use super::Context;
 use crate::net::{Conn, Peer, PeerAddr};
 use crate::wire::{Asked, Wish, persists};
 
@@ -156,6 +156,6 @@ impl Context {
     /// Who is at the other end of the connection, even if it was taken over.
     pub(super) fn peer(&self) -> Peer {
         let peer = self.conn.borrow().as_ref().map(Conn::peer);
-        peer.or_else(|| self.vacated.as_ref().map(Vacated::peer)).unwrap_or_default()
+        peer.or_else(|| self.vacated.as_ref().map(|vacated| vacated.peer())).unwrap_or_default()
     }
 }

@@ -87,7 +87,7 @@ pub struct Context {
     /// The connection; none while the context waits to be used again, or once it was taken over.
     pub(super) conn: SharedConn,
     /// The place that the connection left, once it was taken over.
-    pub(super) vacated: Option<Vacated>,
+    pub(super) vacated: Option<Box<Vacated>>,
     /// What a busy connection borrows, while there is no connection to lend it to.
     workspace: Option<Box<Workspace>>,
     pub(super) facts: Facts,

@@ -94,7 +94,7 @@ impl Context {
         let incoming = self.incoming.get_mut();
         incoming.forget_message();
         let (upgraded, vacated) = Upgraded::new(conn, mem::take(&mut incoming.input));
-        self.vacated = Some(vacated);
+        self.vacated = Some(Box::new(vacated));
         Ok(upgraded)
     }
 }
