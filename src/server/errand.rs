@@ -4,15 +4,7 @@ use std::io;
 
 use super::Context;
 use super::context::Vacated;
-use crate::memory::Reset;
 use crate::net::Conn;
-use crate::runtime::Routine;
-
-/// Where the worker `W` does the errands of one connection after the other.
-///
-/// So the task of a connection has no room for what it needs while it is busy, and an idle one is small whatever the
-/// handler is. A desk at rest does not hold the worker, which holds the desk.
-pub(super) type Desk<W> = Routine<(W, Errand), Rest>;
 
 /// What keeps a connection busy. Small, since it passes from hand to hand.
 pub(super) enum Errand {
@@ -31,11 +23,4 @@ pub(super) enum Rest {
     /// It is closed, or was handed over, and left its place. Or it failed, and the peer has already been told, if that
     /// was possible.
     Over(io::Result<Option<Box<Vacated>>>),
-}
-
-/// A desk at rest is as good as new.
-impl<W> Reset for Desk<W> {
-    fn reset(&mut self) {}
-
-    fn shrink(&mut self) {}
 }

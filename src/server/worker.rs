@@ -5,20 +5,21 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::errand::Desk;
+use super::errand::{Errand, Rest};
 use super::settings::Settings;
 use super::shared::Shared;
 use super::stats::CoreStats;
 use super::{Context, Handler};
-use crate::memory::FreeList;
+use crate::memory::{FreeList, Reset};
 use crate::net::Timetable;
+use crate::runtime::Routine;
 
 /// What one core owns: its handler, and the memory its connections take turns with.
 pub(super) struct Worker<H: Handler> {
     pub(super) handler: H,
     pub(super) shared: Rc<Shared>,
     contexts: FreeList<Context>,
-    desks: FreeList<Desk<Rc<Worker<H>>>>,
+    desks: FreeList<Desk<H>>,
     trim_at: Cell<Instant>,
 }
 
@@ -45,12 +46,12 @@ impl<H: Handler> Worker<H> {
     }
 
     #[inline]
-    pub(super) fn take_desk(&self, new: impl FnOnce() -> Desk<Rc<Worker<H>>>) -> Box<Desk<Rc<Worker<H>>>> {
+    pub(super) fn take_desk(&self, new: impl FnOnce() -> Desk<H>) -> Box<Desk<H>> {
         self.desks.take(|| Box::new(new()))
     }
 
     #[inline]
-    pub(super) fn give_desk(&self, desk: Box<Desk<Rc<Worker<H>>>>) {
+    pub(super) fn give_desk(&self, desk: Box<Desk<H>>) {
         self.desks.give(desk);
     }
 
@@ -76,6 +77,19 @@ impl<H: Handler> Worker<H> {
             self.trim_if_due();
         }
     }
+}
+
+/// Where the worker does the errands of one connection after the other.
+///
+/// So the task of a connection has no room for what it needs while it is busy, and an idle one is small whatever the
+/// handler is. A desk at rest does not hold the worker, which holds the desk.
+pub(super) type Desk<H> = Routine<(Rc<Worker<H>>, Errand), Rest>;
+
+/// A desk at rest is as good as new.
+impl<H: Handler> Reset for Desk<H> {
+    fn reset(&mut self) {}
+
+    fn shrink(&mut self) {}
 }
 
 /// How often unneeded memory is freed.

@@ -154,6 +154,12 @@ async fn ask(pipeline: &Pipeline, lines: &[&str]) -> Vec<String> {
     told.into_iter().map(|(_, told)| told).collect()
 }
 
+/// Asks one request after so many seconds.
+async fn ask_at(pipeline: &Pipeline, seconds: u64, line: &str) -> String {
+    tokio::time::sleep(Duration::from_secs(seconds)).await;
+    ask(pipeline, &[line]).await.concat()
+}
+
 fn told(result: Result<(), ClientError>, response: &Response) -> String {
     match result {
         Ok(()) => format!("{} {}", response.status.as_u16(), response.body.text().unwrap()),
@@ -222,13 +228,7 @@ fn a_connection_that_has_got_old_takes_no_more_requests_while_it_is_busy() {
         ]);
         let client = server.builder().age_max(Duration::from_secs(10)).build();
         let pipeline = client.pipeline("http://a").unwrap().build();
-        let ask_at = |seconds, line| {
-            let pipeline = &pipeline;
-            async move {
-                tokio::time::sleep(Duration::from_secs(seconds)).await;
-                ask(pipeline, &[line]).await.concat()
-            }
-        };
+        let ask_at = |seconds, line| ask_at(&pipeline, seconds, line);
         let (first, second) = (ask_at(0, "GET /1"), ask_at(1, "GET /2"));
         let told = tokio::join!(first, second, ask_at(5, "GET /3"), ask_at(11, "GET /4"));
         let told = <[String; 4]>::from(told);
@@ -798,13 +798,7 @@ fn each_request_waits_for_a_place_as_long_as_it_may() {
         let timeouts = ClientTimeouts { queue: Duration::from_secs(3), ..patience() };
         let client = server.builder().timeouts(timeouts).connections_per_host_max(1).build();
         let pipeline = client.pipeline("http://a").unwrap().build();
-        let ask_at = |seconds, line| {
-            let pipeline = &pipeline;
-            async move {
-                tokio::time::sleep(Duration::from_secs(seconds)).await;
-                ask(pipeline, &[line]).await.concat()
-            }
-        };
+        let ask_at = |seconds, line| ask_at(&pipeline, seconds, line);
         let (slow, first, second) =
             tokio::join!(client.get("http://a/0"), ask_at(0, "GET /1"), ask_at(2, "GET /2"));
         assert_eq!(slow.unwrap().body.bytes(), b"xy");

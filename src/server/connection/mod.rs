@@ -19,8 +19,8 @@ pub(super) use refuse::turn_away;
 
 use self::close::poll_idle;
 use super::context::Vacated;
-use super::errand::{Desk, Errand, Rest};
-use super::worker::Worker;
+use super::errand::{Errand, Rest};
+use super::worker::{Desk, Worker};
 use super::{Context, Handler};
 use crate::net::{Conn, Lane};
 
@@ -30,7 +30,7 @@ pub(super) struct Connection<H: Handler> {
     /// The connection, while it waits.
     idle: Option<Conn>,
     /// Where it is served, while it is busy.
-    desk: Option<Box<Desk<Rc<Worker<H>>>>>,
+    desk: Option<Box<Desk<H>>>,
     /// How many exchanges it has carried.
     number: u64,
     /// The place that it left, if it was taken over.
@@ -70,7 +70,7 @@ impl<H: Handler> Connection<H> {
     }
 
     /// Serves until the connection is closed, even if it was taken over. Its errors have been reported.
-    pub(super) fn poll_outlive(&mut self, cx: &mut task::Context<'_>) -> Poll<()> {
+    pub(super) fn poll_closed(&mut self, cx: &mut task::Context<'_>) -> Poll<()> {
         if self.vacated.is_none() {
             let _ = ready!(self.poll_serve(cx));
         }

@@ -129,7 +129,7 @@ impl Inlet {
         // A future of its own: that of an async block would have room for more than this.
         runtime::spawn(poll_fn(move |cx| {
             let _place = &admission;
-            connection.poll_outlive(cx)
+            connection.poll_closed(cx)
         }));
     }
 
