@@ -731,6 +731,22 @@ mod answers {
         );
     }
 
+    /// A `content-encoding` would be about the parts and the lines between them as a whole, which nobody encoded.
+    #[test]
+    fn several_ranges_of_an_encoded_form_are_answered_with_all_of_it_8_4() {
+        let root = tree(&[]);
+        for (name, len) in [("a.js", 1000), ("a.js.br", 990)] {
+            fs::write(root.path().join(name), counting(len)).unwrap();
+        }
+        let served = Served::new(files(root.path()).precompressed());
+        for (accept, ranges, expected) in
+            [("br", "0-9", 206), ("br", "0-9,900-909", 200), ("gzip", "0-9,900-909", 206)]
+        {
+            let lines = format!("accept-encoding: {accept}\r\nrange: bytes={ranges}\r\n");
+            assert_eq!(status(&served.ask(get("/a.js", &lines))), expected, "{accept}: {ranges}");
+        }
+    }
+
     /// By the date alone a peer could put together parts of two of them.
     #[test]
     fn a_date_shared_by_several_representations_is_weak_8_8_1_13_1_5() {

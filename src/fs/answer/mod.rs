@@ -22,7 +22,7 @@ pub(super) fn fill(ctx: &mut Context, resource: &Resource) -> Result {
     let is_date_strong = resource.whole().is_past() && !resource.varies();
     let validators = Validators { etag: &chosen.etag, modified, is_date_strong };
     let len = chosen.content().len();
-    match Owed::of(request, response.status, validators, len) {
+    match Owed::of(request, response.status, validators, chosen) {
         Owed::Whole => {
             describe(response, &chosen.fields)?;
             send(response, chosen.content(), 0..len);
@@ -56,7 +56,7 @@ enum Owed {
 impl Owed {
     /// Conditions are evaluated where the answer to GET or HEAD would be 200 (RFC 9110 §13.2.1), ranges only for GET
     /// (§14.2).
-    fn of(request: &Request, status: Status, current: Validators<'_>, len: u64) -> Owed {
+    fn of(request: &Request, status: Status, current: Validators<'_>, chosen: &Representation) -> Owed {
         let fields = &request.headers;
         let verdict = match (status, request.method()) {
             (Status::OK, Method::Get | Method::Head) => evaluate(fields, current),
@@ -66,9 +66,11 @@ impl Owed {
             (Verdict::NotModified, _) => Owed::NotModified,
             (Verdict::Failed, _) => Owed::Failed,
             (Verdict::Proceed, Method::Get) if range_counts(fields, current) => {
-                match Selection::of(fields, len) {
+                match Selection::of(fields, chosen.content().len()) {
                     Selection::Whole => Owed::Whole,
                     Selection::Nothing => Owed::Unsatisfiable,
+                    // `content-encoding` would speak of the parts and the lines between them as one.
+                    Selection::Ranges(ranges) if ranges.len() > 1 && chosen.is_coded() => Owed::Whole,
                     Selection::Ranges(ranges) => Owed::Ranges(ranges),
                 }
             }

@@ -108,6 +108,11 @@ impl Resource {
 }
 
 impl Representation {
+    /// Whether this is an encoded form.
+    pub(super) fn is_coded(&self) -> bool {
+        self.coding.is_some()
+    }
+
     pub(super) fn content(&self) -> &Content {
         &self.snapshot.content
     }
