@@ -279,11 +279,13 @@ impl Headers {
         &mut self.text
     }
 
-    /// Replaces line ends in values with spaces (RFC 9112 §5.2).
+    /// Replaces line ends in values, and the blanks around them, with spaces (RFC 9112 §5.2).
     pub(crate) fn unfold(&mut self) {
         for field in &mut self.fields {
-            let space = |byte: &u8| if matches!(byte, b'\r' | b'\n') { b' ' } else { *byte };
-            let unfolded: Vec<u8> = self.text[field.value].iter().map(space).collect();
+            let mut unfolded = self.text[field.value].to_vec();
+            let runs =
+                unfolded.chunk_by_mut(|one, next| one.is_ascii_whitespace() == next.is_ascii_whitespace());
+            runs.filter(|run| run.contains(&b'\n')).for_each(|fold| fold.fill(b' '));
             field.value = self.text.overwrite(field.value, &unfolded);
         }
     }
