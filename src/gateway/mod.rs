@@ -19,9 +19,9 @@ impl Context {
     /// [`Client`](crate::Client::open), a [`Host`](crate::Host::open) or a [`Balancer`](crate::Balancer::open). It is
     /// best awaited here, as in the example, because to open one may take as long as an answer; a call that is open
     /// already will do, too. To keep the body out of memory, the handler plans to stream it
-    /// ([`BodyPlan::Stream`](crate::BodyPlan::Stream)); then it can be forwarded only once. Fields that are already
-    /// set in `ctx.response` are added to those of the response. Upgrades are not forwarded: the example `proxy` shows
-    /// how to join two connections.
+    /// ([`BodyPlan::Stream`](crate::BodyPlan::Stream)); then it can be forwarded only once, and only if none of it was
+    /// read before. Fields that are already set in `ctx.response` are added to those of the response. Upgrades are not
+    /// forwarded: the example `proxy` shows how to join two connections.
     ///
     /// If the peer closes before it has the whole response, the connection to the server behind is closed, too, so that
     /// nobody works for it any longer. A peer that closes only its sending half looks the same
@@ -85,14 +85,12 @@ impl Context {
         call: impl IntoFuture<Output = Result<Call, ClientError>>,
         change: impl FnOnce(&mut Response) -> O,
     ) -> Result {
-        if self.extensions.get::<Begun>().is_some() {
-            return Err(Error::new(Status::BAD_GATEWAY, "another call has begun to take the body"));
+        if self.body_reader().has_begun() {
+            // What is left must not pass for all of it.
+            return Err(Error::new(Status::BAD_GATEWAY, "a part of the body was read before"));
         }
         let opened = unless(self.peer_closed(), async { call.await.map_err(owed) });
         let (writer, mut answer) = opened.await?.split();
-        if !self.body_reader().is_over() {
-            self.extensions.insert(Begun);
-        }
         let (mut pump, mut response) = (Pump::new(writer, self.request.body.bytes()), Response::new());
         loop {
             let interim = async { answer.informational().await.map_err(owed) };
@@ -122,9 +120,6 @@ impl Context {
         pump.run(&mut body).await
     }
 }
-
-/// The body, which is streamed, has begun to be forwarded. What is left of it must not pass for the whole.
-struct Begun;
 
 /// Forwards the body of the response to the peer, and the trailers that these `headers` do not keep from it.
 async fn relay((answer, headers): (&mut CallReader, &Headers), mut out: Writer<'_>) -> Result {

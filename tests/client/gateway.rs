@@ -4,7 +4,9 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use corehttp::{BodyPlan, Client, ClientTimeouts, Context, Request, Response, Server, Status, with_plan};
+use corehttp::{
+    BodyPlan, Client, ClientTimeouts, Context, Handler, Request, Response, Server, Service, Status, with_plan,
+};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep, timeout};
@@ -45,6 +47,18 @@ async fn hear(stage: &Stage, asked: &str) -> String {
         heard
     });
     heard.await.split_inclusive("\r\n").filter(|line| !line.starts_with("date: ")).collect()
+}
+
+/// What a peer of `service` hears that says `asked`, until the connection closes.
+async fn ask(service: &Service<impl Handler>, asked: &str) -> String {
+    let (mut near, far) = duplex(64 << 10);
+    let peer = async {
+        near.write_all(asked.as_bytes()).await.unwrap();
+        let mut heard = String::new();
+        near.read_to_string(&mut heard).await.unwrap();
+        heard
+    };
+    tokio::join!(peer, service.serve_connection(far)).0
 }
 
 /// Runs `future` on a clock that goes on when all wait.
@@ -399,20 +413,35 @@ async fn a_body_is_forwarded_twice_only_if_it_is_all_there() {
                 _ => "",
             };
             let service = Server::new().service(with_plan(|_| BodyPlan::Stream, gateway));
-            let (mut near, far) = duplex(64 << 10);
-            let peer = async {
-                let asked = format!("{wish}host: a\r\nconnection: close\r\n\r\n{body}");
-                near.write_all(asked.as_bytes()).await.unwrap();
-                let mut heard = String::new();
-                near.read_to_string(&mut heard).await.unwrap();
-                heard
-            };
-            let (heard, _) = tokio::join!(peer, service.serve_connection(far));
+            let asked = format!("{wish}host: a\r\nconnection: close\r\n\r\n{body}");
+            let heard = ask(&service, &asked).await;
             let status = if has_whole { "200" } else { "502" };
             assert!(heard.starts_with(&format!("HTTP/1.1 {status} ")), "{wish}, {is_silent}: {heard}");
             assert_eq!(stage.dialed().len(), 1 + usize::from(has_whole), "{wish}, {is_silent}");
             let asked = stage.heard().into_iter().filter(|asked| asked.contains("HTTP"));
             assert!(asked.into_iter().all(|asked| asked.ends_with(body)), "{wish}, {is_silent}");
+        }
+    }
+}
+
+/// A handler looks at the first bytes, or at all of them, and then forwards what is left.
+#[tokio::test(start_paused = true)]
+async fn what_is_left_of_a_body_is_not_forwarded_as_if_it_were_all() {
+    for body in
+        ["content-length: 6\r\n\r\nabcdef", "transfer-encoding: chunked\r\n\r\n6\r\nabcdef\r\n0\r\n\r\n"]
+    {
+        for looks_at in [1, 6] {
+            let stage = Stage::always(OK);
+            let client = stage.client();
+            let gateway = async move |ctx: &mut Context| {
+                ctx.body_reader().read_exact(&mut [0; 6][..looks_at]).await?;
+                pass(&client, ctx).await
+            };
+            let service = Server::new().service(with_plan(|_| BodyPlan::Stream, gateway));
+            let asked = format!("POST / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n{body}");
+            let heard = ask(&service, &asked).await;
+            assert!(heard.starts_with("HTTP/1.1 502 "), "{body}, {looks_at}: {heard}");
+            assert!(stage.dialed().is_empty());
         }
     }
 }

@@ -27,6 +27,8 @@ pub(crate) struct Incoming {
     lent: usize,
     /// How many bytes after them are data too, which the reader did not take yet.
     ready: usize,
+    /// Whether any of the body was lent.
+    has_lent: bool,
     /// How many bytes of the body were read and discarded.
     drained: usize,
     /// The length of the input when it was last parsed and did not contain a whole head.
@@ -47,6 +49,7 @@ impl Incoming {
         loop {
             self.lent = self.decode(bounds)?;
             if self.lent > 0 || self.is_read() {
+                self.has_lent |= self.lent > 0;
                 return Poll::Ready(Ok(self.lent));
             }
             ready!(self.poll_more(cx, conn, bounds, None))?;
@@ -64,6 +67,7 @@ impl Incoming {
             self.input.consume(decoded.framing);
             self.lent = decoded.data;
         }
+        self.has_lent |= self.lent > 0;
         self.lent > 0
     }
 
@@ -194,6 +198,11 @@ impl Incoming {
         matches!(self.body, Remaining::Nothing) && self.ready == 0
     }
 
+    /// Whether a reader has had any of the body.
+    pub(crate) fn has_lent(&self) -> bool {
+        self.has_lent
+    }
+
     /// Whether the whole body has arrived, even if it has not been read. Unknown, and thus false, for one in chunks.
     pub(crate) fn has_arrived(&self) -> bool {
         self.length_left().is_some_and(|left| left <= (self.input.unread().len() - self.lent) as u64)
@@ -304,11 +313,23 @@ impl Incoming {
     /// Forgets the message, but not the input after it.
     pub(crate) fn forget_message(&mut self) {
         self.take_back();
-        let Incoming { input: _, trailers, expectation, body, lent: _, ready, drained, partial, pace } = self;
+        let Incoming {
+            input: _,
+            trailers,
+            expectation,
+            body,
+            lent: _,
+            ready,
+            has_lent,
+            drained,
+            partial,
+            pace,
+        } = self;
         trailers.clear();
         *expectation = Expectation::None;
         *body = Remaining::Nothing;
         (*ready, *drained, *partial) = (0, 0, 0);
+        *has_lent = false;
         *pace = Pace::default();
     }
 }

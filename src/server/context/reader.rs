@@ -111,9 +111,9 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Whether nothing more of the body is to be received.
-    pub(crate) fn is_over(&self) -> bool {
-        self.incoming.is_read()
+    /// Whether a part of the body was read as it arrived, and is not there any more.
+    pub(crate) fn has_begun(&self) -> bool {
+        self.request.body.is_empty() && self.incoming.has_lent()
     }
 
     /// Waits until the peer has closed the connection, or its sending half, as
