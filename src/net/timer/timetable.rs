@@ -34,8 +34,15 @@ pub(crate) struct Timetable {
 /// a slot.
 #[derive(Default)]
 struct Slots {
-    pages: Vec<Box<[Slot; PAGE]>>,
+    pages: Vec<Page>,
     free: Vec<u32>,
+}
+
+struct Page {
+    /// No wait in this page expires before. Thus a sweep need not look at every slot, which would hold up a core that has
+    /// many connections.
+    earliest: Expiry,
+    slots: Box<[Slot; PAGE]>,
 }
 
 const PAGE: usize = 64;
@@ -119,7 +126,8 @@ impl Timetable {
     pub(crate) fn stop(&self) {
         self.stopping.set(true);
         self.stopped.notify_waiters();
-        self.wake(|_| true);
+        let all = wakers(self.slots.borrow().iter());
+        all.into_iter().for_each(Waker::wake);
     }
 
     pub(crate) fn is_stopping(&self) -> bool {
@@ -135,17 +143,7 @@ impl Timetable {
 
     fn sweep(&self) {
         self.now.set(self.now.get() + millis(TICK));
-        let now = Expiry(self.now.get());
-        self.wake(|slot| slot.expiries.earliest() <= now);
-    }
-
-    /// Wakes the tasks that wait in those slots.
-    fn wake(&self, is_due: impl Fn(&Slot) -> bool) {
-        let slots = self.slots.borrow();
-        let due: Vec<Waker> =
-            slots.iter().filter(|slot| is_due(slot)).filter_map(|slot| slot.waker.clone()).collect();
-        // A waker of another runtime may do anything, such as to poll a connection at once, or to drop one.
-        drop(slots);
+        let due = wakers(self.slots.borrow_mut().due(Expiry(self.now.get())));
         due.into_iter().for_each(Waker::wake);
     }
 
@@ -166,6 +164,12 @@ impl Timetable {
     }
 }
 
+/// The tasks that wait in `slots`. They are woken once the table is no longer locked: a waker of another runtime may do
+/// anything, such as to poll a connection at once, or to drop one.
+fn wakers<'a>(slots: impl Iterator<Item = &'a Slot>) -> Vec<Waker> {
+    slots.filter_map(|slot| slot.waker.clone()).collect()
+}
+
 /// How often the table is swept.
 const TICK: Duration = Duration::from_millis(250);
 
@@ -176,23 +180,47 @@ impl Slots {
             let page = first..first + PAGE;
             self.free
                 .extend(page.rev().map(|slot| u32::try_from(slot).expect("a core has fewer connections")));
-            self.pages.push(Box::new(std::array::from_fn(|_| Slot::default())));
+            let slots = Box::new(std::array::from_fn(|_| Slot::default()));
+            self.pages.push(Page { earliest: Expiry::default(), slots });
         }
         self.free.pop().expect("a page was added")
     }
 
     #[inline]
     fn at(&mut self, slot: u32) -> &mut Slot {
-        &mut self.pages[slot as usize / PAGE][slot as usize % PAGE]
+        &mut self.pages[slot as usize / PAGE].slots[slot as usize % PAGE]
+    }
+
+    /// Begins the wait in this lane, unless it has begun. Returns when it expires.
+    #[inline]
+    fn arm(&mut self, slot: u32, lane: Lane, expiry: impl FnOnce() -> Expiry) -> Expiry {
+        let page = &mut self.pages[slot as usize / PAGE];
+        let expiry = page.slots[slot as usize % PAGE].expiries.arm(lane, expiry);
+        page.earliest = page.earliest.min(expiry);
+        expiry
     }
 
     fn iter(&self) -> impl Iterator<Item = &Slot> {
-        self.pages.iter().flat_map(|page| page.iter())
+        self.pages.iter().flat_map(|page| page.slots.iter())
+    }
+
+    /// The slots in which a wait has expired.
+    fn due(&mut self, now: Expiry) -> impl Iterator<Item = &Slot> {
+        let pages = self.pages.iter_mut().filter(move |page| page.earliest <= now);
+        pages.flat_map(Page::looked_through).filter(move |slot| slot.expiries.earliest() <= now)
     }
 
     /// How many are taken.
     fn len(&self) -> usize {
         self.pages.len() * PAGE - self.free.len()
+    }
+}
+
+impl Page {
+    /// The slots, once it is known anew when the first wait expires: others may have ended since.
+    fn looked_through(&mut self) -> impl Iterator<Item = &Slot> {
+        self.earliest = self.slots.iter().map(|slot| slot.expiries.earliest()).min().unwrap_or_default();
+        self.slots.iter()
     }
 }
 
@@ -210,10 +238,10 @@ impl Timer for Deadline {
         self.armed[lane as usize] = true;
         let now = Expiry(self.timetable.now());
         let mut slots = self.timetable.slots.borrow_mut();
-        let slot = slots.at(self.slot);
-        if slot.expiries.arm(lane, || self.timetable.expiry(now, limit)) <= now {
+        if slots.arm(self.slot, lane, || self.timetable.expiry(now, limit)) <= now {
             return Poll::Ready(());
         }
+        let slot = slots.at(self.slot);
         let is_known = slot.waker.as_ref().is_some_and(|waker| waker.will_wake(cx.waker()));
         let replaced = if is_known { None } else { slot.waker.replace(cx.waker().clone()) };
         let alarm = match self.timetable.mode {
@@ -287,6 +315,7 @@ impl Drop for Deadline {
 mod tests {
     use std::future::poll_fn;
     use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
     use std::task::Wake;
 
     use super::*;
@@ -338,6 +367,40 @@ mod tests {
             assert!(poll().is_ready());
             drop(deadline);
             assert_eq!((timetable.len(), LOCKED_OUT.get()), (0, 0));
+        }
+    }
+
+    /// Notes that it was woken.
+    #[derive(Default)]
+    struct Bell(AtomicBool);
+
+    impl Wake for Bell {
+        fn wake(self: Arc<Bell>) {
+            self.0.store(true, Relaxed);
+        }
+    }
+
+    #[test]
+    fn a_sweep_wakes_all_that_are_due_and_no_others() {
+        let timetable = Timetable::swept();
+        let wait = |_| (timetable.deadline(Peer::default()), Arc::new(Bell::default()), usize::MAX);
+        let mut waits: Vec<_> = (0..3 * PAGE).map(wait).collect();
+        for tick in 0..200 {
+            for (at, (deadline, bell, due)) in waits.iter_mut().enumerate() {
+                if (at + tick * tick) % 37 == 0 {
+                    let ticks = at * tick % 50;
+                    deadline.disarm(Lane::Read);
+                    let waker = Waker::from(bell.clone());
+                    let limit = TICK * ticks as u32;
+                    let polled = deadline.poll_expired(&mut Context::from_waker(&waker), Lane::Read, limit);
+                    assert!(polled.is_pending());
+                    *due = tick + ticks;
+                }
+            }
+            timetable.sweep();
+            for (at, (_, bell, due)) in waits.iter().enumerate() {
+                assert_eq!(bell.0.swap(false, Relaxed), *due <= tick, "{at}, {tick}");
+            }
         }
     }
 
