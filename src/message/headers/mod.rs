@@ -4,6 +4,7 @@ mod field;
 mod headers_iter;
 mod list;
 mod name;
+mod received;
 mod value;
 
 use std::fmt;
@@ -254,40 +255,6 @@ impl Headers {
         let value = Span::new(value_start, self.text.len() - value_start);
         self.text.extend(b"\r\n");
         self.note(name.tag(), front.part(0, name.as_str().len()), value);
-    }
-
-    /// Forgets all lines, before those of a received head are noted, whose bytes will be put into
-    /// [`Headers::text_mut`].
-    #[inline]
-    pub(crate) fn begin(&mut self) {
-        let Headers { text: _, fields, present, is_patched } = self;
-        fields.clear();
-        *present = 0;
-        *is_patched = true;
-    }
-
-    /// Notes where a line is.
-    #[inline]
-    pub(crate) fn note(&mut self, tag: Tag, name: Span, value: Span) {
-        self.fields.push(Field { tag, name, value });
-        self.present |= tag.bit();
-    }
-
-    /// The arena that the spans of [`Headers::note`] point into.
-    #[inline]
-    pub(crate) fn text_mut(&mut self) -> &mut Arena {
-        &mut self.text
-    }
-
-    /// Replaces line ends in values, and the blanks around them, with spaces (RFC 9112 §5.2).
-    pub(crate) fn unfold(&mut self) {
-        for field in &mut self.fields {
-            let mut unfolded = self.text[field.value].to_vec();
-            let runs =
-                unfolded.chunk_by_mut(|one, next| one.is_ascii_whitespace() == next.is_ascii_whitespace());
-            runs.filter(|run| run.contains(&b'\n')).for_each(|fold| fold.fill(b' '));
-            field.value = self.text.overwrite(field.value, &unfolded);
-        }
     }
 
     /// `false` if no line has this name. `true` may also be due to another name, or to one that was removed.

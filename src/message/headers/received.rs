@@ -1,0 +1,41 @@
+//! How [`Headers`] take over a head that was received: its bytes as they came, and where the lines are among them.
+
+use super::field::Field;
+use super::{Headers, Tag};
+use crate::memory::{Arena, Span};
+
+impl Headers {
+    /// Forgets all lines, before those of a received head are noted, whose bytes will be put into
+    /// [`Headers::text_mut`].
+    #[inline]
+    pub(crate) fn begin(&mut self) {
+        let Headers { text: _, fields, present, is_patched } = self;
+        fields.clear();
+        *present = 0;
+        *is_patched = true;
+    }
+
+    /// Notes where a line is.
+    #[inline]
+    pub(crate) fn note(&mut self, tag: Tag, name: Span, value: Span) {
+        self.fields.push(Field { tag, name, value });
+        self.present |= tag.bit();
+    }
+
+    /// The arena that the spans of [`Headers::note`] point into.
+    #[inline]
+    pub(crate) fn text_mut(&mut self) -> &mut Arena {
+        &mut self.text
+    }
+
+    /// Replaces line ends in values, and the blanks around them, with spaces (RFC 9112 §5.2).
+    pub(crate) fn unfold(&mut self) {
+        for field in &mut self.fields {
+            let mut unfolded = self.text[field.value].to_vec();
+            let is_blank = u8::is_ascii_whitespace;
+            let runs = unfolded.chunk_by_mut(|one, next| is_blank(one) == is_blank(next));
+            runs.filter(|run| run.contains(&b'\n')).for_each(|fold| fold.fill(b' '));
+            field.value = self.text.overwrite(field.value, &unfolded);
+        }
+    }
+}
