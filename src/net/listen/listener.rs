@@ -117,14 +117,16 @@ pub(crate) enum AcceptFault {
 
 /// Decides how to react to a failed `accept`.
 ///
-/// On Linux, `accept` also reports network errors of the new connection (accept(2), "Error handling"). After an unknown
-/// error it is best to wait and try again: a busy loop would be worse, and so would a server that gives up.
+/// On Linux, `accept` also reports network errors of the new connection (accept(2), "Error handling"). Elsewhere it may
+/// fail to ask who the peer is, which has already gone. After an unknown error it is best to wait and try again: a busy
+/// loop would be worse, and so would a server that gives up.
 pub(crate) fn classify(error: &io::Error) -> AcceptFault {
     use io::ErrorKind as Kind;
     match error.kind() {
         Kind::ConnectionAborted
         | Kind::ConnectionReset
         | Kind::ConnectionRefused
+        | Kind::NotConnected
         | Kind::TimedOut
         | Kind::HostUnreachable
         | Kind::NetworkUnreachable
@@ -140,6 +142,7 @@ mod tests {
     use std::future::poll_fn;
     use std::net;
     use std::thread;
+    #[cfg(unix)]
     use std::time::Duration;
 
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -221,6 +224,7 @@ mod tests {
         drop(near);
     }
 
+    #[cfg(unix)]
     #[test]
     fn an_accepted_socket_has_keepalive_only_if_asked_for_rfc9293_3_8_4() {
         for keepalive in [None, Some(Keepalive::every(Duration::from_secs(7)))] {
@@ -311,6 +315,7 @@ mod tests {
         for (errno, expected) in [
             (103, AcceptFault::Skip),    // ECONNABORTED
             (104, AcceptFault::Skip),    // ECONNRESET
+            (107, AcceptFault::Skip),    // ENOTCONN
             (113, AcceptFault::Skip),    // EHOSTUNREACH
             (4, AcceptFault::Skip),      // EINTR
             (24, AcceptFault::BackOff),  // EMFILE
