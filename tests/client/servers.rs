@@ -13,7 +13,9 @@ use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
-use crate::support::{Scripted, ask, eventually};
+#[cfg(target_os = "linux")]
+use crate::support::eventually;
+use crate::support::{Scripted, ask};
 
 /// A request whose body is 100,000 bytes, and what they are.
 fn large(url: &str, is_stream: bool) -> (Request, String) {

@@ -3,6 +3,7 @@
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::net::TcpStream;
+#[cfg(unix)]
 use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
@@ -156,6 +157,7 @@ fn a_file_that_does_not_shrink_has_no_copy() {
 }
 
 /// A link that was planted is not followed, neither to read nor to write.
+#[cfg(unix)]
 #[test]
 fn row_70_a_planted_link_is_replaced() {
     let outside = TempDir::new().unwrap();

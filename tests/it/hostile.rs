@@ -18,10 +18,10 @@ use corehttp::{
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, ReadBuf, duplex};
 
 use crate::support::answers::answers;
-#[cfg(target_os = "linux")]
-use crate::support::resident;
 use crate::support::wired::{Then, Wired};
-use crate::support::{Peer, Served, alone, eventually, paused, status, undated};
+use crate::support::{Peer, Served, eventually, paused, status, undated};
+#[cfg(target_os = "linux")]
+use crate::support::{alone, resident};
 
 const GET: &str = "GET / HTTP/1.1\r\nhost: a\r\n\r\n";
 

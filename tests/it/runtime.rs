@@ -51,6 +51,7 @@ fn cores_alive() -> usize {
     names.filter(|name| name.starts_with("corehttp-")).count()
 }
 
+#[cfg(target_os = "linux")]
 #[test]
 fn each_core_has_a_thread_and_none_is_left_behind() {
     alone("runtime::each_core_has_a_thread_and_none_is_left_behind", || {

@@ -663,6 +663,7 @@ fn under_load_nothing_is_lost() {
     }
 }
 
+#[cfg(unix)]
 #[test]
 fn a_second_server_takes_over_and_nothing_is_lost() {
     for (cores, balanced) in SPREADS {

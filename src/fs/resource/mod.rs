@@ -131,6 +131,7 @@ pub(super) fn content_type(name: &str) -> String {
 }
 
 #[cfg(test)]
+#[cfg(unix)]
 mod tests {
     use std::time::Duration;
 

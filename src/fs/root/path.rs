@@ -122,8 +122,9 @@ mod tests {
         check("/%2561", Some("%61"));
         check("/%252e%252e/", Some("%2e%2e/"));
         check("/%252fa", Some("%2fa"));
-        check("/...", Some("..."));
-        check("/..a/a..", Some("..a/a.."));
+        // Windows ignores dots at the end of a name.
+        check("/...", (!cfg!(windows)).then_some("..."));
+        check("/..a/a..", (!cfg!(windows)).then_some("..a/a.."));
         check("/100%", Some("100%"));
         check("http://host/a", Some("a"));
         check("http://host", Some(""));

@@ -182,6 +182,7 @@ mod tests {
     }
 
     /// A range up to the largest offset there is once kept the core busy for ever.
+    #[cfg(unix)]
     #[test]
     fn a_range_that_no_file_can_hold_is_an_error() {
         let file = Arc::new(tempfile::tempfile().unwrap());

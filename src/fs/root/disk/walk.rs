@@ -68,6 +68,7 @@ const ELOOP: i32 = 40;
 const ELOOP: i32 = 62;
 
 #[cfg(test)]
+#[cfg(unix)]
 mod tests {
     use std::os::unix::fs::symlink;
 
