@@ -130,7 +130,7 @@ impl<H: Handler> Handler for Compress<H> {
     async fn handle(&self, ctx: &mut Context) -> Result {
         Encoding::put(ctx, self.rules);
         let outcome = self.handler.handle(ctx).await;
-        // Boxed because it is rare: an idle connection holds room for this future.
+        // Boxed because it is rare: the future of each request holds room for this one.
         if let Some(large) = finish(ctx, outcome)? {
             ctx.response.body = large.await?;
         }

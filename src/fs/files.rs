@@ -267,7 +267,7 @@ impl<N: Handler> Handler for Files<N> {
             }
             (Found::Listing(listed), Method::Get | Method::Head) => {
                 let (lookup, sort) = (self.lookup.clone(), Sort::of(&request.query()));
-                // Boxed because it is rare: an idle connection holds room for this future.
+                // Boxed because it is rare: the future of each request holds room for this one.
                 let page = Box::pin(LISTINGS.work(move || lookup.list(&listed, sort))).await?;
                 let page = page.map_err(owed)?;
                 response.headers.set("content-security-policy", listing::POLICY)?;
