@@ -38,7 +38,8 @@ struct Ticket {
     state: State,
     /// Whether the connection that has taken it was used before.
     is_reused: bool,
-    is_repeated: bool,
+    /// Whether it may be the reason why a connection ended.
+    is_suspect: bool,
     /// Whether the server may have seen it on a connection before this one.
     was_sent: bool,
     caller: Option<Waker>,
@@ -216,9 +217,9 @@ impl Tickets {
         self.all[at].job.as_ref().is_some_and(|job| job.may_repeat)
     }
 
-    /// Notes that a request may be the reason why a connection ended. Returns whether that was noted before.
+    /// Makes a request suspect. Returns whether it already was.
     pub(super) fn suspect(&mut self, at: usize) -> bool {
-        mem::replace(&mut self.all[at].is_repeated, true)
+        mem::replace(&mut self.all[at].is_suspect, true)
     }
 
     /// Puts a request back, as the next one to be sent. `is_sent` says whether the server may have seen it.
@@ -286,12 +287,12 @@ impl Tickets {
     }
 
     fn release(&mut self, at: usize) {
-        let Ticket { wire, job, state, is_reused, is_repeated, was_sent, caller, response } =
+        let Ticket { wire, job, state, is_reused, is_suspect, was_sent, caller, response } =
             &mut self.all[at];
         wire.clear();
         wire.shrink_to(WIRE_KEPT_MAX);
         self.freed.extend(job.take().map(Freed::Place));
-        (*state, *is_reused, *is_repeated, *was_sent, *caller) = Default::default();
+        (*state, *is_reused, *is_suspect, *was_sent, *caller) = Default::default();
         response.reset();
         self.free.push(at);
     }
