@@ -28,8 +28,6 @@ pub(super) struct Pipe {
     /// The answer to the first of them, as far as it has been received.
     response: Response,
     stage: Stage,
-    /// How many bytes the connection has taken.
-    taken: u64,
     /// Whether the connection has already brought an answer.
     has_answered: bool,
     writing: Writing,
@@ -46,7 +44,7 @@ struct Flying {
     taken: Taken,
     /// When the connection took it.
     at: Instant,
-    /// Where its bytes are among all that the connection has taken.
+    /// Where its bytes are among all that are sent over the connection.
     start: u64,
     end: u64,
 }
@@ -85,7 +83,6 @@ impl Pipe {
             flight: VecDeque::new(),
             response: Response::new(),
             stage: Stage::Head,
-            taken: 0,
             has_answered: false,
             writing: Writing::Flushed,
             failure: None,
@@ -139,7 +136,7 @@ impl Pipe {
     }
 
     async fn serve(&mut self, mut link: Link) {
-        (self.taken, self.writing, self.failure) = (0, Writing::Flushed, None);
+        (self.writing, self.failure) = (Writing::Flushed, None);
         self.has_answered = link.exchange.timings.reused;
         let end = poll_fn(|cx| self.poll_serve(cx, &mut link)).await;
         match end {
@@ -197,13 +194,12 @@ impl Pipe {
         tickets.watch(cx);
         let mut now = None;
         while self.may_take(link) {
-            let output = link.conn.output().bytes();
-            let len = output.len();
-            let Some(taken) = tickets.take(output, self.has_answered) else { break };
-            let start = self.taken;
-            self.taken += (output.len() - len) as u64;
+            let (sent, output) = (link.conn.traffic().sent, link.conn.output());
+            let start = sent + output.len() as u64;
+            let Some(taken) = tickets.take(output.bytes(), self.has_answered) else { break };
+            let end = sent + output.len() as u64;
             let at = *now.get_or_insert_with(runtime::now);
-            self.flight.push_back(Flying { taken, at, start, end: self.taken });
+            self.flight.push_back(Flying { taken, at, start, end });
         }
         drop(tickets);
         let has_taken = self.flight.len() > before;
