@@ -66,7 +66,7 @@ impl Request {
             return Err(InvalidTarget::Outside);
         }
         let mut onward = Request::for_target(self.method(), target);
-        onward.headers = forward(&self.headers, &self.headers);
+        onward.headers = self.headers.forwarded();
         // Else it would be sent in chunks, which servers of HTTP/1.0 do not understand (RFC 9112 §6.1).
         if self.method().suggests_content() && self.is_known_to_be_empty() {
             onward.headers.put(Name::CONTENT_LENGTH, b"0");
@@ -130,42 +130,37 @@ impl Response {
     /// ```
     #[must_use = "the response that was given is gone, and this is what is left of it"]
     pub fn forwarded(mut self) -> Response {
-        self.trailers = forward(&self.trailers, &self.headers);
+        self.trailers = self.trailers.forwarded_behind(&self.headers);
         self.headers = self.headers.forwarded();
         self
     }
 }
 
 impl Headers {
-    /// The headers of an answer that may go to the next hop.
+    /// The headers of a message that may go to the next hop. Those that frame the body are kept, since the same body
+    /// follows.
     pub(crate) fn forwarded(&self) -> Headers {
-        forward(self, self)
+        self.forwarded_behind(self)
     }
 
-    /// The trailers of a message with these `headers` that may go to the next hop.
+    /// The trailers of a message that may go to the next hop, by what its `headers` list.
     pub(crate) fn forwarded_behind(&self, headers: &Headers) -> Headers {
-        forward(self, headers)
-    }
-}
-
-/// The lines of `fields` that may go to the next hop, by what the message's `headers` list. Fields that frame the body
-/// are kept, since the same body follows.
-fn forward(fields: &Headers, headers: &Headers) -> Headers {
-    let mut onward = Headers::new();
-    for (name, value) in fields {
-        if !HOP_BY_HOP.iter().any(|hop| hop.eq_ignore_ascii_case(name)) {
-            onward.push(Name::new(name), value);
+        let mut onward = Headers::new();
+        for (name, value) in self {
+            if !HOP_BY_HOP.iter().any(|hop| hop.eq_ignore_ascii_case(name)) {
+                onward.push(Name::new(name), value);
+            }
         }
-    }
-    // One pass over the options, instead of one for each field: a peer can list tens of thousands of them.
-    for option in headers.named(Name::CONNECTION).flat_map(members) {
-        if let Ok(option) = str::from_utf8(option)
-            && !FRAMING.iter().any(|framing| framing.eq_ignore_ascii_case(option))
-        {
-            onward.remove(option);
+        // One pass over the options, instead of one for each field: a peer can list tens of thousands of them.
+        for option in headers.named(Name::CONNECTION).flat_map(members) {
+            if let Ok(option) = str::from_utf8(option)
+                && !FRAMING.iter().any(|framing| framing.eq_ignore_ascii_case(option))
+            {
+                onward.remove(option);
+            }
         }
+        onward
     }
-    onward
 }
 
 /// Fields that frame the body. No peer has them removed, or the body would be lost with them.
