@@ -153,14 +153,23 @@ fn owed(error: &(dyn StdError + 'static)) -> Option<Status> {
     if let Some(error) = error.downcast_ref::<InvalidAnswer>() {
         return Some(error.owed());
     }
-    let of_wire = error.downcast_ref::<WireError>().map(|error| error.owed());
-    let of_coding = || error.downcast_ref::<CodingError>().map(|error| error.owed());
-    let of_form = || error.downcast_ref::<InvalidForm>().map(|error| error.owed());
-    let of_text = || error.downcast_ref::<InvalidText>().map(|error| error.owed());
-    let of_target = || error.downcast_ref::<InvalidTarget>().and_then(|error| error.owed());
+    if let Some(error) = error.downcast_ref::<WireError>() {
+        return Some(error.owed());
+    }
+    if let Some(error) = error.downcast_ref::<CodingError>() {
+        return Some(error.owed());
+    }
+    if let Some(error) = error.downcast_ref::<InvalidForm>() {
+        return Some(error.owed());
+    }
+    if let Some(error) = error.downcast_ref::<InvalidText>() {
+        return Some(error.owed());
+    }
+    if let Some(error) = error.downcast_ref::<InvalidTarget>() {
+        return error.owed();
+    }
     // Only the immediate source: deeper ones may be about another message than the request that is answered.
-    let of_source = || error.source().and_then(|source| source.downcast_ref::<Status>()).copied();
-    of_wire.or_else(of_coding).or_else(of_form).or_else(of_text).or_else(of_target).or_else(of_source)
+    error.source()?.downcast_ref::<Status>().copied()
 }
 
 impl fmt::Display for Error {
