@@ -56,14 +56,16 @@ where
         let (stop, lifeline) = (running.stop_signal(), running.lifeline(grace));
         let core = ServerCore { index, count };
         let thread = runtime::block_on_core(index, server.pinning, move || async move {
-            let told = match open(&*make, core, bound, stop).await {
-                Ok(opened) => ready.send(Ok(())).map(|()| opened),
-                // The launching thread returns it.
-                Err(error) => return ready.send(Err(error)).map_or(Ok(()), Ok),
+            let (worker, inlet) = match open(&*make, core, bound, stop).await {
+                Ok(opened) => opened,
+                // The launching thread returns it, unless it has given up.
+                Err(error) => return ready.send(Err(error)).or(Ok(())),
             };
+            if ready.send(Ok(())).is_err() {
+                return Ok(());
+            }
             // Once all senders are gone, the launching thread notices a core that died without reporting.
             drop(ready);
-            let Ok((worker, inlet)) = told else { return Ok(()) };
             if let Some((signal, grace, running)) = signal {
                 runtime::spawn(stop_on(signal, grace, running));
             }
