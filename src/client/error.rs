@@ -197,7 +197,7 @@ impl ClientError {
     }
 
     /// The failure of the connection, or else this error.
-    pub(super) fn of_connection(self) -> Result<ExchangeError, ClientError> {
+    pub(super) fn into_failure(self) -> Result<ExchangeError, ClientError> {
         match self.0.cause {
             ClientCause::Exchange(failure @ ExchangeError::Io(_)) => Ok(failure),
             _ => Err(self),

@@ -114,28 +114,29 @@ impl Link {
                 Upload::Failed(_) => Poll::Pending,
                 _ => poll(self, cx),
             };
-            match polled.map_err(ClientError::of_connection) {
+            match polled {
                 Poll::Pending => {}
                 Poll::Ready(Ok(done)) => return Poll::Ready(Ok(done)),
-                Poll::Ready(Err(Err(error))) if self.is_done_with(&error) => {
-                    self.exchange.upload = Upload::Abandoned;
-                    return Poll::Ready(Ok(dropped));
-                }
-                Poll::Ready(Err(Err(error))) => return Poll::Ready(Err(error)),
-                // The answer may already be in the socket, unread.
-                Poll::Ready(Err(Ok(failure))) => self.exchange.upload = Upload::Failed(failure),
+                Poll::Ready(Err(error)) => match error.into_failure() {
+                    // The answer may already be in the socket, unread.
+                    Ok(failure) => self.exchange.upload = Upload::Failed(failure),
+                    Err(error) if self.is_done_with(&error) => break,
+                    Err(error) => return Poll::Ready(Err(error)),
+                },
             }
             let waits = matches!(self.exchange.upload, Upload::Waiting);
             match self.poll_early(cx, early)? {
                 // The `100 Continue` that the body waited for has come.
-                Poll::Pending if waits && matches!(self.exchange.upload, Upload::Sending) => continue,
+                Poll::Pending if waits && matches!(self.exchange.upload, Upload::Sending) => {}
                 Poll::Pending => return self.poll_deadline(cx, ClientPhase::Send).map(Err),
-                Poll::Ready(()) if matches!(self.exchange.upload, Upload::Failed(_) | Upload::Abandoned) => {}
+                Poll::Ready(()) if matches!(self.exchange.upload, Upload::Failed(_) | Upload::Abandoned) => {
+                    break;
+                }
                 Poll::Ready(()) => return Poll::Pending,
             }
-            self.exchange.upload = Upload::Abandoned;
-            return Poll::Ready(Ok(dropped));
         }
+        self.exchange.upload = Upload::Abandoned;
+        Poll::Ready(Ok(dropped))
     }
 
     /// Whether the server still wants the body of the request.
