@@ -97,15 +97,13 @@ impl Answer {
 
     fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Result<usize, ClientError>> {
         let Some(link) = &mut self.link else { return Poll::Ready(Ok(0)) };
-        match ready!(link.poll_chunk(cx)) {
+        let polled = ready!(link.poll_chunk(cx));
+        match polled {
             Ok(0) => self.release(),
-            Ok(count) => return Poll::Ready(Ok(count)),
-            Err(error) => {
-                link.close();
-                return Poll::Ready(Err(error));
-            }
+            Ok(_) => {}
+            Err(_) => link.close(),
         }
-        Poll::Ready(Ok(0))
+        Poll::Ready(polled)
     }
 
     /// Gives the connection back, once the body has been read.
