@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::fmt;
 use std::future::poll_fn;
-use std::task::{Poll, ready};
+use std::task::Poll;
 use std::time::Duration;
 
 use crate::client::exchange::INTERIM_MAX;
@@ -31,21 +31,19 @@ pub(super) async fn open_tunnel(
     let (mut incoming, mut response) = (Incoming::default(), Response::new());
     let asked = Asked { connect: true, ..Asked::default() };
     for _ in 0..=INTERIM_MAX {
-        poll_fn(|cx| {
+        let head = poll_fn(|cx| {
             let mut reply = Reply::new(&mut response, asked);
-            let head = incoming.poll_head(cx, &mut conn, &mut reply, bounds, || {});
-            if let Poll::Ready(head) = head {
-                return Poll::Ready(head.map_err(failed));
+            match incoming.poll_head(cx, &mut conn, &mut reply, bounds, || {}) {
+                Poll::Ready(head) => Poll::Ready(head),
+                Poll::Pending => conn.poll_expired(cx, Lane::Whole, limit).map(|_| Ok(Head::Silence)),
             }
-            ready!(conn.poll_expired(cx, Lane::Whole, limit));
-            Poll::Ready(Ok(Head::Silence))
-        })
-        .await
-        .and_then(|head| match head {
-            Head::Whole => Ok(()),
-            Head::End => Err(ClientError::new(ClientPhase::Connect, ClientCause::Closed)),
-            Head::Silence => Err(ClientError::new(ClientPhase::Connect, ClientCause::TimedOut)),
-        })?;
+        });
+        match head.await {
+            Ok(Head::Whole) => {}
+            Ok(Head::End) => return Err(failed(ClientCause::Closed)),
+            Ok(Head::Silence) | Err(ExchangeError::TimedOut(_)) => return Err(failed(ClientCause::TimedOut)),
+            Err(error) => return Err(failed(ClientCause::Exchange(error))),
+        }
         // A 101 was not asked for, and no other answer follows it.
         if !response.status.is_informational() || response.status == Status::SWITCHING_PROTOCOLS {
             break;
@@ -53,7 +51,7 @@ pub(super) async fn open_tunnel(
     }
     match response.status.is_success() && incoming.input.is_empty() {
         true => Ok(conn.into_parts().0),
-        false => Err(refused(Refused(response.status))),
+        false => Err(failed(ClientCause::Proxy(Refused(response.status).into()))),
     }
 }
 
@@ -66,16 +64,8 @@ fn ask(out: &mut Vec<u8>, origin: &Origin, authorization: Option<&str>) {
     out.extend_from_slice(b"\r\n");
 }
 
-fn failed(error: ExchangeError) -> ClientError {
-    let cause = match error {
-        ExchangeError::TimedOut(_) => ClientCause::TimedOut,
-        error => ClientCause::Exchange(error),
-    };
+fn failed(cause: ClientCause) -> ClientError {
     ClientError::new(ClientPhase::Connect, cause)
-}
-
-fn refused(refused: Refused) -> ClientError {
-    ClientError::new(ClientPhase::Connect, ClientCause::Proxy(refused.into()))
 }
 
 /// The proxy did not open a tunnel.
