@@ -36,8 +36,12 @@ impl<'a> Event<'a> {
     /// Appends the event to `out`, or nothing if it is not valid.
     pub(super) fn encode(&self, out: &mut Vec<u8>) -> Result<(), InvalidEvent> {
         let Event { id, event, data, retry } = *self;
-        is_one_line(id).then_some(()).ok_or(InvalidEvent::Id)?;
-        is_one_line(event).then_some(()).ok_or(InvalidEvent::Event)?;
+        if !is_one_line(id) {
+            return Err(InvalidEvent::Id);
+        }
+        if !is_one_line(event) {
+            return Err(InvalidEvent::Event);
+        }
         if let Some(retry) = retry {
             field(out, "retry: ", itoa::Buffer::new().format(retry.as_millis()));
         }
@@ -82,7 +86,7 @@ impl fmt::Display for InvalidEvent {
 impl std::error::Error for InvalidEvent {}
 
 fn is_one_line(text: Option<&str>) -> bool {
-    !text.is_some_and(|text| text.contains(['\r', '\n', '\0']))
+    text.is_none_or(|text| !text.contains(['\r', '\n', '\0']))
 }
 
 /// Appends each line of `text`. A line ends with CR, LF or CRLF, as in browsers; otherwise data could break out of its
