@@ -229,7 +229,7 @@ impl Pool {
     }
 
     /// How long a connection may rest after this exchange: our limit, or less if the server asked for less.
-    pub(super) fn idle_max(&self, exchange: &Exchange) -> Duration {
+    fn idle_max(&self, exchange: &Exchange) -> Duration {
         let idle = self.settings.pool.idle;
         exchange.idle.map_or(idle, |said| said.min(idle))
     }

@@ -40,7 +40,7 @@ pub(super) struct Site {
     pub(super) cache: Arc<Cache>,
 }
 
-pub(super) type Rewrite = Arc<dyn Fn(&Request) -> Option<String> + Send + Sync>;
+type Rewrite = Arc<dyn Fn(&Request) -> Option<String> + Send + Sync>;
 
 /// Makes a compressed copy of a file that has no neighbor in that coding, or finds one that was made before.
 pub(super) type Copies = Arc<dyn Fn(&str, &Snapshot, StoredCoding) -> Option<Snapshot> + Send + Sync>;

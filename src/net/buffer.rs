@@ -30,7 +30,7 @@ impl Buffer {
     }
 
     /// Room for a socket to read into: more than usually arrives at once, so that a single read takes all of it.
-    pub(crate) fn room(&mut self) -> &mut [u8] {
+    pub(super) fn room(&mut self) -> &mut [u8] {
         self.arena.compact();
         let least = if self.full { READ_MOST } else { READ_SIZE };
         // What is unread is the start of something, and room for twice as much probably suffices for all of it.
@@ -39,7 +39,7 @@ impl Buffer {
 
     /// Adds `count` bytes that were read into the room.
     #[inline]
-    pub(crate) fn filled(&mut self, count: usize) {
+    pub(super) fn filled(&mut self, count: usize) {
         self.arena.grow(count);
         self.full = self.arena.spare(0).is_empty();
     }

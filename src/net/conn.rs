@@ -140,7 +140,7 @@ impl<H: Home> Conn<H> {
     }
 
     /// Moves some of a range of `file` to the peer, and returns how much. The output must have been flushed.
-    pub(crate) fn poll_send_file(
+    pub(super) fn poll_send_file(
         &mut self,
         cx: &mut Context<'_>,
         file: &File,

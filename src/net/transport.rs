@@ -45,7 +45,7 @@ impl Transport {
 
 impl<B: AnyStream> Transport<B> {
     /// Reads into `buf`. Returns 0 at the end.
-    pub(crate) fn poll_read(&mut self, cx: &mut Context<'_>, buf: &mut [u8]) -> Poll<io::Result<usize>> {
+    pub(super) fn poll_read(&mut self, cx: &mut Context<'_>, buf: &mut [u8]) -> Poll<io::Result<usize>> {
         let mut buf = ReadBuf::new(buf);
         let read = self.stream()?.poll_read(cx, &mut buf);
         read.map_ok(|()| buf.filled().len())
@@ -56,7 +56,7 @@ impl<B: AnyStream> Transport<B> {
         poll_now(|cx| self.poll_read(cx, &mut [0])).is_pending()
     }
 
-    pub(crate) fn poll_write(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+    pub(super) fn poll_write(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         self.stream()?.poll_write(cx, bytes)
     }
 
@@ -69,7 +69,7 @@ impl<B: AnyStream> Transport<B> {
     }
 
     /// Makes sure that what was written leaves. Sockets and memory need no flush; other streams may hold bytes back.
-    pub(crate) fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    pub(super) fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
             Transport::Tcp(_) | Transport::Memory(_) => Poll::Ready(Ok(())),
             #[cfg(unix)]
@@ -81,7 +81,7 @@ impl<B: AnyStream> Transport<B> {
     }
 
     /// Closes the sending half.
-    pub(crate) fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    pub(super) fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.stream()?.poll_shutdown(cx)
     }
 
@@ -110,7 +110,7 @@ impl<B: AnyStream> Transport<B> {
     }
 
     /// Whether something written is held back until the next flush.
-    pub(crate) fn has_unsent(&self) -> bool {
+    pub(super) fn has_unsent(&self) -> bool {
         match self {
             Transport::Tls(stream) => stream.has_unsent(),
             _ => false,

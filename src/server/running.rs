@@ -55,7 +55,7 @@ struct Inner {
 }
 
 /// The thread of one core.
-pub(super) type Thread = JoinHandle<io::Result<io::Result<()>>>;
+type Thread = JoinHandle<io::Result<io::Result<()>>>;
 
 impl Running {
     pub(super) fn new(addresses: Vec<Address>, scheme: Scheme, stats: Vec<Arc<CoreStats>>) -> Running {

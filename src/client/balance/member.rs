@@ -59,7 +59,7 @@ pub(super) struct Health {
 }
 
 /// Whether an outcome is one of a healthy host.
-pub(super) type IsHealthy = dyn Fn(Result<&Response, &ClientError>) -> bool + Send + Sync;
+type IsHealthy = dyn Fn(Result<&Response, &ClientError>) -> bool + Send + Sync;
 
 impl Member {
     pub(super) fn new(host: Host, turns: u64) -> Member {

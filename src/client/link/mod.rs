@@ -174,7 +174,7 @@ impl Link {
     /// Converts the error of `polled` for the caller, and enforces the time limit of the whole exchange while it is
     /// pending.
     #[inline]
-    pub(super) fn within_deadline<T>(
+    fn within_deadline<T>(
         &mut self,
         cx: &mut Context<'_>,
         phase: ClientPhase,

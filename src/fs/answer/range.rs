@@ -59,7 +59,7 @@ const UNIT: &[u8] = b"bytes=";
 const RANGES_MAX: usize = 16;
 
 /// Two ranges with a smaller gap are sent as one: the head of a part would be as long.
-pub(super) const GAP_MIN: u64 = 256;
+const GAP_MIN: u64 = 256;
 
 /// `range-spec` (RFC 9110 §14.1.1).
 enum Spec {

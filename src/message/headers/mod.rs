@@ -208,7 +208,7 @@ impl Headers {
     /// # Errors
     ///
     /// Fails if the value is not.
-    pub(crate) fn put_value(&mut self, name: Name<'_>, value: &str) -> Result<(), InvalidField> {
+    pub(super) fn put_value(&mut self, name: Name<'_>, value: &str) -> Result<(), InvalidField> {
         self.put(name, fit_value(value.as_bytes())?);
         Ok(())
     }

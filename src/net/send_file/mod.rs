@@ -118,7 +118,7 @@ impl<B> Transport<B> {
     }
 
     /// Moves some of a range of `file` to the peer. Fails with `InvalidInput` if that is impossible with this file.
-    pub(crate) fn poll_send_file(
+    pub(super) fn poll_send_file(
         &self,
         cx: &mut Context<'_>,
         file: &File,

@@ -98,7 +98,7 @@ impl Timetable {
     }
 
     /// How many connections are in the table.
-    pub(crate) fn len(&self) -> usize {
+    fn len(&self) -> usize {
         self.slots.borrow().len()
     }
 
@@ -284,7 +284,7 @@ impl Deadline {
 
     /// Whether there is a wait in this lane.
     #[inline]
-    pub(crate) fn is_armed(&self, lane: Lane) -> bool {
+    pub(in crate::net) fn is_armed(&self, lane: Lane) -> bool {
         self.armed[lane as usize]
     }
 

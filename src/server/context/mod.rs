@@ -81,7 +81,7 @@ pub struct Context {
     /// Changes the answer on its way to the peer, if the handler streams it. Set by middleware.
     pub transform: Option<Box<dyn Transform>>,
     /// The transform's output that is not sent yet.
-    pub(super) transformed: Vec<u8>,
+    transformed: Vec<u8>,
     pub(super) incoming: RefCell<Incoming>,
     pub(super) outgoing: Outgoing,
     /// The connection; none while the context waits to be used again, or once it was taken over.

@@ -21,12 +21,12 @@ impl Outlet {
     }
 
     /// How many connections the core was given and still serves.
-    pub(in crate::server) fn load(&self) -> u64 {
+    pub(super) fn load(&self) -> u64 {
         self.given.get().saturating_sub(self.stats.finished())
     }
 
     /// Gives a connection to the core. Returns it if the core has stopped.
-    pub(in crate::server) fn give(&self, transport: Transport, peer: PeerAddr) -> Option<Accepted> {
+    pub(super) fn give(&self, transport: Transport, peer: PeerAddr) -> Option<Accepted> {
         let Err(mpsc::error::SendError((kept, peer))) = self.arrivals.send((transport.detach().ok()?, peer))
         else {
             self.given.set(self.given.get() + 1);
