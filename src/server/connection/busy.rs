@@ -71,12 +71,12 @@ async fn exchanges<H: Handler>(worker: &Worker<H>, ctx: &mut Context) -> Result<
         ctx.incoming.get_mut().take_back();
         unsent += 1;
         let (next, is_capped) = (ctx.next_step(), ctx.is_capped(unsent));
-        let is_idle = next != Next::Wait || ctx.incoming.get_mut().input.is_empty();
-        if is_idle || is_capped {
+        let ends_batch = next != Next::Wait || ctx.incoming.get_mut().input.is_empty();
+        if ends_batch || is_capped {
             poll_fn(|cx| ctx.poll_flush(cx)).await?;
             unsent = 0;
         }
-        if is_idle {
+        if ends_batch {
             return Ok(next);
         }
         ctx.forget_exchange();
