@@ -24,7 +24,7 @@ impl<I: 'static, O: 'static> Routine<I, O> {
     /// A routine that makes outputs as `work` does. While it is at rest, it holds nothing but that.
     pub(crate) fn new<F: Future<Output = O>>(work: impl Fn(I) -> F + 'static) -> Routine<I, O> {
         let tray = Rc::new(Tray { input: Cell::default(), output: Cell::default() });
-        let shared: Rc<Tray<I, O>> = tray.clone();
+        let shared = tray.clone();
         let run = Box::pin(async move {
             loop {
                 let input = poll_fn(|_| shared.input.take().map_or(Poll::Pending, Poll::Ready)).await;
@@ -35,7 +35,7 @@ impl<I: 'static, O: 'static> Routine<I, O> {
         Routine { run, tray }
     }
 
-    /// Gives it an input. It has made an output of the one before, if there was one.
+    /// Gives it an input. It must be at rest.
     #[inline]
     pub(crate) fn begin(&self, input: I) {
         self.tray.input.set(Some(input));
