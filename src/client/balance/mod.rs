@@ -93,7 +93,7 @@ impl Balancer {
     pub async fn send(&self, request: &Request, response: &mut Response) -> Result<(), ClientError> {
         let mut attempt = self.0.enter(request)?;
         loop {
-            match attempt.host().send(request, response).await {
+            match attempt.member.host.send(request, response).await {
                 Ok(()) => {
                     self.0.answered(attempt, response);
                     return Ok(());
@@ -112,7 +112,7 @@ impl Balancer {
     pub async fn stream(&self, request: &Request, response: &mut Response) -> Result<Answer, ClientError> {
         let mut attempt = self.0.enter(request)?;
         loop {
-            match attempt.host().stream(request, response).await {
+            match attempt.member.host.stream(request, response).await {
                 Ok(answer) => return Ok(answer.counted(self.0.answered(attempt, response))),
                 Err(error) => attempt = self.0.elsewhere(attempt, request, error)?,
             }
@@ -132,7 +132,7 @@ impl Balancer {
     pub async fn open(&self, request: &Request) -> Result<Call, ClientError> {
         let mut attempt = self.0.enter(request)?;
         loop {
-            match attempt.host().open(request).await {
+            match attempt.member.host.open(request).await {
                 Ok(call) => return Ok(call.tallied(self.0.clone().tally(attempt))),
                 Err(error) => attempt = self.0.elsewhere(attempt, request, error)?,
             }
@@ -151,7 +151,7 @@ impl Balancer {
     pub async fn upgrade(&self, request: &Request, response: &mut Response) -> Result<Tunnel, ClientError> {
         let mut attempt = self.0.enter(request)?;
         loop {
-            match attempt.host().upgrade(request, response).await {
+            match attempt.member.host.upgrade(request, response).await {
                 Ok(tunnel) => return Ok(tunnel.counted(self.0.answered(attempt, response))),
                 Err(error) if matches!(error.cause(), ClientCause::Upgrade) => {
                     // It has answered, though otherwise than was hoped for.
@@ -243,8 +243,8 @@ impl Shared {
 
     /// The tally of an attempt that goes on.
     fn tally(self: Arc<Shared>, attempt: Attempt) -> Tally {
-        let member = attempt.member().clone();
-        Tally::new(attempt.into_pending(), move |outcome| {
+        let Attempt { member, pending, .. } = attempt;
+        Tally::new(pending, move |outcome| {
             if !outcome.is_err_and(is_callers) {
                 member.note(&self.health, outcome);
             }
@@ -253,8 +253,8 @@ impl Shared {
 
     /// Records that a host has answered. The request is pending for as long as the value that is returned is kept.
     fn answered(&self, attempt: Attempt, response: &Response) -> Pending {
-        attempt.member().note(&self.health, Ok(response));
-        attempt.into_pending()
+        attempt.member.note(&self.health, Ok(response));
+        attempt.pending
     }
 
     /// Records why an attempt failed, and begins another one if that may help, and does no harm.
@@ -271,13 +271,13 @@ impl Shared {
         if is_callers(&error) {
             return Err(error);
         }
-        attempt.member().note(&self.health, Err(&error));
+        attempt.member.note(&self.health, Err(&error));
         let may_repeat = self.elsewhere == Elsewhere::Once
-            && !attempt.is_second()
+            && !attempt.is_second
             && !error.is_sent()
             && !request.body.is_spent();
-        match may_repeat.then(|| self.choose(Some(attempt.member()))).flatten() {
-            Some(other) => Ok(other.second()),
+        match may_repeat.then(|| self.choose(Some(&attempt.member))).flatten() {
+            Some(other) => Ok(Attempt { is_second: true, ..other }),
             None => Err(error),
         }
     }
