@@ -46,8 +46,9 @@ impl Recycler {
         of_type.push(memory);
         if of_type.len() > SLICES_MAX {
             let smallest = of_type.iter().enumerate().min_by_key(|(_, free)| free.capacity());
-            let smallest = smallest.map(|(at, _)| at);
-            smallest.map(|at| of_type.swap_remove(at));
+            if let Some((at, _)) = smallest {
+                of_type.swap_remove(at);
+            }
         }
     }
 }

@@ -29,7 +29,9 @@ impl Alarm {
     pub(super) fn set(&mut self, cx: &mut Context<'_>, epoch: Instant, next: Expiry) {
         let Some(rings) = next.on(epoch) else {
             // If it still fires for an earlier wait, it wakes this task from now on.
-            let _ = self.timer.as_mut().map(|timer| poll(timer, cx));
+            if let Some(timer) = &mut self.timer {
+                let _ = poll(timer, cx);
+            }
             return;
         };
         let timer = self.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(rings)));
