@@ -9,7 +9,7 @@ use tokio::time::Instant;
 pub(crate) enum Lane {
     Read,
     Write,
-    /// The handler of a request, or a whole exchange.
+    /// The handler of a request, a whole exchange, or the first request that a stop waits for.
     Whole,
 }
 
