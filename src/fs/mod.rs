@@ -1,7 +1,7 @@
 //! Floor 5: files. Serves what a directory holds, as RFC 9110 asks: with conditions, ranges and codings.
 //!
-//! Whatever may block is done by [`spawn_blocking`](crate::runtime::spawn_blocking). Nothing here knows of connections: an answer is filled
-//! in, and the server sends it.
+//! Whatever may block is done by [`spawn_blocking`](crate::runtime::spawn_blocking). Nothing here knows of connections:
+//! an answer is filled in, and the server sends it.
 //!
 //! In reading order: where files are; what they hold; what is cached; the answer; and the handler.
 

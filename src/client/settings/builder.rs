@@ -116,6 +116,7 @@ impl ClientBuilder {
     ///
     /// `host`, `connection`, `keep-alive`, `upgrade` and the fields that frame a body belong to each request, and are
     /// ignored here.
+    ///
     /// `authorization`, `cookie` and `proxy-authorization` are sent to every origin that is asked, but not to one that a
     /// redirect leads to, and not with a TRACE, whose answer repeats them (RFC 9110 §9.3.8).
     ///
