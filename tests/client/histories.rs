@@ -16,7 +16,6 @@ use self::reply::{Body, Fault, Reply, Then};
 use crate::chance::{Chance, check_histories};
 use crate::chunks::content;
 use crate::support::{Peer, Stage, cancelled_after, paused, settle};
-use crate::wish::Wish;
 
 #[test]
 fn every_call_of_a_random_history_ends_as_it_should() {
@@ -81,9 +80,8 @@ impl Step {
         request
     }
 
-    /// Whether the answer can have content (RFC 9112 §6.3).
     fn has_body(&self) -> bool {
-        self.method != "HEAD" && ![204, 304].contains(&self.reply.status)
+        self.reply.has_body(self.method)
     }
 
     fn body(&self) -> String {
@@ -128,7 +126,7 @@ async fn serve(
     asked: Arc<Mutex<Vec<usize>>>,
 ) -> io::Result<()> {
     while let Some(mut request) = peer.head().await? {
-        let tag = request.split([' ', '/']).nth(2).and_then(|tag| tag.parse().ok()).unwrap_or(usize::MAX);
+        let tag = reply::tag(&request);
         let before = {
             let mut asked = asked.lock().unwrap();
             asked.push(tag);
@@ -306,16 +304,9 @@ impl End {
 impl Step {
     /// Whether another call may follow on the connection (RFC 9112 §9.3).
     fn persists(&self) -> bool {
-        let Reply { version, connection, body, then, interim, .. } = &self.reply;
-        let may_follow = match connection.1 {
-            Wish::Close => false,
-            Wish::KeepAlive => true,
-            Wish::Unsaid => *version != "1.0",
-        };
         // Content that was not asked for was not sent, and never will be.
-        let is_sent = !self.is_waiting() || interim.contains(&100);
-        let ends = matches!(body, Body::UntilClose(_)) && self.has_body();
-        may_follow && is_sent && !ends && *then == Then::Keeps
+        let is_sent = !self.is_waiting() || self.reply.interim.contains(&100);
+        self.reply.persists(self.method) && is_sent && self.reply.then == Then::Keeps
     }
 
     /// Whether the content waits for 100 (RFC 9110 §10.1.1).

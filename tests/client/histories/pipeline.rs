@@ -110,9 +110,8 @@ impl Step {
         request
     }
 
-    /// Whether the answer can have content (RFC 9112 §6.3).
     fn has_body(&self, turn: usize) -> bool {
-        self.method != "HEAD" && ![204, 304].contains(&self.turns[turn].reply.status)
+        self.turns[turn].reply.has_body(self.method)
     }
 
     /// All that comes before the content of an answer, and the content.
@@ -137,15 +136,8 @@ impl Step {
         }
     }
 
-    /// Whether the connection persists, by what the answer says (RFC 9112 §9.3).
     fn persists(&self, turn: usize) -> bool {
-        let Reply { version, connection, body, .. } = &self.turns[turn].reply;
-        let may_follow = match connection.1 {
-            Wish::Close => false,
-            Wish::KeepAlive => true,
-            Wish::Unsaid => *version != "1.0",
-        };
-        may_follow && !(matches!(body, Body::UntilClose(_)) && self.has_body(turn))
+        self.turns[turn].reply.persists(self.method)
     }
 
     /// Whether this turn may end the connection without the word that would spare the requests behind it.

@@ -52,6 +52,11 @@ pub enum Then {
     Babbles,
 }
 
+/// The number in the target of a request that begins like this, which tells what to answer.
+pub fn tag(head: &str) -> usize {
+    head.split([' ', '/']).nth(2).and_then(|tag| tag.parse().ok()).unwrap_or(usize::MAX)
+}
+
 impl Reply {
     pub fn draw(chance: &mut Chance) -> Reply {
         let size = |chance: &mut Chance| chance.one_of(&[0, 1, 5, 30, 300, 300, 20_000]);
@@ -120,6 +125,21 @@ impl Reply {
         };
         let head = format!("HTTP/{version} {status} \r\nx-framing: \r\n{field}{}{framing}\r\n", connection.0);
         head.replacen(good, bad, 1)
+    }
+
+    /// Whether it can have content, where the method is this one (RFC 9112 §6.3).
+    pub fn has_body(&self, method: &str) -> bool {
+        method != "HEAD" && ![204, 304].contains(&self.status)
+    }
+
+    /// Whether the connection persists, by what it says (RFC 9112 §9.3).
+    pub fn persists(&self, method: &str) -> bool {
+        let may_follow = match self.connection.1 {
+            Wish::Close => false,
+            Wish::KeepAlive => true,
+            Wish::Unsaid => self.version != "1.0",
+        };
+        may_follow && !(matches!(self.body, Body::UntilClose(_)) && self.has_body(method))
     }
 
     /// What follows the head, unless there is no content because of the request or the status.

@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep};
 
 use super::{Settings, Step};
 use crate::chunks::content;
-use crate::histories::reply::{Fault, Then};
+use crate::histories::reply::{self, Fault, Then};
 
 /// The answer to whatever the steps do not know.
 pub const GOOD: &str = "good";
@@ -87,7 +87,7 @@ impl Server {
                 head.push(stream.read_u8().await?);
             }
             let head = String::from_utf8(head).unwrap();
-            let tag = head.split([' ', '/']).nth(2).and_then(|tag| tag.parse().ok()).unwrap_or(usize::MAX);
+            let tag = reply::tag(&head);
             let Seen { made, begun: turn, .. } = self.seen(tag, |seen| *seen);
             if matches!((made, *line.closing.lock().unwrap()), (Some(made), Some(closing)) if made > closing)
             {
