@@ -70,7 +70,10 @@ impl Drop for Drafts {
     fn drop(&mut self) {
         let paths = std::mem::take(&mut self.0);
         if !paths.is_empty() {
-            tokio::task::spawn_blocking(move || paths.iter().try_for_each(std::fs::remove_file));
+            // One that cannot be removed does not keep the others.
+            tokio::task::spawn_blocking(move || {
+                paths.iter().for_each(|path| drop(std::fs::remove_file(path)))
+            });
         }
     }
 }
