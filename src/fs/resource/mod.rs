@@ -130,8 +130,8 @@ pub(super) fn content_type(name: &str) -> String {
     }
 }
 
-#[cfg(test)]
 #[cfg(unix)]
+#[cfg(test)]
 mod tests {
     use std::time::Duration;
 
