@@ -77,7 +77,7 @@ impl Listener {
             Listener::Tcp(listener, keepalive) => {
                 let (socket, peer) = SockRef::from(listener).accept()?;
                 socket.set_nonblocking(true)?;
-                let peer = peer.as_socket().ok_or(io::ErrorKind::InvalidData)?;
+                let peer = peer.as_socket().ok_or(io::ErrorKind::InvalidInput)?;
                 Ok((tcp(TcpStream::from_std(socket.into())?, *keepalive), PeerAddr::Tcp(peer)))
             }
             #[cfg(unix)]
@@ -117,9 +117,10 @@ pub(crate) enum AcceptFault {
 
 /// Decides how to react to a failed `accept`.
 ///
-/// On Linux, `accept` also reports network errors of the new connection (accept(2), "Error handling"). Elsewhere it may
-/// fail to ask who the peer is, which has already gone. After an unknown error it is best to wait and try again: a busy
-/// loop would be worse, and so would a server that gives up.
+/// On Linux, `accept` also reports network errors of the new connection (accept(2), "Error handling"). Elsewhere a peer
+/// that has already gone may have no address, which is an error of its own: on macOS one without a number, that must not
+/// be taken for `EINVAL`. After an unknown error it is best to wait and try again: a busy loop would be worse, and so
+/// would a server that gives up.
 pub(crate) fn classify(error: &io::Error) -> AcceptFault {
     use io::ErrorKind as Kind;
     match error.kind() {
@@ -132,7 +133,8 @@ pub(crate) fn classify(error: &io::Error) -> AcceptFault {
         | Kind::NetworkUnreachable
         | Kind::NetworkDown
         | Kind::Interrupted => AcceptFault::Skip,
-        Kind::InvalidInput => AcceptFault::Fatal,
+        Kind::InvalidInput if error.raw_os_error().is_some() => AcceptFault::Fatal,
+        Kind::InvalidInput => AcceptFault::Skip,
         _ => AcceptFault::BackOff,
     }
 }
@@ -327,5 +329,10 @@ mod tests {
         ] {
             assert_eq!(classify(&io::Error::from_raw_os_error(errno)), expected, "{errno}");
         }
+        assert_eq!(
+            classify(&io::ErrorKind::InvalidInput.into()),
+            AcceptFault::Skip,
+            "a peer without address"
+        );
     }
 }
