@@ -170,6 +170,25 @@ mod reading {
         assert!(peer.hear().ends_with("\r\n\r\nhello"));
     }
 
+    /// Whoever reads the body: the peer is gone, and told nothing.
+    #[test]
+    fn a_connection_that_fails_is_not_answered() {
+        for plan in [BodyPlan::Buffer, BodyPlan::Stream] {
+            let refusals = Refusals::default();
+            let reads = async |ctx: &mut Context| -> corehttp::Result { Ok(ctx.buffer_body().await?) };
+            let served = Served::with(|server| refusals.of(server), with_plan(move |_| plan, reads));
+            let mut peer = served.connect();
+            peer.say(post("content-length: 9\r\nexpect: 100-continue", ""));
+            peer.hear_through("100 Continue\r\n\r\n");
+            peer.reset();
+            let total = || served.running.stats().total;
+            eventually("the exchange ends", || total().open == 0);
+            let told = refusals.take();
+            assert!(told.len() == 1 && told[0].1.contains("the connection failed"), "{plan:?}: {told:?}");
+            assert_eq!((told[0].0, total().errors.io), (0, 1), "{plan:?}");
+        }
+    }
+
     #[test]
     fn a_body_that_is_not_read_holds_the_peer_back() {
         paused(async {

@@ -75,6 +75,9 @@ pub(super) fn settle(ctx: &mut Context, handled: Handled) -> Result<(), Box<Refu
         (Handled::Returned(Ok(())), true) => refuse::check_status(ctx),
         (Handled::Returned(Ok(())), false) if ctx.outgoing.is_whole() => return Ok(()),
         (Handled::Returned(Ok(())), false) => return Err(ExchangeError::Length.into()),
+        (Handled::Returned(Err(error)), true) if error.is_of_lost_peer() => {
+            return Err(Refused::untold(RefusalCause::Handler(error)));
+        }
         (Handled::Returned(Err(error)), true) => refuse::answer_error(ctx, error),
         (Handled::Returned(Err(error)), false) => return Err(Refused::untold(RefusalCause::Handler(error))),
         (Handled::Panicked, _) => {

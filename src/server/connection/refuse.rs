@@ -5,6 +5,7 @@ use std::io;
 use super::close::close;
 use super::lease::Lease;
 use crate::coding::ACCEPTED;
+use crate::exchange::ExchangeError;
 use crate::memory::Reset;
 use crate::message::{Name, Status};
 use crate::net::Conn;
@@ -17,10 +18,12 @@ use crate::server::{Context, Error, Handler, RefusalCause};
 /// connection ended.
 pub(super) fn refuse(ctx: &mut Context, refused: Refused) -> (Manner, io::Result<()>) {
     let Refused { status, cause } = refused;
-    let served = match &cause {
-        RefusalCause::Exchange(error) => Err(error.as_io()),
-        _ => Ok(()),
+    let failed = match &cause {
+        RefusalCause::Exchange(error) => Some(error),
+        RefusalCause::Handler(error) => error.met(),
+        _ => None,
     };
+    let served = failed.map_or(Ok(()), |error: &ExchangeError| Err(error.as_io()));
     ctx.drop_each_value();
     let told = status.filter(|_| ctx.outgoing.is_unsent()).map(final_status);
     if let Some(status) = told {

@@ -118,6 +118,11 @@ impl Error {
         matches!(self.met(), Some(CodingError::Unknown | CodingError::TooMany))
     }
 
+    /// Whether the peer could not be read from or written to, so that it cannot be answered either.
+    pub(super) fn is_of_lost_peer(&self) -> bool {
+        self.met().is_some_and(|error: &ExchangeError| error.owed().is_none())
+    }
+
     /// The error of type `E` that the handler met when it read or wrote, if it did.
     pub(super) fn met<E: StdError + 'static>(&self) -> Option<&E> {
         self.cause()?.downcast_ref::<io::Error>()?.get_ref()?.downcast_ref()
