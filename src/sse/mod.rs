@@ -15,8 +15,8 @@ use crate::server::{Context, Writer};
 
 /// An answer that is a stream of events, each sent at once, for the `EventSource` of a web page.
 ///
-/// Made by [`Context::events`]. If the peer is gone, sending the next event fails; while nothing happens, so does the
-/// next keep-alive comment.
+/// Made by [`Context::events`]. If the peer is gone, sending fails, as a rule from the second event or keep-alive comment
+/// on. To hear of it at once there is [`Events::peer_closed`].
 ///
 /// # Examples
 ///
@@ -102,6 +102,35 @@ impl Events<'_> {
                 Err(_) => self.comment("").await?,
             }
         }
+    }
+
+    /// Waits until the peer has closed the connection, or its sending half, as
+    /// [`Context::peer_closed`](crate::Context::peer_closed) does.
+    ///
+    /// Without this, a stream of rare events learns only from its keep-alive comments that the peer is gone.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use corehttp::{Context, Event, ExchangeError};
+    /// use tokio::sync::mpsc::Receiver;
+    ///
+    /// async fn follow(ctx: &mut Context, mut news: Receiver<String>) -> corehttp::Result {
+    ///     let mut events = ctx.events().await?;
+    ///     loop {
+    ///         tokio::select! {
+    ///             news = news.recv() => match news {
+    ///                 Some(text) => events.send(Event::data(&text)).await?,
+    ///                 None => return Ok(events.finish().await?),
+    ///             },
+    ///             () = events.peer_closed() => return Err(ExchangeError::PeerClosed.into()),
+    ///             () = tokio::time::sleep(events.keep_alive) => events.comment("").await?,
+    ///         }
+    ///     }
+    /// }
+    /// ```
+    pub async fn peer_closed(&self) {
+        self.out.peer_closed().await;
     }
 
     /// Returns the id of the last event that the page received on an earlier connection, if it has reconnected (HTML

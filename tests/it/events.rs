@@ -4,12 +4,12 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use corehttp::{Context, Event, InvalidEvent, Request, Server};
+use corehttp::{Context, Event, ExchangeError, InvalidEvent, Request, Server};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 
-use super::support::{Refusals, Served, eventually, paused};
+use super::support::{Peer, Refusals, Served, eventually, paused};
 
 const GET: &str = "GET / HTTP/1.1\r\nhost: a\r\n\r\n";
 
@@ -189,6 +189,29 @@ fn a_peer_that_is_gone_is_an_error() {
     });
     let seen = seen.into_inner();
     assert!(seen.len() == 1 && seen[0].0 == 0 && seen[0].1.contains("the connection failed"), "{seen:?}");
+}
+
+/// A comment would fail, too, but not before the second one: the first still finds room in the socket.
+#[test]
+fn a_silent_stream_hears_that_its_peer_has_left() {
+    for leave in [drop as fn(Peer), Peer::reset] {
+        let refusals = Refusals::default();
+        let waits = async |ctx: &mut Context| -> corehttp::Result {
+            let mut out = ctx.events().await?;
+            out.send(Event::data("begun")).await?;
+            out.peer_closed().await;
+            Err(ExchangeError::PeerClosed.into())
+        };
+        let served = Served::with(|server| refusals.of(server), waits);
+        let mut peer = served.connect();
+        peer.say(GET);
+        peer.hear_through("data: begun\n\n");
+        leave(peer);
+        eventually("the handler ends", || served.running.stats().total.open == 0);
+        let told = "the handler failed: the peer closed before it was answered";
+        assert_eq!(refusals.take(), [(0, told.to_owned())]);
+        assert_eq!(served.running.stats().total.errors.incomplete, 1);
+    }
 }
 
 #[test]

@@ -125,7 +125,9 @@ impl Error {
 
     /// The error of type `E` that the handler met when it read or wrote, if it did.
     pub(super) fn met<E: StdError + 'static>(&self) -> Option<&E> {
-        self.cause()?.downcast_ref::<io::Error>()?.get_ref()?.downcast_ref()
+        let cause = self.cause()?;
+        let inner = || cause.downcast_ref::<io::Error>()?.get_ref()?.downcast_ref();
+        cause.downcast_ref().or_else(inner)
     }
 
     /// Returns the cause, if there is more to say than the status.
