@@ -109,7 +109,7 @@ impl<'a> Writer<'a> {
     /// # Examples
     ///
     /// ```
-    /// use corehttp::Context;
+    /// use corehttp::{Context, ExchangeError};
     /// use tokio::sync::mpsc::Receiver;
     ///
     /// async fn follow(ctx: &mut Context, mut news: Receiver<String>) -> corehttp::Result {
@@ -117,7 +117,7 @@ impl<'a> Writer<'a> {
     ///     loop {
     ///         let line = tokio::select! {
     ///             line = news.recv() => line,
-    ///             () = out.peer_closed() => return Ok(()), // nobody reads the rest
+    ///             () = out.peer_closed() => return Err(ExchangeError::PeerClosed.into()), // nobody reads the rest
     ///         };
     ///         let Some(line) = line else { return Ok(out.finish().await?) };
     ///         out.write_all(line.as_bytes()).await?;
