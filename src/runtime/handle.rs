@@ -3,7 +3,7 @@
 use std::io;
 
 pub(crate) use tokio::runtime::Id;
-use tokio::runtime::{self, Builder};
+use tokio::runtime::{self, Builder, LocalOptions};
 
 /// The current tokio runtime.
 #[derive(Clone, Debug)]
@@ -29,7 +29,7 @@ impl Handle {
 /// Runs `future` to its end, where there is no runtime: in a small program, a test or a build script.
 ///
 /// Each call makes a tokio runtime of its own, and the connections that a client opened in it end with it. So requests
-/// that should share connections belong in one future.
+/// that should share connections belong in one future. As on the core of a server, `tokio::task::spawn_local` works.
 ///
 /// # Errors
 ///
@@ -46,5 +46,5 @@ impl Handle {
 /// # Ok::<(), std::io::Error>(())
 /// ```
 pub fn block_on<F: Future>(future: F) -> io::Result<F::Output> {
-    Ok(Builder::new_current_thread().enable_all().build()?.block_on(future))
+    Ok(Builder::new_current_thread().enable_all().build_local(LocalOptions::default())?.block_on(future))
 }

@@ -20,7 +20,8 @@ use crate::net::{Conn, Peer, PeerAddr, Timetable, Transport};
 ///
 /// It is made by [`Server::service`](super::Server::service). Clones are cheap and share their memory, but cannot leave
 /// their thread. Deadlines are tokio timers here, so the runtime must have its time driver enabled, as it is under
-/// `#[tokio::main]`.
+/// `#[tokio::main]`. If handlers call `tokio::task::spawn_local`, it also takes a `tokio::task::LocalSet`, or
+/// [`block_on`](crate::block_on).
 ///
 /// # Examples
 ///

@@ -3,6 +3,7 @@
 
 use std::io::{self, Cursor};
 use std::net::SocketAddr;
+use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -198,6 +199,19 @@ fn without_a_connection_the_peer_waits_for_its_answer() {
         check_refused(&service).await;
         assert_eq!(start.elapsed(), Duration::ZERO, "nobody is waited for who has heard all");
     });
+}
+
+/// As on the core of a server.
+#[test]
+fn without_a_connection_a_handler_may_start_tasks_that_are_not_send() {
+    let service = Server::new().service(async |ctx: &mut Context| -> corehttp::Result {
+        let text = Rc::new("done");
+        let task = spawn_local(async move { *text });
+        ctx.response.text(task.await?);
+        Ok(())
+    });
+    let response = corehttp::block_on(service.respond(Request::get("/").unwrap())).unwrap();
+    assert_eq!(response.body.text(), Ok("done"));
 }
 
 /// A request that is refused before the handler runs.
