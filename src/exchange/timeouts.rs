@@ -25,7 +25,8 @@ pub struct Timeouts {
     /// How long a body may be waited for before [`Timeouts::body_rate_min`] applies. Default: 10 s.
     pub body_grace: Duration,
     /// How many bytes a second a body must bring on average, over the time it was waited for, once
-    /// [`Timeouts::body_grace`] is over. Below: 408, close. Default: 500.
+    /// [`Timeouts::body_grace`] is over. Below: 408, close. Default: 500. With zero, a body may be as slow as
+    /// [`Timeouts::body`] allows, which suits peers that talk with a handler while it answers.
     pub body_rate_min: u64,
     /// The wait between requests. Then: close without an answer. Default: 60 s.
     pub idle: Duration,

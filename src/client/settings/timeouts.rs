@@ -39,6 +39,9 @@ pub struct ClientTimeouts {
     pub receive: Duration,
     /// How many bytes a second a body must bring on average, after the first ten seconds of waiting for it. Default:
     /// 500.
+    ///
+    /// With zero it may be as slow as [`ClientTimeouts::receive`] allows. Streams of events need that, since they are
+    /// slow by nature, and so do gateways that forward them.
     pub receive_rate_min: u64,
 }
 
