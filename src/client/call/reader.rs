@@ -20,7 +20,8 @@ use crate::message::{Headers, Response, Status};
 ///
 /// Made by [`Call::split`](super::Call::split). If the answer is read slowly, the server has to wait. Dropping the
 /// reader before the end of the answer closes the connection: a writer then fails if the answer has not begun, and else
-/// is not [wanted](super::CallWriter::is_wanted) any more.
+/// is not [wanted](super::CallWriter::is_wanted) any more. The connection is free for other requests once both halves are
+/// at their end, and dropped.
 pub struct CallReader {
     half: Half,
     /// The piece that was read last. It is a copy, since the other half uses the connection too.
