@@ -201,6 +201,27 @@ fn without_a_connection_the_peer_waits_for_its_answer() {
     });
 }
 
+/// Whoever serves a connection learns that it has failed, also if it was the handler that noticed.
+#[test]
+fn a_connection_that_fails_under_a_handler_has_ended_early() {
+    run(async {
+        let endless = async |ctx: &mut Context| -> corehttp::Result {
+            let mut out = ctx.stream().await?;
+            loop {
+                out.write_all(b"and so on").await?;
+                out.flush().await?;
+            }
+        };
+        let (service, (mut near, far)) = (Server::new().service(endless), tokio::io::duplex(1024));
+        let serving = spawn_local(async move { service.serve_connection(far).await });
+        near.write_all(GET.as_bytes()).await.unwrap();
+        near.read_u8().await.unwrap();
+        drop(near);
+        let ended = serving.await.unwrap();
+        assert_eq!(ended.unwrap_err().kind(), io::ErrorKind::BrokenPipe);
+    });
+}
+
 /// As on the core of a server.
 #[test]
 fn without_a_connection_a_handler_may_start_tasks_that_are_not_send() {
