@@ -8,8 +8,8 @@
 use std::env;
 
 use corehttp::{
-    BodyPlan, Client, ClientCause, ClientError, ClientTimeouts, Context, Error, Handler, Method, Request,
-    Response, Server, Version,
+    BodyPlan, Client, ClientCause, ClientError, Context, Error, Handler, Method, Request, Response, Server,
+    Version,
 };
 
 struct Proxy {
@@ -87,10 +87,7 @@ fn main() -> corehttp::Result {
         return Ok(());
     };
     let addr = arguments.next().unwrap_or_else(|| "127.0.0.1:8080".into());
-    // Streams of events are slow by nature, and are to pass as well.
-    let timeouts = ClientTimeouts { receive_rate_min: 0, ..ClientTimeouts::default() };
-    let client = Client::builder().timeouts(timeouts).build();
-    let running = Server::bind(addr.as_str()).start(Proxy { backend, client })?;
+    let running = Server::bind(addr.as_str()).start(Proxy { backend, client: Client::new() })?;
     println!("listening on {running}");
     running.wait()
 }

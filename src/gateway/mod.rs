@@ -21,8 +21,7 @@ impl Context {
     /// already will do, too. To keep the body out of memory, the handler plans to stream it
     /// ([`BodyPlan::Stream`](crate::BodyPlan::Stream)); then it can be forwarded only once, and only if none of it was
     /// read before. Fields that are already set in `ctx.response` are added to those of the response. Upgrades are not
-    /// forwarded: the example `proxy` shows how to join two connections. Streams of events are cut off for being slow,
-    /// unless the client sets [`ClientTimeouts::receive_rate_min`](crate::ClientTimeouts::receive_rate_min) to zero.
+    /// forwarded: the example `proxy` shows how to join two connections.
     ///
     /// If the peer closes before it has the whole response, the connection to the server behind is closed, too, so that
     /// nobody works for it any longer. A peer that closes only its sending half looks the same

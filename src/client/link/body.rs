@@ -75,15 +75,20 @@ impl Link {
     /// end.
     pub(in crate::client) fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Result<usize, ClientError>> {
         match self.exchange.decoding {
-            Some(_) => self.poll_decoded(cx),
-            None => self.poll_received(cx),
+            Some(_) => self.poll_decoded(cx, Reading::InPieces),
+            None => self.poll_received(cx, Reading::InPieces),
         }
     }
 
     /// Receives the next piece of the body as it was sent, which stays in `incoming` until the next call.
-    fn poll_received(&mut self, cx: &mut Context<'_>) -> Poll<Result<usize, ClientError>> {
+    fn poll_received(&mut self, cx: &mut Context<'_>, reading: Reading) -> Poll<Result<usize, ClientError>> {
         let Link { conn, exchange, place } = self;
-        let received = exchange.incoming.poll_chunk(cx, conn, &place.pool.settings.bounds);
+        let settings = &place.pool.settings;
+        let bounds = match reading {
+            Reading::Whole => &settings.bounds,
+            Reading::InPieces => &settings.bounds_in_pieces,
+        };
+        let received = exchange.incoming.poll_chunk(cx, conn, bounds);
         self.within_deadline(cx, ClientPhase::Receive, received)
     }
 
@@ -106,12 +111,12 @@ impl Link {
 
     /// Decodes the next piece of the body, which stays in `decoding` until the next call. Returns its length, 0 at the
     /// end.
-    fn poll_decoded(&mut self, cx: &mut Context<'_>) -> Poll<Result<usize, ClientError>> {
+    fn poll_decoded(&mut self, cx: &mut Context<'_>, reading: Reading) -> Poll<Result<usize, ClientError>> {
         // A little input may decode to a lot.
         ready!(self.exchange.turn.poll(cx));
         loop {
             let Exchange { incoming, decoding, turn, .. } = &mut *self.exchange;
-            let Some(decoding) = decoding else { return self.poll_received(cx) };
+            let Some(decoding) = decoding else { return self.poll_received(cx, reading) };
             match decoding.pull(incoming.chunk()) {
                 Ok(0) => {}
                 Ok(count) => {
@@ -121,7 +126,7 @@ impl Link {
                 Err(error) => return Poll::Ready(Err(self.coding_error(error))),
             }
             let end = decoding.end();
-            let received = ready!(self.poll_received(cx))?;
+            let received = ready!(self.poll_received(cx, reading))?;
             if received == 0 {
                 return Poll::Ready(end.map(|()| 0).map_err(|error| self.coding_error(error)));
             }
@@ -140,7 +145,7 @@ impl Link {
         cx: &mut Context<'_>,
         content: &mut Arena,
     ) -> Poll<Result<(), ClientError>> {
-        while ready!(self.poll_decoded(cx))? > 0 {
+        while ready!(self.poll_decoded(cx, Reading::Whole))? > 0 {
             content.extend(self.chunk());
             if content.len() > self.settings().bounds.limits.body_max {
                 return Poll::Ready(Err(self.fail(ClientPhase::Receive, WireError::BodyTooLarge.into())));
@@ -152,4 +157,12 @@ impl Link {
     fn coding_error(&self, error: CodingError) -> ClientError {
         self.error(ClientPhase::Receive, ClientCause::Coding(error))
     }
+}
+
+/// How a body is received.
+#[derive(Clone, Copy)]
+enum Reading {
+    Whole,
+    /// By a caller who sees how fast it comes.
+    InPieces,
 }

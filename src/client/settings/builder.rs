@@ -201,6 +201,8 @@ impl ClientBuilder {
             settings.fields.put(Name::new("accept-encoding"), ACCEPTED.as_bytes());
         }
         settings.bounds.timeouts = settings.timeouts.of_exchange();
+        settings.bounds_in_pieces = settings.bounds.clone();
+        settings.bounds_in_pieces.timeouts.body_rate_min = 0;
         // Each request says, only once, whom it is for, how it is framed, and whether it asks for another protocol.
         for name in encode::ROUTING.into_iter().chain([Name::UPGRADE]) {
             settings.fields.remove(name.as_str());
@@ -215,6 +217,7 @@ impl Default for ClientBuilder {
         let limits = Limits { body_max: BODY_MAX, ..Limits::default() };
         let settings = Settings {
             bounds: Bounds { limits, ..Bounds::default() },
+            bounds_in_pieces: Bounds::default(),
             timeouts: ClientTimeouts::default(),
             pool: PoolBounds { connections_max: 512, idle: Duration::from_secs(30), age: None },
             dial: Dial::default(),

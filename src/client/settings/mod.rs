@@ -23,6 +23,8 @@ pub(super) struct Settings {
     pub(super) timeouts: ClientTimeouts,
     /// The limits, and the timeouts as an exchange takes them.
     pub(super) bounds: Bounds,
+    /// The same for a body that the caller reads in pieces, however slowly it comes.
+    pub(super) bounds_in_pieces: Bounds,
     pub(super) pool: PoolBounds,
     pub(super) dial: Dial,
     pub(super) proxies: Proxies,

@@ -37,11 +37,11 @@ pub struct ClientTimeouts {
     pub go_ahead: Duration,
     /// The wait for each next byte of a body. Default: 30 s.
     pub receive: Duration,
-    /// How many bytes a second a body must bring on average, after the first ten seconds of waiting for it. Default:
-    /// 500.
+    /// How many bytes a second a body that is received whole must bring on average, after the first ten seconds of
+    /// waiting for it. Default: 500.
     ///
-    /// With zero it may be as slow as [`ClientTimeouts::receive`] allows. Streams of events need that, since they are
-    /// slow by nature, and so do gateways that forward them.
+    /// One that is read in pieces ([`Client::stream`](crate::Client::stream), [`Client::open`](crate::Client::open)) may
+    /// be as slow as [`ClientTimeouts::receive`] allows, as streams of events are by nature.
     pub receive_rate_min: u64,
 }
 
