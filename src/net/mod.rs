@@ -45,7 +45,7 @@ pub(crate) use peer::Peer;
 pub use peer::PeerAddr;
 pub(crate) use send_file::FileSender;
 pub(crate) use stream::{AnyStream, Stream};
-pub(crate) use timer::{Deadline, Lane, Stopwatch, Timer, Timetable};
+pub(crate) use timer::{Deadline, Lane, Stopwatch, Ticker, Timer, Timetable};
 pub use tls::TlsError;
 pub(crate) use tls::{Connector, HostName};
 pub(crate) use transport::{Detached, Transport};

@@ -11,7 +11,7 @@ use super::shared::Shared;
 use super::stats::CoreStats;
 use super::{Context, Handler};
 use crate::memory::{FreeList, Reset};
-use crate::net::Timetable;
+use crate::net::{Ticker, Timetable};
 use crate::runtime::Routine;
 
 /// What one core owns: its handler, and the memory its connections take turns with.
@@ -66,13 +66,13 @@ impl<H: Handler> Worker<H> {
     }
 
     /// Looks after the core's deadlines and memory, for ever.
-    pub(super) async fn maintain(&self) {
+    pub(super) async fn maintain(&self, mut ticker: Ticker) {
         loop {
             // What a burst left must be freed even when no connection follows.
             if self.contexts.is_empty() && self.desks.is_empty() {
                 self.shared.timetable.occupied().await;
             }
-            self.shared.timetable.tick().await;
+            self.shared.timetable.tick(&mut ticker).await;
             self.shared.clock.refresh();
             self.trim_if_due();
         }
@@ -110,7 +110,7 @@ mod tests {
         context.request.body.set(vec![0; 1 << 20]);
         worker.give_context(context);
         worker.trim_at.set(worker.shared.clock.now());
-        timeout(Duration::from_secs(1), worker.maintain()).await.unwrap_err();
+        timeout(Duration::from_secs(1), worker.maintain(Ticker::default())).await.unwrap_err();
         let kept = worker.take_context().request.body.receive().spare(0).len();
         assert!(kept < 1 << 17, "{kept} bytes are kept");
     }

@@ -3,6 +3,7 @@
 mod alarm;
 mod expiries;
 mod stopwatch;
+mod ticker;
 mod timetable;
 
 use std::task::{Context, Poll};
@@ -10,6 +11,7 @@ use std::time::Duration;
 
 pub(crate) use expiries::Lane;
 pub(crate) use stopwatch::Stopwatch;
+pub(crate) use ticker::Ticker;
 pub(crate) use timetable::{Deadline, Timetable};
 
 /// The time limits of one connection.

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 use super::alarm::Alarm;
 use super::expiries::{Expiries, Expiry, LANES, millis};
-use super::{Lane, Timer};
+use super::{Lane, Ticker, Timer};
 use crate::net::Peer;
 
 /// The deadlines of one core's connections.
@@ -110,8 +110,8 @@ impl Timetable {
     }
 
     /// Waits for the next tick, then wakes the tasks whose deadlines have expired.
-    pub(crate) async fn tick(&self) {
-        tokio::time::sleep(TICK).await;
+    pub(crate) async fn tick(&self, ticker: &mut Ticker) {
+        ticker.wait(TICK).await;
         self.sweep();
     }
 
@@ -414,9 +414,10 @@ mod tests {
     async fn a_swept_deadline_is_never_early_and_at_most_two_ticks_late() {
         let timetable = Timetable::swept();
         for limit in [1, 100, 250, 900, 60_000].map(Duration::from_millis) {
+            let mut ticker = Ticker::default();
             let waited = tokio::select! {
                 waited = expired_after(&timetable, Lane::Read, limit) => waited,
-                _ = async { loop { timetable.tick().await } } => unreachable!("it ticks for ever"),
+                _ = async { loop { timetable.tick(&mut ticker).await } } => unreachable!("it ticks for ever"),
             };
             assert!(waited >= limit && waited <= limit + 2 * TICK, "{limit:?} took {waited:?}");
         }

@@ -20,7 +20,7 @@ use super::connection::Connection;
 use super::running::{Lifeline, Stop};
 use super::shared::Shared;
 use super::worker::Worker;
-use crate::net::{AcceptFault, Accepted, Conn, Listener, Peer, PeerAddr, Transport, classify};
+use crate::net::{AcceptFault, Accepted, Conn, Listener, Peer, PeerAddr, Ticker, Transport, classify};
 use crate::runtime;
 
 /// Where the connections of one core come from, and what ends it.
@@ -46,7 +46,7 @@ impl Inlet {
         lifeline: Lifeline,
     ) -> io::Result<()> {
         let maintained = worker.clone();
-        runtime::spawn(async move { maintained.maintain().await });
+        runtime::spawn(async move { maintained.maintain(Ticker::of_system()).await });
         let mut stop = self.stop.clone();
         let stopped = async move {
             match stop.wait_for(Option::is_some).await {
