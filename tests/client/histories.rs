@@ -57,7 +57,7 @@ impl Step {
         let manners =
             [Manner::Sends, Manner::Sends, Manner::Streams, Manner::Leaves, Manner::Cancels(chance.below(8))];
         Step {
-            tag: chance.below(1_000_000),
+            tag: chance.below(usize::MAX),
             method,
             len: if has_content { chance.one_of(&[0, 1, 300, 20_000]) } else { 0 },
             is_stream: has_content && chance.once_in(3),

@@ -124,12 +124,13 @@ impl Server {
         mut asks: mpsc::UnboundedReceiver<Asked>,
     ) -> io::Result<()> {
         while let Some((tag, turn)) = asks.recv().await {
-            match self.steps.iter().find(|step| step.tag == tag && turn < 2) {
+            let step = self.steps.iter().find(|step| step.tag == tag);
+            match step.filter(|_| turn < 2) {
                 Some(step) => say(&mut stream, line, step, turn).await?,
                 None => {
                     let head =
                         format!("HTTP/1.1 200 OK\r\nx-turn: {tag} {turn}\r\ncontent-length: 4\r\n\r\n");
-                    stream.write_all((head + GOOD).as_bytes()).await?;
+                    stream.write_all((head + step.map_or(GOOD, Step::good)).as_bytes()).await?;
                 }
             }
             *line.answered.lock().unwrap() += 1;
