@@ -3,10 +3,10 @@
 use std::io;
 use std::time::Duration;
 
-pub(super) enum Timer {}
+pub(super) enum SystemTimer {}
 
-impl Timer {
-    pub(super) fn new() -> io::Result<Timer> {
+impl SystemTimer {
+    pub(super) fn new() -> io::Result<SystemTimer> {
         Err(io::ErrorKind::Unsupported.into())
     }
 

@@ -10,15 +10,16 @@ use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe::Receiver;
 
 /// Read as a pipe is: when it has expired there is something to read, and that is how often.
-pub(super) struct Timer(Receiver);
+pub(super) struct SystemTimer(Receiver);
 
-impl Timer {
-    pub(super) fn new() -> io::Result<Timer> {
+impl SystemTimer {
+    pub(super) fn new() -> io::Result<SystemTimer> {
         let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
         let timer = timerfd_create(TimerfdClockId::Monotonic, flags)?;
-        Receiver::from_owned_fd_unchecked(timer).map(Timer)
+        Receiver::from_owned_fd_unchecked(timer).map(SystemTimer)
     }
 
+    /// Waits for `duration`, which must not be zero: that would stop the timer.
     pub(super) async fn wait(&mut self, duration: Duration) -> io::Result<()> {
         let never = Timespec::default();
         let once = Timespec::try_from(duration).map_err(|_| Errno::INVAL)?;

@@ -12,9 +12,9 @@ use std::time::Duration;
 use tokio::time::sleep;
 
 #[cfg(not(target_os = "linux"))]
-use elsewhere::Timer;
+use elsewhere::SystemTimer;
 #[cfg(target_os = "linux")]
-use linux::Timer;
+use linux::SystemTimer;
 
 /// Waits between the ticks of a core, without a timer of tokio's if the operating system has one to spare.
 ///
@@ -22,13 +22,13 @@ use linux::Timer;
 /// takes most of a microsecond of each request that finds the core asleep.
 #[derive(Default)]
 pub(crate) struct Ticker {
-    timer: Option<Timer>,
+    timer: Option<SystemTimer>,
 }
 
 impl Ticker {
     /// To be called in the runtime of the core.
     pub(crate) fn of_system() -> Ticker {
-        Ticker { timer: Timer::new().ok() }
+        Ticker { timer: SystemTimer::new().ok() }
     }
 
     pub(super) async fn wait(&mut self, duration: Duration) {

@@ -93,7 +93,7 @@ impl Server {
             {
                 self.note(format!("call {tag} was made on a connection that closes"));
             }
-            let step = self.steps.iter().find(|step| step.tag == tag);
+            let step = self.step(tag);
             // What follows the last request is not acted on (RFC 9112 §9.6).
             if !is_closing {
                 self.seen(tag, |seen| seen.begun += 1);
@@ -124,7 +124,7 @@ impl Server {
         mut asks: mpsc::UnboundedReceiver<Asked>,
     ) -> io::Result<()> {
         while let Some((tag, turn)) = asks.recv().await {
-            let step = self.steps.iter().find(|step| step.tag == tag);
+            let step = self.step(tag);
             match step.filter(|_| turn < 2) {
                 Some(step) => say(&mut stream, line, step, turn).await?,
                 None => {
@@ -137,6 +137,10 @@ impl Server {
             line.wanted.add_permits(usize::from(!self.steps[0].settings.is_eager));
         }
         Ok(())
+    }
+
+    fn step(&self, tag: usize) -> Option<&Step> {
+        self.steps.iter().find(|step| step.tag == tag)
     }
 
     fn note(&self, fault: String) {
