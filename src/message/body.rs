@@ -59,16 +59,17 @@ use crate::memory::{Arena, Reset, lock};
 #[doc(alias("json", "serde"))]
 #[derive(Clone, Default)]
 pub struct Body {
-    content: Content,
-    /// The bytes, if the content is [`Content::Buffered`]. Kept for the next message otherwise.
+    /// The content, if it is in memory of the application, or in none.
+    foreign: Option<Foreign>,
+    /// Whether the content is in `buffer`, which is empty otherwise.
+    is_buffered: bool,
+    /// Its memory is kept for the next message.
     buffer: Arena,
 }
 
-#[derive(Clone, Default)]
-enum Content {
-    #[default]
-    None,
-    Buffered,
+/// Content that is not in our memory. To drop it runs code of the application.
+#[derive(Clone)]
+enum Foreign {
     Shared(Bytes),
     Stream {
         source: Arc<Mutex<Option<Source>>>,
@@ -103,7 +104,7 @@ impl Body {
 
     /// Sets the content to `bytes` without copying them: something static, a [`Bytes`], a `Vec<u8>` or a `String`.
     pub fn share(&mut self, bytes: impl Into<Bytes>) {
-        self.content = Content::Shared(bytes.into());
+        self.set_foreign(Foreign::Shared(bytes.into()));
     }
 
     /// Sets the content to what `source` yields.
@@ -116,31 +117,43 @@ impl Body {
     /// can also write the chunks itself, with [`Context::stream`](crate::Context::stream).
     pub fn stream(&mut self, source: impl AsyncRead + Send + 'static, len: Option<u64>) {
         let source: Source = Box::pin(source);
-        self.content = Content::Stream { source: Arc::new(Mutex::new(Some(source))), len, file: None };
+        self.set_foreign(Foreign::Stream { source: Arc::new(Mutex::new(Some(source))), len, file: None });
     }
 
     /// Sets the content to what `source` yields, which is a range of a file.
     pub(crate) fn stream_file(&mut self, source: Source, file: FileRange) {
         let len = Some(file.range.end - file.range.start);
-        self.content = Content::Stream { source: Arc::new(Mutex::new(Some(source))), len, file: Some(file) };
+        let source = Arc::new(Mutex::new(Some(source)));
+        self.set_foreign(Foreign::Stream { source, len, file: Some(file) });
     }
 
     /// Removes the content.
     pub fn clear(&mut self) {
-        // To drop what is none is a call, too, and most requests have none.
-        if !matches!(self.content, Content::None) {
-            self.content = Content::None;
-        }
+        self.drop_foreign();
+        self.is_buffered = false;
         self.buffer.clear();
+    }
+
+    fn set_foreign(&mut self, content: Foreign) {
+        self.clear();
+        self.foreign = Some(content);
+    }
+
+    /// Usually there is none, and to drop that would be a call all the same.
+    #[inline]
+    fn drop_foreign(&mut self) {
+        if self.foreign.is_some() {
+            self.foreign = None;
+        }
     }
 
     /// Returns the content as bytes; empty for a stream.
     #[inline]
     pub fn bytes(&self) -> &[u8] {
-        match &self.content {
-            Content::Buffered => self.buffer.as_slice(),
-            Content::Shared(bytes) => bytes,
-            Content::None | Content::Stream { .. } => &[],
+        match &self.foreign {
+            None => self.buffer.as_slice(),
+            Some(Foreign::Shared(bytes)) => bytes,
+            Some(Foreign::Stream { .. }) => &[],
         }
     }
 
@@ -167,80 +180,77 @@ impl Body {
 
     /// Returns whether the content is a stream.
     pub fn is_stream(&self) -> bool {
-        matches!(self.content, Content::Stream { .. })
+        matches!(self.foreign, Some(Foreign::Stream { .. }))
     }
 
-    /// Whether the content is not in our memory, so that dropping it runs code of the application.
+    /// Whether dropping the content runs code of the application.
     #[inline]
     pub(crate) fn is_foreign(&self) -> bool {
-        matches!(self.content, Content::Shared(_) | Content::Stream { .. })
+        self.foreign.is_some()
     }
 
     /// Whether the content was a stream, which has been taken.
     pub(crate) fn is_spent(&self) -> bool {
-        match &self.content {
-            Content::Stream { source, .. } => lock(source).is_none(),
-            Content::None | Content::Buffered | Content::Shared(_) => false,
+        match &self.foreign {
+            Some(Foreign::Stream { source, .. }) => lock(source).is_none(),
+            Some(Foreign::Shared(_)) | None => false,
         }
     }
 
     /// The length of the content, if it is known before it is sent. A message without content has no length.
     #[inline]
     pub(crate) fn announced(&self) -> Length {
-        match &self.content {
-            Content::None => Length::NoContent,
-            Content::Buffered => Length::Known(self.buffer.len() as u64),
-            Content::Shared(bytes) => Length::Known(bytes.len() as u64),
-            Content::Stream { len: Some(len), .. } => Length::Known(*len),
-            Content::Stream { len: None, .. } => Length::Unknown,
+        match &self.foreign {
+            None if self.is_buffered => Length::Known(self.buffer.len() as u64),
+            None => Length::NoContent,
+            Some(Foreign::Shared(bytes)) => Length::Known(bytes.len() as u64),
+            Some(Foreign::Stream { len: Some(len), .. }) => Length::Known(*len),
+            Some(Foreign::Stream { len: None, .. }) => Length::Unknown,
         }
     }
 
     /// Takes the stream, if there is one that has not been taken yet.
     pub(crate) fn take_source(&self) -> Option<Source> {
-        match &self.content {
-            Content::Stream { source, .. } => lock(source).take(),
-            _ => None,
+        match &self.foreign {
+            Some(Foreign::Stream { source, .. }) => lock(source).take(),
+            Some(Foreign::Shared(_)) | None => None,
         }
     }
 
     /// The range of a file, if that is the content.
     pub(crate) fn file_range(&self) -> Option<&FileRange> {
-        match &self.content {
-            Content::Stream { file, .. } => file.as_ref(),
-            _ => None,
+        match &self.foreign {
+            Some(Foreign::Stream { file, .. }) => file.as_ref(),
+            Some(Foreign::Shared(_)) | None => None,
         }
     }
 
     /// Makes the buffer the content, to receive into it.
     pub(crate) fn receive(&mut self) -> &mut Arena {
-        if !matches!(self.content, Content::Buffered) {
-            self.content = Content::Buffered;
-            self.buffer.clear();
-        }
+        self.drop_foreign();
+        self.is_buffered = true;
         &mut self.buffer
     }
 
     /// The buffer to append to, which holds the content so far.
     #[inline]
     fn append(&mut self) -> io::Result<&mut Arena> {
-        if !matches!(self.content, Content::Buffered) {
-            self.begin_append()?;
+        if self.foreign.is_some() {
+            self.take_over()?;
         }
+        self.is_buffered = true;
         Ok(&mut self.buffer)
     }
 
+    /// Copies content that is not in our memory to where more can follow it.
     #[cold]
-    fn begin_append(&mut self) -> io::Result<()> {
-        self.buffer.clear();
-        match &self.content {
-            Content::None | Content::Buffered => {}
-            Content::Shared(bytes) => self.buffer.extend(bytes),
-            Content::Stream { .. } => {
-                return Err(io::Error::new(io::ErrorKind::InvalidInput, "the body is a stream already"));
-            }
+    fn take_over(&mut self) -> io::Result<()> {
+        if self.is_stream() {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "the body is a stream already"));
         }
-        self.content = Content::Buffered;
+        if let Some(Foreign::Shared(bytes)) = self.foreign.take() {
+            self.buffer.extend(&bytes);
+        }
         Ok(())
     }
 }
@@ -271,7 +281,7 @@ macro_rules! bytes_are_bodies {
         impl From<$type> for Body {
             /// Makes a body of the bytes without copying them: see [`Body::share`].
             fn from(bytes: $type) -> Body {
-                Body { content: Content::Shared(bytes.into()), buffer: Arena::default() }
+                Body { foreign: Some(Foreign::Shared(bytes.into())), ..Body::default() }
             }
         }
     )*};
@@ -317,11 +327,11 @@ impl PartialEq for Body {
 
 impl fmt::Debug for Body {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.content {
-            Content::None => f.write_str("none"),
-            Content::Buffered | Content::Shared(_) => write!(f, "{} bytes", self.len()),
-            Content::Stream { len: Some(len), .. } => write!(f, "a stream of {len} bytes"),
-            Content::Stream { len: None, .. } => f.write_str("a stream"),
+        match (self.announced(), self.is_stream()) {
+            (Length::NoContent, _) => f.write_str("none"),
+            (Length::Known(_), false) => write!(f, "{} bytes", self.len()),
+            (Length::Known(len), true) => write!(f, "a stream of {len} bytes"),
+            (Length::Unknown, _) => f.write_str("a stream"),
         }
     }
 }
@@ -350,7 +360,7 @@ mod tests {
         fn check(bytes: impl Into<Body>, expected: &str) {
             let body = bytes.into();
             assert_eq!((body.text(), body.announced()), (Ok(expected), Length::Known(expected.len() as u64)));
-            assert!(matches!(body.content, Content::Shared(_)));
+            assert!(matches!(body.foreign, Some(Foreign::Shared(_))));
         }
         check("", "");
         check("static", "static");

@@ -33,17 +33,16 @@ pub(super) fn handle<H: Handler>(
     mut handling: Pin<&mut impl Future<Output = Result>>,
 ) -> impl Future<Output = Handled> {
     let shared = &*worker.shared;
-    let timeouts = &shared.bounds.timeouts;
-    let mut timer = timeouts.handler.map(|_| shared.timetable.deadline(Peer::default()));
+    let mut timer = None;
     poll_fn(move |cx| match catch_unwind(AssertUnwindSafe(|| handling.as_mut().poll(cx))) {
         Err(_) => Poll::Ready(Handled::Panicked),
         Ok(Poll::Ready(result)) => Poll::Ready(Handled::Returned(result)),
         Ok(Poll::Pending) => {
             shared.clock.outdate();
             conn.borrow_mut().iter_mut().for_each(|conn| send_before(conn, shared, cx));
-            let timed = timer.as_mut().zip(shared.bounds.timeouts.handler);
-            let expired = timed.map(|(timer, limit)| timer.poll_expired(cx, Lane::Whole, limit));
-            expired.unwrap_or(Poll::Pending).map(|()| Handled::TimedOut)
+            let Some(limit) = shared.bounds.timeouts.handler else { return Poll::Pending };
+            let timer = timer.get_or_insert_with(|| shared.timetable.deadline(Peer::default()));
+            timer.poll_expired(cx, Lane::Whole, limit).map(|()| Handled::TimedOut)
         }
     })
 }
