@@ -130,6 +130,7 @@ impl Error for ExchangeError {
 }
 
 impl From<WireError> for ExchangeError {
+    #[cold]
     fn from(error: WireError) -> ExchangeError {
         ExchangeError::Wire(error)
     }

@@ -81,6 +81,7 @@ impl Outgoing {
     }
 
     /// Drops the source of further content.
+    #[cold]
     pub(crate) fn drop_source(&mut self) {
         (self.source, self.file) = (None, None);
     }
@@ -292,7 +293,7 @@ impl Outgoing {
                 Err(fault) => return Poll::Ready(Err(ExchangeError::during(Phase::Write)(fault))),
             }
         }
-        (self.file, self.source) = (None, None);
+        self.drop_source();
         Poll::Ready(Ok(()))
     }
 }
@@ -300,12 +301,13 @@ impl Outgoing {
 impl Reset for Outgoing {
     #[inline]
     fn reset(&mut self) {
-        let Outgoing { state, chunk_left, sent, source, piece, file } = self;
+        if self.source.is_some() {
+            self.drop_source();
+        }
+        let Outgoing { state, chunk_left, sent, source: _, piece, file: _ } = self;
         *state = State::Unsent;
         *chunk_left = 0;
         *sent = 0;
-        *source = None;
-        *file = None;
         piece.clear();
     }
 

@@ -54,7 +54,7 @@ impl<H: Home> Conn<H> {
 
     #[inline]
     fn workspace(&mut self) -> &mut Workspace {
-        self.workspace.get_or_insert_default()
+        self.workspace.get_or_insert_with(new_workspace)
     }
 
     /// Reads once into `input`. See [`Conn::poll_read`].
@@ -117,7 +117,7 @@ impl<H: Home> Conn<H> {
         body: &[u8],
         limit: Duration,
     ) -> Poll<Result<usize, Fault>> {
-        let output = &mut self.workspace.get_or_insert_default().output;
+        let output = &mut self.workspace.get_or_insert_with(new_workspace).output;
         let (waiting, of_output) = (output.waiting(), output.len());
         let sent = match (waiting, body) {
             (bytes, []) | ([], bytes) => self.transport.poll_write(cx, bytes),
@@ -206,6 +206,12 @@ impl<H: Home> Conn<H> {
     pub(crate) fn into_parts(self) -> (Transport<H::Boxed>, H::Timer) {
         (self.transport, self.timer)
     }
+}
+
+/// Needed only where a connection is busy that was not woken.
+#[cold]
+fn new_workspace() -> Box<Workspace> {
+    Box::default()
 }
 
 /// Charges what was moved to the task's budget. tokio allows 128 calls before a task must yield, and one call may move

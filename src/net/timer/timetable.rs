@@ -234,6 +234,8 @@ pub(crate) struct Deadline {
 
 impl Timer for Deadline {
     /// The task is also woken by [`Timetable::stop`].
+    // Once for all the places that may have to wait: usually one of them does.
+    #[inline(never)]
     fn poll_expired(&mut self, cx: &mut Context<'_>, lane: Lane, limit: Duration) -> Poll<()> {
         self.armed[lane as usize] = true;
         let now = Expiry(self.timetable.now());

@@ -16,6 +16,7 @@ use crate::server::{Context, Error, Handler, RefusalCause};
 
 /// Writes the answer to a refused peer, unless part of another answer has been sent. Returns how to close, and how the
 /// connection ended.
+#[cold]
 pub(super) fn refuse(ctx: &mut Context, refused: Refused) -> (Manner, io::Result<()>) {
     let Refused { status, cause } = refused;
     let failed = match &cause {

@@ -11,7 +11,7 @@ use super::lines::{
 use super::plain;
 use super::trailers::is_no_trailer;
 use crate::memory::Span;
-use crate::message::{Authority, InvalidMethod, Name, Request, Several, Version, members};
+use crate::message::{Authority, Headers, InvalidMethod, Name, Request, Several, Version, members};
 use crate::wire::{Limits, WireError};
 
 /// Parses the request head at the front of `input`, including empty lines before it.
@@ -67,6 +67,15 @@ pub(crate) fn check_fields(request: &Request) -> Result<(), WireError> {
         Ok(None) if request.version() == Version::Http10 => {}
         Ok(_) | Err(Several) => return Err(WireError::Host),
     }
+    match headers.may_have(Name::TRAILER) {
+        true => check_announced(headers),
+        false => Ok(()),
+    }
+}
+
+/// Checks the trailer fields that are announced.
+#[cold]
+fn check_announced(headers: &Headers) -> Result<(), WireError> {
     match headers.named(Name::TRAILER).flat_map(members).any(is_no_trailer) {
         true => Err(WireError::Trailer),
         false => Ok(()),
@@ -100,6 +109,7 @@ fn parse_plain(input: &[u8], start: usize, limits: &Limits, request: &mut Reques
 }
 
 /// Parses any head, or says what is wrong with it.
+#[cold]
 #[inline(never)]
 fn parse_any(
     input: &[u8],
