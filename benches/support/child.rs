@@ -3,7 +3,7 @@
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::net::SocketAddr;
-use std::process::{self, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::{self, ChildStdout, Command, Stdio};
 use std::time::Duration;
 use std::{env, fs, thread};
 
@@ -14,7 +14,6 @@ use cpu_time::ProcessTime;
 pub(crate) struct Child {
     pub(crate) address: SocketAddr,
     process: process::Child,
-    questions: ChildStdin,
     answers: BufReader<ChildStdout>,
 }
 
@@ -25,15 +24,15 @@ impl Child {
         let mut command = Command::new(program);
         command.env(SERVER, server).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut process = command.spawn().expect("the program starts again");
-        let questions = process.stdin.take().expect("stdin is a pipe");
         let mut answers = BufReader::new(process.stdout.take().expect("stdout is a pipe"));
         let address = line(&mut answers).parse().expect("a server says its address first");
-        Child { address, process, questions, answers }
+        Child { address, process, answers }
     }
 
     /// The time its threads spent on a core so far, in the kernel and out of it.
     pub(crate) fn cpu_time(&mut self) -> Duration {
-        writeln!(self.questions, "how long?").expect("the server listens");
+        let mut questions = self.process.stdin.as_ref().expect("stdin is a pipe");
+        writeln!(questions, "how long?").expect("the server listens");
         Duration::from_nanos(line(&mut self.answers).parse().expect("nanoseconds"))
     }
 
@@ -53,7 +52,7 @@ impl Child {
 
 impl Drop for Child {
     fn drop(&mut self) {
-        let _ = self.process.kill();
+        // Closes its stdin first, and then it ends by itself: only so it writes a profile, if it was built to.
         let _ = self.process.wait();
     }
 }
