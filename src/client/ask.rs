@@ -15,7 +15,7 @@ use crate::memory::Reset;
 use crate::message::{
     Headers, InvalidRequest, InvalidTarget, Length, Method, Request, Response, Status, Timings,
 };
-use crate::runtime::{self, Instant};
+use crate::runtime::{self, Instant, rare};
 
 impl Client {
     /// Sends `request`, follows redirects, and receives the head of the last answer. `pool` is the pool of the first
@@ -32,15 +32,14 @@ impl Client {
                 link.decode(response)?;
                 return Ok(link);
             }
-            Ok(Some(next)) => Box::pin(self.follow(link, next, response)).await,
+            Ok(Some(next)) => rare(|| self.follow(link, next, response)).await,
             Err(error) => Err(error.on(link.exchange.timings.reused, true)),
         };
         // The server that redirected has heard the request, and perhaps acted on it.
         followed.map_err(|error| error.sent_before(true))
     }
 
-    /// Follows a redirect, and those after it. What is off the usual path is boxed, since the future that awaits it
-    /// would otherwise grow by all that it may need, and be moved with it.
+    /// Follows a redirect, and those after it.
     async fn follow(
         &self,
         mut link: Link,
@@ -81,13 +80,13 @@ impl Client {
         let content = request.body.announced();
         let mut link = match Link::rested(self.pool_for(pool, request, content)?, runtime::now()) {
             Ok(link) => link,
-            Err(missing) => Box::pin(self.link(missing, deadline)).await?,
+            Err(missing) => rare(|| self.link(missing, deadline)).await?,
         };
         let cookies = CookieExchange::begin(&link.place.pool, request);
         link.begin((request, goal), content, cookies.cookie(), deadline);
         if let Err(error) = poll_fn(|cx| link.poll_answer(cx, Some(request), response)).await {
-            let again = self.again(link, error, (request, goal), response, cookies.cookie());
-            link = Box::pin(again).await?;
+            let again = || self.again(link, error, (request, goal), response, cookies.cookie());
+            link = rare(again).await?;
         }
         cookies.end(response);
         *response.timings_mut() = link.exchange.timings;
@@ -138,8 +137,8 @@ impl Client {
         }
         link.exchange.wants_interim = true;
         if let Err(error) = poll_fn(|cx| link.poll_answer(cx, Some(request), &mut early)).await {
-            let again = self.again(link, error, (request, Goal::Own), &mut early, cookies.cookie());
-            link = Box::pin(again).await?;
+            let again = || self.again(link, error, (request, Goal::Own), &mut early, cookies.cookie());
+            link = rare(again).await?;
         }
         Ok(Call::new(link, early, Headers::new(), cookies.into_owned()))
     }
@@ -187,7 +186,7 @@ impl Client {
     ) -> Result<Link, ClientError> {
         let (pool, since) = match missing {
             Missing::Connection(place) => {
-                return Box::pin(self.fresh(place, Duration::ZERO, deadline)).await;
+                return rare(|| self.fresh(place, Duration::ZERO, deadline)).await;
             }
             Missing::Place(pool, since) => (pool, since),
         };
@@ -196,7 +195,7 @@ impl Client {
         let queue = now.saturating_duration_since(since);
         match Link::over_rested(place, queue, now) {
             Ok(link) => Ok(link),
-            Err(place) => Box::pin(self.fresh(place, queue, deadline)).await,
+            Err(place) => rare(|| self.fresh(place, queue, deadline)).await,
         }
     }
 

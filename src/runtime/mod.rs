@@ -6,6 +6,7 @@
 mod cores;
 mod first;
 mod handle;
+mod rare;
 mod routine;
 mod time;
 mod turn;
@@ -25,6 +26,7 @@ pub use handle::block_on;
 pub(crate) use handle::{Handle, Id};
 #[cfg(any(feature = "fs", feature = "multipart"))]
 pub(crate) use random::random_token;
+pub(crate) use rare::rare;
 pub(crate) use routine::Routine;
 #[cfg(any(feature = "compress", feature = "fs"))]
 pub(crate) use seats::Seats;

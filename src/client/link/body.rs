@@ -97,7 +97,15 @@ impl Link {
     /// 9110 §15.3.7).
     pub(in crate::client) fn decode(&mut self, response: &mut Response) -> Result<(), ClientError> {
         let is_whole = !self.exchange.incoming.is_read() && response.status != Status::PARTIAL_CONTENT;
-        let Some(most) = self.settings().decode_max.filter(|_| is_whole) else { return Ok(()) };
+        match self.settings().decode_max.filter(|_| is_whole) {
+            Some(most) => self.begin_decoding(response, most),
+            None => Ok(()),
+        }
+    }
+
+    /// Sets up decoding, to no more than `most` bytes. Separate, since it makes large things on the stack.
+    #[inline(never)]
+    fn begin_decoding(&mut self, response: &mut Response, most: usize) -> Result<(), ClientError> {
         match Decoders::of(&response.headers, most) {
             Ok(None) | Err(CodingError::Unknown) => {}
             Ok(Some(decoders)) => {

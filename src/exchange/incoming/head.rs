@@ -127,6 +127,7 @@ impl Incoming {
     }
 
     /// Whether what has arrived since the last attempt may have completed the head, or made it invalid.
+    #[inline(never)]
     fn has_changed_much(&self, bounds: &Bounds) -> bool {
         let input = self.input.unread();
         let ends_badly = |lf: usize| !input[..self.partial + lf].ends_with(b"\r");

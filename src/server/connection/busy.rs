@@ -14,7 +14,7 @@ use super::lease::Lease;
 use super::refuse::refuse;
 use crate::exchange::{ExchangeError, Expectation, Head};
 use crate::message::{Name, Status, Version};
-use crate::runtime;
+use crate::runtime::{rare, yield_now};
 use crate::server::context::{Manner, Next};
 use crate::server::errand::{Errand, Rest};
 use crate::server::error::Refused;
@@ -25,8 +25,7 @@ use crate::wire::WireError;
 /// Does an errand for a connection.
 pub(super) async fn run<H: Handler>((worker, errand): (Rc<Worker<H>>, Errand)) -> Rest {
     let context = match errand {
-        // Boxed, or each desk would keep for good what a connection needs only once.
-        Errand::Handshake(conn) => return Box::pin(secure(worker, *conn)).await,
+        Errand::Handshake(conn) => return rare(|| secure(worker, *conn)).await,
         Errand::Exchanges(context) => context,
     };
     let mut lease = Lease::new(&worker, context);
@@ -82,7 +81,7 @@ async fn exchanges<H: Handler>(worker: &Worker<H>, ctx: &mut Context) -> Result<
         ctx.forget_exchange();
         if is_capped {
             // A peer that pipelines endlessly must not keep the core to itself.
-            runtime::yield_now().await;
+            yield_now().await;
         }
     }
 }

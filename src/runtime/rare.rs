@@ -1,0 +1,11 @@
+//! [`rare`]: a future that few exchanges need.
+
+use std::pin::Pin;
+
+/// Makes a future that few exchanges need. Boxed, or the future that awaits it would have room for it; and made here,
+/// or each poll of that one would set up a stack with room for it, over several pages.
+#[cold]
+#[inline(never)]
+pub(crate) fn rare<F: Future>(make: impl FnOnce() -> F) -> Pin<Box<F>> {
+    Box::pin(make())
+}
