@@ -30,7 +30,8 @@ pub(crate) fn response(
 }
 
 /// Writes the `connection` field: what was decided about the connection, the names of the fields that are there for the
-/// next hop only and must be listed, and other options that were set (RFC 9110 §7.6.1).
+/// next hop only and must be listed, and other options that were set (RFC 9110 §7.6.1). Separate, since few messages
+/// have it.
 #[inline(never)]
 fn options(out: &mut Vec<u8>, headers: &Headers, persist: Wish, hop: impl Iterator<Item = Name<'static>>) {
     let decided: Option<&[u8]> = match persist {

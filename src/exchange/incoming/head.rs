@@ -126,7 +126,8 @@ impl Incoming {
         }
     }
 
-    /// Whether what has arrived since the last attempt may have completed the head, or made it invalid.
+    /// Whether what has arrived since the last attempt may have completed the head, or made it invalid. Separate, since
+    /// the search takes up much of a stack.
     #[inline(never)]
     fn has_changed_much(&self, bounds: &Bounds) -> bool {
         let input = self.input.unread();
