@@ -85,7 +85,7 @@ impl Client {
         let cookies = CookieExchange::begin(&link.place.pool, request);
         link.begin((request, goal), content, cookies.cookie(), deadline);
         if let Err(error) = poll_fn(|cx| link.poll_answer(cx, Some(request), response)).await {
-            let again = || self.again(link, error, (request, goal), response, cookies.cookie());
+            let again = || self.again(link, error, (request, goal), content, response, cookies.cookie());
             link = rare(again).await?;
         }
         cookies.end(response);
@@ -99,6 +99,7 @@ impl Client {
         stale: Link,
         error: ClientError,
         (request, goal): (&Request, Goal),
+        content: Length,
         response: &mut Response,
         cookie: Option<&str>,
     ) -> Result<Link, ClientError> {
@@ -108,7 +109,7 @@ impl Client {
         let Exchange { timings, deadline, wants_interim, .. } = *stale.exchange;
         let renewed = async {
             let mut link = self.fresh(stale.place, timings.queue, deadline).await?;
-            link.begin((request, goal), request.body.announced(), cookie, deadline);
+            link.begin((request, goal), content, cookie, deadline);
             link.exchange.wants_interim = wants_interim;
             poll_fn(|cx| link.poll_answer(cx, Some(request), response)).await?;
             Ok(link)
@@ -121,9 +122,9 @@ impl Client {
     pub(super) async fn call(&self, pool: Option<Arc<Pool>>, request: &Request) -> Result<Call, ClientError> {
         let deadline = self.deadline();
         let content = announced(request);
-        let is_whole = content == Length::NoContent
-            && request.body.announced() == content
-            && request.trailers.is_empty();
+        let is_nothing = |content| matches!(content, Length::NoContent | Length::Known(0));
+        let is_whole =
+            is_nothing(content) && is_nothing(request.body.announced()) && request.trailers.is_empty();
         let mut link = match Link::rested(self.pool_for(pool, request, content)?, runtime::now()) {
             Ok(link) => link,
             Err(missing) => self.link(missing, deadline).await?,
@@ -137,7 +138,7 @@ impl Client {
         }
         link.exchange.wants_interim = true;
         if let Err(error) = poll_fn(|cx| link.poll_answer(cx, Some(request), &mut early)).await {
-            let again = || self.again(link, error, (request, Goal::Own), &mut early, cookies.cookie());
+            let again = || self.again(link, error, (request, Goal::Own), content, &mut early, cookies.cookie());
             link = rare(again).await?;
         }
         Ok(Call::new(link, early, Headers::new(), cookies.into_owned()))

@@ -320,7 +320,10 @@ async fn row_79_an_opened_request_is_sent_again_if_its_head_is_all_of_it_9110_9_
         (Method::Head, None, "", Some(2)),
         (Method::Delete, None, "", Some(2)),
         (Method::Get, None, "not to be sent", None),
-        (Method::Get, Some(("content-length", "0")), "", None),
+        (Method::Get, Some(("content-length", "0")), "", Some(2)),
+        (Method::Put, Some(("content-length", "0")), "", Some(2)),
+        (Method::Put, Some(("content-length", "0")), "not to be sent", None),
+        (Method::Put, Some(("content-length", "1")), "", None),
         (Method::Put, None, "", None),
         (Method::Post, Some(("content-length", "0")), "", None),
     ] {

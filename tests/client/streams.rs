@@ -185,10 +185,12 @@ async fn flushed_content_arrives_before_the_end() {
 
 #[tokio::test(start_paused = true)]
 async fn a_written_body_of_another_length_than_announced_is_an_error() {
-    let bodies = [("hell", false), ("", false), ("hello!", true)];
-    for ((written, fails_early), trailers) in bodies.into_iter().flat_map(|body| [(body, 0), (body, 1)]) {
+    let bodies = [(5, "hell", false), (5, "", false), (5, "hello!", true), (0, "h", true)];
+    for ((length, written, fails_early), trailers) in
+        bodies.into_iter().flat_map(|body| [(body, 0), (body, 1)])
+    {
         let (client, mut request, mut response) = (Stage::always(OK).client(), post(), Response::new());
-        request.headers.set("content-length", 5).unwrap();
+        request.headers.set("content-length", length).unwrap();
         // With trailers it goes in chunks, which do not tell the length.
         (0..trailers).for_each(|_| request.trailers.set("x-sum", 1).unwrap());
         let mut call = client.open(&request).await.unwrap();
