@@ -8,9 +8,10 @@ use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, ReadBuf};
 
-use super::ClientError;
 use super::link::Link;
 use super::pending::Pending;
+use super::{ClientCause, ClientError, ClientPhase};
+use crate::exchange::ExchangeError;
 use crate::message::Headers;
 
 /// The body of a response, read as it arrives. If it is read slowly, the server has to wait.
@@ -55,8 +56,10 @@ use crate::message::Headers;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Answer {
-    /// None once the body is read.
+    /// None once the body is read, or known to be broken.
     link: Option<Box<Link>>,
+    /// Whether the connection had been used before, once the body is known to be broken.
+    broken: Option<bool>,
     trailers: Headers,
     /// Counts the request for a balancer, until the body has been read.
     pending: Option<Pending>,
@@ -65,7 +68,8 @@ pub struct Answer {
 impl Answer {
     pub(super) fn new(link: Link) -> Answer {
         let is_read = link.exchange.incoming.is_read();
-        let mut answer = Answer { link: Some(Box::new(link)), trailers: Headers::new(), pending: None };
+        let mut answer =
+            Answer { link: Some(Box::new(link)), broken: None, trailers: Headers::new(), pending: None };
         if is_read {
             answer.release();
         }
@@ -96,12 +100,16 @@ impl Answer {
     }
 
     fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Result<usize, ClientError>> {
-        let Some(link) = &mut self.link else { return Poll::Ready(Ok(0)) };
+        let Some(link) = &mut self.link else { return Poll::Ready(self.broken.map_or(Ok(0), still_broken)) };
         let polled = ready!(link.poll_chunk(cx));
         match polled {
             Ok(0) => self.release(),
             Ok(_) => {}
-            Err(_) => link.close(),
+            Err(_) => {
+                // The place is free at once, for a caller who asks again before this is dropped.
+                self.broken = Some(link.exchange.timings.reused);
+                (self.link, self.pending) = (None, None);
+            }
         }
         Poll::Ready(polled)
     }
@@ -114,6 +122,12 @@ impl Answer {
             self.pending = None;
         }
     }
+}
+
+/// The end of a body that broke is never reached.
+fn still_broken(reused: bool) -> Result<usize, ClientError> {
+    let cause = ClientCause::Exchange(ExchangeError::Incomplete);
+    Err(ClientError::new(ClientPhase::Receive, cause).on(reused, true))
 }
 
 impl AsyncRead for Answer {
