@@ -462,6 +462,10 @@ fn an_unwritten_request_was_not_processed() {
     let eager: &[Script] = &[&[Hear(1), Say(A), Say(B), Say(C), Say(LAST), Hang], AGAIN];
     check(2 * REQUEST, eager, ["200 a", "201 b", "202 c", "200 a", "201 b"], "BET /4, BET /5");
     check(2 * REQUEST + 1, eager, ["200 a", "201 b", "202 c", "203 l", "200 a"], "BET /5");
+    // Nor is one that comes in one piece with the answers before it.
+    const C_AND_MORE: &str = "HTTP/1.1 202 Accepted\r\ncontent-length: 1\r\n\r\ncHTTP/1.1 204 Stray\r\n\r\n";
+    let rushing: &[Script] = &[&[Hear(1), Say(A), Say(B), Say(C_AND_MORE), Hang], AGAIN];
+    check(2 * REQUEST, rushing, ["200 a", "201 b", "202 c", "200 a", "201 b"], "BET /4, BET /5");
 }
 
 #[test]
