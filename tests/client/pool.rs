@@ -584,6 +584,46 @@ async fn row_78_unsolicited_bytes_are_never_an_answer_9_2() {
     assert_eq!(stage.dialed().len(), 2);
 }
 
+/// A server in memory that has spoken before it can be asked anything.
+struct Eager(Stage);
+
+impl Dialer for Eager {
+    type Stream = DuplexStream;
+
+    async fn dial(&self, host: &str, port: u16) -> io::Result<DuplexStream> {
+        let stream = self.0.dial(host, port).await?;
+        settle().await;
+        Ok(stream)
+    }
+}
+
+/// A server that turns a connection away says so at once. What it says to the request after all goes to no other one.
+#[tokio::test(start_paused = true)]
+async fn what_a_new_connection_brings_first_is_its_first_answer_9110_15_5_9() {
+    for (first, expected) in [
+        ("HTTP/1.1 408 x\r\nconnection: close\r\ncontent-length: 4\r\n\r\nlate", (408, "late")),
+        ("HTTP/1.1 503 x\r\ncontent-length: 4\r\n\r\nfull", (503, "full")),
+        ("HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nhail", (200, "hail")),
+    ] {
+        let stage = Stage::new(move |mut peer, number| async move {
+            if number == 0 {
+                peer.say(first).await?;
+                peer.request().await?;
+                peer.say("HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nfirst").await?;
+                return pending().await;
+            }
+            peer.answer(OK).await
+        });
+        let client = Client::builder().dialer(Eager(stage.clone())).build();
+        assert_eq!(ask(&client, &get()).await.unwrap(), (expected.0, expected.1.into()));
+        for _ in 0..4 {
+            settle().await;
+        }
+        assert_eq!(ask(&client, &get()).await.unwrap(), (200, "ok".into()), "after {first:?}");
+        assert_eq!((stage.dialed().len(), client.busy()), (2, 0));
+    }
+}
+
 /// tokio tells a task that has used up its budget that nothing has come.
 #[tokio::test(start_paused = true)]
 async fn row_78_unsolicited_bytes_are_seen_by_a_busy_task_9_2() {
