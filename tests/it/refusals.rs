@@ -3,7 +3,7 @@
 use std::mem;
 use std::sync::{Arc, Mutex};
 
-use corehttp::{Context, Limits, Server};
+use corehttp::{BodyPlan, Context, Limits, Server, Status, with_plan};
 
 use crate::support::Served;
 use crate::support::wired::{Then, Wired};
@@ -45,6 +45,7 @@ async fn app(ctx: &mut Context) -> corehttp::Result {
             drop(mem::take(&mut ctx.request));
             return Err(std::io::Error::other("as told").into());
         }
+        "/refuses" => return Err(Status::CONTENT_TOO_LARGE.into()),
         _ => ctx.response.text("fine"),
     }
     Ok(())
@@ -110,6 +111,21 @@ fn a_refusal_names_its_request() {
         &(get("/") + &ask("POST", "/up", "content-length: 2\r\n")),
         &["2 400 Bad Request to memory, POST /up: the peer closed before the message was complete"],
     );
+}
+
+/// Who is refused should send no more. That it complies was once reported.
+#[test]
+fn a_peer_that_stops_sending_when_it_is_refused_is_not_reported_9112_9_5() {
+    let told = Told::default();
+    let wired = Wired::with(|server| told.by(server), with_plan(|_| BodyPlan::Stream, app));
+    let cut = "memory cut off, POST /: the peer closed before the message was complete";
+    for (number, framing) in [(1, "content-length: 9\r\n"), (3, "transfer-encoding: chunked\r\n")] {
+        let heard = wired.ask(&[ask("POST", "/refuses", framing).as_bytes()], Then::Ends);
+        assert!(heard.starts_with("HTTP/1.1 413 "), "{heard}");
+        assert_eq!(told.take(), Vec::<String>::new(), "{framing:?}");
+        wired.ask(&[ask("POST", "/", framing).as_bytes()], Then::Ends);
+        assert_eq!(told.take(), [format!("{}.1 {cut}", number + 1)], "{framing:?}");
+    }
 }
 
 #[test]

@@ -145,7 +145,12 @@ fn poll_drain(ctx: &mut Context, cx: &mut task::Context<'_>) -> Poll<()> {
         // The answer is good and must arrive, whatever is wrong with the part of the body that the handler did not
         // read.
         Err(error) => {
-            ctx.report(None, error.into());
+            let status = ctx.response.status;
+            let is_refused = status.is_client_error() || status.is_server_error();
+            // A peer that was refused should send no more (RFC 9112 §9.5).
+            if !(is_refused && matches!(error, ExchangeError::Incomplete)) {
+                ctx.report(None, error.into());
+            }
             ctx.stop_persisting();
         }
     }
