@@ -173,6 +173,28 @@ impl Body {
         self.bytes().len()
     }
 
+    /// Returns the length of the content, also of a stream; `None` for a stream of unknown length.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use corehttp::Body;
+    ///
+    /// let mut body = Body::from("bytes");
+    /// assert_eq!(body.known_len(), Some(5));
+    /// body.stream(tokio::io::empty(), Some(0));
+    /// assert_eq!(body.known_len(), Some(0));
+    /// body.stream(tokio::io::empty(), None);
+    /// assert_eq!(body.known_len(), None);
+    /// ```
+    pub fn known_len(&self) -> Option<u64> {
+        match self.announced() {
+            Length::NoContent => Some(0),
+            Length::Known(length) => Some(length),
+            Length::Unknown => None,
+        }
+    }
+
     /// Returns whether there is no content: neither bytes nor a stream.
     pub fn is_empty(&self) -> bool {
         self.len() == 0 && !self.is_stream()

@@ -50,6 +50,64 @@ use crate::message::Response;
 ///     }
 /// }
 /// ```
+///
+/// An access log that knows how large an answer is, streamed or not. Around a `Compress`, it counts what that has made
+/// of it.
+///
+/// ```
+/// # use std::{cell::Cell, io, rc::Rc};
+/// # use corehttp::{BodyPlan, BoxHandler, Context, Course, Flush, Handler};
+/// # use corehttp::{Request, Response, Result, Server, Transform};
+/// struct Count(Rc<Cell<u64>>);
+///
+/// impl Transform for Count {
+///     fn begin(&mut self, _: &mut Response) -> Course {
+///         Course::Through
+///     }
+///
+///     fn apply(&mut self, data: &[u8], _: Flush, out: &mut Vec<u8>) -> io::Result<()> {
+///         self.0.set(self.0.get() + data.len() as u64);
+///         out.extend_from_slice(data);
+///         Ok(())
+///     }
+/// }
+///
+/// struct Log<H>(H);
+///
+/// impl<H: Handler> Handler for Log<H> {
+///     fn on_head(&self, request: &Request) -> BodyPlan {
+///         self.0.on_head(request)
+///     }
+///
+///     async fn handle(&self, ctx: &mut Context) -> Result {
+///         let streamed = Rc::new(Cell::new(0));
+///         ctx.transform = Some(Box::new(Count(streamed.clone())));
+///         let outcome = self.0.handle(ctx).await; // an error, if a stream was cut off
+///         let rest = ctx.response.body.known_len(); // of what was not streamed by the handler
+///         println!("{:?} bytes", rest.map(|rest| streamed.get() + rest));
+/// #       assert_eq!(streamed.get() + rest.unwrap(), 5);
+///         outcome
+///     }
+/// }
+/// # let service = Server::new().service(Log(BoxHandler::new(async |ctx: &mut Context| -> Result {
+/// #     match ctx.request.path() {
+/// #         "/streamed" => {
+/// #             let mut out = ctx.stream().await?;
+/// #             out.write_all(b"Hel").await?;
+/// #             out.write_all(b"lo").await?;
+/// #             out.finish().await?;
+/// #         }
+/// #         "/lazy" => ctx.response.body.stream(&b"Hello"[..], Some(5)),
+/// #         _ => ctx.response.text("Hello"),
+/// #     }
+/// #     Ok(())
+/// # })));
+/// # for path in ["/", "/lazy", "/streamed"] {
+/// #     let response = corehttp::block_on(service.respond(Request::get(path)?))?;
+/// #     assert_eq!((response.status.as_u16(), response.body.text()), (200, Ok("Hello")));
+/// # }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub trait Transform: Any {
     /// Called before the head is sent, which may still be changed. Returns whether the content goes through
     /// [`Transform::apply`].
