@@ -138,7 +138,8 @@ impl Client {
         }
         link.exchange.wants_interim = true;
         if let Err(error) = poll_fn(|cx| link.poll_answer(cx, Some(request), &mut early)).await {
-            let again = || self.again(link, error, (request, Goal::Own), content, &mut early, cookies.cookie());
+            let again =
+                || self.again(link, error, (request, Goal::Own), content, &mut early, cookies.cookie());
             link = rare(again).await?;
         }
         Ok(Call::new(link, early, Headers::new(), cookies.into_owned()))
