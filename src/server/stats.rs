@@ -1,5 +1,6 @@
 //! [`ServerStats`]: what a server has done, in numbers.
 
+use std::iter::zip;
 use std::ops::AddAssign;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
@@ -111,18 +112,52 @@ pub struct ErrorCounts {
     pub tls: u64,
 }
 
+impl ErrorCounts {
+    /// What went wrong, as one of its kind.
+    fn one(cause: &RefusalCause) -> ErrorCounts {
+        let mut one = ErrorCounts::default();
+        let count = match cause {
+            RefusalCause::Exchange(error) => one.met(error),
+            // An error that the handler met while reading or writing, and passed on, is the connection's and not its
+            // own.
+            RefusalCause::Handler(error) => match error.met() {
+                Some(met) => one.met(met),
+                None => &mut one.handler,
+            },
+            RefusalCause::Panic => &mut one.panic,
+            RefusalCause::Plan => &mut one.plan,
+            RefusalCause::Connections | RefusalCause::ConnectionsOfPeer => &mut one.overload,
+            RefusalCause::Tls(_) => &mut one.tls,
+        };
+        *count = 1;
+        one
+    }
+
+    /// The count of what went wrong with an exchange.
+    fn met(&mut self, error: &ExchangeError) -> &mut u64 {
+        match error {
+            ExchangeError::Wire(_) => &mut self.wire,
+            ExchangeError::TimedOut(Phase::Handler) => &mut self.handler,
+            ExchangeError::TimedOut(_) => &mut self.timed_out,
+            ExchangeError::Incomplete | ExchangeError::PeerClosed => &mut self.incomplete,
+            ExchangeError::Io(_) => &mut self.io,
+            ExchangeError::Length | ExchangeError::Source(_) => &mut self.handler,
+        }
+    }
+
+    /// All counts. Their order means nothing outside of this file.
+    fn each(&mut self) -> [&mut u64; KINDS] {
+        let ErrorCounts { wire, timed_out, incomplete, io, handler, panic, plan, overload, tls } = self;
+        [wire, timed_out, incomplete, io, handler, panic, plan, overload, tls]
+    }
+}
+
+/// How many kinds of errors are told apart.
+const KINDS: usize = 9;
+
 impl AddAssign<&ErrorCounts> for ErrorCounts {
     fn add_assign(&mut self, other: &ErrorCounts) {
-        let ErrorCounts { wire, timed_out, incomplete, io, handler, panic, plan, overload, tls } = other;
-        self.wire += wire;
-        self.timed_out += timed_out;
-        self.incomplete += incomplete;
-        self.io += io;
-        self.handler += handler;
-        self.panic += panic;
-        self.plan += plan;
-        self.overload += overload;
-        self.tls += tls;
+        zip(self.each(), other.clone().each()).for_each(|(count, other)| *count += *other);
     }
 }
 
@@ -136,24 +171,14 @@ pub(super) struct CoreStats {
     pub(super) requests: Counter,
     pub(super) received: Counter,
     pub(super) sent: Counter,
-    errors: ErrorCounters,
+    /// One for each of [`ErrorCounts::each`].
+    errors: [Counter; KINDS],
 }
 
 impl CoreStats {
     /// Counts what went wrong.
     pub(super) fn count_error(&self, cause: &RefusalCause) {
-        let errors = &self.errors;
-        let counter = match cause {
-            RefusalCause::Exchange(error) => errors.of(error),
-            // An error that the handler met while reading or writing, and passed on, is the connection's and not its
-            // own.
-            RefusalCause::Handler(error) => error.met().map_or(&errors.handler, |met| errors.of(met)),
-            RefusalCause::Panic => &errors.panic,
-            RefusalCause::Plan => &errors.plan,
-            RefusalCause::Connections | RefusalCause::ConnectionsOfPeer => &errors.overload,
-            RefusalCause::Tls(_) => &errors.tls,
-        };
-        counter.add(1);
+        zip(&self.errors, ErrorCounts::one(cause).each()).for_each(|(counter, one)| counter.add(*one));
     }
 
     /// How many connections have come and gone.
@@ -162,7 +187,9 @@ impl CoreStats {
     }
 
     fn counts(&self) -> ServerCounts {
-        let CoreStats { open, accepted, cut, requests, received, sent, errors } = self;
+        let CoreStats { open, accepted, cut, requests, received, sent, errors: counters } = self;
+        let mut errors = ErrorCounts::default();
+        zip(errors.each(), counters).for_each(|(count, counter)| *count = counter.get());
         ServerCounts {
             open: open.get(),
             accepted: accepted.get(),
@@ -170,50 +197,7 @@ impl CoreStats {
             requests: requests.get(),
             received: received.get(),
             sent: sent.get(),
-            errors: errors.counts(),
-        }
-    }
-}
-
-/// The fields of [`ErrorCounts`].
-#[derive(Default)]
-struct ErrorCounters {
-    wire: Counter,
-    timed_out: Counter,
-    incomplete: Counter,
-    io: Counter,
-    handler: Counter,
-    panic: Counter,
-    plan: Counter,
-    overload: Counter,
-    tls: Counter,
-}
-
-impl ErrorCounters {
-    /// The counter of what went wrong with an exchange.
-    fn of(&self, error: &ExchangeError) -> &Counter {
-        match error {
-            ExchangeError::Wire(_) => &self.wire,
-            ExchangeError::TimedOut(Phase::Handler) => &self.handler,
-            ExchangeError::TimedOut(_) => &self.timed_out,
-            ExchangeError::Incomplete | ExchangeError::PeerClosed => &self.incomplete,
-            ExchangeError::Io(_) => &self.io,
-            ExchangeError::Length | ExchangeError::Source(_) => &self.handler,
-        }
-    }
-
-    fn counts(&self) -> ErrorCounts {
-        let ErrorCounters { wire, timed_out, incomplete, io, handler, panic, plan, overload, tls } = self;
-        ErrorCounts {
-            wire: wire.get(),
-            timed_out: timed_out.get(),
-            incomplete: incomplete.get(),
-            io: io.get(),
-            handler: handler.get(),
-            panic: panic.get(),
-            plan: plan.get(),
-            overload: overload.get(),
-            tls: tls.get(),
+            errors,
         }
     }
 }
