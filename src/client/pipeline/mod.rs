@@ -5,6 +5,7 @@
 
 mod board;
 mod builder;
+mod fate;
 mod guard;
 mod pipe;
 mod tickets;

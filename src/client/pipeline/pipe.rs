@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use super::Shared;
 use super::board::Board;
+use super::fate::{Break, Fate, Standing};
 use super::tickets::Taken;
 use crate::client::link::Link;
 use crate::client::pool::Missing;
@@ -320,38 +321,41 @@ impl Pipe {
         }
     }
 
-    /// Decides what becomes of the requests in flight. `error` is that of the first.
-    fn break_up(&mut self, link: &Link, error: Option<ClientError>) {
+    /// Sends what is in flight once more, or fails it. `error` is that of the first.
+    fn break_up(&mut self, link: &Link, mut error: Option<ClientError>) {
         let sent = link.conn.traffic().sent;
-        let is_timeout = error.as_ref().is_some_and(ClientError::is_timeout);
-        let is_lost = error.as_ref().is_some_and(|error| self.is_lost(link, error));
-        let mut error = error;
+        let how = error.as_ref().map_or(Break::Amiss, |error| self.blame(link, error));
         let mut tickets = self.board.lock();
         while let Some(flying) = self.flight.pop_back() {
             let (ticket, is_sent) = (flying.taken.ticket, flying.start < sent);
-            let may_repeat = tickets.may_repeat(ticket);
             let first = error.take_if(|_| self.flight.is_empty());
-            let goes_again = match first {
-                Some(_) => !is_timeout && (!is_sent || (is_lost && may_repeat)) && !tickets.suspect(ticket),
-                None => !is_sent || (!is_timeout && may_repeat),
+            let standing = match first {
+                Some(_) if tickets.suspect(ticket) => Standing::FirstAgain,
+                Some(_) => Standing::First,
+                None => Standing::Behind,
             };
-            if goes_again {
-                tickets.put_back(ticket, is_sent);
-                continue;
+            match Fate::of(how, standing, is_sent, tickets.may_repeat(ticket)) {
+                Fate::Again => tickets.put_back(ticket, is_sent),
+                Fate::Fails => {
+                    let error = first.unwrap_or_else(|| ClientError::new(ClientPhase::Wait, how.cause()));
+                    tickets.fail(ticket, error.on(self.has_answered, is_sent));
+                }
             }
-            let cause = if is_timeout { ClientCause::TimedOut } else { ClientCause::OutOfStep };
-            let error = first.unwrap_or_else(|| ClientError::new(ClientPhase::Wait, cause));
-            tickets.fail(ticket, error.on(self.has_answered, is_sent));
         }
     }
 
-    /// Whether the connection was closed between two answers, as it may be at any time (RFC 9112 §9.5). The first
-    /// request in flight then need not be the reason.
-    fn is_lost(&self, link: &Link, error: &ClientError) -> bool {
+    /// How the connection broke, by the error that the first in flight met.
+    fn blame(&self, link: &Link, error: &ClientError) -> Break {
         let was_closed =
             matches!(error.cause(), ClientCause::Closed | ClientCause::Exchange(ExchangeError::Io(_)));
         let has_begun = self.stage == Stage::Body || !link.exchange.incoming.input.is_empty();
-        was_closed && self.has_answered && !has_begun
+        if error.is_timeout() {
+            Break::TimedOut
+        } else if was_closed && self.has_answered && !has_begun {
+            Break::Between
+        } else {
+            Break::Amiss
+        }
     }
 }
 
