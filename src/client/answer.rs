@@ -107,7 +107,7 @@ impl Answer {
             Ok(_) => {}
             Err(_) => {
                 // The place is free at once, for a caller who asks again before this is dropped.
-                self.broken = Some(link.exchange.timings.reused);
+                self.broken = Some(link.is_reused());
                 (self.link, self.pending) = (None, None);
             }
         }

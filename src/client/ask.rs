@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::connect::connect;
 use super::cookie_exchange::CookieExchange;
-use super::exchange::Exchange;
+use super::exchange::{Facts, Progress};
 use super::link::Link;
 use super::pool::{Missing, Place, Pool};
 use super::redirect::{self, Goal};
@@ -33,7 +33,7 @@ impl Client {
                 return Ok(link);
             }
             Ok(Some(next)) => rare(|| self.follow(link, next, response)).await,
-            Err(error) => Err(error.on(link.exchange.timings.reused, true)),
+            Err(error) => Err(error.on(link.is_reused(), true)),
         };
         // The server that redirected has heard the request, and perhaps acted on it.
         followed.map_err(|error| error.sent_before(true))
@@ -47,11 +47,11 @@ impl Client {
         response: &mut Response,
     ) -> Result<Link, ClientError> {
         for followed in 1.. {
-            let deadline = link.exchange.deadline;
+            let deadline = link.exchange.facts.deadline;
             link.discard().await;
             link = self.attempt(None, (&request, goal), response, deadline).await?;
             let next = redirect::next(self.redirects, followed, &request, &link.place.pool.origin, response);
-            match next.map_err(|error| error.on(link.exchange.timings.reused, true))? {
+            match next.map_err(|error| error.on(link.is_reused(), true))? {
                 None => {
                     response.url = Some(request.target().as_str().into());
                     link.decode(response)?;
@@ -89,7 +89,7 @@ impl Client {
             link = rare(again).await?;
         }
         cookies.end(response);
-        *response.timings_mut() = link.exchange.timings;
+        *response.timings_mut() = link.exchange.progress.timings;
         Ok(link)
     }
 
@@ -106,11 +106,12 @@ impl Client {
         if !stale.may_retry(request, &error) {
             return Err(error);
         }
-        let Exchange { timings, deadline, wants_interim, .. } = *stale.exchange;
+        let Facts { deadline, .. } = stale.exchange.facts;
+        let Progress { timings, wants_interim, .. } = stale.exchange.progress;
         let renewed = async {
             let mut link = self.fresh(stale.place, timings.queue, deadline).await?;
             link.begin((request, goal), content, cookie, deadline);
-            link.exchange.wants_interim = wants_interim;
+            link.exchange.progress.wants_interim = wants_interim;
             poll_fn(|cx| link.poll_answer(cx, Some(request), response)).await?;
             Ok(link)
         };
@@ -136,7 +137,7 @@ impl Client {
             poll_fn(|cx| link.poll_flush(cx)).await?;
             return Ok(Call::new(link, early, request.trailers.clone(), cookies.into_owned()));
         }
-        link.exchange.wants_interim = true;
+        link.exchange.progress.wants_interim = true;
         if let Err(error) = poll_fn(|cx| link.poll_answer(cx, Some(request), &mut early)).await {
             let again =
                 || self.again(link, error, (request, Goal::Own), content, &mut early, cookies.cookie());

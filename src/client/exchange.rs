@@ -1,44 +1,165 @@
-//! [`Exchange`]: the state and memory of one exchange, which the next one uses again.
+//! [`Exchange`]: what one exchange needs: memory, which the next one uses again, and what is known of it.
 
 use std::time::Duration;
 
 use crate::coding::Decoding;
 use crate::exchange::{ExchangeError, Incoming, Outgoing};
 use crate::memory::Reset;
-use crate::message::Timings;
+use crate::message::{Headers, Request, Timings, Version};
 use crate::net::Workspace;
 use crate::runtime::{self, Instant, Turn};
-use crate::wire::Asked;
+use crate::wire::{Asked, Wish, patience, persists};
 
-/// The state and the memory of one exchange.
+/// First its memory, then what is known of it, each part of which has its own life.
 pub(super) struct Exchange {
     pub(super) incoming: Incoming,
     pub(super) outgoing: Outgoing,
     /// Lent to the connection while it is in use.
     pub(super) workspace: Option<Box<Workspace>>,
-    pub(super) timings: Timings,
-    /// When the connection was opened.
-    pub(super) born: Instant,
-    /// When the exchange must be complete.
-    pub(super) deadline: Option<Instant>,
-    /// When the current phase began.
-    pub(super) mark: Instant,
-    pub(super) asked: Asked,
-    pub(super) asks_for_upgrade: bool,
-    pub(super) upload: Upload,
-    /// How the body of the answer is decoded, if it is.
-    pub(super) decoding: Option<Box<Decoding>>,
     /// How much was decoded since other tasks had their turn.
     pub(super) turn: Turn,
+    pub(super) persistence: Persistence,
+    pub(super) facts: Facts,
+    pub(super) progress: Progress,
+}
+
+impl Exchange {
+    /// Prepares for the next answer on a connection with several requests in flight. Of what is known, only the
+    /// persistence of the connection remains.
+    pub(super) fn next_answer(&mut self, asked: Asked, timings: Timings) {
+        self.incoming.forget_message();
+        self.facts = Facts { asked, ..Facts::default() };
+        self.progress = Progress::new(timings, runtime::now());
+    }
+
+    /// Whether the complete answer has arrived. A server that then reads no more is done with the request, which shows
+    /// only when a write has timed out.
+    pub(super) fn has_whole_answer(&self) -> bool {
+        self.progress.is_answered() && self.incoming.has_arrived()
+    }
+}
+
+impl Default for Exchange {
+    fn default() -> Exchange {
+        let now = runtime::now();
+        Exchange {
+            incoming: Incoming::default(),
+            outgoing: Outgoing::default(),
+            workspace: None,
+            turn: Turn::default(),
+            persistence: Persistence::new(now),
+            facts: Facts::default(),
+            progress: Progress::new(Timings::default(), now),
+        }
+    }
+}
+
+impl Reset for Exchange {
+    fn reset(&mut self) {
+        let Exchange { incoming, outgoing, workspace, turn, persistence, facts, progress } = self;
+        incoming.reset();
+        outgoing.reset();
+        workspace.iter_mut().for_each(|workspace| workspace.reset());
+        (*turn, *facts) = Default::default();
+        *persistence = Persistence::new(persistence.born);
+        *progress = Progress::new(Timings::default(), progress.mark);
+    }
+
+    fn shrink(&mut self) {
+        self.incoming.shrink();
+        self.outgoing.shrink();
+        self.workspace.iter_mut().for_each(|workspace| workspace.shrink());
+    }
+}
+
+/// How long the connection may be used (RFC 9112 §9.3).
+pub(super) struct Persistence {
+    /// When it was opened.
+    pub(super) born: Instant,
+    /// Whether another exchange may follow, by what both sides have said so far.
+    pub(super) persists: bool,
+    /// How long the server keeps it idle, if it has said so (RFC 2068 §19.7.1.1).
+    pub(super) idle: Option<Duration>,
+}
+
+impl Persistence {
+    fn new(born: Instant) -> Persistence {
+        Persistence { born, persists: true, idle: None }
+    }
+
+    /// Notes what the head of an answer says of it. `ends_with_close` is what it says of its body (RFC 9112 §6.3).
+    pub(super) fn note(&mut self, version: Version, headers: &Headers, ends_with_close: bool) {
+        self.persists &= persists(version, Wish::of(headers)) && !ends_with_close;
+        self.idle = patience(headers);
+    }
+}
+
+/// What is noted of an exchange before anything is sent.
+#[derive(Default)]
+pub(super) struct Facts {
+    pub(super) asked: Asked,
+    pub(super) asks_for_upgrade: bool,
+    /// When the exchange must be complete.
+    pub(super) deadline: Option<Instant>,
+}
+
+impl Facts {
+    pub(super) fn of(request: &Request, deadline: Option<Instant>) -> Facts {
+        let asks_for_upgrade = request.headers.contains("upgrade");
+        Facts { asked: Asked::new(request), asks_for_upgrade, deadline }
+    }
+}
+
+/// How far one exchange has come.
+pub(super) struct Progress {
+    pub(super) upload: Upload,
+    pub(super) heard: Heard,
     /// How many interim answers have come.
     pub(super) interim: u32,
     /// Whether somebody takes them. If not, they are dropped.
     pub(super) wants_interim: bool,
-    pub(super) heard: Heard,
-    /// Whether another exchange may follow, by what both sides have said so far.
-    pub(super) persists: bool,
-    /// How long the server keeps the connection idle, if it has said so (RFC 2068 §19.7.1.1).
-    pub(super) idle: Option<Duration>,
+    /// How the body of the answer is decoded, if it is.
+    pub(super) decoding: Option<Box<Decoding>>,
+    /// How long the phases took that are over.
+    pub(super) timings: Timings,
+    /// When the current phase began.
+    pub(super) mark: Instant,
+}
+
+impl Progress {
+    /// An exchange of which the head is about to be sent.
+    fn new(timings: Timings, mark: Instant) -> Progress {
+        Progress {
+            upload: Upload::Sending,
+            heard: Heard::Nothing,
+            interim: 0,
+            wants_interim: false,
+            decoding: None,
+            timings,
+            mark,
+        }
+    }
+
+    /// Drops interim answers from here on. Returns whether one was waiting to be taken.
+    pub(super) fn drop_interim(&mut self) -> bool {
+        let has_waited = self.heard == Heard::Interim;
+        if has_waited {
+            self.heard = Heard::Nothing;
+        }
+        self.wants_interim = false;
+        has_waited
+    }
+
+    /// Returns how long the current phase took, and begins the next one.
+    pub(super) fn lap(&mut self) -> Duration {
+        let began = std::mem::replace(&mut self.mark, runtime::now());
+        self.mark.saturating_duration_since(began)
+    }
+
+    /// Whether the head of the final answer has come.
+    pub(super) fn is_answered(&self) -> bool {
+        self.heard == Heard::Final
+    }
 }
 
 /// How much of the request has been sent.
@@ -66,90 +187,5 @@ pub(super) enum Heard {
     Final,
 }
 
-impl Exchange {
-    /// Whether the head of the final answer has come.
-    pub(super) fn is_answered(&self) -> bool {
-        self.heard == Heard::Final
-    }
-
-    /// Drops interim answers from here on. Returns whether one was waiting to be taken.
-    pub(super) fn drop_interim(&mut self) -> bool {
-        let has_waited = self.heard == Heard::Interim;
-        if has_waited {
-            self.heard = Heard::Nothing;
-        }
-        self.wants_interim = false;
-        has_waited
-    }
-
-    /// Prepares for the next answer on a connection with several requests in flight.
-    pub(super) fn next_answer(&mut self, asked: Asked, timings: Timings) {
-        self.incoming.forget_message();
-        (self.asked, self.timings, self.interim, self.decoding) = (asked, timings, 0, None);
-        (self.upload, self.heard) = (Upload::Sending, Heard::Nothing);
-    }
-}
-
 /// How many interim answers are read. An endless sequence of them would be a hang.
 pub(super) const INTERIM_MAX: u32 = 16;
-
-impl Default for Exchange {
-    fn default() -> Exchange {
-        let now = runtime::now();
-        Exchange {
-            incoming: Incoming::default(),
-            outgoing: Outgoing::default(),
-            workspace: None,
-            timings: Timings::default(),
-            born: now,
-            deadline: None,
-            mark: now,
-            asked: Asked::default(),
-            asks_for_upgrade: false,
-            upload: Upload::Sending,
-            decoding: None,
-            turn: Turn::default(),
-            interim: 0,
-            wants_interim: false,
-            heard: Heard::Nothing,
-            persists: true,
-            idle: None,
-        }
-    }
-}
-
-impl Reset for Exchange {
-    fn reset(&mut self) {
-        let Exchange {
-            incoming,
-            outgoing,
-            workspace,
-            timings,
-            born: _,
-            deadline,
-            mark: _,
-            asked,
-            asks_for_upgrade,
-            upload,
-            decoding,
-            turn,
-            interim,
-            wants_interim,
-            heard,
-            persists,
-            idle,
-        } = self;
-        incoming.reset();
-        outgoing.reset();
-        workspace.iter_mut().for_each(|workspace| workspace.reset());
-        (*timings, *deadline, *asked, *turn, *idle) = Default::default();
-        (*asks_for_upgrade, *upload, *decoding) = (false, Upload::Sending, None);
-        (*interim, *wants_interim, *heard, *persists) = (0, false, Heard::Nothing, true);
-    }
-
-    fn shrink(&mut self) {
-        self.incoming.shrink();
-        self.outgoing.shrink();
-        self.workspace.iter_mut().for_each(|workspace| workspace.shrink());
-    }
-}

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-use super::exchange::Exchange;
+use super::exchange::{Exchange, Persistence};
 use super::origin::Origin;
 use super::redirect::{CREDENTIALS, Goal};
 use super::route::Proxy;
@@ -162,8 +162,8 @@ impl Pool {
 
     /// Lets a connection rest from `now` on.
     pub(super) fn give(&self, conn: Conn<Anywhere>, exchange: Box<Exchange>, now: Instant) {
-        let born = exchange.born;
-        let idle = self.idle_max(&exchange);
+        let Persistence { born, idle, .. } = exchange.persistence;
+        let idle = self.idle_max(idle);
         let resting = Resting { conn, born, until: later(now, idle) };
         let is_good = !idle.is_zero() && self.is_young(born, now);
         if is_good {
@@ -228,10 +228,10 @@ impl Pool {
         self.settings.pool.connections_max.saturating_sub(self.places.available_permits())
     }
 
-    /// How long a connection may rest after this exchange: our limit, or less if the server asked for less.
-    fn idle_max(&self, exchange: &Exchange) -> Duration {
+    /// How long a connection may rest: our limit, or less if the server asked for less.
+    fn idle_max(&self, asked: Option<Duration>) -> Duration {
         let idle = self.settings.pool.idle;
-        exchange.idle.map_or(idle, |said| said.min(idle))
+        asked.map_or(idle, |asked| asked.min(idle))
     }
 
     /// Whether a connection that was opened at `born` may still be used.

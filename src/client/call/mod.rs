@@ -135,15 +135,15 @@ impl Call {
     ) -> Result<Answer, ClientError> {
         let link = &mut *self.link;
         link.end(trailers)?;
-        link.exchange.drop_interim();
-        match link.exchange.is_answered() {
+        link.exchange.progress.drop_interim();
+        match link.exchange.progress.is_answered() {
             true => *response = self.early,
             false => response.reset(),
         }
         let answered = poll_fn(|cx| link.poll_answer(cx, None, response)).await;
         self.tally.note(answered.as_ref().map(|()| &*response));
         answered?;
-        *response.timings_mut() = link.exchange.timings;
+        *response.timings_mut() = link.exchange.progress.timings;
         self.cookies.end(response);
         link.decode(response)?;
         let answer = Answer::new(*self.link);

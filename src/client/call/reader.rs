@@ -104,13 +104,13 @@ impl CallReader {
     ///
     /// Fails if no answer comes.
     pub async fn head(&mut self, response: &mut Response) -> Result<(), ClientError> {
-        if self.half.with_link(|link| link.exchange.drop_interim()) {
+        if self.half.with_link(|link| link.exchange.progress.drop_interim()) {
             self.half.wake_owners();
         }
         response.reset();
         poll_fn(|cx| {
             self.half.poll(cx, |link, early, cx| {
-                if link.exchange.is_answered() {
+                if link.exchange.progress.is_answered() {
                     std::mem::swap(response, early);
                     return Poll::Ready(Ok(()));
                 }
@@ -124,7 +124,7 @@ impl CallReader {
         self.half.with_tally(|tally| tally.note(Ok(response)));
         self.cookies.end(response);
         self.half.with_link(|link| {
-            *response.timings_mut() = link.exchange.timings;
+            *response.timings_mut() = link.exchange.progress.timings;
             link.decode(response)
         })
     }
@@ -177,10 +177,10 @@ impl Drop for CallReader {
     /// Ends the exchange, unless all of the answer has come. A writer that waits learns of it.
     fn drop(&mut self) {
         let is_over = self.half.with_link(|link| {
-            let is_over = link.exchange.is_answered() && link.exchange.incoming.is_read();
+            let is_over = link.exchange.progress.is_answered() && link.exchange.incoming.is_read();
             if !is_over {
                 link.close();
-                link.exchange.drop_interim();
+                link.exchange.progress.drop_interim();
             }
             is_over
         });

@@ -20,7 +20,7 @@ impl Link {
         response: &mut Response,
     ) -> Result<(), ClientError> {
         poll_fn(|cx| self.poll_whole(cx, response)).await?;
-        let now = self.exchange.mark;
+        let now = self.exchange.progress.mark;
         self.rest_from(now);
         Ok(())
     }
@@ -33,15 +33,16 @@ impl Link {
     ) -> Poll<Result<(), ClientError>> {
         let has_arrived = self.exchange.incoming.has_arrived();
         let content = response.body.receive();
-        match self.exchange.decoding {
+        match self.exchange.progress.decoding {
             Some(_) => ready!(self.poll_body_decoded(cx, content))?,
             None => ready!(self.poll_body(cx, content))?,
         }
-        std::mem::swap(&mut response.trailers, &mut self.exchange.incoming.trailers);
+        let Exchange { incoming, progress, .. } = &mut *self.exchange;
+        std::mem::swap(&mut response.trailers, &mut incoming.trailers);
         if !has_arrived {
-            self.exchange.timings.receive = self.lap();
+            progress.timings.receive = progress.lap();
         }
-        *response.timings_mut() = self.exchange.timings;
+        *response.timings_mut() = progress.timings;
         Poll::Ready(Ok(()))
     }
 
@@ -54,7 +55,7 @@ impl Link {
 
     /// The bytes that the last [`Link::poll_chunk`] received.
     pub(in crate::client) fn chunk(&self) -> &[u8] {
-        match &self.exchange.decoding {
+        match &self.exchange.progress.decoding {
             Some(decoding) => decoding.piece(),
             None => self.exchange.incoming.chunk(),
         }
@@ -65,7 +66,7 @@ impl Link {
         let chunk = self.chunk();
         let count = chunk.len().min(out.remaining());
         out.put_slice(&chunk[..count]);
-        match &mut self.exchange.decoding {
+        match &mut self.exchange.progress.decoding {
             Some(decoding) => decoding.shorten_piece(count),
             None => self.exchange.incoming.shorten_chunk(count),
         }
@@ -74,7 +75,7 @@ impl Link {
     /// Receives the next piece of the body, which stays in the link until the next call. Returns its length, 0 at the
     /// end.
     pub(in crate::client) fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Result<usize, ClientError>> {
-        match self.exchange.decoding {
+        match self.exchange.progress.decoding {
             Some(_) => self.poll_decoded(cx, Reading::InPieces),
             None => self.poll_received(cx, Reading::InPieces),
         }
@@ -110,7 +111,7 @@ impl Link {
             Ok(None) | Err(CodingError::Unknown) => {}
             Ok(Some(decoders)) => {
                 response.headers.remove_each(&OF_CODED);
-                self.exchange.decoding = Some(Box::new(Decoding::new(decoders, most)));
+                self.exchange.progress.decoding = Some(Box::new(Decoding::new(decoders, most)));
             }
             Err(error) => return Err(self.coding_error(error)),
         }
@@ -123,8 +124,8 @@ impl Link {
         // A little input may decode to a lot.
         ready!(self.exchange.turn.poll(cx));
         loop {
-            let Exchange { incoming, decoding, turn, .. } = &mut *self.exchange;
-            let Some(decoding) = decoding else { return self.poll_received(cx, reading) };
+            let Exchange { incoming, progress, turn, .. } = &mut *self.exchange;
+            let Some(decoding) = &mut progress.decoding else { return self.poll_received(cx, reading) };
             match decoding.pull(incoming.chunk()) {
                 Ok(0) => {}
                 Ok(count) => {

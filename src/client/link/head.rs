@@ -4,12 +4,12 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use super::Link;
-use crate::client::exchange::{Heard, INTERIM_MAX, Upload};
+use crate::client::exchange::{Exchange, Heard, INTERIM_MAX, Upload};
 use crate::client::{ClientCause, ClientError, ClientPhase};
 use crate::exchange::{ExchangeError, Head, Reply};
 use crate::message::{Request, Response, Status};
 use crate::net::Lane;
-use crate::wire::{Wish, patience, persists};
+use crate::wire::Wish;
 
 impl Link {
     /// Sends the body of `body`, if it is known in advance, and receives the head of the final answer, or of an interim
@@ -20,7 +20,7 @@ impl Link {
         body: Option<&Request>,
         response: &mut Response,
     ) -> Poll<Result<(), ClientError>> {
-        while self.exchange.heard == Heard::Nothing {
+        while self.exchange.progress.heard == Heard::Nothing {
             let _ = self.poll_upload(cx, body)?;
             match self.poll_head(cx, response) {
                 Poll::Ready(Ok(())) => self.settle(response)?,
@@ -41,9 +41,9 @@ impl Link {
         let Link { conn, exchange, place } = self;
         let bounds = &place.pool.settings.bounds;
         // The time for the answer runs only once the server has the whole request, or will get no more of it.
-        let is_over = matches!(exchange.upload, Upload::Sent | Upload::Failed(_));
+        let is_over = matches!(exchange.progress.upload, Upload::Sent | Upload::Failed(_));
         let limit = if is_over { bounds.timeouts.head } else { Duration::MAX };
-        let mut reply = Reply::new(response, exchange.asked);
+        let mut reply = Reply::new(response, exchange.facts.asked);
         loop {
             match exchange.incoming.try_head(&mut reply, bounds) {
                 Ok(true) => break,
@@ -61,48 +61,49 @@ impl Link {
             };
             return Poll::Ready(Err(self.unanswered(cause)));
         }
-        let version = reply.version();
-        self.exchange.persists &=
-            persists(version, Wish::of(&response.headers)) && !self.exchange.incoming.ends_with_close();
-        self.exchange.idle = patience(&response.headers);
+        let (version, ends_with_close) = (reply.version(), exchange.incoming.ends_with_close());
+        exchange.persistence.note(version, &response.headers, ends_with_close);
         Poll::Ready(Ok(()))
     }
 
     /// Acts on the head that has come. An interim answer only counts, unless somebody takes it.
     fn settle(&mut self, response: &Response) -> Result<(), ClientError> {
         let is_upgrade = response.status == Status::SWITCHING_PROTOCOLS;
-        if is_upgrade && !self.exchange.asks_for_upgrade {
+        if is_upgrade && !self.exchange.facts.asks_for_upgrade {
             return Err(self.error(ClientPhase::Wait, ClientCause::Upgrade));
         }
         if response.status.is_informational() && !is_upgrade {
-            self.exchange.interim += 1;
-            if self.exchange.interim > INTERIM_MAX {
+            let progress = &mut self.exchange.progress;
+            progress.interim += 1;
+            if progress.interim > INTERIM_MAX {
                 return Err(self.error(ClientPhase::Wait, ClientCause::TooManyInterim));
             }
             if response.status == Status::CONTINUE {
                 self.go_ahead();
             }
-            self.exchange.incoming.forget_message();
-            if self.exchange.wants_interim {
-                self.exchange.heard = Heard::Interim;
+            let Exchange { incoming, progress, .. } = &mut *self.exchange;
+            incoming.forget_message();
+            if progress.wants_interim {
+                progress.heard = Heard::Interim;
             }
             return Ok(());
         }
-        self.exchange.heard = Heard::Final;
+        let Exchange { incoming, persistence, progress, .. } = &mut *self.exchange;
+        progress.heard = Heard::Final;
         // What follows 101 is not HTTP.
-        self.exchange.persists &= !is_upgrade;
+        persistence.persists &= !is_upgrade;
         // Many servers answer while they still read. But one that refuses reads no more, and neither does one that has
         // sent all of its answer and closes (§9.3, §9.6).
-        let has_said_all = Wish::of(&response.headers) == Wish::Close && self.exchange.incoming.has_arrived();
+        let has_said_all = Wish::of(&response.headers) == Wish::Close && incoming.has_arrived();
         let is_refused =
             response.status.is_client_error() || response.status.is_server_error() || has_said_all;
-        match self.exchange.upload {
+        match progress.upload {
             Upload::Sending if !is_refused => {}
             Upload::Sent | Upload::Failed(_) | Upload::Abandoned => {}
-            Upload::Sending | Upload::Expecting | Upload::Waiting => self.exchange.upload = Upload::Abandoned,
+            Upload::Sending | Upload::Expecting | Upload::Waiting => progress.upload = Upload::Abandoned,
         }
         self.conn.disarm(Lane::Read);
-        self.exchange.timings.wait = self.lap();
+        progress.timings.wait = progress.lap();
         Ok(())
     }
 
@@ -126,11 +127,11 @@ impl Link {
         cx: &mut Context<'_>,
         response: &mut Response,
     ) -> Poll<Result<bool, ClientError>> {
-        self.exchange.wants_interim = true;
+        self.exchange.progress.wants_interim = true;
         match self.poll_heard(cx, response)? {
             Poll::Ready(Heard::Final) => Poll::Ready(Ok(false)),
             Poll::Ready(Heard::Interim | Heard::Nothing) => {
-                self.exchange.heard = Heard::Nothing;
+                self.exchange.progress.heard = Heard::Nothing;
                 Poll::Ready(Ok(true))
             }
             Poll::Pending => self.poll_deadline(cx, ClientPhase::Wait).map(Err),
@@ -143,16 +144,16 @@ impl Link {
         cx: &mut Context<'_>,
         response: &mut Response,
     ) -> Poll<Result<Heard, ClientError>> {
-        while self.exchange.heard == Heard::Nothing {
+        while self.exchange.progress.heard == Heard::Nothing {
             ready!(self.poll_head(cx, response))?;
             self.settle(response)?;
         }
-        Poll::Ready(Ok(self.exchange.heard))
+        Poll::Ready(Ok(self.exchange.progress.heard))
     }
 
     /// The error for an answer that will not come. If sending failed before, that is the reason.
     fn unanswered(&mut self, cause: ClientCause) -> ClientError {
-        match std::mem::replace(&mut self.exchange.upload, Upload::Sent) {
+        match std::mem::replace(&mut self.exchange.progress.upload, Upload::Sent) {
             Upload::Failed(error) => self.fail(ClientPhase::Send, error),
             Upload::Sent | Upload::Abandoned => self.error(ClientPhase::Wait, cause),
             Upload::Sending | Upload::Expecting | Upload::Waiting => self.error(ClientPhase::Send, cause),
@@ -160,7 +161,7 @@ impl Link {
     }
 
     fn phase(&self) -> ClientPhase {
-        match self.exchange.upload {
+        match self.exchange.progress.upload {
             Upload::Sent | Upload::Abandoned => ClientPhase::Wait,
             Upload::Sending | Upload::Expecting | Upload::Waiting | Upload::Failed(_) => ClientPhase::Send,
         }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use super::exchange::{Exchange, Upload};
+use super::exchange::{Exchange, Facts, Upload};
 use super::pool::{Missing, Place, Pool, Resting};
 use super::redirect::Goal;
 use super::settings::Settings;
@@ -18,7 +18,7 @@ use crate::exchange::ExchangeError;
 use crate::message::{Length, Name, Request, Timings};
 use crate::net::{Anywhere, Buffer, Conn, Lane, Transport};
 use crate::runtime::{self, Instant, timeout};
-use crate::wire::{Announcement, Asked, Wish};
+use crate::wire::{Announcement, Wish};
 
 /// One connection while it is in use. Dropping it closes the connection and frees its place.
 ///
@@ -60,13 +60,19 @@ impl Link {
     ) -> Link {
         let Resting { mut conn, born, .. } = resting;
         conn.swap_workspace(&mut exchange.workspace);
-        (exchange.timings, exchange.born, exchange.mark) = (timings, born, mark);
+        exchange.persistence.born = born;
+        (exchange.progress.timings, exchange.progress.mark) = (timings, mark);
         Link { conn, exchange, place }
     }
 
     /// The settings of the client.
     pub(super) fn settings(&self) -> &Settings {
         &self.place.pool.settings
+    }
+
+    /// Whether the connection was used before this exchange.
+    pub(super) fn is_reused(&self) -> bool {
+        self.exchange.progress.timings.reused
     }
 
     /// Writes the head of the request to the output. `content` is the length of its body.
@@ -77,17 +83,15 @@ impl Link {
         cookie: Option<&str>,
         deadline: Option<Instant>,
     ) {
-        self.exchange.deadline = deadline;
-        self.exchange.asked = Asked::new(request);
-        self.exchange.asks_for_upgrade = request.headers.contains("upgrade");
+        self.exchange.facts = Facts::of(request, deadline);
         let announcement = Announcement::of_request(request.method(), content, !request.trailers.is_empty());
         self.place.pool.write_head(self.conn.output().bytes(), (request, goal), announcement, cookie);
         self.exchange.outgoing.begin(announcement);
-        self.exchange.persists = Wish::of(&request.headers) != Wish::Close;
+        self.exchange.persistence.persists = Wish::of(&request.headers) != Wish::Close;
         let expects =
             request.headers.first(Name::EXPECT).is_some_and(|it| it.eq_ignore_ascii_case(b"100-continue"));
         let waits = expects && !announcement.framing().is_empty();
-        self.exchange.upload = if waits { Upload::Expecting } else { Upload::Sending };
+        self.exchange.progress.upload = if waits { Upload::Expecting } else { Upload::Sending };
     }
 
     /// Closes the connection. The rest of the body will not be received.
@@ -98,7 +102,7 @@ impl Link {
 
     /// Discards what is left of the body, if that is little and arrives soon, so that the connection can be used again.
     pub(super) async fn discard(mut self) {
-        if !self.exchange.persists {
+        if !self.exchange.persistence.persists {
             return self.rest();
         }
         let drained = poll_fn(|cx| {
@@ -119,14 +123,15 @@ impl Link {
     }
 
     fn rest_from(mut self, now: Instant) {
-        self.exchange.incoming.take_back();
+        let Exchange { incoming, persistence, progress, .. } = &mut *self.exchange;
+        incoming.take_back();
         // Bytes that nobody asked for are no answer (§9.2), whether they come after the one that was asked for or
         // before it.
-        let is_clean = self.exchange.is_answered()
-            && self.exchange.incoming.is_read()
-            && self.exchange.incoming.input.is_empty()
+        let is_clean = progress.is_answered()
+            && incoming.is_read()
+            && incoming.input.is_empty()
             && self.conn.has_sent_all();
-        if !(self.exchange.persists && is_clean && matches!(self.exchange.upload, Upload::Sent)) {
+        if !(persistence.persists && is_clean && matches!(progress.upload, Upload::Sent)) {
             self.conn.transport.say_end();
             return;
         }
@@ -146,7 +151,7 @@ impl Link {
         );
         was_closed
             && !error.is_timeout()
-            && self.exchange.timings.reused
+            && self.is_reused()
             && traffic.received == 0
             && (request.method().is_idempotent() || traffic.sent == 0)
             && !request.body.is_stream()
@@ -160,12 +165,12 @@ impl Link {
     }
 
     pub(super) fn error(&self, phase: ClientPhase, cause: ClientCause) -> ClientError {
-        ClientError::new(phase, cause).on(self.exchange.timings.reused, self.conn.traffic().sent > 0)
+        ClientError::new(phase, cause).on(self.is_reused(), self.conn.traffic().sent > 0)
     }
 
     /// Ready when the time limit of the whole exchange is over.
     pub(super) fn poll_deadline(&mut self, cx: &mut Context<'_>, phase: ClientPhase) -> Poll<ClientError> {
-        let Some(deadline) = self.exchange.deadline else { return Poll::Pending };
+        let Some(deadline) = self.exchange.facts.deadline else { return Poll::Pending };
         self.conn.arm(Lane::Whole, deadline);
         ready!(self.conn.poll_expired(cx, Lane::Whole, Duration::ZERO));
         Poll::Ready(self.error(phase, ClientCause::TimedOut))
@@ -184,12 +189,6 @@ impl Link {
             Poll::Ready(result) => Poll::Ready(result.map_err(|error| self.fail(phase, error))),
             Poll::Pending => self.poll_deadline(cx, phase).map(Err),
         }
-    }
-
-    /// Returns how long the current phase took, and begins the next one.
-    pub(super) fn lap(&mut self) -> Duration {
-        let began = std::mem::replace(&mut self.exchange.mark, runtime::now());
-        self.exchange.mark.saturating_duration_since(began)
     }
 
     /// The connection, to be taken over, and what the server has already sent.

@@ -20,7 +20,7 @@ impl Link {
     ) -> Poll<Result<(), ClientError>> {
         let Link { conn, exchange, place } = self;
         let bounds = &place.pool.settings.bounds;
-        let sent = match (&exchange.upload, body) {
+        let sent = match (&exchange.progress.upload, body) {
             (Upload::Waiting | Upload::Sent | Upload::Abandoned | Upload::Failed(_), _) => {
                 return Poll::Ready(Ok(()));
             }
@@ -34,14 +34,14 @@ impl Link {
             failed => failed,
         };
         match sent {
-            Ok(()) if matches!(self.exchange.upload, Upload::Expecting) => {
-                self.exchange.upload = Upload::Waiting
+            Ok(()) if matches!(exchange.progress.upload, Upload::Expecting) => {
+                exchange.progress.upload = Upload::Waiting;
             }
             Ok(()) => self.sent(),
             // A server that closed may have answered before.
-            Err(error @ ExchangeError::Io(_)) => self.exchange.upload = Upload::Failed(error),
-            Err(error @ ExchangeError::TimedOut(_)) if self.has_whole_answer() => {
-                self.exchange.upload = Upload::Failed(error);
+            Err(error @ ExchangeError::Io(_)) => exchange.progress.upload = Upload::Failed(error),
+            Err(error @ ExchangeError::TimedOut(_)) if exchange.has_whole_answer() => {
+                exchange.progress.upload = Upload::Failed(error);
             }
             Err(error) => return Poll::Ready(Err(self.fail(ClientPhase::Send, error))),
         }
@@ -62,7 +62,7 @@ impl Link {
                     return Poll::Ready(Err(self.fail(ClientPhase::Receive, error)));
                 }
                 Poll::Ready(Err(error)) => {
-                    exchange.upload = Upload::Failed(error);
+                    exchange.progress.upload = Upload::Failed(error);
                     return Poll::Ready(Ok(()));
                 }
             }
@@ -72,12 +72,14 @@ impl Link {
 
     /// Notes that the request has been sent, and starts the wait for its answer.
     pub(in crate::client) fn sent(&mut self) {
-        if matches!(self.exchange.upload, Upload::Sending) {
-            self.exchange.upload = Upload::Sent;
-            self.conn.disarm(Lane::Read);
-            self.exchange.timings.send = self.lap();
-            if !self.exchange.is_answered() {
-                self.conn.arm(Lane::Read, later(self.exchange.mark, self.settings().timeouts.wait));
+        let Link { conn, exchange, place } = self;
+        let progress = &mut exchange.progress;
+        if matches!(progress.upload, Upload::Sending) {
+            progress.upload = Upload::Sent;
+            progress.timings.send = progress.lap();
+            conn.disarm(Lane::Read);
+            if !progress.is_answered() {
+                conn.arm(Lane::Read, later(progress.mark, place.pool.settings.timeouts.wait));
             }
         }
     }
@@ -88,10 +90,10 @@ impl Link {
         cx: &mut Context<'_>,
         data: &[u8],
     ) -> Poll<Result<usize, ClientError>> {
-        if matches!(self.exchange.upload, Upload::Expecting) {
+        if matches!(self.exchange.progress.upload, Upload::Expecting) {
             ready!(self.poll_upload(cx, None))?;
         }
-        if matches!(self.exchange.upload, Upload::Waiting) && !self.go_ahead_if_due(cx) {
+        if matches!(self.exchange.progress.upload, Upload::Waiting) && !self.go_ahead_if_due(cx) {
             return self.poll_deadline(cx, ClientPhase::Send).map(Err);
         }
         let Link { conn, exchange, place } = self;
@@ -109,7 +111,7 @@ impl Link {
         mut poll: impl FnMut(&mut Link, &mut Context<'_>) -> Poll<Result<T, ClientError>>,
     ) -> Poll<Result<T, ClientError>> {
         loop {
-            let polled = match self.exchange.upload {
+            let polled = match self.exchange.progress.upload {
                 Upload::Abandoned => return Poll::Ready(Ok(dropped)),
                 Upload::Failed(_) => Poll::Pending,
                 _ => poll(self, cx),
@@ -119,42 +121,34 @@ impl Link {
                 Poll::Ready(Ok(done)) => return Poll::Ready(Ok(done)),
                 Poll::Ready(Err(error)) => match error.into_failure() {
                     // The answer may already be in the socket, unread.
-                    Ok(failure) => self.exchange.upload = Upload::Failed(failure),
+                    Ok(failure) => self.exchange.progress.upload = Upload::Failed(failure),
                     Err(error) if self.is_done_with(&error) => break,
                     Err(error) => return Poll::Ready(Err(error)),
                 },
             }
-            let waits = matches!(self.exchange.upload, Upload::Waiting);
-            match self.poll_early(cx, early)? {
+            let waits = matches!(self.exchange.progress.upload, Upload::Waiting);
+            match (self.poll_early(cx, early)?, &self.exchange.progress.upload) {
                 // The `100 Continue` that the body waited for has come.
-                Poll::Pending if waits && matches!(self.exchange.upload, Upload::Sending) => {}
-                Poll::Pending => return self.poll_deadline(cx, ClientPhase::Send).map(Err),
-                Poll::Ready(()) if matches!(self.exchange.upload, Upload::Failed(_) | Upload::Abandoned) => {
-                    break;
-                }
-                Poll::Ready(()) => return Poll::Pending,
+                (Poll::Pending, Upload::Sending) if waits => {}
+                (Poll::Pending, _) => return self.poll_deadline(cx, ClientPhase::Send).map(Err),
+                (Poll::Ready(()), Upload::Failed(_) | Upload::Abandoned) => break,
+                (Poll::Ready(()), _) => return Poll::Pending,
             }
         }
-        self.exchange.upload = Upload::Abandoned;
+        self.exchange.progress.upload = Upload::Abandoned;
         Poll::Ready(Ok(dropped))
     }
 
     /// Whether the server still wants the body of the request.
     pub(in crate::client) fn is_wanted(&self) -> bool {
-        !matches!(self.exchange.upload, Upload::Abandoned)
-    }
-
-    /// Whether the complete answer has arrived. A server that then reads no more is done with the request, which shows
-    /// only when a write has timed out.
-    fn has_whole_answer(&self) -> bool {
-        self.exchange.is_answered() && self.exchange.incoming.has_arrived()
+        !matches!(self.exchange.progress.upload, Upload::Abandoned)
     }
 
     /// Whether a failed write means that the server is done with the request. It does not if the time of the whole
     /// exchange is over.
     fn is_done_with(&self, error: &ClientError) -> bool {
-        let is_over = self.exchange.deadline.is_some_and(|deadline| deadline <= runtime::now());
-        error.is_timeout() && !is_over && self.has_whole_answer()
+        let is_over = self.exchange.facts.deadline.is_some_and(|deadline| deadline <= runtime::now());
+        error.is_timeout() && !is_over && self.exchange.has_whole_answer()
     }
 
     /// Writes the end of the body, unless it was written before, or the server reads no more.
@@ -182,8 +176,9 @@ impl Link {
 
     /// Notes that the rest of the body will not come.
     pub(in crate::client) fn give_up(&mut self) {
-        if matches!(self.exchange.upload, Upload::Expecting | Upload::Waiting | Upload::Sending) {
-            self.exchange.upload = Upload::Failed(ExchangeError::Length);
+        let upload = &mut self.exchange.progress.upload;
+        if matches!(upload, Upload::Expecting | Upload::Waiting | Upload::Sending) {
+            *upload = Upload::Failed(ExchangeError::Length);
             self.conn.disarm(Lane::Read);
         }
     }
@@ -197,8 +192,9 @@ impl Link {
 
     /// Lets the body be sent without further waiting.
     pub(super) fn go_ahead(&mut self) {
-        if matches!(self.exchange.upload, Upload::Expecting | Upload::Waiting) {
-            self.exchange.upload = Upload::Sending;
+        let upload = &mut self.exchange.progress.upload;
+        if matches!(upload, Upload::Expecting | Upload::Waiting) {
+            *upload = Upload::Sending;
             self.conn.disarm(Lane::Write);
         }
     }
@@ -206,7 +202,7 @@ impl Link {
     /// Lets the body be sent once enough time has passed without a `100 Continue`, which old servers never send.
     /// Returns whether it did.
     pub(super) fn go_ahead_if_due(&mut self, cx: &mut Context<'_>) -> bool {
-        let waits = matches!(self.exchange.upload, Upload::Waiting);
+        let waits = matches!(self.exchange.progress.upload, Upload::Waiting);
         if waits && self.conn.poll_expired(cx, Lane::Write, self.settings().timeouts.go_ahead).is_ready() {
             self.go_ahead();
             return true;

@@ -138,7 +138,7 @@ impl Pipe {
 
     async fn serve(&mut self, mut link: Link) {
         (self.writing, self.failure) = (Writing::Flushed, None);
-        self.has_answered = link.exchange.timings.reused;
+        self.has_answered = link.is_reused();
         let end = poll_fn(|cx| self.poll_serve(cx, &mut link)).await;
         match end {
             End::Idle if self.writing == Writing::Failed => {}
@@ -221,7 +221,7 @@ impl Pipe {
             true => is_young(link),
         };
         is_open
-            && link.exchange.persists
+            && link.exchange.persistence.persists
             && self.writing != Writing::Failed
             && link.conn.output().len() < link.settings().bounds.limits.pipeline_bytes_max
     }
@@ -233,16 +233,15 @@ impl Pipe {
         let timings = match self.has_answered {
             true => Timings { queue, reused: true, ..Timings::default() },
             false => {
-                let opening =
-                    link.exchange.timings.resolve + link.exchange.timings.connect + link.exchange.timings.tls;
-                Timings { queue: queue.saturating_sub(opening), ..link.exchange.timings }
+                let opened = link.exchange.progress.timings;
+                let opening = opened.resolve + opened.connect + opened.tls;
+                Timings { queue: queue.saturating_sub(opening), ..opened }
             }
         };
         self.response.reset();
         self.stage = Stage::Head;
         link.exchange.next_answer(flying.taken.asked, timings);
         link.conn.disarm(Lane::Read);
-        link.lap();
     }
 
     /// Receives the answer to the first in flight.
@@ -291,7 +290,7 @@ impl Pipe {
         timings.wait = all.saturating_sub(timings.send + timings.receive);
         self.board.lock().answer(flying.taken.ticket, &mut self.response);
         self.has_answered = true;
-        match (link.exchange.persists, is_closing) {
+        match (link.exchange.persistence.persists, is_closing) {
             // The connection goes back to the pool first, which checks that the server has said nothing unasked.
             (true, _) if self.flight.is_empty() => Some(End::Idle),
             (true, _) => {
@@ -379,5 +378,5 @@ impl Drop for Pipe {
 /// [`ClientBuilder::age_max`](crate::ClientBuilder::age_max)).
 fn is_young(link: &Link) -> bool {
     let pool = &link.place.pool;
-    pool.settings.pool.age.is_none() || pool.is_young(link.exchange.born, runtime::now())
+    pool.settings.pool.age.is_none() || pool.is_young(link.exchange.persistence.born, runtime::now())
 }
