@@ -120,17 +120,17 @@ impl Pool {
         }
     }
 
-    /// Waits for a place. The wait began `now`.
+    /// Waits for a place. The wait began at `since`.
     ///
     /// # Errors
     ///
     /// Fails if none became free in time.
     pub(super) async fn enter(
         self: Arc<Pool>,
-        now: Instant,
+        since: Instant,
         deadline: Option<Instant>,
     ) -> Result<Place, ClientError> {
-        match timeout_at(self.settings.queue_until(now, deadline), self.places.acquire()).await {
+        match timeout_at(self.settings.queue_until(since, deadline), self.places.acquire()).await {
             Ok(Ok(permit)) => permit.forget(),
             Ok(Err(_)) | Err(_) => return Err(ClientError::new(ClientPhase::Queue, ClientCause::TimedOut)),
         }

@@ -45,10 +45,10 @@ pub(super) struct PoolBounds {
 }
 
 impl Settings {
-    /// Until when a request waits for its turn if it begins to wait `now`, and must be done with all waiting by
+    /// Until when a request waits for its turn if it began to wait at `since`, and must be done with all waiting by
     /// `deadline`.
-    pub(super) fn queue_until(&self, now: Instant, deadline: Option<Instant>) -> Instant {
-        let until = later(now, self.timeouts.queue);
+    pub(super) fn queue_until(&self, since: Instant, deadline: Option<Instant>) -> Instant {
+        let until = later(since, self.timeouts.queue);
         deadline.map_or(until, |deadline| deadline.min(until))
     }
 }
