@@ -153,7 +153,7 @@ impl Context {
         self.request = request;
         self.adopt(Some(conn), 0);
         self.note_facts();
-        (self.facts.detached, self.facts.reported) = (true, None);
+        self.facts.detached = true;
     }
 
     #[inline]
@@ -291,7 +291,7 @@ impl Reset for Context {
             conn.swap_workspace(workspace);
         }
         workspace.iter_mut().for_each(|workspace| workspace.reset());
-        (facts.asked, facts.detached, facts.headless) = Default::default();
+        *facts = Facts::new(facts.arrived);
     }
 
     fn shrink(&mut self) {
