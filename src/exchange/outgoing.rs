@@ -6,7 +6,7 @@ use std::task::{Context, Poll, ready};
 use tokio::io::ReadBuf;
 
 use super::{Bounds, ExchangeError, Phase};
-use crate::memory::{Arena, Reset};
+use crate::memory::{Arena, Reset, vacate};
 use crate::message::{Body, Headers, Source};
 use crate::net::{Conn, Fault, FileSender, Home, Output, shrunk};
 use crate::wire::{Announcement, Framing, chunked};
@@ -81,7 +81,6 @@ impl Outgoing {
     }
 
     /// Drops the source of further content.
-    #[cold]
     pub(crate) fn drop_source(&mut self) {
         (self.source, self.file) = (None, None);
     }
@@ -301,13 +300,12 @@ impl Outgoing {
 impl Reset for Outgoing {
     #[inline]
     fn reset(&mut self) {
-        if self.source.is_some() {
-            self.drop_source();
-        }
-        let Outgoing { state, chunk_left, sent, source: _, piece, file: _ } = self;
+        let Outgoing { state, chunk_left, sent, source, piece, file } = self;
         *state = State::Unsent;
         *chunk_left = 0;
         *sent = 0;
+        vacate(source);
+        vacate(file);
         piece.clear();
     }
 

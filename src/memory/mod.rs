@@ -7,9 +7,11 @@ mod free_list;
 mod lock;
 mod span;
 mod stash;
+mod vacate;
 
 pub(crate) use arena::Arena;
 pub(crate) use free_list::{FreeList, Reset};
 pub(crate) use lock::{lock, read_lock, write_lock};
 pub(crate) use span::Span;
 pub(crate) use stash::Stash;
+pub(crate) use vacate::vacate;

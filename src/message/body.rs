@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 use bytes::Bytes;
 use tokio::io::AsyncRead;
 
-use crate::memory::{Arena, Reset, lock};
+use crate::memory::{Arena, Reset, lock, vacate};
 
 /// The content of a message: nothing, bytes, or a stream.
 ///
@@ -129,7 +129,7 @@ impl Body {
 
     /// Removes the content.
     pub fn clear(&mut self) {
-        self.drop_foreign();
+        vacate(&mut self.foreign);
         self.is_buffered = false;
         self.buffer.clear();
     }
@@ -137,14 +137,6 @@ impl Body {
     fn set_foreign(&mut self, content: Foreign) {
         self.clear();
         self.foreign = Some(content);
-    }
-
-    /// Usually there is none, and to drop that would be a call all the same.
-    #[inline]
-    fn drop_foreign(&mut self) {
-        if self.foreign.is_some() {
-            self.foreign = None;
-        }
     }
 
     /// Returns the content as bytes; empty for a stream.
@@ -249,7 +241,7 @@ impl Body {
 
     /// Makes the buffer the content, to receive into it.
     pub(crate) fn receive(&mut self) -> &mut Arena {
-        self.drop_foreign();
+        vacate(&mut self.foreign);
         self.is_buffered = true;
         &mut self.buffer
     }

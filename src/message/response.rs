@@ -3,7 +3,7 @@
 use bytes::Bytes;
 
 use super::{Body, Headers, InvalidCookie, InvalidField, Name, SetCookie, Status, Timings};
-use crate::memory::Reset;
+use crate::memory::{Reset, vacate};
 
 /// A response, either to be sent or received. The same type serves in both directions.
 ///
@@ -145,7 +145,8 @@ impl PartialEq for Response {
 impl Reset for Response {
     fn reset(&mut self) {
         let Self { status, headers, body, trailers, timings, url } = self;
-        (*status, *url) = (Status::OK, None);
+        *status = Status::OK;
+        vacate(url);
         if let Some(timings) = timings {
             **timings = Timings::default();
         }

@@ -265,7 +265,7 @@ impl Timer for Deadline {
     #[inline]
     fn disarm(&mut self, lane: Lane) {
         if std::mem::take(&mut self.armed[lane as usize]) {
-            self.timetable.slots.borrow_mut().at(self.slot).expiries.disarm(lane);
+            self.end_wait(lane);
         }
     }
 
@@ -276,6 +276,12 @@ impl Timer for Deadline {
 }
 
 impl Deadline {
+    /// Ends a wait that has begun. Separate, since most have not.
+    #[inline(never)]
+    fn end_wait(&self, lane: Lane) {
+        self.timetable.slots.borrow_mut().at(self.slot).expiries.disarm(lane);
+    }
+
     /// Takes the alarm out of the table meanwhile, since setting the timer drops its old waker, which may do anything.
     #[inline(never)]
     fn set_alarm(&self, cx: &mut Context<'_>, epoch: Instant, next: Expiry) {

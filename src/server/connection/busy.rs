@@ -137,7 +137,8 @@ pub(super) fn poll_send(ctx: &mut Context, cx: &mut task::Context<'_>) -> Poll<R
     catch_unwind(AssertUnwindSafe(|| ctx.poll_send(cx))).unwrap_or_else(panicked)
 }
 
-/// Reads what the handler left of the body, so that another request can follow it.
+/// Reads what the handler left of the body, so that another request can follow it. Separate, since few leave any.
+#[inline(never)]
 fn poll_drain(ctx: &mut Context, cx: &mut task::Context<'_>) -> Poll<()> {
     match ready!(ctx.poll_drain(cx)) {
         Ok(true) => {}

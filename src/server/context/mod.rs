@@ -36,7 +36,7 @@ use super::error::Refused;
 use super::shared::Shared;
 use super::{Refusal, RefusalCause};
 use crate::exchange::{ExchangeError, Head, Incoming, Outgoing, poll_flush};
-use crate::memory::Reset;
+use crate::memory::{Reset, vacate};
 use crate::message::{Method, Request, Response, Status};
 use crate::net::{Conn, Peer, Workspace};
 use crate::wire::Asked;
@@ -282,11 +282,11 @@ impl Reset for Context {
         request.reset();
         response.reset();
         extensions.clear();
-        *transform = None;
+        vacate(transform);
         transformed.clear();
         incoming.get_mut().reset();
         outgoing.reset();
-        *vacated = None;
+        vacate(vacated);
         if let Some(mut conn) = conn.borrow_mut().take() {
             conn.swap_workspace(workspace);
         }
