@@ -123,9 +123,9 @@ impl Client {
     pub(super) async fn call(&self, pool: Option<Arc<Pool>>, request: &Request) -> Result<Call, ClientError> {
         let deadline = self.deadline();
         let content = announced(request);
-        let is_nothing = |content| matches!(content, Length::NoContent | Length::Known(0));
-        let is_whole =
-            is_nothing(content) && is_nothing(request.body.announced()) && request.trailers.is_empty();
+        let is_whole = matches!(content, Length::NoContent | Length::Known(0))
+            && request.body.is_empty()
+            && request.trailers.is_empty();
         let mut link = match Link::rested(self.pool_for(pool, request, content)?, runtime::now()) {
             Ok(link) => link,
             Err(missing) => self.link(missing, deadline).await?,

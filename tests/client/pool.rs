@@ -351,6 +351,22 @@ async fn row_79_an_opened_request_is_sent_again_if_its_head_is_all_of_it_9110_9_
     }
 }
 
+#[tokio::test]
+async fn an_opened_request_leaves_its_body_alone() {
+    let stage = Stage::new(async |mut peer, _| {
+        peer.request().await?;
+        peer.say(OK).await?;
+        peer.request().await?;
+        peer.say(OK).await
+    });
+    let client = stage.client();
+    let mut request = Request::put("http://a/").unwrap();
+    request.headers.set("content-length", 0).unwrap();
+    request.body.stream(tokio::io::empty(), Some(0));
+    client.open(&request).await.unwrap().finish(&mut Response::new()).await.unwrap();
+    ask(&client, &request).await.expect("the stream is still there to be sent");
+}
+
 #[tokio::test(start_paused = true)]
 async fn row_79_a_request_is_sent_again_once_and_only_after_a_used_connection() {
     let stage = Stage::new(|mut peer, number| async move {
