@@ -516,7 +516,6 @@ fn nothing_behind_a_refused_request_is_looked_at_9_6() {
         );
         check(format!("{}{bad}{SMUGGLED}", post("/ignored", "", SMUGGLED)), &["200 POST /ignored", told]);
     }
-    check(format!("{}{}", get("/forbidden"), SMUGGLED), &["403 close"]);
 }
 
 #[test]

@@ -182,7 +182,6 @@ impl Owed {
         };
         let content = || format!("{}:{}:{}", step.tag, content(step.len()), step.trailer());
         let (status, body) = match (step.route, fault) {
-            (Route::Refused, _) => return Some(Owed::refusal(403)),
             (route, _) if !route.streams() && step.len() > BODY_MAX => return Some(Owed::refusal(413)),
             (Route::Duplex, Some(_)) | (Route::Breaks, _) => {
                 return Some(Owed { fate: Fate::Breaks, ..Owed::refusal(200) });
@@ -195,6 +194,7 @@ impl Owed {
             (Route::Echo | Route::Hints | Route::Streamed | Route::Duplex, _) => (200, content()),
             (Route::Early | Route::Partly, _) => (200, step.tag.to_string()),
             (Route::Empty, _) => (204, String::new()),
+            (Route::Refused, _) => (403, "Forbidden".into()),
             (Route::Missing, _) => (404, "Not Found".into()),
         };
         Some(Owed { status, body, fate: Owed::fate(step, fault) })

@@ -8,7 +8,7 @@ use std::rc::Rc;
 use std::task::{self, Poll, ready};
 
 use super::close::close;
-use super::handling::{handle, report_failure, settle};
+use super::handling::{Handled, handle, report_failure, settle};
 use super::handshake::secure;
 use super::lease::Lease;
 use super::refuse::refuse;
@@ -47,11 +47,17 @@ async fn exchanges<H: Handler>(worker: &Worker<H>, ctx: &mut Context) -> Result<
             Head::Whole => ctx.note_facts(),
         }
         note_expectation(ctx)?;
-        if let Some(body_max) = plan_body(worker, ctx)? {
+        let plan = plan(worker, ctx)?;
+        if let Plan::Buffer(body_max) = plan {
             poll_fn(|cx| ctx.poll_body(cx, body_max)).await?;
         }
         let conn = ctx.conn.clone();
-        let handled = handle(worker, conn, pin!(async { worker.handler.handle(ctx).await })).await;
+        let handled = match plan {
+            Plan::Refuse(status) => Handled::Refused(status),
+            Plan::Buffer(_) | Plan::Call => {
+                handle(worker, conn, pin!(async { worker.handler.handle(ctx).await })).await
+            }
+        };
         if ctx.conn.borrow().is_none() {
             ctx.drop_values();
             report_failure(ctx, handled);
@@ -111,24 +117,30 @@ fn read_expectation(ctx: &mut Context) -> Result<(), Box<Refused>> {
     Ok(())
 }
 
-/// Lets the handler decide by the head what becomes of the body. Returns up to how many bytes it is buffered first, if
-/// it is to be.
-pub(super) fn plan_body<H: Handler>(
-    worker: &Worker<H>,
-    ctx: &mut Context,
-) -> Result<Option<usize>, Box<Refused>> {
-    let planned = catch_unwind(AssertUnwindSafe(|| worker.handler.on_head(&ctx.request)));
-    let plan = planned.map_err(|_| Refused::new(Status::INTERNAL_SERVER_ERROR, RefusalCause::Panic))?;
-    match (ctx.facts.asked.connect, plan) {
-        (_, BodyPlan::Refuse(status)) => Err(Refused::new(status, RefusalCause::Plan)),
-        (true, BodyPlan::Tunnel) => Ok(None),
+/// What is done with a request.
+pub(super) enum Plan {
+    /// The handler is called.
+    Call,
+    /// The same, once the body has been buffered, which may have so many bytes.
+    Buffer(usize),
+    /// It is answered with this status.
+    Refuse(Status),
+}
+
+/// Lets the handler decide by the head what is done with the request.
+pub(super) fn plan<H: Handler>(worker: &Worker<H>, ctx: &mut Context) -> Result<Plan, Box<Refused>> {
+    let decided = catch_unwind(AssertUnwindSafe(|| worker.handler.on_head(&ctx.request)));
+    let decided = decided.map_err(|_| Refused::new(Status::INTERNAL_SERVER_ERROR, RefusalCause::Panic))?;
+    Ok(match (ctx.facts.asked.connect, decided) {
+        (_, BodyPlan::Refuse(status)) => Plan::Refuse(status),
+        (true, BodyPlan::Tunnel) => Plan::Call,
         // A handler that did not plan for a tunnel would answer 200, which opens one (RFC 9110 §9.3.6).
-        (true, _) => Err(Refused::new(Status::NOT_IMPLEMENTED, RefusalCause::Plan)),
-        (false, _) if ctx.is_read() && !ctx.facts.detached => Ok(None),
-        (false, BodyPlan::Stream) => Ok(None),
-        (false, BodyPlan::Buffer | BodyPlan::Tunnel) => Ok(Some(worker.shared.bounds.limits.body_max)),
-        (false, BodyPlan::BufferUpTo(body_max)) => Ok(Some(body_max)),
-    }
+        (true, _) => Plan::Refuse(Status::NOT_IMPLEMENTED),
+        (false, _) if ctx.is_read() && !ctx.facts.detached => Plan::Call,
+        (false, BodyPlan::Stream) => Plan::Call,
+        (false, BodyPlan::Buffer | BodyPlan::Tunnel) => Plan::Buffer(worker.shared.bounds.limits.body_max),
+        (false, BodyPlan::BufferUpTo(body_max)) => Plan::Buffer(body_max),
+    })
 }
 
 /// Sends what is left of the answer. The body's source belongs to the application, and may panic as a handler may.

@@ -10,9 +10,9 @@ use std::task::{self, Poll};
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 
-use super::busy::{note_expectation, plan_body, poll_send};
+use super::busy::{Plan, note_expectation, plan, poll_send};
 use super::close::close;
-use super::handling::{handle, settle};
+use super::handling::{Handled, handle, settle};
 use super::lease::Lease;
 use super::refuse::refuse;
 use crate::exchange::ExchangeError;
@@ -55,25 +55,29 @@ pub(in crate::server) async fn respond<H: Handler>(
 /// Produces the answer, as for a request on a connection.
 async fn answer<H: Handler>(worker: &Worker<H>, ctx: &mut Context) -> Result<(), Box<Refused>> {
     note_expectation(ctx)?;
-    let body_max = plan_body(worker, ctx)?.unwrap_or(usize::MAX);
-    receive(&mut ctx.request.body, body_max).await?;
-    if ctx.request.body.len() > body_max {
-        return Err(ExchangeError::Wire(WireError::BodyTooLarge).into());
-    }
+    let plan = plan(worker, ctx)?;
+    let body_max = if let Plan::Buffer(body_max) = plan { body_max } else { usize::MAX };
     let conn = ctx.conn.clone();
-    let handled = handle(worker, conn, pin!(async { worker.handler.handle(ctx).await })).await;
+    let handled = match plan {
+        Plan::Refuse(status) => Handled::Refused(status),
+        Plan::Buffer(_) | Plan::Call => {
+            receive(&mut ctx.request.body, body_max).await?;
+            handle(worker, conn, pin!(async { worker.handler.handle(ctx).await })).await
+        }
+    };
     settle(ctx, handled)?;
     poll_fn(|cx| poll_send(ctx, cx)).await
 }
 
-/// Receives a body that is a stream, as bytes, since over a connection it would arrive as bytes too. Stops one byte
-/// beyond `body_max`.
+/// Receives the body as bytes, since over a connection it would arrive as bytes too. A stream is read to one byte beyond
+/// `body_max`.
 async fn receive(body: &mut Body, body_max: usize) -> Result<(), ExchangeError> {
-    let Some(source) = body.take_source() else { return Ok(()) };
-    let (most, mut content) = ((body_max as u64).saturating_add(1), Vec::new());
-    source.take(most).read_to_end(&mut content).await.map_err(|_| ExchangeError::Incomplete)?;
-    body.set(content);
-    Ok(())
+    if let Some(source) = body.take_source() {
+        let (most, mut content) = ((body_max as u64).saturating_add(1), Vec::new());
+        source.take(most).read_to_end(&mut content).await.map_err(|_| ExchangeError::Incomplete)?;
+        body.set(content);
+    }
+    if body.len() > body_max { Err(WireError::BodyTooLarge.into()) } else { Ok(()) }
 }
 
 /// Stands in for the peer of a request without a connection: it keeps what is written to it, and sends nothing, not

@@ -15,8 +15,10 @@ use crate::server::shared::Shared;
 use crate::server::worker::Worker;
 use crate::server::{Context, Handler, RefusalCause, Result};
 
-/// How a handler ended.
+/// What a handler did with a request.
 pub(super) enum Handled {
+    /// It was not called, since it had refused the request by its head.
+    Refused(Status),
     Returned(Result),
     Panicked,
     TimedOut,
@@ -59,7 +61,7 @@ fn send_before(conn: &mut Conn, shared: &Shared, cx: &mut task::Context<'_>) {
 /// Reports how the handler failed, if it did, where the peer can no longer be answered.
 pub(super) fn report_failure(ctx: &mut Context, handled: Handled) {
     let cause = match handled {
-        Handled::Returned(Ok(())) => return,
+        Handled::Refused(_) | Handled::Returned(Ok(())) => return,
         Handled::Returned(Err(error)) => RefusalCause::Handler(error),
         Handled::Panicked => RefusalCause::Panic,
         Handled::TimedOut => ExchangeError::TimedOut(Phase::Handler).into(),
@@ -71,6 +73,7 @@ pub(super) fn report_failure(ctx: &mut Context, handled: Handled) {
 #[inline]
 pub(super) fn settle(ctx: &mut Context, handled: Handled) -> Result<(), Box<Refused>> {
     match (handled, ctx.outgoing.is_unsent()) {
+        (Handled::Refused(status), _) => refuse::answer_plan(ctx, status),
         (Handled::Returned(Ok(())), true) => refuse::check_status(ctx),
         (Handled::Returned(Ok(())), false) if ctx.outgoing.is_whole() => return Ok(()),
         (Handled::Returned(Ok(())), false) => return Err(ExchangeError::Length.into()),

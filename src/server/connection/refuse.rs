@@ -53,6 +53,14 @@ pub(in crate::server) async fn turn_away<H: Handler>(worker: &Worker<H>, conn: C
     close(&mut lease, manner).await;
 }
 
+/// Turns the response into the answer to a request that the handler has refused by its head.
+#[cold]
+pub(super) fn answer_plan(ctx: &mut Context, status: Status) {
+    let status = final_status(status);
+    explain(ctx, status);
+    ctx.report(Some(status), RefusalCause::Plan);
+}
+
 /// Turns the response into the answer to a handler's error. Fields that middleware has set stay, except those that
 /// describe content that is not sent.
 pub(super) fn answer_error(ctx: &mut Context, error: Error) {

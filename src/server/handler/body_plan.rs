@@ -12,8 +12,9 @@ pub enum BodyPlan {
     /// The handler is called at once, and reads the body with [`Context::body_reader`](crate::Context::body_reader), or
     /// not at all. No limit applies but the handler's own.
     Stream,
-    /// The request is answered with this status, and the connection closed, even if the request has no body. The handler
-    /// is not called, and neither is middleware, such as an access log; [`Server::on_error`](crate::Server::on_error) is.
+    /// The request is answered with this status. The handler is not called, and neither is middleware, such as an access
+    /// log; [`Server::on_error`](crate::Server::on_error) is. The body is not read: if it is larger than
+    /// [`Limits::drain_max`](crate::Limits::drain_max), or the peer waits for `100 Continue`, the connection is closed.
     Refuse(Status),
     /// A CONNECT request is passed to the handler, which may open a [`Context::tunnel`](crate::Context::tunnel). Other
     /// requests are buffered.
