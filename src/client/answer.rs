@@ -3,6 +3,7 @@
 use std::fmt;
 use std::future::poll_fn;
 use std::io;
+use std::mem;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
@@ -56,20 +57,25 @@ use crate::message::Headers;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Answer {
-    /// None once the body is read, or known to be broken.
-    link: Option<Box<Link>>,
-    /// Whether the connection had been used before, once the body is known to be broken.
-    broken: Option<bool>,
+    state: State,
     trailers: Headers,
-    /// Counts the request for a balancer, until the body has been read.
-    pending: Option<Pending>,
+}
+
+/// How far the body has been read.
+enum State {
+    /// Not to its end. A balancer counts the request until then.
+    Open(Box<Link>, Option<Pending>),
+    Read,
+    /// Its end is never reached. The connection was used before, or was not.
+    Broken {
+        is_reused: bool,
+    },
 }
 
 impl Answer {
     pub(super) fn new(link: Link) -> Answer {
         let is_read = link.exchange.incoming.is_read();
-        let mut answer =
-            Answer { link: Some(Box::new(link)), broken: None, trailers: Headers::new(), pending: None };
+        let mut answer = Answer { state: State::Open(Box::new(link), None), trailers: Headers::new() };
         if is_read {
             answer.release();
         }
@@ -78,7 +84,9 @@ impl Answer {
 
     /// Keeps `pending` until the body has been read.
     pub(super) fn counted(mut self, pending: Pending) -> Answer {
-        self.pending = self.link.is_some().then_some(pending);
+        if let State::Open(_, counted) = &mut self.state {
+            *counted = Some(pending);
+        }
         self
     }
 
@@ -88,9 +96,10 @@ impl Answer {
     ///
     /// Fails if the body is cut short, malformed or too slow. Its end is then never reached.
     pub async fn chunk(&mut self) -> Result<Option<&[u8]>, ClientError> {
-        match poll_fn(|cx| self.poll_chunk(cx)).await? {
-            0 => Ok(None),
-            _ => Ok(self.link.as_ref().map(|link| link.chunk())),
+        let lent = poll_fn(|cx| self.poll_chunk(cx)).await?;
+        match &self.state {
+            State::Open(link, _) if lent > 0 => Ok(Some(link.chunk())),
+            _ => Ok(None),
         }
     }
 
@@ -100,34 +109,31 @@ impl Answer {
     }
 
     fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Result<usize, ClientError>> {
-        let Some(link) = &mut self.link else { return Poll::Ready(self.broken.map_or(Ok(0), still_broken)) };
+        let link = match &mut self.state {
+            State::Open(link, _) => link,
+            State::Read => return Poll::Ready(Ok(0)),
+            State::Broken { is_reused } => {
+                let cause = ClientCause::Exchange(ExchangeError::Incomplete);
+                return Poll::Ready(Err(ClientError::new(ClientPhase::Receive, cause).on(*is_reused, true)));
+            }
+        };
         let polled = ready!(link.poll_chunk(cx));
         match polled {
             Ok(0) => self.release(),
             Ok(_) => {}
-            Err(_) => {
-                // The place is free at once, for a caller who asks again before this is dropped.
-                self.broken = Some(link.is_reused());
-                (self.link, self.pending) = (None, None);
-            }
+            // The place is free at once, for a caller who asks again before this is dropped.
+            Err(_) => self.state = State::Broken { is_reused: link.is_reused() },
         }
         Poll::Ready(polled)
     }
 
     /// Gives the connection back, once the body has been read.
     fn release(&mut self) {
-        if let Some(mut link) = self.link.take() {
-            std::mem::swap(&mut self.trailers, &mut link.exchange.incoming.trailers);
+        if let State::Open(mut link, _pending) = mem::replace(&mut self.state, State::Read) {
+            mem::swap(&mut self.trailers, &mut link.exchange.incoming.trailers);
             link.rest();
-            self.pending = None;
         }
     }
-}
-
-/// The end of a body that broke is never reached.
-fn still_broken(reused: bool) -> Result<usize, ClientError> {
-    let cause = ClientCause::Exchange(ExchangeError::Incomplete);
-    Err(ClientError::new(ClientPhase::Receive, cause).on(reused, true))
 }
 
 impl AsyncRead for Answer {
@@ -137,7 +143,9 @@ impl AsyncRead for Answer {
         out: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let lent = ready!(self.poll_chunk(cx))?;
-        if let Some(link) = self.link.as_mut().filter(|_| lent > 0) {
+        if let State::Open(link, _) = &mut self.state
+            && lent > 0
+        {
             link.read_chunk(out);
         }
         Poll::Ready(Ok(()))
