@@ -94,7 +94,7 @@ impl Persistence {
     }
 }
 
-/// What is noted of an exchange before anything is sent.
+/// What was asked for, and until when.
 #[derive(Default)]
 pub(super) struct Facts {
     pub(super) asked: Asked,

@@ -231,7 +231,7 @@ impl Pool {
     /// How long a connection may rest: our limit, or less if the server asked for less.
     fn idle_max(&self, asked: Option<Duration>) -> Duration {
         let idle = self.settings.pool.idle;
-        asked.map_or(idle, |asked| asked.min(idle))
+        asked.map_or(idle, |least| least.min(idle))
     }
 
     /// Whether a connection that was opened at `born` may still be used.

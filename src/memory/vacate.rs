@@ -2,8 +2,8 @@
 
 use std::hint::cold_path;
 
-/// Drops what is in `place`, which is usually nothing. The compiler would take it for likely, and have those who find
-/// nothing jump over the code that drops.
+/// Drops what is in `place`, which is usually nothing. Without the hint the compiler puts the code that drops it on the
+/// way of those who have nothing to drop.
 #[inline]
 pub(crate) fn vacate<T>(place: &mut Option<T>) {
     if place.is_some() {

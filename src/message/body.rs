@@ -59,7 +59,7 @@ use crate::memory::{Arena, Reset, lock, vacate};
 #[doc(alias("json", "serde"))]
 #[derive(Clone, Default)]
 pub struct Body {
-    /// The content, if it is in memory of the application, or in none.
+    /// The content, if it is not in `buffer`.
     foreign: Option<Foreign>,
     /// Whether the content is in `buffer`, which is empty otherwise.
     is_buffered: bool,
@@ -67,7 +67,7 @@ pub struct Body {
     buffer: Arena,
 }
 
-/// Content that is not in our memory. To drop it runs code of the application.
+/// Content that is not in our memory. To drop it may run code of the application.
 #[derive(Clone)]
 enum Foreign {
     Shared(Bytes),
@@ -197,7 +197,7 @@ impl Body {
         matches!(self.foreign, Some(Foreign::Stream { .. }))
     }
 
-    /// Whether dropping the content runs code of the application.
+    /// Whether dropping the content may run code of the application.
     #[inline]
     pub(crate) fn is_foreign(&self) -> bool {
         self.foreign.is_some()
@@ -263,6 +263,7 @@ impl Body {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "the body is a stream already"));
         }
         if let Some(Foreign::Shared(bytes)) = self.foreign.take() {
+            self.is_buffered = true;
             self.buffer.extend(&bytes);
         }
         Ok(())

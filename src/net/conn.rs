@@ -208,7 +208,7 @@ impl<H: Home> Conn<H> {
     }
 }
 
-/// Needed only where a connection is busy that was not woken.
+/// Rarely made: a connection that wakes from its rest is lent one.
 #[cold]
 fn new_workspace() -> Box<Workspace> {
     Box::default()

@@ -94,7 +94,7 @@ pub struct ErrorCounts {
     pub wire: u64,
     /// Peers that were too slow.
     pub timed_out: u64,
-    /// Connections that ended inside a message, or before a gateway had an answer.
+    /// Connections that ended inside a message, unless the peer had heard an error, or before a gateway had an answer.
     pub incomplete: u64,
     /// Sockets that failed.
     pub io: u64,
@@ -113,15 +113,15 @@ pub struct ErrorCounts {
 }
 
 impl ErrorCounts {
-    /// What went wrong, as one of its kind.
+    /// A count of one, of the kind of `cause`.
     fn one(cause: &RefusalCause) -> ErrorCounts {
         let mut one = ErrorCounts::default();
         let count = match cause {
-            RefusalCause::Exchange(error) => one.met(error),
+            RefusalCause::Exchange(error) => one.of_exchange(error),
             // An error that the handler met while reading or writing, and passed on, is the connection's and not its
             // own.
             RefusalCause::Handler(error) => match error.met() {
-                Some(met) => one.met(met),
+                Some(met) => one.of_exchange(met),
                 None => &mut one.handler,
             },
             RefusalCause::Panic => &mut one.panic,
@@ -133,8 +133,8 @@ impl ErrorCounts {
         one
     }
 
-    /// The count of what went wrong with an exchange.
-    fn met(&mut self, error: &ExchangeError) -> &mut u64 {
+    /// The count of this error's kind.
+    fn of_exchange(&mut self, error: &ExchangeError) -> &mut u64 {
         match error {
             ExchangeError::Wire(_) => &mut self.wire,
             ExchangeError::TimedOut(Phase::Handler) => &mut self.handler,

@@ -7,6 +7,7 @@ use crate::client::ClientCause;
 pub(super) enum Fate {
     /// It is sent once more, on the next connection.
     Again,
+    /// Its caller gets an error.
     Fails,
 }
 
@@ -34,18 +35,18 @@ impl Break {
 /// Where a request stood in the line of those in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Standing {
-    /// Its answer was the next to come, so it may be the reason.
+    /// Its answer was the next to come, so it may be why the connection broke.
     First,
-    /// And it was that already when an earlier connection broke.
+    /// It was the first also when an earlier connection broke.
     FirstAgain,
     /// Others were to be answered before it, or one just was.
     Behind,
 }
 
 impl Fate {
-    /// Decides about one request: whether any of it was sent, and whether it does no harm if the server acts on it
+    /// Decides about one request. `is_sent` if any of it was; `may_repeat` if it does no harm that the server acts on it
     /// twice (RFC 9110 §9.2.2).
-    pub(super) fn of(how: Break, standing: Standing, is_sent: bool, may_repeat: bool) -> Fate {
+    pub(super) fn of(standing: Standing, how: Break, is_sent: bool, may_repeat: bool) -> Fate {
         let goes_again = match (standing, how) {
             (Standing::FirstAgain, _) | (Standing::First, Break::TimedOut) => false,
             _ if !is_sent => true,
@@ -69,7 +70,7 @@ mod tests {
         let rows =
             [(false, true, unsent), (false, false, unsent), (true, true, repeatable), (true, false, other)];
         for (is_sent, may_repeat, fate) in rows {
-            assert_eq!(Fate::of(how, standing, is_sent, may_repeat), fate, "{is_sent} {may_repeat}");
+            assert_eq!(Fate::of(standing, how, is_sent, may_repeat), fate, "{is_sent} {may_repeat}");
         }
     }
 

@@ -233,8 +233,8 @@ pub(crate) struct Deadline {
 }
 
 impl Timer for Deadline {
+    // Not inlined: many places may have to wait, and few do.
     /// The task is also woken by [`Timetable::stop`].
-    // Once for all the places that may have to wait: usually one of them does.
     #[inline(never)]
     fn poll_expired(&mut self, cx: &mut Context<'_>, lane: Lane, limit: Duration) -> Poll<()> {
         self.armed[lane as usize] = true;

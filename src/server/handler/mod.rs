@@ -87,7 +87,7 @@ use crate::message::Request;
 /// # let _ = corehttp::Server::new().service(Log(corehttp::BoxHandler::new(|_: &mut Context| ())));
 /// ```
 ///
-/// How large an answer is, its [`Body`](crate::Body::known_len) knows, and if the handler streams it, a
+/// [`Body::known_len`](crate::Body::known_len) tells how large an answer is. If the handler streams it, a
 /// [`Transform`](crate::Transform) can count.
 ///
 /// Middleware sees neither requests that never reach a handler, such as those with a malformed head, nor the end of a
