@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::answer;
 use super::cache::{Cache, FileCache};
 use super::listing::{self, Sort};
-use super::lookup::{DotFiles, Found, Listing, Lookup, Neighbors, Site, owed};
+use super::lookup::{DotFiles, Found, Listing, Lookup, Neighbors, Site, owed, without_dot};
 use super::pattern::Pattern;
 use super::root::{Links, Root, is_name};
 use crate::message::{Headers, InvalidField, Method, Request, Status};
@@ -141,7 +141,7 @@ impl<N> Files<N> {
     /// As [`Files::new`], or if the directory contains that of `compressed_copies`.
     pub fn host(self, host: &str, root: impl Into<PathBuf>) -> io::Result<Files<N>> {
         let root = Root::disk(root.into())?;
-        let host = Some(host.to_owned());
+        let host = Some(without_dot(host).to_owned());
         let files = self.with(|lookup| {
             let cache = Arc::new(Cache::new(lookup.sites[0].cache.bounds));
             lookup.sites.push(Site { host, root, cache });
@@ -149,7 +149,8 @@ impl<N> Files<N> {
         files.lookup.check_copies().map(|()| files)
     }
 
-    /// Sets the names of index files: a directory is answered with the first one that exists. Default: `index.html`.
+    /// Sets the names of index files: a directory is answered with the first one that exists. A name with a `/` in it,
+    /// or one that no file may have, is ignored. Default: `index.html`.
     pub fn index<S: Into<String>>(self, names: impl IntoIterator<Item = S>) -> Files<N> {
         let names = names.into_iter().map(Into::into).filter(|name: &String| is_name(name));
         self.with(|lookup| lookup.index = names.collect())
@@ -199,8 +200,8 @@ impl<N> Files<N> {
 
     /// Lets `rewrite` choose the file for a request.
     ///
-    /// It returns a path below the root, in which nothing is decoded, or `None` to use the path of the target. A path
-    /// that would leave the root is not found.
+    /// It returns a path below the root, in which nothing is decoded, or `None` to use the path of the target. The path
+    /// of a directory ends with `/`. A path that would leave the root is not found.
     pub fn rewrite<R>(self, rewrite: R) -> Files<N>
     where
         R: Fn(&Request) -> Option<String> + Send + Sync + 'static,
@@ -261,6 +262,10 @@ impl<N: Handler> Handler for Files<N> {
         let Context { request, response, .. } = ctx;
         match (found, request.method()) {
             (Found::Nothing, _) => return self.not_found.handle(ctx).await,
+            // It was rewritten to a path without a slash, and a second one behind the target's would not help.
+            (Found::Directory, _) if request.path().ends_with('/') => {
+                return self.not_found.handle(ctx).await;
+            }
             (Found::Resource(resource), Method::Get | Method::Head) => answer::fill(ctx, &resource)?,
             (Found::Directory, Method::Get | Method::Head) => {
                 response.redirect(Status::MOVED_PERMANENTLY, &as_directory(request))?;

@@ -259,8 +259,7 @@ mod tests {
                 "href=\"./?",
                 "href=\"/",
             ] {
-                let bad = bad.to_string();
-                assert!(!page.contains(&bad), "{name}: {bad}");
+                assert!(!page.contains(bad), "{name}: {bad}");
             }
         }
     }

@@ -213,7 +213,12 @@ fn join(directory: &str, name: &str) -> String {
 /// Whether a host is the requested one, ignoring its port, its case, and a final dot.
 fn is_host(host: Option<&str>, asked: Option<&str>) -> bool {
     let (Some(host), Some(asked)) = (host, asked) else { return false };
-    host.eq_ignore_ascii_case(asked.strip_suffix('.').unwrap_or(asked))
+    host.eq_ignore_ascii_case(without_dot(asked))
+}
+
+/// The name of a host without the final dot that makes it absolute (RFC 3986 §3.2.2).
+pub(super) fn without_dot(host: &str) -> &str {
+    host.strip_suffix('.').unwrap_or(host)
 }
 
 impl fmt::Debug for Lookup {

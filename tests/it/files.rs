@@ -241,6 +241,9 @@ mod paths {
                 "/?to=%252e%252e/secret",
                 "/?to=.x",
                 "/a.txt?to=none",
+                // A redirect would lead to the same target again, or to another host.
+                "/?to=b",
+                "/x/?to=b",
             ],
         );
         for (target, path) in [
@@ -314,7 +317,9 @@ mod paths {
     fn each_host_has_a_root_of_its_own() {
         let (one, two) = (tree(&["x", "one"]), tree(&["x", "two"]));
         let served = Served::new(
-            files(one.path()).host("B.example", two.path()).unwrap().host("[::1]", two.path()).unwrap(),
+            ["B.example", "[::1]", "c.example."]
+                .iter()
+                .fold(files(one.path()), |files, host| files.host(host, two.path()).unwrap()),
         );
         for (host, path, expected) in [
             ("a.example", "/one", 200),
@@ -323,6 +328,8 @@ mod paths {
             ("b.example", "/one", 404),
             ("B.EXAMPLE:8080", "/two", 200),
             ("b.example.", "/two", 200),
+            ("c.example", "/two", 200),
+            ("C.example.", "/two", 200),
             ("[::1]:80", "/two", 200),
             ("[::1]", "/two", 200),
             ("xb.example", "/two", 404),
@@ -674,6 +681,11 @@ mod answers {
             let etag = field(&served.ask(get(path, "")), "etag").unwrap().to_owned();
             let kept = served.ask(get(path, &format!("if-none-match: {etag}\r\n")));
             assert_eq!((status(&kept), field(&kept, "cache-control")), (304, expected), "{path}");
+            // A cache that kept a refusal for as long as the file would answer everybody with it.
+            for (condition, refused) in [("range: bytes=99999-\r\n", 416), ("if-match: \"x\"\r\n", 412)] {
+                let heard = served.ask(get(path, condition));
+                assert_eq!((status(&heard), field(&heard, "cache-control")), (refused, None), "{path}");
+            }
         }
         assert!(super::files(root.path()).cache_control("*", "a\r\nb: c").is_err());
     }

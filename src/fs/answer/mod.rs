@@ -129,5 +129,11 @@ fn send(response: &mut Response, content: &Content, range: Range<u64>) {
 fn refuse(response: &mut Response, status: Status, chosen: &Representation) -> Result {
     response.not_modified();
     response.status = status;
-    describe(response, &chosen.fields_alone)
+    describe(response, &chosen.fields_alone)?;
+    if status != Status::NOT_MODIFIED {
+        // How long the file may be kept is not how long its refusal may: a cache would answer others with that (RFC 9111
+        // §3).
+        response.headers.remove("cache-control");
+    }
+    Ok(())
 }

@@ -84,7 +84,8 @@ impl AsyncRead for Parts {
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let before = buf.filled().len();
-        while let (true, Some(piece)) = (buf.filled().len() == before, self.pieces.front_mut()) {
+        while buf.remaining() > 0 && buf.filled().len() == before {
+            let Some(piece) = self.pieces.front_mut() else { break };
             match piece {
                 Piece::Bytes(bytes) => buf.put_slice(&bytes.split_to(bytes.len().min(buf.remaining()))),
                 Piece::File(file) => ready!(Pin::new(file).poll_read(cx, buf))?,
