@@ -76,7 +76,7 @@ impl Response {
         Ok(())
     }
 
-    /// Redirects the peer to `location`, without content (RFC 9110 §15.4).
+    /// Redirects the peer to `location`, without content and the fields that describe it (RFC 9110 §15.4).
     ///
     /// # Errors
     ///
@@ -85,7 +85,7 @@ impl Response {
     pub fn redirect(&mut self, status: Status, location: &str) -> Result<(), InvalidField> {
         self.headers.set("location", location)?;
         self.status = status;
-        self.body.clear();
+        self.remove_content();
         Ok(())
     }
 
@@ -93,8 +93,7 @@ impl Response {
     /// `etag`, stay.
     pub fn not_modified(&mut self) {
         self.status = Status::NOT_MODIFIED;
-        self.body.clear();
-        self.headers.remove_each(&["content-type", "content-length", "content-encoding"]);
+        self.remove_content();
     }
 
     /// Sets a cookie, in addition to those that are already set. Set each name only once: of two, user agents keep the
@@ -119,6 +118,12 @@ impl Response {
     /// it.
     pub fn timings(&self) -> Timings {
         self.timings.as_deref().copied().unwrap_or_default()
+    }
+
+    /// Removes the content, and the fields that describe it.
+    fn remove_content(&mut self) {
+        self.body.clear();
+        self.headers.remove_each(&["content-type", "content-length", "content-encoding"]);
     }
 
     /// The timings, to be filled in.

@@ -864,7 +864,7 @@ mod answers {
                 ctx.response.text("not sent");
                 Ok(ctx.response.redirect(Status::FOUND, "/there?q=1")?)
             },
-            "HTTP/1.1 302 Found\r\ncontent-type: text/plain; charset=utf-8\r\nlocation: /there?q=1\r\ncontent-length: 0\r\n\r\n",
+            "HTTP/1.1 302 Found\r\nlocation: /there?q=1\r\ncontent-length: 0\r\n\r\n",
         );
         check(
             GET,
