@@ -10,7 +10,7 @@
 use std::io::Write;
 use std::time::Duration;
 
-use corehttp::{BodyPlan, Context, Error, Method, Server, Status, with_plan};
+use corehttp::{BodyPlan, Context, FromText, Method, Server, Status, with_plan};
 
 fn main() -> corehttp::Result {
     let mut args = std::env::args().skip(1);
@@ -68,11 +68,8 @@ fn headers(ctx: &mut Context) -> corehttp::Result {
 }
 
 fn parse_status(text: &str) -> corehttp::Result<Status> {
-    // `parse` alone would accept `+200`, too.
-    let code = Some(text).filter(|text| text.len() == 3 && text.bytes().all(|octet| octet.is_ascii_digit()));
-    let status = code.and_then(|code| code.parse().ok()).and_then(Status::new);
-    let status = status.filter(|status| !status.is_informational());
-    status.ok_or_else(|| Error::from(Status::NOT_FOUND))
+    let status = u16::from_text(text).and_then(Status::new).filter(|status| !status.is_informational());
+    status.ok_or_else(|| Status::NOT_FOUND.into())
 }
 
 /// Completes at Ctrl-C, or never if the system cannot tell of it.

@@ -58,7 +58,7 @@ fn show(sessions: &Sessions, ctx: &mut Context) -> corehttp::Result {
 
 fn sign_in(sessions: &Sessions, ctx: &mut Context) -> corehttp::Result {
     let Context { request, response, .. } = ctx;
-    // `?` answers 415 if it is no form, and 400 if `remember` is neither on nor off.
+    // `?` answers 415 if it is no form, and 400 if `remember` is neither a yes nor a no.
     let form = request.form()?;
     let name = form.get("name").filter(|name| (1..=100).contains(&name.len())).ok_or(Status::BAD_REQUEST)?;
     let remember = form.get_as("remember")?.unwrap_or(false);

@@ -4,7 +4,7 @@
 //! keeps the cookies that it sets in FILE. Session cookies are forgotten, as when a browser is closed.
 
 use std::env;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, BufReader, BufWriter, ErrorKind};
 use std::sync::Arc;
 
@@ -20,10 +20,7 @@ fn main() -> corehttp::Result {
             request.set_form(&Form::new(form).iter().collect());
             (file, request)
         }
-        _ => {
-            println!("usage: jar FILE URL [FORM]");
-            return Ok(());
-        }
+        _ => return Err(io::Error::other("usage: jar FILE URL [FORM]").into()),
     };
     let jar = Arc::new(Jar::new());
     match File::open(file) {
@@ -38,11 +35,14 @@ fn main() -> corehttp::Result {
     save(&jar, file).map_err(corehttp::Error::from)
 }
 
-/// Cookies are secrets: the file is for nobody else.
+/// Cookies are secrets, so the file is for nobody else. It is replaced by a new one, or a full disk would lose all.
 fn save(jar: &Jar, file: &str) -> io::Result<()> {
+    let draft = format!("{file}.new");
     let mut options = File::options();
-    options.write(true).create(true).truncate(true);
+    options.write(true).create_new(true);
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    jar.save(BufWriter::new(options.open(file)?))
+    let _ = fs::remove_file(&draft); // left behind by a crash
+    jar.save(BufWriter::new(options.open(&draft)?))?;
+    fs::rename(&draft, file)
 }

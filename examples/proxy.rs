@@ -6,6 +6,7 @@
 //! WebSocket and other upgrades.
 
 use std::env;
+use std::io;
 
 use corehttp::{
     BodyPlan, Client, ClientCause, ClientError, Context, Error, Handler, Method, Request, Response, Server,
@@ -82,10 +83,7 @@ fn owed(error: ClientError) -> Error {
 
 fn main() -> corehttp::Result {
     let mut arguments = env::args().skip(1);
-    let Some(backend) = arguments.next() else {
-        println!("usage: proxy BACKEND [ADDR]");
-        return Ok(());
-    };
+    let backend = arguments.next().ok_or_else(|| io::Error::other("usage: proxy BACKEND [ADDR]"))?;
     let addr = arguments.next().unwrap_or_else(|| "127.0.0.1:8080".into());
     let running = Server::bind(addr.as_str()).start(Proxy { backend, client: Client::new() })?;
     println!("listening on {running}");
