@@ -1,4 +1,4 @@
-//! [`beside`]: awaits one future while another one runs; [`unless`], as long as the peer stays.
+//! [`beside`]: awaits one future while another one runs; [`unless`]: awaits one until the peer has left.
 
 use std::future::poll_fn;
 use std::io;

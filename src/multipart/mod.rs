@@ -154,7 +154,7 @@ impl<R: AsyncRead + Unpin> Multipart<R> {
     fn within(source: R, boundary: Boundary, limits: MultipartLimits) -> Multipart<R> {
         let limits = MultipartLimits { head_max: limits.head_max.min(HEAD_MAX), ..limits };
         // The first boundary is also at the start of a line, though it need not follow a CRLF.
-        let window = Window::new(WINDOW_LEAST.max(limits.head_max + HEAD_ENDS), b"\r\n");
+        let window = Window::new(WINDOW_MIN.max(limits.head_max + HEAD_ENDS), b"\r\n");
         Multipart {
             source,
             boundary,
@@ -326,7 +326,7 @@ impl<R: AsyncRead + Unpin> Multipart<R> {
 }
 
 /// The least size of the window.
-const WINDOW_LEAST: usize = 16 << 10;
+const WINDOW_MIN: usize = 16 << 10;
 
 /// No honest head is longer, and there is room for it from the start.
 const HEAD_MAX: usize = 1 << 20;

@@ -32,7 +32,7 @@ impl Buffer {
     /// Room for a socket to read into: more than usually arrives at once, so that a single read takes all of it.
     pub(super) fn room(&mut self) -> &mut [u8] {
         self.arena.compact();
-        let least = if self.full { READ_MOST } else { READ_SIZE };
+        let least = if self.full { READ_MAX } else { READ_SIZE };
         // What is unread is the start of something, and room for twice as much probably suffices for all of it.
         self.arena.spare(least.saturating_sub(self.arena.len()).max(READ_SIZE / 2))
     }
@@ -74,11 +74,11 @@ impl Buffer {
 /// The least room for a read: the heads of dozens of small requests.
 const READ_SIZE: usize = 8 << 10;
 /// The room for a read where much arrives: 64 KiB of content, with their head or the framing of their chunks.
-const READ_MOST: usize = 68 << 10;
+const READ_MAX: usize = 68 << 10;
 /// Copying less than this is as fast as providing other memory for the next read.
 const TRADED_MIN: usize = 16 << 10;
 /// How much memory is kept.
-const KEPT_MAX: usize = READ_MOST;
+const KEPT_MAX: usize = READ_MAX;
 
 impl Reset for Buffer {
     fn reset(&mut self) {
@@ -137,9 +137,9 @@ mod tests {
     fn a_large_read_makes_the_next_ones_larger() {
         check_room(&[], READ_SIZE);
         check_room(&[100, READ_SIZE - 1], READ_SIZE);
-        check_room(&[100, READ_SIZE], READ_MOST);
-        check_room(&[READ_SIZE, READ_MOST - 1, 100], READ_MOST);
-        check_room(&[READ_SIZE, READ_MOST, READ_MOST], READ_MOST);
+        check_room(&[100, READ_SIZE], READ_MAX);
+        check_room(&[READ_SIZE, READ_MAX - 1, 100], READ_MAX);
+        check_room(&[READ_SIZE, READ_MAX, READ_MAX], READ_MAX);
     }
 
     /// After `len` bytes behind a head were moved to a body with room for `room`, the body has the `expected` memory.

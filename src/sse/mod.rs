@@ -97,7 +97,7 @@ impl Events<'_> {
     pub async fn wait<T>(&mut self, next: impl Future<Output = T>) -> io::Result<T> {
         let mut next = pin!(next);
         loop {
-            match runtime::timeout(self.keep_alive.max(KEEP_ALIVE_LEAST), &mut next).await {
+            match runtime::timeout(self.keep_alive.max(KEEP_ALIVE_MIN), &mut next).await {
                 Ok(next) => return Ok(next),
                 Err(_) => self.comment("").await?,
             }
@@ -183,4 +183,5 @@ impl Events<'_> {
 /// Proxies cut connections that are silent for half a minute or so.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
-const KEEP_ALIVE_LEAST: Duration = Duration::from_secs(1);
+/// Without a pause, comments would keep the connection busy.
+const KEEP_ALIVE_MIN: Duration = Duration::from_secs(1);

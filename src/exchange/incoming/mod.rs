@@ -294,7 +294,7 @@ fn poll_content<H: Home>(
     let left_here = usize::try_from(*left).unwrap_or(usize::MAX);
     // If a read fills its room, it is unknown whether there is more, and another read must find out.
     let most = left_here.saturating_add(READ_BEYOND);
-    let room = content.spare_within(content.len().clamp(READ_LEAST, READ_MOST), most);
+    let room = content.spare_within(content.len().clamp(READ_MIN, READ_MAX), most);
     let room_len = room.len().min(most);
     let count = ready!(conn.poll_read(cx, &mut room[..room_len], bounds.timeouts.body))?;
     let of_body = count.min(left_here);
@@ -304,8 +304,8 @@ fn poll_content<H: Home>(
     Poll::Ready(Ok(count))
 }
 
-const READ_LEAST: usize = 16 << 10;
-const READ_MOST: usize = 256 << 10;
+const READ_MIN: usize = 16 << 10;
+const READ_MAX: usize = 256 << 10;
 /// Room for the head of another message.
 const READ_BEYOND: usize = 1 << 10;
 

@@ -67,11 +67,11 @@ impl Inlet {
 
     /// Accepts until that fails for good.
     async fn accept_all<H: Handler>(&mut self, worker: &Rc<Worker<H>>) -> io::Result<()> {
-        let mut pause = BACK_OFF_LEAST;
+        let mut pause = BACK_OFF_MIN;
         loop {
             let error = match poll_fn(|cx| self.poll_accept(cx)).await {
                 Ok((accepted, sharing)) => {
-                    pause = BACK_OFF_LEAST;
+                    pause = BACK_OFF_MIN;
                     self.dispatch(worker, accepted, sharing);
                     continue;
                 }
@@ -82,7 +82,7 @@ impl Inlet {
                 // File descriptors become free when connections close; retrying at once would not help.
                 AcceptFault::BackOff => {
                     runtime::sleep(pause).await;
-                    pause = (2 * pause).min(BACK_OFF_MOST);
+                    pause = (2 * pause).min(BACK_OFF_MAX);
                 }
                 AcceptFault::Fatal => return Err(error),
             }
@@ -150,8 +150,8 @@ impl Inlet {
 }
 
 /// How long to wait for descriptors: at first, and at most.
-const BACK_OFF_LEAST: Duration = Duration::from_millis(10);
-const BACK_OFF_MOST: Duration = Duration::from_secs(1);
+const BACK_OFF_MIN: Duration = Duration::from_millis(10);
+const BACK_OFF_MAX: Duration = Duration::from_secs(1);
 
 /// How many waiting connections are still accepted, so that a flood cannot keep a core from stopping.
 const WAITING_MAX: usize = 4096;
