@@ -16,10 +16,18 @@ impl Pace {
         self.waiting_since.get_or_insert(now);
     }
 
+    /// Ends a wait that was given up: what the peer sends from here on need not come at once.
+    pub(super) fn pause(&mut self, now: u64) {
+        let since = self.waiting_since.take();
+        self.waited += since.map_or(0, |since| now.saturating_sub(since));
+    }
+
     pub(super) fn advance(&mut self, count: usize, now: u64, bounds: &Bounds) -> Result<(), ExchangeError> {
         self.received += count as u64;
-        let Some(since) = self.waiting_since.take() else { return Ok(()) };
-        self.waited += now.saturating_sub(since);
+        if self.waiting_since.is_none() {
+            return Ok(());
+        }
+        self.pause(now);
         let is_due = u128::from(self.waited) > bounds.timeouts.body_grace.as_millis();
         let expected = u128::from(bounds.timeouts.body_rate_min) * u128::from(self.waited) / 1000;
         match is_due && u128::from(self.received) < expected {

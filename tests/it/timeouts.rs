@@ -263,6 +263,21 @@ fn a_streamed_body_has_the_same_timeouts() {
         say(peer, &[POST, &[b'b'; 10_000]].concat()).await;
         peer.shutdown().await.unwrap();
     });
+    // The time after a read was given up was once counted, too.
+    let gives_up = async |ctx: &mut Context| -> corehttp::Result {
+        let mut body = ctx.body_reader();
+        assert!(timeout(Duration::from_secs(1), body.chunk()).await.is_err());
+        pass(45).await;
+        while body.chunk().await?.is_some() {}
+        ctx.response.text("fine");
+        Ok(())
+    };
+    check_with(defaults(), with_plan(|_| BodyPlan::Stream, gives_up), 1 + 45, 200, async |peer| {
+        say(peer, POST).await;
+        pass(2).await;
+        say(peer, &[b'b'; 10_000]).await;
+        peer.shutdown().await.unwrap();
+    });
     // An unread body is waited for no longer, and the answer is there long before.
     check_with(defaults(), with_plan(|_| BodyPlan::Stream, app), 30, 0, async |peer| {
         ask(peer, POST).await;

@@ -168,6 +168,11 @@ impl Incoming {
         self.input.reset();
     }
 
+    /// Notes that nobody waits for more of the body, for now.
+    pub(crate) fn pause(&mut self, now: u64) {
+        self.pace.pause(now);
+    }
+
     /// Notes that the end of the body is no longer known.
     pub(crate) fn forfeit(&mut self) {
         self.expectation = Expectation::Forfeited;

@@ -97,8 +97,11 @@ impl<'a> Reader<'a> {
     /// Fails if the body is cut short, malformed or too slow, or as [`Reader::decoded`] says. Its end is then never
     /// reached.
     pub async fn chunk(&mut self) -> io::Result<Option<&[u8]>> {
-        if !self.lend_chunk() && poll_fn(|cx| self.poll_chunk(cx)).await? == 0 {
-            return Ok(None);
+        if !self.lend_chunk() {
+            let wait = Wait(self);
+            if poll_fn(|cx| wait.0.poll_chunk(cx)).await? == 0 {
+                return Ok(None);
+            }
         }
         Ok(Some(self.piece()))
     }
@@ -196,6 +199,16 @@ impl<'a> Reader<'a> {
             0 => self.incoming.chunk(),
             lent => &self.request.body.bytes()[self.buffered..][..lent],
         }
+    }
+}
+
+/// A wait for the next piece. If it is given up, the peer is not to blame for the time until the next one.
+struct Wait<'w, 'a>(&'w mut Reader<'a>);
+
+impl Drop for Wait<'_, '_> {
+    fn drop(&mut self) {
+        let Reader { incoming, conn, .. } = &mut *self.0;
+        conn.borrow().iter().for_each(|conn| incoming.pause(conn.now()));
     }
 }
 
