@@ -1,7 +1,7 @@
 //! What all heads have in common: field lines that end with CRLF (RFC 9112 §2.2, §5).
 
 use httparse::Header;
-use memchr::{memchr, memchr_iter};
+use memchr::{memchr, memchr_iter, memmem};
 
 use crate::memory::Span;
 use crate::message::{Headers, Tag, Version};
@@ -43,6 +43,13 @@ pub(super) fn check_incomplete(head: &[u8], line_max: usize, limits: &Limits) ->
         true => Ok(()),
         false => Err(WireError::LineEnd),
     }
+}
+
+/// `input` up to the end of the head that begins at `start`, or all of it if none ends. A copy of a head must not be one of
+/// all that is pipelined behind it.
+pub(super) fn first_head(input: &[u8], start: usize) -> &[u8] {
+    const END: &[u8] = b"\r\n\r\n";
+    memmem::find(&input[start..], END).map_or(input, |end| &input[..start + end + END.len()])
 }
 
 /// Judges `input`. If it is bad, the error is that of its shortest bad prefix: if two rules are broken, the one broken
@@ -91,5 +98,22 @@ pub(super) fn head_error(error: httparse::Error) -> WireError {
         httparse::Error::TooManyHeaders => WireError::HeadTooLarge,
         httparse::Error::Token | httparse::Error::Status => WireError::RequestLine,
         httparse::Error::Version => WireError::Version,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_head_ends_where_another_may_begin() {
+        let (one, two) = ("GET / HTTP/1.2\r\n\r\n", "GET /2 HTTP/1.2\r\nhost: a\r\n\r\n");
+        let input = ["\r\n", one, two, one].concat();
+        let check = |start: usize, end: usize| {
+            assert_eq!(first_head(input.as_bytes(), start), &input.as_bytes()[..end], "{start}");
+        };
+        check("\r\n".len(), "\r\n".len() + one.len());
+        check("\r\n".len() + one.len(), "\r\n".len() + one.len() + two.len());
+        check(input.len() - 3, input.len());
     }
 }

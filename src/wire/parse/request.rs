@@ -6,7 +6,7 @@ use httparse::{Header, Status as Progress};
 use memchr::{memchr, memchr_iter};
 
 use super::lines::{
-    FIELDS_CEILING, FIELDS_USUAL, check_incomplete, head_error, judge_by_prefix, record, version,
+    FIELDS_CEILING, FIELDS_USUAL, check_incomplete, first_head, head_error, judge_by_prefix, record, version,
 };
 use super::plain;
 use super::trailers::is_no_trailer;
@@ -215,7 +215,7 @@ fn other_version(
     }
     match (major, minor) {
         (b'1', b'2'..=b'9') => {
-            let mut as_1_1 = input.to_vec();
+            let mut as_1_1 = first_head(input, start).to_vec();
             as_1_1[start + line_len - 2] = b'1';
             judge(&as_1_1, limits, request)
         }

@@ -6,7 +6,7 @@ use httparse::{Header, ParserConfig, Status as Progress};
 use memchr::memchr_iter;
 
 use super::lines::{
-    FIELDS_CEILING, FIELDS_USUAL, check_incomplete, head_error, judge_by_prefix, record, version,
+    FIELDS_CEILING, FIELDS_USUAL, check_incomplete, first_head, head_error, judge_by_prefix, record, version,
 };
 use super::plain;
 use crate::message::{Response, Status, Version};
@@ -133,7 +133,7 @@ fn parse_later_version(
 ) -> Result<Option<ResponseHead>, WireError> {
     match input {
         [b'H', b'T', b'T', b'P', b'/', b'1', b'.', b'2'..=b'9', ..] => {
-            let mut as_1_1 = input.to_vec();
+            let mut as_1_1 = first_head(input, 0).to_vec();
             as_1_1["HTTP/1.".len()] = b'1';
             judge(&as_1_1, limits, response)
         }
