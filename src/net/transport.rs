@@ -51,7 +51,7 @@ impl<B: AnyStream> Transport<B> {
         read.map_ok(|()| buf.filled().len())
     }
 
-    /// Whether there is nothing to read, not even the end.
+    /// Whether there is nothing to read, not even the end. If there is, a byte of it is lost.
     pub(crate) fn is_quiet(&mut self) -> bool {
         poll_now(|cx| self.poll_read(cx, &mut [0])).is_pending()
     }
@@ -130,13 +130,16 @@ impl<B: AnyStream> Transport<B> {
         matches!(peeked, Ok(1..))
     }
 
-    /// Makes sure that the peer sees a failure, and not an orderly end, when this is dropped.
+    /// Makes sure that the peer sees a failure, and not an orderly end, when this is dropped. Only TCP has a reset, and
+    /// only TLS marks its end: other streams just end.
     pub(crate) fn reset(&self) {
         match self {
             // If this fails, the connection is already gone.
             Transport::Tcp(stream) => drop(SockRef::from(stream).set_linger(Some(Duration::ZERO))),
             Transport::Tls(stream) => stream.carrier().reset(),
-            _ => {}
+            #[cfg(unix)]
+            Transport::Unix(_) => {}
+            Transport::Closed | Transport::Memory(_) | Transport::Boxed(_) => {}
         }
     }
 
@@ -152,7 +155,8 @@ impl<B: AnyStream> Transport<B> {
     ///
     /// # Errors
     ///
-    /// Fails with `Unsupported` for a TLS or boxed stream, which may depend on its runtime.
+    /// Fails with `Unsupported` for a TLS or boxed stream, which may depend on its runtime; and if the connection is
+    /// closed, or the system refuses.
     pub(crate) fn detach(self) -> io::Result<Detached> {
         match self {
             Transport::Closed => Err(io::ErrorKind::NotConnected.into()),

@@ -7,7 +7,8 @@ use tokio::runtime::Handle;
 use tokio::task::JoinError;
 
 /// Starts `work` at once on one of tokio's threads for blocking work. Dropping the future does not stop the work. A
-/// panic in it is resumed in the task that awaits the future.
+/// panic in it is resumed in the task that awaits the future. Outside of a runtime, the work is done before this
+/// returns.
 ///
 /// # Errors
 ///

@@ -6,6 +6,10 @@ use std::io;
 /// Returns 32 hexadecimal digits from the operating system's source of randomness.
 ///
 /// With 2^128 possible tokens, none occurs twice by chance, and none can be predicted.
+///
+/// # Errors
+///
+/// Fails if the system provides no randomness.
 pub(crate) fn random_token() -> io::Result<String> {
     let mut bytes = [0; 16];
     getrandom::fill(&mut bytes).map_err(|_| io::Error::other("the system provides no randomness"))?;

@@ -91,8 +91,10 @@ impl Timetable {
 
     /// Adds a connection or handler to the table.
     pub(crate) fn deadline(self: &Rc<Timetable>, peer: Peer) -> Deadline {
-        let slot = self.slots.borrow_mut().take();
-        self.slots.borrow_mut().at(slot).peer = peer;
+        let mut slots = self.slots.borrow_mut();
+        let slot = slots.take();
+        slots.at(slot).peer = peer;
+        drop(slots);
         self.first.notify_one();
         Deadline { timetable: self.clone(), slot, armed: [false; LANES] }
     }

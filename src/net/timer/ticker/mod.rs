@@ -31,6 +31,7 @@ impl Ticker {
         Ticker { timer: SystemTimer::new().ok() }
     }
 
+    /// Waits for `duration`, which must not be zero.
     pub(super) async fn wait(&mut self, duration: Duration) {
         if let Some(timer) = &mut self.timer {
             match timer.wait(duration).await {

@@ -51,6 +51,8 @@ impl Acceptor {
         }
         drop(made);
         let mut made = write_lock(&self.made);
+        // They may have been replaced again while this waited.
+        let roots = self.tls.roots();
         if !made.is_of(roots.as_ref()) {
             *made = Made::new(&self.tls, roots);
         }
