@@ -104,7 +104,7 @@ pub struct ErrorCounts {
     pub handler: u64,
     /// Panics of handlers, and of values that they left behind.
     pub panic: u64,
-    /// Requests that a handler's [`BodyPlan`](crate::BodyPlan) refused.
+    /// Requests that a handler's [`BodyPlan`](crate::BodyPlan) refused, and CONNECTs that it did not plan for.
     pub plan: u64,
     /// Connections refused because there were too many.
     pub overload: u64,
@@ -165,6 +165,8 @@ impl AddAssign<&ErrorCounts> for ErrorCounts {
 #[derive(Default)]
 #[repr(align(128))]
 pub(super) struct CoreStats {
+    /// Connections that another core has accepted, and given to this one.
+    pub(super) arrived: Counter,
     pub(super) open: Counter,
     pub(super) accepted: Counter,
     pub(super) cut: Counter,
@@ -181,13 +183,8 @@ impl CoreStats {
         zip(&self.errors, ErrorCounts::one(cause).each()).for_each(|(counter, one)| counter.add(*one));
     }
 
-    /// How many connections have come and gone.
-    pub(super) fn finished(&self) -> u64 {
-        self.accepted.get().saturating_sub(self.open.get())
-    }
-
     fn counts(&self) -> ServerCounts {
-        let CoreStats { open, accepted, cut, requests, received, sent, errors: counters } = self;
+        let CoreStats { arrived: _, open, accepted, cut, requests, received, sent, errors: counters } = self;
         let mut errors = ErrorCounts::default();
         zip(errors.each(), counters).for_each(|(count, counter)| *count = counter.get());
         ServerCounts {

@@ -431,6 +431,24 @@ fn balanced_connections_are_spread_evenly() {
     }
 }
 
+/// Connections that had come and gone by the way of a core's own listener were once taken for some that it was given, so
+/// that all went to the first core.
+#[cfg(target_os = "linux")]
+#[test]
+fn what_one_listener_balances_is_spread_evenly_beside_others() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("socket");
+    let served = start(Server::bind("127.0.0.1:0").and_bind(format!("unix:{}", path.display())).cores(2));
+    let open = || served.running.stats().cores.iter().map(|core| core.open).collect::<Vec<_>>();
+    for _ in 0..64 {
+        served.ask("GET / HTTP/1.0\r\n\r\n");
+    }
+    eventually("all have gone", || open() == [0, 0]);
+    let connect = |_| std::os::unix::net::UnixStream::connect(&path).unwrap();
+    let _peers: Vec<_> = (0..16).map(connect).collect();
+    eventually("each has half", || open() == [8, 8]);
+}
+
 #[cfg(target_os = "linux")]
 #[test]
 fn pinned_threads_stay_on_one_core_each() {

@@ -19,6 +19,7 @@ use super::Handler;
 use super::connection::Connection;
 use super::running::{Lifeline, Stop};
 use super::shared::Shared;
+use super::stats::CoreStats;
 use super::worker::Worker;
 use crate::net::{AcceptFault, Accepted, Conn, Listener, Peer, PeerAddr, Ticker, Transport, classify};
 use crate::runtime;
@@ -69,7 +70,7 @@ impl Inlet {
     async fn accept_all<H: Handler>(&mut self, worker: &Rc<Worker<H>>) -> io::Result<()> {
         let mut pause = BACK_OFF_MIN;
         loop {
-            let error = match poll_fn(|cx| self.poll_accept(cx)).await {
+            let error = match poll_fn(|cx| self.poll_accept(cx, &worker.shared.stats)).await {
                 Ok((accepted, sharing)) => {
                     pause = BACK_OFF_MIN;
                     self.dispatch(worker, accepted, sharing);
@@ -89,8 +90,13 @@ impl Inlet {
         }
     }
 
-    fn poll_accept(&mut self, cx: &mut task::Context<'_>) -> Poll<io::Result<(Accepted, Sharing)>> {
+    fn poll_accept(
+        &mut self,
+        cx: &mut task::Context<'_>,
+        stats: &CoreStats,
+    ) -> Poll<io::Result<(Accepted, Sharing)>> {
         if let Poll::Ready(Some((detached, peer))) = self.arrivals.poll_recv(cx) {
+            stats.arrived.add(1);
             return Poll::Ready(detached.attach().map(|transport| ((transport, peer), Sharing::Own)));
         }
         for index in 0..self.listeners.len() {

@@ -12,6 +12,7 @@ use crate::server::stats::CoreStats;
 pub(in crate::server) struct Outlet {
     arrivals: mpsc::UnboundedSender<Arrival>,
     stats: Arc<CoreStats>,
+    /// How many connections were given to it.
     given: Cell<u64>,
 }
 
@@ -20,9 +21,11 @@ impl Outlet {
         Outlet { arrivals, stats, given: Cell::new(0) }
     }
 
-    /// How many connections the core was given and still serves.
+    /// How many connections the core serves, or is about to.
     pub(super) fn load(&self) -> u64 {
-        self.given.get().saturating_sub(self.stats.finished())
+        // This comes first: what arrives meanwhile is counted twice, not left out.
+        let on_the_way = self.given.get().saturating_sub(self.stats.arrived.get());
+        on_the_way + self.stats.open.get()
     }
 
     /// Gives a connection to the core. Returns it if the core has stopped.
