@@ -175,8 +175,8 @@ impl Pool {
             resting.close();
         }
         // A keeper that is about to end first clears the flag, and then checks once more, under the same lock, whether
-        // anything rests.
-        if is_good && !self.is_kept.load(Ordering::Acquire) {
+        // anything is left, be it only memory.
+        if !self.is_kept.load(Ordering::Acquire) {
             (self.keep)();
         }
     }
@@ -281,9 +281,14 @@ mod tests {
     const HEAD: usize = "GET / HTTP/1.1\r\nhost: a\r\n\r\n".len();
 
     #[tokio::test(start_paused = true)]
-    async fn the_memory_of_a_burst_is_given_back_while_connections_rest() {
+    async fn the_memory_of_a_burst_is_given_back_whether_connections_rest_or_not() {
+        burst(Duration::MAX, MANY).await;
+        burst(Duration::ZERO, 0).await;
+    }
+
+    async fn burst(idle_timeout: Duration, resting: usize) {
         let listener = MemoryListener::new();
-        let client = Client::builder().memory(listener.connector()).idle_timeout(Duration::MAX).build();
+        let client = Client::builder().memory(listener.connector()).idle_timeout(idle_timeout).build();
         let host = client.host("http://a").unwrap();
         let asks = Vec::from_iter((0..MANY).map(|_| {
             let client = client.clone();
@@ -305,6 +310,6 @@ mod tests {
         assert!(!lock(&pool.rest).exchanges.is_empty());
         sleep(Duration::from_secs(20)).await;
         assert!(lock(&pool.rest).exchanges.is_empty());
-        assert_eq!((pool.idle(), pool.busy()), (MANY, 0));
+        assert_eq!((pool.idle(), pool.busy()), (resting, 0));
     }
 }
