@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::pool::Pool;
 use super::{Answer, Call, Client, ClientError, Tunnel, origin};
@@ -103,6 +104,11 @@ impl Host {
     /// was made.
     pub fn busy(&self) -> usize {
         self.pool.as_ref().map_or(0, |(_, pool)| pool.busy())
+    }
+
+    /// This host with a time limit for each exchange; connections are shared.
+    pub(super) fn within(&self, total: Duration) -> Host {
+        Host { client: self.client.timeout(total), ..self.clone() }
     }
 
     fn pool(&self, request: &Request) -> Result<Arc<Pool>, ClientError> {

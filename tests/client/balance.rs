@@ -567,18 +567,21 @@ fn checks_end_with_the_balancer_and_with_the_host() {
         let hosts = Hosts::new(&ALL_WELL[..2]);
         let tasks = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
         let balancer = hosts.balance().check("/health", Duration::from_secs(1)).unwrap().build();
-        assert_eq!((answers(&balancer, 1).await.as_str(), tasks()), ("a", 2));
+        // The third one gives memory back.
+        assert_eq!((answers(&balancer, 1).await.as_str(), tasks()), ("a", 3));
         // In between no check is due.
         tokio::time::sleep(Duration::from_millis(5_500)).await;
         let asked = hosts.asked();
         assert!(["a?", "b?"].iter().all(|check| (5..=6).contains(&asked.matches(check).count())), "{asked}");
         balancer.remove("http://b");
         tokio::task::yield_now().await;
-        assert_eq!(tasks(), 1);
+        assert_eq!(tasks(), 2);
         seconds(5).await;
         assert!(!hosts.asked().contains('b'));
         drop(balancer);
         tokio::task::yield_now().await;
+        assert_eq!(tasks(), 1);
+        seconds(60).await;
         assert_eq!(tasks(), 0);
     });
 }
@@ -615,6 +618,34 @@ fn a_check_under_way_ends_with_the_balancer_and_with_the_host() {
             assert_eq!((leaving.recv().await, began.elapsed()), (Some(""), Duration::ZERO), "{is_removed}");
         });
     }
+}
+
+/// The check has no connection to ask over, which says nothing about the host. It was once taken for down.
+#[test]
+fn a_host_whose_connections_are_all_in_use_is_not_down() {
+    paused(async {
+        let stage = Stage::new(async |mut peer, _| {
+            while let Some(head) = peer.head().await? {
+                if !head.contains("/health") {
+                    seconds(20).await;
+                }
+                peer.say(OK).await?;
+            }
+            Ok(())
+        });
+        let client = stage.builder().connections_per_host_max(1).build();
+        let balancer = client.balance(["http://a"]).unwrap();
+        let balancer = balancer.check("/health", Duration::from_secs(2)).unwrap().build();
+        let asked = tokio::spawn({
+            let balancer = balancer.clone();
+            async move { ask(&balancer).await.unwrap() }
+        });
+        for _ in 0..9 {
+            seconds(2).await;
+            assert!(balancer.counts()[0].is_up && !asked.is_finished());
+        }
+        assert_eq!(asked.await.unwrap(), "ok");
+    });
 }
 
 /// The runtime with the checks ends; the next request in another one starts them there.

@@ -83,7 +83,8 @@ impl BalancerBuilder {
     /// Checks each host by requesting `path` every `interval`, beginning with the first request. Default: no check.
     ///
     /// A host that does not answer with 2xx before the next check is due is not asked anything else as long as there
-    /// are others. The task that checks ends with the balancer.
+    /// are others. While all connections to it are in use it is not checked. The task that checks ends with the
+    /// balancer.
     ///
     /// # Errors
     ///

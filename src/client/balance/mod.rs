@@ -19,7 +19,7 @@ use watch::Check;
 
 use super::pending::Pending;
 use super::tally::Tally;
-use super::{Answer, Call, Client, ClientCause, ClientError, ClientPhase, Redirects, Tunnel};
+use super::{Answer, Call, Client, ClientCause, ClientError, ClientPhase, Redirects, Tunnel, origin};
 use crate::exchange::ExchangeError;
 use crate::memory::{read_lock, write_lock};
 use crate::message::{InvalidRequest, Request, Response, TargetForm};
@@ -175,9 +175,9 @@ impl Balancer {
     /// Removes the host that `url` names; requests that it is already answering are finished. Returns whether it was
     /// one of the hosts.
     pub fn remove(&self, url: &str) -> bool {
-        let Ok(host) = self.0.client.host(url) else { return false };
+        let Ok(key) = origin::key_of_url(url) else { return false };
         let mut members = write_lock(&self.0.members);
-        let is_it = |member: &Arc<Member>| member.host.origin() == host.origin();
+        let is_it = |member: &Arc<Member>| *member.host.origin() == *key;
         let Some(at) = members.iter().position(is_it) else { return false };
         members.remove(at).unwatch();
         true

@@ -7,10 +7,10 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 use super::member::Member;
-use crate::client::Host;
+use crate::client::{ClientPhase, Host};
 use crate::memory::lock;
 use crate::message::{Request, Response};
-use crate::runtime::{self, Handle, first, sleep_until, timeout_at};
+use crate::runtime::{self, Handle, first, sleep_until};
 
 /// The request of an active check. An answer of 2xx within the interval means that the host is up.
 #[derive(Debug)]
@@ -29,7 +29,8 @@ impl Member {
         let Some(handle) = Handle::current() else { return };
         let (sender, gone) = oneshot::channel();
         *watched = Some(sender);
-        handle.spawn(watch(Arc::downgrade(self), self.host.clone(), gone, check.clone()));
+        let host = self.host.within(check.interval);
+        handle.spawn(watch(Arc::downgrade(self), host, gone, check.clone()));
     }
 
     /// Ends the task that checks the host.
@@ -53,12 +54,14 @@ async fn keep_checking(member: Weak<Member>, host: Host, check: Arc<Check>) {
     loop {
         let next = runtime::later(runtime::now(), check.interval);
         // The member is not held meanwhile, or it would not be gone before the answer has come.
-        let is_up = match timeout_at(next, host.send(&check.request, &mut response)).await {
-            Ok(answered) => answered.is_ok() && response.status.is_success(),
-            Err(_) => false,
+        let is_up = match host.send(&check.request, &mut response).await {
+            Ok(()) => Some(response.status.is_success()),
+            // It was not asked: all connections to it are in use.
+            Err(error) if error.phase() == ClientPhase::Queue => None,
+            Err(_) => Some(false),
         };
         let Some(member) = member.upgrade() else { return };
-        member.set_up(is_up);
+        is_up.into_iter().for_each(|is_up| member.set_up(is_up));
         drop(member);
         sleep_until(next).await;
     }
