@@ -128,6 +128,12 @@ mod errors {
                 "content-length",
                 "content-location",
                 "content-range",
+                "content-disposition",
+                "content-digest",
+                "content-md5",
+                "digest",
+                "repr-digest",
+                "trailer",
             ] {
                 ctx.response.headers.set(of_content, "1")?;
             }

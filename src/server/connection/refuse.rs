@@ -77,16 +77,22 @@ pub(super) fn answer_error(ctx: &mut Context, error: Error) {
     }
 }
 
-/// The representation metadata of RFC 9110 §8, and what depends on it.
-const CONTENT_FIELDS: [&str; 8] = [
+/// The representation metadata of RFC 9110 §8, and what else describes content that is not sent.
+const CONTENT_FIELDS: [&str; 14] = [
+    "content-digest",
+    "content-disposition",
     "content-encoding",
     "content-language",
     "content-length",
     "content-location",
+    "content-md5",
     "content-range",
     "content-type",
+    "digest",
     "etag",
     "last-modified",
+    "repr-digest",
+    "trailer",
 ];
 
 /// A status of 1xx is not final (RFC 9110 §15.2), so it is a mistake of the handler.
