@@ -82,7 +82,7 @@ impl Client {
             Ok(link) => link,
             Err(missing) => rare(|| self.link(missing, deadline)).await?,
         };
-        let cookies = CookieExchange::begin(&link.place.pool, request);
+        let cookies = CookieExchange::begin(&link.place.pool, (request, goal));
         link.begin((request, goal), content, cookies.cookie(), deadline);
         if let Err(error) = poll_fn(|cx| link.poll_answer(cx, Some(request), response)).await {
             let again = || self.again(link, error, (request, goal), content, response, cookies.cookie());
@@ -130,7 +130,7 @@ impl Client {
             Ok(link) => link,
             Err(missing) => self.link(missing, deadline).await?,
         };
-        let cookies = CookieExchange::begin(&link.place.pool, request);
+        let cookies = CookieExchange::begin(&link.place.pool, (request, Goal::Own));
         link.begin((request, Goal::Own), content, cookies.cookie(), deadline);
         let mut early = Response::new();
         if !is_whole {

@@ -16,6 +16,8 @@ async fn a_cookie_set_by_a_redirect_is_sent_back_to_its_host_alone() {
             response.headers.append("set-cookie", "sid=1; Path=/")?;
             response.headers.append("set-cookie", "hidden=2; Path=/elsewhere")?;
             response.redirect(Status::SEE_OTHER, "/home")?;
+        } else if request.path() == "/to-a" {
+            response.redirect(Status::SEE_OTHER, "http://a.example/")?;
         } else {
             let said: Vec<_> = request.headers.all("cookie").map(String::from_utf8_lossy).collect();
             response.text(if said.is_empty() { "none".into() } else { said.join(" and ") });
@@ -33,6 +35,8 @@ async fn a_cookie_set_by_a_redirect_is_sent_back_to_its_host_alone() {
     let builder = Client::builder().memory(listener.connector()).cookies(jar.clone());
     let always = builder.field("cookie", "all=4").unwrap().build();
     assert_eq!(always.get("http://a.example/").await.unwrap().body.text(), Ok("all=4"));
+    // The default one stays behind when a redirect leads elsewhere, and the cookies of that origin are sent.
+    assert_eq!(always.get("http://b.example/to-a").await.unwrap().body.text(), Ok("sid=1"));
 
     let (host, mut response) = (client.host("http://a.example").unwrap(), Response::new());
     let mut request = Request::get("/path").unwrap();

@@ -118,7 +118,7 @@ impl Pipeline {
         let deadline = shared.client.deadline();
         let permit = shared.enter(deadline).await?;
         let pool = shared.pool()?;
-        let cookies = CookieExchange::begin(pool, request);
+        let cookies = CookieExchange::begin(pool, (request, Goal::Own));
         let mut claim = shared.hand_in(request, cookies.cookie(), pool, permit)?;
         let answer = poll_fn(|cx| claim.poll(cx, response));
         match deadline {
