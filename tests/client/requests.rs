@@ -145,6 +145,8 @@ async fn fields_of_the_client_come_behind_those_of_the_request() {
         ("host", "evil"),
         // A server could take up the offer in answer to any request.
         ("upgrade", "other"),
+        // Not without content (RFC 9110 §10.1.1).
+        ("expect", "100-continue"),
     ];
     let client =
         framing.iter().fold(builder, |builder, (name, value)| builder.field(name, *value).unwrap()).build();

@@ -115,8 +115,8 @@ impl ClientBuilder {
 
     /// Adds a default field, such as `user-agent`, for all requests that do not set it. Default: none.
     ///
-    /// `host`, `connection`, `keep-alive`, `upgrade` and the fields that frame a body belong to each request, and are
-    /// ignored here.
+    /// `host`, `connection`, `keep-alive`, `upgrade`, `expect` and the fields that frame a body belong to each request,
+    /// and are ignored here.
     ///
     /// `authorization`, `cookie` and `proxy-authorization` are sent to every origin that is asked, but not to one that a
     /// redirect leads to, and not with a TRACE, whose answer repeats them (RFC 9110 §9.3.8).
@@ -203,8 +203,9 @@ impl ClientBuilder {
         settings.bounds.timeouts = settings.timeouts.of_exchange();
         settings.bounds_in_pieces = settings.bounds.clone();
         settings.bounds_in_pieces.timeouts.body_rate_min = 0;
-        // Each request says, only once, whom it is for, how it is framed, and whether it asks for another protocol.
-        for name in encode::ROUTING.into_iter().chain([Name::UPGRADE]) {
+        // Each request says, only once, whom it is for, how it is framed, and whether it asks for another protocol or
+        // waits for 100.
+        for name in encode::ROUTING.into_iter().chain([Name::UPGRADE, Name::EXPECT]) {
             settings.fields.remove(name.as_str());
         }
         let shared = Shared { settings: Arc::new(settings), pools: Default::default() };
