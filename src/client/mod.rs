@@ -264,9 +264,9 @@ impl Client {
     /// method that usually has no content, such as GET, has content only if `content-length` or `transfer-encoding` is
     /// set. Redirects are not followed.
     ///
-    /// A request that has no body, or a `content-length` of 0, is complete with its head. Its answer, or the first interim
-    /// one, is awaited here, so that it can be sent once more if its connection turns out to be stale, as by
-    /// [`Client::send`]. A request with a body is never sent twice.
+    /// A request that has no body, or a `content-length` of 0, is complete with its head, if `request.body` and the
+    /// trailers are empty, too. Its answer, or the first interim one, is awaited here, so that it can be sent once more if
+    /// its connection turns out to be stale, as by [`Client::send`]. A request with a body is never sent twice.
     ///
     /// Interim answers, such as 103, are dropped, unless [`CallReader::informational`] takes them.
     ///

@@ -119,7 +119,9 @@ impl Running {
 
     /// Waits until all cores have stopped. Any number of threads may wait.
     ///
-    /// It blocks the thread, so a task waits with `tokio::task::spawn_blocking(move || running.wait()).await`.
+    /// It blocks the thread, so a task of another runtime waits with
+    /// `tokio::task::spawn_blocking(move || running.wait()).await`. On a core of this server that would never end, since
+    /// a core ends after its blocking work.
     ///
     /// # Errors
     ///

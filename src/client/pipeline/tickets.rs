@@ -202,9 +202,11 @@ impl Tickets {
         self.is_closed
     }
 
-    /// Stores the answer to a request, in exchange for the ticket's old response.
+    /// Stores the answer to a request, in exchange for the ticket's old response, unless nobody waits for it.
     pub(super) fn answer(&mut self, at: usize, response: &mut Response) {
-        mem::swap(&mut self.all[at].response, response);
+        if !matches!(self.all[at].state, State::Abandoned) {
+            mem::swap(&mut self.all[at].response, response);
+        }
         self.end(at, Ok(()));
     }
 

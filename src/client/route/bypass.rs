@@ -46,7 +46,7 @@ impl Rule {
         if let Some((address, bits)) = text.split_once('/') {
             let address: IpAddr = address.parse().ok()?;
             let bits = decimal(bits.as_bytes()).filter(|bits| *bits <= width(address).into())?;
-            return Some(Rule { hosts: Hosts::Network(address, bits.try_into().ok()?), port: None });
+            return Some(Rule { hosts: Hosts::network(address, bits.try_into().ok()?), port: None });
         }
         if let Ok(address) = text.parse() {
             return Some(Rule { hosts: Hosts::address(address), port: None });
@@ -85,8 +85,15 @@ impl Hosts {
     }
 
     fn address(address: IpAddr) -> Hosts {
-        let address = address.to_canonical();
-        Hosts::Network(address, width(address))
+        Hosts::network(address, width(address))
+    }
+
+    /// A network of IPv4 addresses that are written as IPv6 is one of IPv4, as the addresses in it are.
+    fn network(address: IpAddr, bits: u32) -> Hosts {
+        match (address.to_canonical(), bits.checked_sub(width(address) - u32::BITS)) {
+            (v4 @ IpAddr::V4(_), Some(bits)) => Hosts::Network(v4, bits),
+            _ => Hosts::Network(address, bits),
+        }
     }
 }
 
@@ -172,6 +179,8 @@ mod tests {
         let private = ["10.0.0.0", "10.255.255.255", "[::ffff:10.1.2.3]"];
         check_all("10.0.0.0/8", &private, &["11.0.0.0", "9.255.255.255", "[a00::]"]);
         check_all("10.1.2.3/8", &private, &["11.0.0.0"]);
+        check_all("::ffff:10.0.0.0/104", &private, &["11.0.0.0", "[a00::]"]);
+        check_all("::/95", &["[::1]"], &["10.0.0.0", "[::2:0:0]"]);
         check_all("192.0.2.128/25", &["192.0.2.128", "192.0.2.255"], &["192.0.2.127"]);
         check_all("192.0.2.1/32", &["192.0.2.1"], &["192.0.2.0", "192.0.2.2"]);
         check_all("0.0.0.0/0", &["0.0.0.0", "255.255.255.255"], &["[::1]", "a"]);

@@ -111,8 +111,8 @@ impl Context {
         self.facts.number
     }
 
-    /// Returns when the last bytes of the request's head arrived or, if the request was pipelined, when the ones before
-    /// it were done.
+    /// Returns when the last bytes of the request's head arrived or, if the request was pipelined, a moment between that
+    /// and the end of the ones before it.
     pub fn arrived(&self) -> Instant {
         self.facts.arrived
     }

@@ -14,7 +14,8 @@ pub enum BodyPlan {
     Stream,
     /// The request is answered with this status. The handler is not called, and neither is middleware, such as an access
     /// log; [`Server::on_error`](crate::Server::on_error) is. The body is not read: if it is larger than
-    /// [`Limits::drain_max`](crate::Limits::drain_max), or the peer waits for `100 Continue`, the connection is closed.
+    /// [`Limits::drain_max`](crate::Limits::drain_max), if the peer waits for `100 Continue`, or if the rest does not come
+    /// in time, the connection is closed, as it is for a CONNECT.
     Refuse(Status),
     /// A CONNECT request is passed to the handler, which may open a [`Context::tunnel`](crate::Context::tunnel). Other
     /// requests are buffered.
