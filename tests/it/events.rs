@@ -191,6 +191,41 @@ fn a_peer_that_is_gone_is_an_error() {
     assert!(seen.len() == 1 && seen[0].0 == 0 && seen[0].1.contains("the connection failed"), "{seen:?}");
 }
 
+/// Nothing is sent in answer to HEAD, so no write met the reset that tells of the end, and the handler ran for ever.
+#[test]
+fn a_peer_that_asked_for_the_head_and_is_gone_is_an_error() {
+    let flushes = async |ctx: &mut Context| -> corehttp::Result {
+        let mut out = ctx.events().await?;
+        loop {
+            out.send(Event::data("tick")).await?;
+            sleep(Duration::from_millis(1)).await;
+        }
+    };
+    let writes = async |ctx: &mut Context| -> corehttp::Result {
+        let mut out = ctx.stream().await?;
+        loop {
+            out.write_all(b"tick").await?;
+            sleep(Duration::from_millis(1)).await;
+        }
+    };
+    let refusals = [Refusals::default(), Refusals::default()];
+    let served = [
+        Served::with(|server| refusals[0].of(server), flushes),
+        Served::with(|server| refusals[1].of(server), writes),
+    ];
+    for leave in [drop as fn(Peer), Peer::reset] {
+        for (served, refusals) in served.iter().zip(&refusals) {
+            let mut peer = served.connect();
+            peer.say(GET.replace("GET", "HEAD"));
+            peer.hear();
+            leave(peer);
+            eventually("the handler ends", || served.running.stats().total.open == 0);
+            let told = "the handler failed: the peer closed before it was answered";
+            assert_eq!(refusals.take(), [(0, told.to_owned())]);
+        }
+    }
+}
+
 /// A comment would fail, too, but not before the second one: the first still finds room in the socket.
 #[test]
 fn a_silent_stream_hears_that_its_peer_has_left() {

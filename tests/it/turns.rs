@@ -131,6 +131,25 @@ fn a_connection_that_never_waits_moves_only_so_much_a_turn() {
     check(sized, |_: &mut Context| {});
 }
 
+/// What is written in answer to HEAD is dropped, which never waits. The handler kept its core to itself.
+#[test]
+fn a_handler_whose_content_is_dropped_takes_turns() {
+    const MOST: usize = 512 << 10;
+    let written = Rc::<Cell<usize>>::default();
+    let count = Rc::clone(&written);
+    let endless = async move |ctx: &mut Context| -> corehttp::Result {
+        let mut out = ctx.stream().await?;
+        while count.get() < 100 * MOST {
+            out.write_all(&[b'x'; 4 << 10]).await?;
+            count.set(count.get() + (4 << 10));
+        }
+        Ok(out.finish().await?)
+    };
+    let flood = Flood::new("HEAD / HTTP/1.1\r\nhost: a\r\n\r\n", "x");
+    let most = most_in_a_turn(Server::new().service(endless), flood, &written);
+    assert!((1..=MOST).contains(&most), "{most} bytes in a turn");
+}
+
 /// A peer at one listener does not have to wait for all those at another.
 #[test]
 fn listeners_take_turns() {

@@ -13,16 +13,18 @@ use super::SharedConn;
 use super::closed::poll_closed;
 use super::passage::Passage;
 use crate::coding::Flush;
-use crate::exchange::{Bounds, Incoming, Outgoing, poll_flush};
+use crate::exchange::{Bounds, ExchangeError, Incoming, Outgoing, poll_flush};
 use crate::message::{Headers, Request};
 use crate::net::Conn;
+use crate::runtime::Turn;
 
 /// The body of an answer, written piece by piece. The head is sent with it.
 ///
 /// Made by [`Context::stream`](super::Context::stream). Small writes are gathered until [`Writer::flush`], until there
 /// are enough of them, or until the handler waits for something. If the peer reads slowly, writes have to wait. An
 /// answer that passes a [`Transform`](super::Transform), for example to be compressed, may be held back there until
-/// [`Writer::flush`]. What is written in answer to HEAD is dropped.
+/// [`Writer::flush`]. What is written in answer to HEAD is dropped, and fails once the head was sent and the peer has
+/// closed the connection, or its sending half.
 pub struct Writer<'a> {
     /// The request that is being answered.
     pub request: &'a Request,
@@ -33,6 +35,8 @@ pub struct Writer<'a> {
     /// What the peer sends, unless a [`Reader`](super::Reader) reads it.
     pub(super) incoming: Option<&'a RefCell<Incoming>>,
     pub(super) bounds: &'a Bounds,
+    /// How much was dropped.
+    turn: Turn,
 }
 
 impl<'a> Writer<'a> {
@@ -44,7 +48,7 @@ impl<'a> Writer<'a> {
         conn: &'a SharedConn,
         bounds: &'a Bounds,
     ) -> Writer<'a> {
-        Writer { request, trailers, passage, outgoing, conn, incoming: None, bounds }
+        Writer { request, trailers, passage, outgoing, conn, incoming: None, bounds, turn: Turn::default() }
     }
 
     /// Writes all of `data`.
@@ -142,6 +146,10 @@ impl<'a> Writer<'a> {
     }
 
     fn poll_data(&mut self, cx: &mut task::Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
+        if self.outgoing.is_empty() {
+            ready!(self.poll_drop(cx))?;
+            self.turn.note(data.len());
+        }
         let Writer { passage, outgoing, conn, bounds, .. } = self;
         let mut conn = conn.borrow_mut();
         let Some(conn) = conn.as_mut() else { return taken_over() };
@@ -152,6 +160,9 @@ impl<'a> Writer<'a> {
     }
 
     fn poll_sent(&mut self, cx: &mut task::Context<'_>) -> Poll<io::Result<()>> {
+        if self.outgoing.is_empty() {
+            ready!(self.poll_drop(cx))?;
+        }
         let Writer { passage, outgoing, conn, bounds, .. } = self;
         let mut conn = conn.borrow_mut();
         let Some(conn) = conn.as_mut() else { return taken_over() };
@@ -159,6 +170,19 @@ impl<'a> Writer<'a> {
             ready!(passage.poll_flush(cx, outgoing, conn, Flush::Now, bounds))?;
         }
         poll_flush(cx, conn, bounds).map_err(io::Error::from)
+    }
+
+    /// Ready when what is written may be dropped. It meets neither the pace of the peer nor its end: without this, a
+    /// handler that writes for ever would never hear that its peer has left, or keep the core to itself.
+    fn poll_drop(&mut self, cx: &mut task::Context<'_>) -> Poll<io::Result<()>> {
+        ready!(self.turn.poll(cx));
+        let is_answered = self.conn.borrow().as_ref().is_some_and(Conn::has_sent_all);
+        match self.incoming.filter(|_| is_answered) {
+            Some(incoming) if poll_closed(cx, self.conn, &mut incoming.borrow_mut()).is_ready() => {
+                Poll::Ready(Err(ExchangeError::PeerClosed.into()))
+            }
+            _ => Poll::Ready(Ok(())),
+        }
     }
 
     fn poll_end(&mut self, cx: &mut task::Context<'_>, trailers: &Headers) -> Poll<io::Result<()>> {
