@@ -603,6 +603,30 @@ fn a_transform_sees_the_head_and_all_that_is_written() {
     assert_eq!(refusals.take(), [(0, "the handler failed: as told".to_owned())]);
 }
 
+/// A handler that went on after an error ended its answer as if it were whole, and what followed the end was taken.
+#[test]
+fn nothing_follows_the_end_or_the_error_of_a_transform() {
+    let handler = |word: &'static str| {
+        let page = async move |ctx: &mut Context| -> corehttp::Result {
+            let mut out = ctx.stream().await?;
+            out.write_all(b"one").await?;
+            let ended =
+                if word.is_empty() { out.shutdown().await } else { out.write_all(word.as_bytes()).await };
+            assert_eq!(ended.is_ok(), word.is_empty());
+            assert!(out.write_all(b"two").await.is_err());
+            assert_eq!(out.flush().await.is_ok(), word.is_empty());
+            assert_eq!(out.shutdown().await.is_ok(), word.is_empty());
+            let _ = out.finish().await;
+            Ok(())
+        };
+        Counted(page.into_handler())
+    };
+    let (_, content) = taken_apart(&ask(&Served::new(handler("")), GET));
+    assert_eq!(content, b"one(3)");
+    let heard = Served::new(handler("fail")).ask(GET);
+    assert!(!heard.contains("\r\n0\r\n"), "{heard}");
+}
+
 /// Inverts each octet, holds them back until they must come out, and tells in which coding it has met them.
 #[derive(Default)]
 struct Inverting(Vec<u8>);

@@ -11,7 +11,8 @@ use crate::runtime::Turn;
 
 /// The way of a streamed answer through its transform.
 pub(super) struct Passage<'a> {
-    transform: &'a mut dyn Transform,
+    /// `None` once it has ended or failed, so that the answer cannot end as if it were whole.
+    transform: Option<&'a mut dyn Transform>,
     /// The transform's output, and how much of it has been sent.
     out: &'a mut Vec<u8>,
     sent: usize,
@@ -23,7 +24,7 @@ pub(super) struct Passage<'a> {
 impl<'a> Passage<'a> {
     pub(super) fn new(transform: &'a mut dyn Transform, out: &'a mut Vec<u8>) -> Passage<'a> {
         out.clear();
-        Passage { transform, out, sent: 0, last: Flush::Now, turn: Turn::default() }
+        Passage { transform: Some(transform), out, sent: 0, last: Flush::Now, turn: Turn::default() }
     }
 
     /// Transforms a piece from the front of `data`, once earlier output has been sent. Returns the length of the piece.
@@ -39,8 +40,7 @@ impl<'a> Passage<'a> {
         ready!(self.turn.poll(cx));
         let piece = &data[..data.len().min(PIECE)];
         self.turn.note(piece.len());
-        self.last = Flush::Later;
-        self.transform.apply(piece, Flush::Later, self.out)?;
+        self.apply(piece, Flush::Later)?;
         Poll::Ready(Ok(piece.len()))
     }
 
@@ -55,10 +55,17 @@ impl<'a> Passage<'a> {
     ) -> Poll<io::Result<()>> {
         ready!(self.poll_sent(cx, outgoing, conn, bounds))?;
         if self.last != flush && self.last != Flush::End {
-            self.last = flush;
-            self.transform.apply(&[], flush, self.out)?;
+            self.apply(&[], flush)?;
         }
         self.poll_sent(cx, outgoing, conn, bounds).map_err(io::Error::from)
+    }
+
+    fn apply(&mut self, data: &[u8], flush: Flush) -> io::Result<()> {
+        let transform = self.transform.take().ok_or(ExchangeError::Length)?;
+        transform.apply(data, flush, self.out)?;
+        self.last = flush;
+        self.transform = Some(transform).filter(|_| flush != Flush::End);
+        Ok(())
     }
 
     /// Sends the output.
