@@ -136,7 +136,8 @@ impl Encoding {
             Length::NoContent if self.is_head && response.headers.content_length().is_some() => {
                 response.headers.content_length()
             }
-            Length::NoContent => return self.confirm(response),
+            Length::NoContent if response.status == Status::NOT_MODIFIED => None,
+            Length::NoContent => return None,
             Length::Known(len) => Some(len),
             Length::Unknown => None,
         };
@@ -145,6 +146,10 @@ impl Encoding {
 
     /// Decides by the head. `len` is `None` if it is unknown.
     fn decide(&mut self, response: &mut Response, len: Option<u64>) -> Option<Coding> {
+        if response.status == Status::NOT_MODIFIED {
+            self.confirm(&mut response.headers);
+            return None;
+        }
         let headers = &mut response.headers;
         if response.status == Status::PARTIAL_CONTENT && self.rules.recommend_whole(headers) {
             vary(headers);
@@ -164,16 +169,14 @@ impl Encoding {
 
     /// A 304 confirms an earlier answer, and must have the etag that it had (RFC 9110 §15.4.5). Only the tags that the
     /// peer names tell whether that answer was coded.
-    fn confirm(&mut self, response: &mut Response) -> Option<Coding> {
-        let headers = &mut response.headers;
+    fn confirm(&mut self, headers: &mut Headers) {
         let is_free = !headers.contains_token("cache-control", "no-transform");
-        if response.status == Status::NOT_MODIFIED && is_free && headers.contains("etag") {
+        if is_free && headers.contains("etag") {
             vary(headers);
             if self.choice.coding.is_some() && self.stored == Stored::Any {
                 self.weaken_etag(headers);
             }
         }
-        None
     }
 
     /// Compressed content is not byte for byte what a strong tag stands for (RFC 9110 §8.8.3.3).

@@ -259,12 +259,32 @@ fn unchanged(ctx: &mut Context) {
     ctx.response.not_modified();
 }
 
+/// As a gateway forwards it. Such an answer once kept its strong tag.
+async fn streams_unchanged(ctx: &mut Context) -> corehttp::Result {
+    unchanged(ctx);
+    Ok(ctx.stream().await?.finish().await?)
+}
+
+/// With the length of the answer to GET.
+fn unchanged_with_length(ctx: &mut Context) {
+    unchanged(ctx);
+    ctx.response.headers.set("content-length", 5300).unwrap();
+}
+
 #[test]
 fn not_modified_has_the_etag_of_the_coded_content_15_4_5() {
     for (accepted, tag) in [("gzip", "W/\"tag\""), ("identity", "\"tag\""), ("", "\"tag\"")] {
-        let response = get(unchanged, accepted);
-        let fields = ["etag", "vary", "content-encoding"].map(|name| response.headers.text(name));
-        assert_eq!(fields, [Some(tag), Some("accept-encoding"), None], "{accepted}");
+        for method in ["GET", "HEAD"] {
+            let asked = [("accept-encoding", accepted)];
+            for response in [
+                respond(Compress::new(unchanged), method, &asked, b""),
+                respond(Compress::new(unchanged_with_length), method, &asked, b""),
+                respond(Compress::new(streams_unchanged), method, &asked, b""),
+            ] {
+                let fields = ["etag", "vary", "content-encoding"].map(|name| response.headers.text(name));
+                assert_eq!(fields, [Some(tag), Some("accept-encoding"), None], "{method} {accepted}");
+            }
+        }
     }
 }
 
