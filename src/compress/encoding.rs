@@ -254,6 +254,15 @@ impl Transform for Encoding {
             (State::Waiting | State::Around | State::Failed, _) => Err(CodingError::Encoder.into()),
         }
     }
+
+    fn end(&mut self, trailers: &mut Headers) {
+        if let State::Through(_) = self.state {
+            trailers.remove_each(&OF_UNCODED);
+        }
+        if let (Some(outer), Course::Through) = (&mut self.outer, self.outer_course) {
+            outer.end(trailers);
+        }
+    }
 }
 
 impl Stored {

@@ -11,8 +11,8 @@ use std::task::{self, Poll};
 use std::thread;
 
 use corehttp::{
-    BodyPlan, Coding, Compress, Context, Course, Flush, Handler, IntoHandler, Limits, Method, Request,
-    Response, Server, Status, Transform, with_plan,
+    BodyPlan, Coding, Compress, Context, Course, Flush, Handler, Headers, IntoHandler, Limits, Method,
+    Request, Response, Server, Status, Transform, with_plan,
 };
 use flate2::read::{GzDecoder, ZlibDecoder};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, ReadBuf};
@@ -645,6 +645,28 @@ fn nothing_follows_the_end_or_the_error_of_a_transform() {
     assert_eq!(content, b"one(3)");
     let heard = Served::new(handler("fail")).ask(GET);
     assert!(!heard.contains("\r\n0\r\n"), "{heard}");
+}
+
+/// As a gateway passes on the trailers of a server that sends digests. They once went out as they were.
+#[test]
+fn trailers_describe_the_coded_content_9530_4() {
+    let page = async |ctx: &mut Context| -> corehttp::Result {
+        ctx.response.headers.set("content-type", "text/html")?;
+        let (mut trailers, mut out) = (Headers::new(), ctx.stream().await?);
+        trailers.set("content-digest", "x")?;
+        trailers.set("x-own", "x")?;
+        out.write_all(page().as_bytes()).await?;
+        Ok(out.finish_with(&trailers).await?)
+    };
+    let ends = |served: Served, wire: &str, end: &str| {
+        let heard = ask(&served, wire);
+        assert!(heard.ends_with(end.as_bytes()), "{}", heard.escape_ascii());
+    };
+    let (all, own) = ("\r\n0\r\ncontent-digest: x\r\nx-own: x\r\n\r\n", "\r\n0\r\nx-own: x\r\n\r\n");
+    ends(Served::new(Compress::new(page)), GET, own);
+    ends(Served::new(Compress::new(Compress::new(page))), GET, own);
+    ends(Served::new(Inverted(Compress::new(page))), GET, own);
+    ends(Served::new(Compress::new(page)), &GET.replace("gzip", "identity"), all);
 }
 
 /// Inverts each octet, holds them back until they must come out, and tells in which coding it has met them.

@@ -6,6 +6,7 @@ use std::task::{self, Poll, ready};
 use super::Transform;
 use crate::coding::Flush;
 use crate::exchange::{Bounds, ExchangeError, Outgoing};
+use crate::message::Headers;
 use crate::net::Conn;
 use crate::runtime::Turn;
 
@@ -60,11 +61,20 @@ impl<'a> Passage<'a> {
         self.poll_sent(cx, outgoing, conn, bounds).map_err(io::Error::from)
     }
 
+    /// Ends the transform, after the last flush. Returns the trailers as it has changed them, if there are any.
+    pub(super) fn end(&mut self, trailers: &Headers) -> Option<Headers> {
+        let transform = self.transform.take().filter(|_| !trailers.is_empty())?;
+        let mut trailers = trailers.clone();
+        transform.end(&mut trailers);
+        Some(trailers)
+    }
+
     fn apply(&mut self, data: &[u8], flush: Flush) -> io::Result<()> {
-        let transform = self.transform.take().ok_or(ExchangeError::Length)?;
+        let transform = self.transform.take().filter(|_| self.last != Flush::End);
+        let transform = transform.ok_or(ExchangeError::Length)?;
         transform.apply(data, flush, self.out)?;
         self.last = flush;
-        self.transform = Some(transform).filter(|_| flush != Flush::End);
+        self.transform = Some(transform);
         Ok(())
     }
 

@@ -4,7 +4,7 @@ use std::any::Any;
 use std::io;
 
 use crate::coding::Flush;
-use crate::message::Response;
+use crate::message::{Headers, Response};
 
 /// Changes what a handler streams, on its way to the peer.
 ///
@@ -122,6 +122,11 @@ pub trait Transform: Any {
     ///
     /// Any error ends the answer, and aborts the connection.
     fn apply(&mut self, data: &[u8], flush: Flush, out: &mut Vec<u8>) -> io::Result<()>;
+
+    /// Called after the content that went through, before its trailers are sent, if it has any. They may still be
+    /// changed: a digest of the content, for one, is not that of what the transform has made of it. By default they stay
+    /// as they are.
+    fn end(&mut self, _trailers: &mut Headers) {}
 }
 
 /// Whether the content of a streamed answer goes through its [`Transform`].

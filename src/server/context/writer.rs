@@ -189,10 +189,12 @@ impl<'a> Writer<'a> {
         let Writer { passage, outgoing, conn, bounds, .. } = self;
         let mut conn = conn.borrow_mut();
         let Some(conn) = conn.as_mut() else { return taken_over() };
+        let mut changed = None;
         if let Some(passage) = passage {
             ready!(passage.poll_flush(cx, outgoing, conn, Flush::End, bounds))?;
+            changed = passage.end(trailers);
         }
-        outgoing.finish(conn, trailers)?;
+        outgoing.finish(conn, changed.as_ref().unwrap_or(trailers))?;
         poll_flush(cx, conn, bounds).map_err(io::Error::from)
     }
 }
