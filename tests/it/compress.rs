@@ -902,6 +902,20 @@ fn a_decoded_body_loses_the_fields_of_its_coding() {
     assert_eq!(response.body.text(), Ok("x-own hello"));
     let response = respond(handler, "POST", &[("content-digest", "x"), ("x-own", "x")], b"hello");
     assert_eq!(response.body.text(), Ok("content-digest,x-own hello"));
+    let trailers = async |ctx: &mut Context| -> corehttp::Result {
+        ctx.decode_body().await?;
+        let names: Vec<_> = ctx.request.trailers.iter().map(|(name, _)| name).collect();
+        ctx.response.text(names.join(","));
+        Ok(())
+    };
+    let mut wire = upload("gzip", &body, true);
+    assert!(wire.ends_with(b"\r\n0\r\n\r\n"));
+    wire.truncate(wire.len() - 2);
+    wire.extend_from_slice(b"content-digest: x\r\nx-own: x\r\n\r\n");
+    for plan in [BodyPlan::Buffer, BodyPlan::Stream] {
+        let heard = Served::new(with_plan(move |_| plan, trailers)).ask(&wire);
+        assert!(heard.ends_with("\r\n\r\nx-own"), "{heard}");
+    }
 }
 
 #[test]

@@ -47,6 +47,7 @@ impl Context {
         let Some(decoders) = decoders else { return Ok(()) };
         self.request.body = decode(decoders, self.request.body.bytes()).await?;
         self.request.headers.remove_each(&OF_CODED);
+        self.request.trailers.remove_each(&OF_CODED);
         Ok(())
     }
 }
