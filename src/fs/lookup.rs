@@ -201,6 +201,8 @@ impl Lookup {
 pub(super) fn owed(error: io::Error) -> Error {
     match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Status::NOT_FOUND.into(),
+        // No file has a name that is too long, or contains a NUL.
+        io::ErrorKind::InvalidFilename | io::ErrorKind::InvalidInput => Status::NOT_FOUND.into(),
         io::ErrorKind::PermissionDenied => Status::FORBIDDEN.into(),
         _ => error.into(),
     }

@@ -878,6 +878,8 @@ mod answers {
                 "/link" => return ctx.send_file(root_path.join("link")).await,
                 "/none" => return ctx.send_file(root_path.join("none/none")).await,
                 "/under" => return ctx.send_file(root_path.join("link/under")).await,
+                "/long" => return ctx.send_file(root_path.join("x".repeat(300))).await,
+                "/nul" => return ctx.send_file(root_path.join("a\0")).await,
                 _ => {}
             }
             ctx.send_file(&path).await
@@ -895,6 +897,9 @@ mod answers {
             ("/link", "", 200),
             ("/none", "", 404),
             ("/under", "", 404),
+            // No file can have such a name. That was once a fault of the server.
+            ("/long", "", 404),
+            ("/nul", "", 404),
             ("/", &*format!("if-none-match: {etag}\r\n"), 304),
             ("/", "if-match: \"x\"\r\n", 412),
             ("/lost", &format!("if-none-match: {etag}\r\nrange: bytes=0-1\r\n"), 404),
