@@ -71,43 +71,51 @@ impl Table {
 
     /// The first identity that is for `name` and has a key that the peer can use, or else the best alternative.
     fn choose(&self, name: Option<&str>, schemes: &[SignatureScheme]) -> Arc<CertifiedKey> {
-        let named = name.and_then(|name| self.named(name)).unwrap_or_default();
-        let usable = named.iter().find(|key| key.key.choose_scheme(schemes).is_some());
-        usable.or(named.first()).unwrap_or(&self.default.key).clone()
+        let named = || name.into_iter().flat_map(|name| self.named(name));
+        let usable = named().find(|key| key.key.choose_scheme(schemes).is_some());
+        usable.or_else(|| named().next()).unwrap_or(&self.default.key).clone()
     }
 
-    /// The identities for exactly this host, or else for any host in its domain (RFC 9525 §6.3).
-    fn named(&self, name: &str) -> Option<&[Arc<CertifiedKey>]> {
+    /// The identities for exactly this host, and then those for any host in its domain (RFC 9525 §6.3).
+    fn named(&self, name: &str) -> impl Iterator<Item = &Arc<CertifiedKey>> {
         let name = name.to_ascii_lowercase();
-        let any = || self.by_name.get(&format!("*.{}", name.split_once('.')?.1));
-        self.by_name.get(&name).or_else(any).map(Vec::as_slice)
+        let any = name.split_once('.').and_then(|(_, domain)| self.by_name.get(&format!("*.{domain}")));
+        [self.by_name.get(&name), any].into_iter().flatten().flatten()
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use rcgen::{CertificateParams, KeyPair, PKCS_ECDSA_P256_SHA256, PKCS_ED25519};
-    use tokio_rustls::rustls::SignatureAlgorithm;
+    use rcgen::{CertificateParams, KeyPair, PKCS_ECDSA_P256_SHA256, PKCS_ECDSA_P384_SHA384, PKCS_ED25519};
 
     use super::*;
 
+    /// The certificate for exactly this host comes first, and one for any host in its domain last. That one was once not
+    /// shown to a peer that could use no other.
     #[test]
     fn a_host_shows_the_first_of_its_identities_that_the_peer_can_use() {
-        let identity = |algorithm| {
+        let identity = |name: &str, algorithm| {
             let key = KeyPair::generate_for(algorithm).unwrap();
-            let params = CertificateParams::new(vec!["a.example".to_owned()]).unwrap();
+            let params = CertificateParams::new(vec![name.to_owned()]).unwrap();
             TlsIdentity::from_pem(params.self_signed(&key).unwrap().pem(), key.serialize_pem()).unwrap()
         };
-        let table = Table::new(identity(&PKCS_ECDSA_P256_SHA256), vec![identity(&PKCS_ED25519)]);
+        let others = vec![
+            identity("*.b.example", &PKCS_ECDSA_P384_SHA384),
+            identity("a.b.example", &PKCS_ECDSA_P256_SHA256),
+            identity("a.b.example", &PKCS_ED25519),
+        ];
+        let table = Table::new(identity("b.test", &PKCS_ECDSA_P256_SHA256), others);
         let (first, second) = (SignatureScheme::ECDSA_NISTP256_SHA256, SignatureScheme::ED25519);
+        let last = SignatureScheme::ECDSA_NISTP384_SHA384;
         for (schemes, expected) in [
-            (&[first, second][..], SignatureAlgorithm::ECDSA),
-            (&[second, first], SignatureAlgorithm::ECDSA),
-            (&[second], SignatureAlgorithm::ED25519),
-            (&[SignatureScheme::RSA_PSS_SHA256], SignatureAlgorithm::ECDSA),
+            (&[last, first, second][..], first),
+            (&[second, first], first),
+            (&[last, second], second),
+            (&[last], last),
+            (&[SignatureScheme::RSA_PSS_SHA256], first),
         ] {
-            let chosen = table.choose(Some("a.example"), schemes);
-            assert_eq!(chosen.key.algorithm(), expected, "{schemes:?}");
+            let chosen = table.choose(Some("A.b.example"), schemes);
+            assert!(chosen.key.choose_scheme(&[expected]).is_some(), "{schemes:?}");
         }
     }
 }
