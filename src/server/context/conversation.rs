@@ -204,7 +204,7 @@ impl Context {
             self;
         let transform = transform.as_deref_mut().filter(|_| course == Course::Through);
         let passage = transform.map(|transform| Passage::new(transform, transformed));
-        (Writer::new(request, &response.trailers, passage, outgoing, conn, &shared.bounds), incoming)
+        (Writer::new(request, &mut response.trailers, passage, outgoing, conn, &shared.bounds), incoming)
     }
 
     pub(super) async fn flush(&self) -> io::Result<()> {

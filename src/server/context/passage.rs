@@ -61,12 +61,11 @@ impl<'a> Passage<'a> {
         self.poll_sent(cx, outgoing, conn, bounds).map_err(io::Error::from)
     }
 
-    /// Ends the transform, after the last flush. Returns the trailers as it has changed them, if there are any.
-    pub(super) fn end(&mut self, trailers: &Headers) -> Option<Headers> {
-        let transform = self.transform.take().filter(|_| !trailers.is_empty())?;
-        let mut trailers = trailers.clone();
-        transform.end(&mut trailers);
-        Some(trailers)
+    /// Ends the transform, after the last flush. It may change the trailers.
+    pub(super) fn end(&mut self, trailers: &mut Headers) {
+        if let Some(transform) = self.transform.take() {
+            transform.end(trailers);
+        }
     }
 
     fn apply(&mut self, data: &[u8], flush: Flush) -> io::Result<()> {

@@ -123,9 +123,8 @@ pub trait Transform: Any {
     /// Any error ends the answer, and aborts the connection.
     fn apply(&mut self, data: &[u8], flush: Flush, out: &mut Vec<u8>) -> io::Result<()>;
 
-    /// Called after the content that went through, before its trailers are sent, if it has any. They may still be
-    /// changed: a digest of the content, for one, is not that of what the transform has made of it. By default they stay
-    /// as they are.
+    /// Called after the content that went through, before its trailers are sent. They may still be changed: a digest of
+    /// the content, for one, is not that of what the transform has made of it. By default they stay as they are.
     fn end(&mut self, _trailers: &mut Headers) {}
 }
 

@@ -28,7 +28,8 @@ use crate::runtime::Turn;
 pub struct Writer<'a> {
     /// The request that is being answered.
     pub request: &'a Request,
-    trailers: &'a Headers,
+    /// Those of the response.
+    trailers: &'a mut Headers,
     passage: Option<Passage<'a>>,
     outgoing: &'a mut Outgoing,
     pub(super) conn: &'a SharedConn,
@@ -42,7 +43,7 @@ pub struct Writer<'a> {
 impl<'a> Writer<'a> {
     pub(super) fn new(
         request: &'a Request,
-        trailers: &'a Headers,
+        trailers: &'a mut Headers,
         passage: Option<Passage<'a>>,
         outgoing: &'a mut Outgoing,
         conn: &'a SharedConn,
@@ -83,19 +84,20 @@ impl<'a> Writer<'a> {
     /// # Errors
     ///
     /// Fails if there was less data than the `content-length` that was set, or as [`Writer::flush`].
-    pub async fn finish(self) -> io::Result<()> {
-        let trailers = self.trailers;
-        self.finish_with(trailers).await
+    pub async fn finish(mut self) -> io::Result<()> {
+        poll_fn(|cx| self.poll_end(cx)).await
     }
 
-    /// Ends the body as [`Writer::finish`] does, with these trailer fields (RFC 9110 §6.5) instead of the response's. A
-    /// body that is not sent in chunks is sent without them.
+    /// Ends the body as [`Writer::finish`] does, with these trailer fields (RFC 9110 §6.5), which replace those of the
+    /// response. A body that is not sent in chunks is sent without them.
     ///
     /// # Errors
     ///
     /// As [`Writer::finish`].
-    pub async fn finish_with(mut self, trailers: &Headers) -> io::Result<()> {
-        poll_fn(|cx| self.poll_end(cx, trailers)).await
+    pub async fn finish_with(self, trailers: &Headers) -> io::Result<()> {
+        self.trailers.clear();
+        self.trailers.append_all(trailers);
+        self.finish().await
     }
 
     /// Returns whether the server is about to stop, as [`Context::is_stopping`](super::Context::is_stopping) does.
@@ -185,16 +187,15 @@ impl<'a> Writer<'a> {
         }
     }
 
-    fn poll_end(&mut self, cx: &mut task::Context<'_>, trailers: &Headers) -> Poll<io::Result<()>> {
-        let Writer { passage, outgoing, conn, bounds, .. } = self;
+    fn poll_end(&mut self, cx: &mut task::Context<'_>) -> Poll<io::Result<()>> {
+        let Writer { trailers, passage, outgoing, conn, bounds, .. } = self;
         let mut conn = conn.borrow_mut();
         let Some(conn) = conn.as_mut() else { return taken_over() };
-        let mut changed = None;
         if let Some(passage) = passage {
             ready!(passage.poll_flush(cx, outgoing, conn, Flush::End, bounds))?;
-            changed = passage.end(trailers);
+            passage.end(trailers);
         }
-        outgoing.finish(conn, changed.as_ref().unwrap_or(trailers))?;
+        outgoing.finish(conn, trailers)?;
         poll_flush(cx, conn, bounds).map_err(io::Error::from)
     }
 }
@@ -219,8 +220,7 @@ impl AsyncWrite for Writer<'_> {
 
     /// Ends the body, as [`Writer::finish`] does.
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut task::Context<'_>) -> Poll<io::Result<()>> {
-        let trailers = self.trailers;
-        self.poll_end(cx, trailers)
+        self.poll_end(cx)
     }
 }
 
