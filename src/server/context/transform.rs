@@ -13,7 +13,7 @@ use crate::message::{Headers, Response};
 /// streamed do not pass through it: they are in `ctx.response` when the handler returns, and can be changed there.
 ///
 /// A context has room for one transform. A middleware that finds another one already there wraps it, and passes its own
-/// output on to it, as `Compress` does.
+/// output on to it, as `Compress` does. Those below do not, so they must stand around all that do.
 ///
 /// # Examples
 ///
