@@ -7,6 +7,7 @@ use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{self, Poll};
+use std::time::Duration;
 
 use corehttp::{Client, ClientCause, Coding, CodingError, Dialer, Request, Response};
 use flate2::Compression;
@@ -85,6 +86,16 @@ async fn row_83_corrupt_and_cut_content_and_bombs_are_errors() {
     check("gzip", &spoiled, Err(CodingError::Corrupt)).await;
     check("gzip", &bomb, Err(CodingError::TooLarge)).await;
     check("gzip, gzip, gzip, gzip, gzip", &good, Err(CodingError::TooMany)).await;
+}
+
+/// Even if all of it has come with the head.
+#[tokio::test]
+async fn decoding_counts_as_receiving() {
+    let server = Scripted::always(answer("gzip", &gzip(&vec![0; 1 << 20]))).await;
+    let client = Client::builder().decode(1 << 20).build();
+    let response = client.get(&server.url).await.unwrap();
+    assert_eq!(response.body.len(), 1 << 20);
+    assert!(response.timings().receive > Duration::ZERO, "{:?}", response.timings());
 }
 
 /// A request for a range that accepts codings may be answered with a part of coded content, which was once taken for

@@ -31,7 +31,8 @@ impl Link {
         cx: &mut Context<'_>,
         response: &mut Response,
     ) -> Poll<Result<(), ClientError>> {
-        let has_arrived = self.exchange.incoming.has_arrived();
+        // Nothing takes time if all of it came with the head, unless it is decoded.
+        let takes_time = self.exchange.progress.decoding.is_some() || !self.exchange.incoming.has_arrived();
         let content = response.body.receive();
         match self.exchange.progress.decoding {
             Some(_) => ready!(self.poll_body_decoded(cx, content))?,
@@ -39,7 +40,7 @@ impl Link {
         }
         let Exchange { incoming, progress, .. } = &mut *self.exchange;
         std::mem::swap(&mut response.trailers, &mut incoming.trailers);
-        if !has_arrived {
+        if takes_time {
             progress.timings.receive = progress.lap();
         }
         *response.timings_mut() = progress.timings;
