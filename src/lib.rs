@@ -10,7 +10,7 @@
 //! }
 //! ```
 //!
-//! A client:
+//! A client. [`block_on`] is for programs that have no runtime, and fails if none can be made, hence the second `?`:
 //!
 //! ```no_run
 //! use corehttp::Client;
