@@ -53,7 +53,16 @@ impl Output {
         if self.written == self.bytes.len() {
             self.bytes.clear();
             self.written = 0;
+        } else if self.written > self.len() {
+            self.compact();
         }
+    }
+
+    /// Moves what waits to the front, once that is less than what was written: a peer may never catch up.
+    #[cold]
+    fn compact(&mut self) {
+        self.bytes.drain(..self.written);
+        self.written = 0;
     }
 }
 
@@ -73,3 +82,24 @@ impl Reset for Workspace {
 
 /// How much memory is kept.
 const OUTPUT_KEPT_MAX: usize = 64 << 10;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What had been written was once kept until nothing waited any more, so an endless answer to a peer that was always
+    /// a little behind filled the memory.
+    #[test]
+    fn a_peer_that_is_always_behind_does_not_grow_the_output() {
+        for (behind, piece) in [(1, 1), (3, 2), (64 << 10, 1500), (1 << 10, 64 << 10)] {
+            let (mut output, mut octets) = (Output::default(), (0..=250).cycle());
+            output.bytes().extend(octets.by_ref().take(behind));
+            for written in (piece..).step_by(piece).take(100) {
+                output.bytes().extend(octets.by_ref().take(piece));
+                output.advance(piece);
+                assert_eq!((output.len(), usize::from(output.waiting()[0])), (behind, written % 251));
+                assert!(output.bytes.len() <= 2 * behind + piece, "{} bytes", output.bytes.len());
+            }
+        }
+    }
+}
