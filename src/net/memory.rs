@@ -1,6 +1,6 @@
 //! [`MemoryListener`]: connections without sockets, for tests and benchmarks.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::future::poll_fn;
 use std::io;
 use std::mem;
@@ -57,15 +57,35 @@ impl MemoryListener {
 
     /// Waits for the next connection.
     pub async fn accept(&self) -> MemoryStream {
-        poll_fn(|cx| self.poll_accept(cx)).await
+        let acceptor = self.acceptor();
+        poll_fn(|cx| acceptor.poll_accept(cx)).await
     }
 
+    pub(crate) fn acceptor(&self) -> MemoryAcceptor {
+        MemoryAcceptor { listener: self.clone(), number: self.inner.queue.next_number() }
+    }
+}
+
+/// Whoever waits for connections. When it is dropped, its task is forgotten, even if no connection ever comes.
+#[derive(Debug)]
+pub(crate) struct MemoryAcceptor {
+    listener: MemoryListener,
+    number: u64,
+}
+
+impl MemoryAcceptor {
     pub(crate) fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<MemoryStream> {
-        self.inner.queue.poll_pop(cx)
+        self.listener.inner.queue.poll_pop(cx, self.number)
     }
 
     pub(crate) fn accept_now(&self) -> Option<MemoryStream> {
-        self.inner.queue.pop()
+        self.listener.inner.queue.pop()
+    }
+}
+
+impl Drop for MemoryAcceptor {
+    fn drop(&mut self) {
+        self.listener.inner.queue.leave(self.number);
     }
 }
 
@@ -117,7 +137,9 @@ struct Queue {
 #[derive(Debug, Default)]
 struct Backlog {
     waiting: VecDeque<MemoryStream>,
-    acceptors: Vec<Waker>,
+    /// The tasks that wait for one, by the numbers of their acceptors.
+    acceptors: BTreeMap<u64, Waker>,
+    last_number: u64,
     is_closed: bool,
 }
 
@@ -131,16 +153,22 @@ impl Queue {
         // All are woken, since a single one might be cancelled before it accepts.
         let acceptors = mem::take(&mut backlog.acceptors);
         drop(backlog);
-        acceptors.into_iter().for_each(Waker::wake);
+        acceptors.into_values().for_each(Waker::wake);
         Ok(())
     }
 
-    fn poll_pop(&self, cx: &mut Context<'_>) -> Poll<MemoryStream> {
+    fn next_number(&self) -> u64 {
+        let mut backlog = self.lock();
+        backlog.last_number += 1;
+        backlog.last_number
+    }
+
+    fn poll_pop(&self, cx: &mut Context<'_>, number: u64) -> Poll<MemoryStream> {
         let mut backlog = self.lock();
         let Some(stream) = backlog.waiting.pop_front() else {
-            if !backlog.acceptors.iter().any(|waker| waker.will_wake(cx.waker())) {
-                backlog.acceptors.push(cx.waker().clone());
-            }
+            let replaced = backlog.acceptors.insert(number, cx.waker().clone());
+            drop(backlog);
+            drop(replaced);
             return Poll::Pending;
         };
         drop(backlog);
@@ -152,6 +180,11 @@ impl Queue {
         let stream = self.lock().waiting.pop_front()?;
         self.room.add_permits(1);
         Some(stream)
+    }
+
+    fn leave(&self, number: u64) {
+        let left = self.lock().acceptors.remove(&number);
+        drop(left);
     }
 
     fn close(&self) {
@@ -256,7 +289,7 @@ mod tests {
     /// A waker may do anything: one that connects or accepts at once once waited for itself.
     #[test]
     fn no_task_is_woken_under_the_lock() {
-        let leave: [fn(MemoryListener); 2] = [|listener| drop(listener.accept_now()), drop];
+        let leave: [fn(MemoryListener); 2] = [|listener| drop(listener.acceptor().accept_now()), drop];
         for leave in leave {
             let listener = MemoryListener::new();
             let connector = listener.connector();
@@ -276,6 +309,25 @@ mod tests {
         }
     }
 
+    /// Each of them was once kept until the next connection came, and with it all that its task had held.
+    #[test]
+    fn a_task_that_no_longer_accepts_is_forgotten() {
+        let listener = MemoryListener::new();
+        let wakes = Arc::new(Curious(Arc::clone(&listener.inner.queue), AtomicBool::new(false)));
+        let waker = Waker::from(Arc::clone(&wakes));
+        let cx = &mut Context::from_waker(&waker);
+        let (mut stays, acceptor) = (Box::pin(listener.accept()), listener.acceptor());
+        for _ in 0..2 {
+            assert!(stays.as_mut().poll(cx).is_pending());
+            assert!(Box::pin(listener.accept()).as_mut().poll(cx).is_pending());
+            assert!(acceptor.poll_accept(cx).is_pending());
+        }
+        drop(acceptor);
+        assert_eq!(Arc::strong_count(&wakes), 3, "one for the test, one for its waker, one that stays");
+        let _near = block_on(listener.connector().connect()).unwrap();
+        assert!(wakes.1.load(Ordering::Relaxed) && stays.as_mut().poll(cx).is_ready());
+    }
+
     #[test]
     fn a_cancelled_accept_takes_no_connection() {
         let listener = MemoryListener::new();
@@ -290,7 +342,7 @@ mod tests {
             cancelled.abort();
             let _near = listener.connector().connect().await.unwrap();
             accepts.await.unwrap();
-            assert!(listener.accept_now().is_none());
+            assert!(listener.acceptor().accept_now().is_none());
         });
     }
 }

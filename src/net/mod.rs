@@ -40,6 +40,7 @@ pub(crate) use file_reader::{FileReader, shrunk};
 pub(crate) use home::{Anywhere, Home, OneCore};
 pub(crate) use keepalive::Keepalive;
 pub(crate) use listen::{AcceptFault, Accepted, Bound, ListenOptions, Listener, classify};
+pub(crate) use memory::MemoryAcceptor;
 pub use memory::{MemoryConnector, MemoryListener, MemoryStream};
 pub(crate) use peer::Peer;
 pub use peer::PeerAddr;

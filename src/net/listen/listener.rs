@@ -11,7 +11,7 @@ use tokio::net::{UnixListener, UnixStream};
 use super::bound::{Bound, set_up};
 #[cfg(unix)]
 use super::socket_file::SocketFile;
-use crate::net::{Keepalive, MemoryListener, PeerAddr, Transport};
+use crate::net::{Keepalive, MemoryAcceptor, PeerAddr, Transport};
 
 /// A [`Bound`] socket, in the runtime that accepts from it.
 #[derive(Debug)]
@@ -22,7 +22,7 @@ pub(crate) enum Listener {
         #[expect(dead_code, reason = "it removes the file when it is dropped")] Option<SocketFile>,
         UnixListener,
     ),
-    Memory(MemoryListener),
+    Memory(MemoryAcceptor),
 }
 
 /// A new connection, and its peer.
@@ -37,7 +37,7 @@ impl Listener {
             }
             #[cfg(unix)]
             Bound::Unix(file, listener) => Listener::Unix(file, UnixListener::from_std(listener)?),
-            Bound::Memory(listener) => Listener::Memory(listener),
+            Bound::Memory(listener) => Listener::Memory(listener.acceptor()),
         })
     }
 
@@ -53,8 +53,8 @@ impl Listener {
                 let (stream, _) = ready!(listener.poll_accept(cx))?;
                 (Transport::Unix(stream), PeerAddr::Unix)
             }
-            Listener::Memory(listener) => {
-                (Transport::Memory(ready!(listener.poll_accept(cx))), PeerAddr::Memory)
+            Listener::Memory(acceptor) => {
+                (Transport::Memory(ready!(acceptor.poll_accept(cx))), PeerAddr::Memory)
             }
         }))
     }
@@ -86,8 +86,8 @@ impl Listener {
                 socket.set_nonblocking(true)?;
                 Ok((Transport::Unix(UnixStream::from_std(socket.into())?), PeerAddr::Unix))
             }
-            Listener::Memory(listener) => {
-                let stream = listener.accept_now().ok_or(io::ErrorKind::WouldBlock)?;
+            Listener::Memory(acceptor) => {
+                let stream = acceptor.accept_now().ok_or(io::ErrorKind::WouldBlock)?;
                 Ok((Transport::Memory(stream), PeerAddr::Memory))
             }
         }
@@ -152,7 +152,7 @@ mod tests {
 
     use super::super::bound::{KERNEL_BALANCES, ListenOptions};
     use super::*;
-    use crate::net::Address;
+    use crate::net::{Address, MemoryListener};
 
     fn block_on<T>(future: impl Future<Output = T>) -> T {
         Builder::new_current_thread().enable_all().build().unwrap().block_on(future)
