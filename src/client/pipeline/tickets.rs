@@ -296,9 +296,35 @@ impl Tickets {
         self.freed.extend(job.take().map(Freed::Place));
         (*state, *is_reused, *is_suspect, *was_sent, *caller) = Default::default();
         response.reset();
+        response.shrink();
         self.free.push(at);
     }
 }
 
 /// How much memory of a request's bytes a free ticket keeps.
 const WIRE_KEPT_MAX: usize = 16 << 10;
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use tokio::sync::Semaphore;
+
+    use super::*;
+
+    /// After a burst, each ticket once kept the memory of a large answer for as long as the pipe was in use.
+    #[test]
+    fn a_free_ticket_keeps_little_memory() {
+        let permit = Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap();
+        let (mut tickets, mut response) = (Tickets::default(), Response::new());
+        let job = Job::new(&Request::default(), permit);
+        let (at, _) = tickets.hand_in(job, |wire| wire.resize(1 << 20, 0));
+        assert!(tickets.take(&mut Vec::new(), true).is_some());
+        response.body.set(vec![0; 1 << 20]);
+        tickets.answer(at, &mut response);
+        tickets.abandon(at);
+        let Ticket { wire, response, .. } = &mut tickets.all[at];
+        let kept = wire.capacity() + response.body.receive().capacity();
+        assert!(kept <= 2 * WIRE_KEPT_MAX, "{kept} bytes are kept");
+    }
+}
