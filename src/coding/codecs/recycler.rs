@@ -14,7 +14,7 @@ use crate::memory::lock;
 pub(super) struct Recycler {
     /// A `Vec<Vec<T>>` for each type. The lock is only for the compiler, since a codec is used by one thread at a time.
     free: Arc<Mutex<Vec<Box<dyn Any + Send>>>>,
-    /// Slices of more bytes than this are freed.
+    /// How many bytes are kept of one type.
     kept_max: usize,
 }
 
@@ -36,19 +36,21 @@ impl Recycler {
         Some(of_type.swap_remove(best))
     }
 
+    /// Keeps a slice. If that is too much, the largest go: they are what large content needed step by step, and usual
+    /// content does without them.
     fn give<T: Send + 'static>(&self, memory: Vec<T>) {
-        if memory.capacity() * size_of::<T>() > self.kept_max {
+        let size = |memory: &Vec<T>| memory.capacity() * size_of::<T>();
+        if size(&memory) > self.kept_max {
             return;
         }
         let mut free = self.free();
         let found = free.iter_mut().find_map(|free| free.downcast_mut::<Vec<Vec<T>>>());
         let Some(of_type) = found else { return free.push(Box::new(vec![memory])) };
         of_type.push(memory);
-        if of_type.len() > SLICES_MAX {
-            let smallest = of_type.iter().enumerate().min_by_key(|(_, free)| free.capacity());
-            if let Some((at, _)) = smallest {
-                of_type.swap_remove(at);
-            }
+        while of_type.len() > SLICES_MAX || of_type.iter().map(size).sum::<usize>() > self.kept_max {
+            let largest = of_type.iter().enumerate().max_by_key(|(_, free)| free.capacity());
+            let Some((at, _)) = largest else { return };
+            of_type.swap_remove(at);
         }
     }
 }
@@ -132,14 +134,22 @@ mod tests {
     }
 
     #[test]
-    fn slices_are_kept_up_to_a_size_and_a_number() {
-        let mut recycler = Recycler::new(64);
-        recycle(&mut recycler, [33, 0, 32]);
-        assert_eq!(free(&recycler), [32]);
-        recycle(&mut recycler, 1..=SLICES_MAX);
+    fn slices_are_kept_up_to_a_number() {
+        let mut recycler = Recycler::new(1 << 10);
+        recycle(&mut recycler, 0..=SLICES_MAX);
         assert_eq!(free(&recycler), Vec::from_iter(1..=SLICES_MAX));
         recycle(&mut recycler, 1..=SLICES_MAX + 1);
-        assert_eq!(free(&recycler), Vec::from_iter(2..=SLICES_MAX + 1));
+        assert_eq!(free(&recycler), Vec::from_iter(1..=SLICES_MAX));
+    }
+
+    /// An encoder that needed a larger slice with each step once kept all the smaller ones: 16 MiB for a single stream.
+    #[test]
+    fn slices_are_kept_up_to_a_size() {
+        let mut recycler = Recycler::new(64);
+        recycle(&mut recycler, [33, 32]);
+        assert_eq!(free(&recycler), [32]);
+        (1..=16).for_each(|len| recycle(&mut recycler, [len]));
+        assert_eq!(free(&recycler), Vec::from_iter(1..=7));
     }
 
     #[test]
