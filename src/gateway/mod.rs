@@ -33,7 +33,9 @@ impl Context {
     /// Fails if the server behind does, or the call cannot be opened, with 504 if it took too long and else 502
     /// ([`ClientError::owed`](crate::ClientError::owed)); if the peer closes
     /// ([`ExchangeError::PeerClosed`](crate::ExchangeError::PeerClosed)); if the request's body is cut short, malformed
-    /// or too slow; and if an answer has already been sent.
+    /// or too slow. If an answer has already been sent, even in part, it fails with
+    /// [`InvalidAnswer::Sent`](crate::InvalidAnswer::Sent) and does not await the call: so a handler that tries again
+    /// asks nobody in vain.
     ///
     /// # Examples
     ///
@@ -85,6 +87,8 @@ impl Context {
         call: impl IntoFuture<Output = Result<Call, ClientError>>,
         change: impl FnOnce(&mut Response) -> O,
     ) -> Result {
+        // The server behind would work for nobody.
+        self.check_unsent()?;
         if self.body_reader().has_begun() {
             // What is left must not pass for all of it.
             return Err(Error::new(Status::BAD_GATEWAY, "a part of the body was read before"));

@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use corehttp::{
-    BodyPlan, Client, ClientTimeouts, Context, Handler, Request, Response, Server, Service, Status, with_plan,
+    BodyPlan, Client, ClientTimeouts, Context, Handler, InvalidAnswer, Request, Response, Server, Service,
+    Status, with_plan,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 use tokio::sync::Semaphore;
@@ -422,6 +423,22 @@ async fn a_body_is_forwarded_twice_only_if_it_is_all_there() {
             assert!(asked.into_iter().all(|asked| asked.ends_with(body)), "{wish}, {is_silent}");
         }
     }
+}
+
+/// A handler asks again where the answer was cut off that the peer already hears. What nobody would hear was asked once.
+#[tokio::test(start_paused = true)]
+async fn nobody_is_asked_once_an_answer_has_begun() {
+    let stage = closing_behind("HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\nok");
+    let client = stage.client();
+    let gateway = async move |ctx: &mut Context| {
+        assert!(pass(&client, ctx).await.is_err());
+        let again = pass(&client, ctx).await.unwrap_err();
+        assert_eq!(again.cause().unwrap().to_string(), InvalidAnswer::Sent.to_string());
+        Err(again)
+    };
+    let heard = ask(&Server::new().service(gateway), "GET / HTTP/1.1\r\nhost: a\r\n\r\n").await;
+    assert!(heard.starts_with("HTTP/1.1 200 ") && heard.ends_with("\r\n\r\nok"), "{heard}");
+    assert_eq!(stage.dialed().len(), 1);
 }
 
 /// A handler looks at the first bytes, or at all of them, and then forwards what is left.

@@ -169,7 +169,7 @@ impl Context {
         poll_fn(|cx| poll_closed(cx, &self.conn, &mut self.incoming.borrow_mut())).await;
     }
 
-    pub(super) fn check_unsent(&self) -> io::Result<()> {
+    pub(crate) fn check_unsent(&self) -> io::Result<()> {
         if self.outgoing.is_unsent() { Ok(()) } else { Err(InvalidAnswer::Sent.into()) }
     }
 
