@@ -34,6 +34,8 @@ pub enum MultipartError {
     Incomplete,
     /// A part that is read as text is not UTF-8.
     Text,
+    /// The name under which a part is to be saved is not the plain name of a file, or too long for one.
+    FileName,
     /// There are more parts than the limit.
     TooManyParts,
     /// The head of a part is larger than the limit, or has more fields.
@@ -61,9 +63,8 @@ impl MultipartError {
             E::TooManyParts | E::PartTooLarge | E::BodyTooLarge | E::MarginTooLarge => {
                 &Status::CONTENT_TOO_LARGE
             }
-            E::Boundary | E::Delimiter | E::PartHead | E::Disposition | E::Incomplete | E::Text => {
-                &Status::BAD_REQUEST
-            }
+            E::Boundary | E::Delimiter | E::PartHead | E::Disposition => &Status::BAD_REQUEST,
+            E::Incomplete | E::Text | E::FileName => &Status::BAD_REQUEST,
         }
     }
 }
@@ -82,6 +83,7 @@ impl fmt::Display for MultipartError {
             E::TransferEncoding => "a part is in a transfer encoding",
             E::Incomplete => "the last boundary is missing",
             E::Text => "a part is not UTF-8",
+            E::FileName => "the file name is not a plain name",
             E::TooManyParts => "there are too many parts",
             E::PartHeadTooLarge => "the head of a part is too large",
             E::PartTooLarge => "a part is too large",

@@ -7,7 +7,7 @@ use std::path::{Component, Path, PathBuf};
 use tokio::fs::File;
 use tokio::io::{AsyncRead, AsyncWriteExt, BufWriter};
 
-use super::Part;
+use super::{MultipartError, Part};
 use crate::runtime::{random_token, spawn_blocking};
 
 /// A part that was written to a file.
@@ -40,14 +40,19 @@ impl<R: AsyncRead + Unpin> Part<'_, R> {
     ///
     /// # Errors
     ///
-    /// As [`Part::save`]; also if the name is empty, is a path, begins with a dot or contains a control character, and
-    /// if there already is a file with this name.
+    /// As [`Part::save`]. With [`MultipartError::FileName`], which is answered with 400, if the name is empty, is a path,
+    /// begins with a dot, contains a control character or is too long; and with [`io::ErrorKind::AlreadyExists`] if there
+    /// already is a file with this name.
     pub async fn save_as(&mut self, dir: impl AsRef<Path>, name: &str) -> io::Result<Saved> {
         if !is_plain(name) {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "the file name is not a plain name"));
+            return Err(MultipartError::FileName.into());
         }
         let path = dir.as_ref().join(name);
-        let (file, draft) = spawn_blocking(move || Draft::create(path)).await??;
+        let created = spawn_blocking(move || Draft::create(path)).await?;
+        let (file, draft) = created.map_err(|error| match error.kind() {
+            io::ErrorKind::InvalidFilename => MultipartError::FileName.into(),
+            _ => error,
+        })?;
         match self.write_to(File::from_std(file)).await {
             Ok(len) => Ok(Saved { path: draft.keep(), len }),
             Err(error) => {

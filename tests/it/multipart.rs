@@ -9,7 +9,7 @@ use std::pin::Pin;
 use std::task::{self, Poll};
 
 use corehttp::multipart::{Form, Multipart, MultipartError, MultipartLimits, Part};
-use corehttp::{Client, Context, InvalidField, Request, Response};
+use corehttp::{Client, Context, InvalidField, Request, Response, Status};
 use tempfile::TempDir;
 use tokio::io::{AsyncRead, AsyncReadExt, ReadBuf};
 
@@ -713,8 +713,13 @@ mod saved {
         let save =
             |name| runtime().block_on(save(Pieces::new([body.as_bytes()]), 10, dir.path(), Some(name)));
         assert_eq!(save("here").unwrap_err().kind(), io::ErrorKind::AlreadyExists);
-        for name in ["../../../tmp/owned", "/tmp/owned", "..", ".", "", "a/b", "a\\b", ".hidden", "a\0b"] {
-            assert_eq!(save(name).unwrap_err().kind(), io::ErrorKind::InvalidInput, "{name:?}");
+        let long = "a".repeat(5000);
+        for name in
+            ["../../../tmp/owned", "/tmp/owned", "..", ".", "", "a/b", "a\\b", ".hidden", "a\0b", &long]
+        {
+            let error = save(name).unwrap_err();
+            assert_eq!(multipart_error(&error), Some(MultipartError::FileName), "{name:?}");
+            assert_eq!(corehttp::Error::from(error).owed(), Status::BAD_REQUEST, "{name:?}");
         }
         assert_eq!(fs::read_to_string(dir.path().join("here")).unwrap(), "old");
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
