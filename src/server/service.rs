@@ -126,6 +126,8 @@ impl<H: Handler> Service<H> {
     /// As on a connection, the handler is first asked for its [`BodyPlan`](super::BodyPlan), and a body that exceeds it
     /// is refused. A body that is a stream is received first, whatever the plan is.
     ///
+    /// The handler sees [`PeerAddr::Memory`] as the address of the peer, and no TLS.
+    ///
     /// The response is as the handler left it: without the fields that are computed when an answer is sent, and with
     /// its content even if the request is a HEAD. What the handler writes by [`Context::stream`] becomes the body, up
     /// to the point where an answer would have been aborted.

@@ -88,11 +88,46 @@ use crate::message::Request;
 /// ```
 ///
 /// [`Body::known_len`](crate::Body::known_len) tells how large an answer is. If the handler streams it, a
-/// [`Transform`](crate::Transform) can count.
+/// [`Transform`](crate::Transform) can count. After an error the body is still empty: the
+/// [reason](crate::Status::reason) of the status is put into it later.
 ///
 /// Middleware sees neither requests that never reach a handler, such as those with a malformed head, nor the end of a
 /// handler that panics or exceeds [`Timeouts::handler`](crate::Timeouts::handler). For these there is
-/// [`Server::on_error`](crate::Server::on_error).
+/// [`Server::on_error`](crate::Server::on_error). To see panics, too, and to keep the fields that were set before, it
+/// catches them:
+///
+/// ```
+/// use std::future::poll_fn;
+/// use std::panic::{AssertUnwindSafe, catch_unwind};
+/// use std::pin::pin;
+/// use std::task::Poll;
+/// use corehttp::{BodyPlan, Context, Handler, Request, Result, Status};
+///
+/// struct Catch<H>(H);
+///
+/// impl<H: Handler> Handler for Catch<H> {
+///     fn on_head(&self, request: &Request) -> BodyPlan {
+///         self.0.on_head(request)
+///     }
+///
+///     async fn handle(&self, ctx: &mut Context) -> Result {
+///         let mut inner = pin!(async { self.0.handle(ctx).await });
+///         poll_fn(|cx| {
+///             let polled = catch_unwind(AssertUnwindSafe(|| inner.as_mut().poll(cx)));
+///             polled.unwrap_or_else(|_| Poll::Ready(Err(Status::INTERNAL_SERVER_ERROR.into())))
+///         })
+///         .await
+///     }
+/// }
+/// # let catch = Catch(corehttp::BoxHandler::new(|_: &mut Context| -> Result { panic!("this is a test") }));
+/// # let service = corehttp::Server::new().service(async move |ctx: &mut Context| -> Result {
+/// #     ctx.response.headers.set("x-request-id", 7)?;
+/// #     catch.handle(ctx).await
+/// # });
+/// # let response = corehttp::block_on(service.respond(Request::get("/")?))?;
+/// # assert_eq!((response.status.as_u16(), response.headers.text("x-request-id")), (500, Some("7")));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[doc(alias("middleware", "access log", "cors"))]
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a handler",

@@ -75,7 +75,8 @@ impl ServerTls {
     }
 
     /// Replaces the identities, from the next handshake on, in all clones including those of running servers. The first
-    /// one is for all hosts, and each of the others for those in its certificate. Open connections are not affected.
+    /// one is for all hosts, and each of the others for those in its certificate. Open connections are not affected, and
+    /// sessions that began with an earlier certificate can still be resumed.
     ///
     /// # Errors
     ///
