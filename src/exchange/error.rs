@@ -28,6 +28,9 @@ pub enum ExchangeError {
     Wire(WireError),
     /// The content of the application is not as long as it announced.
     Length,
+    /// The handler returned before it had finished the answer that it streamed, such as by
+    /// [`Writer::finish`](crate::Writer::finish).
+    Unfinished,
     /// The application's source of a streamed body failed.
     Source(io::Error),
 }
@@ -69,7 +72,7 @@ impl ExchangeError {
             ExchangeError::Incomplete => io::ErrorKind::UnexpectedEof,
             ExchangeError::PeerClosed => io::ErrorKind::ConnectionAborted,
             ExchangeError::Io(error) | ExchangeError::Source(error) => error.kind(),
-            ExchangeError::Length => io::ErrorKind::InvalidInput,
+            ExchangeError::Length | ExchangeError::Unfinished => io::ErrorKind::InvalidInput,
             ExchangeError::TimedOut(_) => io::ErrorKind::TimedOut,
             ExchangeError::Wire(_) => io::ErrorKind::InvalidData,
         }
@@ -84,7 +87,9 @@ impl ExchangeError {
             ExchangeError::TimedOut(Phase::Handler) => Some(Status::SERVICE_UNAVAILABLE),
             ExchangeError::TimedOut(Phase::Handshake | Phase::Idle | Phase::Write) => None,
             ExchangeError::Wire(error) => Some(error.owed()),
-            ExchangeError::Length | ExchangeError::Source(_) => Some(Status::INTERNAL_SERVER_ERROR),
+            ExchangeError::Length | ExchangeError::Unfinished | ExchangeError::Source(_) => {
+                Some(Status::INTERNAL_SERVER_ERROR)
+            }
         }
     }
 }
@@ -98,6 +103,9 @@ impl fmt::Display for ExchangeError {
             ExchangeError::TimedOut(phase) => write!(f, "{phase} took too long"),
             ExchangeError::Wire(_) => f.write_str("the message breaks RFC 9112 or a limit"),
             ExchangeError::Length => f.write_str("the content is not as long as was announced"),
+            ExchangeError::Unfinished => {
+                f.write_str("the handler did not finish the answer that it had begun")
+            }
             ExchangeError::Source(_) => f.write_str("the source of the content failed"),
         }
     }
@@ -122,7 +130,8 @@ impl Error for ExchangeError {
             ExchangeError::Incomplete
             | ExchangeError::PeerClosed
             | ExchangeError::TimedOut(_)
-            | ExchangeError::Length => None,
+            | ExchangeError::Length
+            | ExchangeError::Unfinished => None,
             ExchangeError::Io(error) | ExchangeError::Source(error) => Some(error),
             ExchangeError::Wire(error) => Some(error),
         }

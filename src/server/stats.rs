@@ -141,7 +141,7 @@ impl ErrorCounts {
             ExchangeError::TimedOut(_) => &mut self.timed_out,
             ExchangeError::Incomplete | ExchangeError::PeerClosed => &mut self.incomplete,
             ExchangeError::Io(_) => &mut self.io,
-            ExchangeError::Length | ExchangeError::Source(_) => &mut self.handler,
+            ExchangeError::Length | ExchangeError::Unfinished | ExchangeError::Source(_) => &mut self.handler,
         }
     }
 

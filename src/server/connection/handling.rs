@@ -76,7 +76,7 @@ pub(super) fn settle(ctx: &mut Context, handled: Handled) -> Result<(), Box<Refu
         (Handled::Refused(status), _) => refuse::answer_plan(ctx, status),
         (Handled::Returned(Ok(())), true) => refuse::check_status(ctx),
         (Handled::Returned(Ok(())), false) if ctx.outgoing.is_whole() => return Ok(()),
-        (Handled::Returned(Ok(())), false) => return Err(ExchangeError::Length.into()),
+        (Handled::Returned(Ok(())), false) => return Err(ExchangeError::Unfinished.into()),
         (Handled::Returned(Err(error)), true) if error.is_of_lost_peer() => {
             return Err(Refused::untold(RefusalCause::Handler(error)));
         }
