@@ -486,7 +486,7 @@ async fn row_86_an_answer_beyond_a_limit_is_an_error() {
         (sized(101), Err("BodyTooLarge")),
         (chunked(101), Err("BodyTooLarge")),
         (until_close(101), Err("BodyTooLarge")),
-        (format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n", u64::MAX), Err("BodyTooLarge")),
+        (format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n", i64::MAX), Err("BodyTooLarge")),
         (fields(9), Err("HeadTooLarge")),
         (head(1001), Err("HeadTooLarge")),
         (endless("HTTP/1.1 200 ", "x"), Err("HeadTooLarge")),

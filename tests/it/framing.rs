@@ -181,21 +181,25 @@ fn row_25_a_second_content_length_is_refused_6_3() {
 }
 
 #[test]
-fn row_26_and_27_a_length_is_digits_that_fit_64_bits_8_6() {
+fn row_26_and_27_a_length_is_digits_that_fit_63_bits_8_6() {
     for length in [
         "+5", "-1", "-0", "0x5", "5h", "", "1nope", "5.0", "5e0", "\"5\"", "1_0", "5\u{a0}", "５", "٥", "²",
         "'5'", "5L", "infinity",
     ] {
         refused(post(&format!("Content-Length: {length}")), 400);
     }
-    for length in ["18446744073709551616", "21000000000000000000", "99999999999999999999999999"] {
+    for length in [
+        "9223372036854775808",
+        "18446744073709551615",
+        "18446744073709551616",
+        "21000000000000000000",
+        "99999999999999999999999999",
+    ] {
         refused(post(&format!("Content-Length: {length}")), 400);
     }
     // The sum of a length and a position may wrap where the length alone does not.
     let wired = Wired::new(Way::Buffered);
-    for length in
-        ["9223372036854775807", "9223372036854775808", "18446744073709551615", "4294967296", "10737418240"]
-    {
+    for length in ["9223372036854775807", "4294967296", "10737418240"] {
         let wire = post(&format!("Content-Length: {length}"));
         let (heard, handled) = wired.ask_counting(wire.as_bytes(), Then::Waits);
         compare(Way::Buffered, wire.as_bytes(), &heard, handled, &["413"]);
