@@ -15,7 +15,8 @@ pub enum InvalidTarget {
     Byte,
     /// The scheme is neither `http` nor `https`.
     Scheme,
-    /// The host or port is missing or malformed, or there is userinfo (RFC 9110 §4.2).
+    /// The host or port is missing or malformed, or there is userinfo (RFC 9110 §4.2). A host with escapes is refused,
+    /// too, since not everyone decodes them.
     Authority,
     /// The path contains a `..`, which could lead out of the base that it must stay below: see
     /// [`Request::target_to`](crate::Request::target_to).

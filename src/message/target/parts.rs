@@ -21,11 +21,9 @@ impl Parts {
     }
 
     pub(super) fn authority_form(target: &[u8]) -> Result<Parts, InvalidTarget> {
-        match Authority::parse(target) {
+        match parse_authority(target)?.port {
             // A tunnel needs a port, and zero is not one (RFC 9110 §9.3.6).
-            Some(Authority { host: "", .. } | Authority { port: None | Some(0), .. }) | None => {
-                Err(InvalidTarget::Authority)
-            }
+            None | Some(0) => Err(InvalidTarget::Authority),
             Some(_) => Ok(Parts {
                 form: TargetForm::Authority,
                 authority: Span::new(0, target.len()),
@@ -43,14 +41,19 @@ impl Parts {
         let scheme = Scheme::parse(&target[..scheme_len]).ok_or(InvalidTarget::Scheme)?;
         let rest = target[scheme_len..].strip_prefix(b"://").ok_or(InvalidTarget::Form)?;
         let authority = &rest[..memchr::memchr2(b'/', b'?', rest).unwrap_or(rest.len())];
-        match Authority::parse(authority) {
-            // An http URI without a host must be refused (RFC 9110 §4.2.1).
-            Some(Authority { host: "", .. }) | None => return Err(InvalidTarget::Authority),
-            Some(_) => {}
-        }
+        parse_authority(authority)?;
         let authority = Span::of(authority, target);
         let (path, query) = resource(target, authority.end())?;
         Ok(Parts { form: TargetForm::Absolute, scheme: Some(scheme), authority, path, query })
+    }
+}
+
+/// Parses an authority that names a host, as a URL must (RFC 9110 §4.2.1).
+fn parse_authority(text: &[u8]) -> Result<Authority<'_>, InvalidTarget> {
+    match Authority::parse(text) {
+        // `%61` is the same host as `a` (RFC 9110 §4.2.3), but not to all who look it up or compare it.
+        Some(authority) if !authority.host.is_empty() && !authority.host.contains('%') => Ok(authority),
+        _ => Err(InvalidTarget::Authority),
     }
 }
 
