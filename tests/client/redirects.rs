@@ -168,6 +168,9 @@ async fn a_redirect_that_leads_nowhere_is_an_error_15_4() {
         ("http://user:password@b/", Some(InvalidTarget::Authority)),
         ("http://b:99999/", Some(InvalidTarget::Authority)),
         ("http://b c/", Some(InvalidTarget::Authority)),
+        ("http://%62/", Some(InvalidTarget::Authority)),
+        ("/\\b", Some(InvalidTarget::Byte)),
+        ("/\t/b", Some(InvalidTarget::Byte)),
     ] {
         let error = refused(location).await;
         assert!(

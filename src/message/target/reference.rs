@@ -14,10 +14,15 @@ impl Target {
     ///
     /// # Errors
     ///
-    /// Fails if this target is not in absolute-form, or the reference does not lead to an `http` or `https` URL.
+    /// Fails if this target is not in absolute-form, or the reference does not lead to an `http` or `https` URL, or would
+    /// lead browsers to another host.
     pub(crate) fn join(&self, reference: &[u8]) -> Result<Target, InvalidTarget> {
         let origin = self.origin().ok_or(InvalidTarget::Form)?;
-        let reference = escape(reference.split(|&octet| octet == b'#').next().unwrap_or_default())?;
+        let reference = reference.split(|&octet| octet == b'#').next().unwrap_or_default();
+        if is_ambiguous(reference) {
+            return Err(InvalidTarget::Byte);
+        }
+        let reference = escape(reference)?;
         let (path, query) = split_query(self.resource_text());
         // An empty path is the same as "/" (RFC 9110 §4.2.3).
         let path = if path.is_empty() { "/" } else { path };
@@ -41,6 +46,11 @@ impl Target {
             None => Err(InvalidTarget::Form),
         }
     }
+}
+
+/// Whether browsers may read a host where there is none: they drop tabs, and take `\` for `/` (WHATWG URL §4.4).
+fn is_ambiguous(reference: &[u8]) -> bool {
+    matches!(reference, [b'/', b'\\', ..] | [b'\\', b'/' | b'\\', ..]) || reference.contains(&b'\t')
 }
 
 /// Splits a resource into its path, and its query with the `?`.
@@ -167,6 +177,14 @@ mod tests {
                 ("?a b", Some("https://a.b/?a%20b")),
                 ("c%20d", Some("https://a.b/c%20d")),
                 ("\\evil", Some("https://a.b/%5Cevil")),
+                ("?a\\b#\t", Some("https://a.b/?a%5Cb")),
+                ("\\\\evil", None),
+                ("/\\evil", None),
+                ("\\/evil", None),
+                ("/\t/evil", None),
+                ("ht\ttp://evil", None),
+                ("http://ev%69l/", None),
+                ("//ev%69l/", None),
                 ("", Some("https://a.b/")),
                 ("ftp://a/", None),
                 ("javascript:alert(1)", None),
