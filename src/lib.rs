@@ -10,7 +10,7 @@
 //! }
 //! ```
 //!
-//! A client. [`block_on`] is for programs that have no runtime, and fails if none can be made, hence the second `?`:
+//! A client. [`block_on`] is for programs that have no runtime. It fails if none can be made, hence the second `?`:
 //!
 //! ```no_run
 //! use corehttp::Client;
