@@ -249,6 +249,11 @@ impl Conn {
         self.timer.is_armed(lane)
     }
 
+    /// For how long the wait in this lane, which may take `limit`, has gone on. See [`Deadline::waited`].
+    pub(crate) fn waited(&self, lane: Lane, limit: Duration) -> Duration {
+        self.timer.waited(lane, limit)
+    }
+
     /// Who is at the other end.
     pub(crate) fn peer(&self) -> Peer {
         self.timer.peer()

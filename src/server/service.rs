@@ -113,7 +113,8 @@ impl<H: Handler> Service<H> {
     }
 
     /// Stops gracefully, for all clones: idle connections are closed at once, and the others after the answer in
-    /// progress, which says `connection: close`. A connection that has not sent a request yet has a second to do so.
+    /// progress, which says `connection: close`. A connection that has not sent a request yet has a second to do so, and
+    /// one that has just been answered has a quarter of a second for the next one.
     ///
     /// Returns at once. Each [`Service::serve_connection`] returns when its connection is done; dropping its future
     /// cuts the connection. A connection that is served after this gets one answer, and is closed.

@@ -40,18 +40,24 @@ fn run(test: impl Future<Output = ()>) {
     paused(LocalSet::new().run_until(test));
 }
 
-/// Says `before`, stops the service, and says `after` a quarter of a second later. All that is answered is `expected`,
-/// and the connection ends so many seconds after the stop.
+/// Says `before`, stops the service half a second later, and says `after` soon. All that is answered is `expected`, and
+/// the connection ends so many seconds after the stop.
 #[track_caller]
 fn check(before: &str, after: &str, expected: &str, seconds: u32) {
+    check_paused(SECOND / 2, before, after, expected, seconds);
+}
+
+/// The same with another pause before the stop.
+#[track_caller]
+fn check_paused(pause: Duration, before: &str, after: &str, expected: &str, seconds: u32) {
     run(async {
         let service = service();
         let (mut near, serving) = connect(&service);
         near.write_all(before.as_bytes()).await.unwrap();
-        sleep(SECOND / 4).await;
+        sleep(pause).await;
         let start = Instant::now();
         service.clone().stop();
-        sleep(SECOND / 4).await;
+        sleep(SECOND / 5).await;
         // The connection may be closed by now.
         let _ = near.write_all(after.as_bytes()).await;
         let mut heard = String::new();
@@ -70,6 +76,17 @@ fn a_stop_ends_idle_connections_at_once_and_busy_ones_with_their_answer() {
     check(GET, GET, ANSWER, 0);
     check(SLOW, "", LAST, 5);
     check(&[GET, SLOW].concat(), GET, &[ANSWER, LAST].concat(), 5);
+}
+
+/// The next request may be on its way. A POST that then met a closed connection was once lost, and nobody could say
+/// whether it had been acted on.
+#[test]
+fn a_connection_that_was_just_answered_has_a_moment_to_send_its_next_request() {
+    for pause in [SECOND / 100, SECOND / 5] {
+        check_paused(pause, GET, GET, &[ANSWER, LAST].concat(), 0);
+        check_paused(pause, GET, SLOW, &[ANSWER, LAST].concat(), 5);
+        check_paused(pause, GET, "", ANSWER, 0);
+    }
 }
 
 #[test]

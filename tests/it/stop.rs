@@ -164,6 +164,26 @@ fn a_peer_that_connected_before_the_stop_is_served() {
     check_stops_at_once(&served);
 }
 
+/// Those who ask often have their next request on its way.
+#[test]
+fn a_peer_that_was_just_answered_is_served_once_more() {
+    let (served, _) = serve(|server| server.cores(2));
+    let mut peers: Vec<_> = (0..20).map(|_| served.connect()).collect();
+    for peer in &mut peers {
+        peer.say(GET);
+        assert_eq!(status(&peer.hear()), 200);
+    }
+    served.running.shutdown(LONG);
+    check_listens_no_more(&served, 20);
+    for peer in &mut peers {
+        peer.say(GET);
+        let heard = answers(&peer.hear_all());
+        assert!(matches!(&heard[..], [answer] if answer.status == 200 && answer.is_last()), "{heard:?}");
+    }
+    drop(peers);
+    check_stops_at_once(&served);
+}
+
 #[test]
 fn a_peer_that_waits_for_a_busy_core_is_served_before_it_stops() {
     let (busy, idle_core) = (Arc::new(Barrier::new(2)), Arc::new(AtomicUsize::new(0)));

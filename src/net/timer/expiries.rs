@@ -35,6 +35,10 @@ impl Expiries {
         self.0[lane as usize] = UNARMED;
     }
 
+    pub(super) fn of(&self, lane: Lane) -> Expiry {
+        self.0[lane as usize]
+    }
+
     pub(super) fn earliest(&self) -> Expiry {
         self.0.into_iter().min().unwrap_or(UNARMED)
     }

@@ -298,6 +298,14 @@ impl Deadline {
         self.armed[lane as usize]
     }
 
+    /// For how long the wait in this lane, which may take `limit`, has gone on: two ticks more or less, if the table is
+    /// swept.
+    pub(crate) fn waited(&self, lane: Lane, limit: Duration) -> Duration {
+        let began_now = self.timetable.expiry(Expiry(self.timetable.now()), limit);
+        let expiry = self.timetable.slots.borrow_mut().at(self.slot).expiries.of(lane);
+        Duration::from_millis(began_now.0.saturating_sub(expiry.0))
+    }
+
     pub(crate) fn peer(&self) -> Peer {
         self.timetable.slots.borrow_mut().at(self.slot).peer
     }

@@ -36,21 +36,44 @@ pub(super) async fn hang_up(ctx: &mut Context) {
     }
 }
 
-/// Ready when an idle connection should close because the server stops. A new one is given time, since its first
-/// request may be on its way.
-pub(super) fn poll_idle(conn: &mut Conn, number: u64, cx: &mut task::Context<'_>) -> Poll<()> {
+/// Ready when a connection that waits for a request, for up to `limit`, should close because the server stops. It has
+/// carried `number` of them.
+pub(super) fn poll_stop(
+    conn: &mut Conn,
+    number: u64,
+    limit: Duration,
+    cx: &mut task::Context<'_>,
+) -> Poll<()> {
     match (conn.is_stopping(), number) {
         (false, _) => Poll::Pending,
-        (true, 0) => conn.poll_expired(cx, Lane::Whole, NEWCOMER_GRACE).map(drop),
+        (true, 0) => poll_newcomer(conn, cx),
         // A request has already arrived, from a peer that was never told to stop sending; it is answered.
         (true, _) if conn.transport.has_unnoticed() => Poll::Pending,
-        // A request may still be on its way, so the sending half is closed without delay.
-        (true, _) => conn.poll_shutdown(cx, NEWCOMER_GRACE).map(drop),
+        (true, _) => poll_idle(conn, limit, cx),
     }
+}
+
+/// A new connection is given time, since its first request may be on its way.
+pub(super) fn poll_newcomer(conn: &mut Conn, cx: &mut task::Context<'_>) -> Poll<()> {
+    match conn.is_stopping() {
+        true => conn.poll_expired(cx, Lane::Whole, NEWCOMER_GRACE).map(drop),
+        false => Poll::Pending,
+    }
+}
+
+/// So is one that has just carried an answer: those who ask often have sent the next request by then.
+fn poll_idle(conn: &mut Conn, limit: Duration, cx: &mut task::Context<'_>) -> Poll<()> {
+    if conn.waited(Lane::Read, limit) <= NEXT_GRACE {
+        ready!(conn.poll_expired(cx, Lane::Whole, NEXT_GRACE));
+    }
+    // A request may still be on its way, so the sending half is closed without delay.
+    conn.poll_shutdown(cx, NEWCOMER_GRACE).map(drop)
 }
 
 /// How long a connection that has sent no request yet may hold up a stop.
 const NEWCOMER_GRACE: Duration = Duration::from_secs(1);
+/// How long one that has carried an answer may.
+const NEXT_GRACE: Duration = Duration::from_millis(250);
 
 /// The steps of closing.
 impl Context {

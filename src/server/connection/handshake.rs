@@ -5,7 +5,7 @@ use std::mem;
 use std::rc::Rc;
 use std::task::Poll;
 
-use super::close::{hang_up, poll_idle};
+use super::close::{hang_up, poll_newcomer};
 use super::lease::Lease;
 use crate::exchange::{ExchangeError, Phase};
 use crate::net::{Conn, Lane, TlsError, Transport};
@@ -23,7 +23,7 @@ pub(super) async fn secure<H: Handler>(worker: Rc<Worker<H>>, mut conn: Conn) ->
         Poll::Ready(Err((error, transport))) => Poll::Ready(End::Failed(error, transport)),
         Poll::Pending => match conn.poll_expired(cx, Lane::Read, limit) {
             Poll::Ready(_) => Poll::Ready(End::TimedOut),
-            Poll::Pending => poll_idle(&mut conn, 0, cx).map(|()| End::Stopped),
+            Poll::Pending => poll_newcomer(&mut conn, cx).map(|()| End::Stopped),
         },
     })
     .await;

@@ -17,7 +17,7 @@ use std::task::{self, Poll, ready};
 pub(super) use detached::respond;
 pub(super) use refuse::turn_away;
 
-use self::close::poll_idle;
+use self::close::poll_stop;
 use super::context::Vacated;
 use super::errand::{Errand, Rest};
 use super::worker::{Desk, Worker};
@@ -108,7 +108,7 @@ impl<H: Handler> Connection<H> {
         if !conn.is_waiting(Lane::Read) && matches!(conn.transport.poll_read_ready(cx), Some(Poll::Pending)) {
             return match conn.poll_expired(cx, Lane::Read, limit) {
                 Poll::Ready(_) => Poll::Ready(None),
-                Poll::Pending => poll_idle(conn, *number, cx).map(|()| None),
+                Poll::Pending => poll_stop(conn, *number, limit, cx).map(|()| None),
             };
         }
         // A transport that cannot tell whether it is readable also ends up here: it has to be read to know, and borrows
@@ -128,7 +128,7 @@ impl<H: Handler> Connection<H> {
         worker.give_context(context);
         match filled {
             Poll::Ready(_) => Poll::Ready(None),
-            Poll::Pending => poll_idle(conn, *number, cx).map(|()| None),
+            Poll::Pending => poll_stop(conn, *number, limit, cx).map(|()| None),
         }
     }
 }
