@@ -334,7 +334,7 @@ impl Request {
     ///     let Context { request, response, .. } = ctx;
     ///     let host = request.host().ok_or(Status::BAD_REQUEST)?;
     ///     // This keeps the path and the query, whatever form the target has.
-    ///     let there = request.target_to(&format!("https://{host}"))?;
+    ///     let there = request.target_to(&format!("https://{host}")).map_err(|_| Status::BAD_REQUEST)?;
     ///     Ok(response.redirect(Status::PERMANENT_REDIRECT, there.target().as_str())?)
     /// }
     /// # let service = corehttp::Server::new().service(secure);
@@ -345,6 +345,8 @@ impl Request {
     /// #     let response = service.respond(request).await;
     /// #     assert_eq!(response.headers.text("location"), Some("https://[::1]/a?b=c"));
     /// # }
+    /// # let nowhere = service.respond(corehttp::Request::get("/")?).await;
+    /// # assert_eq!(nowhere.status, Status::BAD_REQUEST);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// # })??;
     /// # Ok::<(), Box<dyn std::error::Error>>(())

@@ -541,7 +541,10 @@ mod failing {
     #[test]
     fn an_answer_is_sent_once() {
         let served = Served::new(async |ctx: &mut Context| -> corehttp::Result {
+            ctx.informational(Status::EARLY_HINTS, &Headers::new()).await?;
+            assert!(!ctx.has_answered());
             ctx.stream().await?.finish().await?;
+            assert!(ctx.has_answered());
             for error in [
                 ctx.stream().await.err(),
                 ctx.duplex().await.err(),
@@ -553,7 +556,8 @@ mod failing {
             }
             Ok(ctx.response.text("too late"))
         });
-        let answer = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n";
+        let hints = "HTTP/1.1 103 Early Hints\r\n\r\n";
+        let answer = format!("{hints}HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n");
         assert_eq!(undated(&served.ask(GET.repeat(2))), answer.repeat(2));
     }
 

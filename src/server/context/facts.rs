@@ -117,6 +117,13 @@ impl Context {
         self.facts.arrived
     }
 
+    /// Returns whether the answer has begun, as by [`Context::stream`](super::Context::stream) or
+    /// [`Context::forward`](super::Context::forward), so that changes of the response come too late.
+    #[doc(alias("headers_sent", "is_committed"))]
+    pub fn has_answered(&self) -> bool {
+        !self.outgoing.is_unsent()
+    }
+
     /// Returns whether the server is about to stop, which makes this answer the last one of its connection.
     pub fn is_stopping(&self) -> bool {
         self.shared.timetable.is_stopping()
