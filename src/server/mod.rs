@@ -159,7 +159,8 @@ impl Server {
     }
 
     /// Sets the mode of the files of Unix sockets, such as `0o660`. Anyone who may write to the file may connect. A
-    /// proxy in front often runs as another user, whom the umask keeps out. By default, the umask determines the mode.
+    /// proxy in front often runs as another user, whom the umask keeps out, but who may be in the group of this one. By
+    /// default, the umask determines the mode.
     ///
     /// # Examples
     ///
@@ -168,7 +169,7 @@ impl Server {
     ///
     /// fn main() -> corehttp::Result {
     ///     Server::bind("unix:/run/app.sock")
-    ///         .unix_mode(0o666)
+    ///         .unix_mode(0o660)
     ///         .run(|ctx: &mut Context| ctx.response.text("Hello, World!"))
     /// }
     /// ```
@@ -195,14 +196,14 @@ impl Server {
         self
     }
 
-    /// Sets the `server` field of all answers (RFC 9110 §10.2.4). Default: none.
+    /// Sets the `server` field of all answers (RFC 9110 §10.2.4). Default: none, as with an empty name.
     ///
     /// # Panics
     ///
     /// Panics if `name` is not a valid field value.
     pub fn name(mut self, name: &str) -> Server {
         Headers::new().set("server", name).expect("a server's name can stand in a field");
-        self.settings.name = Some(Arc::from(name.trim()));
+        self.settings.name = Some(name.trim()).filter(|name| !name.is_empty()).map(Arc::from);
         self
     }
 

@@ -370,5 +370,9 @@ fn the_server_is_named_only_if_it_has_a_name_9110_10_2_4() {
     let own = |ctx: &mut Context| Ok(ctx.response.headers.set("Server", "own")?);
     let heard = Wired::with(named, own).ask_cut(GET, Then::Waits);
     assert_eq!(heard.to_lowercase().matches("server: ").count(), 1, "{heard}");
+    for none in ["", " "] {
+        let heard = Wired::with(|server: Server| server.name(none), quiet).ask_cut(GET, Then::Waits);
+        assert!(!heard.contains("server"), "{heard}");
+    }
     assert!(!Wired::new(quiet).ask_cut([GET, "GET\r\n\r\n"].concat(), Then::Waits).contains("server"));
 }
