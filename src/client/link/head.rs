@@ -23,7 +23,7 @@ impl Link {
         while self.exchange.progress.heard == Heard::Nothing {
             let _ = self.poll_upload(cx, body)?;
             match self.poll_head(cx, response) {
-                Poll::Ready(Ok(())) => self.settle(response)?,
+                Poll::Ready(Ok(())) => self.act_on(response)?,
                 Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
                 Poll::Pending if self.go_ahead_if_due(cx) => continue,
                 Poll::Pending => return self.poll_deadline(cx, self.phase()).map(Err),
@@ -67,7 +67,7 @@ impl Link {
     }
 
     /// Acts on the head that has come. An interim answer only counts, unless somebody takes it.
-    fn settle(&mut self, response: &Response) -> Result<(), ClientError> {
+    fn act_on(&mut self, response: &Response) -> Result<(), ClientError> {
         let is_upgrade = response.status == Status::SWITCHING_PROTOCOLS;
         if is_upgrade && !self.exchange.facts.asks_for_upgrade {
             return Err(self.error(ClientPhase::Wait, ClientCause::Upgrade));
@@ -146,7 +146,7 @@ impl Link {
     ) -> Poll<Result<Heard, ClientError>> {
         while self.exchange.progress.heard == Heard::Nothing {
             ready!(self.poll_head(cx, response))?;
-            self.settle(response)?;
+            self.act_on(response)?;
         }
         Poll::Ready(Ok(self.exchange.progress.heard))
     }
