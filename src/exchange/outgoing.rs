@@ -71,6 +71,11 @@ impl Outgoing {
         self.state == State::Body(Framing::Empty)
     }
 
+    /// Whether nothing more belongs to the answer: its end has been written, or its head was all of it.
+    pub(crate) fn is_over(&self) -> bool {
+        self.state == State::Done || self.is_empty()
+    }
+
     /// Whether everything that the head announced has been sent.
     #[inline]
     pub(crate) fn is_whole(&self) -> bool {

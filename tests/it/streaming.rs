@@ -538,6 +538,36 @@ mod failing {
         );
     }
 
+    /// Nothing is missing then, so nothing is reset: the peer might lose what it has not read yet.
+    #[test]
+    fn what_fails_after_the_end_of_an_answer_does_not_cut_it() {
+        let late = async |ctx: &mut Context| -> corehttp::Result {
+            ctx.stream().await?.finish().await?;
+            Err(corehttp::Error::new(Status::CONFLICT, "late"))
+        };
+        let leaving = async |ctx: &mut Context| -> corehttp::Result {
+            let mut out = ctx.stream().await?;
+            out.flush().await?;
+            out.peer_closed().await;
+            Ok(out.write_all(b"dropped").await?)
+        };
+        let head = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n";
+        let check = |served: Served, refusals: Refusals, wire: &str, expected: &str, cause: &str| {
+            assert_eq!(undated(&served.ask(wire)), expected);
+            assert_eq!(refusals.take(), [(0, cause.to_owned())]);
+        };
+        let asked_for_head = GET.replace("GET", "HEAD");
+        let gone = "the handler failed: the peer closed before it was answered";
+        let refusals = Refusals::default();
+        let served = Served::with(|server| refusals.of(server), leaving);
+        check(served, refusals, &asked_for_head, head, gone);
+        for (wire, expected) in [(GET, format!("{head}0\r\n\r\n")), (&*asked_for_head, head.to_owned())] {
+            let refusals = Refusals::default();
+            let served = Served::with(|server| refusals.of(server), late);
+            check(served, refusals, wire, &expected, "the handler failed: late");
+        }
+    }
+
     #[test]
     fn an_answer_is_sent_once() {
         let served = Served::new(async |ctx: &mut Context| -> corehttp::Result {

@@ -39,7 +39,9 @@ pub(super) fn refuse(ctx: &mut Context, refused: Refused) -> (Manner, io::Result
         ctx.write_head(ctx.response.body.announced(), Unread::Dropped);
     }
     ctx.report(told, cause);
-    (told.map_or(Manner::Abort, |_| Manner::Lingering), served)
+    // What went wrong after the end of an answer must not take the answer away.
+    let is_whole = told.is_some() || ctx.outgoing.is_over();
+    (if is_whole { Manner::Lingering } else { Manner::Abort }, served)
 }
 
 /// Seconds until one of so many connections is likely to have closed.
