@@ -2,6 +2,7 @@
 
 use std::iter::zip;
 use std::ops::AddAssign;
+use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -161,13 +162,12 @@ impl AddAssign<&ErrorCounts> for ErrorCounts {
     }
 }
 
-/// The counters of one core. Only that core writes them, so no write waits for another.
+/// The counters of one core. Only that core writes those of type [`Counter`], so no such write waits for another.
 #[derive(Default)]
 #[repr(align(128))]
 pub(super) struct CoreStats {
-    /// Connections that another core has accepted, and given to this one.
-    pub(super) arrived: Counter,
-    pub(super) open: Counter,
+    /// One for each [`Open`]. The core that gives a connection to this one counts it, too.
+    open: AtomicU64,
     pub(super) accepted: Counter,
     pub(super) cut: Counter,
     pub(super) requests: Counter,
@@ -183,12 +183,17 @@ impl CoreStats {
         zip(&self.errors, ErrorCounts::one(cause).each()).for_each(|(counter, one)| counter.add(*one));
     }
 
+    /// How many connections the core has, or is about to have.
+    pub(super) fn open(&self) -> u64 {
+        self.open.load(Relaxed)
+    }
+
     fn counts(&self) -> ServerCounts {
-        let CoreStats { arrived: _, open, accepted, cut, requests, received, sent, errors: counters } = self;
+        let CoreStats { open: _, accepted, cut, requests, received, sent, errors: counters } = self;
         let mut errors = ErrorCounts::default();
         zip(errors.each(), counters).for_each(|(count, counter)| *count = counter.get());
         ServerCounts {
-            open: open.get(),
+            open: self.open(),
             accepted: accepted.get(),
             cut: cut.get(),
             requests: requests.get(),
@@ -196,6 +201,22 @@ impl CoreStats {
             sent: sent.get(),
             errors,
         }
+    }
+}
+
+/// A connection of a core, or one on its way there. It counts as open until this is dropped.
+pub(super) struct Open(Arc<CoreStats>);
+
+impl Open {
+    pub(super) fn count(core: &Arc<CoreStats>) -> Open {
+        core.open.fetch_add(1, Relaxed);
+        Open(core.clone())
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.0.open.fetch_sub(1, Relaxed);
     }
 }
 
@@ -208,11 +229,6 @@ impl Counter {
     #[inline]
     pub(super) fn add(&self, count: u64) {
         self.0.store(self.0.load(Relaxed).wrapping_add(count), Relaxed);
-    }
-
-    #[inline]
-    pub(super) fn subtract(&self, count: u64) {
-        self.add(count.wrapping_neg());
     }
 
     pub(super) fn get(&self) -> u64 {

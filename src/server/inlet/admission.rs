@@ -15,7 +15,7 @@ use crate::net::{Conn, PeerAddr};
 use crate::runtime;
 use crate::server::connection::turn_away;
 use crate::server::error::Refused;
-use crate::server::stats::CoreStats;
+use crate::server::stats::{CoreStats, Open};
 use crate::server::worker::Worker;
 use crate::server::{Handler, Refusal, RefusalCause};
 use crate::wire::Limits;
@@ -86,45 +86,35 @@ impl Gate {
 
 /// A connection that was let in. It keeps its place until this is dropped.
 pub(super) struct Admission {
-    open: Open,
+    gate: Rc<Gate>,
+    _open: Open,
     /// The peer that it is counted under. Boxed, since every connection holds this, and few servers count by peer.
     peer: Option<Box<IpAddr>>,
 }
 
 impl Admission {
     /// Lets a connection in, or rejects it. Either way it gets a number.
-    pub(super) fn ask(gate: &Rc<Gate>, peer: PeerAddr) -> (Result<Admission, Rejection>, u64) {
+    pub(super) fn ask(gate: &Rc<Gate>, peer: PeerAddr, open: Open) -> (Result<Admission, Rejection>, u64) {
         let id = gate.totals.accepted.fetch_add(1, Relaxed) + 1;
         gate.stats.accepted.add(1);
-        gate.stats.open.add(1);
-        let open = Open { gate: gate.clone() };
+        let gate = gate.clone();
         match gate.enter(peer) {
-            Ok(peer) => (Ok(Admission { open, peer }), id),
-            Err(cause) => (Err(Rejection { open, cause }), id),
+            Ok(peer) => (Ok(Admission { gate, _open: open, peer }), id),
+            Err(cause) => (Err(Rejection { gate, open, cause }), id),
         }
     }
 }
 
 impl Drop for Admission {
     fn drop(&mut self) {
-        self.open.gate.leave(self.peer.as_deref().copied());
+        self.gate.leave(self.peer.as_deref().copied());
     }
 }
 
-/// A connection that is open, whether or not it was let in. Rejected ones take no place, or the peers that are being
-/// told that the server is full would keep it full.
-struct Open {
-    gate: Rc<Gate>,
-}
-
-impl Drop for Open {
-    fn drop(&mut self) {
-        self.gate.stats.open.subtract(1);
-    }
-}
-
-/// A connection that was rejected, and stays open while the peer is told so.
+/// A connection that was rejected, and stays open while the peer is told so. It takes no place, or the peers that are
+/// being told that the server is full would keep it full.
 pub(super) struct Rejection {
+    gate: Rc<Gate>,
     open: Open,
     cause: RefusalCause,
 }
@@ -132,22 +122,22 @@ pub(super) struct Rejection {
 impl Rejection {
     /// Tells the peer, in a task of its own, so that the accept loop never waits for a peer.
     pub(super) fn tell<H: Handler>(self, worker: Rc<Worker<H>>, conn: Conn) {
-        let gate = self.open.gate.clone();
+        let Rejection { gate, open, cause } = self;
         if gate.refusing.get() == REFUSING_MAX || worker.shared.acceptor.is_some() {
             // Neither many answers at once, in a flood, are worth their cost, nor a handshake, which a readable answer
             // would require.
-            worker.shared.report(Refusal::of_connection(conn.peer(), self.cause));
+            worker.shared.report(Refusal::of_connection(conn.peer(), cause));
             return;
         }
         gate.refusing.set(gate.refusing.get() + 1);
         runtime::spawn(async move {
-            let status = match self.cause {
+            let status = match cause {
                 RefusalCause::ConnectionsOfPeer => Status::TOO_MANY_REQUESTS,
                 _ => Status::SERVICE_UNAVAILABLE,
             };
-            turn_away(&worker, conn, Refused::new(status, self.cause)).await;
+            turn_away(&worker, conn, Refused::new(status, cause)).await;
             gate.refusing.set(gate.refusing.get() - 1);
-            drop(self.open);
+            drop(open);
         });
     }
 }

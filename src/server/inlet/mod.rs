@@ -19,9 +19,9 @@ use super::Handler;
 use super::connection::Connection;
 use super::running::{Lifeline, Stop};
 use super::shared::Shared;
-use super::stats::CoreStats;
+use super::stats::Open;
 use super::worker::Worker;
-use crate::net::{AcceptFault, Accepted, Conn, Listener, Peer, PeerAddr, Ticker, Transport, classify};
+use crate::net::{AcceptFault, Accepted, Conn, Listener, Peer, Ticker, classify};
 use crate::runtime;
 
 /// Where the connections of one core come from, and what ends it.
@@ -62,7 +62,7 @@ impl Inlet {
         timetable.stop();
         self.stop_listening(&worker);
         runtime::first(timetable.emptied(), grace_over(&mut self.stop)).await;
-        stats.cut.add(stats.open.get());
+        stats.cut.add(stats.open());
         accepted
     }
 
@@ -70,10 +70,13 @@ impl Inlet {
     async fn accept_all<H: Handler>(&mut self, worker: &Rc<Worker<H>>) -> io::Result<()> {
         let mut pause = BACK_OFF_MIN;
         loop {
-            let error = match poll_fn(|cx| self.poll_accept(cx, &worker.shared.stats)).await {
-                Ok((accepted, sharing)) => {
+            let error = match poll_fn(|cx| self.poll_incoming(cx)).await {
+                Ok(incoming) => {
                     pause = BACK_OFF_MIN;
-                    self.dispatch(worker, accepted, sharing);
+                    match incoming {
+                        Incoming::Arrived(arrival) => self.take_in(worker, arrival),
+                        Incoming::Accepted(accepted, sharing) => self.dispatch(worker, accepted, sharing),
+                    }
                     continue;
                 }
                 Err(error) => error,
@@ -90,19 +93,14 @@ impl Inlet {
         }
     }
 
-    fn poll_accept(
-        &mut self,
-        cx: &mut task::Context<'_>,
-        stats: &CoreStats,
-    ) -> Poll<io::Result<(Accepted, Sharing)>> {
-        if let Poll::Ready(Some((detached, peer))) = self.arrivals.poll_recv(cx) {
-            stats.arrived.add(1);
-            return Poll::Ready(detached.attach().map(|transport| ((transport, peer), Sharing::Own)));
+    fn poll_incoming(&mut self, cx: &mut task::Context<'_>) -> Poll<io::Result<Incoming>> {
+        if let Poll::Ready(Some(arrival)) = self.arrivals.poll_recv(cx) {
+            return Poll::Ready(Ok(Incoming::Arrived(arrival)));
         }
         for index in 0..self.listeners.len() {
             let (listener, sharing) = &self.listeners[index];
             if let Poll::Ready(accepted) = listener.poll_accept(cx) {
-                let accepted = accepted.map(|accepted| (accepted, *sharing));
+                let accepted = accepted.map(|accepted| Incoming::Accepted(accepted, *sharing));
                 // The listener that had its turn is asked last, or a flood on one would starve the others.
                 self.listeners.rotate_left(index + 1);
                 return Poll::Ready(accepted);
@@ -118,14 +116,22 @@ impl Inlet {
             (Sharing::ForAll, Some(outlet)) => outlet.give(transport, peer),
             (Sharing::ForAll, None) | (Sharing::Own, _) => Some((transport, peer)),
         };
-        if let Some((transport, peer)) = kept {
-            self.admit(worker, transport, peer);
+        if let Some(kept) = kept {
+            self.admit(worker, kept, Open::count(&worker.shared.stats));
         }
     }
 
-    fn admit<H: Handler>(&self, worker: &Rc<Worker<H>>, transport: Transport, peer: PeerAddr) {
+    /// Serves a connection that another core has accepted, unless it cannot be used here: it is closed then.
+    fn take_in<H: Handler>(&self, worker: &Rc<Worker<H>>, arrival: Arrival) {
+        let Arrival { detached, peer, open } = arrival;
+        if let Ok(transport) = detached.attach() {
+            self.admit(worker, (transport, peer), open);
+        }
+    }
+
+    fn admit<H: Handler>(&self, worker: &Rc<Worker<H>>, (transport, peer): Accepted, open: Open) {
         let (worker, shared) = (worker.clone(), &worker.shared);
-        let (admission, id) = Admission::ask(&self.gate, peer);
+        let (admission, id) = Admission::ask(&self.gate, peer, open);
         let conn = Conn::new(transport, shared.timetable.deadline(Peer { addr: peer, id }));
         let admission = match admission {
             Ok(admission) => admission,
@@ -147,10 +153,8 @@ impl Inlet {
         }
         self.outlets.clear();
         self.arrivals.close();
-        while let Ok((detached, peer)) = self.arrivals.try_recv() {
-            if let Ok(transport) = detached.attach() {
-                self.admit(worker, transport, peer);
-            }
+        while let Ok(arrival) = self.arrivals.try_recv() {
+            self.take_in(worker, arrival);
         }
     }
 }
@@ -174,6 +178,13 @@ async fn grace_over(stop: &mut watch::Receiver<Option<Stop>>) {
             Err(_) => return,
         }
     }
+}
+
+/// A connection that has come in.
+enum Incoming {
+    /// From the core that has accepted it for this one.
+    Arrived(Arrival),
+    Accepted(Accepted, Sharing),
 }
 
 /// For whom a listener accepts.
