@@ -73,10 +73,7 @@ impl Inlet {
             let error = match poll_fn(|cx| self.poll_incoming(cx)).await {
                 Ok(incoming) => {
                     pause = BACK_OFF_MIN;
-                    match incoming {
-                        Incoming::Arrived(arrival) => self.take_in(worker, arrival),
-                        Incoming::Accepted(accepted, sharing) => self.dispatch(worker, accepted, sharing),
-                    }
+                    self.take_in(worker, incoming);
                     continue;
                 }
                 Err(error) => error,
@@ -109,23 +106,28 @@ impl Inlet {
         Poll::Pending
     }
 
-    /// Serves a connection here, or gives it to the core that has the fewest.
-    fn dispatch<H: Handler>(&self, worker: &Rc<Worker<H>>, (transport, peer): Accepted, sharing: Sharing) {
-        let least = self.outlets.iter().min_by_key(|outlet| outlet.load());
-        let kept = match (sharing, least) {
-            (Sharing::ForAll, Some(outlet)) => outlet.give(transport, peer),
-            (Sharing::ForAll, None) | (Sharing::Own, _) => Some((transport, peer)),
-        };
-        if let Some(kept) = kept {
-            self.admit(worker, kept, Open::count(&worker.shared.stats));
+    fn take_in<H: Handler>(&self, worker: &Rc<Worker<H>>, incoming: Incoming) {
+        match incoming {
+            Incoming::Arrived(Arrival { detached, peer, open }) => {
+                // One that cannot be used here is closed.
+                if let Ok(transport) = detached.attach() {
+                    self.admit(worker, (transport, peer), open);
+                }
+            }
+            Incoming::Accepted(accepted, sharing) => {
+                if let Some(kept) = self.hand_out(accepted, sharing) {
+                    self.admit(worker, kept, Open::count(&worker.shared.stats));
+                }
+            }
         }
     }
 
-    /// Serves a connection that another core has accepted, unless it cannot be used here: it is closed then.
-    fn take_in<H: Handler>(&self, worker: &Rc<Worker<H>>, arrival: Arrival) {
-        let Arrival { detached, peer, open } = arrival;
-        if let Ok(transport) = detached.attach() {
-            self.admit(worker, (transport, peer), open);
+    /// Gives a connection to the core that has the fewest. Returns it if it is to be served here.
+    fn hand_out(&self, accepted: Accepted, sharing: Sharing) -> Option<Accepted> {
+        let least = self.outlets.iter().min_by_key(|outlet| outlet.load());
+        match (sharing, least) {
+            (Sharing::ForAll, Some(outlet)) => outlet.give(accepted),
+            (Sharing::ForAll, None) | (Sharing::Own, _) => Some(accepted),
         }
     }
 
@@ -149,12 +151,12 @@ impl Inlet {
     fn stop_listening<H: Handler>(&mut self, worker: &Rc<Worker<H>>) {
         for (listener, sharing) in std::mem::take(&mut self.listeners) {
             let waiting = std::iter::from_fn(|| listener.accept_now()).take(WAITING_MAX);
-            waiting.for_each(|accepted| self.dispatch(worker, accepted, sharing));
+            waiting.for_each(|accepted| self.take_in(worker, Incoming::Accepted(accepted, sharing)));
         }
         self.outlets.clear();
         self.arrivals.close();
         while let Ok(arrival) = self.arrivals.try_recv() {
-            self.take_in(worker, arrival);
+            self.take_in(worker, Incoming::Arrived(arrival));
         }
     }
 }

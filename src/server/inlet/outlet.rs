@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tokio::sync::mpsc;
 
-use crate::net::{Accepted, Detached, PeerAddr, Transport};
+use crate::net::{Accepted, Detached, PeerAddr};
 use crate::server::stats::{CoreStats, Open};
 
 /// The way to one core.
@@ -24,7 +24,7 @@ impl Outlet {
     }
 
     /// Gives a connection to the core. Returns it if the core has stopped.
-    pub(super) fn give(&self, transport: Transport, peer: PeerAddr) -> Option<Accepted> {
+    pub(super) fn give(&self, (transport, peer): Accepted) -> Option<Accepted> {
         let arrival = Arrival { detached: transport.detach().ok()?, peer, open: Open::count(&self.stats) };
         let Err(mpsc::error::SendError(kept)) = self.arrivals.send(arrival) else { return None };
         Some((kept.detached.attach().ok()?, kept.peer))
