@@ -18,7 +18,8 @@ use crate::memory::lock;
 /// A bounded cache of what a [`Resolver`] returned. It can be shared by all threads and runtimes.
 ///
 /// Concurrent callers with the same unknown name share one look-up. It runs within the first of them; if that one is
-/// cancelled, the next one starts a new look-up. A failure is returned to all who wait for it, and is not cached.
+/// cancelled, the next one starts a new look-up, and so does whoever comes more than a second later. A failure is
+/// returned to all who wait for it, and is not cached.
 pub(crate) struct Names {
     resolver: Box<dyn AnyResolver>,
     keep: Duration,
@@ -64,11 +65,11 @@ impl Names {
         let (mut known, now) = (self.lock(), Instant::now());
         if let Some(entry) = known.get_mut(name) {
             if entry.is_stale(now) {
-                *entry = Entry::default();
+                *entry = Entry::begun(now);
             }
             return entry.lookup.clone();
         }
-        let entry = Entry::default();
+        let entry = Entry::begun(now);
         let lookup = entry.lookup.clone();
         if has_room(&mut known) {
             known.insert(name.into(), entry);
@@ -79,12 +80,14 @@ impl Names {
     async fn look_up(&self, name: &str, lookup: &Arc<Lookup>) -> Answer {
         let answer = self.resolver.resolve(name).await.and_then(addresses).map_err(Failure::from);
         let mut known = self.lock();
-        // There may have been no room for this look-up, but for a later one of the same name.
-        let entry = known.get_mut(name).filter(|entry| Arc::ptr_eq(&entry.lookup, lookup));
+        // A later look-up of the same name may have been noted instead, for lack of room or of patience.
+        let entry = known.get_mut(name).filter(|entry| !entry.lookup.initialized());
         match (entry, &answer) {
-            (Some(entry), Ok(_)) => entry.good_until = Instant::now().checked_add(self.keep),
-            (Some(_), Err(_)) => drop(known.remove(name)),
-            (None, _) => {}
+            (Some(entry), Ok(_)) => {
+                *entry = Entry { lookup: lookup.clone(), good_until: Instant::now().checked_add(self.keep) };
+            }
+            (Some(entry), Err(_)) if Arc::ptr_eq(&entry.lookup, lookup) => drop(known.remove(name)),
+            (_, _) => {}
         }
         answer
     }
@@ -103,20 +106,26 @@ impl Default for Names {
 /// How long an answer is kept by default: the operating system does not say how long it may be.
 const KEEP: Duration = Duration::from_secs(60);
 
+/// How long others join a look-up that has no answer yet. The future in which it runs may never be polled again.
+const JOIN_MAX: Duration = Duration::from_secs(1);
+
 const NAMES_MAX: usize = 1024;
 
 /// More than a client could try within its time limit.
 const ADDRESSES_MAX: usize = 64;
 
 /// What is known about one name.
-#[derive(Default)]
 struct Entry {
     lookup: Arc<Lookup>,
-    /// `None` while it is being looked up, and if the answer never expires.
+    /// Until when others join the look-up, and then, until when its answer is valid. `None` if that never expires.
     good_until: Option<Instant>,
 }
 
 impl Entry {
+    fn begun(now: Instant) -> Entry {
+        Entry { lookup: Arc::default(), good_until: Some(now + JOIN_MAX) }
+    }
+
     fn is_stale(&self, now: Instant) -> bool {
         self.good_until.is_some_and(|end| end <= now)
     }
@@ -188,19 +197,28 @@ impl From<Failure> for io::Error {
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
+    use std::future::poll_fn;
     use std::sync::atomic::{AtomicBool, Ordering};
+    use std::task::Poll;
 
     use tokio::runtime::Builder;
     use tokio::task::{JoinHandle, yield_now};
-    use tokio::time::{advance, sleep};
+    use tokio::time::{advance, sleep, timeout};
 
     use super::*;
 
-    /// Answers the first question for a name with one address, the second with two, and so on, after a second each.
-    #[derive(Clone, Default)]
+    /// Answers the first question for a name with one address, the second with two, and so on, after a while each.
+    #[derive(Clone)]
     struct Script {
         asked: Arc<Mutex<BTreeMap<String, u8>>>,
         fails: Arc<AtomicBool>,
+        takes: Duration,
+    }
+
+    impl Default for Script {
+        fn default() -> Script {
+            Script { asked: Arc::default(), fails: Arc::default(), takes: Duration::from_secs(1) }
+        }
     }
 
     impl Script {
@@ -218,7 +236,7 @@ mod tests {
                 *times += 1;
                 *times
             };
-            sleep(Duration::from_secs(1)).await;
+            sleep(self.takes).await;
             match self.fails.load(Ordering::Relaxed) {
                 false => Ok((1..=times).map(|last| [192, 0, 2, last].into()).collect()),
                 true => Err(io::Error::new(io::ErrorKind::HostUnreachable, "no name server")),
@@ -315,6 +333,41 @@ mod tests {
             alone.abort();
             assert!(alone.await.unwrap_err().is_cancelled());
             assert_eq!(names.resolve("b").await.unwrap().len(), 2, "nobody waits for the cancelled one");
+        });
+    }
+
+    /// A name was once out of reach for as long as somebody held the future of its look-up without polling it.
+    #[test]
+    fn a_look_up_that_nobody_drives_is_not_waited_for_by_those_who_come_later() {
+        run(async {
+            let (script, names) = script();
+            let mut held = Box::pin(names.resolve("a"));
+            assert!(poll_fn(|cx| Poll::Ready(held.as_mut().poll(cx))).await.is_pending());
+            advance(JOIN_MAX).await;
+            let (second, third) = (ask(&names, "a").await, ask(&names, "a").await);
+            for caller in [second, third] {
+                let answer = timeout(JOIN_MAX * 9, caller).await.expect("it does not wait for the first");
+                assert_eq!(answer.unwrap().unwrap().len(), 2);
+            }
+            assert_eq!(held.await.unwrap().len(), 1);
+            assert_eq!(names.resolve("a").await.unwrap().len(), 2, "the newer answer is kept");
+            assert_eq!(script.asked(), "a:2 ");
+        });
+    }
+
+    #[test]
+    fn an_answer_that_takes_long_is_kept_all_the_same() {
+        run(async {
+            let script = Script { takes: JOIN_MAX * 3 / 2, ..Script::default() };
+            let names = Arc::new(Names::new(script.clone(), KEEP));
+            let first = ask(&names, "a").await;
+            advance(JOIN_MAX).await;
+            let second = ask(&names, "a").await;
+            assert_eq!(first.await.unwrap().unwrap().len(), 1);
+            assert_eq!(names.resolve("a").await.unwrap().len(), 1);
+            assert_eq!(second.await.unwrap().unwrap().len(), 2);
+            assert_eq!(names.resolve("a").await.unwrap().len(), 1);
+            assert_eq!(script.asked(), "a:2 ");
         });
     }
 
