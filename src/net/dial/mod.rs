@@ -154,7 +154,16 @@ impl Dial {
         if let Some(keepalive) = self.keepalive {
             keepalive.set(&SockRef::from(&socket))?;
         }
-        socket.connect(address).await
+        other_than(address, socket.connect(address).await?)
+    }
+}
+
+/// `stream`, unless it comes from `address`, to which it was to lead. TCP connects a socket to itself if the port that
+/// is dialed happens to be its own, which means that nobody listens there.
+fn other_than(address: SocketAddr, stream: TcpStream) -> io::Result<TcpStream> {
+    match stream.local_addr()? == address {
+        true => Err(io::ErrorKind::ConnectionRefused.into()),
+        false => Ok(stream),
     }
 }
 
@@ -319,6 +328,22 @@ mod tests {
             dial.local_address = Some([192, 0, 2, 1].into());
             let not_ours = ("connect", Some(io::ErrorKind::AddrNotAvailable));
             assert_eq!(fault(&dial, "a", port, LIMITS).await, not_ours);
+        });
+    }
+
+    /// A client that dialed a dead port of this machine again and again once heard its own request as an answer.
+    #[test]
+    fn a_connection_to_itself_counts_as_refused() {
+        block_on(async {
+            let (socket, far) =
+                (TcpSocket::new_v4().unwrap(), TcpListener::bind("127.0.0.1:0").await.unwrap());
+            socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+            let address = socket.local_addr().unwrap();
+            let itself = socket.connect(address).await.unwrap();
+            let refused = other_than(address, itself).unwrap_err();
+            assert_eq!(refused.kind(), io::ErrorKind::ConnectionRefused);
+            let address = far.local_addr().unwrap();
+            other_than(address, TcpStream::connect(address).await.unwrap()).unwrap();
         });
     }
 
