@@ -15,7 +15,7 @@ use super::{ClientCause, ClientError, ClientPhase};
 use crate::memory::{FreeList, lock};
 use crate::message::{Headers, Method, Name, Request};
 use crate::net::{Anywhere, Conn};
-use crate::runtime::{Instant, later, timeout_at};
+use crate::runtime::{self, Instant, later, timeout_at};
 use crate::wire::Announcement;
 use crate::wire::encode::{self, Additions};
 
@@ -130,9 +130,11 @@ impl Pool {
         since: Instant,
         deadline: Option<Instant>,
     ) -> Result<Place, ClientError> {
+        let is_late = || deadline.is_some_and(|deadline| deadline <= runtime::now());
         match timeout_at(self.settings.queue_until(since, deadline), self.places.acquire()).await {
-            Ok(Ok(permit)) => permit.forget(),
-            Ok(Err(_)) | Err(_) => return Err(ClientError::new(ClientPhase::Queue, ClientCause::TimedOut)),
+            // A place that becomes free only now is for those who can still use it.
+            Ok(Ok(permit)) if !is_late() => permit.forget(),
+            _ => return Err(ClientError::new(ClientPhase::Queue, ClientCause::TimedOut)),
         }
         Ok(Place { pool: self })
     }

@@ -141,6 +141,27 @@ async fn a_caller_waits_for_a_place_only_so_long() {
     }
 }
 
+/// When a server was silent, each place that became free at the deadline went to a caller whose time was up as well. It
+/// then dialed, and some even sent their request.
+#[tokio::test(start_paused = true)]
+async fn a_place_is_of_no_use_to_a_caller_whose_time_is_up() {
+    let stage = Stage::new(|mut peer, _| async move {
+        peer.request().await?;
+        pending().await
+    });
+    let client = stage.builder().connections_per_host_max(2).timeout(Duration::from_secs(1)).build();
+    let mut callers = JoinSet::new();
+    for _ in 0..20 {
+        let client = client.clone();
+        callers.spawn(async move { ask(&client, &get()).await.unwrap_err().phase() });
+        settle().await;
+    }
+    let phases = callers.join_all().await;
+    let count = |phase| phases.iter().filter(|found| **found == phase).count();
+    assert_eq!((count(ClientPhase::Wait), count(ClientPhase::Queue)), (2, 18));
+    assert_eq!((stage.dialed().len(), client.busy()), (2, 0));
+}
+
 /// A connection has no task of its own. One task watches all that rest, until none does.
 #[tokio::test(start_paused = true)]
 async fn one_task_watches_all_connections_that_rest() {
