@@ -48,7 +48,7 @@ impl Proxies {
     ///
     /// Each may also be written in upper case; if both are set, lower case wins. An empty variable counts as unset.
     /// `HTTP_PROXY` is ignored if `REQUEST_METHOD` is set, since in a CGI program a client can set it with a field
-    /// `Proxy`.
+    /// `Proxy`. On Windows, where names have no case, `http_proxy` is then ignored as well.
     ///
     /// # Errors
     ///
@@ -63,6 +63,7 @@ impl Proxies {
         let either = |name: &str| set(name).or_else(|| set(&name.to_ascii_uppercase()));
         let proxy = |value: Option<String>| value.map(|url| Proxy::new(&url)).transpose();
         let http = match var("REQUEST_METHOD") {
+            Some(_) if cfg!(windows) => None,
             Some(_) => set("http_proxy"),
             None => either("http_proxy"),
         };
@@ -142,7 +143,8 @@ mod tests {
     fn the_field_proxy_names_no_proxy_for_a_cgi_program() {
         check(&["HTTP_PROXY=evil", "REQUEST_METHOD=GET"], None, None);
         check(&["HTTP_PROXY=evil", "REQUEST_METHOD="], None, None);
-        check(&["HTTP_PROXY=evil", "http_proxy=h", "REQUEST_METHOD=GET"], Some("h"), None);
+        let lower = (!cfg!(windows)).then_some("h");
+        check(&["HTTP_PROXY=evil", "http_proxy=h", "REQUEST_METHOD=GET"], lower, None);
         check(&["HTTP_PROXY=evil", "ALL_PROXY=x", "REQUEST_METHOD=GET"], Some("x"), Some("x"));
         check(&["HTTP_PROXY=e vil", "HTTPS_PROXY=s", "REQUEST_METHOD=GET"], None, Some("s"));
     }
