@@ -280,7 +280,9 @@ impl Client {
     /// Sends `request`, which asks for an upgrade, and hands the connection over (RFC 9110 §7.8). The head of the
     /// answer is in `response`.
     ///
-    /// The request names the protocol in its `upgrade` field; `connection: upgrade` is added.
+    /// The request names the protocol in its `upgrade` field; `connection: upgrade` is added. Most HTTP proxies drop both
+    /// from a request for an `http` URL (RFC 9110 §7.6.1). One for an `https` URL goes through a tunnel, which they
+    /// cannot read.
     ///
     /// # Errors
     ///
