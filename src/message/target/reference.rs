@@ -75,7 +75,7 @@ fn clean(url: &str) -> String {
     let (path, query) = split_query(resource);
     let mut kept: Vec<&str> = Vec::new();
     let segments = path.strip_prefix('/').unwrap_or(path).split('/');
-    let ends_in_folder = matches!(path.rsplit('/').next(), Some("." | ".." | ""));
+    let is_folder = path.ends_with("/.") || path.ends_with("/..");
     for segment in segments {
         match segment {
             "." => {}
@@ -83,12 +83,10 @@ fn clean(url: &str) -> String {
             segment => kept.push(segment),
         }
     }
-    let mut clean = format!("{origin}/{}", kept.join("/"));
-    if ends_in_folder && !clean.ends_with('/') {
-        clean.push('/');
+    if is_folder {
+        kept.push("");
     }
-    clean.push_str(query);
-    clean
+    format!("{origin}/{}{query}", kept.join("/"))
 }
 
 /// Escapes what a path or a query cannot contain. The host stays as it is, since escaping would make it another one.
@@ -164,6 +162,25 @@ mod tests {
                 ("g?y/../x", Some("http://a/b/c/g?y/../x")),
                 ("https://h:8/x/../y#z", Some("https://h:8/y")),
                 ("HTTP://h", Some("HTTP://h/")),
+            ],
+        );
+    }
+
+    /// An empty segment is a segment like any other (RFC 3986 §3.3).
+    #[test]
+    fn empty_segments_are_kept_rfc3986_5_2_4() {
+        check(
+            "http://a/b//c",
+            &[
+                (".", Some("http://a/b//")),
+                ("..", Some("http://a/b/")),
+                ("../..", Some("http://a/")),
+                ("g//.", Some("http://a/b//g//")),
+                ("g//h/..?y", Some("http://a/b//g//?y")),
+                ("/g//", Some("http://a/g//")),
+                ("/.//g", Some("http://a//g")),
+                ("/..//", Some("http://a//")),
+                ("http://h//.", Some("http://h//")),
             ],
         );
     }
