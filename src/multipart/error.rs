@@ -22,7 +22,7 @@ pub enum MultipartError {
     Unread,
     /// The boundary is missing, or does not consist of 1 to 70 allowed characters (RFC 2046 §5.1.1).
     Boundary,
-    /// A boundary is followed by something other than the end of its line (§5.1.1).
+    /// A boundary is followed by something other than the end of its line, or follows a head at once (§5.1.1).
     Delimiter,
     /// The head of a part is malformed (§5.1).
     PartHead,
@@ -77,7 +77,7 @@ impl fmt::Display for MultipartError {
             E::ContentCoding => "the body is encoded",
             E::Unread => "the body was not read yet",
             E::Boundary => "the boundary is missing or malformed",
-            E::Delimiter => "the line of a boundary is malformed",
+            E::Delimiter => "the line of a boundary is malformed, or misplaced",
             E::PartHead => "the head of a part is malformed",
             E::Disposition => "the content disposition of a part is missing, repeated or malformed",
             E::TransferEncoding => "a part is in a transfer encoding",

@@ -107,6 +107,8 @@ enum State {
     Head {
         searched: usize,
     },
+    /// At the empty line between a head and its content.
+    EmptyLine,
     Content,
     Epilogue,
     Done,
@@ -172,7 +174,7 @@ impl<R: AsyncRead + Unpin> Multipart<R> {
     fn poll_part(&mut self, cx: &mut task::Context<'_>) -> Poll<io::Result<bool>> {
         loop {
             match self.state {
-                State::Preamble | State::Content => match ready!(self.poll_data(cx))? {
+                State::Preamble | State::EmptyLine | State::Content => match ready!(self.poll_data(cx))? {
                     0 => self.state = State::Delimiter,
                     count => self.consume(count),
                 },
@@ -184,7 +186,7 @@ impl<R: AsyncRead + Unpin> Multipart<R> {
                 State::Head { searched } => {
                     let head = ready!(self.poll_head(cx, searched));
                     self.settle(head)?;
-                    (self.state, self.size) = (State::Content, 0);
+                    (self.state, self.size) = (State::EmptyLine, 0);
                     return Poll::Ready(Ok(true));
                 }
                 State::Epilogue => {
@@ -209,19 +211,28 @@ impl<R: AsyncRead + Unpin> Multipart<R> {
 
     fn poll_front(&mut self, cx: &mut task::Context<'_>) -> Poll<io::Result<usize>> {
         let (size_max, error) = match self.state {
-            State::Content => (self.limits.part_max, MultipartError::PartTooLarge),
+            State::EmptyLine | State::Content => (self.limits.part_max, MultipartError::PartTooLarge),
             State::Preamble => (self.limits.margin_max.saturating_add(2), MultipartError::MarginTooLarge),
             State::Failed(error) => return Poll::Ready(Err(error.into())),
             _ => return Poll::Ready(Ok(0)),
         };
         loop {
-            match self.boundary.front(self.window.unread()) {
-                Front::Data(count) => {
+            match (self.boundary.front(self.window.unread()), self.state) {
+                (Front::Data(_), State::EmptyLine) => {
+                    self.window.consume("\r\n".len());
+                    self.state = State::Content;
+                }
+                // By the grammar, this part has no content; many programs read the delimiter as content. No honest
+                // client sends it, since content must not begin with the boundary either (RFC 2046 §5.1.1).
+                (Front::Delimiter, State::EmptyLine) => {
+                    return Poll::Ready(Err(MultipartError::Delimiter.into()));
+                }
+                (Front::Data(count), _) => {
                     self.size += count as u64;
                     return Poll::Ready(within(self.size, size_max, error).map(|()| count));
                 }
-                Front::Delimiter => return Poll::Ready(Ok(0)),
-                Front::Open => ready!(self.poll_more(cx))?,
+                (Front::Delimiter, _) => return Poll::Ready(Ok(0)),
+                (Front::Open, _) => ready!(self.poll_more(cx))?,
             }
         }
     }
@@ -249,7 +260,7 @@ impl<R: AsyncRead + Unpin> Multipart<R> {
                 let end = searched + found + 2;
                 within(end as u64 - 2, self.limits.head_max as u64, MultipartError::PartHeadTooLarge)?;
                 self.head.parse(&unread[2..end], self.limits.fields_max)?;
-                self.window.consume(end + 2);
+                self.window.consume(end);
                 return Poll::Ready(Ok(()));
             }
             if unread.len() >= self.limits.head_max + HEAD_ENDS {

@@ -207,7 +207,10 @@ mod parts {
             "\r\n\r\n",
             "\r",
             "\n",
-            "--b",
+            "-",
+            "--",
+            "--c",
+            "\r\n\r",
             "\n--b",
             "\r--b",
             "\r\n--",
@@ -322,6 +325,17 @@ mod refused {
             refused(line.to_owned() + "\r\n" + &part("2") + "--b--\r\n", E::Delimiter);
         }
         refused(part("1") + "--b" + &" ".repeat(129) + "\r\n", E::Delimiter);
+    }
+
+    /// Go, Werkzeug and busboy end the part there, others begin its content.
+    #[test]
+    fn a_boundary_directly_behind_a_head_is_refused_2046_5_1_1() {
+        for content in
+            ["--b", "--bx", "--b\r\n", "--b--\r\n", "--b\r\ncontent-disposition: form-data; name=b\r\n\r\n2"]
+        {
+            refused(part(content) + "--b--\r\n", E::Delimiter);
+        }
+        refused(part("1") + &part("--b") + "--b--\r\n", E::Delimiter);
     }
 
     #[test]
