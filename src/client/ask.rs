@@ -13,7 +13,7 @@ use super::redirect::{self, Goal};
 use super::{Call, Client, ClientCause, ClientError, ClientPhase, Tunnel};
 use crate::memory::Reset;
 use crate::message::{
-    Headers, InvalidRequest, InvalidTarget, Length, Method, Request, Response, Status, Timings,
+    Headers, InvalidRequest, InvalidTarget, Length, Method, Name, Request, Response, Status, Timings, members,
 };
 use crate::runtime::{self, Instant, rare};
 
@@ -154,7 +154,8 @@ impl Client {
         response: &mut Response,
     ) -> Result<Tunnel, ClientError> {
         let mut link = self.attempt(pool, (request, Goal::Own), response, self.deadline()).await?;
-        if response.status == Status::SWITCHING_PROTOCOLS {
+        if response.status == Status::SWITCHING_PROTOCOLS && is_asked_for(&response.headers, &request.headers)
+        {
             return Ok(Tunnel::new(link));
         }
         let refused = link.error(ClientPhase::Wait, ClientCause::Upgrade);
@@ -235,6 +236,13 @@ pub(super) fn check(method: Method, content: Length) -> Result<(), InvalidReques
         (Method::Trace, Length::Known(1..) | Length::Unknown) => Err(InvalidRequest::Content),
         _ => Ok(()),
     }
+}
+
+/// Whether `answer` names the protocols that it switches to, and `request` asks for all of them (RFC 9110 §7.8).
+fn is_asked_for(answer: &Headers, request: &Headers) -> bool {
+    let mut protocols = answer.named(Name::UPGRADE).flat_map(members).peekable();
+    let is_asked = |name| str::from_utf8(name).is_ok_and(|name| request.contains_token("upgrade", name));
+    protocols.peek().is_some() && protocols.all(is_asked)
 }
 
 /// The length of the body that will be written after the head.

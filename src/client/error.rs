@@ -106,7 +106,7 @@ pub enum ClientCause {
     Coding(CodingError),
     /// There were more interim answers than are read (RFC 9110 §15.2).
     TooManyInterim,
-    /// The server switched protocols without being asked, or did not when it was.
+    /// The server switched protocols without being asked, or did not when it was, or not to what it was asked for.
     Upgrade,
     /// The proxy answered a CONNECT, or a SOCKS greeting, with anything but success.
     Proxy(Box<dyn Error + Send + Sync>),

@@ -286,9 +286,9 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// As [`Client::get`], or with [`ClientCause::Upgrade`] if the answer is not 101. That answer is then in `response`,
-    /// even if it is a redirect. Its body says why, as a rule, and is received as by [`Client::send`]; if it does not
-    /// arrive whole, or is too large, it is empty.
+    /// As [`Client::get`], or with [`ClientCause::Upgrade`] if the answer is not 101, or switches to another protocol than
+    /// the request asks for. That answer is then in `response`, even if it is a redirect. Its body says why, as a rule,
+    /// and is received as by [`Client::send`]; if it does not arrive whole, or is too large, it is empty.
     pub async fn upgrade(&self, request: &Request, response: &mut Response) -> Result<Tunnel, ClientError> {
         self.switch(None, request, response).await
     }

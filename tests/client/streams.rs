@@ -284,6 +284,35 @@ async fn an_upgrade_has_to_be_asked_for_and_granted_9110_7_8() {
     assert_eq!((client.idle(), client.busy(), exact.dialed().len()), (0, 0, 3));
 }
 
+/// A server that speaks another protocol must not be taken for one that speaks this one.
+#[tokio::test(start_paused = true)]
+async fn a_connection_is_handed_over_only_for_what_was_asked_9110_7_8() {
+    for (fields, is_granted) in [
+        ("upgrade: own\r\n", true),
+        ("upgrade: OWN\r\n", true),
+        ("upgrade: own, TLS/1.0\r\n", true),
+        ("upgrade: tls/1.0\r\nupgrade: own\r\n", true),
+        ("", false),
+        ("upgrade: \r\n", false),
+        ("upgrade: owned\r\n", false),
+        ("upgrade: own/1\r\n", false),
+        ("upgrade: TLS\r\n", false),
+        ("upgrade: own, h2c\r\n", false),
+        ("upgrade: own\r\nupgrade: h2c\r\n", false),
+    ] {
+        let stage = Stage::always(format!("HTTP/1.1 101 x\r\nconnection: upgrade\r\n{fields}\r\n"));
+        let (client, mut response, mut request) = (stage.client(), Response::new(), upgrade());
+        request.headers.append("upgrade", "tls/1.0").unwrap();
+        match client.upgrade(&request, &mut response).await {
+            Ok(_) => assert!(is_granted, "{fields:?}"),
+            Err(error) => {
+                assert!(!is_granted && matches!(error.cause(), ClientCause::Upgrade), "{fields:?}: {error:?}")
+            }
+        }
+        assert_eq!((response.status.as_u16(), client.busy(), client.idle()), (101, 0, 0), "{fields:?}");
+    }
+}
+
 /// An upgrade that is answered with `wire`, cut at each byte, has failed, and says why: with this status, body and
 /// trailer. Then so many connections rest.
 async fn check_refused(wire: &'static str, (status, body, sum): (u16, &str, Option<&str>), idle: usize) {
