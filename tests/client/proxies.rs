@@ -82,7 +82,9 @@ async fn a_proxy_hears_nothing_of_what_goes_through_its_tunnel() {
     })
     .await;
     let client = Client::builder()
-        .proxies(Proxies::all(Proxy::new(&proxy.url.replace("http://", "http://joe:pw@")).unwrap()))
+        .proxies(Proxies::all(Proxy::new(&proxy.url).unwrap()))
+        .field("proxy-authorization", "Basic am9lOnB3")
+        .unwrap()
         .tls(ClientTls::new().roots(TlsRoots::from_pem(ours.pem()).unwrap()))
         .build();
     for _ in 0..3 {
@@ -179,6 +181,24 @@ async fn a_redirect_keeps_the_proxy_and_its_password() {
     .await;
     let client = client(&proxy.url.replace("http://", "http://joe:pw@"));
     assert_eq!(client.get("http://a.example/").await.unwrap().body.text(), Ok("ok"));
+}
+
+/// A default `proxy-authorization` was once sent to every origin, and to no proxy that was asked for a tunnel.
+#[tokio::test]
+async fn default_credentials_for_proxies_go_to_proxies_alone_9110_11_7_2() {
+    let (near, far) = (parrot().await, parrot().await);
+    for (proxy, asked, expected) in [
+        (None, &far, None),
+        (Some(near.url.clone()), &far, Some("Bearer x")),
+        (Some(near.url.replace("http://", "http://joe:pw@")), &far, Some("Basic am9lOnB3")),
+    ] {
+        let proxies = proxy.map_or(Proxies::none(), |url| Proxies::all(Proxy::new(&url).unwrap()));
+        let client = Client::builder().field("proxy-authorization", "Bearer x").unwrap().proxies(proxies);
+        let heard = client.build().get(&asked.url).await.unwrap();
+        let line = expected.map_or(String::new(), |value| format!("proxy-authorization: {value}\r\n"));
+        let lines = heard.body.text().unwrap().split_once("\r\nhost: ").unwrap().1;
+        assert_eq!(lines.split_once("\r\n").unwrap().1, format!("{line}\r\n"));
+    }
 }
 
 #[tokio::test]

@@ -98,6 +98,13 @@ impl Proxies {
         self
     }
 
+    /// Gives HTTP proxies without credentials this value of `Proxy-Authorization`.
+    pub(in crate::client) fn authorize(&mut self, authorization: &str) {
+        for proxy in [&mut self.http, &mut self.https].into_iter().flatten() {
+            proxy.authorize(authorization);
+        }
+    }
+
     /// The proxy for `host` and `port` of a URL with this scheme, if one is used.
     pub(in crate::client) fn proxy_for(&self, scheme: Scheme, host: &str, port: u16) -> Option<&Proxy> {
         let proxy = match scheme {

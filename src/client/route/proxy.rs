@@ -100,6 +100,13 @@ impl Proxy {
         Ok(self)
     }
 
+    /// Gives an HTTP proxy without credentials this value of `Proxy-Authorization`.
+    pub(super) fn authorize(&mut self, value: &str) {
+        if let Protocol::Http { authorization } = &mut self.protocol {
+            authorization.get_or_insert_with(|| value.into());
+        }
+    }
+
     /// Whether the proxy reads requests to URLs of this scheme, so that each must say where it is to go (RFC 9112
     /// §3.2.2).
     pub(in crate::client) fn forwards(&self, scheme: Scheme) -> bool {

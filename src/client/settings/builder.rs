@@ -118,8 +118,11 @@ impl ClientBuilder {
     /// `host`, `connection`, `keep-alive`, `upgrade`, `expect` and the fields that frame a body belong to each request,
     /// and are ignored here.
     ///
-    /// `authorization`, `cookie` and `proxy-authorization` are sent to every origin that is asked, but not to one that a
-    /// redirect leads to, and not with a TRACE, whose answer repeats them (RFC 9110 §9.3.8).
+    /// `authorization` and `cookie` are sent to every origin that is asked, but not to one that a redirect leads to, and
+    /// not with a TRACE, whose answer repeats them (RFC 9110 §9.3.8).
+    ///
+    /// `proxy-authorization` is for HTTP proxies that have no credentials of their own: they get it with each request
+    /// that they read, and each tunnel that they are asked for. No origin does (RFC 9110 §11.7.2).
     ///
     /// # Errors
     ///
@@ -208,6 +211,10 @@ impl ClientBuilder {
         for name in encode::ROUTING.into_iter().chain([Name::UPGRADE, Name::EXPECT]) {
             settings.fields.remove(name.as_str());
         }
+        if let Some(authorization) = settings.fields.text(PROXY_AUTHORIZATION) {
+            settings.proxies.authorize(authorization);
+        }
+        settings.fields.remove(PROXY_AUTHORIZATION);
         let shared = Shared { settings: Arc::new(settings), pools: Default::default() };
         Client { shared: Arc::new(shared), total, redirects }
     }
@@ -233,6 +240,8 @@ impl Default for ClientBuilder {
 }
 
 const BODY_MAX: usize = 16 << 20;
+
+const PROXY_AUTHORIZATION: &str = "proxy-authorization";
 
 impl fmt::Debug for ClientBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
