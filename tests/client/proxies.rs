@@ -145,6 +145,8 @@ async fn a_proxy_that_opens_no_tunnel_is_not_taken_for_the_origin() {
         let client = client(&proxy.url);
         let error = client.get("https://a.example/").await.unwrap_err();
         assert_eq!((error.phase(), error.is_sent()), (ClientPhase::Connect, false), "{answer:?}: {error:#}");
+        let is_early = answer.ends_with("early");
+        assert_eq!(format!("{error:#}").contains("it said more than"), is_early, "{answer:?}: {error:#}");
         assert_eq!((client.idle(), client.busy()), (0, 0));
     }
     let endless = Scripted::new(|mut peer, _| async move {

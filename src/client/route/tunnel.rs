@@ -49,9 +49,10 @@ pub(super) async fn open_tunnel(
             break;
         }
     }
-    match response.status.is_success() && incoming.input.is_empty() {
-        true => Ok(conn.into_parts().0),
-        false => Err(failed(ClientCause::Proxy(Refused(response.status).into()))),
+    match (response.status.is_success(), incoming.input.is_empty()) {
+        (true, true) => Ok(conn.into_parts().0),
+        (true, false) => Err(failed(ClientCause::Proxy("it said more than that the tunnel is open".into()))),
+        (false, _) => Err(failed(ClientCause::Proxy(Refused(response.status).into()))),
     }
 }
 
@@ -68,7 +69,7 @@ fn failed(cause: ClientCause) -> ClientError {
     ClientError::new(ClientPhase::Connect, cause)
 }
 
-/// The proxy did not open a tunnel.
+/// The proxy did not open a tunnel, but answered with this status.
 #[derive(Debug)]
 struct Refused(Status);
 
