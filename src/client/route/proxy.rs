@@ -79,6 +79,9 @@ impl Proxy {
 
     /// Returns this proxy with credentials: `Basic` for HTTP (RFC 7617), or those of SOCKS5 (RFC 1929).
     ///
+    /// An HTTP proxy that wants others is given them in the default field `proxy-authorization`
+    /// ([`ClientBuilder::field`](crate::ClientBuilder::field)).
+    ///
     /// # Errors
     ///
     /// Fails if they cannot be sent. For HTTP neither may contain a control character, nor the user a colon. For SOCKS5
