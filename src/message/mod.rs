@@ -39,6 +39,8 @@ pub use response::Response;
 pub use status::{InvalidStatus, Status};
 pub(crate) use target::{Authority, Scheme, split_port};
 pub use target::{InvalidTarget, Target, TargetForm};
+#[cfg(any(feature = "fs", feature = "multipart"))]
+pub(crate) use text::is_file_name;
 pub(crate) use text::{Class, ImfDate, decimal, month_number, percent, saturating_decimal};
 pub use text::{FromText, InvalidText};
 pub use timings::Timings;

@@ -2,12 +2,13 @@
 
 use std::fs;
 use std::io;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
 use tokio::fs::File;
 use tokio::io::{AsyncRead, AsyncWriteExt, BufWriter};
 
 use super::{MultipartError, Part};
+use crate::message::is_file_name;
 use crate::runtime::{random_token, spawn_blocking};
 
 /// A part that was written to a file.
@@ -40,9 +41,9 @@ impl<R: AsyncRead + Unpin> Part<'_, R> {
     ///
     /// # Errors
     ///
-    /// As [`Part::save`]. With [`MultipartError::FileName`], which is answered with 400, if the name is empty, is a path,
-    /// begins with a dot, contains a control character or is too long; and with [`io::ErrorKind::AlreadyExists`] if there
-    /// already is a file with this name.
+    /// As [`Part::save`]. With [`MultipartError::FileName`], which is answered with 400, if the name is empty, is a path
+    /// or, on Windows, that of a device, begins with a dot, contains a control character or is too long; and with
+    /// [`io::ErrorKind::AlreadyExists`] if there already is a file with this name.
     pub async fn save_as(&mut self, dir: impl AsRef<Path>, name: &str) -> io::Result<Saved> {
         if !is_plain(name) {
             return Err(MultipartError::FileName.into());
@@ -76,11 +77,10 @@ impl<R: AsyncRead + Unpin> Part<'_, R> {
 /// Copying this much is cheaper than a detour through another thread.
 const WRITTEN_AT_ONCE: usize = 64 << 10;
 
-/// Whether `name` is the name of a file and nothing else, on any system. Callers are supposed to choose it themselves,
-/// but some will use the peer's.
+/// Whether `name` is the name of a file and nothing else, on any system, and of one that is not hidden. Callers are
+/// supposed to choose it themselves, but some will use the peer's.
 fn is_plain(name: &str) -> bool {
-    let is_one = |name: &str| matches!(Path::new(name).components().next(), Some(Component::Normal(own)) if own == name);
-    is_one(name) && !name.starts_with('.') && !name.contains(|c: char| "/\\:".contains(c) || c.is_control())
+    is_file_name(name) && !name.starts_with('.') && !name.contains(|c: char| c == ':' || c.is_control())
 }
 
 /// A file that is removed unless it is kept.

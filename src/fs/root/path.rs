@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use memchr::memchr;
 
-use crate::message::Target;
+use crate::message::{Target, is_file_name};
 
 /// A path below a root: names separated by one `/`, decoded once. The path of the root itself is empty. A path that
 /// ends with a `/`, or is empty, denotes a directory.
@@ -21,7 +21,7 @@ impl<'a> Below<'a> {
         let names = path.strip_suffix('/').unwrap_or(&path);
         let is_fit = match &*path {
             "" => true,
-            _ => names.split('/').all(is_name),
+            _ => names.split('/').all(is_file_name),
         };
         is_fit.then_some(Below(path))
     }
@@ -80,24 +80,6 @@ pub(in crate::fs) fn strip_prefix<'a>(path: Cow<'a, str>, prefix: &str) -> Optio
         Cow::Borrowed(path) => Cow::Borrowed(&path[len..]),
         Cow::Owned(path) => Cow::Owned(path[len..].to_owned()),
     })
-}
-
-/// Whether a file may have this name.
-pub(in crate::fs) fn is_name(name: &str) -> bool {
-    let is_special = |octet: u8| octet.is_ascii_control() || matches!(octet, b'/' | b'\\');
-    !matches!(name, "" | "." | "..") && !name.bytes().any(is_special) && (!cfg!(windows) || is_plain(name))
-}
-
-/// Whether a name is plain on Windows too: not a drive, a stream of a file or a device, and without characters at its
-/// end that Windows ignores.
-fn is_plain(name: &str) -> bool {
-    let stem = name.split('.').next().unwrap_or_default().trim_end();
-    let is_device = match stem.len() {
-        3 => ["con", "prn", "aux", "nul"].iter().any(|device| stem.eq_ignore_ascii_case(device)),
-        4 => ["com", "lpt"].iter().any(|device| stem.as_bytes()[..3].eq_ignore_ascii_case(device.as_bytes())),
-        _ => ["conin$", "conout$"].iter().any(|device| stem.eq_ignore_ascii_case(device)),
-    };
-    !is_device && !name.contains([':', '<', '>', '"', '|', '?', '*', '~']) && !name.ends_with([' ', '.'])
 }
 
 #[cfg(test)]
@@ -189,18 +171,6 @@ mod tests {
         assert_eq!(strip("x", "").as_deref(), Some("x"));
         for path in ["a", "ab", "ab/c", "b/a", "", "/a/b"] {
             assert_eq!(strip(path, "a"), None, "{path}");
-        }
-    }
-
-    #[test]
-    fn names_that_are_special_to_windows_are_not_plain() {
-        for name in
-            ["C:", "file::$DATA", "con", "NUL.txt", "com1", "LPT9.x", "a.", "a ", "PROGRA~1", "a?", "aux ."]
-        {
-            assert!(!is_plain(name), "{name}");
-        }
-        for name in ["a", "a.b", "console", "nulls.txt", "com", "icon", ".a", "company"] {
-            assert!(is_plain(name), "{name}");
         }
     }
 }

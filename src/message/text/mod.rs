@@ -1,8 +1,10 @@
-//! How the texts of messages are spelled: sets of octets, numbers, dates and escapes (RFC 9110 §5.6, RFC 3986 §2).
+//! How the texts of messages are spelled: sets of octets, numbers, dates, escapes and names of files (RFC 9110 §5.6, RFC 3986 §2).
 
 mod class;
 pub(super) mod date;
 mod decimal;
+#[cfg(any(feature = "fs", feature = "multipart"))]
+mod file_name;
 pub(crate) mod percent;
 
 mod from_text;
@@ -11,5 +13,7 @@ mod invalid_text;
 pub(crate) use class::Class;
 pub(crate) use date::{ImfDate, month_number};
 pub(crate) use decimal::{decimal, saturating_decimal};
+#[cfg(any(feature = "fs", feature = "multipart"))]
+pub(crate) use file_name::is_file_name;
 pub use from_text::FromText;
 pub use invalid_text::InvalidText;
