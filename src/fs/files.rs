@@ -10,8 +10,8 @@ use super::cache::{Cache, FileCache};
 use super::listing::{self, Sort};
 use super::lookup::{DotFiles, Found, Listing, Lookup, Neighbors, Site, owed, without_dot};
 use super::pattern::Pattern;
-use super::root::{Links, Root};
-use crate::message::{Headers, InvalidField, Method, Request, Status, is_file_name};
+use super::root::{Links, Root, is_name};
+use crate::message::{Headers, InvalidField, Method, Request, Status};
 use crate::runtime::{Seats, spawn_blocking};
 use crate::server::{BodyPlan, Context, Handler, IntoHandler, Result};
 
@@ -152,7 +152,7 @@ impl<N> Files<N> {
     /// Sets the names of index files: a directory is answered with the first one that exists. A name with a `/` in it,
     /// or one that no file may have, is ignored. Default: `index.html`.
     pub fn index<S: Into<String>>(self, names: impl IntoIterator<Item = S>) -> Files<N> {
-        let names = names.into_iter().map(Into::into).filter(|name: &String| is_file_name(name));
+        let names = names.into_iter().map(Into::into).filter(|name: &String| is_name(name));
         self.with(|lookup| lookup.index = names.collect())
     }
 

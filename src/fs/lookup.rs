@@ -10,8 +10,8 @@ use super::cache::Cache;
 use super::listing::{self, Sort};
 use super::pattern::Pattern;
 use super::resource::{Resource, Snapshot, StoredCoding};
-use super::root::{Below, Directory, Entry, Links, Opened, Root, decode, strip_prefix};
-use crate::message::{Request, Status, is_file_name};
+use super::root::{Below, Directory, Entry, Links, Opened, Root, decode, is_name, strip_prefix};
+use crate::message::{Request, Status};
 use crate::server::Error;
 
 /// The settings by which a path leads to a file.
@@ -158,7 +158,7 @@ impl Lookup {
     pub(super) fn list(&self, listed: &Listed, sort: Sort) -> io::Result<String> {
         let Listed { root, directory, path } = listed;
         let is_shown = |name: &str| self.dot_files == DotFiles::Shown || !name.starts_with('.');
-        let is_listed = |entry: &Entry| is_file_name(&entry.name) && is_shown(&entry.name);
+        let is_listed = |entry: &Entry| is_name(&entry.name) && is_shown(&entry.name);
         let entries = root.entries(directory, path, self.links)?;
         let shown = entries.filter(|entry| entry.as_ref().map_or(true, is_listed));
         // One more than the page has room for tells it that there are more.

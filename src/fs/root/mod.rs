@@ -13,7 +13,7 @@ use std::sync::Arc;
 #[cfg(feature = "compress")]
 pub(super) use disk::Node;
 pub(super) use disk::{Disk, Entry, Links, descriptors};
-pub(super) use path::{Below, decode, strip_prefix};
+pub(super) use path::{Below, decode, is_name, strip_prefix};
 
 use self::embedded::Embedded;
 use super::resource::Snapshot;

@@ -21,7 +21,7 @@ impl<'a> Below<'a> {
         let names = path.strip_suffix('/').unwrap_or(&path);
         let is_fit = match &*path {
             "" => true,
-            _ => names.split('/').all(is_file_name),
+            _ => names.split('/').all(is_name),
         };
         is_fit.then_some(Below(path))
     }
@@ -82,6 +82,11 @@ pub(in crate::fs) fn strip_prefix<'a>(path: Cow<'a, str>, prefix: &str) -> Optio
     })
 }
 
+/// Whether a file is asked for by this name. With a `~` Windows has second names for files, which may be hidden.
+pub(in crate::fs) fn is_name(name: &str) -> bool {
+    is_file_name(name) && !(cfg!(windows) && name.contains('~'))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -104,6 +109,7 @@ mod tests {
         check("/%2561", Some("%61"));
         check("/%252e%252e/", Some("%2e%2e/"));
         check("/%252fa", Some("%2fa"));
+        check("/PROGRA~1", (!cfg!(windows)).then_some("PROGRA~1"));
         // Windows ignores dots at the end of a name.
         check("/...", (!cfg!(windows)).then_some("..."));
         check("/..a/a..", (!cfg!(windows)).then_some("..a/a.."));
