@@ -58,6 +58,9 @@ impl Options {
                 return Err(help());
             }
         }
+        if options.server_workloads().is_empty() && options.client_workloads().is_empty() {
+            return Err(format!("none of these does any of that\n\n{}", help()));
+        }
         Ok(options)
     }
 
@@ -258,7 +261,8 @@ mod tests {
 
     #[test]
     fn what_is_not_understood_is_not_ignored() {
-        for args in [&["--fast"][..], &["hyper2"], &["serve", "nobody"], &["ask", "ureq", "get", "x", "y"]] {
+        let ask = &["ask", "ureq", "get", "x", "y"][..];
+        for args in [&["--fast"][..], &["hyper2"], &["serve", "nobody"], ask, &["hyper", "client-1"]] {
             assert_eq!(measured(args), None, "{args:?}");
         }
     }
