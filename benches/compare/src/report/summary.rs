@@ -19,18 +19,19 @@ pub(super) fn summary(results: &Results) -> String {
     page.push_str(&METHOD.replace("ROUNDS", &results.pace.rounds.to_string()));
     // Rounds that rank nobody have no losers either.
     if !results.is_quick {
-        page.push_str(&losses(results));
+        page.push_str(&losses(&results.server, &results.client));
     }
     page
 }
 
 /// A sentence for each row that is lost.
-fn losses(results: &Results) -> String {
-    let mut sentences: Vec<String> = results.measured().flat_map(lost).collect();
-    if sentences.is_empty() {
+fn losses(server: &[Measured], client: &[Measured]) -> String {
+    let all = || server.iter().chain(client);
+    let mut sentences: Vec<String> = all().flat_map(lost).collect();
+    if sentences.is_empty() && all().any(|it| ours(it).is_some()) {
         sentences.push("First in every row.".into());
     }
-    let over: Vec<String> = results.server.iter().filter_map(over).collect();
+    let over: Vec<String> = server.iter().filter_map(over).collect();
     if !over.is_empty() {
         sentences.push(format!("More than {OVER_MAX} times the limit's CPU time: {}.", over.join(", ")));
     }
@@ -149,7 +150,7 @@ fn brief(spread: Option<Spread>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{best, lost, over, table_row};
+    use super::{best, losses, lost, over, table_row};
     use crate::load::Latency;
     use crate::measure::{Measured, Round, Row};
 
@@ -193,6 +194,14 @@ mod tests {
         check(row("corehttp", &[2.0], false), row("hyper", &[3.0], true), &[overloaded]);
         let failed = Row { failed: Some("it hung".into()), ..Row::new("corehttp") };
         check(failed, row("hyper", &[3.0], true), &["Failed in `row`: it hung."]);
+    }
+
+    #[test]
+    fn who_is_not_there_is_first_in_nothing() {
+        let measured = |rows| [Measured { name: "row", title: "a row", rows, ..Measured::default() }];
+        let rows = |name| vec![row("limit", &[1.0; 3], true), row(name, &[1.1; 3], true)];
+        assert_eq!(losses(&measured(rows("corehttp")), &[]), "- First in every row.\n");
+        assert_eq!(losses(&measured(rows("hyper")), &[]), "");
     }
 
     #[test]
