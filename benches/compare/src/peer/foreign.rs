@@ -3,14 +3,16 @@
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
+use std::thread::sleep;
 use std::time::Duration;
 
-use super::{Peer, h2o, nginx};
+use super::{PAUSE, Peer, h2o, nginx};
 use crate::application::Exchange;
 use crate::asker::Asker;
 use crate::child::Child;
 use crate::seat::Seat;
+use crate::syscalls;
 
 /// What is installed on this machine.
 pub(crate) struct Foreign {
@@ -19,7 +21,7 @@ pub(crate) struct Foreign {
     /// nginx's version.
     pub(crate) nginx: Result<String, String>,
     pub(crate) h2o: Result<String, String>,
-    /// The version of what counts system calls.
+    /// The version of what counts system calls, if it may.
     pub(crate) strace: Result<String, String>,
 }
 
@@ -30,7 +32,7 @@ impl Foreign {
             go: build_go(),
             nginx: said(Command::new("nginx").arg("-v"), "nginx version: nginx/"),
             h2o: said(Command::new("h2o").arg("-v"), "h2o version "),
-            strace: said(Command::new("strace").arg("-V"), "strace -- version "),
+            strace: find_strace(),
         }
     }
 
@@ -102,11 +104,25 @@ fn build_go() -> Result<(PathBuf, String), String> {
 
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/go");
 
+/// strace's version. Many systems let only root watch a process that is there already.
+fn find_strace() -> Result<String, String> {
+    let version = said(Command::new("strace").arg("-V"), "strace -- version ")?;
+    let busy = Command::new("yes").stdout(Stdio::null()).spawn();
+    let mut busy = busy.map_err(|error| format!("yes: {error}"))?;
+    let counted = syscalls::count(busy.id(), || sleep(PAUSE));
+    let _ = busy.kill().and_then(|()| busy.wait());
+    counted.map(|_| version).ok_or_else(|| "strace may not watch other processes".to_owned())
+}
+
 /// The version that a program says on either output, after `start`.
 fn said(command: &mut Command, start: &str) -> Result<String, String> {
     let program = command.get_program().to_owned();
     let output = command.output().map_err(|_| format!("{} is not installed", program.display()))?;
     let text = [output.stdout, output.stderr].concat();
     let text = String::from_utf8_lossy(&text);
-    Ok(text.lines().next().unwrap_or_default().trim_start_matches(start).to_owned())
+    let line = text.lines().next().unwrap_or_default();
+    if !output.status.success() {
+        return Err(format!("{} does not work: {line}", program.display()));
+    }
+    Ok(line.trim_start_matches(start).to_owned())
 }
