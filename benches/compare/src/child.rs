@@ -1,13 +1,16 @@
 //! [`Child`]: a server or a client in a process and on a core of its own, so that its time and its memory are its own.
 
+use std::env;
 use std::fs;
 use std::io::{self, BufRead, BufReader, Write};
 use std::net::SocketAddr;
+use std::os::unix::process::CommandExt;
 use std::process::{self, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use nix::sys::prctl::set_pdeathsig;
 use nix::sys::signal::{Signal, kill};
 use nix::time::{ClockId, clock_getcpuclockid};
 use nix::unistd::Pid;
@@ -136,6 +139,19 @@ pub(crate) fn announce(address: SocketAddr) {
         }
         process::exit(0);
     });
+}
+
+/// A program that reads nothing, and would not see that its parent is gone: the kernel ends it then.
+pub(crate) fn bound(program: &str) -> io::Result<Command> {
+    let mut command = Command::new(env::current_exe()?);
+    command.args(["become", program]);
+    Ok(command)
+}
+
+/// In the child: makes another program of this process, which ends with the parent. Returns if it cannot.
+pub(crate) fn become_program(program: &str, args: &[String]) -> io::Result<()> {
+    set_pdeathsig(Signal::SIGKILL)?;
+    Err(Command::new(program).args(args).exec())
 }
 
 #[cfg(test)]

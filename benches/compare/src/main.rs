@@ -51,6 +51,7 @@ fn main() -> ExitCode {
     let outcome = match role {
         Role::Serve(peer) => peer.serve(),
         Role::Ask(asker, task, address) => asker::answer_parent(asker, task, address),
+        Role::Become(program, args) => child::become_program(&program, &args),
         Role::Measure(options) => {
             let folder = options.folder();
             measure::all(&options, |results| report::write(results, &folder))

@@ -15,6 +15,7 @@ pub(crate) enum Role {
     Measure(Options),
     Serve(Peer),
     Ask(Asker, Job, SocketAddr),
+    Become(String, Vec<String>),
 }
 
 /// What is measured, and how long.
@@ -41,6 +42,7 @@ impl Options {
                 let parts = Asker::named(asker).zip(job).zip(address.parse().ok());
                 parts.map(|((asker, job), address)| Role::Ask(asker, job, address)).ok_or_else(help)
             }
+            ["become", program, ..] => Ok(Role::Become(program.to_owned(), args[2..].to_vec())),
             _ => Options::of(args).map(Role::Measure),
         }
     }

@@ -3,13 +3,13 @@
 use std::fs;
 use std::io;
 use std::net::SocketAddr;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 use nix::unistd::{Uid, User};
 
 use super::{free_address, wait_for};
 use crate::application::HELLO;
-use crate::child::Child;
+use crate::child::{Child, bound};
 use crate::seat::Seat;
 
 /// Starts h2o with one thread that listens at the address which is returned.
@@ -24,7 +24,7 @@ pub(super) fn spawn(seat: Seat) -> io::Result<(Child, SocketAddr)> {
         .replace("USER", &user);
     fs::write(&file, configuration)?;
     fs::write(folder.path().join("hello.txt"), HELLO)?;
-    let mut command = Command::new("h2o");
+    let mut command = bound("h2o")?;
     command.arg("-c").arg(&file).stderr(Stdio::null());
     let child = Child::spawn(&mut command, seat)?.with_folder(folder);
     wait_for(address)?;

@@ -3,10 +3,10 @@
 use std::fs;
 use std::io;
 use std::net::SocketAddr;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 use super::{free_address, wait_for};
-use crate::child::Child;
+use crate::child::{Child, bound};
 use crate::seat::Seat;
 
 /// Starts nginx as one process that listens at the address which is returned.
@@ -16,7 +16,7 @@ pub(super) fn spawn(seat: Seat) -> io::Result<(Child, SocketAddr)> {
     let configuration =
         TEMPLATE.replace("FOLDER", &folder.path().to_string_lossy()).replace("ADDRESS", &address.to_string());
     fs::write(&file, configuration)?;
-    let mut command = Command::new("nginx");
+    let mut command = bound("nginx")?;
     command.arg("-p").arg(folder.path()).arg("-c").arg(&file).stderr(Stdio::null());
     let child = Child::spawn(&mut command, seat)?.with_folder(folder);
     wait_for(address)?;
