@@ -36,8 +36,8 @@ impl Machine {
             processor: field(&file("/proc/cpuinfo"), "model name"),
             cores: available_parallelism().map_or(1, usize::from),
             memory: memory / 1024,
-            kernel: file("/proc/sys/kernel/osrelease").trim().to_owned(),
-            congestion: file("/proc/sys/net/ipv4/tcp_congestion_control").trim().to_owned(),
+            kernel: known(&file("/proc/sys/kernel/osrelease")),
+            congestion: known(&file("/proc/sys/net/ipv4/tcp_congestion_control")),
             load: file("/proc/loadavg").split(' ').next().and_then(|it| it.parse().ok()).unwrap_or(0.0),
             commit: said("git", &["-C", env!("CARGO_MANIFEST_DIR"), "describe", "--always", "--dirty"]),
             versions: versions(foreign),
@@ -48,12 +48,20 @@ impl Machine {
 /// The value after `name:` in a file of `/proc`.
 fn field(text: &str, name: &str) -> String {
     let line = text.lines().find(|line| line.starts_with(name)).unwrap_or_default();
-    line.split_once(':').map_or("", |(_, value)| value).trim().to_owned()
+    known(line.split_once(':').map_or("", |(_, value)| value))
 }
 
 fn said(program: &str, args: &[&str]) -> String {
     let output = Command::new(program).args(args).output();
-    output.map_or_else(|_| "unknown".into(), |it| String::from_utf8_lossy(&it.stdout).trim().to_owned())
+    output.map_or_else(|_| known(""), |output| known(&String::from_utf8_lossy(&output.stdout)))
+}
+
+/// What was found, or that nothing was.
+fn known(found: &str) -> String {
+    match found.trim() {
+        "" => "unknown".to_owned(),
+        found => found.to_owned(),
+    }
 }
 
 fn versions(foreign: &Foreign) -> BTreeMap<String, String> {
@@ -97,7 +105,19 @@ fn locked(name: &str) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use super::{CRATES, locked};
+    use super::{CRATES, field, locked, said};
+
+    #[test]
+    fn what_no_file_and_no_program_says_is_unknown() {
+        let kept = "processor\t: 0\nmodel name\t: AMD EPYC\n";
+        assert_eq!(field(kept, "model name"), "AMD EPYC");
+        // As on ARM.
+        assert_eq!(field("processor\t: 0\n", "model name"), "unknown");
+        assert_eq!(said("echo", &["abc1234"]), "abc1234");
+        // As git outside of a clone.
+        assert_eq!(said("sh", &["-c", "echo not a repository >&2; exit 128"]), "unknown");
+        assert_eq!(said("no-such-program", &[]), "unknown");
+    }
 
     #[test]
     fn the_version_of_each_crate_is_known() {
