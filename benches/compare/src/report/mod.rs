@@ -15,7 +15,16 @@ use crate::measure::Results;
 use crate::seat::UNPINNED;
 
 /// Writes all of them.
+///
+/// # Errors
+///
+/// Says where they cannot be written.
 pub(crate) fn write(results: &Results, folder: &Path) -> io::Result<()> {
+    let because = |error: io::Error| format!("{} cannot be written: {error}", folder.display());
+    write_files(results, folder).map_err(|error| io::Error::new(error.kind(), because(error)))
+}
+
+fn write_files(results: &Results, folder: &Path) -> io::Result<()> {
     fs::create_dir_all(folder)?;
     fs::write(folder.join("README.md"), summary::summary(results))?;
     fs::write(folder.join("tables.md"), table::tables(results))?;
