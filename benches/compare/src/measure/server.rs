@@ -142,11 +142,13 @@ impl Server {
         if count == 0 {
             return Ok(None);
         }
-        let before = self.child.resident()?;
+        // Some systems do not say what a process weighs: then there is no figure, but there are the others.
+        let before = self.child.resident().ok();
         let crowd = Crowd::open(self.address, count)?;
         if self.idle_connection.is_none() {
             sleep(weigh);
-            self.idle_connection = Some(self.child.resident()?.saturating_sub(before) / count as u64);
+            let weighed = before.zip(self.child.resident().ok());
+            self.idle_connection = weighed.map(|(before, after)| after.saturating_sub(before) / count as u64);
         }
         Ok(Some(crowd))
     }
