@@ -5,7 +5,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::process::Stdio;
 
-use nix::unistd::{Uid, User};
+use nix::unistd::Uid;
 
 use super::{free_address, wait_for};
 use crate::application::HELLO;
@@ -16,12 +16,12 @@ use crate::seat::Seat;
 pub(super) fn spawn(seat: Seat) -> io::Result<(Child, SocketAddr)> {
     let (address, folder) = (free_address()?, tempfile::tempdir()?);
     let file = folder.path().join("h2o.conf");
-    // As root it would become somebody else, who may not read the folder.
-    let user = User::from_uid(Uid::effective())?.map_or_else(|| "nobody".into(), |user| user.name);
+    // As root it would become somebody else, who may not read the folder; and only root may say who it becomes.
+    let user = if Uid::effective().is_root() { "user: root" } else { "" };
     let configuration = TEMPLATE
         .replace("FOLDER", &folder.path().to_string_lossy())
         .replace("PORT", &address.port().to_string())
-        .replace("USER", &user);
+        .replace("USER", user);
     fs::write(&file, configuration)?;
     fs::write(folder.path().join("hello.txt"), HELLO)?;
     let mut command = bound("h2o")?;
