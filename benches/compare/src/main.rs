@@ -52,6 +52,10 @@ fn main() -> ExitCode {
         Role::Serve(peer) => peer.serve(),
         Role::Ask(asker, task, address) => asker::answer_parent(asker, task, address),
         Role::Become(program, args) => child::become_program(&program, &args),
+        Role::Help => {
+            println!("{}", options::help());
+            Ok(())
+        }
         Role::Measure(options) => {
             let folder = options.folder();
             measure::all(&options, |results| report::write(results, &folder))

@@ -16,6 +16,7 @@ pub(crate) enum Role {
     Serve(Peer),
     Ask(Asker, Job, SocketAddr),
     Become(String, Vec<String>),
+    Help,
 }
 
 /// What is measured, and how long.
@@ -31,7 +32,7 @@ pub(crate) struct Options {
 impl Options {
     /// # Errors
     ///
-    /// With a help text, if that is asked for or nothing else is understood.
+    /// With a help text, if it is not understood.
     pub(crate) fn parse(args: impl Iterator<Item = String>) -> Result<Role, String> {
         let args: Vec<String> = args.collect();
         match args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
@@ -43,6 +44,7 @@ impl Options {
                 parts.map(|((asker, job), address)| Role::Ask(asker, job, address)).ok_or_else(help)
             }
             ["become", program, ..] => Ok(Role::Become(program.to_owned(), args[2..].to_vec())),
+            ["--help" | "-h"] => Ok(Role::Help),
             _ => Options::of(args).map(Role::Measure),
         }
     }
@@ -192,7 +194,7 @@ fn workloads() -> impl Iterator<Item = &'static str> {
     SERVER.iter().map(|it| it.name).chain(CLIENT.iter().map(|it| it.name))
 }
 
-fn help() -> String {
+pub(crate) fn help() -> String {
     let list = |names: &mut dyn Iterator<Item = &'static str>| names.collect::<Vec<_>>().join(", ");
     format!(
         "usage: [--quick] [NAME ..] [PART ..]\n\n\

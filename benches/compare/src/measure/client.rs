@@ -123,15 +123,19 @@ fn round(child: &mut Child, server: &Child, workload: &ClientWorkload, pace: Pac
 /// Has the client ask for so long: how many exchanges it had, and how many allocations they took. A figure per exchange
 /// needs one, and a busy machine may have had no core for it in so short a time.
 fn ask(child: &mut Child, time: Duration) -> io::Result<(u64, u64)> {
-    let mut asked = (0, 0);
-    while asked.0 == 0 {
-        asked = match order(child, Order::Closed(time))? {
-            Report::Closed { exchanges, allocations } => (exchanges, asked.1 + allocations),
+    let mut allocated = 0;
+    for _ in 0..ASKED_MAX {
+        match order(child, Order::Closed(time))? {
+            Report::Closed { exchanges: 0, allocations } => allocated += allocations,
+            Report::Closed { exchanges, allocations } => return Ok((exchanges, allocated + allocations)),
             report => return Err(io::Error::other(format!("it says {report:?}"))),
-        };
+        }
     }
-    Ok(asked)
+    Err(io::Error::other("it had no exchange in time"))
 }
+
+/// How often a client is asked before it has had an exchange.
+const ASKED_MAX: usize = 10;
 
 fn order(child: &mut Child, order: Order) -> io::Result<Report> {
     serde_json::from_str(&child.ask(&order.line())?).map_err(io::Error::other)
@@ -142,20 +146,22 @@ mod tests {
     use std::process::Command;
     use std::time::Duration;
 
-    use super::ask;
+    use super::{ASKED_MAX, ask};
     use crate::child::Child;
     use crate::seat::Seat;
 
     #[test]
     fn who_had_no_turn_in_time_is_asked_once_more() {
         const SAYS: &str = r#"
-            for exchanges in 0 0 3; do
+            for exchanges in "$@"; do
                 read line
                 echo "{\"closed\": {\"exchanges\": $exchanges, \"allocations\": 2}}"
             done
         "#;
-        let shell = Child::spawn(Command::new("sh").args(["-c", SAYS]), Seat::Other);
-        let asked = ask(&mut shell.expect("a shell"), Duration::ZERO);
-        assert_eq!(asked.map_err(|error| error.to_string()), Ok((3, 6)));
+        let in_vain = ["0"; ASKED_MAX];
+        for (turns, expected) in [(&["0", "0", "3"][..], Some((3, 6))), (&in_vain, None)] {
+            let shell = Child::spawn(Command::new("sh").args(["-c", SAYS, "sh"]).args(turns), Seat::Other);
+            assert_eq!(ask(&mut shell.expect("a shell"), Duration::ZERO).ok(), expected, "{turns:?}");
+        }
     }
 }
