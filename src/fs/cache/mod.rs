@@ -24,9 +24,9 @@ pub struct FileCache {
     pub files_max: usize,
     /// Bytes of a file that is kept in memory, at most `bytes_max`. Larger ones are kept open. Default: 64 KiB.
     pub file_bytes_max: usize,
-    /// How long a file is served from memory before the disk is checked again. For this long after a change, the old
-    /// file may be sent, with its old `etag`. For a file that is kept open, size and time are checked each time.
-    /// Default: 1 s.
+    /// How long a file is served from memory before the disk is checked again. For this long after a change, and while
+    /// the disk is then checked, the old file may be sent, with its old `etag`. For a file that is kept open, size and
+    /// time are checked each time. Default: 1 s.
     pub fresh: Duration,
 }
 
@@ -88,7 +88,7 @@ impl Cache {
 
     /// The file at `path`, if it was checked recently.
     ///
-    /// The caller that gets `None` must check the file; until then, all others get what is here.
+    /// The caller that gets `None` must check the file. If it was fresh lately, all others get what is here until then.
     pub(super) fn find(&self, path: &str, now: Instant) -> Option<Arc<Resource>> {
         let (hash, mut shard) = self.shard(path);
         shard.tick += 1;
@@ -98,7 +98,11 @@ impl Cache {
         if now < slot.fresh_until {
             return Some(slot.resource.clone());
         }
-        slot.fresh_until = now + self.bounds.fresh;
+        // Nobody may have asked for it in days.
+        let was_fresh_lately = now < slot.fresh_until + self.bounds.fresh;
+        if was_fresh_lately {
+            slot.fresh_until = now + self.bounds.fresh;
+        }
         None
     }
 
@@ -195,5 +199,31 @@ impl Hasher for Hashed {
 
     fn finish(&self) -> u64 {
         self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+    use crate::fs::resource::{Content, Snapshot};
+
+    /// What nobody had asked for in days was still sent to some of those who asked for it at the same time.
+    #[test]
+    fn while_one_looks_at_a_file_the_others_get_what_was_fresh_lately() {
+        let cache = Cache::new(FileCache::default());
+        let content = Content::Bytes(Bytes::from_static(b"x"));
+        let etag = String::new();
+        let whole = Snapshot { content, etag, modified: None, is_settled: true, past_since: None };
+        let resource = Arc::new(Resource::new("a", None, whole, Vec::new()).unwrap());
+        let (path, kept_at) = (Below::new("a").unwrap(), Instant::now());
+        for (after, others) in [(1000, true), (1999, true), (2000, false), (86_400_000, false)] {
+            cache.keep(&path, &resource, kept_at);
+            let found = |after| cache.find("a", kept_at + Duration::from_millis(after)).is_some();
+            assert!(found(999), "it is fresh");
+            assert!(!found(after), "the first looks at it");
+            assert_eq!([found(after), found(after + 999)], [others; 2], "{after} ms later");
+        }
     }
 }
