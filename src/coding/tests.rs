@@ -273,6 +273,24 @@ fn a_used_encoder_codes_like_a_new_one() {
     }
 }
 
+/// zlib-rs forgot to close what it had opened: one peer that left in the middle of an answer spoiled that of the next.
+#[test]
+fn an_encoder_that_was_given_up_codes_like_a_new_one() {
+    let content: &[u8] = &b"to be, or not to be, that is the question".repeat(20);
+    for (coding, level) in available().flat_map(|coding| (0..=11).map(move |level| (coding, level))) {
+        let encode = move |flush| {
+            let (mut encoder, mut out) = (Encoder::new(coding, level).unwrap(), Vec::new());
+            encoder.encode(content, flush, &mut out).unwrap();
+            out
+        };
+        let by_new = std::thread::scope(|scope| scope.spawn(|| encode(Flush::End)).join().unwrap());
+        for flush in [Flush::Later, Flush::Now] {
+            encode(flush);
+            assert_eq!(encode(Flush::End), by_new, "{coding:?}, level {level}, {flush:?}");
+        }
+    }
+}
+
 #[test]
 fn content_of_any_size_comes_back_unchanged() {
     let text: Vec<u8> = (0..6000u32).map(|at| (at * at / 128) as u8 % 64).collect();

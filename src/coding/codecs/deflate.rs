@@ -9,20 +9,25 @@ use crate::coding::encode::Encode;
 /// An encoder for `deflate` or `gzip`.
 pub(super) struct DeflateEncoder {
     deflate: Compress,
+    make: fn(Compression) -> Compress,
+    level: Compression,
+    /// Whether content has begun, and not ended.
+    is_open: bool,
 }
 
 impl DeflateEncoder {
     pub(super) fn zlib(level: u32) -> DeflateEncoder {
-        DeflateEncoder { deflate: Compress::new_with_window_bits(compression(level), true, WINDOW_BITS) }
+        DeflateEncoder::new(|level| Compress::new_with_window_bits(level, true, WINDOW_BITS), level)
     }
 
     pub(super) fn gzip(level: u32) -> DeflateEncoder {
-        DeflateEncoder { deflate: Compress::new_gzip(compression(level), WINDOW_BITS) }
+        DeflateEncoder::new(|level| Compress::new_gzip(level, WINDOW_BITS), level)
     }
-}
 
-fn compression(level: u32) -> Compression {
-    Compression::new(level.min(9))
+    fn new(make: fn(Compression) -> Compress, level: u32) -> DeflateEncoder {
+        let level = Compression::new(level.min(9));
+        DeflateEncoder { deflate: make(level), make, level, is_open: false }
+    }
 }
 
 /// 32 KiB, the largest window of DEFLATE.
@@ -36,7 +41,9 @@ impl Encode for DeflateEncoder {
             Flush::Now => FlushCompress::Sync,
             Flush::End => FlushCompress::Finish,
         };
+        self.is_open = true;
         let status = self.deflate.compress(input, room, how).map_err(|_| CodingError::Encoder)?;
+        self.is_open = status != Status::StreamEnd;
         let read = (self.deflate.total_in() - total_in) as usize;
         let written = (self.deflate.total_out() - total_out) as usize;
         let is_whole = match flush {
@@ -48,7 +55,12 @@ impl Encode for DeflateEncoder {
     }
 
     fn reset(&mut self) {
-        self.deflate.reset();
+        // zlib-rs forgets to close a block that it has opened, so what was given up in the middle is of no use.
+        match self.is_open {
+            true => self.deflate = (self.make)(self.level),
+            false => self.deflate.reset(),
+        }
+        self.is_open = false;
     }
 }
 
