@@ -30,23 +30,49 @@ impl Encoder {
     /// Fails if there is not enough memory, in codings that report this.
     pub(crate) fn encode(
         &mut self,
-        mut input: &[u8],
+        input: &[u8],
         flush: Flush,
         out: &mut Vec<u8>,
     ) -> Result<(), CodingError> {
-        let state = self.state.as_mut().ok_or(CodingError::Encoder)?;
-        loop {
-            let (before, room) = (out.len(), input.len().clamp(ROOM_MIN, ROOM_MAX));
-            out.resize(before + room, 0);
-            let step = state.step(input, &mut out[before..], flush);
-            out.truncate(before + step.map_or(0, |step| step.written));
-            let step = step?;
-            input = &input[step.read..];
-            match step.is_whole {
-                true => return Ok(()),
-                false if step.read == 0 && step.written == 0 => return Err(CodingError::Encoder),
-                false => {}
-            }
+        encode(&mut **self.state.as_mut().ok_or(CodingError::Encoder)?, input, flush, out)
+    }
+
+    /// How many are kept on this thread, which are taken.
+    #[cfg(test)]
+    pub(crate) fn kept() -> usize {
+        std::iter::from_fn(|| SPARE.with(|spare| spare.take(|_| true))).count()
+    }
+}
+
+/// Encodes all of `content`, and keeps nothing. For the threads that block: they are many, and each does this now and
+/// then.
+///
+/// # Errors
+///
+/// As [`Encoder::encode`].
+pub(crate) fn encode_once(coding: Coding, level: u32, content: &[u8]) -> Result<Vec<u8>, CodingError> {
+    let mut state = codecs::encoder(coding, level).ok_or(CodingError::Encoder)?;
+    let mut out = Vec::new();
+    encode(&mut *state, content, Flush::End, &mut out).map(|()| out)
+}
+
+fn encode(
+    state: &mut dyn Encode,
+    mut input: &[u8],
+    flush: Flush,
+    out: &mut Vec<u8>,
+) -> Result<(), CodingError> {
+    loop {
+        let (before, room) = (out.len(), input.len().clamp(ROOM_MIN, ROOM_MAX));
+        out.resize(before + room, 0);
+        let step = state.step(input, &mut out[before..], flush);
+        out.truncate(before + step.map_or(0, |step| step.written));
+        let step = step?;
+        input = &input[step.read..];
+        match step.is_whole {
+            true => return Ok(()),
+            false if step.read == 0 && step.written == 0 => return Err(CodingError::Encoder),
+            false => {}
         }
     }
 }

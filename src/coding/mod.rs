@@ -26,7 +26,7 @@ pub(crate) use codecs::ACCEPTED;
 pub(crate) use decoders::{DECODED_AT_ONCE, Decoders, OF_CODED};
 pub(crate) use decoding::Decoding;
 #[cfg(feature = "compress")]
-pub(crate) use encoder::Encoder;
+pub(crate) use encoder::{Encoder, encode_once};
 pub use error::CodingError;
 #[cfg(feature = "compress")]
 pub(crate) use shrink::{essence, shrinks};

@@ -15,7 +15,7 @@ use super::listing::segment;
 use super::lookup::Copies;
 use super::resource::{Content, Snapshot, StoredCoding, content_type, read};
 use super::root::{Disk, Links, Node};
-use crate::coding::{Coding, Encoder, Flush, essence, shrinks};
+use crate::coding::{Coding, encode_once, essence, shrinks};
 use crate::memory::lock;
 use crate::runtime::available_cores;
 
@@ -97,7 +97,7 @@ impl Shelf {
             Content::Bytes(bytes) => bytes.clone(),
             Content::File(file, len) => read(file, *len as usize)?.into(),
         };
-        let mut encoded = encode(&bytes, coding)?;
+        let mut encoded = encode_once(coding, LEVEL, &bytes)?;
         if encoded.len() > bytes.len() / 5 * 4 {
             encoded.clear();
         }
@@ -129,25 +129,32 @@ fn write(file: &mut File, encoded: &[u8], whole: &Snapshot) -> io::Result<()> {
 /// too long.
 const LEVEL: u32 = 9;
 
-fn encode(bytes: &[u8], coding: Coding) -> io::Result<Vec<u8>> {
-    let mut encoder = Encoder::new(coding, LEVEL).ok_or(io::ErrorKind::Unsupported)?;
-    let mut encoded = Vec::new();
-    encoder.encode(bytes, Flush::End, &mut encoded).map_err(io::Error::other)?;
-    Ok(encoded)
-}
-
 #[cfg(test)]
 mod tests {
     use std::path::Path;
     use std::time::{Duration, SystemTime};
 
     use super::*;
+    use crate::coding::Encoder;
 
     fn snapshot(path: &Path) -> Snapshot {
         let file = File::options().read(true).write(true).open(path).unwrap();
         file.set_modified(SystemTime::now() - Duration::from_secs(60)).unwrap();
         let metadata = file.metadata().unwrap();
         Snapshot::read(file, metadata, IN_MEMORY_MAX).unwrap()
+    }
+
+    /// When a crowd asked for all files, hundreds of threads made some of the copies, and each kept 14 MiB for the next.
+    #[test]
+    fn a_thread_that_makes_a_copy_keeps_nothing_of_it() {
+        let (root, copies) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        fs::write(root.path().join("a.js"), "let a = 1;\n".repeat(200)).unwrap();
+        let (whole, shelf) =
+            (snapshot(&root.path().join("a.js")), Shelf::new(Disk::new(copies.path().into()).unwrap()));
+        for stored in StoredCoding::ALL {
+            assert_eq!(shelf.copy("/a.js", &whole, stored).is_some(), stored.coding.is_available());
+        }
+        assert_eq!(Encoder::kept(), 0);
     }
 
     /// While all seats are taken, no request waits for one; copies that exist are found without a seat.
