@@ -4,7 +4,7 @@
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 use std::task::{self, Poll, ready};
 use std::time::Duration;
 
@@ -13,6 +13,7 @@ use corehttp::{
     with_plan,
 };
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, ReadBuf, duplex, split};
+use tokio::sync::Notify;
 use tokio::time::{Instant, sleep};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::crypto::ring;
@@ -389,6 +390,35 @@ fn a_peer_that_asks_no_more_hears_the_end_9112_9_8() {
     });
     for (wire, says_so, mut peer) in Vec::from_iter(left) {
         assert_eq!(hear_all(&mut peer), "", "{} {says_so}", wire.escape_ascii());
+    }
+}
+
+/// A secure peer says with bytes that it asks no more. Whoever closes a socket before these are read resets it, and the
+/// end of an answer was lost.
+#[test]
+fn a_last_answer_is_whole_for_a_peer_that_has_ended_9112_9_6() {
+    let (secured, size) = (Secured::new(), 1 << 20);
+    let ((tell, told), has_ended) = (mpsc::channel(), Arc::new(Notify::new()));
+    let ended = has_ended.clone();
+    let served = secured.serve(async move |ctx: &mut Context| {
+        tell.send(()).unwrap();
+        ended.notified().await;
+        ctx.response.body.set(vec![b'x'; size]);
+    });
+    for (wire, version) in [(LAST, &TLS12), (LAST, &TLS13), (b"GET / HTTP/1.0\r\n\r\n", &TLS13)] {
+        let mut peer = connect(&served, secured.peer_of(&[version], None));
+        peer.write_all(wire).unwrap();
+        peer.flush().unwrap();
+        told.recv().unwrap();
+        peer.conn.send_close_notify();
+        peer.flush().unwrap();
+        peer.sock.shutdown(Shutdown::Write).unwrap();
+        has_ended.notify_one();
+        // It reads late, so that most of the answer waits in the server's socket.
+        std::thread::sleep(Duration::from_millis(50));
+        let heard = hear_all(&mut peer);
+        let (head, body) = heard.split_once("\r\n\r\n").unwrap();
+        assert!(body.len() == size && body.ends_with('x'), "{head}: {} bytes", body.len());
     }
 }
 

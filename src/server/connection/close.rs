@@ -5,7 +5,7 @@ use std::task::{self, Poll, ready};
 use std::time::Duration;
 
 use crate::memory::Reset;
-use crate::net::{Conn, Fault, Lane};
+use crate::net::{Conn, Fault, Lane, Transport};
 use crate::server::Context;
 use crate::server::context::Manner;
 
@@ -17,7 +17,7 @@ pub(super) async fn close(ctx: &mut Context, manner: Manner) {
             let sent = poll_fn(|cx| ctx.poll_send(cx)).await.is_ok()
                 && poll_fn(|cx| ctx.poll_flush(cx)).await.is_ok();
             let shut = sent && poll_fn(|cx| ctx.poll_shutdown(cx)).await.is_ok();
-            if shut && manner == Manner::Lingering {
+            if shut && (manner == Manner::Lingering || ctx.has_unheard()) {
                 poll_fn(|cx| ctx.poll_linger(cx)).await;
             }
         }
@@ -94,6 +94,14 @@ impl Context {
         conn.disarm(Lane::Read);
         self.incoming.get_mut().reset();
         Poll::Ready(Ok(()))
+    }
+
+    /// Whether a secure peer has said something since its last request, such as that it ends (RFC 8446 §6.1). Closing
+    /// before that is read would cause a reset, as if the peer were still sending.
+    fn has_unheard(&self) -> bool {
+        let conn = self.conn.borrow();
+        conn.iter()
+            .any(|Conn { transport, .. }| matches!(transport, Transport::Tls(_)) && transport.has_unnoticed())
     }
 
     /// Reads and discards what the peer still sends, until it closes too, or a limit is reached.
