@@ -53,7 +53,11 @@ impl<B: AnyStream> Transport<B> {
 
     /// Whether there is nothing to read, not even the end. If there is, a byte of it is lost.
     pub(crate) fn is_quiet(&mut self) -> bool {
-        poll_now(|cx| self.poll_read(cx, &mut [0])).is_pending()
+        poll_now(|cx| match self {
+            Transport::Tls(stream) => stream.poll_noise(cx),
+            _ => self.poll_read(cx, &mut [0]).map(drop),
+        })
+        .is_pending()
     }
 
     pub(super) fn poll_write(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {

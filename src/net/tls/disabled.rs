@@ -38,6 +38,10 @@ impl<C> TlsStream<C> {
         match self.never {}
     }
 
+    pub(crate) fn poll_noise(&mut self, _: &mut Context<'_>) -> Poll<()> {
+        match self.never {}
+    }
+
     pub(crate) fn carrier(&self) -> &C {
         match self.never {}
     }

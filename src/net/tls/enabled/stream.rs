@@ -1,8 +1,13 @@
 //! [`TlsStream`]: a connection that a handshake has made secure.
 
+use std::io;
+use std::mem::MaybeUninit;
 use std::pin::Pin;
+use std::task::{Context, Poll, ready};
 
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio_rustls::TlsStream::{Client, Server};
+use tokio_rustls::rustls::{ConnectionCommon, SideData};
 
 use super::TlsSession;
 use crate::net::Stream;
@@ -17,7 +22,59 @@ impl<C: AsyncRead + AsyncWrite + Unpin> TlsStream<C> {
     pub(crate) fn stream(&mut self) -> Pin<&mut dyn Stream> {
         Pin::<&mut tokio_rustls::TlsStream<C>>::new(&mut self.0)
     }
+
+    /// Ready when there is something to read, or the end, or so much of what only TLS is told that it may go on for ever:
+    /// a read takes tickets for as long as they come. What was heard may be lost then.
+    pub(crate) fn poll_noise(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let mut told = 0;
+        while told < TOLD_MAX && !self.has_unread() {
+            match ready!(self.poll_hear(cx)) {
+                Ok(count) => told += count,
+                Err(_) => break,
+            }
+        }
+        Poll::Ready(())
+    }
+
+    /// Reads once from the carrier. Returns how much that was.
+    fn poll_hear(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        match &mut self.0 {
+            Client(stream) => {
+                let (carrier, tls) = stream.get_mut();
+                poll_take(cx, carrier, tls)
+            }
+            Server(stream) => {
+                let (carrier, tls) = stream.get_mut();
+                poll_take(cx, carrier, tls)
+            }
+        }
+    }
 }
+
+/// Has TLS take what one read of its carrier brings.
+fn poll_take<C: AsyncRead + Unpin, S: SideData>(
+    cx: &mut Context<'_>,
+    carrier: &mut C,
+    tls: &mut ConnectionCommon<S>,
+) -> Poll<io::Result<usize>> {
+    let mut room = [MaybeUninit::uninit(); 4 << 10];
+    let mut room = ReadBuf::uninit(&mut room);
+    ready!(Pin::new(carrier).poll_read(cx, &mut room))?;
+    let mut heard = room.filled();
+    loop {
+        // Also when there was nothing, which is the end.
+        if tls.read_tls(&mut heard)? == 0 {
+            return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));
+        }
+        tls.process_new_packets().map_err(io::Error::other)?;
+        if heard.is_empty() {
+            return Poll::Ready(Ok(room.filled().len()));
+        }
+    }
+}
+
+/// How much of what only TLS is told is taken from a resting connection: more than all tickets of a server.
+const TOLD_MAX: usize = 32 << 10;
 
 impl<C> TlsStream<C> {
     /// The connection that carries it.

@@ -3,8 +3,10 @@
 use std::future::poll_fn;
 use std::io::ErrorKind;
 use std::pin::Pin;
+use std::sync::Arc;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
+use tokio_rustls::TlsAcceptor;
 
 use self::certificates::{Authority, Issued, self_signed};
 use super::connector::HostName;
@@ -257,6 +259,31 @@ async fn sessions_are_resumed_in_the_newest_version() {
         far.write_all(b"x").await.unwrap();
         far.flush().await.unwrap();
         assert_eq!(near.read_u8().await.unwrap(), b'x');
+    }
+}
+
+/// Tickets are an answer to nothing. But a server that never stopped sending them kept the client's thread for as long as
+/// it liked.
+#[tokio::test]
+async fn a_connection_stays_quiet_under_some_tickets_but_not_under_many() {
+    let authority = Authority::new("ours");
+    let server = ServerTls::new(identity(&authority.issue(&["a.example"])));
+    let connector = ClientTls::new().roots(roots(&authority)).connector();
+    for (tickets, is_quiet) in [(0, true), (2, true), (20, true), (200, false)] {
+        let ((near, far), mut config) = (duplex(1 << 24), server.config(None));
+        config.send_tls13_tickets = tickets;
+        let host = HostName::new("a.example").unwrap();
+        let (near, far) = tokio::join!(
+            connector.connect(host, Near::Memory(near)),
+            TlsAcceptor::from(Arc::new(config)).accept(far)
+        );
+        let mut near = Near::Tls(Box::new(near.unwrap()));
+        assert_eq!(near.is_quiet(), is_quiet, "{tickets} tickets");
+        // The first bytes after them arrive, and are the end of the silence.
+        let mut far = far.unwrap();
+        far.write_all(b"hello").await.unwrap();
+        far.flush().await.unwrap();
+        assert!(!near.is_quiet());
     }
 }
 
