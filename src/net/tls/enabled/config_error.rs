@@ -35,8 +35,15 @@ impl TlsConfigError {
 }
 
 impl From<pem::Error> for TlsConfigError {
+    /// Never shows the text, which may be that of a key.
     fn from(error: pem::Error) -> TlsConfigError {
-        TlsConfigError::Pem(error.into())
+        TlsConfigError::Pem(match error {
+            pem::Error::IllegalSectionStart { .. } => {
+                "a section does not begin with a line of its own".into()
+            }
+            pem::Error::MissingSectionEnd { .. } => "a section does not end with a line of its own".into(),
+            error => error.into(),
+        })
     }
 }
 

@@ -359,7 +359,11 @@ fn a_host_has_to_be_one_that_a_certificate_can_be_for() {
 fn an_invalid_identity_is_refused() {
     let (one, other) = (self_signed(&["a.example"]), self_signed(&["a.example"]));
     let both = format!("{}{}", one.key, one.chain);
+    // As many keep it in a variable. What was wrong with it was once told with all of the key.
+    let line: String = one.key.lines().collect();
     for (chain, key, expected) in [
+        (&one.chain, &line, "Err(Pem(\"a section does not end with a line of its own\"))"),
+        (&one.chain, &line[..100].into(), "Err(Pem(\"a section does not begin with a line of its own\"))"),
         (&one.chain, &one.key, "Ok"),
         (&both, &both, "Ok"),
         (&one.chain, &other.key, "Err(Key(\"it belongs to another certificate\"))"),
