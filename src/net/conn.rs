@@ -100,7 +100,10 @@ impl<H: Home> Conn<H> {
         while !self.output().is_empty() {
             ready!(self.poll_send(cx, &[], limit))?;
         }
-        // A boxed transport may hold bytes back, as TLS does.
+        if self.transport.has_unsent() && self.poll_unload(cx)?.is_pending() {
+            return self.poll_expired(cx, Lane::Write, limit).map(Err);
+        }
+        // A boxed transport may hold bytes back, too.
         match self.transport.poll_flush(cx) {
             Poll::Ready(flushed) => {
                 self.disarm(Lane::Write);
@@ -117,6 +120,9 @@ impl<H: Home> Conn<H> {
         body: &[u8],
         limit: Duration,
     ) -> Poll<Result<usize, Fault>> {
+        if self.transport.has_unsent() {
+            let _ = self.poll_unload(cx)?;
+        }
         let output = &mut self.workspace.get_or_insert_with(new_workspace).output;
         let (waiting, of_output) = (output.waiting(), output.len());
         let sent = match (waiting, body) {
@@ -137,6 +143,16 @@ impl<H: Home> Conn<H> {
             Poll::Ready(Err(error)) => Poll::Ready(Err(self.unwritten(error))),
             Poll::Pending => self.poll_expired(cx, Lane::Write, limit).map(Err),
         }
+    }
+
+    /// Sends what TLS holds back. A peer that takes some of it is not one that takes nothing.
+    #[cold]
+    fn poll_unload(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Fault>> {
+        while self.transport.has_unsent() {
+            ready!(self.transport.poll_unload(cx)).map_err(|error| self.unwritten(error))?;
+            self.disarm(Lane::Write);
+        }
+        Poll::Ready(Ok(()))
     }
 
     /// Moves some of a range of `file` to the peer, and returns how much. The output must have been flushed.

@@ -113,7 +113,16 @@ impl<B: AnyStream> Transport<B> {
         }
     }
 
+    /// Sends some of what is held back until the next flush. Returns how much that was.
+    pub(super) fn poll_unload(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        match self {
+            Transport::Tls(stream) => stream.poll_unload(cx),
+            _ => Poll::Ready(Ok(0)),
+        }
+    }
+
     /// Whether something written is held back until the next flush.
+    #[inline]
     pub(super) fn has_unsent(&self) -> bool {
         match self {
             Transport::Tls(stream) => stream.has_unsent(),

@@ -700,3 +700,23 @@ fn written_content_leaves_while_the_handler_waits() {
     });
     assert!(served.is_ok() && seen.is_empty(), "{served:?} {seen:?}");
 }
+
+/// A peer that reads now and then is not gone. It was cut off when all that was left waited inside of TLS.
+#[test]
+fn a_slow_peer_is_not_cut_off_at_the_end_of_an_answer() {
+    let large = |ctx: &mut Context| ctx.response.body.set(vec![b'x'; 200_000]);
+    let (served, _, seen) = talk(large, 1 << 12, async |connector, near, _| {
+        let mut peer = connector.connect(host("a.example"), near).await.unwrap();
+        peer.write_all(b"GET / HTTP/1.0\r\n\r\n").await.unwrap();
+        peer.flush().await.unwrap();
+        let mut count = 0;
+        while count < 200_000 {
+            sleep(Duration::from_secs(1)).await;
+            let mut room = [0; 1000];
+            let heard = peer.read(&mut room).await.unwrap();
+            count += room[..heard].iter().filter(|byte| **byte == b'x').count();
+        }
+        assert_eq!(peer.read(&mut [0]).await.unwrap(), 0);
+    });
+    assert!(served.is_ok() && seen.is_empty(), "{served:?} {seen:?}");
+}

@@ -1,6 +1,7 @@
 //! TLS without the feature `tls`: types without a value, so that the compiler removes the code that uses them.
 
 use std::convert::Infallible;
+use std::io;
 use std::marker::PhantomData;
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -39,6 +40,10 @@ impl<C> TlsStream<C> {
     }
 
     pub(crate) fn poll_noise(&mut self, _: &mut Context<'_>) -> Poll<()> {
+        match self.never {}
+    }
+
+    pub(crate) fn poll_unload(&mut self, _: &mut Context<'_>) -> Poll<io::Result<usize>> {
         match self.never {}
     }
 

@@ -1,6 +1,6 @@
 //! [`TlsStream`]: a connection that a handshake has made secure.
 
-use std::io;
+use std::io::{self, IoSlice, Write};
 use std::mem::MaybeUninit;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -36,6 +36,20 @@ impl<C: AsyncRead + AsyncWrite + Unpin> TlsStream<C> {
         Poll::Ready(())
     }
 
+    /// Has the carrier take some of what has been written. Returns how much that was.
+    pub(crate) fn poll_unload(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        match &mut self.0 {
+            Client(stream) => {
+                let (carrier, tls) = stream.get_mut();
+                poll_give(cx, carrier, tls)
+            }
+            Server(stream) => {
+                let (carrier, tls) = stream.get_mut();
+                poll_give(cx, carrier, tls)
+            }
+        }
+    }
+
     /// Reads once from the carrier. Returns how much that was.
     fn poll_hear(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
         match &mut self.0 {
@@ -48,6 +62,42 @@ impl<C: AsyncRead + AsyncWrite + Unpin> TlsStream<C> {
                 poll_take(cx, carrier, tls)
             }
         }
+    }
+}
+
+/// Has the carrier take what waits inside of TLS. Returns how much it took.
+fn poll_give<C: AsyncWrite + Unpin, S: SideData>(
+    cx: &mut Context<'_>,
+    carrier: &mut C,
+    tls: &mut ConnectionCommon<S>,
+) -> Poll<io::Result<usize>> {
+    match tls.write_tls(&mut Sink { carrier, cx }) {
+        Ok(0) => Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Poll::Pending,
+        given => Poll::Ready(given),
+    }
+}
+
+/// A carrier that is written to by one that does not wait.
+struct Sink<'a, 'b, C> {
+    carrier: &'a mut C,
+    cx: &'a mut Context<'b>,
+}
+
+impl<C: AsyncWrite + Unpin> Write for Sink<'_, '_, C> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.write_vectored(&[IoSlice::new(bytes)])
+    }
+
+    fn write_vectored(&mut self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
+        match Pin::new(&mut *self.carrier).poll_write_vectored(self.cx, parts) {
+            Poll::Ready(written) => written,
+            Poll::Pending => Err(io::ErrorKind::WouldBlock.into()),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 
