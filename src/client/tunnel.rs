@@ -12,6 +12,8 @@ use crate::net::{Early, Stream, delegate_stream};
 /// Made by [`Client::upgrade`](super::Client::upgrade). Reading begins with what the server had already sent. There are
 /// no timeouts but those that you set, and the connection no longer takes a place in the pool. Dropping it closes the
 /// connection.
+///
+/// Flush what was written before you wait for the peer: over TLS, the end of it may still be held back.
 pub struct Tunnel {
     stream: Early<Pin<Box<dyn Stream + Send>>>,
     /// What a balancer counts until it is dropped.

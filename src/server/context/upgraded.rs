@@ -20,6 +20,8 @@ use crate::wire::encode;
 /// Made by [`Context::upgrade`] and [`Context::tunnel`]. Reading begins with what the peer had already sent. There are
 /// no timeouts but those that you set.
 ///
+/// Flush what was written before you wait for the peer: over TLS, the end of it may still be held back.
+///
 /// Dropping it closes the connection. Until then it counts as one of its server's connections, wherever it is.
 pub struct Upgraded {
     stream: Early<Pin<Box<dyn Stream>>>,
