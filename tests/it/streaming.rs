@@ -8,8 +8,8 @@ use std::task::{self, Poll};
 use std::time::Duration;
 
 use corehttp::{
-    Body, BodyPlan, Context, Handler, Headers, IntoHandler, InvalidAnswer, Request, Server, Status, Timeouts,
-    with_plan,
+    Body, BodyPlan, Context, Handler, Headers, IntoHandler, InvalidAnswer, Method, Request, Server, Status,
+    Timeouts, with_plan,
 };
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, ReadBuf};
 use tokio::sync::Notify;
@@ -925,6 +925,30 @@ mod upgrade {
             }
             peer.end();
             assert_eq!(peer.hear_all(), "bye", "and then it closes");
+        }
+    }
+
+    /// An access log once noted 200 for each upgrade.
+    #[test]
+    fn whoever_hands_it_over_sees_the_status_that_was_sent() {
+        let tells = async |ctx: &mut Context| -> corehttp::Result {
+            ctx.response.status = Status::GONE;
+            let mut io = match ctx.request.method() {
+                Method::Connect => ctx.tunnel().await?,
+                _ => ctx.upgrade("echo").await?,
+            };
+            Ok(io.write_all(ctx.response.status.to_string().as_bytes()).await?)
+        };
+        let served = Served::new(with_plan(|_| BodyPlan::Tunnel, tells));
+        for (asked, status) in
+            [(ASKED, "101 Switching Protocols"), ("CONNECT b:1 HTTP/1.1\r\nhost: b:1\r\n\r\n", "200 OK")]
+        {
+            let heard = served.ask(asked);
+            assert!(
+                heard.starts_with(&format!("HTTP/1.1 {status}\r\n"))
+                    && heard.ends_with(&format!("\r\n\r\n{status}")),
+                "{heard}"
+            );
         }
     }
 

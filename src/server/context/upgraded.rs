@@ -86,6 +86,8 @@ impl Context {
             Some(_) => encode::interim(out, Status::SWITCHING_PROTOCOLS, headers, protocol),
             None => self.shared.clock.with_stamp(|stamp| encode::tunnel(out, headers, stamp)),
         })?;
+        // An access log around the handler notes the status that was sent.
+        self.response.status = protocol.map_or(Status::OK, |_| Status::SWITCHING_PROTOCOLS);
         // If the handler is cancelled from here on, the peer would take whatever follows for bytes of the other
         // protocol.
         self.outgoing.begin_tunnel();
