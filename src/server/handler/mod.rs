@@ -61,7 +61,8 @@ use crate::message::Request;
 /// ```
 ///
 /// When the inner handler returns, its outcome is not yet an answer: after an error `ctx.response.status` is unchanged,
-/// and the error knows the status it owes. An access log therefore looks at both:
+/// and the error knows the status it owes. If the answer has begun, its status was sent, and the error cuts it off, as
+/// when a peer leaves a stream of events. An access log therefore looks at all of that:
 ///
 /// ```
 /// use corehttp::{BodyPlan, Context, Handler, Request, Result};
@@ -76,11 +77,12 @@ use crate::message::Request;
 ///     async fn handle(&self, ctx: &mut Context) -> Result {
 ///         let asked = format!("{} {}", ctx.request.method(), ctx.request.target()); // a handler may change them
 ///         let outcome = self.0.handle(ctx).await;
-///         let status = match &outcome {
-///             Ok(()) => ctx.response.status,
-///             Err(error) => error.owed(),
+///         let (status, note) = match &outcome {
+///             Ok(()) => (ctx.response.status, ""),
+///             Err(_) if ctx.has_answered() => (ctx.response.status, "cut off"),
+///             Err(error) => (error.owed(), ""),
 ///         };
-///         println!("{} {asked} {} {:?}", ctx.peer_addr(), status.as_u16(), ctx.arrived().elapsed());
+///         println!("{} {asked} {} {:?} {note}", ctx.peer_addr(), status.as_u16(), ctx.arrived().elapsed());
 ///         outcome
 ///     }
 /// }
@@ -92,9 +94,9 @@ use crate::message::Request;
 /// [reason](crate::Status::reason) of the status is put into it later.
 ///
 /// Middleware sees neither requests that never reach a handler, such as those with a malformed head, nor the end of a
-/// handler that panics or exceeds [`Timeouts::handler`](crate::Timeouts::handler). For these there is
-/// [`Server::on_error`](crate::Server::on_error). To see panics, too, and to keep the fields that were set before, it
-/// catches them:
+/// handler that panics or exceeds [`Timeouts::handler`](crate::Timeouts::handler), nor whether an answer that is not
+/// streamed arrives, since that is sent later. For these there is [`Server::on_error`](crate::Server::on_error). To see
+/// panics, too, and to keep the fields that were set before, it catches them:
 ///
 /// ```
 /// use std::future::poll_fn;
