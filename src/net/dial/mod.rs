@@ -31,6 +31,8 @@ pub(crate) use uri_host::{InvalidHost, UriHost};
 
 use self::dialer::AnyDialer;
 use self::names::Addresses;
+#[cfg(unix)]
+use self::race::Unreachable;
 use self::race::{interleaved, race};
 use super::memory::MemoryConnector;
 use super::transport::Transport;
@@ -189,6 +191,10 @@ async fn connect_unix(path: &Path) -> io::Result<UnixStream> {
         match UnixStream::connect(path).await {
             // There is no way to wait for room but to try again.
             Err(full) if full.kind() == io::ErrorKind::WouldBlock => sleep(BACKLOG_DELAY).await,
+            Err(cause) => {
+                let address = format!("unix:{}", path.display());
+                return Err(Unreachable { address, others: 0, cause }.into());
+            }
             connected => return connected,
         }
     }
@@ -405,6 +411,8 @@ mod tests {
             drop(file);
             let gone = ("connect", Some(io::ErrorKind::NotFound));
             assert_eq!(fault(&unix, "silent", 80, LIMITS).await, gone);
+            let error = unix.open("silent", 80, &[]).await.err().unwrap().to_string();
+            assert!(error.starts_with("unix:/") && error.ends_with("-dialed cannot be reached"), "{error}");
         });
     }
 }

@@ -106,7 +106,7 @@ impl From<Failures> for io::Error {
     fn from(failures: Failures) -> io::Error {
         match failures.telling {
             Some((address, cause)) => {
-                io::Error::new(cause.kind(), Unreachable { address, others: failures.count - 1, cause })
+                Unreachable { address: address.to_string(), others: failures.count - 1, cause }.into()
             }
             None => io::Error::new(
                 io::ErrorKind::NotFound,
@@ -118,10 +118,17 @@ impl From<Failures> for io::Error {
 
 /// None of the addresses of a host could be reached.
 #[derive(Debug)]
-struct Unreachable {
-    address: SocketAddr,
-    others: usize,
-    cause: io::Error,
+pub(super) struct Unreachable {
+    /// One of them.
+    pub(super) address: String,
+    pub(super) others: usize,
+    pub(super) cause: io::Error,
+}
+
+impl From<Unreachable> for io::Error {
+    fn from(error: Unreachable) -> io::Error {
+        io::Error::new(error.cause.kind(), error)
+    }
 }
 
 impl fmt::Display for Unreachable {
