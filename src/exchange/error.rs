@@ -18,7 +18,7 @@ use crate::wire::WireError;
 pub enum ExchangeError {
     /// The peer closed before the message was complete (RFC 9112 §8).
     Incomplete,
-    /// The peer closed, or at least its sending half, before it was answered.
+    /// The peer closed, or at least its sending half, before it was answered in full.
     PeerClosed,
     /// The socket failed.
     Io(io::Error),
@@ -98,7 +98,7 @@ impl fmt::Display for ExchangeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ExchangeError::Incomplete => f.write_str("the peer closed before the message was complete"),
-            ExchangeError::PeerClosed => f.write_str("the peer closed before it was answered"),
+            ExchangeError::PeerClosed => f.write_str("the peer closed before it was answered in full"),
             ExchangeError::Io(_) => f.write_str("the connection failed"),
             ExchangeError::TimedOut(phase) => write!(f, "{phase} took too long"),
             ExchangeError::Wire(_) => f.write_str("the message breaks RFC 9112 or a limit"),

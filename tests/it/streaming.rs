@@ -557,7 +557,7 @@ mod failing {
             assert_eq!(refusals.take(), [(0, cause.to_owned())]);
         };
         let asked_for_head = GET.replace("GET", "HEAD");
-        let gone = "the handler failed: the peer closed before it was answered";
+        let gone = "the handler failed: the peer closed before it was answered in full";
         let refusals = Refusals::default();
         let served = Served::with(|server| refusals.of(server), leaving);
         check(served, refusals, &asked_for_head, head, gone);
