@@ -73,7 +73,7 @@ impl fmt::Display for InvalidAnswer {
             InvalidAnswer::Status => "the status does not fit the kind of answer",
             InvalidAnswer::Upgrade => "the peer did not ask for this upgrade",
             InvalidAnswer::Protocol => "the protocol to upgrade to is malformed",
-            InvalidAnswer::Tunnel => "the peer did not ask for a tunnel",
+            InvalidAnswer::Tunnel => "the peer did not ask for a tunnel, or sent content as well",
             InvalidAnswer::Unread => "the body was not read",
             InvalidAnswer::Detached => "there is no connection to hand over",
         })
