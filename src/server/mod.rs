@@ -224,8 +224,9 @@ impl Server {
     /// too, before it has carried the answer, it is not called again. Default: none.
     ///
     /// It is not called for a handler that fails with a bare [`Status`](crate::Status), which is an answer like any
-    /// other, nor for a peer that has heard an error and then closes before the end of its body. It runs on the core
-    /// where the error happened, so it should return quickly.
+    /// other unless it cuts one off, nor for a peer that has heard an error and then closes before the end of its body,
+    /// nor for what is cut when the grace of a stop is over ([`ServerCounts::cut`]). It runs on the core where the error
+    /// happened, so it should return quickly.
     pub fn on_error(mut self, on_error: impl Fn(&Refusal<'_>) + Send + Sync + 'static) -> Server {
         self.settings.on_error = Some(Arc::new(on_error));
         self
