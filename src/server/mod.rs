@@ -372,6 +372,9 @@ impl Server {
     }
 
     /// Makes a [`Service`]: a handler with this server's settings, for connections that come from elsewhere.
+    ///
+    /// How many connections there are, and when they stop, is then up to you: settings for listening, for cores and for
+    /// the stop have no effect, nor do [`Limits::connections_max`] and [`Limits::connections_per_peer_max`].
     pub fn service<Kind, H: IntoHandler<Kind>>(self, handler: H) -> Service<H::Handler> {
         Service::new(handler.into_handler(), &self.settings)
     }
