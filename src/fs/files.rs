@@ -216,6 +216,30 @@ impl<N> Files<N> {
 
     /// Sets the handler that answers requests for which no file is found, whatever the method. Default:
     /// [`FilesNotFound`].
+    ///
+    /// # Examples
+    ///
+    /// A page that has routes of its own (a single-page application): it is sent for every path without a file.
+    ///
+    /// ```
+    /// use corehttp::Files;
+    /// # use corehttp::{Request, Server, Status};
+    ///
+    /// static SITE: &[(&str, &[u8])] = &[("index.html", b"<h1>hi</h1>"), ("app.js", b"render()")];
+    ///
+    /// let page = Files::embedded(SITE).rewrite(|_| Some("/index.html".into())); // or `Files::new("public")?`
+    /// let files = Files::embedded(SITE).not_found(page);
+    /// # let service = Server::new().service(files);
+    /// # corehttp::block_on(async {
+    /// # for (path, length) in [("/", 11), ("/users/7", 11), ("/app.js", 8)] {
+    /// #     let response = service.respond(Request::get(path)?).await;
+    /// #     assert_eq!((response.status, response.body.len()), (Status::OK, length), "{path}");
+    /// # }
+    /// # assert_eq!(service.respond(Request::post("/users/7")?).await.status, Status::METHOD_NOT_ALLOWED);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })??;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn not_found<Kind, H: IntoHandler<Kind>>(self, handler: H) -> Files<H::Handler> {
         Files { lookup: self.lookup, not_found: handler.into_handler() }
     }
