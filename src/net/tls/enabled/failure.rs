@@ -12,6 +12,10 @@ impl TlsError {
     pub(super) fn of(error: io::Error) -> TlsError {
         let cause = match error.downcast::<Error>() {
             Ok(cause) => cause,
+            // More of a message than rustls keeps.
+            Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+                return TlsError::Protocol(error.into());
+            }
             Err(error) => return TlsError::Io(error),
         };
         let blame: fn(Box<dyn StdError + Send + Sync>) -> TlsError = match &cause {
