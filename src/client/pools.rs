@@ -134,8 +134,9 @@ impl Keeper {
 impl Drop for Keeper {
     fn drop(&mut self) {
         let Some(pools) = self.0.upgrade() else { return };
-        pools.each(Pool::close_idle);
+        // First, or a connection that comes to rest meanwhile would rely on this keeper.
         pools.is_kept.store(false, Ordering::Release);
+        pools.each(Pool::close_idle);
     }
 }
 

@@ -8,8 +8,8 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use corehttp::{
-    Client, ClientBuilder, ClientCause, ClientError, ClientPhase, ClientTimeouts, Dialer, ExchangeError,
-    MemoryListener, Method, Request, Response,
+    Answer, Client, ClientBuilder, ClientCause, ClientError, ClientPhase, ClientTimeouts, Dialer,
+    ExchangeError, MemoryListener, Method, Request, Response,
 };
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, ReadBuf, duplex};
 use tokio::sync::Semaphore;
@@ -853,6 +853,42 @@ fn a_stream_may_use_its_client_when_it_is_dropped() {
         });
         assert_eq!(heard.recv_timeout(Duration::from_secs(10)), Ok(()));
     }
+}
+
+/// Dials streams of which the first to be dropped reads an answer to its end.
+#[derive(Clone, Default)]
+struct ReadingDialer(Arc<Mutex<Option<Answer>>>);
+
+impl Dialer for ReadingDialer {
+    type Stream = Rigged;
+
+    async fn dial(&self, _: &str, _: u16) -> io::Result<Rigged> {
+        let (near, far) = duplex(1024);
+        tokio::spawn(Peer::new(far, Heard::default()).answer(OK));
+        let answer = self.0.clone();
+        Ok(Rigged::new(near).on_drop(move || {
+            let Some(mut answer) = answer.lock().unwrap().take() else { return };
+            let mut cx = Context::from_waker(Waker::noop());
+            while let Poll::Ready(Ok(Some(_))) = pin!(answer.chunk()).poll(&mut cx) {}
+        }))
+    }
+}
+
+/// Whatever closes the connections that rest when their runtime ends, another thread may end an exchange there
+/// meanwhile. Its connection once rested for ever: the task that looks after them counted until it had closed them all.
+#[test]
+fn a_connection_that_comes_to_rest_while_its_runtime_ends_is_closed() {
+    let dialer = ReadingDialer::default();
+    let client = Client::builder().dialer(dialer.clone()).build();
+    corehttp::block_on(async {
+        let answer = client.stream(&get(), &mut Response::new()).await.unwrap();
+        assert_eq!(ask(&client, &get()).await.unwrap().0, 200);
+        assert_eq!((client.idle(), client.busy()), (1, 1));
+        *dialer.0.lock().unwrap() = Some(answer);
+    })
+    .unwrap();
+    assert!(dialer.0.lock().unwrap().is_none(), "it was read");
+    assert_eq!((client.idle(), client.busy()), (0, 0));
 }
 
 /// A server that answers slowly with the path that was asked for, after a redirect if that is `/from`.
