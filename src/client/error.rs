@@ -94,7 +94,8 @@ pub enum ClientCause {
     Request(InvalidRequest),
     /// The target has no scheme and host, or others than the [`Host`](super::Host) that was asked.
     Origin,
-    /// There is no tokio runtime. See [`block_on`](crate::block_on).
+    /// There is no tokio runtime (see [`block_on`](crate::block_on)), or the one in which a connection of a
+    /// [`Pipeline`](super::Pipeline) lived has ended.
     NoRuntime,
     /// The name has no address, or the resolver, the operating system or the dialer failed.
     Io(io::Error),
@@ -323,7 +324,7 @@ impl fmt::Display for ClientCause {
             ClientCause::TimedOut => "it took too long",
             ClientCause::Request(_) => "it cannot be made",
             ClientCause::Origin => "its target has no scheme and host, or others than those asked",
-            ClientCause::NoRuntime => "there is no tokio runtime",
+            ClientCause::NoRuntime => "there is no tokio runtime, or it has ended",
             ClientCause::Io(_) => "the system or the network failed",
             ClientCause::Closed => "the server closed the connection without an answer",
             ClientCause::Exchange(_) => "the exchange failed",

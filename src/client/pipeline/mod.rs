@@ -42,8 +42,11 @@ use crate::wire::{Announcement, Framing, Wish};
 /// [`ClientError::is_sent`] is true.
 ///
 /// Made by [`Client::pipeline`]. Clones are the same pipeline, and may be used in any runtime; each connection lives in
-/// the runtime whose caller needed it first. The connections belong to the client: while nothing is in flight they rest
-/// in its pool, where they count as idle and other requests may use them. Redirects are not followed.
+/// the runtime whose caller needed it first. Callers in others wait for as long as that one does not run, and fail with
+/// [`ClientCause::NoRuntime`] if it ends. So the cores of a server, which end one by one, should have a pipeline each.
+///
+/// The connections belong to the client: while nothing is in flight they rest in its pool, where they count as idle and
+/// other requests may use them. Redirects are not followed.
 ///
 /// The future of [`Pipeline::send`] may be dropped at any time; the answer is then received and discarded.
 ///
