@@ -60,7 +60,7 @@ impl Inlet {
         drop(lifeline);
         let Shared { timetable, stats, .. } = &*worker.shared;
         timetable.stop();
-        self.stop_listening(&worker);
+        self.stop_listening(&worker).await;
         runtime::first(timetable.emptied(), grace_over(&mut self.stop)).await;
         stats.cut.add(stats.open());
         accepted
@@ -148,14 +148,15 @@ impl Inlet {
     }
 
     /// Serves the peers that have already connected, then stops listening.
-    fn stop_listening<H: Handler>(&mut self, worker: &Rc<Worker<H>>) {
+    async fn stop_listening<H: Handler>(&mut self, worker: &Rc<Worker<H>>) {
         for (listener, sharing) in std::mem::take(&mut self.listeners) {
             let waiting = std::iter::from_fn(|| listener.accept_now()).take(WAITING_MAX);
             waiting.for_each(|accepted| self.take_in(worker, Incoming::Accepted(accepted, sharing)));
         }
         self.outlets.clear();
         self.arrivals.close();
-        while let Ok(arrival) = self.arrivals.try_recv() {
+        // This waits for one that is just being handed over. `try_recv` does not see it, and it would be lost.
+        while let Some(arrival) = self.arrivals.recv().await {
             self.take_in(worker, Incoming::Arrived(arrival));
         }
     }
