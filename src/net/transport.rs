@@ -113,11 +113,11 @@ impl<B: AnyStream> Transport<B> {
         }
     }
 
-    /// Sends some of what is held back until the next flush. Returns how much that was.
-    pub(super) fn poll_unload(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+    /// Sends some of what is held back until the next flush.
+    pub(super) fn poll_unload(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
             Transport::Tls(stream) => stream.poll_unload(cx),
-            _ => Poll::Ready(Ok(0)),
+            _ => Poll::Ready(Ok(())),
         }
     }
 

@@ -43,7 +43,7 @@ impl<C> TlsStream<C> {
         match self.never {}
     }
 
-    pub(crate) fn poll_unload(&mut self, _: &mut Context<'_>) -> Poll<io::Result<usize>> {
+    pub(crate) fn poll_unload(&mut self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self.never {}
     }
 

@@ -2,6 +2,7 @@
 
 use std::io::{self, IoSlice, Write};
 use std::mem::MaybeUninit;
+use std::ops::DerefMut;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
@@ -36,45 +37,32 @@ impl<C: AsyncRead + AsyncWrite + Unpin> TlsStream<C> {
         Poll::Ready(())
     }
 
-    /// Has the carrier take some of what has been written. Returns how much that was.
-    pub(crate) fn poll_unload(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+    /// Has the carrier take some of what has been written.
+    pub(crate) fn poll_unload(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match &mut self.0 {
-            Client(stream) => {
-                let (carrier, tls) = stream.get_mut();
-                poll_give(cx, carrier, tls)
-            }
-            Server(stream) => {
-                let (carrier, tls) = stream.get_mut();
-                poll_give(cx, carrier, tls)
-            }
+            Client(stream) => poll_give(cx, stream.get_mut()),
+            Server(stream) => poll_give(cx, stream.get_mut()),
         }
     }
 
     /// Reads once from the carrier. Returns how much that was.
     fn poll_hear(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
         match &mut self.0 {
-            Client(stream) => {
-                let (carrier, tls) = stream.get_mut();
-                poll_take(cx, carrier, tls)
-            }
-            Server(stream) => {
-                let (carrier, tls) = stream.get_mut();
-                poll_take(cx, carrier, tls)
-            }
+            Client(stream) => poll_take(cx, stream.get_mut()),
+            Server(stream) => poll_take(cx, stream.get_mut()),
         }
     }
 }
 
-/// Has the carrier take what waits inside of TLS. Returns how much it took.
-fn poll_give<C: AsyncWrite + Unpin, S: SideData>(
+/// Has the carrier take some of what waits inside of TLS.
+fn poll_give<C: AsyncWrite + Unpin, T: DerefMut<Target = ConnectionCommon<S>>, S: SideData>(
     cx: &mut Context<'_>,
-    carrier: &mut C,
-    tls: &mut ConnectionCommon<S>,
-) -> Poll<io::Result<usize>> {
+    (carrier, tls): (&mut C, &mut T),
+) -> Poll<io::Result<()>> {
     match tls.write_tls(&mut Sink { carrier, cx }) {
         Ok(0) => Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => Poll::Pending,
-        given => Poll::Ready(given),
+        given => Poll::Ready(given.map(drop)),
     }
 }
 
@@ -102,10 +90,9 @@ impl<C: AsyncWrite + Unpin> Write for Sink<'_, '_, C> {
 }
 
 /// Has TLS take what one read of its carrier brings.
-fn poll_take<C: AsyncRead + Unpin, S: SideData>(
+fn poll_take<C: AsyncRead + Unpin, T: DerefMut<Target = ConnectionCommon<S>>, S: SideData>(
     cx: &mut Context<'_>,
-    carrier: &mut C,
-    tls: &mut ConnectionCommon<S>,
+    (carrier, tls): (&mut C, &mut T),
 ) -> Poll<io::Result<usize>> {
     let mut room = [MaybeUninit::uninit(); 4 << 10];
     let mut room = ReadBuf::uninit(&mut room);
