@@ -15,8 +15,6 @@ use crate::wire::{Announcement, Framing, chunked};
 #[derive(Default)]
 pub(crate) struct Outgoing {
     state: State,
-    /// How many bytes of the chunk whose size was sent last remain to be sent.
-    chunk_left: usize,
     /// How many bytes of the current piece of content have been sent.
     sent: usize,
     /// Where more content comes from.
@@ -114,30 +112,17 @@ impl Outgoing {
                 self.state = State::Body(Framing::Length(left - count as u64));
                 count
             }
-            State::Body(Framing::Chunked) | State::Promised(_) => {
-                if self.chunk_left == 0 {
-                    self.begin_chunk(conn.output().bytes(), data.len())?;
-                }
-                let of_chunk = data.len().min(self.chunk_left);
-                let count = ready!(poll_data(cx, conn, &data[..of_chunk], bounds))?;
-                self.chunk_left -= count;
-                if self.chunk_left == 0 {
-                    conn.output().bytes().extend_from_slice(b"\r\n");
-                }
+            State::Promised(left) if data.len() as u64 > left => {
+                return Poll::Ready(Err(ExchangeError::Length));
+            }
+            State::Promised(left) => {
+                let count = ready!(poll_chunk(cx, conn, data, bounds))?;
+                self.state = State::Promised(left - count as u64);
                 count
             }
+            State::Body(Framing::Chunked) => ready!(poll_chunk(cx, conn, data, bounds))?,
         };
         Poll::Ready(Ok(count))
-    }
-
-    /// Writes the line before a chunk of `len` bytes, unless that is more than was promised.
-    fn begin_chunk(&mut self, out: &mut Vec<u8>, len: usize) -> Result<(), ExchangeError> {
-        if let State::Promised(left) = &mut self.state {
-            *left = left.checked_sub(len as u64).ok_or(ExchangeError::Length)?;
-        }
-        chunked::encode_size(out, len);
-        self.chunk_left = len;
-        Ok(())
     }
 
     /// Copies all of `data` to the output, if it should wait there for more. Returns whether it did.
@@ -146,7 +131,7 @@ impl Outgoing {
         let output = conn.output();
         match &mut self.state {
             _ if !is_gathered(output, data) => return false,
-            State::Body(Framing::Chunked) if self.chunk_left == 0 && !data.is_empty() => {
+            State::Body(Framing::Chunked) if !data.is_empty() => {
                 chunked::encode(output.bytes(), data);
             }
             State::Body(Framing::Length(left)) if data.len() as u64 <= *left => {
@@ -166,11 +151,11 @@ impl Outgoing {
         trailers: &Headers,
     ) -> Result<(), ExchangeError> {
         match self.state {
-            State::Body(Framing::Chunked) | State::Promised(0) if self.chunk_left == 0 => {
+            State::Body(Framing::Chunked) | State::Promised(0) => {
                 chunked::encode_end(conn.output().bytes(), trailers);
             }
             State::Body(Framing::Empty | Framing::UntilClose | Framing::Length(0)) | State::Done => {}
-            State::Unsent | State::Promised(_) | State::Body(Framing::Chunked | Framing::Length(_)) => {
+            State::Unsent | State::Promised(_) | State::Body(Framing::Length(_)) => {
                 return Err(ExchangeError::Length);
             }
         }
@@ -305,9 +290,8 @@ impl Outgoing {
 impl Reset for Outgoing {
     #[inline]
     fn reset(&mut self) {
-        let Outgoing { state, chunk_left, sent, source, piece, file } = self;
+        let Outgoing { state, sent, source, piece, file } = self;
         *state = State::Unsent;
-        *chunk_left = 0;
         *sent = 0;
         vacate(source);
         vacate(file);
@@ -328,6 +312,9 @@ const FLAT_MAX: usize = 16 << 10;
 
 /// How much small data is gathered before it is sent: a system call costs as much as copying this.
 const GATHERED_MAX: usize = 64 << 10;
+
+/// How large a chunk may be that is made of larger data, since all of it may have to be copied.
+const CHUNK_MAX: usize = 64 << 10;
 
 /// Sends all of the output.
 pub(crate) fn poll_flush<H: Home>(
@@ -362,4 +349,30 @@ fn poll_data<H: Home>(
             count => return Poll::Ready(Ok(count)),
         }
     }
+}
+
+/// Sends some bytes from the front of `data`, which is not empty, as one whole chunk. What of it cannot be sent at once
+/// is copied to the output: whoever writes may never come back with the rest of a chunk that has begun.
+fn poll_chunk<H: Home>(
+    cx: &mut Context<'_>,
+    conn: &mut Conn<H>,
+    data: &[u8],
+    bounds: &Bounds,
+) -> Poll<Result<usize, ExchangeError>> {
+    let failed = ExchangeError::during(Phase::Write);
+    while conn.output().len() >= GATHERED_MAX {
+        ready!(conn.poll_send(cx, &[], bounds.timeouts.write)).map_err(&failed)?;
+    }
+    let chunk = &data[..data.len().min(CHUNK_MAX)];
+    chunked::encode_size(conn.output().bytes(), chunk.len());
+    let sent = match is_gathered(conn.output(), chunk) {
+        true => 0,
+        false => match conn.poll_send(cx, chunk, bounds.timeouts.write) {
+            Poll::Ready(sent) => sent.map_err(&failed)?,
+            Poll::Pending => 0,
+        },
+    };
+    conn.output().bytes().extend_from_slice(&chunk[sent..]);
+    conn.output().bytes().extend_from_slice(b"\r\n");
+    Poll::Ready(Ok(chunk.len()))
 }

@@ -9,7 +9,7 @@ use corehttp::{
     Request, Response,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use crate::support::{OK, Scripted, Stage};
 
@@ -237,4 +237,43 @@ async fn an_empty_body_does_not_wait_for_100_9110_10_1_1() {
         assert!(heard.ends_with(&format!("\r\n\r\n0\r\n{sum}\r\n")), "{end:?}: {heard}");
     }
     assert_eq!(start.elapsed().as_secs(), 0);
+}
+
+/// A chunk that had begun was once owed to its end: whoever gave up a write could not end the body.
+#[tokio::test(start_paused = true)]
+async fn a_body_may_end_wherever_a_write_was_given_up() {
+    const LENGTH: usize = 512 << 10;
+    let second = Duration::from_secs(1);
+    // Reads nothing until the writer has given up, and then tells how much came.
+    let stage = Stage::new(move |mut peer, _| async move {
+        peer.head().await?;
+        tokio::time::sleep(second).await;
+        let mut heard = Vec::new();
+        while !heard.ends_with(b"\r\n\r\n") {
+            peer.stream.read_buf(&mut heard).await?;
+        }
+        let count = heard.iter().filter(|byte| **byte == b'~').count().to_string();
+        peer.say(format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{count}", count.len())).await
+    });
+    for (length, sum, goes_on) in
+        [(None, "", false), (None, "1", false), (None, "", true), (Some(LENGTH as u64), "1", true)]
+    {
+        for piece in [1000, 16 << 10, (16 << 10) + 1, 64 << 10, 256 << 10] {
+            let (client, mut response, piece) = (stage.client(), Response::new(), vec![b'~'; piece]);
+            let call = client.open(&request("http://a/", length, sum)).await.unwrap();
+            let (mut writer, mut reader) = call.split();
+            let mut written = 0;
+            while let Ok(count) = timeout(second / 2, writer.write(&piece)).await {
+                written += count.unwrap();
+            }
+            if goes_on {
+                writer.write_all(&vec![b'~'; LENGTH - written]).await.unwrap();
+                written = LENGTH;
+            }
+            writer.finish().await.unwrap();
+            reader.head(&mut response).await.unwrap();
+            let heard = text(reader.chunk().await.unwrap());
+            assert_eq!(heard, written.to_string(), "{length:?} {sum:?} {goes_on} {}", piece.len());
+        }
+    }
 }
