@@ -165,7 +165,12 @@ impl Jar {
     /// has written. The cookies before it are then in the jar.
     pub fn load(&self, mut from: impl BufRead) -> io::Result<()> {
         let now = SystemTime::now();
-        record::read(&mut from, |cookie| self.lock().restore(cookie, now))
+        record::read(&mut from, |cookie| {
+            // It would remove its like, which may have come later.
+            if cookie.is_alive(now) {
+                self.lock().restore(cookie, now);
+            }
+        })
     }
 
     /// The cookies that outlive the session, as lines of JSON.

@@ -406,6 +406,19 @@ fn a_file_keeps_the_cookies_that_outlive_the_session() {
     assert_eq!(String::from_utf8_lossy(&saved), file);
 }
 
+/// An old file once removed what had been set since.
+#[test]
+fn a_cookie_that_has_expired_in_a_file_removes_none() {
+    let (jar, request) = (Jar::new(), request("https://a.com/"));
+    let cookie = SetCookie { max_age: Some(Duration::from_secs(100)), ..SetCookie::new("a", "1") };
+    jar.set(request.target(), &cookie).expect("it may be set");
+    let mut file = Vec::new();
+    jar.save(&mut file).expect("memory can be written");
+    let old = String::from_utf8_lossy(&file).replace("\"expires\":", "\"expires\":1,\"expired\":");
+    jar.load(old.as_bytes()).expect("a jar has written it");
+    assert_eq!(jar.cookie_field(request.target()).as_deref(), Some("a=1"));
+}
+
 /// A cookie for a path of 64 KiB was once kept and saved, and the file could not be loaded again.
 #[test]
 fn every_cookie_that_is_taken_can_be_saved_and_loaded() {
