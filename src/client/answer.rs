@@ -136,6 +136,17 @@ impl Answer {
     }
 }
 
+impl Drop for Answer {
+    /// Whoever knows where the body ends need not ask for what comes behind its last byte.
+    fn drop(&mut self) {
+        if let State::Open(link, _) = &self.state
+            && link.exchange.incoming.is_read()
+        {
+            self.release();
+        }
+    }
+}
+
 impl AsyncRead for Answer {
     fn poll_read(
         mut self: Pin<&mut Self>,

@@ -98,6 +98,23 @@ async fn row_84_an_answer_that_is_dropped_half_way_closes_its_connection() {
     }
 }
 
+/// Who reads as much as was announced has no reason to ask for more. The connection was once closed then.
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_is_dropped_at_its_last_byte_gives_its_connection_back() {
+    for (most, idle) in [(4, 0), (5, 1), (6, 1)] {
+        let (client, mut response) = (Stage::always(SIZED).client(), Response::new());
+        let mut answer = client.stream(&get(), &mut response).await.unwrap();
+        assert_eq!(answer.read(&mut vec![0; most]).await.unwrap(), most.min(5));
+        drop(answer);
+        assert_eq!((client.idle(), client.busy()), (idle, 0), "{most}");
+    }
+    let (client, mut response) = (Stage::always(SIZED).client(), Response::new());
+    let mut answer = client.stream(&get(), &mut response).await.unwrap();
+    assert_eq!(answer.chunk().await.unwrap(), Some(&b"hello"[..]));
+    drop(answer);
+    assert_eq!((client.idle(), client.busy()), (1, 0));
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_streamed_body_that_broke_stays_an_error() {
     for (wire, expected) in [
