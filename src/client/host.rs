@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::pool::Pool;
 use super::{Answer, Call, Client, ClientError, Tunnel, origin};
+use crate::memory::Reset;
 use crate::message::{InvalidRequest, Request, Response};
 use crate::runtime::{Handle, Id};
 
@@ -57,7 +58,7 @@ impl Host {
     ///
     /// As [`Client::send`], or if the request is for another origin.
     pub async fn send(&self, request: &Request, response: &mut Response) -> Result<(), ClientError> {
-        let pool = self.pool(request)?;
+        let pool = self.pool(request).inspect_err(|_| response.reset())?;
         self.client.exchange(Some(pool), request, response).await?.receive_body(response).await
     }
 
@@ -67,7 +68,7 @@ impl Host {
     ///
     /// As [`Client::stream`], or if the request is for another origin.
     pub async fn stream(&self, request: &Request, response: &mut Response) -> Result<Answer, ClientError> {
-        let pool = self.pool(request)?;
+        let pool = self.pool(request).inspect_err(|_| response.reset())?;
         Ok(Answer::new(self.client.exchange(Some(pool), request, response).await?))
     }
 
@@ -86,7 +87,8 @@ impl Host {
     ///
     /// As [`Client::upgrade`], or if the request is for another origin.
     pub async fn upgrade(&self, request: &Request, response: &mut Response) -> Result<Tunnel, ClientError> {
-        self.client.switch(Some(self.pool(request)?), request, response).await
+        let pool = self.pool(request).inspect_err(|_| response.reset())?;
+        self.client.switch(Some(pool), request, response).await
     }
 
     /// Returns scheme, host and port, in lower case, without the port if it is the scheme's default.

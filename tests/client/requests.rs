@@ -279,6 +279,29 @@ async fn row_83_an_invalid_request_is_refused_before_anything_is_dialed() {
     assert_eq!((stage.dialed().len(), client.busy()), (0, 0));
 }
 
+/// Whoever overlooks the error finds no answer to an earlier request.
+#[tokio::test(start_paused = true)]
+async fn a_request_that_is_refused_leaves_no_answer_behind() {
+    let client = Stage::always(OK).client();
+    let (host, pipeline) = (client.host("http://a").unwrap(), client.pipeline("http://a").unwrap().build());
+    let balancer = client.balance(["http://a"]).unwrap().build();
+    let (elsewhere, mut response) = (Request::get("http://b/").unwrap(), Response::new());
+    for way in 0..7 {
+        response.text("of another answer");
+        let refused = match way {
+            0 => host.send(&elsewhere, &mut response).await,
+            1 => host.stream(&elsewhere, &mut response).await.map(drop),
+            2 => host.upgrade(&elsewhere, &mut response).await.map(drop),
+            3 => pipeline.send(&elsewhere, &mut response).await,
+            4 => balancer.send(&elsewhere, &mut response).await,
+            5 => balancer.stream(&elsewhere, &mut response).await.map(drop),
+            _ => balancer.upgrade(&elsewhere, &mut response).await.map(drop),
+        };
+        assert!(matches!(refused.unwrap_err().cause(), ClientCause::Origin), "{way}");
+        assert!(response.body.is_empty() && response.headers.is_empty(), "{way}");
+    }
+}
+
 /// A store that does not check its cookies.
 struct Careless(&'static str);
 

@@ -21,7 +21,7 @@ use super::pending::Pending;
 use super::tally::Tally;
 use super::{Answer, Call, Client, ClientCause, ClientError, ClientPhase, Redirects, Tunnel, origin};
 use crate::exchange::ExchangeError;
-use crate::memory::{read_lock, write_lock};
+use crate::memory::{Reset, read_lock, write_lock};
 use crate::message::{InvalidRequest, Request, Response, TargetForm};
 
 /// Sends each request to one of several equivalent hosts, by default the one that has the fewest requests to answer.
@@ -91,7 +91,7 @@ impl Balancer {
     /// As [`Client::send`]; also if the target is more than a path, and with [`ClientCause::NoHost`] if there is no
     /// host.
     pub async fn send(&self, request: &Request, response: &mut Response) -> Result<(), ClientError> {
-        let mut attempt = self.0.enter(request)?;
+        let mut attempt = self.0.enter(request).inspect_err(|_| response.reset())?;
         loop {
             match attempt.member.host.send(request, response).await {
                 Ok(()) => {
@@ -110,7 +110,7 @@ impl Balancer {
     ///
     /// As [`Balancer::send`].
     pub async fn stream(&self, request: &Request, response: &mut Response) -> Result<Answer, ClientError> {
-        let mut attempt = self.0.enter(request)?;
+        let mut attempt = self.0.enter(request).inspect_err(|_| response.reset())?;
         loop {
             match attempt.member.host.stream(request, response).await {
                 Ok(answer) => return Ok(answer.counted(self.0.answered(attempt, response))),
@@ -149,7 +149,7 @@ impl Balancer {
     /// Fails as [`Client::upgrade`] does, if the target is more than a path, and with [`ClientCause::NoHost`] if there is
     /// no host.
     pub async fn upgrade(&self, request: &Request, response: &mut Response) -> Result<Tunnel, ClientError> {
-        let mut attempt = self.0.enter(request)?;
+        let mut attempt = self.0.enter(request).inspect_err(|_| response.reset())?;
         loop {
             match attempt.member.host.upgrade(request, response).await {
                 Ok(tunnel) => return Ok(tunnel.counted(self.0.answered(attempt, response))),

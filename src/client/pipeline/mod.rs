@@ -116,8 +116,8 @@ impl Pipeline {
     /// stream, trailers, CONNECT, and the fields `expect`, `upgrade` and `connection: close`.
     pub async fn send(&self, request: &Request, response: &mut Response) -> Result<(), ClientError> {
         let shared = &self.0.0;
-        shared.check(request)?;
         response.reset();
+        shared.check(request)?;
         let deadline = shared.client.deadline();
         let permit = shared.enter(deadline).await?;
         let pool = shared.pool()?;
