@@ -58,7 +58,8 @@ use crate::runtime::{Handle, Id};
 /// Sends requests to servers, and keeps connections to them open for further requests.
 ///
 /// Make one client and keep it; clones share its connections. It can be used from any thread, and in any tokio runtime
-/// that has its timers enabled. A connection is used again only in the runtime that opened it.
+/// that has its timers enabled, and its I/O, unless no sockets are used. A connection is used again only in the runtime
+/// that opened it.
 ///
 /// All futures and bodies that it returns can be dropped at any time. That cancels the exchange, closes its connection,
 /// and lets the next waiting request have its place.

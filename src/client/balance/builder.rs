@@ -80,7 +80,8 @@ impl BalancerBuilder {
         self
     }
 
-    /// Checks each host by requesting `path` every `interval`, beginning with the first request. Default: no check.
+    /// Checks each host by requesting `path` every `interval`, beginning with the first request. Default: no check; the
+    /// least interval is 10 ms.
     ///
     /// A host that does not answer with 2xx before the next check is due is not asked anything else as long as there
     /// are others. While all connections to it are in use it is not checked. The task that checks ends with the
