@@ -275,6 +275,26 @@ async fn look_up_and_connect_have_timeouts_of_their_own() {
     check(&resolves().timeout(2 * SECOND).build(), &get(), ClientPhase::Resolve, 2).await;
 }
 
+/// A proxy that took longer to connect than an answer may take was once given up.
+#[cfg(feature = "tls")]
+#[tokio::test(start_paused = true)]
+async fn asking_a_proxy_for_a_tunnel_is_a_part_of_connecting() {
+    use corehttp::{Proxies, Proxy};
+
+    let proxy = Stage::new(|mut peer, _| async move {
+        peer.head().await?;
+        peer.hear_all().await
+    });
+    for (wait, connect) in [(1, 10), (30, 10), (30, 3)] {
+        let timeouts =
+            ClientTimeouts { wait: wait * SECOND, connect: connect * SECOND, ..Default::default() };
+        let proxies = Proxies::all(Proxy::new("http://proxy").unwrap());
+        let client = proxy.builder().timeouts(timeouts).proxies(proxies).build();
+        let request = Request::get("https://a.example/").unwrap();
+        check(&client, &request, ClientPhase::Connect, connect).await;
+    }
+}
+
 /// A listener that accepts no more connections, and its port.
 fn full() -> (Vec<Socket>, u16) {
     let new = || Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();

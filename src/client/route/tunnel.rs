@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::client::exchange::INTERIM_MAX;
 use crate::client::origin::Origin;
 use crate::client::{ClientCause, ClientError, ClientPhase};
-use crate::exchange::{Bounds, ExchangeError, Head, Incoming, Reply};
+use crate::exchange::{Bounds, ExchangeError, Head, Incoming, Reply, Timeouts};
 use crate::message::{Response, Status};
 use crate::net::{Anywhere, BoxedStream, Conn, Lane, Stopwatch, Transport};
 use crate::wire::Asked;
@@ -27,6 +27,9 @@ pub(super) async fn open_tunnel(
     bounds: &Bounds,
 ) -> Result<Transport<BoxedStream>, ClientError> {
     let mut conn = Conn::<Anywhere>::new(transport, Stopwatch::new());
+    // Those of an exchange are not for the way to it.
+    let timeouts = Timeouts { head: Duration::MAX, write: Duration::MAX, ..bounds.timeouts };
+    let bounds = &Bounds { timeouts, ..bounds.clone() };
     ask(conn.output().bytes(), origin, authorization);
     let (mut incoming, mut response) = (Incoming::default(), Response::new());
     let asked = Asked { connect: true, ..Asked::default() };
