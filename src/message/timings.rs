@@ -17,7 +17,8 @@ pub struct Timings {
     pub tls: Duration,
     /// Sending the request.
     pub send: Duration,
-    /// Waiting, from the last byte of the request to the end of the answer's head.
+    /// Waiting, from the last byte of the request to the end of the answer's head; from the first byte, if the head is
+    /// read while the request is still being sent ([`Call::split`](crate::Call::split)).
     pub wait: Duration,
     /// Receiving the body, if it was buffered.
     pub receive: Duration,

@@ -376,6 +376,42 @@ async fn timings_tell_how_long_each_phase_took() {
     }
 }
 
+/// The time until an early answer was once told as the wait for it, and only what came behind it as sending.
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_comes_early_was_not_waited_for() {
+    let stage = Stage::new(|mut peer, _| async move {
+        while peer.head().await?.is_some() {
+            sleep(SECOND).await;
+            peer.say("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\no").await?;
+            sleep(2 * SECOND).await;
+            peer.stream.read_exact(&mut vec![0; 1 << 20]).await?;
+            sleep(4 * SECOND).await;
+            peer.say("k").await?;
+        }
+        Ok(())
+    });
+    let (client, mut request, mut response) = (stage.client(), large(), Response::new());
+    let seconds = |response: &Response| {
+        let times = response.timings();
+        [times.send, times.wait, times.receive].map(|phase| phase.as_secs())
+    };
+    client.send(&request, &mut response).await.unwrap();
+    assert_eq!(seconds(&response), [3, 0, 4]);
+    let mut answer = client.stream(&request, &mut response).await.unwrap();
+    assert_eq!(seconds(&response), [3, 0, 0]);
+    while answer.chunk().await.unwrap().is_some() {}
+    request.headers.set("content-length", 1 << 20).unwrap();
+    let mut call = client.open(&request).await.unwrap();
+    call.write_all(request.body.bytes()).await.unwrap();
+    let mut answer = call.finish(&mut response).await.unwrap();
+    assert_eq!(seconds(&response), [3, 0, 0]);
+    while answer.chunk().await.unwrap().is_some() {}
+    let (mut writer, mut reader) = client.open(&request).await.unwrap().split();
+    let (written, heard) = tokio::join!(writer.write_all(request.body.bytes()), reader.head(&mut response));
+    written.and(heard).unwrap();
+    assert_eq!(seconds(&response), [0, 1, 0], "the request is still being sent");
+}
+
 /// It is the look-up that takes long here, and the way to this machine is short.
 #[tokio::test]
 async fn timings_tell_a_look_up_from_connecting() {

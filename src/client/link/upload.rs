@@ -78,8 +78,10 @@ impl Link {
             progress.upload = Upload::Sent;
             progress.timings.send = progress.lap();
             conn.disarm(Lane::Read);
-            if !progress.is_answered() {
-                conn.arm(Lane::Read, later(progress.mark, place.pool.settings.timeouts.wait));
+            match progress.is_answered() {
+                // An answer that came earlier was not waited for.
+                true => progress.timings.send += std::mem::take(&mut progress.timings.wait),
+                false => conn.arm(Lane::Read, later(progress.mark, place.pool.settings.timeouts.wait)),
             }
         }
     }
