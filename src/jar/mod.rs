@@ -4,7 +4,7 @@
 //! A [`Jar`] can be shared by any number of requests, on any threads. It accepts only what a server may set: nothing
 //! for a domain that the server's host is not in, nothing for a public suffix such as `co.uk` (by [the
 //! list](https://publicsuffix.org) in the crate `psl`), nothing `Secure` from `http`, and nothing that breaks the
-//! promise of its prefix. It holds a bounded number of cookies, and none for longer than 400 days.
+//! promise of its prefix. It holds a bounded number of cookies, and none with an expiry time for more than 400 days.
 //!
 //! As in browsers, `http` to `localhost`, `127.0.0.0/8` or `[::1]` counts as secure, so that what is tested on one
 //! machine works as it will elsewhere. A client that uses a proxy for these hosts sends their cookies there.
