@@ -92,7 +92,8 @@ pub enum ClientCause {
     TimedOut,
     /// The request is invalid.
     Request(InvalidRequest),
-    /// The target has no scheme and host, or others than the [`Host`](super::Host) that was asked.
+    /// The target has no scheme and host, or others than the [`Host`](super::Host) or [`Pipeline`](super::Pipeline) that
+    /// was asked; or it is more than a path, and a [`Balancer`](super::Balancer) was asked.
     Origin,
     /// There is no tokio runtime (see [`block_on`](crate::block_on)), or the one in which a connection of a
     /// [`Pipeline`](super::Pipeline) lived has ended.
@@ -109,7 +110,7 @@ pub enum ClientCause {
     TooManyInterim,
     /// The server switched protocols without being asked, or did not when it was, or not to what it was asked for.
     Upgrade,
-    /// The proxy answered a CONNECT, or a SOCKS greeting, with anything but success.
+    /// The proxy answered a CONNECT with anything but success, or a SOCKS proxy did not connect.
     Proxy(Box<dyn Error + Send + Sync>),
     /// The TLS handshake failed, or this crate was built without the feature `tls`.
     Tls(TlsError),

@@ -67,8 +67,8 @@ impl ClientBuilder {
         self
     }
 
-    /// Sets how long a connection may be idle before it is closed. With zero, no connection is used twice. A server may
-    /// ask for less, as with `keep-alive: timeout=5`. Default: 30 s.
+    /// Sets how long a connection may be idle. After that it is not used again, and is closed within a second. With zero,
+    /// no connection is used twice. A server may ask for less, as with `keep-alive: timeout=5`. Default: 30 s.
     #[doc(alias = "pool_idle_timeout")]
     pub fn idle_timeout(mut self, idle: Duration) -> Self {
         self.settings.pool.idle = idle;
