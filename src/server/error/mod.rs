@@ -151,32 +151,19 @@ impl<E: StdError + Send + Sync + 'static> From<E> for Error {
 
 /// The status that an error itself chooses, also inside an [`io::Error`].
 fn owed(error: &(dyn StdError + 'static)) -> Option<Status> {
-    if let Some(error) = error.downcast_ref::<io::Error>() {
-        return error.get_ref().and_then(|inner| owed(inner));
-    }
-    if let Some(error) = error.downcast_ref::<ExchangeError>() {
-        return error.owed();
-    }
-    if let Some(error) = error.downcast_ref::<InvalidAnswer>() {
-        return Some(error.owed());
-    }
-    if let Some(error) = error.downcast_ref::<WireError>() {
-        return Some(error.owed());
-    }
-    if let Some(error) = error.downcast_ref::<CodingError>() {
-        return Some(error.owed());
-    }
-    if let Some(error) = error.downcast_ref::<InvalidForm>() {
-        return Some(error.owed());
-    }
-    if let Some(error) = error.downcast_ref::<InvalidText>() {
-        return Some(error.owed());
-    }
-    if let Some(error) = error.downcast_ref::<InvalidTarget>() {
-        return error.owed();
-    }
-    // Only the immediate source: deeper ones may be about another message than the request that is answered.
-    error.source()?.downcast_ref::<Status>().copied()
+    let choices: [fn(&(dyn StdError + 'static)) -> Option<Status>; 9] = [
+        |error| owed(error.downcast_ref::<io::Error>()?.get_ref()?),
+        |error| error.downcast_ref::<ExchangeError>()?.owed(),
+        |error| error.downcast_ref::<InvalidTarget>()?.owed(),
+        |error| Some(error.downcast_ref::<InvalidAnswer>()?.owed()),
+        |error| Some(error.downcast_ref::<WireError>()?.owed()),
+        |error| Some(error.downcast_ref::<CodingError>()?.owed()),
+        |error| Some(error.downcast_ref::<InvalidForm>()?.owed()),
+        |error| Some(error.downcast_ref::<InvalidText>()?.owed()),
+        // Only the immediate source: deeper ones may be about another message than the request that is answered.
+        |error| error.source()?.downcast_ref::<Status>().copied(),
+    ];
+    choices.iter().find_map(|choice| choice(error))
 }
 
 impl fmt::Display for Error {
