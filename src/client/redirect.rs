@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use super::origin::{self, Origin};
 use super::{ClientCause, ClientError, ClientPhase};
-use crate::message::{Headers, Method, Name, Request, Response, Scheme, Status, Target};
+use crate::message::{CONTENT_FIELDS, Headers, Method, Name, Request, Response, Scheme, Status, Target};
 
 /// Whether a client follows redirects.
 ///
@@ -74,7 +74,10 @@ pub(super) fn next(
     let mut next = Request::for_target(retrieval.unwrap_or(request.method()), target);
     next.headers = request.headers.clone();
     match retrieval {
-        Some(_) => next.headers.remove_each(&OF_CONTENT),
+        Some(_) => {
+            next.headers.remove_each(&CONTENT_FIELDS);
+            next.headers.remove_each(&["expect", "transfer-encoding"]);
+        }
         None if request.body.is_stream() => return Err(error(ClientCause::Spent)),
         None => (next.body, next.trailers) = (request.body.clone(), request.trailers.clone()),
     }
@@ -122,25 +125,6 @@ fn retrieval(status: Status, method: Method) -> Option<Method> {
         (_, _) => None,
     }
 }
-
-/// The fields that described a body that is not sent again.
-const OF_CONTENT: [&str; 15] = [
-    "content-type",
-    "content-length",
-    "content-encoding",
-    "content-language",
-    "content-location",
-    "content-range",
-    "content-disposition",
-    "content-md5",
-    "digest",
-    "content-digest",
-    "repr-digest",
-    "expect",
-    "last-modified",
-    "trailer",
-    "transfer-encoding",
-];
 
 /// Hides what another origin need not know, when the origin `left` redirects to the origin `goal`. `referer` is reduced
 /// to its origin, unless that is `goal`. `origin` becomes `null`, unless it is `left`; otherwise `left` could redirect

@@ -30,8 +30,10 @@ pub use cookie::{Cookies, InvalidCookie, SameSite, SetCookie};
 pub(crate) use credentials::basic_credentials;
 pub use credentials::{BasicAuth, InvalidCredentials};
 pub use form::{Form, FormBuf, FormPairs, InvalidForm};
+pub(crate) use headers::{
+    CONTENT_FIELDS, Name, Several, Tag, is_field_value, is_tchar, is_token, members, token_len, trim,
+};
 pub use headers::{FieldValue, Headers, HeadersIter, InvalidField};
-pub(crate) use headers::{Name, Several, Tag, is_field_value, is_tchar, is_token, members, token_len, trim};
 pub use invalid_request::InvalidRequest;
 pub use method::{ExtensionMethod, InvalidMethod, Method};
 pub use request::Request;

@@ -1,5 +1,6 @@
 //! [`Headers`]: the field lines of one message, in order (RFC 9110 §5).
 
+mod content_fields;
 mod field;
 mod headers_iter;
 mod list;
@@ -10,6 +11,7 @@ mod value;
 use std::fmt;
 use std::time::SystemTime;
 
+pub(crate) use content_fields::CONTENT_FIELDS;
 pub use field::InvalidField;
 pub use headers_iter::HeadersIter;
 pub(crate) use list::{members, trim};

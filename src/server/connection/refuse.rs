@@ -7,7 +7,7 @@ use super::lease::Lease;
 use crate::coding::ACCEPTED;
 use crate::exchange::ExchangeError;
 use crate::memory::Reset;
-use crate::message::{Name, Status};
+use crate::message::{CONTENT_FIELDS, Name, Status};
 use crate::net::Conn;
 use crate::server::context::{Manner, Unread};
 use crate::server::error::Refused;
@@ -67,6 +67,7 @@ pub(super) fn answer_plan(ctx: &mut Context, status: Status) {
 /// describe content that is not sent.
 pub(super) fn answer_error(ctx: &mut Context, error: Error) {
     ctx.response.headers.remove_each(&CONTENT_FIELDS);
+    ctx.response.headers.remove("etag");
     let status = final_status(error.owed());
     explain(ctx, status);
     if error.is_of_coding() {
@@ -78,24 +79,6 @@ pub(super) fn answer_error(ctx: &mut Context, error: Error) {
         ctx.report(Some(status), RefusalCause::Handler(error));
     }
 }
-
-/// The representation metadata of RFC 9110 §8, and what else describes content that is not sent.
-const CONTENT_FIELDS: [&str; 14] = [
-    "content-digest",
-    "content-disposition",
-    "content-encoding",
-    "content-language",
-    "content-length",
-    "content-location",
-    "content-md5",
-    "content-range",
-    "content-type",
-    "digest",
-    "etag",
-    "last-modified",
-    "repr-digest",
-    "trailer",
-];
 
 /// A status of 1xx is not final (RFC 9110 §15.2), so it is a mistake of the handler.
 pub(super) fn check_status(ctx: &mut Context) {
