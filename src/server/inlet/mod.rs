@@ -70,10 +70,10 @@ impl Inlet {
     async fn accept_all<H: Handler>(&mut self, worker: &Rc<Worker<H>>) -> io::Result<()> {
         let mut pause = BACK_OFF_MIN;
         loop {
-            let error = match poll_fn(|cx| self.poll_incoming(cx)).await {
-                Ok(incoming) => {
+            let error = match poll_fn(|cx| self.poll_next(cx)).await {
+                Ok(newcomer) => {
                     pause = BACK_OFF_MIN;
-                    self.take_in(worker, incoming);
+                    self.take_in(worker, newcomer);
                     continue;
                 }
                 Err(error) => error,
@@ -90,14 +90,14 @@ impl Inlet {
         }
     }
 
-    fn poll_incoming(&mut self, cx: &mut task::Context<'_>) -> Poll<io::Result<Incoming>> {
+    fn poll_next(&mut self, cx: &mut task::Context<'_>) -> Poll<io::Result<Newcomer>> {
         if let Poll::Ready(Some(arrival)) = self.arrivals.poll_recv(cx) {
-            return Poll::Ready(Ok(Incoming::Arrived(arrival)));
+            return Poll::Ready(Ok(Newcomer::Arrived(arrival)));
         }
         for index in 0..self.listeners.len() {
             let (listener, sharing) = &self.listeners[index];
             if let Poll::Ready(accepted) = listener.poll_accept(cx) {
-                let accepted = accepted.map(|accepted| Incoming::Accepted(accepted, *sharing));
+                let accepted = accepted.map(|accepted| Newcomer::Accepted(accepted, *sharing));
                 // The listener that had its turn is asked last, or a flood on one would starve the others.
                 self.listeners.rotate_left(index + 1);
                 return Poll::Ready(accepted);
@@ -106,15 +106,15 @@ impl Inlet {
         Poll::Pending
     }
 
-    fn take_in<H: Handler>(&self, worker: &Rc<Worker<H>>, incoming: Incoming) {
-        match incoming {
-            Incoming::Arrived(Arrival { detached, peer, open }) => {
+    fn take_in<H: Handler>(&self, worker: &Rc<Worker<H>>, newcomer: Newcomer) {
+        match newcomer {
+            Newcomer::Arrived(Arrival { detached, peer, open }) => {
                 // One that cannot be used here is closed.
                 if let Ok(transport) = detached.attach() {
                     self.admit(worker, (transport, peer), open);
                 }
             }
-            Incoming::Accepted(accepted, sharing) => {
+            Newcomer::Accepted(accepted, sharing) => {
                 if let Some(kept) = self.hand_out(accepted, sharing) {
                     self.admit(worker, kept, Open::count(&worker.shared.stats));
                 }
@@ -151,13 +151,13 @@ impl Inlet {
     async fn stop_listening<H: Handler>(&mut self, worker: &Rc<Worker<H>>) {
         for (listener, sharing) in std::mem::take(&mut self.listeners) {
             let waiting = std::iter::from_fn(|| listener.accept_now()).take(WAITING_MAX);
-            waiting.for_each(|accepted| self.take_in(worker, Incoming::Accepted(accepted, sharing)));
+            waiting.for_each(|accepted| self.take_in(worker, Newcomer::Accepted(accepted, sharing)));
         }
         self.outlets.clear();
         self.arrivals.close();
         // This waits for one that is just being handed over. `try_recv` does not see it, and it would be lost.
         while let Some(arrival) = self.arrivals.recv().await {
-            self.take_in(worker, Incoming::Arrived(arrival));
+            self.take_in(worker, Newcomer::Arrived(arrival));
         }
     }
 }
@@ -184,7 +184,7 @@ async fn grace_over(stop: &mut watch::Receiver<Option<Stop>>) {
 }
 
 /// A connection that has come in.
-enum Incoming {
+enum Newcomer {
     /// From the core that has accepted it for this one.
     Arrived(Arrival),
     Accepted(Accepted, Sharing),
