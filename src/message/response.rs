@@ -121,7 +121,7 @@ impl Response {
     }
 
     /// Removes the content, and the fields that describe it.
-    fn remove_content(&mut self) {
+    pub(crate) fn remove_content(&mut self) {
         self.body.clear();
         self.headers.remove_each(&["content-type", "content-length", "content-encoding"]);
     }

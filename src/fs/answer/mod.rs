@@ -127,7 +127,7 @@ fn send(response: &mut Response, content: &Content, range: Range<u64>) {
 
 /// Answers without the representation, and without what describes its content.
 fn refuse(response: &mut Response, status: Status, chosen: &Representation) -> Result {
-    response.not_modified();
+    response.remove_content();
     response.status = status;
     describe(response, &chosen.fields_alone)?;
     if status != Status::NOT_MODIFIED {
