@@ -4,8 +4,9 @@ use std::io;
 use std::num::NonZero;
 use std::thread::{self, JoinHandle};
 
-use tokio::runtime::{Builder, LocalOptions};
 pub(crate) use tokio::task::yield_now;
+
+use super::block_on;
 
 /// Whether a thread stays on one core of the machine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -42,8 +43,7 @@ where
         if pinning == Pinning::Pinned {
             pin(index);
         }
-        let runtime = Builder::new_current_thread().enable_all().build_local(LocalOptions::default())?;
-        Ok(runtime.block_on(async move { work().await }))
+        block_on(async move { work().await })
     })
 }
 
