@@ -5,7 +5,7 @@ use std::fmt;
 use std::io;
 
 use crate::coding::CodingError;
-use crate::exchange::{ExchangeError, write_causes};
+use crate::exchange::{ExchangeError, write_chain};
 use crate::message::{InvalidRequest, InvalidTarget, Status};
 use crate::net::{DialError, Fault, TlsError};
 
@@ -237,8 +237,10 @@ impl ClientError {
 
 impl fmt::Display for ClientError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.0.phase, self.0.cause)?;
-        if f.alternate() { write_causes(f, self) } else { Ok(()) }
+        match f.alternate() {
+            true => write_chain(f, self),
+            false => write!(f, "{}: {}", self.0.phase, self.0.cause),
+        }
     }
 }
 

@@ -151,7 +151,8 @@ impl From<ExchangeError> for io::Error {
     }
 }
 
-/// Writes the chain of causes of `error`, each after a colon.
-pub(crate) fn write_causes(f: &mut fmt::Formatter<'_>, error: &dyn Error) -> fmt::Result {
+/// Writes `error` and the chain of its causes, each after a colon.
+pub(crate) fn write_chain(f: &mut fmt::Formatter<'_>, error: &dyn Error) -> fmt::Result {
+    write!(f, "{error}")?;
     iter::successors(error.source(), |&cause| cause.source()).try_for_each(|cause| write!(f, ": {cause}"))
 }

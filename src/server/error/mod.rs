@@ -13,7 +13,7 @@ pub use refusal::{Refusal, RefusalCause};
 pub(super) use refused::Refused;
 
 use crate::coding::CodingError;
-use crate::exchange::{ExchangeError, write_causes};
+use crate::exchange::{ExchangeError, write_chain};
 use crate::message::{InvalidForm, InvalidTarget, InvalidText, Status};
 use crate::wire::WireError;
 
@@ -178,8 +178,10 @@ impl fmt::Display for Error {
 impl fmt::Debug for Error {
     /// The whole chain of causes, which is what `main` prints.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{self}")?;
-        self.cause().map_or(Ok(()), |cause| write_causes(f, cause))
+        match self.cause() {
+            Some(cause) => write_chain(f, cause),
+            None => write!(f, "{self}"),
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::Error;
-use crate::exchange::{ExchangeError, write_causes};
+use crate::exchange::{ExchangeError, write_chain};
 use crate::message::{Request, Status};
 use crate::net::{Peer, PeerAddr, TlsError};
 
@@ -108,14 +108,8 @@ fn place(request: &Request) -> &str {
 impl fmt::Display for RefusalCause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            RefusalCause::Exchange(error) => {
-                write!(f, "{error}")?;
-                write_causes(f, error)
-            }
-            RefusalCause::Tls(error) => {
-                write!(f, "{error}")?;
-                write_causes(f, error)
-            }
+            RefusalCause::Exchange(error) => write_chain(f, error),
+            RefusalCause::Tls(error) => write_chain(f, error),
             RefusalCause::Handler(error) => write!(f, "the handler failed: {error:?}"),
             RefusalCause::Panic => f.write_str("the handler panicked"),
             RefusalCause::Plan => f.write_str("the handler refused the request by its head"),
