@@ -67,10 +67,7 @@ struct Owners(Mutex<[Option<Waker>; 2]>);
 
 impl Owners {
     fn note(&self, side: Side, waker: &Waker) {
-        match &mut lock(&self.0)[side as usize] {
-            Some(owner) => owner.clone_from(waker),
-            none => *none = Some(waker.clone()),
-        }
+        lock(&self.0)[side as usize].get_or_insert_with(|| waker.clone()).clone_from(waker);
     }
 }
 

@@ -139,10 +139,7 @@ impl Tickets {
     ) -> Poll<Result<(), ClientError>> {
         let ticket = &mut self.all[at];
         let State::Over(result) = &mut ticket.state else {
-            match &mut ticket.caller {
-                Some(caller) => caller.clone_from(cx.waker()),
-                none => *none = Some(cx.waker().clone()),
-            }
+            ticket.caller.get_or_insert_with(|| cx.waker().clone()).clone_from(cx.waker());
             return Poll::Pending;
         };
         let result = mem::replace(result, Ok(()));
@@ -195,10 +192,7 @@ impl Tickets {
 
     /// Arranges for the pipe to be woken when another request waits. Returns whether none will ever come again.
     pub(super) fn watch(&mut self, cx: &Context<'_>) -> bool {
-        match &mut self.pipe {
-            Some(pipe) => pipe.clone_from(cx.waker()),
-            none => *none = Some(cx.waker().clone()),
-        }
+        self.pipe.get_or_insert_with(|| cx.waker().clone()).clone_from(cx.waker());
         self.is_closed
     }
 
