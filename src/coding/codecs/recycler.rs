@@ -70,7 +70,7 @@ impl<T: Clone + Default + Send + 'static> Allocator<T> for Recycler {
         // that.
         memory.clear();
         memory.resize(len, T::default());
-        Recycled { memory, home: Some(self.clone()) }
+        Recycled { memory, recycler: Some(self.clone()) }
     }
 
     fn free_cell(&mut self, memory: Recycled<T>) {
@@ -83,20 +83,20 @@ impl BrotliAlloc for Recycler {}
 /// A slice that returns to its recycler when it is dropped.
 pub(super) struct Recycled<T: Send + 'static> {
     memory: Vec<T>,
-    home: Option<Recycler>,
+    recycler: Option<Recycler>,
 }
 
 impl<T: Send + 'static> Drop for Recycled<T> {
     fn drop(&mut self) {
-        if let Some(home) = &self.home {
-            home.give(std::mem::take(&mut self.memory));
+        if let Some(recycler) = &self.recycler {
+            recycler.give(std::mem::take(&mut self.memory));
         }
     }
 }
 
 impl<T: Send + 'static> Default for Recycled<T> {
     fn default() -> Recycled<T> {
-        Recycled { memory: Vec::new(), home: None }
+        Recycled { memory: Vec::new(), recycler: None }
     }
 }
 

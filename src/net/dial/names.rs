@@ -71,7 +71,7 @@ impl Names {
         }
         let entry = Entry::begun(now);
         let lookup = entry.lookup.clone();
-        if has_room(&mut known) {
+        if make_room(&mut known) {
             known.insert(name.into(), entry);
         }
         lookup
@@ -143,7 +143,7 @@ type Answer = Result<Addresses, Failure>;
 /// room.
 ///
 /// There is none while that many names are being looked up at once. The next one is then looked up without an entry.
-fn has_room(known: &mut HashMap<Box<str>, Entry>) -> bool {
+fn make_room(known: &mut HashMap<Box<str>, Entry>) -> bool {
     if known.len() < NAMES_MAX {
         return true;
     }

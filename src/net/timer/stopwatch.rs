@@ -21,13 +21,13 @@ struct Waits {
     /// The task that the alarm wakes.
     waker: Option<Waker>,
     /// The runtime of the alarm. Once that has ended, the alarm cannot even be polled.
-    home: Option<Id>,
+    runtime: Option<Id>,
 }
 
 impl Stopwatch {
     pub(crate) fn new() -> Stopwatch {
         let (expiries, alarm) = Default::default();
-        Stopwatch(Box::new(Waits { epoch: Instant::now(), expiries, alarm, waker: None, home: None }))
+        Stopwatch(Box::new(Waits { epoch: Instant::now(), expiries, alarm, waker: None, runtime: None }))
     }
 
     /// Begins a wait in this lane that expires at `until`, unless one has begun.
@@ -69,8 +69,8 @@ impl Waits {
             self.waker = Some(cx.waker().clone());
         }
         let here = Handle::try_current().ok().map(|here| here.id());
-        if self.home != here {
-            (self.home, self.alarm) = (here, Alarm::default());
+        if self.runtime != here {
+            (self.runtime, self.alarm) = (here, Alarm::default());
         }
         self.alarm.set(cx, self.epoch, self.expiries.next(now));
         Poll::Pending
