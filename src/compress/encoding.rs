@@ -204,12 +204,8 @@ impl Encoding {
     }
 
     fn encoder(&self, coding: Coding) -> Result<Encoder, CodingError> {
-        encoder(coding, self.rules.level(coding))
+        Encoder::new(coding, self.rules.level(coding)).ok_or(CodingError::Encoder)
     }
-}
-
-fn encoder(coding: Coding, level: u32) -> Result<Encoder, CodingError> {
-    Encoder::new(coding, level).ok_or(CodingError::Encoder)
 }
 
 /// How much memory is kept.

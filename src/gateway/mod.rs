@@ -115,18 +115,18 @@ impl Context {
             return Err(error);
         }
         if !pump.is_wanted() {
-            return relay((&mut answer, &received), self.stream().await?).await;
+            return relay(&mut answer, &received, self.stream().await?).await;
         }
         let (body, out) = self.duplex().await?;
         let mut body = body.behind_buffered();
-        beside(relay((&mut answer, &received), out), pump.attend(&mut body)).await?;
+        beside(relay(&mut answer, &received, out), pump.attend(&mut body)).await?;
         // Many servers answer while they read.
         pump.run(&mut body).await
     }
 }
 
 /// Forwards the body of the response to the peer, and the trailers that these `headers` do not keep from it.
-async fn relay((answer, headers): (&mut CallReader, &Headers), mut out: Writer<'_>) -> Result {
+async fn relay(answer: &mut CallReader, headers: &Headers, mut out: Writer<'_>) -> Result {
     while let Some(chunk) = unless(out.peer_closed(), async { answer.chunk().await.map_err(owed) }).await? {
         out.write_all(chunk).await?;
         out.flush().await?;

@@ -56,7 +56,7 @@ impl FormBuf {
     /// Sets the only value of `name`, in place of its first pair, or else at the end. Other pairs with this name are
     /// removed.
     pub fn set(&mut self, name: &str, value: impl FieldValue) {
-        let old = FormBuf { text: mem::take(&mut self.text) };
+        let old = mem::take(self);
         let mut value = Some(value);
         for (raw_name, raw_value) in old.as_form().raw_pairs() {
             if decode(raw_name) != name {
@@ -72,7 +72,7 @@ impl FormBuf {
 
     /// Removes all pairs with this name. Returns whether there was one.
     pub fn remove(&mut self, name: &str) -> bool {
-        let old = FormBuf { text: mem::take(&mut self.text) };
+        let old = mem::take(self);
         let others = old.as_form().raw_pairs().filter(|(raw_name, _)| decode(raw_name) != name);
         others.for_each(|(raw_name, raw_value)| self.append_raw(raw_name, raw_value));
         self.text.len() < old.text.len()
@@ -82,7 +82,7 @@ impl FormBuf {
     ///
     /// This gives equal forms equal text, to be signed or used as a key.
     pub fn sort(&mut self) {
-        let old = FormBuf { text: mem::take(&mut self.text) };
+        let old = mem::take(self);
         let mut pairs: Vec<_> = old.as_form().raw_pairs().collect();
         pairs.sort_by_cached_key(|(raw_name, _)| decode(raw_name));
         pairs.into_iter().for_each(|(raw_name, raw_value)| self.append_raw(raw_name, raw_value));
