@@ -16,7 +16,7 @@ mod link;
 
 mod ask;
 mod cookie_exchange;
-mod cookies;
+mod cookie_store;
 mod redirect;
 
 mod answer;
@@ -39,7 +39,7 @@ use std::time::Duration;
 pub use answer::Answer;
 pub use balance::{Balancer, BalancerBuilder, HostChoice, HostCounts};
 pub use call::{Call, CallReader, CallWriter};
-pub use cookies::CookieStore;
+pub use cookie_store::CookieStore;
 pub use error::{ClientCause, ClientError, ClientPhase};
 pub use host::Host;
 pub use pipeline::{Pipeline, PipelineBuilder};
