@@ -10,6 +10,7 @@ use tokio::sync::{mpsc, watch};
 
 use super::inlet::{Arrival, Gate, Inlet, Outlet, Sharing, Totals};
 use super::running::{Running, Stop};
+use super::server_core::ServerCore;
 use super::settings::Settings;
 use super::stats::CoreStats;
 use super::worker::Worker;
@@ -17,25 +18,6 @@ use super::{Error, IntoHandler, Result, Server, Signal};
 use crate::message::{Scheme, Status};
 use crate::net::{Address, Bound, Listener, Timetable};
 use crate::runtime;
-
-/// Identifies one of a server's cores, for the handler that [`Server::run_per_core`] makes for it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ServerCore {
-    index: usize,
-    count: usize,
-}
-
-impl ServerCore {
-    /// Returns the index of the core, starting at 0.
-    pub fn index(self) -> usize {
-        self.index
-    }
-
-    /// Returns how many cores the server has.
-    pub fn count(self) -> usize {
-        self.count
-    }
-}
 
 /// Starts `server`, with the handler that `make` returns for each core.
 pub(super) fn launch<F, Kind, H>(server: Server, make: F) -> Result<Running>

@@ -5,6 +5,7 @@
 
 mod launch;
 mod running;
+mod server_core;
 mod service;
 mod settings;
 mod shared;
@@ -34,8 +35,8 @@ pub use error::{Error, InvalidAnswer, Refusal, RefusalCause, Result};
 pub use handler::{
     AsyncHandler, BodyPlan, BoxHandler, Handler, IntoHandler, Outcome, PlainHandler, WithPlan, with_plan,
 };
-pub use launch::ServerCore;
 pub use running::Running;
+pub use server_core::ServerCore;
 pub use service::Service;
 pub use stats::{ErrorCounts, ServerCounts, ServerStats};
 
@@ -213,8 +214,7 @@ impl Server {
         self
     }
 
-    /// Sets the bounds on how long peers may take. Default: those of [`Timeouts`], all in force except the one of the
-    /// handler.
+    /// Sets the bounds on how long peers may take. Default: those of [`Timeouts`], all in force but the handler's.
     pub fn timeouts(mut self, timeouts: Timeouts) -> Server {
         self.settings.bounds.timeouts = timeouts;
         self
