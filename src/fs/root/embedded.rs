@@ -5,7 +5,7 @@ use std::hash::{DefaultHasher, Hasher};
 
 use bytes::Bytes;
 
-use super::Entry;
+use super::{Directory, Entry, Opened};
 use crate::fs::resource::{Content, Snapshot};
 
 /// Files that are part of the program, by path.
@@ -32,14 +32,18 @@ impl Embedded {
         Embedded { files: files.collect() }
     }
 
-    pub(in crate::fs) fn open(&self, path: &str) -> Option<Snapshot> {
-        let File { bytes, etag } = self.files.get(path)?;
-        let content = Content::Bytes(Bytes::from_static(bytes));
-        Some(Snapshot { content, etag: etag.clone(), modified: None, is_settled: true, past_since: None })
-    }
-
-    pub(in crate::fs) fn is_directory(&self, path: &str) -> bool {
-        path.is_empty() || self.below(path).next().is_some()
+    /// What is at `path`.
+    pub(super) fn open(&self, path: &str) -> Opened {
+        match self.files.get(path) {
+            Some(File { bytes, etag }) => {
+                let (content, etag) = (Content::Bytes(Bytes::from_static(bytes)), etag.clone());
+                Opened::File(Snapshot { content, etag, modified: None, is_settled: true, past_since: None })
+            }
+            None if path.is_empty() || self.below(path).next().is_some() => {
+                Opened::Directory(Directory::Embedded)
+            }
+            None => Opened::Nothing,
+        }
     }
 
     /// Lists the directory at `path`.
@@ -76,9 +80,10 @@ mod tests {
         {
             let found: Vec<_> = embedded.entries(path).into_iter().map(|entry| entry.name).collect();
             assert_eq!(found, names, "{path}");
-            assert_eq!(embedded.is_directory(path), !names.is_empty(), "{path}");
+            let is_directory = matches!(embedded.open(path), Opened::Directory(_));
+            assert_eq!(is_directory, !names.is_empty(), "{path}");
         }
-        assert!(embedded.open("a.txt").is_some() && embedded.open("b").is_none());
-        assert!(!embedded.is_directory("a.txt") && !embedded.is_directory("b/c"));
+        assert!(matches!(embedded.open("a.txt"), Opened::File(_)));
+        assert!(matches!(embedded.open("b/c"), Opened::Nothing));
     }
 }

@@ -64,13 +64,7 @@ impl Root {
     pub(super) fn open(&self, path: &str, links: Links, in_memory_max: usize) -> io::Result<Opened> {
         let disk = match self {
             Root::Disk(disk) => disk,
-            Root::Embedded(embedded) => {
-                return Ok(match embedded.open(path) {
-                    Some(snapshot) => Opened::File(snapshot),
-                    None if embedded.is_directory(path) => Opened::Directory(Directory::Embedded),
-                    None => Opened::Nothing,
-                });
-            }
+            Root::Embedded(embedded) => return Ok(embedded.open(path)),
         };
         match disk.open(path, links) {
             Ok(disk::Node::File(file, metadata)) => {
