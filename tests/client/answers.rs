@@ -7,7 +7,7 @@ use std::time::Duration;
 use corehttp::{ClientCause, ClientError, ExchangeError, Method, Request, Response, Status};
 use tokio::time::timeout;
 
-use crate::support::{OK, Stage, ask, settle};
+use crate::support::{OK, Stage, ask, get, settle};
 
 /// What becomes of a connection whose answer was read.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -33,7 +33,7 @@ async fn check(method: Method, wire: &str, expected: Result<(u16, &str, Then), &
         let client = stage.client();
         let answer = ask(&client, &Request::new(method, "http://a/").unwrap()).await;
         settle().await;
-        let next = ask(&client, &Request::get("http://a/").unwrap()).await.unwrap();
+        let next = ask(&client, &get()).await.unwrap();
         let then = if stage.dialed().len() == 1 { Then::Rests } else { Then::Closes };
         let said = format!("{:?} cut at {cut}", wire);
         assert_eq!(next, (200, "ok".into()), "after {said}");
@@ -79,7 +79,7 @@ fn closing(wire: &str) -> Stage {
 
 /// What the client makes of the answer of such a server.
 async fn closed(wire: &str) -> Result<(u16, String), ClientError> {
-    ask(&closing(wire).client(), &Request::get("http://a/").unwrap()).await
+    ask(&closing(wire).client(), &get()).await
 }
 
 #[tokio::test(start_paused = true)]
@@ -123,7 +123,7 @@ async fn a_number_that_is_no_status_code_is_read_as_a_server_error_15() {
         let wire = format!("HTTP/1.1 {code:03} x\r\ncontent-length: 1\r\n\r\nx");
         check_get(&wire, Ok((code, "x", Then::Rests))).await;
         let (client, mut response) = (Stage::always(wire).client(), Response::new());
-        client.send(&Request::get("http://a/").unwrap(), &mut response).await.unwrap();
+        client.send(&get(), &mut response).await.unwrap();
         assert!(response.status.is_server_error(), "{code}");
     }
     for code in ["000", "099", "600", "999"] {
@@ -250,8 +250,7 @@ async fn trailers_are_kept_apart_from_headers_9110_6_5() {
     let stage = Stage::always(
         "HTTP/1.1 200 OK\r\nx-sum: 1\r\ntransfer-encoding: chunked\r\n\r\n1\r\nx\r\n0\r\nX-Sum: 2\r\nb: c\r\n\r\n",
     );
-    let (client, request, mut response) =
-        (stage.client(), Request::get("http://a/").unwrap(), Response::new());
+    let (client, request, mut response) = (stage.client(), get(), Response::new());
     client.send(&request, &mut response).await.unwrap();
     assert_eq!((response.headers.text("x-sum"), response.trailers.text("x-sum")), (Some("1"), Some("2")));
     assert_eq!((response.trailers.len(), response.headers.contains("b")), (2, false));
@@ -360,7 +359,7 @@ async fn without_a_length_a_body_ends_with_the_connection_6_3() {
                 peer.say_cut(wire, cut).await
             });
             let client = stage.client();
-            let answer = ask(&client, &Request::get("http://a/").unwrap()).await.unwrap();
+            let answer = ask(&client, &get()).await.unwrap();
             assert_eq!((answer, client.idle()), ((200, body.into()), 0), "{wire:?} cut at {cut}");
         }
     }
@@ -391,8 +390,7 @@ async fn an_answer_that_is_cut_short_is_an_error_at_every_byte_8() {
 /// The fields that have come cannot be read without the rest: to look at them was a panic.
 #[tokio::test(start_paused = true)]
 async fn a_head_that_does_not_come_leaves_no_fields() {
-    let (whole, request) =
-        ("HTTP/1.1 200 OK\r\nx-a: 1\r\nx-b: 2\r\n\r\n", Request::get("http://a/").unwrap());
+    let (whole, request) = ("HTTP/1.1 200 OK\r\nx-a: 1\r\nx-b: 2\r\n\r\n", get());
     for wire in
         (1..whole.len()).map(|end| &whole[..end]).chain(["HTTP/1.1 200 OK\r\nx-a: 1\r\nx b: 2\r\n\r\n"])
     {
@@ -432,7 +430,7 @@ async fn a_late_fault_in_a_large_head_is_found_without_waiting_for_more() {
                 peer.say_cut(wire, cut).await
             }
         });
-        let error = ask(&stage.client(), &Request::get("http://a/").unwrap()).await.unwrap_err();
+        let error = ask(&stage.client(), &get()).await.unwrap_err();
         assert_eq!(reason(&error), expected, "{late:?}: {error:#}");
     }
 }
@@ -499,7 +497,7 @@ async fn row_86_an_answer_beyond_a_limit_is_an_error() {
         (trailers(16 << 10), Err("TrailersTooLarge")),
     ] {
         let client = closing(&wire).builder().body_max(100).head_max(1000).fields_max(8).build();
-        let answer = ask(&client, &Request::get("http://a/").unwrap()).await;
+        let answer = ask(&client, &get()).await;
         let found = answer.as_ref().map(drop).map_err(reason);
         assert_eq!(
             found.as_ref().copied().map_err(String::as_str),

@@ -14,7 +14,7 @@ use flate2::Compression;
 use flate2::write::{GzEncoder, ZlibEncoder};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 
-use crate::support::{Scripted, Stage, settle};
+use crate::support::{Scripted, Stage, get, post, settle};
 
 const TEXT: &[u8] = b"to be, or not to be, that is the question: whether 'tis nobler in the mind to suffer";
 
@@ -244,7 +244,7 @@ async fn content_is_decoded_wherever_packets_end() {
     for cut in head..wire.len() {
         let packets = vec![wire[..cut].to_vec(), wire[cut..].to_vec()];
         let client = Client::builder().dialer(Drips(packets)).decode(1 << 20).build();
-        let (request, mut response) = (Request::get("http://a/").unwrap(), Response::new());
+        let (request, mut response) = (get(), Response::new());
         let mut answer = client.stream(&request, &mut response).await.unwrap();
         let (mut all, mut some) = (Vec::new(), [0; 30]);
         loop {
@@ -340,7 +340,7 @@ async fn decoding_a_lot_to_nothing_gives_way_to_other_tasks() {
             }
         });
         let (client, mut response) = (stage.builder().decode(1 << 20).build(), Response::new());
-        let mut request = Request::post("http://a/").unwrap();
+        let mut request = post();
         request.body.stream(source, None);
         let (mut pauses, mut asked) = (
             0,

@@ -12,7 +12,7 @@ use corehttp::{
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::support::{Scripted, Stage, settle};
+use crate::support::{Scripted, Stage, post, settle};
 
 const SIZE: usize = 24 << 20;
 
@@ -78,7 +78,7 @@ async fn an_answer_is_read_while_its_request_is_sent() {
         Ok(())
     });
     let client = stage.client();
-    let (mut request, mut response) = (Request::post("http://a/").unwrap(), Response::new());
+    let (mut request, mut response) = (post(), Response::new());
     request.body.set(vec![b'x'; 1 << 20]);
     client.send(&request, &mut response).await.unwrap();
     assert!(response.body.bytes() == request.body.bytes());
@@ -100,7 +100,7 @@ async fn an_answer_is_read_while_its_request_is_sent() {
 async fn a_half_dropped_too_early_closes_the_connection_and_frees_its_place() {
     let stage = Stage::always("HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello");
     let client = stage.client();
-    let mut request = Request::post("http://a/").unwrap();
+    let mut request = post();
     request.headers.set("content-length", 3).unwrap();
     let mut response = Response::new();
 
@@ -143,8 +143,7 @@ async fn a_reader_dropped_too_early_ends_the_writing_too() {
             }
         });
         let (client, mut response) = (stage.client(), Response::new());
-        let (mut writer, mut reader) =
-            client.open(&Request::post("http://a/").unwrap()).await.unwrap().split();
+        let (mut writer, mut reader) = client.open(&post()).await.unwrap().split();
         let head = timeout(Duration::from_secs(1), reader.head(&mut response)).await;
         assert_eq!(head.is_ok(), said.contains("200"), "{said:?}");
         if head.is_ok() {
@@ -187,8 +186,7 @@ async fn an_abandoned_answer_never_goes_to_the_next_request() {
                 Ok(())
             });
             let (client, mut response) = (stage.client(), Response::new());
-            let (mut writer, mut reader) =
-                client.open(&Request::post("http://a/").unwrap()).await.unwrap().split();
+            let (mut writer, mut reader) = client.open(&post()).await.unwrap().split();
             writer.finish().await.unwrap();
             let head = timeout(Duration::from_millis(1), reader.head(&mut response)).await;
             assert!(head.is_err(), "it comes later");
@@ -203,7 +201,7 @@ async fn an_abandoned_answer_never_goes_to_the_next_request() {
 #[tokio::test(start_paused = true)]
 async fn a_body_that_is_shorter_or_longer_than_announced_is_an_error() {
     let stage = Stage::always("HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n");
-    let mut request = Request::post("http://a/").unwrap();
+    let mut request = post();
     request.headers.set("content-length", 3).unwrap();
     for body in ["ab", "abcd"] {
         let (mut writer, _reader) = stage.client().open(&request).await.unwrap().split();
@@ -224,8 +222,7 @@ async fn a_body_and_its_trailers_are_the_same_however_they_are_read() {
     );
     let (client, mut response) = (stage.client(), Response::new());
     for is_read in [false, true] {
-        let (mut writer, mut reader) =
-            client.open(&Request::post("http://a/").unwrap()).await.unwrap().split();
+        let (mut writer, mut reader) = client.open(&post()).await.unwrap().split();
         writer.finish().await.unwrap();
         reader.head(&mut response).await.unwrap();
         let mut body = Vec::new();
@@ -255,8 +252,7 @@ async fn a_body_that_is_cut_short_is_an_error_however_it_is_read() {
             peer.say("HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhell").await
         });
         let (client, mut response, mut body) = (stage.client(), Response::new(), Vec::new());
-        let (mut writer, mut reader) =
-            client.open(&Request::post("http://a/").unwrap()).await.unwrap().split();
+        let (mut writer, mut reader) = client.open(&post()).await.unwrap().split();
         writer.finish().await.unwrap();
         reader.head(&mut response).await.unwrap();
         for _ in 0..2 {
@@ -283,7 +279,7 @@ async fn an_answer_that_came_before_the_split_is_not_lost() {
                 false => std::future::pending().await,
             }
         });
-        let mut call = stage.client().open(&Request::post("http://a/").unwrap()).await.unwrap();
+        let mut call = stage.client().open(&post()).await.unwrap();
         for piece in vec![0; 1 << 20].chunks(1 << 17) {
             call.write_all(piece).await.unwrap();
             settle().await;
@@ -302,8 +298,7 @@ async fn an_answer_that_came_before_the_split_is_not_lost() {
 #[tokio::test(start_paused = true)]
 async fn a_silent_server_is_timed_from_the_end_of_the_request() {
     let stage = Stage::new(|mut peer, _| async move { peer.hear_all().await });
-    let (mut writer, mut reader) =
-        stage.client().open(&Request::post("http://a/").unwrap()).await.unwrap().split();
+    let (mut writer, mut reader) = stage.client().open(&post()).await.unwrap().split();
     let write = async {
         for _ in 0..10 {
             writer.write_all(b"piece").await.unwrap();
@@ -377,7 +372,7 @@ async fn an_answer_is_read_though_the_server_has_stopped_reading() {
 
 /// The halves of a call to a server that neither reads nor answers.
 async fn silence(client: ClientBuilder) -> (CallWriter, CallReader) {
-    client.build().open(&Request::post("http://a/").unwrap()).await.unwrap().split()
+    client.build().open(&post()).await.unwrap().split()
 }
 
 fn silent() -> Stage {
@@ -462,8 +457,7 @@ async fn a_refusal_before_a_close_is_heard_whichever_half_finds_out() {
             }
         });
         let (client, mut response) = (stage.client(), Response::new());
-        let (mut writer, mut reader) =
-            client.open(&Request::post("http://a/").unwrap()).await.unwrap().split();
+        let (mut writer, mut reader) = client.open(&post()).await.unwrap().split();
         settle().await;
         let write = async {
             for _ in 0..100 {
@@ -531,8 +525,7 @@ async fn flood(mut write: impl AsyncFnMut(&[u8]) -> Result<(), ClientError>) {
 #[tokio::test(start_paused = true)]
 async fn a_server_that_closes_without_an_answer_fails_both_halves() {
     let stage = Stage::new(|mut peer, _| async move { peer.head().await.map(drop) });
-    let (mut writer, mut reader) =
-        stage.client().open(&Request::post("http://a/").unwrap()).await.unwrap().split();
+    let (mut writer, mut reader) = stage.client().open(&post()).await.unwrap().split();
     settle().await;
     let failed = loop {
         if let Err(error) = writer.write_all(&[0; 8192]).await {
@@ -686,7 +679,7 @@ async fn a_reset_while_the_request_is_sent_does_not_end_a_body() {
         (b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\nhello\r\n", false),
     ] {
         let client = Client::builder().dialer(Resets(wire)).build();
-        let (mut request, mut response) = (Request::post("http://a/").unwrap(), Response::new());
+        let (mut request, mut response) = (post(), Response::new());
         request.body.set(vec![0; 1 << 20]);
         match client.send(&request, &mut response).await {
             Ok(()) => assert!(is_good && response.body.bytes() == b"hello", "{}", wire.escape_ascii()),

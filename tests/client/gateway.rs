@@ -12,7 +12,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::support::{OK, Stage, settle};
+use crate::support::{OK, Stage, paused, settle};
 
 /// Forwards the request below `http://b`, buffered first if it says `x-buffered`, and the answer back.
 async fn pass(client: &Client, ctx: &mut Context) -> corehttp::Result {
@@ -60,12 +60,6 @@ async fn ask(service: &Service<impl Handler>, asked: &str) -> String {
         heard
     };
     tokio::join!(peer, service.serve_connection(far)).0
-}
-
-/// Runs `future` on a clock that goes on when all wait.
-fn paused<T>(future: impl Future<Output = T>) -> T {
-    let mut runtime = tokio::runtime::Builder::new_current_thread();
-    runtime.enable_all().start_paused(true).build().unwrap().block_on(future)
 }
 
 /// `asked` goes on as `onward`, and what comes back is heard as `expected`.

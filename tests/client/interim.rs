@@ -3,20 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use corehttp::{Call, CallReader, ClientCause, ClientError, ClientPhase, Request, Response};
+use corehttp::{Call, CallReader, ClientCause, ClientError, ClientPhase, Response};
 use tokio::io::AsyncReadExt;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
-use crate::support::{OK, Stage, cancelled_after, settle};
-
-fn get() -> Request {
-    Request::get("http://a/").unwrap()
-}
-
-fn post() -> Request {
-    Request::post("http://a/").unwrap()
-}
+use crate::support::{OK, Stage, cancelled_after, get, post, settle};
 
 /// Status and `link` of each interim answer that `reader` still gets.
 async fn taken(reader: &mut CallReader) -> Result<String, ClientError> {

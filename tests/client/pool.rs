@@ -17,16 +17,12 @@ use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 use crate::support::{
-    Heard, OK, OnRead, Peer, Rigged, Scripted, Stage, ask, cancelled_after, eventually, settle,
+    Heard, OK, OnRead, Peer, Rigged, Scripted, Stage, ask, cancelled_after, eventually, get, post, settle,
 };
 
 /// A server whose answers say which connection they came on.
 fn numbered() -> Stage {
     Stage::new(|peer, number| peer.answer(format!("HTTP/1.1 200 OK\r\ncontent-length: 1\r\n\r\n{number}")))
-}
-
-fn get() -> Request {
-    Request::get("http://a/").unwrap()
 }
 
 /// On which connection an answer came.
@@ -611,7 +607,7 @@ fn poisoning() -> Stage {
 
 #[tokio::test(start_paused = true)]
 async fn row_78_unsolicited_bytes_are_never_an_answer_9_2() {
-    let (stage, post) = (poisoning(), Request::post("http://a/").unwrap());
+    let (stage, post) = (poisoning(), post());
     let client = stage.client();
     ask(&client, &get()).await.unwrap();
     for _ in 0..4 {

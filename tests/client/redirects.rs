@@ -9,7 +9,7 @@ use corehttp::{
 };
 use tokio::io::DuplexStream;
 
-use crate::support::{OK, Stage, ask};
+use crate::support::{OK, Stage, ask, post};
 
 /// A server that redirects every request but those for `/end..`, with `status`, to `location`.
 fn redirecting(status: u16, location: &str) -> Stage {
@@ -376,7 +376,7 @@ async fn check_referer_and_origin(way: &[&str], sent: [&str; 2], expected: [Opti
             format!("HTTP/1.1 307 x\r\nlocation: {}\r\ncontent-length: 0\r\n\r\n", locations[step])
         }
     });
-    let mut request = Request::post("http://a/").unwrap();
+    let mut request = post();
     request.headers.set("Referer", sent[0]).unwrap();
     request.headers.set("Origin", sent[1]).unwrap();
     ask(&stage.client(), &request).await.unwrap();
@@ -427,7 +427,7 @@ async fn a_host_set_by_hand_is_not_kept_by_a_redirect() {
 async fn a_streamed_body_is_not_sent_again_by_a_redirect() {
     for (status, is_followed) in [(301, true), (302, true), (303, true), (307, false), (308, false)] {
         let stage = redirecting(status, "/end");
-        let mut request = Request::post("http://a/").unwrap();
+        let mut request = post();
         request.body.stream(&b"hello"[..], Some(5));
         match ask(&stage.client(), &request).await {
             Ok(answer) => assert!(is_followed && answer == (200, "ok".into()), "{status}"),

@@ -14,7 +14,7 @@ use corehttp::{
 use tokio::io::{AsyncRead, AsyncReadExt, ReadBuf, repeat};
 use tokio::time::{Instant, sleep};
 
-use crate::support::{OK, Stage, ask, settle};
+use crate::support::{OK, Stage, ask, get, post, settle};
 
 /// What a server hears of `request`.
 async fn heard(request: &Request) -> String {
@@ -105,7 +105,7 @@ async fn connection_says_what_the_request_wants_9_6_9110_7_6_1() {
             fields.iter().for_each(|(name, value)| request.headers.append(name, *value).unwrap())
         }
     };
-    let get = "GET / HTTP/1.1\r\nhost: a\r\n";
+    let head = "GET / HTTP/1.1\r\nhost: a\r\n";
     for (fields, expected) in [
         (&[("connection", "close")][..], "connection: close\r\n"),
         (&[("connection", "x"), ("Connection", "Close")], "connection: close, x\r\n"),
@@ -122,10 +122,10 @@ async fn connection_says_what_the_request_wants_9_6_9110_7_6_1() {
         (&[("connection", "keep-alive, Upgrade"), ("upgrade", "x")], "upgrade: x\r\nconnection: upgrade\r\n"),
         (&[("upgrade", "x"), ("connection", "close")], "upgrade: x\r\nconnection: close, upgrade\r\n"),
     ] {
-        check(Method::Get, "http://a/", ask(fields), &format!("{get}{expected}\r\n")).await;
+        check(Method::Get, "http://a/", ask(fields), &format!("{head}{expected}\r\n")).await;
     }
     let stage = Stage::always(OK);
-    let (client, mut request) = (stage.client(), Request::get("http://a/").unwrap());
+    let (client, mut request) = (stage.client(), get());
     request.headers.set("connection", "close").unwrap();
     for _ in 0..2 {
         assert_eq!(self::ask(&client, &request).await.unwrap().0, 200);
@@ -150,7 +150,7 @@ async fn fields_of_the_client_come_behind_those_of_the_request() {
     ];
     let client =
         framing.iter().fold(builder, |builder, (name, value)| builder.field(name, *value).unwrap()).build();
-    let mut request = Request::get("http://a/").unwrap();
+    let mut request = get();
     request.headers.set("x-b", 2).unwrap();
     request.headers.set("X-A", 3).unwrap();
     ask(&client, &request).await.unwrap();
@@ -264,7 +264,7 @@ async fn row_83_an_invalid_request_is_refused_before_anything_is_dialed() {
         let error = Request::new(method, "http://a/").unwrap_err();
         assert_eq!(error, InvalidRequest::Method(InvalidMethod::NotToken), "{method:?}");
     }
-    let mut request = Request::get("http://a/").unwrap();
+    let mut request = get();
     for (name, value) in
         [("a\r\nb", "c"), ("a b", "c"), ("", "c"), ("a", "b\r\nc: d"), ("a", "b\0"), ("a", "b\n c")]
     {
@@ -326,7 +326,7 @@ async fn a_cookie_that_would_break_a_line_is_not_sent() {
     ] {
         let stage = Stage::always(OK);
         let client = stage.builder().cookies(Arc::new(Careless(said))).build();
-        ask(&client, &Request::get("http://a/").unwrap()).await.unwrap();
+        ask(&client, &get()).await.unwrap();
         let pipeline = client.pipeline("http://a").unwrap().build();
         pipeline.send(&Request::get("/").unwrap(), &mut Response::new()).await.unwrap();
         let expected = format!("GET / HTTP/1.1\r\nhost: a\r\n{line}\r\n");
@@ -341,7 +341,7 @@ async fn a_body_of_another_length_than_announced_ends_the_connection() {
             peer.head().await?;
             peer.hear_all().await
         });
-        let (client, mut request) = (stage.client(), Request::post("http://a/").unwrap());
+        let (client, mut request) = (stage.client(), post());
         request.body.stream(&b"hello"[..], Some(length));
         let error = ask(&client, &request).await.unwrap_err();
         assert!(matches!(error.cause(), ClientCause::Exchange(ExchangeError::Length)), "{error:?}");
@@ -349,7 +349,7 @@ async fn a_body_of_another_length_than_announced_ends_the_connection() {
         settle().await;
         assert!(stage.heard().concat().len() <= length as usize, "a length of {length} was kept");
     }
-    let (client, mut request) = (Stage::always(OK).client(), Request::post("http://a/").unwrap());
+    let (client, mut request) = (Stage::always(OK).client(), post());
     request.body.stream(Fails, None);
     let error = ask(&client, &request).await.unwrap_err();
     assert!(matches!(error.cause(), ClientCause::Exchange(ExchangeError::Source(_))), "{error:?}");
@@ -369,7 +369,7 @@ impl AsyncRead for Fails {
 
 /// A request whose body waits for `100 Continue`.
 fn expecting() -> Request {
-    let mut request = Request::post("http://a/").unwrap();
+    let mut request = post();
     request.headers.set("Expect", "100-Continue").unwrap();
     request.body.set("hello");
     request
@@ -500,7 +500,7 @@ async fn a_refusal_ends_an_upload_that_nobody_reads() {
     });
     let client = stage.client();
     for is_stream in [false, true] {
-        let mut request = Request::post("http://a/").unwrap();
+        let mut request = post();
         match is_stream {
             false => request.body.set(vec![0; 1 << 20]),
             true => request.body.stream(repeat(0), None),
@@ -508,7 +508,7 @@ async fn a_refusal_ends_an_upload_that_nobody_reads() {
         assert_eq!(ask(&client, &request).await.unwrap(), (413, "no".into()));
         assert_eq!((client.idle(), client.busy()), (0, 0));
     }
-    let mut call = client.open(&Request::post("http://a/").unwrap()).await.unwrap();
+    let mut call = client.open(&post()).await.unwrap();
     call.write_all(&vec![0; 1 << 20]).await.unwrap();
     let mut response = Response::new();
     let mut answer = call.finish(&mut response).await.unwrap();
@@ -540,7 +540,7 @@ async fn check_goes_on(close: &'static str, dialed: usize, idle: usize) {
         Ok(())
     });
     let (client, mut response) = (stage.client(), Response::new());
-    let mut request = Request::post("http://a/").unwrap();
+    let mut request = post();
     request.body.set(vec![0; LARGE]);
     assert_eq!(ask(&client, &request).await.unwrap(), (200, "ok".into()));
     request.body.stream(repeat(0).take(LARGE as u64), Some(LARGE as u64));
@@ -559,7 +559,7 @@ async fn check_goes_on(close: &'static str, dialed: usize, idle: usize) {
 /// Uploads in one `way` what no buffer takes whole, and hears the content of the answer.
 async fn upload(client: &Client, way: &str) -> Result<String, ClientError> {
     let (content, mut response) = (vec![0; 1 << 20], Response::new());
-    let mut request = Request::post("http://a/").unwrap();
+    let mut request = post();
     let heard = |chunk: Option<&[u8]>| String::from_utf8(chunk.unwrap().into()).unwrap();
     match way {
         "written" => {
@@ -625,7 +625,7 @@ async fn a_whole_answer_that_says_close_ends_the_upload() {
         pending().await
     });
     let (client, start) = (stage.client(), Instant::now());
-    let mut request = Request::post("http://a/").unwrap();
+    let mut request = post();
     request.body.set(vec![0; 1 << 20]);
     assert_eq!(ask(&client, &request).await.unwrap(), (200, "ok".into()));
     assert_eq!((start.elapsed(), client.idle(), client.busy()), (Duration::ZERO, 0, 0));

@@ -5,22 +5,17 @@ use std::time::Duration;
 use corehttp::{Client, ClientBuilder, ClientTimeouts, HostChoice, Request, Response};
 use tokio::time::Instant;
 
-use crate::support::{OK, Stage, ask};
+use crate::support::{OK, Stage, ask, get, paused};
 
 const SIZES: [usize; 3] = [0, 1, usize::MAX];
 const TIMES: [Duration; 3] = [Duration::ZERO, Duration::from_nanos(1), Duration::MAX];
 
 const SECOND: Duration = Duration::from_secs(1);
 
-fn get() -> Request {
-    Request::get("http://a/").unwrap()
-}
-
 /// Three exchanges with these settings all end as `expected`, and at once.
 #[track_caller]
 fn check(what: &str, set: impl Fn(ClientBuilder) -> ClientBuilder, expected: Result<(), &str>) {
-    let mut runtime = tokio::runtime::Builder::new_current_thread();
-    runtime.enable_all().start_paused(true).build().unwrap().block_on(async {
+    paused(async {
         let (client, start) = (set(Stage::always(OK).builder()).build(), Instant::now());
         for _ in 0..3 {
             let answer = ask(&client, &get()).await.map_err(|error| format!("{error:#}"));

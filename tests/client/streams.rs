@@ -7,15 +7,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, repeat};
 use tokio::task::yield_now;
 use tokio::time::Instant;
 
-use crate::support::{OK, Stage, ask, settle};
-
-fn get() -> Request {
-    Request::get("http://a/").unwrap()
-}
-
-fn post() -> Request {
-    Request::post("http://a/").unwrap()
-}
+use crate::support::{OK, Stage, ask, get, post, settle};
 
 const CHUNKED: &str =
     "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\nx-sum: 1\r\n\r\n";

@@ -345,6 +345,16 @@ pub async fn eventually(what: &str, condition: impl Fn() -> bool) {
     panic!("{what}: it never came");
 }
 
+/// A request for the root of a host that any [`Stage`] passes for.
+pub fn get() -> Request {
+    Request::get("http://a/").unwrap()
+}
+
+/// The same that may have a body.
+pub fn post() -> Request {
+    Request::post("http://a/").unwrap()
+}
+
 /// The status and the body of the answer to `request`, or why there is none.
 pub async fn ask(client: &Client, request: &Request) -> Result<(u16, String), ClientError> {
     let mut response = Response::new();

@@ -16,17 +16,13 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, DuplexStream, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::support::{OK, Peer, Scripted, Stage, ask};
+use crate::support::{OK, Peer, Scripted, Stage, ask, get, post};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-fn get() -> Request {
-    Request::get("http://a/").unwrap()
-}
-
 /// A request that no buffer takes whole.
 fn large() -> Request {
-    let mut request = Request::post("http://a/").unwrap();
+    let mut request = post();
     request.body.set(vec![0; 1 << 20]);
     request
 }
@@ -150,7 +146,7 @@ async fn a_request_without_progress_times_out() {
     };
     let sips = Stage::new(move |peer, _| sip(peer));
     check(&sips.builder().timeout(100 * SECOND).build(), &large(), ClientPhase::Send, 100).await;
-    let mut never = Request::post("http://a/").unwrap();
+    let mut never = post();
     never.body.stream(Never, None);
     let client = Stage::always(OK).builder().timeout(100 * SECOND).build();
     let error = ask(&client, &never).await.unwrap_err();
@@ -358,7 +354,7 @@ async fn timings_tell_how_long_each_phase_took() {
         }
     }
     let (client, mut response) = (Client::builder().dialer(Late(stage)).build(), Response::new());
-    let mut request = Request::post("http://a/").unwrap();
+    let mut request = post();
     request.body.set("x".repeat(100 << 10));
     for (is_reused, connect) in [(false, 4), (true, 0)] {
         let start = Instant::now();
@@ -438,7 +434,7 @@ async fn timings_of_a_call_tell_of_its_connection() {
     });
     let (client, mut response) = (stage.client(), Response::new());
     ask(&client, &get()).await.unwrap();
-    let mut call = client.open(&Request::post("http://a/").unwrap()).await.unwrap();
+    let mut call = client.open(&post()).await.unwrap();
     call.write_all(&vec![0; 1 << 20]).await.unwrap();
     call.finish(&mut response).await.unwrap();
     assert_eq!((response.timings().reused, response.timings().total().as_secs()), (true, 2));
