@@ -458,18 +458,22 @@ fn any_number_of_threads_may_wait_for_a_server() {
     served.running.wait().unwrap();
 }
 
-#[test]
-fn a_handler_may_stop_its_own_server() {
+/// A server of two cores whose handler has the server itself.
+fn serve_with_own(handle: impl Fn(&Running, &mut Context) + Send + Sync + 'static) -> Served {
     let own = Arc::new(OnceLock::<Running>::new());
     let seen = Arc::clone(&own);
-    let served = Served::with(
-        |server| server.cores(2),
-        move |ctx: &mut Context| {
-            seen.get().unwrap().shutdown(LONG);
-            ctx.response.text("farewell");
-        },
-    );
+    let handler = move |ctx: &mut Context| handle(seen.get().unwrap(), ctx);
+    let served = Served::with(|server| server.cores(2), handler);
     own.set(served.running.clone()).unwrap();
+    served
+}
+
+#[test]
+fn a_handler_may_stop_its_own_server() {
+    let served = serve_with_own(|own, ctx| {
+        own.shutdown(LONG);
+        ctx.response.text("farewell");
+    });
     let heard = answers(&served.ask(GET));
     assert_eq!((heard.len(), &*heard[0].body), (1, "farewell"));
     served.running.wait().unwrap();
@@ -478,17 +482,10 @@ fn a_handler_may_stop_its_own_server() {
 /// It would wait for itself. A core once stood still for ever if another thread was already waiting.
 #[test]
 fn a_core_that_waits_for_its_own_server_panics() {
-    let own = Arc::new(OnceLock::<Running>::new());
-    let seen = Arc::clone(&own);
-    let served = Served::with(
-        |server| server.cores(2),
-        move |_: &mut Context| {
-            let running = seen.get().unwrap();
-            running.shutdown(LONG);
-            running.wait().unwrap();
-        },
-    );
-    own.set(served.running.clone()).unwrap();
+    let served = serve_with_own(|own, _| {
+        own.shutdown(LONG);
+        own.wait().unwrap();
+    });
     let (told, tells) = mpsc::channel();
     let running = served.running.clone();
     let waiting = thread::spawn(move || {

@@ -16,6 +16,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep};
 use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
 use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
@@ -676,6 +677,25 @@ fn a_handshake_and_the_first_head_share_one_timeout() {
     assert_eq!((time.as_secs(), seen), (10, vec![(408, "the head took too long".into())]));
 }
 
+/// Asks for 200,000 bytes of content, and reads them with this pause before each thousand, so that the server waits.
+async fn read_slowly(
+    connector: TlsConnector,
+    near: DuplexStream,
+    pause: Duration,
+) -> TlsStream<DuplexStream> {
+    let mut peer = connector.connect(host("a.example"), near).await.unwrap();
+    peer.write_all(b"GET / HTTP/1.0\r\n\r\n").await.unwrap();
+    peer.flush().await.unwrap();
+    let mut count = 0;
+    while count < 200_000 {
+        sleep(pause).await;
+        let mut room = [0; 1000];
+        let heard = peer.read(&mut room).await.unwrap();
+        count += room[..heard].iter().filter(|byte| **byte == b'x').count();
+    }
+    peer
+}
+
 #[test]
 fn written_content_leaves_while_the_handler_waits() {
     let pause = Duration::from_secs(3600);
@@ -687,17 +707,7 @@ fn written_content_leaves_while_the_handler_waits() {
     };
     let (served, _, seen) = talk(busy, 1 << 12, async |connector, near, _| {
         let start = Instant::now();
-        let mut peer = connector.connect(host("a.example"), near).await.unwrap();
-        peer.write_all(b"GET / HTTP/1.0\r\n\r\n").await.unwrap();
-        peer.flush().await.unwrap();
-        let mut count = 0;
-        while count < 200_000 {
-            // The peer reads slowly, so that the server has to wait for it.
-            sleep(Duration::from_millis(1)).await;
-            let mut room = [0; 1000];
-            let heard = peer.read(&mut room).await.unwrap();
-            count += room[..heard].iter().filter(|byte| **byte == b'x').count();
-        }
+        let mut peer = read_slowly(connector, near, Duration::from_millis(1)).await;
         assert!(start.elapsed() < pause);
         peer.read_to_end(&mut Vec::new()).await.unwrap();
     });
@@ -709,16 +719,7 @@ fn written_content_leaves_while_the_handler_waits() {
 fn a_slow_peer_is_not_cut_off_at_the_end_of_an_answer() {
     let large = |ctx: &mut Context| ctx.response.body.set(vec![b'x'; 200_000]);
     let (served, _, seen) = talk(large, 1 << 12, async |connector, near, _| {
-        let mut peer = connector.connect(host("a.example"), near).await.unwrap();
-        peer.write_all(b"GET / HTTP/1.0\r\n\r\n").await.unwrap();
-        peer.flush().await.unwrap();
-        let mut count = 0;
-        while count < 200_000 {
-            sleep(Duration::from_secs(1)).await;
-            let mut room = [0; 1000];
-            let heard = peer.read(&mut room).await.unwrap();
-            count += room[..heard].iter().filter(|byte| **byte == b'x').count();
-        }
+        let mut peer = read_slowly(connector, near, Duration::from_secs(1)).await;
         assert_eq!(peer.read(&mut [0]).await.unwrap(), 0);
     });
     assert!(served.is_ok() && seen.is_empty(), "{served:?} {seen:?}");
