@@ -214,8 +214,8 @@ mod tests {
     fn while_one_looks_at_a_file_the_others_get_what_was_fresh_lately() {
         let cache = Cache::new(FileCache::default());
         let content = Content::Bytes(Bytes::from_static(b"x"));
-        let etag = String::new();
-        let whole = Snapshot { content, etag, modified: None, is_settled: true, past_since: None };
+        let mark = String::new();
+        let whole = Snapshot { content, mark, modified: None, is_settled: true, past_since: None };
         let resource = Arc::new(Resource::new("a", None, whole, Vec::new()).unwrap());
         let (path, kept_at) = (Below::new("a").unwrap(), Instant::now());
         for (after, others) in [(1000, true), (1999, true), (2000, false), (86_400_000, false)] {

@@ -147,7 +147,7 @@ mod tests {
         let dates = [None, first, seconds(0), seconds(1), seconds(2), seconds(i64::MAX as u64)];
         let snapshot = |modified| {
             let content = Content::Bytes(Bytes::from_static(b"x"));
-            Snapshot { content, etag: "x".to_owned(), modified, is_settled: true, past_since: None }
+            Snapshot { content, mark: "x".to_owned(), modified, is_settled: true, past_since: None }
         };
         for (at, date) in dates.into_iter().enumerate() {
             let newer = dates.map(|other| snapshot(date).is_as_new_as(&snapshot(other)));

@@ -13,8 +13,8 @@ use crate::coding::Coding;
 #[derive(Debug)]
 pub(in crate::fs) struct Snapshot {
     pub(in crate::fs) content: Content,
-    /// Without quotes.
-    pub(in crate::fs) etag: String,
+    /// What its entity-tags begin with, between their quotes.
+    pub(in crate::fs) mark: String,
     pub(in crate::fs) modified: Option<SystemTime>,
     /// Whether another change would change the time, too.
     pub(in crate::fs) is_settled: bool,
@@ -98,20 +98,20 @@ impl Snapshot {
         let nanoseconds = |at: SystemTime| {
             at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_else(|error| error.duration()).as_nanos()
         };
-        let mut etag = format!("{:x}-{:x}", modified.map_or(0, nanoseconds), metadata.len());
+        let mut mark = format!("{:x}-{:x}", modified.map_or(0, nanoseconds), metadata.len());
         if !is_settled {
             // The file may change in a moment without a change of time, and must then have another tag.
-            etag.push_str(&format!("-{:x}", nanoseconds(now)));
+            mark.push_str(&format!("-{:x}", nanoseconds(now)));
         }
         let is_past = is_settled && modified.is_some_and(|at| at < now);
-        Snapshot { content, etag, modified, is_settled, past_since: is_past.then(Instant::now) }
+        Snapshot { content, mark, modified, is_settled, past_since: is_past.then(Instant::now) }
     }
 
     /// Its entity-tag, which is weak as long as a change might go unnoticed (RFC 9110 §8.8.1).
     pub(in crate::fs) fn tag(&self, coding: Option<Coding>) -> String {
         let weak = if self.is_settled { "" } else { "W/" };
         let coding = coding.map(|coding| format!("-{}", coding.as_str())).unwrap_or_default();
-        format!("{weak}\"{}{coding}\"", self.etag)
+        format!("{weak}\"{}{coding}\"", self.mark)
     }
 }
 

@@ -18,7 +18,7 @@ pub(in crate::fs) struct Embedded {
 struct File {
     bytes: &'static [u8],
     /// Computed from the content: the program may run in many places, and has no useful date.
-    etag: String,
+    mark: String,
 }
 
 impl Embedded {
@@ -26,7 +26,7 @@ impl Embedded {
         let file = |bytes: &'static [u8]| {
             let mut hasher = DefaultHasher::new();
             hasher.write(bytes);
-            File { bytes, etag: format!("{:x}-{:x}", hasher.finish(), bytes.len()) }
+            File { bytes, mark: format!("{:x}-{:x}", hasher.finish(), bytes.len()) }
         };
         let files = files.iter().map(|(path, bytes)| (path.trim_start_matches('/'), file(bytes)));
         Embedded { files: files.collect() }
@@ -35,9 +35,9 @@ impl Embedded {
     /// What is at `path`.
     pub(super) fn open(&self, path: &str) -> Opened {
         match self.files.get(path) {
-            Some(File { bytes, etag }) => {
-                let (content, etag) = (Content::Bytes(Bytes::from_static(bytes)), etag.clone());
-                Opened::File(Snapshot { content, etag, modified: None, is_settled: true, past_since: None })
+            Some(File { bytes, mark }) => {
+                let (content, mark) = (Content::Bytes(Bytes::from_static(bytes)), mark.clone());
+                Opened::File(Snapshot { content, mark, modified: None, is_settled: true, past_since: None })
             }
             None if path.is_empty() || self.below(path).next().is_some() => {
                 Opened::Directory(Directory::Embedded)
