@@ -83,6 +83,7 @@ enum Elsewhere {
     Once,
 }
 
+// The loop is in each method, since the future of one that took an async closure would not be known to be `Send`.
 impl Balancer {
     /// Sends `request` to one of the hosts, and receives the answer into `response`, including its body.
     ///
