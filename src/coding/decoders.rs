@@ -79,8 +79,8 @@ impl Decoders {
 }
 
 /// Fields that describe the coded content, and are wrong once it is decoded (RFC 9110 §8, RFC 9530).
-pub(crate) const OF_CODED: [&str; 4] =
-    ["content-encoding", "content-length", "content-digest", "repr-digest"];
+pub(crate) const OF_CODED: [&str; 6] =
+    ["content-encoding", "content-length", "content-md5", "digest", "content-digest", "repr-digest"];
 
 /// Content with more codings is an attack.
 const CODINGS_MAX: usize = 4;

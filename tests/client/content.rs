@@ -121,10 +121,13 @@ async fn a_decoded_answer_loses_the_fields_of_its_coding() {
         ("x-unheard-of", TEXT.to_vec(), false),
         ("x-unheard-of, gzip", gzip(TEXT), false),
     ] {
-        let server = Scripted::always(answer(coding, &content)).await;
+        let digests = "content-digest: x\r\ncontent-md5: x\r\ndigest: x\r\nrepr-digest: x";
+        let server = Scripted::always(answer(&format!("{coding}\r\n{digests}"), &content)).await;
         let (client, mut response) = (Client::builder().decode(1 << 20).build(), Response::new());
         client.send(&Request::get(&server.url).unwrap(), &mut response).await.unwrap();
-        for name in ["content-encoding", "content-length"] {
+        let of_coded =
+            ["content-encoding", "content-length", "content-digest", "content-md5", "digest", "repr-digest"];
+        for name in of_coded {
             assert_eq!(response.headers.contains(name), !is_undone, "{coding}: {name}");
         }
         assert_eq!(response.body.bytes(), if is_undone { TEXT } else { &content }, "{coding}");
