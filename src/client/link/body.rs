@@ -138,6 +138,7 @@ impl Link {
             let end = decoding.end();
             let received = ready!(self.poll_received(cx, reading))?;
             if received == 0 {
+                self.exchange.incoming.trailers.remove_each(&OF_CODED);
                 return Poll::Ready(end.map(|()| 0).map_err(|error| self.coding_error(error)));
             }
             // And where nothing is made of much, that takes its time: all of it may have come during the upload.
