@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use super::{Body, Headers, InvalidCookie, InvalidField, Name, SetCookie, Status, Timings};
+use super::{Body, CONTENT_FIELDS, Headers, InvalidCookie, InvalidField, Name, SetCookie, Status, Timings};
 use crate::memory::{Reset, vacate};
 
 /// A response, either to be sent or received. The same type serves in both directions.
@@ -76,7 +76,7 @@ impl Response {
         Ok(())
     }
 
-    /// Redirects the peer to `location`, without content and the fields that describe it (RFC 9110 §15.4).
+    /// Redirects the peer to `location`, without content, the fields that describe it, and trailers (RFC 9110 §15.4).
     ///
     /// # Errors
     ///
@@ -93,7 +93,8 @@ impl Response {
     /// `etag`, stay.
     pub fn not_modified(&mut self) {
         self.status = Status::NOT_MODIFIED;
-        self.remove_content();
+        self.body.clear();
+        self.headers.remove_each(&["content-type", "content-length", "content-encoding"]);
     }
 
     /// Sets a cookie, in addition to those that are already set. Set each name only once: of two, user agents keep the
@@ -120,10 +121,12 @@ impl Response {
         self.timings.as_deref().copied().unwrap_or_default()
     }
 
-    /// Removes the content, and the fields that describe it.
+    /// Removes the content, and the fields that describe it or follow it.
     pub(crate) fn remove_content(&mut self) {
         self.body.clear();
-        self.headers.remove_each(&["content-type", "content-length", "content-encoding"]);
+        self.headers.remove_each(&CONTENT_FIELDS);
+        self.headers.remove("etag");
+        self.trailers.reset();
     }
 
     /// The timings, to be filled in.

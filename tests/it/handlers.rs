@@ -29,6 +29,23 @@ fn get(path: &str) -> String {
     format!("GET {path} HTTP/1.1\r\nhost: a\r\n\r\n")
 }
 
+/// Fields that describe the content, and go with it.
+const OF_CONTENT: [&str; 13] = [
+    "etag",
+    "last-modified",
+    "content-encoding",
+    "content-language",
+    "content-length",
+    "content-location",
+    "content-range",
+    "content-disposition",
+    "content-digest",
+    "content-md5",
+    "digest",
+    "repr-digest",
+    "trailer",
+];
+
 mod errors {
     use super::*;
 
@@ -120,21 +137,7 @@ mod errors {
     fn an_error_keeps_the_fields_that_were_set_but_those_of_the_content() {
         let served = Served::new(|ctx: &mut Context| -> corehttp::Result {
             ctx.response.headers.set("x-before", "kept")?;
-            for of_content in [
-                "etag",
-                "last-modified",
-                "content-encoding",
-                "content-language",
-                "content-length",
-                "content-location",
-                "content-range",
-                "content-disposition",
-                "content-digest",
-                "content-md5",
-                "digest",
-                "repr-digest",
-                "trailer",
-            ] {
+            for of_content in OF_CONTENT {
                 ctx.response.headers.set(of_content, "1")?;
             }
             ctx.response.trailers.set("x-sum", "1")?;
@@ -867,6 +870,10 @@ mod answers {
         check(
             GET,
             |ctx| {
+                for of_content in OF_CONTENT {
+                    ctx.response.headers.set(of_content, "1")?;
+                }
+                ctx.response.trailers.set("x-sum", "1")?;
                 ctx.response.text("not sent");
                 Ok(ctx.response.redirect(Status::FOUND, "/there?q=1")?)
             },

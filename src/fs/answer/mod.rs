@@ -127,13 +127,15 @@ fn send(response: &mut Response, content: &Content, range: Range<u64>) {
 
 /// Answers without the representation, and without what describes its content.
 fn refuse(response: &mut Response, status: Status, chosen: &Representation) -> Result {
+    if status == Status::NOT_MODIFIED {
+        response.not_modified();
+        return describe(response, &chosen.fields_alone);
+    }
     response.remove_content();
     response.status = status;
     describe(response, &chosen.fields_alone)?;
-    if status != Status::NOT_MODIFIED {
-        // How long the file may be kept is not how long its refusal may: a cache would answer others with that (RFC 9111
-        // §3).
-        response.headers.remove("cache-control");
-    }
+    // How long the file may be kept is not how long its refusal may: a cache would answer others with that (RFC 9111
+    // §3).
+    response.headers.remove("cache-control");
     Ok(())
 }

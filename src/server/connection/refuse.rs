@@ -7,7 +7,7 @@ use super::lease::Lease;
 use crate::coding::ACCEPTED;
 use crate::exchange::ExchangeError;
 use crate::memory::Reset;
-use crate::message::{CONTENT_FIELDS, Name, Status};
+use crate::message::{Name, Status};
 use crate::net::Conn;
 use crate::server::context::{Manner, Unread};
 use crate::server::error::Refused;
@@ -66,8 +66,7 @@ pub(super) fn answer_plan(ctx: &mut Context, status: Status) {
 /// Turns the response into the answer to a handler's error. Fields that middleware has set stay, except those that
 /// describe content that is not sent.
 pub(super) fn answer_error(ctx: &mut Context, error: Error) {
-    ctx.response.headers.remove_each(&CONTENT_FIELDS);
-    ctx.response.headers.remove("etag");
+    ctx.response.remove_content();
     let status = final_status(error.owed());
     explain(ctx, status);
     if error.is_of_coding() {
