@@ -110,7 +110,8 @@ impl Response {
         Ok(())
     }
 
-    /// Returns the cookies that are set, read as browsers read them, without those that a browser ignores.
+    /// Returns the cookies that are set, as [`SetCookie::parse`] reads them. A browser would not keep all of them: their
+    /// domain must be its own, for example, and their [prefix](SetCookie::keeps_prefix) must be true.
     pub fn cookies(&self) -> impl Iterator<Item = SetCookie<'_>> {
         self.headers.named(Name::SET_COOKIE).filter_map(SetCookie::parse)
     }
