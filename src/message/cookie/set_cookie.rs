@@ -93,8 +93,8 @@ impl<'a> SetCookie<'a> {
     /// Parses a `Set-Cookie` field as browsers do: unknown attributes are ignored, and of a repeated one the last
     /// counts (RFC 6265bis §5.6).
     ///
-    /// Returns `None` if the whole field must be ignored: if it contains a control character, is longer than
-    /// [`SetCookie::LEN_MAX`], has neither name nor value, or is not UTF-8.
+    /// Returns `None` if the whole field must be ignored: if it contains a control character other than HTAB, is not
+    /// UTF-8, has neither name nor value, or if these are longer than [`SetCookie::LEN_MAX`] together.
     pub fn parse(field: &'a [u8]) -> Option<SetCookie<'a>> {
         let field = str::from_utf8(field).ok().filter(|field| is_field_value(field.as_bytes()))?;
         let mut pieces = field.split(';');
