@@ -33,7 +33,7 @@ impl Field {
 pub enum InvalidField {
     /// The name is not a token.
     Name,
-    /// The value contains CR, LF, NUL or another control character.
+    /// The value contains CR, LF, NUL or another control character than HTAB.
     Value,
 }
 

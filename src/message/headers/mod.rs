@@ -62,12 +62,12 @@ impl Headers {
     }
 
     /// Sets the field `name` to `value`, in place of the first line with this name, or else at the end. Other lines
-    /// with this name are removed.
+    /// with this name are removed. Spaces and tabs around the value are not part of it (RFC 9110 §5.5).
     ///
     /// # Errors
     ///
     /// Fails if the name is not a token (RFC 9110 §5.1), or the value contains CR, LF, NUL or another control character
-    /// (§5.5).
+    /// than HTAB (§5.5).
     pub fn set(&mut self, name: &str, value: impl FieldValue) -> Result<(), InvalidField> {
         self.store(name, value, Headers::put)
     }
