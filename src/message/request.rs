@@ -40,12 +40,13 @@ pub struct Request {
 }
 
 impl Request {
-    /// Creates a request for `url`, which is an absolute `http` or `https` URL, or only a path with an optional query.
+    /// Creates a request for `url`, which is an absolute `http` or `https` URL, or only a path with an optional query. A
+    /// fragment is dropped, whatever it contains, since it is never sent.
     ///
     /// # Errors
     ///
-    /// Fails if the method is not a token, or if the URL is malformed or contains a space, a control character or a
-    /// byte beyond ASCII. Userinfo is not accepted (RFC 9110 §4.2.4): set user and password with
+    /// Fails if the method is one that [`Method::parse`] refuses, or if the URL is malformed or contains a space, a
+    /// control character or a byte beyond ASCII. Userinfo is not accepted (RFC 9110 §4.2.4): set user and password with
     /// [`Request::set_basic_auth`].
     pub fn new<M: TryInto<Method>>(method: M, url: &str) -> Result<Request, InvalidRequest>
     where
@@ -125,8 +126,7 @@ impl Request {
     ///
     /// # Errors
     ///
-    /// Fails if the URL is malformed, or contains a space, a control character or a byte beyond ASCII. The request is
-    /// then unchanged.
+    /// Fails for a URL that [`Request::new`] refuses. The request is then unchanged.
     ///
     /// # Examples
     ///
