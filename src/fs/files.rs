@@ -63,9 +63,9 @@ use crate::server::{BodyPlan, Context, Handler, IntoHandler, Result};
 ///
 /// # Entity tags
 ///
-/// An `etag` is made of the size of a file and the time of its last change, in nanoseconds. It is strong once that time
-/// is two seconds ago. Until then the file may change again without a change of its time, so the tag is weak, and a new
-/// one each time the file is looked at.
+/// The `etag` of a file on disk is made of its size and the time of its last change, in nanoseconds. It is strong once
+/// that time is two seconds ago. Until then the file may change again without a change of its time, so the tag is weak,
+/// and a new one each time the file is looked at.
 ///
 /// Two kinds of change cannot be noticed. New content with the same size and time as the old has the same `etag`. And a
 /// file that is overwritten while it is sent goes out as a mixture; so replace files by renaming, which is seen whole
@@ -88,7 +88,8 @@ impl Files {
         Ok(Files::at(Root::disk(root.into())?))
     }
 
-    /// Serves files that are part of the program, by their paths.
+    /// Serves files that are part of the program, by their paths. They have no time of change: their `etag` is made of
+    /// their content, and there is no `last-modified`.
     ///
     /// # Examples
     ///
@@ -173,7 +174,8 @@ impl<N> Files<N> {
     }
 
     /// Answers a request for `a.js` with `a.js.br`, `a.js.zst` or `a.js.gz`, if the client prefers that coding (RFC
-    /// 9110 §12.5.3) and the file is smaller than `a.js` and no older. Default: such files are not looked for.
+    /// 9110 §12.5.3) and the file is smaller than `a.js` and at most a second older. Default: such files are not looked
+    /// for.
     pub fn precompressed(self) -> Files<N> {
         self.with(|lookup| lookup.neighbors = Neighbors::Precompressed)
     }
