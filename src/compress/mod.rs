@@ -32,8 +32,9 @@ use crate::server::{BodyPlan, Context, Handler, IntoHandler, Result};
 ///
 /// # Which answers
 ///
-/// Those whose content has a type that can be compressed, and is not small. Not compressed is content that already has
-/// a coding, is a part of something (`content-range`), or must not be changed (`cache-control: no-transform`).
+/// Those whose content has a type that can be compressed, and is not small; and all others, too, for a peer that refuses
+/// `identity`. Not compressed is content that already has a coding, is a part of something (`content-range`), or must
+/// not be changed (`cache-control: no-transform`).
 ///
 /// An answer that could be compressed says so in `vary`, even to a peer that did not ask for it, and so does a part of
 /// it. An answer that is compressed loses a strong `etag`, which becomes weak, and its `content-length`,
