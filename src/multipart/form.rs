@@ -62,11 +62,12 @@ impl Form {
         self.push(name, None, Content::Bytes(Bytes::copy_from_slice(text.as_bytes())))
     }
 
-    /// Adds a file from memory. The bytes are not copied.
+    /// Adds a file from memory. The bytes are copied once, by [`Form::attach`], unless the form contains a stream.
     ///
     /// # Errors
     ///
-    /// Fails if a name is invalid, as for [`Form::text`], or the content type contains a control character.
+    /// Fails if a name is invalid, as for [`Form::text`], or the content type contains a control character other than
+    /// HTAB.
     pub fn file(
         &mut self,
         name: &str,
