@@ -121,7 +121,7 @@ impl<R: AsyncRead + Unpin> Multipart<R> {
     ///
     /// # Errors
     ///
-    /// As [`Context::multipart`](crate::Context::multipart).
+    /// As [`Context::multipart`](crate::Context::multipart), but a content coding in `headers` is not looked at.
     pub fn of(source: R, headers: &Headers, limits: MultipartLimits) -> Result<Multipart<R>, MultipartError> {
         let boundary = Boundary::of(headers)?;
         // Before a byte is read, and before `100 Continue` invites the peer to send any.

@@ -42,8 +42,8 @@ impl<R: AsyncRead + Unpin> Part<'_, R> {
     /// # Errors
     ///
     /// As [`Part::save`]. With [`MultipartError::FileName`], which is answered with 400, if the name is empty, is a path
-    /// or, on Windows, that of a device, begins with a dot, contains a control character or is too long; and with
-    /// [`io::ErrorKind::AlreadyExists`] if there already is a file with this name.
+    /// or, on Windows, that of a device, begins with a dot, contains a colon or a control character or is too long; and
+    /// with [`io::ErrorKind::AlreadyExists`] if there already is a file with this name.
     pub async fn save_as(&mut self, dir: impl AsRef<Path>, name: &str) -> io::Result<Saved> {
         if !is_plain(name) {
             return Err(MultipartError::FileName.into());
