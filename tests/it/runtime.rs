@@ -295,6 +295,7 @@ fn an_open_listener_is_served_by_all_cores() {
 #[test]
 fn a_bound_socket_is_made_to_listen_and_one_that_cannot_is_an_error() {
     use std::os::fd::OwnedFd;
+    use std::os::unix::net::UnixListener;
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
     socket.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();
     let served = start(Server::bind(TcpListener::from(socket)).cores(2));
@@ -306,6 +307,10 @@ fn a_bound_socket_is_made_to_listen_and_one_that_cannot_is_an_error() {
     let file = TcpListener::from(OwnedFd::from(File::open("/dev/null").unwrap()));
     let error = Server::bind(file).start(who).unwrap_err().to_string();
     assert!(error.starts_with("cannot listen on a socket without an address: "), "{error}");
+    // It once started, and dropped each connection.
+    let tcp = UnixListener::from(OwnedFd::from(TcpListener::bind("127.0.0.1:0").unwrap()));
+    let error = Server::bind(tcp).start(who).unwrap_err().to_string();
+    assert!(error.starts_with("cannot listen on a socket without a path: "), "{error}");
     check(TcpStream::connect(served.addr()).unwrap(), "127.0.0.1");
 }
 

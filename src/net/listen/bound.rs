@@ -168,6 +168,8 @@ fn take_tcp(listener: &TcpListener, options: ListenOptions) -> io::Result<Bound>
 #[cfg(unix)]
 fn take_unix(listener: &UnixListener, options: ListenOptions) -> io::Result<Bound> {
     let listener = listener.try_clone()?;
+    // Fails on a socket of another family. It would listen, and each connection would be dropped.
+    listener.local_addr()?;
     take(SockRef::from(&listener), options)?;
     Ok(Bound::Unix(None, listener))
 }
