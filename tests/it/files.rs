@@ -1342,6 +1342,33 @@ mod changing {
         });
     }
 
+    /// What there were no descriptors for was once left out.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_listing_is_whole_or_fails_where_descriptors_are_few() {
+        use rustix::process::{Resource, Rlimit, setrlimit};
+        alone("files::changing::a_listing_is_whole_or_fails_where_descriptors_are_few", || {
+            let root = tree(&["a.txt"]);
+            let served = Served::new(files(root.path()).listing());
+            let mut peer = served.connect();
+            let mut list = || {
+                peer.say(get("/", ""));
+                peer.hear()
+            };
+            assert!(list().contains("./a.txt"));
+            setrlimit(Resource::Nofile, Rlimit { current: Some(64), maximum: Some(64) }).unwrap();
+            let mut taken: Vec<_> = std::iter::from_fn(|| File::open("/dev/null").ok()).collect();
+            let mut statuses = Vec::new();
+            for _ in 0..8 {
+                let listing = list();
+                assert_eq!(status(&listing) == 200, listing.contains("./a.txt"), "{listing}");
+                statuses.push(status(&listing));
+                taken.pop();
+            }
+            assert!(statuses.starts_with(&[500]) && statuses.ends_with(&[200]), "{statuses:?}");
+        });
+    }
+
     #[cfg(target_os = "linux")]
     #[track_caller]
     fn check_kept_open(max: usize) {

@@ -16,9 +16,12 @@ pub(super) fn entries<'a>(
     links: Links,
 ) -> io::Result<impl Iterator<Item = io::Result<Entry>> + 'a> {
     // A name that is not UTF-8 cannot be requested.
-    let entry = move |found: DirEntry| disk.entry(path, found.file_name().to_str()?, links);
+    let entry = move |found: DirEntry| match found.file_name().to_str() {
+        Some(name) => disk.entry(path, name, links),
+        None => Ok(None),
+    };
     let found = fs::read_dir(disk.path.join(path))?;
-    Ok(found.filter_map(move |found| found.map(entry).transpose()))
+    Ok(found.filter_map(move |found| found.and_then(entry).transpose()))
 }
 
 /// The default of macOS.

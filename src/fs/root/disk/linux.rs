@@ -52,19 +52,19 @@ pub(super) fn entries<'a>(
 ) -> io::Result<impl Iterator<Item = io::Result<Entry>> + 'a> {
     let entry = move |found: DirEntry| {
         // A name that is not UTF-8 cannot be requested.
-        let name = found.file_name().to_str().ok()?;
+        let Ok(name) = found.file_name().to_str() else { return Ok(None) };
         let is_candidate = match (found.file_type(), links) {
             (FileType::Symlink, Links::Refused) => false,
             (FileType::RegularFile | FileType::Directory | FileType::Symlink | FileType::Unknown, _) => true,
             _ => false,
         };
         if !is_candidate || matches!(name, "." | "..") {
-            return None;
+            return Ok(None);
         }
         disk.entry(path, name, links)
     };
     let found = Dir::read_from(dir)?;
-    Ok(found.filter_map(move |found| found.map_err(io::Error::from).map(entry).transpose()))
+    Ok(found.filter_map(move |found| found.map_err(io::Error::from).and_then(entry).transpose()))
 }
 
 pub(super) fn descriptors() -> usize {

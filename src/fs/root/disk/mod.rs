@@ -104,12 +104,27 @@ impl Disk {
 
     /// The entry for `name` in the directory at `path`. What cannot be opened has none, since a link to it would be
     /// dead.
-    fn entry(&self, path: &str, name: &str, links: Links) -> Option<Entry> {
+    ///
+    /// # Errors
+    ///
+    /// Fails if there are no descriptors left: what is there would seem to be gone.
+    fn entry(&self, path: &str, name: &str, links: Links) -> io::Result<Option<Entry>> {
         let path = if path.is_empty() { name.to_owned() } else { format!("{path}/{name}") };
-        let (size, metadata) = match self.open(&path, links).ok()? {
-            Node::File(_, metadata) => (Some(metadata.len()), metadata),
-            Node::Directory(dir) => (None, dir.metadata().ok()?),
+        let (size, metadata) = match self.open(&path, links) {
+            Ok(Node::File(_, metadata)) => (Some(metadata.len()), metadata),
+            Ok(Node::Directory(dir)) => (None, dir.metadata()?),
+            Err(error) if lacks_descriptors(&error) => return Err(error),
+            Err(_) => return Ok(None),
         };
-        Some(Entry { name: name.to_owned(), size, modified: metadata.modified().ok() })
+        Ok(Some(Entry { name: name.to_owned(), size, modified: metadata.modified().ok() }))
     }
 }
+
+/// Whether the process or the system has too many open files.
+fn lacks_descriptors(error: &io::Error) -> bool {
+    cfg!(unix) && matches!(error.raw_os_error(), Some(ENFILE | EMFILE))
+}
+
+/// The same on all Unix systems.
+const ENFILE: i32 = 23;
+const EMFILE: i32 = 24;
