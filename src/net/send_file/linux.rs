@@ -8,15 +8,24 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 
 use rustix::fs::{Advice, fadvise, sendfile};
-use rustix::io::{ReadWriteFlags, preadv2};
+use rustix::io::{Errno, ReadWriteFlags, preadv2};
 
 pub(super) const SENDS_FILES: bool = true;
 
-/// Moves some of a range of `file` to `socket`, and returns how much.
+/// Moves some of a range of `file` to `socket`, and returns how much. Fails with `InvalidInput` if that is impossible with
+/// this file, or with any.
 pub(super) fn send(socket: &impl AsFd, file: &File, range: Range<u64>) -> io::Result<u64> {
     let mut offset = range.start;
     let len = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
-    Ok(sendfile(socket, file, Some(&mut offset), len)? as u64)
+    sendfile(socket, file, Some(&mut offset), len).map(|sent| sent as u64).map_err(refusal)
+}
+
+/// A sandbox that does not know the call refuses all files.
+fn refusal(errno: Errno) -> io::Error {
+    match errno {
+        Errno::NOSYS | Errno::PERM => Errno::INVAL.into(),
+        errno => errno.into(),
+    }
 }
 
 /// Whether a range of `file` can be read without waiting, judging by some of its pages.
@@ -37,3 +46,22 @@ pub(super) fn warm(file: &File, range: Range<u64>) -> io::Result<()> {
 const PROBE: usize = 128 << 10;
 
 const PAGE: usize = 4 << 10;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A file is read instead if it is `InvalidInput`. A sandbox once had each large file cut off at its head.
+    #[test]
+    fn a_sandbox_that_forbids_the_call_refuses_the_file() {
+        for (errno, expected) in [
+            (Errno::INVAL, io::ErrorKind::InvalidInput),
+            (Errno::NOSYS, io::ErrorKind::InvalidInput),
+            (Errno::PERM, io::ErrorKind::InvalidInput),
+            (Errno::CONNRESET, io::ErrorKind::ConnectionReset),
+            (Errno::AGAIN, io::ErrorKind::WouldBlock),
+        ] {
+            assert_eq!(refusal(errno).kind(), expected, "{errno}");
+        }
+    }
+}
