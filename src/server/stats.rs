@@ -101,7 +101,7 @@ pub struct ErrorCounts {
     pub io: u64,
     /// Handlers that failed or took too long. Not counted here is a handler that fails with a bare
     /// [`Status`](crate::Status), which is an answer like any other, or that fails because it could not read or write,
-    /// which is counted above.
+    /// which is counted above; but on a connection that was handed over, all that it fails with is counted here.
     pub handler: u64,
     /// Panics of handlers, and of values that they left behind.
     pub panic: u64,
