@@ -52,6 +52,7 @@ struct Rest {
 pub(super) struct Resting {
     pub(super) conn: Conn<Anywhere>,
     pub(super) born: Instant,
+    since: Instant,
     until: Instant,
 }
 
@@ -145,7 +146,7 @@ impl Pool {
         loop {
             // Closing a connection is a system call, so it must not happen under the lock.
             let (mut resting, exchange) = self.pop()?;
-            if resting.until > now && self.is_young(resting.born, now) && resting.is_quiet() {
+            if resting.until > now && self.is_young(resting.born, now) && resting.is_still_quiet(now) {
                 return Some((resting, exchange));
             }
             resting.close();
@@ -166,7 +167,7 @@ impl Pool {
     pub(super) fn give(&self, conn: Conn<Anywhere>, exchange: Box<Exchange>, now: Instant) {
         let Persistence { born, idle, .. } = exchange.persistence;
         let idle = self.idle_max(idle);
-        let resting = Resting { conn, born, until: later(now, idle) };
+        let resting = Resting { conn, born, since: now, until: later(now, idle) };
         let is_good = !idle.is_zero() && self.is_young(born, now);
         if is_good {
             let mut rest = lock(&self.rest);
@@ -245,19 +246,28 @@ impl Pool {
 impl Resting {
     /// A connection that has not been used yet.
     pub(super) fn new(conn: Conn<Anywhere>, now: Instant) -> Resting {
-        Resting { conn, born: now, until: now }
+        Resting { conn, born: now, since: now, until: now }
     }
 
-    /// Whether the server has neither closed it nor sent anything unasked. This takes no system call, since the runtime
-    /// already knows whether the socket has become readable.
+    /// Whether the server has neither closed it nor sent anything unasked, as far as the runtime has noticed. This takes
+    /// no system call, since the runtime knows by itself whether the socket has become readable.
     fn is_quiet(&mut self) -> bool {
         self.conn.transport.is_quiet()
+    }
+
+    /// As [`Resting::is_quiet`] just before it is used. A runtime notices nothing while its thread is busy, so after more
+    /// than a short rest the system is asked.
+    fn is_still_quiet(&mut self, now: Instant) -> bool {
+        self.is_quiet() && (later(self.since, SHORT) > now || self.conn.transport.is_silent())
     }
 
     fn close(mut self) {
         self.conn.transport.say_end();
     }
 }
+
+/// A rest that is too short for a server to lose patience. Connections that are asked again and again rest no longer.
+const SHORT: Duration = Duration::from_millis(1);
 
 impl Drop for Pool {
     fn drop(&mut self) {

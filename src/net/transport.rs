@@ -132,15 +132,27 @@ impl<B: AnyStream> Transport<B> {
 
     /// Whether a socket has received bytes that its runtime has not noticed yet.
     pub(crate) fn has_unnoticed(&self) -> bool {
+        matches!(self.peek(), Some(Ok(1..)))
+    }
+
+    /// Whether a socket has nothing to read, not even the end, that its runtime has not noticed yet.
+    pub(crate) fn is_silent(&self) -> bool {
+        match self.peek() {
+            Some(Err(error)) => error.kind() == io::ErrorKind::WouldBlock,
+            peeked => peeked.is_none(),
+        }
+    }
+
+    /// Asks the system what a socket would read. Only sockets depend on their runtime to notice it.
+    fn peek(&self) -> Option<io::Result<usize>> {
         let mut byte = [MaybeUninit::uninit()];
-        let peeked = match self {
-            Transport::Tcp(stream) => SockRef::from(stream).peek(&mut byte),
+        match self {
+            Transport::Tcp(stream) => Some(SockRef::from(stream).peek(&mut byte)),
             #[cfg(unix)]
-            Transport::Unix(stream) => SockRef::from(stream).peek(&mut byte),
-            Transport::Tls(stream) => return stream.carrier().has_unnoticed(),
-            Transport::Closed | Transport::Memory(_) | Transport::Boxed(_) => return false,
-        };
-        matches!(peeked, Ok(1..))
+            Transport::Unix(stream) => Some(SockRef::from(stream).peek(&mut byte)),
+            Transport::Tls(stream) => stream.carrier().peek(),
+            Transport::Closed | Transport::Memory(_) | Transport::Boxed(_) => None,
+        }
     }
 
     /// Makes sure that the peer sees a failure, and not an orderly end, when this is dropped. Only TCP has a reset, and

@@ -1,10 +1,13 @@
 //! Connections are used again, and never when they must not be (RFC 9112 §9).
 
 use std::future::{Future, pending, poll_fn};
-use std::io;
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, TcpListener};
 use std::pin::{Pin, pin};
+use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
+use std::thread;
 use std::time::Duration;
 
 use corehttp::{
@@ -675,6 +678,42 @@ async fn row_78_unsolicited_bytes_are_seen_by_a_busy_task_9_2() {
         exchange.as_mut().poll(cx)
     });
     assert_eq!(answer.await.unwrap(), (200, "ok".into()));
+}
+
+/// A runtime notices nothing while its thread is busy. A program that computed between two requests once sent the second
+/// one over a connection that was closed long ago, or took for its answer what had come meanwhile.
+#[tokio::test]
+async fn row_78_what_came_while_the_thread_was_busy_is_noticed_9_2() {
+    for said in ["", "HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nevil"] {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let request = Request::post(&format!("http://{}/", listener.local_addr().unwrap())).unwrap();
+        let (go, wait) = channel();
+        let (tell, told) = channel();
+        let serve = move || {
+            let answer = || {
+                let (mut peer, _) = listener.accept().unwrap();
+                assert!(peer.read(&mut [0; 1024]).unwrap() > 0);
+                peer.write_all(OK.as_bytes()).unwrap();
+                peer
+            };
+            let mut first = answer();
+            wait.recv().unwrap();
+            match said {
+                "" => first.shutdown(Shutdown::Both).unwrap(),
+                said => first.write_all(said.as_bytes()).unwrap(),
+            }
+            tell.send(()).unwrap();
+            answer()
+        };
+        let server = thread::spawn(serve);
+        let client = Client::new();
+        assert_eq!(ask(&client, &request).await.unwrap(), (200, "ok".into()));
+        go.send(()).unwrap();
+        told.recv().unwrap();
+        thread::sleep(Duration::from_millis(2));
+        assert_eq!(ask(&client, &request).await.unwrap(), (200, "ok".into()), "{said:?}");
+        server.join().unwrap();
+    }
 }
 
 #[test]
