@@ -239,6 +239,28 @@ fn a_connection_that_fails_under_a_handler_has_ended_early() {
     });
 }
 
+/// One whose handler panicked, or cut its answer off, once passed for one that had ended well.
+#[test]
+fn a_connection_that_its_handler_ends_has_ended_early() {
+    for path in ["/panics", "/cuts", "/cuts-barely"] {
+        run(async {
+            let service = Server::new().service(async |ctx: &mut Context| -> corehttp::Result {
+                if ctx.request.path() == "/panics" {
+                    std::panic::resume_unwind(Box::new("quietly"));
+                }
+                let is_bare = ctx.request.path() == "/cuts-barely";
+                ctx.stream().await?.write_all(b"half of it").await?;
+                Err(if is_bare { Status::NOT_FOUND.into() } else { io::Error::other("as told").into() })
+            });
+            let (mut near, serving) = connect(&service);
+            near.write_all(GET.replacen('/', path, 1).as_bytes()).await.unwrap();
+            near.shutdown().await.unwrap();
+            near.read_to_end(&mut Vec::new()).await.unwrap();
+            assert_eq!(serving.await.unwrap().unwrap_err().to_string(), "the handler failed", "{path}");
+        });
+    }
+}
+
 /// As on the core of a server.
 #[test]
 fn without_a_connection_a_handler_may_start_tasks_that_are_not_send() {

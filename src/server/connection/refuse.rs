@@ -24,7 +24,7 @@ pub(super) fn refuse(ctx: &mut Context, refused: Refused) -> (Manner, io::Result
         RefusalCause::Handler(error) => error.met(),
         _ => None,
     };
-    let served = failed.map_or(Ok(()), |error: &ExchangeError| Err(error.as_io()));
+    let served = failed.map_or_else(|| io::Error::other("the handler failed"), ExchangeError::as_io);
     ctx.drop_each_value();
     let told = status.filter(|_| ctx.outgoing.is_unsent()).map(final_status);
     if let Some(status) = told {
@@ -41,7 +41,7 @@ pub(super) fn refuse(ctx: &mut Context, refused: Refused) -> (Manner, io::Result
     ctx.report(told, cause);
     // What went wrong after the end of an answer must not take the answer away.
     let is_whole = told.is_some() || ctx.outgoing.is_over();
-    (if is_whole { Manner::Lingering } else { Manner::Abort }, served)
+    (if is_whole { Manner::Lingering } else { Manner::Abort }, Err(served))
 }
 
 /// Seconds until one of so many connections is likely to have closed.
