@@ -47,24 +47,25 @@ impl Clock {
         }
     }
 
-    /// Notes that time has passed, or is about to: no answer is dated before the real clock was read again.
+    /// Notes that time has passed, or is about to: nothing is dated before the real clock was read again.
     #[inline]
     pub(crate) fn outdate(&self) {
         self.is_outdated.set(true);
     }
 
-    /// When the clock was read last.
+    /// When the clock was read last. After a wait, it is read anew.
     #[inline]
     pub(crate) fn now(&self) -> Instant {
+        if self.is_outdated.get() {
+            self.refresh();
+        }
         self.now.get()
     }
 
     /// Calls `then` with the lines that an answer carries now.
     #[inline]
     pub(crate) fn with_stamp<R>(&self, then: impl FnOnce(Stamp<'_>) -> R) -> R {
-        if self.is_outdated.get() {
-            self.refresh();
-        }
+        self.now();
         then(Stamp::new(&self.stamp.borrow(), self.server_len))
     }
 

@@ -607,6 +607,35 @@ mod facts {
         }
     }
 
+    /// Where nothing else read the clock, one that came with the end of a streamed exchange once seemed as old as it.
+    #[test]
+    fn a_request_has_not_arrived_before_it_was_sent() {
+        let (sender, facts) = channel();
+        let service = Server::new().service(streaming(async move |ctx: &mut Context| -> corehttp::Result {
+            sender.send(ctx.arrived()).unwrap();
+            let (mut body, mut out) = ctx.duplex().await?;
+            out.flush().await?;
+            while body.chunk().await?.is_some() {}
+            Ok(out.finish().await?)
+        }));
+        paused(async {
+            let (mut near, far) = tokio::io::duplex(1 << 10);
+            let talks = async {
+                near.write_all(b"POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 1\r\n\r\n").await.unwrap();
+                near.read_u8().await.unwrap();
+                let before = Instant::now();
+                near.write_all(format!("x{GET}").as_bytes()).await.unwrap();
+                near.shutdown().await.unwrap();
+                near.read_to_end(&mut Vec::new()).await.unwrap();
+                before
+            };
+            let (before, served) = tokio::join!(talks, service.serve_connection(far));
+            served.unwrap();
+            assert!(facts.recv().unwrap() < before);
+            assert!((before..=Instant::now()).contains(&facts.recv().unwrap()));
+        });
+    }
+
     #[test]
     fn extensions_last_for_one_exchange() {
         struct Seen;
