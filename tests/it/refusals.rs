@@ -31,6 +31,7 @@ impl Told {
 async fn app(ctx: &mut Context) -> corehttp::Result {
     match ctx.request.path() {
         "/fails" => return Err(std::io::Error::other("as told").into()),
+        "/forges" => return Err(std::io::Error::other("no\r\nsuch \u{1b}[2Jpeer's thing").into()),
         "/panics" => panic!("as told"),
         "/cut" => {
             let mut out = ctx.stream().await?;
@@ -84,6 +85,13 @@ fn a_refusal_names_its_request() {
         &[
             "2 500 Internal Server Error to memory, GET /fails: the handler failed: as told",
             "4 500 Internal Server Error to memory, GET /fails: the handler failed: as told",
+        ],
+    );
+    // What the peer sent may be in the text of an error. It must not pass for a line of its own.
+    check(
+        &get("/forges"),
+        &[
+            r"1 500 Internal Server Error to memory, GET /forges: the handler failed: no\r\nsuch \u{1b}[2Jpeer's thing",
         ],
     );
     check(&get("/panics"), &["1 500 Internal Server Error to memory, GET /panics: the handler panicked"]);

@@ -1,6 +1,6 @@
 //! [`Refusal`]: what a peer was refused, and why.
 
-use std::fmt;
+use std::fmt::{self, Write};
 
 use super::Error;
 use crate::exchange::{ExchangeError, write_chain};
@@ -80,7 +80,12 @@ impl fmt::Display for Refusal<'_> {
         if let Some(request) = self.request {
             write!(f, ", {} {}", request.method(), place(request))?;
         }
-        write!(f, ": {}", self.cause)
+        f.write_str(": ")?;
+        // The text of a handler's error may quote the peer, and must not pass for another line.
+        self.cause.to_string().chars().try_for_each(|char| match char.is_control() {
+            true => write!(f, "{}", char.escape_debug()),
+            false => f.write_char(char),
+        })
     }
 }
 
