@@ -726,6 +726,22 @@ mod peer_closed {
     }
 
     #[test]
+    fn a_close_behind_as_much_as_is_kept_is_noticed() {
+        let service = Server::new().service(async |ctx: &mut Context| ctx.peer_closed().await);
+        paused(async {
+            let (mut near, far) = tokio::io::duplex(1 << 10);
+            let talks = async {
+                near.write_all(GET.as_bytes()).await.unwrap();
+                near.write_all(&[b'x'; 64 << 10]).await.unwrap();
+                near.shutdown().await.unwrap();
+                timeout(Duration::from_secs(1), near.read_u8()).await.expect("it is noticed").unwrap();
+            };
+            // It serves no longer than that, because no request follows.
+            let _ = tokio::join!(talks, service.serve_connection(far));
+        });
+    }
+
+    #[test]
     fn a_writer_hears_that_its_peer_has_left() {
         let (sender, ends) = channel();
         let served = Served::new(streaming(async move |ctx: &mut Context| -> corehttp::Result {

@@ -17,7 +17,7 @@ pub(super) fn poll_closed(
     let Some(conn) = conn.as_mut() else { return Poll::Ready(()) };
     // The deadline of a read that was abandoned must not end this wait.
     conn.disarm(Lane::Read);
-    while incoming.input.unread().len() < UNREAD_MAX {
+    while incoming.input.unread().len() <= UNREAD_MAX {
         if let Ok(1..) = ready!(conn.poll_fill(cx, &mut incoming.input, Duration::MAX)) {
             continue;
         }
