@@ -38,10 +38,15 @@ where
         let (stop, lifeline) = (running.stop_signal(), running.lifeline(grace));
         let core = ServerCore { index, count };
         let thread = runtime::block_on_core(index, server.pinning, move || async move {
-            let (worker, inlet) = match open(&*make, core, bound, stop).await {
-                Ok(opened) => opened,
+            let mut ordered = stop.clone();
+            let stopped = async { ordered.wait_for(Option::is_some).await.ok().and(None) };
+            let opened = async { Some(open(&*make, core, bound, stop).await) };
+            let (worker, inlet) = match runtime::first(stopped, opened).await {
+                Some(Ok(opened)) => opened,
                 // The launching thread returns it, unless it has given up.
-                Err(error) => return ready.send(Err(error)).or(Ok(())),
+                Some(Err(error)) => return ready.send(Err(error)).or(Ok(())),
+                // Another core has failed, and this one may be waiting for it; or the signal has come already.
+                None => return ready.send(Ok(())).or(Ok(())),
             };
             if ready.send(Ok(())).is_err() {
                 return Ok(());

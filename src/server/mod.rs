@@ -307,7 +307,7 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// As [`Server::run`], or with the error of `make`.
+    /// As [`Server::run`], or with the error of `make`. What is still made for the other cores is then given up.
     ///
     /// # Examples
     ///

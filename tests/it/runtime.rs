@@ -6,7 +6,7 @@ use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::rc::Rc;
-use std::sync::{Arc, Barrier, Mutex};
+use std::sync::{Arc, Barrier, Mutex, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -143,6 +143,30 @@ fn a_server_that_cannot_start_says_why_and_leaves_no_thread() {
             };
             check_fails(server().start_per_core(panics), "panicked");
         }
+    });
+}
+
+/// The others once had to end by themselves first, even if they waited for the one that had failed.
+#[test]
+fn a_core_that_cannot_start_is_told_of_while_the_others_wait() {
+    alone("runtime::a_core_that_cannot_start_is_told_of_while_the_others_wait", || {
+        for (faulty, panics) in [(0, false), (1, false), (2, false), (0, true), (1, true), (2, true)] {
+            let make = async move |core: ServerCore| match core.index() == faulty {
+                true if panics => std::panic::resume_unwind(Box::new("quietly")),
+                true => Err(Error::new(Status::INTERNAL_SERVER_ERROR, "the database is gone")),
+                false => Ok(std::future::pending::<fn(&mut Context)>().await),
+            };
+            let (sender, outcome) = mpsc::channel();
+            thread::spawn(move || sender.send(Server::bind("127.0.0.1:0").cores(3).start_per_core(make)));
+            let outcome = outcome.recv_timeout(Duration::from_secs(10)).expect("nobody is waited for");
+            check_fails(outcome, if panics { "panicked" } else { "the database is gone" });
+        }
+        let server = Server::bind("127.0.0.1:0").cores(2).on_stop(async {}, Duration::from_secs(10));
+        let make = async |core: ServerCore| match core.index() {
+            0 => Ok(who as fn(&mut Context)),
+            _ => Ok(std::future::pending().await),
+        };
+        server.run_per_core(make).unwrap();
     });
 }
 
