@@ -41,8 +41,6 @@ pub enum ExchangeError {
 pub enum Phase {
     /// The TLS handshake.
     Handshake,
-    /// The first byte of a message on an idle connection.
-    Idle,
     /// The rest of a head.
     Head,
     /// More of a body, or a body at the required rate.
@@ -85,7 +83,7 @@ impl ExchangeError {
             ExchangeError::Io(_) => None,
             ExchangeError::TimedOut(Phase::Head | Phase::Body) => Some(Status::REQUEST_TIMEOUT),
             ExchangeError::TimedOut(Phase::Handler) => Some(Status::SERVICE_UNAVAILABLE),
-            ExchangeError::TimedOut(Phase::Handshake | Phase::Idle | Phase::Write) => None,
+            ExchangeError::TimedOut(Phase::Handshake | Phase::Write) => None,
             ExchangeError::Wire(error) => Some(error.owed()),
             ExchangeError::Length | ExchangeError::Unfinished | ExchangeError::Source(_) => {
                 Some(Status::INTERNAL_SERVER_ERROR)
@@ -115,7 +113,6 @@ impl fmt::Display for Phase {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Phase::Handshake => "the handshake",
-            Phase::Idle => "the next message",
             Phase::Head => "the head",
             Phase::Body => "the body",
             Phase::Write => "the peer's reading",
