@@ -98,9 +98,10 @@ impl Running {
     /// Stops the server gracefully: it accepts no more connections, closes idle ones at once, sends `connection: close`
     /// with the answers on the others, and cuts what is left after `grace`.
     ///
-    /// A connection counts as idle a quarter of a second after its last answer, or a second after it was accepted. A
-    /// request that is on its way to one that is closed is not answered. Clients that notice, such as
-    /// [`Client`](crate::Client), send it again if that is safe (RFC 9112 §9.3.1), and report a POST.
+    /// A connection that has not sent a request yet has a second to do so, and one that has just been answered has a
+    /// quarter of a second for the next one. A request that is on its way to one that is closed is not answered.
+    /// Clients that notice, such as [`Client`](crate::Client), send it again if that is safe (RFC 9112 §9.3.1), and
+    /// report a POST.
     ///
     /// Returns at once; use [`Running::wait`] to wait for the end. A later call can shorten the grace, but not extend
     /// it.
