@@ -96,7 +96,8 @@ impl Context {
         self.peer().addr
     }
 
-    /// Returns the local address that the peer connected to; `None` if the connection is not TCP, or was taken over.
+    /// Returns the local address that the peer connected to; `None` if the connection is not TCP, was taken over, or
+    /// was given to a [`Service`](crate::Service).
     pub fn local_addr(&self) -> Option<SocketAddr> {
         self.conn.borrow().as_ref().and_then(|conn| conn.transport.local_addr())
     }
