@@ -125,7 +125,8 @@ impl Context {
         !self.outgoing.is_unsent()
     }
 
-    /// Returns whether the server is about to stop, which makes this answer the last one of its connection.
+    /// Returns whether the server is about to stop, which makes this answer the last one of its connection, unless its
+    /// head was sent before.
     pub fn is_stopping(&self) -> bool {
         self.shared.timetable.is_stopping()
     }
