@@ -62,7 +62,7 @@ pub struct ServerCounts {
     pub open: u64,
     /// Connections accepted, including those that were then refused.
     pub accepted: u64,
-    /// Connections that were still busy when the grace of a shutdown was over.
+    /// Connections that were still open when the grace of a shutdown was over.
     pub cut: u64,
     /// Requests whose head was received and valid.
     pub requests: u64,
@@ -100,8 +100,9 @@ pub struct ErrorCounts {
     /// Sockets that failed.
     pub io: u64,
     /// Handlers that failed or took too long. Not counted here is a handler that fails with a bare
-    /// [`Status`](crate::Status), which is an answer like any other, or that fails because it could not read or write,
-    /// which is counted above; but on a connection that was handed over, all that it fails with is counted here.
+    /// [`Status`](crate::Status), which is an answer like any other unless it cuts one off, or that fails because it
+    /// could not read or write, which is counted above; but on a connection that was handed over, all that it fails
+    /// with is counted here.
     pub handler: u64,
     /// Panics of handlers, and of values that they left behind.
     pub panic: u64,
@@ -109,7 +110,7 @@ pub struct ErrorCounts {
     pub plan: u64,
     /// Connections refused because there were too many.
     pub overload: u64,
-    /// TLS handshakes that failed.
+    /// TLS handshakes that failed, except those where the peer merely went away.
     pub tls: u64,
 }
 
