@@ -27,8 +27,8 @@ use crate::net::{Peer, PeerAddr, TlsError};
 /// ```
 #[non_exhaustive]
 pub struct Refusal<'a> {
-    /// The status of the answer. `None` if the peer could not be answered: the connection was gone, or at least part of
-    /// an answer had been sent.
+    /// The status of the answer. `None` if the peer was not answered: the connection was gone or not secure, at least
+    /// part of an answer had been sent, or very many connections were refused at once.
     pub status: Option<Status>,
     /// The address of the peer.
     pub peer: PeerAddr,
@@ -46,7 +46,8 @@ pub struct Refusal<'a> {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum RefusalCause {
-    /// The exchange failed, by the peer's fault or by the connection's.
+    /// The exchange failed, by the peer's fault or by the connection's; or the handler took too long, or left its
+    /// answer incomplete.
     Exchange(ExchangeError),
     /// The handler failed.
     Handler(Error),
