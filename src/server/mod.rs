@@ -197,7 +197,7 @@ impl Server {
         self
     }
 
-    /// Sets the `server` field of all answers (RFC 9110 §10.2.4). Default: none, as with an empty name.
+    /// Sets the `server` field of final answers without one (RFC 9110 §10.2.4). Default: none, as with an empty name.
     ///
     /// # Panics
     ///
@@ -208,7 +208,7 @@ impl Server {
         self
     }
 
-    /// Sets the bounds on what peers may send. Default: those of [`Limits`], all of them in force.
+    /// Sets the bounds on what peers may send. Default: those of [`Limits`].
     pub fn limits(mut self, limits: Limits) -> Server {
         self.settings.bounds.limits = limits.capped();
         self
