@@ -125,13 +125,14 @@ impl<H: Handler> Service<H> {
     /// Answers one request without a connection, for tests of handlers.
     ///
     /// As on a connection, the handler is first asked for its [`BodyPlan`](super::BodyPlan), and a body that exceeds it
-    /// is refused. A body that is a stream is received first, whatever the plan is.
+    /// is refused. A body that is a stream is received first, whatever the plan is, so that
+    /// [`Context::buffer_body`] has nothing left to refuse.
     ///
     /// The handler sees [`PeerAddr::Memory`] as the address of the peer, and no TLS.
     ///
     /// The response is as the handler left it: without the fields that are computed when an answer is sent, and with
     /// its content even if the request is a HEAD. What the handler writes by [`Context::stream`] becomes the body, up
-    /// to the point where an answer would have been aborted.
+    /// to the point where an answer would have been aborted; in answer to a HEAD, it is dropped.
     ///
     /// # Examples
     ///
@@ -152,6 +153,7 @@ impl<H: Handler> Service<H> {
     /// assert_eq!(ask("/").status, Status::BAD_REQUEST);
     /// ```
     ///
+    /// [`Context::buffer_body`]: super::Context::buffer_body
     /// [`Context::stream`]: super::Context::stream
     #[doc(alias = "oneshot")]
     pub async fn respond(&self, request: Request) -> Response {
