@@ -90,7 +90,7 @@ use crate::message::Request;
 /// ```
 ///
 /// [`Body::known_len`](crate::Body::known_len) tells how large an answer is. If the handler streams it, a
-/// [`Transform`](crate::Transform) can count. After an error the body is still empty: the
+/// [`Transform`](crate::Transform) can count. After an error the body is not that of the answer yet: the
 /// [reason](crate::Status::reason) of the status is put into it later.
 ///
 /// Middleware sees neither requests that never reach a handler, such as those with a malformed head, nor the end of a
@@ -152,17 +152,18 @@ pub trait Handler: 'static {
     ///
     /// An error is answered with its [status](super::Error::owed), and with the reason of that status as text. The
     /// fields that were set stay, except those that describe content. To say more, put an answer into `ctx.response`
-    /// and return `Ok`. Once the head has been sent, an error aborts the connection.
+    /// and return `Ok`. Once the head has been sent, an error aborts the connection, or closes it behind an answer that
+    /// is whole.
     ///
     /// [`Server::on_error`](crate::Server::on_error) is told of the error, unless it is a bare
     /// [`Status`](crate::Status), which is an answer like any other.
     ///
     /// # Panics
     ///
-    /// A panic is answered with 500, or aborts the connection if the head has been sent. Either way the connection is
-    /// closed, and all others go on. Unlike after an error, nothing stays of what was put into `ctx.response`, not even
-    /// fields that middleware has set: it may be half done. With `panic = "abort"` in the Cargo profile, the process
-    /// ends.
+    /// A panic is answered with 500, or aborts the connection if a part of the answer has been sent. Either way the
+    /// connection is closed, and all others go on. Unlike after an error, nothing stays of what was put into
+    /// `ctx.response`, not even fields that middleware has set: it may be half done. With `panic = "abort"` in the
+    /// Cargo profile, the process ends.
     fn handle(&self, ctx: &mut Context) -> impl Future<Output = Result>;
 
     /// Boxes this handler, so that it can be stored with handlers of other types. For closures and functions there is
