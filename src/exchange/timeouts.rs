@@ -18,7 +18,7 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timeouts {
     /// Receiving a whole head, from its first byte, or from the accept for the first head of a connection. Then: 408 if
-    /// a byte came, else no answer; close. Default: 10 s.
+    /// it has begun, else no answer; close. Default: 10 s.
     pub head: Duration,
     /// The wait for each next byte of a body. Then: 408, close. Default: 30 s.
     pub body: Duration,
