@@ -54,7 +54,7 @@ impl Context {
     ///
     /// # Errors
     ///
-    /// Fails if the connection does, or if an answer has already been sent.
+    /// As [`Context::stream`].
     pub async fn events(&mut self) -> io::Result<Events<'_>> {
         let headers = &mut self.response.headers;
         headers.set("content-type", "text/event-stream").map_err(io::Error::other)?;
