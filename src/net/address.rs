@@ -27,7 +27,8 @@ use super::memory::MemoryListener;
 pub enum Address {
     /// An IP address and a port. Port 0 stands for any free one, and `[::]` accepts IPv4 peers as well.
     Tcp(SocketAddr),
-    /// A name and a port, such as `localhost:80`. Every address that the name resolves to is bound.
+    /// A name and a port, such as `localhost:80`. Every address that the name resolves to is bound, except those that
+    /// this machine does not have.
     Host(String),
     /// A Unix domain socket; an error on systems that have none.
     ///
