@@ -106,10 +106,16 @@ impl<H: Home> Conn<H> {
         // A boxed transport may hold bytes back, too.
         match self.transport.poll_flush(cx) {
             Poll::Ready(flushed) => {
-                self.disarm(Lane::Write);
+                // To have nothing to flush is no progress of a write that waits, such as one of a file.
+                if std::mem::take(&mut self.workspace().is_flushing) {
+                    self.disarm(Lane::Write);
+                }
                 Poll::Ready(flushed.map_err(|error| self.unwritten(error)))
             }
-            Poll::Pending => self.poll_expired(cx, Lane::Write, limit).map(Err),
+            Poll::Pending => {
+                self.workspace().is_flushing = true;
+                self.poll_expired(cx, Lane::Write, limit).map(Err)
+            }
         }
     }
 

@@ -9,6 +9,8 @@ pub(crate) struct Workspace {
     pub(super) traffic: Traffic,
     /// Whether a write failed because the peer reset the connection.
     pub(super) is_reset: bool,
+    /// Whether a flush of the transport is waited for.
+    pub(super) is_flushing: bool,
 }
 
 /// The bytes that wait to be written.
@@ -68,8 +70,8 @@ impl Output {
 
 impl Reset for Workspace {
     fn reset(&mut self) {
-        let Workspace { output: Output { bytes, written }, traffic, is_reset } = self;
-        *is_reset = false;
+        let Workspace { output: Output { bytes, written }, traffic, is_reset, is_flushing } = self;
+        (*is_reset, *is_flushing) = (false, false);
         bytes.clear();
         *written = 0;
         *traffic = Traffic::default();

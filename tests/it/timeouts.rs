@@ -304,6 +304,26 @@ fn a_write_without_progress_is_cut_off() {
     let _ = check_stalled(streamed);
 }
 
+/// To flush nothing was once taken for progress, and a body that is read flushes before it waits.
+#[test]
+fn a_write_without_progress_is_cut_off_while_a_body_still_comes() {
+    let both = async |ctx: &mut Context| -> corehttp::Result {
+        let (mut body, mut out) = ctx.duplex().await?;
+        let reading = async { while let Ok(Some(_)) = body.chunk().await {} };
+        let much = vec![b'x'; MUCH];
+        tokio::select! {
+            written = out.write_all(&much) => Ok(written?),
+            () = reading => panic!("the body has no end"),
+        }
+    };
+    let told = talk(defaults(), with_plan(|_| BodyPlan::Stream, both), 1_000, async |peer| {
+        say(peer, CHUNKED).await;
+        drip(peer, format!("258\r\n{:600}\r\n", "").as_bytes(), 1).await;
+    });
+    assert_time(told.time, 30);
+    assert_eq!(told.outcome.unwrap_err().kind(), io::ErrorKind::TimedOut);
+}
+
 /// A peer that reads a byte now and then is served; one that does not read is cut off.
 #[track_caller]
 fn check_stalled<Kind>(handler: impl IntoHandler<Kind>) -> io::Result<()> {
@@ -535,8 +555,11 @@ fn all_timeouts_end_on_a_core_of_a_server() {
         ..Timeouts::default()
     };
     let (seen, much) = (Arc::clone(&dropped), Bytes::from(vec![b'x'; 32 << 20]));
+    let file = Arc::new(tempfile::tempfile().unwrap());
+    file.set_len(32 << 20).unwrap();
     let app = async move |ctx: &mut Context| match ctx.request.path() {
         "/much" => ctx.response.body.share(much.clone()),
+        "/file" => ctx.response.body.file(file.clone(), 0..32 << 20),
         "/hang" => {
             let _guard = Guard(Arc::clone(&seen));
             pending().await
@@ -545,14 +568,19 @@ fn all_timeouts_end_on_a_core_of_a_server() {
     };
     let served = Served::with(|server| server.timeouts(timeouts), app);
     let talks = [&b""[..], b"\r\n", b"G", GET, POST, b"GET /hang HTTP/1.1\r\nhost: a\r\n\r\n"];
-    let mut stalled = served.connect();
-    stalled.say(b"GET /much HTTP/1.1\r\nhost: a\r\n\r\n");
+    let mut stalled = ["much", "file"].map(|path| {
+        let mut peer = served.connect();
+        peer.say(format!("GET /{path} HTTP/1.1\r\nhost: a\r\n\r\n"));
+        peer
+    });
     let mut peers = talks.map(|_| served.connect());
     peers.iter_mut().zip(talks).for_each(|(peer, wire)| peer.say(wire));
     let heard = peers.each_mut().map(|peer| status(&peer.hear_all()));
     assert_eq!((heard, dropped.load(Ordering::SeqCst)), ([0, 0, 408, 200, 408, 503], true));
-    eventually("the stalled one is cut off", || served.running.stats().total.errors.timed_out == 3);
+    eventually("the stalled ones are cut off", || served.running.stats().total.errors.timed_out == 4);
     assert_eq!(served.running.stats().total.errors.handler, 1);
-    let heard = stalled.hear_all();
-    assert!(heard.len() < 32 << 20 && heard.ends_with("x<ConnectionReset>"));
+    for peer in &mut stalled {
+        let heard = peer.hear_all();
+        assert!(heard.len() < 32 << 20 && heard.ends_with("<ConnectionReset>"));
+    }
 }
