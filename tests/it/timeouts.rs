@@ -324,6 +324,38 @@ fn a_write_without_progress_is_cut_off_while_a_body_still_comes() {
     assert_eq!(told.outcome.unwrap_err().kind(), io::ErrorKind::TimedOut);
 }
 
+/// The time in which the server does not read, since its peer has not read the answer yet, was once counted.
+#[test]
+fn a_body_is_not_timed_while_the_answer_comes_first() {
+    let both = async |ctx: &mut Context| -> corehttp::Result {
+        let (mut body, mut out) = ctx.duplex().await?;
+        let reading = async {
+            while body.chunk().await?.is_some() {}
+            Ok(())
+        };
+        let writing = async {
+            for _ in 0..6 {
+                out.write_all(&[b'x'; 10_000]).await?;
+            }
+            out.finish().await
+        };
+        tokio::try_join!(reading, writing)?;
+        Ok(())
+    };
+    let told = talk(defaults(), with_plan(|_| BodyPlan::Stream, both), 1_000, async |peer| {
+        say(peer, POST).await;
+        say(peer, &[b'b'; 100]).await;
+        for _ in 0..60 {
+            pass(1).await;
+            peer.read_exact(&mut [0; 1_000]).await.unwrap();
+        }
+        say(peer, &[b'b'; 9_900]).await;
+        peer.shutdown().await.unwrap();
+    });
+    assert_time(told.time, 60);
+    assert!(told.outcome.is_ok() && told.heard.ends_with("0\r\n\r\n"), "{:?}", told.outcome);
+}
+
 /// A peer that reads a byte now and then is served; one that does not read is cut off.
 #[track_caller]
 fn check_stalled<Kind>(handler: impl IntoHandler<Kind>) -> io::Result<()> {

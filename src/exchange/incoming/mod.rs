@@ -254,7 +254,12 @@ impl Incoming {
             self.expectation = Expectation::None;
         }
         match poll_flush(cx, conn, bounds) {
-            Poll::Pending if H::SENDS_FIRST => return Poll::Pending,
+            Poll::Pending if H::SENDS_FIRST => {
+                // Meanwhile it is not the peer's body that is waited for.
+                self.pause(conn.now());
+                conn.disarm(Lane::Read);
+                return Poll::Pending;
+            }
             // A server that reads no more may have answered before. The sending side reports the error, and what has
             // arrived is still read.
             Poll::Ready(Err(ExchangeError::Io(_))) if !H::SENDS_FIRST => {}
