@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use memchr::memmem;
 
-use super::parts::QUERY;
+use super::parts::{PATH, QUERY};
 use super::{InvalidTarget, Target};
 use crate::message::percent;
 
@@ -93,14 +93,17 @@ fn clean(url: &str) -> String {
 fn escape(reference: &[u8]) -> Result<Cow<'_, str>, InvalidTarget> {
     let (origin, resource) = reference.split_at(origin_len(reference));
     let origin = str::from_utf8(origin).map_err(|_| InvalidTarget::Authority)?;
-    if QUERY.covers(resource)
+    let (path, query) = resource.split_at(memchr::memchr(b'?', resource).unwrap_or(resource.len()));
+    if PATH.covers(path)
+        && QUERY.covers(query)
         && let Ok(plain) = str::from_utf8(reference)
     {
         return Ok(Cow::Borrowed(plain));
     }
     let mut escaped = String::with_capacity(reference.len() + 16);
     escaped.push_str(origin);
-    percent::encode(resource, &QUERY, &mut escaped);
+    percent::encode(path, &PATH, &mut escaped);
+    percent::encode(query, &QUERY, &mut escaped);
     Ok(Cow::Owned(escaped))
 }
 
@@ -193,6 +196,7 @@ mod tests {
                 ("c d/\u{e9}\"<>", Some("https://a.b/c%20d/%C3%A9%22%3C%3E")),
                 ("?a b", Some("https://a.b/?a%20b")),
                 ("c%20d", Some("https://a.b/c%20d")),
+                ("c|d{e}^`?f|g{h}^", Some("https://a.b/c%7Cd%7Be%7D%5E%60?f|g{h}^")),
                 ("\\evil", Some("https://a.b/%5Cevil")),
                 ("?a\\b#\t", Some("https://a.b/?a%5Cb")),
                 ("\\\\evil", None),
