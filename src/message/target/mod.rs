@@ -428,7 +428,7 @@ mod tests {
     fn bytes_that_must_be_escaped_are_refused_9112_3_2() {
         for octet in 0..=u8::MAX {
             let anywhere = octet.is_ascii_graphic() && !b"\"#<>\\`{|}^".contains(&octet);
-            let in_query = anywhere || b"{|}^".contains(&octet);
+            let in_query = anywhere || b"`{|}^".contains(&octet);
             for (before, is_fit) in [("/a", anywhere), ("/a?b", in_query), ("http://h/", anywhere)] {
                 let target = format!("{before}{}c", char::from(octet));
                 let found = parsed(Method::Get, &target).map(drop);

@@ -79,4 +79,4 @@ pub(super) static PATH: Class = Class::URI_PLAIN.with(b"/:@%[]");
 /// What a path may contain, `?`, and what browsers do not escape in a query although RFC 3986 §3.4 requires it.
 ///
 /// The backslash is excluded, since some parsers take it for a `/`.
-pub(super) static QUERY: Class = Class::URI_PLAIN.with(b"/:@%[]?{|}^");
+pub(super) static QUERY: Class = Class::URI_PLAIN.with(b"/:@%[]?`{|}^");

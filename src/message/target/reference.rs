@@ -196,7 +196,7 @@ mod tests {
                 ("c d/\u{e9}\"<>", Some("https://a.b/c%20d/%C3%A9%22%3C%3E")),
                 ("?a b", Some("https://a.b/?a%20b")),
                 ("c%20d", Some("https://a.b/c%20d")),
-                ("c|d{e}^`?f|g{h}^", Some("https://a.b/c%7Cd%7Be%7D%5E%60?f|g{h}^")),
+                ("c|d{e}^`?f|g{h}^`", Some("https://a.b/c%7Cd%7Be%7D%5E%60?f|g{h}^`")),
                 ("\\evil", Some("https://a.b/%5Cevil")),
                 ("?a\\b#\t", Some("https://a.b/?a%5Cb")),
                 ("\\\\evil", None),
