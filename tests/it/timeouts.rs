@@ -309,11 +309,15 @@ fn a_write_without_progress_is_cut_off() {
 fn a_write_without_progress_is_cut_off_while_a_body_still_comes() {
     let both = async |ctx: &mut Context| -> corehttp::Result {
         let (mut body, mut out) = ctx.duplex().await?;
-        let reading = async { while let Ok(Some(_)) = body.chunk().await {} };
+        // It may be the first to notice that the connection is cut off.
+        let reading = async {
+            while let Ok(Some(_)) = body.chunk().await {}
+            pending().await
+        };
         let much = vec![b'x'; MUCH];
         tokio::select! {
             written = out.write_all(&much) => Ok(written?),
-            () = reading => panic!("the body has no end"),
+            never = reading => never,
         }
     };
     let told = talk(defaults(), with_plan(|_| BodyPlan::Stream, both), 1_000, async |peer| {
