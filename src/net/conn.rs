@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io::{self, IoSlice};
 use std::ops::Range;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
 use tokio::task::coop;
@@ -80,6 +80,9 @@ impl<H: Home> Conn<H> {
         room: &mut [u8],
         limit: Duration,
     ) -> Poll<Result<usize, Fault>> {
+        if let Some(all) = self.join(cx) {
+            return self.poll_read(&mut Context::from_waker(&all), room, limit);
+        }
         match self.transport.poll_read(cx, room) {
             Poll::Ready(Ok(0)) if self.workspace().is_reset => {
                 Poll::Ready(Err(Fault::Io(io::ErrorKind::ConnectionReset.into())))
@@ -97,6 +100,9 @@ impl<H: Home> Conn<H> {
     /// Writes all of the output. `limit` is for the time without progress.
     #[inline]
     pub(crate) fn poll_flush(&mut self, cx: &mut Context<'_>, limit: Duration) -> Poll<Result<(), Fault>> {
+        if let Some(all) = self.join(cx) {
+            return self.poll_flush(&mut Context::from_waker(&all), limit);
+        }
         while !self.output().is_empty() {
             ready!(self.poll_send(cx, &[], limit))?;
         }
@@ -126,6 +132,9 @@ impl<H: Home> Conn<H> {
         body: &[u8],
         limit: Duration,
     ) -> Poll<Result<usize, Fault>> {
+        if let Some(all) = self.join(cx) {
+            return self.poll_send(&mut Context::from_waker(&all), body, limit);
+        }
         if self.transport.has_unsent() {
             let _ = self.poll_unload(cx)?;
         }
@@ -169,6 +178,9 @@ impl<H: Home> Conn<H> {
         range: Range<u64>,
         limit: Duration,
     ) -> Poll<Result<u64, Fault>> {
+        if let Some(all) = self.join(cx) {
+            return self.poll_send_file(&mut Context::from_waker(&all), file, range, limit);
+        }
         match self.transport.poll_send_file(cx, file, range) {
             Poll::Ready(Ok(count)) => {
                 self.disarm(Lane::Write);
@@ -191,6 +203,9 @@ impl<H: Home> Conn<H> {
 
     /// Tells the peer that nothing more will be sent.
     pub(crate) fn poll_shutdown(&mut self, cx: &mut Context<'_>, limit: Duration) -> Poll<Result<(), Fault>> {
+        if let Some(all) = self.join(cx) {
+            return self.poll_shutdown(&mut Context::from_waker(&all), limit);
+        }
         match self.transport.poll_shutdown(cx) {
             Poll::Ready(shut) => Poll::Ready(shut.map_err(Fault::Io)),
             Poll::Pending => self.poll_expired(cx, Lane::Write, limit).map(Err),
@@ -200,7 +215,27 @@ impl<H: Home> Conn<H> {
     /// Ready with a fault when the wait in this lane has taken longer than `limit`.
     #[inline]
     pub(crate) fn poll_expired(&mut self, cx: &mut Context<'_>, lane: Lane, limit: Duration) -> Poll<Fault> {
+        self.meet(cx.waker());
         self.timer.poll_expired(cx, lane, limit).map(|()| Fault::Expired)
+    }
+
+    /// The waker of all who wait, to wait with, if they have different ones and this one is not of all.
+    #[inline]
+    fn join(&self, cx: &Context<'_>) -> Option<Waker> {
+        self.workspace.as_ref()?.crowd.as_ref()?.join(cx.waker())
+    }
+
+    /// Notes that another waker waits than the last, if it does. Whoever asks now has asked with its own, and must ask
+    /// again.
+    #[inline]
+    fn meet(&mut self, waker: &Waker) {
+        if let Some(workspace) = &mut self.workspace
+            && workspace.crowd.is_none()
+            && let Some(other) = self.timer.waker_but(waker)
+        {
+            workspace.crowd.get_or_insert_default().join(&other);
+            waker.wake_by_ref();
+        }
     }
 
     /// Ends the wait in this lane.

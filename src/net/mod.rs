@@ -17,6 +17,7 @@ mod transport;
 
 mod buffer;
 mod conn;
+mod crowd;
 mod delegate;
 mod early;
 mod home;

@@ -1,6 +1,9 @@
 //! [`Workspace`]: what a connection needs only while it is busy: its write buffer, and counts of bytes.
 
-use crate::memory::Reset;
+use std::sync::Arc;
+
+use super::crowd::Crowd;
+use crate::memory::{Reset, vacate};
 
 /// What a connection needs only while it is busy.
 #[derive(Default)]
@@ -11,6 +14,8 @@ pub(crate) struct Workspace {
     pub(super) is_reset: bool,
     /// Whether a flush of the transport is waited for.
     pub(super) is_flushing: bool,
+    /// Those who wait, if they have different wakers.
+    pub(super) crowd: Option<Arc<Crowd>>,
 }
 
 /// The bytes that wait to be written.
@@ -70,8 +75,9 @@ impl Output {
 
 impl Reset for Workspace {
     fn reset(&mut self) {
-        let Workspace { output: Output { bytes, written }, traffic, is_reset, is_flushing } = self;
+        let Workspace { output: Output { bytes, written }, traffic, is_reset, is_flushing, crowd } = self;
         (*is_reset, *is_flushing) = (false, false);
+        vacate(crowd);
         bytes.clear();
         *written = 0;
         *traffic = Traffic::default();

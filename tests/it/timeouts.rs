@@ -1,18 +1,18 @@
 //! Every wait ends, at its time and with its answer. The clock is paused, except in the last test.
 
 use std::cell::Cell;
-use std::future::pending;
+use std::future::{pending, poll_fn};
 use std::io;
 use std::mem;
 use std::pin::Pin;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::{self, Poll};
+use std::sync::{Arc, Mutex};
+use std::task::{self, Poll, Wake, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
-use corehttp::{BodyPlan, Context, IntoHandler, Server, Timeouts, with_plan};
+use corehttp::{BodyPlan, Context, IntoHandler, Server, Timeouts, Writer, with_plan};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, ReadBuf, duplex};
 use tokio::time::{Instant, sleep, timeout};
 
@@ -358,6 +358,100 @@ fn a_body_is_not_timed_while_the_answer_comes_first() {
     });
     assert_time(told.time, 60);
     assert!(told.outcome.is_ok() && told.heard.ends_with("0\r\n\r\n"), "{:?}", told.outcome);
+}
+
+/// Runs a future as `FuturesUnordered` does: with a waker of its own, and only when that was woken.
+fn apart<T>(future: impl Future<Output = T>) -> impl Future<Output = T> {
+    let (mut future, own) =
+        (Box::pin(future), Arc::new(Own { is_woken: true.into(), task: Mutex::default() }));
+    poll_fn(move |cx| {
+        *own.task.lock().unwrap() = Some(cx.waker().clone());
+        match own.is_woken.swap(false, Ordering::SeqCst) {
+            true => future.as_mut().poll(&mut task::Context::from_waker(&own.clone().into())),
+            false => Poll::Pending,
+        }
+    })
+}
+
+struct Own {
+    is_woken: AtomicBool,
+    task: Mutex<Option<Waker>>,
+}
+
+impl Wake for Own {
+    fn wake(self: Arc<Own>) {
+        self.is_woken.store(true, Ordering::SeqCst);
+        let task = self.task.lock().unwrap().take();
+        task.into_iter().for_each(Waker::wake);
+    }
+}
+
+/// The server sends what a waiting handler has written, and then it was the server that was woken: a part of the handler
+/// with a waker of its own was once not, and waited for ever.
+#[test]
+fn parts_of_a_handler_with_wakers_of_their_own_go_on() {
+    async fn write(mut out: Writer<'_>) -> io::Result<()> {
+        for _ in 0..6 {
+            out.write_all(&[b'x'; 10_000]).await?;
+        }
+        out.finish().await
+    }
+    let one = async |ctx: &mut Context| -> corehttp::Result {
+        let out = ctx.stream().await?;
+        Ok(apart(write(out)).await?)
+    };
+    let two = async |ctx: &mut Context| -> corehttp::Result {
+        let (mut body, out) = ctx.duplex().await?;
+        let read = async {
+            while body.chunk().await?.is_some() {}
+            io::Result::Ok(())
+        };
+        tokio::try_join!(apart(read), apart(write(out)))?;
+        Ok(())
+    };
+    let limits = Timeouts { handler: Some(Duration::from_secs(100)), ..defaults() };
+    let check = |told: Told| {
+        assert!(told.outcome.is_ok() && told.heard.ends_with("0\r\n\r\n"), "{:?}", told.outcome);
+    };
+    let listen = async |peer: &mut DuplexStream, body: &[u8]| {
+        for _ in 0..75 {
+            pass(1).await;
+            peer.read_exact(&mut [0; 800]).await.unwrap();
+        }
+        say(peer, body).await;
+        peer.shutdown().await.unwrap();
+    };
+    check(talk(limits, one, 1_000, async |peer| {
+        say(peer, GET).await;
+        listen(peer, b"").await;
+    }));
+    check(talk(limits, with_plan(|_| BodyPlan::Stream, two), 1_000, async |peer| {
+        say(peer, POST).await;
+        say(peer, &[b'b'; 100]).await;
+        listen(peer, &[b'b'; 9_900]).await;
+    }));
+}
+
+#[test]
+fn a_part_of_a_handler_with_a_waker_of_its_own_is_cut_off_too() {
+    let stalled = async |ctx: &mut Context| -> corehttp::Result {
+        let mut out = ctx.stream().await?;
+        let writing = async {
+            loop {
+                out.write_all(&[b'x'; 10_000]).await?;
+            }
+        };
+        let Err::<(), io::Error>(error) = apart(writing).await else { panic!("nobody reads") };
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        Err(error.into())
+    };
+    let limits = Timeouts { handler: Some(Duration::from_secs(100)), ..defaults() };
+    let told = talk(limits, stalled, 1_000, async |peer| {
+        say(peer, GET).await;
+        pass(60).await;
+    });
+    assert_eq!(told.outcome.unwrap_err().kind(), io::ErrorKind::TimedOut);
+    assert_time(told.time, 30);
 }
 
 /// A peer that reads a byte now and then is served; one that does not read is cut off.

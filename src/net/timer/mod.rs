@@ -6,7 +6,7 @@ mod stopwatch;
 mod ticker;
 mod timetable;
 
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 pub(crate) use expiries::Lane;
@@ -19,6 +19,9 @@ pub(crate) trait Timer {
     /// Ready when the wait in this lane, which began with the first call since [`Timer::disarm`], has taken longer than
     /// `limit`. The task is woken then.
     fn poll_expired(&mut self, cx: &mut Context<'_>, lane: Lane, limit: Duration) -> Poll<()>;
+
+    /// The waker of who has waited last, if it is another one.
+    fn waker_but(&self, waker: &Waker) -> Option<Waker>;
 
     /// Ends the wait in this lane.
     fn disarm(&mut self, lane: Lane);

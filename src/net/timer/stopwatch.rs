@@ -44,6 +44,12 @@ impl Timer for Stopwatch {
         self.0.poll(cx, expiry)
     }
 
+    /// The halves of a call wake each other, and one task after the other may use a client's connection.
+    #[inline]
+    fn waker_but(&self, _: &Waker) -> Option<Waker> {
+        None
+    }
+
     #[inline]
     fn disarm(&mut self, lane: Lane) {
         self.0.expiries.disarm(lane);

@@ -264,6 +264,12 @@ impl Timer for Deadline {
         Poll::Pending
     }
 
+    #[inline(never)]
+    fn waker_but(&self, waker: &Waker) -> Option<Waker> {
+        let mut slots = self.timetable.slots.borrow_mut();
+        slots.at(self.slot).waker.as_ref().filter(|known| !known.will_wake(waker)).cloned()
+    }
+
     #[inline]
     fn disarm(&mut self, lane: Lane) {
         if std::mem::take(&mut self.armed[lane as usize]) {

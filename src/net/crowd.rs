@@ -1,0 +1,94 @@
+//! [`Crowd`]: all who wait for one connection.
+
+use std::mem;
+use std::sync::{Arc, Mutex};
+use std::task::{Wake, Waker};
+
+use crate::memory::lock;
+
+/// Wakes all who wait for one connection.
+///
+/// A socket and a timetable know one waker each, that of who has asked last, and as a rule all who ask are one task. But a
+/// handler may poll its parts with wakers of their own, as `FuturesUnordered` does, and while it waits, the server sends
+/// what it has written. Then whoever was not the last to ask would wait for ever.
+#[derive(Default)]
+pub(super) struct Crowd(Mutex<Vec<Waker>>);
+
+impl Crowd {
+    /// Adds `waker`, unless it is the one that wakes all, which is returned.
+    #[cold]
+    pub(super) fn join(self: &Arc<Crowd>, waker: &Waker) -> Option<Waker> {
+        let all = Waker::from(self.clone());
+        if waker.will_wake(&all) {
+            return None;
+        }
+        self.add(waker);
+        Some(all)
+    }
+
+    fn add(&self, waker: &Waker) {
+        let mut waiting = lock(&self.0);
+        if waiting.iter().any(|known| known.will_wake(waker)) {
+            return;
+        }
+        // Somebody makes a waker for each poll. Nobody waits in vain if all are woken now.
+        let stale = if waiting.len() < MOST { Vec::new() } else { mem::take(&mut *waiting) };
+        waiting.push(waker.clone());
+        drop(waiting);
+        stale.into_iter().for_each(Waker::wake);
+    }
+}
+
+impl Wake for Crowd {
+    fn wake(self: Arc<Crowd>) {
+        let waiting = mem::take(&mut *lock(&self.0));
+        waiting.into_iter().for_each(Waker::wake);
+    }
+}
+
+/// A handler reads, writes, and waits for its peer to leave; so few have more than four.
+const MOST: usize = 16;
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    #[derive(Default)]
+    struct Count(AtomicUsize);
+
+    impl Wake for Count {
+        fn wake(self: Arc<Count>) {
+            self.0.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    #[test]
+    fn all_who_have_joined_are_woken_once() {
+        let (crowd, counts) = (Arc::new(Crowd::default()), [(); 3].map(|()| Arc::new(Count::default())));
+        let woken = || counts.each_ref().map(|count| count.0.load(Ordering::SeqCst));
+        let wakers = counts.clone().map(Waker::from);
+        let all = crowd.join(&wakers[0]).expect("the waker of all");
+        crowd.join(&wakers[1]);
+        crowd.join(&wakers[1]);
+        // What waits for all is no further one.
+        assert!(crowd.join(&all).is_none());
+        all.wake_by_ref();
+        assert_eq!(woken(), [1, 1, 0]);
+        crowd.join(&wakers[2]);
+        all.wake_by_ref();
+        assert_eq!(woken(), [1, 1, 1]);
+    }
+
+    #[test]
+    fn a_waker_for_each_poll_does_not_fill_the_memory() {
+        let (crowd, first) = (Arc::new(Crowd::default()), Arc::new(Count::default()));
+        crowd.join(&first.clone().into());
+        for _ in 0..1000 {
+            crowd.join(&Waker::from(Arc::new(Count::default())));
+        }
+        assert!(lock(&crowd.0).len() <= MOST);
+        assert_eq!(first.0.load(Ordering::SeqCst), 1);
+    }
+}
