@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::{self, IoSlice};
 use std::ops::Range;
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
@@ -225,15 +226,16 @@ impl<H: Home> Conn<H> {
         self.workspace.as_ref()?.crowd.as_ref()?.join(cx.waker())
     }
 
-    /// Notes that another waker waits than the last, if it does. Whoever asks now has asked with its own, and must ask
-    /// again.
+    /// Notes that another waker waits than the last, if it does. Both have asked with their own, and must ask again: one
+    /// was displaced, and the other would not wake it.
     #[inline]
     fn meet(&mut self, waker: &Waker) {
         if let Some(workspace) = &mut self.workspace
             && workspace.crowd.is_none()
             && let Some(other) = self.timer.waker_but(waker)
         {
-            workspace.crowd.get_or_insert_default().join(&other);
+            workspace.crowd = Some(Arc::default());
+            other.wake();
             waker.wake_by_ref();
         }
     }

@@ -14,6 +14,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use corehttp::{BodyPlan, Context, IntoHandler, Server, Timeouts, Writer, with_plan};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, ReadBuf, duplex};
+use tokio::task::yield_now;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::support::answers::answers;
@@ -390,15 +391,25 @@ impl Wake for Own {
 /// with a waker of its own was once not, and waited for ever.
 #[test]
 fn parts_of_a_handler_with_wakers_of_their_own_go_on() {
-    async fn write(mut out: Writer<'_>) -> io::Result<()> {
-        for _ in 0..6 {
+    async fn write(mut out: Writer<'_>, pieces: usize) -> io::Result<()> {
+        for _ in 0..pieces {
             out.write_all(&[b'x'; 10_000]).await?;
         }
         out.finish().await
     }
     let one = async |ctx: &mut Context| -> corehttp::Result {
         let out = ctx.stream().await?;
-        Ok(apart(write(out)).await?)
+        Ok(apart(write(out, 6)).await?)
+    };
+    // What waits is sent at once when the peer reads, which it does before the server writes again, or after.
+    let large = |turns| {
+        async move |ctx: &mut Context| -> corehttp::Result {
+            for _ in 0..turns {
+                yield_now().await;
+            }
+            let out = ctx.stream().await?;
+            Ok(apart(write(out, 60)).await?)
+        }
     };
     let two = async |ctx: &mut Context| -> corehttp::Result {
         let (mut body, out) = ctx.duplex().await?;
@@ -406,7 +417,7 @@ fn parts_of_a_handler_with_wakers_of_their_own_go_on() {
             while body.chunk().await?.is_some() {}
             io::Result::Ok(())
         };
-        tokio::try_join!(apart(read), apart(write(out)))?;
+        tokio::try_join!(apart(read), apart(write(out, 6)))?;
         Ok(())
     };
     let limits = Timeouts { handler: Some(Duration::from_secs(100)), ..defaults() };
@@ -425,6 +436,12 @@ fn parts_of_a_handler_with_wakers_of_their_own_go_on() {
         say(peer, GET).await;
         listen(peer, b"").await;
     }));
+    for turns in 0..2 {
+        check(talk(limits, large(turns), 100_000, async |peer| {
+            say(peer, GET).await;
+            peer.shutdown().await.unwrap();
+        }));
+    }
     check(talk(limits, with_plan(|_| BodyPlan::Stream, two), 1_000, async |peer| {
         say(peer, POST).await;
         say(peer, &[b'b'; 100]).await;
