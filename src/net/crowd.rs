@@ -46,8 +46,8 @@ impl Wake for Crowd {
     }
 }
 
-/// A handler reads, writes, and waits for its peer to leave; so few have more than four.
-const MOST: usize = 16;
+/// More than a handler has parts: if more wait, such as for the peer to leave, they wake each other for ever.
+const MOST: usize = 1024;
 
 #[cfg(test)]
 mod tests {
@@ -81,11 +81,23 @@ mod tests {
         assert_eq!(woken(), [1, 1, 1]);
     }
 
+    /// More than sixteen once were, as if all but the last had been of earlier polls.
+    #[test]
+    fn many_who_wait_are_not_woken_by_each_other() {
+        let (crowd, counts) = (Arc::new(Crowd::default()), [(); 500].map(|()| Arc::new(Count::default())));
+        for count in counts.iter().chain(&counts) {
+            crowd.join(&count.clone().into());
+        }
+        assert!(counts.iter().all(|count| count.0.load(Ordering::SeqCst) == 0));
+        crowd.wake();
+        assert!(counts.iter().all(|count| count.0.load(Ordering::SeqCst) == 1));
+    }
+
     #[test]
     fn a_waker_for_each_poll_does_not_fill_the_memory() {
         let (crowd, first) = (Arc::new(Crowd::default()), Arc::new(Count::default()));
         crowd.join(&first.clone().into());
-        for _ in 0..1000 {
+        for _ in 0..MOST + 9 {
             crowd.join(&Waker::from(Arc::new(Count::default())));
         }
         assert!(lock(&crowd.0).len() <= MOST);
