@@ -39,10 +39,6 @@ impl Expiries {
         self.0[lane as usize]
     }
 
-    pub(super) fn earliest(&self) -> Expiry {
-        self.0.into_iter().min().unwrap_or(UNARMED)
-    }
-
     /// Returns when the next wait ends. A wait that has ended by `now` has rung, and may have no waiter any more.
     pub(super) fn next(&self, now: Expiry) -> Expiry {
         self.0.into_iter().filter(|expiry| *expiry > now).min().unwrap_or(UNARMED)
