@@ -363,14 +363,20 @@ fn poll_chunk<H: Home>(
     while conn.output().len() >= GATHERED_MAX {
         ready!(conn.poll_send(cx, &[], bounds.timeouts.write)).map_err(&failed)?;
     }
-    let chunk = &data[..data.len().min(CHUNK_MAX)];
+    let (chunk, start) = (&data[..data.len().min(CHUNK_MAX)], conn.output().bytes().len());
     chunked::encode_size(conn.output().bytes(), chunk.len());
-    let sent = match is_gathered(conn.output(), chunk) {
-        true => 0,
-        false => match conn.poll_send(cx, chunk, bounds.timeouts.write) {
-            Poll::Ready(sent) => sent.map_err(&failed)?,
-            Poll::Pending => 0,
-        },
+    let polled = match is_gathered(conn.output(), chunk) {
+        true => Poll::Pending,
+        false => conn.poll_send(cx, chunk, bounds.timeouts.write),
+    };
+    let sent = match polled {
+        Poll::Ready(Ok(sent)) => sent,
+        Poll::Ready(Err(fault)) => {
+            // Whoever overlooks the error must not have what comes next taken for this chunk.
+            conn.output().bytes().truncate(start);
+            return Poll::Ready(Err(failed(fault)));
+        }
+        Poll::Pending => 0,
     };
     conn.output().bytes().extend_from_slice(&chunk[sent..]);
     conn.output().bytes().extend_from_slice(b"\r\n");

@@ -305,6 +305,26 @@ fn a_write_without_progress_is_cut_off() {
     let _ = check_stalled(streamed);
 }
 
+/// The size of a chunk that failed was once sent, and passed for that of whatever came next.
+#[test]
+fn a_write_that_failed_leaves_no_part_of_a_chunk() {
+    let stubborn = async |ctx: &mut Context| -> corehttp::Result {
+        let (mut out, piece) = (ctx.stream().await?, [b'x'; 20_000]);
+        out.write_all(&piece).await?;
+        pass(40).await;
+        assert_eq!(out.write_all(&piece).await.unwrap_err().kind(), io::ErrorKind::TimedOut);
+        pass(20).await;
+        Ok(out.finish().await?)
+    };
+    let told = talk(defaults(), stubborn, 1_000, async |peer| {
+        say(peer, GET).await;
+        pass(50).await;
+        peer.shutdown().await.unwrap();
+    });
+    let end = &told.heard[told.heard.len() - 20..];
+    assert!(told.outcome.is_ok() && end.ends_with("xx\r\n0\r\n\r\n"), "{:?} {end:?}", told.outcome);
+}
+
 /// To flush nothing was once taken for progress, and a body that is read flushes before it waits.
 #[test]
 fn a_write_without_progress_is_cut_off_while_a_body_still_comes() {
