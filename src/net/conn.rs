@@ -231,6 +231,7 @@ impl<H: Home> Conn<H> {
     #[inline]
     fn meet(&mut self, waker: &Waker) {
         if let Some(workspace) = &mut self.workspace
+            && workspace.is_shared
             && workspace.crowd.is_none()
             && let Some(other) = self.timer.waker_but(waker)
         {
@@ -297,6 +298,12 @@ impl Conn<Anywhere> {
 }
 
 impl Conn {
+    /// Notes that parts of a handler may wait for it. Until then one task does, whose waker may be another one each time.
+    #[inline]
+    pub(crate) fn share(&mut self) {
+        self.workspace().is_shared = true;
+    }
+
     /// Whether the server is about to stop.
     pub(crate) fn is_stopping(&self) -> bool {
         self.timer.is_stopping()

@@ -14,6 +14,8 @@ pub(crate) struct Workspace {
     pub(super) is_reset: bool,
     /// Whether a flush of the transport is waited for.
     pub(super) is_flushing: bool,
+    /// Whether a handler may have the connection, and parts of it wait with different wakers.
+    pub(super) is_shared: bool,
     /// Those who wait, if they have different wakers.
     pub(super) crowd: Option<Arc<Crowd>>,
 }
@@ -75,8 +77,9 @@ impl Output {
 
 impl Reset for Workspace {
     fn reset(&mut self) {
-        let Workspace { output: Output { bytes, written }, traffic, is_reset, is_flushing, crowd } = self;
-        (*is_reset, *is_flushing) = (false, false);
+        let Workspace { output: Output { bytes, written }, traffic, is_reset, is_flushing, is_shared, crowd } =
+            self;
+        (*is_reset, *is_flushing, *is_shared) = (false, false, false);
         vacate(crowd);
         bytes.clear();
         *written = 0;

@@ -469,6 +469,28 @@ fn parts_of_a_handler_with_wakers_of_their_own_go_on() {
     }));
 }
 
+/// A connection that waited for a request once woke itself whenever it was polled with another waker.
+#[test]
+fn a_connection_that_is_polled_with_ever_new_wakers_waits_in_peace() {
+    paused(async {
+        let (service, start) = (Server::new().timeouts(defaults()).service(app), Instant::now());
+        let ((mut near, far), mut polls) = (duplex(1 << 16), 0);
+        let mut served = Box::pin(service.serve_connection(far));
+        let serving = poll_fn(|cx| {
+            polls += 1;
+            assert!(polls < 100, "it wakes itself");
+            let own = Own { is_woken: false.into(), task: Mutex::new(Some(cx.waker().clone())) };
+            served.as_mut().poll(&mut task::Context::from_waker(&Arc::new(own).into()))
+        });
+        let peer = async {
+            ask(&mut near, GET).await;
+            ask(&mut near, GET).await;
+        };
+        tokio::join!(serving, peer).0.unwrap();
+        assert_time(start.elapsed(), 60);
+    });
+}
+
 #[test]
 fn a_part_of_a_handler_with_a_waker_of_its_own_is_cut_off_too() {
     let stalled = async |ctx: &mut Context| -> corehttp::Result {

@@ -119,7 +119,8 @@ impl Context {
     }
 
     /// Takes a connection, which has carried `number` exchanges.
-    pub(super) fn adopt(&mut self, conn: Option<Conn>, number: u64) {
+    pub(super) fn adopt(&mut self, mut conn: Option<Conn>, number: u64) {
+        conn.iter_mut().for_each(Conn::share);
         *self.conn.borrow_mut() = conn;
         self.facts.number = number;
     }
