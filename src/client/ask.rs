@@ -197,13 +197,18 @@ impl Client {
         let place = pool.enter(since, deadline).await?;
         let now = runtime::now();
         let queue = now.saturating_duration_since(since);
-        match Link::over_rested(place, queue, now) {
+        // A request may wait in one runtime, and go on in another.
+        let rested = match place.pool.is_here() {
+            true => Link::over_rested(place, queue, now),
+            false => Err(place),
+        };
+        match rested {
             Ok(link) => Ok(link),
             Err(place) => rare(|| self.fresh(place, queue, deadline)).await,
         }
     }
 
-    /// A link over a new connection.
+    /// A link over a new connection. It is not used again if its runtime may be another than that of its pool.
     async fn fresh(
         &self,
         place: Place,
@@ -213,8 +218,12 @@ impl Client {
         let mut timings = Timings { queue, ..Timings::default() };
         let settings = &self.shared.settings;
         let Pool { origin, proxy, .. } = &*place.pool;
+        let was_here = place.pool.is_here();
         let conn = connect(settings, origin, proxy.as_ref(), deadline, &mut timings).await?;
-        Ok(Link::new(conn, place, timings))
+        let is_its_own = was_here && place.pool.is_here();
+        let mut link = Link::new(conn, place, timings);
+        link.exchange.persistence.persists = is_its_own;
+        Ok(link)
     }
 
     /// When an exchange that begins now must be over.

@@ -8,7 +8,6 @@ use super::pool::Pool;
 use super::{Answer, Call, Client, ClientError, Tunnel, origin};
 use crate::memory::Reset;
 use crate::message::{InvalidRequest, Request, Response};
-use crate::runtime::{Handle, Id};
 
 /// A client for a single origin: the origin's connections need not be looked up for each request, and targets may be
 /// only a path.
@@ -42,13 +41,13 @@ pub struct Host {
     client: Client,
     key: Arc<str>,
     /// The pool of the runtime in which the handle was made.
-    pool: Option<(Id, Arc<Pool>)>,
+    pool: Option<Arc<Pool>>,
 }
 
 impl Host {
     pub(super) fn new(client: Client, url: &str) -> Result<Host, InvalidRequest> {
         let key: Arc<str> = origin::key_of_url(url)?.into();
-        let pool = Handle::current().and_then(|handle| Some((handle.id(), client.pool(&key).ok()?)));
+        let pool = client.pool(&key).ok();
         Ok(Host { client, key, pool })
     }
 
@@ -99,13 +98,13 @@ impl Host {
     /// Returns how many connections to the origin are open and not in use, in the runtime in which this handle was
     /// made.
     pub fn idle(&self) -> usize {
-        self.pool.as_ref().map_or(0, |(_, pool)| pool.idle())
+        self.pool.as_ref().map_or(0, |pool| pool.idle())
     }
 
     /// Returns how many connections to the origin are in use or about to be opened, in the runtime in which this handle
     /// was made.
     pub fn busy(&self) -> usize {
-        self.pool.as_ref().map_or(0, |(_, pool)| pool.busy())
+        self.pool.as_ref().map_or(0, |pool| pool.busy())
     }
 
     /// This host with a time limit for each exchange; connections are shared.
@@ -116,9 +115,7 @@ impl Host {
     fn pool(&self, request: &Request) -> Result<Arc<Pool>, ClientError> {
         origin::check(request.target(), &self.key)?;
         match &self.pool {
-            Some((id, pool)) if Handle::current().is_some_and(|handle| handle.id() == *id) => {
-                Ok(pool.clone())
-            }
+            Some(pool) if pool.is_here() => Ok(pool.clone()),
             _ => self.client.pool(&self.key),
         }
     }

@@ -15,12 +15,14 @@ use super::{ClientCause, ClientError, ClientPhase};
 use crate::memory::{FreeList, lock};
 use crate::message::{Headers, Method, Name, Request};
 use crate::net::{Anywhere, Conn};
-use crate::runtime::{self, Instant, later, timeout_at};
+use crate::runtime::{self, Handle, Id, Instant, later, timeout_at};
 use crate::wire::Announcement;
 use crate::wire::encode::{self, Additions};
 
 /// The connections to one origin: a bounded number in use, and those that rest until they are needed.
 pub(super) struct Pool {
+    /// The runtime that they belong to.
+    runtime: Id,
     pub(super) origin: Origin,
     /// The proxy that requests go through, if there is one.
     pub(super) proxy: Option<Proxy>,
@@ -71,6 +73,7 @@ pub(super) enum Missing {
 
 impl Pool {
     pub(super) fn new(
+        runtime: Id,
         origin: Origin,
         settings: Arc<Settings>,
         is_kept: Arc<AtomicBool>,
@@ -87,7 +90,12 @@ impl Pool {
             }
         }
         let (rest, keep) = (Mutex::default(), Box::new(keep));
-        Pool { origin, proxy, fields, open_fields, places, rest, settings, is_kept, keep }
+        Pool { runtime, origin, proxy, fields, open_fields, places, rest, settings, is_kept, keep }
+    }
+
+    /// Whether this is the pool of the current runtime.
+    pub(super) fn is_here(&self) -> bool {
+        Handle::current().is_some_and(|here| here.id() == self.runtime)
     }
 
     /// Whether a proxy reads the requests.

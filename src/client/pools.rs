@@ -49,7 +49,8 @@ impl Pools {
         }
         let pools = Arc::downgrade(self);
         let keep = move || pools.upgrade().iter().for_each(Pools::keep);
-        let pool = Arc::new(Pool::new(origin, self.settings.clone(), self.is_kept.clone(), keep));
+        let (settings, is_kept) = (self.settings.clone(), self.is_kept.clone());
+        let pool = Arc::new(Pool::new(self.handle.id(), origin, settings, is_kept, keep));
         known.by_key.insert(key.into(), pool.clone());
         Ok(pool)
     }

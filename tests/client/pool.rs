@@ -735,6 +735,34 @@ fn runtimes_share_no_connection_and_take_their_own_along() {
     assert!(matches!(nowhere, Poll::Ready(Err(error)) if matches!(error.cause(), ClientCause::NoRuntime)));
 }
 
+/// Connections that were opened in another runtime once came to rest here, and those that rested here were used there:
+/// whoever got one waited for a runtime that did not run.
+#[test]
+fn a_request_that_moves_to_another_runtime_takes_no_connection_along() {
+    let here = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let serves = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    for (rests, connections) in [(false, 3), (true, 2)] {
+        let (server, first, second) = (serves.block_on(Scripted::always(OK)), here(), here());
+        let client = Client::builder().connections_per_host_max(1).build();
+        let (request, mut response) = (Request::get(&server.url).unwrap(), Response::new());
+        let mut held = first.block_on(client.stream(&request, &mut response)).unwrap();
+        let mut moves = pin!(ask(&client, &request));
+        assert!(
+            first.block_on(async { poll_fn(|cx| Poll::Ready(moves.as_mut().poll(cx))).await }).is_pending()
+        );
+        if rests {
+            assert!(first.block_on(held.chunk()).unwrap().is_some());
+        }
+        drop(held);
+        let waits =
+            |asks| async { tokio::time::timeout(Duration::from_secs(10), asks).await.expect("no hang") };
+        assert_eq!(second.block_on(waits(moves)).unwrap(), (200, "ok".into()));
+        assert_eq!((client.idle(), client.busy()), (usize::from(rests), 0));
+        assert_eq!(first.block_on(waits(pin!(ask(&client, &request)))).unwrap(), (200, "ok".into()));
+        assert_eq!(server.connections(), connections);
+    }
+}
+
 /// A connection in memory goes on, and one over a socket fails: it needs its runtime. For both the timer was once a
 /// panic.
 #[test]

@@ -87,7 +87,7 @@ impl Link {
         let announcement = Announcement::of_request(request.method(), content, !request.trailers.is_empty());
         self.place.pool.write_head(self.conn.output().bytes(), (request, goal), announcement, cookie);
         self.exchange.outgoing.begin(announcement);
-        self.exchange.persistence.persists = Wish::of(&request.headers) != Wish::Close;
+        self.exchange.persistence.persists &= Wish::of(&request.headers) != Wish::Close;
         let expects =
             request.headers.first(Name::EXPECT).is_some_and(|it| it.eq_ignore_ascii_case(b"100-continue"));
         let waits = expects && !announcement.framing().is_empty();
