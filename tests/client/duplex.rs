@@ -172,6 +172,39 @@ async fn a_reader_dropped_too_early_ends_the_writing_too() {
     }
 }
 
+/// The writer, which had waited before the reader failed, once waited on, until its own time was over.
+#[tokio::test(start_paused = true)]
+async fn a_body_that_fails_ends_the_writing_too() {
+    for bad in ["zz\r\n", ""] {
+        let stage = Stage::new(move |mut peer, _| async move {
+            peer.head().await?;
+            peer.say("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\nhello\r\n").await?;
+            sleep(Duration::from_secs(1)).await;
+            peer.say(bad).await?;
+            sleep(Duration::from_secs(100)).await;
+            Ok(())
+        });
+        let second = Duration::from_secs(1);
+        let timeouts = ClientTimeouts { send: 60 * second, receive: 2 * second, ..ClientTimeouts::default() };
+        let call = stage.builder().timeouts(timeouts).build().open(&post()).await.unwrap();
+        let ((mut writer, mut reader), mut response) = (call.split(), Response::new());
+        let began = Instant::now();
+        let write = async {
+            while writer.is_wanted() {
+                writer.write_all(&[0; 8192]).await.unwrap();
+            }
+            began.elapsed()
+        };
+        let read = async {
+            reader.head(&mut response).await.unwrap();
+            while reader.chunk().await.is_ok() {}
+            began.elapsed()
+        };
+        let (wrote, read) = tokio::join!(write, read);
+        assert_eq!((wrote, read.as_secs()), (read, if bad.is_empty() { 2 } else { 1 }), "{bad:?}");
+    }
+}
+
 /// The halves of a call were dropped after its request had been sent, and its answer once went to the next request.
 #[tokio::test(start_paused = true)]
 async fn an_abandoned_answer_never_goes_to_the_next_request() {

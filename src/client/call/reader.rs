@@ -155,7 +155,7 @@ fn poll_chunk(
     trailers: &mut Headers,
     take: impl FnOnce(&mut Link),
 ) -> Poll<Result<(), ClientError>> {
-    let count = ready!(half.poll(cx, |link, _, cx| {
+    let polled = ready!(half.poll(cx, |link, _, cx| {
         let polled = ready!(link.poll_chunk(cx));
         match polled {
             Ok(0) if trailers.is_empty() => {
@@ -166,11 +166,14 @@ fn poll_chunk(
             Err(_) => link.close(),
         }
         Poll::Ready(polled)
-    }))?;
-    if count == 0 {
-        half.with_tally(Tally::end);
+    }));
+    match polled {
+        Ok(0) => half.with_tally(Tally::end),
+        Ok(_) => {}
+        // The connection is closed, which does not wake a writer that waits for it.
+        Err(_) => half.wake_owners(),
     }
-    Poll::Ready(Ok(()))
+    Poll::Ready(polled.map(drop))
 }
 
 impl Drop for CallReader {
