@@ -2,7 +2,9 @@
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::pin::Pin;
-use std::task::{self, Poll};
+use std::sync::{Arc, mpsc};
+use std::task::{self, Poll, Wake, Waker};
+use std::thread;
 use std::time::Duration;
 
 use corehttp::{
@@ -203,6 +205,36 @@ async fn a_body_that_fails_ends_the_writing_too() {
         let (wrote, read) = tokio::join!(write, read);
         assert_eq!((wrote, read.as_secs()), (read, if bad.is_empty() { 2 } else { 1 }), "{bad:?}");
     }
+}
+
+/// A waker that has another thread drop the other half once it is dropped itself, and waits for that.
+struct Last(Option<CallReader>, mpsc::Sender<bool>);
+
+impl Wake for Last {
+    fn wake(self: Arc<Last>) {}
+}
+
+impl Drop for Last {
+    fn drop(&mut self) {
+        let (reader, (done, is_done)) = (self.0.take(), mpsc::channel());
+        thread::spawn(move || {
+            drop(reader);
+            done.send(())
+        });
+        self.1.send(is_done.recv_timeout(Duration::from_secs(10)).is_ok()).unwrap();
+    }
+}
+
+/// It may be the last that holds its task, which may hold the other half: dropping that once waited for itself.
+#[tokio::test(start_paused = true)]
+async fn a_waker_may_drop_the_other_half() {
+    let (mut writer, reader) = silence(silent().builder()).await;
+    let (noted, is_free) = mpsc::channel();
+    let mut write = Box::pin(async { while writer.write(&[0; 8192]).await.is_ok() {} });
+    for waker in [Waker::from(Arc::new(Last(Some(reader), noted))), Waker::noop().clone()] {
+        let _ = write.as_mut().poll(&mut task::Context::from_waker(&waker));
+    }
+    assert_eq!(is_free.try_recv(), Ok(true));
 }
 
 /// The halves of a call were dropped after its request had been sent, and its answer once went to the next request.

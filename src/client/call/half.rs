@@ -32,8 +32,9 @@ impl Half {
         cx: &mut Context<'_>,
         poll: impl FnOnce(&mut Link, &mut Response, &mut Context<'_>) -> Poll<Result<T, ClientError>>,
     ) -> Poll<Result<T, ClientError>> {
+        // Not dropped under a lock either: it may be the last that holds its task, and with it the other half.
+        let _former = self.owners.note(self.side, cx.waker());
         let mut both = lock(&self.both);
-        self.owners.note(self.side, cx.waker());
         let (link, early) = both.parts();
         let polled = poll(link, early, &mut Context::from_waker(&Waker::from(self.owners.clone())));
         both.tally.noting(polled)
@@ -66,8 +67,12 @@ enum Side {
 struct Owners(Mutex<[Option<Waker>; 2]>);
 
 impl Owners {
-    fn note(&self, side: Side, waker: &Waker) {
-        lock(&self.0)[side as usize].get_or_insert_with(|| waker.clone()).clone_from(waker);
+    /// Notes who awaits a half now. Returns the waker of whoever did before, if it is another one.
+    fn note(&self, side: Side, waker: &Waker) -> Option<Waker> {
+        match &mut lock(&self.0)[side as usize] {
+            Some(known) if known.will_wake(waker) => None,
+            owner => owner.replace(waker.clone()),
+        }
     }
 }
 

@@ -133,6 +133,40 @@ mod tests {
         }
     }
 
+    /// A waker that notes whether the board was unlocked when it was dropped.
+    struct Last(Arc<Board>, Arc<AtomicBool>);
+
+    impl Wake for Last {
+        fn wake(self: Arc<Last>) {}
+    }
+
+    impl Drop for Last {
+        fn drop(&mut self) {
+            self.1.store(self.0.0.try_lock().is_ok(), Ordering::Relaxed);
+        }
+    }
+
+    /// It may be the last that holds its task, which may hold a claim: dropping that once waited for itself.
+    #[test]
+    fn no_waker_is_dropped_under_the_lock() {
+        let ends: [fn(Claim<'_>, &mut Response); 2] = [
+            |mut claim, response| {
+                assert!(claim.poll(&mut Context::from_waker(Waker::noop()), response).is_pending());
+            },
+            |claim, _| drop(claim),
+        ];
+        for (at, end) in ends.into_iter().enumerate() {
+            let (board, room) = (Arc::<Board>::default(), Arc::new(Semaphore::new(1)));
+            let (was_free, mut response) = (Arc::new(AtomicBool::new(false)), Response::new());
+            let waker = Waker::from(Arc::new(Last(board.clone(), was_free.clone())));
+            let (mut claim, _) = board.hand_in(job(&room), |_| {});
+            assert!(claim.poll(&mut Context::from_waker(&waker), &mut response).is_pending());
+            drop(waker);
+            end(claim, &mut response);
+            assert!(was_free.load(Ordering::Relaxed), "end {at}");
+        }
+    }
+
     #[test]
     fn the_pipe_is_not_woken_under_the_lock() {
         let room = Arc::new(Semaphore::new(1));

@@ -22,7 +22,7 @@ pub(super) struct Tickets {
     waiting: VecDeque<usize>,
     /// Wakes the pipe when another request waits.
     pipe: Option<Waker>,
-    /// Tasks that may continue, and have not been woken yet.
+    /// What is let go once the lock is.
     freed: Vec<Freed>,
     is_piped: bool,
     is_closed: bool,
@@ -89,10 +89,11 @@ pub(super) struct Taken {
 }
 
 /// What may continue: a caller whose answer has come, a pipe that has a request to take, or a caller that waits for the
-/// place of a request that is over.
+/// place of a request that is over. And what may do anything when it is dropped: the waker of a caller that waits no more.
 pub(super) enum Freed {
     Task(Waker),
     Place(Job),
+    Former(Waker),
 }
 
 impl Freed {
@@ -100,6 +101,7 @@ impl Freed {
         match self {
             Freed::Task(waker) => waker.wake(),
             Freed::Place(job) => drop(job),
+            Freed::Former(waker) => drop(waker),
         }
     }
 }
@@ -139,7 +141,10 @@ impl Tickets {
     ) -> Poll<Result<(), ClientError>> {
         let ticket = &mut self.all[at];
         let State::Over(result) = &mut ticket.state else {
-            ticket.caller.get_or_insert_with(|| cx.waker().clone()).clone_from(cx.waker());
+            if !ticket.caller.as_ref().is_some_and(|caller| caller.will_wake(cx.waker())) {
+                let former = ticket.caller.replace(cx.waker().clone());
+                self.freed.extend(former.map(Freed::Former));
+            }
             return Poll::Pending;
         };
         let result = mem::replace(result, Ok(()));
@@ -288,7 +293,8 @@ impl Tickets {
         wire.clear();
         wire.shrink_to(WIRE_KEPT_MAX);
         self.freed.extend(job.take().map(Freed::Place));
-        (*state, *is_reused, *is_suspect, *was_sent, *caller) = Default::default();
+        self.freed.extend(caller.take().map(Freed::Former));
+        (*state, *is_reused, *is_suspect, *was_sent) = Default::default();
         response.reset();
         response.shrink();
         self.free.push(at);
