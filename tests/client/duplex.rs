@@ -207,6 +207,32 @@ async fn a_body_that_fails_ends_the_writing_too() {
     }
 }
 
+/// The reader sends what waits, too, and once said that the answer had taken too long.
+#[tokio::test(start_paused = true)]
+async fn a_write_that_stalls_is_told_as_one_whichever_half_finds_out() {
+    let stage = Stage::new(|mut peer, _| async move {
+        peer.head().await?;
+        peer.say("HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhe").await?;
+        sleep(Duration::from_secs(100)).await;
+        Ok(())
+    });
+    let second = Duration::from_secs(1);
+    let timeouts = ClientTimeouts { send: 2 * second, receive: 5 * second, ..ClientTimeouts::default() };
+    let call = stage.builder().timeouts(timeouts).build().open(&post()).await.unwrap();
+    let ((mut writer, mut reader), mut response) = (call.split(), Response::new());
+    let read = async {
+        reader.head(&mut response).await.unwrap();
+        assert_eq!(reader.chunk().await.unwrap(), Some(&b"he"[..]));
+        reader.chunk().await.map(drop).unwrap_err()
+    };
+    let began = Instant::now();
+    let (error, _) = tokio::join!(read, async {
+        while writer.write(&[0; 8192]).await.is_ok_and(|_| writer.is_wanted()) {}
+    });
+    let told = (error.phase(), error.is_timeout(), began.elapsed().as_secs());
+    assert_eq!(told, (ClientPhase::Send, true, 2));
+}
+
 /// A waker that has another thread drop the other half once it is dropped itself, and waits for that.
 struct Last(Option<CallReader>, mpsc::Sender<bool>);
 

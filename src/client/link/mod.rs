@@ -14,7 +14,7 @@ use super::pool::{Missing, Place, Pool, Resting};
 use super::redirect::Goal;
 use super::settings::Settings;
 use super::{ClientCause, ClientError, ClientPhase};
-use crate::exchange::ExchangeError;
+use crate::exchange::{ExchangeError, Phase};
 use crate::message::{Length, Name, Request, Timings};
 use crate::net::{Anywhere, Buffer, Conn, Lane, Transport};
 use crate::runtime::{self, Instant, timeout};
@@ -159,6 +159,8 @@ impl Link {
 
     pub(super) fn fail(&self, phase: ClientPhase, error: ExchangeError) -> ClientError {
         match error {
+            // Whoever receives sends what waits, too.
+            ExchangeError::TimedOut(Phase::Write) => self.error(ClientPhase::Send, ClientCause::TimedOut),
             ExchangeError::TimedOut(_) => self.error(phase, ClientCause::TimedOut),
             error => self.error(phase, ClientCause::Exchange(error)),
         }
