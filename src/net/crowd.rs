@@ -19,7 +19,8 @@ impl Crowd {
     #[cold]
     pub(super) fn join(self: &Arc<Crowd>, waker: &Waker) -> Option<Waker> {
         let all = Waker::from(self.clone());
-        if waker.will_wake(&all) {
+        // Two that are made in different places of a program are not always known to wake the same.
+        if waker.data() == all.data() {
             return None;
         }
         self.add(waker);
