@@ -74,10 +74,7 @@ pub(super) fn next(
     let mut next = Request::for_target(retrieval.unwrap_or(request.method()), target);
     next.headers = request.headers.clone();
     match retrieval {
-        Some(_) => {
-            next.headers.remove_each(&CONTENT_FIELDS);
-            next.headers.remove_each(&["expect", "transfer-encoding"]);
-        }
+        Some(_) => next.headers.remove_each(&CONTENT_FIELDS),
         None if request.body.is_stream() => return Err(error(ClientCause::Spent)),
         None => (next.body, next.trailers) = (request.body.clone(), request.trailers.clone()),
     }
