@@ -81,8 +81,7 @@ impl Link {
             if response.status == Status::CONTINUE {
                 self.go_ahead();
             }
-            let Exchange { incoming, progress, .. } = &mut *self.exchange;
-            incoming.forget_message();
+            let progress = &mut self.exchange.progress;
             if progress.wants_interim {
                 progress.heard = Heard::Interim;
             }
