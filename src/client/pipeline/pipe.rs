@@ -241,7 +241,6 @@ impl Pipe {
         self.response.reset();
         self.stage = Stage::Head;
         link.exchange.next_answer(flying.taken.asked, timings);
-        link.conn.disarm(Lane::Read);
     }
 
     /// Receives the answer to the first in flight.
