@@ -319,7 +319,6 @@ impl<R: AsyncRead + Unpin> Multipart<R> {
         if let Err(error) = &result {
             let own = error.get_ref().and_then(|error| error.downcast_ref()).copied();
             self.state = State::Failed(own.unwrap_or(MultipartError::Incomplete));
-            self.clear = 0;
         }
         result
     }
