@@ -292,7 +292,7 @@ fn is_callers(error: &ClientError) -> bool {
             | ClientCause::NoRuntime
             | ClientCause::Spent
     );
-    is_of_request || matches!(error.phase(), ClientPhase::Prepare | ClientPhase::Redirect)
+    is_of_request || error.phase() == ClientPhase::Prepare
 }
 
 impl fmt::Debug for Balancer {
