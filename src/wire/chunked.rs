@@ -364,6 +364,22 @@ mod tests {
         check(b"5\r\nhel", Ok(b"hel"));
     }
 
+    /// What a chunk with much data may take of framing is not lost if its own is short.
+    #[test]
+    fn data_makes_up_for_the_overhead_before_it_7_1() {
+        let limits = Limits { chunk_overhead_max: 100, ..Limits::default() };
+        let long = format!("1;{}\r\nx\r\n", "e".repeat(60));
+        for (between, is_fine) in [("", false), ("1\r\nx\r\n", false), ("40\r\n{}\r\n", true)] {
+            let between = between.replace("{}", &"x".repeat(0x40));
+            let wire = format!("{long}{between}").repeat(20) + "0\r\n\r\n";
+            let (mut decoder, mut content) = (Decoder::default(), Arena::default());
+            let trailers = &mut Headers::new();
+            let decoded = decoder.decode_all(wire.as_bytes(), &limits, trailers, usize::MAX, &mut content);
+            let expected = if is_fine { Ok(wire.len()) } else { Err(WireError::ChunkOverhead) };
+            assert_eq!(decoded, expected, "{between:?}");
+        }
+    }
+
     #[test]
     fn chunk_size_is_hex_digits_only_7_1() {
         let bad: &[&[u8]] = &[
