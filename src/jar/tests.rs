@@ -167,6 +167,16 @@ fn secure_cookies_are_for_https_and_left_alone_by_http_5_7() {
 
 /// A server under development has no certificate yet, but sets the cookies that it will set with one.
 #[test]
+fn a_secure_cookie_that_has_expired_shadows_nothing_5_7() {
+    let mut case = Case::new();
+    case.set("https://a.com/", "sid=1; Secure; Max-Age=10");
+    case.check_rejected("http://a.com/", "sid=2", Rejected::Insecure);
+    case.wait(10);
+    case.set("http://a.com/", "sid=2");
+    case.check("http://a.com/", "sid=2");
+}
+
+#[test]
 fn http_to_this_machine_is_secure_5_7() {
     for host in ["localhost", "LOCALHOST:8080", "127.0.0.1", "127.1.2.3:81", "[::1]", "[::1]:8080"] {
         let (mut case, url) = (Case::new(), format!("http://{host}/"));
