@@ -152,9 +152,11 @@ mod tests {
     use std::future::poll_fn;
     use std::io::Write;
 
+    use tokio::io::AsyncReadExt;
     use tokio::runtime::Builder;
 
     use super::*;
+    use crate::net::{Lane, OneCore, Timetable};
 
     /// A piece is in memory, whether it was there before or a thread has fetched it.
     #[test]
@@ -210,6 +212,36 @@ mod tests {
             sender.range.start = 5 + sent;
             assert_eq!(sender.poll_warm(&mut cx).is_ready(), goes_on, "{sent}");
         }
+    }
+
+    /// A peer that reads slowly makes progress: the time of a wait that is over ends no later one.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_wait_is_over_once_a_part_was_sent() {
+        const LEN: u64 = 4 << 20;
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(LEN).unwrap();
+        let runtime = Builder::new_current_thread().enable_io().build().unwrap();
+        runtime.block_on(async {
+            let (near, mut far) = tokio::net::UnixStream::pair().unwrap();
+            let deadline = Timetable::swept().deadline(Default::default());
+            let mut conn = Conn::<OneCore>::new(Transport::Unix(near), deadline);
+            let mut sent = 0;
+            let mut send = |conn: &mut Conn, cx: &mut Context<'_>| {
+                let part = conn.poll_send_file(cx, &file, sent..LEN, Duration::MAX);
+                part.map(|part| sent += part.expect("the peer is there"))
+            };
+            while poll_fn(|cx| Poll::Ready(send(&mut conn, cx))).await.is_ready() {}
+            assert!(conn.is_waiting(Lane::Write));
+            let mut room = vec![0; LEN as usize];
+            far.read_exact(&mut room[..64 << 10]).await.unwrap();
+            let goes_on = async { poll_fn(|cx| send(&mut conn, cx)).await };
+            tokio::select! {
+                () = goes_on => {}
+                _ = far.read_exact(&mut room) => panic!("it waits in vain"),
+            }
+            assert!(!conn.is_waiting(Lane::Write));
+        });
     }
 
     #[test]
