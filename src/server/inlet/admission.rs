@@ -144,3 +144,22 @@ impl Rejection {
 
 /// How many refused connections of a core may linger at once.
 const REFUSING_MAX: usize = 256;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A server that runs for long meets many addresses.
+    #[test]
+    fn a_peer_without_connections_leaves_nothing_behind() {
+        let (totals, stats) = <(Arc<Totals>, Arc<CoreStats>)>::default();
+        let limits = Limits { connections_per_peer_max: Some(1), ..Limits::default() };
+        let gate = Gate::new(totals.clone(), stats, &limits);
+        let peer = PeerAddr::Tcp(([127, 0, 0, 1], 1).into());
+        let place = gate.enter(peer).expect("there is room");
+        assert!(matches!(gate.enter(peer), Err(RefusalCause::ConnectionsOfPeer)));
+        assert_eq!((totals.open.load(Relaxed), lock(&totals.peers).len()), (1, 1));
+        gate.leave(place.map(|peer| *peer));
+        assert_eq!((totals.open.load(Relaxed), lock(&totals.peers).len()), (0, 0));
+    }
+}
