@@ -659,6 +659,7 @@ mod trailers {
         let to_1_0 = "HTTP/1.1 200 OK\r\nconnection: close\r\n\r\nhello";
         check(
             async |ctx: &mut Context| -> corehttp::Result {
+                ctx.response.trailers.set("x-other", 1)?;
                 let mut out = ctx.stream().await?;
                 out.write_all(b"hello").await?;
                 Ok(out.finish_with(&sum()).await?)
@@ -926,6 +927,26 @@ mod upgrade {
             peer.end();
             assert_eq!(peer.hear_all(), "bye", "and then it closes");
         }
+    }
+
+    /// A reader lends what it read until it reads on, and this one never does.
+    #[test]
+    fn a_body_that_was_read_is_not_heard_again() {
+        let reads = async |ctx: &mut Context| -> corehttp::Result {
+            assert_eq!(ctx.body_reader().chunk().await?, Some(&b"body"[..]));
+            let (mut io, mut early) = (ctx.upgrade("echo").await?, String::new());
+            io.read_to_string(&mut early).await?;
+            Ok(io.write_all(early.as_bytes()).await?)
+        };
+        let served = Served::new(with_plan(|_| BodyPlan::Stream, reads));
+        let asked = ASKED.replace("GET", "POST").replace("\r\n\r\n", "\r\ncontent-length: 4\r\n\r\nbody");
+        let heard = served.ask(format!("{asked}early"));
+        let (head, rest) = heard.split_once("\r\n\r\n").unwrap();
+        assert_eq!((status(head), rest), (101, "early"));
+        // What was read along with the head was received; what the other protocol sends is not counted.
+        let stats = served.running.stats().total;
+        let (received, sent) = ((asked.len() + "early".len()) as u64, (head.len() + "\r\n\r\n".len()) as u64);
+        assert_eq!((stats.received, stats.sent), (received, sent));
     }
 
     /// An access log once noted 200 for each upgrade.
