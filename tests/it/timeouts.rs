@@ -631,10 +631,10 @@ fn a_wait_that_was_given_up_does_not_end_another() {
 fn a_wait_that_is_over_wakes_no_task() {
     let (near, far) = duplex(1 << 16);
     let (polls, outcome) = paused(async {
-        let polls = Rc::default();
+        let held = Holding::new(far);
+        let polls = Rc::clone(&held.polls);
         let service =
             Server::new().timeouts(Timeouts { write: Duration::from_secs(1), ..defaults() }).service(app);
-        let held = Holding { stream: far, is_held: true, polls: Rc::clone(&polls) };
         let peer = async move {
             let mut near = near;
             for _ in 0..3 {
@@ -648,11 +648,62 @@ fn a_wait_that_is_over_wakes_no_task() {
     assert!(outcome.is_ok() && polls < 50, "{outcome:?} after {polls} polls");
 }
 
+/// To have flushed is progress, and the time of the next write is its own.
+#[test]
+fn a_flush_that_is_over_ends_no_later_write() {
+    let pauses = async |ctx: &mut Context| -> corehttp::Result {
+        let mut out = ctx.stream().await?;
+        out.flush().await?;
+        pass(40).await;
+        out.write_all(&[b'x'; 10_000]).await?;
+        Ok(out.finish().await?)
+    };
+    let mut pipe = 1 << 16;
+    for _ in 0..2 {
+        let (mut near, far) = duplex(pipe);
+        let (heard, outcome) = paused(async {
+            let peer = async {
+                say(&mut near, b"GET / HTTP/1.0\r\n\r\n").await;
+                pass(50).await;
+                let mut heard = String::new();
+                near.read_to_string(&mut heard).await.unwrap();
+                heard
+            };
+            let service = Server::new().service(pauses);
+            tokio::join!(peer, service.serve_connection(Holding::new(far)))
+        });
+        assert!(outcome.is_ok() && heard.ends_with(&"x".repeat(10_000)), "{outcome:?}, {pipe}");
+        // Next time the head fills the pipe, so that the first thing that is written behind it waits.
+        pipe = heard.len() - 10_000;
+    }
+}
+
+#[test]
+fn an_end_that_cannot_be_said_is_given_up() {
+    let (mut near, far) = duplex(1 << 16);
+    let time = paused(async {
+        let start = Instant::now();
+        say(&mut near, b"GET / HTTP/1.0\r\n\r\n").await;
+        let stuck = Holding { never_ends: true, ..Holding::new(far) };
+        Server::new().service(app).serve_connection(stuck).await.unwrap();
+        start.elapsed()
+    });
+    assert_time(time, 30);
+}
+
 /// A transport that holds back for a moment what was written, as encryption may.
 struct Holding {
     stream: DuplexStream,
     is_held: bool,
+    /// Whether it waits for ever to say its end.
+    never_ends: bool,
     polls: Rc<Cell<usize>>,
+}
+
+impl Holding {
+    fn new(stream: DuplexStream) -> Holding {
+        Holding { stream, is_held: true, never_ends: false, polls: Rc::default() }
+    }
 }
 
 impl AsyncRead for Holding {
@@ -685,7 +736,10 @@ impl AsyncWrite for Holding {
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut task::Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
+        match self.never_ends {
+            true => Poll::Pending,
+            false => Pin::new(&mut self.stream).poll_shutdown(cx),
+        }
     }
 }
 
