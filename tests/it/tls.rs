@@ -677,6 +677,19 @@ fn a_handshake_and_the_first_head_share_one_timeout() {
     assert_eq!((time.as_secs(), seen), (10, vec![(408, "the head took too long".into())]));
 }
 
+/// As a connection that has not carried a request yet, it has a second.
+#[test]
+fn a_handshake_that_goes_on_after_a_stop_is_given_up() {
+    let (secured, refusals) = (Secured::new(), Refusals::default());
+    let (served, time) = paused(async {
+        let service = refusals.of(Server::new()).tls(secured.tls.clone()).service(fine);
+        let ((_near, far), start) = (duplex(100), Instant::now());
+        let stop = async { service.stop() };
+        (tokio::join!(service.serve_connection(far), stop).0, start.elapsed())
+    });
+    assert!(served.is_ok() && time.as_secs() == 1 && refusals.take().is_empty(), "{served:?} {time:?}");
+}
+
 /// Asks for 200,000 bytes of content, and reads them with this pause before each thousand, so that the server waits.
 async fn read_slowly(
     connector: TlsConnector,
