@@ -436,7 +436,14 @@ fn a_flood_of_connections_is_turned_away_and_forgotten() {
     // Of so many, not all are told why.
     let told = peers.iter_mut().map(|peer| status(&peer.hear_all())).filter(|status| *status == 503).count();
     assert!(told >= 100, "{told}");
-    drop((first, peers));
+    drop(peers);
+    eventually("they are gone", || served.running.stats().total.open == 1);
+    // But one after the other they are, however many there were.
+    for _ in 0..300 {
+        let heard = served.connect().hear_all();
+        assert_eq!(status(&heard), 503, "{heard}");
+    }
+    drop(first);
     check_well(&served);
 }
 
