@@ -306,6 +306,12 @@ fn not_modified_has_the_etag_that_the_peer_has_15_4_5() {
         let response = respond(Compress::new(unchanged), "GET", &fields, b"");
         assert_eq!(response.headers.text("etag"), Some(tag), "{lines:?}");
     }
+    let forbidden = |ctx: &mut Context| {
+        unchanged(ctx);
+        ctx.response.headers.set("cache-control", "no-transform").unwrap();
+    };
+    let response = get(Compress::new(forbidden), "gzip");
+    assert_eq!(response.headers.text("etag"), Some("\"tag\""), "it was never coded");
 }
 
 /// A handler may rewrite the request for another server: what counts is what the peer accepted.
@@ -667,6 +673,13 @@ fn trailers_describe_the_coded_content_9530_4() {
     ends(Served::new(Compress::new(Compress::new(page))), GET, own);
     ends(Served::new(Inverted(Compress::new(page))), GET, own);
     ends(Served::new(Compress::new(page)), &GET.replace("gzip", "identity"), all);
+    let source = |ctx: &mut Context| {
+        has_source(ctx);
+        ctx.response.trailers.set("content-digest", "x").unwrap();
+        ctx.response.trailers.set("x-own", "x").unwrap();
+    };
+    ends(Served::new(Compress::new(source)), GET, own);
+    ends(Served::new(Compress::new(source)), &GET.replace("gzip", "identity"), all);
 }
 
 /// Inverts each octet, holds them back until they must come out, and tells in which coding it has met them.
