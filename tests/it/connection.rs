@@ -558,6 +558,29 @@ fn a_peer_that_is_still_sending_hears_its_refusal_9_6() {
     assert!(SERVED.ask(much).ends_with("POST /ignored"));
 }
 
+/// Its system throws the answer away if what it sends meets a closed connection.
+#[test]
+fn a_peer_that_said_close_and_still_sends_is_heard_9_6() {
+    for (asked, more) in [
+        ("POST /ignored HTTP/1.1\r\nhost: a\r\nconnection: close\r\ncontent-length: 5\r\n\r\n", "hello"),
+        ("GET / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\nGET /", " HTTP/1.1"),
+    ] {
+        let (mut near, far) = duplex(1 << 16);
+        let said = paused(async {
+            let peer = async {
+                near.write_all(asked.as_bytes()).await?;
+                let mut heard = String::new();
+                near.read_to_string(&mut heard).await?;
+                assert_eq!(answers(&heard).len(), 1, "{asked:?}");
+                near.write_all(more.as_bytes()).await
+            };
+            let service = Server::new().service(App);
+            tokio::join!(service.serve_connection(far), peer).1
+        });
+        assert!(said.is_ok(), "{asked:?}: {said:?}");
+    }
+}
+
 #[test]
 fn a_peer_that_has_ended_its_side_is_answered_9_6() {
     for path in ["/", "/slow", "/written", "/unsized"] {
