@@ -535,6 +535,22 @@ async fn a_reader_whose_writer_was_dropped_does_not_wait_for_ever() {
     assert_eq!((error.unwrap_err().phase(), start.elapsed().as_secs()), (ClientPhase::Send, 30));
 }
 
+/// The reader waits already, and nothing else wakes it.
+#[tokio::test(start_paused = true)]
+async fn a_reader_in_another_task_learns_that_its_writer_is_over() {
+    for finishes in [true, false] {
+        let (mut writer, mut reader) = silence(silent().builder()).await;
+        let read = tokio::spawn(async move { reader.head(&mut Response::new()).await.unwrap_err() });
+        settle().await;
+        if finishes {
+            writer.finish().await.unwrap();
+        }
+        let _rest = finishes.then_some(writer);
+        let error = timeout(Duration::from_secs(60), read).await.expect("it is woken").unwrap();
+        assert_eq!(error.is_timeout(), finishes, "{error:?}");
+    }
+}
+
 /// A writer that met the closed connection once failed, and the answer was lost.
 #[tokio::test(start_paused = true)]
 async fn a_refusal_before_a_close_is_heard_whichever_half_finds_out() {
