@@ -318,6 +318,26 @@ async fn a_reader_dropped_beside_an_interim_answer_ends_the_writing_too() {
     assert_eq!((client.idle(), client.busy()), (0, 0));
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_request_that_is_sent_again_has_interim_answers_too() {
+    let stage = Stage::new(|mut peer, number| async move {
+        peer.request().await?;
+        if number == 1 {
+            peer.say("HTTP/1.1 103 x\r\nlink: a\r\n\r\n").await?;
+        }
+        peer.say(OK).await?;
+        peer.request().await.map(drop)
+    });
+    let client = stage.client();
+    for expected in ["", "103 a; "] {
+        let (_, mut reader) = client.open(&get()).await.unwrap().split();
+        assert_eq!(taken(&mut reader).await.unwrap(), expected);
+        reader.head(&mut Response::new()).await.unwrap();
+        while reader.chunk().await.unwrap().is_some() {}
+    }
+    assert_eq!(stage.dialed().len(), 2);
+}
+
 /// What has begun to answer is not asked again (RFC 9110 §9.2.2), and what is stale still is.
 #[tokio::test(start_paused = true)]
 async fn a_stale_connection_is_noticed_before_interim_answers_are_taken() {
