@@ -256,6 +256,15 @@ fn the_first_request_goes_alone_and_the_others_together_9_3_2() {
 }
 
 /// Answers that all end in their own way, cut at every byte: each finds its caller.
+/// The least rate is that of each body: many small ones that each take a moment are not too slow together.
+#[test]
+fn the_time_of_a_body_is_its_own() {
+    let slow = [Say("HTTP/1.1 200 OK\r\ncontent-length: 1\r\n\r\n"), Wait(2), Say("a")];
+    let script = [&[Hear(1)][..], &slow, &[Hear(6)], &slow.repeat(6)].concat();
+    let scripts: Vec<Script> = vec![script.leak()];
+    check(scripts.leak(), &["GET /"; 7], &["200 a"; 7], &[&["GET /"; 7].join(", ")]);
+}
+
 #[test]
 fn every_answer_finds_its_caller_wherever_packets_end() {
     const ANSWERS: &str = "HTTP/1.1 200 OK\r\ncontent-length: 50\r\n\r\n\
