@@ -261,6 +261,11 @@ async fn useless_connections_close_though_nothing_is_asked() {
     assert_eq!((number(&client).await, client.idle()), ("0".into(), 1));
     sleep(Duration::from_secs(32)).await;
     assert_eq!(client.idle(), 0, "it has rested too long");
+    // Who comes before it is closed does not get it any more.
+    let client = numbered().builder().idle_timeout(Duration::from_millis(1500)).build();
+    assert_eq!(number(&client).await, "0");
+    sleep(Duration::from_millis(1750)).await;
+    assert_eq!((client.idle(), number(&client).await), (1, "1".into()));
     let once = Stage::new(|mut peer, _| async move {
         peer.request().await?;
         peer.say(OK).await
