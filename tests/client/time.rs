@@ -4,6 +4,9 @@ use std::future::pending;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};
 use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -459,6 +462,58 @@ async fn errors_say_what_was_done_and_all_causes() {
     assert_eq!(said(Client::builder(), &server.url).await, [broken.into(), chain]);
 }
 
+/// Dials, and counts it. The first request is answered; then the system gives the connection up, since nobody has
+/// acknowledged the second one for long.
+struct GivesUp(Arc<AtomicUsize>);
+
+impl Dialer for GivesUp {
+    type Stream = GivenUp;
+
+    async fn dial(&self, _: &str, _: u16) -> io::Result<GivenUp> {
+        self.0.fetch_add(1, Relaxed);
+        Ok(GivenUp::default())
+    }
+}
+
+#[derive(Default)]
+struct GivenUp {
+    asked: usize,
+    answered: usize,
+}
+
+impl AsyncRead for GivenUp {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        out: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if self.answered == self.asked {
+            return Poll::Pending;
+        }
+        self.answered += 1;
+        match self.answered {
+            1 => out.put_slice(OK.as_bytes()),
+            _ => return Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for GivenUp {
+    fn poll_write(mut self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.asked += 1;
+        Poll::Ready(Ok(bytes.len()))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+}
+
 /// A timeout is a failure, and not the fault of a connection that rested too long.
 #[tokio::test(start_paused = true)]
 async fn a_timeout_is_never_retried() {
@@ -471,4 +526,9 @@ async fn a_timeout_is_never_retried() {
     ask(&client, &get()).await.unwrap();
     let error = ask(&client, &get()).await.unwrap_err();
     assert_eq!((error.is_timeout(), error.is_reused(), stage.dialed().len()), (true, true, 1));
+    let (dialed, mut response) = (Arc::default(), Response::new());
+    let client = Client::builder().dialer(GivesUp(Arc::clone(&dialed))).build();
+    client.send(&get(), &mut response).await.unwrap();
+    let error = client.send(&get(), &mut response).await.unwrap_err();
+    assert_eq!((error.is_timeout(), error.is_reused(), dialed.load(Relaxed)), (true, true, 1));
 }
