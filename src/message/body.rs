@@ -109,8 +109,9 @@ impl Body {
 
     /// Sets the content to what `source` yields.
     ///
-    /// With a length, it is sent with `content-length`, and a source that yields more or less aborts the connection.
-    /// Without one, it is sent in chunks (RFC 9112 §7.1), or until close to an HTTP/1.0 peer. The first send takes the
+    /// With a length, it is sent with `content-length`, and a source that yields more or less aborts the connection. The
+    /// exchange waits for the source to end: limit one that goes on, such as a socket, with `AsyncReadExt::take`. Without
+    /// a length, it is sent in chunks (RFC 9112 §7.1), or until close to an HTTP/1.0 peer. The first send takes the
     /// source, which clones of this body share.
     ///
     /// Something that yields chunks, such as a channel, becomes a source with `tokio_util::io::StreamReader`. A handler

@@ -98,7 +98,7 @@ impl CallReader {
     }
 
     /// Receives the head of the final answer into `response`, and drops the interim answers before it. If the future is
-    /// dropped, the next call continues.
+    /// dropped, the next call continues. The head is given away once: a call after that empties `response`.
     ///
     /// # Errors
     ///
