@@ -110,6 +110,9 @@ pub struct ErrorCounts {
     pub plan: u64,
     /// Connections refused because there were too many.
     pub overload: u64,
+    /// Attempts to accept that failed for want of descriptors or memory. The peers wait until one succeeds; the server
+    /// tries at least once a second.
+    pub accept: u64,
     /// TLS handshakes that failed, except those where the peer merely went away.
     pub tls: u64,
 }
@@ -149,13 +152,14 @@ impl ErrorCounts {
 
     /// All counts. Their order means nothing outside of this file.
     fn each(&mut self) -> [&mut u64; KINDS] {
-        let ErrorCounts { wire, timed_out, incomplete, io, handler, panic, plan, overload, tls } = self;
-        [wire, timed_out, incomplete, io, handler, panic, plan, overload, tls]
+        let ErrorCounts { wire, timed_out, incomplete, io, handler, panic, plan, overload, accept, tls } =
+            self;
+        [wire, timed_out, incomplete, io, handler, panic, plan, overload, accept, tls]
     }
 }
 
 /// How many kinds of errors are told apart.
-const KINDS: usize = 9;
+const KINDS: usize = 10;
 
 impl AddAssign<&ErrorCounts> for ErrorCounts {
     fn add_assign(&mut self, other: &ErrorCounts) {
@@ -181,7 +185,16 @@ pub(super) struct CoreStats {
 impl CoreStats {
     /// Counts what went wrong.
     pub(super) fn count_error(&self, cause: &RefusalCause) {
-        zip(&self.errors, ErrorCounts::one(cause).each()).for_each(|(counter, one)| counter.add(*one));
+        self.count(ErrorCounts::one(cause));
+    }
+
+    /// Counts an attempt to accept that has failed.
+    pub(super) fn count_unaccepted(&self) {
+        self.count(ErrorCounts { accept: 1, ..ErrorCounts::default() });
+    }
+
+    fn count(&self, mut errors: ErrorCounts) {
+        zip(&self.errors, errors.each()).for_each(|(counter, count)| counter.add(*count));
     }
 
     /// How many connections the core has, or is about to have.

@@ -82,6 +82,7 @@ impl Inlet {
                 AcceptFault::Skip => {}
                 // File descriptors become free when connections close; retrying at once would not help.
                 AcceptFault::BackOff => {
+                    worker.shared.stats.count_unaccepted();
                     runtime::sleep(pause).await;
                     pause = (2 * pause).min(BACK_OFF_MAX);
                 }
