@@ -104,16 +104,13 @@ impl Outgoing {
             State::Unsent | State::Done => return Poll::Ready(Err(ExchangeError::Length)),
             State::Body(Framing::Empty) => data.len(),
             State::Body(Framing::UntilClose) => ready!(poll_data(cx, conn, data, bounds))?,
-            State::Body(Framing::Length(left)) if data.len() as u64 > left => {
+            State::Body(Framing::Length(left)) | State::Promised(left) if data.len() as u64 > left => {
                 return Poll::Ready(Err(ExchangeError::Length));
             }
             State::Body(Framing::Length(left)) => {
                 let count = ready!(poll_data(cx, conn, data, bounds))?;
                 self.state = State::Body(Framing::Length(left - count as u64));
                 count
-            }
-            State::Promised(left) if data.len() as u64 > left => {
-                return Poll::Ready(Err(ExchangeError::Length));
             }
             State::Promised(left) => {
                 let count = ready!(poll_chunk(cx, conn, data, bounds))?;
