@@ -148,16 +148,15 @@ impl Incoming {
         conn: &mut Conn<H>,
         bounds: &Bounds,
     ) -> Poll<Result<bool, ExchangeError>> {
+        let drain_max = bounds.limits.drain_max;
         loop {
-            match self.body {
-                Remaining::Length(left) if left > bounds.limits.drain_max as u64 => {
-                    return Poll::Ready(Ok(false));
-                }
-                _ if self.drained > bounds.limits.drain_max => return Poll::Ready(Ok(false)),
-                _ => self.drained += ready!(self.poll_chunk(cx, conn, bounds))?,
+            let is_too_long = matches!(self.body, Remaining::Length(left) if left > drain_max as u64);
+            if is_too_long || self.drained > drain_max {
+                return Poll::Ready(Ok(false));
             }
-            if self.lent == 0 {
-                return Poll::Ready(Ok(true));
+            match ready!(self.poll_chunk(cx, conn, bounds))? {
+                0 => return Poll::Ready(Ok(true)),
+                count => self.drained += count,
             }
         }
     }
