@@ -345,9 +345,8 @@ impl Incoming {
 
 impl Reset for Incoming {
     fn reset(&mut self) {
-        self.lent = 0;
+        self.drop_input();
         self.forget_message();
-        self.input.reset();
     }
 
     fn shrink(&mut self) {
