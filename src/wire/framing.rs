@@ -90,15 +90,14 @@ const LENGTH_MAX: u64 = i64::MAX as u64;
 fn coding(headers: &Headers) -> Result<(), WireError> {
     let mut lines = headers.named(Name::TRANSFER_ENCODING);
     let (Some(line), None) = (lines.next(), lines.next()) else { return Err(WireError::TransferEncoding) };
-    if line.eq_ignore_ascii_case(b"chunked") {
+    let is_chunked = |coding: &[u8]| coding.eq_ignore_ascii_case(b"chunked");
+    if is_chunked(line) {
         return Ok(());
     }
-    let is_chunked = |coding: &[u8]| coding.eq_ignore_ascii_case(b"chunked");
-    let codings = members(line).count();
-    let well_formed = members(line).all(is_token) && codings > 1;
-    let chunked_is_last = members(line).position(is_chunked) == Some(codings.wrapping_sub(1));
+    let (codings, chunked) = (members(line).count(), members(line).position(is_chunked));
+    let is_behind_others = chunked.is_some_and(|at| at > 0 && at + 1 == codings);
     // `gzip, chunked` is a valid message that is not supported; anything else is an invalid one (§6.1).
-    match well_formed && chunked_is_last {
+    match is_behind_others && members(line).all(is_token) {
         true => Err(WireError::CodingNotImplemented),
         false => Err(WireError::TransferEncoding),
     }
