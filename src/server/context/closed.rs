@@ -18,10 +18,9 @@ pub(super) fn poll_closed(
     // The deadline of a read that was abandoned must not end this wait.
     conn.disarm(Lane::Read);
     while incoming.input.unread().len() <= UNREAD_MAX {
-        if let Ok(1..) = ready!(conn.poll_fill(cx, &mut incoming.input, Duration::MAX)) {
-            continue;
-        }
-        return Poll::Ready(());
+        let Ok(1..) = ready!(conn.poll_fill(cx, &mut incoming.input, Duration::MAX)) else {
+            return Poll::Ready(());
+        };
     }
     Poll::Pending
 }
