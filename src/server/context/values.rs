@@ -11,11 +11,11 @@ impl Context {
     #[inline]
     pub(in crate::server) fn drop_values(&mut self) {
         let Context { request, response, extensions, transform, .. } = self;
-        let are_none = extensions.is_empty()
-            && transform.is_none()
-            && !request.body.is_foreign()
-            && !response.body.is_foreign();
-        if !are_none {
+        let has_values = !extensions.is_empty()
+            || transform.is_some()
+            || request.body.is_foreign()
+            || response.body.is_foreign();
+        if has_values {
             self.drop_each_value();
         }
     }
