@@ -117,9 +117,6 @@ fn send_ranges(
 
 fn send(response: &mut Response, content: &Content, range: Range<u64>) {
     match content {
-        Content::Bytes(bytes) if range.end == bytes.len() as u64 && range.start == 0 => {
-            response.body.share(bytes.clone());
-        }
         Content::Bytes(bytes) => response.body.share(bytes.slice(range.start as usize..range.end as usize)),
         Content::File(file, _) => response.body.file(file.clone(), range),
     }
