@@ -27,7 +27,10 @@ pub(super) fn fill(ctx: &mut Context, resource: &Resource) -> Result {
             describe(response, &chosen.fields)?;
             send(response, chosen.content(), 0..len);
         }
-        Owed::NotModified => refuse(response, Status::NOT_MODIFIED, chosen)?,
+        Owed::NotModified => {
+            response.not_modified();
+            describe(response, &chosen.fields_alone)?;
+        }
         Owed::Failed => refuse(response, Status::PRECONDITION_FAILED, chosen)?,
         Owed::Unsatisfiable => {
             refuse(response, Status::RANGE_NOT_SATISFIABLE, chosen)?;
@@ -124,10 +127,6 @@ fn send(response: &mut Response, content: &Content, range: Range<u64>) {
 
 /// Answers without the representation, and without what describes its content.
 fn refuse(response: &mut Response, status: Status, chosen: &Representation) -> Result {
-    if status == Status::NOT_MODIFIED {
-        response.not_modified();
-        return describe(response, &chosen.fields_alone);
-    }
     response.remove_content();
     response.status = status;
     describe(response, &chosen.fields_alone)?;
