@@ -56,17 +56,15 @@ const IF_UNMODIFIED_SINCE: Name<'static> = Name::new("if-unmodified-since");
 /// §13.1.5).
 pub(super) fn range_counts(fields: &Headers, current: Validators<'_>) -> bool {
     let mut lines = fields.named(IF_RANGE);
-    let Some(line) = lines.next() else { return true };
-    if lines.next().is_some() {
-        return false;
-    }
     // An entity-tag begins with its quotes or with `W/`, which is never strong.
-    match line {
-        [b'"', ..] => line == current.etag.as_bytes(),
-        _ => {
+    match (lines.next(), lines.next()) {
+        (None, _) => true,
+        (Some(line @ [b'"', ..]), None) => line == current.etag.as_bytes(),
+        (Some(_), None) => {
             let since = fields.date(IF_RANGE.as_str());
             current.is_date_strong && since.is_some() && since == current.modified
         }
+        (Some(_), Some(_)) => false,
     }
 }
 
