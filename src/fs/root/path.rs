@@ -19,10 +19,7 @@ impl<'a> Below<'a> {
     pub(in crate::fs) fn new(path: impl Into<Cow<'a, str>>) -> Option<Below<'a>> {
         let path = path.into();
         let names = path.strip_suffix('/').unwrap_or(&path);
-        let is_fit = match &*path {
-            "" => true,
-            _ => names.split('/').all(is_name),
-        };
+        let is_fit = path.is_empty() || names.split('/').all(is_name);
         is_fit.then_some(Below(path))
     }
 
