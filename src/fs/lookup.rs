@@ -87,10 +87,7 @@ impl Lookup {
     /// The site that a request is for.
     pub(super) fn site(&self, request: &Request) -> &Site {
         let is_asked = |site: &&Site| is_host(site.host.as_deref(), request.host());
-        match &*self.sites {
-            [only] => only,
-            sites => sites.iter().skip(1).find(is_asked).unwrap_or(&sites[0]),
-        }
+        self.sites.iter().skip(1).find(is_asked).unwrap_or(&self.sites[0])
     }
 
     /// Checks that no copy would be served as a file.
