@@ -9,7 +9,7 @@ pub(super) struct Rules {
     /// The codings to choose from, in order of preference.
     codings: [Coding; CODINGS],
     count: usize,
-    /// The levels of the codings in [`ALL`].
+    /// By coding.
     levels: [u32; CODINGS],
     pub(super) size_min: usize,
     pub(super) inline_max: usize,
@@ -35,12 +35,11 @@ impl Rules {
     }
 
     pub(super) fn set_level(&mut self, coding: Coding, level: u32) {
-        let at = ALL.into_iter().position(|of| of == coding);
-        at.into_iter().for_each(|at| self.levels[at] = level);
+        self.levels[coding as usize] = level;
     }
 
     pub(super) fn level(&self, coding: Coding) -> u32 {
-        ALL.into_iter().zip(self.levels).find(|(of, _)| *of == coding).map_or(0, |(_, level)| level)
+        self.levels[coding as usize]
     }
 
     /// Whether an answer may be compressed at all: it has content that is complete, not coded yet, and may be changed.
