@@ -78,7 +78,6 @@ pub(super) enum Found {
 /// A directory to be listed.
 #[derive(Debug)]
 pub(super) struct Listed {
-    root: Root,
     directory: Directory,
     path: String,
 }
@@ -145,18 +144,18 @@ impl Lookup {
             (Listing::Off, _) => Ok(Found::Nothing),
             (Listing::On, false) => Ok(Found::Directory),
             (Listing::On, true) => {
-                let (root, path) = (site.root.clone(), below.name().to_owned());
-                Ok(Found::Listing(Box::new(Listed { root, directory, path })))
+                let path = below.name().to_owned();
+                Ok(Found::Listing(Box::new(Listed { directory, path })))
             }
         }
     }
 
     /// The page that lists a directory. This may block, and takes long if the directory is large.
     pub(super) fn list(&self, listed: &Listed, sort: Sort) -> io::Result<String> {
-        let Listed { root, directory, path } = listed;
+        let Listed { directory, path } = listed;
         let is_shown = |name: &str| self.dot_files == DotFiles::Shown || !name.starts_with('.');
         let is_listed = |entry: &Entry| is_name(&entry.name) && is_shown(&entry.name);
-        let entries = root.entries(directory, path, self.links)?;
+        let entries = directory.entries(path, self.links)?;
         let shown = entries.filter(|entry| entry.as_ref().map_or(true, is_listed));
         // One more than the page has room for tells it that there are more.
         let shown: io::Result<Vec<Entry>> = shown.take(listing::ENTRIES_MAX + 1).collect();

@@ -2,16 +2,17 @@
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hasher};
+use std::sync::Arc;
 
 use bytes::Bytes;
 
 use super::{Directory, Entry, Opened};
 use crate::fs::resource::{Content, Snapshot};
 
-/// Files that are part of the program, by path.
-#[derive(Debug)]
+/// Files that are part of the program, by path. Clones share them.
+#[derive(Clone, Debug)]
 pub(in crate::fs) struct Embedded {
-    files: BTreeMap<&'static str, File>,
+    files: Arc<BTreeMap<&'static str, File>>,
 }
 
 #[derive(Debug)]
@@ -29,7 +30,7 @@ impl Embedded {
             File { bytes, mark: format!("{:x}-{:x}", hasher.finish(), bytes.len()) }
         };
         let files = files.iter().map(|(path, bytes)| (path.trim_start_matches('/'), file(bytes)));
-        Embedded { files: files.collect() }
+        Embedded { files: Arc::new(files.collect()) }
     }
 
     /// What is at `path`.
@@ -40,7 +41,7 @@ impl Embedded {
                 Opened::File(Snapshot { content, mark, modified: None, is_settled: true, past_since: None })
             }
             None if path.is_empty() || self.below(path).next().is_some() => {
-                Opened::Directory(Directory::Embedded)
+                Opened::Directory(Directory::Embedded(self.clone()))
             }
             None => Opened::Nothing,
         }

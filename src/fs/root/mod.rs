@@ -6,7 +6,6 @@ mod path;
 
 use std::fs::File;
 use std::io;
-use std::iter;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -22,7 +21,7 @@ use super::resource::Snapshot;
 #[derive(Clone, Debug)]
 pub(super) enum Root {
     Disk(Arc<Disk>),
-    Embedded(Arc<Embedded>),
+    Embedded(Embedded),
 }
 
 /// What is at a path.
@@ -35,8 +34,8 @@ pub(super) enum Opened {
 /// A directory that was found in a root.
 #[derive(Debug)]
 pub(super) enum Directory {
-    Disk(File),
-    Embedded,
+    Disk(Arc<Disk>, File),
+    Embedded(Embedded),
 }
 
 impl Root {
@@ -51,7 +50,7 @@ impl Root {
 
     /// Makes a root of files that are part of the program, by their paths.
     pub(super) fn embedded(files: &[(&'static str, &'static [u8])]) -> Root {
-        Root::Embedded(Arc::new(Embedded::new(files)))
+        Root::Embedded(Embedded::new(files))
     }
 
     /// Whether the contents of the directory at `path` would be served as files.
@@ -70,23 +69,23 @@ impl Root {
             Ok(disk::Node::File(file, metadata)) => {
                 Ok(Opened::File(Snapshot::read(file, metadata, in_memory_max)?))
             }
-            Ok(disk::Node::Directory(dir)) => Ok(Opened::Directory(Directory::Disk(dir))),
+            Ok(disk::Node::Directory(dir)) => Ok(Opened::Directory(Directory::Disk(disk.clone(), dir))),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Opened::Nothing),
             Err(error) => Err(error),
         }
     }
+}
 
-    /// Lists `directory`, which is at `path`: files and directories. This may block, and so may each entry.
+impl Directory {
+    /// Lists the directory, which is at `path`: files and directories. This may block, and so may each entry.
     pub(super) fn entries<'a>(
         &'a self,
-        directory: &Directory,
         path: &'a str,
         links: Links,
     ) -> io::Result<Box<dyn Iterator<Item = io::Result<Entry>> + 'a>> {
-        Ok(match (self, directory) {
-            (Root::Disk(disk), Directory::Disk(dir)) => Box::new(disk.entries(dir, path, links)?),
-            (Root::Embedded(embedded), _) => Box::new(embedded.entries(path).into_iter().map(Ok)),
-            (Root::Disk(_), Directory::Embedded) => Box::new(iter::empty()),
+        Ok(match self {
+            Directory::Disk(disk, dir) => Box::new(disk.entries(dir, path, links)?),
+            Directory::Embedded(embedded) => Box::new(embedded.entries(path).into_iter().map(Ok)),
         })
     }
 }
