@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::future::poll_fn;
 use std::io;
 use std::mem;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 
 use tokio::io::DuplexStream;
@@ -145,7 +145,7 @@ struct Backlog {
 
 impl Queue {
     fn push(&self, stream: MemoryStream) -> io::Result<()> {
-        let mut backlog = self.lock();
+        let mut backlog = lock(&self.backlog);
         if backlog.is_closed {
             return Err(io::ErrorKind::ConnectionRefused.into());
         }
@@ -158,13 +158,13 @@ impl Queue {
     }
 
     fn next_number(&self) -> u64 {
-        let mut backlog = self.lock();
+        let mut backlog = lock(&self.backlog);
         backlog.last_number += 1;
         backlog.last_number
     }
 
     fn poll_pop(&self, cx: &mut Context<'_>, number: u64) -> Poll<MemoryStream> {
-        let mut backlog = self.lock();
+        let mut backlog = lock(&self.backlog);
         let Some(stream) = backlog.waiting.pop_front() else {
             let replaced = backlog.acceptors.insert(number, cx.waker().clone());
             drop(backlog);
@@ -177,28 +177,24 @@ impl Queue {
     }
 
     fn pop(&self) -> Option<MemoryStream> {
-        let stream = self.lock().waiting.pop_front()?;
+        let stream = lock(&self.backlog).waiting.pop_front()?;
         self.room.add_permits(1);
         Some(stream)
     }
 
     fn leave(&self, number: u64) {
-        let left = self.lock().acceptors.remove(&number);
+        let left = lock(&self.backlog).acceptors.remove(&number);
         drop(left);
     }
 
     fn close(&self) {
-        let mut backlog = self.lock();
+        let mut backlog = lock(&self.backlog);
         backlog.is_closed = true;
         let refused = mem::take(&mut backlog.waiting);
         drop(backlog);
         self.room.close();
         // Dropped outside of the lock, since this wakes the other ends.
         drop(refused);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Backlog> {
-        lock(&self.backlog)
     }
 }
 

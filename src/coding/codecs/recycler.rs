@@ -2,7 +2,7 @@
 
 use std::any::Any;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex};
 
 use brotli::enc::BrotliAlloc;
 use brotli::{Allocator, SliceWrapper, SliceWrapperMut};
@@ -23,13 +23,9 @@ impl Recycler {
         Recycler { free: Arc::default(), kept_max }
     }
 
-    fn free(&self) -> MutexGuard<'_, Vec<Box<dyn Any + Send>>> {
-        lock(&self.free)
-    }
-
     /// Takes the smallest free slice that has room for `len`.
     fn take<T: Send + 'static>(&self, len: usize) -> Option<Vec<T>> {
-        let mut free = self.free();
+        let mut free = lock(&self.free);
         let of_type = free.iter_mut().find_map(|free| free.downcast_mut::<Vec<Vec<T>>>())?;
         let fitting = of_type.iter().enumerate().filter(|(_, free)| free.capacity() >= len);
         let (best, _) = fitting.min_by_key(|(_, free)| free.capacity())?;
@@ -43,7 +39,7 @@ impl Recycler {
         if size(&memory) > self.kept_max {
             return;
         }
-        let mut free = self.free();
+        let mut free = lock(&self.free);
         let found = free.iter_mut().find_map(|free| free.downcast_mut::<Vec<Vec<T>>>());
         let Some(of_type) = found else { return free.push(Box::new(vec![memory])) };
         of_type.push(memory);

@@ -5,7 +5,7 @@ use std::error::Error;
 use std::fmt;
 use std::io;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::sync::OnceCell;
@@ -53,7 +53,7 @@ impl Names {
 
     /// Forgets that `host` has these addresses, which cannot be reached. Newer ones are kept.
     pub(crate) fn forget(&self, host: &str, addresses: &Addresses) {
-        let (mut known, name) = (self.lock(), host.to_ascii_lowercase());
+        let (mut known, name) = (lock(&self.known), host.to_ascii_lowercase());
         let answer = known.get(&*name).and_then(|entry| entry.lookup.get());
         if answer.is_some_and(|answer| answer.as_ref().is_ok_and(|known| Arc::ptr_eq(known, addresses))) {
             known.remove(&*name);
@@ -62,7 +62,7 @@ impl Names {
 
     /// The look-up of `name` that is already running, that has an answer which is still valid, or that is to be run.
     fn join(&self, name: &str) -> Arc<Lookup> {
-        let (mut known, now) = (self.lock(), Instant::now());
+        let (mut known, now) = (lock(&self.known), Instant::now());
         if let Some(entry) = known.get_mut(name) {
             if entry.is_stale(now) {
                 *entry = Entry::begun(now);
@@ -79,7 +79,7 @@ impl Names {
 
     async fn look_up(&self, name: &str, lookup: &Arc<Lookup>) -> Answer {
         let answer = self.resolver.resolve(name).await.and_then(addresses).map_err(Failure::from);
-        let mut known = self.lock();
+        let mut known = lock(&self.known);
         // A later look-up of the same name may have been noted instead, for lack of room or of patience.
         let entry = known.get_mut(name).filter(|entry| !entry.lookup.initialized());
         match (entry, &answer) {
@@ -90,10 +90,6 @@ impl Names {
             (_, _) => {}
         }
         answer
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<Box<str>, Entry>> {
-        lock(&self.known)
     }
 }
 
@@ -406,7 +402,7 @@ mod tests {
             }
             for (name, times) in [("n1", 1), ("n1024", 1), ("n0", 2), ("n1", 2)] {
                 assert_eq!(names.resolve(name).await.unwrap().len(), times, "{name}");
-                assert_eq!(names.lock().len(), NAMES_MAX);
+                assert_eq!(lock(&names.known).len(), NAMES_MAX);
             }
         });
     }
