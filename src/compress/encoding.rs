@@ -129,11 +129,10 @@ impl Encoding {
 
     /// Decides whether and how a complete answer is compressed, and adapts its head.
     fn judge(&mut self, response: &mut Response) -> Option<Coding> {
+        let given = response.headers.content_length();
         let len = match response.body.announced() {
             // The length of the answer to GET, if it was set by hand.
-            Length::NoContent if self.is_head && response.headers.content_length().is_some() => {
-                response.headers.content_length()
-            }
+            Length::NoContent if self.is_head && given.is_some() => given,
             Length::NoContent if response.status == Status::NOT_MODIFIED => None,
             Length::NoContent => return None,
             Length::Known(len) => Some(len),
