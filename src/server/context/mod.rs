@@ -202,16 +202,13 @@ impl Context {
     /// Sends what is left of the response's body.
     pub(super) fn poll_send(&mut self, cx: &mut task::Context<'_>) -> Poll<Result<(), Box<Refused>>> {
         let Context { response, outgoing, conn, shared, .. } = self;
-        match &mut *conn.borrow_mut() {
-            Some(conn) => {
-                let sent = outgoing.poll_send(cx, conn, &response.body, &response.trailers, &shared.bounds);
-                if sent.is_pending() {
-                    shared.count_traffic(conn);
-                }
-                sent.map_err(Into::into)
-            }
-            None => Poll::Ready(Ok(())),
+        let mut conn = conn.borrow_mut();
+        let Some(conn) = &mut *conn else { return Poll::Ready(Ok(())) };
+        let sent = outgoing.poll_send(cx, conn, &response.body, &response.trailers, &shared.bounds);
+        if sent.is_pending() {
+            shared.count_traffic(conn);
         }
+        sent.map_err(Into::into)
     }
 
     /// Sends all answers in the output.
