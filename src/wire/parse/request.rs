@@ -142,37 +142,28 @@ fn parse_request<const N: usize>(
     };
     let line_end =
         parsed.headers.first().map_or(end - 2, |first| Span::of(first.name.as_bytes(), input).start());
-    let line = RequestLine {
-        method: parsed.method.unwrap_or_default().as_bytes(),
-        target: parsed.path.unwrap_or_default(),
-        version: version(parsed.version),
-        len: line_end - start,
-    };
-    set_line(&line, limits, request)?;
+    set_line(&parsed, line_end - start, limits, request)?;
     record(parsed.headers, &input[..end], &mut request.headers)?;
     Ok(Some(end))
 }
 
-/// A request line, and its length, including CRLF.
-struct RequestLine<'a> {
-    method: &'a [u8],
-    target: &'a str,
-    version: Version,
+/// Takes over a request line that is grammatical, and `len` bytes long, including CRLF.
+fn set_line(
+    parsed: &httparse::Request<'_, '_>,
     len: usize,
-}
-
-/// Takes over a request line that is grammatical.
-fn set_line(line: &RequestLine<'_>, limits: &Limits, request: &mut Request) -> Result<(), WireError> {
-    if line.len > limits.request_line_max.saturating_add("\r\n".len()) {
+    limits: &Limits,
+    request: &mut Request,
+) -> Result<(), WireError> {
+    if len > limits.request_line_max.saturating_add("\r\n".len()) {
         return Err(WireError::RequestLineTooLong);
     }
-    let (method, target, version) = request.line_mut();
-    *version = line.version;
-    method.set(line.method).map_err(|error| match error {
+    let (method, target, spoken) = request.line_mut();
+    *spoken = version(parsed.version);
+    method.set(parsed.method.unwrap_or_default().as_bytes()).map_err(|error| match error {
         InvalidMethod::TooLong => WireError::MethodTooLong,
         InvalidMethod::NotToken => WireError::RequestLine,
     })?;
-    target.parse(method, line.target).map_err(|_| WireError::Target)
+    target.parse(method, parsed.path.unwrap_or_default()).map_err(|_| WireError::Target)
 }
 
 /// The same as [`parse_request`], for the few that have more fields. Separate, so that the others touch less of the
