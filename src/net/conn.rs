@@ -47,10 +47,10 @@ impl<H: Home> Conn<H> {
         &mut self.workspace().output
     }
 
-    /// Whether nothing waits to be written.
+    /// Whether nothing waits to be written or flushed.
     pub(crate) fn has_sent_all(&self) -> bool {
-        self.workspace.as_ref().is_none_or(|workspace| workspace.output.is_empty())
-            && !self.transport.has_unsent()
+        let is_flushed = |workspace: &Workspace| workspace.output.is_empty() && !workspace.is_flushing;
+        self.workspace.as_deref().is_none_or(is_flushed) && !self.transport.has_unsent()
     }
 
     #[inline]

@@ -1,6 +1,7 @@
 //! Connections that the application accepts itself: their peers, and how they are stopped; and requests without any
 //! connection.
 
+use std::future::pending;
 use std::io::{self, Cursor};
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -8,9 +9,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use corehttp::{BodyPlan, Context, Handler, Limits, PeerAddr, Request, Server, Service, Status, with_plan};
-use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, BufStream, DuplexStream};
 use tokio::task::{JoinHandle, LocalSet, spawn_local};
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::support::{paused, status, undated};
 
@@ -108,6 +109,31 @@ fn a_connection_after_the_stop_is_served_one_request() {
         assert_eq!(undated(&heard), LAST);
         drop(near);
         serving.await.unwrap().unwrap();
+    });
+}
+
+/// What a stream of the application's held back once stayed there until the handler wrote again, however fast the peer
+/// read.
+#[test]
+fn what_a_stream_holds_back_leaves_while_the_handler_waits() {
+    paused(async {
+        let (mut near, far) = tokio::io::duplex(16);
+        let service = Server::new().service(async |ctx: &mut Context| -> corehttp::Result {
+            let mut out = ctx.stream().await?;
+            out.write_all(b"news").await?;
+            pending().await
+        });
+        let peer = async {
+            near.write_all(GET.as_bytes()).await.unwrap();
+            let mut heard = Vec::new();
+            while !heard.ends_with(b"news\r\n") {
+                heard.push(near.read_u8().await.unwrap());
+            }
+        };
+        tokio::select! {
+            heard = timeout(SECOND, peer) => heard.expect("the rest is flushed"),
+            served = service.serve_connection(BufStream::new(far)) => panic!("{served:?}"),
+        }
     });
 }
 
