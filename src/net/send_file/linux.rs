@@ -8,7 +8,7 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 
 use rustix::fs::{Advice, fadvise, sendfile};
-use rustix::io::{Errno, ReadWriteFlags, preadv2};
+use rustix::io::{Errno, ReadWriteFlags, preadv2, retry_on_intr};
 
 pub(super) const SENDS_FILES: bool = true;
 
@@ -17,7 +17,13 @@ pub(super) const SENDS_FILES: bool = true;
 pub(super) fn send(socket: &impl AsFd, file: &File, range: Range<u64>) -> io::Result<u64> {
     let mut offset = range.start;
     let len = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
-    sendfile(socket, file, Some(&mut offset), len).map(|sent| sent as u64).map_err(refusal)
+    whole(|| sendfile(socket, file, Some(&mut offset), len))
+}
+
+/// The outcome of a call that no signal cut off. This one is cut off even where it need not wait, and the handler of a
+/// signal need not have the system make it again.
+fn whole(call: impl FnMut() -> Result<usize, Errno>) -> io::Result<u64> {
+    retry_on_intr(call).map(|sent| sent as u64).map_err(refusal)
 }
 
 /// A sandbox that does not know the call refuses all files.
@@ -63,5 +69,12 @@ mod tests {
         ] {
             assert_eq!(refusal(errno).kind(), expected, "{errno}");
         }
+    }
+
+    /// A program may be sent signals all the time, such as by a profiler. Each of them could once cut off a download.
+    #[test]
+    fn a_call_that_a_signal_cuts_off_is_made_again() {
+        let mut outcomes = [Err(Errno::INTR), Err(Errno::INTR), Ok(5)].into_iter();
+        assert_eq!(whole(|| outcomes.next().expect("one is left")).unwrap(), 5);
     }
 }
