@@ -1,6 +1,8 @@
 //! [`Pump`]: forwards the body of a request to the server behind.
 
-use super::beside::{beside, left};
+use std::future::pending;
+
+use super::beside::{beside, left, unless};
 use crate::client::{CallWriter, ClientError};
 use crate::server::{Error, Reader, Result};
 
@@ -20,33 +22,40 @@ impl Pump {
 
     /// Runs until all that is still to come of `body` has been sent, or the server reads no more of it.
     pub(super) async fn run(&mut self, body: &mut Reader<'_>) -> Result {
-        while self.is_wanted() {
-            while self.sent < self.piece.len() {
-                self.sent += self.writer.write(&self.piece[self.sent..]).await.map_err(owed)?;
-            }
-            let chunk = async { Ok(body.chunk().await?) };
-            // A peer that pauses may be waiting for an answer to what it has sent.
-            let flush = async { self.writer.flush().await.map_err(owed) };
-            let Some(chunk) = beside(chunk, flush).await? else {
-                let trailers = body.trailers().forwarded_behind(&body.request.headers);
-                return self.writer.finish_with(&trailers).await.map_err(owed);
-            };
-            self.piece.clear();
-            self.piece.extend_from_slice(chunk);
-            self.sent = 0;
-        }
-        Ok(())
+        self.run_unless(async |_: &mut Reader<'_>| pending().await, body).await
     }
 
-    /// Runs as [`Pump::run`] does, and then watches for as long as the peer waits for the answer.
+    /// Runs as [`Pump::run`] does, and watches for as long as the peer waits for the answer.
     pub(super) async fn attend(&mut self, body: &mut Reader<'_>) -> Result {
-        self.run(body).await?;
+        self.run_unless(async |body: &mut Reader<'_>| body.peer_closed().await, body).await?;
         Err(left(body.peer_closed()).await)
     }
 
     /// Whether the server behind still reads the body.
     pub(super) fn is_wanted(&self) -> bool {
         self.writer.is_wanted()
+    }
+
+    /// Runs unless `closed` tells that the peer has closed, while the server behind takes no more.
+    async fn run_unless(&mut self, closed: impl AsyncFn(&mut Reader<'_>), body: &mut Reader<'_>) -> Result {
+        while self.is_wanted() {
+            while self.sent < self.piece.len() {
+                let write = async { self.writer.write(&self.piece[self.sent..]).await.map_err(owed) };
+                self.sent += unless(closed(body), write).await?;
+            }
+            let chunk = async { Ok(body.chunk().await?) };
+            // A peer that pauses may be waiting for an answer to what it has sent.
+            let flush = async { self.writer.flush().await.map_err(owed) };
+            let Some(chunk) = beside(chunk, flush).await? else {
+                let trailers = body.trailers().forwarded_behind(&body.request.headers);
+                let finish = async { self.writer.finish_with(&trailers).await.map_err(owed) };
+                return unless(closed(body), finish).await;
+            };
+            self.piece.clear();
+            self.piece.extend_from_slice(chunk);
+            self.sent = 0;
+        }
+        Ok(())
     }
 }
 

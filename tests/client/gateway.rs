@@ -1,6 +1,7 @@
 //! A server that forwards the answers of another one: both bodies flow as they arrive, and failures of one side reach
 //! the other (RFC 9110 §7.6).
 
+use std::future::pending;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -547,6 +548,28 @@ fn a_peer_that_leaves_is_worked_for_no_longer() {
             let reported = format!("memory cut off, POST /: {left}");
             check_left(&format!("{POST}{body}"), refused, leave, &reported);
         }
+    }
+}
+
+/// Nor for one that leaves while the server behind takes no more of its body, or of the end of it: that once went
+/// unnoticed until the time to send was over.
+#[test]
+fn a_peer_that_leaves_while_its_body_waits_is_worked_for_no_longer() {
+    for size in [100_000, 160_000] {
+        paused(async {
+            let stage = Stage::new(async |mut peer, _| {
+                peer.head().await?;
+                pending().await
+            });
+            let left = in_front_of(&stage, async |mut near| {
+                let head = format!("POST / HTTP/1.1\r\nhost: a\r\ncontent-length: {size}\r\n\r\n");
+                near.write_all(head.as_bytes()).await.unwrap();
+                near.write_all(&vec![b'x'; size]).await.unwrap();
+                sleep(Duration::from_secs(1)).await;
+                Instant::now()
+            });
+            assert_eq!(left.await.elapsed(), Duration::ZERO, "{size}");
+        });
     }
 }
 

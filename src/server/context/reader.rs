@@ -122,6 +122,10 @@ impl<'a> Reader<'a> {
     /// Waits until the peer has closed the connection, or its sending half, as
     /// [`Context::peer_closed`](super::Context::peer_closed) does.
     pub(crate) async fn peer_closed(&mut self) {
+        if self.decoding.is_none() {
+            // What was lent has been read, and would count as what is kept meanwhile.
+            self.incoming.take_back();
+        }
         poll_fn(|cx| poll_closed(cx, self.conn, self.incoming)).await;
     }
 
