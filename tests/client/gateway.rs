@@ -686,6 +686,40 @@ async fn each_piece_is_forwarded_as_it_arrives() {
     .await;
 }
 
+/// An encoder holds content back until it is flushed: a page would see each event only with a later one.
+#[cfg(feature = "compress")]
+#[tokio::test]
+async fn each_event_is_forwarded_at_once_though_it_is_compressed() {
+    let heard = Arc::new(Semaphore::new(1));
+    let may_go_on = heard.clone();
+    let stage = Stage::new(move |mut peer, _| {
+        let may_go_on = may_go_on.clone();
+        async move {
+            peer.head().await?;
+            peer.say("HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n").await?;
+            for number in 0..3 {
+                may_go_on.acquire().await.unwrap().forget();
+                peer.say(format!("data: {number}\n\n")).await?;
+            }
+            Ok(())
+        }
+    });
+    let behind = stage.client();
+    let gateway = corehttp::Compress::new(async move |ctx: &mut Context| pass(&behind, ctx).await);
+    let running = Server::bind("127.0.0.1:0").cores(1).start(gateway).unwrap();
+    let mut request = Request::get(&format!("http://{}/", running.local_addr())).unwrap();
+    request.headers.set("accept-encoding", "gzip").unwrap();
+    let (client, mut response) = (Client::builder().decode(1 << 20).build(), Response::new());
+    let mut answer = client.stream(&request, &mut response).await.unwrap();
+    for number in 0..3 {
+        let event = answer.chunk().await.unwrap().map(<[u8]>::to_vec);
+        assert_eq!(event, Some(format!("data: {number}\n\n").into_bytes()));
+        heard.add_permits(1);
+    }
+    assert_eq!(answer.chunk().await.unwrap(), None);
+    running.shutdown(Duration::ZERO);
+}
+
 /// What the server behind does not read is not read from the peer.
 #[tokio::test(start_paused = true)]
 async fn a_body_that_is_refused_behind_is_not_read() {
