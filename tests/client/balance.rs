@@ -2,14 +2,16 @@
 
 use std::collections::HashMap;
 use std::io;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use corehttp::{
     Balancer, BalancerBuilder, Client, ClientCause, ClientError, ClientPhase, ClientTimeouts, Dialer,
-    HostChoice, Request, Response,
+    ExchangeError, HostChoice, Request, Response,
 };
-use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, DuplexStream, ReadBuf, duplex};
 
 use crate::support::{OK, Stage, paused};
 
@@ -24,6 +26,8 @@ enum Mood {
     Refusing,
     /// Cannot be connected to, which shows after so many seconds.
     Unreachable(u64),
+    /// Closes before it hears anything.
+    Gone,
     /// Closes when it has heard a request.
     Closing,
     /// Answers with something that is not HTTP.
@@ -32,7 +36,7 @@ enum Mood {
     Silent,
 }
 
-use Mood::{Babbling, Closing, Refusing, Silent, Slow, Unreachable, Well};
+use Mood::{Babbling, Closing, Gone, Refusing, Silent, Slow, Unreachable, Well};
 
 /// Hosts in memory, and what each was asked for.
 #[derive(Clone, Default)]
@@ -88,6 +92,10 @@ impl Dialer for Hosts {
             return Err(io::ErrorKind::ConnectionRefused.into());
         }
         let (near, far) = duplex(1 << 10);
+        if self.mood(host) == Gone {
+            self.asked.lock().unwrap().push(host.to_owned());
+            return Ok(near);
+        }
         let (hosts, host) = (self.clone(), host.to_owned());
         tokio::spawn(async move { hosts.serve(far, host).await });
         Ok(near)
@@ -109,7 +117,7 @@ impl Hosts {
                 tokio::time::sleep(Duration::from_secs(seconds)).await;
                 200
             }
-            Refusing | Unreachable(_) | Closing => return Ok(()),
+            Refusing | Unreachable(_) | Gone | Closing => return Ok(()),
             Babbling => return stream.write_all(b"220 mail.example ESMTP\r\n\r\n").await,
             Silent => std::future::pending().await,
         };
@@ -229,6 +237,15 @@ fn failures_count_up_to_a_limit() {
     }
 }
 
+/// The source of a body that cannot be read.
+struct Broken;
+
+impl AsyncRead for Broken {
+    fn poll_read(self: Pin<&mut Self>, _: &mut Context<'_>, _: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Err(io::ErrorKind::NotFound.into()))
+    }
+}
+
 #[test]
 fn faults_of_the_caller_count_against_no_host() {
     paused(async {
@@ -244,6 +261,10 @@ fn faults_of_the_caller_count_against_no_host() {
         for _ in 0..2 {
             balancer.send(&spent, &mut response).await.unwrap_err();
         }
+        let mut broken = Request::post("/").unwrap();
+        broken.body.stream(Broken, None);
+        let error = balancer.send(&broken, &mut response).await.unwrap_err();
+        assert!(matches!(error.cause(), ClientCause::Exchange(ExchangeError::Source(_))), "{error:?}");
         assert_eq!(counts(&balancer), [(0, 0, 0, 0)]);
     });
 }
@@ -312,6 +333,7 @@ fn another_host_is_asked_if_the_first_cannot_have_heard_the_request() {
     check(&[("a", Refusing), ("b", Well(200))], "b", "a b");
     check(&[("a", Refusing), ("b", Refusing), ("c", Well(200))], "-", "a b");
     check(&[("a", Refusing)], "-", "a");
+    check(&[("a", Gone), ("b", Well(200))], "b", "a b");
     for mood in [Closing, Babbling, Silent] {
         check(&[("a", mood), ("b", Well(200))], "-", "a");
     }
@@ -319,6 +341,16 @@ fn another_host_is_asked_if_the_first_cannot_have_heard_the_request() {
     paused(async {
         let hosts = Hosts::new(&[("a", Refusing), ("b", Well(200))]);
         assert_eq!(answers(&hosts.balance().build(), 1).await, "-", "only if asked");
+    });
+    // There is nothing to ask another one with, and what the caller is told is why the first one failed.
+    paused(async {
+        let hosts = Hosts::new(&[("a", Gone), ("b", Well(200))]);
+        let (balancer, mut streamed) =
+            (hosts.balance().retry_elsewhere().build(), Request::post("/").unwrap());
+        streamed.body.stream(&b"body"[..], Some(4));
+        let error = balancer.send(&streamed, &mut Response::new()).await.unwrap_err();
+        assert!(matches!(error.cause(), ClientCause::Exchange(ExchangeError::Io(_))), "{error:?}");
+        assert_eq!((error.is_sent(), &*hosts.asked()), (false, "a"));
     });
 }
 
@@ -618,6 +650,33 @@ fn a_check_under_way_ends_with_the_balancer_and_with_the_host() {
             assert_eq!((leaving.recv().await, began.elapsed()), (Some(""), Duration::ZERO), "{is_removed}");
         });
     }
+}
+
+/// A request under way keeps its host for as long as it takes, which may be days.
+#[test]
+fn a_removed_host_is_checked_no_more_though_it_has_yet_to_answer() {
+    paused(async {
+        let stage = Stage::new(async |mut peer, _| {
+            while let Some(request) = peer.request().await? {
+                if !request.contains("/health") {
+                    seconds(20).await;
+                }
+                peer.say(OK).await?;
+            }
+            Ok(())
+        });
+        let balancer = stage.client().balance(["http://a"]).unwrap();
+        let balancer = balancer.check("/health", Duration::from_secs(2)).unwrap().build();
+        let asked = tokio::spawn({
+            let balancer = balancer.clone();
+            async move { ask(&balancer).await.unwrap() }
+        });
+        seconds(9).await;
+        assert!(stage.heard().len() > 1 && balancer.remove("http://a"));
+        seconds(9).await;
+        assert!(stage.heard().is_empty() && !asked.is_finished());
+        assert_eq!(asked.await.unwrap(), "ok");
+    });
 }
 
 /// The check has no connection to ask over, which says nothing about the host. It was once taken for down.
