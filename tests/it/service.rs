@@ -4,12 +4,14 @@
 use std::future::pending;
 use std::io::{self, Cursor};
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};
+use std::task::{self, Poll};
 use std::time::Duration;
 
 use corehttp::{BodyPlan, Context, Handler, Limits, PeerAddr, Request, Server, Service, Status, with_plan};
-use tokio::io::{AsyncReadExt, AsyncWriteExt, BufStream, DuplexStream};
+use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt, BufStream, DuplexStream};
 use tokio::task::{JoinHandle, LocalSet, spawn_local};
 use tokio::time::{Instant, sleep, timeout};
 
@@ -285,6 +287,38 @@ fn a_connection_that_its_handler_ends_has_ended_early() {
             assert_eq!(serving.await.unwrap().unwrap_err().to_string(), "the handler failed", "{path}");
         });
     }
+}
+
+/// The memory of a connection goes on to the next one, of which what failed before says nothing: the end of a request that
+/// was cut short would pass for another reset, and its peer would hear nothing.
+#[test]
+fn a_reset_is_forgotten_with_its_connection() {
+    struct Resets;
+    impl AsyncWrite for Resets {
+        fn poll_write(self: Pin<&mut Self>, _: &mut task::Context<'_>, _: &[u8]) -> Poll<io::Result<usize>> {
+            Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()))
+        }
+
+        fn poll_flush(self: Pin<&mut Self>, _: &mut task::Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn poll_shutdown(self: Pin<&mut Self>, _: &mut task::Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+    }
+    run(async {
+        let service = service();
+        let failing = tokio::io::join(Cursor::new(GET), Resets);
+        let failed = service.serve_connection(failing).await;
+        assert_eq!(failed.unwrap_err().kind(), io::ErrorKind::ConnectionReset);
+        let (mut near, _serving) = connect(&service);
+        near.write_all(&GET.as_bytes()[..9]).await.unwrap();
+        near.shutdown().await.unwrap();
+        let mut heard = String::new();
+        near.read_to_string(&mut heard).await.unwrap();
+        assert_eq!(status(&heard), 400, "{heard}");
+    });
 }
 
 /// As on the core of a server.
