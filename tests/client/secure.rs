@@ -129,9 +129,14 @@ async fn a_server_that_does_not_shake_hands_fails_or_times_out() {
     let silent = Scripted::new(|mut peer, _| async move { peer.hear_all().await }).await;
     let timeouts = ClientTimeouts { tls: Duration::from_millis(50), ..ClientTimeouts::default() };
     // For this phase, or for all of them.
-    for hurried in [Client::builder().timeouts(timeouts), Client::builder().timeout(6 * timeouts.tls)] {
+    let patient = ClientTimeouts { tls: Duration::MAX, ..timeouts };
+    for hurried in
+        [Client::builder().timeouts(timeouts), Client::builder().timeouts(patient).timeout(6 * timeouts.tls)]
+    {
         let client = hurried.build();
-        let error = client.get(&silent.url.replace("http:", "https:")).await.unwrap_err();
+        let url = silent.url.replace("http:", "https:");
+        let asked = tokio::time::timeout(Duration::from_secs(60), client.get(&url)).await;
+        let error = asked.expect("it is over").unwrap_err();
         assert!(error.is_timeout() && error.phase() == ClientPhase::Tls, "{error:#}");
         assert_eq!((client.busy(), client.idle(), error.is_sent()), (0, 0, false));
     }
