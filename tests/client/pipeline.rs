@@ -447,6 +447,17 @@ fn silence_fails_what_was_sent_and_nothing_else() {
     );
 }
 
+/// The time for its answer begins when all of it was sent.
+#[test]
+fn a_request_that_is_read_slowly_has_its_time_to_be_answered() {
+    paused(async {
+        let mut server = Server::new(&[&[Wait(8), Hear(1), Wait(6), Say(A), Hang]]);
+        server.room = 10;
+        let pipeline = server.client().pipeline("http://a").unwrap().build();
+        assert_eq!(ask(&pipeline, &["GET /1"]).await, ["200 a"]);
+    });
+}
+
 /// Two requests are on their way, and maybe the beginning of a third: the server reads no more.
 #[test]
 fn an_unwritten_request_was_not_processed() {
@@ -817,6 +828,66 @@ fn each_request_waits_for_a_place_as_long_as_it_may() {
         assert_eq!(slow.unwrap().body.bytes(), b"xy");
         assert_eq!([&*first, &*second], ["Queue TimedOut, not sent", "201 b"]);
     });
+    // The failure of the first gives the second no more time.
+    paused(async {
+        let server = Server::new(&[&[Hear(1), Hang]]);
+        let timeouts = ClientTimeouts { queue: Duration::from_secs(3), ..patience() };
+        let client = server.builder().timeouts(timeouts).connections_per_host_max(1).build();
+        let pipeline = client.pipeline("http://a").unwrap().build();
+        let start = tokio::time::Instant::now();
+        let told = async {
+            let told = tokio::join!(ask_at(&pipeline, 0, "GET /1"), ask_at(&pipeline, 2, "GET /2"));
+            assert_eq!([told.0, told.1], ["Queue TimedOut, not sent"; 2]);
+            start.elapsed().as_secs()
+        };
+        assert_eq!(tokio::join!(client.get("http://a/0"), told).1, 2 + 3);
+    });
+}
+
+/// It was in flight, and waits anew for its turn on the next connection.
+#[test]
+fn a_request_that_is_sent_again_has_all_of_its_time_to_wait() {
+    paused(async {
+        let server = Server::new(&[
+            &[Hear(1), Say(A), Hear(3), Wait(6), Say(LAST), Hang],
+            &[Hear(1), Wait(6), Say(B), Hear(1), Say(C)],
+        ]);
+        let timeouts = ClientTimeouts { queue: Duration::from_secs(10), ..patience() };
+        let pipeline = server.builder().timeouts(timeouts).build().pipeline("http://a").unwrap().build();
+        let told = ask(&pipeline, &["GET /1", "GET /2", "GET /3", "GET /4"]).await;
+        assert_eq!(told, ["200 a", "203 l", "201 b", "202 c"]);
+    });
+}
+
+/// What is known of one request is not said of the next.
+#[test]
+fn a_request_is_not_sent_because_the_one_before_it_was() {
+    paused(async {
+        let server = Server::new(&[&[Hear(1), Say(A), Hear(1)], &[Hear(1), Say(B)]]);
+        let pipeline = server.client().pipeline("http://a").unwrap().build();
+        let mut told = Vec::new();
+        for line in ["GET /1", "GET /2", "GET /3"] {
+            told.push(ask_at(&pipeline, 1, line).await);
+        }
+        assert_eq!(told, ["200 a", "201 b", "Connect Io, not sent"]);
+        assert_eq!(server.heard(), ["GET /1, GET /2", "GET /2", ""]);
+    });
+}
+
+/// When the time of a request comes that waits no more, the task of the pipe would not find what had woken it, and look
+/// for ever.
+#[test]
+fn the_time_of_a_request_that_waits_no_more_is_that_of_no_other() {
+    paused(async {
+        let server = Server::new(&[&[Hear(1), Wait(30), Say(A), Hear(1), Say(B), Hang]]);
+        let timeouts = ClientTimeouts { wait: Duration::from_secs(60), ..patience() };
+        let pipeline = server.builder().timeouts(timeouts).build().pipeline("http://a").unwrap().build();
+        let goes = tokio::time::timeout(Duration::from_secs(5), ask_at(&pipeline, 1, "GET /1"));
+        let (slow, gone, last) =
+            tokio::join!(ask_at(&pipeline, 0, "GET /0"), goes, ask_at(&pipeline, 15, "GET /2"));
+        assert_eq!((&*slow, gone.is_err(), &*last), ("200 a", true, "201 b"));
+        assert_eq!(server.heard(), ["GET /0, GET /2"]);
+    });
 }
 
 #[test]
@@ -833,8 +904,8 @@ fn the_task_of_a_pipe_ends_with_its_pipeline_or_when_idle() {
         assert_eq!((client.busy(), client.idle(), tasks()), (0, 0, 0));
         for answer in ["201 b", "202 c"] {
             assert_eq!(ask(&pipeline, &["GET /2"]).await, [answer]);
-            assert_eq!(tasks(), 3);
             tokio::time::sleep(Duration::from_secs(20)).await;
+            assert_eq!(tasks(), 3, "it has not been idle for long");
         }
         drop(pipeline);
         tokio::task::yield_now().await;
@@ -920,6 +991,32 @@ fn a_pipeline_outlives_its_runtime() {
     assert_eq!(told, ["Wait NoRuntime, sent"]);
     assert_eq!(paused(ask(&pipeline, &["GET /3", "GET /4"])), ["201 b", "202 c"]);
     assert_eq!(pipeline.in_flight(), 0);
+}
+
+/// Nobody would send it any more, and its caller would wait for ever.
+#[test]
+fn a_request_that_waits_fails_when_the_runtime_of_its_pipe_ends() {
+    let server = Server::new(&[&[Hear(1), Hang]]);
+    let pipeline = server.client().pipeline("http://a").unwrap().build();
+    let elsewhere =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let first = pipeline.clone();
+    elsewhere.spawn(async move { ask(&first, &["GET /1"]).await });
+    let here = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let told = here.block_on(async {
+        while server.heard() != ["GET /1"] {
+            tokio::task::yield_now().await;
+        }
+        let ending = async {
+            while pipeline.in_flight() < 2 {
+                tokio::task::yield_now().await;
+            }
+            elsewhere.shutdown_background();
+        };
+        let asking = tokio::time::timeout(Duration::from_secs(60), ask(&pipeline, &["GET /2"]));
+        tokio::join!(asking, ending).0
+    });
+    assert_eq!(told.expect("it is told"), ["Queue NoRuntime, not sent"]);
 }
 
 /// A server that closes whenever it likes, with and without saying so, is never noticed.
