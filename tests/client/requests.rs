@@ -473,6 +473,20 @@ async fn without_100_the_body_is_sent_after_a_while_9110_10_1_1() {
     assert!(stage.heard().pop().unwrap().ends_with("5\r\nhello\r\n0\r\n\r\n"));
 }
 
+/// The wait for 100 is over then. The body has a time of its own, though the server may not even have read the head.
+#[tokio::test(start_paused = true)]
+async fn a_body_that_is_sent_without_100_has_its_own_time_9110_10_1_1() {
+    let mut request = expecting();
+    let head = heard(&request).await.len() - "hello".len();
+    // It fills the pipe.
+    request.headers.set("x-full", "x".repeat((64 << 10) - head - "x-full: \r\n".len())).unwrap();
+    let stage = Stage::new(|peer, _| async move {
+        sleep(Duration::from_secs(9)).await;
+        peer.answer(OK).await
+    });
+    assert_eq!(ask(&stage.client(), &request).await.unwrap(), (200, "ok".into()));
+}
+
 /// The body is not sent, and the connection is not used again: the server may or may not wait for the body.
 #[tokio::test(start_paused = true)]
 async fn a_final_answer_instead_of_100_is_the_answer_9110_10_1_1() {
