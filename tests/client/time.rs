@@ -329,6 +329,16 @@ async fn row_85_one_deadline_is_over_all_phases() {
     let error = ask(&client, &get()).await.unwrap_err();
     assert_eq!((error.phase(), error.is_timeout(), error.is_reused()), (ClientPhase::Wait, true, true));
     assert_eq!((start.elapsed().as_millis() / 10, client.busy()), (350, 0));
+    let deaf = Stage::new(|peer, _| async move {
+        sleep(3600 * SECOND).await;
+        drop(peer);
+        Ok(())
+    });
+    let (client, start, mut long) = (deaf.client().timeout(5 * SECOND), Instant::now(), post());
+    long.headers.set("x-long", "x".repeat(1 << 17)).unwrap();
+    let error = client.open(&long).await.unwrap_err();
+    assert_eq!((error.phase(), error.is_timeout()), (ClientPhase::Send, true));
+    assert_eq!((start.elapsed().as_secs(), client.busy()), (5, 0));
     let ended = client.timeout(Duration::ZERO);
     assert!(ask(&ended, &get()).await.unwrap_err().is_timeout());
 }
