@@ -235,6 +235,7 @@ async fn an_empty_body_does_not_wait_for_100_9110_10_1_1() {
         assert_eq!(end_call(call, b"", end, &mut response).await.unwrap(), "ok");
         let heard = stage.heard().concat();
         assert!(heard.ends_with(&format!("\r\n\r\n0\r\n{sum}\r\n")), "{end:?}: {heard}");
+        assert_eq!((client.idle(), stage.dialed().len()), (1, 1), "{end:?}: its connection is kept");
     }
     assert_eq!(start.elapsed().as_secs(), 0);
 }
