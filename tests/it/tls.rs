@@ -737,3 +737,17 @@ fn a_slow_peer_is_not_cut_off_at_the_end_of_an_answer() {
     });
     assert!(served.is_ok() && seen.is_empty(), "{served:?} {seen:?}");
 }
+
+/// All that is left of the answer waits inside of TLS, where the server has nothing more to write.
+#[test]
+fn a_peer_that_does_not_read_the_end_of_an_answer_is_cut_off() {
+    let small = |ctx: &mut Context| ctx.response.body.set(vec![b'x'; 10_000]);
+    let (served, time, seen) = talk(small, 1 << 12, async |connector, near, _| {
+        let mut peer = connector.connect(host("a.example"), near).await.unwrap();
+        peer.write_all(LAST).await.unwrap();
+        peer.flush().await.unwrap();
+        sleep(Duration::from_secs(60)).await;
+    });
+    assert_eq!((served.unwrap_err().kind(), time.as_secs()), (ErrorKind::TimedOut, 30));
+    assert_eq!(seen, [(0, "the peer's reading took too long".into())]);
+}
