@@ -344,6 +344,9 @@ fn check_unread(drain_max: usize, body: &str, kept: bool) {
     take_handled();
     let heard = answers(&wired.ask(&[&wire], Then::Waits));
     assert_eq!((heard.len(), take_handled()), if kept { (2, 2) } else { (1, 1) }, "{body}");
+    // The limit is that of each body.
+    let twice = answers(&wired.ask(&[body.as_bytes(), &wire], Then::Waits));
+    assert_eq!(twice.len(), if kept { 3 } else { 1 }, "{body}");
     wired.ask_cut(wire, Then::Ends);
 }
 
