@@ -174,6 +174,28 @@ async fn a_reader_dropped_too_early_ends_the_writing_too() {
     }
 }
 
+/// The writer waits already, also for an interim answer to be taken that it has met, and nothing else wakes it.
+#[tokio::test(start_paused = true)]
+async fn a_writer_in_another_task_learns_that_its_reader_was_dropped() {
+    for said in ["", "HTTP/1.1 103 x\r\n\r\nHTTP/1.1 103 x\r\n\r\n"] {
+        let stage = Stage::new(move |mut peer, _| async move {
+            peer.head().await?;
+            peer.say(said).await?;
+            std::future::pending().await
+        });
+        let (mut writer, mut reader) = silence(stage.builder()).await;
+        if !said.is_empty() {
+            assert!(reader.informational().await.unwrap().is_some());
+        }
+        let write = tokio::spawn(async move { writer.write_all(&[0; 1 << 20]).await });
+        settle().await;
+        let dropped = Instant::now();
+        drop(reader);
+        let written = timeout(Duration::from_secs(60), write).await.expect("it is woken").unwrap();
+        assert!(written.is_err() && dropped.elapsed().is_zero(), "{:?}, {said:?}", dropped.elapsed());
+    }
+}
+
 /// The writer, which had waited before the reader failed, once waited on, until its own time was over.
 #[tokio::test(start_paused = true)]
 async fn a_body_that_fails_ends_the_writing_too() {
@@ -522,6 +544,14 @@ async fn halves_in_two_tasks_time_out_whichever_polls_last() {
             "{wrote} s and {read} s, not {expected:?}"
         );
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_for_an_interim_answer_ends_with_the_time_of_the_exchange() {
+    let (_writer, mut reader) = silence(silent().builder().timeout(Duration::from_secs(5))).await;
+    let start = Instant::now();
+    let waited = timeout(Duration::from_secs(60), reader.informational()).await.expect("it ends");
+    assert!(waited.unwrap_err().is_timeout() && start.elapsed().as_secs() == 5);
 }
 
 #[tokio::test(start_paused = true)]
