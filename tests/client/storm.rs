@@ -11,7 +11,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::support::{Peer, Scripted, Stage, settle};
+use crate::support::{Peer, Scripted, Stage, paused, settle};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -33,9 +33,7 @@ async fn ask(client: &Client, url: &str, number: usize) -> Result<(), ClientErro
 /// A third goes away before that, whenever it likes.
 #[test]
 fn ten_thousand_callers_share_512_connections_and_a_second() {
-    let runtime =
-        tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
-    runtime.block_on(async {
+    paused(async {
         let stage = Stage::new(|mut peer, _| async move {
             while let Some(request) = peer.request().await? {
                 sleep(SECOND / 10).await;
