@@ -140,13 +140,19 @@ fn request(line: &str) -> Request {
 
 /// What callers that come at the same moment are told, in their order.
 async fn ask(pipeline: &Pipeline, lines: &[&str]) -> Vec<String> {
+    ask_but_one_goes(pipeline, lines, None).await
+}
+
+/// As [`ask`], but the caller at `gone`, if any, goes away after a second.
+async fn ask_but_one_goes(pipeline: &Pipeline, lines: &[&str], gone: Option<usize>) -> Vec<String> {
     let mut callers = JoinSet::new();
     for (at, line) in lines.iter().enumerate() {
         let (pipeline, request) = (pipeline.clone(), request(line));
         callers.spawn(async move {
             let mut response = Response::new();
-            let told = told(pipeline.send(&request, &mut response).await, &response);
-            (at, told)
+            let patience = if Some(at) == gone { Duration::from_secs(1) } else { Duration::MAX };
+            let sent = tokio::time::timeout(patience, pipeline.send(&request, &mut response)).await;
+            (at, sent.map_or("gone".to_owned(), |sent| told(sent, &response)))
         });
     }
     let mut told = callers.join_all().await;
@@ -585,23 +591,6 @@ fn a_request_that_cannot_be_pipelined_is_refused_before_anything_is_dialed() {
     });
 }
 
-/// As [`ask`], but the caller at `gone` goes away after a second.
-async fn ask_but_one_goes(pipeline: &Pipeline, lines: &[&str], gone: usize) -> Vec<String> {
-    let mut callers = JoinSet::new();
-    for (at, line) in lines.iter().enumerate() {
-        let (pipeline, request) = (pipeline.clone(), request(line));
-        callers.spawn(async move {
-            let mut response = Response::new();
-            let patience = if at == gone { Duration::from_secs(1) } else { Duration::MAX };
-            let sent = tokio::time::timeout(patience, pipeline.send(&request, &mut response)).await;
-            (at, sent.map_or("gone".to_owned(), |sent| told(sent, &response)))
-        });
-    }
-    let mut told = callers.join_all().await;
-    told.sort();
-    told.into_iter().map(|(_, told)| told).collect()
-}
-
 #[test]
 fn the_answer_to_a_caller_that_has_gone_is_dropped_in_its_place() {
     // The caller goes before any answer has come, or in the middle of the first.
@@ -628,7 +617,7 @@ fn the_answer_to_a_caller_that_has_gone_is_dropped_in_its_place() {
                 assert_eq!(ask(&pipeline, &["GET /0"]).await, ["200 a"]);
                 let mut expected = [first, "201 b", "202 c"];
                 expected[gone] = "gone";
-                let told = ask_but_one_goes(&pipeline, &["GET /1", "GET /2", "GET /3"], gone).await;
+                let told = ask_but_one_goes(&pipeline, &["GET /1", "GET /2", "GET /3"], Some(gone)).await;
                 assert_eq!(told, expected);
                 assert_eq!(ask(&pipeline, &["GET /4"]).await, ["203 l"], "{gone} has gone");
                 assert_eq!(server.heard(), ["GET /0, GET /1, GET /2, GET /3, GET /4"]);
@@ -643,7 +632,7 @@ fn a_request_that_nobody_waits_for_is_not_sent() {
     paused(async {
         let server = Server::new(&[&[Hear(1), Wait(2), Say(A), Hear(1), Say(B)]]);
         let pipeline = server.client().pipeline("http://a").unwrap().build();
-        let told = ask_but_one_goes(&pipeline, &["GET /1", "GET /2", "GET /3"], 1).await;
+        let told = ask_but_one_goes(&pipeline, &["GET /1", "GET /2", "GET /3"], Some(1)).await;
         assert_eq!(told, ["200 a", "gone", "201 b"]);
         assert_eq!(server.heard(), ["GET /1, GET /3"]);
     });
@@ -652,7 +641,7 @@ fn a_request_that_nobody_waits_for_is_not_sent() {
         let server = Server::new(&[&[Hear(1), Say(A), Hear(2), Wait(2), Say(LAST)], &[Hear(1), Say(B)]]);
         let pipeline = server.client().pipeline("http://a").unwrap().build();
         assert_eq!(ask(&pipeline, &["GET /0"]).await, ["200 a"]);
-        assert_eq!(ask_but_one_goes(&pipeline, &["GET /1", "GET /2"], 1).await, ["203 l", "gone"]);
+        assert_eq!(ask_but_one_goes(&pipeline, &["GET /1", "GET /2"], Some(1)).await, ["203 l", "gone"]);
         assert_eq!(ask(&pipeline, &["GET /3"]).await, ["201 b"]);
         assert_eq!((server.heard()[1].as_str(), pipeline.in_flight()), ("GET /3", 0));
     });
