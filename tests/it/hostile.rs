@@ -18,6 +18,7 @@ use corehttp::{
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, ReadBuf, duplex};
 
 use crate::support::answers::answers;
+use crate::support::chance::Chance;
 use crate::support::wired::{Then, Wired};
 use crate::support::{Peer, Served, eventually, paused, status, undated};
 #[cfg(target_os = "linux")]
@@ -77,42 +78,26 @@ const SPICE: &[&[u8]] = &[
     GET.as_bytes(),
 ];
 
-/// A source of random numbers, which are the same each time.
-struct Dice(u64);
-
-impl Dice {
-    /// A number less than `sides`.
-    fn roll(&mut self, sides: usize) -> usize {
-        // xorshift64*
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) as usize % sides
-    }
-
-    fn pick<T: Copy>(&mut self, from: &[T]) -> T {
-        from[self.roll(from.len())]
-    }
-
+impl Chance {
     /// One or two conversations, spoiled in a few places.
     fn conversation(&mut self) -> Vec<u8> {
-        let count = 1 + self.roll(2);
-        let mut wire = (0..count).flat_map(|_| self.pick(CORPUS).bytes()).collect();
-        for _ in 0..self.roll(5) {
+        let count = 1 + self.below(2);
+        let mut wire = (0..count).flat_map(|_| self.one_of(CORPUS).bytes()).collect();
+        for _ in 0..self.below(5) {
             self.spoil(&mut wire);
         }
         wire
     }
 
     fn spoil(&mut self, wire: &mut Vec<u8>) {
-        let at = self.roll(wire.len() + 1);
-        let end = (at + self.roll(9)).min(wire.len());
-        match self.roll(6) {
-            0 => wire[at..end].iter_mut().take(1).for_each(|byte| *byte ^= 1 << self.roll(8)),
-            1 => drop(wire.splice(at..at, self.pick(SPICE).iter().copied())),
-            2 => drop(wire.splice(at..end, self.pick(SPICE).iter().copied())),
+        let at = self.below(wire.len() + 1);
+        let end = (at + self.below(9)).min(wire.len());
+        match self.below(6) {
+            0 => wire[at..end].iter_mut().take(1).for_each(|byte| *byte ^= 1 << self.below(8)),
+            1 => drop(wire.splice(at..at, self.one_of(SPICE).iter().copied())),
+            2 => drop(wire.splice(at..end, self.one_of(SPICE).iter().copied())),
             3 => drop(wire.drain(at..end)),
-            4 => drop(wire.splice(at..at, wire[at..end].repeat(1 + self.roll(99)))),
+            4 => drop(wire.splice(at..at, wire[at..end].repeat(1 + self.below(99)))),
             _ => wire.truncate(at.max(1)),
         }
     }
@@ -121,7 +106,7 @@ impl Dice {
     fn cut<'a>(&mut self, mut wire: &'a [u8]) -> Vec<&'a [u8]> {
         let mut packets = Vec::new();
         while !wire.is_empty() {
-            let (packet, rest) = wire.split_at(1 + self.roll(wire.len()));
+            let (packet, rest) = wire.split_at(1 + self.below(wire.len()));
             packets.push(packet);
             wire = rest;
         }
@@ -200,12 +185,12 @@ fn fate<H: Handler>(wired: &Wired<H>, packets: &[&[u8]], then: Then) -> Fate {
 
 #[test]
 fn spoiled_conversations_end_alike_however_they_are_cut() {
-    let (wired, mut dice) = (Wired::new(with_plan(plan, app)), Dice(0x5eed));
+    let (wired, mut chance) = (Wired::new(with_plan(plan, app)), Chance::new(0x5eed));
     for round in 0..ROUNDS {
-        let wire = dice.conversation();
-        let then = dice.pick(&[Then::Ends, Then::Waits]);
+        let wire = chance.conversation();
+        let then = chance.one_of(&[Then::Ends, Then::Waits]);
         let whole = fate(&wired, &[&wire], then);
-        let cut = fate(&wired, &dice.cut(&wire), then);
+        let cut = fate(&wired, &chance.cut(&wire), then);
         assert_eq!(cut, whole, "{round}: {}", wire.escape_ascii());
         let next = fate(&wired, &[GET.as_bytes()], Then::Ends);
         assert_eq!((next.seen.len(), next.refused), (1, None), "{round}: {}", wire.escape_ascii());
@@ -258,10 +243,10 @@ fn check_well(served: &Served) {
 }
 
 /// Spoils a conversation with `served`, and leaves it in one way or another.
-fn harass(served: &Served, dice: &mut Dice) {
-    let (mut peer, wire) = (served.connect(), dice.conversation());
-    dice.cut(&wire).into_iter().for_each(|packet| peer.say(packet));
-    match dice.roll(4) {
+fn harass(served: &Served, chance: &mut Chance) {
+    let (mut peer, wire) = (served.connect(), chance.conversation());
+    chance.cut(&wire).into_iter().for_each(|packet| peer.say(packet));
+    match chance.below(4) {
         0 => {}
         1 => peer.reset(),
         2 => peer.end(),
@@ -285,8 +270,8 @@ fn thousands_of_garbage_connections_leave_the_server_well() {
         let harass_all = |seed| {
             thread::scope(|scope| {
                 for seed in [seed, seed + 1] {
-                    let (served, mut dice) = (&served, Dice(seed));
-                    scope.spawn(move || (0..1_000).for_each(|_| harass(served, &mut dice)));
+                    let (served, mut chance) = (&served, Chance::new(seed));
+                    scope.spawn(move || (0..1_000).for_each(|_| harass(served, &mut chance)));
                 }
             });
             check_well(&served);
@@ -602,15 +587,15 @@ fn a_flood_does_not_keep_the_server_from_stopping() {
         let grace = Duration::from_millis(100);
         thread::scope(|scope| {
             for seed in 1..=4 {
-                let (address, mut dice) = (served.addr(), Dice(seed));
+                let (address, mut chance) = (served.addr(), Chance::new(seed));
                 scope.spawn(move || {
                     let mut peers = Vec::new();
                     while let Ok(stream) = TcpStream::connect(address) {
                         let mut peer = Peer::new(stream);
-                        peer.say(dice.conversation());
+                        peer.say(chance.conversation());
                         // Some stay, some go.
                         peers.push(peer);
-                        peers.truncate(dice.roll(20));
+                        peers.truncate(chance.below(20));
                     }
                 });
             }
