@@ -9,6 +9,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 
+use super::support::answers::answers;
 use super::support::{Peer, Refusals, Served, eventually, paused};
 
 const GET: &str = "GET / HTTP/1.1\r\nhost: a\r\n\r\n";
@@ -284,17 +285,6 @@ fn an_event_stream_sees_that_the_server_stops() {
     assert_eq!(peer.hear_all(), "");
 }
 
-/// The data of a message in chunks.
-fn unchunked(mut wire: &str) -> String {
-    let mut data = String::new();
-    while let Some((size, rest)) = wire.split_once("\r\n") {
-        let size = usize::from_str_radix(size, 16).unwrap();
-        data.push_str(&rest[..size]);
-        wire = rest[size..].strip_prefix("\r\n").unwrap();
-    }
-    data
-}
-
 /// The next event was once taken for the rest of the one that was given up.
 #[test]
 fn an_event_that_was_given_up_is_still_sent_whole() {
@@ -321,10 +311,9 @@ fn an_event_that_was_given_up_is_still_sent_whole() {
             heard
         };
         let (_, said) = paused(async { tokio::join!(service.serve_connection(far), peer) });
-        let (_, body) = said.split_once("\r\n\r\n").unwrap();
-        let stream = if version == "1.1" { unchunked(body) } else { body.to_owned() };
+        let stream = &answers(&said)[0].body;
         let expected =
             [("1", &*long), ("1", "last")].map(|(id, data)| (id.to_owned(), String::new(), data.to_owned()));
-        assert!(heard(&stream) == expected, "{version}: {} bytes", stream.len());
+        assert!(heard(stream) == expected, "{version}: {} bytes", stream.len());
     }
 }
