@@ -1020,29 +1020,22 @@ fn a_streamed_bomb_is_stopped_at_its_limit() {
         let turns = Rc::clone(&others);
         let reads = async move |ctx: &mut Context| -> corehttp::Result {
             let mut body = ctx.body_reader().decoded(LIMIT)?;
-            let (mut polls, mut reading) = (
-                0,
-                std::pin::pin!(async {
-                    let mut size = 0;
-                    let error = loop {
-                        match body.chunk().await {
-                            Ok(Some(piece)) => size += piece.len(),
-                            Ok(None) => panic!("an end, after {size} bytes"),
-                            Err(error) => break error,
-                        }
-                    };
-                    assert!(size <= LIMIT && size > LIMIT - (64 << 10), "{size} bytes");
-                    assert!(body.chunk().await.is_err(), "there is no end behind an error");
-                    error
-                }),
-            );
-            let error = std::future::poll_fn(|cx| {
-                polls += 1;
-                reading.as_mut().poll(cx)
-            })
-            .await;
+            let reading = async {
+                let mut size = 0;
+                let error = loop {
+                    match body.chunk().await {
+                        Ok(Some(piece)) => size += piece.len(),
+                        Ok(None) => panic!("an end, after {size} bytes"),
+                        Err(error) => break error,
+                    }
+                };
+                assert!(size <= LIMIT && size > LIMIT - (64 << 10), "{size} bytes");
+                assert!(body.chunk().await.is_err(), "there is no end behind an error");
+                error
+            };
+            let (error, polls) = polls(reading, usize::MAX).await;
             turns.set(polls);
-            Err(error.into())
+            Err(error.expect("it was polled to its end").into())
         };
         let heard = Wired::new(streaming(reads)).ask(&[&upload("gzip", &body, false)], Then::Ends);
         assert_eq!(status(&heard), 413, "{heard}");
