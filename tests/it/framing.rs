@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 use corehttp::{BodyPlan, Context, Handler, Limits, Request, Server, with_plan};
 use tokio::io::AsyncReadExt;
 
-use crate::support::answers::answers;
+use crate::support::answers::{answers, check_answers};
 #[cfg(target_os = "linux")]
 use crate::support::resident;
 use crate::support::wired::{Then, Wired, count_handled, shortened, take_handled};
@@ -98,21 +98,8 @@ fn check(wire: &[u8], expected: &[&str]) {
                 (wired.ask(&bytes, Then::Waits), take_handled())
             }
         };
-        compare(*way, wire, &heard, handled, expected);
+        check_answers(&heard, handled, expected, (way, shortened(wire)));
     }
-}
-
-#[track_caller]
-fn compare(way: Way, wire: &[u8], heard: &str, handled: usize, expected: &[&str]) {
-    let answers = answers(heard);
-    let told = answers.iter().map(|answer| match answer.status {
-        200 => answer.body.clone(),
-        status => status.to_string(),
-    });
-    assert_eq!(told.collect::<Vec<_>>(), expected, "{way:?} {:?}", shortened(wire));
-    let refused = answers.iter().filter(|answer| answer.status != 200);
-    refused.clone().for_each(|answer| answer.check_refusal());
-    assert_eq!(handled, expected.len() - refused.count(), "{way:?} {:?}", shortened(wire));
 }
 
 /// A good message, of which the handler sees `saw`; a second request behind it must be answered, too.
@@ -133,7 +120,7 @@ fn cut_short(wire: &str) {
     for (way, _) in &*WAYS {
         for (then, status) in [(Then::Ends, "400"), (Then::Waits, "408")] {
             let (heard, handled) = Wired::new(*way).ask_counting(wire.as_bytes(), then);
-            compare(*way, wire.as_bytes(), &heard, handled, &[status]);
+            check_answers(&heard, handled, &[status], (way, wire));
         }
     }
 }
@@ -202,7 +189,7 @@ fn row_26_and_27_a_length_is_digits_that_fit_63_bits_8_6() {
     for length in ["9223372036854775807", "4294967296", "10737418240"] {
         let wire = post(&format!("Content-Length: {length}"));
         let (heard, handled) = wired.ask_counting(wire.as_bytes(), Then::Waits);
-        compare(Way::Buffered, wire.as_bytes(), &heard, handled, &["413"]);
+        check_answers(&heard, handled, &["413"], wire);
     }
 }
 
@@ -226,7 +213,7 @@ fn row_28_a_coding_beside_a_length_is_refused_6_3() {
 fn check_head(wire: &str) {
     let wire = format!("{wire}GET /smuggled HTTP/1.0\r\n\r\n");
     let (heard, handled) = Wired::new(Way::Pulled).ask_in_every_way(&WAYS[1].1, wire.as_bytes());
-    compare(Way::Pulled, wire.as_bytes(), &heard, handled, &["400"]);
+    check_answers(&heard, handled, &["400"], wire);
 }
 
 #[test]
@@ -375,7 +362,7 @@ fn row_34_and_40_a_body_above_the_limit_is_refused_9110_15_5_14() {
         ] {
             let wire = format!("{head}Connection: close\r\n{wire}");
             let (heard, handled) = wired.ask_counting(wire.as_bytes(), Then::Waits);
-            compare(way, wire.as_bytes(), &heard, handled, &[expected]);
+            check_answers(&heard, handled, &[expected], (way, wire));
         }
     }
 }

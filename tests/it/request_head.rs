@@ -7,7 +7,7 @@ use std::time::Duration;
 use corehttp::{Context, Limits};
 
 use crate::support::Served;
-use crate::support::answers::answers;
+use crate::support::answers::{answers, check_answers};
 use crate::support::wired::{Then, Wired, count_handled, shortened, take_handled};
 
 static SERVED: LazyLock<Served> = LazyLock::new(|| Served::new(tell));
@@ -35,15 +35,7 @@ fn tell(ctx: &mut Context) {
 #[track_caller]
 fn check(wire: &[u8], expected: &[&str]) {
     let (heard, handled) = Wired::new(tell).ask_in_every_way(&SERVED, wire);
-    let answers = answers(&heard);
-    let told = answers.iter().map(|answer| match answer.status {
-        200 => answer.body.clone(),
-        status => status.to_string(),
-    });
-    assert_eq!(told.collect::<Vec<_>>(), expected, "{:?}", shortened(wire));
-    let refused = answers.iter().filter(|answer| answer.status != 200);
-    refused.clone().for_each(|answer| answer.check_refusal());
-    assert_eq!(handled, expected.len() - refused.count(), "{:?}", shortened(wire));
+    check_answers(&heard, handled, expected, shortened(wire));
 }
 
 /// A good head, of which the handler sees `saw`; a second request behind it must be answered, too.

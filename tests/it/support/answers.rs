@@ -1,5 +1,6 @@
 //! [`Answer`]: what a server said, taken apart by a strict reader.
 
+use std::fmt::Debug;
 use std::mem;
 
 /// One answer.
@@ -66,6 +67,21 @@ pub fn answers(heard: &str) -> Vec<Answer> {
         answers.push(answer);
     }
     answers
+}
+
+/// Checks what was heard. `expected` is, for each answer, the body of a 200 or the status of a refusal, for which no
+/// handler ran.
+#[track_caller]
+pub fn check_answers(heard: &str, handled: usize, expected: &[&str], wire: impl Debug) {
+    let answers = answers(heard);
+    let told = answers.iter().map(|answer| match answer.status {
+        200 => answer.body.clone(),
+        status => status.to_string(),
+    });
+    assert_eq!(told.collect::<Vec<_>>(), expected, "{wire:?}");
+    let refused = answers.iter().filter(|answer| answer.status != 200);
+    refused.clone().for_each(|answer| answer.check_refusal());
+    assert_eq!(handled, expected.len() - refused.count(), "{wire:?}");
 }
 
 /// Takes the first answer off the front of `rest`, if it is whole. One to HEAD has no body.
