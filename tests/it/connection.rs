@@ -14,7 +14,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::support::answers::{Answer, answers};
 use crate::support::wired::{Then, Wired, count_handled, shortened, take_handled};
-use crate::support::{Served, paused};
+use crate::support::{Served, get, paused};
 
 /// Answers with the method, the path and the body, in the way that the path names.
 #[derive(Clone, Copy)]
@@ -129,10 +129,6 @@ fn told(answer: &Answer) -> String {
     let body = if matches!(answer.status, 200 | 205) { &*answer.body } else { "" };
     let parts = [&answer.status.to_string(), body, answer.field("connection").unwrap_or_default()];
     parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ")
-}
-
-fn get(path: &str) -> String {
-    format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n")
 }
 
 fn post(path: &str, lines: &str, body: &str) -> String {

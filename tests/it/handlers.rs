@@ -21,13 +21,9 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, ReadBuf};
 use tokio::sync::{Notify, Semaphore};
 use tokio::time::timeout;
 
-use super::support::{Peer, Refusals, Served, eventually, paused, status, streaming, undated};
+use super::support::{Peer, Refusals, Served, eventually, get, paused, status, streaming, undated};
 
 const GET: &str = "GET / HTTP/1.1\r\nhost: a\r\n\r\n";
-
-fn get(path: &str) -> String {
-    format!("GET {path} HTTP/1.1\r\nhost: a\r\n\r\n")
-}
 
 /// Fields that describe the content, and go with it.
 const OF_CONTENT: [&str; 13] = [

@@ -19,7 +19,7 @@ use socket2::{Domain, Socket, Type};
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use crate::support::{Served, alone, eventually, paused, status};
+use crate::support::{Served, alone, eventually, get, paused, status};
 
 const GET: &[u8] = b"GET / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n";
 
@@ -628,10 +628,6 @@ fn check_error(kind: fn(&mut ErrorCounts) -> &mut u64, talk: impl FnOnce(&Served
     let mut expected = ErrorCounts::default();
     *kind(&mut expected) = 1;
     assert_eq!(counts(|server| server, talk).errors, expected);
-}
-
-fn get(path: &str) -> String {
-    format!("GET {path} HTTP/1.1\r\nhost: a\r\n\r\n")
 }
 
 #[test]

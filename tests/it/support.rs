@@ -146,6 +146,11 @@ impl Peer {
     }
 }
 
+/// A request for `path`.
+pub fn get(path: &str) -> String {
+    format!("GET {path} HTTP/1.1\r\nhost: a\r\n\r\n")
+}
+
 /// `heard` without its date lines, the only ones that change.
 pub fn undated(heard: &str) -> String {
     let lines = heard.split_inclusive("\r\n").filter(|line| !line.starts_with("date: "));
