@@ -257,8 +257,7 @@ fn a_connection_that_fails_under_a_handler_has_ended_early() {
                 out.flush().await?;
             }
         };
-        let (service, (mut near, far)) = (Server::new().service(endless), tokio::io::duplex(1024));
-        let serving = spawn_local(async move { service.serve_connection(far).await });
+        let (mut near, serving) = connect(&Server::new().service(endless));
         near.write_all(GET.as_bytes()).await.unwrap();
         near.read_u8().await.unwrap();
         drop(near);
