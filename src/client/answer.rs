@@ -83,9 +83,9 @@ impl Answer {
     }
 
     /// Keeps `pending` until the body has been read.
-    pub(super) fn counted(mut self, pending: Pending) -> Answer {
+    pub(super) fn counted(mut self, pending: Option<Pending>) -> Answer {
         if let State::Open(_, counted) = &mut self.state {
-            *counted = Some(pending);
+            *counted = pending;
         }
         self
     }

@@ -114,7 +114,7 @@ impl Balancer {
         let mut attempt = self.0.enter(request).inspect_err(|_| response.reset())?;
         loop {
             match attempt.member.host.stream(request, response).await {
-                Ok(answer) => return Ok(answer.counted(self.0.answered(attempt, response))),
+                Ok(answer) => return Ok(answer.counted(Some(self.0.answered(attempt, response)))),
                 Err(error) => attempt = self.0.elsewhere(attempt, request, error)?,
             }
         }

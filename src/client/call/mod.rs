@@ -146,11 +146,7 @@ impl Call {
         *response.timings_mut() = link.exchange.progress.timings;
         self.cookies.end(response);
         link.decode(response)?;
-        let answer = Answer::new(*self.link);
-        Ok(match self.tally.into_pending() {
-            Some(pending) => answer.counted(pending),
-            None => answer,
-        })
+        Ok(Answer::new(*self.link).counted(self.tally.into_pending()))
     }
 
     /// Splits the call into two halves, so that the answer can be read while the body is written.
