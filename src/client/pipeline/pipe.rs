@@ -332,7 +332,7 @@ impl Pipe {
                 Some(_) => Standing::First,
                 None => Standing::Behind,
             };
-            match Fate::of(standing, how, is_sent, tickets.may_repeat(ticket)) {
+            match Fate::of(standing, how, is_sent, flying.taken.may_repeat) {
                 Fate::Again => tickets.put_back(ticket, is_sent),
                 Fate::Fails => {
                     let error = first.unwrap_or_else(|| ClientError::new(ClientPhase::Wait, how.cause()));

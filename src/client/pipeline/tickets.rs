@@ -84,6 +84,7 @@ enum State {
 pub(super) struct Taken {
     pub(super) ticket: usize,
     pub(super) asked: Asked,
+    pub(super) may_repeat: bool,
     /// When it began to wait.
     pub(super) since: Instant,
 }
@@ -181,7 +182,7 @@ impl Tickets {
         let job = ticket.job.as_ref()?;
         out.extend_from_slice(&ticket.wire);
         (ticket.state, ticket.is_reused) = (State::Taken, is_reused);
-        Some(Taken { ticket: at, asked: job.asked, since: job.since })
+        Some(Taken { ticket: at, asked: job.asked, may_repeat: job.may_repeat, since: job.since })
     }
 
     /// Whether a request waits for a connection.
@@ -211,11 +212,6 @@ impl Tickets {
 
     pub(super) fn fail(&mut self, at: usize, error: ClientError) {
         self.end(at, Err(error));
-    }
-
-    /// Whether a request that the server may have processed can be sent again.
-    pub(super) fn may_repeat(&self, at: usize) -> bool {
-        self.all[at].job.as_ref().is_some_and(|job| job.may_repeat)
     }
 
     /// Makes a request suspect. Returns whether it already was.
