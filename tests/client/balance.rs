@@ -11,9 +11,9 @@ use corehttp::{
     Balancer, BalancerBuilder, Client, ClientCause, ClientError, ClientPhase, ClientTimeouts, Dialer,
     ExchangeError, HostChoice, Request, Response,
 };
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, DuplexStream, ReadBuf, duplex};
+use tokio::io::{AsyncRead, AsyncReadExt, DuplexStream, ReadBuf, duplex};
 
-use crate::support::{OK, Stage, paused};
+use crate::support::{Heard, OK, Peer, Stage, paused};
 
 /// How a host behaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,18 +97,15 @@ impl Dialer for Hosts {
             return Ok(near);
         }
         let (hosts, host) = (self.clone(), host.to_owned());
-        tokio::spawn(async move { hosts.serve(far, host).await });
+        tokio::spawn(async move { hosts.serve(Peer::new(far, Heard::default()), host).await });
         Ok(near)
     }
 }
 
 impl Hosts {
-    async fn serve(&self, mut stream: DuplexStream, host: String) -> io::Result<()> {
-        let mut head = Vec::new();
-        while !head.ends_with(b"\r\n\r\n") {
-            head.push(stream.read_u8().await?);
-        }
-        let is_check = head.starts_with(b"GET /health ");
+    async fn serve(&self, mut peer: Peer<DuplexStream>, host: String) -> io::Result<()> {
+        let Some(head) = peer.head().await? else { return Ok(()) };
+        let is_check = head.starts_with("GET /health ");
         let asked = if is_check { format!("{host}?") } else { host.clone() };
         self.asked.lock().unwrap().push(asked);
         let status = match self.mood(&host) {
@@ -118,15 +115,15 @@ impl Hosts {
                 200
             }
             Refusing | Unreachable(_) | Gone | Closing => return Ok(()),
-            Babbling => return stream.write_all(b"220 mail.example ESMTP\r\n\r\n").await,
+            Babbling => return peer.say("220 mail.example ESMTP\r\n\r\n").await,
             Silent => std::future::pending().await,
         };
         let head = match status {
             101 => "HTTP/1.1 101 Said\r\nconnection: upgrade\r\nupgrade: own\r\n\r\n".to_owned(),
             _ => format!("HTTP/1.1 {status} Said\r\ncontent-length: {}\r\n\r\n", host.len()),
         };
-        stream.write_all(head.as_bytes()).await?;
-        stream.write_all(host.as_bytes()).await
+        peer.say(head).await?;
+        peer.say(host).await
     }
 }
 

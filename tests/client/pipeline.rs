@@ -12,7 +12,7 @@ use corehttp::{
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 use tokio::task::JoinSet;
 
-use crate::support::{OK, Rigged, Scripted, paused};
+use crate::support::{Heard, OK, Peer, Rigged, Scripted, paused};
 
 /// What the server does with one connection, step by step, before it closes. Without steps it cannot be written to.
 type Script = &'static [Step];
@@ -82,18 +82,18 @@ impl Dialer for Server {
         if script.is_empty() {
             return Ok(near);
         }
-        tokio::spawn(follow(far, script, self.clone(), number));
+        tokio::spawn(follow(Peer::new(far, Heard::default()), script, self.clone(), number));
         Ok(near)
     }
 }
 
-async fn follow(mut stream: DuplexStream, script: Script, server: Server, number: usize) {
+async fn follow(mut peer: Peer<DuplexStream>, script: Script, server: Server, number: usize) {
     let mut left = server.cut;
     for step in script {
         match step {
             Hear(count) => {
                 for _ in 0..*count {
-                    let Some(line) = hear(&mut stream).await else { return };
+                    let Some(line) = hear(&mut peer).await else { return };
                     let mut heard = server.heard.lock().unwrap();
                     let separator = if heard[number].is_empty() { "" } else { ", " };
                     heard[number] += &format!("{separator}{line}");
@@ -103,7 +103,7 @@ async fn follow(mut stream: DuplexStream, script: Script, server: Server, number
                 let (now, later) = answer.split_at(left.min(answer.len()));
                 left = left.saturating_sub(answer.len());
                 for piece in [now, later] {
-                    let _ = stream.write_all(piece.as_bytes()).await;
+                    let _ = peer.say(piece).await;
                     tokio::task::yield_now().await;
                     tokio::task::yield_now().await;
                 }
@@ -115,18 +115,10 @@ async fn follow(mut stream: DuplexStream, script: Script, server: Server, number
 }
 
 /// Method and path of the next request, which has been heard to its end.
-async fn hear(stream: &mut DuplexStream) -> Option<String> {
-    let mut head = Vec::new();
-    while !head.ends_with(b"\r\n\r\n") {
-        head.push(stream.read_u8().await.ok()?);
-    }
-    let head = String::from_utf8(head).unwrap();
-    assert_eq!(head.matches("host: a\r\n").count(), 1, "{head}");
-    let length = head.split("content-length: ").nth(1).and_then(|rest| rest.split("\r\n").next());
-    for _ in 0..length.map_or(0, |length| length.parse().unwrap()) {
-        stream.read_u8().await.ok()?;
-    }
-    head.split(" HTTP/1.1\r\n").next().map(str::to_owned)
+async fn hear(peer: &mut Peer<DuplexStream>) -> Option<String> {
+    let request = peer.request().await.ok()??;
+    assert_eq!(request.matches("host: a\r\n").count(), 1, "{request}");
+    request.split(" HTTP/1.1\r\n").next().map(str::to_owned)
 }
 
 fn request(line: &str) -> Request {
@@ -541,7 +533,8 @@ async fn a_reset_in_an_answer_is_an_error() {
             peer.say(half).await?;
             // A reset would overtake what has not been read.
             tokio::time::sleep(Duration::from_millis(30)).await;
-            socket2::SockRef::from(&peer.stream).set_linger(Some(Duration::ZERO))
+            peer.reset();
+            Ok(())
         })
         .await;
         let pipeline = Client::new().pipeline(&server.url).unwrap().build();
