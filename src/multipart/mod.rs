@@ -176,7 +176,7 @@ impl<R: AsyncRead + Unpin> Multipart<R> {
             match self.state {
                 State::Preamble | State::EmptyLine | State::Content => match ready!(self.poll_data(cx))? {
                     0 => self.state = State::Delimiter,
-                    count => self.consume(count),
+                    count => _ = self.take(count),
                 },
                 State::Delimiter => {
                     let line = ready!(self.poll_line(cx));
@@ -323,12 +323,7 @@ impl<R: AsyncRead + Unpin> Multipart<R> {
         result
     }
 
-    fn consume(&mut self, count: usize) {
-        self.clear -= count;
-        self.window.consume(count);
-    }
-
-    /// Takes the first `count` bytes of the window, which are content.
+    /// Takes the first `count` bytes of the window, which [`Multipart::poll_data`] has found.
     fn take(&mut self, count: usize) -> &[u8] {
         self.clear -= count;
         self.window.take(count)
