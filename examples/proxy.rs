@@ -9,8 +9,7 @@ use std::env;
 use std::io;
 
 use corehttp::{
-    BodyPlan, Client, ClientCause, ClientError, Context, Error, Handler, Method, Request, Response, Server,
-    Version,
+    BodyPlan, Client, ClientCause, Context, Error, Handler, Method, Request, Response, Server, Version,
 };
 
 struct Proxy {
@@ -56,7 +55,7 @@ impl Proxy {
                 ctx.response = response.forwarded();
                 return Ok(());
             }
-            Err(error) => return Err(owed(error)),
+            Err(error) => return Err(Error::new(error.owed(), error)),
         };
         let protocol = response.headers.text("upgrade").unwrap_or_default().to_owned();
         ctx.response = response.forwarded();
@@ -75,10 +74,6 @@ fn may_switch(request: &Request) -> bool {
         && request.version() == Version::Http11
         && !headers.contains("content-length")
         && !headers.contains("transfer-encoding")
-}
-
-fn owed(error: ClientError) -> Error {
-    Error::new(error.owed(), error)
 }
 
 fn main() -> corehttp::Result {
