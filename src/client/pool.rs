@@ -252,11 +252,6 @@ impl Pool {
 }
 
 impl Resting {
-    /// A connection that has not been used yet.
-    pub(super) fn new(conn: Conn<Anywhere>, now: Instant) -> Resting {
-        Resting { conn, born: now, since: now, until: now }
-    }
-
     /// Whether the server has neither closed it nor sent anything unasked, as far as the runtime has noticed. This takes
     /// no system call, since the runtime knows by itself whether the socket has become readable.
     fn is_quiet(&mut self) -> bool {

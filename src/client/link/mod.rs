@@ -33,7 +33,7 @@ pub(super) struct Link {
 impl Link {
     pub(super) fn new(conn: Conn<Anywhere>, place: Place, timings: Timings) -> Link {
         let (now, exchange) = (runtime::now(), place.pool.take_exchange());
-        Link::over(Resting::new(conn, now), exchange, place, timings, now)
+        Link::over((conn, now), exchange, place, timings, now)
     }
 
     /// A link over a resting connection of `pool`, if there is one and no request waits for it. This is the usual case,
@@ -46,19 +46,19 @@ impl Link {
     /// A link over a resting connection of the pool of `place`, for which the request has waited for `queue`. Returns
     /// the place if no connection rests there.
     pub(super) fn over_rested(place: Place, queue: Duration, now: Instant) -> Result<Link, Place> {
-        let Some((resting, exchange)) = place.pool.take(now) else { return Err(place) };
+        let Some((Resting { conn, born, .. }, exchange)) = place.pool.take(now) else { return Err(place) };
         let timings = Timings { queue, reused: true, ..Timings::default() };
-        Ok(Link::over(resting, exchange, place, timings, now))
+        Ok(Link::over((conn, born), exchange, place, timings, now))
     }
 
+    /// A link over a connection that was opened at `born`.
     fn over(
-        resting: Resting,
+        (mut conn, born): (Conn<Anywhere>, Instant),
         mut exchange: Box<Exchange>,
         place: Place,
         timings: Timings,
         mark: Instant,
     ) -> Link {
-        let Resting { mut conn, born, .. } = resting;
         conn.swap_workspace(&mut exchange.workspace);
         exchange.persistence.born = born;
         (exchange.progress.timings, exchange.progress.mark) = (timings, mark);
