@@ -164,6 +164,7 @@
 //! | a single host, one of several hosts, many requests at once | [`Client::host`], [`Balancer`], [`Pipeline`] |
 //! | bodies read or written piece by piece, or both at once | [`Client::stream`], [`Client::open`], [`Call::split`] |
 //! | interim answers, such as 103 | [`CallReader::informational`] |
+//! | links in an answer, and other references | [`Target::join`] |
 //! | how long an exchange may take, and how long it took | [`ClientTimeouts`], [`Response::timings`] |
 //! | what went wrong, and what the server may have seen | [`ClientError`] |
 //! | secure connections, with feature `tls` | `ClientBuilder::tls`, `ClientTls`, `TlsRoots` |

@@ -32,8 +32,8 @@ pub struct Response {
     /// The trailer fields (RFC 9110 §6.5). A response that has some is sent in chunks. A peer that speaks HTTP/1.0 does
     /// not get them.
     pub trailers: Headers,
-    /// The URL that a client was redirected to, without a fragment; references in the content are relative to it.
-    /// `None` if there were no redirects.
+    /// The URL that a client was redirected to, without a fragment; references in the content are relative to it (see
+    /// [`Target::join`](super::Target::join)). `None` if there were no redirects.
     pub url: Option<Box<str>>,
     /// Read it with [`Response::timings`]. It is public only so that `..Response::new()` works outside of this crate,
     /// and boxed because the responses of a server have none.

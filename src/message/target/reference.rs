@@ -9,16 +9,31 @@ use super::{InvalidTarget, Target};
 use crate::message::percent;
 
 impl Target {
-    /// Resolves `reference` against this URL, and drops the fragment. Bytes that should have been escaped are escaped
-    /// as browsers do it: servers send spaces, UTF-8 and Latin-1 in `location`, and get back what they sent.
+    /// Resolves `reference`, such as a link in a page or the `location` of an answer, against this URL (RFC 3986 §5.2).
+    ///
+    /// The fragment is dropped, since it is never sent. Bytes that should have been escaped are escaped as browsers do
+    /// it: servers send spaces, UTF-8 and Latin-1 in `location`, and get back what they sent.
     ///
     /// # Errors
     ///
     /// Fails if this target is not in absolute-form, or the reference does not lead to an `http` or `https` URL, or would
     /// lead browsers to another host.
-    pub(crate) fn join(&self, reference: &[u8]) -> Result<Target, InvalidTarget> {
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use corehttp::Request;
+    ///
+    /// let page = Request::get("http://example.com/shop/list?page=2")?; // or of `Response::url`, if that is set
+    /// assert_eq!(page.target().join("?page=3")?.as_str(), "http://example.com/shop/list?page=3");
+    /// assert_eq!(page.target().join("../about us#team")?.as_str(), "http://example.com/about%20us");
+    /// assert!(page.target().join("mailto:ada@example.com").is_err());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[doc(alias = "resolve")]
+    pub fn join(&self, reference: impl AsRef<[u8]>) -> Result<Target, InvalidTarget> {
         let origin = self.origin().ok_or(InvalidTarget::Form)?;
-        let reference = reference.split(|&octet| octet == b'#').next().unwrap_or_default();
+        let reference = reference.as_ref().split(|&octet| octet == b'#').next().unwrap_or_default();
         if is_ambiguous(reference) {
             return Err(InvalidTarget::Byte);
         }
