@@ -31,12 +31,14 @@ pub type Result<T = (), E = Error> = std::result::Result<T, E>;
 /// - 415 for a body in an unknown coding, or of another type than the form that was asked for.
 ///
 /// A [`Status`] converts into one too, and an error of your own is answered with the status that it returns as its
-/// [`source`](StdError::source), if it does. For what is not a [`std::error::Error`], such as a `Box<dyn Error>`, an
-/// `anyhow::Error` or a text, use [`Error::new`]. A failed request to another server is answered with 500 like any other
-/// error; a gateway answers with what [`ClientError::owed`](crate::ClientError::owed) returns.
+/// [`source`](StdError::source), if it does: with the crate thiserror, that is a field `#[source] Status`. For what is
+/// not a [`std::error::Error`], such as a `Box<dyn Error>`, an `anyhow::Error` or a text, use [`Error::new`]. A failed
+/// request to another server is answered with 500 like any other error; a gateway answers with what
+/// [`ClientError::owed`](crate::ClientError::owed) returns.
 ///
 /// `Error` does not implement [`std::error::Error`] itself, which would rule out the conversion from all other errors.
-/// It converts into a `Box<dyn Error>`, which a `main` function may return.
+/// It converts into a `Box<dyn Error>`, which a `main` function may return, and with that into an anyhow error:
+/// `anyhow::Error::from_boxed(error.into())`.
 ///
 /// # Examples
 ///
