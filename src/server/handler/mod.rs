@@ -140,6 +140,10 @@ use crate::message::Request;
 )]
 pub trait Handler: 'static {
     /// Decides what becomes of the request's body, by its head alone, before the body is read. Default: it is buffered.
+    ///
+    /// A handler that holds another one passes the question on. If it does not, or is a closure, the other one's plan
+    /// has no effect: a body that was to be streamed is buffered, and refused with 413 if it is too large for that. A
+    /// closure gets a plan by [`with_plan`](crate::with_plan).
     #[inline]
     fn on_head(&self, request: &Request) -> BodyPlan {
         let _ = request;
