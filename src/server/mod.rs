@@ -267,7 +267,7 @@ impl Server {
         self
     }
 
-    /// Serves until the server is stopped, with one handler for all cores.
+    /// Serves until the server is stopped, with one handler for all cores. Blocks this thread, as [`Running::wait`] does.
     ///
     /// The cores share the handler, so it must be [`Send`] and [`Sync`], but its future need not be. For a handler that
     /// is neither there is [`Server::run_per_core`].
