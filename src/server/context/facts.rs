@@ -127,6 +127,10 @@ impl Context {
 
     /// Returns whether the server is about to stop, which makes this answer the last one of its connection, unless its
     /// head was sent before.
+    ///
+    /// By then no new connections are accepted, so a health check that asks this is hardly ever heard. If a load
+    /// balancer should go elsewhere first, let the check fail as soon as the signal to stop has come, and the future of
+    /// [`Server::on_stop`](crate::Server::on_stop) complete some seconds later.
     pub fn is_stopping(&self) -> bool {
         self.shared.timetable.is_stopping()
     }
