@@ -67,9 +67,10 @@
 //! must be [`Send`] and [`Sync`]. For state of each core, which needs no lock, use [`Server::run_per_core`]. A pool of
 //! connections to a database is such state, because they belong to the runtime that opened them.
 //!
-//! A handler runs on the thread of its core, inside a tokio runtime: it may await anything that needs one, and the
-//! tasks that it starts with `tokio::task::spawn_local` need not be `Send`. While a handler blocks or computes, its
-//! core serves no other connection, so long work belongs in `tokio::task::spawn_blocking`.
+//! A handler runs on the thread of its core, inside a tokio runtime that the server makes, so `main` needs none. It may
+//! await anything that needs a runtime, and the tasks that it starts with `tokio::task::spawn_local` need not be
+//! `Send`; but they end when the server stops, finished or not (see [`Running::shutdown`]). While a handler blocks or
+//! computes, its core serves no other connection, so long work belongs in `tokio::task::spawn_blocking`.
 //!
 //! # Forms and cookies
 //!

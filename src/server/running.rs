@@ -103,6 +103,11 @@ impl Running {
     /// Clients that notice, such as [`Client`](crate::Client), send it again if that is safe (RFC 9112 §9.3.1), and
     /// report a POST.
     ///
+    /// Tasks that handlers have started are not waited for: they are dropped as soon as their core has no connections
+    /// left. What must be finished belongs into the handler, or into a runtime of your own, which a
+    /// `tokio::runtime::Handle` reaches. Work that `tokio::task::spawn_blocking` has begun cannot be dropped, so its core
+    /// waits for it, even beyond the grace.
+    ///
     /// Returns at once; use [`Running::wait`] to wait for the end. A later call can shorten the grace, but not extend
     /// it.
     #[doc(alias = "graceful_shutdown")]

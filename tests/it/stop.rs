@@ -1,6 +1,7 @@
 //! How a server stops: it serves the connections that it has accepted and no others, and takes no longer than its
 //! grace.
 
+use std::future::pending;
 use std::io::{ErrorKind, Read};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -588,6 +589,25 @@ fn an_upgraded_connection_counts_until_it_is_dropped() {
         served.running.wait().unwrap();
         assert_eq!((served.running.stats().total.cut, &*peer.hear_all()), (cut, ""));
     }
+}
+
+/// A task that waits for ever would otherwise keep its server from stopping.
+#[test]
+fn tasks_that_handlers_left_behind_are_dropped() {
+    let kept = Arc::new(());
+    let given = Arc::clone(&kept);
+    let served = Served::new(async move |_: &mut Context| {
+        let given = Arc::clone(&given);
+        spawn_local(async move {
+            pending::<()>().await;
+            drop(given);
+        });
+    });
+    let mut peer = served.connect();
+    peer.say(GET);
+    assert_eq!(status(&peer.hear()), 200);
+    check_stops_at_once(&served);
+    eventually("task and handler are dropped", || Arc::strong_count(&kept) == 1);
 }
 
 /// Clients that ask as fast as they are answered, and connect again after the last answer of a connection.
