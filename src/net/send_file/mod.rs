@@ -197,11 +197,9 @@ mod tests {
 
     #[test]
     fn other_tasks_have_their_turn_between_the_pieces_of_a_file() {
-        let mut file = tempfile::tempfile().unwrap();
-        file.write_all(&vec![b'x'; 6 << 20]).unwrap();
-        let file = Arc::new(file);
-        system::warm(&file, 0..6 << 20).unwrap();
-        let mut sender = FileSender::new(file, 5..6 << 20);
+        let mut sender = FileSender::new(Arc::new(tempfile::tempfile().unwrap()), 5..6 << 20);
+        // Some file systems, such as tmpfs, do not tell what is in memory.
+        sender.warm_until = sender.range.end;
         let mut cx = Context::from_waker(std::task::Waker::noop());
         // How much was sent, and whether the sender goes on without a pause.
         for (sent, goes_on) in [(0, true), (TURN / 2, true), (TURN - 1, true), (TURN, false), (TURN, true)] {
