@@ -9,7 +9,7 @@ use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{self, Poll};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::Bytes;
 use corehttp::{
@@ -600,10 +600,12 @@ fn a_flood_does_not_keep_the_server_from_stopping() {
                 });
             }
             eventually("there is a flood", || served.running.stats().total.accepted > 200);
-            let start = Instant::now();
             served.running.shutdown(grace);
+            let before = served.running.stats().total.accepted;
             served.running.wait().unwrap();
-            assert!(start.elapsed() < grace + Duration::from_secs(5));
+            // Each core finishes its turn, and takes in those who waited then, but not all who come after them.
+            let more = served.running.stats().total.accepted - before;
+            assert!(more <= cores as u64 * (4096 + 128), "{more}");
         });
         let stats = served.running.stats().total;
         assert_eq!((stats.open, stats.errors.panic), (0, 0));
