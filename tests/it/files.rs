@@ -1331,7 +1331,10 @@ mod changing {
     #[cfg(target_os = "linux")]
     #[test]
     fn no_more_files_are_kept_open_than_descriptors_allow() {
-        alone("files::changing::no_more_files_are_kept_open_than_descriptors_allow", || check_kept_open(256));
+        alone("files::changing::no_more_files_are_kept_open_than_descriptors_allow", || {
+            rlimit::increase_nofile_limit(1024).unwrap();
+            check_kept_open(256);
+        });
     }
 
     #[cfg(target_os = "linux")]

@@ -40,6 +40,8 @@ impl Served {
         H: IntoHandler<Kind>,
         H::Handler: Send + Sync,
     {
+        // Some systems give 1,024 descriptors unless they are asked, and many tests run at once where cores are many.
+        rlimit::increase_nofile_limit(DESCRIPTORS).unwrap();
         let running = set(Server::bind("127.0.0.1:0").cores(1)).start(handler).expect("a free port is found");
         Served { running }
     }
@@ -68,6 +70,9 @@ impl Drop for Served {
         let _ = self.running.wait();
     }
 }
+
+/// More than all tests need together.
+const DESCRIPTORS: u64 = 16 << 10;
 
 /// How long a peer waits before its test has failed.
 const PATIENCE: Duration = Duration::from_secs(10);
