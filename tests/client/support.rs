@@ -336,7 +336,7 @@ pub async fn settle() {
 
 /// Waits until `condition` holds, for what only sockets tell.
 pub async fn eventually(what: &str, condition: impl Fn() -> bool) {
-    for _ in 0..2000 {
+    for _ in 0..60_000 {
         if condition() {
             return;
         }

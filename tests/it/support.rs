@@ -75,7 +75,7 @@ impl Drop for Served {
 const DESCRIPTORS: u64 = 16 << 10;
 
 /// How long a peer waits before its test has failed.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// One connection, byte for byte.
 pub struct Peer {
