@@ -17,6 +17,7 @@ use corehttp::{
 use flate2::read::{GzDecoder, ZlibDecoder};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, ReadBuf};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::task::unconstrained;
 
 use crate::support::wired::{Then, Wired};
 use crate::support::{Peer, Refusals, Served, paused, status, streaming};
@@ -779,6 +780,21 @@ fn an_endless_stream_gives_others_their_turn() {
     assert!(waited[2] <= 48, "a request waited for so many pieces: {waited:?}");
     drop(served);
     let _ = reads.join();
+}
+
+/// Nor is a core left to a source that is always ready, for a peer that reads as fast.
+#[test]
+fn a_large_source_is_coded_in_turns() {
+    const LEN: usize = 2 << 20;
+    let large = |ctx: &mut Context| {
+        ctx.response.html("");
+        ctx.response.body.stream(tokio::io::repeat(b'x').take(LEN as u64), None);
+    };
+    let service = Server::new().service(Compress::new(large));
+    let peer = tokio::io::join(io::Cursor::new(GET), tokio::io::sink());
+    let serving = unconstrained(service.serve_connection(peer));
+    let (served, polls) = paused(polls(serving, usize::MAX));
+    assert!(matches!(served, Some(Ok(()))) && polls >= LEN / (256 << 10), "{polls} polls");
 }
 
 /// Bodies that break off leave no whole answer.
