@@ -544,21 +544,29 @@ async fn a_redirect_whose_body_does_not_come_is_followed_anyway() {
     const SIZED: &str = "content-length: 50\r\n\r\n";
     const CHUNKED: &str = "transfer-encoding: chunked\r\n\r\n";
     for (framing, drop) in [(SIZED, ""), (SIZED, "x"), (CHUNKED, ""), (CHUNKED, "1\r\nx\r\n")] {
-        let stage = Stage::new(move |mut peer, number| async move {
-            if number == 0 {
-                peer.request().await?;
-                peer.say(format!("HTTP/1.1 302 x\r\nlocation: /end\r\n{framing}")).await?;
-                loop {
-                    tokio::time::sleep(Duration::from_millis(400)).await;
-                    peer.say(drop).await?;
+        let new = || {
+            Stage::new(move |mut peer, number| async move {
+                if number == 0 {
+                    peer.request().await?;
+                    peer.say(format!("HTTP/1.1 302 x\r\nlocation: /end\r\n{framing}")).await?;
+                    loop {
+                        tokio::time::sleep(Duration::from_millis(400)).await;
+                        peer.say(drop).await?;
+                    }
                 }
-            }
-            peer.answer(OK).await
-        });
-        let (client, start) = (stage.client(), tokio::time::Instant::now());
+                peer.answer(OK).await
+            })
+        };
+        let (stage, start) = (new(), tokio::time::Instant::now());
+        let client = stage.client();
         assert_eq!(ask(&client, &get("http://a/")).await.unwrap(), (200, "ok".into()));
         assert_eq!((stage.dialed().len(), start.elapsed().as_millis() / 10), (2, 100), "{framing} {drop}");
         assert_eq!((client.busy(), client.idle()), (0, 1));
+        // Nor is it waited for beyond the time of the exchange.
+        let (hurried, start) =
+            (new().client().timeout(Duration::from_millis(500)), tokio::time::Instant::now());
+        assert!(ask(&hurried, &get("http://a/")).await.unwrap_err().is_timeout());
+        assert_eq!(start.elapsed().as_millis() / 10, 50, "{framing} {drop}");
     }
 }
 
