@@ -1,5 +1,7 @@
 //! Coded content is decoded whole or in pieces, and refused if it is spoiled or too large (RFC 9110 §8.4).
 
+use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
+
 use super::codec::Flush;
 use super::{Coding, CodingError, Decoders, Encoder};
 use crate::memory::Arena;
@@ -228,6 +230,24 @@ fn content_that_was_flushed_often_may_be_coded_twice() {
         let codings = format!("{}, gzip", coding.as_str());
         let decoded = decode(&codings, &[&encode(Coding::Gzip, &made)], 1 << 20);
         assert!(decoded == Ok(text), "{codings}: {} bytes", made.len());
+    }
+}
+
+/// Coding makes content larger that gains nothing by it: by its header, and by each flush. So what lies between two codings
+/// may be a little larger than what may come out.
+#[test]
+fn content_of_just_the_limit_may_be_coded_twice() {
+    let noise = |at| BuildHasherDefault::<DefaultHasher>::default().hash_one(at) as u8;
+    for (coding, len) in available().flat_map(|coding| [(coding, 5), (coding, LIMIT)]) {
+        let content = Vec::from_iter((0..len).map(noise));
+        let (mut encoder, mut made) = (Encoder::new(coding, 4).unwrap(), Vec::new());
+        for piece in content.chunks(256) {
+            encoder.encode(piece, Flush::Now, &mut made).unwrap();
+        }
+        encoder.encode(b"", Flush::End, &mut made).unwrap();
+        let (codings, twice) = (format!("{}, gzip", coding.as_str()), encode(Coding::Gzip, &made));
+        let decoded = decode(&codings, &[&twice], len);
+        assert!(decoded == Ok(content), "{codings}: {len} bytes were {}: {decoded:?}", made.len());
     }
 }
 
