@@ -286,12 +286,8 @@ impl Shared {
 
 /// Whether an error says nothing about the host.
 fn is_callers(error: &ClientError) -> bool {
-    let is_of_request = matches!(
-        error.cause(),
-        ClientCause::Exchange(ExchangeError::Source(_) | ExchangeError::Length)
-            | ClientCause::NoRuntime
-            | ClientCause::Spent
-    );
+    let is_of_request =
+        matches!(error.cause(), ClientCause::Exchange(ExchangeError::Source(_) | ExchangeError::Length));
     is_of_request || error.phase() == ClientPhase::Prepare
 }
 
