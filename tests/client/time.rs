@@ -311,6 +311,22 @@ fn full() -> (Vec<Socket>, u16) {
     (sockets, address.as_socket().unwrap().port())
 }
 
+#[tokio::test(start_paused = true)]
+async fn the_time_of_an_exchange_that_is_over_ends_no_other() {
+    let slow = Stage::new(|mut peer, _| async move {
+        while peer.request().await?.is_some() {
+            sleep(3 * SECOND).await;
+            peer.say(OK).await?;
+        }
+        Ok(())
+    });
+    let client = slow.client().timeout(4 * SECOND);
+    for _ in 0..3 {
+        assert_eq!(ask(&client, &get()).await.unwrap(), (200, "ok".into()));
+    }
+    assert_eq!(slow.dialed().len(), 1);
+}
+
 /// What the look-up has left of the deadline is all that connecting has.
 #[tokio::test(start_paused = true)]
 async fn row_85_one_deadline_is_over_all_phases() {
