@@ -88,6 +88,26 @@ async fn row_83_corrupt_and_cut_content_and_bombs_are_errors() {
     check("gzip, gzip, gzip, gzip, gzip", &good, Err(CodingError::TooMany)).await;
 }
 
+/// What is received whole has to fit as a body, too. A stream has no such limit.
+#[tokio::test]
+async fn decoded_content_is_no_larger_than_a_body_may_be() {
+    let server = Scripted::always(answer("gzip", &gzip(&[0; 1000]))).await;
+    for (body_max, fits) in [(1000, true), (999, false)] {
+        let client = Client::builder().decode(1 << 20).body_max(body_max).build();
+        match client.get(&server.url).await {
+            Ok(response) => assert!(fits && response.body.len() == 1000),
+            Err(error) => {
+                assert!(!fits && format!("{error:#}").contains("the body is too large"), "{error:#}")
+            }
+        }
+        let (mut response, mut all) = (Response::new(), Vec::new());
+        let request = Request::get(&server.url).unwrap();
+        let mut answer = client.stream(&request, &mut response).await.unwrap();
+        answer.read_to_end(&mut all).await.unwrap();
+        assert_eq!(all.len(), 1000);
+    }
+}
+
 /// Even if all of it has come with the head.
 #[tokio::test]
 async fn decoding_counts_as_receiving() {
