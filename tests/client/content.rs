@@ -108,6 +108,24 @@ async fn decoded_content_is_no_larger_than_a_body_may_be() {
     }
 }
 
+/// One that drips would never be without progress, but is too slow. Here it is a name in a header that has no end.
+#[tokio::test(start_paused = true)]
+async fn a_decoded_body_has_its_least_rate_too() {
+    let stage = Stage::new(|mut peer, _| async move {
+        peer.request().await?;
+        peer.say("HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\n\r\n").await?;
+        peer.say(b"\x1f\x8b\x08\x08\0\0\0\0\0\x03").await?;
+        loop {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            peer.say("n").await?;
+        }
+    });
+    let client = stage.builder().decode(1 << 20).build();
+    let received = tokio::time::timeout(Duration::from_secs(60), client.get("http://a/")).await;
+    let error = received.expect("it is cut off").unwrap_err();
+    assert!(error.is_timeout(), "{error:#}");
+}
+
 /// Even if all of it has come with the head.
 #[tokio::test]
 async fn decoding_counts_as_receiving() {
