@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tokio::sync::{mpsc, watch};
 
-use super::inlet::{Arrival, Gate, Inlet, Outlet, Sharing, Totals};
+use super::inlet::{Arrival, Gate, Inlet, Outlet, Sharing, Totals, grace_over};
 use super::running::{Running, Stop};
 use super::server_core::ServerCore;
 use super::settings::Settings;
@@ -35,17 +35,23 @@ where
     let (make, count) = (Arc::new(make), cores.len());
     for (index, bound) in cores.into_iter().enumerate() {
         let (make, ready, signal) = (make.clone(), ready.clone(), signal.take());
-        let (stop, lifeline) = (running.stop_signal(), running.lifeline(grace));
+        // A core that dies before it serves ends the others at once, since the server does not start then.
+        let (stop, mut lifeline) = (running.stop_signal(), running.lifeline(Duration::ZERO));
         let core = ServerCore { index, count };
         let thread = runtime::block_on_core(index, server.pinning, move || async move {
             let mut ordered = stop.clone();
-            let stopped = async { ordered.wait_for(Option::is_some).await.ok().and(None) };
+            let cut = async {
+                drop(ordered.wait_for(Option::is_some).await);
+                grace_over(&mut ordered).await;
+                None
+            };
             let opened = async { Some(open(&*make, core, bound, stop).await) };
-            let (worker, inlet) = match runtime::first(stopped, opened).await {
+            let (worker, inlet) = match runtime::first(cut, opened).await {
                 Some(Ok(opened)) => opened,
                 // The launching thread returns it, unless it has given up.
                 Some(Err(error)) => return ready.send(Err(error)).or(Ok(())),
-                // Another core has failed, and this one may be waiting for it; or the signal has come already.
+                // Another core has failed, and this one may be waiting for it; or the signal has come, and the grace is
+                // over for the peers that have connected.
                 None => return ready.send(Ok(())).or(Ok(())),
             };
             if ready.send(Ok(())).is_err() {
@@ -56,6 +62,7 @@ where
             if let Some((signal, grace, running)) = signal {
                 runtime::spawn(stop_on(signal, grace, running));
             }
+            lifeline.grace = grace;
             inlet.serve(worker, lifeline).await
         });
         match thread {

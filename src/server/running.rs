@@ -172,7 +172,7 @@ pub(super) struct Stop {
 /// core that fails must not end alone: its share of the peers would not be served, and the error would not be reported.
 pub(super) struct Lifeline {
     running: Running,
-    grace: Duration,
+    pub(super) grace: Duration,
 }
 
 impl Drop for Lifeline {

@@ -232,6 +232,34 @@ fn a_peer_that_waits_for_a_busy_core_is_served_before_it_stops() {
     check_stops_at_once(&served);
 }
 
+/// A core that was still starting once gave up at the signal, and reset the connections that waited for it.
+#[test]
+fn a_peer_that_waits_for_a_core_to_start_is_served_before_it_stops() {
+    let (stop, signal) = oneshot::channel::<()>();
+    let (gate, listener) = (Gate::new(), TcpListener::bind("127.0.0.1:0").unwrap());
+    let (slow, address) = (gate.clone(), listener.local_addr().unwrap());
+    let make = async move |core: ServerCore| {
+        if core.index() == 1 {
+            slow.pass().await;
+        }
+        Ok(|ctx: &mut Context| ctx.response.text("fine"))
+    };
+    let server = Server::bind(listener).cores(2).balanced(true);
+    let server = server.on_stop(async { drop(signal.await) }, LONG);
+    let running = thread::spawn(move || server.start_per_core(make).unwrap());
+    let mut peers = [(); 3].map(|()| Peer::new(TcpStream::connect(address).unwrap()));
+    peers.iter_mut().for_each(|peer| peer.say(GET));
+    let [first, second, third] = &mut peers;
+    // The second one waits for the other core, and the third one came in behind it.
+    assert_eq!((status(&first.hear()), status(&third.hear())), (200, 200));
+    stop.send(()).unwrap();
+    assert_eq!((first.hear_all(), third.hear_all()), Default::default());
+    gate.open();
+    let heard = answers(&second.hear_all());
+    assert!(matches!(&heard[..], [answer] if answer.status == 200 && answer.is_last()), "{heard:?}");
+    running.join().unwrap().wait().unwrap();
+}
+
 #[test]
 fn connections_left_after_the_grace_are_cut() {
     let grace = Duration::from_millis(100);

@@ -171,7 +171,7 @@ const BACK_OFF_MAX: Duration = Duration::from_secs(1);
 const WAITING_MAX: usize = 4096;
 
 /// Waits for the end of the grace, which a later call may have made shorter.
-async fn grace_over(stop: &mut watch::Receiver<Option<Stop>>) {
+pub(super) async fn grace_over(stop: &mut watch::Receiver<Option<Stop>>) {
     loop {
         let told = *stop.borrow_and_update();
         let Some(Stop { at }) = told else { return };
