@@ -48,7 +48,7 @@ use crate::server::{BodyPlan, Context, Handler, IntoHandler, Result};
 ///
 /// # What is answered
 ///
-/// GET and HEAD are answered with content type, `etag` and `last-modified`; conditions (RFC 9110 §13) and ranges, one
+/// GET and HEAD are answered with content type, `etag` and `last-modified`; preconditions (RFC 9110 §13) and ranges, one
 /// or several (§14), are honored, though several ranges of an encoded form get all of it. A directory is answered with
 /// its index, `index.html`, if it has one. Small files that are requested often are kept in memory, within the bounds
 /// of [`FileCache`]. Large files are sent in constant memory, with sendfile(2) where the system has it. Disks are read

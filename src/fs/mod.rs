@@ -1,4 +1,4 @@
-//! Floor 5: files. Serves what a directory holds, as RFC 9110 asks: with conditions, ranges and codings.
+//! Floor 5: files. Serves what a directory holds, as RFC 9110 asks: with preconditions, ranges and codings.
 //!
 //! Whatever may block is done by [`spawn_blocking`](crate::runtime::spawn_blocking). Nothing here knows of connections:
 //! an answer is filled in, and the server sends it.

@@ -14,7 +14,7 @@ use crate::server::{Context, Result};
 impl Context {
     /// Answers with the file at `path`, with its content type, `etag` and `last-modified`.
     ///
-    /// Conditions and ranges of a GET are honored, unless a status other than 200 was set. Nothing in `path` is
+    /// Preconditions and ranges of a GET are honored, unless a status other than 200 was set. Nothing in `path` is
     /// decoded, and links in it are followed; if a peer has a say in the path, use [`Files`](crate::Files) instead. The
     /// file is opened for each call, on another thread, so that no connection waits for the disk.
     ///

@@ -21,6 +21,7 @@ mod cookie;
 mod credentials;
 mod form;
 mod forward;
+mod precondition;
 
 mod text;
 
@@ -36,6 +37,8 @@ pub(crate) use headers::{
 pub use headers::{FieldValue, Headers, HeadersIter, InvalidField};
 pub use invalid_request::InvalidRequest;
 pub use method::{ExtensionMethod, InvalidMethod, Method};
+#[cfg(feature = "fs")]
+pub(crate) use precondition::{Validators, Verdict, evaluate};
 pub use request::Request;
 pub use response::Response;
 pub use status::{InvalidStatus, Status};

@@ -90,10 +90,11 @@ impl Response {
     }
 
     /// Answers 304: what the peer has stored is still valid (RFC 9110 §15.4.5). Fields that identify it, such as
-    /// `etag`, stay.
+    /// `etag`, stay. [`Response::preconditions_hold`] does so where it is asked for.
     pub fn not_modified(&mut self) {
         self.status = Status::NOT_MODIFIED;
         self.body.clear();
+        self.trailers.reset();
         self.headers.remove_each(&["content-type", "content-length", "content-encoding"]);
     }
 

@@ -1,16 +1,17 @@
-//! [`fill`]: answers with a file, or as conditions and ranges demand (RFC 9110 §13, §14).
+//! [`fill`]: answers with a file, or as preconditions and ranges demand (RFC 9110 §13, §14).
 
-mod condition;
+mod if_range;
 mod parts;
 mod range;
 
 use std::ops::Range;
+use std::time::SystemTime;
 
-use self::condition::{Validators, Verdict, evaluate, range_counts};
+use self::if_range::range_counts;
 use self::parts::Parts;
 use self::range::Selection;
 use super::resource::{Content, Representation, Resource};
-use crate::message::{Headers, Method, Request, Response, Status};
+use crate::message::{Headers, Method, Request, Response, Status, Validators, Verdict, evaluate};
 use crate::server::{Context, Result};
 
 /// Makes `resource` the answer to the request.
@@ -19,10 +20,9 @@ pub(super) fn fill(ctx: &mut Context, resource: &Resource) -> Result {
     let modified = earlier.or(resource.modified);
     let Context { request, response, .. } = ctx;
     let chosen = resource.select(&request.headers);
-    let is_date_strong = resource.whole().is_past() && !resource.varies();
-    let validators = Validators { etag: &chosen.etag, modified, is_date_strong };
+    let strong_date = modified.filter(|_| resource.whole().is_past() && !resource.varies());
     let len = chosen.content().len();
-    match Owed::of(request, response.status, validators, chosen) {
+    match Owed::of(request, response.status, chosen, modified, strong_date) {
         Owed::Whole => {
             describe(response, &chosen.fields)?;
             send(response, chosen.content(), 0..len);
@@ -57,18 +57,25 @@ enum Owed {
 }
 
 impl Owed {
-    /// Conditions are evaluated where the answer to GET or HEAD would be 200 (RFC 9110 §13.2.1), ranges only for GET
+    /// Preconditions are evaluated where the answer to GET or HEAD would be 200 (RFC 9110 §13.2.1), ranges only for GET
     /// (§14.2).
-    fn of(request: &Request, status: Status, current: Validators<'_>, chosen: &Representation) -> Owed {
+    fn of(
+        request: &Request,
+        status: Status,
+        chosen: &Representation,
+        modified: Option<SystemTime>,
+        strong_date: Option<SystemTime>,
+    ) -> Owed {
         let fields = &request.headers;
+        let current = Validators { etag: Some(chosen.etag.as_bytes()), modified };
         let verdict = match (status, request.method()) {
-            (Status::OK, Method::Get | Method::Head) => evaluate(fields, current),
+            (Status::OK, Method::Get | Method::Head) => evaluate(request, current),
             _ => return Owed::Whole,
         };
         match (verdict, request.method()) {
             (Verdict::NotModified, _) => Owed::NotModified,
             (Verdict::Failed, _) => Owed::Failed,
-            (Verdict::Proceed, Method::Get) if range_counts(fields, current) => {
+            (Verdict::Proceed, Method::Get) if range_counts(fields, &chosen.etag, strong_date) => {
                 match Selection::of(fields, chosen.content().len()) {
                     Selection::Whole => Owed::Whole,
                     Selection::Nothing => Owed::Unsatisfiable,

@@ -1,0 +1,371 @@
+//! [`Response::preconditions_hold`]: conditional requests (RFC 9110 §13).
+
+use std::time::SystemTime;
+
+use super::{CONTENT_FIELDS, Headers, Method, Name, Request, Response, Status};
+use crate::memory::Reset;
+
+impl Response {
+    /// Evaluates the preconditions of `request` against the `etag` and `last-modified` of this response, in the order
+    /// of RFC 9110 §13.2.2. If one does not hold, the response becomes a 304, since the peer has stored what it asks
+    /// for, or a 412, since what it wants to change is not what it has seen. Neither has content.
+    ///
+    /// A response without either field stands for something that does not exist yet, so that `if-none-match: *` holds.
+    /// Where the status is not 2xx, and for CONNECT, OPTIONS and TRACE, everything holds (§13.2.1). Ranges, and so
+    /// `if-range`, are for files, which evaluate all of this by themselves.
+    ///
+    /// # Examples
+    ///
+    /// A page that is only rendered for those who have not seen it, and only changed by those who have:
+    ///
+    /// ```
+    /// use std::sync::Mutex;
+    /// use corehttp::{Context, Method, Request, Server, Status};
+    ///
+    /// let page = Mutex::new((1, String::from("first draft")));
+    /// let service = Server::new().service(move |ctx: &mut Context| {
+    ///     let Context { request, response, .. } = ctx;
+    ///     let mut page = page.lock().unwrap();
+    ///     response.headers.set("etag", format!("\"{}\"", page.0))?;
+    ///     if !response.preconditions_hold(request) {
+    ///         return Ok(()); // 304 or 412
+    ///     }
+    ///     if request.method() == Method::Put {
+    ///         *page = (page.0 + 1, request.body.text()?.to_owned());
+    ///         response.headers.set("etag", format!("\"{}\"", page.0))?;
+    ///     }
+    ///     response.text(&page.1);
+    ///     corehttp::Result::Ok(())
+    /// });
+    /// # corehttp::block_on(async {
+    /// let mut get = Request::get("/")?;
+    /// get.headers.set("if-none-match", "\"1\"")?;
+    /// assert_eq!(service.respond(get).await.status, Status::NOT_MODIFIED);
+    ///
+    /// let mut put = Request::new(Method::Put, "/")?;
+    /// put.headers.set("if-match", "\"1\"")?;
+    /// assert_eq!(service.respond(put.clone()).await.status, Status::OK);
+    /// assert_eq!(service.respond(put).await.status, Status::PRECONDITION_FAILED);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })??;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[doc(alias("if-none-match", "if-match", "if-modified-since", "if-unmodified-since"))]
+    pub fn preconditions_hold(&mut self, request: &Request) -> bool {
+        if !self.status.is_success() {
+            return true;
+        }
+        let modified = self.headers.date("last-modified");
+        match evaluate(request, Validators { etag: self.headers.first(ETAG), modified }) {
+            Verdict::Proceed => return true,
+            Verdict::NotModified => self.not_modified(),
+            Verdict::Failed => {
+                self.status = Status::PRECONDITION_FAILED;
+                self.body.clear();
+                self.headers.remove_each(&CONTENT_FIELDS);
+                self.trailers.reset();
+            }
+        }
+        false
+    }
+}
+
+/// The validators of a representation, which distinguish its states (RFC 9110 §8.8). Without any, there is none.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Validators<'a> {
+    /// In quotes, after `W/` if it is weak.
+    pub(crate) etag: Option<&'a [u8]>,
+    /// To the second.
+    pub(crate) modified: Option<SystemTime>,
+}
+
+/// The result of the preconditions of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    Proceed,
+    /// 304: what the peer has stored is still valid.
+    NotModified,
+    /// 412.
+    Failed,
+}
+
+/// Evaluates all preconditions except If-Range, in the order of RFC 9110 §13.2.2.
+pub(crate) fn evaluate(request: &Request, current: Validators<'_>) -> Verdict {
+    let (fields, modified) = (&request.headers, current.modified);
+    let is_read = match request.method() {
+        Method::Connect | Method::Options | Method::Trace => return Verdict::Proceed,
+        Method::Get | Method::Head => true,
+        _ => false,
+    };
+    if fields.first(IF_MATCH).is_some() {
+        if !lists(fields, IF_MATCH, current, Comparison::Strong) {
+            return Verdict::Failed;
+        }
+    } else if date(fields, IF_UNMODIFIED_SINCE).is_some_and(|since| modified.is_some_and(|at| at > since)) {
+        return Verdict::Failed;
+    }
+    if fields.first(IF_NONE_MATCH).is_some() {
+        return match lists(fields, IF_NONE_MATCH, current, Comparison::Weak) {
+            true if is_read => Verdict::NotModified,
+            true => Verdict::Failed,
+            false => Verdict::Proceed,
+        };
+    }
+    match date(fields, IF_MODIFIED_SINCE) {
+        Some(since) if is_read && modified.is_some_and(|at| at <= since) => Verdict::NotModified,
+        _ => Verdict::Proceed,
+    }
+}
+
+const ETAG: Name<'static> = Name::new("etag");
+const IF_MATCH: Name<'static> = Name::new("if-match");
+const IF_MODIFIED_SINCE: Name<'static> = Name::new("if-modified-since");
+const IF_NONE_MATCH: Name<'static> = Name::new("if-none-match");
+const IF_UNMODIFIED_SINCE: Name<'static> = Name::new("if-unmodified-since");
+
+/// How two entity-tags are compared (RFC 9110 §8.8.3.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Comparison {
+    Strong,
+    Weak,
+}
+
+/// Whether a field, over all its lines, lists the current etag, or is `*` while there is a representation. What follows
+/// a mistake is ignored.
+fn lists(fields: &Headers, name: Name<'_>, current: Validators<'_>, comparison: Comparison) -> bool {
+    let Validators { etag, modified } = current;
+    fields.named(name).any(|line| match (line, etag) {
+        (b"*", _) => etag.is_some() || modified.is_some(),
+        (line, Some(etag)) => tags(line).any(|tag| tag.is(etag, comparison)),
+        (_, None) => false,
+    })
+}
+
+struct EntityTag<'a> {
+    is_weak: bool,
+    /// In quotes.
+    opaque: &'a [u8],
+}
+
+impl EntityTag<'_> {
+    fn is(&self, etag: &[u8], comparison: Comparison) -> bool {
+        match (comparison, etag.strip_prefix(b"W/")) {
+            (Comparison::Strong, None) => !self.is_weak && self.opaque == etag,
+            (Comparison::Strong, Some(_)) => false,
+            (Comparison::Weak, weak) => self.opaque == weak.unwrap_or(etag),
+        }
+    }
+}
+
+/// `#entity-tag`. A backslash does not escape here, so this differs from other lists (RFC 9110 §8.8.3).
+fn tags(line: &[u8]) -> impl Iterator<Item = EntityTag<'_>> {
+    let mut rest = line;
+    std::iter::from_fn(move || {
+        while let [b' ' | b'\t' | b',', after @ ..] = rest {
+            rest = after;
+        }
+        let (is_weak, text) = match rest {
+            [b'W', b'/', opaque @ ..] => (true, opaque),
+            opaque => (false, opaque),
+        };
+        let is_etagc = |octet: &u8| matches!(octet, 0x21 | 0x23..=0x7e | 0x80..);
+        let len = text.strip_prefix(b"\"")?.iter().take_while(|octet| is_etagc(octet)).count();
+        let (opaque, after) = text.split_at_checked(len + 2).filter(|(tag, _)| tag.ends_with(b"\""))?;
+        rest = after.trim_ascii_start();
+        // A comma or the end must follow a tag.
+        if !matches!(rest, [] | [b',', ..]) {
+            rest = &[];
+            return None;
+        }
+        Some(EntityTag { is_weak, opaque })
+    })
+}
+
+/// The date of a field with a single valid line; others are ignored (RFC 9110 §13.1.3, §13.1.4).
+#[inline]
+fn date(fields: &Headers, name: Name<'_>) -> Option<SystemTime> {
+    let mut lines = fields.named(name);
+    let is_alone = lines.next().is_some() && lines.next().is_none();
+    is_alone.then(|| fields.date(name.as_str())).flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    const ETAG: &str = "\"v1\"";
+    const MODIFIED: &str = "Sun, 06 Nov 1994 08:49:37 GMT";
+    const BEFORE: &str = "Sun, 06 Nov 1994 08:49:36 GMT";
+    const AFTER: &str = "Sun, 06 Nov 1994 08:49:38 GMT";
+
+    fn current() -> Validators<'static> {
+        let modified = SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_777);
+        Validators { etag: Some(ETAG.as_bytes()), modified: Some(modified) }
+    }
+
+    fn asks(method: Method, lines: &[(&str, &str)]) -> Request {
+        let mut request = Request::new(method, "/").unwrap();
+        lines.iter().for_each(|(name, value)| request.headers.append(name, *value).unwrap());
+        request
+    }
+
+    fn get(lines: &[(&str, &str)]) -> Request {
+        asks(Method::Get, lines)
+    }
+
+    #[track_caller]
+    fn check(name: &str, value: &str, expected: Verdict) {
+        assert_eq!(evaluate(&get(&[(name, value)]), current()), expected, "{name}: {value}");
+    }
+
+    #[test]
+    fn entity_tags_are_compared_13_1_1_13_1_2() {
+        let same =
+            [ETAG, "*", "\"a\", \"v1\"", "\"v1\",\"a\"", "\"a,b\", \"v1\"", ",, \"v1\"", "\"a\\\",\"v1\""];
+        for list in same {
+            check("if-match", list, Verdict::Proceed);
+            check("if-none-match", list, Verdict::NotModified);
+        }
+        check("if-match", "W/\"v1\"", Verdict::Failed);
+        check("if-none-match", "W/\"v1\"", Verdict::NotModified);
+        check("if-none-match", "\"a\", W/\"v1\"", Verdict::NotModified);
+        let others = [
+            "",
+            "\"v2\"",
+            "v1",
+            "\"V1\"",
+            "\"v1",
+            "v1\"",
+            "w/\"v1\"",
+            "\"v 1\"",
+            "\"\"",
+            "\"",
+            "W/",
+            "\"a\" \"v1\"",
+            "\"v1\"x",
+            "x, \"v1\"",
+            "*, \"v1\"x",
+            "\"a,\"v1\",b\"",
+            "\"v1\" \"a\"",
+        ];
+        for list in others {
+            check("if-match", list, Verdict::Failed);
+            check("if-none-match", list, Verdict::Proceed);
+        }
+    }
+
+    #[test]
+    fn a_weak_etag_matches_only_by_weak_comparison_8_8_3_2() {
+        let weak = Validators { etag: Some(b"W/\"v1\""), ..current() };
+        for (tag, seen) in
+            [("W/\"v1\"", true), ("\"v1\"", true), ("*", true), ("\"v2\"", false), ("W/\"v2\"", false)]
+        {
+            let seen = if seen { Verdict::NotModified } else { Verdict::Proceed };
+            assert_eq!(evaluate(&get(&[("if-none-match", tag)]), weak), seen, "{tag}");
+            let matches = if tag == "*" { Verdict::Proceed } else { Verdict::Failed };
+            assert_eq!(evaluate(&get(&[("if-match", tag)]), weak), matches, "{tag}");
+        }
+    }
+
+    #[test]
+    fn dates_are_compared_to_the_second_13_1_3_13_1_4() {
+        check("if-modified-since", BEFORE, Verdict::Proceed);
+        check("if-modified-since", MODIFIED, Verdict::NotModified);
+        check("if-modified-since", AFTER, Verdict::NotModified);
+        check("if-unmodified-since", BEFORE, Verdict::Failed);
+        check("if-unmodified-since", MODIFIED, Verdict::Proceed);
+        check("if-unmodified-since", AFTER, Verdict::Proceed);
+        for name in ["if-modified-since", "if-unmodified-since"] {
+            for value in ["", "0", "yesterday", "\"v1\"", "Sun, 06 Nov 1994 08:49:37", "-1"] {
+                check(name, value, Verdict::Proceed);
+            }
+            let twice = get(&[(name, BEFORE), (name, MODIFIED)]);
+            assert_eq!(evaluate(&twice, current()), Verdict::Proceed, "two dates are none");
+            let undated = Validators { modified: None, ..current() };
+            assert_eq!(evaluate(&get(&[(name, BEFORE)]), undated), Verdict::Proceed, "there is no date");
+        }
+    }
+
+    /// All conditions together, each absent, true and false: the first that decides wins.
+    #[test]
+    fn conditions_are_evaluated_in_their_order_13_2_2() {
+        let tag = [None, Some(("\"v1\"", true)), Some(("\"v2\"", false))];
+        let date = [None, Some((MODIFIED, true)), Some((BEFORE, false))];
+        for row in 0..81 {
+            let conditions = [tag[row % 3], date[row / 3 % 3], tag[row / 9 % 3], date[row / 27]];
+            let names = ["if-match", "if-unmodified-since", "if-none-match", "if-modified-since"];
+            let lines = names.iter().zip(conditions).filter_map(|(name, set)| Some((*name, set?.0)));
+            let [matches, unmodified, seen, since] = conditions.map(|set| set.map(|(_, holds)| holds));
+            let expected = match (matches.or(unmodified), seen.or(since)) {
+                (Some(false), _) => Verdict::Failed,
+                (_, Some(true)) => Verdict::NotModified,
+                (_, Some(false) | None) => Verdict::Proceed,
+            };
+            assert_eq!(evaluate(&get(&Vec::from_iter(lines)), current()), expected, "{conditions:?}");
+        }
+    }
+
+    #[test]
+    fn what_changes_a_representation_gets_412_13_1_2() {
+        for method in [Method::Post, Method::Put, Method::Delete, Method::Patch] {
+            let verdict = |name, value| evaluate(&asks(method, &[(name, value)]), current());
+            assert_eq!(verdict("if-none-match", "W/\"v1\""), Verdict::Failed, "{method}");
+            assert_eq!(verdict("if-none-match", "\"v2\""), Verdict::Proceed, "{method}");
+            assert_eq!(
+                verdict("if-modified-since", AFTER),
+                Verdict::Proceed,
+                "{method}: only for GET and HEAD"
+            );
+            assert_eq!(verdict("if-match", "\"v2\""), Verdict::Failed, "{method}");
+            assert_eq!(verdict("if-unmodified-since", BEFORE), Verdict::Failed, "{method}");
+        }
+        for method in [Method::Connect, Method::Options, Method::Trace] {
+            let request = asks(method, &[("if-match", "\"v2\""), ("if-none-match", "*")]);
+            assert_eq!(
+                evaluate(&request, current()),
+                Verdict::Proceed,
+                "{method}: nothing is selected (§13.2.1)"
+            );
+        }
+    }
+
+    #[test]
+    fn any_is_none_where_nothing_exists_13_1_1_13_1_2() {
+        let dated = Validators { etag: None, ..current() };
+        let nothing = Validators { etag: None, modified: None };
+        for (current, exists) in [(dated, true), (nothing, false)] {
+            let verdict = |name| evaluate(&asks(Method::Put, &[(name, "*")]), current) == Verdict::Proceed;
+            assert_eq!((verdict("if-match"), verdict("if-none-match")), (exists, !exists), "{current:?}");
+            assert_eq!(evaluate(&get(&[("if-match", ETAG)]), current), Verdict::Failed, "it has no such tag");
+            assert_eq!(evaluate(&get(&[("if-none-match", ETAG)]), current), Verdict::Proceed);
+        }
+    }
+
+    #[test]
+    fn a_response_becomes_what_its_preconditions_demand() {
+        let answer = |status, request: &Request| {
+            let mut response = Response::new();
+            response.text("first");
+            response.headers.set("etag", ETAG).unwrap();
+            response.headers.set("last-modified", MODIFIED).unwrap();
+            response.headers.set("vary", "accept").unwrap();
+            response.trailers.set("x-sum", 1).unwrap();
+            response.status = status;
+            let hold = response.preconditions_hold(request);
+            let names = response.headers.iter().map(|(name, _)| name).collect::<Vec<_>>().join(" ");
+            (hold, response.status, names, response.body.len() + response.trailers.len())
+        };
+        let whole = |status| (true, status, "content-type etag last-modified vary".to_owned(), 6);
+        let (seen, changed) = (get(&[("if-none-match", ETAG)]), get(&[("if-unmodified-since", BEFORE)]));
+        let not_modified = (false, Status::NOT_MODIFIED, "etag last-modified vary".to_owned(), 0);
+        let failed = (false, Status::PRECONDITION_FAILED, "etag vary".to_owned(), 0);
+        assert_eq!(answer(Status::OK, &get(&[])), whole(Status::OK));
+        assert_eq!(answer(Status::OK, &seen), not_modified);
+        assert_eq!(answer(Status::CREATED, &changed), failed);
+        for status in [Status::NOT_FOUND, Status::SEE_OTHER] {
+            assert_eq!(answer(status, &seen), whole(status), "§13.2.1");
+        }
+    }
+}
