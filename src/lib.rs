@@ -252,7 +252,7 @@ pub use server::{
     IntoHandler, InvalidAnswer, Outcome, PlainHandler, Reader, Refusal, RefusalCause, Result, Running,
     Server, ServerCore, ServerCounts, ServerStats, Service, Transform, Upgraded, WithPlan, Writer, with_plan,
 };
-pub use sse::{Event, Events, InvalidEvent};
+pub use sse::{Event, EventReader, Events, InvalidEvent};
 pub use wire::{Limits, WireError};
 
 /// Compiles the programs in the README.

@@ -20,7 +20,7 @@ const FLOORS: &[(&str, &[&str])] = &[
     ("fs", &["coding", "memory", "message", "net", "runtime", "server"]),
     ("gateway", &["client", "exchange", "message", "server"]),
     ("multipart", &["message", "runtime", "server"]),
-    ("sse", &["runtime", "server"]),
+    ("sse", &["message", "runtime", "server"]),
     // The public face only: it could be a crate of its own.
     ("jar", &["CookieStore", "Headers", "Request", "SameSite", "SetCookie", "Target"]),
 ];

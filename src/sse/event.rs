@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-/// An event. Fields that are `None` are not sent.
+/// An event. Fields that are `None` are not sent, or were not.
 ///
 /// # Examples
 ///

@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use corehttp::{Context, Event, ExchangeError, InvalidEvent, Request, Server};
+use corehttp::{Client, Context, Event, EventReader, ExchangeError, InvalidEvent, Request, Response, Server};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
@@ -263,6 +263,58 @@ fn the_last_event_id_is_told_to_the_handler_9_2_4() {
     assert!(
         served.ask(GET.replace("\r\n\r\n", "\r\nLast-Event-ID: 7 \r\n\r\n")).contains("data: Some(\"7\")\n")
     );
+}
+
+/// Events are told from comments, across chunks, and none is lost if the caller gives up and waits again.
+#[test]
+fn a_reader_follows_a_stream_from_one_connection_to_the_next_9_2_4() {
+    let sends = async |ctx: &mut Context| -> corehttp::Result {
+        let mut out = ctx.events().await?;
+        let first = out.last_id().map_or(1, |id| id.parse::<u64>().unwrap() + 1);
+        for number in first..first + 3 {
+            let id = number.to_string();
+            let (id, retry) = (Some(id.as_str()), Some(Duration::from_millis(number)));
+            out.comment("no event").await?;
+            out.send(Event { id, retry, ..Event::data("of two\nlines") }).await?;
+            out.comment("").await?;
+        }
+        Ok(out.finish().await?)
+    };
+    let served = Served::new(sends);
+    let (mut request, mut response) =
+        (Request::get(&format!("http://{}/", served.addr())).unwrap(), Response::new());
+    let reads = async {
+        let (client, mut count) = (Client::new(), 0);
+        for _ in 0..3 {
+            let mut events = EventReader::new(client.stream(&request, &mut response).await.unwrap());
+            loop {
+                let event = tokio::select! {
+                    biased;
+                    event = events.event() => event.unwrap(),
+                    () = tokio::task::yield_now() => continue,
+                };
+                let Some(event) = event else { break };
+                count += 1;
+                assert_eq!((event.id, event.data), (Some(count.to_string().as_str()), Some("of two\nlines")));
+            }
+            assert_eq!(events.event().await.unwrap(), None, "it has ended");
+            assert_eq!(events.retry(), Some(Duration::from_millis(count)));
+            request.headers.set("last-event-id", events.last_id().unwrap()).unwrap();
+        }
+        count
+    };
+    assert_eq!(corehttp::block_on(reads).unwrap(), 9);
+}
+
+#[test]
+fn an_event_without_end_is_an_error_of_the_reader() {
+    let mut events = EventReader::new(tokio::io::repeat(b'x'));
+    events.event_max = 1 << 16;
+    paused(async {
+        for _ in 0..2 {
+            assert_eq!(events.event().await.unwrap_err().kind(), io::ErrorKind::InvalidData);
+        }
+    });
 }
 
 #[test]

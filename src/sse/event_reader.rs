@@ -1,0 +1,95 @@
+//! [`EventReader`]: events that another server sends.
+
+use std::io;
+use std::time::Duration;
+
+use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
+
+use super::Event;
+use super::decoder::{Decoder, Progress};
+
+/// Reads events as they come, for instance from an [`Answer`](crate::Answer) (HTML §9.2.6).
+///
+/// # Examples
+///
+/// Follows a stream for ever, as a browser would:
+///
+/// ```no_run
+/// use std::time::Duration;
+/// use corehttp::{Client, EventReader, Request, Response, Status};
+///
+/// async fn follow(client: &Client, url: &str) -> Result<(), Box<dyn std::error::Error>> {
+///     let (mut request, mut response) = (Request::get(url)?, Response::new());
+///     request.headers.set("accept", "text/event-stream")?;
+///     loop {
+///         let answer = client.stream(&request, &mut response).await?;
+///         if response.status != Status::OK {
+///             return Err(response.status.into());
+///         }
+///         let mut events = EventReader::new(answer);
+///         while let Ok(Some(event)) = events.event().await {
+///             println!("{}", event.data.unwrap_or_default());
+///         }
+///         match events.last_id() {
+///             Some(id) => request.headers.set("last-event-id", id)?,
+///             None => drop(request.headers.remove("last-event-id")),
+///         }
+///         tokio::time::sleep(events.retry().unwrap_or(Duration::from_secs(3))).await;
+///     }
+/// }
+/// ```
+#[derive(Debug)]
+pub struct EventReader<R> {
+    /// How many bytes an event may have. Default: 1 MiB.
+    pub event_max: usize,
+    source: BufReader<R>,
+    decoder: Decoder,
+}
+
+impl<R: AsyncRead + Unpin> EventReader<R> {
+    /// Reads from `source`, which should be the content of a response with status 200 and the type `text/event-stream`.
+    pub fn new(source: R) -> EventReader<R> {
+        EventReader { event_max: EVENT_MAX, source: BufReader::new(source), decoder: Decoder::default() }
+    }
+
+    /// Waits for the next event, which has data; `None` at the end of the stream, where an event without its blank line
+    /// is dropped. What is not UTF-8 is replaced by U+FFFD.
+    ///
+    /// A client waits no longer than [`ClientTimeouts::receive`](crate::ClientTimeouts::receive) for something to come,
+    /// be it a comment. If the future is dropped, nothing is lost.
+    ///
+    /// # Errors
+    ///
+    /// Fails if reading does, and with [`io::ErrorKind::InvalidData`] if an event is longer than
+    /// [`EventReader::event_max`].
+    pub async fn event(&mut self) -> io::Result<Option<Event<'_>>> {
+        loop {
+            let bytes = self.source.fill_buf().await?;
+            if bytes.is_empty() {
+                return Ok(None);
+            }
+            let (len, progress) = self.decoder.decode(bytes, self.event_max);
+            self.source.consume(len);
+            match progress {
+                Progress::Part => {}
+                Progress::Whole => return Ok(Some(self.decoder.event())),
+                Progress::TooLong => {
+                    return Err(io::Error::new(io::ErrorKind::InvalidData, "an event is too long"));
+                }
+            }
+        }
+    }
+
+    /// Returns the id of the last event that had one, for the field `last-event-id` of a request that continues the
+    /// stream (HTML §9.2.4); `None` if there was none, or the last one was empty.
+    pub fn last_id(&self) -> Option<&str> {
+        Some(self.decoder.last_id.as_str()).filter(|id| !id.is_empty())
+    }
+
+    /// Returns how long to wait before such a request, if the server has said so.
+    pub fn retry(&self) -> Option<Duration> {
+        self.decoder.last_retry
+    }
+}
+
+const EVENT_MAX: usize = 1024 * 1024;

@@ -1,0 +1,185 @@
+//! [`Events`]: an answer that is a stream of events.
+
+use std::io;
+use std::pin::pin;
+use std::time::Duration;
+
+use tokio::io::AsyncWriteExt;
+
+use super::Event;
+use super::event::comment;
+use crate::runtime;
+use crate::server::{Context, Writer};
+
+/// An answer that is a stream of events, each sent at once, for the `EventSource` of a web page.
+///
+/// Made by [`Context::events`]. If the peer is gone, sending fails, as a rule from the second event or keep-alive comment
+/// on. To hear of it at once there is [`Events::peer_closed`].
+///
+/// # Examples
+///
+/// ```no_run
+/// use std::time::Duration;
+/// use corehttp::{Context, Event, Server};
+///
+/// async fn ticks(ctx: &mut Context) -> corehttp::Result {
+///     let mut events = ctx.events().await?;
+///     for count in 0.. {
+///         events.send(Event::data(&format!("tick {count}"))).await?;
+///         events.wait(tokio::time::sleep(Duration::from_secs(1))).await?;
+///     }
+///     Ok(events.finish().await?)
+/// }
+///
+/// fn main() -> corehttp::Result {
+///     Server::bind("127.0.0.1:8080").run(ticks)
+/// }
+/// ```
+#[derive(Debug)]
+pub struct Events<'a> {
+    /// How long [`Events::wait`] waits before it sends a comment, which shows proxies that the connection is alive. At
+    /// least one second. Default: 15 s.
+    pub keep_alive: Duration,
+    out: Writer<'a>,
+    /// The event that is being sent, and how much of it has been.
+    buffer: Vec<u8>,
+    sent: usize,
+}
+
+impl Context {
+    /// Begins a stream of events, with the content type `text/event-stream` and `cache-control: no-store`. Other fields
+    /// of the response are sent too.
+    ///
+    /// # Errors
+    ///
+    /// As [`Context::stream`].
+    pub async fn events(&mut self) -> io::Result<Events<'_>> {
+        let headers = &mut self.response.headers;
+        headers.set("content-type", "text/event-stream").map_err(io::Error::other)?;
+        headers.set("cache-control", "no-store").map_err(io::Error::other)?;
+        Ok(Events { keep_alive: KEEP_ALIVE, out: self.stream().await?, buffer: Vec::new(), sent: 0 })
+    }
+}
+
+impl Events<'_> {
+    /// Sends `event` at once. If the future is dropped halfway, the rest is sent before anything else.
+    ///
+    /// # Errors
+    ///
+    /// Fails with [`InvalidEvent`] if the event is invalid, of which nothing is sent. Fails if the peer is gone, or
+    /// does not read.
+    pub async fn send(&mut self, event: Event<'_>) -> io::Result<()> {
+        self.begin().await?;
+        event
+            .encode(&mut self.buffer)
+            .map_err(|invalid| io::Error::new(io::ErrorKind::InvalidInput, invalid))?;
+        self.flush().await
+    }
+
+    /// Sends a comment at once, which pages ignore. Like an event, it is never sent in part only.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the peer is gone, or does not read.
+    pub async fn comment(&mut self, text: &str) -> io::Result<()> {
+        self.begin().await?;
+        comment(&mut self.buffer, text);
+        self.flush().await
+    }
+
+    /// Waits for `next`, and sends a comment whenever that takes longer than [`Events::keep_alive`].
+    ///
+    /// # Errors
+    ///
+    /// Fails if the peer is gone, or does not read. `next` is then dropped.
+    pub async fn wait<T>(&mut self, next: impl Future<Output = T>) -> io::Result<T> {
+        let mut next = pin!(next);
+        loop {
+            match runtime::timeout(self.keep_alive.max(KEEP_ALIVE_MIN), &mut next).await {
+                Ok(next) => return Ok(next),
+                Err(_) => self.comment("").await?,
+            }
+        }
+    }
+
+    /// Waits until the peer has closed the connection, or its sending half, as
+    /// [`Context::peer_closed`](crate::Context::peer_closed) does.
+    ///
+    /// Without this, a stream of rare events learns only from its keep-alive comments that the peer is gone.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use corehttp::{Context, Event, ExchangeError};
+    /// use tokio::sync::mpsc::Receiver;
+    ///
+    /// async fn follow(ctx: &mut Context, mut news: Receiver<String>) -> corehttp::Result {
+    ///     let mut events = ctx.events().await?;
+    ///     loop {
+    ///         tokio::select! {
+    ///             news = news.recv() => match news {
+    ///                 Some(text) => events.send(Event::data(&text)).await?,
+    ///                 None => return Ok(events.finish().await?),
+    ///             },
+    ///             () = events.peer_closed() => return Err(ExchangeError::PeerClosed.into()),
+    ///             () = tokio::time::sleep(events.keep_alive) => events.comment("").await?,
+    ///         }
+    ///     }
+    /// }
+    /// ```
+    pub async fn peer_closed(&self) {
+        self.out.peer_closed().await;
+    }
+
+    /// Returns the id of the last event that the page received on an earlier connection, if it has reconnected (HTML
+    /// §9.2.4).
+    pub fn last_id(&self) -> Option<&str> {
+        self.out.request.headers.text("last-event-id")
+    }
+
+    /// Returns whether the server is about to stop. A stream that has not ended when the grace is over is cut, like any
+    /// other answer, and the page reconnects.
+    ///
+    /// If events are rare, wait for [`Context::stopping`] alongside them.
+    pub fn is_stopping(&self) -> bool {
+        self.out.is_stopping()
+    }
+
+    /// Ends the stream. The page will reconnect, unless that is then answered with 204 (HTML §9.2.3).
+    ///
+    /// # Errors
+    ///
+    /// Fails if the peer is gone, or does not read.
+    pub async fn finish(mut self) -> io::Result<()> {
+        self.write().await?;
+        self.out.finish().await
+    }
+
+    /// Clears the buffer for another event, once all of the last one was written.
+    async fn begin(&mut self) -> io::Result<()> {
+        self.write().await?;
+        self.buffer.clear();
+        self.sent = 0;
+        Ok(())
+    }
+
+    /// Writes what is left of an event. If sending it was cancelled, some of it may have been written, and what follows
+    /// must not be taken for the rest.
+    async fn write(&mut self) -> io::Result<()> {
+        while self.sent < self.buffer.len() {
+            self.sent += self.out.write(&self.buffer[self.sent..]).await?;
+        }
+        Ok(())
+    }
+
+    async fn flush(&mut self) -> io::Result<()> {
+        self.write().await?;
+        self.out.flush().await
+    }
+}
+
+/// Proxies cut connections that are silent for half a minute or so.
+const KEEP_ALIVE: Duration = Duration::from_secs(15);
+
+/// Without a pause, comments would keep the connection busy.
+const KEEP_ALIVE_MIN: Duration = Duration::from_secs(1);
