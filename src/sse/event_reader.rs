@@ -34,7 +34,7 @@ use super::decoder::{Decoder, Progress};
 ///             Some(id) => request.headers.set("last-event-id", id)?,
 ///             None => drop(request.headers.remove("last-event-id")),
 ///         }
-///         tokio::time::sleep(events.retry().unwrap_or(Duration::from_secs(3))).await;
+///         tokio::time::sleep(events.last_retry().unwrap_or(Duration::from_secs(3))).await;
 ///     }
 /// }
 /// ```
@@ -87,7 +87,7 @@ impl<R: AsyncRead + Unpin> EventReader<R> {
     }
 
     /// Returns how long to wait before such a request, if the server has said so.
-    pub fn retry(&self) -> Option<Duration> {
+    pub fn last_retry(&self) -> Option<Duration> {
         self.decoder.last_retry
     }
 }

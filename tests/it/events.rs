@@ -298,7 +298,7 @@ fn a_reader_follows_a_stream_from_one_connection_to_the_next_9_2_4() {
                 assert_eq!((event.id, event.data), (Some(count.to_string().as_str()), Some("of two\nlines")));
             }
             assert_eq!(events.event().await.unwrap(), None, "it has ended");
-            assert_eq!(events.retry(), Some(Duration::from_millis(count)));
+            assert_eq!(events.last_retry(), Some(Duration::from_millis(count)));
             request.headers.set("last-event-id", events.last_id().unwrap()).unwrap();
         }
         count
