@@ -21,6 +21,8 @@ use crate::message::Headers;
 /// read to its end, the connection is free for other requests. If the answer is dropped before that, the connection is
 /// closed.
 ///
+/// A stream of events is read with an [`EventReader`](crate::EventReader).
+///
 /// # Examples
 ///
 /// A download:
