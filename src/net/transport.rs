@@ -1,7 +1,7 @@
 //! [`Transport`]: what carries the bytes of a connection.
 
 use std::future::poll_fn;
-use std::io::{self, IoSlice};
+use std::io::{self, IoSlice, Read};
 use std::mem::MaybeUninit;
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
@@ -54,7 +54,7 @@ impl<B: AnyStream> Transport<B> {
     /// Whether there is nothing to read, not even the end. If there is, a byte of it is lost.
     pub(crate) fn is_quiet(&mut self) -> bool {
         poll_now(|cx| match self {
-            Transport::Tls(stream) => stream.poll_noise(cx),
+            Transport::Tls(stream) => stream.poll_noise(|carrier, buf| Pin::new(carrier).poll_read(cx, buf)),
             _ => self.poll_read(cx, &mut [0]).map(drop),
         })
         .is_pending()
@@ -132,25 +132,34 @@ impl<B: AnyStream> Transport<B> {
 
     /// Whether a socket has received bytes that its runtime has not noticed yet.
     pub(crate) fn has_unnoticed(&self) -> bool {
-        matches!(self.peek(), Some(Ok(1..)))
+        self.socket().is_some_and(|socket| matches!(socket.peek(&mut [MaybeUninit::uninit()]), Ok(1..)))
     }
 
-    /// Whether a socket has nothing to read, not even the end, that its runtime has not noticed yet.
-    pub(crate) fn is_silent(&self) -> bool {
-        match self.peek() {
-            Some(Err(error)) => error.kind() == io::ErrorKind::WouldBlock,
-            peeked => peeked.is_none(),
+    /// As [`Transport::is_quiet`], with what a runtime has not noticed yet.
+    pub(crate) fn is_silent(&mut self) -> bool {
+        self.poll_unnoticed(&mut ReadBuf::new(&mut [0])).is_pending()
+    }
+
+    /// Reads what the system has for a socket, noticed or not. Of TLS it only tells that there is something.
+    fn poll_unnoticed(&mut self, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        if let Transport::Tls(stream) = self {
+            let noise = stream.poll_noise(Transport::poll_unnoticed);
+            return noise.map(|()| Err(io::ErrorKind::Unsupported.into()));
+        }
+        let Some(socket) = self.socket() else { return Poll::Pending };
+        match (&*socket).read(buf.initialize_unfilled()) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Poll::Pending,
+            read => Poll::Ready(read.map(|count| buf.advance(count))),
         }
     }
 
-    /// Asks the system what a socket would read. Only sockets depend on their runtime to notice it.
-    fn peek(&self) -> Option<io::Result<usize>> {
-        let mut byte = [MaybeUninit::uninit()];
+    /// The socket at the bottom, if there is one. Only sockets depend on their runtime to notice what comes.
+    fn socket(&self) -> Option<SockRef<'_>> {
         match self {
-            Transport::Tcp(stream) => Some(SockRef::from(stream).peek(&mut byte)),
+            Transport::Tcp(stream) => Some(SockRef::from(stream)),
             #[cfg(unix)]
-            Transport::Unix(stream) => Some(SockRef::from(stream).peek(&mut byte)),
-            Transport::Tls(stream) => stream.carrier().peek(),
+            Transport::Unix(stream) => Some(SockRef::from(stream)),
+            Transport::Tls(stream) => stream.carrier().socket(),
             Transport::Closed | Transport::Memory(_) | Transport::Boxed(_) => None,
         }
     }

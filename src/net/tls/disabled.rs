@@ -6,6 +6,8 @@ use std::marker::PhantomData;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
+use tokio::io::ReadBuf;
+
 use super::TlsError;
 use crate::net::Stream;
 
@@ -39,7 +41,10 @@ impl<C> TlsStream<C> {
         match self.never {}
     }
 
-    pub(crate) fn poll_noise(&mut self, _: &mut Context<'_>) -> Poll<()> {
+    pub(crate) fn poll_noise(
+        &mut self,
+        _: impl FnMut(&mut C, &mut ReadBuf<'_>) -> Poll<io::Result<()>>,
+    ) -> Poll<()> {
         match self.never {}
     }
 

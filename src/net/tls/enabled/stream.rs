@@ -25,11 +25,18 @@ impl<C: AsyncRead + AsyncWrite + Unpin> TlsStream<C> {
     }
 
     /// Ready when there is something to read, or the end, or so much of what only TLS is told that it may go on for ever:
-    /// a read takes tickets for as long as they come. What was heard may be lost then.
-    pub(crate) fn poll_noise(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+    /// a read takes tickets for as long as they come. What was heard may be lost then. `hear` reads from the carrier.
+    pub(crate) fn poll_noise(
+        &mut self,
+        mut hear: impl FnMut(&mut C, &mut ReadBuf<'_>) -> Poll<io::Result<()>>,
+    ) -> Poll<()> {
         let mut told = 0;
         while told < TOLD_MAX && !self.has_unread() {
-            match ready!(self.poll_hear(cx)) {
+            let heard = match &mut self.0 {
+                Client(stream) => poll_take(stream.get_mut(), &mut hear),
+                Server(stream) => poll_take(stream.get_mut(), &mut hear),
+            };
+            match ready!(heard) {
                 Ok(count) => told += count,
                 Err(_) => break,
             }
@@ -42,14 +49,6 @@ impl<C: AsyncRead + AsyncWrite + Unpin> TlsStream<C> {
         match &mut self.0 {
             Client(stream) => poll_give(cx, stream.get_mut()),
             Server(stream) => poll_give(cx, stream.get_mut()),
-        }
-    }
-
-    /// Reads once from the carrier. Returns how much that was.
-    fn poll_hear(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
-        match &mut self.0 {
-            Client(stream) => poll_take(cx, stream.get_mut()),
-            Server(stream) => poll_take(cx, stream.get_mut()),
         }
     }
 }
@@ -89,14 +88,14 @@ impl<C: AsyncWrite + Unpin> Write for Sink<'_, '_, C> {
     }
 }
 
-/// Has TLS take what one read of its carrier brings.
-fn poll_take<C: AsyncRead + Unpin, T: DerefMut<Target = ConnectionCommon<S>>, S: SideData>(
-    cx: &mut Context<'_>,
+/// Has TLS take what one read of its carrier brings. Returns how much that was.
+fn poll_take<C, T: DerefMut<Target = ConnectionCommon<S>>, S: SideData>(
     (carrier, tls): (&mut C, &mut T),
+    hear: &mut impl FnMut(&mut C, &mut ReadBuf<'_>) -> Poll<io::Result<()>>,
 ) -> Poll<io::Result<usize>> {
     let mut room = [MaybeUninit::uninit(); 4 << 10];
     let mut room = ReadBuf::uninit(&mut room);
-    ready!(Pin::new(carrier).poll_read(cx, &mut room))?;
+    ready!(hear(carrier, &mut room))?;
     let mut heard = room.filled();
     loop {
         // Also when there was nothing, which is the end.

@@ -1,11 +1,14 @@
 //! Handshakes of this client with this server, in memory: which certificates are trusted (RFC 8446, RFC 9110 §4.3.4).
 
 use std::future::poll_fn;
-use std::io::ErrorKind;
+use std::io::{ErrorKind, Write};
 use std::pin::Pin;
 use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
+use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
 
 use self::certificates::{Authority, Issued, self_signed};
@@ -284,6 +287,44 @@ async fn a_connection_stays_quiet_under_some_tickets_but_not_under_many() {
         far.write_all(b"hello").await.unwrap();
         far.flush().await.unwrap();
         assert!(!near.is_quiet());
+    }
+}
+
+/// A client that computed between two requests dropped a good connection over a word that was meant for TLS alone, and
+/// had to shake hands again.
+#[tokio::test]
+async fn a_connection_stays_silent_under_what_only_tls_is_told() {
+    let authority = Authority::new("ours");
+    let connector = ClientTls::new().roots(roots(&authority)).connector();
+    let mut config = ServerTls::new(identity(&authority.issue(&["a.example"]))).config(None);
+    config.send_tls13_tickets = 0;
+    let acceptor = TlsAcceptor::from(Arc::new(config));
+    for (said, ends, is_silent) in [("", false, true), ("hello", false, false), ("", true, false)] {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let near = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let (far, _) = listener.accept().await.unwrap();
+        let host = HostName::new("a.example").unwrap();
+        let (near, far) = tokio::join!(connector.connect(host, Near::Tcp(near)), acceptor.accept(far));
+        let (mut near, mut far) = (Near::Tls(Box::new(near.unwrap())), far.unwrap());
+        assert!(near.is_silent());
+        // All of it leaves at once (RFC 8446 §4.6.3).
+        let (_, tls) = far.get_mut();
+        tls.refresh_traffic_keys().unwrap();
+        tls.writer().write_all(said.as_bytes()).unwrap();
+        if ends {
+            tls.send_close_notify();
+        }
+        far.flush().await.unwrap();
+        let waits = || thread::sleep(Duration::from_millis(1));
+        while !near.has_unnoticed() {
+            waits();
+        }
+        assert_eq!(near.is_silent(), is_silent, "{said:?}, {ends}");
+        // An end that is not announced is noticed, too.
+        drop(far);
+        while near.is_silent() {
+            waits();
+        }
     }
 }
 
