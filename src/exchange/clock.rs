@@ -16,7 +16,7 @@ pub(crate) struct Clock {
     server_len: usize,
     /// Until when the date is valid.
     date_until: Cell<Instant>,
-    /// Whether a task has waited since the clock was read.
+    /// Whether time may have passed since the clock was read.
     is_outdated: Cell<bool>,
 }
 
@@ -47,7 +47,7 @@ impl Clock {
         }
     }
 
-    /// Notes that time has passed, or is about to: nothing is dated before the real clock was read again.
+    /// Notes that time has passed: nothing is dated before the real clock was read again.
     #[inline]
     pub(crate) fn outdate(&self) {
         self.is_outdated.set(true);

@@ -40,7 +40,6 @@ pub(super) fn handle<H: Handler>(
         Err(_) => Poll::Ready(Handled::Panicked),
         Ok(Poll::Ready(result)) => Poll::Ready(Handled::Returned(result)),
         Ok(Poll::Pending) => {
-            shared.clock.outdate();
             conn.borrow_mut().iter_mut().for_each(|conn| send_before(conn, shared, cx));
             let Some(limit) = shared.bounds.timeouts.handler else { return Poll::Pending };
             let timer = timer.get_or_insert_with(|| shared.timetable.deadline(Peer::default()));

@@ -53,6 +53,8 @@ impl<H: Handler> Connection<H> {
     ///
     /// What ended the connection early. The peer has already been told, if that was possible.
     pub(super) fn poll_serve(&mut self, cx: &mut task::Context<'_>) -> Poll<io::Result<()>> {
+        // Whatever it has waited for, be it its turn, has taken time.
+        self.worker.shared.clock.outdate();
         loop {
             if let Some(desk) = &mut self.desk {
                 let rest = ready!(desk.poll(cx));

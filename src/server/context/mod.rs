@@ -183,7 +183,6 @@ impl Context {
         if !incoming.is_read() {
             let received = incoming.poll_body(cx, conn, &shared.bounds, body_max, request.body.receive());
             if received.is_pending() {
-                shared.clock.outdate();
                 shared.count_traffic(conn);
             }
             ready!(received)?;
