@@ -143,6 +143,9 @@ impl Encoding {
 
     /// Decides by the head. `len` is `None` if it is unknown.
     fn decide(&mut self, response: &mut Response, len: Option<u64>) -> Option<Coding> {
+        if self.rules.codings().is_empty() {
+            return None;
+        }
         if response.status == Status::NOT_MODIFIED {
             self.confirm(&mut response.headers);
             return None;

@@ -117,6 +117,23 @@ fn an_answer_has_the_coding_that_the_peer_prefers_12_5_3() {
     assert_eq!(decoded(&response), page().as_bytes());
 }
 
+/// Caches kept a copy of the same content for each way to ask for it.
+#[test]
+fn where_there_is_no_coding_to_choose_nothing_varies_12_5_5() {
+    for status in [Status::OK, Status::PARTIAL_CONTENT, Status::NOT_MODIFIED] {
+        let handler = move |ctx: &mut Context| {
+            html(ctx);
+            ctx.response.status = status;
+            ctx.response.headers.set("etag", "\"tag\"").unwrap();
+        };
+        for accepted in ["gzip", "gzip, identity;q=0"] {
+            let none = Compress::new(handler).codings(&[]);
+            let response = respond(none, "GET", &[("accept-encoding", accepted)], b"");
+            assert_eq!(response, respond(handler, "GET", &[], b""), "{status}, {accepted}");
+        }
+    }
+}
+
 /// What `answer` makes is not coded for a peer that accepts `accepted`.
 #[track_caller]
 fn check_left_alone(why: &str, accepted: &str, answer: fn(&mut Response)) {
