@@ -31,7 +31,10 @@ impl Told {
 async fn app(ctx: &mut Context) -> corehttp::Result {
     match ctx.request.path() {
         "/fails" => return Err(std::io::Error::other("as told").into()),
-        "/forges" => return Err(std::io::Error::other("no\r\nsuch \u{1b}[2Jpeer's thing").into()),
+        "/forges" => {
+            let forged = "no\r\nsuch \u{1b}[2J\u{85}peer's\u{2028}\u{2029}thing";
+            return Err(std::io::Error::other(forged).into());
+        }
         "/panics" => panic!("as told"),
         "/cut" => {
             let mut out = ctx.stream().await?;
@@ -91,7 +94,7 @@ fn a_refusal_names_its_request() {
     check(
         &get("/forges"),
         &[
-            r"1 500 Internal Server Error to memory, GET /forges: the handler failed: no\r\nsuch \u{1b}[2Jpeer's thing",
+            r"1 500 Internal Server Error to memory, GET /forges: the handler failed: no\r\nsuch \u{1b}[2J\u{85}peer's\u{2028}\u{2029}thing",
         ],
     );
     check(&get("/panics"), &["1 500 Internal Server Error to memory, GET /panics: the handler panicked"]);

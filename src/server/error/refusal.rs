@@ -82,8 +82,10 @@ impl fmt::Display for Refusal<'_> {
             write!(f, ", {} {}", request.method(), place(request))?;
         }
         f.write_str(": ")?;
-        // The text of a handler's error may quote the peer, and must not pass for another line.
-        self.cause.to_string().chars().try_for_each(|char| match char.is_control() {
+        // The text of a handler's error may quote the peer, and must not pass for another line. Two characters that end
+        // one are no controls.
+        let steers = |char: char| char.is_control() || matches!(char, '\u{2028}' | '\u{2029}');
+        self.cause.to_string().chars().try_for_each(|char| match steers(char) {
             true => write!(f, "{}", char.escape_debug()),
             false => f.write_char(char),
         })
