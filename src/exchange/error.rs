@@ -60,12 +60,21 @@ impl ExchangeError {
         }
     }
 
+    /// The error of whatever fails because a write had failed before, with an error of this kind.
+    pub(crate) fn again(kind: io::ErrorKind) -> ExchangeError {
+        match kind {
+            io::ErrorKind::TimedOut => ExchangeError::TimedOut(Phase::Write),
+            io::ErrorKind::InvalidInput => ExchangeError::Length,
+            kind => ExchangeError::Io(kind.into()),
+        }
+    }
+
     /// Converts it to an error of the standard library, without its source.
     pub(crate) fn as_io(&self) -> io::Error {
         io::Error::new(self.kind(), self.to_string())
     }
 
-    fn kind(&self) -> io::ErrorKind {
+    pub(crate) fn kind(&self) -> io::ErrorKind {
         match self {
             ExchangeError::Incomplete => io::ErrorKind::UnexpectedEof,
             ExchangeError::PeerClosed => io::ErrorKind::ConnectionAborted,

@@ -34,6 +34,8 @@ enum State {
     Body(Framing),
     /// As under [`Framing::Chunked`], where this many bytes remain, because the length was given.
     Promised(u64),
+    /// A write has failed with an error of this kind, and what it did not write is missing.
+    Failed(io::ErrorKind),
     Done,
 }
 
@@ -79,7 +81,15 @@ impl Outgoing {
     pub(crate) fn is_whole(&self) -> bool {
         match self.state {
             State::Done | State::Body(Framing::Length(0)) => true,
-            State::Unsent | State::Body(_) | State::Promised(_) => false,
+            State::Unsent | State::Body(_) | State::Promised(_) | State::Failed(_) => false,
+        }
+    }
+
+    /// Notes that a write has failed. All later ones do, too, since what follows a gap would pass for the whole.
+    #[cold]
+    pub(crate) fn fail(&mut self, kind: io::ErrorKind) {
+        if !self.is_over() {
+            self.state = State::Failed(kind);
         }
     }
 
@@ -102,6 +112,7 @@ impl Outgoing {
         let count = match self.state {
             _ if data.is_empty() => 0,
             State::Unsent | State::Done => return Poll::Ready(Err(ExchangeError::Length)),
+            State::Failed(kind) => return Poll::Ready(Err(ExchangeError::again(kind))),
             State::Body(Framing::Empty) => data.len(),
             State::Body(Framing::UntilClose) => ready!(poll_data(cx, conn, data, bounds))?,
             State::Body(Framing::Length(left)) | State::Promised(left) if data.len() as u64 > left => {
@@ -136,7 +147,9 @@ impl Outgoing {
                 output.bytes().extend_from_slice(data);
             }
             State::Body(Framing::UntilClose) => output.bytes().extend_from_slice(data),
-            State::Unsent | State::Body(_) | State::Promised(_) | State::Done => return false,
+            State::Unsent | State::Body(_) | State::Promised(_) | State::Failed(_) | State::Done => {
+                return false;
+            }
         }
         true
     }
@@ -152,6 +165,7 @@ impl Outgoing {
                 chunked::encode_end(conn.output().bytes(), trailers);
             }
             State::Body(Framing::Empty | Framing::UntilClose | Framing::Length(0)) | State::Done => {}
+            State::Failed(kind) => return Err(ExchangeError::again(kind)),
             State::Unsent | State::Promised(_) | State::Body(Framing::Length(_)) => {
                 return Err(ExchangeError::Length);
             }

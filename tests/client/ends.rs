@@ -9,9 +9,9 @@ use corehttp::{
     Request, Response,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
-use crate::support::{OK, Scripted, Stage};
+use crate::support::{OK, Scripted, Stage, settle};
 
 /// What ends the body.
 #[derive(Clone, Copy, Debug)]
@@ -276,5 +276,59 @@ async fn a_body_may_end_wherever_a_write_was_given_up() {
             let heard = text(reader.chunk().await.unwrap());
             assert_eq!(heard, written.to_string(), "{length:?} {sum:?} {goes_on} {}", piece.len());
         }
+    }
+}
+
+/// Whoever overlooked the error once ended the body as if nothing were missing.
+#[tokio::test(start_paused = true)]
+async fn a_body_is_never_whole_once_a_write_has_failed() {
+    let minute = Duration::from_secs(60);
+    for (length, said, limit) in [
+        (None, "", 60 * minute),
+        (None, "", minute / 3),
+        (None, "nonsense\r\n\r\n", 60 * minute),
+        (Some(1 << 20), "", 60 * minute),
+        (Some(20_000), "", 60 * minute),
+    ] {
+        let stage = Stage::new(move |mut peer, _| async move {
+            peer.head().await?;
+            peer.say(said).await?;
+            sleep(minute).await;
+            peer.hear_all().await
+        });
+        let (client, mut response) = (stage.builder().timeout(limit).build(), Response::new());
+        let (request, piece) = (request("http://a/", length, ""), [b'~'; 20_000]);
+        let mut call = client.open(&request).await.unwrap();
+        while call.write_all(&piece).await.is_ok() {}
+        sleep(2 * minute).await;
+        for _ in 0..4 {
+            let _ = call.flush().await;
+            settle().await;
+        }
+        call.write_all(b"~").await.unwrap_err();
+        call.shutdown().await.unwrap_err();
+        call.finish(&mut response).await.unwrap_err();
+
+        let (mut writer, reader) = client.open(&request).await.unwrap().split();
+        let error = loop {
+            if let Err(error) = writer.write_all(&piece).await {
+                break error;
+            }
+        };
+        sleep(2 * minute).await;
+        for _ in 0..4 {
+            let _ = writer.flush().await;
+            settle().await;
+        }
+        let again = [writer.write_all(b"~").await.unwrap_err(), writer.finish().await.unwrap_err()];
+        assert!(
+            again.iter().all(|again| again.is_timeout() == error.is_timeout()),
+            "{again:?} for {error:?}"
+        );
+        drop((writer, reader));
+        settle().await;
+        let heard = stage.heard();
+        assert_eq!((heard.len(), client.idle(), client.busy()), (2, 0, 0));
+        assert!(heard.iter().all(|heard| heard.contains("~~~") && !heard.contains("\r\n0\r\n")));
     }
 }

@@ -517,6 +517,15 @@ mod failing {
         check(async |ctx: &mut Context| write(ctx, &["secret"], true).await, &failed);
         check(async |ctx: &mut Context| drop(write(ctx, &["half"], true).await), UNFINISHED);
         check(async |ctx: &mut Context| drop(write(ctx, &["secret"], true).await), UNFINISHED);
+        // Though the length was right before.
+        let overlooked = async |ctx: &mut Context| -> corehttp::Result {
+            ctx.response.headers.set("content-length", 5)?;
+            let mut out = ctx.stream().await?;
+            out.write_all(b"hello").await?;
+            out.write_all(b"secret").await.unwrap_err();
+            Ok(out.finish().await?)
+        };
+        check(overlooked, &failed);
     }
 
     #[test]

@@ -12,7 +12,9 @@ use std::task::{self, Poll, Wake, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
-use corehttp::{BodyPlan, Context, IntoHandler, Server, Timeouts, Writer, with_plan};
+use corehttp::{
+    BodyPlan, Context, Course, Flush, IntoHandler, Response, Server, Timeouts, Transform, Writer, with_plan,
+};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, ReadBuf, duplex};
 use tokio::task::yield_now;
 use tokio::time::{Instant, sleep, timeout};
@@ -305,24 +307,82 @@ fn a_write_without_progress_is_cut_off() {
     let _ = check_stalled(streamed);
 }
 
-/// The size of a chunk that failed was once sent, and passed for that of whatever came next.
-#[test]
-fn a_write_that_failed_leaves_no_part_of_a_chunk() {
-    let stubborn = async |ctx: &mut Context| -> corehttp::Result {
-        let (mut out, piece) = (ctx.stream().await?, [b'x'; 20_000]);
-        out.write_all(&piece).await?;
-        pass(40).await;
-        assert_eq!(out.write_all(&piece).await.unwrap_err().kind(), io::ErrorKind::TimedOut);
-        pass(20).await;
-        Ok(out.finish().await?)
-    };
-    let told = talk(defaults(), stubborn, 1_000, async |peer| {
-        say(peer, GET).await;
+/// Asks, and reads nothing for 50 seconds.
+fn talk_late<Kind>(handler: impl IntoHandler<Kind>, request: &str) -> Told {
+    talk(defaults(), handler, 1_000, async |peer| {
+        say(peer, request.as_bytes()).await;
         pass(50).await;
         peer.shutdown().await.unwrap();
-    });
-    let end = &told.heard[told.heard.len() - 20..];
-    assert!(told.outcome.is_ok() && end.ends_with("xx\r\n0\r\n\r\n"), "{:?} {end:?}", told.outcome);
+    })
+}
+
+/// Whoever overlooked the error once ended the body as if nothing were missing.
+#[test]
+fn a_body_is_never_whole_once_a_write_has_failed() {
+    let stubborn = async |ctx: &mut Context| -> corehttp::Result {
+        let (length, coded) = (ctx.request.query().get("length"), ctx.request.query().get("coded"));
+        if let Some(length) = length {
+            ctx.response.headers.set("content-length", length)?;
+        }
+        if coded.is_some() {
+            ctx.transform = Some(Box::new(Held(Vec::new(), 0)));
+        }
+        let (mut out, piece) = (ctx.stream().await?, [b'x'; 20_000]);
+        let timed_out =
+            |failed: io::Result<()>| assert_eq!(failed.unwrap_err().kind(), io::ErrorKind::TimedOut);
+        let mut written = Ok(());
+        while written.is_ok() {
+            written = out.write_all(&piece).await;
+        }
+        timed_out(written);
+        // What could be written reaches the peer meanwhile.
+        pass(30).await;
+        timed_out(out.write_all(&piece[..1]).await);
+        timed_out(out.write_all(&piece).await);
+        timed_out(out.shutdown().await);
+        timed_out(out.finish().await);
+        Ok(())
+    };
+    for (query, version) in [("", "1.1"), ("", "1.0"), ("length=1000000", "1.1"), ("coded", "1.1")] {
+        let told = talk_late(stubborn, &format!("GET /?{query} HTTP/{version}\r\nhost: a\r\n\r\n"));
+        assert_eq!(told.outcome.unwrap_err().kind(), io::ErrorKind::InvalidInput, "{query:?} {version}");
+        assert!(told.heard.contains("xxx") && !told.heard.contains("\r\n0\r\n"), "{query:?} {version}");
+    }
+}
+
+/// Holds back up to so many bytes until a flush.
+struct Held(Vec<u8>, usize);
+
+impl Transform for Held {
+    fn begin(&mut self, _: &mut Response) -> Course {
+        Course::Through
+    }
+
+    fn apply(&mut self, data: &[u8], flush: Flush, out: &mut Vec<u8>) -> io::Result<()> {
+        self.0.extend(data);
+        if flush != Flush::Later || self.0.len() > self.1 {
+            out.append(&mut self.0);
+        }
+        Ok(())
+    }
+}
+
+/// The size of a chunk that failed was once sent, and passed for that of whatever came next.
+#[test]
+fn a_flush_that_failed_leaves_no_part_of_a_chunk() {
+    let stubborn = async |ctx: &mut Context| -> corehttp::Result {
+        ctx.transform = Some(Box::new(Held(Vec::new(), usize::MAX)));
+        let mut out = ctx.stream().await?;
+        for _ in 0..2 {
+            out.write_all(&[b'x'; 20_000]).await?;
+            assert_eq!(out.flush().await.unwrap_err().kind(), io::ErrorKind::TimedOut);
+        }
+        pass(30).await;
+        Ok(out.finish().await?)
+    };
+    let told = talk_late(stubborn, "GET / HTTP/1.1\r\nhost: a\r\n\r\n");
+    assert!(told.outcome.is_ok(), "{:?}", told.outcome);
+    assert_eq!(answers(&told.heard)[0].body.len(), 40_000);
 }
 
 /// To flush nothing was once taken for progress, and a body that is read flushes before it waits.

@@ -78,7 +78,8 @@ impl Call {
         Call { tally, ..self }
     }
 
-    /// Writes all of `data`. Some of it may be buffered until [`Call::flush`].
+    /// Writes all of `data`. Some of it may be buffered until [`Call::flush`]. If the future is dropped, it is unknown
+    /// how much of it was written.
     ///
     /// What is written is dropped once the server reads no more: when it has refused the request, when it has answered
     /// and closes, or when its complete answer is here and a write made no progress for
@@ -87,7 +88,8 @@ impl Call {
     /// # Errors
     ///
     /// Fails if there is more data than the `content-length` that was set, or if the connection fails before any
-    /// answer.
+    /// answer. Once it has failed, so do all others, and the body cannot be ended: the server would not notice what is
+    /// missing.
     pub async fn write_all(&mut self, data: &[u8]) -> Result<(), ClientError> {
         let mut written = 0;
         while written < data.len() {
@@ -116,7 +118,8 @@ impl Call {
     ///
     /// # Errors
     ///
-    /// Fails if there was less data than the `content-length` that was set, or if no answer comes.
+    /// Fails if there was less data than the `content-length` that was set, if a write has failed, or if no answer
+    /// comes.
     pub async fn finish(mut self, response: &mut Response) -> Result<Answer, ClientError> {
         let trailers = std::mem::take(&mut self.trailers);
         self.finish_with(&trailers, response).await
@@ -187,7 +190,7 @@ impl Call {
 
     fn poll_data(&mut self, cx: &mut Context<'_>, data: &[u8]) -> Poll<Result<usize, ClientError>> {
         let Call { link, early, tally, .. } = self;
-        tally.noting(link.poll_unless_refused(cx, early, data.len(), |link, cx| link.poll_write(cx, data)))
+        tally.noting(link.poll_write(cx, early, data))
     }
 
     fn poll_sent(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ClientError>> {

@@ -36,7 +36,8 @@ impl CallWriter {
     /// # Errors
     ///
     /// Fails if there is more data than the `content-length` that was set, or if the connection fails before any
-    /// answer.
+    /// answer. Once it has failed, so do all others, and the body cannot be ended: the server would not notice what is
+    /// missing.
     pub async fn write(&mut self, data: &[u8]) -> Result<usize, ClientError> {
         poll_fn(|cx| self.poll_data(cx, data)).await
     }
@@ -69,7 +70,8 @@ impl CallWriter {
     ///
     /// # Errors
     ///
-    /// Fails if there was less data than the `content-length` that was set, or if the connection fails.
+    /// Fails if there was less data than the `content-length` that was set, if a write has failed, or if the connection
+    /// fails.
     pub async fn finish(&mut self) -> Result<(), ClientError> {
         poll_fn(|cx| self.poll_finish(cx)).await
     }
@@ -91,7 +93,7 @@ impl CallWriter {
     }
 
     fn poll_data(&mut self, cx: &mut Context<'_>, data: &[u8]) -> Poll<Result<usize, ClientError>> {
-        self.poll_unless_refused(cx, data.len(), |link, cx| link.poll_write(cx, data))
+        self.half.poll(cx, |link, early, cx| link.poll_write(cx, early, data))
     }
 
     fn poll_sent(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ClientError>> {

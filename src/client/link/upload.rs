@@ -1,11 +1,12 @@
 //! How a [`Link`] sends a request, and tracks its progress ([`Upload`]).
 
+use std::io;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use super::Link;
 use crate::client::exchange::Upload;
-use crate::client::{ClientError, ClientPhase};
+use crate::client::{ClientCause, ClientError, ClientPhase};
 use crate::exchange::{ExchangeError, Phase, poll_flush};
 use crate::message::{Headers, Request, Response};
 use crate::net::Lane;
@@ -86,12 +87,22 @@ impl Link {
         }
     }
 
-    /// Writes some bytes from the front of `data` after the head.
+    /// Writes some bytes from the front of `data` after the head. They are dropped once the server reads no more, as in
+    /// [`Link::poll_unless_refused`].
     pub(in crate::client) fn poll_write(
         &mut self,
         cx: &mut Context<'_>,
+        early: &mut Response,
         data: &[u8],
     ) -> Poll<Result<usize, ClientError>> {
+        let written = self.poll_unless_refused(cx, early, data.len(), |link, cx| link.poll_data(cx, data));
+        if let Poll::Ready(Err(error)) = &written {
+            self.exchange.outgoing.fail(kind(error));
+        }
+        written
+    }
+
+    fn poll_data(&mut self, cx: &mut Context<'_>, data: &[u8]) -> Poll<Result<usize, ClientError>> {
         if matches!(self.exchange.progress.upload, Upload::Expecting) {
             ready!(self.poll_upload(cx, None))?;
         }
@@ -210,5 +221,14 @@ impl Link {
             return true;
         }
         false
+    }
+}
+
+/// What whoever writes on after this error is told.
+fn kind(error: &ClientError) -> io::ErrorKind {
+    match error.cause() {
+        ClientCause::Exchange(error) => error.kind(),
+        _ if error.is_timeout() => io::ErrorKind::TimedOut,
+        _ => io::ErrorKind::ConnectionAborted,
     }
 }

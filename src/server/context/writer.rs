@@ -23,7 +23,8 @@ use crate::runtime::Turn;
 /// Made by [`Context::stream`](super::Context::stream). Small writes are gathered until [`Writer::flush`], until there
 /// are enough of them, or until the handler waits for something. If the peer reads slowly, writes have to wait. An
 /// answer that passes a [`Transform`](super::Transform), for example to be compressed, may be held back there until
-/// [`Writer::flush`]. What is written in answer to HEAD is dropped, and fails once the head was sent and the peer has
+/// [`Writer::flush`]. Once a write has failed, so do all others, and the answer cannot be finished: the peer would not
+/// notice what is missing. What is written in answer to HEAD is dropped, and fails once the head was sent and the peer has
 /// closed the connection, or its sending half.
 pub struct Writer<'a> {
     /// The request that is being answered.
@@ -52,12 +53,12 @@ impl<'a> Writer<'a> {
         Writer { request, trailers, passage, outgoing, conn, incoming: None, bounds, turn: Turn::default() }
     }
 
-    /// Writes all of `data`.
+    /// Writes all of `data`. If the future is dropped, it is unknown how much of it was written.
     ///
     /// # Errors
     ///
     /// Fails if there is more data than the `content-length` that was set, if the connection fails, or if the peer does
-    /// not read.
+    /// not read; and if an earlier write has failed.
     pub async fn write_all(&mut self, data: &[u8]) -> io::Result<()> {
         if self.gather(data) {
             return Ok(());
@@ -83,7 +84,8 @@ impl<'a> Writer<'a> {
     ///
     /// # Errors
     ///
-    /// Fails if there was less data than the `content-length` that was set, or as [`Writer::flush`].
+    /// Fails if there was less data than the `content-length` that was set, if a write has failed, or as
+    /// [`Writer::flush`].
     pub async fn finish(mut self) -> io::Result<()> {
         poll_fn(|cx| self.poll_end(cx)).await
     }
@@ -148,6 +150,14 @@ impl<'a> Writer<'a> {
     }
 
     fn poll_data(&mut self, cx: &mut task::Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
+        let written = self.poll_piece(cx, data);
+        if let Poll::Ready(Err(error)) = &written {
+            self.outgoing.fail(error.kind());
+        }
+        written
+    }
+
+    fn poll_piece(&mut self, cx: &mut task::Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
         if self.outgoing.is_empty() {
             ready!(self.poll_drop(cx))?;
             self.turn.note(data.len());
