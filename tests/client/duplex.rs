@@ -14,7 +14,7 @@ use corehttp::{
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::support::{Scripted, Stage, post, settle};
+use crate::support::{OK, Scripted, Stage, post, settle};
 
 const SIZE: usize = 24 << 20;
 
@@ -324,6 +324,28 @@ async fn a_body_that_is_shorter_or_longer_than_announced_is_an_error() {
         };
         written.await.unwrap_err();
     }
+}
+
+/// A reader that asked again, after its time was over, once gave back the connection: the next request would have been
+/// taken for the rest of the one that was never ended.
+#[tokio::test(start_paused = true)]
+async fn a_connection_whose_request_was_never_ended_is_not_used_again() {
+    let stage = Stage::new(|mut peer, _| async move {
+        peer.head().await?;
+        sleep(Duration::from_secs(40)).await;
+        peer.say(OK).await?;
+        peer.hear_all().await
+    });
+    let (client, mut response) = (stage.client(), Response::new());
+    let (writer, mut reader) = client.open(&post()).await.unwrap().split();
+    drop(writer);
+    let error = reader.head(&mut response).await.unwrap_err();
+    assert!(matches!(error.cause(), ClientCause::Exchange(ExchangeError::Length)), "{error:?}");
+    sleep(Duration::from_secs(20)).await;
+    reader.head(&mut response).await.unwrap();
+    while reader.chunk().await.unwrap().is_some() {}
+    drop(reader);
+    assert_eq!((client.idle(), client.busy()), (0, 0));
 }
 
 /// What was read through [`AsyncRead`](tokio::io::AsyncRead) once had no trailers at its end, what was read to its end

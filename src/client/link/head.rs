@@ -152,11 +152,13 @@ impl Link {
 
     /// The error for an answer that will not come. If sending failed before, that is the reason.
     fn unanswered(&mut self, cause: ClientCause) -> ClientError {
-        match std::mem::replace(&mut self.exchange.progress.upload, Upload::Sent) {
-            Upload::Failed(error) => self.fail(ClientPhase::Send, error),
-            Upload::Sent | Upload::Abandoned => self.error(ClientPhase::Wait, cause),
-            Upload::Sending | Upload::Expecting | Upload::Waiting => self.error(ClientPhase::Send, cause),
-        }
+        let Upload::Failed(error) = &mut self.exchange.progress.upload else {
+            return self.error(self.phase(), cause);
+        };
+        // It stays a failure: should an answer come after all, it is still not one to a whole request.
+        let again = ExchangeError::again(error.kind());
+        let error = std::mem::replace(error, again);
+        self.fail(ClientPhase::Send, error)
     }
 
     fn phase(&self) -> ClientPhase {
