@@ -28,7 +28,7 @@ use super::{Client, ClientCause, ClientError, ClientPhase, ask, origin};
 use crate::memory::Reset;
 use crate::message::{InvalidRequest, Method, Request, Response};
 use crate::runtime::{self, Handle, Instant, timeout_at};
-use crate::wire::{Announcement, Framing, Wish};
+use crate::wire::{Announcement, Wish};
 
 /// Sends requests to one origin over few connections, without waiting for answers in between (RFC 9112 §9.3.2).
 ///
@@ -159,9 +159,7 @@ impl Shared {
     fn write(wire: &mut Vec<u8>, request: &Request, cookie: Option<&str>, pool: &Pool) {
         let announcement = Announcement::of_request(request.method(), request.body.announced(), false);
         pool.write_head(wire, (request, Goal::Own), announcement, cookie);
-        if announcement.framing() != Framing::Empty {
-            wire.extend_from_slice(request.body.bytes());
-        }
+        wire.extend_from_slice(request.body.bytes());
     }
 
     /// Checks that `request` may be sent over this pipeline.

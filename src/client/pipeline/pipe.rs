@@ -29,7 +29,8 @@ pub(super) struct Pipe {
     /// The answer to the first of them, as far as it has been received.
     response: Response,
     stage: Stage,
-    /// Whether the connection has already brought an answer.
+    /// Whether the connection had already brought an answer when it was taken. A new one carries a single request, and
+    /// then rests in the pool.
     has_answered: bool,
     writing: Writing,
     /// Why nothing more can be written, if so.
@@ -169,7 +170,7 @@ impl Pipe {
     /// Takes the requests that wait, and writes them: all that have come since the last time leave together.
     fn write(&mut self, cx: &mut Context<'_>, link: &mut Link) -> Result<(), ClientError> {
         loop {
-            let has_taken = self.take(cx, link);
+            self.take(cx, link);
             if self.writing != Writing::Waiting {
                 return Ok(());
             }
@@ -182,14 +183,11 @@ impl Pipe {
                 }
                 Poll::Pending => return Ok(()),
             }
-            if !has_taken {
-                return Ok(());
-            }
         }
     }
 
-    /// Takes as many requests as there is room for. Returns whether it took any.
-    fn take(&mut self, cx: &mut Context<'_>, link: &mut Link) -> bool {
+    /// Takes as many requests as there is room for.
+    fn take(&mut self, cx: &mut Context<'_>, link: &mut Link) {
         let before = self.flight.len();
         let mut tickets = self.board.lock();
         tickets.watch(cx);
@@ -203,14 +201,12 @@ impl Pipe {
             self.flight.push_back(Flying { taken, at, start, end });
         }
         drop(tickets);
-        let has_taken = self.flight.len() > before;
-        if has_taken {
+        if self.flight.len() > before {
             self.writing = Writing::Waiting;
         }
         if before == 0 {
             self.next_answer(link);
         }
-        has_taken
     }
 
     /// Whether another request may be taken. A new connection carries only one, until its answer shows that others may
@@ -288,7 +284,6 @@ impl Pipe {
         // While those before it were answered, it was waiting.
         timings.wait = all.saturating_sub(timings.send + timings.receive);
         self.board.lock().answer(flying.taken.ticket, &mut self.response);
-        self.has_answered = true;
         match (link.exchange.persistence.persists, is_closing) {
             // The connection goes back to the pool first, which checks that the server has said nothing unasked.
             (true, _) if self.flight.is_empty() => Some(End::Idle),
