@@ -197,6 +197,7 @@ fn check_with(
 }
 
 const A: &str = "HTTP/1.1 200 OK\r\ncontent-length: 1\r\n\r\na";
+const LONGER: &str = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nxy";
 const B: &str = "HTTP/1.1 201 Created\r\ncontent-length: 1\r\n\r\nb";
 const C: &str = "HTTP/1.1 202 Accepted\r\ncontent-length: 1\r\n\r\nc";
 const LAST: &str = "HTTP/1.1 203 Last\r\nconnection: close\r\ncontent-length: 1\r\n\r\nl";
@@ -298,6 +299,13 @@ fn requests_behind_the_last_answer_are_sent_again_9_6() {
         &["POST /1", "POST /2"],
         &["200 a", "200 b"],
         &["POST /1", "POST /2"],
+    );
+    // Where they cannot be sent again, they have not been sent at all.
+    check(
+        &[&[Hear(1), Say(A), Hear(2), Say(LAST)]],
+        &["GET /1", "GET /2", "POST /3"],
+        &["200 a", "203 l", "Connect Io, not sent"],
+        &["GET /1, GET /2, POST /3", ""],
     );
 }
 
@@ -484,6 +492,79 @@ fn an_unwritten_request_was_not_processed() {
     const C_AND_MORE: &str = "HTTP/1.1 202 Accepted\r\ncontent-length: 1\r\n\r\ncHTTP/1.1 204 Stray\r\n\r\n";
     let rushing: &[Script] = &[&[Hear(1), Say(A), Say(B), Say(C_AND_MORE), Hang], AGAIN];
     check(2 * REQUEST, rushing, ["200 a", "201 b", "202 c", "200 a", "201 b"], "BET /4, BET /5");
+}
+
+/// Dials after a second.
+struct LateDialer(Server);
+
+impl Dialer for LateDialer {
+    type Stream = DuplexStream;
+
+    async fn dial(&self, host: &str, port: u16) -> io::Result<DuplexStream> {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        self.0.dial(host, port).await
+    }
+}
+
+/// Those of an answer that came behind another are of its own request.
+#[test]
+fn timings_tell_how_long_each_request_took() {
+    const BEGINNING: Step = Say("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nx");
+    paused(async {
+        let mut server = Server::new(&[&[
+            Wait(2),
+            Hear(1),
+            Wait(3),
+            Say(A),
+            Hear(2),
+            Wait(4),
+            Say(B),
+            BEGINNING,
+            Wait(5),
+            Say("y"),
+            Hang,
+        ]]);
+        server.room = 20;
+        let pipeline =
+            Client::builder().dialer(LateDialer(server)).build().pipeline("http://a").unwrap().build();
+        let timed = async |path: &str| {
+            let mut response = Response::new();
+            pipeline.send(&Request::get(path).unwrap(), &mut response).await.unwrap();
+            let times = response.timings();
+            let phases = [times.queue, times.connect, times.send, times.wait, times.receive];
+            (phases.map(|phase| phase.as_secs()), times.reused)
+        };
+        let told = tokio::join!(timed("/1"), timed("/2"), timed("/3"));
+        let expected = [([0, 1, 2, 3, 0], false), ([6, 0, 0, 4, 0], true), ([6, 0, 0, 4, 5], true)];
+        assert_eq!(<[_; 3]>::from(told), expected);
+    });
+}
+
+/// The server waits for more than the connection holds at once.
+#[test]
+fn requests_follow_those_before_them_as_soon_as_these_have_left() {
+    paused(async {
+        let mut server = Server::new(&[&[Hear(1), Say(A), Hear(3), Say(A), Say(B), Say(C)]]);
+        server.room = 1 << 20;
+        let pipeline = server.client().pipeline("http://a").unwrap().build();
+        let large = format!("GET /{}", "x".repeat(40 << 10));
+        let told = ask(&pipeline, &["GET /1", &large, &large, &large]).await;
+        assert_eq!(told, ["200 a", "200 a", "201 b", "202 c"]);
+    });
+}
+
+/// However much may be in flight, the connection holds little of what its server does not read.
+#[test]
+fn requests_wait_in_the_queue_while_64_kib_are_not_read() {
+    paused(async {
+        let mut server = Server::new(&[&[Hear(1), Say(A), Hang]]);
+        server.room = 10;
+        let client = server.client().timeout(Duration::from_secs(3));
+        let pipeline = client.pipeline("http://a").unwrap().build();
+        let large = format!("GET /{}", "x".repeat(40 << 10));
+        let told = ask(&pipeline, &["GET /1", &large, &large, &large]).await;
+        assert_eq!(told, ["200 a", "Wait TimedOut, sent", "Wait TimedOut, sent", "Queue TimedOut, not sent"]);
+    });
 }
 
 #[test]
@@ -839,6 +920,28 @@ fn a_request_that_is_sent_again_has_all_of_its_time_to_wait() {
         let told = ask(&pipeline, &["GET /1", "GET /2", "GET /3", "GET /4"]).await;
         assert_eq!(told, ["200 a", "203 l", "201 b", "202 c"]);
     });
+}
+
+/// It waits as if it had never been in flight: its caller learns that, and if it goes, the request is not sent again.
+#[test]
+fn a_request_that_was_put_back_waits_in_the_queue() {
+    const ALONE: Script = &[Hear(1), Wait(5), Say(C), Hear(1), Say(A), Hang];
+    let says_so: &[Script] = &[&[Hear(1), Say(A), Hear(3), Say(LAST)], ALONE];
+    let just_ends: &[Script] = &[&[Hear(1), Say(A), Hear(3), Say(LONGER)], ALONE];
+    for (scripts, second, fourth) in
+        [(says_so, "203 l", "Queue TimedOut, not sent"), (just_ends, "200 xy", "Queue TimedOut, sent")]
+    {
+        paused(async {
+            let server = Server::new(scripts);
+            let client = server.client().timeout(Duration::from_secs(3));
+            let pipeline = client.pipeline("http://a").unwrap().build();
+            let told = ask(&pipeline, &["GET /1", "GET /2", "GET /3", "GET /4"]).await;
+            assert_eq!(told, ["200 a", second, "Wait TimedOut, sent", fourth]);
+            assert_eq!(pipeline.in_flight(), 1, "one answer is still owed");
+            assert_eq!(ask(&pipeline, &["GET /5"]).await, ["200 a"]);
+            assert_eq!(server.heard()[1], "GET /3, GET /5");
+        });
+    }
 }
 
 /// What is known of one request is not said of the next.

@@ -133,6 +133,20 @@ mod tests {
         }
     }
 
+    /// The caller of one poll may be another task than that of the next.
+    #[test]
+    fn the_task_that_asked_last_is_woken() {
+        let (board, room) = (Arc::<Board>::default(), Arc::new(Semaphore::new(1)));
+        let tasks = [(); 2].map(|()| Arc::new(Curious(board.clone(), AtomicBool::new(false))));
+        let (mut claim, mut response) = (board.hand_in(job(&room), |_| {}).0, Response::new());
+        for task in &tasks {
+            let waker = Waker::from(task.clone());
+            assert!(claim.poll(&mut Context::from_waker(&waker), &mut response).is_pending());
+        }
+        board.lock().fail(0, ClientError::new(ClientPhase::Wait, TimedOut));
+        assert_eq!(tasks.map(|task| task.1.load(Ordering::Relaxed)), [false, true]);
+    }
+
     /// A waker that notes whether the board was unlocked when it was dropped.
     struct Last(Arc<Board>, Arc<AtomicBool>);
 

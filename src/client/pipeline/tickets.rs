@@ -323,4 +323,22 @@ mod tests {
         let kept = wire.capacity() + response.body.receive().capacity();
         assert!(kept <= 2 * WIRE_KEPT_MAX, "{kept} bytes are kept");
     }
+
+    #[test]
+    fn a_free_ticket_is_used_again_until_the_pipe_leaves() {
+        let room = Arc::new(Semaphore::new(4));
+        let job = || Job::new(&Request::default(), room.clone().try_acquire_owned().unwrap());
+        let mut tickets = Tickets::default();
+        for is_piped in [false, true, true] {
+            assert_eq!(tickets.hand_in(job(), |_| {}), (0, !is_piped));
+            tickets.abandon(0);
+        }
+        assert_eq!((tickets.all.len(), tickets.pending()), (1, 0));
+        let (at, _) = tickets.hand_in(job(), |_| {});
+        tickets.leave();
+        assert_eq!((tickets.all.len(), tickets.pending()), (1, 1), "one is waited for");
+        tickets.abandon(at);
+        tickets.leave();
+        assert_eq!(tickets.all.capacity(), 0);
+    }
 }
