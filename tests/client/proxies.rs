@@ -57,11 +57,14 @@ async fn a_proxy_is_sent_the_whole_url_and_its_credentials() {
 #[cfg(feature = "tls")]
 #[tokio::test]
 async fn a_proxy_hears_nothing_of_what_goes_through_its_tunnel() {
+    use std::time::Duration;
+
     use crate::certificates::Authority;
     use corehttp::{ClientTls, Context, Server, ServerTls, TlsIdentity, TlsRoots};
     use tokio::io::copy_bidirectional;
     use tokio::net::TcpStream;
 
+    const TAKES: Duration = Duration::from_millis(50);
     let ours = Authority::new("ours");
     let issued = ours.issue(&["a.example"]);
     let tls = ServerTls::new(TlsIdentity::from_pem(&issued.chain, &issued.key).unwrap());
@@ -76,7 +79,12 @@ async fn a_proxy_hears_nothing_of_what_goes_through_its_tunnel() {
         let head = peer.request().await?.unwrap();
         assert!(head.starts_with("CONNECT a.example:443 HTTP/1.1\r\nhost: a.example:443\r\n"), "{head}");
         assert!(head.contains("\r\nproxy-authorization: Basic am9lOnB3\r\n"), "{head}");
-        peer.say("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 Connected\r\ncontent-length: 99\r\n\r\n").await?;
+        tokio::time::sleep(TAKES).await;
+        peer.say(
+            "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 Connected\r\ncontent-length: 99\r\n\
+            transfer-encoding: chunked\r\n\r\n",
+        )
+        .await?;
         let mut origin = TcpStream::connect(address).await?;
         copy_bidirectional(&mut peer.stream, &mut origin).await.map(drop)
     })
@@ -87,11 +95,13 @@ async fn a_proxy_hears_nothing_of_what_goes_through_its_tunnel() {
         .unwrap()
         .tls(ClientTls::new().roots(TlsRoots::from_pem(ours.pem()).unwrap()))
         .build();
-    for _ in 0..3 {
-        assert_eq!(client.get("https://a.example/").await.unwrap().body.text(), Ok("secret"));
+    for is_reused in [false, true, true] {
+        let response = client.get("https://a.example/").await.unwrap();
+        assert_eq!(response.body.text(), Ok("secret"));
+        assert_eq!(response.timings().connect >= TAKES, !is_reused, "it is on the way to the host");
     }
     assert_eq!(proxy.connections(), 1);
-    running.shutdown(std::time::Duration::ZERO);
+    running.shutdown(Duration::ZERO);
 }
 
 /// Once it has connected, a proxy is transparent: the host receives a path, and not the password for the proxy.

@@ -118,7 +118,7 @@ mod tests {
     use std::sync::Arc;
     use std::time::Duration;
 
-    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, BufStream};
     use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
     use tokio::task::JoinHandle;
     use tokio::time::{Instant, sleep};
@@ -142,15 +142,15 @@ mod tests {
         }
     }
 
-    /// Connects to a listener in memory, after a second.
+    /// Connects to a listener in memory, after a second. What is written waits until it is flushed.
     struct Slow(MemoryConnector);
 
     impl Dialer for Slow {
-        type Stream = MemoryStream;
+        type Stream = BufStream<MemoryStream>;
 
-        async fn dial(&self, _: &str, _: u16) -> io::Result<MemoryStream> {
+        async fn dial(&self, _: &str, _: u16) -> io::Result<Self::Stream> {
             sleep(Duration::from_secs(1)).await;
-            self.0.connect().await
+            self.0.connect().await.map(BufStream::new)
         }
     }
 
@@ -220,6 +220,8 @@ mod tests {
     }
 
     const HELLO: &[u8] = b"\x05\x00\x00\x01\x7f\x00\x00\x01\x00\x50hello";
+    const REACHED: Script = &[(3, b"\x05\x00"), (10, HELLO)];
+    const UNREACHABLE: Script = &[(3, b"\x05\x00"), (10, b"\x05\x04")];
 
     #[tokio::test(start_paused = true)]
     async fn a_tunnel_carries_what_follows_the_reply() {
@@ -237,8 +239,6 @@ mod tests {
     /// Only the first address was once tried, so that a host with one dead address could not be reached.
     #[tokio::test(start_paused = true)]
     async fn each_address_is_tried_until_one_is_reached() {
-        const REACHED: Script = &[(3, b"\x05\x00"), (10, HELLO)];
-        const UNREACHABLE: Script = &[(3, b"\x05\x00"), (10, b"\x05\x04")];
         const ELSEWHERE: Script = &[(3, b"\x05\x00"), (10, b"\x05\x08")];
         const WANTS_MORE: Script = &[(3, b"\x05\xff")];
         const BROKEN: Script = &[(3, b"\x05\x00"), (10, b"\x04\x00")];
@@ -265,6 +265,22 @@ mod tests {
                     assert_eq!(heard[4..], [192, 0, 2, last, 0, 80], "{scripts:?}");
                 }
             }
+        }
+    }
+
+    /// Its host may have moved, and would be out of reach for as long as names are kept.
+    #[tokio::test(start_paused = true)]
+    async fn a_name_of_which_no_address_is_reached_is_looked_up_anew() {
+        let (medium, _peers) = proxy_of([UNREACHABLE, UNREACHABLE, UNREACHABLE, REACHED, REACHED]);
+        let names = Arc::new(Names::new(SlowNames, Duration::MAX));
+        let (dial, proxy) = (Dial { medium, names, ..Dial::default() }, Proxy::new("socks5://p").unwrap());
+        let Protocol::Socks5(socks) = proxy.protocol() else { panic!("{proxy}") };
+        let limits = DialTimes { resolve: Duration::from_secs(5), connect: Duration::from_secs(60) };
+        let origin = Origin::of_key("http://three.example").unwrap();
+        assert!(socks.open(&dial, proxy.address(), &origin, limits).await.is_err());
+        for seconds in [1, 0] {
+            let (_, times) = socks.open(&dial, proxy.address(), &origin, limits).await.unwrap();
+            assert_eq!(times.resolve.as_secs(), seconds);
         }
     }
 
