@@ -11,8 +11,8 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use corehttp::{
-    Client, ClientBuilder, ClientError, ClientPhase, ClientTimeouts, Dialer, Request, Resolver, Response,
-    Status,
+    Client, ClientBuilder, ClientError, ClientPhase, ClientTimeouts, Dialer, Proxies, Proxy, Request,
+    Resolver, Response, Status,
 };
 use socket2::{Domain, Socket, Type};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, DuplexStream, ReadBuf};
@@ -278,8 +278,6 @@ async fn look_up_and_connect_have_timeouts_of_their_own() {
 #[cfg(feature = "tls")]
 #[tokio::test(start_paused = true)]
 async fn asking_a_proxy_for_a_tunnel_is_a_part_of_connecting() {
-    use corehttp::{Proxies, Proxy};
-
     let proxy = Stage::new(|mut peer, _| async move {
         peer.head().await?;
         peer.hear_all().await
@@ -450,6 +448,25 @@ async fn timings_tell_a_look_up_from_connecting() {
     }
 }
 
+/// That of a proxy counts as well.
+#[tokio::test]
+async fn timings_tell_of_the_look_up_of_a_proxy() {
+    let proxy = Scripted::new(|mut peer, _| async move {
+        for (heard, answer) in [(3, &b"\x05\x00"[..]), (10, b"\x05\x00\x00\x01\x00\x00\x00\x00\x00\x00")] {
+            peer.stream.read_exact(&mut vec![0; heard]).await?;
+            peer.say(answer).await?;
+        }
+        peer.answer(OK).await
+    })
+    .await;
+    let (url, wait) =
+        (proxy.url.replace("http://127.0.0.1", "socks5://p.example"), Duration::from_millis(50));
+    let proxies = Proxies::all(Proxy::new(&url).unwrap());
+    let client = Client::builder().resolver(Resolves(wait), SECOND).proxies(proxies).build();
+    let times = client.get("http://a.example/").await.unwrap().timings();
+    assert!(times.resolve >= 2 * wait, "{times:?}");
+}
+
 /// An answer that came before the request was sent has its times, too.
 #[tokio::test(start_paused = true)]
 async fn timings_of_a_call_tell_of_its_connection() {
@@ -478,6 +495,9 @@ async fn errors_say_what_was_done_and_all_causes() {
     let closed = TcpStream::connect("127.0.0.1:1").await.unwrap_err();
     let refused = "connecting: the system or the network failed";
     let chain = format!("{refused}: 127.0.0.1:1 cannot be reached: {closed}");
+    let pipeline = Client::new().pipeline("http://127.0.0.1:1").unwrap().build();
+    let error = pipeline.send(&Request::get("/").unwrap(), &mut Response::new()).await.unwrap_err();
+    assert_eq!(format!("{error:#}"), chain);
     assert_eq!(said(Client::builder(), "http://127.0.0.1:1/").await, [refused.into(), chain]);
     let url = "the request: it cannot be made";
     let chain = format!("{url}: the url is invalid: the scheme is neither http nor https");
