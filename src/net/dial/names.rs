@@ -382,6 +382,14 @@ mod tests {
             script.fails.store(false, Ordering::Relaxed);
             assert_eq!(names.resolve("a").await.unwrap().len(), 2);
         });
+        run(async {
+            let script = Script { takes: Duration::ZERO, ..Script::default() };
+            let names = Names::new(script.clone(), KEEP);
+            script.fails.store(true, Ordering::Relaxed);
+            names.resolve("a").await.unwrap_err();
+            script.fails.store(false, Ordering::Relaxed);
+            assert_eq!(names.resolve("a").await.unwrap().len(), 2, "nor for as long as others may join");
+        });
     }
 
     #[test]
