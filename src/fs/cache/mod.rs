@@ -204,19 +204,59 @@ impl Hasher for Hashed {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
+    use std::iter;
+    use std::ops::Range;
+
     use bytes::Bytes;
 
     use super::*;
     use crate::fs::resource::{Content, Snapshot};
 
+    fn resource(content: Content) -> Arc<Resource> {
+        let mark = String::new();
+        let whole = Snapshot { content, mark, modified: None, is_settled: true, past_since: None };
+        Arc::new(Resource::new("a", None, whole, Vec::new()).unwrap())
+    }
+
+    /// They would leave no descriptors for connections.
+    #[test]
+    fn few_files_are_kept_open_and_the_last_ones_that_were_asked_for() {
+        let large = resource(Content::File(Arc::new(File::open("Cargo.toml").unwrap()), 1 << 20));
+        let keep = |cache: &Cache, numbers: Range<usize>| {
+            numbers.for_each(|number| {
+                let path = number.to_string();
+                cache.keep(&Below::new(&*path).unwrap(), &large, Instant::now());
+                cache.find(&path, Instant::now());
+            });
+        };
+        let many =
+            Cache::new(FileCache { files_max: usize::MAX, bytes_max: usize::MAX, ..FileCache::default() });
+        keep(&many, 0..1000);
+        let count = |shard: &Mutex<Shard>| {
+            let shard = lock(shard);
+            (shard.slots.len(), shard.handles)
+        };
+        let shards = Vec::from_iter(many.shards.iter().map(count));
+        let each_max = Room::MAX / SHARDS_MAX;
+        assert!(shards.iter().all(|(files, handles)| files == handles && *handles <= each_max), "{shards:?}");
+        drop(many);
+        // Other roots leave room for two.
+        let mut others = Vec::from_iter(iter::from_fn(|| Room::take(1)));
+        others.truncate(others.len() - 2);
+        let one = Cache::new(FileCache { files_max: FILES_PER_SHARD, ..FileCache::default() });
+        let small = resource(Content::Bytes(Bytes::from_static(b"x")));
+        one.keep(&Below::new("small").unwrap(), &small, Instant::now());
+        keep(&one, 0..4);
+        let kept = ["small", "0", "1", "2", "3"].map(|path| one.find(path, Instant::now()).is_some());
+        assert_eq!(kept, [true, false, false, true, true]);
+    }
+
     /// What nobody had asked for in days was still sent to some of those who asked for it at the same time.
     #[test]
     fn while_one_looks_at_a_file_the_others_get_what_was_fresh_lately() {
         let cache = Cache::new(FileCache::default());
-        let content = Content::Bytes(Bytes::from_static(b"x"));
-        let mark = String::new();
-        let whole = Snapshot { content, mark, modified: None, is_settled: true, past_since: None };
-        let resource = Arc::new(Resource::new("a", None, whole, Vec::new()).unwrap());
+        let resource = resource(Content::Bytes(Bytes::from_static(b"x")));
         let (path, kept_at) = (Below::new("a").unwrap(), Instant::now());
         for (after, others) in [(1000, true), (1999, true), (2000, false), (86_400_000, false)] {
             cache.keep(&path, &resource, kept_at);
