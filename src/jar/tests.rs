@@ -326,6 +326,7 @@ fn a_jar_stores_and_gives_cookies_and_ends_its_session() {
         let cookie = SetCookie { path: Some(path), ..SetCookie::new("a", "b") };
         assert_eq!(jar.set(request.target(), &cookie), Err(Rejected::Value), "{path:?}");
     }
+    assert!(!jar.is_empty());
     assert_eq!((jar.len(), format!("{jar:?}")), (3, "a jar of 3 cookies".into()));
     jar.end_session();
     assert_eq!(jar.cookie_field(request.target()).as_deref(), Some("kept=1"));
@@ -416,6 +417,22 @@ fn a_file_keeps_the_cookies_that_outlive_the_session() {
     assert_eq!(String::from_utf8_lossy(&saved), file);
 }
 
+/// As they were, so that they are sent in the order in which they were set.
+#[test]
+fn a_file_begins_with_the_oldest_cookie() {
+    let jar = Jar::new();
+    let sites = Vec::from_iter((0..32).map(|number| format!("h{number}.com")));
+    for site in &sites {
+        let cookie = SetCookie { max_age: Some(Duration::from_secs(100)), ..SetCookie::new("a", "1") };
+        jar.set(request(&format!("https://{site}/")).target(), &cookie).expect("it may be set");
+    }
+    let mut file = Vec::new();
+    jar.save(&mut file).expect("memory can be written");
+    let file = String::from_utf8_lossy(&file);
+    let saved = file.lines().map(|line| line.split("\"domain\":\"").nth(1)?.split('"').next());
+    assert!(saved.eq(sites.iter().map(|site| Some(&**site))), "{file}");
+}
+
 /// An old file once removed what had been set since.
 #[test]
 fn a_cookie_that_has_expired_in_a_file_removes_none() {
@@ -441,6 +458,19 @@ fn every_cookie_that_is_taken_can_be_saved_and_loaded() {
         jar.save(&mut file).expect("memory can be written");
         let again = loaded(&String::from_utf8_lossy(&file)).expect("what was saved can be loaded");
         assert_eq!(again.cookie_field(request.target()).is_some(), is_taken, "{len}");
+    }
+    // Of a host alone, with the prefix that says so; and of a host that is a public suffix.
+    for (url, field) in [
+        ("https://a.com/", "__Host-a=1; Secure; Path=/; Max-Age=9"),
+        ("https://github.io/", "a=1; Max-Age=9"),
+    ] {
+        let (jar, request) = (Jar::new(), request(url));
+        let set = SetCookie::parse(field.as_bytes()).expect("the field is a cookie");
+        assert_eq!(jar.set(request.target(), &set), Ok(()), "{field}");
+        let mut file = Vec::new();
+        jar.save(&mut file).expect("memory can be written");
+        let again = loaded(&String::from_utf8_lossy(&file)).expect("what was saved can be loaded");
+        assert!(again.cookie_field(request.target()).is_some(), "{field}");
     }
 }
 
