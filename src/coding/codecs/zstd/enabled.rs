@@ -106,7 +106,19 @@ mod tests {
 
     use zstd::zstd_safe::find_frame_compressed_size;
 
-    use crate::coding::{Coding, Encoder, Flush};
+    use super::{Decode, ZstdDecoder};
+    use crate::coding::{Coding, CodingError, Encoder, Flush};
+
+    /// A peer could have us allocate what it likes.
+    #[test]
+    fn no_window_is_larger_than_8_mib_9659_3() {
+        let decode = |window_log: u8| {
+            let frame = [0x28, 0xb5, 0x2f, 0xfd, 0, (window_log - 10) << 3, 0b1001, 0, 0, b'x'];
+            ZstdDecoder::new().step(&frame, &mut [0; 9]).map(|step| step.is_whole)
+        };
+        assert_eq!(decode(23), Ok(true));
+        assert_eq!(decode(24), Err(CodingError::Corrupt));
+    }
 
     /// Another frame, though empty, followed whenever the end of the first did not fit into the room that was left. Some
     /// decoders take whatever follows a frame for a fault.
