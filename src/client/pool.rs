@@ -323,6 +323,7 @@ mod tests {
         }
         let pool = client.pool(host.origin()).unwrap();
         assert!(!lock(&pool.rest).exchanges.is_empty());
+        assert_eq!(pool.idle(), resting);
         sleep(Duration::from_secs(20)).await;
         assert!(lock(&pool.rest).exchanges.is_empty());
         assert_eq!((pool.idle(), pool.busy()), (resting, 0));

@@ -658,6 +658,8 @@ mod served {
         request.headers.set("content-type", "multipart/form-data; boundary=b").unwrap();
         request.body.stream(&b"--b--\r\n"[..], None);
         assert_eq!(request.multipart().err(), Some(MultipartError::Unread));
+        request.headers.set("content-encoding", "gzip").unwrap();
+        assert_eq!(request.multipart().err(), Some(MultipartError::ContentCoding));
     }
 
     #[test]

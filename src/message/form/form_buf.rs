@@ -196,6 +196,10 @@ mod tests {
         check(&[("a b", "c+d"), ("a&b=c", "%41")], "a+b=c%2Bd&a%26b%3Dc=%2541");
         check(&[("é", "€\0\r\n")], "%C3%A9=%E2%82%AC%00%0D%0A");
         check(&[("*-._aZ09", "~!'()/?#\"")], "*-._aZ09=%7E%21%27%28%29%2F%3F%23%22");
+        let mut used = form(&[("a", "b")]);
+        assert!(!used.is_empty());
+        used.clear();
+        assert!(used.is_empty());
         assert_eq!(FormBuf::from(Form::new("&&a=%zz&b&%4a=ü")).as_str(), "a=%25zz&b=&J=%C3%BC");
     }
 
