@@ -219,6 +219,26 @@ mod tests {
         Arc::new(Resource::new("a", None, whole, Vec::new()).unwrap())
     }
 
+    #[test]
+    fn all_shards_together_keep_no_more_than_the_bounds() {
+        let small = resource(Content::Bytes(Bytes::from_static(b"x")));
+        for (files_max, bytes_max) in [(256, usize::MAX), (usize::MAX, 1 << 20)] {
+            let bounds = FileCache { files_max, bytes_max, file_bytes_max: 1, ..FileCache::default() };
+            let cache = Cache::new(bounds);
+            assert!(cache.shards.len() > 1);
+            // Each is kept a second time in place of the first.
+            for number in (0..5_000).flat_map(|number| [number; 2]) {
+                cache.keep(&Below::new(number.to_string()).unwrap(), &small, Instant::now());
+            }
+            let shards = || cache.shards.iter().map(lock);
+            let files = shards().map(|shard| shard.slots.len()).sum::<usize>();
+            let bytes = shards().map(|shard| shard.bytes).sum::<usize>();
+            assert!(files <= files_max && bytes <= bytes_max, "{files} files of {bytes} bytes");
+            assert!(4 * files > files_max || 4 * bytes > bytes_max, "{files} files of {bytes} bytes");
+            assert_eq!(bytes, files * small.cost());
+        }
+    }
+
     /// They would leave no descriptors for connections.
     #[test]
     fn few_files_are_kept_open_and_the_last_ones_that_were_asked_for() {
