@@ -168,6 +168,7 @@ mod tests {
             "bytes=a-b",
             "bytes=1",
             "bytes=5-2",
+            "bytes=20-15",
             "bytes=+1-2",
             "bytes=1-+2",
             "bytes=0x1-2",
