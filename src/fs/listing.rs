@@ -272,6 +272,8 @@ mod tests {
             ("a/b&c/", "<a href=\"../../\">/</a><a href=\"../\">a/</a><a href=\"./\">b&amp;c/</a>"),
         ] {
             assert_eq!(trail(path), expected, "{path}");
+            let leads_up = page(path, Vec::new(), Sort::default()).contains("\"../\">Parent directory<");
+            assert_eq!(leads_up, !path.is_empty(), "{path}");
         }
     }
 
