@@ -8,7 +8,8 @@ use crate::memory::Reset;
 impl Response {
     /// Evaluates the preconditions of `request` against the `etag` and `last-modified` of this response, in the order
     /// of RFC 9110 §13.2.2. If one does not hold, the response becomes a 304, since the peer has stored what it asks
-    /// for, or a 412, since what it wants to change is not what it has seen. Neither has content.
+    /// for, or a 412, since what it wants to change is not what it has seen. Neither has content. A 412 loses
+    /// `cache-control` and `expires`, too: they were meant for the content.
     ///
     /// A response without either field stands for something that does not exist yet, so that `if-none-match: *` holds.
     /// Where the status is not 2xx, and for CONNECT, OPTIONS and TRACE, everything holds (§13.2.1). Ranges, and so
@@ -63,6 +64,8 @@ impl Response {
                 self.status = Status::PRECONDITION_FAILED;
                 self.body.clear();
                 self.headers.remove_each(&CONTENT_FIELDS);
+                // A cache would answer others with the refusal for as long as with the content (RFC 9111 §3).
+                self.headers.remove_each(&["cache-control", "expires"]);
                 self.trailers.reset();
             }
         }
@@ -351,15 +354,20 @@ mod tests {
             response.headers.set("etag", ETAG).unwrap();
             response.headers.set("last-modified", MODIFIED).unwrap();
             response.headers.set("vary", "accept").unwrap();
+            response.headers.set("cache-control", "max-age=60").unwrap();
+            response.headers.set("expires", "0").unwrap();
             response.trailers.set("x-sum", 1).unwrap();
             response.status = status;
             let hold = response.preconditions_hold(request);
             let names = response.headers.iter().map(|(name, _)| name).collect::<Vec<_>>().join(" ");
             (hold, response.status, names, response.body.len() + response.trailers.len())
         };
-        let whole = |status| (true, status, "content-type etag last-modified vary".to_owned(), 6);
+        let whole = |status| {
+            (true, status, "content-type etag last-modified vary cache-control expires".to_owned(), 6)
+        };
         let (seen, changed) = (get(&[("if-none-match", ETAG)]), get(&[("if-unmodified-since", BEFORE)]));
-        let not_modified = (false, Status::NOT_MODIFIED, "etag last-modified vary".to_owned(), 0);
+        let not_modified =
+            (false, Status::NOT_MODIFIED, "etag last-modified vary cache-control expires".to_owned(), 0);
         let failed = (false, Status::PRECONDITION_FAILED, "etag vary".to_owned(), 0);
         assert_eq!(answer(Status::OK, &get(&[])), whole(Status::OK));
         assert_eq!(answer(Status::OK, &seen), not_modified);
