@@ -26,7 +26,7 @@ pub(super) struct Decoder {
     /// Whether that event is complete, and the next one has not begun.
     is_complete: bool,
     /// What holds until another event says otherwise. An id does so once its event is complete, with or without data.
-    pub(super) last_id: String,
+    pub(super) last_id: Option<String>,
     pub(super) last_retry: Option<Duration>,
 }
 
@@ -71,7 +71,7 @@ impl Decoder {
     /// Returns the event that is complete.
     pub(super) fn event(&self) -> Event<'_> {
         Event {
-            id: self.has_id.then_some(&self.last_id),
+            id: self.last_id.as_deref().filter(|_| self.has_id),
             event: Some(self.event.as_str()).filter(|event| !event.is_empty()),
             data: self.data.strip_suffix('\n'),
             retry: self.retry,
@@ -123,7 +123,7 @@ impl Decoder {
 
     fn end_event(&mut self) -> bool {
         if self.has_id {
-            mem::swap(&mut self.id, &mut self.last_id);
+            mem::swap(&mut self.id, self.last_id.get_or_insert_default());
         }
         self.is_complete = !self.data.is_empty();
         if !self.is_complete {
@@ -147,7 +147,7 @@ mod tests {
     const MAX: usize = 64;
 
     /// All events of `stream`, which comes in pieces of `size` bytes, as text; and the last id and delay.
-    fn heard(stream: &[u8], size: usize) -> (Vec<String>, String, Option<u128>) {
+    fn heard(stream: &[u8], size: usize) -> (Vec<String>, Option<String>, Option<u128>) {
         let (mut decoder, mut heard) = (Decoder::default(), Vec::new());
         for mut piece in stream.chunks(size) {
             while !piece.is_empty() {
@@ -177,18 +177,18 @@ mod tests {
     }
 
     #[track_caller]
-    fn check_all(stream: &[u8], events: &[&str], last_id: &str, last_retry: Option<u128>) {
+    fn check_all(stream: &[u8], events: &[&str], last_id: Option<&str>, last_retry: Option<u128>) {
         for size in 1..=stream.len().max(1) {
             let (heard, id, retry) = heard(stream, size);
             let told = stream.escape_ascii();
             assert_eq!(heard, events, "{told} in pieces of {size}");
-            assert_eq!((id.as_str(), retry), (last_id, last_retry), "{told} in pieces of {size}");
+            assert_eq!((id.as_deref(), retry), (last_id, last_retry), "{told} in pieces of {size}");
         }
     }
 
     #[track_caller]
     fn check(stream: &str, events: &[&str]) {
-        check_all(stream.as_bytes(), events, "", None);
+        check_all(stream.as_bytes(), events, None, None);
     }
 
     #[test]
@@ -214,24 +214,30 @@ mod tests {
 
     #[test]
     fn ids_and_delays_outlive_their_event_9_2_6() {
-        check_all(b"id: 1\nretry: 5\ndata: a\n\ndata: b\n\n", &["\"a\" id=1 retry=5", "\"b\""], "1", Some(5));
-        check_all(b"id: 1\nretry: 5\n\ndata: a\n\n", &["\"a\""], "1", Some(5));
-        check_all(b"id: 1\n\nid\ndata: a\n\n", &["\"a\" id="], "", None);
-        check_all(b"id: 1\n\nid: 2\ndata: never ended\nretry: 7\n", &[], "1", Some(7));
-        check_all(b"id: 1\nid: a\0b\ndata: a\n\n", &["\"a\" id=1"], "1", None);
+        check_all(
+            b"id: 1\nretry: 5\ndata: a\n\ndata: b\n\n",
+            &["\"a\" id=1 retry=5", "\"b\""],
+            Some("1"),
+            Some(5),
+        );
+        check_all(b"id: 1\nretry: 5\n\ndata: a\n\n", &["\"a\""], Some("1"), Some(5));
+        check_all(b"id: 1\n\nid\ndata: a\n\n", &["\"a\" id="], Some(""), None);
+        check_all(b"id: 1\n\nid: 2\ndata: never ended\nretry: 7\n", &[], Some("1"), Some(7));
+        check_all(b": none\n\nid: 1\n", &[], None, None);
+        check_all(b"id: 1\nid: a\0b\ndata: a\n\n", &["\"a\" id=1"], Some("1"), None);
         for retry in ["", "-1", "+1", "1.5", "5s", " 5"] {
             check(&format!("retry: {retry}\ndata: a\n\n"), &["\"a\""]);
         }
         let most = u128::from(u64::MAX);
-        check_all(b"retry: 99999999999999999999999\n\n", &[], "", Some(most));
+        check_all(b"retry: 99999999999999999999999\n\n", &[], None, Some(most));
     }
 
     #[test]
     fn a_stream_is_utf_8_whatever_it_is_9_2_6() {
         check("\u{feff}data: a\n\n\u{feff}data: b\n\n", &["\"a\""]);
         check("\u{feff}\n\u{feff}data: a\n\n", &[]);
-        check_all(b"data: \xc3\xa9\xff\n\n", &["\"\u{e9}\u{fffd}\""], "", None);
-        check_all(b"data: \xc3\ndata: \xa9\n\n", &["\"\u{fffd}\\n\u{fffd}\""], "", None);
+        check_all(b"data: \xc3\xa9\xff\n\n", &["\"\u{e9}\u{fffd}\""], None, None);
+        check_all(b"data: \xc3\ndata: \xa9\n\n", &["\"\u{fffd}\\n\u{fffd}\""], None, None);
     }
 
     #[test]

@@ -21,20 +21,25 @@ use super::decoder::{Decoder, Progress};
 /// async fn follow(client: &Client, url: &str) -> Result<(), Box<dyn std::error::Error>> {
 ///     let (mut request, mut response) = (Request::get(url)?, Response::new());
 ///     request.headers.set("accept", "text/event-stream")?;
+///     let mut delay = Duration::from_secs(3);
 ///     loop {
-///         let answer = client.stream(&request, &mut response).await?;
-///         if response.status != Status::OK {
-///             return Err(response.status.into());
+///         // If the server cannot be reached now, it may be later.
+///         if let Ok(answer) = client.stream(&request, &mut response).await {
+///             if response.status != Status::OK {
+///                 return Err(response.status.into());
+///             }
+///             let mut events = EventReader::new(answer);
+///             while let Ok(Some(event)) = events.event().await {
+///                 println!("{}", event.data.unwrap_or_default());
+///             }
+///             match events.last_id() {
+///                 Some("") => drop(request.headers.remove("last-event-id")),
+///                 Some(id) => request.headers.set("last-event-id", id)?,
+///                 None => {} // what an earlier connection brought still holds
+///             }
+///             delay = events.last_retry().unwrap_or(delay);
 ///         }
-///         let mut events = EventReader::new(answer);
-///         while let Ok(Some(event)) = events.event().await {
-///             println!("{}", event.data.unwrap_or_default());
-///         }
-///         match events.last_id() {
-///             Some(id) => request.headers.set("last-event-id", id)?,
-///             None => drop(request.headers.remove("last-event-id")),
-///         }
-///         tokio::time::sleep(events.last_retry().unwrap_or(Duration::from_secs(3))).await;
+///         tokio::time::sleep(delay).await;
 ///     }
 /// }
 /// ```
@@ -81,9 +86,10 @@ impl<R: AsyncRead + Unpin> EventReader<R> {
     }
 
     /// Returns the id of the last event that had one, for the field `last-event-id` of a request that continues the
-    /// stream (HTML §9.2.4); `None` if there was none, or the last one was empty.
+    /// stream (HTML §9.2.4); `None` if there was none, so that the id of an earlier stream still holds. An empty id
+    /// asks to forget it.
     pub fn last_id(&self) -> Option<&str> {
-        Some(self.decoder.last_id.as_str()).filter(|id| !id.is_empty())
+        self.decoder.last_id.as_deref()
     }
 
     /// Returns how long to wait before such a request, if the server has said so.
