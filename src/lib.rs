@@ -155,6 +155,7 @@
 //! | gateways: answers that come from another server | [`Request::target_to`], [`Context::forward`], [`ClientError::owed`] |
 //! | secure connections, with feature `tls` | `Server::tls`, `ServerTls`, `TlsIdentity`, `TlsSession` |
 //! | redirects, such as from http to https | [`Response::redirect`], [`Request::host`] |
+//! | preconditions: answers for those who have stored an earlier one | [`Response::preconditions_hold`] |
 //! | other protocols | [`Context::upgrade`], [`Context::tunnel`] |
 //! | tests of a handler | [`Service::respond`] |
 //! | connections that you accept yourself, or in memory | [`Service::serve_connection`], [`Service::stop`], [`MemoryListener`] |
@@ -183,7 +184,8 @@
 //! | compressed requests | [`Context::decode_body`], [`Reader::decoded`] | `compress` |
 //! | Basic credentials and bearer tokens | [`Request::basic_auth`], [`Request::bearer_token`] | |
 //! | compressed answers that a client receives | [`ClientBuilder::decode`] | |
-//! | server-sent events | [`Context::events`], [`Events`], [`Event`] | `events` |
+//! | server-sent events of a server | [`Context::events`], [`Events`], [`Event`] | `events` |
+//! | server-sent events that a client receives | [`EventReader`] | |
 //! | WebSocket, with another crate | [`Context::upgrade`] | `websocket` |
 //!
 //! The features `compress`, `fs`, `multipart` and `tls` are on by default; `jar` and `zstd`, which adds a coding, are
