@@ -47,25 +47,24 @@ impl Decoder {
         if mem::take(&mut self.is_complete) {
             self.begin();
         }
-        let (mut rest, mut progress) = (bytes, Progress::Part);
-        while !rest.is_empty() && progress == Progress::Part {
+        let mut rest = bytes;
+        while !rest.is_empty() {
             if mem::take(&mut self.after_cr) && rest[0] == b'\n' {
                 rest = &rest[1..];
                 continue;
             }
             let end = memchr2(b'\r', b'\n', rest).unwrap_or(rest.len());
             if self.line.len() + self.data.len() + end > max {
-                progress = Progress::TooLong;
-                break;
+                return (bytes.len() - rest.len(), Progress::TooLong);
             }
             self.line.extend_from_slice(&rest[..end]);
-            let Some((terminator, after)) = rest[end..].split_first() else { return (bytes.len(), progress) };
+            let Some((terminator, after)) = rest[end..].split_first() else { break };
             (self.after_cr, rest) = (*terminator == b'\r', after);
             if self.end_line() {
-                progress = Progress::Whole;
+                return (bytes.len() - rest.len(), Progress::Whole);
             }
         }
-        (bytes.len() - rest.len(), progress)
+        (bytes.len(), Progress::Part)
     }
 
     /// Returns the event that is complete.
