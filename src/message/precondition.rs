@@ -11,6 +11,8 @@ impl Response {
     /// for, or a 412, since what it wants to change is not what it has seen. Neither has content. A 412 loses
     /// `cache-control` and `expires`, too: they were meant for the content.
     ///
+    /// A weak etag never matches `if-match` (§13.1.1), and `Compress` makes the etags of what it compresses weak.
+    ///
     /// A response without either field stands for something that does not exist yet, so that `if-none-match: *` holds.
     /// Where the status is not 2xx, and for CONNECT, OPTIONS and TRACE, everything holds (§13.2.1). Ranges, and so
     /// `if-range`, are for files, which evaluate all of this by themselves.
@@ -52,6 +54,7 @@ impl Response {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[doc(alias("if-none-match", "if-match", "if-modified-since", "if-unmodified-since"))]
+    #[must_use = "if they do not hold, the answer is complete, and nothing may be changed"]
     pub fn preconditions_hold(&mut self, request: &Request) -> bool {
         if !self.status.is_success() {
             return true;
