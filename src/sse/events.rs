@@ -66,8 +66,8 @@ impl Events<'_> {
     ///
     /// # Errors
     ///
-    /// Fails with [`InvalidEvent`] if the event is invalid, of which nothing is sent. Fails if the peer is gone, or
-    /// does not read.
+    /// Fails with [`InvalidEvent`](crate::InvalidEvent) if the event is invalid, of which nothing is sent. Fails if the
+    /// peer is gone, or does not read.
     pub async fn send(&mut self, event: Event<'_>) -> io::Result<()> {
         self.begin().await?;
         event
