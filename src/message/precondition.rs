@@ -7,9 +7,11 @@ use crate::memory::Reset;
 
 impl Response {
     /// Evaluates the preconditions of `request` against the `etag` and `last-modified` of this response, in the order
-    /// of RFC 9110 §13.2.2. If one does not hold, the response becomes a 304, since the peer has stored what it asks
-    /// for, or a 412, since what it wants to change is not what it has seen. Neither has content. A 412 loses
-    /// `cache-control` and `expires`, too: they were meant for the content.
+    /// of RFC 9110 §13.2.2. Returns whether all of them hold, so that the request is to be answered as if it had none.
+    ///
+    /// Otherwise this response is the whole answer: a 304, since the peer has stored what it asks for, or a 412, since
+    /// what it wants to change is not what it has seen. Neither has content. A 412 loses `cache-control` and `expires`,
+    /// too: they were meant for the content.
     ///
     /// A weak etag never matches `if-match` (§13.1.1), and `Compress` makes the etags of what it compresses weak.
     ///

@@ -139,6 +139,6 @@ fn refuse(response: &mut Response, status: Status, chosen: &Representation) -> R
     describe(response, &chosen.fields_alone)?;
     // How long the file may be kept is not how long its refusal may: a cache would answer others with that (RFC 9111
     // §3).
-    response.headers.remove("cache-control");
+    response.headers.remove_each(&["cache-control", "expires"]);
     Ok(())
 }
