@@ -17,7 +17,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
-use corehttp::{Context, Error, FromText, Method, Request, Response, Server, Status};
+use corehttp::{Context, Error, FromText, Method, Response, Server, Status};
 use serde::{Deserialize, Serialize};
 
 #[derive(Serialize)]
@@ -54,57 +54,38 @@ fn answer(notes: &Notes, ctx: &mut Context) -> corehttp::Result {
     let mut path = request.path().splitn(3, '/').skip(1);
     match (request.method(), path.next(), path.next()) {
         (Method::Get | Method::Head, Some("notes"), None) => {
-            set_json(response, &notes.values().collect::<Vec<_>>())
+            response.json(&notes.values().collect::<Vec<_>>())?
         }
         (Method::Post, Some("notes"), None) => {
-            let Draft { text } = json(request)?;
+            let Draft { text } = request.json()?; // or 415, 400 or 422
             if notes.len() >= NOTES_MAX {
                 return Err(Status::INSUFFICIENT_STORAGE.into());
             }
             let id = notes.last_key_value().map_or(1, |(last, _)| last + 1);
             response.status = Status::CREATED;
             response.headers.set("location", format!("/notes/{id}"))?;
-            set_json(response, notes.entry(id).or_insert(Note { id, text }))
+            response.json(notes.entry(id).or_insert(Note { id, text }))?;
         }
         (Method::Get | Method::Head, Some("notes"), Some(id)) => {
-            set_json(response, notes.get(&number(id)?).ok_or(Status::NOT_FOUND)?)
+            response.json(notes.get(&number(id)?).ok_or(Status::NOT_FOUND)?)?;
         }
         (Method::Delete, Some("notes"), Some(id)) => {
             notes.remove(&number(id)?).ok_or(Status::NOT_FOUND)?;
             response.status = Status::NO_CONTENT;
-            Ok(())
         }
         (_, Some("notes"), id) => {
             let allowed = if id.is_some() { "GET, HEAD, DELETE" } else { "GET, HEAD, POST" };
             response.headers.set("allow", allowed)?;
-            Err(Status::METHOD_NOT_ALLOWED.into())
+            return Err(Status::METHOD_NOT_ALLOWED.into());
         }
-        _ => Err(Status::NOT_FOUND.into()),
+        _ => return Err(Status::NOT_FOUND.into()),
     }
+    Ok(())
 }
 
 /// The digits of a number and nothing else: `str::parse` would take `+1` for a second name of note 1.
 fn number(id: &str) -> Result<u64, Status> {
     u64::from_text(id).ok_or(Status::NOT_FOUND)
-}
-
-/// Reads the content as JSON. Other content is answered with 415, malformed JSON with 400, and other values with 422.
-fn json<'a, T: Deserialize<'a>>(request: &'a Request) -> corehttp::Result<T> {
-    let media_type = request.headers.content_type().and_then(|value| value.split(';').next());
-    if !media_type.is_some_and(|media_type| media_type.trim().eq_ignore_ascii_case("application/json")) {
-        return Err(Status::UNSUPPORTED_MEDIA_TYPE.into());
-    }
-    serde_json::from_slice(request.body.bytes()).map_err(|error| {
-        let owed = if error.is_data() { Status::UNPROCESSABLE_CONTENT } else { Status::BAD_REQUEST };
-        Error::new(owed, error)
-    })
-}
-
-/// Writes `value` straight into the response's memory.
-fn set_json(response: &mut Response, value: &impl Serialize) -> corehttp::Result {
-    response.headers.set("content-type", "application/json")?;
-    response.body.clear();
-    Ok(serde_json::to_writer(&mut response.body, value)?)
 }
 
 /// Tells the peer what is wrong with its request. What is wrong with the server is only logged.
@@ -123,6 +104,6 @@ fn explain(response: &mut Response, error: &Error) -> corehttp::Result {
     }
     let detail = cause.filter(|_| status.is_client_error());
     response.status = status;
-    set_json(response, &Problem { title: status.reason(), status: status.as_u16(), detail })?;
+    response.json(&Problem { title: status.reason(), status: status.as_u16(), detail })?;
     Ok(response.headers.set("content-type", "application/problem+json")?)
 }

@@ -177,7 +177,7 @@
 //! |---|---|---|
 //! | forms, queries and cookies | [`Form`], [`FormBuf`], [`Cookies`], [`SetCookie`] | `forms` |
 //! | cookies that a client keeps, with feature `jar` | [`ClientBuilder::cookies`], `jar::Jar` | `jar` |
-//! | JSON, with serde | [`Body`] for servers, [`Client::send`] for clients | `json` |
+//! | JSON, with feature `json` | `Request::json`, `Response::json`, `Request::set_json`, `Body::json` | `json` |
 //! | uploads, with feature `multipart` | `multipart::Multipart`, `multipart::Form` | `upload` |
 //! | files of a directory or inside the program, with feature `fs` | `Files`, `Context::send_file` | `files` |
 //! | compressed answers of a server, with feature `compress` | `Compress`, [`Coding`] | `compress` |
@@ -188,7 +188,7 @@
 //! | server-sent events that a client receives | [`EventReader`] | |
 //! | WebSocket, with another crate | [`Context::upgrade`] | `websocket` |
 //!
-//! The features `compress`, `fs`, `multipart` and `tls` are on by default; `jar` and `zstd`, which adds a coding, are
+//! The features `compress`, `fs`, `json`, `multipart` and `tls` are on by default; `jar` and `zstd`, which adds a coding, are
 //! not.
 //!
 //! Names follow [RFC 9110](https://www.rfc-editor.org/rfc/rfc9110), which defines what messages mean, and [RFC
@@ -219,6 +219,8 @@ mod fs;
 mod gateway;
 #[cfg(feature = "jar")]
 pub mod jar;
+#[cfg(feature = "json")]
+mod json;
 #[cfg(feature = "multipart")]
 pub mod multipart;
 mod sse;
@@ -234,6 +236,8 @@ pub use compress::Compress;
 pub use exchange::{ExchangeError, Phase, Timeouts};
 #[cfg(feature = "fs")]
 pub use fs::{FileCache, Files, FilesNotFound};
+#[cfg(feature = "json")]
+pub use json::InvalidJson;
 pub use message::{
     BasicAuth, Body, Cookies, ExtensionMethod, FieldValue, Form, FormBuf, FormPairs, FromText, Headers,
     HeadersIter, InvalidCookie, InvalidCredentials, InvalidField, InvalidForm, InvalidMethod, InvalidRequest,

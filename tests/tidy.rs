@@ -19,6 +19,7 @@ const FLOORS: &[(&str, &[&str])] = &[
     ("compress", &["coding", "memory", "message", "runtime", "server"]),
     ("fs", &["coding", "memory", "message", "net", "runtime", "server"]),
     ("gateway", &["client", "exchange", "message", "server"]),
+    ("json", &["message"]),
     ("multipart", &["message", "runtime", "server"]),
     ("sse", &["message", "runtime", "server"]),
     // The public face only: it could be a crate of its own.

@@ -211,16 +211,9 @@ impl Client {
     ///
     /// # Examples
     ///
-    /// JSON, with serde:
-    ///
     /// ```
     /// # use corehttp::{Context, Server, MemoryListener};
     /// use corehttp::{Client, Request, Response};
-    ///
-    /// #[derive(serde::Deserialize, serde::Serialize)]
-    /// struct Note {
-    ///     text: String,
-    /// }
     ///
     /// # let listener = MemoryListener::new();
     /// # let client = Client::builder().memory(listener.connector()).build();
@@ -228,13 +221,12 @@ impl Client {
     /// #     std::mem::swap(&mut ctx.response.body, &mut ctx.request.body);
     /// # })?;
     /// # corehttp::block_on(async {
-    /// let mut request = Request::post("http://example.com/notes")?;
-    /// request.headers.set("content-type", "application/json")?;
-    /// serde_json::to_writer(&mut request.body, &Note { text: "milk".into() })?;
+    /// let mut request = Request::put("http://example.com/notes/1")?;
+    /// request.headers.set("if-match", "\"7b0f\"")?;
+    /// request.body.set("milk");
     /// let mut response = Response::new();
     /// client.send(&request, &mut response).await?;
-    /// let note: Note = serde_json::from_slice(response.body.bytes())?;
-    /// assert_eq!(note.text, "milk");
+    /// assert_eq!(response.body.text()?, "milk");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// # })??;
     /// # Ok::<(), Box<dyn std::error::Error>>(())

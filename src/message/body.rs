@@ -29,34 +29,6 @@ use crate::memory::{Arena, Reset, lock, vacate};
 /// assert_eq!(body.text().unwrap(), "1 + 2 = 3");
 /// # Ok::<(), std::io::Error>(())
 /// ```
-///
-/// JSON, with serde. It is read in place, and an answer is written straight into the memory of its body:
-///
-/// ```
-/// use corehttp::{Context, Error, Status};
-///
-/// #[derive(serde::Deserialize, serde::Serialize)]
-/// struct Note {
-///     text: String,
-/// }
-///
-/// fn echo(ctx: &mut Context) -> corehttp::Result {
-///     let Context { request, response, .. } = ctx;
-///     let note: Note = serde_json::from_slice(request.body.bytes())
-///         .map_err(|error| Error::new(Status::BAD_REQUEST, error))?;
-///     response.headers.set("content-type", "application/json")?;
-///     Ok(serde_json::to_writer(&mut response.body, &note)?)
-/// }
-/// # let service = corehttp::Server::new().service(echo);
-/// # let ask = |body: &str| {
-/// #     let mut request = corehttp::Request::post("/").unwrap();
-/// #     request.body.set(body);
-/// #     corehttp::block_on(service.respond(request)).unwrap()
-/// # };
-/// # assert_eq!(ask(r#"{"text": "milk"}"#).body.bytes(), br#"{"text":"milk"}"#);
-/// # assert_eq!(ask(r#"{"text": 1}"#).status, Status::BAD_REQUEST);
-/// ```
-#[doc(alias("json", "serde"))]
 #[derive(Clone, Default)]
 pub struct Body {
     /// The content, if it is not in `buffer`.

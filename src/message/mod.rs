@@ -17,6 +17,7 @@ mod headers;
 mod body;
 mod timings;
 
+mod content;
 mod cookie;
 mod credentials;
 mod form;
@@ -27,6 +28,7 @@ mod text;
 
 pub use body::Body;
 pub(crate) use body::{FileRange, Length, Source};
+pub(crate) use content::Unfit;
 pub use cookie::{Cookies, InvalidCookie, SameSite, SetCookie};
 pub(crate) use credentials::basic_credentials;
 pub use credentials::{BasicAuth, InvalidCredentials};

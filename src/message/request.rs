@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use super::{
     Body, Cookies, Form, FormBuf, Headers, InvalidCookie, InvalidForm, InvalidRequest, InvalidTarget,
-    InvalidText, Length, Method, Name, Target, Version, cookie, is_token, split_port, target, trim,
+    InvalidText, Length, Method, Name, Target, Version, cookie, is_token, split_port, target,
 };
 use crate::memory::Reset;
 
@@ -252,18 +252,8 @@ impl Request {
     /// }
     /// ```
     pub fn form(&self) -> Result<Form<'_>, InvalidForm> {
-        let mut types = self.headers.named(Name::CONTENT_TYPE);
-        match (types.next(), types.next()) {
-            (Some(only), None) if is_form(only) => {}
-            _ => return Err(InvalidForm::ContentType),
-        }
-        if self.headers.codings().next().is_some() {
-            return Err(InvalidForm::ContentCoding);
-        }
-        if self.is_unread() {
-            return Err(InvalidForm::Unread);
-        }
-        let text = self.text().map_err(|_| InvalidForm::Text)?;
+        let content = self.content_of(|essence| essence.eq_ignore_ascii_case(FORM_TYPE))?;
+        let text = std::str::from_utf8(content).map_err(|_| InvalidForm::Text)?;
         Form::new(text).at_most(Form::PAIRS_MAX)
     }
 
@@ -373,11 +363,6 @@ impl Request {
 /// The media type of a form. It has no parameters; some clients send a charset, which means nothing, since it is always
 /// UTF-8.
 const FORM_TYPE: &[u8] = b"application/x-www-form-urlencoded";
-
-fn is_form(content_type: &[u8]) -> bool {
-    let essence = content_type.split(|&octet| octet == b';').next().unwrap_or_default();
-    trim(essence).eq_ignore_ascii_case(FORM_TYPE)
-}
 
 impl Reset for Request {
     fn reset(&mut self) {

@@ -21,6 +21,8 @@ mod framing;
 mod handlers;
 mod histories;
 mod hostile;
+#[cfg(feature = "json")]
+mod json;
 mod limits;
 #[cfg(feature = "multipart")]
 mod multipart;

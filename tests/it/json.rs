@@ -1,0 +1,165 @@
+//! JSON: how a handler reads and writes it, and how it answers what is none (RFC 8259; RFC 9110 §15.5).
+
+use std::collections::BTreeMap;
+
+use corehttp::{BodyPlan, Context, InvalidJson, Request, Response, Status, with_plan};
+use serde::{Deserialize, Serialize};
+
+use crate::support::{Refusals, Served, status};
+
+#[derive(Deserialize, Serialize)]
+struct Note<'a> {
+    text: &'a str,
+    stars: u8,
+}
+
+/// Answers with the note that it was sent, and a star more. The text is not copied on its way.
+fn praise(ctx: &mut Context) -> corehttp::Result {
+    let Context { request, response, .. } = ctx;
+    let Note { text, stars } = request.json()?;
+    Ok(response.json(&Note { text, stars: stars.saturating_add(1) })?)
+}
+
+fn post(fields: &str, content: &str) -> String {
+    format!("POST / HTTP/1.1\r\nHost: a\r\n{fields}Content-Length: {}\r\n\r\n{content}", content.len())
+}
+
+const JSON: &str = "Content-Type: application/json\r\n";
+const NOTE: &str = r#"{"text":"milk","stars":1}"#;
+
+/// A POST with these fields and this content is answered with this status, and the answer ends with `told`.
+#[track_caller]
+fn check(fields: &str, content: &str, expected: u16, told: &str) {
+    let heard = Served::new(praise).ask(post(fields, content));
+    assert_eq!(status(&heard), expected, "{heard}");
+    assert!(heard.ends_with(told), "{heard}");
+}
+
+#[test]
+fn json_is_read_and_answered() {
+    let praised = r#"{"text":"milk","stars":2}"#;
+    for fields in [
+        JSON,
+        "content-type: APPLICATION/Json ; charset=utf-8\r\n",
+        "content-type: application/vnd.note+json\r\n",
+        &format!("{JSON}content-encoding: identity\r\n"),
+    ] {
+        check(fields, NOTE, 200, praised);
+    }
+    check(JSON, " {\r\n\t\"stars\": 1, \"text\": \"milk\"} ", 200, praised);
+    check(JSON, r#"{"text":"é","stars":255}"#, 200, r#"{"text":"é","stars":255}"#);
+    let heard = Served::new(praise).ask(post(JSON, NOTE));
+    assert!(heard.contains("\r\ncontent-type: application/json\r\n"), "{heard}");
+}
+
+#[test]
+fn other_content_is_415_9110_15_5_16() {
+    for fields in [
+        "",
+        "Content-Type:\r\n",
+        "Content-Type: text/plain\r\n",
+        "Content-Type: text/json\r\n",
+        "Content-Type: application/jsonl\r\n",
+        "Content-Type: application/json, text/plain\r\n",
+        "Content-Type: \"application/json\"\r\n",
+        &format!("{JSON}{JSON}"),
+        &format!("{JSON}Content-Encoding: gzip\r\n"),
+    ] {
+        check(fields, NOTE, 415, "Unsupported Media Type");
+    }
+}
+
+#[test]
+fn what_is_not_json_is_400_9110_15_5_1() {
+    let deep = format!(r#"{{"sub":{}"#, "[".repeat(1 << 20));
+    for content in [
+        "",
+        "{",
+        r#"{"text":"milk","stars":1} null"#,
+        "{'text':'milk'}",
+        r#"{"text":"milk","stars":01}"#,
+        "\u{feff}{}",
+        &deep,
+    ] {
+        check(JSON, content, 400, "Bad Request");
+    }
+}
+
+#[test]
+fn json_of_another_shape_is_422_9110_15_5_21() {
+    for content in [
+        "null",
+        "[]",
+        "{}",
+        r#"{"text":"milk"}"#,
+        r#"{"text":1,"stars":1}"#,
+        r#"{"text":"milk","stars":256}"#,
+        r#"{"text":"milk","stars":-1}"#,
+        r#"{"text":"milk","stars":1,"stars":2}"#,
+        // A text that would have to be copied to be read.
+        r#"{"text":"\n","stars":1}"#,
+    ] {
+        check(JSON, content, 422, "Unprocessable Content");
+    }
+}
+
+#[test]
+fn streamed_json_must_be_received_first() {
+    let early = |_: &Request| BodyPlan::Stream;
+    let served = Served::new(with_plan(early, praise));
+    assert_eq!(status(&served.ask(post(JSON, NOTE))), 500);
+    let served = Served::new(with_plan(early, async |ctx: &mut Context| -> corehttp::Result {
+        ctx.buffer_body().await?;
+        praise(ctx)
+    }));
+    assert_eq!(status(&served.ask(post(JSON, NOTE))), 200);
+}
+
+#[test]
+fn the_reason_why_json_is_refused_is_told_to_the_operator_only() {
+    let refusals = Refusals::default();
+    let served = Served::with(|server| refusals.of(server), praise);
+    for (content, expected, reason) in [
+        ("{\"", 400, "EOF while parsing a string at line 1 column 2: 400 Bad Request"),
+        ("{}", 422, "missing field `text` at line 1 column 2: 422 Unprocessable Content"),
+    ] {
+        let heard = served.ask(post(JSON, content));
+        assert!(!heard.contains("line"), "{heard}");
+        assert_eq!(refusals.take(), [(expected, format!("the handler failed: {reason}"))]);
+    }
+}
+
+#[test]
+fn json_replaces_whatever_was_the_content() {
+    let mut response = Response::new();
+    response.text("old");
+    response.json("new").unwrap();
+    assert_eq!(
+        (response.headers.content_type(), response.body.bytes()),
+        (Some("application/json"), &br#""new""#[..])
+    );
+    response.body.stream(&b"old"[..], None);
+    response.json(&[1, 2]).unwrap();
+    assert_eq!(response.body.json::<[u8; 2]>().unwrap(), [1, 2]);
+    let mut request = Request::post("http://a/").unwrap();
+    request.set_json(&Note { text: "milk", stars: 1 }).unwrap();
+    assert_eq!((request.body.bytes(), request.json::<Note>().unwrap().stars), (NOTE.as_bytes(), 1));
+    request.body.stream(NOTE.as_bytes(), None);
+    assert!(matches!(request.json::<Note>(), Err(InvalidJson::Unread)));
+    assert_eq!(InvalidJson::Unread.owed(), Status::INTERNAL_SERVER_ERROR);
+}
+
+#[test]
+fn what_cannot_be_written_leaves_no_half_of_it() {
+    let unwritable = BTreeMap::from([((1, 2), 3)]);
+    let mut response = Response::new();
+    response.text("old");
+    assert!(response.json(&(NOTE, &unwritable)).is_err());
+    assert_eq!(
+        (response.body.bytes(), response.headers.content_type()),
+        (&b""[..], Some("text/plain; charset=utf-8"))
+    );
+    let served =
+        Served::new(move |ctx: &mut Context| -> corehttp::Result { Ok(ctx.response.json(&unwritable)?) });
+    assert_eq!(status(&served.ask("GET / HTTP/1.1\r\nHost: a\r\n\r\n")), 500);
+}
