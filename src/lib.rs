@@ -149,7 +149,7 @@
 //! | state of each core, without locks | [`Server::run_per_core`] |
 //! | bodies that are too large for memory | [`BodyPlan`], [`Context::body_reader`], [`Context::stream`], [`Context::duplex`] |
 //! | how much peers may send, and how long they and handlers may take | [`Limits`], [`Timeouts`] |
-//! | who the peer is, also behind a proxy | [`Context::peer_addr`] |
+//! | who the peer is, and who the client behind a proxy | [`Context::peer_addr`], [`Context::client_ip`] |
 //! | what went wrong, and how often | [`Server::on_error`], [`Running::stats`] |
 //! | middleware, access logs, routers | [`Handler`], [`Extensions`], [`Transform`], [`BoxHandler`] |
 //! | gateways: answers that come from another server | [`Request::target_to`], [`Context::forward`], [`ClientError::owed`] |

@@ -61,37 +61,9 @@ impl Context {
 
 /// Facts about the exchange.
 impl Context {
-    /// Returns the address of the peer. It is the one that connected, so behind a proxy it is the proxy's: fields such
-    /// as `x-forwarded-for` are not consulted, because anyone can send them.
-    ///
-    /// # Examples
-    ///
-    /// The address of a client behind a proxy on this machine, which appends it to `x-forwarded-for`. Whatever stands
-    /// before it was sent by the client.
-    ///
-    /// ```
-    /// use std::net::IpAddr;
-    /// use corehttp::{PeerAddr, Request};
-    ///
-    /// /// To be called with `ctx.peer_addr()` and `&ctx.request`.
-    /// fn client_ip(peer: PeerAddr, request: &Request) -> Option<IpAddr> {
-    ///     let is_proxy = peer == PeerAddr::Unix || peer.ip().is_some_and(|ip| ip.is_loopback());
-    ///     if !is_proxy {
-    ///         return peer.ip(); // anyone else may claim anything
-    ///     }
-    ///     let last = request.headers.all("x-forwarded-for").last()?;
-    ///     std::str::from_utf8(last).ok()?.rsplit(',').next()?.trim().parse().ok()
-    /// }
-    ///
-    /// let mut request = Request::get("/")?;
-    /// request.headers.set("x-forwarded-for", "192.0.2.66, 192.0.2.1")?;
-    /// assert_eq!(client_ip(PeerAddr::Unix, &request), Some(IpAddr::from([192, 0, 2, 1])));
-    /// # let other = IpAddr::from([198, 51, 100, 1]);
-    /// # assert_eq!(client_ip(std::net::SocketAddr::from((other, 80)).into(), &request), Some(other));
-    /// # assert_eq!(client_ip(PeerAddr::Unix, &Request::get("/")?), None);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    #[doc(alias("remote_addr", "ConnectInfo", "client ip", "x-forwarded-for"))]
+    /// Returns the address of the peer. It is the one that connected, so behind a proxy it is the proxy's: see
+    /// [`Context::client_ip`].
+    #[doc(alias("remote_addr", "ConnectInfo"))]
     pub fn peer_addr(&self) -> PeerAddr {
         self.peer().addr
     }

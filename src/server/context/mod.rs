@@ -1,5 +1,6 @@
 //! [`Context`]: one exchange, as its handler sees it.
 
+mod client_ip;
 mod facts;
 
 mod closed;
