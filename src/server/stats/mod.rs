@@ -1,5 +1,7 @@
 //! [`ServerStats`]: what a server has done, in numbers.
 
+mod exposition;
+
 use std::iter::zip;
 use std::ops::AddAssign;
 use std::sync::Arc;
@@ -15,27 +17,22 @@ use crate::exchange::{ExchangeError, Phase};
 ///
 /// # Examples
 ///
-/// A second server, reachable from this machine only, shows the numbers of the first in the text format of Prometheus:
+/// A second server, reachable from this machine only, shows the counts of the first to Prometheus, in whose text format
+/// they are displayed:
 ///
 /// ```no_run
-/// use std::fmt::Write;
 /// use corehttp::{Context, Server};
 ///
 /// fn main() -> corehttp::Result {
 ///     let running = Server::bind("[::]:8080").start(|ctx: &mut Context| ctx.response.text("hi"))?;
 ///     let seen = running.clone();
-///     Server::bind("127.0.0.1:9090").cores(1).start(move |ctx: &mut Context| -> corehttp::Result {
-///         ctx.response.text("");
-///         for (number, core) in seen.stats().cores.iter().enumerate() {
-///             writeln!(ctx.response.body, "http_requests_total{{core=\"{number}\"}} {}", core.requests)?;
-///             writeln!(ctx.response.body, "http_connections_open{{core=\"{number}\"}} {}", core.open)?;
-///         }
-///         Ok(())
+///     Server::bind("127.0.0.1:9090").cores(1).start(move |ctx: &mut Context| {
+///         ctx.response.text(seen.stats().to_string());
 ///     })?;
 ///     running.wait()
 /// }
 /// ```
-#[doc(alias = "metrics")]
+#[doc(alias("metrics", "prometheus"))]
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ServerStats {
@@ -150,16 +147,23 @@ impl ErrorCounts {
         }
     }
 
-    /// All counts. Their order means nothing outside of this file.
-    fn each(&mut self) -> [&mut u64; KINDS] {
+    /// All counts, with the names of their kinds.
+    fn by_kind(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        let counts = self.clone().each().map(|count| *count);
+        zip(KINDS, counts)
+    }
+
+    /// All counts, in the order of [`KINDS`].
+    fn each(&mut self) -> [&mut u64; KINDS.len()] {
         let ErrorCounts { wire, timed_out, incomplete, io, handler, panic, plan, overload, accept, tls } =
             self;
         [wire, timed_out, incomplete, io, handler, panic, plan, overload, accept, tls]
     }
 }
 
-/// How many kinds of errors are told apart.
-const KINDS: usize = 10;
+/// The kinds of errors that are told apart.
+const KINDS: [&str; 10] =
+    ["wire", "timed_out", "incomplete", "io", "handler", "panic", "plan", "overload", "accept", "tls"];
 
 impl AddAssign<&ErrorCounts> for ErrorCounts {
     fn add_assign(&mut self, other: &ErrorCounts) {
@@ -179,7 +183,7 @@ pub(super) struct CoreStats {
     pub(super) received: Counter,
     pub(super) sent: Counter,
     /// One for each of [`ErrorCounts::each`].
-    errors: [Counter; KINDS],
+    errors: [Counter; KINDS.len()],
 }
 
 impl CoreStats {
