@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use super::origin::Origin;
+use super::secure::Secure;
 use super::settings::Settings;
 use super::{ClientCause, ClientError, ClientPhase, Proxy};
-use crate::message::{Scheme, Timings};
-use crate::net::{Anywhere, Conn, DialTimes, HostName, Stopwatch, TlsError, Transport, timed};
+use crate::message::Timings;
+use crate::net::{Anywhere, Conn, DialTimes, Stopwatch};
 use crate::runtime::{self, Instant, timeout_at};
 
 /// Opens a connection to `origin` before `deadline`, through `proxy` if there is one, and notes how long that took.
@@ -24,16 +25,12 @@ pub(super) async fn connect(
     let left =
         || deadline.map_or(Duration::MAX, |deadline| deadline.saturating_duration_since(runtime::now()));
     let timeouts = &settings.timeouts;
-    // A host that no certificate could be verified for is not even dialed.
-    let verified = match origin.scheme {
-        Scheme::Http => None,
-        Scheme::Https => Some(HostName::new(origin.host()).map_err(tls_error)?),
-    };
+    let secure = Secure::with(origin.scheme, origin.host(), ClientPhase::Tls)?;
     let limits = DialTimes { resolve: timeouts.resolve.min(left()), connect: timeouts.connect.min(left()) };
     let opening = async {
         match proxy {
             None => Ok(settings.dial.connect(origin.host(), origin.port, limits).await?),
-            Some(proxy) => proxy.open(&settings.dial, origin, limits, &settings.bounds).await,
+            Some(proxy) => proxy.open(&settings.dial, &settings.tls, origin, limits, &settings.bounds).await,
         }
     };
     // The remaining time limits all steps together, and each one could use it up alone.
@@ -44,15 +41,8 @@ pub(super) async fn connect(
         None => opening.await?,
     };
     (timings.resolve, timings.connect) = (times.resolve, times.connect);
-    if let Some(host) = verified {
-        let (secure, took) = timed(timeouts.tls.min(left()), settings.tls.connect(host, transport)).await;
-        let timed_out = || ClientError::new(ClientPhase::Tls, ClientCause::TimedOut);
-        transport = Transport::Tls(Box::new(secure.ok_or_else(timed_out)?.map_err(tls_error)?));
-        timings.tls = took;
+    if let Some(secure) = secure {
+        (transport, timings.tls) = secure.shake(&settings.tls, transport, timeouts.tls.min(left())).await?;
     }
     Ok(Conn::new(transport, Stopwatch::new()))
-}
-
-fn tls_error(error: TlsError) -> ClientError {
-    ClientError::new(ClientPhase::Tls, ClientCause::Tls(error))
 }

@@ -10,6 +10,7 @@ mod connect;
 mod pool;
 mod pools;
 mod route;
+mod secure;
 
 mod exchange;
 mod link;

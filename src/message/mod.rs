@@ -28,6 +28,7 @@ mod text;
 
 pub use body::Body;
 pub(crate) use body::{FileRange, Length, Source};
+#[cfg(feature = "json")]
 pub(crate) use content::Unfit;
 pub use cookie::{Cookies, InvalidCookie, SameSite, SetCookie};
 pub(crate) use credentials::basic_credentials;

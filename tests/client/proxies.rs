@@ -223,3 +223,110 @@ async fn an_unreachable_proxy_is_an_error_of_connecting() {
         "{error:#}"
     );
 }
+
+#[cfg(feature = "tls")]
+mod over_tls {
+    use std::time::Duration;
+
+    use corehttp::{
+        BodyPlan, ClientBuilder, ClientTls, Context, Running, Server, ServerTls, TlsError, TlsIdentity,
+        TlsRoots, with_plan,
+    };
+    use tokio::io::copy_bidirectional;
+    use tokio::net::TcpStream;
+
+    use super::*;
+    use crate::certificates::Authority;
+
+    /// A server that proves to be localhost. It opens tunnels to what is named by their ports, and tells other requests
+    /// what it was asked for, and by whom.
+    fn serve(authority: &Authority) -> Running {
+        let issued = authority.issue(&["localhost"]);
+        let tls = ServerTls::new(TlsIdentity::from_pem(&issued.chain, &issued.key).unwrap());
+        let server = Server::bind("127.0.0.1:0").cores(1).tls(tls);
+        let answer = async |ctx: &mut Context| -> corehttp::Result {
+            let Context { request, response, .. } = &mut *ctx;
+            let login = request.headers.text("proxy-authorization").unwrap_or("nobody");
+            if request.method() != Method::Connect {
+                response.text(format!("{} for {login}", request.target().as_str()));
+                return Ok(());
+            }
+            assert_eq!(login, "Basic am9lOnB3");
+            let port: u16 = request.target().as_str().rsplit(':').next().unwrap().parse()?;
+            let mut origin = TcpStream::connect(("127.0.0.1", port)).await?;
+            let mut peer = ctx.tunnel().await?;
+            Ok(copy_bidirectional(&mut peer, &mut origin).await.map(drop)?)
+        };
+        server.start(with_plan(|_| BodyPlan::Tunnel, answer)).unwrap()
+    }
+
+    fn asking(authority: &Authority, proxy: &str) -> ClientBuilder {
+        let roots = TlsRoots::from_pem(authority.pem()).unwrap();
+        Client::builder().proxies(Proxies::all(Proxy::new(proxy).unwrap())).tls(ClientTls::new().roots(roots))
+    }
+
+    #[tokio::test]
+    async fn a_proxy_may_have_to_prove_its_identity() {
+        let ours = Authority::new("ours");
+        let (proxy, origin) = (serve(&ours), serve(&ours));
+        let port = proxy.local_addr().port();
+        let client = asking(&ours, &format!("https://joe:pw@localhost:{port}")).build();
+        for is_reused in [false, true] {
+            let response = client.get("http://a.example/b").await.unwrap();
+            assert_eq!(response.body.text(), Ok("http://a.example/b for Basic am9lOnB3"));
+            assert_eq!(response.timings().reused, is_reused);
+        }
+        // TLS within TLS: the origin proves its identity, too, and hears nothing of the proxy's password.
+        let url = format!("https://localhost:{}/b", origin.local_addr().port());
+        for is_reused in [false, true, true] {
+            let response = client.get(&url).await.unwrap();
+            assert_eq!(response.body.text(), Ok("/b for nobody"));
+            let timings = response.timings();
+            assert_eq!((timings.reused, timings.tls.is_zero()), (is_reused, is_reused));
+        }
+        // A connection within a connection is seen to be closed, too.
+        assert_eq!(client.idle(), 2);
+        origin.shutdown(Duration::ZERO);
+        origin.wait().unwrap();
+        let error = client.get(&url).await.unwrap_err();
+        assert_eq!((error.phase(), error.is_reused()), (ClientPhase::Connect, false), "{error:?}");
+    }
+
+    #[tokio::test]
+    async fn a_proxy_that_cannot_prove_it_hears_no_request() {
+        let (ours, theirs) = (Authority::new("ours"), Authority::new("theirs"));
+        let proxy = serve(&theirs);
+        let port = proxy.local_addr().port();
+        for (url, host) in [
+            ("http://a.example", "localhost"),
+            ("https://a.example", "localhost"),
+            ("http://a.example", "127.0.0.1"),
+        ] {
+            let trusted = if host == "localhost" { &ours } else { &theirs };
+            let error =
+                asking(trusted, &format!("https://{host}:{port}")).build().get(url).await.unwrap_err();
+            assert_eq!(error.phase(), ClientPhase::Connect, "{error:?}");
+            assert!(matches!(error.cause(), ClientCause::Tls(TlsError::Certificate(_))), "{error:?}");
+            assert!(!error.is_sent());
+        }
+        assert_eq!(proxy.stats().total.requests, 0);
+        let error = asking(&ours, "https://a..b").build().get("http://a.example").await.unwrap_err();
+        assert!(matches!(error.cause(), ClientCause::Tls(TlsError::Host)), "{error:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_handshake_of_a_proxy_is_a_part_of_connecting() {
+        let proxy =
+            Scripted::new(
+                |mut peer, _| async move { peer.stream.read_to_end(&mut Vec::new()).await.map(drop) },
+            )
+            .await;
+        let ours = Authority::new("ours");
+        let client = asking(&ours, &proxy.url.replace("http://127.0.0.1", "https://localhost")).build();
+        let error = client.get("http://a.example").await.unwrap_err();
+        assert!(
+            matches!((error.phase(), error.cause()), (ClientPhase::Connect, ClientCause::TimedOut)),
+            "{error:?}"
+        );
+    }
+}

@@ -10,7 +10,7 @@ use crate::net::UriHost;
 
 /// An HTTP proxy, or a SOCKS5 proxy (RFC 1928).
 ///
-/// The default port is 80 for HTTP and 1080 for SOCKS5. Username and password can be part of the URL
+/// The default port is 80 for HTTP, 443 over TLS, and 1080 for SOCKS5. Username and password can be part of the URL
 /// (`http://user:password@proxy:3128`), with `%XX` for what a URL cannot hold. Neither is ever displayed.
 ///
 /// # Examples
@@ -35,6 +35,8 @@ pub struct Proxy {
 pub(super) enum Protocol {
     /// Requests in absolute-form, or CONNECT (RFC 9112 §3.2.2, RFC 9110 §9.3.6).
     Http {
+        /// Whether the proxy itself is reached over TLS.
+        scheme: Scheme,
         /// The value of `Proxy-Authorization` (RFC 9110 §11.7.2).
         authorization: Option<Box<str>>,
     },
@@ -48,6 +50,7 @@ impl Proxy {
     /// | scheme | |
     /// |---|---|
     /// | `http://`, or none | uses absolute-form for `http` URLs, and CONNECT for `https` |
+    /// | `https://` | the same over TLS, with the feature `tls`: the proxy must prove who it is, as a host must |
     /// | `socks5://` | names are looked up by the client |
     /// | `socks5h://` | names are looked up by the proxy |
     ///
@@ -92,7 +95,7 @@ impl Proxy {
 
     fn with(mut self, user: &[u8], password: &[u8]) -> Result<Proxy, InvalidProxy> {
         match &mut self.protocol {
-            Protocol::Http { authorization } => {
+            Protocol::Http { authorization, .. } => {
                 let basic = basic_credentials(user, password).map_err(|_| InvalidProxy::Credentials)?;
                 *authorization = Some(basic.into());
             }
@@ -105,7 +108,7 @@ impl Proxy {
 
     /// Gives an HTTP proxy without credentials this value of `Proxy-Authorization`.
     pub(super) fn authorize(&mut self, value: &str) {
-        if let Protocol::Http { authorization } = &mut self.protocol {
+        if let Protocol::Http { authorization, .. } = &mut self.protocol {
             authorization.get_or_insert_with(|| value.into());
         }
     }
@@ -119,7 +122,7 @@ impl Proxy {
     /// The value of `proxy-authorization`, if there are credentials.
     pub(in crate::client) fn authorization(&self) -> Option<&str> {
         match &self.protocol {
-            Protocol::Http { authorization } => authorization.as_deref(),
+            Protocol::Http { authorization, .. } => authorization.as_deref(),
             Protocol::Socks5(_) => None,
         }
     }
@@ -143,9 +146,11 @@ fn decoded(text: &str) -> Vec<u8> {
 
 impl Protocol {
     fn of_scheme(scheme: &str) -> Option<Protocol> {
+        if let Some(scheme) = Scheme::parse(scheme.as_bytes()) {
+            return Some(Protocol::Http { scheme, authorization: None });
+        }
         let socks = |lookup| Protocol::Socks5(Socks { lookup, login: None });
         match &*scheme.to_ascii_lowercase() {
-            "http" => Some(Protocol::Http { authorization: None }),
             "socks5" => Some(socks(Lookup::Here)),
             "socks5h" => Some(socks(Lookup::There)),
             _ => None,
@@ -154,7 +159,7 @@ impl Protocol {
 
     fn scheme(&self) -> &'static str {
         match self {
-            Protocol::Http { .. } => "http",
+            Protocol::Http { scheme, .. } => scheme.as_str(),
             Protocol::Socks5(Socks { lookup: Lookup::Here, .. }) => "socks5",
             Protocol::Socks5(Socks { lookup: Lookup::There, .. }) => "socks5h",
         }
@@ -162,7 +167,7 @@ impl Protocol {
 
     fn default_port(&self) -> u16 {
         match self {
-            Protocol::Http { .. } => 80,
+            Protocol::Http { scheme, .. } => scheme.port(),
             Protocol::Socks5(_) => 1080,
         }
     }
@@ -184,7 +189,7 @@ impl fmt::Debug for Proxy {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum InvalidProxy {
-    /// The scheme is none of `http`, `socks5` and `socks5h`.
+    /// The scheme is none of `http`, `https`, `socks5` and `socks5h`.
     Scheme,
     /// The host or the port is missing or malformed, or something follows it.
     Authority,
@@ -195,7 +200,7 @@ pub enum InvalidProxy {
 impl fmt::Display for InvalidProxy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            InvalidProxy::Scheme => "the proxy's scheme is none of http, socks5 and socks5h",
+            InvalidProxy::Scheme => "the proxy's scheme is none of http, https, socks5 and socks5h",
             InvalidProxy::Authority => "the proxy's host or port is missing or malformed",
             InvalidProxy::Credentials => "the proxy's username or password cannot be sent",
         })
@@ -228,13 +233,20 @@ mod tests {
         check("socks5://127.0.0.1", Ok("socks5://127.0.0.1:1080"));
         check("SOCKS5H://[::1]:9050", Ok("socks5h://[::1]:9050"));
         check("socks5h://joe:pw@proxy/", Ok("socks5h://proxy:1080"));
+        check("https://joe:pw@Proxy", Ok("https://proxy:443"));
+        check("HTTPS://proxy:8443/", Ok("https://proxy:8443"));
     }
 
     #[test]
     fn an_invalid_url_of_a_proxy_is_refused() {
-        for url in
-            ["https://proxy", "socks4://proxy", "socks://proxy", "ftp://proxy", "://proxy", " http://proxy"]
-        {
+        for url in [
+            "http+tls://proxy",
+            "socks4://proxy",
+            "socks://proxy",
+            "ftp://proxy",
+            "://proxy",
+            " http://proxy",
+        ] {
             check(url, Err(E::Scheme));
         }
         let hosts = [
@@ -287,7 +299,7 @@ mod tests {
             ("joe:a:b@proxy", "Basic am9lOmE6Yg=="),
             ("joe:%ff@proxy", "Basic am9lOv8="),
         ] {
-            let expected = Protocol::Http { authorization: Some(expected.into()) };
+            let expected = Protocol::Http { scheme: Scheme::Http, authorization: Some(expected.into()) };
             assert!(*Proxy::new(url).unwrap().protocol() == expected, "{url}");
         }
         for userinfo in ["a%0d%0ab", "joe:a%0a", "joe:%00", "%7f", "a%3ab", "joe:%1f"] {
@@ -325,6 +337,7 @@ mod tests {
         assert_eq!(proxy("joe:pw@proxy:80"), proxy("HTTP://joe:p%77@Proxy"));
         assert_ne!(proxy("joe:pw@proxy"), proxy("joe:wp@proxy"));
         assert_ne!(proxy("socks5://proxy"), proxy("socks5h://proxy"));
+        assert_ne!(proxy("http://proxy:443"), proxy("https://proxy"));
         assert_eq!(proxy("proxy").credentials("joe", "pw").unwrap(), proxy("joe:pw@proxy"));
     }
 }

@@ -2,16 +2,17 @@
 
 use super::proxy::{Protocol, Proxy};
 use super::tunnel::open_tunnel;
-use crate::client::ClientError;
 use crate::client::origin::Origin;
+use crate::client::secure::Secure;
+use crate::client::{ClientError, ClientPhase};
 use crate::exchange::Bounds;
 use crate::message::Scheme;
-use crate::net::{BoxedStream, Dial, DialTimes, Transport};
+use crate::net::{BoxedStream, Connector, Dial, DialTimes, Transport};
 use crate::runtime;
 
 impl Proxy {
     /// Opens a connection to `origin` through this proxy, or to the proxy itself if it reads the requests, and returns
-    /// how long that took. The time that the proxy takes counts as connecting.
+    /// how long that took. The time that the proxy takes counts as connecting, its handshake included.
     ///
     /// # Errors
     ///
@@ -19,23 +20,29 @@ impl Proxy {
     pub(in crate::client) async fn open(
         &self,
         dial: &Dial,
+        tls: &Connector,
         origin: &Origin,
         limits: DialTimes,
         bounds: &Bounds,
     ) -> Result<(Transport<BoxedStream>, DialTimes), ClientError> {
         match self.protocol() {
             Protocol::Socks5(socks) => socks.open(dial, self.address(), origin, limits).await,
-            Protocol::Http { authorization } => {
+            Protocol::Http { scheme, authorization } => {
                 let (host, port) = self.address();
-                let (transport, mut times) = dial.connect(host, port, limits).await?;
-                if origin.scheme == Scheme::Http {
-                    // Each request will say where it is to go.
-                    return Ok((transport, times));
+                let secure = Secure::with(*scheme, host, ClientPhase::Connect)?;
+                let (mut transport, mut times) = dial.connect(host, port, limits).await?;
+                let left = |times: &DialTimes| limits.connect.saturating_sub(times.connect);
+                if let Some(secure) = secure {
+                    let took;
+                    (transport, took) = secure.shake(tls, transport, left(&times)).await?;
+                    times.connect += took;
                 }
-                let (asked, left) = (runtime::now(), limits.connect.saturating_sub(times.connect));
-                let transport =
-                    open_tunnel(transport, origin, authorization.as_deref(), left, bounds).await?;
-                times.connect += runtime::now().saturating_duration_since(asked);
+                // Otherwise each request will say where it is to go.
+                if origin.scheme == Scheme::Https {
+                    let (asked, authorization) = (runtime::now(), authorization.as_deref());
+                    transport = open_tunnel(transport, origin, authorization, left(&times), bounds).await?;
+                    times.connect += runtime::now().saturating_duration_since(asked);
+                }
                 Ok((transport, times))
             }
         }

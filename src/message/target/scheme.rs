@@ -1,7 +1,7 @@
 //! [`Scheme`]: `http` or `https` (RFC 9110 §4.2).
 
 /// The scheme of an origin.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Scheme {
     Http,
     Https,

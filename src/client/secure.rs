@@ -1,0 +1,53 @@
+//! [`Secure`]: the handshake with a host, be it the origin or a proxy on the way there (RFC 9110 §4.3.3).
+
+use std::time::Duration;
+
+use super::{ClientCause, ClientError, ClientPhase};
+use crate::message::Scheme;
+use crate::net::{BoxedStream, Connector, HostName, TlsError, Transport, timed};
+
+/// The handshake that a host of an `https` URL must pass. It counts as a part of `phase`.
+pub(super) struct Secure {
+    host: HostName,
+    phase: ClientPhase,
+}
+
+impl Secure {
+    /// Returns the handshake with `host`, if the scheme asks for one.
+    ///
+    /// # Errors
+    ///
+    /// Fails if no certificate could be verified for the host. Such a host is not even dialed.
+    pub(super) fn with(
+        scheme: Scheme,
+        host: &str,
+        phase: ClientPhase,
+    ) -> Result<Option<Secure>, ClientError> {
+        match scheme {
+            Scheme::Http => Ok(None),
+            Scheme::Https => match HostName::new(host) {
+                Ok(host) => Ok(Some(Secure { host, phase })),
+                Err(error) => Err(refused(phase, error)),
+            },
+        }
+    }
+
+    /// Shakes hands over `transport` within `limit`, and returns how long that took.
+    pub(super) async fn shake(
+        self,
+        tls: &Connector,
+        transport: Transport<BoxedStream>,
+        limit: Duration,
+    ) -> Result<(Transport<BoxedStream>, Duration), ClientError> {
+        let Secure { host, phase } = self;
+        match timed(limit, tls.connect(host, transport)).await {
+            (Some(Ok(stream)), took) => Ok((Transport::Tls(Box::new(stream)), took)),
+            (Some(Err(error)), _) => Err(refused(phase, error)),
+            (None, _) => Err(ClientError::new(phase, ClientCause::TimedOut)),
+        }
+    }
+}
+
+fn refused(phase: ClientPhase, error: TlsError) -> ClientError {
+    ClientError::new(phase, ClientCause::Tls(error))
+}
