@@ -7,7 +7,7 @@ use super::{ServerCounts, ServerStats};
 impl fmt::Display for ServerStats {
     /// The counts of each core in the text format of Prometheus. Its content type is `text/plain; version=0.0.4`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for Metric { name, kind, help, count } in METRICS {
+        for (name, kind, help, count) in METRICS {
             writeln!(f, "# HELP corehttp_{name} {help}\n# TYPE corehttp_{name} {kind}")?;
             for (number, core) in self.cores.iter().enumerate() {
                 writeln!(f, "corehttp_{name}{{core=\"{number}\"}} {}", count(core))?;
@@ -23,45 +23,16 @@ impl fmt::Display for ServerStats {
     }
 }
 
-struct Metric {
-    name: &'static str,
-    kind: &'static str,
-    help: &'static str,
-    count: fn(&ServerCounts) -> u64,
-}
+/// The name of a metric, its type, what it means, and what it counts of a core.
+type Metric = (&'static str, &'static str, &'static str, fn(&ServerCounts) -> u64);
 
 const METRICS: [Metric; 6] = [
-    Metric {
-        name: "connections_open",
-        kind: "gauge",
-        help: "Connections open now.",
-        count: |core| core.open,
-    },
-    Metric {
-        name: "connections_accepted_total",
-        kind: "counter",
-        help: "Connections accepted, including those that were then refused.",
-        count: |core| core.accepted,
-    },
-    Metric {
-        name: "connections_cut_total",
-        kind: "counter",
-        help: "Connections that were still open when the grace of a shutdown was over.",
-        count: |core| core.cut,
-    },
-    Metric {
-        name: "requests_total",
-        kind: "counter",
-        help: "Requests whose head was received and valid.",
-        count: |core| core.requests,
-    },
-    Metric {
-        name: "received_bytes_total",
-        kind: "counter",
-        help: "Bytes received.",
-        count: |core| core.received,
-    },
-    Metric { name: "sent_bytes_total", kind: "counter", help: "Bytes sent.", count: |core| core.sent },
+    ("connections_open", "gauge", "Connections open now.", |core| core.open),
+    ("connections_accepted_total", "counter", "Connections accepted.", |core| core.accepted),
+    ("connections_cut_total", "counter", "Connections cut by a stop.", |core| core.cut),
+    ("requests_total", "counter", "Requests whose head was received and valid.", |core| core.requests),
+    ("received_bytes_total", "counter", "Bytes received.", |core| core.received),
+    ("sent_bytes_total", "counter", "Bytes sent.", |core| core.sent),
 ];
 
 #[cfg(test)]
@@ -79,7 +50,7 @@ mod tests {
             "# TYPE corehttp_connections_open gauge",
             "corehttp_connections_open{core=\"0\"} 0",
             "corehttp_connections_open{core=\"1\"} 1",
-            "# HELP corehttp_connections_accepted_total Connections accepted, including those that were then refused.",
+            "# HELP corehttp_connections_accepted_total Connections accepted.",
             "# TYPE corehttp_connections_accepted_total counter",
             "corehttp_connections_accepted_total{core=\"1\"} 2",
             "corehttp_connections_cut_total{core=\"1\"} 3",
