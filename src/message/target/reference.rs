@@ -11,8 +11,9 @@ use crate::message::percent;
 impl Target {
     /// Resolves `reference`, such as a link in a page or the `location` of an answer, against this URL (RFC 3986 §5.2).
     ///
-    /// The fragment is dropped, since it is never sent. Bytes that should have been escaped are escaped as browsers do
-    /// it: servers send spaces, UTF-8 and Latin-1 in `location`, and get back what they sent.
+    /// The fragment is dropped, since it is never sent, and so is white space around the reference. Bytes that should
+    /// have been escaped are escaped as browsers do it: servers send spaces, UTF-8 and Latin-1 in `location`, and get back
+    /// what they sent.
     ///
     /// # Errors
     ///
@@ -33,7 +34,8 @@ impl Target {
     #[doc(alias = "resolve")]
     pub fn join(&self, reference: impl AsRef<[u8]>) -> Result<Target, InvalidTarget> {
         let origin = self.origin().ok_or(InvalidTarget::Form)?;
-        let reference = reference.as_ref().split(|&octet| octet == b'#').next().unwrap_or_default();
+        let reference = reference.as_ref().trim_ascii();
+        let reference = reference.split(|&octet| octet == b'#').next().unwrap_or_default();
         if is_ambiguous(reference) {
             return Err(InvalidTarget::Byte);
         }
@@ -63,9 +65,11 @@ impl Target {
     }
 }
 
-/// Whether browsers may read a host where there is none: they drop tabs, and take `\` for `/` (WHATWG URL §4.4).
+/// Whether browsers may read a host where there is none: they drop controls in front, and tabs and ends of lines
+/// anywhere, and take `\` for `/` (WHATWG URL §4.4).
 fn is_ambiguous(reference: &[u8]) -> bool {
-    matches!(reference, [b'/', b'\\', ..] | [b'\\', b'/' | b'\\', ..]) || reference.contains(&b'\t')
+    matches!(reference, [b'/', b'\\', ..] | [b'\\', b'/' | b'\\', ..] | [..b' ', ..])
+        || memchr::memchr3(b'\t', b'\r', b'\n', reference).is_some()
 }
 
 /// Splits a resource into its path, and its query with the `?`.
@@ -222,6 +226,12 @@ mod tests {
                 ("\\/evil", None),
                 ("/\t/evil", None),
                 ("ht\ttp://evil", None),
+                ("ht\ntp://evil", None),
+                ("/\n/evil", None),
+                ("\u{1}//evil", None),
+                (" \n//evil ", Some("https://evil/")),
+                ("\thttp://evil/c d\r\n", Some("http://evil/c%20d")),
+                (" c ", Some("https://a.b/c")),
                 ("http://ev%69l/", None),
                 ("//ev%69l/", None),
                 ("", Some("https://a.b/")),
