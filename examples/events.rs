@@ -8,7 +8,7 @@
 use std::pin::pin;
 use std::time::Duration;
 
-use corehttp::{Context, Event, Method, Server, Status};
+use corehttp::{Context, Event, FromText, Method, Server, Status};
 
 fn main() -> corehttp::Result {
     let address = std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:8080".into());
@@ -30,7 +30,7 @@ async fn answer(ctx: &mut Context) -> corehttp::Result {
 async fn ticks(ctx: &mut Context) -> corehttp::Result {
     let mut stopping = pin!(ctx.stopping());
     let mut events = ctx.events().await?;
-    let last: u32 = events.last_id().and_then(|id| id.parse().ok()).unwrap_or(0);
+    let last = events.last_id().and_then(u32::from_text).unwrap_or(0);
     let mut clock = tokio::time::interval(Duration::from_secs(1));
     for number in last.saturating_add(1)..=u32::MAX {
         tokio::select! {

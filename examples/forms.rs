@@ -15,7 +15,6 @@
 //! | POST `/sign-out` | removes the cookie, and redirects to `/` |
 
 use std::collections::HashMap;
-use std::fmt::Write;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -60,7 +59,10 @@ fn sign_in(sessions: &Sessions, ctx: &mut Context) -> corehttp::Result {
     let Context { request, response, .. } = ctx;
     // `?` answers 415 if it is no form, and 400 if `remember` is neither a yes nor a no.
     let form = request.form()?;
-    let name = form.get("name").filter(|name| (1..=100).contains(&name.len())).ok_or(Status::BAD_REQUEST)?;
+    let name = form
+        .get("name")
+        .filter(|name| (1..=100).contains(&name.chars().count()))
+        .ok_or(Status::BAD_REQUEST)?;
     let remember = form.get_as("remember")?.unwrap_or(false);
     let token = sessions.begin(&name)?;
     let max_age = remember.then_some(Duration::from_secs(30 * 86_400));
@@ -96,10 +98,7 @@ impl Sessions {
         let mut random = [0; 16];
         getrandom::fill(&mut random)
             .map_err(|error| Error::new(Status::SERVICE_UNAVAILABLE, error.to_string()))?;
-        let token = random.iter().fold(String::new(), |mut token, byte| {
-            write!(token, "{byte:02x}").expect("a String takes whatever is written");
-            token
-        });
+        let token = format!("{:032x}", u128::from_ne_bytes(random));
         let mut names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
         if names.len() >= Sessions::MAX {
             return Err(Status::SERVICE_UNAVAILABLE.into());

@@ -44,9 +44,10 @@ fn from_files(chain: String, key: String) -> corehttp::Result<ServerTls> {
         loop {
             thread::sleep(Duration::from_secs(60));
             // They may be half written; in a minute they will be whole.
-            match TlsIdentity::from_files(&chain, &key).and_then(|identity| handle.replace([identity])) {
-                Ok(()) => {}
-                Err(error) => eprintln!("still the old certificate: {error}"),
+            let replaced =
+                TlsIdentity::from_files(&chain, &key).and_then(|identity| handle.replace([identity]));
+            if let Err(error) = replaced {
+                eprintln!("still the old certificate: {error}");
             }
         }
     });
