@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hasher};
+use std::ops::Bound;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -65,7 +66,8 @@ impl Embedded {
     /// The files below a directory, by their paths relative to it.
     fn below(&self, path: &str) -> impl Iterator<Item = (&'static str, &File)> {
         let prefix = if path.is_empty() { String::new() } else { format!("{path}/") };
-        self.files.iter().filter_map(move |(path, file)| Some((path.strip_prefix(&*prefix)?, file)))
+        let from_there = self.files.range::<str, _>((Bound::Included(&*prefix), Bound::Unbounded));
+        from_there.map_while(move |(path, file)| Some((path.strip_prefix(&*prefix)?, file)))
     }
 }
 
