@@ -200,13 +200,13 @@ impl<'a> SetCookie<'a> {
         let mut digits = itoa::Buffer::new();
         let max_age = self.max_age.map(|age| digits.format(age.as_secs()));
         let expires = self.expires.map(ImfDate::new);
-        let attribute = |text, value: Option<&'a str>| value.map_or(["", ""], |value| [text, value]);
-        let flag = |text, is_set| if is_set { [text, ""] } else { ["", ""] };
+        let attribute = |text, value| Option::map_or(value, ["", ""], |value| [text, value]);
+        let flag = |text, is_set: bool| attribute(text, is_set.then_some(""));
         let pieces = [
             [self.name, "="],
             [self.value, ""],
-            max_age.map_or(["", ""], |age| ["; Max-Age=", age]),
-            expires.as_ref().map_or(["", ""], |date| ["; Expires=", date.as_str()]),
+            attribute("; Max-Age=", max_age),
+            attribute("; Expires=", expires.as_ref().map(ImfDate::as_str)),
             attribute("; Domain=", self.domain),
             attribute("; Path=", self.path),
             flag("; Secure", self.secure),
