@@ -8,8 +8,8 @@ use crate::message::{Headers, members, trim};
 pub(crate) struct Choice {
     /// `None` if the content should not be coded.
     pub(crate) coding: Option<Coding>,
-    /// Whether the peer refuses content that is not coded, so that it is coded even if that does not pay.
-    pub(crate) is_due: bool,
+    /// Whether the peer refuses content that is not coded. It is then coded even if that does not pay.
+    pub(crate) is_identity_refused: bool,
 }
 
 impl Choice {
@@ -23,7 +23,7 @@ impl Choice {
             let is_better = weight > best.0 || weight == best.0 && best.1.is_none();
             best = if is_better { (weight, Some(coding)) } else { best };
         }
-        Choice { coding: best.1, is_due: identity == Some(0) }
+        Choice { coding: best.1, is_identity_refused: identity == Some(0) }
     }
 }
 
@@ -79,17 +79,17 @@ mod tests {
 
     #[track_caller]
     fn check(accepted: &str, coding: Option<Coding>) {
-        check_due(accepted, coding, false);
+        check_refused(accepted, coding, false);
     }
 
     #[track_caller]
-    fn check_due(accepted: &str, coding: Option<Coding>, is_due: bool) {
+    fn check_refused(accepted: &str, coding: Option<Coding>, is_identity_refused: bool) {
         let mut headers = Headers::new();
         // A `|` begins another line, over which a list may be spread (§5.3).
         for line in accepted.split('|') {
             headers.append("accept-encoding", line).unwrap();
         }
-        assert_eq!(Choice::of(&headers, OFFERED), Choice { coding, is_due }, "{accepted:?}");
+        assert_eq!(Choice::of(&headers, OFFERED), Choice { coding, is_identity_refused }, "{accepted:?}");
     }
 
     #[test]
@@ -155,10 +155,10 @@ mod tests {
 
     #[test]
     fn a_peer_may_refuse_identity() {
-        check_due("identity;q=0, gzip", Some(Coding::Gzip), true);
-        check_due("gzip, *;q=0", Some(Coding::Gzip), true);
-        check_due("*;q=0", None, true);
-        check_due("identity;q=0", None, true);
+        check_refused("identity;q=0, gzip", Some(Coding::Gzip), true);
+        check_refused("gzip, *;q=0", Some(Coding::Gzip), true);
+        check_refused("*;q=0", None, true);
+        check_refused("identity;q=0", None, true);
         check("identity;q=0.1, gzip, *;q=0", Some(Coding::Gzip));
     }
 }

@@ -155,7 +155,7 @@ impl Encoding {
             vary(headers);
         }
         let is_worth_it = self.rules.recommend(headers, len);
-        if !Rules::allow(response.status, headers) || !(is_worth_it || self.choice.is_due) {
+        if !Rules::allow(response.status, headers) || !(is_worth_it || self.choice.is_identity_refused) {
             return None;
         }
         vary(headers);

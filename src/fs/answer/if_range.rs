@@ -1,15 +1,15 @@
-//! [`range_counts`]: whether a range may be sent (RFC 9110 §13.1.5).
+//! [`may_send_range`]: whether a range may be sent, by `if-range` (RFC 9110 §13.1.5).
 
 use std::time::SystemTime;
 
 use crate::message::{Headers, Name};
 
-/// Whether a Range field is honored: the representation that the peer has a part of is still the same (RFC 9110
-/// §13.1.5).
+/// Whether a Range field is honored: the representation that the peer has a part of is still the same, or the peer does
+/// not ask for that.
 ///
 /// A date counts only if it denotes one state of one representation (§8.8.1, §8.8.2.2): its second is over, and there is
 /// no other representation, which would have the same date.
-pub(super) fn range_counts(fields: &Headers, etag: &str, strong_date: Option<SystemTime>) -> bool {
+pub(super) fn may_send_range(fields: &Headers, etag: &str, strong_date: Option<SystemTime>) -> bool {
     let mut lines = fields.named(IF_RANGE);
     // An entity-tag begins with its quotes or with `W/`, which is never strong.
     match (lines.next(), lines.next()) {
@@ -31,27 +31,27 @@ mod tests {
     const ETAG: &str = "\"v1\"";
     const MODIFIED: &str = "Sun, 06 Nov 1994 08:49:37 GMT";
 
-    fn counts_if(lines: &[&str], etag: &str, has_strong_date: bool) -> bool {
+    fn is_sent_if(lines: &[&str], etag: &str, has_strong_date: bool) -> bool {
         let modified = SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_777);
         let strong_date = has_strong_date.then_some(modified);
         let mut fields = Headers::new();
         lines.iter().for_each(|line| fields.append("if-range", *line).unwrap());
-        range_counts(&fields, etag, strong_date)
+        may_send_range(&fields, etag, strong_date)
     }
 
     #[test]
-    fn a_range_counts_only_while_nothing_has_changed_13_1_5() {
-        assert!(counts_if(&[], ETAG, true));
-        assert!(counts_if(&[ETAG], ETAG, true) && counts_if(&[MODIFIED], ETAG, true));
-        assert!(counts_if(&[ETAG], ETAG, false) && !counts_if(&[MODIFIED], ETAG, false));
+    fn a_range_is_sent_only_while_nothing_has_changed_13_1_5() {
+        assert!(is_sent_if(&[], ETAG, true));
+        assert!(is_sent_if(&[ETAG], ETAG, true) && is_sent_if(&[MODIFIED], ETAG, true));
+        assert!(is_sent_if(&[ETAG], ETAG, false) && !is_sent_if(&[MODIFIED], ETAG, false));
         let (before, after) = ("Sun, 06 Nov 1994 08:49:36 GMT", "Sun, 06 Nov 1994 08:49:38 GMT");
         for line in ["", "*", "W/\"v1\"", "\"v2\"", "v1", "\"v1\", \"v1\"", before, after, "yesterday"] {
-            assert!(!counts_if(&[line], ETAG, true), "{line}");
+            assert!(!is_sent_if(&[line], ETAG, true), "{line}");
         }
-        assert!(!counts_if(&["yesterday"], ETAG, false));
-        assert!(!counts_if(&[ETAG, ETAG], ETAG, true));
+        assert!(!is_sent_if(&["yesterday"], ETAG, false));
+        assert!(!is_sent_if(&[ETAG, ETAG], ETAG, true));
         for tag in ["W/\"v1\"", "\"v1\"", "*"] {
-            assert!(!counts_if(&[tag], "W/\"v1\"", true), "a weak tag never matches (§8.8.3.2)");
+            assert!(!is_sent_if(&[tag], "W/\"v1\"", true), "a weak tag never matches (§8.8.3.2)");
         }
     }
 }

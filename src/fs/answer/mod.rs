@@ -7,7 +7,7 @@ mod range;
 use std::ops::Range;
 use std::time::SystemTime;
 
-use self::if_range::range_counts;
+use self::if_range::may_send_range;
 use self::parts::Parts;
 use self::range::Selection;
 use super::resource::{Content, Representation, Resource};
@@ -75,7 +75,7 @@ impl Owed {
         match (verdict, request.method()) {
             (Verdict::NotModified, _) => Owed::NotModified,
             (Verdict::Failed, _) => Owed::Failed,
-            (Verdict::Proceed, Method::Get) if range_counts(fields, &chosen.etag, strong_date) => {
+            (Verdict::Proceed, Method::Get) if may_send_range(fields, &chosen.etag, strong_date) => {
                 match Selection::of(fields, chosen.content().len()) {
                     Selection::Whole => Owed::Whole,
                     Selection::Nothing => Owed::Unsatisfiable,
