@@ -36,8 +36,7 @@ impl Decoding {
         // What was lent has been read.
         self.start = self.end;
         if self.start == self.piece.len() {
-            let made = self.refill(input);
-            self.failed = made.err();
+            self.failed = self.refill(input).err();
         }
         self.end = self.piece.len();
         self.failed.map_or(Ok(self.end - self.start), Err)

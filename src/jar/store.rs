@@ -29,9 +29,8 @@ impl Store {
         cookie: Cookie,
         now: SystemTime,
     ) -> Result<(), Rejected> {
-        let known = self.sites.get(host::site(&cookie.domain)).map_or(&[][..], Vec::as_slice);
-        let is_alive = |other: &&Cookie| other.is_alive(now);
-        if !origin.is_secure && known.iter().filter(is_alive).any(|other| cookie.shadows(other)) {
+        let mut known = self.sites.get(host::site(&cookie.domain)).into_iter().flatten();
+        if !origin.is_secure && known.any(|other| other.is_alive(now) && cookie.shadows(other)) {
             return Err(Rejected::Insecure);
         }
         self.restore(cookie, now);

@@ -38,21 +38,11 @@ pub trait FromText: Sized {
     fn from_text(text: &str) -> Option<Self>;
 }
 
-macro_rules! unsigned {
-    ($($type:ty),*) => {$(
+macro_rules! integers {
+    ($parse:ident: $($type:ty),*) => {$(
         impl FromText for $type {
             fn from_text(text: &str) -> Option<$type> {
-                decimal(text.as_bytes())?.try_into().ok()
-            }
-        }
-    )*};
-}
-
-macro_rules! signed {
-    ($($type:ty),*) => {$(
-        impl FromText for $type {
-            fn from_text(text: &str) -> Option<$type> {
-                integer(text)?.try_into().ok()
+                $parse(text.as_bytes())?.try_into().ok()
             }
         }
     )*};
@@ -71,8 +61,8 @@ macro_rules! floats {
     )*};
 }
 
-unsigned!(u8, u16, u32, u64, usize);
-signed!(i8, i16, i32, i64, isize);
+integers!(decimal: u8, u16, u32, u64, usize);
+integers!(signed: i8, i16, i32, i64, isize);
 floats!(f32, f64);
 
 impl FromText for bool {
@@ -100,10 +90,10 @@ impl FromText for String {
 }
 
 /// `["-"] 1*DIGIT`, checked.
-fn integer(text: &str) -> Option<i64> {
-    match text.strip_prefix('-') {
-        Some(digits) => 0i64.checked_sub_unsigned(decimal(digits.as_bytes())?),
-        None => decimal(text.as_bytes())?.try_into().ok(),
+fn signed(text: &[u8]) -> Option<i64> {
+    match text.strip_prefix(b"-") {
+        Some(digits) => 0i64.checked_sub_unsigned(decimal(digits)?),
+        None => decimal(text)?.try_into().ok(),
     }
 }
 

@@ -50,18 +50,14 @@ pub(in crate::message) fn is_well_formed(text: &str) -> bool {
 
 /// Appends `octets` to `text`, escaped except for those in `plain`, which is ASCII.
 pub(crate) fn encode(octets: &[u8], plain: &Class, text: &mut String) {
+    let digit = |half: u8| char::from(b"0123456789ABCDEF"[usize::from(half)]);
     for &octet in octets {
         match plain.has(octet) {
             true => text.push(char::from(octet)),
-            false => {
-                text.extend(['%', HEX_DIGITS[usize::from(octet >> 4)], HEX_DIGITS[usize::from(octet & 15)]])
-            }
+            false => text.extend(['%', digit(octet >> 4), digit(octet & 15)]),
         }
     }
 }
-
-const HEX_DIGITS: [char; 16] =
-    ['0', '1', '2', '3', '4', '5', '6', '7', '8', '9', 'A', 'B', 'C', 'D', 'E', 'F'];
 
 /// What a bare `+` means.
 #[derive(Clone, Copy, PartialEq, Eq)]
