@@ -29,9 +29,9 @@ pub(super) struct Encoding {
 /// What a peer has stored of the content that it asks for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stored {
-    /// It does not say, or not only this.
+    /// Anything, coded or not.
     Any,
-    /// What was not coded: it has strong tags.
+    /// Only what was not coded: it names strong tags, and no others.
     Uncoded,
 }
 
@@ -273,9 +273,8 @@ impl Stored {
     }
 }
 
-/// Ignores the range that a peer asks for if the content has a certain date. Coded or not, the content has the same date,
-/// so the date does not tell whether the peer has parts of the same representation (RFC 9110 §8.8.1, §13.1.5). A tag
-/// does: coded content has no strong one.
+/// Ignores a range that depends on a date. Coded or not, the content has the same date, which does not tell whether the
+/// peer has a part of the same representation (RFC 9110 §8.8.1, §13.1.5). A tag does: coded content has no strong one.
 fn ignore_range_by_date(headers: &mut Headers) {
     let is_date = |value: &[u8]| !matches!(value, [b'"', ..] | [b'W', b'/', ..]);
     if headers.get("if-range").is_some_and(is_date) {

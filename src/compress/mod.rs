@@ -32,16 +32,16 @@ use crate::server::{BodyPlan, Context, Handler, IntoHandler, Result};
 ///
 /// # Which answers
 ///
-/// Those whose content has a type that can be compressed, and is not small; and all others, too, for a peer that refuses
-/// `identity`. Not compressed is content that already has a coding, is a part of something (`content-range`), or must
-/// not be changed (`cache-control: no-transform`).
+/// Those whose content is not small, and of a type that shrinks; for a peer that refuses `identity`, all others too.
+/// Content is never compressed if it already has a coding, is a part of something (`content-range`), or must not be
+/// changed (`cache-control: no-transform`).
 ///
 /// An answer that could be compressed says so in `vary`, even to a peer that did not ask for it, and so does a part of
 /// it. An answer that is compressed loses a strong `etag`, which becomes weak, and its `content-length`,
 /// `accept-ranges` and digests. HEAD is answered like GET, but without a length.
 ///
-/// What is coded and what is not have one date. So for a peer that accepts a coding, a `range` under the condition of a
-/// date (`if-range`) is taken out of the request, and it is answered with the whole.
+/// A date does not tell compressed content from the same content uncompressed. So if a peer that accepts a coding makes
+/// its `range` depend on a date (`if-range`), the range is taken out of the request, and the whole is sent.
 ///
 /// # Streams
 ///

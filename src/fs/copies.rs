@@ -29,9 +29,9 @@ impl<N> Files<N> {
     ///
     /// A copy has the time of its file, and is made again if that changes; no copy is made of a file that changed less
     /// than two seconds ago. If new files get the times of old ones, as with some build systems, they need a new
-    /// directory for copies. Each `Files` needs a directory of its own, since copies are told apart by host and path, not
-    /// by root. A copy appears at once and whole, and replaces whatever has its name, without following links. Those of
-    /// files that are gone stay. Only the server should write to `copies`.
+    /// directory for copies. Each `Files` needs a directory of its own, since copies are told apart by host and path,
+    /// not by root. A copy appears at once and whole, and replaces whatever has its name, without following links.
+    /// Copies of files that are gone stay. Only the server should write to `copies`.
     ///
     /// # Errors
     ///

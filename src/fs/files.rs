@@ -48,11 +48,11 @@ use crate::server::{BodyPlan, Context, Handler, IntoHandler, Result};
 ///
 /// # What is answered
 ///
-/// GET and HEAD are answered with content type, `etag` and `last-modified`; preconditions (RFC 9110 §13) and ranges, one
-/// or several (§14), are honored, though several ranges of an encoded form get all of it. A directory is answered with
-/// its index, `index.html`, if it has one. Small files that are requested often are kept in memory, within the bounds
-/// of [`FileCache`]. Large files are sent in constant memory, with sendfile(2) where the system has it. Disks are read
-/// on other threads, so that no connection waits for them.
+/// GET and HEAD are answered with content type, `etag` and `last-modified`; preconditions (RFC 9110 §13) and ranges,
+/// one or several (§14), are honored, except several of an encoded form, which is then sent whole. A directory is
+/// answered with its index, `index.html`, if it has one. Small files that are requested often are kept in memory,
+/// within the bounds of [`FileCache`]. Large files are sent in constant memory, with sendfile(2) where the system has
+/// it. Disks are read on other threads, so that no connection waits for them.
 ///
 /// # What is not there
 ///
@@ -68,8 +68,8 @@ use crate::server::{BodyPlan, Context, Handler, IntoHandler, Result};
 /// and a new one each time the file is looked at.
 ///
 /// Two kinds of change cannot be noticed. New content with the same size and time as the old has the same `etag`. And a
-/// file that is overwritten while it is sent goes out as a mixture; so replace files by renaming, which is seen whole
-/// or not at all.
+/// file that is overwritten while it is sent goes out as a mixture; so replace files by renaming new ones, which are
+/// seen whole or not at all.
 #[doc(alias("ServeDir", "static files"))]
 #[must_use]
 pub struct Files<N = FilesNotFound> {
@@ -132,7 +132,7 @@ impl Files {
 }
 
 impl<N> Files<N> {
-    /// Serves another directory for requests to `host`, which is a name or an address without a port.
+    /// Serves another directory for requests to `host`: a name or an address, IPv6 in brackets, without a port.
     ///
     /// Hosts without a directory of their own get the first one. To serve them nothing, begin with
     /// `Files::embedded(&[])`.

@@ -28,7 +28,7 @@ pub(super) struct Lookup {
     /// Without a `/` at either end.
     pub(super) prefix: String,
     pub(super) rewrite: Option<Rewrite>,
-    /// Makes compressed copies; and the directory that they are in.
+    /// What makes compressed copies, and the directory that they are in.
     pub(super) copies: Option<(Copies, PathBuf)>,
 }
 

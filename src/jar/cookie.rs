@@ -83,8 +83,8 @@ impl Cookie {
             == (&other.name, &other.domain, other.host_only, &other.path)
     }
 
-    /// Whether it could pass for the other, which is secure, if an attacker on the way has set it (§5.7, "leave secure
-    /// cookies alone").
+    /// Whether the other is secure and this one could pass for it, as an attacker on the way would like (§5.7, "leave
+    /// secure cookies alone").
     pub(super) fn shadows(&self, other: &Cookie) -> bool {
         let is_near =
             host::is_within(&self.domain, &other.domain) || host::is_within(&other.domain, &self.domain);

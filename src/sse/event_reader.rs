@@ -57,11 +57,11 @@ impl<R: AsyncRead + Unpin> EventReader<R> {
         EventReader { event_max: EVENT_MAX, source: BufReader::new(source), decoder: Decoder::default() }
     }
 
-    /// Waits for the next event, which has data; `None` at the end of the stream, where an event without its blank line
-    /// is dropped. What is not UTF-8 is replaced by U+FFFD.
+    /// Waits for the next event that has data. Returns `None` at the end of the stream, and drops an event that lacks
+    /// its blank line there. Octets that are not UTF-8 become U+FFFD.
     ///
-    /// A client waits no longer than [`ClientTimeouts::receive`](crate::ClientTimeouts::receive) for something to come,
-    /// be it a comment. If the future is dropped, nothing is lost.
+    /// A client waits for no longer than [`ClientTimeouts::receive`](crate::ClientTimeouts::receive) until something
+    /// comes, even if it is a comment. If the future is dropped, nothing is lost.
     ///
     /// # Errors
     ///

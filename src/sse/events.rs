@@ -13,8 +13,8 @@ use crate::server::{Context, Writer};
 
 /// An answer that is a stream of events, each sent at once, for the `EventSource` of a web page.
 ///
-/// Made by [`Context::events`]. If the peer is gone, sending fails, as a rule from the second event or keep-alive comment
-/// on. To hear of it at once there is [`Events::peer_closed`].
+/// Made by [`Context::events`]. Once the peer is gone, sending fails: as a rule not with the next event or keep-alive
+/// comment, but with the one after it. [`Events::peer_closed`] tells at once.
 ///
 /// # Examples
 ///
@@ -66,7 +66,7 @@ impl Events<'_> {
     ///
     /// # Errors
     ///
-    /// Fails with [`InvalidEvent`](crate::InvalidEvent) if the event is invalid, of which nothing is sent. Fails if the
+    /// Fails with [`InvalidEvent`](crate::InvalidEvent) if the event is invalid, and sends nothing of it. Fails if the
     /// peer is gone, or does not read.
     pub async fn send(&mut self, event: Event<'_>) -> io::Result<()> {
         self.begin().await?;
@@ -145,7 +145,7 @@ impl Events<'_> {
         self.out.is_stopping()
     }
 
-    /// Ends the stream. The page will reconnect, unless that is then answered with 204 (HTML §9.2.3).
+    /// Ends the stream. The page will reconnect; to stop it, answer that request with 204 (HTML §9.2.3).
     ///
     /// # Errors
     ///

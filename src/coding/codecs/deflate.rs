@@ -55,7 +55,7 @@ impl Encode for DeflateEncoder {
     }
 
     fn reset(&mut self) {
-        // zlib-rs forgets to close a block that it has opened, so what was given up in the middle is of no use.
+        // When zlib-rs is reset, it forgets that a block is open, so what was given up halfway is of no use.
         match self.is_open {
             true => self.deflate = (self.make)(self.level),
             false => self.deflate.reset(),

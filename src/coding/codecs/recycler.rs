@@ -62,8 +62,8 @@ impl<T: Clone + Default + Send + 'static> Allocator<T> for Recycler {
             return Recycled::default();
         }
         let mut memory = self.take(len).unwrap_or_else(|| Vec::with_capacity(len));
-        // brotli in C initializes what it must. This crate relies on new memory being clean, and misbehaves without
-        // that.
+        // The brotli of C initializes what it has to; that of Rust relies on memory that is clean, and goes out of
+        // bounds without it.
         memory.clear();
         memory.resize(len, T::default());
         Recycled { memory, recycler: Some(self.clone()) }

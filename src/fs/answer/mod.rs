@@ -79,7 +79,7 @@ impl Owed {
                 match Selection::of(fields, chosen.content().len()) {
                     Selection::Whole => Owed::Whole,
                     Selection::Nothing => Owed::Unsatisfiable,
-                    // `content-encoding` would speak of the parts and the lines between them as one.
+                    // `content-encoding` would say that the parts and their heads are coded as one.
                     Selection::Ranges(ranges) if ranges.len() > 1 && chosen.is_coded() => Owed::Whole,
                     Selection::Ranges(ranges) => Owed::Ranges(ranges),
                 }
@@ -137,8 +137,7 @@ fn refuse(response: &mut Response, status: Status, chosen: &Representation) -> R
     response.remove_content();
     response.status = status;
     describe(response, &chosen.fields_alone)?;
-    // How long the file may be kept is not how long its refusal may: a cache would answer others with that (RFC 9111
-    // §3).
-    response.headers.remove_each(&["cache-control", "expires"]);
+    // It is meant for the file: a cache would keep the refusal for as long, and answer others with it (RFC 9111 §3).
+    response.headers.remove("cache-control");
     Ok(())
 }

@@ -88,7 +88,7 @@ impl Cache {
 
     /// The file at `path`, if it was checked recently.
     ///
-    /// The caller that gets `None` must check the file. If it was fresh lately, all others get what is here until then.
+    /// Whoever gets `None` must check the file. If it was fresh lately, all others meanwhile get what is here.
     pub(super) fn find(&self, path: &str, now: Instant) -> Option<Arc<Resource>> {
         let (hash, mut shard) = self.shard(path);
         shard.tick += 1;
@@ -98,7 +98,7 @@ impl Cache {
         if now < slot.fresh_until {
             return Some(slot.resource.clone());
         }
-        // Nobody may have asked for it in days.
+        // If nobody has asked for it in days, nobody gets it unchecked.
         let was_fresh_lately = now < slot.fresh_until + self.bounds.fresh;
         if was_fresh_lately {
             slot.fresh_until = now + self.bounds.fresh;

@@ -18,8 +18,8 @@ pub(in crate::fs) struct Snapshot {
     pub(in crate::fs) modified: Option<SystemTime>,
     /// Whether another change would change the time, too.
     pub(in crate::fs) is_settled: bool,
-    /// When the file was checked, if the time of its last change was over then, so that the time denotes this state
-    /// only.
+    /// When the file was checked, if the time of its last change was over by then: that time denotes this state and no
+    /// other.
     pub(in crate::fs) past_since: Option<Instant>,
 }
 
@@ -79,8 +79,8 @@ impl Snapshot {
         self.modified.map(to_second)
     }
 
-    /// What `last-modified` must be instead, if the second of the last change is after the answer's own date, which is
-    /// that of the request that `arrived` (RFC 9110 §8.8.2.1).
+    /// What `last-modified` must say if the file was changed after the request `arrived`: no later date than the answer
+    /// has itself (RFC 9110 §8.8.2.1).
     pub(in crate::fs) fn earlier_second(&self, arrived: Instant) -> Option<SystemTime> {
         if self.past_since.is_some_and(|looked_at| looked_at <= arrived) {
             return None;

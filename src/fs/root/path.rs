@@ -79,7 +79,8 @@ pub(in crate::fs) fn strip_prefix<'a>(path: Cow<'a, str>, prefix: &str) -> Optio
     })
 }
 
-/// Whether a file is asked for by this name. With a `~` Windows has second names for files, which may be hidden.
+/// Whether a file may be asked for by this name. On Windows one with a `~` may be a second name of a file, even of one
+/// that is hidden.
 pub(in crate::fs) fn is_name(name: &str) -> bool {
     is_file_name(name) && !(cfg!(windows) && name.contains('~'))
 }

@@ -206,7 +206,7 @@ impl Target {
         Form::new(self.part(self.parts.query))
     }
 
-    /// Returns the path of a request with this method. To OPTIONS, a URL without a path stands for the whole server
+    /// Returns the path of a request with this method. For OPTIONS, a URL without a path stands for the whole server
     /// (RFC 9110 §4.2.3).
     #[inline]
     pub(super) fn path_for(&self, method: Method) -> &str {

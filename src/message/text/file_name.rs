@@ -1,6 +1,6 @@
 //! [`is_file_name`]: whether a text is the name of a file, and nothing else.
 
-/// Whether a file of this system may have this name, and whoever opens it opens nothing else.
+/// Whether a file of this system may have this name, and opening it opens nothing else.
 pub(crate) fn is_file_name(name: &str) -> bool {
     let is_special = |octet: u8| octet.is_ascii_control() || matches!(octet, b'/' | b'\\');
     !matches!(name, "" | "." | "..") && !name.bytes().any(is_special) && (!cfg!(windows) || is_plain(name))

@@ -160,8 +160,8 @@ impl Dial {
     }
 }
 
-/// `stream`, unless it comes from `address`, to which it was to lead. TCP connects a socket to itself if the port that
-/// is dialed happens to be its own, which means that nobody listens there.
+/// `stream`, unless both its ends are at `address`. TCP connects a socket to itself if the port that it dials happens
+/// to be its own, which means that nobody listens there.
 fn other_than(address: SocketAddr, stream: TcpStream) -> io::Result<TcpStream> {
     match stream.local_addr()? == address {
         true => Err(io::ErrorKind::ConnectionRefused.into()),

@@ -113,7 +113,7 @@ const ADDRESSES_MAX: usize = 64;
 /// What is known about one name.
 struct Entry {
     lookup: Arc<Lookup>,
-    /// Until when others join the look-up, and then, until when its answer is valid. `None` if that never expires.
+    /// Until when others join the look-up, or, once it has an answer, until when that is valid: for ever if `None`.
     good_until: Option<Instant>,
 }
 

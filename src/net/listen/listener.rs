@@ -118,9 +118,9 @@ pub(crate) enum AcceptFault {
 /// Decides how to react to a failed `accept`.
 ///
 /// On Linux, `accept` also reports network errors of the new connection (accept(2), "Error handling"). Elsewhere a peer
-/// that has already gone may have no address, which is an error of its own: on macOS one without a number, that must not
-/// be taken for `EINVAL`. After an unknown error it is best to wait and try again: a busy loop would be worse, and so
-/// would a server that gives up.
+/// that has already gone may have no address: on macOS that is an error of the same kind as `EINVAL`, but without a
+/// number. After an unknown error it is best to wait and try again: a busy loop would be worse, and so would a server
+/// that gives up.
 pub(crate) fn classify(error: &io::Error) -> AcceptFault {
     use io::ErrorKind as Kind;
     match error.kind() {

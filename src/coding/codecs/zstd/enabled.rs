@@ -37,7 +37,7 @@ impl Encode for ZstdEncoder {
     fn step(&mut self, input: &[u8], room: &mut [u8], flush: Flush) -> Result<Step, CodingError> {
         let (mut input, mut room) = (InBuffer::around(input), OutBuffer::around(room));
         let failed = |_| CodingError::Encoder;
-        // To run on after an end that did not fit into the room would begin another frame.
+        // After an end that did not fit into the room, this would begin another frame.
         if !input.src.is_empty() {
             self.encoder.run(&mut input, &mut room).map_err(failed)?;
         }
@@ -73,7 +73,7 @@ impl ZstdDecoder {
 
 impl Decode for ZstdDecoder {
     fn step(&mut self, input: &[u8], room: &mut [u8]) -> Result<Step, CodingError> {
-        // To the library, a caller who comes with nothing many times is at fault, and not one who waits.
+        // The library takes many calls that bring nothing for a fault of the caller, who only waits.
         if input.is_empty() && (self.is_whole || !self.is_full) {
             return Ok(Step { is_whole: self.is_whole, ..Step::default() });
         }

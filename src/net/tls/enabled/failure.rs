@@ -12,7 +12,7 @@ impl TlsError {
     pub(super) fn of(error: io::Error) -> TlsError {
         let cause = match error.downcast::<Error>() {
             Ok(cause) => cause,
-            // More of a message than rustls keeps.
+            // A message is longer than rustls allows.
             Err(error) if error.kind() == io::ErrorKind::InvalidData => {
                 return TlsError::Protocol(error.into());
             }

@@ -48,8 +48,8 @@ impl ServerTls {
     }
 
     /// Shows `identity` to peers that ask for a host that its certificate is for. Of several for one host, such as one
-    /// with an RSA key and one with an elliptic curve key, the first that the peer can use is shown. Those for all hosts
-    /// of a domain come after those for this one.
+    /// with an RSA key and one with an elliptic curve key, the first that the peer can use is shown. Wildcards, such as
+    /// `*.example.com`, come last.
     pub fn and(mut self, identity: TlsIdentity) -> ServerTls {
         self.identities = Arc::new(Identities::new(self.identities.table().and(identity)));
         self

@@ -24,8 +24,9 @@ impl<C: AsyncRead + AsyncWrite + Unpin> TlsStream<C> {
         Pin::<&mut tokio_rustls::TlsStream<C>>::new(&mut self.0)
     }
 
-    /// Ready when there is something to read, or the end, or so much of what only TLS is told that it may go on for ever:
-    /// a read takes tickets for as long as they come. What was heard may be lost then. `hear` reads from the carrier.
+    /// Takes in what the peer tells only TLS, such as tickets, and is ready when there is more than that: content, or
+    /// the end. Also after [`TOLD_MAX`] bytes, since a peer could go on for ever. What was heard may then be lost.
+    /// `hear` reads from the carrier.
     pub(crate) fn poll_noise(
         &mut self,
         mut hear: impl FnMut(&mut C, &mut ReadBuf<'_>) -> Poll<io::Result<()>>,
