@@ -86,7 +86,7 @@ impl Lookup {
     /// The site that a request is for.
     pub(super) fn site(&self, request: &Request) -> &Site {
         let is_asked = |site: &&Site| is_host(site.host.as_deref(), request.host());
-        self.sites.iter().skip(1).find(is_asked).unwrap_or(&self.sites[0])
+        self.sites.iter().find(is_asked).unwrap_or(&self.sites[0])
     }
 
     /// Checks that no copy would be served as a file.
@@ -208,7 +208,7 @@ fn join(directory: &str, name: &str) -> String {
     if directory.is_empty() { name.to_owned() } else { format!("{directory}/{name}") }
 }
 
-/// Whether a host is the requested one, ignoring its port, its case, and a final dot.
+/// Whether a host is the requested one, ignoring case and a final dot.
 fn is_host(host: Option<&str>, asked: Option<&str>) -> bool {
     let (Some(host), Some(asked)) = (host, asked) else { return false };
     host.eq_ignore_ascii_case(without_dot(asked))
