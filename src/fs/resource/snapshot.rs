@@ -89,6 +89,13 @@ impl Snapshot {
         self.second().is_some_and(|second| date < second).then_some(date)
     }
 
+    /// Its entity-tag, which is weak as long as a change might go unnoticed (RFC 9110 §8.8.1).
+    pub(in crate::fs) fn tag(&self, coding: Option<Coding>) -> String {
+        let weak = if self.is_settled { "" } else { "W/" };
+        let coding = coding.map(|coding| format!("-{}", coding.as_str())).unwrap_or_default();
+        format!("{weak}\"{}{coding}\"", self.mark)
+    }
+
     /// `now` is a time before the content was read.
     fn new(metadata: &Metadata, now: SystemTime, content: Content) -> Snapshot {
         let modified = metadata.modified().ok();
@@ -106,12 +113,14 @@ impl Snapshot {
         let is_past = is_settled && modified.is_some_and(|at| at < now);
         Snapshot { content, mark, modified, is_settled, past_since: is_past.then(Instant::now) }
     }
+}
 
-    /// Its entity-tag, which is weak as long as a change might go unnoticed (RFC 9110 §8.8.1).
-    pub(in crate::fs) fn tag(&self, coding: Option<Coding>) -> String {
-        let weak = if self.is_settled { "" } else { "W/" };
-        let coding = coding.map(|coding| format!("-{}", coding.as_str())).unwrap_or_default();
-        format!("{weak}\"{}{coding}\"", self.mark)
+impl Content {
+    pub(in crate::fs) fn len(&self) -> u64 {
+        match self {
+            Content::Bytes(bytes) => bytes.len() as u64,
+            Content::File(_, len) => *len,
+        }
     }
 }
 
@@ -134,13 +143,4 @@ pub(in crate::fs) fn read(file: &File, len: usize) -> io::Result<Vec<u8>> {
 fn to_second(time: SystemTime) -> SystemTime {
     let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     SystemTime::UNIX_EPOCH + Duration::from_secs(since.as_secs())
-}
-
-impl Content {
-    pub(in crate::fs) fn len(&self) -> u64 {
-        match self {
-            Content::Bytes(bytes) => bytes.len() as u64,
-            Content::File(_, len) => *len,
-        }
-    }
 }

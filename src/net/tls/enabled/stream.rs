@@ -54,6 +54,27 @@ impl<C: AsyncRead + AsyncWrite + Unpin> TlsStream<C> {
     }
 }
 
+impl<C> TlsStream<C> {
+    /// The connection that carries it.
+    pub(crate) fn carrier(&self) -> &C {
+        self.0.get_ref().0
+    }
+
+    /// Whether there is something to read, including the end, even if the carrier brings nothing more.
+    pub(crate) fn has_unread(&self) -> bool {
+        !self.0.get_ref().1.wants_read()
+    }
+
+    /// Whether something written has not been taken by the carrier yet.
+    pub(crate) fn has_unsent(&self) -> bool {
+        self.0.get_ref().1.wants_write()
+    }
+
+    pub(crate) fn session(&self) -> TlsSession {
+        TlsSession::of(&self.0)
+    }
+}
+
 /// Has the carrier take some of what waits inside of TLS.
 fn poll_give<C: AsyncWrite + Unpin, T: DerefMut<Target = ConnectionCommon<S>>, S: SideData>(
     cx: &mut Context<'_>,
@@ -112,24 +133,3 @@ fn poll_take<C, T: DerefMut<Target = ConnectionCommon<S>>, S: SideData>(
 
 /// How much of what only TLS is told is taken from a resting connection: more than all tickets of a server.
 const TOLD_MAX: usize = 32 << 10;
-
-impl<C> TlsStream<C> {
-    /// The connection that carries it.
-    pub(crate) fn carrier(&self) -> &C {
-        self.0.get_ref().0
-    }
-
-    /// Whether there is something to read, including the end, even if the carrier brings nothing more.
-    pub(crate) fn has_unread(&self) -> bool {
-        !self.0.get_ref().1.wants_read()
-    }
-
-    /// Whether something written has not been taken by the carrier yet.
-    pub(crate) fn has_unsent(&self) -> bool {
-        self.0.get_ref().1.wants_write()
-    }
-
-    pub(crate) fn session(&self) -> TlsSession {
-        TlsSession::of(&self.0)
-    }
-}
