@@ -74,11 +74,13 @@ impl Shelf {
         }
         let found = self.find(&name, whole).or_else(|| {
             let _seat = self.seats.try_acquire().ok()?;
-            let is_mine = lock(&self.busy).insert(name.clone());
-            // If this fails, the file is sent as it is.
-            let made = is_mine.then(|| self.make(&name, whole, stored.coding).ok())?;
+            if !lock(&self.busy).insert(name.clone()) {
+                return None;
+            }
+            let made = self.make(&name, whole, stored.coding);
             lock(&self.busy).remove(&name);
-            made.and_then(|()| self.find(&name, whole))
+            // If that failed, the file is sent as it is.
+            made.ok().and_then(|()| self.find(&name, whole))
         })?;
         // An empty copy means that compression did not pay.
         (found.content.len() > 0).then_some(found)

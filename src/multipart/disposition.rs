@@ -35,17 +35,17 @@ impl Disposition {
 /// "multipart/form-data encoding algorithm"). They escape nothing else, not even `%`.
 fn unescaped(mut name: &[u8]) -> Result<String, MultipartError> {
     let mut plain = Vec::with_capacity(name.len());
-    while let [octet, rest @ ..] = name {
+    loop {
         let (octet, rest) = match name {
             [b'%', b'2', b'2', rest @ ..] => (b'"', rest),
             [b'%', b'0', b'D' | b'd', rest @ ..] => (b'\r', rest),
             [b'%', b'0', b'A' | b'a', rest @ ..] => (b'\n', rest),
-            _ => (*octet, rest),
+            [octet, rest @ ..] => (*octet, rest),
+            [] => return String::from_utf8(plain).map_err(|_| MultipartError::Disposition),
         };
         plain.push(octet);
         name = rest;
     }
-    String::from_utf8(plain).map_err(|_| MultipartError::Disposition)
 }
 
 #[cfg(test)]

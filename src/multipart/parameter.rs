@@ -104,17 +104,14 @@ fn quoted(text: &[u8]) -> Result<(Cow<'_, [u8]>, usize), Malformed> {
 /// Removes the backslashes that escape.
 fn unquoted(mut string: &[u8]) -> Vec<u8> {
     let mut plain = Vec::with_capacity(string.len());
-    while let [octet, rest @ ..] = string {
+    loop {
+        let (octet, rest) = match string {
+            [b'\\', octet @ (b'"' | b'\\'), rest @ ..] | [octet, rest @ ..] => (*octet, rest),
+            [] => return plain,
+        };
+        plain.push(octet);
         string = rest;
-        match (octet, rest) {
-            (b'\\', [quoted @ (b'"' | b'\\'), rest @ ..]) => {
-                plain.push(*quoted);
-                string = rest;
-            }
-            _ => plain.push(*octet),
-        }
     }
-    plain
 }
 
 #[cfg(test)]

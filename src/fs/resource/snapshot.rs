@@ -132,9 +132,8 @@ const SETTLING: Duration = Duration::from_secs(2);
 const ATTEMPTS: usize = 3;
 
 /// The first `len` bytes of a file.
-pub(in crate::fs) fn read(file: &File, len: usize) -> io::Result<Vec<u8>> {
+pub(in crate::fs) fn read(mut file: &File, len: usize) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::with_capacity(len);
-    let mut file = file;
     file.rewind()?;
     file.take(len as u64).read_to_end(&mut bytes)?;
     Ok(bytes)

@@ -80,10 +80,9 @@ fn split_query(resource: &str) -> (&str, &str) {
 /// Whether a reference begins with `scheme ":"`. Schemes other than http and https count too, so that they are refused
 /// later.
 fn has_scheme(reference: &[u8]) -> bool {
-    let name = |octet: &u8| octet.is_ascii_alphanumeric() || b"+-.".contains(octet);
-    let scheme = memchr::memchr(b':', reference).map(|colon| &reference[..colon]);
-    scheme
-        .is_some_and(|scheme| scheme.first().is_some_and(u8::is_ascii_alphabetic) && scheme.iter().all(name))
+    let Some(colon) = memchr::memchr(b':', reference) else { return false };
+    let is_fit = |octet: &u8| octet.is_ascii_alphanumeric() || b"+-.".contains(octet);
+    reference[0].is_ascii_alphabetic() && reference[..colon].iter().all(is_fit)
 }
 
 /// Removes `.` and `..` from the path of a URL (§5.2.4).
