@@ -17,12 +17,11 @@ use crate::server::{Context, Result};
 /// Makes `resource` the answer to the request.
 pub(super) fn fill(ctx: &mut Context, resource: &Resource) -> Result {
     let earlier = resource.whole().earlier_second(ctx.arrived());
-    let modified = earlier.or(resource.modified);
     let Context { request, response, .. } = ctx;
     let chosen = resource.select(&request.headers);
-    let strong_date = modified.filter(|_| resource.whole().is_past() && !resource.varies());
+    let strong_date = resource.modified.filter(|_| resource.whole().is_past() && !resource.varies());
     let len = chosen.content().len();
-    match Owed::of(request, response.status, chosen, modified, strong_date) {
+    match Owed::of(request, response.status, chosen, resource.modified, strong_date) {
         Owed::Whole => {
             describe(response, &chosen.fields)?;
             send(response, chosen.content(), 0..len);
@@ -140,4 +139,36 @@ fn refuse(response: &mut Response, status: Status, chosen: &Representation) -> R
     // It is meant for the file: a cache would keep the refusal for as long, and answer others with it (RFC 9111 §3).
     response.headers.remove("cache-control");
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use bytes::Bytes;
+
+    use super::*;
+    use crate::fs::resource::Snapshot;
+    use crate::server::Server;
+
+    /// A file that changed after it was asked for could pass for what was there in that second: whoever had a part of the
+    /// old one was sent the rest of the new one.
+    #[tokio::test]
+    async fn a_range_depends_on_the_date_of_the_file_and_not_of_the_answer_13_1_5() {
+        let (now, soon) = (SystemTime::now(), Duration::from_secs(10));
+        for (date, expected) in [(now, Status::OK), (now + soon, Status::PARTIAL_CONTENT)] {
+            let service = Server::new().service(move |ctx: &mut Context| {
+                let content = Content::Bytes(Bytes::from_static(b"content"));
+                let (mark, modified, past_since) =
+                    (String::new(), Some(now + soon), Some(Instant::now() + soon));
+                let whole = Snapshot { content, mark, modified, is_settled: true, past_since };
+                let resource = Resource::new("a", None, whole, Vec::new()).unwrap();
+                fill(ctx, &resource)
+            });
+            let mut request = Request::get("/").unwrap();
+            request.headers.set("range", "bytes=0-1").unwrap();
+            request.headers.set_date("if-range", date).unwrap();
+            assert_eq!(service.respond(request).await.status, expected);
+        }
+    }
 }
