@@ -681,7 +681,10 @@ mod answers {
         let root = tree(&["assets/a.js", "b.html", "assets/in/c.css", "assets/index.html"]);
         let files = files(root.path()).cache_control("*.html", "no-cache").unwrap();
         let files = files.cache_control("/assets/*", "max-age=1, immutable").unwrap();
-        let served = Served::new(files);
+        let served = Served::new(async move |ctx: &mut Context| {
+            ctx.response.headers.set("expires", "Fri, 31 Dec 9999 23:59:59 GMT")?;
+            files.handle(ctx).await
+        });
         for (path, expected) in [
             ("/assets/a.js", Some("max-age=1, immutable")),
             ("/assets/in/c.css", Some("max-age=1, immutable")),
@@ -696,6 +699,7 @@ mod answers {
             for (condition, refused) in [("range: bytes=99999-\r\n", 416), ("if-match: \"x\"\r\n", 412)] {
                 let heard = served.ask(get(path, condition));
                 assert_eq!((status(&heard), field(&heard, "cache-control")), (refused, None), "{path}");
+                assert_eq!(field(&heard, "expires"), None, "{path}");
             }
         }
         assert!(super::files(root.path()).cache_control("*", "a\r\nb: c").is_err());

@@ -136,8 +136,8 @@ fn refuse(response: &mut Response, status: Status, chosen: &Representation) -> R
     response.remove_content();
     response.status = status;
     describe(response, &chosen.fields_alone)?;
-    // It is meant for the file: a cache would keep the refusal for as long, and answer others with it (RFC 9111 §3).
-    response.headers.remove("cache-control");
+    // They are meant for the file: a cache would keep the refusal for as long, and answer others with it (RFC 9111 §3).
+    response.headers.remove_each(&["cache-control", "expires"]);
     Ok(())
 }
 
