@@ -85,8 +85,9 @@ impl Snapshot {
         if self.past_since.is_some_and(|looked_at| looked_at <= arrived) {
             return None;
         }
+        let second = self.second()?;
         let date = to_second(SystemTime::now().checked_sub(arrived.elapsed())?);
-        self.second().is_some_and(|second| date < second).then_some(date)
+        (date < second).then_some(date)
     }
 
     /// Its entity-tag, which is weak as long as a change might go unnoticed (RFC 9110 §8.8.1).
