@@ -68,7 +68,7 @@ impl Proxy {
 /// Whether it asks for another protocol, has no content, and can be asked twice, as those of WebSocket. All others go on
 /// without that wish, which every server may ignore (RFC 9110 §7.8).
 fn may_switch(request: &Request) -> bool {
-    let Request { headers, .. } = request;
+    let headers = &request.headers;
     headers.contains_token("connection", "upgrade")
         && request.method() == Method::Get
         && request.version() == Version::Http11
@@ -79,8 +79,8 @@ fn may_switch(request: &Request) -> bool {
 fn main() -> corehttp::Result {
     let mut arguments = env::args().skip(1);
     let backend = arguments.next().ok_or_else(|| io::Error::other("usage: proxy BACKEND [ADDR]"))?;
-    let addr = arguments.next().unwrap_or_else(|| "127.0.0.1:8080".into());
-    let running = Server::bind(addr.as_str()).start(Proxy { backend, client: Client::new() })?;
+    let address = arguments.next().unwrap_or_else(|| "127.0.0.1:8080".into());
+    let running = Server::bind(address).start(Proxy { backend, client: Client::new() })?;
     println!("listening on {running}");
     running.wait()
 }
