@@ -18,7 +18,7 @@ use super::percent::{self, Plus};
 use super::{Form, InvalidText, Method};
 use crate::memory::{Reset, Span};
 
-/// The target of a request. The default is `/`.
+/// The target of a request: what it is about, in one of [four forms](TargetForm). The default is `/`.
 #[derive(Clone, Default)]
 pub struct Target {
     /// The target as it was sent, always valid; empty for a new target.

@@ -6,7 +6,7 @@ use super::decimal::decimal;
 ///
 /// [`FromStr`](std::str::FromStr) would accept the numbers `+5` and `inf`. Here an integer consists of digits, with an
 /// optional `-` if it is signed. A float is decimal and finite, with an optional exponent. A `bool` is `true`, `1` or
-/// `on`, or else `false`, `0` or `off`. A `char` is a single one. Nothing may surround them.
+/// `on`, or else `false`, `0` or `off`. A `char` is one character. Nothing may surround them.
 ///
 /// # Examples
 ///

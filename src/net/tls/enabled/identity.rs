@@ -51,7 +51,7 @@ impl TlsIdentity {
         TlsIdentity::new(chain, key)
     }
 
-    /// Reads an identity from two PEM files, or twice the same one. See [`TlsIdentity::from_pem`].
+    /// Reads an identity from two PEM files, which may be the same one. See [`TlsIdentity::from_pem`].
     ///
     /// # Errors
     ///
