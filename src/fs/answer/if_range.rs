@@ -6,9 +6,6 @@ use crate::message::{Headers, Name};
 
 /// Whether a Range field is honored: the representation that the peer has a part of is still the same, or the peer does
 /// not ask for that.
-///
-/// A date counts only if it denotes one state of one representation (§8.8.1, §8.8.2.2): its second is over, and there is
-/// no other representation, which would have the same date.
 pub(super) fn may_send_range(fields: &Headers, etag: &str, strong_date: Option<SystemTime>) -> bool {
     let mut lines = fields.named(IF_RANGE);
     // An entity-tag begins with its quotes or with `W/`, which is never strong.

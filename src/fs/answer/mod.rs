@@ -5,7 +5,6 @@ mod parts;
 mod range;
 
 use std::ops::Range;
-use std::time::SystemTime;
 
 use self::if_range::may_send_range;
 use self::parts::Parts;
@@ -19,9 +18,8 @@ pub(super) fn fill(ctx: &mut Context, resource: &Resource) -> Result {
     let earlier = resource.whole().earlier_second(ctx.arrived());
     let Context { request, response, .. } = ctx;
     let chosen = resource.select(&request.headers);
-    let strong_date = resource.modified.filter(|_| resource.whole().is_past() && !resource.varies());
     let len = chosen.content().len();
-    match Owed::of(request, response.status, chosen, resource.modified, strong_date) {
+    match Owed::of(request, response.status, resource, chosen) {
         Owed::Whole => {
             describe(response, &chosen.fields)?;
             send(response, chosen.content(), 0..len);
@@ -58,15 +56,9 @@ enum Owed {
 impl Owed {
     /// Preconditions are evaluated where the answer to GET or HEAD would be 200 (RFC 9110 §13.2.1), ranges only for GET
     /// (§14.2).
-    fn of(
-        request: &Request,
-        status: Status,
-        chosen: &Representation,
-        modified: Option<SystemTime>,
-        strong_date: Option<SystemTime>,
-    ) -> Owed {
+    fn of(request: &Request, status: Status, resource: &Resource, chosen: &Representation) -> Owed {
         let fields = &request.headers;
-        let current = Validators { etag: Some(chosen.etag.as_bytes()), modified };
+        let current = Validators { etag: Some(chosen.etag.as_bytes()), modified: resource.modified };
         let verdict = match (status, request.method()) {
             (Status::OK, Method::Get | Method::Head) => evaluate(request, current),
             _ => return Owed::Whole,
@@ -74,7 +66,9 @@ impl Owed {
         match (verdict, request.method()) {
             (Verdict::NotModified, _) => Owed::NotModified,
             (Verdict::Failed, _) => Owed::Failed,
-            (Verdict::Proceed, Method::Get) if may_send_range(fields, &chosen.etag, strong_date) => {
+            (Verdict::Proceed, Method::Get)
+                if may_send_range(fields, &chosen.etag, resource.strong_date()) =>
+            {
                 match Selection::of(fields, chosen.content().len()) {
                     Selection::Whole => Owed::Whole,
                     Selection::Nothing => Owed::Unsatisfiable,
@@ -143,7 +137,7 @@ fn refuse(response: &mut Response, status: Status, chosen: &Representation) -> R
 
 #[cfg(test)]
 mod tests {
-    use std::time::{Duration, Instant};
+    use std::time::{Duration, Instant, SystemTime};
 
     use bytes::Bytes;
 

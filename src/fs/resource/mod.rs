@@ -76,9 +76,11 @@ impl Resource {
         &self.representations[0].snapshot
     }
 
-    /// Whether the chosen representation depends on the peer.
-    pub(super) fn varies(&self) -> bool {
-        self.representations.len() > 1
+    /// The time of its last change, if that denotes one state of one representation (RFC 9110 §8.8.1, §8.8.2.2): its
+    /// second is over, and there is no other representation, which would have the same date.
+    pub(super) fn strong_date(&self) -> Option<SystemTime> {
+        let [whole] = &*self.representations else { return None };
+        self.modified.filter(|_| whole.snapshot.past_since.is_some())
     }
 
     /// The representation that a peer prefers. A peer that refuses all of them gets the file as it is, which is better

@@ -58,11 +58,6 @@ impl Snapshot {
         self.modified.map(late) >= other.modified
     }
 
-    /// Whether the time of its last change was over when it was checked.
-    pub(in crate::fs) fn is_past(&self) -> bool {
-        self.past_since.is_some()
-    }
-
     /// Whether the file is unchanged, if it is kept open. This does not access the disk.
     pub(in crate::fs) fn is_unchanged(&self) -> bool {
         match &self.content {
