@@ -32,7 +32,7 @@ pub(super) type Addresses = Arc<[IpAddr]>;
 impl Names {
     /// Keeps each answer of `resolver` for `keep`. With zero nothing is kept, but concurrent look-ups are still shared.
     pub(crate) fn new(resolver: impl Resolver, keep: Duration) -> Names {
-        Names { resolver: Box::new(resolver), keep, known: Mutex::default() }
+        Names { resolver: Box::new(resolver), keep: keep.min(KEEP_MAX), known: Mutex::default() }
     }
 
     /// Returns the addresses of `host`, which is a name or an address. An IPv6 address may be in brackets.
@@ -64,7 +64,7 @@ impl Names {
     fn join(&self, name: &str) -> Arc<Lookup> {
         let (mut known, now) = (lock(&self.known), Instant::now());
         if let Some(entry) = known.get_mut(name) {
-            if entry.is_stale(now) {
+            if entry.good_until <= now {
                 *entry = Entry::begun(now);
             }
             return entry.lookup.clone();
@@ -84,7 +84,7 @@ impl Names {
         let entry = known.get_mut(name).filter(|entry| !entry.lookup.initialized());
         match (entry, &answer) {
             (Some(entry), Ok(_)) => {
-                *entry = Entry { lookup: lookup.clone(), good_until: Instant::now().checked_add(self.keep) };
+                *entry = Entry { lookup: lookup.clone(), good_until: Instant::now() + self.keep };
             }
             (Some(entry), Err(_)) if Arc::ptr_eq(&entry.lookup, lookup) => drop(known.remove(name)),
             (_, _) => {}
@@ -102,6 +102,9 @@ impl Default for Names {
 /// How long an answer is kept by default: the operating system does not say how long it may be.
 const KEEP: Duration = Duration::from_secs(60);
 
+/// As good as for ever, and yet within the range of clocks.
+const KEEP_MAX: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
+
 /// How long others join a look-up that has no answer yet. The future in which it runs may never be polled again.
 const JOIN_MAX: Duration = Duration::from_secs(1);
 
@@ -113,21 +116,17 @@ const ADDRESSES_MAX: usize = 64;
 /// What is known about one name.
 struct Entry {
     lookup: Arc<Lookup>,
-    /// Until when others join the look-up, or, once it has an answer, until when that is valid: for ever if `None`.
-    good_until: Option<Instant>,
+    /// Until when others join the look-up, or, once it has an answer, until when that is valid.
+    good_until: Instant,
 }
 
 impl Entry {
     fn begun(now: Instant) -> Entry {
-        Entry { lookup: Arc::default(), good_until: Some(now + JOIN_MAX) }
-    }
-
-    fn is_stale(&self, now: Instant) -> bool {
-        self.good_until.is_some_and(|end| end <= now)
+        Entry { lookup: Arc::default(), good_until: now + JOIN_MAX }
     }
 
     /// Entries with the least worth are dropped first: abandoned look-ups, then answers by age.
-    fn worth(&self) -> (bool, Option<Instant>) {
+    fn worth(&self) -> (bool, Instant) {
         (self.lookup.initialized(), self.good_until)
     }
 }
@@ -404,13 +403,15 @@ mod tests {
     #[test]
     fn the_oldest_answer_makes_room_for_a_new_one() {
         run(async {
-            let names = Names::new(Script::default(), KEEP * 60);
-            for number in 0..=NAMES_MAX {
-                names.resolve(&format!("n{number}")).await.unwrap();
-            }
-            for (name, times) in [("n1", 1), ("n1024", 1), ("n0", 2), ("n1", 2)] {
-                assert_eq!(names.resolve(name).await.unwrap().len(), times, "{name}");
-                assert_eq!(lock(&names.known).len(), NAMES_MAX);
+            for keep in [KEEP * 60, Duration::MAX] {
+                let names = Names::new(Script::default(), keep);
+                for number in 0..=NAMES_MAX {
+                    names.resolve(&format!("n{number}")).await.unwrap();
+                }
+                for (name, times) in [("n1", 1), ("n1024", 1), ("n0", 2), ("n1", 2)] {
+                    assert_eq!(names.resolve(name).await.unwrap().len(), times, "{name}");
+                    assert_eq!(lock(&names.known).len(), NAMES_MAX);
+                }
             }
         });
     }
