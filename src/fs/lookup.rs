@@ -85,7 +85,7 @@ pub(super) struct Listed {
 impl Lookup {
     /// The site that a request is for.
     pub(super) fn site(&self, request: &Request) -> &Site {
-        let is_asked = |site: &&Site| is_host(site.host.as_deref(), request.host());
+        let is_asked = |site: &&Site| site.host.as_deref().is_some_and(|host| is_host(host, request));
         self.sites.iter().find(is_asked).unwrap_or(&self.sites[0])
     }
 
@@ -209,9 +209,8 @@ fn join(directory: &str, name: &str) -> String {
 }
 
 /// Whether a host is the requested one, ignoring case and a final dot.
-fn is_host(host: Option<&str>, asked: Option<&str>) -> bool {
-    let (Some(host), Some(asked)) = (host, asked) else { return false };
-    host.eq_ignore_ascii_case(without_dot(asked))
+fn is_host(host: &str, request: &Request) -> bool {
+    request.host().is_some_and(|asked| host.eq_ignore_ascii_case(without_dot(asked)))
 }
 
 /// The name of a host without the final dot that makes it absolute (RFC 3986 §3.2.2).
