@@ -705,27 +705,6 @@ mod answers {
         assert!(super::files(root.path()).cache_control("*", "a\r\nb: c").is_err());
     }
 
-    /// Middleware may say when the file expires, and a cache would keep its refusal until then.
-    #[test]
-    fn a_refusal_expires_with_no_file() {
-        let root = tree(&["a.js"]);
-        let files = files(root.path());
-        let served = Served::new(async move |ctx: &mut Context| {
-            ctx.response.headers.set("expires", "Thu, 01 Jan 2099 00:00:00 GMT")?;
-            files.handle(ctx).await
-        });
-        for (condition, expected) in
-            [("", 200), ("range: bytes=99999-\r\n", 416), ("if-match: \"x\"\r\n", 412)]
-        {
-            let heard = served.ask(get("/a.js", condition));
-            assert_eq!(
-                (status(&heard), field(&heard, "expires").is_some()),
-                (expected, expected == 200),
-                "{heard}"
-            );
-        }
-    }
-
     #[test]
     fn precompressed_neighbors_are_sent_to_peers_that_accept_them() {
         let root = tree(&[
