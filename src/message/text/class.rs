@@ -34,19 +34,16 @@ impl Class {
     /// How many octets at the front of `text` are in this class.
     #[inline]
     pub(in crate::message) fn prefix_len(&self, text: &[u8]) -> usize {
+        let is_odd = |octet: &u8| !self.has(*octet);
         let mut rest = text;
-        // Four at a time, since nearly all text is valid.
-        while let Some((four, behind)) = rest.split_first_chunk::<4>()
-            && self.covers(four)
-        {
+        // Eight at a time, so that it is asked once for all of them whether there are so many.
+        while let Some((eight, behind)) = rest.split_first_chunk::<8>() {
+            if let Some(at) = eight.iter().position(is_odd) {
+                return text.len() - rest.len() + at;
+            }
             rest = behind;
         }
-        while let Some((octet, behind)) = rest.split_first()
-            && self.has(*octet)
-        {
-            rest = behind;
-        }
-        text.len() - rest.len()
+        text.len() - rest.len() + rest.iter().position(is_odd).unwrap_or(rest.len())
     }
 
     /// Whether every octet of `text` is in this class.
