@@ -72,8 +72,8 @@ where
     R: Outcome,
 {
     #[inline]
-    fn handle(&self, ctx: &mut Context) -> impl Future<Output = Result> {
-        std::future::ready((self.0)(ctx).into_result())
+    async fn handle(&self, ctx: &mut Context) -> Result {
+        (self.0)(ctx).into_result()
     }
 }
 
