@@ -55,8 +55,9 @@ impl<'a> Name<'a> {
 }
 
 /// A byte computed from a name, the same in any case. Names with different tags are different.
+// It has 32 bits, because names are passed in memory: whoever loads as many waits if only eight of them were just stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Tag(u8);
+pub(crate) struct Tag(u32);
 
 impl Tag {
     #[inline]
@@ -64,8 +65,8 @@ impl Tag {
         let (Some(first), Some(last)) = (name.first(), name.last()) else { return Tag(0) };
         // Setting this bit changes only the letters among the octets of a token, and only to lower case.
         let (first, last) = (*first | 0x20, *last | 0x20);
-        let len = name.len() as u8;
-        Tag(len.wrapping_mul(LEN_FACTOR).wrapping_add(first.wrapping_mul(FIRST_FACTOR)).wrapping_add(last))
+        let byte = LEN_FACTOR.wrapping_mul(name.len() as u8);
+        Tag(byte.wrapping_add(first.wrapping_mul(FIRST_FACTOR)).wrapping_add(last) as u32)
     }
 
     /// Its bit in a set of tags, which several tags share.
