@@ -98,7 +98,7 @@ pub(crate) fn is_tchar(octet: u8) -> bool {
     TCHAR.has(octet)
 }
 
-static TCHAR: Class = Class::ALPHANUMERIC.with(b"!#$%&'*+-.^_`|~");
+const TCHAR: &Class = &Class::ALPHANUMERIC.with(b"!#$%&'*+-.^_`|~");
 
 /// Whether `text` is a valid field value. Control characters other than HTAB are not allowed; obs-text is (RFC 9110
 /// §5.5).
