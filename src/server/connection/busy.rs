@@ -40,7 +40,7 @@ pub(super) async fn run<H: Handler>((worker, errand): (Rc<Worker<H>>, Errand)) -
 
 /// Answers requests until no bytes of a further one have arrived.
 async fn exchanges<H: Handler>(worker: &Worker<H>, ctx: &mut Context) -> Result<Next, Box<Refused>> {
-    let mut unsent = 0;
+    let (conn, mut unsent) = (ctx.conn.clone(), 0);
     loop {
         match poll_fn(|cx| ctx.poll_head(cx)).await? {
             Head::End | Head::Silence => return Ok(Next::Close(Manner::AtOnce)),
@@ -51,14 +51,13 @@ async fn exchanges<H: Handler>(worker: &Worker<H>, ctx: &mut Context) -> Result<
         if let Plan::Buffer(body_max) = plan {
             poll_fn(|cx| ctx.poll_body(cx, body_max)).await?;
         }
-        let conn = ctx.conn.clone();
         let handled = match plan {
             Plan::Refuse(status) => Handled::Refused(status),
             Plan::Buffer(_) | Plan::Call => {
-                handle(worker, conn, pin!(async { worker.handler.handle(ctx).await })).await
+                handle(worker, &conn, pin!(async { worker.handler.handle(ctx).await })).await
             }
         };
-        if ctx.conn.borrow().is_none() {
+        if conn.borrow().is_none() {
             ctx.drop_values();
             report_failure(ctx, handled);
             return Ok(Next::Close(Manner::AtOnce));
@@ -74,21 +73,19 @@ async fn exchanges<H: Handler>(worker: &Worker<H>, ctx: &mut Context) -> Result<
         // A handler that read exactly as much as there was still has its last piece on loan; an idle connection
         // must not.
         ctx.incoming.get_mut().take_back();
-        unsent += 1;
-        let (next, is_capped) = (ctx.next_step(), ctx.is_capped(unsent));
-        let ends_batch = next != Next::Wait || ctx.incoming.get_mut().input.is_empty();
-        if ends_batch || is_capped {
+        let next = ctx.next_step();
+        if next != Next::Wait || ctx.incoming.get_mut().input.is_empty() {
             poll_fn(|cx| ctx.poll_flush(cx)).await?;
-            unsent = 0;
-        }
-        if ends_batch {
             return Ok(next);
         }
-        ctx.forget_exchange();
-        if is_capped {
+        unsent += 1;
+        if ctx.is_capped(unsent) {
+            poll_fn(|cx| ctx.poll_flush(cx)).await?;
+            unsent = 0;
             // A peer that pipelines endlessly must not keep the core to itself.
             yield_now().await;
         }
+        ctx.forget_exchange();
     }
 }
 

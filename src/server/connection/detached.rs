@@ -62,7 +62,7 @@ async fn answer<H: Handler>(worker: &Worker<H>, ctx: &mut Context) -> Result<(),
         Plan::Refuse(status) => Handled::Refused(status),
         Plan::Buffer(_) | Plan::Call => {
             receive(&mut ctx.request.body, body_max).await?;
-            handle(worker, conn, pin!(async { worker.handler.handle(ctx).await })).await
+            handle(worker, &conn, pin!(async { worker.handler.handle(ctx).await })).await
         }
     };
     settle(ctx, handled)?;

@@ -27,11 +27,11 @@ pub(super) enum Handled {
 /// Runs the handler, confining its panics and enforcing its time limit.
 ///
 /// The handler's future must be created inside the first poll, as `async { worker.handler.handle(ctx).await }` does: a
-/// plain function runs, and may panic, when its future is created. Since the caller pins it, the future is also created
+/// handler may do its work, and panic, when it creates its future. Since the caller pins it, the future is also created
 /// where it stays, and a large one is not copied.
 pub(super) fn handle<H: Handler>(
     worker: &Worker<H>,
-    conn: SharedConn,
+    conn: &SharedConn,
     mut handling: Pin<&mut impl Future<Output = Result>>,
 ) -> impl Future<Output = Handled> {
     let shared = &*worker.shared;
