@@ -23,38 +23,16 @@ impl Incoming {
         bounds: &Bounds,
         on_read: impl Fn(),
     ) -> Poll<Result<Head, ExchangeError>> {
-        if !self.try_head(message, bounds)? {
-            let none = ready!(self.poll_new_head(cx, conn, message, bounds, on_read))?;
-            if let Some(none) = none {
-                return Poll::Ready(Ok(none));
+        while !self.try_head(message, bounds)? {
+            ready!(poll_flush(cx, conn, bounds))?;
+            match ready!(self.poll_head_bytes(cx, conn, bounds.timeouts.head)) {
+                Ok(None) => on_read(),
+                Ok(Some(none)) => return Poll::Ready(Ok(none)),
+                Err(error) => return Poll::Ready(Err(self.blame(error, message, bounds))),
             }
         }
         conn.disarm(Lane::Read);
         Poll::Ready(Ok(Head::Whole))
-    }
-
-    /// Reads until a head has arrived, or returns why none will come. Separate, since the head of a pipelined request
-    /// is found without this.
-    #[inline(never)]
-    fn poll_new_head<H: Home>(
-        &mut self,
-        cx: &mut Context<'_>,
-        conn: &mut Conn<H>,
-        message: &mut impl Heading,
-        bounds: &Bounds,
-        on_read: impl Fn(),
-    ) -> Poll<Result<Option<Head>, ExchangeError>> {
-        loop {
-            ready!(poll_flush(cx, conn, bounds))?;
-            match ready!(self.poll_head_bytes(cx, conn, bounds.timeouts.head)) {
-                Ok(None) => on_read(),
-                Ok(none) => return Poll::Ready(Ok(none)),
-                Err(error) => return Poll::Ready(Err(self.blame(error, message, bounds))),
-            }
-            if self.try_head(message, bounds)? {
-                return Poll::Ready(Ok(None));
-            }
-        }
     }
 
     /// Reads once for a head. Returns the reason if no head will come.
@@ -96,7 +74,6 @@ impl Incoming {
     }
 
     /// Takes the head out of the input, if it is complete.
-    #[inline(never)]
     pub(crate) fn try_head(
         &mut self,
         message: &mut impl Heading,
