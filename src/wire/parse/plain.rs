@@ -71,6 +71,8 @@ pub(super) fn status_line(head: &[u8]) -> Option<StatusLine> {
 #[inline(never)]
 pub(super) fn fields(head: &[u8], start: usize, fields_max: usize, into: &mut Headers) -> Option<usize> {
     into.begin();
+    // What spans can address. Said here, it need not be checked for each of them.
+    let head = &head[..head.len().min(u32::MAX as usize)];
     let mut rest = &head[start..];
     loop {
         if let Some(behind) = rest.strip_prefix(b"\r\n") {
