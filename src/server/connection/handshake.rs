@@ -47,7 +47,7 @@ pub(super) async fn secure<H: Handler>(worker: Rc<Worker<H>>, mut conn: Conn) ->
             let served = error.as_io();
             worker.shared.report(Refusal::of_connection(peer, RefusalCause::Tls(error)));
             let mut lease = Lease::new(&worker, worker.take_context());
-            lease.adopt(Some(conn), 0);
+            lease.adopt(&mut Some(conn), 0);
             hang_up(&mut lease).await;
             Rest::Over(Err(served))
         }

@@ -66,7 +66,7 @@ impl<H: Handler> Connection<H> {
                 self.idle.iter_mut().for_each(|conn| conn.transport.say_end());
                 return Poll::Ready(Ok(()));
             };
-            context.adopt(self.idle.take(), self.number);
+            context.adopt(&mut self.idle, self.number);
             self.take_desk(Errand::Exchanges(context));
         }
     }
@@ -93,7 +93,7 @@ impl<H: Handler> Connection<H> {
         match rest {
             Rest::Secured(conn) => self.idle = Some(*conn),
             Rest::Waiting(mut context) => {
-                (self.idle, self.number) = context.release();
+                self.number = context.release(&mut self.idle);
                 self.worker.give_context(context);
             }
             Rest::Over(served) => return Some(served.map(|vacated| self.vacated = vacated)),

@@ -50,7 +50,7 @@ const RETRY_AFTER: &[u8] = b"1";
 /// Refuses a connection before its first request, and ends it.
 pub(in crate::server) async fn turn_away<H: Handler>(worker: &Worker<H>, conn: Conn, refused: Box<Refused>) {
     let mut lease = Lease::new(worker, worker.take_context());
-    lease.adopt(Some(conn), 0);
+    lease.adopt(&mut Some(conn), 0);
     let (manner, _) = refuse(&mut lease, *refused);
     close(&mut lease, manner).await;
 }

@@ -119,10 +119,11 @@ impl Context {
         })
     }
 
-    /// Takes a connection, which has carried `number` exchanges.
-    pub(super) fn adopt(&mut self, mut conn: Option<Conn>, number: u64) {
+    /// Takes a connection, which has carried `number` exchanges, out of its place.
+    pub(super) fn adopt(&mut self, place: &mut Option<Conn>, number: u64) {
+        let mut conn = self.conn.borrow_mut();
+        std::mem::swap(&mut *conn, place);
         conn.iter_mut().for_each(Conn::share);
-        *self.conn.borrow_mut() = conn;
         self.facts.number = number;
     }
 
@@ -132,11 +133,12 @@ impl Context {
         conn.swap_workspace(&mut self.workspace);
     }
 
-    /// Lets the connection go, and returns it with the number of exchanges it has carried. Its memory stays here.
-    pub(super) fn release(&mut self) -> (Option<Conn>, u64) {
-        let mut conn = self.conn.borrow_mut().take();
-        conn.iter_mut().for_each(|conn| conn.swap_workspace(&mut self.workspace));
-        (conn, self.facts.number)
+    /// Puts the connection into its place again, and returns the number of exchanges it has carried. Its memory stays
+    /// here.
+    pub(super) fn release(&mut self, place: &mut Option<Conn>) -> u64 {
+        std::mem::swap(&mut *self.conn.borrow_mut(), place);
+        place.iter_mut().for_each(|conn| conn.swap_workspace(&mut self.workspace));
+        self.facts.number
     }
 
     /// Forgets the exchange, to be ready for the next head.
@@ -153,7 +155,7 @@ impl Context {
     /// Begins an exchange for a request that is already here, with a stand-in for the connection.
     pub(super) fn detach(&mut self, request: Request, conn: Conn) {
         self.request = request;
-        self.adopt(Some(conn), 0);
+        self.adopt(&mut Some(conn), 0);
         self.note_facts();
         self.facts.detached = true;
     }
