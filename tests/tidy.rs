@@ -18,7 +18,7 @@ const FLOORS: &[(&str, &[&str])] = &[
     ("server", &["coding", "exchange", "memory", "message", "net", "runtime", "wire"]),
     ("compress", &["coding", "memory", "message", "runtime", "server"]),
     ("fs", &["coding", "memory", "message", "net", "runtime", "server"]),
-    ("gateway", &["client", "exchange", "message", "server"]),
+    ("gateway", &["client", "message", "runtime", "server"]),
     ("json", &["message"]),
     ("multipart", &["message", "runtime", "server"]),
     ("sse", &["message", "runtime", "server"]),

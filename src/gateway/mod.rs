@@ -1,12 +1,11 @@
 //! Floor 5: gateways, which answer with what another server answers (RFC 9110 §3.7, §7.6).
 
-mod beside;
 mod pump;
 
-use self::beside::{beside, unless};
 use self::pump::{Pump, owed};
 use crate::client::{Call, CallReader, ClientError};
 use crate::message::{Headers, Response, Status};
+use crate::runtime::beside;
 use crate::server::{Context, Error, Outcome, Result, Writer};
 
 impl Context {
@@ -93,7 +92,7 @@ impl Context {
             // What is left must not pass for all of it.
             return Err(Error::new(Status::BAD_GATEWAY, "a part of the body was read before"));
         }
-        let opened = unless(self.peer_closed(), async { call.await.map_err(owed) });
+        let opened = beside(async { call.await.map_err(owed) }, self.peer_left());
         let (writer, mut answer) = opened.await?.split();
         let (mut pump, mut response) = (Pump::new(writer, self.request.body.bytes()), Response::new());
         loop {
@@ -127,7 +126,7 @@ impl Context {
 
 /// Forwards the body of the response to the peer, and the trailers that these `headers` do not keep from it.
 async fn relay(answer: &mut CallReader, headers: &Headers, mut out: Writer<'_>) -> Result {
-    while let Some(chunk) = unless(out.peer_closed(), async { answer.chunk().await.map_err(owed) }).await? {
+    while let Some(chunk) = beside(async { answer.chunk().await.map_err(owed) }, out.peer_left()).await? {
         out.write_all(chunk).await?;
         out.flush().await?;
     }

@@ -2,8 +2,8 @@
 
 use std::future::pending;
 
-use super::beside::{beside, left, unless};
 use crate::client::{CallWriter, ClientError};
+use crate::runtime::beside;
 use crate::server::{Error, Reader, Result};
 
 /// Forwards the body of a request to the server behind. It can be stopped at any time, and continues where it was.
@@ -27,8 +27,8 @@ impl Pump {
 
     /// Runs as [`Pump::run`] does, and watches for as long as the peer waits for the answer.
     pub(super) async fn attend(&mut self, body: &mut Reader<'_>) -> Result {
-        self.run_unless(async |body: &mut Reader<'_>| body.peer_closed().await, body).await?;
-        Err(left(body.peer_closed()).await)
+        self.run_unless(async |body: &mut Reader<'_>| body.peer_left().await, body).await?;
+        body.peer_left().await
     }
 
     /// Whether the server behind still reads the body.
@@ -36,12 +36,16 @@ impl Pump {
         self.writer.is_wanted()
     }
 
-    /// Runs unless `closed` tells that the peer has closed, while the server behind takes no more.
-    async fn run_unless(&mut self, closed: impl AsyncFn(&mut Reader<'_>), body: &mut Reader<'_>) -> Result {
+    /// Runs unless `left` fails, because the peer has left, while the server behind takes no more.
+    async fn run_unless(
+        &mut self,
+        left: impl AsyncFn(&mut Reader<'_>) -> Result,
+        body: &mut Reader<'_>,
+    ) -> Result {
         while self.is_wanted() {
             while self.sent < self.piece.len() {
                 let write = async { self.writer.write(&self.piece[self.sent..]).await.map_err(owed) };
-                self.sent += unless(closed(body), write).await?;
+                self.sent += beside(write, left(body)).await?;
             }
             let chunk = async { Ok(body.chunk().await?) };
             // A peer that pauses may be waiting for an answer to what it has sent.
@@ -49,7 +53,7 @@ impl Pump {
             let Some(chunk) = beside(chunk, flush).await? else {
                 let trailers = body.trailers().forwarded_behind(&body.request.headers);
                 let finish = async { self.writer.finish_with(&trailers).await.map_err(owed) };
-                return unless(closed(body), finish).await;
+                return beside(finish, left(body)).await;
             };
             self.piece.clear();
             self.piece.extend_from_slice(chunk);

@@ -3,6 +3,7 @@
 //!
 //! tokio's tasks and timers are used on this floor only. Some features add work on blocking threads, and randomness.
 
+mod beside;
 mod cores;
 mod first;
 mod handle;
@@ -18,6 +19,7 @@ mod random;
 #[cfg(any(feature = "compress", feature = "fs"))]
 mod seats;
 
+pub(crate) use beside::beside;
 #[cfg(any(feature = "compress", feature = "fs", feature = "multipart"))]
 pub(crate) use blocking::spawn_blocking;
 pub(crate) use cores::{Pinning, available_cores, block_on_core, spawn, yield_now};

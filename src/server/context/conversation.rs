@@ -8,9 +8,9 @@ use std::task::Poll;
 use super::closed::poll_closed;
 use super::passage::Passage;
 use super::{Context, Course, Reader, Unread, Writer};
-use crate::exchange::{Expectation, Incoming, poll_flush};
+use crate::exchange::{ExchangeError, Expectation, Incoming, poll_flush};
 use crate::message::{Headers, Length, Status, Version};
-use crate::server::InvalidAnswer;
+use crate::server::{InvalidAnswer, Result};
 use crate::wire::encode;
 
 /// Conversation with the peer.
@@ -167,6 +167,12 @@ impl Context {
     /// ```
     pub async fn peer_closed(&self) {
         poll_fn(|cx| poll_closed(cx, &self.conn, &mut self.incoming.borrow_mut())).await;
+    }
+
+    /// Fails once the peer has closed, as [`Context::peer_closed`] tells. Then nobody waits for an answer.
+    pub(crate) async fn peer_left(&self) -> Result {
+        self.peer_closed().await;
+        Err(io::Error::from(ExchangeError::PeerClosed).into())
     }
 
     pub(crate) fn check_unsent(&self) -> io::Result<()> {

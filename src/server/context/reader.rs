@@ -14,6 +14,7 @@ use crate::coding::{DECODED_AT_ONCE, Decoders, Decoding};
 use crate::exchange::{Bounds, ExchangeError, Incoming};
 use crate::message::{Headers, Request};
 use crate::runtime::Turn;
+use crate::server::Result;
 
 /// A request's body, read as it arrives. If it is read slowly, the peer has to wait.
 ///
@@ -119,14 +120,15 @@ impl<'a> Reader<'a> {
         self.request.body.is_empty() && self.incoming.has_lent()
     }
 
-    /// Waits until the peer has closed the connection, or its sending half, as
-    /// [`Context::peer_closed`](super::Context::peer_closed) does.
-    pub(crate) async fn peer_closed(&mut self) {
+    /// Fails once the peer has closed the connection, or its sending half, as
+    /// [`Context::peer_left`](super::Context::peer_left) does.
+    pub(crate) async fn peer_left(&mut self) -> Result {
         if self.decoding.is_none() {
             // What was lent has been read, and would count as what is kept meanwhile.
             self.incoming.take_back();
         }
         poll_fn(|cx| poll_closed(cx, self.conn, self.incoming)).await;
+        Err(io::Error::from(ExchangeError::PeerClosed).into())
     }
 
     /// Lends the next piece, if it has already arrived and need not be decoded. Returns whether it did.

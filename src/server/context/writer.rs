@@ -17,6 +17,7 @@ use crate::exchange::{Bounds, ExchangeError, Incoming, Outgoing, poll_flush};
 use crate::message::{Headers, Request};
 use crate::net::Conn;
 use crate::runtime::Turn;
+use crate::server::Result;
 
 /// The body of an answer, written piece by piece. The head is sent with it.
 ///
@@ -138,6 +139,12 @@ impl<'a> Writer<'a> {
             Some(incoming) => poll_fn(|cx| poll_closed(cx, self.conn, &mut incoming.borrow_mut())).await,
             None => pending().await,
         }
+    }
+
+    /// Fails once the peer has closed, as [`Context::peer_left`](super::Context::peer_left) does.
+    pub(crate) async fn peer_left(&self) -> Result {
+        self.peer_closed().await;
+        Err(io::Error::from(ExchangeError::PeerClosed).into())
     }
 
     /// Takes all of `data`, if it should be gathered. Returns whether it did.
