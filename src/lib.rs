@@ -152,6 +152,7 @@
 //! | who the peer is, and who the client behind a proxy | [`Context::peer_addr`], [`Context::client_ip`] |
 //! | what went wrong, and how often | [`Server::on_error`], [`Running::stats`] |
 //! | middleware, access logs, routers | [`Handler`], [`Extensions`], [`Transform`], [`BoxHandler`] |
+//! | apps of axum, and other services of tower, with feature `tower` | `Tower`, `TowerBody` |
 //! | gateways: answers that come from another server | [`Request::target_to`], [`Context::forward`], [`ClientError::owed`] |
 //! | secure connections, with feature `tls` | `Server::tls`, `ServerTls`, `TlsIdentity`, `TlsSession` |
 //! | redirects, such as from http to https | [`Response::redirect`], [`Request::host`] |
@@ -188,8 +189,8 @@
 //! | server-sent events that a client receives | [`EventReader`] | |
 //! | WebSocket, with another crate | [`Context::upgrade`] | `websocket` |
 //!
-//! The features `compress`, `fs`, `json`, `multipart` and `tls` are on by default; `jar` and `zstd`, which adds a coding, are
-//! not.
+//! The features `compress`, `fs`, `json`, `multipart` and `tls` are on by default; `jar`, `tower` and `zstd`, which adds a
+//! coding, are not.
 //!
 //! Names follow [RFC 9110](https://www.rfc-editor.org/rfc/rfc9110), which defines what messages mean, and [RFC
 //! 9112](https://www.rfc-editor.org/rfc/rfc9112), which defines how HTTP/1.1 writes them.
@@ -224,6 +225,8 @@ mod json;
 #[cfg(feature = "multipart")]
 pub mod multipart;
 mod sse;
+#[cfg(feature = "tower")]
+mod tower;
 
 pub use client::{
     Answer, Balancer, BalancerBuilder, Call, CallReader, CallWriter, Client, ClientBuilder, ClientCause,
@@ -259,6 +262,8 @@ pub use server::{
     Server, ServerCore, ServerCounts, ServerStats, Service, Transform, Upgraded, WithPlan, Writer, with_plan,
 };
 pub use sse::{Event, EventReader, Events, InvalidEvent};
+#[cfg(feature = "tower")]
+pub use tower::{Tower, TowerBody};
 pub use wire::{Limits, WireError};
 
 /// Compiles the programs in the README.

@@ -22,6 +22,7 @@ const FLOORS: &[(&str, &[&str])] = &[
     ("json", &["message"]),
     ("multipart", &["message", "runtime", "server"]),
     ("sse", &["message", "runtime", "server"]),
+    ("tower", &["exchange", "memory", "message", "runtime", "server", "wire"]),
     // The public face only: it could be a crate of its own.
     ("jar", &["CookieStore", "Headers", "Request", "SameSite", "SetCookie", "Target"]),
 ];
@@ -66,6 +67,7 @@ const ASYNC: &[&str] = &[
     "src/runtime/",
     "src/server/",
     "src/sse/",
+    "src/tower/",
 ];
 
 /// Where the crate meets the system.

@@ -36,5 +36,7 @@ mod streaming;
 mod timeouts;
 #[cfg(feature = "tls")]
 mod tls;
+#[cfg(feature = "tower")]
+mod tower;
 mod traffic;
 mod turns;

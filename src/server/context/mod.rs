@@ -7,6 +7,8 @@ mod closed;
 mod conversation;
 mod decode;
 mod head;
+#[cfg(feature = "tower")]
+mod known;
 mod next;
 
 mod reader;

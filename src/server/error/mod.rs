@@ -107,6 +107,15 @@ impl Error {
         Error(Kind::Caused(Box::new(Caused { owed: status, cause: cause.into() })))
     }
 
+    /// Creates an error because of `cause`, which may choose the status.
+    pub(crate) fn caused_by(cause: impl Into<Box<dyn StdError + Send + Sync>>) -> Error {
+        let cause = cause.into();
+        match cause.downcast_ref::<Status>() {
+            Some(status) => Error(Kind::Plain(*status)),
+            None => Error::new(owed(&*cause).unwrap_or(Status::INTERNAL_SERVER_ERROR), cause),
+        }
+    }
+
     /// Returns the status that the peer is answered with.
     pub fn owed(&self) -> Status {
         match &self.0 {
@@ -146,7 +155,7 @@ impl<E: StdError + Send + Sync + 'static> From<E> for Error {
     fn from(error: E) -> Error {
         match (&error as &dyn StdError).downcast_ref::<Status>() {
             Some(status) => Error(Kind::Plain(*status)),
-            None => Error::new(owed(&error).unwrap_or(Status::INTERNAL_SERVER_ERROR), error),
+            None => Error::caused_by(error),
         }
     }
 }

@@ -1,0 +1,161 @@
+//! Floor 5: services of tower as handlers, such as a `Router` of axum.
+
+mod fields;
+
+mod slot;
+
+mod tower_body;
+
+mod feed;
+
+mod answer;
+
+use std::error::Error as StdError;
+use std::fmt;
+use std::future::poll_fn;
+
+use http::{Method, Uri};
+use http_body::Body;
+use tower_service::Service;
+
+pub use tower_body::TowerBody;
+
+use self::answer::answer;
+use self::feed::Feed;
+use self::fields::field_map;
+use crate::message::{Request, Status, Version};
+use crate::server::{BodyPlan, Context, Error, Handler, Result};
+
+/// A service of tower as a [`Handler`]: a `Router` of axum, for instance, with its routing, extractors and JSON, and
+/// with the middleware of tower-http, such as CORS and tracing.
+///
+/// ```no_run
+/// use corehttp::{Server, Tower};
+///
+/// fn main() -> corehttp::Result {
+///     let app = axum::Router::new().route("/", axum::routing::get(async || "Hello, World!"));
+///     Server::bind("127.0.0.1:8080").run(Tower::new(app))
+/// }
+/// ```
+///
+/// The service is cloned for each request, and the clone is called once it is ready. If the service cannot be shared
+/// between threads, each core makes its own: see [`Server::run_per_core`](crate::Server::run_per_core). Neither its
+/// futures nor the bodies of its answers need be `Send`.
+///
+/// # Requests
+///
+/// The body is streamed: see [`TowerBody`]. The address of the peer is among the extensions, as a
+/// [`PeerAddr`](crate::PeerAddr), which axum's `Extension` extracts. What the crate `http` has no room for is answered
+/// with 400, and the service is not called: a target of more than 65,534 bytes, or a field name of more than 65,535. The
+/// [`Limits`](crate::Limits) are lower, unless they were raised.
+///
+/// # Answers
+///
+/// A body that is whole at once, as most are, is sent with its length and not copied. Any other is sent as it comes,
+/// with its length if that is known, and else in chunks; it is flushed whenever it pauses. Both bodies may flow at the
+/// same time. Trailers are sent behind chunks, so an answer of known length whose body has trailers must announce them
+/// in its field `trailer`. Fields that are already set in `ctx.response` are added to those of the answer.
+///
+/// If the peer closes while the service works or its body pauses, both are dropped. A peer that closes only its sending
+/// half looks the same ([`Context::peer_closed`]).
+///
+/// # Errors
+///
+/// An error of the service is answered with 500, or with the status that it chooses like any other
+/// [`Error`](crate::Error). So is one of a body that fails before any of it was sent; later, it aborts the connection.
+///
+/// # What is not supported
+///
+/// Upgrades, and so the WebSockets of axum: a service gets the request for one like any other. A CONNECT is answered
+/// with 501.
+///
+/// # Examples
+///
+/// axum's `ConnectInfo`, for extractors that ask for it:
+///
+/// ```
+/// use std::net::SocketAddr;
+///
+/// use axum::Router;
+/// use axum::extract::{ConnectInfo, Request};
+/// use axum::middleware::map_request;
+/// use axum::routing::get;
+/// use corehttp::{PeerAddr, Server, Tower};
+///
+/// async fn connect_info(mut request: Request) -> Request {
+///     if let Some(PeerAddr::Tcp(address)) = request.extensions().get().copied() {
+///         request.extensions_mut().insert(ConnectInfo(address));
+///     }
+///     request
+/// }
+///
+/// async fn greet(ConnectInfo(address): ConnectInfo<SocketAddr>) -> String {
+///     format!("Hello, {address}!")
+/// }
+///
+/// let app = Router::new().route("/", get(greet)).layer(map_request(connect_info));
+/// let running = Server::bind("127.0.0.1:0").cores(1).start(Tower::new(app))?;
+/// # let url = format!("http://{}/", running.local_addr());
+/// # let response = corehttp::block_on(corehttp::Client::new().get(&url))??;
+/// # assert!(response.body.text()?.starts_with("Hello, 127.0.0.1:"), "{:?}", response.body.text());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[doc(alias("axum", "hyper", "Router", "middleware"))]
+#[derive(Clone, Copy)]
+pub struct Tower<S> {
+    service: S,
+}
+
+impl<S> Tower<S> {
+    /// Makes a handler of `service`.
+    pub fn new(service: S) -> Tower<S> {
+        Tower { service }
+    }
+}
+
+impl<S, B> Handler for Tower<S>
+where
+    S: Service<http::Request<TowerBody>, Response = http::Response<B>> + Clone + 'static,
+    S::Error: Into<Box<dyn StdError + Send + Sync>>,
+    B: Body<Error: Into<Box<dyn StdError + Send + Sync>>>,
+{
+    fn on_head(&self, _: &Request) -> BodyPlan {
+        BodyPlan::Stream
+    }
+
+    async fn handle(&self, ctx: &mut Context) -> Result {
+        if ctx.body_reader().has_begun() {
+            // What is left must not pass for all of it.
+            return Err(Error::new(Status::INTERNAL_SERVER_ERROR, "a part of the body was read before"));
+        }
+        let (feed, body) = Feed::new(ctx);
+        let request = asked(ctx, body).map_err(|refused| Error::new(Status::BAD_REQUEST, refused))?;
+        let mut service = self.service.clone();
+        let answering = async move {
+            poll_fn(|cx| service.poll_ready(cx)).await.map_err(Error::caused_by)?;
+            service.call(request).await.map_err(Error::caused_by)
+        };
+        let answered = feed.attend(&mut ctx.body_reader().behind_buffered(), answering).await?;
+        answer(ctx, &feed, answered).await
+    }
+}
+
+/// The request as a service gets it.
+fn asked(ctx: &Context, body: TowerBody) -> http::Result<http::Request<TowerBody>> {
+    let (received, mut request) = (&ctx.request, http::Request::new(body));
+    *request.method_mut() = Method::from_bytes(received.method().as_str().as_bytes())?;
+    *request.uri_mut() = Uri::try_from(received.target().as_str())?;
+    *request.version_mut() = match received.version() {
+        Version::Http10 => http::Version::HTTP_10,
+        Version::Http11 => http::Version::HTTP_11,
+    };
+    *request.headers_mut() = field_map(&received.headers)?;
+    request.extensions_mut().insert(ctx.peer_addr());
+    Ok(request)
+}
+
+impl<S> fmt::Debug for Tower<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tower").finish_non_exhaustive()
+    }
+}

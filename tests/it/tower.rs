@@ -1,0 +1,1108 @@
+//! Services of tower as handlers: what they are asked, and what becomes of their answers.
+
+use std::cell::Cell;
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::future::{pending, poll_fn, ready};
+use std::io::{self, Read, Write};
+use std::panic::resume_unwind;
+use std::pin::{Pin, pin};
+use std::rc::Rc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::{self, Poll};
+use std::time::Duration;
+
+use axum::extract::Path;
+use axum::routing::{any, get, post};
+use axum::{Extension, Json, Router};
+use bytes::Bytes;
+use corehttp::{
+    BodyPlan, ExchangeError, Limits, PeerAddr, Phase, Request, Server, Status, Tower, TowerBody, WireError,
+    block_on, with_plan,
+};
+use http::{HeaderValue, Response, StatusCode, Version};
+use http_body::{Body, Frame, SizeHint};
+use http_body_util::{BodyExt, Empty, Full, StreamBody};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+use tokio::sync::{Notify, oneshot};
+use tokio::time::{sleep, timeout};
+use tower_http::cors::CorsLayer;
+use tower_service::Service;
+
+use super::support::answers::answers;
+use super::support::chunks::content;
+use super::support::wired::{Then, Wired};
+use super::support::{Refusals, Served, alone, eventually, paused, resident, undated};
+
+const GET: &str = "GET / HTTP/1.1\r\nhost: a\r\n\r\n";
+const EMPTY: &str = "HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
+
+type BoxError = Box<dyn std::error::Error + Send + Sync>;
+type Asked = http::Request<TowerBody>;
+
+/// A service that is an async function. It is ready at once.
+struct Answers<F>(Arc<F>);
+
+impl<F> Clone for Answers<F> {
+    fn clone(&self) -> Answers<F> {
+        Answers(self.0.clone())
+    }
+}
+
+impl<F, R, B> Service<Asked> for Answers<F>
+where
+    F: Fn(Asked) -> R,
+    R: Future<Output = Result<Response<B>, BoxError>>,
+{
+    type Response = Response<B>;
+    type Error = BoxError;
+    type Future = R;
+
+    fn poll_ready(&mut self, _: &mut task::Context<'_>) -> Poll<Result<(), BoxError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Asked) -> R {
+        (self.0)(request)
+    }
+}
+
+fn tower<F, R, B>(answer: F) -> Tower<Answers<F>>
+where
+    F: Fn(Asked) -> R,
+    R: Future<Output = Result<Response<B>, BoxError>>,
+{
+    Tower::new(Answers(Arc::new(answer)))
+}
+
+fn full(text: impl Into<Bytes>) -> Response<Full<Bytes>> {
+    Response::new(Full::new(text.into()))
+}
+
+/// A body that takes these steps, and says that it has this length.
+struct Steps(VecDeque<Step>, Option<u64>);
+
+enum Step {
+    Yield(Frame<Bytes>),
+    /// Others have their turn.
+    Pause,
+    Wait,
+    Fail,
+    Panic,
+}
+
+use Step::{Fail, Panic, Pause, Wait};
+
+impl Body for Steps {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut task::Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        match self.0.pop_front() {
+            None => Poll::Ready(None),
+            Some(Step::Yield(frame)) => Poll::Ready(Some(Ok(frame))),
+            Some(Pause) => {
+                cx.waker().wake_by_ref();
+                Poll::Pending
+            }
+            Some(Wait) => {
+                self.0.push_front(Wait);
+                Poll::Pending
+            }
+            Some(Fail) => Poll::Ready(Some(Err("the source is gone".into()))),
+            Some(Panic) => resume_unwind(Box::new("in the body")),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.1.map_or_else(SizeHint::new, SizeHint::with_exact)
+    }
+}
+
+fn steps<const N: usize>(length: Option<u64>, steps: [Step; N]) -> Response<Steps> {
+    Response::new(Steps(steps.into(), length))
+}
+
+fn data(text: &'static str) -> Step {
+    Step::Yield(Frame::data(text.into()))
+}
+
+fn sum(value: &'static str) -> Step {
+    let field = ("x-sum".parse().unwrap(), HeaderValue::from_static(value));
+    Step::Yield(Frame::trailers([field].into_iter().collect()))
+}
+
+/// A request whose body is framed by `field`.
+fn post_wire(field: &str, body: &str) -> String {
+    format!("POST / HTTP/1.1\r\nhost: a\r\n{field}\r\n\r\n{body}")
+}
+
+fn chunked(body: &str) -> String {
+    post_wire("transfer-encoding: chunked", body)
+}
+
+/// Everything that a request holds, in one line.
+async fn spelled(request: Asked) -> Result<String, ExchangeError> {
+    let (head, mut body) = request.into_parts();
+    let mut said = format!("{} {} {:?}", head.method, head.uri, head.version);
+    for (name, value) in &head.headers {
+        said += &format!(" {name}={}", value.as_bytes().escape_ascii());
+    }
+    said += &format!(" {:?} {}|", body.size_hint().exact(), body.is_end_stream());
+    while let Some(frame) = body.frame().await {
+        match frame?.into_data() {
+            Ok(data) => said += &String::from_utf8_lossy(&data),
+            Err(frame) => said += &format!("|{:?}", frame.into_trailers().unwrap()),
+        }
+    }
+    assert!(body.is_end_stream() && body.frame().await.is_none(), "the end stays the end");
+    Ok(said)
+}
+
+async fn spells(request: Asked) -> Result<Response<Full<Bytes>>, BoxError> {
+    Ok(full(spelled(request).await?))
+}
+
+mod requests {
+    use super::*;
+
+    /// A service is asked `expected` by `wire`, however that is cut into packets.
+    #[track_caller]
+    fn check(wire: &str, expected: &str) {
+        let heard = Wired::new(tower(spells)).ask_cut(wire, Then::Waits);
+        assert_eq!(answers(&heard)[0].body, expected);
+    }
+
+    #[test]
+    fn a_service_is_asked_what_the_peer_asked() {
+        check("GET / HTTP/1.1\r\nhost: a\r\n\r\n", "GET / HTTP/1.1 host=a Some(0) true|");
+        check(
+            "PROPFIND /a/%zz;b?c={d|e}^ HTTP/1.0\r\n\r\n",
+            "PROPFIND /a/%zz;b?c={d|e}^ HTTP/1.0 Some(0) true|",
+        );
+        check(
+            "GET http://b:80/a?c HTTP/1.1\r\nhost: a\r\n\r\n",
+            "GET http://b:80/a?c HTTP/1.1 host=a Some(0) true|",
+        );
+        check(
+            "GET http://[::1] HTTP/1.1\r\nhost: a\r\n\r\n",
+            "GET http://[::1]/ HTTP/1.1 host=a Some(0) true|",
+        );
+        check("OPTIONS * HTTP/1.1\r\nhost: a\r\n\r\n", "OPTIONS * HTTP/1.1 host=a Some(0) true|");
+        check("GET //a/../b HTTP/1.1\r\nhost: a\r\n\r\n", "GET //a/../b HTTP/1.1 host=a Some(0) true|");
+    }
+
+    #[test]
+    fn fields_keep_their_order_their_duplicates_and_obs_text_9110_5() {
+        check(
+            "GET / HTTP/1.1\r\nHost: a\r\nX-B: 1\r\nX-A: 2\r\nx-a: \t3 4\r\nx-empty:\r\nX-B: 5\r\n\r\n",
+            "GET / HTTP/1.1 host=a x-b=1 x-b=5 x-a=2 x-a=3 4 x-empty= Some(0) true|",
+        );
+        let latin = [b"GET / HTTP/1.1\r\nhost: a\r\nx: \xe9\xff\r\n\r\n".as_slice()];
+        let heard = Wired::new(tower(spells)).ask(&latin, Then::Ends);
+        assert_eq!(answers(&heard)[0].body, "GET / HTTP/1.1 host=a x=\\xe9\\xff Some(0) true|");
+    }
+
+    #[test]
+    fn a_body_comes_with_its_length_or_its_trailers_6() {
+        check(
+            &post_wire("content-length: 5", "hello"),
+            "POST / HTTP/1.1 host=a content-length=5 Some(5) false|hello",
+        );
+        check(&post_wire("content-length: 0", ""), "POST / HTTP/1.1 host=a content-length=0 Some(0) true|");
+        let asked = "POST / HTTP/1.1 host=a transfer-encoding=chunked None false|";
+        check(&chunked("2\r\nhe\r\n3;a=b\r\nllo\r\n0\r\n\r\n"), &format!("{asked}hello"));
+        check(&chunked("0\r\n\r\n"), asked);
+        check(&chunked("5\r\nhello\r\n0\r\nx-sum: 7\r\n\r\n"), &format!("{asked}hello|{{\"x-sum\": \"7\"}}"));
+        check(&chunked("0\r\nx-sum: 7\r\n\r\n"), &format!("{asked}|{{\"x-sum\": \"7\"}}"));
+    }
+
+    #[test]
+    fn a_body_that_was_buffered_is_all_there() {
+        let check = |wire: &str, expected: &str| {
+            let heard = Wired::new(with_plan(|_| BodyPlan::Buffer, tower(spells))).ask_cut(wire, Then::Waits);
+            assert_eq!(answers(&heard)[0].body, expected);
+        };
+        check(
+            &post_wire("content-length: 5", "hello"),
+            "POST / HTTP/1.1 host=a content-length=5 Some(5) false|hello",
+        );
+        let asked = "POST / HTTP/1.1 host=a transfer-encoding=chunked";
+        check(&chunked("5\r\nhello\r\n0\r\n\r\n"), &format!("{asked} Some(5) false|hello"));
+        check(&chunked("0\r\n\r\n"), &format!("{asked} Some(0) true|"));
+        check(
+            &chunked("5\r\nhello\r\n0\r\nx-sum: 7\r\n\r\n"),
+            &format!("{asked} None false|hello|{{\"x-sum\": \"7\"}}"),
+        );
+    }
+
+    #[test]
+    fn what_does_not_fit_into_a_request_is_answered_400() {
+        let roomy = Limits { request_line_max: 1 << 20, head_max: 1 << 20, ..Limits::default() };
+        let wired = Wired::with(|server| server.limits(roomy), tower(spells));
+        let target = |len: usize| format!("GET /{} HTTP/1.1\r\nhost: a\r\n\r\n", "a".repeat(len - 1));
+        let name = |len: usize| format!("GET / HTTP/1.1\r\nhost: a\r\n{}: b\r\n\r\n", "a".repeat(len));
+        for (fits, does_not) in [(target(65_534), target(65_535)), (name(65_535), name(65_536))] {
+            let heard = wired.ask(&[fits.as_bytes(), does_not.as_bytes(), GET.as_bytes()], Then::Ends);
+            let statuses: Vec<_> = answers(&heard).iter().map(|answer| answer.status).collect();
+            assert_eq!(statuses, [200, 400, 200], "{:?}", &does_not[..30]);
+        }
+    }
+
+    #[test]
+    fn a_connect_is_refused_and_an_upgrade_is_not_made_9110_9_3_6() {
+        let served = Served::new(tower(spells));
+        assert!(served.ask("CONNECT a:80 HTTP/1.1\r\nhost: a:80\r\n\r\n").starts_with("HTTP/1.1 501 "));
+        let upgrade = "GET / HTTP/1.1\r\nhost: a\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n";
+        assert!(answers(&served.ask(upgrade))[0].body.contains(" upgrade=websocket Some(0) true|"));
+        let switches = tower(async |_| {
+            let mut answer = Response::new(Empty::<Bytes>::new());
+            *answer.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
+            Ok(answer)
+        });
+        assert!(Served::new(switches).ask(upgrade).starts_with("HTTP/1.1 500 "));
+    }
+
+    #[test]
+    fn a_service_learns_who_the_peer_is() {
+        let app =
+            Router::new().route("/", get(async |Extension(peer): Extension<PeerAddr>| peer.to_string()));
+        let served = Served::new(Tower::new(app));
+        let mut peer = served.connect();
+        peer.say(GET);
+        assert!(peer.hear().ends_with(&format!("\r\n\r\n{}", peer.stream.local_addr().unwrap())));
+    }
+}
+
+mod answering {
+    use super::*;
+
+    /// An answer that `make` makes is heard as `expected` by a peer that asked for it with this method, twice in a row.
+    #[track_caller]
+    fn check<B>(method: &str, make: fn() -> Response<B>, expected: &str)
+    where
+        B: Body<Error: Into<BoxError>> + 'static,
+    {
+        let wired = Wired::new(tower(move |_| ready(Ok(make()))));
+        let asked = format!("{method} / HTTP/1.1\r\nhost: a\r\n\r\n").repeat(2);
+        let heard = undated(&wired.ask_cut(asked, Then::Waits));
+        assert_eq!(heard, expected.repeat(2));
+    }
+
+    fn with<B>(
+        status: u16,
+        fields: &[(&'static str, &'static str)],
+        mut response: Response<B>,
+    ) -> Response<B> {
+        *response.status_mut() = StatusCode::from_u16(status).unwrap();
+        *response.version_mut() = Version::HTTP_2;
+        for (name, value) in fields {
+            response.headers_mut().append(*name, HeaderValue::from_static(value));
+        }
+        response
+    }
+
+    #[test]
+    fn a_body_that_is_whole_at_once_has_a_length_and_leaves_in_one_write() {
+        check("GET", || full("hello"), "HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello");
+        check("GET", || full(""), EMPTY);
+        check("GET", || Response::new(Empty::<Bytes>::new()), EMPTY);
+        check("GET", || steps(None, []), EMPTY);
+        check("POST", || with(404, &[], full("no")), "HTTP/1.1 404 Not Found\r\ncontent-length: 2\r\n\r\nno");
+        let wired = Wired::new(tower(async |_| Ok(full("hello"))));
+        assert_eq!(wired.ask_for_writes(&[GET.repeat(2).as_bytes()], Then::Ends).len(), 1);
+    }
+
+    #[test]
+    fn fields_keep_their_order_and_their_duplicates_and_framing_is_computed() {
+        check(
+            "GET",
+            || {
+                let fields = [("x-b", "1"), ("set-cookie", "a=b"), ("set-cookie", "c=d"), ("x-a", "\t2 ")];
+                with(200, &fields, full("hi"))
+            },
+            "HTTP/1.1 200 OK\r\nx-b: 1\r\nset-cookie: a=b\r\nset-cookie: c=d\r\nx-a: 2\r\ncontent-length: 2\r\n\r\nhi",
+        );
+        check(
+            "GET",
+            || with(200, &[("transfer-encoding", "chunked"), ("connection", "keep-alive")], full("hi")),
+            "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nhi",
+        );
+        let latin = || Response::builder().header("x", HeaderValue::from_bytes(b"\xe9").unwrap());
+        let served = Served::new(tower(move |_| ready(Ok(latin().body(Empty::<Bytes>::new()).unwrap()))));
+        let mut peer = served.connect();
+        peer.say(GET);
+        peer.end();
+        let mut heard = Vec::new();
+        peer.stream.read_to_end(&mut heard).unwrap();
+        assert!(heard.windows(6).any(|window| window == b"x: \xe9\r\n"));
+    }
+
+    #[test]
+    fn any_other_body_is_sent_as_it_comes_with_its_length_or_in_chunks_6() {
+        let chunks = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2\r\nhe\r\n3\r\nllo\r\n0\r\n\r\n";
+        check("GET", || steps(None, [data("he"), data("llo")]), chunks);
+        check("GET", || steps(None, [Pause, data("he"), Pause, Pause, data("llo"), Pause]), chunks);
+        check("GET", || steps(None, [data(""), data("he"), data(""), data("llo"), data("")]), chunks);
+        let sized = "HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello";
+        check("GET", || steps(Some(5), [data("he"), data("llo")]), sized);
+        check("GET", || steps(Some(5), [Pause, data("hello")]), sized);
+        check("GET", || with(200, &[("content-length", "5")], steps(None, [Pause, data("hello")])), sized);
+        check("GET", || with(200, &[("content-length", "7")], steps(Some(5), [data("hello"), Pause])), sized);
+    }
+
+    #[test]
+    fn trailers_come_behind_chunks_7_1_2() {
+        let chunks =
+            "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\nx-sum: 7\r\n\r\n";
+        check("GET", || steps(None, [data("hello"), sum("7")]), chunks);
+        check("GET", || steps(None, [Pause, data("hello"), Pause, sum("7"), Pause, Fail]), chunks);
+        let announced = chunks.replace("\r\ntransfer", "\r\ntrailer: x-sum\r\ntransfer");
+        check(
+            "GET",
+            || with(200, &[("trailer", "x-sum")], steps(Some(5), [data("hello"), sum("7")])),
+            &announced,
+        );
+        let sized = "HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello";
+        check("GET", || steps(Some(5), [data("hello"), sum("7")]), sized);
+        let alone = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n0\r\nx-sum: 7\r\n\r\n";
+        check("GET", || steps(None, [sum("7")]), alone);
+    }
+
+    #[test]
+    fn http_1_0_is_sent_a_length_or_else_closed_6_3() {
+        let wired = Wired::new(tower(async |asked: Asked| match asked.uri().path() {
+            "/sized" => Ok(steps(Some(5), [Pause, data("hello"), sum("7")])),
+            _ => Ok(steps(None, [Pause, data("hello"), sum("7")])),
+        }));
+        let kept = "GET /sized HTTP/1.0\r\nconnection: keep-alive\r\n\r\nGET / HTTP/1.0\r\nconnection: keep-alive\r\n\r\n";
+        let heard = undated(&wired.ask_cut(kept, Then::Waits));
+        assert_eq!(
+            heard,
+            "HTTP/1.1 200 OK\r\ncontent-length: 5\r\nconnection: keep-alive\r\n\r\nhello\
+             HTTP/1.1 200 OK\r\nconnection: close\r\n\r\nhello"
+        );
+    }
+
+    /// A body that must not be polled, because it is not sent.
+    struct Unasked(Option<u64>);
+
+    impl Body for Unasked {
+        type Data = Bytes;
+        type Error = Infallible;
+
+        fn poll_frame(
+            self: Pin<&mut Self>,
+            _: &mut task::Context<'_>,
+        ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+            panic!("it is not sent")
+        }
+
+        fn size_hint(&self) -> SizeHint {
+            self.0.map_or_else(SizeHint::new, SizeHint::with_exact)
+        }
+    }
+
+    #[test]
+    fn a_body_that_is_not_sent_is_not_polled_9110_9_3_2() {
+        for (method, length) in [("HEAD", Some(5)), ("GET", None)] {
+            let length = length.map_or(String::new(), |length| format!("content-length: {length}\r\n"));
+            let unmodified = format!("HTTP/1.1 304 Not Modified\r\n{length}\r\n");
+            check(method, || with(304, &[], Response::new(Unasked(Some(5)))), &unmodified);
+            let none = "HTTP/1.1 204 No Content\r\n\r\n";
+            check(method, || with(204, &[], Response::new(Unasked(Some(5)))), none);
+            let reset = "HTTP/1.1 205 Reset Content\r\ncontent-length: 0\r\n\r\n";
+            check(method, || with(205, &[], Response::new(Unasked(None))), reset);
+        }
+        let sized = "HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\n";
+        check("HEAD", || Response::new(Unasked(Some(5))), sized);
+        check("HEAD", || with(200, &[("content-length", "5")], Response::new(Unasked(None))), sized);
+        check("HEAD", || with(200, &[("content-length", "5")], Response::new(Empty::<Bytes>::new())), sized);
+        check("HEAD", || Response::new(Unasked(None)), "HTTP/1.1 200 OK\r\n\r\n");
+    }
+
+    /// What `make` makes ends a connection after `expected`, because of `cause`.
+    #[track_caller]
+    fn check_cut(make: fn() -> Response<Steps>, expected: &str, cause: &str) {
+        let refusals = Refusals::default();
+        let served = Served::with(|server| refusals.of(server), tower(move |_| ready(Ok(make()))));
+        let mut peer = served.connect();
+        peer.say(GET);
+        assert_eq!(undated(&peer.hear_all()), expected);
+        assert!(refusals.take()[0].1.contains(cause), "{cause}");
+    }
+
+    #[test]
+    fn a_body_that_fails_cannot_pass_for_whole_7_1() {
+        let chunks = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\nhello\r\n<ConnectionReset>";
+        check_cut(|| steps(None, [Pause, data("hello"), Pause, Fail]), chunks, "the source is gone");
+        let sized = "HTTP/1.1 200 OK\r\ncontent-length: 7\r\n\r\nhello<ConnectionReset>";
+        check_cut(|| steps(Some(7), [Pause, data("hello"), Pause, Fail]), sized, "the source is gone");
+        check_cut(|| steps(Some(7), [Pause, data("hello"), Pause]), sized, "not as long as was announced");
+        let long = "HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello<ConnectionReset>";
+        check_cut(|| steps(Some(5), [Pause, data("hello"), Pause, data("x")]), long, "not as long");
+    }
+
+    #[test]
+    fn a_body_that_fails_before_any_of_it_was_sent_is_answered_500() {
+        let refusals = Refusals::default();
+        let served = Served::with(
+            |server| refusals.of(server),
+            tower(async |asked: Asked| match asked.uri().path() {
+                "/short" => Ok(steps(Some(5), [])),
+                "/fails" => Ok(steps(Some(5), [Fail])),
+                _ => Ok(steps(None, [])),
+            }),
+        );
+        let paths = ["/short", "/fails", "/"].map(|path| GET.replace(" / ", &format!(" {path} ")));
+        let statuses: Vec<_> =
+            answers(&served.ask(paths.concat())).iter().map(|answer| answer.status).collect();
+        assert_eq!(statuses, [500, 500, 200]);
+        assert_eq!(refusals.take().len(), 2);
+    }
+
+    #[test]
+    fn a_status_that_is_none_is_answered_500_9110_15() {
+        for status in [100, 101, 103, 600, 999] {
+            let answer = move || with(status, &[], full("x"));
+            let served = Served::new(tower(move |_| ready(Ok(answer()))));
+            let heard = served.ask(GET.repeat(2));
+            assert_eq!(answers(&heard).iter().map(|answer| answer.status).collect::<Vec<_>>(), [500, 500]);
+        }
+    }
+
+    /// Each event is heard before the next one is there.
+    #[test]
+    fn events_leave_at_once() {
+        struct Events(UnboundedReceiver<&'static str>);
+
+        impl Body for Events {
+            type Data = &'static [u8];
+            type Error = Infallible;
+
+            fn poll_frame(
+                mut self: Pin<&mut Self>,
+                cx: &mut task::Context<'_>,
+            ) -> Poll<Option<Result<Frame<&'static [u8]>, Infallible>>> {
+                self.0.poll_recv(cx).map(|event| event.map(|event| Ok(Frame::data(event.as_bytes()))))
+            }
+        }
+
+        let (send, receive) = unbounded_channel();
+        let events = Mutex::new(Some(receive));
+        let served = Served::new(tower(move |_| {
+            ready(Ok(Response::new(Events(events.lock().unwrap().take().unwrap()))))
+        }));
+        let mut peer = served.connect();
+        peer.say(GET);
+        peer.hear_through("\r\n\r\n");
+        for event in ["data: 1\n\n", "data: 2\n\n", "data: 3\n\n"] {
+            send.send(event).unwrap();
+            peer.hear_through(&format!("{event}\r\n"));
+        }
+        drop(send);
+        peer.hear_through("0\r\n\r\n");
+    }
+}
+
+mod reading {
+    use super::*;
+
+    /// Counts what it reads, once `go` has come.
+    async fn count(asked: Asked, go: Arc<Notify>) -> Result<Response<Full<Bytes>>, BoxError> {
+        go.notified().await;
+        let read = asked.into_body().collect().await?.to_bytes();
+        Ok(full(read.len().to_string()))
+    }
+
+    #[test]
+    fn a_body_that_is_not_polled_holds_the_peer_back() {
+        paused(async {
+            let ((mut near, far), go) = (tokio::io::duplex(1 << 10), Arc::new(Notify::new()));
+            let going = go.clone();
+            let service = Server::new().service(tower(move |asked| count(asked, going.clone())));
+            let peer = async {
+                near.write_all(post_wire("content-length: 1000000", "").as_bytes()).await.unwrap();
+                let mut sent = 0;
+                // The clock is paused: a second is over only when nothing else can happen.
+                while let Ok(count) = timeout(SECOND, near.write(&[7; 100])).await {
+                    sent += count.unwrap();
+                }
+                assert!(sent < 96 << 10, "{sent} bytes were taken that nobody wants");
+                go.notify_one();
+                near.write_all(&vec![7; 1_000_000 - sent]).await.unwrap();
+                near.shutdown().await.unwrap();
+                let mut heard = String::new();
+                near.read_to_string(&mut heard).await.unwrap();
+                assert!(heard.ends_with("\r\n\r\n1000000"), "{heard}");
+            };
+            let (served, ()) = tokio::join!(service.serve_connection(far), peer);
+            served.unwrap();
+        });
+    }
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn a_peer_that_waits_for_100_hears_it_when_the_body_is_polled_9110_10_1_1() {
+        const CONTINUE: &str = "HTTP/1.1 100 Continue\r\n\r\n";
+        paused(async {
+            let ((mut near, far), go) = (tokio::io::duplex(1 << 10), Arc::new(Notify::new()));
+            let going = go.clone();
+            let service = Server::new().service(tower(move |asked| count(asked, going.clone())));
+            let peer = async {
+                let asked = post_wire("content-length: 5\r\nexpect: 100-continue", "");
+                near.write_all(asked.as_bytes()).await.unwrap();
+                let mut heard = vec![0; CONTINUE.len()];
+                assert!(timeout(SECOND, near.read(&mut heard)).await.is_err(), "nobody has polled it");
+                go.notify_one();
+                near.read_exact(&mut heard).await.unwrap();
+                assert_eq!(heard, CONTINUE.as_bytes());
+                near.write_all(b"hello").await.unwrap();
+                near.shutdown().await.unwrap();
+                let mut heard = String::new();
+                near.read_to_string(&mut heard).await.unwrap();
+                assert_eq!(answers(&heard)[0].body, "5");
+            };
+            let (served, ()) = tokio::join!(service.serve_connection(far), peer);
+            served.unwrap();
+        });
+    }
+
+    /// A peer that waits for 100 and does not hear it hears that this answer is the last one.
+    #[test]
+    fn a_body_that_is_dropped_is_not_asked_for_9110_10_1_1() {
+        let served = Served::new(tower(async |_| Ok(full("no"))));
+        for (expectation, length, is_last) in
+            [("expect: 100-continue\r\n", 5, true), ("", 1 << 30, true), ("", 5, false)]
+        {
+            let mut peer = served.connect();
+            peer.say(post_wire(&format!("{expectation}content-length: {length}"), ""));
+            let heard = peer.hear();
+            assert_eq!((answers(&heard)[0].is_last(), &*answers(&heard)[0].body), (is_last, "no"));
+            if !is_last {
+                peer.say("hello".to_owned() + GET);
+                assert!(peer.hear().ends_with("no"));
+            }
+        }
+    }
+
+    #[test]
+    fn an_echo_of_any_size_takes_constant_memory() {
+        alone("tower::reading::an_echo_of_any_size_takes_constant_memory", || {
+            const SIZE: usize = 64 << 20;
+            const PIECE: usize = 256 << 10;
+            let served = Served::new(tower(async |asked: Asked| Ok(Response::new(asked.into_body()))));
+            let mut peer = served.connect();
+            peer.say(post_wire(&format!("content-length: {SIZE}\r\nexpect: 100-continue"), ""));
+            peer.hear_through("100 Continue\r\n\r\n");
+            let head = peer.hear_through("\r\n\r\n");
+            assert!(head.contains(&format!("\r\ncontent-length: {SIZE}\r\n")), "{head}");
+            let before = resident();
+            let mut sender = peer.stream.try_clone().unwrap();
+            let sending = std::thread::spawn(move || {
+                let piece = vec![7; PIECE];
+                (0..SIZE / PIECE).for_each(|_| sender.write_all(&piece).unwrap());
+            });
+            let (mut most, mut piece) = (before, vec![0; PIECE]);
+            for _ in 0..SIZE / PIECE {
+                peer.stream.read_exact(&mut piece).unwrap();
+                most = most.max(resident());
+            }
+            sending.join().unwrap();
+            assert!(most < before + SIZE / 8, "{before} bytes became {most}");
+            peer.say(post_wire("content-length: 2", "hi"));
+            assert!(peer.hear().ends_with("\r\n\r\nhi"));
+        });
+    }
+
+    #[test]
+    fn an_echo_has_the_trailers_of_the_request() {
+        let wired = Wired::new(tower(async |asked: Asked| Ok(Response::new(asked.into_body()))));
+        let wire = chunked("5\r\nhello\r\n0\r\nx-sum: 7\r\n\r\n").repeat(2);
+        for _ in 0..2 {
+            let heard = wired.ask(&[wire.as_bytes()], Then::Waits);
+            assert!(heard.ends_with("\r\n\r\n5\r\nhello\r\n0\r\nx-sum: 7\r\n\r\n"), "{heard}");
+        }
+        let echo =
+            with_plan(|_| BodyPlan::Buffer, tower(async |asked: Asked| Ok(Response::new(asked.into_body()))));
+        let heard = Wired::new(echo).ask_cut(wire, Then::Waits);
+        assert!(heard.ends_with("\r\n\r\n5\r\nhello\r\n0\r\nx-sum: 7\r\n\r\n"), "{heard}");
+    }
+
+    /// A service hears that a body is `broken`. If it fails, too, the peer hears `status`, and if it answers, that.
+    #[track_caller]
+    fn check_broken(body: &str, status: u16, broken: fn(&ExchangeError) -> bool) {
+        let fails = tower(move |asked: Asked| async move {
+            let error = asked.into_body().collect().await.unwrap_err();
+            assert!(broken(&error), "{error:?}");
+            Err::<Response<Empty<Bytes>>, _>(error.into())
+        });
+        let answers_all_the_same = tower(async |asked: Asked| {
+            let mut body = asked.into_body();
+            while let Some(Ok(_)) = body.frame().await {}
+            assert!(body.is_end_stream() && body.frame().await.is_none());
+            Ok(full("all the same"))
+        });
+        let heard = Wired::new(fails).ask_cut(body, Then::Ends);
+        assert_eq!(
+            answers(&heard).iter().map(|answer| answer.status).collect::<Vec<_>>(),
+            [status],
+            "{body}"
+        );
+        let heard = Wired::new(answers_all_the_same).ask_cut(body, Then::Ends);
+        let [answer] = &answers(&heard)[..] else { panic!("{heard}") };
+        assert!(answer.is_last() && answer.body == "all the same", "{heard}");
+    }
+
+    #[test]
+    fn a_broken_body_is_an_error_and_the_last_one_of_its_connection_8() {
+        let is_cut = |error: &_| matches!(error, ExchangeError::Incomplete);
+        check_broken(&post_wire("content-length: 9", "hello"), 400, is_cut);
+        check_broken(&chunked("5\r\nhel"), 400, is_cut);
+        check_broken(&chunked("5\r\nhello\r\n0\r\n"), 400, is_cut);
+        let is_malformed = |error: &_| matches!(error, ExchangeError::Wire(WireError::ChunkSize));
+        check_broken(&(chunked("5\r\nhello\r\n+1\r\n") + GET), 400, is_malformed);
+        let are_too_large = |error: &_| matches!(error, ExchangeError::Wire(WireError::TrailersTooLarge));
+        check_broken(&chunked(&format!("0\r\n{}\r\n", "a: b\r\n".repeat(65))), 431, are_too_large);
+    }
+
+    #[test]
+    fn a_body_that_is_too_slow_is_an_error_9110_15_5_9() {
+        let fails = tower(async |asked: Asked| {
+            let error = asked.into_body().collect().await.unwrap_err();
+            assert!(matches!(error, ExchangeError::TimedOut(Phase::Body)), "{error:?}");
+            Err::<Response<Empty<Bytes>>, _>(error.into())
+        });
+        let heard = Wired::new(fails).ask(&[post_wire("content-length: 9", "hello").as_bytes()], Then::Waits);
+        assert!(heard.starts_with("HTTP/1.1 408 "), "{heard}");
+    }
+
+    #[test]
+    fn another_thread_may_read_a_body_while_the_service_waits() {
+        let served = Served::new(tower(async |asked: Asked| {
+            let (send, read) = oneshot::channel();
+            std::thread::spawn(move || send.send(block_on(spelled(asked)).unwrap()));
+            let said = read.await?;
+            Ok(full(said?))
+        }));
+        let mut peer = served.connect();
+        for length in [0, 1, 100, 100_000] {
+            peer.say(post_wire(&format!("content-length: {length}"), ""));
+            let body = content(length);
+            body.as_bytes().chunks(30_000).for_each(|piece| peer.say(piece));
+            assert!(peer.hear().ends_with(&format!("|{body}")), "{length}");
+        }
+    }
+
+    /// However it is read afterwards, a body that outlives its answer ends.
+    #[test]
+    fn a_body_that_is_kept_ends_with_an_error() {
+        #[track_caller]
+        fn check(wire: &str, is_polled: bool) {
+            let (keep, mut kept) = unbounded_channel();
+            let go = Arc::new(Notify::new());
+            let going = go.clone();
+            let service = Server::new().service(tower(move |asked: Asked| {
+                keep.send(asked.into_body()).unwrap();
+                let going = going.clone();
+                async move {
+                    going.notified().await;
+                    Ok(Response::new(Empty::<Bytes>::new()))
+                }
+            }));
+            paused(async {
+                let (mut near, far) = tokio::io::duplex(1 << 10);
+                let peer = async {
+                    near.write_all(wire.as_bytes()).await.unwrap();
+                    let mut body: TowerBody = kept.recv().await.unwrap();
+                    assert_eq!(body.frame().await.unwrap().unwrap().into_data().unwrap(), "hello");
+                    let ended = if is_polled {
+                        let mut ended = pin!(body.frame());
+                        timeout(SECOND, &mut ended).await.unwrap_err();
+                        go.notify_one();
+                        timeout(SECOND, ended).await.unwrap()
+                    } else {
+                        go.notify_one();
+                        near.read_exact(&mut [0; 12]).await.unwrap();
+                        sleep(SECOND).await;
+                        timeout(SECOND, body.frame()).await.unwrap()
+                    };
+                    let Some(Err(ExchangeError::Io(error))) = ended else { panic!("{ended:?}") };
+                    assert_eq!(error.kind(), io::ErrorKind::NotConnected);
+                    assert!(body.frame().await.is_none());
+                    drop(near);
+                };
+                let _ = tokio::join!(service.serve_connection(far), peer);
+            });
+        }
+        for is_polled in [false, true] {
+            check(&post_wire("content-length: 9", "hello"), is_polled);
+            check(&chunked("5\r\nhello\r\n"), is_polled);
+        }
+    }
+}
+
+mod ending {
+    use super::*;
+
+    /// A service that fails with `fail` is answered with this status; what the peer is not told is reported.
+    #[track_caller]
+    fn check(fail: fn() -> BoxError, status: u16, reported: &[(u16, &str)]) {
+        let refusals = Refusals::default();
+        let fails = move |_| ready(Err::<Response<Empty<Bytes>>, _>(fail()));
+        let served = Served::with(|server| refusals.of(server), tower(fails));
+        let heard = served.ask(GET.repeat(2));
+        assert_eq!(answers(&heard).iter().map(|answer| answer.status).collect::<Vec<_>>(), [status; 2]);
+        let reported: Vec<_> = reported.iter().map(|(status, cause)| (*status, cause.to_string())).collect();
+        assert_eq!(refusals.take(), [&*reported, &*reported].concat());
+    }
+
+    #[test]
+    fn an_error_is_answered_with_the_status_that_it_chooses_or_500() {
+        check(|| "secret".into(), 500, &[(500, "the handler failed: secret")]);
+        check(|| Status::NOT_FOUND.into(), 404, &[]);
+        let slow = "the handler failed: the body took too long";
+        check(|| ExchangeError::TimedOut(Phase::Body).into(), 408, &[(408, slow)]);
+        let inner = "the handler failed: the peer closed before the message was complete";
+        check(|| io::Error::from(ExchangeError::Incomplete).into(), 400, &[(400, inner)]);
+    }
+
+    #[test]
+    fn a_panic_ends_its_connection_and_nothing_else() {
+        let served = Served::new(tower(async |asked: Asked| match asked.uri().path() {
+            "/" => Ok(steps(Some(4), [data("calm")])),
+            "/first" => Ok(steps(Some(7), [Panic])),
+            "/later" => Ok(steps(Some(7), [data("hello"), Pause, Panic])),
+            _ => resume_unwind(Box::new("in the future")),
+        }));
+        let mut other = served.connect();
+        for (path, expected) in
+            [("/first", "HTTP/1.1 500 "), ("/later", "HTTP/1.1 200 "), ("/x", "HTTP/1.1 500 ")]
+        {
+            let mut peer = served.connect();
+            peer.say(GET.replace(" / ", &format!(" {path} ")) + GET);
+            let heard = peer.hear_all();
+            assert!(heard.starts_with(expected) && !heard.contains("calm"), "{path}: {heard}");
+            assert_eq!(heard.ends_with("<ConnectionReset>"), path == "/later", "{heard}");
+            other.say(GET);
+            assert!(other.hear().ends_with("calm"));
+        }
+    }
+
+    /// A service that is ready at its `turns`th poll, if ever, and demands to be called only then.
+    struct Ready<F> {
+        polled: usize,
+        turns: usize,
+        service: F,
+    }
+
+    impl<F: Clone> Clone for Ready<F> {
+        /// What a clone was polled says nothing of another one.
+        fn clone(&self) -> Ready<F> {
+            Ready { polled: 0, turns: self.turns, service: self.service.clone() }
+        }
+    }
+
+    impl<F: Service<Asked, Error = BoxError>> Service<Asked> for Ready<F> {
+        type Response = F::Response;
+        type Error = BoxError;
+        type Future = F::Future;
+
+        fn poll_ready(&mut self, cx: &mut task::Context<'_>) -> Poll<Result<(), BoxError>> {
+            self.polled += 1;
+            match (self.turns, self.polled) {
+                (0, _) => Poll::Ready(Err("never ready".into())),
+                (turns, polled) if polled < turns => {
+                    cx.waker().wake_by_ref();
+                    Poll::Pending
+                }
+                _ => Poll::Ready(Ok(())),
+            }
+        }
+
+        fn call(&mut self, request: Asked) -> F::Future {
+            assert_eq!(self.polled, self.turns, "a clone is called once it is ready, and no other one");
+            self.service.call(request)
+        }
+    }
+
+    #[test]
+    fn a_service_is_called_once_it_is_ready() {
+        let ready = |turns| Tower::new(Ready { polled: 9, turns, service: Answers(Arc::new(spells)) });
+        for turns in [1, 2, 5] {
+            let heard =
+                Wired::new(ready(turns)).ask_cut(chunked("5\r\nhello\r\n0\r\n\r\n").repeat(2), Then::Waits);
+            assert!(answers(&heard).iter().all(|answer| answer.body.ends_with("|hello")), "{heard}");
+            assert_eq!(answers(&heard).len(), 2);
+        }
+        let refusals = Refusals::default();
+        let heard = Served::with(|server| refusals.of(server), ready(0)).ask(GET);
+        assert_eq!(answers(&heard)[0].status, 500);
+        assert_eq!(refusals.take(), [(500, "the handler failed: never ready".into())]);
+    }
+
+    #[test]
+    fn neither_a_service_nor_its_future_nor_its_body_need_be_send() {
+        let served = Server::bind("127.0.0.1:0").cores(1).start_per_core(async |_| {
+            let asked = Rc::new(Cell::new(0));
+            Ok(tower(move |_| {
+                let asked = asked.clone();
+                async move {
+                    asked.set(asked.get() + 1);
+                    tokio::task::yield_now().await;
+                    let (count, answer) = (asked.get(), steps(None, [Pause, data("th")]));
+                    let kept = asked.clone();
+                    let change = move |frame: Frame<Bytes>| {
+                        assert!(kept.get() >= count);
+                        frame.map_data(|data| Bytes::from([count.to_string().as_bytes(), &data].concat()))
+                    };
+                    Ok(answer.map(|body| body.map_frame(change)))
+                }
+            }))
+        });
+        let served = Served { running: served.unwrap() };
+        let mut peer = served.connect();
+        for count in 1..=3 {
+            peer.say(GET);
+            peer.hear_through(&format!("\r\n{count}th\r\n0\r\n\r\n"));
+        }
+    }
+
+    /// Tells that it was dropped.
+    struct Guard(Arc<AtomicUsize>);
+
+    impl Drop for Guard {
+        fn drop(&mut self) {
+            self.0.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    #[test]
+    fn a_service_and_its_body_are_dropped_when_the_peer_leaves() {
+        let (dropped, begun) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        let (counts, begins) = (dropped.clone(), begun.clone());
+        let served = Served::new(tower(move |asked: Asked| {
+            let (guard, begins) = (Guard(counts.clone()), begins.clone());
+            async move {
+                begins.fetch_add(1, Ordering::SeqCst);
+                let body = match asked.uri().path() {
+                    "/future" => pending().await,
+                    "/body" => steps(None, [Pause, data("hello"), Wait]),
+                    "/both" => steps(Some(10), [data("hello"), Pause, Wait]),
+                    path => panic!("{path}"),
+                };
+                // Of the last one, the request's body is kept, so that it might still be read.
+                let kept = (asked.uri().path() == "/both").then_some(asked);
+                Ok(body.map(|body| {
+                    body.map_frame(move |frame| {
+                        let _ = (&guard, &kept);
+                        frame
+                    })
+                }))
+            }
+        }));
+        let mut gone = 0;
+        for path in ["/future", "/body", "/both"] {
+            for reset in [false, true] {
+                let mut peer = served.connect();
+                let field = "content-length: 5";
+                peer.say(post_wire(field, "he").replace(" / ", &format!(" {path} ")));
+                if path != "/future" {
+                    peer.hear_through("hello");
+                }
+                gone += 1;
+                eventually("it is called", || begun.load(Ordering::SeqCst) == gone);
+                assert_eq!(dropped.load(Ordering::SeqCst), gone - 1);
+                if reset {
+                    peer.reset()
+                } else {
+                    drop(peer)
+                }
+                eventually("it is dropped", || dropped.load(Ordering::SeqCst) == gone);
+            }
+        }
+        eventually("all are closed", || served.running.stats().total.open == 0);
+    }
+
+    #[test]
+    fn a_peer_that_does_not_read_is_cut_off_and_the_body_dropped() {
+        let dropped = Arc::new(AtomicUsize::new(0));
+        let counts = dropped.clone();
+        let floods = tower(move |_| {
+            let guard = Guard(counts.clone());
+            let flood = std::iter::repeat_with(move || {
+                let _ = &guard;
+                Ok::<_, Infallible>(Frame::data(Bytes::from_static(&[7; 1 << 10])))
+            });
+            ready(Ok(Response::new(StreamBody::new(futures_util::stream::iter(flood)))))
+        });
+        paused(async {
+            let (mut near, far) = tokio::io::duplex(1 << 10);
+            let service = Server::new().service(floods);
+            let served = tokio::join!(service.serve_connection(far), async {
+                near.write_all(GET.as_bytes()).await.unwrap();
+                sleep(Duration::from_secs(29)).await;
+                assert_eq!(dropped.load(Ordering::SeqCst), 0);
+                near
+            });
+            assert_eq!(served.0.unwrap_err().kind(), io::ErrorKind::TimedOut);
+            assert_eq!(dropped.load(Ordering::SeqCst), 1);
+        });
+    }
+
+    /// Wherever it is dropped, a connection takes its service along, and a body that is kept ends.
+    #[test]
+    fn a_connection_may_be_dropped_at_any_time() {
+        let mut most = 0;
+        for polls in 0..30 {
+            let (keep, mut kept) = unbounded_channel::<TowerBody>();
+            let dropped = Arc::new(AtomicUsize::new(0));
+            let (counts, called) = (dropped.clone(), Rc::new(Cell::new(0)));
+            let calls = called.clone();
+            let service = Server::new().service(tower(move |asked: Asked| {
+                calls.set(calls.get() + 1);
+                let (keep, guard) = (keep.clone(), Guard(counts.clone()));
+                async move {
+                    let mut body = asked.into_body();
+                    let first = body.frame().await.unwrap()?;
+                    tokio::task::yield_now().await;
+                    keep.send(body).unwrap();
+                    let answer = steps(None, [Pause, Step::Yield(first), Pause, data("x"), Pause, sum("7")]);
+                    Ok(answer.map(|body| {
+                        body.map_frame(move |frame| {
+                            let _ = &guard;
+                            frame
+                        })
+                    }))
+                }
+            }));
+            paused(async {
+                let (mut near, far) = tokio::io::duplex(1 << 10);
+                near.write_all(chunked("5\r\nhello\r\n").as_bytes()).await.unwrap();
+                let mut serving = Box::pin(service.serve_connection(far));
+                for _ in 0..polls {
+                    let polled = poll_fn(|cx| Poll::Ready(serving.as_mut().poll(cx))).await;
+                    assert!(polled.is_pending(), "the rest of the body may come");
+                    tokio::task::yield_now().await;
+                }
+            });
+            assert_eq!(dropped.load(Ordering::SeqCst), called.get(), "{polls}");
+            if let Ok(mut body) = kept.try_recv() {
+                let ended = paused(async { timeout(Duration::from_secs(1), body.frame()).await }).unwrap();
+                assert!(matches!(ended, Some(Err(ExchangeError::Io(_)))), "{polls}: {ended:?}");
+                most = most.max(polls);
+            }
+        }
+        assert!(most == 29, "the last ones are dropped behind their answers");
+    }
+
+    #[test]
+    fn requests_may_be_cut_off_anywhere() {
+        let refusals = Refusals::default();
+        let served = Served::with(
+            |server| refusals.of(server),
+            tower(async |asked: Asked| Ok(Response::new(asked.into_body()))),
+        );
+        let wire = chunked("5\r\nhello\r\n5\r\nhello\r\n0\r\nx-sum: 7\r\n\r\n");
+        for cut in 0..wire.len() {
+            let mut peer = served.connect();
+            peer.say(&wire[..cut]);
+            match cut % 2 {
+                0 => peer.reset(),
+                _ => drop(peer),
+            }
+        }
+        eventually("all are closed", || served.running.stats().total.open == 0);
+        assert!(refusals.take().iter().all(|(_, cause)| !cause.contains("panic")));
+        assert!(served.ask(&wire).ends_with("0\r\nx-sum: 7\r\n\r\n"));
+    }
+}
+
+/// With axum and tower-http, as they come.
+mod with_axum {
+    use super::*;
+
+    #[derive(serde::Deserialize, serde::Serialize)]
+    struct Note {
+        text: String,
+    }
+
+    fn app() -> Router {
+        Router::new()
+            .route("/", get(async || "Hello, World!"))
+            .route("/users/{name}", get(async |Path(name): Path<String>| format!("Hello, {name}!")))
+            .route("/notes", post(async |Json(note): Json<Note>| (StatusCode::CREATED, Json(note))))
+            .route("/length", any(async |body: Bytes| body.len().to_string()))
+            .layer(CorsLayer::permissive())
+    }
+
+    /// The app answers a request with this method, path and JSON with `expected`, through a socket and without one.
+    #[track_caller]
+    fn check(method: &str, path: &str, json: &str, expected: (u16, &str)) {
+        let mut request = Request::new(method, path).unwrap();
+        request.headers.set("content-type", "application/json").unwrap();
+        request.body.set(json);
+        let service = Server::new().service(Tower::new(app()));
+        let response = block_on(service.respond(request)).unwrap();
+        assert_eq!((response.status.as_u16(), response.body.text().unwrap()), expected, "{method} {path}");
+        assert!(response.headers.contains("access-control-allow-origin"));
+        let served = Served::new(Tower::new(app()));
+        let head = format!("{method} {path} HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\n");
+        let heard = served.ask(format!("{head}content-length: {}\r\n\r\n{json}", json.len()));
+        let [answer] = &answers(&heard)[..] else { panic!("{heard}") };
+        assert_eq!((answer.status, &*answer.body), expected, "{method} {path}");
+    }
+
+    #[test]
+    fn a_router_routes_and_extracts() {
+        check("GET", "/", "", (200, "Hello, World!"));
+        check("GET", "/users/Ada%20L", "", (200, "Hello, Ada L!"));
+        check("GET", "/nowhere", "", (404, ""));
+        check("DELETE", "/", "", (405, ""));
+        check("POST", "/notes", r#"{"text":"milk"}"#, (201, r#"{"text":"milk"}"#));
+        check("OPTIONS", "/notes", "", (200, ""));
+        let (large, refused) =
+            ("x".repeat(2 << 20), (413, "Failed to buffer the request body: length limit exceeded"));
+        check("PUT", "/length", &large, (200, "2097152"));
+        check("PUT", "/length", &(large + "x"), refused);
+    }
+
+    #[test]
+    fn head_has_the_length_of_get_9110_9_3_2() {
+        let served = Served::new(Tower::new(app()));
+        let mut peer = served.connect();
+        peer.say(GET.replace("GET", "HEAD"));
+        let head = peer.hear_through("\r\n\r\n");
+        assert!(head.contains("\r\ncontent-length: 13\r\n"), "{head}");
+        peer.say(GET);
+        assert!(peer.hear().ends_with("\r\n\r\nHello, World!"));
+    }
+
+    /// All answers to one batch leave in one write.
+    #[test]
+    fn pipelined_requests_are_answered_together() {
+        let wired = Wired::new(Tower::new(app()));
+        let batch =
+            GET.repeat(10) + &post_wire("content-length: 5", "hello").replace(" / ", " /length ").repeat(2);
+        let writes = wired.ask_for_writes(&[batch.as_bytes()], Then::Ends);
+        assert_eq!((answers(&writes.concat()).len(), writes.len()), (12, 1));
+    }
+
+    #[test]
+    fn a_compressed_answer_streams_too() {
+        let app = Router::new()
+            .route("/", get(async || steps(None, [Pause, data("hello")]).map(axum::body::Body::new)));
+        let answer = paused(Server::new().service(corehttp::Compress::new(Tower::new(app))).respond({
+            let mut request = Request::get("/").unwrap();
+            request.headers.set("accept-encoding", "gzip, identity;q=0").unwrap();
+            request
+        }));
+        assert_eq!(answer.headers.text("content-encoding"), Some("gzip"));
+    }
+}
