@@ -21,8 +21,8 @@ use super::{AnyStream, Stream};
 
 /// What carries the bytes of a connection, bound to the runtime that it was opened in.
 ///
-/// Reads and writes poll the socket, and never use `try_read` and the like: only polling notices that a short transfer
-/// has used up the readiness, and everything else pays for it with a system call that reports "not now".
+/// Whoever exchanges messages polls the socket, and never uses `try_read` and the like: only polling notices that a short
+/// transfer has used up the readiness, and everything else pays for it with a system call that reports "not now".
 #[derive(Default)]
 pub(crate) enum Transport<B = Pin<Box<dyn Stream>>> {
     /// Closed. All operations fail with `NotConnected`.
@@ -53,11 +53,21 @@ impl<B: AnyStream> Transport<B> {
 
     /// Whether there is nothing to read, not even the end. If there is, a byte of it is lost.
     pub(crate) fn is_quiet(&mut self) -> bool {
-        poll_now(|cx| match self {
-            Transport::Tls(stream) => stream.poll_noise(|carrier, buf| Pin::new(carrier).poll_read(cx, buf)),
-            _ => self.poll_read(cx, &mut [0]).map(drop),
-        })
-        .is_pending()
+        match self {
+            Transport::Tls(stream) => stream.poll_noise(Transport::poll_noticed).is_pending(),
+            _ => self.poll_noticed(&mut ReadBuf::new(&mut [0])).is_pending(),
+        }
+    }
+
+    /// Reads what the runtime has noticed.
+    fn poll_noticed(&mut self, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        match self {
+            // Nobody is to be woken, and what was not noticed takes no system call.
+            Transport::Tcp(stream) => unless_blocked(stream.try_read_buf(buf)),
+            #[cfg(unix)]
+            Transport::Unix(stream) => unless_blocked(stream.try_read_buf(buf)),
+            _ => poll_now(|cx| Pin::new(&mut *self).poll_read(cx, buf)),
+        }
     }
 
     pub(super) fn poll_write(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
@@ -147,10 +157,8 @@ impl<B: AnyStream> Transport<B> {
             return noise.map(|()| Err(io::ErrorKind::Unsupported.into()));
         }
         let Some(socket) = self.socket() else { return Poll::Pending };
-        match (&*socket).read(buf.initialize_unfilled()) {
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Poll::Pending,
-            read => Poll::Ready(read.map(|count| buf.advance(count))),
-        }
+        let read = (&*socket).read(buf.initialize_unfilled());
+        unless_blocked(read.inspect(|count| buf.advance(*count)))
     }
 
     /// The socket at the bottom, if there is one. Only sockets depend on their runtime to notice what comes.
@@ -219,6 +227,14 @@ impl<B: AnyStream> Transport<B> {
 /// tokio reports that all sockets are pending.
 fn poll_now<T>(poll: impl FnMut(&mut Context<'_>) -> Poll<T>) -> Poll<T> {
     pin!(unconstrained(poll_fn(poll))).poll(&mut Context::from_waker(Waker::noop()))
+}
+
+/// The outcome of a read that waits for nothing.
+fn unless_blocked(read: io::Result<usize>) -> Poll<io::Result<()>> {
+    match read {
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Poll::Pending,
+        read => Poll::Ready(read.map(drop)),
+    }
 }
 
 impl<B: AnyStream> AsyncRead for Transport<B> {
