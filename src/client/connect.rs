@@ -21,7 +21,7 @@ pub(super) async fn connect(
     proxy: Option<&Proxy>,
     deadline: Option<Instant>,
     timings: &mut Timings,
-) -> Result<Conn<Anywhere>, ClientError> {
+) -> Result<Box<Conn<Anywhere>>, ClientError> {
     let left =
         || deadline.map_or(Duration::MAX, |deadline| deadline.saturating_duration_since(runtime::now()));
     let timeouts = &settings.timeouts;
@@ -44,5 +44,5 @@ pub(super) async fn connect(
     if let Some(secure) = secure {
         (transport, timings.tls) = secure.shake(&settings.tls, transport, timeouts.tls.min(left())).await?;
     }
-    Ok(Conn::new(transport, Stopwatch::new()))
+    Ok(Box::new(Conn::new(transport, Stopwatch::new())))
 }

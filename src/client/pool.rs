@@ -52,7 +52,7 @@ struct Rest {
 
 /// A connection that is not in use.
 pub(super) struct Resting {
-    pub(super) conn: Conn<Anywhere>,
+    pub(super) conn: Box<Conn<Anywhere>>,
     pub(super) born: Instant,
     since: Instant,
     until: Instant,
@@ -172,7 +172,7 @@ impl Pool {
     }
 
     /// Lets a connection rest from `now` on.
-    pub(super) fn give(&self, conn: Conn<Anywhere>, exchange: Box<Exchange>, now: Instant) {
+    pub(super) fn give(&self, conn: Box<Conn<Anywhere>>, exchange: Box<Exchange>, now: Instant) {
         let Persistence { born, idle, .. } = exchange.persistence;
         let idle = self.idle_max(idle);
         let resting = Resting { conn, born, since: now, until: later(now, idle) };

@@ -22,16 +22,16 @@ use crate::wire::{Announcement, Wish};
 
 /// One connection while it is in use. Dropping it closes the connection and frees its place.
 ///
-/// It is small, since it moves from one future to the next; what else the exchange needs is boxed.
+/// It is three pointers, since it moves from one future to the next, and what it holds goes back to the pool.
 pub(super) struct Link {
-    pub(super) conn: Conn<Anywhere>,
+    pub(super) conn: Box<Conn<Anywhere>>,
     pub(super) exchange: Box<Exchange>,
     /// The last field, so that the place becomes free after the connection is back in the pool.
     pub(super) place: Place,
 }
 
 impl Link {
-    pub(super) fn new(conn: Conn<Anywhere>, place: Place, timings: Timings) -> Link {
+    pub(super) fn new(conn: Box<Conn<Anywhere>>, place: Place, timings: Timings) -> Link {
         let (now, exchange) = (runtime::now(), place.pool.take_exchange());
         Link::over((conn, now), exchange, place, timings, now)
     }
@@ -53,7 +53,7 @@ impl Link {
 
     /// A link over a connection that was opened at `born`.
     fn over(
-        (mut conn, born): (Conn<Anywhere>, Instant),
+        (mut conn, born): (Box<Conn<Anywhere>>, Instant),
         mut exchange: Box<Exchange>,
         place: Place,
         timings: Timings,
@@ -194,7 +194,7 @@ impl Link {
     }
 
     /// The connection, to be taken over, and what the server has already sent.
-    pub(super) fn into_parts(self) -> (Conn<Anywhere>, Buffer) {
+    pub(super) fn into_parts(self) -> (Box<Conn<Anywhere>>, Buffer) {
         let Link { mut conn, mut exchange, .. } = self;
         conn.swap_workspace(&mut exchange.workspace);
         exchange.incoming.forget_message();

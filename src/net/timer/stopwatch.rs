@@ -10,11 +10,8 @@ use super::alarm::Alarm;
 use super::expiries::{Expiries, Expiry, millis};
 use super::{Lane, Timer};
 
-/// Times the waits of one connection with a single timer, which stays with it from message to message. Boxed, because a
-/// client's connection is moved from future to future.
-pub(crate) struct Stopwatch(Box<Waits>);
-
-struct Waits {
+/// Times the waits of one connection with a single timer, which stays with it from message to message.
+pub(crate) struct Stopwatch {
     epoch: Instant,
     expiries: Expiries,
     alarm: Alarm,
@@ -27,40 +24,15 @@ struct Waits {
 impl Stopwatch {
     pub(crate) fn new() -> Stopwatch {
         let (expiries, alarm) = Default::default();
-        Stopwatch(Box::new(Waits { epoch: Instant::now(), expiries, alarm, waker: None, runtime: None }))
+        Stopwatch { epoch: Instant::now(), expiries, alarm, waker: None, runtime: None }
     }
 
     /// Begins a wait in this lane that expires at `until`, unless one has begun.
     pub(crate) fn arm(&mut self, lane: Lane, until: Instant) {
-        let Waits { epoch, expiries, .. } = &mut *self.0;
+        let Stopwatch { epoch, expiries, .. } = self;
         expiries.arm(lane, || Expiry(millis(until.saturating_duration_since(*epoch))));
     }
-}
 
-impl Timer for Stopwatch {
-    fn poll_expired(&mut self, cx: &mut Context<'_>, lane: Lane, limit: Duration) -> Poll<()> {
-        let Waits { epoch, expiries, .. } = &mut *self.0;
-        let expiry = expiries.arm(lane, || Expiry(millis(epoch.elapsed()).saturating_add(millis(limit))));
-        self.0.poll(cx, expiry)
-    }
-
-    /// The halves of a call wake each other, and one task after the other may use a client's connection.
-    #[inline]
-    fn waker_but(&self, _: &Waker) -> Option<Waker> {
-        None
-    }
-
-    #[inline]
-    fn disarm(&mut self, lane: Lane) {
-        self.0.expiries.disarm(lane);
-    }
-
-    fn now(&self) -> u64 {
-        self.0.now()
-    }
-}
-
-impl Waits {
     /// Ready once `expiry` has come. While an alarm for it is set, the clock need not be read.
     fn poll(&mut self, cx: &mut Context<'_>, expiry: Expiry) -> Poll<()> {
         let is_known = self.waker.as_ref().is_some_and(|waker| waker.will_wake(cx.waker()));
@@ -80,6 +52,25 @@ impl Waits {
         }
         self.alarm.set(cx, self.epoch, self.expiries.next(now));
         Poll::Pending
+    }
+}
+
+impl Timer for Stopwatch {
+    fn poll_expired(&mut self, cx: &mut Context<'_>, lane: Lane, limit: Duration) -> Poll<()> {
+        let Stopwatch { epoch, expiries, .. } = self;
+        let expiry = expiries.arm(lane, || Expiry(millis(epoch.elapsed()).saturating_add(millis(limit))));
+        self.poll(cx, expiry)
+    }
+
+    /// The halves of a call wake each other, and one task after the other may use a client's connection.
+    #[inline]
+    fn waker_but(&self, _: &Waker) -> Option<Waker> {
+        None
+    }
+
+    #[inline]
+    fn disarm(&mut self, lane: Lane) {
+        self.expiries.disarm(lane);
     }
 
     fn now(&self) -> u64 {
