@@ -1,5 +1,6 @@
 //! How a client gets an answer: a place in the pool, a connection, an exchange, and perhaps all of it again.
 
+use std::borrow::Cow;
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,39 +28,37 @@ impl Client {
         response: &mut Response,
     ) -> Result<Link, ClientError> {
         let mut link = self.attempt(pool, (request, Goal::Own), response, self.deadline()).await?;
-        let followed = match redirect::next(self.redirects, 0, request, &link.place.pool.origin, response) {
-            Ok(None) => {
-                link.decode(response)?;
-                return Ok(link);
-            }
-            Ok(Some(next)) => rare(|| self.follow(link, next, response)).await,
-            Err(error) => Err(error.on(link.is_reused(), true)),
-        };
-        // The server that redirected has heard the request, and perhaps acted on it.
-        followed.map_err(|error| error.sent_before(true))
+        if self.redirects.concern(response.status) {
+            // The server that redirected has heard the request, and perhaps acted on it.
+            let followed = rare(|| self.follow(link, request, response)).await;
+            link = followed.map_err(|error| error.sent_before(true))?;
+        }
+        link.decode(response)?;
+        Ok(link)
     }
 
-    /// Follows a redirect, and those after it.
+    /// Follows the redirect that `response` may be, and those after it.
     async fn follow(
         &self,
         mut link: Link,
-        (mut request, mut goal): (Request, Goal),
+        request: &Request,
         response: &mut Response,
     ) -> Result<Link, ClientError> {
-        for followed in 1.. {
+        let (mut request, mut goal) = (Cow::Borrowed(request), Goal::Own);
+        for followed in 0.. {
+            let next = redirect::next(self.redirects, followed, &request, &link.place.pool.origin, response);
+            match next.map_err(|error| error.on(link.is_reused(), true))? {
+                None if followed == 0 => return Ok(link),
+                None => {
+                    response.url = Some(request.target().as_str().into());
+                    return Ok(link);
+                }
+                Some((next, Goal::Own)) => request = Cow::Owned(next),
+                Some((next, Goal::Other)) => (request, goal) = (Cow::Owned(next), Goal::Other),
+            }
             let deadline = link.exchange.facts.deadline;
             link.discard().await;
             link = self.attempt(None, (&request, goal), response, deadline).await?;
-            let next = redirect::next(self.redirects, followed, &request, &link.place.pool.origin, response);
-            match next.map_err(|error| error.on(link.is_reused(), true))? {
-                None => {
-                    response.url = Some(request.target().as_str().into());
-                    link.decode(response)?;
-                    return Ok(link);
-                }
-                Some((next, Goal::Own)) => request = next,
-                Some(next) => (request, goal) = next,
-            }
         }
         Err(ClientError::new(ClientPhase::Redirect, ClientCause::TooManyRedirects))
     }

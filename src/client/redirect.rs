@@ -35,6 +35,14 @@ impl Default for Redirects {
     }
 }
 
+impl Redirects {
+    /// Whether an answer with this status is a redirect that is followed, if it has a location.
+    #[inline]
+    pub(super) fn concern(self, status: Status) -> bool {
+        self != Redirects::Return && is_redirect(status)
+    }
+}
+
 /// Whether a request goes to the origin for which it was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Goal {
