@@ -25,7 +25,7 @@ impl Link {
         Ok(())
     }
 
-    /// Receives the whole body into `response`, and keeps the connection.
+    /// Receives the whole body into `response`, with the timings if that takes time, and keeps the connection.
     pub(in crate::client) fn poll_whole(
         &mut self,
         cx: &mut Context<'_>,
@@ -42,8 +42,8 @@ impl Link {
         std::mem::swap(&mut response.trailers, &mut incoming.trailers);
         if takes_time {
             progress.timings.receive = progress.lap();
+            *response.timings_mut() = progress.timings;
         }
-        *response.timings_mut() = progress.timings;
         Poll::Ready(Ok(()))
     }
 

@@ -279,10 +279,11 @@ impl Pipe {
     fn finish(&mut self, link: &mut Link) -> Option<End> {
         let flying = self.flight.pop_front()?;
         let is_closing = Wish::of(&self.response.headers) == Wish::Close;
-        let timings = self.response.timings_mut();
+        let timings = link.exchange.progress.timings;
         let all = runtime::now().saturating_duration_since(flying.at);
         // While those before it were answered, it was waiting.
-        timings.wait = all.saturating_sub(timings.send + timings.receive);
+        let wait = all.saturating_sub(timings.send + timings.receive);
+        *self.response.timings_mut() = Timings { wait, ..timings };
         self.board.lock().answer(flying.taken.ticket, &mut self.response);
         match (link.exchange.persistence.persists, is_closing) {
             // The connection goes back to the pool first, which checks that the server has said nothing unasked.
