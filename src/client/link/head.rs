@@ -45,10 +45,12 @@ impl Link {
         let limit = if is_over { bounds.timeouts.head } else { Duration::MAX };
         let mut reply = Reply::new(response, exchange.facts.asked);
         loop {
-            match exchange.incoming.try_head(&mut reply, bounds) {
-                Ok(true) => break,
-                Ok(false) => {}
-                Err(error) => return Poll::Ready(Err(self.fail(ClientPhase::Wait, error))),
+            if !exchange.incoming.input.is_empty() {
+                match exchange.incoming.try_head(&mut reply, bounds) {
+                    Ok(true) => break,
+                    Ok(false) => {}
+                    Err(error) => return Poll::Ready(Err(self.fail(ClientPhase::Wait, error))),
+                }
             }
             let cause = match ready!(exchange.incoming.poll_head_bytes(cx, conn, limit)) {
                 Ok(None) => continue,
