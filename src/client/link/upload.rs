@@ -14,21 +14,27 @@ use crate::runtime::{self, later};
 
 impl Link {
     /// Sends what may be sent of the request. Ready when nothing is left to send, or nothing more will be.
+    #[inline]
     pub(super) fn poll_upload(
         &mut self,
         cx: &mut Context<'_>,
         body: Option<&Request>,
     ) -> Poll<Result<(), ClientError>> {
+        match self.exchange.progress.upload {
+            Upload::Sending => self.poll_unsent(cx, body),
+            Upload::Expecting => self.poll_unsent(cx, None),
+            Upload::Waiting | Upload::Sent | Upload::Abandoned | Upload::Failed(_) => Poll::Ready(Ok(())),
+        }
+    }
+
+    /// Sends what is left of the head, and of `body`.
+    #[inline(never)]
+    fn poll_unsent(&mut self, cx: &mut Context<'_>, body: Option<&Request>) -> Poll<Result<(), ClientError>> {
         let Link { conn, exchange, place } = self;
         let bounds = &place.pool.settings.bounds;
-        let sent = match (&exchange.progress.upload, body) {
-            (Upload::Waiting | Upload::Sent | Upload::Abandoned | Upload::Failed(_), _) => {
-                return Poll::Ready(Ok(()));
-            }
-            (Upload::Sending, Some(request)) => {
-                ready!(exchange.outgoing.poll_send(cx, conn, &request.body, &request.trailers, bounds))
-            }
-            (Upload::Sending | Upload::Expecting, _) => Ok(()),
+        let sent = match body {
+            Some(body) => ready!(exchange.outgoing.poll_send(cx, conn, &body.body, &body.trailers, bounds)),
+            None => Ok(()),
         };
         let sent = match sent {
             Ok(()) => ready!(poll_flush(cx, conn, bounds)),
