@@ -50,6 +50,10 @@ pub(super) struct StatusLine {
 /// Reads the status line at the front of `head`.
 #[inline]
 pub(super) fn status_line(head: &[u8]) -> Option<StatusLine> {
+    // Most answers begin so.
+    if head.starts_with(OK_LINE) {
+        return Some(StatusLine { version: Version::Http11, status: Status::OK, len: OK_LINE.len() });
+    }
     let (version, rest) = head.split_first_chunk()?;
     let version = match version {
         b"HTTP/1.1 " => Version::Http11,
@@ -66,6 +70,8 @@ pub(super) fn status_line(head: &[u8]) -> Option<StatusLine> {
         len: head.len() - rest.len() + "\r\n".len(),
     })
 }
+
+const OK_LINE: &[u8] = b"HTTP/1.1 200 OK\r\n";
 
 /// Notes the field lines of `head` from `start` on, at most `fields_max`. Returns where the empty line after them ends.
 #[inline(never)]
