@@ -89,7 +89,7 @@ const CODINGS_MAX: usize = 4;
 const SLACK: usize = 1 << 10;
 
 /// How much input may decode to nothing in a decoder that follows another: nested content that decodes to nothing,
-/// again and again, would keep a core busy for seconds.
+/// again and again, would keep a core busy for seconds. In the first decoder it may be as much as may still come out.
 const IDLE_MAX: usize = 256 << 10;
 
 /// How many bytes are decoded at once.
@@ -114,7 +114,9 @@ fn pull(stages: &mut [Stage], source: &mut &[u8], out: &mut Arena) -> Result<usi
         }
         let step = last.step(out)?;
         last.idle = (last.idle + step.read).saturating_sub(2 * step.written);
-        if last.idle > IDLE_MAX && !before.is_empty() {
+        // What is not nested takes no more time than the peer takes to send it, but it must end, too.
+        let idle_max = if before.is_empty() { IDLE_MAX.max(last.left) } else { IDLE_MAX };
+        if last.idle > idle_max {
             return Err(CodingError::TooLarge);
         }
         if step.written > 0 || (is_dry && step.read == 0) {

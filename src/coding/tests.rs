@@ -216,6 +216,14 @@ fn members_that_decode_to_nothing_count_against_the_limit() {
     }
 }
 
+/// An endless sequence of them would never be too large.
+#[test]
+fn no_more_decodes_to_nothing_than_may_come_out() {
+    let often = encode(Coding::Gzip, b"").repeat((1 << 20) / encode(Coding::Gzip, b"").len());
+    assert_eq!(decode("gzip", &[&often], 1 << 20), Ok(Vec::new()));
+    assert_eq!(decode("gzip", &[&often, &often], 1 << 20), Err(CodingError::TooLarge));
+}
+
 /// Content that is flushed at each line, as events are, is longer coded than plain.
 #[test]
 fn content_that_was_flushed_often_may_be_coded_twice() {

@@ -126,6 +126,26 @@ async fn a_decoded_body_has_its_least_rate_too() {
     assert!(error.is_timeout(), "{error:#}");
 }
 
+/// One that comes fast and decodes to nothing would be neither too large nor too slow, and was read for ever.
+#[tokio::test]
+async fn content_without_end_that_decodes_to_nothing_is_an_error() {
+    let stage = Stage::new(|mut peer, _| async move {
+        peer.request().await?;
+        peer.say("HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\n\r\n").await?;
+        loop {
+            peer.say(gzip(b"").repeat(1_000)).await?;
+        }
+    });
+    let client = stage.builder().decode(1 << 20).build();
+    let (request, mut response) = (Request::get("http://a/").unwrap(), Response::new());
+    let whole = client.send(&request, &mut response).await;
+    let mut answer = client.stream(&request, &mut response).await.unwrap();
+    for received in [whole, answer.chunk().await.map(drop)] {
+        let error = received.unwrap_err();
+        assert!(matches!(error.cause(), ClientCause::Coding(CodingError::TooLarge)), "{error:#}");
+    }
+}
+
 /// Even if all of it has come with the head.
 #[tokio::test]
 async fn decoding_counts_as_receiving() {
@@ -407,7 +427,7 @@ async fn decoding_a_lot_to_nothing_gives_way_to_other_tasks() {
                 peer.hear_all().await
             }
         });
-        let (client, mut response) = (stage.builder().decode(1 << 20).build(), Response::new());
+        let (client, mut response) = (stage.builder().decode(2 << 20).build(), Response::new());
         let mut request = post();
         request.body.stream(source, None);
         let asked = async {

@@ -104,9 +104,9 @@ impl ClientBuilder {
     /// Asks for compressed content and decodes it as it arrives, up to `most` decoded bytes. Default: content stays as
     /// it was sent, and none is asked for.
     ///
-    /// More than `most` bytes are an error, whether the body is streamed or not. Content that is not coded has only the
-    /// limit of [`ClientBuilder::body_max`]. A part of coded content (206) stays coded. Which codings are supported
-    /// depends on the features `compress` and `zstd`.
+    /// More than `most` bytes are an error, whether the body is streamed or not; so are more coded ones that decode to
+    /// nothing. Content that is not coded has only the limit of [`ClientBuilder::body_max`]. A part of coded content
+    /// (206) stays coded. Which codings are supported depends on the features `compress` and `zstd`.
     #[doc(alias("gzip", "brotli"))]
     pub fn decode(mut self, most: impl Into<Option<usize>>) -> Self {
         self.settings.decode_max = most.into();
