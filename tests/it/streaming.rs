@@ -836,7 +836,16 @@ mod expectation {
             expecting("x-none: 1"),
             expecting("content-length: 5").replace("1.1", "1.0") + "hello",
         ] {
-            for served in [Served::new(streaming(read)), Served::new(streaming(echo))] {
+            let read_before = async |ctx: &mut Context| -> corehttp::Result {
+                while ctx.body_reader().chunk().await?.is_some() {}
+                echo(ctx).await
+            };
+            for served in [
+                Served::new(streaming(read)),
+                Served::new(streaming(echo)),
+                Served::new(streaming(read_before)),
+                Served::new(echo),
+            ] {
                 let heard = served.ask(&wire);
                 assert!(status(&heard) == 200 && heard.matches("HTTP/1.1").count() == 1, "{wire:?}: {heard}");
             }

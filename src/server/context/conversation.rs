@@ -113,8 +113,8 @@ impl Context {
     /// As [`Context::stream`], or if the connection fails.
     pub async fn duplex(&mut self) -> io::Result<(Reader<'_>, Writer<'_>)> {
         if self.incoming.get_mut().expectation == Expectation::Continue {
-            // A peer that has begun to send the body does not wait for 100.
-            if self.incoming.get_mut().input.is_empty() {
+            // A peer that has begun to send the body, or has sent it, does not wait for 100.
+            if self.incoming.get_mut().input.is_empty() && !self.is_read() {
                 self.informational(Status::CONTINUE, &Headers::new()).await?;
             }
             self.incoming.get_mut().expectation = Expectation::None;
