@@ -1,13 +1,16 @@
 //! [`Pace`]: how fast a body arrives.
 
+use std::time::Duration;
+
 use super::{Bounds, ExchangeError, Phase};
 
 /// How fast a body arrives: a peer that sends a byte now and then would never exceed a timeout.
 #[derive(Default)]
 pub(super) struct Pace {
     received: u64,
-    /// For how many milliseconds the body was waited for.
+    /// For how many milliseconds the body was waited for, and for how many of them since its last byte.
     waited: u64,
+    silent: u64,
     waiting_since: Option<u64>,
 }
 
@@ -19,15 +22,24 @@ impl Pace {
     /// Ends a wait that was given up: what the peer sends from here on need not come at once.
     pub(super) fn pause(&mut self, now: u64) {
         let since = self.waiting_since.take();
-        self.waited += since.map_or(0, |since| now.saturating_sub(since));
+        let time = since.map_or(0, |since| now.saturating_sub(since));
+        self.waited += time;
+        self.silent += time;
+    }
+
+    /// How long the next byte may still be waited for.
+    pub(super) fn patience(&self, bounds: &Bounds) -> Duration {
+        bounds.timeouts.body.saturating_sub(Duration::from_millis(self.silent))
     }
 
     pub(super) fn advance(&mut self, count: usize, now: u64, bounds: &Bounds) -> Result<(), ExchangeError> {
         self.received += count as u64;
-        if self.waiting_since.is_none() {
+        let was_awaited = self.waiting_since.is_some();
+        self.pause(now);
+        self.silent = 0;
+        if !was_awaited {
             return Ok(());
         }
-        self.pause(now);
         let is_due = u128::from(self.waited) > bounds.timeouts.body_grace.as_millis();
         let expected = u128::from(bounds.timeouts.body_rate_min) * u128::from(self.waited) / 1000;
         match is_due && u128::from(self.received) < expected {

@@ -275,11 +275,27 @@ fn a_streamed_body_has_the_same_timeouts() {
         ctx.response.text("fine");
         Ok(())
     };
-    check_with(defaults(), with_plan(|_| BodyPlan::Stream, gives_up), 1 + 45, 200, async |peer| {
+    let gives_up = || with_plan(|_| BodyPlan::Stream, gives_up);
+    for (after, seconds) in [(2, 1 + 45), (50, 50), (54, 54)] {
+        check_with(defaults(), gives_up(), seconds, 200, async |peer| {
+            say(peer, POST).await;
+            pass(after).await;
+            say(peer, &[b'b'; 10_000]).await;
+            peer.shutdown().await.unwrap();
+        });
+    }
+    check_with(defaults(), gives_up(), 1 + 45 + 29, 408, async |peer| say(peer, POST).await);
+    // One that is given up again and again has an end, too.
+    let looks_up = async |ctx: &mut Context| -> corehttp::Result {
+        let mut body = ctx.body_reader();
+        loop {
+            if let Ok(chunk) = timeout(Duration::from_secs(1), body.chunk()).await {
+                chunk?;
+            }
+        }
+    };
+    check_with(defaults(), with_plan(|_| BodyPlan::Stream, looks_up), 30, 408, async |peer| {
         say(peer, POST).await;
-        pass(2).await;
-        say(peer, &[b'b'; 10_000]).await;
-        peer.shutdown().await.unwrap();
     });
     // An unread body is waited for no longer, and the answer is there long before.
     check_with(defaults(), with_plan(|_| BodyPlan::Stream, app), 30, 0, async |peer| {
@@ -886,4 +902,23 @@ fn all_timeouts_end_on_a_core_of_a_server() {
         let heard = peer.hear_all();
         assert!(heard.len() < 32 << 20 && heard.ends_with("<ConnectionReset>"));
     }
+}
+
+/// The clock of a core is too coarse to time them one by one.
+#[test]
+fn waits_that_are_given_up_at_once_end_on_a_core_of_a_server() {
+    let looks_up = async |ctx: &mut Context| -> corehttp::Result {
+        let mut body = ctx.body_reader();
+        loop {
+            if let Ok(chunk) = timeout(Duration::from_millis(20), body.chunk()).await {
+                chunk?;
+            }
+        }
+    };
+    let timeouts = Timeouts { body: Duration::from_millis(500), ..Timeouts::default() };
+    let looked_up = with_plan(|_| BodyPlan::Stream, looks_up);
+    let served = Served::with(|server| server.timeouts(timeouts), looked_up);
+    let mut peer = served.connect();
+    peer.say(POST);
+    assert_eq!(status(&peer.hear_all()), 408);
 }

@@ -168,8 +168,9 @@ impl Incoming {
     }
 
     /// Notes that nobody waits for more of the body, for now.
-    pub(crate) fn pause(&mut self, now: u64) {
-        self.pace.pause(now);
+    pub(crate) fn pause<H: Home>(&mut self, conn: &mut Conn<H>) {
+        self.pace.pause(conn.now());
+        conn.disarm(Lane::Read);
     }
 
     /// Notes that the end of the body is no longer known.
@@ -255,8 +256,7 @@ impl Incoming {
         match poll_flush(cx, conn, bounds) {
             Poll::Pending if H::SENDS_FIRST => {
                 // Meanwhile it is not the peer's body that is waited for.
-                self.pause(conn.now());
-                conn.disarm(Lane::Read);
+                self.pause(conn);
                 return Poll::Pending;
             }
             // A server that reads no more may have answered before. The sending side reports the error, and what has
@@ -265,11 +265,12 @@ impl Incoming {
             Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
             Poll::Pending | Poll::Ready(Ok(())) => {}
         }
+        let limit = self.pace.patience(bounds);
         let received = match (&mut self.body, content) {
             (Remaining::Length(left), Some(content)) => {
-                poll_content(cx, conn, bounds, left, content, &mut self.input)
+                poll_content(cx, conn, limit, left, content, &mut self.input)
             }
-            _ => conn.poll_fill(cx, &mut self.input, bounds.timeouts.body),
+            _ => conn.poll_fill(cx, &mut self.input, limit),
         };
         if received.is_pending() {
             self.pace.wait(conn.now());
@@ -295,7 +296,7 @@ impl Incoming {
 fn poll_content<H: Home>(
     cx: &mut Context<'_>,
     conn: &mut Conn<H>,
-    bounds: &Bounds,
+    limit: Duration,
     left: &mut u64,
     content: &mut Arena,
     input: &mut Buffer,
@@ -305,7 +306,7 @@ fn poll_content<H: Home>(
     let most = left_here.saturating_add(READ_BEYOND);
     let room = content.spare_within(content.len().clamp(READ_MIN, READ_MAX), most);
     let room_len = room.len().min(most);
-    let count = ready!(conn.poll_read(cx, &mut room[..room_len], bounds.timeouts.body))?;
+    let count = ready!(conn.poll_read(cx, &mut room[..room_len], limit))?;
     let of_body = count.min(left_here);
     content.grow(of_body);
     input.append(&content.spare(0)[..count - of_body]);

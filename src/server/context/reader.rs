@@ -214,7 +214,7 @@ struct Wait<'w, 'a>(&'w mut Reader<'a>);
 impl Drop for Wait<'_, '_> {
     fn drop(&mut self) {
         let Reader { incoming, conn, .. } = &mut *self.0;
-        conn.borrow().iter().for_each(|conn| incoming.pause(conn.now()));
+        conn.borrow_mut().iter_mut().for_each(|conn| incoming.pause(conn));
     }
 }
 
