@@ -23,7 +23,7 @@
 //! }
 //! ```
 //!
-//! Each core of a server has its own thread, runtime and listener, and shares nothing with the others. A request is
+//! Each core of a server has its own thread, runtime and listener, and a connection never leaves its core. A request is
 //! read into memory that the next request uses again. Its method, target and fields are views of that memory, so a
 //! handler cannot keep them: code that tries to does not compile.
 //!
