@@ -41,7 +41,10 @@ where
         return set_whole(response, length, data.copy_to_bytes(data.remaining()));
     }
     // Trailers come behind chunks only.
-    set_length(response, exact.filter(|_| !response.headers.contains("trailer")))?;
+    match response.headers.contains("trailer") {
+        true => _ = response.headers.remove("content-length"),
+        false => set_length(response, exact)?,
+    }
     if !feed.is_wanted() {
         return relay(body, begun, ctx.stream().await?).await;
     }

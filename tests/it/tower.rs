@@ -368,6 +368,8 @@ mod answering {
             || with(200, &[("trailer", "x-sum")], steps(Some(5), [data("hello"), sum("7")])),
             &announced,
         );
+        const BOTH: [(&str, &str); 2] = [("trailer", "x-sum"), ("content-length", "5")];
+        check("GET", || with(200, &BOTH, steps(None, [data("hello"), sum("7")])), &announced);
         let sized = "HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello";
         check("GET", || steps(Some(5), [data("hello"), sum("7")]), sized);
         let alone = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n0\r\nx-sum: 7\r\n\r\n";
