@@ -17,7 +17,8 @@ pub enum InvalidJson {
     ContentCoding,
     /// The content has not been received: the application asked too early.
     Unread,
-    /// The content is not JSON (RFC 8259 §2), or nests deeper than 128 levels.
+    /// The content is not JSON (RFC 8259 §2); or what is read of it nests deeper than 127 levels, or has a number that is
+    /// too large for an `f64`. What the type does not ask for is skipped.
     Syntax(serde_json::Error),
     /// The content is JSON, but not of the type that was asked for: a field is missing, for example.
     Value(serde_json::Error),

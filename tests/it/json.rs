@@ -48,6 +48,8 @@ fn json_is_read_and_answered() {
     }
     check(JSON, " {\r\n\t\"stars\": 1, \"text\": \"milk\"} ", 200, praised);
     check(JSON, r#"{"text":"é","stars":255}"#, 200, r#"{"text":"é","stars":255}"#);
+    let (open, close) = ("[".repeat(1 << 16), "]".repeat(1 << 16));
+    check(JSON, &format!(r#"{{"skipped":[{open}{close},1e400],{}"#, &NOTE[1..]), 200, praised);
     let heard = Served::new(praise).ask(post(JSON, NOTE));
     assert!(heard.contains("\r\ncontent-type: application/json\r\n"), "{heard}");
 }
@@ -78,6 +80,7 @@ fn what_is_not_json_is_400_9110_15_5_1() {
         r#"{"text":"milk","stars":1} null"#,
         "{'text':'milk'}",
         r#"{"text":"milk","stars":01}"#,
+        r#"{"text":"milk","stars":1e400}"#,
         "\u{feff}{}",
         &deep,
     ] {
@@ -147,6 +150,17 @@ fn json_replaces_whatever_was_the_content() {
     request.body.stream(NOTE.as_bytes(), None);
     assert!(matches!(request.json::<Note>(), Err(InvalidJson::Unread)));
     assert_eq!(InvalidJson::Unread.owed(), Status::INTERNAL_SERVER_ERROR);
+}
+
+#[test]
+fn json_that_is_read_nests_up_to_127_levels_8259_9() {
+    let mut request = Request::post("http://a/").unwrap();
+    for (levels, is_read) in [(127, true), (128, false)] {
+        request.set_json("").unwrap();
+        request.body.set(["[".repeat(levels), "]".repeat(levels)].concat());
+        let read = request.json::<serde_json::Value>();
+        assert!(if is_read { read.is_ok() } else { matches!(read, Err(InvalidJson::Syntax(_))) }, "{levels}");
+    }
 }
 
 #[test]
