@@ -25,10 +25,10 @@ impl Secure {
     ) -> Result<Option<Secure>, ClientError> {
         match scheme {
             Scheme::Http => Ok(None),
-            Scheme::Https => match HostName::new(host) {
-                Ok(host) => Ok(Some(Secure { host, phase })),
-                Err(error) => Err(refused(phase, error)),
-            },
+            Scheme::Https => {
+                let host = HostName::new(host).map_err(|error| refused(phase, error))?;
+                Ok(Some(Secure { host, phase }))
+            }
         }
     }
 
