@@ -1,4 +1,4 @@
-//! An arena-backed HTTP/1.1 server and client on a per-core runtime, which allocate nothing per request.
+//! An arena-backed HTTP/1.1 server and client on a per-core runtime. They allocate nothing per request.
 //!
 //! A server:
 //!
@@ -10,7 +10,7 @@
 //! }
 //! ```
 //!
-//! A client. [`block_on`] is for programs that have no runtime. It fails if none can be made, hence the second `?`:
+//! A client. [`block_on`] is for programs without a runtime. It fails if it cannot make one, hence the second `?`:
 //!
 //! ```no_run
 //! use corehttp::Client;
@@ -24,13 +24,13 @@
 //! ```
 //!
 //! Each core of a server has its own thread, runtime and listener, and a connection never leaves its core. A request is
-//! read into memory that the next request uses again. Its method, target and fields are views of that memory, so a
-//! handler cannot keep them: code that tries to does not compile.
+//! read into memory that the next request reuses. Its method, target and fields are views of that memory, so a handler
+//! cannot keep them: code that tries to does not compile.
 //!
 //! # Handlers
 //!
-//! A handler is a closure or a function that takes [`&mut Context`](Context), plain or `async`, and returns nothing or
-//! a [`Result`]; or it is a type that implements [`Handler`]. Write out the type of the parameter, as in
+//! A handler is a closure or a function, plain or `async`, that takes [`&mut Context`](Context) and returns nothing or
+//! a [`Result`]; or it is a type that implements [`Handler`]. Write out the parameter's type, as in
 //! `|ctx: &mut Context|`. An async closure is `async |ctx: &mut Context|`; a plain closure that returns an `async`
 //! block does not compile, because the block cannot borrow `ctx`.
 //!
@@ -65,18 +65,18 @@
 //!
 //! A closure captures its state: `async move |ctx: &mut Context| answer(&state, ctx).await`. State that all cores share
 //! must be [`Send`] and [`Sync`]. For state of each core, which needs no lock, use [`Server::run_per_core`]. A pool of
-//! connections to a database is such state, because they belong to the runtime that opened them.
+//! database connections is such state, because connections belong to the runtime that opened them.
 //!
 //! A handler runs on the thread of its core, inside a tokio runtime that the server makes, so `main` needs none. It may
-//! await anything that needs a runtime, and the tasks that it starts with `tokio::task::spawn_local` need not be
-//! `Send`; but they end when the server stops, finished or not (see [`Running::shutdown`]). While a handler blocks or
-//! computes, its core serves no other connection, so long work belongs in `tokio::task::spawn_blocking`.
+//! await anything that needs a runtime. The tasks that it starts with `tokio::task::spawn_local` need not be `Send`,
+//! but they end when the server stops, finished or not (see [`Running::shutdown`]). While a handler blocks or computes,
+//! its core serves no other connection, so long work belongs in `tokio::task::spawn_blocking`.
 //!
 //! # Forms and cookies
 //!
 //! A query and the content of a form have the same format, so both are read as a [`Form`]: see [`Request::query`] and
 //! [`Request::form`]. Cookies are read with [`Request::cookies`] and set with [`Response::set_cookie`]. Forms and
-//! cookies are views of the request; only text with escapes is copied, to decode it.
+//! cookies are views of the request; only text with escapes is copied, because it must be decoded.
 //!
 //! ```
 //! use corehttp::{Context, SetCookie, Status};
@@ -101,14 +101,14 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! [`FormBuf`] builds forms to send, with [`Request::set_query`] or [`Request::set_form`]. A client keeps its cookies in
-//! a `jar::Jar`, with the feature `jar`. The example `forms` is a sign-in page, and `jar` a client that keeps cookies in
-//! a file.
+//! [`FormBuf`] builds forms to send, with [`Request::set_query`] or [`Request::set_form`]. With the feature `jar`, a
+//! client keeps its cookies in a `jar::Jar`. The example `forms` is a sign-in page, and `jar` is a client that keeps
+//! cookies in a file.
 //!
 //! # Clients
 //!
-//! A [`Client`] keeps its connections open and uses them again. It works in any tokio runtime; a program that has none
-//! uses [`block_on`]. Servers and clients share the types [`Request`] and [`Response`], so a request that the server
+//! A [`Client`] keeps its connections open and reuses them. It works in any tokio runtime; a program without one uses
+//! [`block_on`]. Servers and clients share the types [`Request`] and [`Response`], so a request that the server
 //! received can be sent on, and a response that the client received can be the server's answer. [`Request::target_to`]
 //! and [`Response::forwarded`] leave out what was meant for one connection only.
 //!
@@ -126,7 +126,7 @@
 //! assert_eq!(response.status, Status::OK);
 //! println!("{}", response.body.text()?);
 //!
-//! // This loop allocates nothing: both are reset and used again.
+//! // This loop allocates nothing: the request is sent again, and the response is reset and reused.
 //! let request = Request::get("http://example.com/items?page=2")?;
 //! let mut response = Response::new();
 //! for _ in 0..1000 {
@@ -138,7 +138,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! A body that is too large for memory is read piece by piece with [`Client::stream`], and written with
+//! A body that is too large for memory is read piece by piece with [`Client::stream`], and written piece by piece with
 //! [`Client::open`]. A [`ClientError`] says in which phase an exchange failed, and whether any of the request was sent.
 //!
 //! # Where to look
@@ -149,16 +149,16 @@
 //! | state of each core, without locks | [`Server::run_per_core`] |
 //! | bodies that are too large for memory | [`BodyPlan`], [`Context::body_reader`], [`Context::stream`], [`Context::duplex`] |
 //! | how much peers may send, and how long they and handlers may take | [`Limits`], [`Timeouts`] |
-//! | who the peer is, and who the client behind a proxy | [`Context::peer_addr`], [`Context::client_ip`] |
+//! | who the peer is, and who the client behind a proxy is | [`Context::peer_addr`], [`Context::client_ip`] |
 //! | what went wrong, and how often | [`Server::on_error`], [`Running::stats`] |
 //! | middleware, access logs, routers | [`Handler`], [`Extensions`], [`Transform`], [`BoxHandler`] |
 //! | apps of axum, and other services of tower, with feature `tower` | `Tower`, `TowerBody` |
 //! | gateways: answers that come from another server | [`Request::target_to`], [`Context::forward`], [`ClientError::owed`] |
 //! | secure connections, with feature `tls` | `Server::tls`, `ServerTls`, `TlsIdentity`, `TlsSession` |
 //! | redirects, such as from http to https | [`Response::redirect`], [`Request::host`] |
-//! | preconditions: answers for those who have stored an earlier one | [`Response::preconditions_hold`] |
+//! | preconditions: 304 and 412 for clients that stored an earlier answer | [`Response::preconditions_hold`] |
 //! | other protocols | [`Context::upgrade`], [`Context::tunnel`] |
-//! | tests of a handler | [`Service::respond`] |
+//! | testing a handler | [`Service::respond`] |
 //! | connections that you accept yourself, or in memory | [`Service::serve_connection`], [`Service::stop`], [`MemoryListener`] |
 //!
 //! | for clients | see |
@@ -189,7 +189,7 @@
 //! | server-sent events that a client receives | [`EventReader`] | |
 //! | WebSocket, with another crate | [`Context::upgrade`] | `websocket` |
 //!
-//! The features `compress`, `fs`, `json`, `multipart` and `tls` are on by default; `jar`, `tower` and `zstd`, which adds a
+//! The features `compress`, `fs`, `json`, `multipart` and `tls` are on by default. `jar`, `tower` and `zstd`, which adds a
 //! coding, are not.
 //!
 //! Names follow [RFC 9110](https://www.rfc-editor.org/rfc/rfc9110), which defines what messages mean, and [RFC
