@@ -1,4 +1,4 @@
-//! Floor 5: gateways, which answer with what another server answers (RFC 9110 §3.7, §7.6).
+//! Floor 5: gateways, which answer with the response of another server (RFC 9110 §3.7, §7.6).
 
 mod pump;
 
@@ -10,31 +10,31 @@ use crate::server::{Context, Error, Outcome, Result, Writer};
 
 impl Context {
     /// Forwards the request's body through `call`, and answers with the response. Both bodies flow at the same time,
-    /// piece by piece, with their trailers: so they may be of any size, and the server behind may answer while it
+    /// piece by piece, with their trailers. So they may be of any size, and the server behind may answer while it
     /// reads. Once that server reads no more, the rest of the request's body is left unread. Its interim answers, such
-    /// as 103, are sent as they come (RFC 9110 §15.2), unless the peer speaks HTTP/1.0.
+    /// as 103, are sent as they arrive (RFC 9110 §15.2), unless the peer speaks HTTP/1.0.
     ///
-    /// The call is opened with the head to forward, as [`Request::target_to`](crate::Request::target_to) makes it, by a
-    /// [`Client`](crate::Client::open), a [`Host`](crate::Host::open) or a [`Balancer`](crate::Balancer::open). It is
-    /// best awaited here, as in the example, because to open one may take as long as an answer; a call that is open
-    /// already will do, too. To keep the body out of memory, the handler plans to stream it
+    /// Open the call with the head to forward, as [`Request::target_to`](crate::Request::target_to) makes it, on a
+    /// [`Client`](crate::Client::open), a [`Host`](crate::Host::open) or a [`Balancer`](crate::Balancer::open). Pass it
+    /// without awaiting it, as in the example: to open a call may take as long as an answer, and this method watches
+    /// the peer meanwhile. To keep the body out of memory, plan to stream it
     /// ([`BodyPlan::Stream`](crate::BodyPlan::Stream)); then it can be forwarded only once, and only if none of it was
     /// read before. Fields that are already set in `ctx.response` are added to those of the response. Upgrades are not
     /// forwarded: the example `proxy` shows how to join two connections.
     ///
     /// If the peer closes before it has the whole response, the connection to the server behind is closed, too, so that
-    /// nobody works for it any longer. A peer that closes only its sending half looks the same
-    /// ([`Context::peer_closed`]), and almost none of those that do so still wait for an answer. One that does hears
-    /// 400, or the beginning of the response and then a reset.
+    /// server does not work in vain. A peer that closes only its sending half looks the same
+    /// ([`Context::peer_closed`]), and hardly any such peer still waits for an answer. One that does gets 400, or the
+    /// beginning of the response and then a reset.
     ///
     /// # Errors
     ///
-    /// Fails if the server behind does, or the call cannot be opened, with 504 if it took too long and else 502
+    /// Fails if the call cannot be opened or the server behind fails, with 504 if it took too long and otherwise 502
     /// ([`ClientError::owed`](crate::ClientError::owed)); if the peer closes
-    /// ([`ExchangeError::PeerClosed`](crate::ExchangeError::PeerClosed)); if the request's body is cut short, malformed
-    /// or too slow. If an answer has already been sent, even in part, it fails with
-    /// [`InvalidAnswer::Sent`](crate::InvalidAnswer::Sent) and does not await the call: so a handler that tries again
-    /// asks nobody in vain.
+    /// ([`ExchangeError::PeerClosed`](crate::ExchangeError::PeerClosed)); or if the request's body is cut short,
+    /// malformed or too slow. If an answer has already been sent, even in part, it fails with
+    /// [`InvalidAnswer::Sent`](crate::InvalidAnswer::Sent) and does not await the call, so a handler that tries again
+    /// asks no server in vain.
     ///
     /// # Examples
     ///
@@ -61,9 +61,9 @@ impl Context {
         self.forward_with(call, |_| ()).await
     }
 
-    /// Forwards the request's body and the response as [`Context::forward`] does, and lets `change` change the
-    /// response's status and fields before they are sent. If `change` fails, its error is answered instead, without any
-    /// field of the response. Interim answers are sent without it.
+    /// Forwards the request's body and the response as [`Context::forward`] does, but first lets `change` change the
+    /// response's status and fields. If `change` fails, the peer gets its error instead, without any field of the
+    /// response. Interim answers are sent unchanged.
     ///
     /// # Errors
     ///

@@ -25,7 +25,7 @@ impl Pump {
         self.run_unless(async |_: &mut Reader<'_>| pending().await, body).await
     }
 
-    /// Runs as [`Pump::run`] does, and watches for as long as the peer waits for the answer.
+    /// Runs as [`Pump::run`] does, and then waits until the peer closes, which is an error.
     pub(super) async fn attend(&mut self, body: &mut Reader<'_>) -> Result {
         self.run_unless(async |body: &mut Reader<'_>| body.peer_left().await, body).await?;
         body.peer_left().await
@@ -36,7 +36,7 @@ impl Pump {
         self.writer.is_wanted()
     }
 
-    /// Runs unless `left` fails, because the peer has left, while the server behind takes no more.
+    /// Runs, unless `left` fails because the peer has left while the server behind takes no more.
     async fn run_unless(
         &mut self,
         left: impl AsyncFn(&mut Reader<'_>) -> Result,

@@ -1,4 +1,4 @@
-//! Floor 4: the server. A connection is one short loop, and a handler is given a [`Context`] and nothing else.
+//! Floor 4: the server. A connection is one short loop, and a handler gets a [`Context`] and nothing else.
 //!
 //! In reading order: the server and what its cores share; one core; one connection; one exchange, as its handler sees
 //! it; handlers; and errors.
@@ -47,13 +47,13 @@ use crate::net::{Address, Keepalive, ListenOptions};
 use crate::runtime::{self, Pinning};
 use crate::wire::Limits;
 
-/// A server that has not started yet: where it will listen, on how many cores, and within which limits.
+/// A server that has not started yet: where it will listen, on how many cores, and with which limits.
 ///
 /// Configure it with the methods below, and end the chain with one of these:
 ///
 /// | method | what it does |
 /// |---|---|
-/// | [`Server::run`] | serves until the server is stopped, and blocks this thread meanwhile |
+/// | [`Server::run`] | serves until the server is stopped, and blocks the calling thread meanwhile |
 /// | [`Server::start`] | returns a [`Running`] server as soon as all cores listen |
 /// | [`Server::run_per_core`], [`Server::start_per_core`] | do the same, with a handler of its own for each core |
 /// | [`Server::service`] | listens nowhere, and serves connections that you accept or requests that a test makes |
@@ -87,7 +87,7 @@ pub struct Server {
 type Signal = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 impl Server {
-    /// Creates a server that does not listen anywhere yet, for [`Server::service`] or [`Server::and_bind`]. Starting it
+    /// Creates a server without an address to listen on, for [`Server::service`] or [`Server::and_bind`]. Starting it
     /// without an address is an error.
     pub fn new() -> Server {
         Server {
@@ -103,13 +103,13 @@ impl Server {
 
     /// Creates a server that will listen on `address`.
     ///
-    /// An address is a text, such as `"127.0.0.1:8080"`, `"[::]:8080"` for IPv6 and IPv4, `"localhost:8080"` or
-    /// `"unix:/run/app.sock"`; a [`SocketAddr`](std::net::SocketAddr); a path; a listener of the standard library that
-    /// is already open; or a [`MemoryListener`](crate::MemoryListener). [`Address`] says more about each, such as who can
+    /// An address is a string, such as `"127.0.0.1:8080"`, `"[::]:8080"` for IPv6 and IPv4, `"localhost:8080"` or
+    /// `"unix:/run/app.sock"`; a [`SocketAddr`](std::net::SocketAddr); a path; an open listener of the standard
+    /// library; or a [`MemoryListener`](crate::MemoryListener). [`Address`] says more about each, such as who can
     /// connect to a Unix socket.
     ///
-    /// Another server may listen on the same TCP port. It then gets a share of the new connections, and all of them
-    /// once this server stops. See [`Server::share_port`].
+    /// On Linux, another server may listen on the same TCP port. It then gets a share of the new connections, and all
+    /// of them once this server stops. See [`Server::share_port`].
     pub fn bind(address: impl Into<Address>) -> Server {
         Server::new().and_bind(address)
     }
@@ -134,8 +134,8 @@ impl Server {
         self
     }
 
-    /// Sets whether one core accepts all connections and gives each to the core that has the fewest. Default: no, where
-    /// the operating system can spread connections over the cores itself.
+    /// Sets whether one core accepts all connections and gives each to the core that has the fewest. Default: no,
+    /// except where the operating system cannot spread connections over the cores itself.
     ///
     /// The operating system spreads connections at random, so a few long-lived ones may end up on one core while
     /// another has none. Balancing prevents that, and costs each new connection a few microseconds.
@@ -150,18 +150,18 @@ impl Server {
         self
     }
 
-    /// Sets whether the TCP port may be shared with another server, so that this one can take over from an older one
-    /// without turning anyone away. If not, binding a port that is in use is an error. Default: yes on Linux. Other
-    /// systems never share a port.
+    /// Sets whether this server may share its TCP port with another one, and so take over from an older server without
+    /// turning anyone away. If not, binding a port that is in use is an error. Default: yes on Linux. Other systems
+    /// never share a port.
     #[doc(alias = "reuse_port")]
     pub fn share_port(mut self, share_port: bool) -> Server {
         self.listen.share_port = share_port;
         self
     }
 
-    /// Sets the mode of the files of Unix sockets, such as `0o660`. Anyone who may write to the file may connect. A
-    /// proxy in front often runs as another user, whom the umask keeps out, but who may be in the group of this one. By
-    /// default, the umask determines the mode.
+    /// Sets the mode of the files of Unix sockets, such as `0o660`. Whoever may write to the file may connect. A proxy
+    /// in front often runs as another user, which the umask keeps out, but `0o660` lets in if both are in the same
+    /// group. By default, the umask determines the mode.
     ///
     /// # Examples
     ///
@@ -180,24 +180,25 @@ impl Server {
         self
     }
 
-    /// Sets how many connections may wait in the operating system to be accepted, for each listener. Default: 4,096.
+    /// Sets how many connections of each listener may wait in the operating system to be accepted. Default: 4,096.
     pub fn backlog(mut self, backlog: u16) -> Server {
         self.listen.backlog = backlog.into();
         self
     }
 
-    /// Sets after how much silence the operating system probes whether a TCP peer is still there, and how often it
-    /// repeats the probe. A peer that leaves several probes in a row unanswered (nine on Linux) is considered gone, and
-    /// its connection fails.
+    /// Sets how long a TCP peer may be silent before the operating system probes whether it is still there, and how
+    /// often the probe is repeated. A peer that leaves several probes in a row unanswered (nine on Linux) is considered
+    /// gone, and its connection fails.
     ///
     /// Use it for connections that may be silent for long: one that was [upgraded](Context::upgrade) has no other time
-    /// limit. Default: never (RFC 9293 §3.8.4). Counted in whole seconds, clamped to between 1 and 32,767.
+    /// limit. Default: no probes (RFC 9293 §3.8.4). Counted in whole seconds, clamped to between 1 and 32,767.
     pub fn tcp_keepalive(mut self, silence: impl Into<Option<Duration>>) -> Server {
         self.listen.keepalive = silence.into().map(Keepalive::every);
         self
     }
 
-    /// Sets the `server` field of final answers without one (RFC 9110 §10.2.4). Default: none, as with an empty name.
+    /// Sets the `server` field of final answers that have none (RFC 9110 §10.2.4). Default: none. An empty name sets
+    /// none either.
     ///
     /// # Panics
     ///
@@ -214,19 +215,20 @@ impl Server {
         self
     }
 
-    /// Sets the bounds on how long peers may take. Default: those of [`Timeouts`], all in force but the handler's.
+    /// Sets the bounds on how long peers may take. Default: those of [`Timeouts`], all of them in force except the
+    /// handler's.
     pub fn timeouts(mut self, timeouts: Timeouts) -> Server {
         self.settings.bounds.timeouts = timeouts;
         self
     }
 
-    /// Sets a function that is called with every refusal and every failed exchange. If the connection fails after that,
-    /// too, before it has carried the answer, it is not called again. Default: none.
+    /// Sets a function that is called with every refusal and every failed exchange. If the connection then fails before
+    /// it has carried the answer, the function is not called again. Default: none.
     ///
     /// It is not called for a handler that fails with a bare [`Status`](crate::Status), which is an answer like any
-    /// other unless it cuts one off, nor for a peer that has heard an error and then closes before the end of its body,
-    /// nor for what is cut when the grace of a stop is over ([`ServerCounts::cut`]). It runs on the core where the error
-    /// happened, so it should return quickly.
+    /// other unless it cuts one off; for a peer that got an error and then closes before the end of its body; or for
+    /// connections that are cut when the grace period of a stop is over ([`ServerCounts::cut`]). It runs on the core
+    /// where the error happened, so it should return quickly.
     pub fn on_error(mut self, on_error: impl Fn(&Refusal<'_>) + Send + Sync + 'static) -> Server {
         self.settings.on_error = Some(Arc::new(on_error));
         self
@@ -235,11 +237,11 @@ impl Server {
     /// Stops the server when `signal` completes, as [`Running::shutdown`] does with `grace`. Default: the server runs
     /// until the process ends.
     ///
-    /// The signal is polled on one of the cores, so it may await anything that needs a runtime.
+    /// A core polls the signal, so it may await anything that needs a runtime.
     ///
     /// # Examples
     ///
-    /// To stop at SIGTERM, which systems send before they kill a process:
+    /// Stop on SIGTERM, which service managers send before they kill a process:
     ///
     /// ```no_run
     /// # #[cfg(unix)]
@@ -267,10 +269,11 @@ impl Server {
         self
     }
 
-    /// Serves until the server is stopped, with one handler for all cores. Blocks this thread, as [`Running::wait`] does.
+    /// Serves until the server is stopped, with one handler for all cores. Blocks the calling thread, as
+    /// [`Running::wait`] does.
     ///
     /// The cores share the handler, so it must be [`Send`] and [`Sync`], but its future need not be. For a handler that
-    /// is neither there is [`Server::run_per_core`].
+    /// is not, use [`Server::run_per_core`].
     ///
     /// # Errors
     ///
@@ -286,7 +289,7 @@ impl Server {
 
     /// Starts the server with one handler for all cores, and returns once all of them listen.
     ///
-    /// The server has runtimes of its own, so this may be called in any thread, even in one that runs `async` code.
+    /// The server makes its own runtimes, so this may be called on any thread, even one that runs `async` code.
     ///
     /// # Errors
     ///
@@ -302,12 +305,12 @@ impl Server {
 
     /// Serves until the server is stopped, with a handler of its own for each core.
     ///
-    /// `make` is called once in the runtime of each core, so the state of a handler need not be [`Send`], and needs no
-    /// locks.
+    /// `make` is called once on each core, in the core's runtime, so the state of a handler need not be [`Send`], and
+    /// needs no locks.
     ///
     /// # Errors
     ///
-    /// As [`Server::run`], or with the error of `make`. What is still made for the other cores is then given up.
+    /// As [`Server::run`], or with the error of `make`. Handlers still being made for the other cores are then dropped.
     ///
     /// # Examples
     ///
@@ -326,7 +329,8 @@ impl Server {
     /// # }
     /// ```
     ///
-    /// A pool of connections to a database. They belong to the runtime that opened them, so each core has its own:
+    /// A pool of database connections. Connections belong to the runtime that opened them, so each core has its own
+    /// pool:
     ///
     /// ```no_run
     /// use corehttp::{Context, Server};
@@ -371,9 +375,10 @@ impl Server {
         launch::launch(self, make)
     }
 
-    /// Makes a [`Service`]: a handler with this server's settings, for connections that come from elsewhere.
+    /// Makes a [`Service`]: a handler with this server's settings, for connections that the server does not accept
+    /// itself.
     ///
-    /// How many connections there are, and when they stop, is then up to you: settings for listening, for cores and for
+    /// You then decide how many connections there are, and when they stop: settings for listening, for cores and for
     /// the stop have no effect, nor do [`Limits::connections_max`] and [`Limits::connections_per_peer_max`].
     pub fn service<Kind, H: IntoHandler<Kind>>(self, handler: H) -> Service<H::Handler> {
         Service::new(handler.into_handler(), &self.settings)

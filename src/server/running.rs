@@ -18,8 +18,8 @@ use crate::runtime::{self, Instant};
 
 /// A server that has started, to be inspected, stopped and waited for from any thread.
 ///
-/// `{}` formats the addresses on which it listens: as a URL for TCP, such as `http://127.0.0.1:8080`, else as the
-/// address, such as `unix:/run/app.sock`; several are separated by commas. Clones refer to the same server. Dropping
+/// `{}` formats the addresses on which it listens: as a URL for TCP, such as `http://127.0.0.1:8080`, otherwise as the
+/// address, such as `unix:/run/app.sock`. Several are separated by commas. Clones refer to the same server. Dropping
 /// all of them does not stop it.
 ///
 /// # Examples
@@ -74,13 +74,13 @@ impl Running {
         self.inner.stop.subscribe()
     }
 
-    /// Returns what a core holds as long as it accepts connections.
+    /// Returns what a core holds while it accepts connections.
     pub(super) fn lifeline(&self, grace: Duration) -> Lifeline {
         Lifeline { running: self.clone(), grace }
     }
 
-    /// Returns the first TCP address that the server listens on, with the port that the system chose if the address had
-    /// port 0; `0.0.0.0:0` if it listens on no TCP address.
+    /// Returns the first TCP address that the server listens on; if its port was 0, with the port that the system
+    /// chose. Returns `0.0.0.0:0` if the server listens on no TCP address.
     pub fn local_addr(&self) -> SocketAddr {
         let tcp = self.inner.addresses.iter().find_map(|address| match address {
             Address::Tcp(address) => Some(*address),
@@ -95,21 +95,21 @@ impl Running {
         &self.inner.addresses
     }
 
-    /// Stops the server gracefully: it accepts no more connections, closes idle ones at once, sends `connection: close`
-    /// with the answers on the others, and cuts what is left after `grace`.
+    /// Stops the server gracefully: it accepts no more connections, closes idle ones, sends `connection: close` with
+    /// the answers on the others, and cuts what is left after `grace`.
     ///
-    /// A connection that has not sent a request yet has a second to do so, and one that has just been answered has a
-    /// quarter of a second for the next one. A request that is on its way to one that is closed is not answered.
-    /// Clients that notice, such as [`Client`](crate::Client), send it again if that is safe (RFC 9112 §9.3.1), and
-    /// report a POST.
+    /// A new connection has a second to send its first request, and one that has just carried an answer has a quarter
+    /// of a second for the next. A request that arrives on a closed connection is not answered. Clients that notice,
+    /// such as [`Client`](crate::Client), send it again if that is safe (RFC 9112 §9.3.1), and otherwise, as with a
+    /// POST, report an error.
     ///
-    /// Tasks that handlers have started are not waited for: they are dropped as soon as their core has no connections
-    /// left. What must be finished belongs into the handler, or into a runtime of your own, which a
-    /// `tokio::runtime::Handle` reaches. Work that `tokio::task::spawn_blocking` has begun cannot be dropped, so its core
-    /// waits for it, even beyond the grace.
+    /// The server does not wait for tasks that handlers have started: they are dropped as soon as their core has no
+    /// connections left. Work that must be finished belongs in the handler, or in a runtime of your own, through its
+    /// `tokio::runtime::Handle`. Work that `tokio::task::spawn_blocking` has begun cannot be dropped, so its core waits
+    /// for it, even beyond `grace`.
     ///
-    /// Returns at once; use [`Running::wait`] to wait for the end. A later call can shorten the grace, but not extend
-    /// it.
+    /// Returns at once; use [`Running::wait`] to wait for the end. A later call can shorten the grace period, but not
+    /// extend it.
     #[doc(alias = "graceful_shutdown")]
     pub fn shutdown(&self, grace: Duration) {
         self.stop(grace, |stop, at| at < stop.at);
@@ -130,18 +130,18 @@ impl Running {
     /// Waits until all cores have stopped. Any number of threads may wait.
     ///
     /// It blocks the thread, so a task of another runtime waits with
-    /// `tokio::task::spawn_blocking(move || running.wait()).await`. On a core of this server that would never end, since
-    /// a core ends after its blocking work.
+    /// `tokio::task::spawn_blocking(move || running.wait()).await`. On a core of this server that would never end,
+    /// because a core ends only after its blocking work.
     ///
     /// # Errors
     ///
-    /// Fails if a core could not go on, for instance because one of its listeners failed for good. The whole server has
-    /// stopped for that, with the grace of [`Server::on_stop`](crate::Server::on_stop), or 10 seconds. Only the first
-    /// caller gets that error; the others get `Ok`.
+    /// Fails if a core could not go on, for instance because one of its listeners failed for good. The whole server
+    /// then stops, with the grace period of [`Server::on_stop`](crate::Server::on_stop), or 10 seconds. Only one caller
+    /// gets the error; the others get `Ok`.
     ///
     /// # Panics
     ///
-    /// Panics on the thread of a core, which would wait for itself.
+    /// Panics on the thread of one of the server's cores, which would wait for itself.
     pub fn wait(&self) -> Result {
         let is_own = lock(&self.inner.own).contains(&thread::current().id());
         assert!(!is_own, "a core of a server cannot wait for it");
@@ -168,8 +168,8 @@ pub(super) struct Stop {
     pub(super) at: Instant,
 }
 
-/// Held by a core as long as it accepts connections. Dropping it stops the server, unless it was told to stop before. A
-/// core that fails must not end alone: its share of the peers would not be served, and the error would not be reported.
+/// Held by a core while it accepts connections. Dropping it stops the server, unless it was told to stop before. A core
+/// that fails must not end alone: its share of the peers would not be served, and the error would not be reported.
 pub(super) struct Lifeline {
     running: Running,
     pub(super) grace: Duration,

@@ -1,4 +1,4 @@
-//! [`Service`]: a handler with its settings, for connections that come from elsewhere.
+//! [`Service`]: a handler with its settings, for connections that the server does not accept itself.
 
 use std::cell::Cell;
 use std::fmt;
@@ -18,9 +18,9 @@ use crate::net::{Conn, Peer, PeerAddr, Timetable, Transport};
 
 /// A handler with its settings, for connections that you accept yourself, on any tokio runtime.
 ///
-/// It is made by [`Server::service`](super::Server::service). Clones are cheap and share their memory, but cannot leave
-/// their thread. Deadlines are tokio timers here, so the runtime must have its time driver enabled, as it is under
-/// `#[tokio::main]`. If handlers call `tokio::task::spawn_local`, it also takes a `tokio::task::LocalSet`, or
+/// Made by [`Server::service`](super::Server::service). Clones are cheap and share their memory, but cannot leave their
+/// thread. Deadlines are tokio timers here, so the runtime must have its time driver enabled, as it is under
+/// `#[tokio::main]`. Handlers that call `tokio::task::spawn_local` also need a `tokio::task::LocalSet`, or
 /// [`block_on`](crate::block_on).
 ///
 /// # Examples
@@ -49,7 +49,7 @@ impl<H: Handler> Service<H> {
 
     /// Serves one connection until it closes or is taken over. Any number of connections may be served concurrently.
     ///
-    /// Handlers see [`PeerAddr::Memory`] as the address of the peer. To tell them the real one, use
+    /// Handlers see [`PeerAddr::Memory`] as the address of the peer. To give them the real one, use
     /// [`Service::serve_connection_from`].
     ///
     /// # Errors
@@ -62,8 +62,8 @@ impl<H: Handler> Service<H> {
         self.serve_connection_from(PeerAddr::Memory, io)
     }
 
-    /// Serves one connection until it closes or is taken over, with `peer` at its other end. That is the address that
-    /// handlers and [`Server::on_error`](super::Server::on_error) see.
+    /// Serves one connection until it closes or is taken over. Handlers and
+    /// [`Server::on_error`](super::Server::on_error) see `peer` as the address of the peer.
     ///
     /// # Errors
     ///
@@ -103,7 +103,7 @@ impl<H: Handler> Service<H> {
         peer: PeerAddr,
         io: impl AsyncRead + AsyncWrite + 'static,
     ) -> impl Future<Output = io::Result<()>> {
-        // Made outside of the future, which would otherwise hold room for `io` as long as the connection lasts.
+        // Made outside of the future, which would otherwise have room for `io` as long as the connection lasts.
         let mut connection = Connection::new(self.worker.clone(), self.connect(peer, io));
         async move {
             let served = poll_fn(|cx| connection.poll_serve(cx)).await;
@@ -112,12 +112,12 @@ impl<H: Handler> Service<H> {
         }
     }
 
-    /// Stops gracefully, for all clones: idle connections are closed at once, and the others after the answer in
-    /// progress, which says `connection: close`. A connection that has not sent a request yet has a second to do so, and
-    /// one that has just been answered has a quarter of a second for the next one.
+    /// Stops all clones gracefully: idle connections are closed, and the others after the answer in progress, which
+    /// says `connection: close`. A new connection has a second to send its first request, and one that has just carried
+    /// an answer has a quarter of a second for the next.
     ///
     /// Returns at once. Each [`Service::serve_connection`] returns when its connection is done; dropping its future
-    /// cuts the connection. A connection that is served after this gets one answer, and is closed.
+    /// cuts the connection. A connection that is served after this call gets one answer, and is closed.
     pub fn stop(&self) {
         self.worker.shared.timetable.stop();
     }
@@ -125,13 +125,13 @@ impl<H: Handler> Service<H> {
     /// Answers one request without a connection, for tests of handlers.
     ///
     /// As on a connection, the handler is first asked for its [`BodyPlan`](super::BodyPlan), and a body that exceeds it
-    /// is refused. A body that is a stream is received first, whatever the plan is, so that
+    /// is refused. A body that is a stream is received before the handler runs, whatever the plan, so
     /// [`Context::buffer_body`] has nothing left to refuse.
     ///
-    /// The handler sees [`PeerAddr::Memory`] as the address of the peer, and no TLS.
+    /// The handler sees [`PeerAddr::Memory`] as the address of the peer, and no TLS session.
     ///
     /// The response is as the handler left it: without the fields that are computed when an answer is sent, and with
-    /// its content even if the request is a HEAD. What the handler writes by [`Context::stream`] becomes the body, up
+    /// its content even if the request is a HEAD. What the handler writes with [`Context::stream`] becomes the body, up
     /// to the point where an answer would have been aborted; in answer to a HEAD, it is dropped.
     ///
     /// # Examples

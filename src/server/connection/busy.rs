@@ -1,5 +1,4 @@
-//! [`run`]: what is done for a connection while it is busy: its handshake, or all that is owed to requests that have
-//! arrived.
+//! [`run`]: what is done for a busy connection: its handshake, or the answers to the requests that have arrived.
 
 use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -70,8 +69,8 @@ async fn exchanges<H: Handler>(worker: &Worker<H>, ctx: &mut Context) -> Result<
         if ctx.persists() && !ctx.is_read() {
             poll_fn(|cx| poll_drain(ctx, cx)).await;
         }
-        // A handler that read exactly as much as there was still has its last piece on loan; an idle connection
-        // must not.
+        // After a handler that read exactly as much as there was, the last piece is still on loan. An idle connection
+        // must not lend.
         ctx.incoming.get_mut().take_back();
         let next = ctx.next_step();
         if next != Next::Wait || ctx.incoming.get_mut().input.is_empty() {
@@ -118,7 +117,7 @@ fn read_expectation(ctx: &mut Context) -> Result<(), Box<Refused>> {
 pub(super) enum Plan {
     /// The handler is called.
     Call,
-    /// The same, once the body has been buffered, which may have so many bytes.
+    /// The same, once the body has been buffered, up to so many bytes.
     Buffer(usize),
     /// It is answered with this status.
     Refuse(Status),
@@ -146,7 +145,8 @@ pub(super) fn poll_send(ctx: &mut Context, cx: &mut task::Context<'_>) -> Poll<R
     catch_unwind(AssertUnwindSafe(|| ctx.poll_send(cx))).unwrap_or_else(panicked)
 }
 
-/// Reads what the handler left of the body, so that another request can follow it. Separate, since few leave any.
+/// Reads what the handler left of the body, so that another request can follow it. A separate function, since few
+/// handlers leave any.
 #[inline(never)]
 fn poll_drain(ctx: &mut Context, cx: &mut task::Context<'_>) -> Poll<()> {
     match ready!(ctx.poll_drain(cx)) {

@@ -61,7 +61,7 @@ pub(super) fn poll_newcomer(conn: &mut Conn, cx: &mut task::Context<'_>) -> Poll
     }
 }
 
-/// One that has just carried an answer is given time, too: those who ask often have sent the next request by then.
+/// A connection that has just carried an answer is given time, too: a busy client has sent its next request by then.
 fn poll_idle(conn: &mut Conn, limit: Duration, cx: &mut task::Context<'_>) -> Poll<()> {
     if conn.waited(Lane::Read, limit) <= NEXT_GRACE {
         ready!(conn.poll_expired(cx, Lane::Whole, NEXT_GRACE));
@@ -72,7 +72,7 @@ fn poll_idle(conn: &mut Conn, limit: Duration, cx: &mut task::Context<'_>) -> Po
 
 /// How long a connection that has sent no request yet may hold up a stop.
 const NEWCOMER_GRACE: Duration = Duration::from_secs(1);
-/// How long one that has carried an answer may hold it up.
+/// How long a connection that has just carried an answer may hold up a stop.
 const NEXT_GRACE: Duration = Duration::from_millis(250);
 
 /// The steps of closing.

@@ -33,7 +33,7 @@ pub(super) struct Connection<H: Handler> {
     desk: Option<Box<Desk<H>>>,
     /// How many exchanges it has carried.
     number: u64,
-    /// The place that it left, if it was taken over.
+    /// The place that the connection left, if it was taken over.
     vacated: Option<Box<Vacated>>,
 }
 
@@ -53,7 +53,7 @@ impl<H: Handler> Connection<H> {
     ///
     /// What ended the connection early. The peer has already been told, if that was possible.
     pub(super) fn poll_serve(&mut self, cx: &mut task::Context<'_>) -> Poll<io::Result<()>> {
-        // Whatever it has waited for, be it its turn, has taken time.
+        // Time has passed since the last poll, if only in the queue of the core.
         self.worker.shared.clock.outdate();
         loop {
             if let Some(desk) = &mut self.desk {
@@ -113,8 +113,8 @@ impl<H: Handler> Connection<H> {
                 Poll::Pending => poll_stop(conn, *number, limit, cx).map(|()| None),
             };
         }
-        // A transport that cannot tell whether it is readable also ends up here: it has to be read to know, and borrows
-        // a context for that.
+        // A transport that cannot tell whether it is readable also ends up here: only a read can tell, and borrows a
+        // context for that.
         let mut context = worker.take_context();
         context.swap_workspace(conn);
         let filled = conn.poll_fill(cx, &mut context.incoming.get_mut().input, limit);

@@ -1,4 +1,4 @@
-//! [`Context::client_ip`]: who asks, if it is a proxy that connects (RFC 9110 §3.7).
+//! [`Context::client_ip`]: who the client is, if a proxy connects for it (RFC 9110 §3.7).
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
@@ -7,17 +7,18 @@ use crate::message::{Headers, trim};
 use crate::net::PeerAddr;
 
 impl Context {
-    /// Returns the IP address of the client, also behind proxies of your own: `is_proxy` says which addresses are theirs.
+    /// Returns the IP address of the client, even behind your own proxies: `is_proxy` says which addresses are theirs.
     ///
-    /// If the peer is no proxy, it is the client. If it is one, or is connected through a Unix socket, the client is
-    /// the last address in the request's `x-forwarded-for` fields that is no proxy's: each proxy appends the address of
-    /// whoever connected to it, and what stands further ahead may have been made up. If all of them are proxies', it is
-    /// the first one, and without that field the peer.
+    /// If the peer is not a proxy, it is the client. If it is one, or is connected through a Unix socket, the client is
+    /// the last address in the request's `x-forwarded-for` fields that is not a proxy's: each proxy appends the address
+    /// that connected to it, and anything before that may be made up. If all of the addresses are proxies', the first
+    /// one is the client's; without the field, the peer is the client.
     ///
-    /// So let your proxies append to that field, as nginx does with `$proxy_add_x_forwarded_for`, and name no address
-    /// as theirs at which others can send requests: whoever is taken for a proxy may claim any address.
+    /// So let your proxies append to that field, as nginx does with `$proxy_add_x_forwarded_for`. Accept no address
+    /// from which others can send requests, too: whoever is taken for a proxy can claim any address.
     ///
-    /// Returns `None` if the address is not known: the peer has none, or a proxy has named something else.
+    /// Returns `None` if the address is not known: the peer has none, or a proxy has written something that is not an
+    /// address.
     ///
     /// # Examples
     ///

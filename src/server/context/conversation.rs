@@ -1,4 +1,5 @@
-//! How a handler talks with the peer while it runs: reads the request, writes the answer, and hears of the end.
+//! How a handler talks to the peer while it runs: it reads the request, writes the answer, and learns that the peer has
+//! closed.
 
 use std::cell::RefCell;
 use std::future::poll_fn;
@@ -13,16 +14,17 @@ use crate::message::{Headers, Length, Status, Version};
 use crate::server::{InvalidAnswer, Result};
 use crate::wire::encode;
 
-/// Conversation with the peer.
+/// Conversation with the peer, while the handler runs.
 impl Context {
     /// Returns a [`Reader`], which reads the request's body as it arrives. If the body was buffered, it reads the
     /// buffer.
     ///
-    /// What the handler leaves unread is discarded afterwards, within [`Limits::drain_max`](crate::Limits::drain_max).
+    /// What the handler leaves unread is read and discarded afterwards, up to
+    /// [`Limits::drain_max`](crate::Limits::drain_max).
     ///
     /// # Examples
     ///
-    /// A file that is uploaded with PUT or POST. The plan lets the handler begin before the body is here.
+    /// A file that is uploaded with PUT or POST. The plan lets the handler start before the body has arrived:
     ///
     /// ```no_run
     /// use corehttp::{BodyPlan, Context, Server, with_plan};
@@ -46,7 +48,7 @@ impl Context {
         Reader::new(request, incoming.get_mut(), conn, &shared.bounds)
     }
 
-    /// Receives the rest of a body that was planned to be streamed: its bytes into `ctx.request.body`, and its trailers
+    /// Receives the rest of a body that the plan was to stream: its bytes into `ctx.request.body`, and its trailers
     /// into `ctx.request.trailers`.
     ///
     /// # Errors
@@ -74,7 +76,7 @@ impl Context {
     /// [`Writer::flush`] sends it at once.
     ///
     /// The body is sent in chunks, or with the `content-length` that was set. To an HTTP/1.0 peer, a body without a
-    /// length is sent until the connection closes. If the body is not [finished](Writer::finish), the connection is
+    /// length ends when the connection closes. If the body is not [finished](Writer::finish), the connection is
     /// aborted.
     ///
     /// # Errors
@@ -106,7 +108,8 @@ impl Context {
         Ok(writer)
     }
 
-    /// Reads the request's body and writes the answer's at the same time. See [`Context::stream`].
+    /// Begins the answer, and returns a [`Reader`] for the request's body and a [`Writer`] for the answer's, to use
+    /// both at the same time. See [`Context::stream`].
     ///
     /// # Errors
     ///
@@ -124,8 +127,8 @@ impl Context {
         Ok((Reader::new(writer.request, incoming.get_mut(), writer.conn, writer.bounds), writer))
     }
 
-    /// Sends an interim answer, such as 103 with `link` fields (RFC 9110 §15.2, RFC 8297). To a peer that speaks
-    /// HTTP/1.0 nothing is sent.
+    /// Sends an interim answer, such as 103 with `link` fields (RFC 9110 §15.2, RFC 8297). A peer that speaks HTTP/1.0
+    /// gets none.
     ///
     /// # Errors
     ///
@@ -146,8 +149,8 @@ impl Context {
 
     /// Waits until the peer has closed the connection, or its sending half, which looks the same.
     ///
-    /// Use it alongside work that is pointless once the peer is gone: a handler that does not write would not notice
-    /// otherwise. A handler that streams asks its writer: [`Writer::peer_closed`].
+    /// Use it alongside work that is pointless once the peer is gone, because a handler that does not write would not
+    /// notice otherwise. A handler that streams uses [`Writer::peer_closed`].
     ///
     /// What the peer sends meanwhile is kept, up to 64 KiB. A close that comes after more than that is not noticed.
     ///

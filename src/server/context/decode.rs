@@ -12,13 +12,13 @@ impl Context {
     /// Decodes the request's body, undoing its content codings such as `gzip`, and removes the fields that described
     /// the coded form: `content-encoding`, `content-length` and digests.
     ///
-    /// A body that is not coded stays as it is. One that was planned to be streamed is received first.
+    /// A body without codings stays as it is. If the plan was to stream the body, it is received first.
     ///
     /// # Errors
     ///
-    /// Fails if the content is corrupt or cut short (passed on with `?`, that is answered with 400); if it exceeds
-    /// [`Limits::body_max`](crate::Limits::body_max) when decoded (413); or if a coding is unknown (415, with the known
-    /// ones in `accept-encoding`). The body is then left as it was received, as it is when the future is dropped.
+    /// Fails if the content is corrupt or cut short (answered with 400 if passed on with `?`), if it exceeds
+    /// [`Limits::body_max`](crate::Limits::body_max) when decoded (413), or if a coding is unknown (415, with the known
+    /// ones in `accept-encoding`). After an error, or if the future is dropped, the body is left as it was received.
     ///
     /// # Examples
     ///
@@ -35,8 +35,7 @@ impl Context {
         self.decode_body_up_to(self.shared.bounds.limits.body_max).await
     }
 
-    /// Decodes the request's body as [`Context::decode_body`] does, with a limit of its own for the decoded content, in
-    /// bytes.
+    /// Decodes the request's body as [`Context::decode_body`] does, up to `limit` bytes of decoded content.
     ///
     /// # Errors
     ///

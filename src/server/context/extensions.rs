@@ -3,8 +3,7 @@
 use std::any::{Any, TypeId};
 use std::fmt;
 
-/// Values of one exchange that middleware passes on to handlers, at most one of each type. They are dropped when the
-/// exchange is over.
+/// Values that middleware passes on to handlers, at most one of each type. They are dropped when the exchange is over.
 ///
 /// # Examples
 ///
@@ -77,7 +76,7 @@ impl Extensions {
         self.position::<T>().and_then(|at| self.values[at].1.downcast_ref())
     }
 
-    /// Returns the value of type `T` to be changed, if there is one.
+    /// Returns the value of type `T`, to be changed, if there is one.
     pub fn get_mut<T: 'static>(&mut self) -> Option<&mut T> {
         self.position::<T>().and_then(|at| self.values[at].1.downcast_mut())
     }

@@ -1,4 +1,4 @@
-//! [`Facts`]: what is noted of an exchange before its handler runs, and what the handler can learn about it.
+//! [`Facts`]: what is noted about an exchange before its handler runs, and what the handler can ask about it.
 
 use std::net::SocketAddr;
 use std::time::Instant;
@@ -7,8 +7,8 @@ use super::Context;
 use crate::net::{Conn, Peer, PeerAddr};
 use crate::wire::{Asked, Wish, persists};
 
-/// What is noted before the handler runs. Nothing is read from the request afterwards, since the handler may rewrite
-/// it.
+/// What is noted before the handler runs. The framing of the answer and the fate of the connection do not depend on the
+/// request afterwards, since the handler may rewrite it.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::server) struct Facts {
     pub(in crate::server) asked: Asked,
@@ -61,15 +61,15 @@ impl Context {
 
 /// Facts about the exchange.
 impl Context {
-    /// Returns the address of the peer. It is the one that connected, so behind a proxy it is the proxy's: see
+    /// Returns the address of the peer that connected. Behind a proxy that is the proxy's address: see
     /// [`Context::client_ip`].
     #[doc(alias("remote_addr", "ConnectInfo"))]
     pub fn peer_addr(&self) -> PeerAddr {
         self.peer().addr
     }
 
-    /// Returns the local address that the peer connected to; `None` if the connection is not TCP, was taken over, or
-    /// was given to a [`Service`](crate::Service).
+    /// Returns the local address that the peer connected to; `None` if the connection is not TCP, was taken over, or is
+    /// served by a [`Service`](crate::Service).
     pub fn local_addr(&self) -> Option<SocketAddr> {
         self.conn.borrow().as_ref().and_then(|conn| conn.transport.local_addr())
     }
@@ -79,29 +79,29 @@ impl Context {
         self.peer().id
     }
 
-    /// Returns which exchange of its connection this is, counted from 1.
+    /// Returns the number of this exchange on its connection, counted from 1.
     pub fn exchange_number(&self) -> u64 {
         self.facts.number
     }
 
-    /// Returns when the last bytes of the request's head arrived or, if the request was pipelined, a moment between that
-    /// and the end of the ones before it.
+    /// Returns when the last bytes of the request's head arrived. For a pipelined request, it may be any moment between
+    /// that and the end of the exchanges before it.
     pub fn arrived(&self) -> Instant {
         self.facts.arrived
     }
 
-    /// Returns whether the answer has begun, as by [`Context::stream`](super::Context::stream) or
-    /// [`Context::forward`](super::Context::forward), so that changes of the response come too late.
+    /// Returns whether the answer has begun, for example with [`Context::stream`](super::Context::stream) or
+    /// [`Context::forward`](super::Context::forward). From then on it is too late to change the response.
     #[doc(alias("headers_sent", "is_committed"))]
     pub fn has_answered(&self) -> bool {
         !self.outgoing.is_unsent()
     }
 
-    /// Returns whether the server is about to stop, which makes this answer the last one of its connection, unless its
+    /// Returns whether the server is about to stop. If so, this answer is the last one of its connection, unless its
     /// head was sent before.
     ///
-    /// By then no new connections are accepted, so a health check that asks this is hardly ever heard. If a load
-    /// balancer should go elsewhere first, let the check fail as soon as the signal to stop has come, and the future of
+    /// By then no new connections are accepted, so a health check that uses this can hardly be asked any more. To send
+    /// a load balancer elsewhere first, let the check fail as soon as the signal to stop arrives, and let the future of
     /// [`Server::on_stop`](crate::Server::on_stop) complete some seconds later.
     pub fn is_stopping(&self) -> bool {
         self.shared.timetable.is_stopping()
@@ -110,7 +110,7 @@ impl Context {
     /// Waits until the server is about to stop.
     ///
     /// The future does not borrow the context. So a handler that streams for long, or has taken the connection over,
-    /// can wait for it alongside everything else, and finish within the grace.
+    /// can wait for it alongside everything else, and finish within the grace period.
     ///
     /// # Examples
     ///

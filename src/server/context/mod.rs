@@ -46,7 +46,7 @@ use crate::wire::Asked;
 
 /// One exchange: a request, its response, and the connection between client and server.
 ///
-/// A handler borrows it, and whatever is in its response when the handler returns is the answer:
+/// A handler borrows it. Whatever is in its response when the handler returns is the answer:
 ///
 /// ```
 /// use corehttp::{Context, Status};
@@ -62,8 +62,8 @@ use crate::wire::Asked;
 ///
 /// A body that is too large for memory is read with [`Context::body_reader`], and written with [`Context::stream`].
 ///
-/// Everything in it is reused for the next exchange. So a view of the request cannot be kept longer, and the compiler
-/// sees to that:
+/// Everything in it is reused for the next exchange, so a view of the request cannot be kept longer. The compiler sees
+/// to that:
 ///
 /// ```compile_fail
 /// use corehttp::{Context, Server};
@@ -77,11 +77,11 @@ use crate::wire::Asked;
 pub struct Context {
     /// The request. It includes the body, unless the handler planned to stream it (see [`BodyPlan`](crate::BodyPlan)).
     pub request: Request,
-    /// The answer, unless the handler sends it itself, with [`Context::stream`] for example.
+    /// The answer, unless the handler sends it itself, for example with [`Context::stream`].
     pub response: Response,
     /// Values that middleware passes on to the handlers it wraps.
     pub extensions: Extensions,
-    /// Changes the answer on its way to the peer, if the handler streams it. Set by middleware.
+    /// What changes the answer on its way to the peer, if the handler streams it. Set by middleware.
     pub transform: Option<Box<dyn Transform>>,
     /// The transform's output that is not sent yet.
     transformed: Vec<u8>,
@@ -91,7 +91,7 @@ pub struct Context {
     pub(super) conn: SharedConn,
     /// The place that the connection left, once it was taken over.
     pub(super) vacated: Option<Box<Vacated>>,
-    /// What a busy connection borrows, while there is no connection to lend it to.
+    /// What a busy connection borrows. It is here while there is no connection to lend it to.
     workspace: Option<Box<Workspace>>,
     pub(super) facts: Facts,
     pub(super) shared: Rc<Shared>,
@@ -248,8 +248,8 @@ impl Context {
         unsent >= limits.pipeline_answers_max || waiting >= limits.pipeline_bytes_max
     }
 
-    /// Counts a refusal, and passes it to the application's `on_error`. Why the exchange failed first is told; that its
-    /// connection fails after that is no news.
+    /// Counts a refusal, and passes it to the application's `on_error`. If the connection of an exchange that was
+    /// reported fails afterwards, that is no news.
     pub(super) fn report(&mut self, status: Option<Status>, cause: RefusalCause) {
         let Peer { addr: peer, id: connection_id } = self.peer();
         let (exchange_number, request) = match (self.facts.number, self.facts.headless) {

@@ -18,6 +18,6 @@ pub(in crate::server) enum Manner {
     /// The peer may still be sending. Closing at once would cause a reset, which may take the answer away before the
     /// peer has read it.
     Lingering,
-    /// With a reset, in the middle of an answer, so that it cannot be mistaken for the whole.
+    /// With a reset, in the middle of an answer, so that the peer cannot mistake it for the whole.
     Abort,
 }

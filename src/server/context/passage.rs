@@ -17,7 +17,7 @@ pub(super) struct Passage<'a> {
     /// The transform's output, and how much of it has been sent.
     out: &'a mut Vec<u8>,
     sent: usize,
-    /// The flush that was asked of the transform last.
+    /// The last flush that the transform was asked for.
     last: Flush,
     turn: Turn,
 }

@@ -16,10 +16,10 @@ use crate::message::{Headers, Request};
 use crate::runtime::Turn;
 use crate::server::Result;
 
-/// A request's body, read as it arrives. If it is read slowly, the peer has to wait.
+/// A request's body, read as it arrives. If the handler reads slowly, the peer has to wait.
 ///
-/// Made by [`Context::body_reader`](super::Context::body_reader). The first read sends `100 Continue` to a peer
-/// that waits for it (RFC 9110 §10.1.1).
+/// Made by [`Context::body_reader`](super::Context::body_reader) and [`Context::duplex`](super::Context::duplex). The
+/// first read sends `100 Continue` to a peer that waits for it (RFC 9110 §10.1.1).
 pub struct Reader<'a> {
     /// The request whose body is read.
     pub request: &'a Request,
@@ -53,17 +53,17 @@ impl<'a> Reader<'a> {
     }
 
     /// Decodes the body while it is read, undoing its content codings (RFC 9110 §8.4), up to `limit` decoded bytes. A
-    /// body that is not coded is read as it is, within the same limit.
+    /// body without codings is read as it is, within the same limit.
     ///
-    /// This must be called before anything is read, since codings are undone from the start. The fields of the request
-    /// still describe the body as it was sent; [`Context::decode_body`](super::Context::decode_body), for bodies that
-    /// fit into memory, changes them too.
+    /// Call this before anything is read, since codings are undone from the start. The fields of the request still
+    /// describe the body as it was sent; [`Context::decode_body`](super::Context::decode_body), for bodies that fit
+    /// into memory, changes them too.
     ///
     /// # Errors
     ///
-    /// Fails if a coding is unknown (passed on with `?`, that is answered with 415). Later, reading fails if the
-    /// content is corrupt or cut short (400), or exceeds the limit when decoded (413). Content that was read before
-    /// such an error should not be acted upon, so wait for the end of the body.
+    /// Fails if a coding is unknown (answered with 415 if passed on with `?`). Later, reading fails if the content is
+    /// corrupt or cut short (400), or exceeds the limit when decoded (413). Do not act on the content before the end of
+    /// the body, because such an error may still follow.
     ///
     /// # Examples
     ///
@@ -91,12 +91,12 @@ impl<'a> Reader<'a> {
         self
     }
 
-    /// Returns the next piece of the body, as large as it arrived; `None` at its end.
+    /// Returns the next piece of the body, of whatever size it arrived in; `None` at the end.
     ///
     /// # Errors
     ///
-    /// Fails if the body is cut short, malformed or too slow, or as [`Reader::decoded`] says. Its end is then never
-    /// reached.
+    /// Fails if the body is cut short, malformed or too slow, or as [`Reader::decoded`] says. The end of the body is
+    /// then never reached.
     pub async fn chunk(&mut self) -> io::Result<Option<&[u8]>> {
         if !self.lend_chunk() {
             let wait = Wait(self);
@@ -208,7 +208,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// A wait for the next piece. If it is given up, the peer is not to blame for the time until the next one.
+/// A wait for the next piece. If it is given up, the time until the next wait is not the peer's fault.
 struct Wait<'w, 'a>(&'w mut Reader<'a>);
 
 impl Drop for Wait<'_, '_> {

@@ -8,12 +8,12 @@ use crate::message::{Headers, Response};
 
 /// Changes what a handler streams, on its way to the peer.
 ///
-/// It is for middleware that would otherwise have to wait until the whole answer is there. The middleware puts a
-/// transform into [`Context::transform`](super::Context::transform) before it calls its handler. Answers that are not
-/// streamed do not pass through it: they are in `ctx.response` when the handler returns, and can be changed there.
+/// It is for middleware that would otherwise have to wait for the whole answer. The middleware puts a transform into
+/// [`Context::transform`](super::Context::transform) before it calls its handler. Answers that are not streamed do not
+/// pass through it: they are in `ctx.response` when the handler returns, and can be changed there.
 ///
 /// A context has room for one transform. A middleware that finds another one already there wraps it, and passes its own
-/// output on to it, as `Compress` does. Those below do not, so they must stand around all that do.
+/// output on to it, as `Compress` does. The examples below do not, so they must be outside of all that do.
 ///
 /// # Examples
 ///
@@ -51,8 +51,8 @@ use crate::message::{Headers, Response};
 /// }
 /// ```
 ///
-/// An access log that knows how large an answer is, streamed or not. Around a `Compress`, it counts what that has made
-/// of it.
+/// An access log that knows how large an answer is, streamed or not. Around a `Compress`, it counts the compressed
+/// bytes:
 ///
 /// ```
 /// # use std::{cell::Cell, io, rc::Rc};
@@ -109,7 +109,7 @@ use crate::message::{Headers, Response};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub trait Transform: Any {
-    /// Called before the head is sent, which may still be changed. Returns whether the content goes through
+    /// Called before the head is sent, to change it if need be. Returns whether the content goes through
     /// [`Transform::apply`].
     ///
     /// A transform that changes the length of the content must remove `content-length`.
@@ -123,8 +123,8 @@ pub trait Transform: Any {
     /// Any error ends the answer, and aborts the connection.
     fn apply(&mut self, data: &[u8], flush: Flush, out: &mut Vec<u8>) -> io::Result<()>;
 
-    /// Called after the content that went through, before its trailers are sent. They may still be changed: a digest of
-    /// the content, for one, is not that of what the transform has made of it. By default they stay as they are.
+    /// Called after all content has gone through, before the trailers are sent, to change them if need be: a digest of
+    /// the original content, for one, is wrong for what the transform has made of it. By default they stay as they are.
     fn end(&mut self, _trailers: &mut Headers) {}
 }
 

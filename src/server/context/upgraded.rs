@@ -1,4 +1,4 @@
-//! [`Upgraded`]: a connection that speaks something else from here on (RFC 9110 §7.8, §9.3.6).
+//! [`Upgraded`]: a connection that speaks another protocol from here on (RFC 9110 §7.8, §9.3.6).
 
 use std::convert::Infallible;
 use std::fmt;
@@ -17,29 +17,30 @@ use crate::wire::encode;
 
 /// A connection that was handed over: bytes in both directions, and no longer HTTP.
 ///
-/// Made by [`Context::upgrade`] and [`Context::tunnel`]. Reading begins with what the peer had already sent. There are
-/// no timeouts but those that you set.
+/// Made by [`Context::upgrade`] and [`Context::tunnel`]. Reading begins with what the peer has already sent. There are
+/// no timeouts except those that you set.
 ///
-/// Flush what was written before you wait for the peer: over TLS, the end of it may still be held back.
+/// Flush what you have written before you wait for the peer: over TLS, the end of it may still be held back.
 ///
-/// Dropping it closes the connection. Until then it counts as one of its server's connections, wherever it is.
+/// Dropping it closes the connection. Until then it counts as one of the server's connections, even if it outlives the
+/// handler.
 pub struct Upgraded {
     stream: Early<Pin<Box<dyn Stream>>>,
     /// The last field, since the connection must be closed before it is no longer counted.
     _owned: oneshot::Sender<Infallible>,
 }
 
-/// Taking the connection over.
+/// Ways to take the connection over.
 impl Context {
     /// Switches to `protocol` (RFC 9110 §7.8): answers 101 with the response's fields, and hands the connection over,
-    /// to be used in the handler or elsewhere on the same core.
+    /// for use in the handler or elsewhere on the same core.
     ///
     /// # Errors
     ///
     /// Fails if the connection does, or with an [`InvalidAnswer`] if the request does not ask to be upgraded to
-    /// `protocol`, if its body was not read, or if an answer has already been sent. If the handler passes the error on
-    /// with `?`, a request that does not ask for the upgrade is answered with 426, and its `upgrade` field names the
-    /// protocol.
+    /// `protocol`, if its body was not read, if `protocol` is malformed, or if an answer has already been sent. If the
+    /// handler passes the error on with `?`, a request that does not ask for the upgrade is answered with 426 and an
+    /// `upgrade` field that names the protocol.
     #[doc(alias = "hijack")]
     pub async fn upgrade(&mut self, protocol: &str) -> io::Result<Upgraded> {
         self.check_unsent()?;
@@ -65,7 +66,8 @@ impl Context {
     /// # Errors
     ///
     /// Fails if the connection does, or with an [`InvalidAnswer`] if the request is not a CONNECT or has content, which
-    /// a CONNECT must not have (passed on with `?`, both are answered with 400), or if an answer has already been sent.
+    /// a CONNECT must not have (either is answered with 400 if the error is passed on with `?`), or if an answer has
+    /// already been sent.
     pub async fn tunnel(&mut self) -> io::Result<Upgraded> {
         self.check_unsent()?;
         // Another reader of the same bytes might take that content for the first bytes of the tunnel.

@@ -21,16 +21,16 @@ use crate::server::Result;
 
 /// The body of an answer, written piece by piece. The head is sent with it.
 ///
-/// Made by [`Context::stream`](super::Context::stream). Small writes are gathered until [`Writer::flush`], until there
-/// are enough of them, or until the handler waits for something. If the peer reads slowly, writes have to wait. An
-/// answer that passes a [`Transform`](super::Transform), for example to be compressed, may be held back there until
-/// [`Writer::flush`]. Once a write has failed, so do all others, and the answer cannot be finished: the peer would not
-/// notice what is missing. What is written in answer to HEAD is dropped, and fails once the head was sent and the peer has
-/// closed the connection, or its sending half.
+/// Made by [`Context::stream`](super::Context::stream) and [`Context::duplex`](super::Context::duplex). Small writes
+/// are gathered until [`Writer::flush`], until there are enough of them, or until the handler waits for something. If
+/// the peer reads slowly, writes have to wait. A [`Transform`](super::Transform), for example one that compresses, may
+/// hold the content back until [`Writer::flush`]. Once a write has failed, all others fail, too, and the answer cannot
+/// be finished: otherwise the peer would not notice that something is missing. What is written in answer to HEAD is
+/// dropped. Such writes fail once the head was sent and the peer has closed the connection, or its sending half.
 pub struct Writer<'a> {
     /// The request that is being answered.
     pub request: &'a Request,
-    /// Those of the response.
+    /// The trailers of the response.
     trailers: &'a mut Headers,
     passage: Option<Passage<'a>>,
     outgoing: &'a mut Outgoing,
@@ -58,8 +58,8 @@ impl<'a> Writer<'a> {
     ///
     /// # Errors
     ///
-    /// Fails if there is more data than the `content-length` that was set, if the connection fails, or if the peer does
-    /// not read; and if an earlier write has failed.
+    /// Fails if there is more data than the `content-length` that was set, if the connection fails, if the peer does
+    /// not read, or if an earlier write has failed.
     pub async fn write_all(&mut self, data: &[u8]) -> io::Result<()> {
         if self.gather(data) {
             return Ok(());
@@ -72,7 +72,7 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
-    /// Sends what was written so far.
+    /// Sends what has been written so far.
     ///
     /// # Errors
     ///
@@ -81,7 +81,7 @@ impl<'a> Writer<'a> {
         poll_fn(|cx| self.poll_sent(cx)).await
     }
 
-    /// Ends the body, with the trailers of the response if it has any, and sends the rest of it.
+    /// Ends the body, with the trailers of the response if there are any, and sends the rest of it.
     ///
     /// # Errors
     ///
@@ -109,11 +109,9 @@ impl<'a> Writer<'a> {
     }
 
     /// Waits until the peer has closed the connection, or its sending half, as
-    /// [`Context::peer_closed`](super::Context::peer_closed) does. Use it alongside the wait for what is to be written
-    /// next.
+    /// [`Context::peer_closed`](super::Context::peer_closed) does. Use it while you wait for what to write next.
     ///
-    /// With a reader, in a [`Context::duplex`](super::Context::duplex), this waits for ever: there the reader comes to
-    /// its end instead.
+    /// With [`Context::duplex`](super::Context::duplex), this waits forever, because there the reader sees the end.
     ///
     /// # Examples
     ///
@@ -191,8 +189,8 @@ impl<'a> Writer<'a> {
         poll_flush(cx, conn, bounds).map_err(io::Error::from)
     }
 
-    /// Ready when what is written may be dropped. It meets neither the pace of the peer nor its end: without this, a
-    /// handler that writes for ever would never hear that its peer has left, or keep the core to itself.
+    /// Ready when what is written may be dropped. Dropped writes meet neither the pace of the peer nor its end: without
+    /// this, a handler that writes forever would keep the core to itself, and never learn that its peer has left.
     fn poll_drop(&mut self, cx: &mut task::Context<'_>) -> Poll<io::Result<()>> {
         ready!(self.turn.poll(cx));
         let is_answered = self.conn.borrow().as_ref().is_some_and(Conn::has_sent_all);

@@ -6,9 +6,9 @@ use std::io;
 
 use crate::message::Status;
 
-/// Why a request cannot be answered in the way that the handler wants.
+/// Why a request cannot be answered the way the handler wants.
 ///
-/// It is inside the [`io::Error`] of [`Context::stream`], [`Context::upgrade`] and similar methods, so that passing the
+/// It is inside the [`io::Error`] of [`Context::stream`], [`Context::upgrade`] and similar methods, so passing the
 /// error on with `?` results in the right status. To inspect it:
 ///
 /// ```
@@ -35,8 +35,7 @@ use crate::message::Status;
 pub enum InvalidAnswer {
     /// An answer has already been sent.
     Sent,
-    /// The status does not fit: a final answer must not have one of 1xx, and an interim one must have one of 1xx other
-    /// than 101.
+    /// The status does not fit: a final answer must not be 1xx, and an interim answer must be 1xx but not 101.
     Status,
     /// The peer did not ask to be upgraded to the protocol.
     Upgrade,
@@ -51,8 +50,8 @@ pub enum InvalidAnswer {
 }
 
 impl InvalidAnswer {
-    /// Returns the status that the peer is answered with: 426 (RFC 9110 §15.5.22) or 400 if the peer did not ask for
-    /// this, and 500 if the handler is at fault.
+    /// Returns the status that the peer is answered with: 426 (RFC 9110 §15.5.22) if it did not ask for the upgrade,
+    /// 400 if it did not properly ask for a tunnel, and 500 if the handler is at fault.
     pub fn owed(self) -> Status {
         match self {
             InvalidAnswer::Upgrade => Status::UPGRADE_REQUIRED,

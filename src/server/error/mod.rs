@@ -20,25 +20,25 @@ use crate::wire::WireError;
 /// The result of handlers and servers: by default nothing, or an [`Error`].
 pub type Result<T = (), E = Error> = std::result::Result<T, E>;
 
-/// An error of a handler: the status to answer with, and a cause that the peer is not told.
+/// An error of a handler: the status to answer with, and a cause that the peer does not see.
 ///
-/// Any [`std::error::Error`] converts into one with `?`, and is answered with 500. Errors of this crate choose a better
-/// status:
+/// Any [`std::error::Error`] converts into one with `?`, and is answered with 500. Many errors of this crate choose a
+/// better status:
 ///
 /// - 400 for a body that was cut short, a path or a body that is not UTF-8, a malformed form, or a path that leads out
-///   of the directory it must stay in;
+///   of its directory;
 /// - 408 for a body that is too slow, and 413 for one that is too large;
-/// - 415 for a body in an unknown coding, or of another type than the form that was asked for.
+/// - 415 for a body in an unknown coding, or of a type other than the form that the handler asks for.
 ///
-/// A [`Status`] converts into one too, and an error of your own is answered with the status that it returns as its
-/// [`source`](StdError::source), if it does: with the crate thiserror, that is a field `#[source] Status`. For what is
-/// not a [`std::error::Error`], such as a `Box<dyn Error>`, an `anyhow::Error` or a text, use [`Error::new`]. A failed
+/// A [`Status`] converts too. An error of your own can choose its status: it returns a [`Status`] as its
+/// [`source`](StdError::source), which with the crate thiserror is a field `#[source] Status`. For what is not a
+/// [`std::error::Error`], such as a `Box<dyn Error>`, an `anyhow::Error` or a string, use [`Error::new`]. A failed
 /// request to another server is answered with 500 like any other error; a gateway answers with what
 /// [`ClientError::owed`](crate::ClientError::owed) returns.
 ///
-/// `Error` does not implement [`std::error::Error`] itself, which would rule out the conversion from all other errors.
-/// It converts into a `Box<dyn Error>`, which a `main` function may return, and with that into an anyhow error:
-/// `anyhow::Error::from_boxed(error.into())`.
+/// `Error` does not implement [`std::error::Error`] itself, because that would rule out the conversion from all other
+/// errors. It converts into a `Box<dyn Error>`, which a `main` function may return, and through that into an anyhow
+/// error: `anyhow::Error::from_boxed(error.into())`.
 ///
 /// # Examples
 ///
@@ -102,7 +102,7 @@ const _: () =
     assert!(size_of::<Result>() == 2 * size_of::<usize>(), "a handler's result is returned in registers");
 
 impl Error {
-    /// Creates an error that is answered with `status`, because of `cause`.
+    /// Creates an error with the `status` to answer with, and its `cause`.
     pub fn new(status: Status, cause: impl Into<Box<dyn StdError + Send + Sync>>) -> Error {
         Error(Kind::Caused(Box::new(Caused { owed: status, cause: cause.into() })))
     }
@@ -141,7 +141,7 @@ impl Error {
         cause.downcast_ref().or_else(inner)
     }
 
-    /// Returns the cause, if there is more to say than the status.
+    /// Returns the cause; `None` if the error is a bare [`Status`].
     pub fn cause(&self) -> Option<&(dyn StdError + Send + Sync + 'static)> {
         match &self.0 {
             Kind::Plain(_) => None,

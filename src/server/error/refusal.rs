@@ -1,4 +1,4 @@
-//! [`Refusal`]: what a peer was refused, and why.
+//! [`Refusal`]: which peer was refused, and why.
 
 use std::fmt::{self, Write};
 
@@ -27,14 +27,14 @@ use crate::net::{Peer, PeerAddr, TlsError};
 /// ```
 #[non_exhaustive]
 pub struct Refusal<'a> {
-    /// The status of the answer. `None` if the peer was not answered: the connection was gone or not secure, at least
-    /// part of an answer had been sent, or very many connections were refused at once.
+    /// The status of the answer. `None` if the peer was not answered: because the connection was gone or not yet
+    /// secure, because at least part of an answer had been sent, or because very many connections were refused at once.
     pub status: Option<Status>,
     /// The address of the peer.
     pub peer: PeerAddr,
     /// The number of the connection, as in [`Context::connection_id`](crate::Context::connection_id).
     pub connection_id: u64,
-    /// Which exchange of the connection it was, counted from 1; 0 if the connection itself was refused.
+    /// The number of the exchange on its connection, counted from 1; 0 if the connection itself was refused.
     pub exchange_number: u64,
     /// The request, if its head was received and valid. It is as the handler left it, and its body may be gone.
     pub request: Option<&'a Request>,
@@ -46,14 +46,14 @@ pub struct Refusal<'a> {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum RefusalCause {
-    /// The exchange failed, by the peer's fault or by the connection's; or the handler took too long, or left its
-    /// answer incomplete.
+    /// The exchange failed: the peer or the connection is at fault, or the handler took too long or left its answer
+    /// incomplete.
     Exchange(ExchangeError),
     /// The handler failed.
     Handler(Error),
-    /// The handler panicked, or a value that it left behind did when it was dropped.
+    /// The handler panicked, or a value that it left behind panicked when it was dropped.
     Panic,
-    /// [`Handler::on_head`](crate::Handler::on_head) refused the request, or did not plan for a CONNECT.
+    /// [`Handler::on_head`](crate::Handler::on_head) refused the request, or did not plan a tunnel for a CONNECT.
     Plan,
     /// The TLS handshake failed.
     Tls(TlsError),
@@ -82,8 +82,8 @@ impl fmt::Display for Refusal<'_> {
             write!(f, ", {} {}", request.method(), place(request))?;
         }
         f.write_str(": ")?;
-        // The text of a handler's error may quote the peer, and must not pass for another line. Two characters that end
-        // one are no controls.
+        // The text of a handler's error may quote the peer, and must not pass for a line of its own. Two characters
+        // that end a line are no controls.
         let steers = |char: char| char.is_control() || matches!(char, '\u{2028}' | '\u{2029}');
         self.cause.to_string().chars().try_for_each(|char| match steers(char) {
             true => write!(f, "{}", char.escape_debug()),
@@ -105,7 +105,7 @@ impl fmt::Debug for Refusal<'_> {
     }
 }
 
-/// The request's path, without the query, which may hold secrets as fields may.
+/// The request's path, without the query, which may hold secrets, as fields may.
 fn place(request: &Request) -> &str {
     match request.path() {
         "" => request.target().as_str(),

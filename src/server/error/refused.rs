@@ -7,7 +7,7 @@ use crate::message::Status;
 /// A refusal that is still to be answered: what the peer is told, and why.
 #[derive(Debug)]
 pub(in crate::server) struct Refused {
-    /// `None` if the peer is told nothing, since it is gone, or has half of another answer.
+    /// `None` if the peer is told nothing, because it is gone, or has part of another answer.
     pub(in crate::server) status: Option<Status>,
     pub(in crate::server) cause: RefusalCause,
 }

@@ -1,4 +1,4 @@
-//! [`BodyPlan`]: what becomes of a request's body, decided by its head.
+//! [`BodyPlan`]: what becomes of a request's body, decided by the head alone.
 
 use crate::message::Status;
 
@@ -10,14 +10,14 @@ pub enum BodyPlan {
     /// The whole body is received before the handler is called, up to this many bytes.
     BufferUpTo(usize),
     /// The handler is called at once, and reads the body with [`Context::body_reader`](crate::Context::body_reader), or
-    /// not at all. No limit applies but the handler's own.
+    /// not at all. No limit applies except the handler's own.
     Stream,
-    /// The request is answered with this status. The handler is not called, and neither is middleware, such as an access
-    /// log; [`Server::on_error`](crate::Server::on_error) is. The body is not read: if it is larger than
-    /// [`Limits::drain_max`](crate::Limits::drain_max), if the peer waits for `100 Continue`, or if the rest does not come
-    /// in time, the connection is closed, as it is for a CONNECT.
+    /// The request is answered with this status. [`Server::on_error`](crate::Server::on_error) is called, but neither
+    /// the handler nor middleware, such as an access log. The body is discarded. The connection is closed if the body
+    /// is larger than [`Limits::drain_max`](crate::Limits::drain_max) or does not arrive in time, if the peer waits for
+    /// `100 Continue`, or if the request is a CONNECT.
     Refuse(Status),
-    /// A CONNECT request is passed to the handler, which may open a [`Context::tunnel`](crate::Context::tunnel). Other
-    /// requests are buffered.
+    /// A CONNECT request is passed to the handler, which may open a [`Context::tunnel`](crate::Context::tunnel). The
+    /// bodies of other requests are buffered.
     Tunnel,
 }

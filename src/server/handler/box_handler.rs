@@ -9,8 +9,8 @@ use crate::server::{Context, Result};
 
 /// A handler of any type in a box, so that one map or field can hold handlers of different types.
 ///
-/// Each request costs one allocation, for the future of the handler, and a call that is not inlined. Handlers of a
-/// single type, or an enum of them, need no box.
+/// Each request costs an allocation for the handler's future, and a call that is not inlined. Handlers of a single
+/// type, or an enum of handlers, need no box.
 ///
 /// A boxed handler can be shared among cores, so it must be [`Send`] and [`Sync`]; its future need not be.
 ///

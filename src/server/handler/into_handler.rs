@@ -1,4 +1,4 @@
-//! [`IntoHandler`]: conversion to a handler, from closures and functions, plain or async, and from handlers.
+//! [`IntoHandler`]: conversion to a handler, from closures and functions, plain or `async`, and from handlers.
 
 use super::Handler;
 use crate::server::{Context, Result};

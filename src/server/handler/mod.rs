@@ -19,8 +19,8 @@ use crate::message::Request;
 
 /// Answers requests: the application, or a part of it.
 ///
-/// Closures and functions are handlers too, through [`IntoHandler`]. Implement this trait for what they cannot express,
-/// such as deciding by the head alone. A middleware is a handler that holds another handler:
+/// Closures and functions are handlers, too, through [`IntoHandler`]. Implement this trait for what they cannot
+/// express, such as a decision by the head alone. A middleware is a handler that holds another handler:
 ///
 /// ```
 /// use corehttp::{BodyPlan, Context, Handler, IntoHandler, Method, Request, Result, Server, Status};
@@ -60,9 +60,9 @@ use crate::message::Request;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// When the inner handler returns, its outcome is not yet an answer: after an error `ctx.response.status` is unchanged,
-/// and the error knows the status it owes. If the answer has begun, its status was sent, and the error cuts it off, as
-/// when a peer leaves a stream of events. An access log therefore looks at all of that:
+/// When the inner handler returns, its outcome is not yet an answer. After an error, `ctx.response.status` is
+/// unchanged; the error itself has the status to answer with. But if the answer has begun, its status has been sent,
+/// and the error cuts the answer off, as when a peer leaves a stream of events. So an access log looks at all three:
 ///
 /// ```
 /// use corehttp::{BodyPlan, Context, Handler, Request, Result};
@@ -90,13 +90,13 @@ use crate::message::Request;
 /// ```
 ///
 /// [`Body::known_len`](crate::Body::known_len) tells how large an answer is. If the handler streams it, a
-/// [`Transform`](crate::Transform) can count. After an error the body is not that of the answer yet: the
-/// [reason](crate::Status::reason) of the status is put into it later.
+/// [`Transform`](crate::Transform) can count its bytes. After an error, `ctx.response.body` is not the body of the
+/// answer: the [reason](crate::Status::reason) of the status replaces it later.
 ///
-/// Middleware sees neither requests that never reach a handler, such as those with a malformed head, nor the end of a
-/// handler that panics or exceeds [`Timeouts::handler`](crate::Timeouts::handler), nor whether an answer that is not
-/// streamed arrives, since that is sent later. For these there is [`Server::on_error`](crate::Server::on_error). To see
-/// panics, too, and to keep the fields that were set before, it catches them:
+/// There are things that middleware does not see: requests that never reach a handler, such as those with a malformed
+/// head; the end of a handler that panics or exceeds [`Timeouts::handler`](crate::Timeouts::handler); and whether an
+/// answer that is not streamed arrives, because it is sent later. [`Server::on_error`](crate::Server::on_error) is told
+/// of these. Middleware that needs to see panics, or to keep the fields that were set before one, catches them:
 ///
 /// ```
 /// use std::future::poll_fn;
@@ -139,11 +139,11 @@ use crate::message::Request;
     note = "a function or closure that another handler is to hold becomes one by `IntoHandler::into_handler`"
 )]
 pub trait Handler: 'static {
-    /// Decides what becomes of the request's body, by its head alone, before the body is read. Default: it is buffered.
+    /// Decides by the head alone what becomes of the request's body, before the body is read. Default: it is buffered.
     ///
-    /// A handler that holds another one passes the question on. If it does not, or is a closure, the other one's plan
-    /// has no effect: a body that was to be streamed is buffered, and refused with 413 if it is too large for that. A
-    /// closure gets a plan by [`with_plan`](crate::with_plan).
+    /// A handler that holds another one passes the call on. If it does not, or is a closure, the inner plan has no
+    /// effect: a body that was meant to be streamed is buffered, and refused with 413 if it is too large for that.
+    /// [`with_plan`](crate::with_plan) gives a closure a plan.
     #[inline]
     fn on_head(&self, request: &Request) -> BodyPlan {
         let _ = request;
@@ -156,21 +156,21 @@ pub trait Handler: 'static {
     ///
     /// An error is answered with its [status](super::Error::owed), and with the reason of that status as text. The
     /// fields that were set stay, except those that describe content. To say more, put an answer into `ctx.response`
-    /// and return `Ok`. Once the head has been sent, an error aborts the connection, or closes it behind an answer that
-    /// is whole.
+    /// and return `Ok`. Once the head has been sent, an error aborts the connection or, if the answer is already
+    /// complete, closes it.
     ///
     /// [`Server::on_error`](crate::Server::on_error) is told of the error, unless it is a bare
     /// [`Status`](crate::Status), which is an answer like any other.
     ///
     /// # Panics
     ///
-    /// A panic is answered with 500, or aborts the connection if a part of the answer has been sent. Either way the
-    /// connection is closed, and all others go on. Unlike after an error, nothing stays of what was put into
-    /// `ctx.response`, not even fields that middleware has set: it may be half done. With `panic = "abort"` in the
-    /// Cargo profile, the process ends.
+    /// A panic is answered with 500, or aborts the connection if part of the answer has been sent. Either way this
+    /// connection is closed, and all others go on. Unlike after an error, nothing in `ctx.response` is kept, not even
+    /// fields that middleware has set, because it may be half done. With `panic = "abort"` in the Cargo profile, the
+    /// process ends.
     fn handle(&self, ctx: &mut Context) -> impl Future<Output = Result>;
 
-    /// Boxes this handler, so that it can be stored with handlers of other types. For closures and functions there is
+    /// Boxes this handler, so that it can be stored with handlers of other types. For closures and functions, use
     /// [`BoxHandler::new`].
     fn boxed(self) -> BoxHandler
     where

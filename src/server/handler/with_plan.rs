@@ -4,7 +4,7 @@ use super::{BodyPlan, Handler, IntoHandler};
 use crate::message::Request;
 use crate::server::{Context, Result};
 
-/// Gives a handler a plan for request bodies, in place of its own. This is how closures and functions get one.
+/// Gives a handler a plan for request bodies, in place of its own. Closures and functions get one this way.
 ///
 /// # Examples
 ///

@@ -124,8 +124,8 @@ impl Rejection {
     pub(super) fn tell<H: Handler>(self, worker: Rc<Worker<H>>, conn: Conn) {
         let Rejection { gate, open, cause } = self;
         if gate.refusing.get() == REFUSING_MAX || worker.shared.acceptor.is_some() {
-            // Neither many answers at once, in a flood, are worth their cost, nor a handshake, which a readable answer
-            // would require.
+            // In a flood, that many answers are not worth their cost. Nor is a handshake, without which a secure peer
+            // could not read an answer.
             worker.shared.report(Refusal::of_connection(conn.peer(), cause));
             return;
         }

@@ -5,7 +5,8 @@ use std::fmt;
 use super::{ServerCounts, ServerStats};
 
 impl fmt::Display for ServerStats {
-    /// The counts of each core in the text format of Prometheus. Its content type is `text/plain; version=0.0.4`.
+    /// Writes the counts of each core in the text format of Prometheus. Its content type is
+    /// `text/plain; version=0.0.4`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (name, kind, help, count) in METRICS {
             writeln!(f, "# HELP corehttp_{name} {help}\n# TYPE corehttp_{name} {kind}")?;

@@ -13,12 +13,12 @@ use crate::exchange::{ExchangeError, Phase};
 
 /// What a server has counted so far, for each core and in total.
 ///
-/// The counters are read without a lock while the cores go on, so they may be a moment apart from each other.
+/// The counters are read without a lock while the cores go on counting, so they may be a moment apart.
 ///
 /// # Examples
 ///
-/// A second server, reachable from this machine only, shows the counts of the first to Prometheus, in whose text format
-/// they are displayed:
+/// A second server, reachable only from this machine, shows the counts of the first to Prometheus. `Display` writes
+/// them in its text format:
 ///
 /// ```no_run
 /// use corehttp::{Context, Server};
@@ -59,7 +59,7 @@ pub struct ServerCounts {
     pub open: u64,
     /// Connections accepted, including those that were then refused.
     pub accepted: u64,
-    /// Connections that were still open when the grace of a shutdown was over.
+    /// Connections that were still open when the grace period of a shutdown was over.
     pub cut: u64,
     /// Requests whose head was received and valid.
     pub requests: u64,
@@ -92,23 +92,24 @@ pub struct ErrorCounts {
     pub wire: u64,
     /// Peers that were too slow.
     pub timed_out: u64,
-    /// Connections that ended inside a message, unless the peer had heard an error, or before a gateway had an answer.
+    /// Connections that ended inside a message, unless the peer had already got an error. Also peers that closed before
+    /// they were answered in full, if a handler fails because of that, as a gateway does.
     pub incomplete: u64,
     /// Sockets that failed.
     pub io: u64,
-    /// Handlers that failed or took too long. Not counted here is a handler that fails with a bare
-    /// [`Status`](crate::Status), which is an answer like any other unless it cuts one off, or that fails because it
-    /// could not read or write, which is counted above; but on a connection that was handed over, all that it fails
-    /// with is counted here.
+    /// Handlers that failed or took too long. A handler that fails with a bare [`Status`](crate::Status) is not
+    /// counted, because that is an answer like any other, unless it cuts one off. Nor is a handler that fails because
+    /// it could not read or write: that is counted above. On a connection that was handed over, every failure of the
+    /// handler is counted here.
     pub handler: u64,
-    /// Panics of handlers, and of values that they left behind.
+    /// Panics of handlers, and of values that they left behind when these were dropped.
     pub panic: u64,
-    /// Requests that a handler's [`BodyPlan`](crate::BodyPlan) refused, and CONNECTs that it did not plan for.
+    /// Requests that a handler's [`BodyPlan`](crate::BodyPlan) refused, and CONNECT requests that it did not plan for.
     pub plan: u64,
     /// Connections refused because there were too many.
     pub overload: u64,
-    /// Attempts to accept that failed for want of descriptors or memory. The peers wait until one succeeds; the server
-    /// tries at least once a second.
+    /// Attempts to accept that failed for lack of descriptors or memory. The peers wait until an attempt succeeds; the
+    /// server makes one at least once a second.
     pub accept: u64,
     /// TLS handshakes that failed, except those where the peer merely went away.
     pub tls: u64,
