@@ -15,13 +15,13 @@ use super::{ClientCause, ClientError, ClientPhase};
 use crate::exchange::ExchangeError;
 use crate::message::Headers;
 
-/// The body of a response, read as it arrives. If it is read slowly, the server has to wait.
+/// The body of a response, read as it arrives. If you read slowly, the server has to wait.
 ///
 /// Made by [`Client::stream`](super::Client::stream) and [`Call::finish`](super::Call::finish). Once the body has been
 /// read to its end, the connection is free for other requests. If the answer is dropped before that, the connection is
 /// closed.
 ///
-/// A stream of events is read with an [`EventReader`](crate::EventReader).
+/// To read a stream of events, use an [`EventReader`](crate::EventReader).
 ///
 /// # Examples
 ///
@@ -92,11 +92,11 @@ impl Answer {
         self
     }
 
-    /// Returns the next piece of the body, as large as it arrived; `None` at its end.
+    /// Returns the next piece of the body, of whatever size it arrived in; `None` at the end.
     ///
     /// # Errors
     ///
-    /// Fails if the body is cut short, malformed or too slow. Its end is then never reached.
+    /// Fails if the body is cut short, malformed or too slow. The end of the body is then never reached.
     pub async fn chunk(&mut self) -> Result<Option<&[u8]>, ClientError> {
         let lent = poll_fn(|cx| self.poll_chunk(cx)).await?;
         match &self.state {
@@ -139,7 +139,7 @@ impl Answer {
 }
 
 impl Drop for Answer {
-    /// Whoever knows where the body ends need not ask for what comes behind its last byte.
+    /// A caller who knows where the body ends need not read beyond its last byte.
     fn drop(&mut self) {
         if let State::Open(link, _) = &self.state
             && link.exchange.incoming.is_read()

@@ -1,4 +1,4 @@
-//! How a client gets an answer: a place in the pool, a connection, an exchange, and perhaps all of it again.
+//! How a client gets an answer: a place in the pool, a connection, an exchange, and perhaps all of these again.
 
 use std::borrow::Cow;
 use std::future::poll_fn;
@@ -29,7 +29,7 @@ impl Client {
     ) -> Result<Link, ClientError> {
         let mut link = self.attempt(pool, (request, Goal::Own), response, self.deadline()).await?;
         if self.redirects.concern(response.status) {
-            // The server that redirected has heard the request, and perhaps acted on it.
+            // The server that redirected has received the request, and perhaps acted on it.
             let followed = rare(|| self.follow(link, request, response)).await;
             link = followed.map_err(|error| error.sent_before(true))?;
         }
@@ -145,7 +145,7 @@ impl Client {
         Ok(Call::new(link, early, Headers::new(), cookies.into_owned()))
     }
 
-    /// Sends `request`, which asks for an upgrade. An answer that is none is received whole, since it says why.
+    /// Sends `request`, which asks for an upgrade. An answer that refuses it is received whole, since it says why.
     pub(super) async fn switch(
         &self,
         pool: Option<Arc<Pool>>,
@@ -163,7 +163,8 @@ impl Client {
             failed => failed,
         };
         if received.is_err() {
-            // A part would pass for the whole, and that the upgrade was refused matters more than why this failed.
+            // A part would pass for the whole. That the upgrade was refused matters more than why its body did not
+            // arrive.
             response.body.clear();
         }
         Err(refused)

@@ -2,8 +2,8 @@
 
 use crate::message::{Headers, Target};
 
-/// Keeps the cookies that servers set, and returns them with later requests. With the feature `jar` there is the `Jar`,
-/// which does so by the rules of browsers.
+/// Keeps the cookies that servers set, and returns them with later requests. `jar::Jar`, of the feature `jar`, does so
+/// by the rules of browsers.
 pub trait CookieStore: Send + Sync + 'static {
     /// Returns the value of the `cookie` field of a request for `target`, which is a URL. A value that is not valid in
     /// a field is not sent.

@@ -1,4 +1,5 @@
-//! [`ClientError`]: why an exchange brought no answer, in which phase, and whether the server may have seen the request.
+//! [`ClientError`]: why an exchange brought no answer, in which phase it failed, and whether the server may have seen
+//! the request.
 
 use std::error::Error;
 use std::fmt;
@@ -11,7 +12,7 @@ use crate::net::{DialError, Fault, TlsError};
 
 /// Why an exchange brought no answer.
 ///
-/// `{}` formats the phase and the cause in short, `{:#}` with the whole chain of causes.
+/// `{}` formats the phase and the cause, `{:#}` the whole chain of causes.
 ///
 /// # Examples
 ///
@@ -26,7 +27,7 @@ use crate::net::{DialError, Fault, TlsError};
 /// # }
 /// ```
 ///
-/// A request can be sent again if it cannot have reached the server, or if it does not matter when it has an effect twice:
+/// A request can be sent again if it cannot have reached the server, or if it may have its effect twice:
 ///
 /// ```
 /// use std::time::Duration;
@@ -92,37 +93,37 @@ pub enum ClientCause {
     TimedOut,
     /// The request is invalid.
     Request(InvalidRequest),
-    /// The target has no scheme and host, or others than the [`Host`](super::Host) or [`Pipeline`](super::Pipeline) that
-    /// was asked; or it is more than a path, and a [`Balancer`](super::Balancer) was asked.
+    /// The target names no scheme and host, or not those of the [`Host`](super::Host) or [`Pipeline`](super::Pipeline);
+    /// or it is more than a path, for a [`Balancer`](super::Balancer).
     Origin,
-    /// There is no tokio runtime (see [`block_on`](crate::block_on)), or the one in which a connection of a
-    /// [`Pipeline`](super::Pipeline) lived has ended.
+    /// There is no tokio runtime (see [`block_on`](crate::block_on)), or the runtime of a
+    /// [`Pipeline`](super::Pipeline)'s connection has ended.
     NoRuntime,
     /// The name has no address, or the resolver, the operating system or the dialer failed.
     Io(io::Error),
     /// The server closed the connection without an answer.
     Closed,
-    /// The exchange failed half-way, or the server broke RFC 9112 or a limit.
+    /// The exchange failed halfway, or the server broke RFC 9112 or a limit.
     Exchange(ExchangeError),
     /// The content cannot be decoded (RFC 9110 §8.4).
     Coding(CodingError),
-    /// There were more interim answers than are read (RFC 9110 §15.2).
+    /// There were more interim answers than the client reads (RFC 9110 §15.2).
     TooManyInterim,
-    /// The server switched protocols without being asked, or did not when it was, or not to what it was asked for.
+    /// The server switched protocols without being asked, did not switch when asked, or switched to another protocol.
     Upgrade,
-    /// The proxy answered a CONNECT with anything but success, or a SOCKS proxy did not connect.
+    /// The proxy did not answer a CONNECT with success, or a SOCKS proxy did not connect.
     Proxy(Box<dyn Error + Send + Sync>),
     /// The TLS handshake failed, or this crate was built without the feature `tls`.
     Tls(TlsError),
-    /// There were more redirects than are followed.
+    /// There were more redirects than the client follows.
     TooManyRedirects,
     /// The `location` of a redirect is empty, or not a URL that can be requested (RFC 9110 §15.4).
     Location(Option<InvalidTarget>),
     /// A redirect has several `location` fields, which lead to different places.
     Locations,
-    /// A redirect leads from https to http, which would expose what was asked in secret.
+    /// A redirect leads from https to http, which would expose a confidential request.
     Downgrade,
-    /// The request would have to be sent again, and its body was a stream, which can be sent only once.
+    /// The request would have to be sent again, but its body was a stream, which can be sent only once.
     Spent,
     /// The request is of a kind that a [`Pipeline`](super::Pipeline) does not send.
     Pipelined,
@@ -138,7 +139,7 @@ impl ClientError {
         ClientError(Box::new(Inner { phase, is_reused: false, is_sent: false, cause }))
     }
 
-    /// Adds what is known of the connection.
+    /// Adds what is known about the connection.
     pub(super) fn on(mut self, is_reused: bool, is_sent: bool) -> ClientError {
         (self.0.is_reused, self.0.is_sent) = (is_reused, is_sent);
         self
@@ -206,11 +207,11 @@ impl ClientError {
         }
     }
 
-    /// Returns the status with which a gateway reports this failure of the server behind it: 504 for a timeout, else
-    /// 502 (RFC 9110 §15.6.3, §15.6.5). A TRACE with content is not sent on, and its peer is to blame: 400.
+    /// Returns the status with which a gateway reports this failure of the server behind it: 504 for a timeout,
+    /// otherwise 502 (RFC 9110 §15.6.3, §15.6.5). A TRACE with content is not forwarded, and the peer is to blame: 400.
     ///
-    /// A handler that passes the error on with `?` answers with 500 instead, since not every handler that asks another
-    /// server is a gateway to it.
+    /// A handler that passes the error on with `?` answers with 500 instead, because not every handler that sends a
+    /// request is a gateway.
     ///
     /// # Examples
     ///

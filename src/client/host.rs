@@ -9,8 +9,8 @@ use super::{Answer, Call, Client, ClientError, Tunnel, origin};
 use crate::memory::Reset;
 use crate::message::{InvalidRequest, Request, Response};
 
-/// A client for a single origin: the origin's connections need not be looked up for each request, and targets may be
-/// only a path.
+/// A client for a single origin: it does not look up the origin's connections for each request, and targets may be only
+/// a path.
 ///
 /// Made by [`Client::host`]. A request for another origin is an error.
 ///
@@ -90,7 +90,7 @@ impl Host {
         self.client.switch(Some(pool), request, response).await
     }
 
-    /// Returns scheme, host and port, in lower case, without the port if it is the scheme's default.
+    /// Returns scheme, host and port, in lower case, without the port if it is the default of the scheme.
     pub fn origin(&self) -> &str {
         &self.key
     }

@@ -1,8 +1,8 @@
 //! Floor 4: the client. A [`Pool`] holds the connections to one origin, and a [`Link`](link::Link) is one of them with
 //! one exchange on it.
 //!
-//! In reading order: origins; connections, and the way to an origin; one exchange; what surrounds it; what is handed
-//! out; several hosts, and many requests at once; errors and settings.
+//! In reading order: origins; connections, and the way to an origin; one exchange; what surrounds it; what callers get;
+//! several hosts, and many requests at once; errors and settings.
 
 mod origin;
 
@@ -58,12 +58,12 @@ use crate::runtime::{Handle, Id};
 
 /// Sends requests to servers, and keeps connections to them open for further requests.
 ///
-/// Make one client and keep it; clones share its connections. It can be used from any thread, and in any tokio runtime
-/// that has its timers enabled, and its I/O, unless no sockets are used. A connection is used again only in the runtime
-/// that opened it.
+/// Make one client and keep it; clones share its connections. It can be used on any thread, and in any tokio runtime
+/// with timers enabled, and with I/O enabled unless it uses no sockets. A connection is reused only in the runtime that
+/// opened it.
 ///
 /// All futures and bodies that it returns can be dropped at any time. That cancels the exchange, closes its connection,
-/// and lets the next waiting request have its place.
+/// and gives its place to the next waiting request.
 ///
 /// # Examples
 ///
@@ -81,7 +81,7 @@ use crate::runtime::{Handle, Id};
 /// assert_eq!(response.status, Status::OK);
 /// println!("{}", response.body.text()?);
 ///
-/// // This loop allocates nothing: request and response are used again.
+/// // This loop allocates nothing: request and response are reused.
 /// let request = Request::get("http://example.com/items?page=2")?;
 /// let mut response = Response::new();
 /// for _ in 0..1000 {
@@ -119,7 +119,7 @@ impl Client {
     }
 
     /// Returns this client with another time limit for whole exchanges, including redirects and the body; connections
-    /// are shared. Default: none, so that only the limits of the phases apply.
+    /// are shared. Default: none, so only the limits of the phases apply.
     ///
     /// For a single request: `client.timeout(limit).send(..)`.
     #[must_use]
@@ -137,7 +137,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// Fails if the URL is malformed, or if no answer comes: see [`ClientError`]. A status of 4xx or 5xx is not an
+    /// Fails if the URL is malformed, or if no answer arrives: see [`ClientError`]. A status of 4xx or 5xx is not an
     /// error. To treat it as one, return it: `Err(response.status)?`.
     pub async fn get(&self, url: &str) -> Result<Response, ClientError> {
         self.ask(Method::Get, url, None).await
@@ -201,10 +201,10 @@ impl Client {
     }
 
     /// Sends `request`, and receives the answer into `response`, including its body. The response is reset first, and
-    /// its memory is used again.
+    /// its memory is reused.
     ///
-    /// The request is sent once more, on a new connection, if a connection that had been used before turns out to be
-    /// closed, the body is not a stream, and sending the request twice does no harm (RFC 9110 §9.2.2).
+    /// The request is sent once more, on a new connection, if it was sent on a reused connection that turns out to be
+    /// closed, its body is not a stream, and sending it twice does no harm (RFC 9110 §9.2.2).
     ///
     /// # Errors
     ///
@@ -240,7 +240,7 @@ impl Client {
     /// Sends `request`, and receives the head of the answer into `response`. The body is read from the returned
     /// [`Answer`], as it arrives.
     ///
-    /// What arrives of the answer before the request has been sent completely is buffered, up to
+    /// The part of the answer that arrives before the request has been sent completely is buffered, up to
     /// [`ClientBuilder::body_max`]. For a server that may answer with more than that while it still reads, use
     /// [`Client::open`] and [`Call::split`].
     ///
@@ -259,8 +259,9 @@ impl Client {
     /// set. Redirects are not followed.
     ///
     /// A request that has no body, or a `content-length` of 0, is complete with its head, if `request.body` and the
-    /// trailers are empty, too. Its answer, or the first interim one, is awaited here, so that it can be sent once more if
-    /// its connection turns out to be stale, as by [`Client::send`]. A request with a body is never sent twice.
+    /// trailers are empty, too. This method then waits for its answer, or for the first interim one, so that it can
+    /// send the request once more if the connection turns out to be stale, as [`Client::send`] does. A request with a
+    /// body is never sent twice.
     ///
     /// Interim answers, such as 103, are dropped, unless [`CallReader::informational`] takes them.
     ///
@@ -274,21 +275,21 @@ impl Client {
     /// Sends `request`, which asks for an upgrade, and hands the connection over (RFC 9110 §7.8). The head of the
     /// answer is in `response`.
     ///
-    /// The request names the protocol in its `upgrade` field; `connection: upgrade` is added. Most HTTP proxies drop both
-    /// from a request for an `http` URL (RFC 9110 §7.6.1). One for an `https` URL goes through a tunnel, which they
-    /// cannot read.
+    /// The request names the protocol in its `upgrade` field; `connection: upgrade` is added. Most HTTP proxies drop
+    /// both from a request for an `http` URL (RFC 9110 §7.6.1). A request for an `https` URL goes through a tunnel,
+    /// which proxies cannot read.
     ///
     /// # Errors
     ///
-    /// As [`Client::get`], or with [`ClientCause::Upgrade`] if the answer is not 101, or switches to another protocol than
-    /// the request asks for. That answer is then in `response`, even if it is a redirect. Its body says why, as a rule,
-    /// and is received as by [`Client::send`]; if it does not arrive whole, or is too large, it is empty.
+    /// As [`Client::get`], or with [`ClientCause::Upgrade`] if the answer is not 101, or switches to a protocol that
+    /// the request does not ask for. That answer is then in `response`, even if it is a redirect. Its body, which
+    /// usually says why, is received as by [`Client::send`]; if it does not arrive whole, or is too large, it is empty.
     pub async fn upgrade(&self, request: &Request, response: &mut Response) -> Result<Tunnel, ClientError> {
         self.switch(None, request, response).await
     }
 
-    /// Returns a handle for the one origin that `url` names. It saves looking up the origin for each request, and
-    /// allows targets that are only a path.
+    /// Returns a handle for the one origin that `url` names. It saves looking up the origin's connections for each
+    /// request, and allows targets that are only a path.
     ///
     /// # Errors
     ///
@@ -317,7 +318,7 @@ impl Client {
     }
 
     fn each_pool(&self, mut then: impl FnMut(&Pool)) {
-        // Not under the lock, which what is dropped here may need itself.
+        // Not under the lock: what is dropped here may need it.
         let all = Vec::from_iter(read_lock(&self.shared.pools).iter().map(|(_, pools)| pools.clone()));
         all.iter().for_each(|pools| pools.each(&mut then));
     }

@@ -1,4 +1,4 @@
-//! [`Redirects`]: whether a client follows redirects, and what it takes along (RFC 9110 §15.4).
+//! [`Redirects`]: whether a client follows redirects, and how they change the request (RFC 9110 §15.4).
 
 use std::borrow::Cow;
 
@@ -13,11 +13,11 @@ use crate::message::{CONTENT_FIELDS, Headers, Method, Name, Request, Response, S
 /// - 301 and 302 turn POST into GET, and 303 turns everything but HEAD into GET. The body is then dropped, along with
 ///   the fields that describe it. 307 and 308 change nothing.
 /// - `authorization`, `cookie` and `proxy-authorization` are sent only to the origin they were meant for, whether they
-///   are the request's or from [`ClientBuilder::field`]. Once dropped they do not come back.
+///   are the request's or from [`ClientBuilder::field`]. Once dropped, they do not come back.
 /// - A `referer` is reduced to its origin for another origin, and an `origin` other than the redirecting one becomes
 ///   `null`, as in browsers.
 ///
-/// These redirects are errors: from https to http, and to a URL that has a user in it or another scheme. An answer
+/// A redirect from https to http is an error, and so is one to a URL with a username or another scheme. An answer
 /// without `location` is not a redirect. The URL that was reached is in [`Response::url`](crate::Response::url).
 ///
 /// [`ClientBuilder::field`]: super::ClientBuilder::field

@@ -1,4 +1,4 @@
-//! [`Tunnel`]: a connection that speaks something else from here on (RFC 9110 §7.8).
+//! [`Tunnel`]: a connection that speaks another protocol from here on (RFC 9110 §7.8).
 
 use std::fmt;
 use std::pin::Pin;
@@ -9,11 +9,11 @@ use crate::net::{Early, Stream, delegate_stream};
 
 /// A connection that was handed over: bytes in both directions, and no longer HTTP.
 ///
-/// Made by [`Client::upgrade`](super::Client::upgrade). Reading begins with what the server had already sent. There are
-/// no timeouts but those that you set, and the connection no longer takes a place in the pool. Dropping it closes the
-/// connection.
+/// Made by [`Client::upgrade`](super::Client::upgrade). Reading begins with what the server has already sent. There are
+/// no timeouts except those that you set, and the connection no longer takes a place in the pool. Dropping it closes
+/// the connection.
 ///
-/// Flush what was written before you wait for the peer: over TLS, the end of it may still be held back.
+/// Flush what you have written before you wait for the server: over TLS, the end of it may still be held back.
 pub struct Tunnel {
     stream: Early<Pin<Box<dyn Stream + Send>>>,
     /// What a balancer counts until it is dropped.

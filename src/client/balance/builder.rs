@@ -63,15 +63,15 @@ impl BalancerBuilder {
         self
     }
 
-    /// Sets how many failures of one host count at the same time. With zero, none does. Default: 300.
+    /// Sets how many failures of one host count at the same time. With zero, none count. Default: 300.
     pub fn penalty_max(mut self, most: usize) -> Self {
         self.0.health.penalty_max = most;
         self
     }
 
-    /// Sets a function that decides whether a host is healthy, by the head of an answer, or by the error that came
-    /// instead. It is not called for errors that are the caller's. Default: a host that answers is healthy, even if it
-    /// answers with 500.
+    /// Sets a function that decides whether a host is healthy, by the head of an answer, or by the error instead of
+    /// one. It is not called for errors that are the caller's fault. Default: a host that answers is healthy, even if
+    /// it answers with 500.
     pub fn healthy_if(
         mut self,
         is_healthy: impl Fn(Result<&Response, &ClientError>) -> bool + Send + Sync + 'static,
@@ -80,11 +80,11 @@ impl BalancerBuilder {
         self
     }
 
-    /// Checks each host by requesting `path` every `interval`, beginning with the first request. Default: no check; the
-    /// least interval is 10 ms.
+    /// Checks each host by requesting `path` every `interval`, starting with the balancer's first request. Default: no
+    /// check; the least interval is 10 ms.
     ///
-    /// A host that does not answer with 2xx before the next check is due is not asked anything else as long as there
-    /// are others. While all connections to it are in use it is not checked. The task that checks ends with the
+    /// A host that does not answer with 2xx before the next check is due gets no other requests as long as there are
+    /// other hosts. While all connections to a host are in use, it is not checked. The task that checks ends with the
     /// balancer.
     ///
     /// # Errors
@@ -101,9 +101,8 @@ impl BalancerBuilder {
         Ok(self)
     }
 
-    /// Retries a failed request once, on another host, if the first one certainly has not processed it, for instance
-    /// because it could not be reached. The second attempt has the client's full timeout again. Default: the error is
-    /// returned.
+    /// Retries a failed request once, on another host, if the first host certainly has not processed it, for instance
+    /// because it could not be reached. The second attempt has the client's full timeout again. Default: no retry.
     pub fn retry_elsewhere(mut self) -> Self {
         self.0.elsewhere = Elsewhere::Once;
         self

@@ -9,10 +9,10 @@ use super::member::Member;
 /// How a [`Balancer`](super::Balancer) chooses the next host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum HostChoice {
-    /// The host with the fewest pending requests; among equals the one that was asked least.
+    /// The host with the fewest pending requests; among equals, the one that has been asked least often.
     #[default]
     LeastPending,
-    /// The one with fewer pending requests of two that are chosen at random. This keeps several independent balancers
+    /// Of two hosts chosen at random, the one with fewer pending requests. This keeps several independent balancers
     /// from all rushing to the same idle host.
     TwoRandom,
 }

@@ -21,7 +21,7 @@ pub(super) struct Member {
     pending: Arc<AtomicUsize>,
     served: AtomicU64,
     failed: AtomicU64,
-    /// How often it was asked; for a host that was added later, as if it had been there from the beginning.
+    /// How often it was asked. A host that was added later starts with the least count of the others.
     turns: AtomicU64,
     /// When each penalty is over.
     penalties: Mutex<VecDeque<Instant>>,

@@ -1,4 +1,4 @@
-//! [`Balancer`]: sends each request to one of several hosts, the one with the least to do.
+//! [`Balancer`]: sends each request to one of several hosts, by default the least busy one.
 
 mod attempt;
 mod builder;
@@ -24,15 +24,15 @@ use crate::exchange::ExchangeError;
 use crate::memory::{Reset, read_lock, write_lock};
 use crate::message::{InvalidRequest, Request, Response, TargetForm};
 
-/// Sends each request to one of several equivalent hosts, by default the one that has the fewest requests to answer.
+/// Sends each request to one of several equivalent hosts, by default the one with the fewest pending requests.
 ///
 /// A host that fails is asked less for a while: each failure counts as one more pending request, for 3 s by default. A
-/// failure is any error that is not the caller's; which answers are failures too is up to
-/// [`BalancerBuilder::healthy_if`]. Hosts that fail an active check ([`BalancerBuilder::check`]) are not asked at all
-/// as long as there are others.
+/// failure is any error that is not the caller's fault; [`BalancerBuilder::healthy_if`] decides which answers are
+/// failures, too. Hosts that fail an active check ([`BalancerBuilder::check`]) are not asked at all as long as there
+/// are others.
 ///
 /// Made by [`Client::balance`]; clones are the same balancer. Targets must be only a path, since the host is not known
-/// before; a gateway makes them with [`Request::target_to`]`("/")`. Redirects are not followed.
+/// in advance; a gateway makes them with [`Request::target_to`]`("/")`. Redirects are not followed.
 ///
 /// # Examples
 ///
@@ -89,8 +89,8 @@ impl Balancer {
     ///
     /// # Errors
     ///
-    /// As [`Client::send`]; also if the target is more than a path, and with [`ClientCause::NoHost`] if there is no
-    /// host.
+    /// As [`Client::send`]; also with [`ClientCause::Origin`] if the target is more than a path, and with
+    /// [`ClientCause::NoHost`] if there is no host.
     pub async fn send(&self, request: &Request, response: &mut Response) -> Result<(), ClientError> {
         let mut attempt = self.0.enter(request).inspect_err(|_| response.reset())?;
         loop {
@@ -123,13 +123,13 @@ impl Balancer {
     /// Sends the head of `request` to one of the hosts, and returns a [`Call`] to write its body to, as [`Client::open`]
     /// does.
     ///
-    /// The host is judged by the head of its answer, or by what keeps it from arriving. The request counts as pending
+    /// The host is judged by the head of its answer, or by the error that prevents one. The request counts as pending
     /// until the body of the answer has been read.
     ///
     /// # Errors
     ///
-    /// Fails as [`Client::open`] does, if the target is more than a path, and with [`ClientCause::NoHost`] if there is no
-    /// host.
+    /// As [`Client::open`]; also with [`ClientCause::Origin`] if the target is more than a path, and with
+    /// [`ClientCause::NoHost`] if there is no host.
     pub async fn open(&self, request: &Request) -> Result<Call, ClientError> {
         let mut attempt = self.0.enter(request)?;
         loop {
@@ -147,15 +147,15 @@ impl Balancer {
     ///
     /// # Errors
     ///
-    /// Fails as [`Client::upgrade`] does, if the target is more than a path, and with [`ClientCause::NoHost`] if there is
-    /// no host.
+    /// As [`Client::upgrade`]; also with [`ClientCause::Origin`] if the target is more than a path, and with
+    /// [`ClientCause::NoHost`] if there is no host.
     pub async fn upgrade(&self, request: &Request, response: &mut Response) -> Result<Tunnel, ClientError> {
         let mut attempt = self.0.enter(request).inspect_err(|_| response.reset())?;
         loop {
             match attempt.member.host.upgrade(request, response).await {
                 Ok(tunnel) => return Ok(tunnel.counted(self.0.answered(attempt, response))),
                 Err(error) if matches!(error.cause(), ClientCause::Upgrade) => {
-                    // It has answered, though otherwise than was hoped for.
+                    // It has answered, if not as hoped.
                     self.0.answered(attempt, response);
                     return Err(error);
                 }
@@ -173,8 +173,8 @@ impl Balancer {
         self.0.add(url)
     }
 
-    /// Removes the host that `url` names; requests that it is already answering are finished. Returns whether it was
-    /// one of the hosts.
+    /// Removes the host that `url` names; its pending requests are still answered. Returns whether it was one of the
+    /// hosts.
     pub fn remove(&self, url: &str) -> bool {
         let Ok(key) = origin::key_of_url(url) else { return false };
         let mut members = write_lock(&self.0.members);

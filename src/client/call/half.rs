@@ -67,7 +67,7 @@ enum Side {
 struct Owners(Mutex<[Option<Waker>; 2]>);
 
 impl Owners {
-    /// Notes who awaits a half now. Returns the waker of whoever did before, if it is another one.
+    /// Notes who awaits a half now. Returns the waker of the task that did before, if it is another one.
     fn note(&self, side: Side, waker: &Waker) -> Option<Waker> {
         match &mut lock(&self.0)[side as usize] {
             Some(known) if known.will_wake(waker) => None,

@@ -1,4 +1,4 @@
-//! [`Call`]: a request whose body is written piece by piece; and its halves, one of which writes while the other reads the
+//! [`Call`]: a request whose body is written piece by piece; and its two halves, one to write it and one to read the
 //! answer.
 
 mod half;
@@ -79,17 +79,17 @@ impl Call {
     }
 
     /// Writes all of `data`. Some of it may be buffered until [`Call::flush`]. If the future is dropped, it is unknown
-    /// how much of it was written.
+    /// how much was written.
     ///
-    /// What is written is dropped once the server reads no more: when it has refused the request, when it has answered
-    /// and closes, or when its complete answer is here and a write made no progress for
+    /// Once the server reads no more, what is written is dropped. That is when the server has refused the request, when
+    /// it has answered and closes, or when its complete answer is here and a write made no progress for
     /// [`ClientTimeouts::send`](crate::ClientTimeouts::send).
     ///
     /// # Errors
     ///
     /// Fails if there is more data than the `content-length` that was set, or if the connection fails before any
-    /// answer. Once it has failed, so do all others, and the body cannot be ended: the server would not notice what is
-    /// missing.
+    /// answer. Once a write has failed, all others fail, too, and the body cannot be ended: otherwise the server would
+    /// not notice that something is missing.
     pub async fn write_all(&mut self, data: &[u8]) -> Result<(), ClientError> {
         let mut written = 0;
         while written < data.len() {
@@ -98,7 +98,7 @@ impl Call {
         Ok(())
     }
 
-    /// Sends what was written so far.
+    /// Sends what has been written so far.
     ///
     /// # Errors
     ///
@@ -107,19 +107,19 @@ impl Call {
         poll_fn(|cx| self.poll_sent(cx)).await
     }
 
-    /// Returns whether the server still reads the body. Once it does not, what is written is dropped, so there is no need
-    /// to produce more.
+    /// Returns whether the server still reads the body. Once it does not, what is written is dropped, so there is no
+    /// need to produce any more.
     pub fn is_wanted(&self) -> bool {
         self.link.is_wanted()
     }
 
-    /// Ends the body, with the trailers of the request if it had any, and receives the head of the answer into
+    /// Ends the body, with the trailers of the request if there were any, and receives the head of the answer into
     /// `response`.
     ///
     /// # Errors
     ///
     /// Fails if there was less data than the `content-length` that was set, if a write has failed, or if no answer
-    /// comes.
+    /// arrives.
     pub async fn finish(mut self, response: &mut Response) -> Result<Answer, ClientError> {
         let trailers = std::mem::take(&mut self.trailers);
         self.finish_with(&trailers, response).await
@@ -154,8 +154,8 @@ impl Call {
 
     /// Splits the call into two halves, so that the answer can be read while the body is written.
     ///
-    /// A server that answers while it reads would otherwise wait for the client to read, while the client waits for the
-    /// server to. The halves may be used by one task or by two.
+    /// Otherwise, with a server that answers while it reads, each side could wait for the other to read. The halves may
+    /// be used by one task or by two.
     ///
     /// # Examples
     ///
@@ -199,7 +199,7 @@ impl Call {
     }
 }
 
-/// A call that is open already passes for one that is still being opened, where that is awaited, as by
+/// A call that is open already can be passed where one that is still being opened is awaited, as by
 /// [`Context::forward`](crate::Context::forward).
 impl IntoFuture for Call {
     type Output = Result<Call, ClientError>;
@@ -219,8 +219,8 @@ impl AsyncWrite for Call {
         self.poll_sent(cx).map_err(io::Error::from)
     }
 
-    /// Ends the body, with the trailers of the request if it had any, and sends all of it. The answer is still received
-    /// by [`Call::finish`].
+    /// Ends the body, with the trailers of the request if there were any, and sends all of it. [`Call::finish`] still
+    /// receives the answer.
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         // They are written by the first call, whatever later calls still wait for.
         let trailers = std::mem::take(&mut self.trailers);

@@ -18,10 +18,10 @@ use crate::message::{Headers, Response, Status};
 
 /// Reads the answer to a request while a [`CallWriter`](super::CallWriter) writes its body.
 ///
-/// Made by [`Call::split`](super::Call::split). If the answer is read slowly, the server has to wait. Dropping the
-/// reader before the end of the answer closes the connection: a writer then fails if the answer has not begun, and else
-/// is not [wanted](super::CallWriter::is_wanted) any more. The connection is free for other requests once both halves are
-/// at their end, and dropped.
+/// Made by [`Call::split`](super::Call::split). If you read the answer slowly, the server has to wait. Dropping the
+/// reader before the end of the answer closes the connection: the writer then fails if the answer has not begun, and is
+/// otherwise no longer [wanted](super::CallWriter::is_wanted). The connection is free for other requests once both
+/// halves have reached their end and are dropped.
 pub struct CallReader {
     half: Half,
     /// The piece that was read last. It is a copy, since the other half uses the connection too.
@@ -38,11 +38,11 @@ impl CallReader {
     }
 
     /// Receives the next interim answer, such as 103 with `link` fields (RFC 9110 §15.2, RFC 8297); `None` once the
-    /// final one has come, which [`CallReader::head`] receives. If the future is dropped, the next call continues.
+    /// final answer is here, which [`CallReader::head`] receives. If the future is dropped, the next call continues.
     ///
-    /// From the first call on, each interim answer waits to be taken, and whatever comes behind it waits, too: a writer
-    /// learns only then that the server reads no more. Those that come before the first call are dropped, unless the
-    /// request has no body to write. There may be at most 16.
+    /// From the first call on, each interim answer waits to be taken, and everything behind it waits, too: the writer
+    /// learns only afterwards that the server reads no more. Interim answers before the first call are dropped, unless
+    /// the request has no body to write. There may be at most 16.
     ///
     /// # Errors
     ///
@@ -98,11 +98,11 @@ impl CallReader {
     }
 
     /// Receives the head of the final answer into `response`, and drops the interim answers before it. If the future is
-    /// dropped, the next call continues. The head is given away once: a call after that empties `response`.
+    /// dropped, the next call continues. The head is returned only once: a further call empties `response`.
     ///
     /// # Errors
     ///
-    /// Fails if no answer comes.
+    /// Fails if no answer arrives.
     pub async fn head(&mut self, response: &mut Response) -> Result<(), ClientError> {
         if self.half.with_link(|link| link.exchange.progress.drop_interim()) {
             self.half.wake_owners();
@@ -129,12 +129,12 @@ impl CallReader {
         })
     }
 
-    /// Returns the next piece of the body, as large as it arrived; `None` at its end. To be called after
+    /// Returns the next piece of the body, of whatever size it arrived in; `None` at the end. Call it after
     /// [`CallReader::head`].
     ///
     /// # Errors
     ///
-    /// Fails if the body is cut short, malformed or too slow. Its end is then never reached.
+    /// Fails if the body is cut short, malformed or too slow. The end of the body is then never reached.
     pub async fn chunk(&mut self) -> Result<Option<&[u8]>, ClientError> {
         let CallReader { half, piece, trailers, .. } = self;
         piece.clear();

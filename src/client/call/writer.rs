@@ -17,7 +17,7 @@ use crate::message::Headers;
 ///
 /// Made by [`Call::split`](super::Call::split). If it is dropped before [`CallWriter::finish`], the server still has
 /// [`ClientTimeouts::wait`](crate::ClientTimeouts::wait) to answer, and the connection is closed once the reader is
-/// dropped too.
+/// dropped, too.
 pub struct CallWriter {
     half: Half,
     trailers: Headers,
@@ -30,19 +30,19 @@ impl CallWriter {
 
     /// Writes some bytes from the front of `data`, and returns how many. Nothing is lost if the future is dropped.
     ///
-    /// Once the server reads no more, because it has refused the request or has answered and closes, what is written is
-    /// dropped.
+    /// Once the server reads no more, because it has refused the request, or has answered and closes, what is written
+    /// is dropped.
     ///
     /// # Errors
     ///
     /// Fails if there is more data than the `content-length` that was set, or if the connection fails before any
-    /// answer. Once it has failed, so do all others, and the body cannot be ended: the server would not notice what is
-    /// missing.
+    /// answer. Once a write has failed, all others fail, too, and the body cannot be ended: otherwise the server would
+    /// not notice that something is missing.
     pub async fn write(&mut self, data: &[u8]) -> Result<usize, ClientError> {
         poll_fn(|cx| self.poll_data(cx, data)).await
     }
 
-    /// Writes all of `data`. If the future is dropped, it is unknown how much of it was written.
+    /// Writes all of `data`. If the future is dropped, it is unknown how much was written.
     ///
     /// # Errors
     ///
@@ -56,7 +56,7 @@ impl CallWriter {
         Ok(())
     }
 
-    /// Sends what was written so far.
+    /// Sends what has been written so far.
     ///
     /// # Errors
     ///
@@ -65,8 +65,8 @@ impl CallWriter {
         poll_fn(|cx| self.poll_sent(cx)).await
     }
 
-    /// Ends the body, with the trailers of the request if it had any, and sends all of it. If the future is dropped,
-    /// the next call continues.
+    /// Ends the body, with the trailers of the request if there were any, and sends all of it. If the future is
+    /// dropped, the next call continues.
     ///
     /// # Errors
     ///
@@ -86,8 +86,8 @@ impl CallWriter {
         poll_fn(|cx| self.poll_end(cx, trailers)).await
     }
 
-    /// Returns whether the server still reads the body. Once it does not, what is written is dropped, so there is no need
-    /// to produce more.
+    /// Returns whether the server still reads the body. Once it does not, what is written is dropped, so there is no
+    /// need to produce any more.
     pub fn is_wanted(&self) -> bool {
         self.half.with_link(|link| link.is_wanted())
     }

@@ -44,7 +44,7 @@ impl PipelineBuilder {
 
     /// Sets how many requests may be in flight, over all connections together. Default: 1,024; the least is 1.
     ///
-    /// Further callers wait in turn, for at most [`ClientTimeouts::queue`](crate::ClientTimeouts::queue).
+    /// Further callers wait in line, for at most [`ClientTimeouts::queue`](crate::ClientTimeouts::queue).
     pub fn in_flight_max(mut self, most: usize) -> Self {
         self.in_flight_max = most.clamp(1, Semaphore::MAX_PERMITS);
         self
@@ -52,8 +52,8 @@ impl PipelineBuilder {
 
     /// Allows methods that are not safe. Default: only safe methods are sent.
     ///
-    /// When a connection ends while such requests are in flight, it is unknown whether the server has acted on them.
-    /// They fail with an error for which [`ClientError::is_sent`] is true, unless the method is idempotent (RFC 9112
+    /// If a connection ends while such requests are in flight, it is unknown whether the server has acted on them. They
+    /// fail with an error for which [`ClientError::is_sent`] is true, unless the method is idempotent (RFC 9112
     /// §9.3.2).
     ///
     /// [`ClientError::is_sent`]: crate::ClientError::is_sent

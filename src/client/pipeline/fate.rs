@@ -23,7 +23,7 @@ pub(super) enum Break {
 }
 
 impl Break {
-    /// What a request is told that fails because of another one's answer.
+    /// The cause for a request that fails because of another one's answer.
     pub(super) fn cause(self) -> ClientCause {
         match self {
             Break::TimedOut => ClientCause::TimedOut,
@@ -37,7 +37,7 @@ impl Break {
 pub(super) enum Standing {
     /// Its answer was the next to come, so it may be why the connection broke.
     First,
-    /// It was the first also when an earlier connection broke.
+    /// It was also the first when an earlier connection broke.
     FirstAgain,
     /// Others were to be answered before it, or one just was.
     Behind,

@@ -1,6 +1,6 @@
-//! [`Pipeline`]: many requests in flight on few connections (RFC 9112 §9.3.2).
+//! [`Pipeline`]: many requests in flight on a few connections (RFC 9112 §9.3.2).
 //!
-//! A caller leaves its request on the [`Board`] of one [`Pipe`], which is a task with a connection, and waits there for
+//! A caller posts its request on the [`Board`] of a [`Pipe`], which is a task with a connection, and waits there for
 //! the answer.
 
 mod board;
@@ -30,19 +30,19 @@ use crate::message::{InvalidRequest, Method, Request, Response};
 use crate::runtime::{self, Handle, Instant, timeout_at};
 use crate::wire::{Announcement, Wish};
 
-/// Sends requests to one origin over few connections, without waiting for answers in between (RFC 9112 §9.3.2).
+/// Sends requests to one origin over a few connections, without waiting for answers in between (RFC 9112 §9.3.2).
 ///
 /// Requests that are made at the same moment leave in one write. Answers come in the order of the requests, so a slow
-/// one holds up those behind it: use a pipeline for many small answers, none of which takes long.
+/// one holds up those behind it: use a pipeline for many small, quick answers.
 ///
 /// A new connection first carries a single request, whose answer shows whether others may follow. When a connection
-/// ends, requests that have not been written yet are sent on the next one, and so are those that the server has
-/// announced it will not process (`connection: close`). A request that the server may have processed is sent again if
-/// that does no harm (RFC 9110 §9.2.2), but the first in line only once. Otherwise it fails, with an error for which
+/// ends, requests that have not been written yet are sent on the next one, and so are those that the server has said it
+/// will not process (`connection: close`). A request that the server may have processed is sent again if that does no
+/// harm (RFC 9110 §9.2.2), but the first in line only once. Otherwise it fails, with an error for which
 /// [`ClientError::is_sent`] is true.
 ///
-/// Made by [`Client::pipeline`]. Clones are the same pipeline, and may be used in any runtime; each connection lives in
-/// the runtime whose caller needed it first. Callers in others wait for as long as that one does not run, and fail with
+/// Made by [`Client::pipeline`]. Clones are the same pipeline, and may be used in any runtime. Each connection lives in
+/// the runtime whose caller needed it first: callers in other runtimes wait while that one does not run, and fail with
 /// [`ClientCause::NoRuntime`] if it ends. So the cores of a server, which end one by one, should have a pipeline each.
 ///
 /// The connections belong to the client: while nothing is in flight they rest in its pool, where they count as idle and
@@ -91,7 +91,7 @@ struct Shared {
     /// The pool of the first runtime. It only writes heads, which the pools of all runtimes write alike.
     pool: OnceLock<Arc<Pool>>,
     in_flight_max: usize,
-    /// A permit for each request that may still be in flight. The semaphore is fair, so callers are served in turn.
+    /// A permit for each further request that may be in flight. The semaphore is fair, so callers are served in turn.
     room: Arc<Semaphore>,
     accepts: Accepts,
     /// One for each connection.
@@ -135,7 +135,7 @@ impl Pipeline {
         Ok(())
     }
 
-    /// Returns how many requests are in flight, or about to be. Requests whose callers gave up count until they are
+    /// Returns how many requests are in flight, or about to be. A request whose caller gave up counts until it is
     /// answered.
     pub fn in_flight(&self) -> usize {
         let shared = &self.0.0;

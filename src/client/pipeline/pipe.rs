@@ -20,7 +20,7 @@ use crate::net::{Lane, Stopwatch, Timer};
 use crate::runtime::{self, Instant};
 use crate::wire::Wish;
 
-/// A task that takes requests from a board, and brings the answers. It ends when no request has come for long.
+/// A task that takes requests from a board, and brings the answers. It ends when no request has come for a long time.
 pub(super) struct Pipe {
     shared: Arc<Shared>,
     board: Arc<Board>,
@@ -98,7 +98,7 @@ impl Pipe {
         while poll_fn(|cx| self.poll_wanted(cx)).await {
             match self.connect().await {
                 Ok(link) => self.serve(link).await,
-                // There was no place, for which those that came later may still wait.
+                // There was no place. Requests that came later may still wait for one.
                 Err(error) if error.phase() == ClientPhase::Queue => {
                     self.board.lock().expire(self.shared.client.shared.settings.timeouts.queue);
                 }

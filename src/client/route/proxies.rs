@@ -43,7 +43,7 @@ impl Proxies {
     /// |---|---|
     /// | `http_proxy` | for `http` |
     /// | `https_proxy` | for `https` |
-    /// | `all_proxy` | for the one that has no proxy of its own |
+    /// | `all_proxy` | for either scheme, if it has no proxy of its own |
     /// | `no_proxy` | see [`Proxies::except`] |
     ///
     /// Each may also be written in upper case; if both are set, lower case wins. An empty variable counts as unset.
@@ -92,7 +92,7 @@ impl Proxies {
     ///
     /// `example.com` and `.example.com` stand for that domain and all below it, `192.0.2.1` and `::1` for an address,
     /// `10.0.0.0/8` for a network, and `*` for every host. A port may follow a name or an address (`[::1]:8080`). Names
-    /// are not looked up to find out whether they are in a network. What is none of these is ignored.
+    /// are not looked up to find out whether they are in a network. Anything else in the list is ignored.
     pub fn except(mut self, hosts: &str) -> Proxies {
         self.bypass.add(hosts);
         self

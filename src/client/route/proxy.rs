@@ -11,7 +11,7 @@ use crate::net::UriHost;
 /// An HTTP proxy, or a SOCKS5 proxy (RFC 1928).
 ///
 /// The default port is 80 for HTTP, 443 over TLS, and 1080 for SOCKS5. Username and password can be part of the URL
-/// (`http://user:password@proxy:3128`), with `%XX` for what a URL cannot hold. Neither is ever displayed.
+/// (`http://user:password@proxy:3128`), with `%XX` for characters that a URL cannot hold. Neither is ever displayed.
 ///
 /// # Examples
 ///
@@ -82,7 +82,7 @@ impl Proxy {
 
     /// Returns this proxy with credentials: `Basic` for HTTP (RFC 7617), or those of SOCKS5 (RFC 1929).
     ///
-    /// An HTTP proxy that wants others is given them in the default field `proxy-authorization`
+    /// For an HTTP proxy that wants another kind, set the default field `proxy-authorization`
     /// ([`ClientBuilder::field`](crate::ClientBuilder::field)).
     ///
     /// # Errors
@@ -185,7 +185,7 @@ impl fmt::Debug for Proxy {
     }
 }
 
-/// Why a text does not name a proxy.
+/// Why a string does not name a proxy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum InvalidProxy {
@@ -193,7 +193,7 @@ pub enum InvalidProxy {
     Scheme,
     /// The host or the port is missing or malformed, or something follows it.
     Authority,
-    /// Username or password cannot be sent, or contain what must be escaped in a URL.
+    /// Username or password cannot be sent, or contain a character that must be escaped in a URL.
     Credentials,
 }
 

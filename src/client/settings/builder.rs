@@ -41,8 +41,8 @@ pub struct ClientBuilder {
 }
 
 impl ClientBuilder {
-    /// Sets the time limit for a whole exchange, including redirects and the body. Default: none, so that only the
-    /// limits of the phases apply: see [`ClientTimeouts`].
+    /// Sets the time limit for a whole exchange, including redirects and the body. Default: none, so only the limits of
+    /// the phases apply: see [`ClientTimeouts`].
     pub fn timeout(mut self, total: impl Into<Option<Duration>>) -> Self {
         self.total = total.into();
         self
@@ -61,27 +61,27 @@ impl ClientBuilder {
     }
 
     /// Sets how many connections to one host there may be in each runtime, in use and idle together. Further requests
-    /// wait in turn. Default: 512; the least is 1.
+    /// wait in line. Default: 512; the least is 1.
     pub fn connections_per_host_max(mut self, most: usize) -> Self {
         self.settings.pool.connections_max = most.clamp(1, Semaphore::MAX_PERMITS);
         self
     }
 
-    /// Sets how long a connection may be idle. After that it is not used again, and is closed within a second. With zero,
-    /// no connection is used twice. A server may ask for less, as with `keep-alive: timeout=5`. Default: 30 s.
+    /// Sets how long a connection may be idle. After that it is not reused, and is closed within a second. With zero,
+    /// no connection is used twice. A server may ask for less, for example with `keep-alive: timeout=5`. Default: 30 s.
     #[doc(alias = "pool_idle_timeout")]
     pub fn idle_timeout(mut self, idle: Duration) -> Self {
         self.settings.pool.idle = idle;
         self
     }
 
-    /// Sets up to which age a connection is used for further requests. Default: any age.
+    /// Sets how old a connection may be and still be used for further requests. Default: any age.
     pub fn age_max(mut self, age: impl Into<Option<Duration>>) -> Self {
         self.settings.pool.age = age.into();
         self
     }
 
-    /// Sets how many bytes a body may have that is received whole. A body that is streamed has no limit. Default: 16
+    /// Sets how many bytes a body that is received whole may have. A body that is streamed has no limit. Default: 16
     /// MiB.
     pub fn body_max(mut self, most: usize) -> Self {
         self.settings.bounds.limits.body_max = most;
@@ -101,12 +101,12 @@ impl ClientBuilder {
         self
     }
 
-    /// Asks for compressed content and decodes it as it arrives, up to `most` decoded bytes. Default: content stays as
-    /// it was sent, and none is asked for.
+    /// Asks for compressed content and decodes it as it arrives, up to `most` decoded bytes. Default: compressed
+    /// content is not asked for, and stays as it was sent.
     ///
     /// More than `most` bytes are an error, whether the body is streamed or not; so are more coded ones that decode to
-    /// nothing. Content that is not coded has only the limit of [`ClientBuilder::body_max`]. A part of coded content
-    /// (206) stays coded. Which codings are supported depends on the features `compress` and `zstd`.
+    /// nothing. Content without codings has only the limit of [`ClientBuilder::body_max`]. A part of coded content (206)
+    /// stays coded. Which codings are supported depends on the features `compress` and `zstd`.
     #[doc(alias("gzip", "brotli"))]
     pub fn decode(mut self, most: impl Into<Option<usize>>) -> Self {
         self.settings.decode_max = most.into();
@@ -115,14 +115,14 @@ impl ClientBuilder {
 
     /// Adds a default field, such as `user-agent`, for all requests that do not set it. Default: none.
     ///
-    /// `host`, `connection`, `keep-alive`, `upgrade`, `expect` and the fields that frame a body belong to each request,
-    /// and are ignored here.
+    /// `host`, `connection`, `keep-alive`, `upgrade`, `expect` and the fields that frame a body belong to each single
+    /// request, and are ignored here.
     ///
-    /// `authorization` and `cookie` are sent to every origin that is asked, but not to one that a redirect leads to, and
-    /// not with a TRACE, whose answer repeats them (RFC 9110 §9.3.8).
+    /// `authorization` and `cookie` are sent to every origin that you send a request to, but not to another one that a
+    /// redirect leads to, and not with a TRACE, whose answer repeats them (RFC 9110 §9.3.8).
     ///
     /// `proxy-authorization` is for HTTP proxies that have no credentials of their own: they get it with each request
-    /// that they read, and each tunnel that they are asked for. No origin does (RFC 9110 §11.7.2).
+    /// that they read, and with each request for a tunnel. No origin gets it (RFC 9110 §11.7.2).
     ///
     /// # Errors
     ///
@@ -133,8 +133,7 @@ impl ClientBuilder {
         Ok(self)
     }
 
-    /// Sets where the addresses of names are looked up, and how long they are kept. Default: by the operating system,
-    /// 60 s.
+    /// Sets what looks up the addresses of names, and how long these are kept. Default: the operating system, 60 s.
     pub fn resolver(mut self, resolver: impl Resolver, keep: Duration) -> Self {
         self.settings.dial.names = Arc::new(Names::new(resolver, keep));
         self
@@ -151,12 +150,12 @@ impl ClientBuilder {
         self
     }
 
-    /// Sets after how much silence the operating system probes whether a TCP server is still there, and how often it
-    /// repeats the probe. A server that leaves several probes in a row unanswered (nine on Linux) is considered gone,
-    /// and its connection fails.
+    /// Sets how long a TCP server may be silent before the operating system probes whether it is still there, and how
+    /// often the probe is repeated. A server that leaves several probes in a row unanswered (nine on Linux) is
+    /// considered gone, and its connection fails.
     ///
     /// Use it for connections that may be silent for long: a [`Tunnel`](crate::Tunnel) has no other time limit.
-    /// Default: never (RFC 9293 §3.8.4). Counted in whole seconds, clamped to between 1 and 32,767.
+    /// Default: no probes (RFC 9293 §3.8.4). Counted in whole seconds, clamped to between 1 and 32,767.
     pub fn tcp_keepalive(mut self, silence: impl Into<Option<Duration>>) -> Self {
         self.settings.dial.keepalive = silence.into().map(Keepalive::every);
         self
@@ -181,16 +180,18 @@ impl ClientBuilder {
         self
     }
 
-    /// Sets which proxies are used for which hosts. Default: none; [`Proxies::from_env`] has those of the environment.
+    /// Sets which proxies are used for which URLs. Default: none; [`Proxies::from_env`] reads them from the
+    /// environment.
     pub fn proxies(mut self, proxies: Proxies) -> Self {
         self.settings.proxies = proxies;
         self
     }
 
-    /// Keeps the cookies that servers set in `store`, and sends them back, also with redirects. Default: none.
+    /// Keeps the cookies that servers set in `store`, and sends them back, with redirected requests, too. Default: no
+    /// cookies are kept.
     ///
-    /// A request with a `cookie` field of its own, or one from [`ClientBuilder::field`], is sent with that instead, and a
-    /// TRACE with none.
+    /// A request with a `cookie` field of its own, or one from [`ClientBuilder::field`], is sent with that field
+    /// instead, and a TRACE is sent without cookies.
     #[doc(alias = "cookie_store")]
     pub fn cookies(mut self, store: Arc<dyn CookieStore>) -> Self {
         self.settings.cookies = Some(store);
@@ -206,8 +207,8 @@ impl ClientBuilder {
         settings.bounds.timeouts = settings.timeouts.of_exchange();
         settings.bounds_in_pieces = settings.bounds.clone();
         settings.bounds_in_pieces.timeouts.body_rate_min = 0;
-        // Each request says, only once, whom it is for, how it is framed, and whether it asks for another protocol or
-        // waits for 100.
+        // Each request says, and only once, which host it is for, how it is framed, and whether it asks for another
+        // protocol or waits for 100.
         for name in encode::ROUTING.into_iter().chain([Name::UPGRADE, Name::EXPECT]) {
             settings.fields.remove(name.as_str());
         }

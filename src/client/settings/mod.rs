@@ -45,7 +45,7 @@ pub(super) struct PoolBounds {
 }
 
 impl Settings {
-    /// Until when a request waits for its turn if it began to wait at `since`, and must be done with all waiting by
+    /// Until when a request waits for its turn, if it began to wait at `since`, and its whole exchange must be over by
     /// `deadline`.
     pub(super) fn queue_until(&self, since: Instant, deadline: Option<Instant>) -> Instant {
         let until = later(since, self.timeouts.queue);

@@ -21,13 +21,13 @@ pub struct ClientTimeouts {
     pub queue: Duration,
     /// Looking up the addresses of the host. Default: 5 s.
     pub resolve: Duration,
-    /// Connecting, over all addresses, including the way through a proxy. Default: 10 s.
+    /// Connecting, over all addresses, including the time that a proxy takes. Default: 10 s.
     pub connect: Duration,
     /// The TLS handshake. Default: 10 s.
     pub tls: Duration,
     /// A write that makes no progress. Default: 30 s.
     ///
-    /// If a complete answer with a `content-length` has arrived by then, it stands: only the rest of the request is
+    /// If a complete answer with a `content-length` has arrived by then, it is valid: only the rest of the request is
     /// dropped, and the connection is closed.
     pub send: Duration,
     /// The wait from the last byte of the request to the end of the answer's head. Default: 30 s.
@@ -37,11 +37,11 @@ pub struct ClientTimeouts {
     pub go_ahead: Duration,
     /// The wait for each next byte of a body. Default: 30 s.
     pub receive: Duration,
-    /// How many bytes a second a body that is received whole must bring on average, after the first ten seconds of
-    /// waiting for it. Default: 500.
+    /// How many bytes per second must arrive on average of a body that is received whole, after the first ten seconds
+    /// of waiting for it. Default: 500.
     ///
-    /// One that is read in pieces ([`Client::stream`](crate::Client::stream), [`Client::open`](crate::Client::open)) may
-    /// be as slow as [`ClientTimeouts::receive`] allows, as streams of events are by nature.
+    /// A body that is read in pieces ([`Client::stream`](crate::Client::stream), [`Client::open`](crate::Client::open))
+    /// may be as slow as [`ClientTimeouts::receive`] allows, because streams of events are slow by nature.
     pub receive_rate_min: u64,
 }
 

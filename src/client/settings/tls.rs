@@ -1,4 +1,4 @@
-//! [`ClientBuilder::tls`]: which servers a client trusts, and which certificate it shows.
+//! [`ClientBuilder::tls`]: which servers a client trusts, and which certificate it presents.
 
 use super::ClientBuilder;
 use crate::net::tls::enabled::ClientTls;
