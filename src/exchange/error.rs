@@ -11,14 +11,13 @@ use crate::wire::WireError;
 
 /// Why an exchange ended early.
 ///
-/// It is inside the [`io::Error`] of readers and writers, so that passing the error on with `?` results in the right
-/// status.
+/// It is inside the [`io::Error`] of readers and writers, so passing the error on with `?` results in the right status.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum ExchangeError {
     /// The peer closed before the message was complete (RFC 9112 §8).
     Incomplete,
-    /// The peer closed, or at least its sending half, before it was answered in full.
+    /// The peer closed the connection, or its sending half, before it was answered in full.
     PeerClosed,
     /// The socket failed.
     Io(io::Error),
@@ -26,9 +25,9 @@ pub enum ExchangeError {
     TimedOut(Phase),
     /// The peer broke RFC 9112, or a limit.
     Wire(WireError),
-    /// The content of the application is not as long as it announced.
+    /// The application's content is not as long as it announced.
     Length,
-    /// The handler returned before it had finished the answer that it streamed, such as by
+    /// The handler returned without finishing the answer that it streamed, for example with
     /// [`Writer::finish`](crate::Writer::finish).
     Unfinished,
     /// The application's source of a streamed body failed.
@@ -45,7 +44,7 @@ pub enum Phase {
     Head,
     /// More of a body, or a body at the required rate.
     Body,
-    /// The peer to read what is written.
+    /// The peer to read what is sent.
     Write,
     /// The handler.
     Handler,
@@ -60,7 +59,7 @@ impl ExchangeError {
         }
     }
 
-    /// The error of whatever fails because a write had failed before, with an error of this kind.
+    /// The error of an operation that fails because a write had failed before, with an error of this kind.
     pub(crate) fn again(kind: io::ErrorKind) -> ExchangeError {
         match kind {
             io::ErrorKind::TimedOut => ExchangeError::TimedOut(Phase::Write),
@@ -85,7 +84,7 @@ impl ExchangeError {
         }
     }
 
-    /// Returns the status that the peer is answered with, if it can still be answered.
+    /// Returns the status with which the peer is answered, if it can still be answered.
     pub fn owed(&self) -> Option<Status> {
         match self {
             ExchangeError::Incomplete | ExchangeError::PeerClosed => Some(Status::BAD_REQUEST),

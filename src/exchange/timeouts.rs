@@ -18,22 +18,23 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timeouts {
     /// Receiving a whole head, from its first byte, or from the accept for the first head of a connection. Then: 408 if
-    /// it has begun, else no answer; close. Default: 10 s.
+    /// it has begun, otherwise no answer; close. Default: 10 s.
     pub head: Duration,
-    /// The wait for each next byte of a body, unless the answer has to go first. Then: 408, close. Default: 30 s.
+    /// The wait for each next byte of a body, except while the answer has to leave first. Then: 408, close. Default: 30
+    /// s.
     pub body: Duration,
-    /// How long a body may be waited for before [`Timeouts::body_rate_min`] applies. Default: 10 s.
+    /// How long the server waits for a body in all before [`Timeouts::body_rate_min`] applies. Default: 10 s.
     pub body_grace: Duration,
-    /// How many bytes a second a body must bring on average, over the time it was waited for, once
-    /// [`Timeouts::body_grace`] is over. Below: 408, close. Default: 500. With zero, a body may be as slow as
-    /// [`Timeouts::body`] allows, which suits peers that talk with a handler while it answers.
+    /// How many bytes per second of a body must arrive on average, over the time that the server has waited for it,
+    /// once [`Timeouts::body_grace`] is over. Below: 408, close. Default: 500. With zero, a body may be as slow as
+    /// [`Timeouts::body`] allows, which suits peers that converse with a handler while it answers.
     pub body_rate_min: u64,
     /// The wait between requests. Then: close without an answer. Default: 60 s.
     pub idle: Duration,
     /// A write that makes no progress. Then: close. Default: 30 s.
     pub write: Duration,
     /// The handler. Then: its future is dropped; 503, close, or only close if the answer has begun. Default: no limit.
-    /// For a part of the application, such as a single route, there is `tokio::time::timeout`.
+    /// For a part of the application, such as a single route, use `tokio::time::timeout`.
     pub handler: Option<Duration>,
     /// How long a peer that was refused may take to read the answer and close. Then: close. Default: 1 s.
     pub linger: Duration,

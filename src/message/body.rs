@@ -22,7 +22,7 @@ use crate::memory::{Arena, Reset, lock, vacate};
 /// use corehttp::Body;
 ///
 /// let mut body = Body::new();
-/// body.set("copied");                           // into memory that is used again
+/// body.set("copied");                           // into memory that is reused
 /// body.share("static, or a `Bytes`, or a Vec"); // not copied
 /// body.set("");
 /// write!(body, "{} + {} = {}", 1, 2, 3)?;
@@ -74,20 +74,20 @@ impl Body {
         buffer.extend(bytes.as_ref());
     }
 
-    /// Sets the content to `bytes` without copying them: something static, a [`Bytes`], a `Vec<u8>` or a `String`.
+    /// Sets the content to `bytes` without copying them: static data, a [`Bytes`], a `Vec<u8>` or a `String`.
     pub fn share(&mut self, bytes: impl Into<Bytes>) {
         self.set_foreign(Foreign::Shared(bytes.into()));
     }
 
     /// Sets the content to what `source` yields.
     ///
-    /// With a length, it is sent with `content-length`, and a source that yields more or less aborts the connection. The
-    /// exchange waits for the source to end: limit one that goes on, such as a socket, with `AsyncReadExt::take`. Without
-    /// a length, it is sent in chunks (RFC 9112 §7.1), or until close to an HTTP/1.0 peer. The first send takes the
-    /// source, which clones of this body share.
+    /// With a length, it is sent with `content-length`, and a source that yields more or less aborts the connection.
+    /// The exchange waits for the source to end: limit a source that does not end, such as a socket, with
+    /// `AsyncReadExt::take`. Without a length, it is sent in chunks (RFC 9112 §7.1), or to an HTTP/1.0 peer until the
+    /// connection closes. The first send takes the source, which clones of this body share.
     ///
-    /// Something that yields chunks, such as a channel, becomes a source with `tokio_util::io::StreamReader`. A handler
-    /// can also write the chunks itself, with [`Context::stream`](crate::Context::stream).
+    /// `tokio_util::io::StreamReader` makes a source of whatever yields chunks, such as a channel. A handler can also
+    /// write the chunks itself, with [`Context::stream`](crate::Context::stream).
     pub fn stream(&mut self, source: impl AsyncRead + Send + 'static, len: Option<u64>) {
         let source: Source = Box::pin(source);
         self.set_foreign(Foreign::Stream { source: Arc::new(Mutex::new(Some(source))), len, file: None });
@@ -126,9 +126,9 @@ impl Body {
     ///
     /// # Errors
     ///
-    /// Fails if the content is not UTF-8. In a handler, `?` turns that into 500, since the body may have come from
-    /// another server, which is not the peer's fault. For the content of a request,
-    /// [`Request::text`](crate::Request::text) turns it into 400.
+    /// Fails if the content is not UTF-8. In a handler, `?` turns that into 500, because the body may be another
+    /// server's, which is not the peer's fault. For the content of a request, use
+    /// [`Request::text`](crate::Request::text), whose error becomes 400.
     pub fn text(&self) -> Result<&str, Utf8Error> {
         std::str::from_utf8(self.bytes())
     }
@@ -138,7 +138,7 @@ impl Body {
         self.bytes().len()
     }
 
-    /// Returns the length of the content, also of a stream; `None` for a stream of unknown length.
+    /// Returns the length of the content, even of a stream; `None` for a stream of unknown length.
     ///
     /// # Examples
     ///

@@ -9,8 +9,8 @@ use super::{Class, Name, Request};
 
 /// The user-id and password of the scheme Basic (RFC 7617), as [`Request::basic_auth`] returns them.
 ///
-/// Anyone who sees the request can read both, so use them over TLS only. Compare passwords in constant time: a
-/// comparison that ends at the first difference reveals how much was right.
+/// Whoever sees the request can read both, so use them over TLS only. Compare passwords in constant time: a comparison
+/// that ends at the first difference reveals how much was right.
 ///
 /// `{:?}` does not show the password.
 #[derive(Clone, PartialEq, Eq)]
@@ -57,7 +57,7 @@ impl Request {
         Ok(())
     }
 
-    /// Sets `authorization` to a bearer token (RFC 6750), such as one of OAuth 2.0 or a JWT.
+    /// Sets `authorization` to a bearer token (RFC 6750), such as an OAuth 2.0 token or a JWT.
     ///
     /// # Errors
     ///
@@ -85,7 +85,7 @@ impl Request {
     }
 
     /// Returns the user-id and password in `authorization`, if its scheme is Basic (RFC 7617). Also returns `None` if
-    /// they are malformed or not UTF-8, or if the field is repeated: the answer is the same, a challenge.
+    /// they are malformed or not UTF-8, or if the field is repeated: the answer is a challenge in each case.
     ///
     /// # Examples
     ///

@@ -100,7 +100,7 @@ impl Method {
         self.is_safe() || matches!(self, Method::Put | Method::Delete)
     }
 
-    /// Whether requests with this method may well have content, for all that is known of it.
+    /// Whether requests with this method may well have content, as far as is known.
     pub(crate) fn suggests_content(self) -> bool {
         !self.is_safe() && !matches!(self, Method::Delete | Method::Connect)
     }
@@ -142,7 +142,7 @@ impl PartialEq<&str> for Method {
 
 /// A method that RFC 9110 does not define, such as `PROPFIND`.
 ///
-/// Only [`Method::parse`] makes one, so it is never a method that has a variant of its own.
+/// Only [`Method::parse`] makes one, so it is never a method with a variant of its own.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ExtensionMethod {
     len: u8,
@@ -174,7 +174,7 @@ impl fmt::Debug for ExtensionMethod {
     }
 }
 
-/// Why a text is not a method.
+/// Why a string is not a method.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum InvalidMethod {

@@ -7,21 +7,21 @@ use crate::memory::Reset;
 
 impl Response {
     /// Evaluates the preconditions of `request` against the `etag` and `last-modified` of this response, in the order
-    /// of RFC 9110 §13.2.2. Returns whether all of them hold, so that the request is to be answered as if it had none.
+    /// of RFC 9110 §13.2.2. Returns whether all of them hold. If so, answer the request as if it had none.
     ///
-    /// Otherwise this response is the whole answer: a 304, since the peer has stored what it asks for, or a 412, since
-    /// what it wants to change is not what it has seen. Neither has content. A 412 loses `cache-control` and `expires`,
-    /// too: they were meant for the content.
+    /// Otherwise this response becomes the whole answer: a 304 if the peer has already stored what it asks for, or a
+    /// 412 if the resource is not in the state that the peer requires. Neither has content. A 412 also loses
+    /// `cache-control` and `expires`, which were meant for the content.
     ///
     /// A weak etag never matches `if-match` (§13.1.1), and `Compress` makes the etags of what it compresses weak.
     ///
-    /// A response without either field stands for something that does not exist yet, so that `if-none-match: *` holds.
-    /// Where the status is not 2xx, and for CONNECT, OPTIONS and TRACE, everything holds (§13.2.1). Ranges, and so
-    /// `if-range`, are for files, which evaluate all of this by themselves.
+    /// A response without either field stands for something that does not exist yet, so `if-none-match: *` holds. If
+    /// the status is not 2xx, and for CONNECT, OPTIONS and TRACE, everything holds (§13.2.1). `if-range` is not
+    /// evaluated here: only files have ranges, and they evaluate their preconditions themselves.
     ///
     /// # Examples
     ///
-    /// A page that is only rendered for those who have not seen it, and only changed by those who have:
+    /// A page that is rendered only for clients that have not seen it, and changed only by clients that have:
     ///
     /// ```
     /// use std::sync::Mutex;

@@ -34,14 +34,14 @@ pub struct Request {
     pub headers: Headers,
     /// The content (RFC 9110 §6.4).
     pub body: Body,
-    /// The trailer fields, always kept apart from the headers (RFC 9110 §6.5). A client sends them behind content, which is
-    /// then sent in chunks; a request without content goes without them.
+    /// The trailer fields, always kept apart from the headers (RFC 9110 §6.5). A client sends them after the content,
+    /// which is then sent in chunks; a request without content is sent without them.
     pub trailers: Headers,
 }
 
 impl Request {
-    /// Creates a request for `url`, which is an absolute `http` or `https` URL, or only a path with an optional query. A
-    /// fragment is dropped, whatever it contains, since it is never sent.
+    /// Creates a request for `url`, which is an absolute `http` or `https` URL, or only a path with an optional query.
+    /// A fragment is dropped unchecked, since it is never sent.
     ///
     /// # Errors
     ///
@@ -116,13 +116,13 @@ impl Request {
         Request { method, target, ..Request::default() }
     }
 
-    /// Makes the request like new: a GET for `/` without fields. Its memory is kept and used again.
+    /// Makes the request like new: a GET for `/` without fields. Its memory is kept and reused.
     pub fn clear(&mut self) {
         self.reset();
     }
 
-    /// Changes the target to another `url`, as [`Request::new`] takes it. Everything else stays, even a `host` field
-    /// that was set.
+    /// Changes the target to another `url`, of the kind that [`Request::new`] takes. Everything else stays, even a
+    /// `host` field that was set.
     ///
     /// # Errors
     ///
@@ -157,8 +157,8 @@ impl Request {
         self.target.set_url(url)
     }
 
-    /// Replaces the method, and keeps the target. The target of a CONNECT and the `*` of OPTIONS fit no other method,
-    /// and a client refuses to send such a request.
+    /// Replaces the method, and keeps the target. The target of a CONNECT and the `*` of OPTIONS fit no other method; a
+    /// client refuses to send such a request.
     pub fn set_method(&mut self, method: Method) {
         self.method = method;
     }
@@ -181,8 +181,8 @@ impl Request {
         &self.target
     }
 
-    /// Returns the path as it was sent, not decoded; `*` for `OPTIONS *`, also if that is spelled as a URL without a
-    /// path (RFC 9112 §3.2.4), and empty for CONNECT.
+    /// Returns the path as it was sent, not decoded. It is `*` for `OPTIONS *`, even if that is spelled as a URL
+    /// without a path (RFC 9112 §3.2.4), and empty for CONNECT.
     #[inline]
     pub fn path(&self) -> &str {
         self.target.path_for(self.method)
@@ -190,7 +190,7 @@ impl Request {
 
     /// Returns the path with its percent-escapes decoded once.
     ///
-    /// A decoded `/` looks like any other; to route by segments use [`Target::segments`].
+    /// A decoded `/` looks like any other; to route by segments, use [`Target::segments`].
     ///
     /// # Errors
     ///
@@ -199,7 +199,7 @@ impl Request {
         target::decode(self.path())
     }
 
-    /// Returns the query as a [`Form`], which decodes what is looked up.
+    /// Returns the query as a [`Form`], which decodes a pair only when it is looked up.
     #[inline]
     pub fn query(&self) -> Form<'_> {
         self.target.query()
@@ -207,12 +207,12 @@ impl Request {
 
     /// Returns the content as text.
     ///
-    /// The body must have been received, as for [`Request::form`]; one that was not read is empty here.
+    /// The body must have been received, as for [`Request::form`]; a body that was not read is empty here.
     ///
     /// # Errors
     ///
-    /// Fails if the content is not UTF-8. In a handler, `?` turns that into 400; with [`Body::text`] it would be 500, since
-    /// a body does not know whose it is.
+    /// Fails if the content is not UTF-8. In a handler, `?` turns that into 400; with [`Body::text`] it would be 500,
+    /// because a body does not know whose it is.
     ///
     /// # Examples
     ///
@@ -231,7 +231,7 @@ impl Request {
 
     /// Returns the content as an `application/x-www-form-urlencoded` form.
     ///
-    /// The body must have been received; a handler that planned to stream it calls
+    /// The body must have been received; if the plan was to stream it, call
     /// [`Context::buffer_body`](crate::Context::buffer_body) first.
     ///
     /// # Errors
@@ -261,8 +261,8 @@ impl Request {
     ///
     /// # Errors
     ///
-    /// Fails if the query contains a byte that must be escaped, such as `#`, or if the target cannot have a query: that
-    /// of CONNECT, and `*`.
+    /// Fails if the query contains a byte that must be escaped, such as `#`, or if the target cannot have a query, as
+    /// that of CONNECT and `*`.
     pub fn set_query(&mut self, query: impl AsRef<str>) -> Result<(), InvalidTarget> {
         self.target.set_query(query.as_ref())
     }
@@ -304,13 +304,13 @@ impl Request {
         Ok(())
     }
 
-    /// Returns the host and port that the request is for: those of an absolute target, or else the Host field (RFC 9112
-    /// §3.3).
+    /// Returns the host and port that the request is for: those of an absolute target, otherwise the Host field (RFC
+    /// 9112 §3.3).
     pub fn authority(&self) -> Option<&str> {
         self.target.authority().or_else(|| self.headers.host())
     }
 
-    /// Returns the host that the request is for, without the port: that of [`Request::authority`]. An IPv6 address keeps its
+    /// Returns the host that the request is for: [`Request::authority`] without the port. An IPv6 address keeps its
     /// brackets.
     ///
     /// # Examples

@@ -7,7 +7,7 @@ use crate::memory::{Reset, vacate};
 
 /// A response, either to be sent or received. The same type serves in both directions.
 ///
-/// Everything can be set in any order until the handler returns.
+/// A handler can set everything, in any order, until it returns.
 ///
 /// # Examples
 ///
@@ -47,7 +47,7 @@ impl Response {
         Response::default()
     }
 
-    /// Makes the response like new: status 200, without fields and content. Its memory is kept and used again.
+    /// Makes the response like new: status 200, without fields and content. Its memory is kept and reused.
     pub fn clear(&mut self) {
         self.reset();
     }
@@ -65,7 +65,7 @@ impl Response {
         self.body.set(page.as_ref());
     }
 
-    /// Sets the content to `bytes` without copying them: something static, a [`Bytes`], a `Vec<u8>` or a `String`.
+    /// Sets the content to `bytes` without copying them: static data, a [`Bytes`], a `Vec<u8>` or a `String`.
     ///
     /// # Errors
     ///
@@ -76,7 +76,8 @@ impl Response {
         Ok(())
     }
 
-    /// Redirects the peer to `location`, without content, the fields that describe it, and trailers (RFC 9110 §15.4).
+    /// Redirects the peer to `location` (RFC 9110 §15.4), and removes the content, the fields that describe it, and
+    /// trailers.
     ///
     /// # Errors
     ///
@@ -90,7 +91,7 @@ impl Response {
     }
 
     /// Answers 304: what the peer has stored is still valid (RFC 9110 §15.4.5). Fields that identify it, such as
-    /// `etag`, stay. [`Response::preconditions_hold`] does so where it is asked for.
+    /// `etag`, stay. [`Response::preconditions_hold`] does this where a request asks for it.
     pub fn not_modified(&mut self) {
         self.status = Status::NOT_MODIFIED;
         self.body.clear();
@@ -98,13 +99,13 @@ impl Response {
         self.headers.remove_each(&["content-type", "content-length", "content-encoding"]);
     }
 
-    /// Sets a cookie, in addition to those that are already set. Set each name only once: of two, user agents keep the
-    /// last.
+    /// Sets a cookie, in addition to those that are already set. Set each name only once: of two cookies with one name,
+    /// user agents keep the last.
     ///
     /// # Errors
     ///
-    /// Fails if [`SetCookie::check`] refuses the cookie: because it could break out of its field, or because user
-    /// agents would drop it.
+    /// Fails if [`SetCookie::check`] refuses the cookie, because it could break out of its field or because user agents
+    /// would drop it.
     pub fn set_cookie(&mut self, cookie: &SetCookie<'_>) -> Result<(), InvalidCookie> {
         cookie.check()?;
         cookie.append_to(&mut self.headers);
@@ -117,8 +118,7 @@ impl Response {
         self.headers.named(Name::SET_COOKIE).filter_map(SetCookie::parse)
     }
 
-    /// Returns how long each phase of the exchange took that brought this response; all zero if no client has received
-    /// it.
+    /// Returns how long each phase of the exchange took; all zero if no client has received this response.
     pub fn timings(&self) -> Timings {
         self.timings.as_deref().copied().unwrap_or_default()
     }

@@ -6,7 +6,7 @@ use std::fmt;
 /// A status code: a number from 100 to 599.
 ///
 /// A client also accepts any other three-digit number, because some servers send them. Such a status counts as a server
-/// error, whatever its digits (RFC 9110 §15). It is kept and can be sent on, but cannot be made with [`Status::new`].
+/// error, whatever its digits (RFC 9110 §15). It is kept and can be forwarded, but cannot be made with [`Status::new`].
 ///
 /// # Examples
 ///
@@ -109,7 +109,7 @@ impl fmt::Debug for Status {
     }
 }
 
-/// As the source of another error, it is the status that error is answered with.
+/// As the source of another error, it is the status with which that error is answered.
 impl Error for Status {}
 
 /// The number is not a status code: it is below 100 or above 599.
@@ -133,7 +133,7 @@ macro_rules! registered {
                 pub const $name: Status = Status($code);
             )*
 
-            /// Returns the reason phrase of a registered status, else `""`.
+            /// Returns the reason phrase of a registered status, otherwise `""`.
             #[inline]
             pub const fn reason(self) -> &'static str {
                 match self.0 {

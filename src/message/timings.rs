@@ -11,14 +11,14 @@ pub struct Timings {
     pub queue: Duration,
     /// Looking up the host's addresses.
     pub resolve: Duration,
-    /// Connecting, including the way through a proxy.
+    /// Connecting, including the time that a proxy takes.
     pub connect: Duration,
     /// The TLS handshake.
     pub tls: Duration,
     /// Sending the request.
     pub send: Duration,
-    /// Waiting, from the last byte of the request to the end of the answer's head; from the first byte, if the head is
-    /// read while the request is still being sent ([`Call::split`](crate::Call::split)).
+    /// Waiting, from the last byte of the request to the end of the answer's head; from the request's first byte, if
+    /// the head is read while the request is still being sent ([`Call::split`](crate::Call::split)).
     pub wait: Duration,
     /// Receiving the body, if it was buffered.
     pub receive: Duration,

@@ -22,7 +22,7 @@ pub enum WireError {
     Version,
     /// The version is not supported (RFC 9110 §15.6.6).
     VersionNotSupported,
-    /// There are more empty lines before the request line than are ignored (§2.2).
+    /// There are more empty lines before the request line than the limit (§2.2).
     EmptyLines,
     /// A line does not end with CRLF (§2.2).
     LineEnd,
@@ -30,7 +30,7 @@ pub enum WireError {
     FieldName,
     /// A field value contains a control character, or is folded (§5.2, RFC 9110 §5.5).
     FieldValue,
-    /// The head is longer than its limit, or has more fields.
+    /// The head is longer than its limit, or has more fields than its limit.
     HeadTooLarge,
     /// Host is missing, repeated, or not an authority (§3.2).
     Host,
@@ -52,14 +52,14 @@ pub enum WireError {
     ChunkOverhead,
     /// A trailer field is malformed, or not allowed in trailers (§7.1.2, RFC 9110 §6.5.1).
     Trailer,
-    /// The trailer section is longer than its limit, or has more fields.
+    /// The trailer section is longer than its limit, or has more fields than its limit.
     TrailersTooLarge,
     /// The body is larger than its limit.
     BodyTooLarge,
 }
 
 impl WireError {
-    /// Returns the status that such a request is answered with (RFC 9110 §15.5, §15.6).
+    /// Returns the status with which such a request is answered (RFC 9110 §15.5, §15.6).
     pub fn owed(self) -> Status {
         use WireError as E;
         match self {

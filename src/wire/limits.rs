@@ -23,8 +23,8 @@ pub struct Limits {
     pub empty_lines_max: usize,
     /// Bytes of a body that is buffered. Beyond: 413. Default: 4 MiB.
     ///
-    /// A body whose Content-Length exceeds this is refused before a byte of it is stored. Memory grows with what has
-    /// arrived, not with what was announced.
+    /// A body whose Content-Length exceeds this is refused before a byte of it is stored. Memory grows with the bytes
+    /// that have arrived, not with the announced length.
     pub body_max: usize,
     /// Digits of a chunk size, including leading zeros. Beyond: 400. Default: 16, which is also the most.
     pub chunk_digits_max: u32,
@@ -32,23 +32,23 @@ pub struct Limits {
     pub chunk_extension_max: usize,
     /// Bytes of all chunk extensions of a body. Beyond: 400. Default: 16 KiB.
     pub chunk_extensions_max: usize,
-    /// Bytes of chunk framing beyond 16 for each chunk and twice its data, which tiny chunks could waste. Beyond: 400.
-    /// Default: 16 KiB.
+    /// Bytes of chunk framing in a body, not counting 16 for each chunk and twice its data: tiny chunks waste more than
+    /// that. Beyond: 400. Default: 16 KiB.
     pub chunk_overhead_max: usize,
     /// Bytes of a trailer section. Beyond: 431. Default: 16 KiB; at most 1 GiB.
     pub trailers_max: usize,
     /// Fields in a trailer section. Beyond: 431. Default: 64; at most 1,024.
     pub trailer_fields_max: usize,
-    /// Bytes of an unread body that are read and discarded, either to keep a connection, or so that a peer that was
-    /// refused can read the answer. Beyond: close. Default: 256 KiB.
+    /// Bytes of an unread body that are read and discarded, either to keep the connection, or to let a refused peer
+    /// read the answer. Beyond: close. Default: 256 KiB.
     pub drain_max: usize,
-    /// Bytes of answers that are gathered while more pipelined requests are at hand, and then written together.
+    /// Bytes of answers that are gathered while more pipelined requests are waiting, and then written together.
     /// Default: 64 KiB.
     pub pipeline_bytes_max: usize,
-    /// Answers that are gathered while more pipelined requests are at hand, and then written together. Default: 64.
+    /// Answers that are gathered while more pipelined requests are waiting, and then written together. Default: 64.
     pub pipeline_answers_max: usize,
     /// Connections of the server, over all cores. Beyond: 503 with `retry-after`; or close without an answer, over TLS
-    /// and when very many are refused at once. Default: 65,536.
+    /// or when very many are refused at once. Default: 65,536.
     pub connections_max: usize,
     /// Connections of one peer: an IPv4 address or an IPv6 /64. Beyond: 429, or close as above. Default: no limit.
     pub connections_per_peer_max: Option<usize>,

@@ -14,9 +14,9 @@ use super::{FromText, Status};
 /// A view of `application/x-www-form-urlencoded` text: `name=value` pairs separated by `&`, as in a query or in the
 /// content of a form.
 ///
-/// Pairs are decoded only when they are looked up, and only text with escapes is copied for that. The text is read as
-/// browsers read it: `+` is a space; a malformed escape stands for itself; octets that are not UTF-8 become U+FFFD;
-/// `name` means `name=`; empty pairs are skipped. To refuse such text instead, use [`Form::strict`].
+/// Pairs are decoded only when they are looked up, and only text with escapes is copied. The text is read as browsers
+/// read it: `+` is a space; a malformed escape stands for itself; octets that are not UTF-8 become U+FFFD; `name` means
+/// `name=`; empty pairs are skipped. [`Form::strict`] refuses malformed escapes and octets that are not UTF-8.
 ///
 /// The length of a query is limited by [`Limits::request_line_max`](crate::Limits::request_line_max), and the number of
 /// pairs that [`Request::form`](crate::Request::form) accepts by [`Form::PAIRS_MAX`].
@@ -44,7 +44,7 @@ impl<'a> Form<'a> {
     /// How many pairs [`Request::form`](crate::Request::form) accepts: 1,024.
     pub const PAIRS_MAX: usize = 1024;
 
-    /// Creates a view of `raw`, which has no `?` in front.
+    /// Creates a view of `raw`, which does not start with a `?`.
     #[inline]
     pub fn new(raw: &'a str) -> Form<'a> {
         Form { raw }
@@ -62,8 +62,8 @@ impl<'a> Form<'a> {
         }
     }
 
-    /// Returns this form, if all of it is unambiguous: each `%` is followed by two digits, and what is escaped is
-    /// UTF-8.
+    /// Returns this form, if all of it is unambiguous: two hexadecimal digits follow each `%`, and the decoded octets
+    /// are UTF-8.
     ///
     /// # Errors
     ///
@@ -112,7 +112,7 @@ impl<'a> Form<'a> {
     ///
     /// # Errors
     ///
-    /// Fails with [`InvalidForm::Value`] if the value is not a `T`; an empty one usually is not. In a handler, `?`
+    /// Fails with [`InvalidForm::Value`] if the value is not a `T`; an empty value usually is not. In a handler, `?`
     /// turns that into 400.
     pub fn get_as<T: FromText>(self, name: &str) -> Result<Option<T>, InvalidForm> {
         self.all_as(name).next().transpose()
@@ -200,7 +200,7 @@ pub enum InvalidForm {
     ContentType,
     /// The content has a content coding (RFC 9110 §8.4), and was not decoded.
     ContentCoding,
-    /// The content has not been received: the application asked too early.
+    /// The content has not been received: the handler asks too early.
     Unread,
     /// The content is not UTF-8.
     Text,

@@ -23,10 +23,10 @@ use super::text::date;
 use super::{ImfDate, decimal};
 use crate::memory::{Arena, Reset, Span};
 
-/// The fields of a message, in order, with the case of their names as it was received or set.
+/// The fields of a message, in order, with their names in the case in which they were received or set.
 ///
 /// Names are looked up without regard to case, and may have several lines. When the message is reset, the memory is
-/// kept and used again.
+/// kept and reused.
 ///
 /// # Examples
 ///
@@ -61,13 +61,13 @@ impl Headers {
         Headers::default()
     }
 
-    /// Sets the field `name` to `value`, in place of the first line with this name, or else at the end. Other lines
-    /// with this name are removed. Spaces and tabs around the value are not part of it (RFC 9110 §5.5).
+    /// Sets the field `name` to `value`, in place of the first line with this name, or at the end if there is none.
+    /// Other lines with this name are removed. Spaces and tabs around the value are not part of it (RFC 9110 §5.5).
     ///
     /// # Errors
     ///
-    /// Fails if the name is not a token (RFC 9110 §5.1), or the value contains CR, LF, NUL or another control character
-    /// than HTAB (§5.5).
+    /// Fails if the name is not a token (RFC 9110 §5.1), or the value contains a control character other than HTAB,
+    /// such as CR, LF or NUL (§5.5).
     pub fn set(&mut self, name: &str, value: impl FieldValue) -> Result<(), InvalidField> {
         self.store(name, value, Headers::put)
     }
@@ -205,7 +205,7 @@ impl Headers {
     }
 }
 
-/// The side for the crate itself, which has checked the fields.
+/// For the crate itself, which has checked the fields.
 impl Headers {
     /// Sets a field whose name is known to be valid.
     ///
@@ -234,8 +234,8 @@ impl Headers {
         self.compact();
     }
 
-    /// Writes the lines anew, once they are less than half of a large text: one message may be set again and again, and
-    /// sent each time.
+    /// Writes the lines anew, once they are less than half of a large text: fields of one message may be set again and
+    /// again, for many sends.
     #[inline]
     fn compact(&mut self) {
         if self.is_patched && self.text.len() > TEXT_KEPT_MAX {
