@@ -14,7 +14,7 @@ use crate::message::{CONTENT_FIELDS, Headers, Method, Name, Request, Response, S
 ///   the fields that describe it. 307 and 308 change nothing.
 /// - `authorization`, `cookie` and `proxy-authorization` are sent only to the origin they were meant for, whether they
 ///   are the request's or from [`ClientBuilder::field`]. Once dropped, they do not come back.
-/// - A `referer` is reduced to its origin for another origin, and an `origin` other than the redirecting one becomes
+/// - For another origin, a `referer` is reduced to its own origin. An `origin` that is not the redirecting one becomes
 ///   `null`, as in browsers.
 ///
 /// A redirect from https to http is an error, and so is one to a URL with a username or another scheme. An answer
