@@ -20,8 +20,7 @@ pub struct Timeouts {
     /// Receiving a whole head, from its first byte, or from the accept for the first head of a connection. Then: 408 if
     /// it has begun, otherwise no answer; close. Default: 10 s.
     pub head: Duration,
-    /// The wait for each next byte of a body, except while the answer has to leave first. Then: 408, close. Default: 30
-    /// s.
+    /// The wait for each next byte of a body, unless the answer has to leave first. Then: 408, close. Default: 30 s.
     pub body: Duration,
     /// How long the server waits for a body in all before [`Timeouts::body_rate_min`] applies. Default: 10 s.
     pub body_grace: Duration,

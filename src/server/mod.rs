@@ -150,9 +150,8 @@ impl Server {
         self
     }
 
-    /// Sets whether this server may share its TCP port with another one, and so take over from an older server without
-    /// turning anyone away. If not, binding a port that is in use is an error. Default: yes on Linux. Other systems
-    /// never share a port.
+    /// Sets whether this server may share its TCP port, to take over from an older server without turning anyone away.
+    /// If not, binding a port that is in use is an error. Default: yes on Linux. Other systems never share a port.
     #[doc(alias = "reuse_port")]
     pub fn share_port(mut self, share_port: bool) -> Server {
         self.listen.share_port = share_port;
@@ -197,8 +196,7 @@ impl Server {
         self
     }
 
-    /// Sets the `server` field of final answers that have none (RFC 9110 §10.2.4). Default: none. An empty name sets
-    /// none either.
+    /// Sets the `server` field of final answers without one (RFC 9110 §10.2.4). Default: none, as with an empty name.
     ///
     /// # Panics
     ///
@@ -215,8 +213,7 @@ impl Server {
         self
     }
 
-    /// Sets the bounds on how long peers may take. Default: those of [`Timeouts`], all of them in force except the
-    /// handler's.
+    /// Sets the bounds on how long peers may take. Default: those of [`Timeouts`], all in force except the handler's.
     pub fn timeouts(mut self, timeouts: Timeouts) -> Server {
         self.settings.bounds.timeouts = timeouts;
         self
@@ -269,8 +266,7 @@ impl Server {
         self
     }
 
-    /// Serves until the server is stopped, with one handler for all cores. Blocks the calling thread, as
-    /// [`Running::wait`] does.
+    /// Serves until the server is stopped, with one handler for all cores. Blocks, as [`Running::wait`] does.
     ///
     /// The cores share the handler, so it must be [`Send`] and [`Sync`], but its future need not be. For a handler that
     /// is not, use [`Server::run_per_core`].
@@ -293,7 +289,7 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// As [`Server::run`]. If it fails, no thread is left behind.
+    /// As [`Server::run`]. No thread is then left behind.
     pub fn start<Kind, H>(self, handler: H) -> Result<Running>
     where
         H: IntoHandler<Kind>,
@@ -329,8 +325,7 @@ impl Server {
     /// # }
     /// ```
     ///
-    /// A pool of database connections. Connections belong to the runtime that opened them, so each core has its own
-    /// pool:
+    /// A pool of database connections, which belong to the runtime that opened them: one for each core.
     ///
     /// ```no_run
     /// use corehttp::{Context, Server};
@@ -375,8 +370,7 @@ impl Server {
         launch::launch(self, make)
     }
 
-    /// Makes a [`Service`]: a handler with this server's settings, for connections that the server does not accept
-    /// itself.
+    /// Makes a [`Service`]: a handler with this server's settings, for connections that you accept yourself.
     ///
     /// You then decide how many connections there are, and when they stop: settings for listening, for cores and for
     /// the stop have no effect, nor do [`Limits::connections_max`] and [`Limits::connections_per_peer_max`].

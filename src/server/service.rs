@@ -1,4 +1,4 @@
-//! [`Service`]: a handler with its settings, for connections that the server does not accept itself.
+//! [`Service`]: a handler with its settings, for connections that the application accepts itself.
 
 use std::cell::Cell;
 use std::fmt;

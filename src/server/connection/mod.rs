@@ -113,8 +113,8 @@ impl<H: Handler> Connection<H> {
                 Poll::Pending => poll_stop(conn, *number, limit, cx).map(|()| None),
             };
         }
-        // A transport that cannot tell whether it is readable also ends up here: only a read can tell, and borrows a
-        // context for that.
+        // A transport that cannot tell whether it is readable also ends up here: only a read can tell, and it borrows a
+        // context.
         let mut context = worker.take_context();
         context.swap_workspace(conn);
         let filled = conn.poll_fill(cx, &mut context.incoming.get_mut().input, limit);

@@ -14,8 +14,8 @@ impl Context {
     /// that connected to it, and anything before that may be made up. If all of the addresses are proxies', the first
     /// one is the client's; without the field, the peer is the client.
     ///
-    /// So let your proxies append to that field, as nginx does with `$proxy_add_x_forwarded_for`. Accept no address
-    /// from which others can send requests, too: whoever is taken for a proxy can claim any address.
+    /// So let your proxies append to that field, as nginx does with `$proxy_add_x_forwarded_for`. Let `is_proxy` accept
+    /// no address from which others, too, can send requests: whoever is taken for a proxy can claim any address.
     ///
     /// Returns `None` if the address is not known: the peer has none, or a proxy has written something that is not an
     /// address.
