@@ -134,8 +134,8 @@ impl Server {
         self
     }
 
-    /// Sets whether one core accepts all connections and gives each to the core that has the fewest. Default: no,
-    /// except where the operating system cannot spread connections over the cores itself.
+    /// Sets whether one core accepts all connections and gives each to the core that has the fewest. Default: no, except
+    /// where the system cannot spread them: on Unix sockets, on listeners that were already open, and outside of Linux.
     ///
     /// The operating system spreads connections at random, so a few long-lived ones may end up on one core while
     /// another has none. Balancing prevents that, and costs each new connection a few microseconds.
