@@ -50,7 +50,12 @@ impl Target {
             [b'?', query @ ..] => Span::new(path.len() + "?".len(), QUERY.prefix_len(query)),
             _ => Span::new(path.len(), 0),
         };
-        self.set(str::from_utf8(&text[..query.end()]).ok()?, Parts { path, query, ..Parts::default() });
+        let mut octets = std::mem::take(&mut self.text).into_bytes();
+        octets.clear();
+        octets.extend_from_slice(&text[..query.end()]);
+        // Where they are kept, they are aligned. In a head, each is aligned in another way, and the check goes by that.
+        self.text = String::from_utf8(octets).ok()?;
+        self.parts = Parts { path, query, ..Parts::default() };
         Some(query.end())
     }
 
