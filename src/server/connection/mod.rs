@@ -119,11 +119,12 @@ impl<H: Handler> Connection<H> {
         context.swap_workspace(conn);
         let filled = conn.poll_fill(cx, &mut context.incoming.get_mut().input, limit);
         if let Poll::Ready(Ok(1..)) = filled {
-            worker.shared.clock.refresh();
+            // Before the clock is read, so that what is stored here has reached memory when the connection is moved.
             conn.disarm(Lane::Whole);
             if *number > 0 {
                 conn.disarm(Lane::Read);
             }
+            worker.shared.clock.refresh();
             return Poll::Ready(Some(context));
         }
         context.swap_workspace(conn);
