@@ -53,7 +53,8 @@ impl Target {
         let mut octets = std::mem::take(&mut self.text).into_bytes();
         octets.clear();
         octets.extend_from_slice(&text[..query.end()]);
-        // Where they are kept, they are aligned. In a head, each is aligned in another way, and the check goes by that.
+        // Checked where they are kept, since memory of their own is aligned. Each head has them at another alignment, and
+        // the branches of the check, which depend on that, would be mispredicted.
         self.text = String::from_utf8(octets).ok()?;
         self.parts = Parts { path, query, ..Parts::default() };
         Some(query.end())
