@@ -15,7 +15,9 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, ReadBuf};
 use tokio::sync::Notify;
 use tokio::time::sleep;
 
-use super::support::{Refusals, Served, eventually, paused, resident, status, streaming, undated};
+use super::support::{
+    Refusals, Served, eventually, is_held_back, paused, resident, status, streaming, undated,
+};
 
 const GET: &str = "GET / HTTP/1.1\r\nhost: a\r\n\r\n";
 
@@ -192,7 +194,7 @@ mod reading {
     #[test]
     fn a_body_that_is_not_read_holds_the_peer_back() {
         paused(async {
-            let ((mut near, far), go) = (tokio::io::duplex(1 << 10), Arc::new(Notify::new()));
+            let ((near, far), go) = (tokio::io::duplex(1 << 10), Arc::new(Notify::new()));
             let going = go.clone();
             let service =
                 Server::new().service(streaming(async move |ctx: &mut Context| -> corehttp::Result {
@@ -203,26 +205,13 @@ mod reading {
                     Ok(ctx.response.text((first + rest).to_string()))
                 }));
             let peer = async {
-                near.write_all(post("content-length: 1000000", "").as_bytes()).await.unwrap();
-                let mut sent = 0;
-                // The clock is paused: a second is over only when nothing else can happen.
-                while let Ok(count) = tokio::time::timeout(SECOND, near.write(&[7; 100])).await {
-                    sent += count.unwrap();
-                }
-                assert!(sent < 16 << 10, "{sent} bytes were taken that nobody wants");
-                go.notify_one();
-                near.write_all(&vec![7; 1_000_000 - sent]).await.unwrap();
-                near.shutdown().await.unwrap();
-                let mut heard = String::new();
-                near.read_to_string(&mut heard).await.unwrap();
-                assert!(heard.ends_with("\r\n\r\n1000000"), "{heard}");
+                let head = post("content-length: 1000000", "");
+                is_held_back(near, &head, 16 << 10, &go).await;
             };
             let (served, ()) = tokio::join!(service.serve_connection(far), peer);
             served.unwrap();
         });
     }
-
-    const SECOND: Duration = Duration::from_secs(1);
 }
 
 /// Answers whose bodies are written by the handler, or come from a source: both look the same to the peer.

@@ -18,6 +18,9 @@ use std::time::{Duration, Instant};
 
 use corehttp::{BodyPlan, IntoHandler, Request, Running, Server, Status, WithPlan, with_plan};
 use socket2::SockRef;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
+use tokio::sync::Notify;
+use tokio::time::timeout;
 
 /// A server on one core, stopped when it is dropped.
 pub struct Served {
@@ -236,4 +239,22 @@ pub fn alone(test: &str, body: impl FnOnce()) {
     let ran = own.args([test, "--exact", "--nocapture"]).env(ALONE, "1").output().unwrap();
     let said = format!("{}{}", String::from_utf8_lossy(&ran.stdout), String::from_utf8_lossy(&ran.stderr));
     assert!(ran.status.success() && said.contains("1 passed"), "{said}");
+}
+
+/// Sends `head` and the million bytes that it announces, of which less than `taken_max` are taken before the handler is
+/// told to go on. Its answer says how many there were. The clock must be paused.
+pub async fn is_held_back(mut near: DuplexStream, head: &str, taken_max: usize, go: &Notify) {
+    near.write_all(head.as_bytes()).await.unwrap();
+    let mut sent = 0;
+    // A second is over only when nothing else can happen.
+    while let Ok(count) = timeout(Duration::from_secs(1), near.write(&[7; 100])).await {
+        sent += count.unwrap();
+    }
+    assert!(sent < taken_max, "{sent} bytes were taken that nobody wants");
+    go.notify_one();
+    near.write_all(&vec![7; 1_000_000 - sent]).await.unwrap();
+    near.shutdown().await.unwrap();
+    let mut heard = String::new();
+    near.read_to_string(&mut heard).await.unwrap();
+    assert!(heard.ends_with("\r\n\r\n1000000"), "{heard}");
 }

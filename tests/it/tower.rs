@@ -34,7 +34,7 @@ use tower_service::Service;
 use super::support::answers::answers;
 use super::support::chunks::content;
 use super::support::wired::{Then, Wired};
-use super::support::{Refusals, Served, alone, eventually, paused, resident, undated};
+use super::support::{Refusals, Served, alone, eventually, is_held_back, paused, resident, undated};
 
 const GET: &str = "GET / HTTP/1.1\r\nhost: a\r\n\r\n";
 const EMPTY: &str = "HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
@@ -525,23 +525,12 @@ mod reading {
     #[test]
     fn a_body_that_is_not_polled_holds_the_peer_back() {
         paused(async {
-            let ((mut near, far), go) = (tokio::io::duplex(1 << 10), Arc::new(Notify::new()));
+            let ((near, far), go) = (tokio::io::duplex(1 << 10), Arc::new(Notify::new()));
             let going = go.clone();
             let service = Server::new().service(tower(move |asked| count(asked, going.clone())));
             let peer = async {
-                near.write_all(post_wire("content-length: 1000000", "").as_bytes()).await.unwrap();
-                let mut sent = 0;
-                // The clock is paused: a second is over only when nothing else can happen.
-                while let Ok(count) = timeout(SECOND, near.write(&[7; 100])).await {
-                    sent += count.unwrap();
-                }
-                assert!(sent < 96 << 10, "{sent} bytes were taken that nobody wants");
-                go.notify_one();
-                near.write_all(&vec![7; 1_000_000 - sent]).await.unwrap();
-                near.shutdown().await.unwrap();
-                let mut heard = String::new();
-                near.read_to_string(&mut heard).await.unwrap();
-                assert!(heard.ends_with("\r\n\r\n1000000"), "{heard}");
+                let head = post_wire("content-length: 1000000", "");
+                is_held_back(near, &head, 96 << 10, &go).await;
             };
             let (served, ()) = tokio::join!(service.serve_connection(far), peer);
             served.unwrap();
