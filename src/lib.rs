@@ -141,6 +141,24 @@
 //! A body that is too large for memory is read piece by piece with [`Client::stream`], and written piece by piece with
 //! [`Client::open`]. A [`ClientError`] says in which phase an exchange failed, and whether any of the request was sent.
 //!
+//! # On the open internet
+//!
+//! The defaults are meant for it: whatever a peer can make grow or last is bounded, by [`Limits`] and [`Timeouts`]. Some
+//! things only the program can know:
+//!
+//! - **Memory.** All connections may send bodies of up to [`Limits::body_max`] at the same time, so that bound and
+//!   [`Limits::connections_max`] belong together. What is large is better streamed: see [`BodyPlan`].
+//! - **Time.** A handler may take as long as it likes, unless [`Timeouts::handler`] is set.
+//! - **Fairness.** A single peer may hold all connections, unless [`Limits::connections_per_peer_max`] is set. Behind a
+//!   proxy it should not be, because the proxy is a single peer.
+//! - **Descriptors.** Each connection takes one, and a process often starts with 1,024 (`ulimit -n`, or `LimitNOFILE=` of
+//!   systemd). When they run out, new peers wait, and [`ErrorCounts::accept`] counts.
+//! - **Restarts.** Stop on SIGTERM, as [`Server::on_stop`] shows. On Linux, the next process can listen on the same port
+//!   before this one stops, and nobody is turned away: see [`Server::share_port`].
+//! - **Observing.** [`Server::on_error`] is told why peers were refused and exchanges failed. [`Running::stats`] are
+//!   counters, and display themselves as text for Prometheus. An access log is a [`Handler`] around the others.
+//! - **Proxies.** Behind one, [`Context::peer_addr`] is the proxy's address, and [`Context::client_ip`] the client's.
+//!
 //! # Where to look
 //!
 //! | for servers | see |
@@ -151,6 +169,7 @@
 //! | how much peers may send, and how long they and handlers may take | [`Limits`], [`Timeouts`] |
 //! | who the peer is, and who the client behind a proxy is | [`Context::peer_addr`], [`Context::client_ip`] |
 //! | what went wrong, and how often | [`Server::on_error`], [`Running::stats`] |
+//! | paths with parameters | [`Target::segments`] |
 //! | middleware, access logs, routers | [`Handler`], [`Extensions`], [`Transform`], [`BoxHandler`] |
 //! | apps of axum, and other services of tower, with feature `tower` | `Tower`, `TowerBody` |
 //! | gateways: answers that come from another server | [`Request::target_to`], [`Context::forward`], [`ClientError::owed`] |

@@ -15,6 +15,8 @@ mod version;
 mod headers;
 
 mod body;
+#[cfg(any(feature = "fs", feature = "multipart"))]
+mod pieces;
 mod timings;
 
 mod content;
@@ -40,6 +42,8 @@ pub(crate) use headers::{
 pub use headers::{FieldValue, Headers, HeadersIter, InvalidField};
 pub use invalid_request::InvalidRequest;
 pub use method::{ExtensionMethod, InvalidMethod, Method};
+#[cfg(any(feature = "fs", feature = "multipart"))]
+pub(crate) use pieces::{Piece, Pieces};
 #[cfg(feature = "fs")]
 pub(crate) use precondition::{Validators, Verdict, evaluate};
 pub use request::Request;

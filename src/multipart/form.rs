@@ -1,15 +1,12 @@
 //! [`Form`]: builds a body of parts (RFC 7578 §4).
 
-use std::collections::VecDeque;
 use std::fmt;
 use std::io;
-use std::pin::Pin;
-use std::task::{self, Poll, ready};
 
-use bytes::{Buf, Bytes};
-use tokio::io::{AsyncRead, ReadBuf};
+use bytes::Bytes;
+use tokio::io::AsyncRead;
 
-use crate::message::{Headers, InvalidField, Request, Source};
+use crate::message::{Headers, InvalidField, Piece, Pieces, Request};
 use crate::runtime::random_token;
 
 /// Builds a `multipart/form-data` body of texts and files, in order.
@@ -38,13 +35,8 @@ use crate::runtime::random_token;
 #[derive(Default)]
 #[must_use]
 pub struct Form {
-    parts: Vec<(String, Content)>,
-}
-
-/// The content of a part.
-enum Content {
-    Bytes(Bytes),
-    Stream { source: Source, left: Option<u64> },
+    /// The head of each part, and its content.
+    parts: Vec<(String, Piece)>,
 }
 
 impl Form {
@@ -59,7 +51,7 @@ impl Form {
     ///
     /// Fails if the name contains a control character other than CR, LF and HTAB.
     pub fn text(&mut self, name: &str, text: &str) -> Result<(), InvalidField> {
-        self.push(name, None, Content::Bytes(Bytes::copy_from_slice(text.as_bytes())))
+        self.push(name, None, Piece::Bytes(Bytes::copy_from_slice(text.as_bytes())))
     }
 
     /// Adds a file from memory. The bytes are copied once, by [`Form::attach`], unless the form contains a stream.
@@ -75,7 +67,7 @@ impl Form {
         content_type: &str,
         bytes: impl Into<Bytes>,
     ) -> Result<(), InvalidField> {
-        self.push(name, Some((file_name, content_type)), Content::Bytes(bytes.into()))
+        self.push(name, Some((file_name, content_type)), Piece::Bytes(bytes.into()))
     }
 
     /// Adds a file that is read while it is sent.
@@ -94,7 +86,7 @@ impl Form {
         source: impl AsyncRead + Send + 'static,
         len: Option<u64>,
     ) -> Result<(), InvalidField> {
-        let content = Content::Stream { source: Box::pin(source), left: len };
+        let content = Piece::Stream { source: Box::pin(source), left: len };
         self.push(name, Some((file_name, content_type)), content)
     }
 
@@ -109,16 +101,16 @@ impl Form {
         let boundary = random_token()?;
         let content_type = format!("multipart/form-data; boundary={boundary}");
         request.headers.set("content-type", content_type).map_err(io::Error::other)?;
-        let (pieces, len) = self.pieces(&boundary);
-        match pieces.iter().all(|piece| matches!(piece, Content::Bytes(_))) {
-            true => request.body.share(joined(&pieces)),
-            false => request.body.stream(Pieces(pieces), len),
+        let pieces = self.pieces(&boundary);
+        match joined(&pieces) {
+            Some(bytes) => request.body.share(bytes),
+            None => Pieces::new(pieces).fill(&mut request.body),
         }
         Ok(())
     }
 
     /// Adds a part. A file has a name of its own and a content type.
-    fn push(&mut self, name: &str, file: Option<(&str, &str)>, content: Content) -> Result<(), InvalidField> {
+    fn push(&mut self, name: &str, file: Option<(&str, &str)>, content: Piece) -> Result<(), InvalidField> {
         let (mut disposition, mut head) = (format!("form-data; name=\"{}\"", escaped(name)), Headers::new());
         if let Some((file_name, content_type)) = file {
             disposition.push_str(&format!("; filename=\"{}\"", escaped(file_name)));
@@ -132,19 +124,16 @@ impl Form {
         Ok(())
     }
 
-    /// Everything that goes on the wire, and its length, if known.
-    fn pieces(self, boundary: &str) -> (VecDeque<Content>, Option<u64>) {
-        let (mut pieces, mut before) = (VecDeque::new(), format!("--{boundary}\r\n"));
+    /// Everything that goes on the wire.
+    fn pieces(self, boundary: &str) -> Vec<Piece> {
+        let (mut pieces, mut before) = (Vec::new(), format!("--{boundary}"));
         for (head, content) in self.parts {
-            before.push_str(&head);
-            pieces.extend([Content::Bytes(before.into()), content]);
-            before = format!("\r\n--{boundary}\r\n");
+            pieces.push(Piece::Bytes(format!("{before}\r\n{head}").into()));
+            pieces.push(content);
+            before = format!("\r\n--{boundary}");
         }
-        before.truncate(before.len() - "\r\n".len());
-        before.push_str("--\r\n");
-        pieces.push_back(Content::Bytes(before.into()));
-        let len = pieces.iter().try_fold(0u64, |sum, piece| sum.checked_add(piece.len()?));
-        (pieces, len)
+        pieces.push(Piece::Bytes(format!("{before}--\r\n").into()));
+        pieces
     }
 }
 
@@ -154,73 +143,17 @@ impl fmt::Debug for Form {
     }
 }
 
-impl Content {
-    fn len(&self) -> Option<u64> {
-        match self {
-            Content::Bytes(bytes) => Some(bytes.len() as u64),
-            Content::Stream { left, .. } => *left,
-        }
-    }
-}
-
 /// Escapes `name`, which is put in quotes (HTML, "multipart/form-data encoding algorithm").
 fn escaped(name: &str) -> String {
     // One at the end would escape the closing quote, and all behind it would become part of the name.
     name.replace('\\', r"\\").replace('"', "%22").replace('\r', "%0D").replace('\n', "%0A")
 }
 
-/// The bytes of all `pieces`.
-fn joined(pieces: &VecDeque<Content>) -> Vec<u8> {
-    let bytes = pieces.iter().filter_map(|piece| match piece {
-        Content::Bytes(bytes) => Some(&bytes[..]),
-        Content::Stream { .. } => None,
+/// The bytes of all `pieces`, if they are in memory.
+fn joined(pieces: &[Piece]) -> Option<Vec<u8>> {
+    let bytes = pieces.iter().map(|piece| match piece {
+        Piece::Bytes(bytes) => Some(&bytes[..]),
+        Piece::Stream { .. } => None,
     });
-    bytes.collect::<Vec<_>>().concat()
-}
-
-/// A form that is being sent: what is left of it.
-struct Pieces(VecDeque<Content>);
-
-impl AsyncRead for Pieces {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut task::Context<'_>,
-        out: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        while out.remaining() > 0 {
-            let Some(piece) = self.0.front_mut() else { break };
-            let before = out.filled().len();
-            match piece {
-                Content::Bytes(bytes) => {
-                    let count = bytes.len().min(out.remaining());
-                    out.put_slice(&bytes[..count]);
-                    bytes.advance(count);
-                }
-                Content::Stream { source, left } => {
-                    ready!(source.as_mut().poll_read(cx, out))?;
-                    count_down(left, out.filled().len() - before)?;
-                }
-            }
-            if out.filled().len() > before {
-                break;
-            }
-            self.0.pop_front();
-        }
-        Poll::Ready(Ok(()))
-    }
-}
-
-/// Counts what a source has yielded, which is 0 at its end.
-fn count_down(left: &mut Option<u64>, count: usize) -> io::Result<()> {
-    let Some(left) = left else { return Ok(()) };
-    match left.checked_sub(count as u64) {
-        None => Err(io::Error::new(io::ErrorKind::InvalidData, "a source is longer than was said")),
-        Some(1..) if count == 0 => {
-            Err(io::Error::new(io::ErrorKind::UnexpectedEof, "a source is shorter than was said"))
-        }
-        Some(rest) => {
-            *left = rest;
-            Ok(())
-        }
-    }
+    Some(bytes.collect::<Option<Vec<_>>>()?.concat())
 }

@@ -130,6 +130,9 @@ use crate::message::Request;
 /// # assert_eq!((response.status.as_u16(), response.headers.text("x-request-id")), (500, Some("7")));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+///
+/// Middleware is nested. In `Log(Catch(app))`, the log is the first to see a request and the last to see its answer, so
+/// it also logs the 500 of a panic.
 #[doc(alias("middleware", "access log", "cors"))]
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a handler",

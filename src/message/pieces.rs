@@ -1,0 +1,88 @@
+//! [`Pieces`]: content that is put together from several pieces.
+
+use std::collections::VecDeque;
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use bytes::{Buf, Bytes};
+use tokio::io::{AsyncRead, ReadBuf};
+
+use super::{Body, Source};
+
+/// What is left of content that is put together from several pieces, and read one after the other.
+pub(crate) struct Pieces(VecDeque<Piece>);
+
+pub(crate) enum Piece {
+    Bytes(Bytes),
+    /// What a source yields. It fails unless that is as much as was said, if it was.
+    Stream {
+        source: Source,
+        left: Option<u64>,
+    },
+}
+
+impl Pieces {
+    pub(crate) fn new(pieces: Vec<Piece>) -> Pieces {
+        Pieces(pieces.into())
+    }
+
+    /// Makes them the content of a message. Its length is known if theirs are.
+    pub(crate) fn fill(self, body: &mut Body) {
+        let len = self.0.iter().try_fold(0u64, |sum, piece| sum.checked_add(piece.known_len()?));
+        body.stream(self, len);
+    }
+}
+
+impl Piece {
+    fn known_len(&self) -> Option<u64> {
+        match self {
+            Piece::Bytes(bytes) => Some(bytes.len() as u64),
+            Piece::Stream { left, .. } => *left,
+        }
+    }
+}
+
+impl AsyncRead for Pieces {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        out: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        while out.remaining() > 0 {
+            let Some(piece) = self.0.front_mut() else { break };
+            let before = out.filled().len();
+            match piece {
+                Piece::Bytes(bytes) => {
+                    let count = bytes.len().min(out.remaining());
+                    out.put_slice(&bytes[..count]);
+                    bytes.advance(count);
+                }
+                Piece::Stream { source, left } => {
+                    ready!(source.as_mut().poll_read(cx, out))?;
+                    count_down(left, out.filled().len() - before)?;
+                }
+            }
+            if out.filled().len() > before {
+                break;
+            }
+            self.0.pop_front();
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+/// Counts what a source has yielded, which is 0 at its end.
+fn count_down(left: &mut Option<u64>, count: usize) -> io::Result<()> {
+    let Some(left) = left else { return Ok(()) };
+    match left.checked_sub(count as u64) {
+        None => Err(io::Error::new(io::ErrorKind::InvalidData, "a source is longer than was said")),
+        Some(1..) if count == 0 => {
+            Err(io::Error::new(io::ErrorKind::UnexpectedEof, "a source is shorter than was said"))
+        }
+        Some(rest) => {
+            *left = rest;
+            Ok(())
+        }
+    }
+}
