@@ -1,7 +1,7 @@
 //! Compressed copies of files, kept in a directory of their own.
 
 use std::fs::{self, File};
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 #[cfg(unix)]
 use std::os::unix::fs::symlink;
@@ -195,6 +195,12 @@ fn copies_are_kept_outside_of_what_is_served() {
     for copies in [root.path().to_owned(), root.path().join("copies"), root.path().join("none")] {
         assert!(files().compressed_copies(&copies).is_err(), "{}", copies.display());
     }
+    let file = root.path().join("file");
+    fs::write(&file, "").unwrap();
+    let error = files().compressed_copies(&file).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NotADirectory);
+    // It was "Not a directory" alone, whatever the program had asked for.
+    assert!(error.to_string().starts_with(&format!("cannot open {}: ", file.display())), "{error}");
     // Whatever is set first.
     let (other, copies) = (TempDir::new().unwrap(), root.path().join("copies"));
     let elsewhere = || Files::new(other.path()).unwrap();

@@ -366,7 +366,6 @@ mod paths {
             (Files::new(&none), &none, ErrorKind::NotFound),
             (Files::new(&file), &file, ErrorKind::NotADirectory),
             (files(root.path()).host("b", &none), &none, ErrorKind::NotFound),
-            (files(root.path()).compressed_copies(&file), &file, ErrorKind::NotADirectory),
         ] {
             let error = opened.unwrap_err();
             assert_eq!(error.kind(), kind);
