@@ -43,7 +43,7 @@ pub use headers::{FieldValue, Headers, HeadersIter, InvalidField};
 pub use invalid_request::InvalidRequest;
 pub use method::{ExtensionMethod, InvalidMethod, Method};
 #[cfg(any(feature = "fs", feature = "multipart"))]
-pub(crate) use pieces::{Piece, Pieces};
+pub(crate) use pieces::{Piece, Pieces, multipart};
 #[cfg(feature = "fs")]
 pub(crate) use precondition::{Validators, Verdict, evaluate};
 pub use request::Request;

@@ -1,4 +1,4 @@
-//! [`Pieces`]: content that is put together from several pieces.
+//! [`Pieces`]: content that is put together from several pieces, such as a body of parts.
 
 use std::collections::VecDeque;
 use std::io;
@@ -13,6 +13,7 @@ use super::{Body, Source};
 /// What is left of content that is put together from several pieces, and read one after the other.
 pub(crate) struct Pieces(VecDeque<Piece>);
 
+/// A piece of content.
 pub(crate) enum Piece {
     Bytes(Bytes),
     /// What a source yields. It fails unless that is as much as was said, if it was.
@@ -85,4 +86,16 @@ fn count_down(left: &mut Option<u64>, count: usize) -> io::Result<()> {
             Ok(())
         }
     }
+}
+
+/// The pieces of a body of parts, each of which has a head that ends with an empty line (RFC 2046 §5.1.1).
+pub(crate) fn multipart(boundary: &str, parts: impl IntoIterator<Item = (String, Piece)>) -> Vec<Piece> {
+    let (mut pieces, mut delimiter) = (Vec::new(), format!("--{boundary}"));
+    for (head, content) in parts {
+        pieces.push(Piece::Bytes(format!("{delimiter}\r\n{head}").into()));
+        pieces.push(content);
+        delimiter = format!("\r\n--{boundary}");
+    }
+    pieces.push(Piece::Bytes(format!("{delimiter}--\r\n").into()));
+    pieces
 }

@@ -6,7 +6,7 @@ use std::io;
 use bytes::Bytes;
 use tokio::io::AsyncRead;
 
-use crate::message::{Headers, InvalidField, Piece, Pieces, Request};
+use crate::message::{Headers, InvalidField, Piece, Pieces, Request, multipart};
 use crate::runtime::random_token;
 
 /// Builds a `multipart/form-data` body of texts and files, in order.
@@ -101,7 +101,7 @@ impl Form {
         let boundary = random_token()?;
         let content_type = format!("multipart/form-data; boundary={boundary}");
         request.headers.set("content-type", content_type).map_err(io::Error::other)?;
-        let pieces = self.pieces(&boundary);
+        let pieces = multipart(&boundary, self.parts);
         match joined(&pieces) {
             Some(bytes) => request.body.share(bytes),
             None => Pieces::new(pieces).fill(&mut request.body),
@@ -122,18 +122,6 @@ impl Form {
         let lines = format!("Content-Disposition: {disposition}\r\n{}\r\n", content_type.unwrap_or_default());
         self.parts.push((lines, content));
         Ok(())
-    }
-
-    /// Everything that goes on the wire.
-    fn pieces(self, boundary: &str) -> Vec<Piece> {
-        let (mut pieces, mut before) = (Vec::new(), format!("--{boundary}"));
-        for (head, content) in self.parts {
-            pieces.push(Piece::Bytes(format!("{before}\r\n{head}").into()));
-            pieces.push(content);
-            before = format!("\r\n--{boundary}");
-        }
-        pieces.push(Piece::Bytes(format!("{before}--\r\n").into()));
-        pieces
     }
 }
 

@@ -4,13 +4,13 @@ use std::io;
 use std::ops::Range;
 
 use crate::fs::resource::{Content, Representation};
-use crate::message::{Body, Piece, Pieces};
+use crate::message::{Body, Piece, Pieces, multipart};
 use crate::net::FileReader;
 use crate::runtime::random_token;
 
 /// Several ranges of one representation, each after a head of its own.
 pub(super) struct Parts {
-    pieces: Vec<Piece>,
+    pieces: Pieces,
     /// Separates the parts. It is random, so no file can have been made to contain it.
     boundary: String,
 }
@@ -27,19 +27,14 @@ impl Parts {
         ranges: &[Range<u64>],
     ) -> io::Result<Parts> {
         let (boundary, whole) = (random_token()?, chosen.content().len());
-        let (mut pieces, mut before) = (Vec::new(), format!("--{boundary}"));
-        for range in ranges {
+        let parts = ranges.iter().map(|range| {
             let (first, last) = (range.start, range.end - 1);
             let head = format!(
-                "{before}\r\ncontent-type: {content_type}\r\n\
-                 content-range: bytes {first}-{last}/{whole}\r\n\r\n"
+                "content-type: {content_type}\r\ncontent-range: bytes {first}-{last}/{whole}\r\n\r\n"
             );
-            pieces.push(Piece::Bytes(head.into()));
-            pieces.push(cut(chosen.content(), range.clone()));
-            before = format!("\r\n--{boundary}");
-        }
-        pieces.push(Piece::Bytes(format!("{before}--\r\n").into()));
-        Ok(Parts { pieces, boundary })
+            (head, cut(chosen.content(), range.clone()))
+        });
+        Ok(Parts { pieces: Pieces::new(multipart(&boundary, parts)), boundary })
     }
 
     pub(super) fn content_type(&self) -> String {
@@ -48,7 +43,7 @@ impl Parts {
 
     /// Makes this the content of a message.
     pub(super) fn fill(self, body: &mut Body) {
-        Pieces::new(self.pieces).fill(body);
+        self.pieces.fill(body);
     }
 }
 
