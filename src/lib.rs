@@ -148,7 +148,8 @@
 //!
 //! - **Memory.** All connections may send bodies of up to [`Limits::body_max`] at the same time, so that bound and
 //!   [`Limits::connections_max`] belong together. What is large is better streamed: see [`BodyPlan`].
-//! - **Time.** A handler may take as long as it likes, unless [`Timeouts::handler`] is set.
+//! - **Time.** A handler may take as long as it likes, unless [`Timeouts::handler`] is set. A connection that was
+//!   [upgraded](Context::upgrade) is the handler's, and has no time limit but [`Server::tcp_keepalive`].
 //! - **Fairness.** A single peer may hold all connections, unless [`Limits::connections_per_peer_max`] is set. Behind a
 //!   proxy it should not be, because the proxy is a single peer.
 //! - **Descriptors.** Each connection takes one, and a process often starts with 1,024 (`ulimit -n`, or `LimitNOFILE=` of
