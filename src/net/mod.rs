@@ -5,6 +5,7 @@
 
 mod address;
 mod peer;
+mod uri_host;
 
 mod memory;
 
@@ -34,7 +35,7 @@ pub use address::Address;
 pub(crate) use buffer::Buffer;
 pub(crate) use conn::{Conn, Fault};
 pub(crate) use delegate::{delegate_stream, delegate_write};
-pub(crate) use dial::{BoxedStream, Dial, DialError, DialTimes, InvalidHost, Medium, Names, UriHost, timed};
+pub(crate) use dial::{BoxedStream, Dial, DialError, DialTimes, Medium, Names, timed};
 pub use dial::{Dialer, Resolver, SystemResolver};
 pub(crate) use early::Early;
 pub(crate) use file_reader::{FileReader, shrunk};
@@ -51,4 +52,5 @@ pub(crate) use timer::{Deadline, Lane, Stopwatch, Ticker, Timer, Timetable};
 pub use tls::TlsError;
 pub(crate) use tls::{Connector, HostName};
 pub(crate) use transport::{Detached, Transport};
+pub(crate) use uri_host::{InvalidHost, UriHost};
 pub(crate) use workspace::{Output, Workspace};

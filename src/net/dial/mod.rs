@@ -1,7 +1,6 @@
 //! [`Dial`]: opens connections to hosts.
 
 mod resolve;
-mod uri_host;
 
 mod names;
 mod race;
@@ -27,7 +26,6 @@ pub(crate) use dialer::BoxedStream;
 pub use dialer::Dialer;
 pub(crate) use names::Names;
 pub use resolve::{Resolver, SystemResolver};
-pub(crate) use uri_host::{InvalidHost, UriHost};
 
 use self::dialer::AnyDialer;
 use self::names::Addresses;

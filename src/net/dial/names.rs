@@ -12,8 +12,8 @@ use tokio::sync::OnceCell;
 use tokio::time::Instant;
 
 use super::resolve::{AnyResolver, Resolver, SystemResolver};
-use super::uri_host::UriHost;
 use crate::memory::lock;
+use crate::net::UriHost;
 
 /// A bounded cache of what a [`Resolver`] returned. It can be shared by all threads and runtimes.
 ///
