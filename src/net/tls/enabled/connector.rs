@@ -1,7 +1,6 @@
 //! [`Connector`]: does TLS handshakes with hosts that were dialed; [`HostName`]: who they must prove to be (RFC 9110 §4.3.4).
 
 use std::fmt;
-use std::net::IpAddr;
 use std::sync::Arc;
 
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -10,6 +9,7 @@ use tokio_rustls::rustls::ClientConfig;
 use tokio_rustls::rustls::pki_types::{DnsName, ServerName};
 
 use super::TlsStream;
+use crate::net::UriHost;
 use crate::net::tls::TlsError;
 
 /// A host that a certificate can be issued for: a name or an address.
@@ -17,23 +17,19 @@ use crate::net::tls::TlsError;
 pub(crate) struct HostName(ServerName<'static>);
 
 impl HostName {
-    /// Parses the host of a URL, which may be an IPv6 address in brackets. Called before anything is dialed.
+    /// Parses the host of a URL. Called before anything is dialed.
     ///
     /// # Errors
     ///
     /// Fails with [`TlsError::Host`] if no certificate can be issued for the host: better no connection than one that
     /// cannot be verified.
     pub(crate) fn new(host: &str) -> Result<HostName, TlsError> {
-        let bracketed = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
-        let address = match bracketed {
-            Some(inner) => Some(IpAddr::V6(inner.parse().map_err(|_| TlsError::Host)?)),
-            None => host.parse().ok().filter(IpAddr::is_ipv4),
+        let name = match UriHost::parse(host).map_err(|_| TlsError::Host)? {
+            UriHost::Address(address) => return Ok(HostName(ServerName::IpAddress(address.into()))),
+            UriHost::Name(name) => name,
         };
-        if let Some(address) = address {
-            return Ok(HostName(ServerName::IpAddress(address.into())));
-        }
         // A final dot marks a name as complete; certificates and SNI omit it (RFC 6066 §3).
-        let name = host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase();
+        let name = name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase();
         let name = DnsName::try_from(name).map_err(|_| TlsError::Host)?;
         Ok(HostName(ServerName::DnsName(name)))
     }

@@ -362,7 +362,9 @@ fn a_host_has_to_be_one_that_a_certificate_can_be_for() {
     ] {
         assert_eq!(format!("{:?}", HostName::new(host).unwrap()), format!("HostName({expected})"), "{host}");
     }
-    assert_eq!(HostName::new("[::1]").unwrap(), HostName::new("[0:0:0:0:0:0:0:1]").unwrap());
+    for same in ["[0:0:0:0:0:0:0:1]", "::1"] {
+        assert_eq!(HostName::new("[::1]").unwrap(), HostName::new(same).unwrap());
+    }
     for host in [
         "",
         ".",
@@ -372,7 +374,6 @@ fn a_host_has_to_be_one_that_a_certificate_can_be_for() {
         "a b",
         "a/b",
         "a:443",
-        "::1",
         "[]",
         "[::1",
         "::1]",
