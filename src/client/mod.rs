@@ -62,6 +62,9 @@ use crate::runtime::{Handle, Id};
 /// with timers enabled, and with I/O enabled unless it uses no sockets. A connection is reused only in the runtime that
 /// opened it.
 ///
+/// An answer is not an error, whatever its status. `Err(response.status)?` makes one of it, because
+/// [`Status`](crate::Status) is an error, too.
+///
 /// All futures and bodies that it returns can be dropped at any time. That cancels the exchange, closes its connection,
 /// and gives its place to the next waiting request.
 ///
@@ -92,6 +95,7 @@ use crate::runtime::{Handle, Id};
 /// # })??;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+#[doc(alias = "error_for_status")]
 #[derive(Clone)]
 pub struct Client {
     shared: Arc<Shared>,
