@@ -289,7 +289,9 @@ impl AsyncRead for Dripping {
             Some(packet) => {
                 let count = packet.len().min(into.remaining());
                 into.put_slice(&packet.drain(..count).collect::<Vec<_>>());
-                self.packets.pop_front_if(|packet| packet.is_empty());
+                if packet.is_empty() {
+                    self.packets.pop_front();
+                }
                 Poll::Ready(Ok(()))
             }
             None => {

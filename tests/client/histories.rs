@@ -95,12 +95,10 @@ impl Step {
 
     /// How much of it the server says.
     fn said(&self) -> usize {
-        let wire = self.wire();
+        let len = self.wire().len();
         match self.reply.fault {
-            Fault::Cut(thousandths) | Fault::Stalls(thousandths) => {
-                wire.floor_char_boundary(wire.len() * thousandths / 1000)
-            }
-            _ => wire.len(),
+            Fault::Cut(thousandths) | Fault::Stalls(thousandths) => len * thousandths / 1000,
+            _ => len,
         }
     }
 

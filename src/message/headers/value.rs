@@ -52,7 +52,7 @@ impl FieldValue for bool {
 
 impl FieldValue for char {
     fn lend<R>(&self, then: impl FnOnce(&[u8]) -> R) -> R {
-        then(self.encode_utf8(&mut [0; char::MAX_LEN_UTF8]).as_bytes())
+        then(self.encode_utf8(&mut [0; 4]).as_bytes())
     }
 }
 

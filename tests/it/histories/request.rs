@@ -170,7 +170,11 @@ impl Step {
         };
         let mut wire = self.head() + &body;
         if let Fault::Cut(thousandths) = self.fault {
-            wire.truncate(wire.floor_char_boundary(wire.len() * thousandths / 1000));
+            let mut len = wire.len() * thousandths / 1000;
+            while !wire.is_char_boundary(len) {
+                len -= 1;
+            }
+            wire.truncate(len);
         }
         wire
     }

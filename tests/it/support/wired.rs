@@ -141,7 +141,8 @@ impl AsyncRead for Packets {
                 return Poll::Pending;
             }
         }
-        if self.packets.pop_front_if(|packet| packet.is_empty()).is_some() {
+        if self.packets.front().is_some_and(|packet| packet.is_empty()) {
+            self.packets.pop_front();
             self.awaited = false;
         }
         Poll::Ready(Ok(()))
