@@ -11,11 +11,12 @@ use std::io::Write;
 use std::time::Duration;
 
 use corehttp::{BodyPlan, Context, FromText, Method, Server, Status, with_plan};
+use tokio::signal::ctrl_c;
 
 fn main() -> corehttp::Result {
     let mut args = std::env::args().skip(1);
     let address = args.next().unwrap_or_else(|| "127.0.0.1:8080".into());
-    let mut server = Server::bind(address).on_stop(interrupted(), Duration::from_secs(10));
+    let mut server = Server::bind(address).on_stop(ctrl_c(), Duration::from_secs(10));
     if let Some(cores) = args.next() {
         server = server.cores(cores.parse()?);
     }
@@ -70,11 +71,4 @@ fn headers(ctx: &mut Context) -> corehttp::Result {
 fn parse_status(text: &str) -> corehttp::Result<Status> {
     let status = u16::from_text(text).and_then(Status::new).filter(|status| !status.is_informational());
     status.ok_or_else(|| Status::NOT_FOUND.into())
-}
-
-/// Completes at Ctrl-C, or never if the system cannot tell of it.
-async fn interrupted() {
-    if tokio::signal::ctrl_c().await.is_err() {
-        std::future::pending().await
-    }
 }

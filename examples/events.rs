@@ -9,10 +9,11 @@ use std::pin::pin;
 use std::time::Duration;
 
 use corehttp::{Context, Event, FromText, Method, Server, Status};
+use tokio::signal::ctrl_c;
 
 fn main() -> corehttp::Result {
     let address = std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:8080".into());
-    let server = Server::bind(address).on_stop(interrupted(), Duration::from_secs(3));
+    let server = Server::bind(address).on_stop(ctrl_c(), Duration::from_secs(3));
     let running = server.start(answer)?;
     println!("listening on {running}");
     running.wait()
@@ -64,10 +65,3 @@ const PAGE: &str = r#"<!doctype html>
   });
 </script>
 "#;
-
-/// Completes at Ctrl-C, or never if the system cannot tell of it.
-async fn interrupted() {
-    if tokio::signal::ctrl_c().await.is_err() {
-        std::future::pending().await
-    }
-}

@@ -7,6 +7,7 @@
 use std::time::Duration;
 
 use corehttp::{Context, Files, Handler, IntoHandler, Server};
+use tokio::signal::ctrl_c;
 
 fn main() -> corehttp::Result {
     let mut args = std::env::args().skip(1);
@@ -23,15 +24,8 @@ fn main() -> corehttp::Result {
         ctx.response.headers.set("x-content-type-options", "nosniff")?;
         files.handle(ctx).await
     };
-    let server = Server::bind(address).on_stop(interrupted(), Duration::from_secs(10));
+    let server = Server::bind(address).on_stop(ctrl_c(), Duration::from_secs(10));
     let running = server.on_error(|refusal| eprintln!("{refusal}")).start(handler.into_handler())?;
     println!("listening on {running}");
     running.wait()
-}
-
-/// Completes at Ctrl-C, or never if the system cannot tell of it.
-async fn interrupted() {
-    if tokio::signal::ctrl_c().await.is_err() {
-        std::future::pending().await
-    }
 }

@@ -5,22 +5,16 @@
 use std::time::Duration;
 
 use corehttp::{Context, Server};
+use tokio::signal::ctrl_c;
 
 fn main() -> corehttp::Result {
     let mut args = std::env::args().skip(1);
     let address = args.next().unwrap_or_else(|| "127.0.0.1:8080".into());
-    let mut server = Server::bind(address).name("corehttp").on_stop(interrupted(), Duration::from_secs(10));
+    let mut server = Server::bind(address).name("corehttp").on_stop(ctrl_c(), Duration::from_secs(10));
     if let Some(cores) = args.next() {
         server = server.cores(cores.parse()?);
     }
     let running = server.start(|ctx: &mut Context| ctx.response.text("Hello, World!"))?;
     println!("listening on {running}");
     running.wait()
-}
-
-/// Completes at Ctrl-C, or never if the system cannot tell of it.
-async fn interrupted() {
-    if tokio::signal::ctrl_c().await.is_err() {
-        std::future::pending().await
-    }
 }

@@ -11,6 +11,7 @@ use std::thread;
 use std::time::Duration;
 
 use corehttp::{Client, ClientTls, Context, Refusal, Server, ServerTls, TlsIdentity, TlsRoots};
+use tokio::signal::ctrl_c;
 
 fn main() -> corehttp::Result {
     let args: Vec<String> = env::args().skip(1).collect();
@@ -22,7 +23,7 @@ fn main() -> corehttp::Result {
     let running = Server::bind(address)
         .tls(tls)
         .on_error(|refusal: &Refusal| eprintln!("{refusal}"))
-        .on_stop(interrupted(), Duration::from_secs(10))
+        .on_stop(ctrl_c(), Duration::from_secs(10))
         .start(greet)?;
     println!("listening on {running}");
     if let Some(roots) = own {
@@ -71,11 +72,4 @@ fn ask(roots: TlsRoots, url: &str) -> corehttp::Result {
     let response = corehttp::block_on(client.get(url))??;
     println!("it says: {}", response.body.text()?);
     Ok(())
-}
-
-/// Completes at Ctrl-C, or never if the system cannot tell of it.
-async fn interrupted() {
-    if tokio::signal::ctrl_c().await.is_err() {
-        std::future::pending().await
-    }
 }

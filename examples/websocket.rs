@@ -10,13 +10,14 @@ use std::time::Duration;
 
 use corehttp::{Context, Method, Server, Status};
 use futures_util::{SinkExt, StreamExt};
+use tokio::signal::ctrl_c;
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
 
 fn main() -> corehttp::Result {
     let address = std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:8080".into());
-    let running = Server::bind(address).on_stop(interrupted(), Duration::from_secs(3)).start(answer)?;
+    let running = Server::bind(address).on_stop(ctrl_c(), Duration::from_secs(3)).start(answer)?;
     println!("listening on {running}");
     running.wait()
 }
@@ -95,10 +96,3 @@ const PAGE: &str = r#"<!doctype html>
   };
 </script>
 "#;
-
-/// Completes at Ctrl-C, or never if the system cannot tell of it.
-async fn interrupted() {
-    if tokio::signal::ctrl_c().await.is_err() {
-        std::future::pending().await
-    }
-}

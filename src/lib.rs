@@ -279,7 +279,8 @@ pub use runtime::block_on;
 pub use server::{
     AsyncHandler, BodyPlan, BoxHandler, Context, Course, Error, ErrorCounts, Extensions, Handler,
     IntoHandler, InvalidAnswer, Outcome, PlainHandler, Reader, Refusal, RefusalCause, Result, Running,
-    Server, ServerCore, ServerCounts, ServerStats, Service, Transform, Upgraded, WithPlan, Writer, with_plan,
+    Server, ServerCore, ServerCounts, ServerStats, Service, SignalOutcome, Transform, Upgraded, WithPlan,
+    Writer, with_plan,
 };
 pub use sse::{Event, EventReader, Events, InvalidEvent};
 #[cfg(feature = "tower")]

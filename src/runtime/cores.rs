@@ -4,6 +4,7 @@ use std::io;
 use std::num::NonZero;
 use std::thread::{self, JoinHandle};
 
+use tokio::task;
 pub(crate) use tokio::task::yield_now;
 
 use super::block_on;
@@ -48,8 +49,8 @@ where
 }
 
 /// Runs `task` on this core, concurrently with the others.
-pub(crate) fn spawn(task: impl Future<Output = ()> + 'static) {
-    tokio::task::spawn_local(task);
+pub(crate) fn spawn<T: 'static>(task: impl Future<Output = T> + 'static) -> task::JoinHandle<T> {
+    task::spawn_local(task)
 }
 
 /// Pins this thread to a core. If that is impossible, the thread runs unpinned.

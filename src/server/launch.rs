@@ -12,9 +12,10 @@ use super::inlet::{Arrival, Gate, Inlet, Outlet, Sharing, Totals, grace_over};
 use super::running::{Running, Stop};
 use super::server_core::ServerCore;
 use super::settings::Settings;
+use super::signal::Signal;
 use super::stats::CoreStats;
 use super::worker::Worker;
-use super::{Error, IntoHandler, Result, Server, Signal};
+use super::{Error, IntoHandler, Result, Server};
 use crate::message::{Scheme, Status};
 use crate::net::{Address, Bound, Listener, Timetable};
 use crate::runtime;
@@ -59,11 +60,14 @@ where
             }
             // Once all senders are gone, the launching thread notices a core that died without reporting.
             drop(ready);
-            if let Some((signal, grace, running)) = signal {
-                runtime::spawn(stop_on(signal, grace, running));
-            }
+            let stopped =
+                signal.map(|(signal, grace, running)| runtime::spawn(stop_on(signal, grace, running)));
             lifeline.grace = grace;
-            inlet.serve(worker, lifeline).await
+            inlet.serve(worker, lifeline).await?;
+            match stopped.filter(|stopped| stopped.is_finished()) {
+                Some(stopped) => stopped.await?,
+                None => Ok(()),
+            }
         });
         match thread {
             Ok(thread) => running.add(thread),
@@ -84,9 +88,12 @@ where
 /// The grace of a server that stops because one of its cores has failed, if none was set.
 const FAILURE_GRACE: Duration = Duration::from_secs(10);
 
-async fn stop_on(signal: Signal, grace: Duration, running: Running) {
-    signal.await;
+/// Stops the server when the signal completes, whether it has come, has failed or panics.
+async fn stop_on(signal: Signal, grace: Duration, running: Running) -> io::Result<()> {
+    let _lifeline = running.lifeline(grace);
+    let heard = signal.await;
     running.shutdown(grace);
+    heard
 }
 
 /// Stops the cores that have started, and returns the error that best explains why.

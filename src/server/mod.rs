@@ -9,6 +9,7 @@ mod server_core;
 mod service;
 mod settings;
 mod shared;
+mod signal;
 mod stats;
 
 mod inlet;
@@ -26,7 +27,6 @@ mod handler;
 mod error;
 
 use std::fmt;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -38,9 +38,11 @@ pub use handler::{
 pub use running::Running;
 pub use server_core::ServerCore;
 pub use service::Service;
+pub use signal::SignalOutcome;
 pub use stats::{ErrorCounts, ServerCounts, ServerStats};
 
 use self::settings::Settings;
+use self::signal::Signal;
 use crate::exchange::Timeouts;
 use crate::message::Headers;
 use crate::net::{Address, Keepalive, ListenOptions};
@@ -82,9 +84,6 @@ pub struct Server {
     settings: Settings,
     on_stop: Option<(Signal, Duration)>,
 }
-
-/// Completes when the server should stop.
-type Signal = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 impl Server {
     /// Creates a server without an address to listen on, for [`Server::service`] or [`Server::and_bind`]. Starting it
@@ -231,10 +230,10 @@ impl Server {
         self
     }
 
-    /// Stops the server when `signal` completes, as [`Running::shutdown`] does with `grace`. Default: the server runs
-    /// until the process ends.
+    /// Stops the server when `signal` completes, as [`Running::shutdown`] does with `grace`. One that fails or panics
+    /// stops it, too, because none would come any more; [`Running::wait`] says why. Default: it runs until the process ends.
     ///
-    /// A core polls the signal, so it may await anything that needs a runtime.
+    /// A core polls the signal, so it may await anything that needs a runtime: Ctrl-C is `tokio::signal::ctrl_c()`.
     ///
     /// # Examples
     ///
@@ -248,10 +247,8 @@ impl Server {
     ///     use tokio::signal::unix::{SignalKind, signal};
     ///
     ///     let terminated = async {
-    ///         match signal(SignalKind::terminate()) {
-    ///             Ok(mut signals) => _ = signals.recv().await,
-    ///             Err(_) => std::future::pending().await, // it cannot be heard
-    ///         }
+    ///         signal(SignalKind::terminate())?.recv().await;
+    ///         Ok(())
     ///     };
     ///     Server::bind("[::]:8080")
     ///         .on_stop(terminated, Duration::from_secs(10))
@@ -261,8 +258,12 @@ impl Server {
     /// # fn main() {}
     /// ```
     #[doc(alias = "with_graceful_shutdown")]
-    pub fn on_stop(mut self, signal: impl Future<Output = ()> + Send + 'static, grace: Duration) -> Server {
-        self.on_stop = Some((Box::pin(signal), grace));
+    pub fn on_stop(
+        mut self,
+        signal: impl Future<Output: SignalOutcome> + Send + 'static,
+        grace: Duration,
+    ) -> Server {
+        self.on_stop = Some((Box::pin(async { signal.await.into_result() }), grace));
         self
     }
 

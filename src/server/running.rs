@@ -135,9 +135,9 @@ impl Running {
     ///
     /// # Errors
     ///
-    /// Fails if a core could not go on, for instance because one of its listeners failed for good. The whole server
-    /// then stops, with the grace period of [`Server::on_stop`](crate::Server::on_stop), or 10 seconds. Only one caller
-    /// gets the error; the others get `Ok`.
+    /// Fails if a core could not go on, for instance because one of its listeners failed for good, or if the signal of
+    /// [`Server::on_stop`](crate::Server::on_stop) has failed. The whole server then stops, with the grace period of that
+    /// signal, or 10 seconds. Only one caller gets the error; the others get `Ok`.
     ///
     /// # Panics
     ///

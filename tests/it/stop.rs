@@ -1,15 +1,16 @@
 //! How a server stops: it serves the connections that it has accepted and no others, and takes no longer than its
 //! grace.
 
-use std::future::pending;
-use std::io::{ErrorKind, Read};
+use std::future::{pending, poll_fn};
+use std::io::{self, ErrorKind, Read};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier, OnceLock, mpsc};
+use std::task::Poll;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use corehttp::{BodyPlan, Context, Request, Running, Server, ServerCore, Timeouts, with_plan};
+use corehttp::{BodyPlan, Context, Request, Running, Server, ServerCore, SignalOutcome, Timeouts, with_plan};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::{Semaphore, oneshot};
 use tokio::task::spawn_local;
@@ -342,6 +343,25 @@ fn a_signal_stops_the_server_too() {
         drop(peer);
         served.running.wait().unwrap();
     }
+}
+
+/// Or nobody could stop it.
+#[test]
+fn a_signal_that_fails_stops_the_server_and_says_why() {
+    check_signal(async { Err(io::Error::other("deaf")) }, Some("deaf"));
+    check_signal(poll_fn(|_| -> Poll<()> { panic!("dumb") }), Some("panicked"));
+    check_signal(async { Ok(()) }, None);
+    check_signal(async {}, None);
+}
+
+/// A server with this signal stops by itself, with this error or with none.
+#[track_caller]
+fn check_signal(signal: impl Future<Output: SignalOutcome> + Send + 'static, expected: Option<&str>) {
+    let server = Server::bind("127.0.0.1:0").cores(2).on_stop(signal, LONG);
+    let running = server.start(|ctx: &mut Context| ctx.response.text("fine")).unwrap();
+    let end = running.wait().map_err(|error| error.to_string()).err();
+    assert_eq!(end.is_some(), expected.is_some(), "{end:?}");
+    assert!(end.unwrap_or_default().contains(expected.unwrap_or_default()));
 }
 
 #[test]

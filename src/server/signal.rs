@@ -1,0 +1,30 @@
+//! [`Signal`]: tells a server to stop.
+
+use std::io;
+use std::pin::Pin;
+
+/// Completes when the server should stop, or when nobody can tell it any more.
+pub(super) type Signal = Pin<Box<dyn Future<Output = io::Result<()>> + Send>>;
+
+/// What a signal to stop may return (see [`Server::on_stop`](crate::Server::on_stop)): `()`, or an [`io::Result`] as
+/// that of `tokio::signal::ctrl_c`.
+pub trait SignalOutcome {
+    /// Converts it to a result.
+    ///
+    /// # Errors
+    ///
+    /// Fails with the reason why the signal cannot be heard.
+    fn into_result(self) -> io::Result<()>;
+}
+
+impl SignalOutcome for () {
+    fn into_result(self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl SignalOutcome for io::Result<()> {
+    fn into_result(self) -> io::Result<()> {
+        self
+    }
+}
