@@ -222,6 +222,8 @@ mod tests {
         let runtime = Builder::new_current_thread().enable_io().build().unwrap();
         runtime.block_on(async {
             let (near, mut far) = tokio::net::UnixStream::pair().unwrap();
+            // Not every runtime knows that of a new socket.
+            near.writable().await.unwrap();
             let deadline = Timetable::swept().deadline(Default::default());
             let mut conn = Conn::<OneCore>::new(Transport::Unix(near), deadline);
             let mut sent = 0;
