@@ -169,6 +169,7 @@
 //! | bodies that are too large for memory | [`BodyPlan`], [`Context::body_reader`], [`Context::stream`], [`Context::duplex`] |
 //! | how much peers may send, and how long they and handlers may take | [`Limits`], [`Timeouts`] |
 //! | who the peer is, and who the client behind a proxy is | [`Context::peer_addr`], [`Context::client_ip`] |
+//! | how a handler fails, and what the peer is told | [`Error`] |
 //! | what went wrong, and how often | [`Server::on_error`], [`Running::stats`] |
 //! | paths with parameters | [`Target::segments`] |
 //! | middleware, access logs, routers | [`Handler`], [`Extensions`], [`Transform`], [`BoxHandler`] |
