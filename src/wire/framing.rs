@@ -30,18 +30,20 @@ impl Framing {
         Ok(announced(version, headers)?.unwrap_or(Framing::Empty))
     }
 
-    /// How the body of a response is framed. Some have none, whatever they announce.
+    /// How the body of a response is framed. Some have none, whatever they announce. A gateway passes that on, so in a
+    /// final response it must be as good as if a body followed.
     pub(crate) fn of_response(
         asked: Asked,
         status: Status,
         version: Version,
         headers: &Headers,
     ) -> Result<Framing, WireError> {
-        match status.as_u16() {
-            _ if asked.head => Ok(Framing::Empty),
-            100..200 | 204 | 304 => Ok(Framing::Empty),
-            200..300 if asked.connect => Ok(Framing::Empty),
-            _ => Ok(announced(version, headers)?.unwrap_or(Framing::UntilClose)),
+        match (status.as_u16(), announced(version, headers)) {
+            (100..200, _) => Ok(Framing::Empty),
+            (200..300, _) if asked.connect => Ok(Framing::Empty),
+            (204 | 304, announced) => announced.map(|_| Framing::Empty),
+            (_, announced) if asked.head => announced.map(|_| Framing::Empty),
+            (_, announced) => announced.map(|end| end.unwrap_or(Framing::UntilClose)),
         }
     }
 }

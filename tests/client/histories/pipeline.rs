@@ -133,10 +133,9 @@ impl Step {
         match (reply.fault, &reply.body) {
             // RFC 9112 §6.1.
             (Fault::None, Body::Chunked(it)) => {
-                (it.is_spoiled() || reply.version == "1.0") && self.has_body(turn)
+                reply.version == "1.0" || it.is_spoiled() && self.has_body(turn)
             }
             (Fault::None, _) => false,
-            (Fault::Framing(_), _) => self.has_body(turn),
             _ => true,
         }
     }
