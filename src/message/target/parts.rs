@@ -50,11 +50,7 @@ impl Parts {
 
 /// Parses an authority that names a host, as a URL must (RFC 9110 §4.2.1).
 fn parse_authority(text: &[u8]) -> Result<Authority<'_>, InvalidTarget> {
-    match Authority::parse(text) {
-        // `%61` is the same host as `a` (RFC 9110 §4.2.3), but not to all who look it up or compare it.
-        Some(authority) if !authority.host.is_empty() && !authority.host.contains('%') => Ok(authority),
-        _ => Err(InvalidTarget::Authority),
-    }
+    Authority::parse(text).filter(|authority| !authority.host.is_empty()).ok_or(InvalidTarget::Authority)
 }
 
 /// The path and the query of `target`, which begin at `start`.

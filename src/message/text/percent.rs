@@ -1,4 +1,4 @@
-//! [`escape`], [`decode`] and [`encode`]: octets that a URI writes as `%XX` (RFC 3986 §2.1).
+//! [`decode`] and [`encode`]: octets that a URI writes as `%XX` (RFC 3986 §2.1).
 
 use std::borrow::Cow;
 use std::string::FromUtf8Error;
@@ -7,7 +7,7 @@ use super::class::Class;
 
 /// The octet that the escape at the front of `text` denotes, if there is one.
 #[inline]
-pub(in crate::message) fn escape(text: &[u8]) -> Option<u8> {
+fn escape(text: &[u8]) -> Option<u8> {
     match *text {
         [b'%', high, low, ..] => Some(hex_digit(high)? << 4 | hex_digit(low)?),
         _ => None,
