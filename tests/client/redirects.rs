@@ -163,6 +163,7 @@ async fn a_redirect_that_leads_nowhere_is_an_error_15_4() {
         ("javascript:alert(1)", Some(InvalidTarget::Scheme)),
         ("http:", Some(InvalidTarget::Form)),
         ("http:b", Some(InvalidTarget::Form)),
+        ("http:/.//b", Some(InvalidTarget::Form)),
         ("http://", Some(InvalidTarget::Authority)),
         ("///b", Some(InvalidTarget::Authority)),
         ("http://user:password@b/", Some(InvalidTarget::Authority)),

@@ -85,9 +85,11 @@ fn has_scheme(reference: &[u8]) -> bool {
     reference[0].is_ascii_alphabetic() && reference[..colon].iter().all(is_fit)
 }
 
-/// Removes `.` and `..` from the path of a URL (§5.2.4).
+/// Removes `.` and `..` from the path of a URL (§5.2.4). Text without an authority stays as it is, to be refused later:
+/// cleaned, `http:/.//g` would name a host.
 fn clean(url: &str) -> String {
-    let authority = url.find("://").map_or(0, |colon| colon + "://".len());
+    let Some(colon) = url.find("://") else { return url.into() };
+    let authority = colon + "://".len();
     let start = url[authority..].find(['/', '?']).map_or(url.len(), |at| authority + at);
     let (origin, resource) = url.split_at(start);
     let (path, query) = split_query(resource);
@@ -239,6 +241,10 @@ mod tests {
                 ("git+ssh://a/", None),
                 ("http:", None),
                 ("http:g", None),
+                // Without its dots, the path once passed for a host.
+                ("http:/.//g", None),
+                ("https:/..//g", None),
+                ("http:/h/..//g", None),
                 ("http://", None),
                 ("///g", None),
                 ("http://user@g/", None),
