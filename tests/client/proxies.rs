@@ -226,17 +226,25 @@ async fn an_unreachable_proxy_is_an_error_of_connecting() {
 
 #[cfg(feature = "tls")]
 mod over_tls {
+    use std::io;
+    use std::sync::Arc;
     use std::time::Duration;
 
     use corehttp::{
-        BodyPlan, ClientBuilder, ClientTls, Context, Running, Server, ServerTls, TlsError, TlsIdentity,
-        TlsRoots, with_plan,
+        BodyPlan, ClientBuilder, ClientError, ClientTls, Context, Running, Server, ServerTls, TlsError,
+        TlsIdentity, TlsRoots, with_plan,
     };
-    use tokio::io::copy_bidirectional;
+    use tokio::io::{AsyncWriteExt, DuplexStream, copy_bidirectional};
     use tokio::net::TcpStream;
+    use tokio::time::{Instant, sleep};
+    use tokio_rustls::TlsAcceptor;
+    use tokio_rustls::rustls::version::TLS13;
+    use tokio_rustls::server::TlsStream;
 
     use super::*;
     use crate::certificates::Authority;
+    use crate::secure::foreign;
+    use crate::support::{Heard, Peer, Stage, ask};
 
     /// A server that proves to be localhost. It opens tunnels to what is named by their ports, and tells other requests
     /// what it was asked for, and by whom.
@@ -328,5 +336,159 @@ mod over_tls {
             matches!((error.phase(), error.cause()), (ClientPhase::Connect, ClientCause::TimedOut)),
             "{error:?}"
         );
+    }
+
+    type Secured = Peer<TlsStream<DuplexStream>>;
+
+    /// A proxy that shakes hands with `acceptor`, hears what it is asked for, and goes on with `serve`.
+    fn acting<F>(acceptor: TlsAcceptor, serve: impl Fn(Secured, String) -> F + Send + Sync + 'static) -> Stage
+    where
+        F: Future<Output = io::Result<()>> + Send + 'static,
+    {
+        let serve = Arc::new(serve);
+        Stage::new(move |peer, _| {
+            let (acceptor, serve) = (acceptor.clone(), serve.clone());
+            async move {
+                let mut peer = Peer::new(acceptor.accept(peer.stream).await?, Heard::default());
+                let asked = peer.request().await?.unwrap_or_default();
+                serve(peer, asked).await
+            }
+        })
+    }
+
+    fn through(stage: &Stage, authority: &Authority, proxy: &str) -> ClientBuilder {
+        let roots = TlsRoots::from_pem(authority.pem()).unwrap();
+        let proxies = Proxies::all(Proxy::new(proxy).unwrap());
+        stage.builder().proxies(proxies).tls(ClientTls::new().roots(roots))
+    }
+
+    /// An address is another identity than a name that is spelled like it, and than any other address.
+    #[tokio::test]
+    async fn proxies_and_hosts_may_be_addresses_9110_4_3_5() {
+        let ours = Authority::new("ours");
+        let heard = |authority| Ok(format!("CONNECT {authority} HTTP/1.1\r\nhost: {authority}\r\n\r\n"));
+        let (early, late) = (Err(ClientPhase::Connect), Err(ClientPhase::Tls));
+        for ((proxy, its), (url, own), expected) in [
+            (("192.0.2.1", "192.0.2.1"), ("[2001:db8::7]:8443", "2001:db8::7"), heard("[2001:db8::7]:8443")),
+            (("[2001:db8::1]", "2001:db8::1"), ("192.0.2.7", "192.0.2.7"), heard("192.0.2.7:443")),
+            (
+                ("[2001:DB8:0::1]", "2001:db8::1"),
+                ("[2001:DB8::7]", "2001:db8::7"),
+                heard("[2001:db8::7]:443"),
+            ),
+            (("[2001:db8::1]", "2001:db8::2"), ("192.0.2.7", "192.0.2.7"), early.clone()),
+            (("[::ffff:192.0.2.1]", "192.0.2.1"), ("192.0.2.7", "192.0.2.7"), early.clone()),
+            (("192.0.2.1", "*.0.2.1"), ("192.0.2.7", "192.0.2.7"), early),
+            (("192.0.2.1", "192.0.2.1"), ("[2001:db8::7]", "2001:db8::8"), late.clone()),
+            (("192.0.2.1", "192.0.2.1"), ("192.0.2.7", "::ffff:192.0.2.7"), late.clone()),
+            (("192.0.2.1", "192.0.2.1"), ("[2001:db8::7]", "a.example"), late.clone()),
+            // Nor does the proxy pass for the host.
+            (("192.0.2.1", "192.0.2.1"), ("192.0.2.7", "192.0.2.1"), late),
+        ] {
+            let [outer, inner] = [its, own].map(|host| foreign(&ours.issue(&[host]), &TLS13));
+            let stage = acting(outer, move |mut peer, asked| {
+                let inner = inner.clone();
+                async move {
+                    peer.say("HTTP/1.1 200 OK\r\n\r\n").await?;
+                    let peer = Peer::new(inner.accept(peer.stream).await?, Heard::default());
+                    let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n", asked.len());
+                    peer.answer(head + &asked).await
+                }
+            });
+            let client = through(&stage, &ours, &format!("https://{proxy}")).build();
+            let request = Request::get(&format!("https://{url}/")).unwrap();
+            for _ in 0..2 {
+                match ask(&client, &request).await {
+                    Ok(answer) => {
+                        assert_eq!(Ok(answer.1), expected, "{proxy} {url}");
+                        assert_eq!(stage.dialed().len(), 1, "{proxy} {url}: it was used again");
+                    }
+                    Err(error) => {
+                        assert_eq!(Err(error.phase()), expected, "{proxy} {url}: {error:?}");
+                        let cause = error.cause();
+                        assert!(matches!(cause, ClientCause::Tls(TlsError::Certificate(_))), "{error:?}");
+                        assert!(!error.is_sent());
+                    }
+                }
+            }
+            assert_eq!(client.busy(), 0);
+        }
+    }
+
+    /// How a proxy goes on after what it has said.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    enum Then {
+        Closes,
+        Stalls,
+        /// It says this again every second.
+        Drips(&'static str),
+    }
+
+    /// A proxy that says `said` when it is asked for a tunnel is given up after so many seconds.
+    async fn check(ours: &Authority, said: impl Into<String>, then: Then, seconds: u64) -> ClientError {
+        let said: String = said.into();
+        let stage = acting(foreign(&ours.issue(&["p"]), &TLS13), {
+            let said = said.clone();
+            move |mut peer, _| {
+                let said = said.clone();
+                async move {
+                    peer.say(said).await?;
+                    peer.stream.flush().await?;
+                    while let Then::Drips(drop) = then {
+                        sleep(Duration::from_secs(1)).await;
+                        peer.say(drop).await?;
+                    }
+                    if then == Then::Stalls { peer.hear_all().await } else { peer.stream.shutdown().await }
+                }
+            }
+        });
+        let (client, start) = (through(&stage, ours, "https://p").build(), Instant::now());
+        let error = ask(&client, &Request::get("https://a.example/").unwrap()).await.unwrap_err();
+        assert_eq!(start.elapsed().as_secs(), seconds, "{said:?} {then:?}: {error:?}");
+        assert_eq!(error.is_timeout(), seconds > 0, "{said:?} {then:?}: {error:?}");
+        assert_eq!((error.is_sent(), client.busy(), client.idle()), (false, 0, 0), "{said:?} {then:?}");
+        error
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_secure_proxy_that_opens_no_tunnel_is_given_up_in_time() {
+        const OPEN: &str = "HTTP/1.1 200 OK\r\na: b\r\n\r\n";
+        const INTERIM: &str = "HTTP/1.1 103 Early Hints\r\n\r\n";
+        let ours = Authority::new("ours");
+        // It proves to be who it is, and then ends, stalls or drips, wherever it has come to.
+        for cut in 0..OPEN.len() {
+            for (then, seconds) in [(Then::Closes, 0), (Then::Stalls, 10)] {
+                let error = check(&ours, &OPEN[..cut], then, seconds).await;
+                assert_eq!(error.phase(), ClientPhase::Connect, "{cut} {then:?}: {error:?}");
+            }
+        }
+        // Of an open tunnel it may do what it likes, which is then the handshake of the host.
+        for (then, seconds) in [(Then::Closes, 0), (Then::Stalls, 10)] {
+            let error = check(&ours, OPEN, then, seconds).await;
+            assert_eq!(error.phase(), ClientPhase::Tls, "{then:?}: {error:?}");
+        }
+        for (said, drop) in [
+            ("HTTP/1.1 200 ", "O"),
+            ("HTTP/1.1 200 OK\r\n", "a: b\r\n"),
+            ("HTTP/1.1 200 OK\r\na: ", "b"),
+            ("", INTERIM),
+        ] {
+            let error = check(&ours, said, Then::Drips(drop), 10).await;
+            assert_eq!(error.phase(), ClientPhase::Connect, "{said:?} {drop:?}: {error:?}");
+        }
+        // Or it is given up at once, while it stays.
+        for (said, why) in [
+            ("HTTP/1.1 407 Who?\r\ncontent-length: 5\r\n\r\nhello".into(), "it answered 407"),
+            ("HTTP/1.1 101 Switching Protocols\r\n\r\n".into(), "it answered 101"),
+            ("HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello".into(), "it said more than"),
+            ("HTTP/1.1 200 OK\r\n\r\n\r\n".into(), "it said more than"),
+            (INTERIM.repeat(100), "it answered 103"),
+            (format!("HTTP/1.1 200 OK\r\na: {}", "b".repeat(64 << 10)), "the head is too large"),
+            ("HTTP/1.1 200 OK\r\na: b\n".into(), "a line does not end with CRLF"),
+        ] {
+            let error = check(&ours, said, Then::Stalls, 0).await;
+            assert_eq!(error.phase(), ClientPhase::Connect, "{error:?}");
+            assert!(format!("{error:#}").contains(why), "{why}: {error:#}");
+        }
     }
 }

@@ -158,7 +158,7 @@ async fn row_82_a_host_that_no_certificate_could_be_for_is_not_dialed() {
 }
 
 /// A server that is not this crate's, and would rather speak HTTP/2.
-fn foreign(issued: &Issued, version: &'static SupportedProtocolVersion) -> TlsAcceptor {
+pub fn foreign(issued: &Issued, version: &'static SupportedProtocolVersion) -> TlsAcceptor {
     let chain = CertificateDer::pem_slice_iter(issued.chain.as_bytes()).map(Result::unwrap).collect();
     let key = PrivateKeyDer::from_pem_slice(issued.key.as_bytes()).unwrap();
     let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
