@@ -587,6 +587,41 @@ async fn a_reader_whose_writer_was_dropped_does_not_wait_for_ever() {
     assert_eq!((error.unwrap_err().phase(), start.elapsed().as_secs()), (ClientPhase::Send, 30));
 }
 
+/// A writer that had failed and was still there once had the reader wait for ever, as if more of the request could come.
+#[tokio::test(start_paused = true)]
+async fn a_reader_whose_writer_has_failed_does_not_wait_for_ever() {
+    for said in ["", "HTTP/1.1 200 OK\r\n", "HTTP/1.1 100 Continue\r\n\r\n"] {
+        // Too much to be written, too much to be flushed at the end, and more or less than was announced.
+        for (size, announced, seconds) in
+            [(1 << 20, None, 60), (65 << 10, None, 60), (5, Some(4), 30), (5, Some(6), 30)]
+        {
+            let stage = Stage::new(move |mut peer, _| async move {
+                peer.say(said).await?;
+                std::future::pending().await
+            });
+            let mut request = post();
+            announced.iter().for_each(|length| request.headers.set("content-length", *length).unwrap());
+            let (mut writer, mut reader) = stage.client().open(&request).await.unwrap().split();
+            let (start, body) = (Instant::now(), vec![0; size]);
+            let write = async {
+                writer.write_all(&body).await?;
+                writer.finish().await
+            };
+            let mut response = Response::new();
+            let both = async { tokio::join!(write, reader.head(&mut response)) };
+            let (written, head) = timeout(Duration::from_secs(100), both).await.expect("it ends");
+            for error in [written.unwrap_err(), head.unwrap_err()] {
+                assert_eq!(
+                    (error.phase(), error.is_timeout()),
+                    (ClientPhase::Send, announced.is_none()),
+                    "{said:?} {size}: {error:?}"
+                );
+            }
+            assert_eq!(start.elapsed().as_secs(), seconds, "{said:?} {size}: the server has its time");
+        }
+    }
+}
+
 /// The reader waits already, and nothing else wakes it.
 #[tokio::test(start_paused = true)]
 async fn a_reader_in_another_task_learns_that_its_writer_is_over() {

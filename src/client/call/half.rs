@@ -37,7 +37,13 @@ impl Half {
         let mut both = lock(&self.both);
         let (link, early) = both.parts();
         let polled = poll(link, early, &mut Context::from_waker(&Waker::from(self.owners.clone())));
-        both.tally.noting(polled)
+        let polled = both.tally.noting(polled);
+        drop(both);
+        if let Poll::Ready(Err(_)) = polled {
+            // Nothing else tells the other half what that means for it.
+            self.wake_owners();
+        }
+        polled
     }
 
     /// Lends what a balancer notes for a moment.

@@ -167,11 +167,8 @@ fn poll_chunk(
         }
         Poll::Ready(polled)
     }));
-    match polled {
-        Ok(0) => half.with_tally(Tally::end),
-        Ok(_) => {}
-        // The connection is closed, which does not wake a writer that waits for it.
-        Err(_) => half.wake_owners(),
+    if let Ok(0) = polled {
+        half.with_tally(Tally::end);
     }
     Poll::Ready(polled.map(drop))
 }

@@ -11,13 +11,14 @@ use tokio::io::AsyncWrite;
 use super::half::Half;
 use crate::client::ClientError;
 use crate::client::link::Link;
+use crate::exchange::ExchangeError;
 use crate::message::Headers;
 
 /// Writes the body of a request while a [`CallReader`](super::CallReader) reads its answer.
 ///
-/// Made by [`Call::split`](super::Call::split). If it is dropped before [`CallWriter::finish`], the server still has
-/// [`ClientTimeouts::wait`](crate::ClientTimeouts::wait) to answer, and the connection is closed once the reader is
-/// dropped, too.
+/// Made by [`Call::split`](super::Call::split). If it fails, or is dropped before [`CallWriter::finish`], the server
+/// still has [`ClientTimeouts::wait`](crate::ClientTimeouts::wait) to answer, and the connection is closed once both
+/// halves are dropped.
 pub struct CallWriter {
     half: Half,
     trailers: Headers,
@@ -126,7 +127,7 @@ impl CallWriter {
 impl Drop for CallWriter {
     /// Tells a reader that waits for the answer that the end of the request will not come.
     fn drop(&mut self) {
-        self.half.with_link(Link::give_up);
+        self.half.with_link(|link| link.give_up(ExchangeError::Length));
         self.half.wake_owners();
     }
 }

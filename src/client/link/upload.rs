@@ -142,7 +142,13 @@ impl Link {
                     // The answer may already be in the socket, unread.
                     Ok(failure) => self.exchange.progress.upload = Upload::Failed(failure),
                     Err(error) if self.is_done_with(&error) => break,
-                    Err(error) => return Poll::Ready(Err(error)),
+                    Err(error) => {
+                        self.give_up(match error.is_timeout() {
+                            true => ExchangeError::TimedOut(Phase::Write),
+                            false => ExchangeError::Length,
+                        });
+                        return Poll::Ready(Err(error));
+                    }
                 },
             }
             let waits = matches!(self.exchange.progress.upload, Upload::Waiting);
@@ -193,11 +199,11 @@ impl Link {
         Poll::Ready(Ok(()))
     }
 
-    /// Notes that the rest of the body will not come.
-    pub(in crate::client) fn give_up(&mut self) {
+    /// Notes that the rest of the body will not come, and why. The time for the answer begins.
+    pub(in crate::client) fn give_up(&mut self, why: ExchangeError) {
         let upload = &mut self.exchange.progress.upload;
         if matches!(upload, Upload::Expecting | Upload::Waiting | Upload::Sending) {
-            *upload = Upload::Failed(ExchangeError::Length);
+            *upload = Upload::Failed(why);
             self.conn.disarm(Lane::Read);
         }
     }
