@@ -622,6 +622,42 @@ async fn a_reader_whose_writer_has_failed_does_not_wait_for_ever() {
     }
 }
 
+/// The half that found out once left the other one to wait for ever, or to take what followed for the answer.
+#[tokio::test(start_paused = true)]
+async fn nothing_follows_a_bad_head_whichever_half_finds_out() {
+    for bad in [
+        "HTTP/1.1 200 OK\r\ncontent-length: 2, 2\r\n\r\n".into(),
+        "HTTP/1.1 200 OK\r\ntransfer-encoding: gzip\r\n\r\n".into(),
+        "HTTP/1.1 200\n\r\n".into(),
+        "HTTP/1.1 101 Switching Protocols\r\n\r\n".into(),
+        "HTTP/1.1 102 Processing\r\n\r\n".repeat(17),
+    ] {
+        for (rest, is_found_by_writer) in [("", true), ("", false), (OK, true), (OK, false)] {
+            let said = format!("{bad}{rest}");
+            let stage = Stage::new(move |mut peer, _| {
+                let said = said.clone();
+                async move {
+                    peer.head().await?;
+                    peer.say(said).await?;
+                    std::future::pending().await
+                }
+            });
+            let (mut writer, mut reader) = silence(stage.builder()).await;
+            let (start, mut response) = (Instant::now(), Response::new());
+            let (write, read) = (writer.write_all(&[0; 1 << 20]), reader.head(&mut response));
+            let (wrote, read) = match is_found_by_writer {
+                true => tokio::join!(write, read),
+                false => {
+                    let (read, wrote) = tokio::join!(read, write);
+                    (wrote, read)
+                }
+            };
+            assert!(wrote.is_err() && read.is_err(), "{bad:?} {rest:?}: {wrote:?}, {read:?}");
+            assert!(start.elapsed().is_zero(), "{bad:?} {rest:?}: {:?}", start.elapsed());
+        }
+    }
+}
+
 /// The reader waits already, and nothing else wakes it.
 #[tokio::test(start_paused = true)]
 async fn a_reader_in_another_task_learns_that_its_writer_is_over() {

@@ -49,7 +49,7 @@ impl Link {
                 match exchange.incoming.try_head(&mut reply, bounds) {
                     Ok(true) => break,
                     Ok(false) => {}
-                    Err(error) => return Poll::Ready(Err(self.fail(ClientPhase::Wait, error))),
+                    Err(error) => return Poll::Ready(Err(self.spoiled(ClientCause::Exchange(error)))),
                 }
             }
             let cause = match ready!(exchange.incoming.poll_head_bytes(cx, conn, limit)) {
@@ -72,13 +72,13 @@ impl Link {
     fn act_on(&mut self, response: &Response) -> Result<(), ClientError> {
         let is_upgrade = response.status == Status::SWITCHING_PROTOCOLS;
         if is_upgrade && !self.exchange.facts.asks_for_upgrade {
-            return Err(self.error(ClientPhase::Wait, ClientCause::Upgrade));
+            return Err(self.spoiled(ClientCause::Upgrade));
         }
         if response.status.is_informational() && !is_upgrade {
             let progress = &mut self.exchange.progress;
             progress.interim += 1;
             if progress.interim > INTERIM_MAX {
-                return Err(self.error(ClientPhase::Wait, ClientCause::TooManyInterim));
+                return Err(self.spoiled(ClientCause::TooManyInterim));
             }
             if response.status == Status::CONTINUE {
                 self.go_ahead();
@@ -150,6 +150,13 @@ impl Link {
             self.act_on(response)?;
         }
         Poll::Ready(Ok(self.exchange.progress.heard))
+    }
+
+    /// The error for an answer that breaks the rules. The connection is closed: to whoever asks again, such as the other
+    /// half of a call, what follows would be the answer.
+    fn spoiled(&mut self, cause: ClientCause) -> ClientError {
+        self.close();
+        self.error(ClientPhase::Wait, cause)
     }
 
     /// The error for an answer that will not come. If sending failed before, that is the reason.
