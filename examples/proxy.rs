@@ -2,8 +2,8 @@
 //!
 //! What comes in at ADDR (default `127.0.0.1:8080`) goes out to BACKEND, a URL such as `http://127.0.0.1:9000`. Both
 //! bodies flow at the same time, piece by piece, with their trailers behind them: files of any size pass in constant
-//! memory, and so does a backend that answers while it reads. Interim answers, such as 103, pass as they come, and so do
-//! WebSocket and other upgrades.
+//! memory, and so does a backend that answers while it reads. Interim answers, such as 103, pass as they come, and so
+//! does WebSocket.
 
 use std::env;
 use std::io;
@@ -37,11 +37,9 @@ impl Handler for Proxy {
 }
 
 impl Proxy {
-    /// Asks the backend for the other protocol, and joins both connections if it agrees (RFC 9110 §7.8).
+    /// Asks the backend for WebSocket, and joins both connections if it agrees (RFC 9110 §7.8).
     async fn switch(&self, ctx: &mut Context, mut onward: Request) -> corehttp::Result {
-        for protocols in ctx.request.headers.all("upgrade") {
-            onward.headers.append("upgrade", protocols)?;
-        }
+        onward.headers.set("upgrade", "websocket")?;
         let mut response = Response::new();
         let mut behind = match self.client.upgrade(&onward, &mut response).await {
             Ok(tunnel) => tunnel,
@@ -57,19 +55,20 @@ impl Proxy {
             }
             Err(error) => return Err(Error::new(error.owed(), error)),
         };
-        let protocol = response.headers.text("upgrade").unwrap_or_default().to_owned();
         ctx.response = response.forwarded();
-        let mut front = ctx.upgrade(&protocol).await?;
+        let mut front = ctx.upgrade("websocket").await?;
         tokio::io::copy_bidirectional(&mut front, &mut behind).await?;
         Ok(())
     }
 }
 
-/// Whether it asks for another protocol, has no content, and can be asked twice, as those of WebSocket. All others go on
-/// without that wish, which every server may ignore (RFC 9110 §7.8).
+/// Whether it asks for WebSocket and nothing else, has no content, and can be asked twice. All others go on without that
+/// wish, which every server may ignore (RFC 9110 §7.8): through a tunnel of h2c, requests would pass that nobody has seen
+/// here.
 fn may_switch(request: &Request) -> bool {
     let headers = &request.headers;
-    headers.contains_token("connection", "upgrade")
+    headers.text("upgrade").is_some_and(|protocol| protocol.eq_ignore_ascii_case("websocket"))
+        && headers.contains_token("connection", "upgrade")
         && request.method() == Method::Get
         && request.version() == Version::Http11
         && !headers.contains("content-length")
