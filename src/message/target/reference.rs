@@ -1,9 +1,5 @@
 //! Resolves a URI reference against the URL it was found at (RFC 3986 §5.2).
 
-use std::borrow::Cow;
-
-use memchr::memmem;
-
 use super::parts::{PATH, QUERY};
 use super::{InvalidTarget, Target};
 use crate::message::percent;
@@ -39,7 +35,7 @@ impl Target {
         if is_ambiguous(reference) {
             return Err(InvalidTarget::Byte);
         }
-        let reference = escape(reference)?;
+        let reference = escape(reference);
         let (path, query) = split_query(self.resource_text());
         // An empty path is the same as "/" (RFC 9110 §4.2.3).
         let path = if path.is_empty() { "/" } else { path };
@@ -109,34 +105,13 @@ fn clean(url: &str) -> String {
     format!("{origin}/{}{query}", kept.join("/"))
 }
 
-/// Escapes what a path or a query cannot contain. The host stays as it is, since escaping would make it another one.
-fn escape(reference: &[u8]) -> Result<Cow<'_, str>, InvalidTarget> {
-    let (origin, resource) = reference.split_at(origin_len(reference));
-    let origin = str::from_utf8(origin).map_err(|_| InvalidTarget::Authority)?;
-    let (path, query) = resource.split_at(memchr::memchr(b'?', resource).unwrap_or(resource.len()));
-    if PATH.covers(path)
-        && QUERY.covers(query)
-        && let Ok(plain) = str::from_utf8(reference)
-    {
-        return Ok(Cow::Borrowed(plain));
-    }
-    let mut escaped = String::with_capacity(reference.len() + 16);
-    escaped.push_str(origin);
+/// Escapes what a path or a query cannot contain. A host that has any of it stays invalid, since none may have a `%`.
+fn escape(reference: &[u8]) -> String {
+    let (path, query) = reference.split_at(memchr::memchr(b'?', reference).unwrap_or(reference.len()));
+    let mut escaped = String::with_capacity(reference.len());
     percent::encode(path, &PATH, &mut escaped);
     percent::encode(query, &QUERY, &mut escaped);
-    Ok(Cow::Owned(escaped))
-}
-
-/// The length of the part of a reference before its path.
-fn origin_len(reference: &[u8]) -> usize {
-    match memmem::find(reference, b"//") {
-        Some(at) if at == 0 || has_scheme(&reference[..at]) => {
-            let authority = at + "//".len();
-            let len = memchr::memchr2(b'/', b'?', &reference[authority..]);
-            len.map_or(reference.len(), |len| authority + len)
-        }
-        _ => 0,
-    }
+    escaped
 }
 
 #[cfg(test)]
@@ -183,9 +158,12 @@ mod tests {
                 ("./../g", Some("http://a/b/g")),
                 ("g/../h", Some("http://a/b/c/h")),
                 ("g?y/../x", Some("http://a/b/c/g?y/../x")),
+                ("g?y/../x?z", Some("http://a/b/c/g?y/../x?z")),
+                ("./g?http://h/..", Some("http://a/b/c/g?http://h/..")),
                 ("g/h:i", Some("http://a/b/c/g/h:i")),
                 ("g?y:z", Some("http://a/b/c/g?y:z")),
                 ("1:2", Some("http://a/b/c/1:2")),
+                ("1a:2", Some("http://a/b/c/1a:2")),
                 ("https://h:8/x/../y#z", Some("https://h:8/y")),
                 ("HTTP://h", Some("HTTP://h/")),
             ],
