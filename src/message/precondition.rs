@@ -181,11 +181,7 @@ fn tags(line: &[u8]) -> impl Iterator<Item = EntityTag<'_>> {
         let (opaque, after) = text.split_at_checked(len + 2).filter(|(tag, _)| tag.ends_with(b"\""))?;
         rest = after.trim_ascii_start();
         // A comma or the end must follow a tag.
-        if !matches!(rest, [] | [b',', ..]) {
-            rest = &[];
-            return None;
-        }
-        Some(EntityTag { is_weak, opaque })
+        matches!(rest, [] | [b',', ..]).then_some(EntityTag { is_weak, opaque })
     })
 }
 
@@ -230,8 +226,16 @@ mod tests {
 
     #[test]
     fn entity_tags_are_compared_13_1_1_13_1_2() {
-        let same =
-            [ETAG, "*", "\"a\", \"v1\"", "\"v1\",\"a\"", "\"a,b\", \"v1\"", ",, \"v1\"", "\"a\\\",\"v1\""];
+        let same = [
+            ETAG,
+            "*",
+            "\"a\", \"v1\"",
+            "\"a\"\t,\"v1\"",
+            "\"v1\",\"a\"",
+            "\"a,b\", \"v1\"",
+            ",, \"v1\"",
+            "\"a\\\",\"v1\"",
+        ];
         for list in same {
             check("if-match", list, Verdict::Proceed);
             check("if-none-match", list, Verdict::NotModified);
@@ -239,6 +243,8 @@ mod tests {
         check("if-match", "W/\"v1\"", Verdict::Failed);
         check("if-none-match", "W/\"v1\"", Verdict::NotModified);
         check("if-none-match", "\"a\", W/\"v1\"", Verdict::NotModified);
+        let lines = get(&[("if-match", "\"a\""), ("if-match", "\"v1\"")]);
+        assert_eq!(evaluate(&lines, current()), Verdict::Proceed, "the list is that of all lines");
         let others = [
             "",
             "\"v2\"",
@@ -256,6 +262,7 @@ mod tests {
             "x, \"v1\"",
             "*, \"v1\"x",
             "\"a,\"v1\",b\"",
+            "\"a , \"v1\"",
             "\"v1\" \"a\"",
         ];
         for list in others {
@@ -343,9 +350,12 @@ mod tests {
     fn any_is_none_where_nothing_exists_13_1_1_13_1_2() {
         let dated = Validators { etag: None, ..current() };
         let nothing = Validators { etag: None, modified: None };
-        for (current, exists) in [(dated, true), (nothing, false)] {
+        let tagged = Validators { modified: None, ..current() };
+        for (current, exists) in [(dated, true), (tagged, true), (nothing, false)] {
             let verdict = |name| evaluate(&asks(Method::Put, &[(name, "*")]), current) == Verdict::Proceed;
             assert_eq!((verdict("if-match"), verdict("if-none-match")), (exists, !exists), "{current:?}");
+        }
+        for current in [dated, nothing] {
             assert_eq!(evaluate(&get(&[("if-match", ETAG)]), current), Verdict::Failed, "it has no such tag");
             assert_eq!(evaluate(&get(&[("if-none-match", ETAG)]), current), Verdict::Proceed);
         }
