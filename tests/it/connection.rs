@@ -247,6 +247,8 @@ fn row_51_and_52_100_is_sent_only_for_a_body_that_is_wanted_and_missing_9110_10_
     check(format!("{get}{LAST}"), &["200 GET /", LAST_TOLD]);
     check(post("/", "Expect: 100-continue\r\n", "") + LAST, &["200 POST /", LAST_TOLD]);
     check(post("/ignored", "Expect: 100-continue\r\n", "") + LAST, &["200 POST /ignored", LAST_TOLD]);
+    // Another field, but with the same tag.
+    check(post("/", "Expert: a\r\n", "12345") + LAST, &["200 POST / 12345", LAST_TOLD]);
     let chunked = "POST / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nTransfer-Encoding: chunked\r\n\r\n";
     let heard =
         Wired::new(App).ask(&[chunked.as_bytes(), b"1\r\na\r\n", b"0\r\n\r\n", LAST.as_bytes()], Then::Waits);

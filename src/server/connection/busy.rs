@@ -106,10 +106,7 @@ fn read_expectation(ctx: &mut Context) -> Result<(), Box<Refused>> {
     if !headers.named(Name::EXPECT).all(|expected| expected.eq_ignore_ascii_case(b"100-continue")) {
         return Err(ExchangeError::Wire(WireError::Expectation).into());
     }
-    let incoming = ctx.incoming.get_mut();
-    if !incoming.is_read() {
-        incoming.expectation = Expectation::Continue;
-    }
+    ctx.incoming.get_mut().expectation = Expectation::Continue;
     Ok(())
 }
 
