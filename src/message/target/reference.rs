@@ -54,10 +54,7 @@ impl Target {
         };
         let mut target = Target::default();
         target.set_url(&url)?;
-        match target.origin() {
-            Some(_) => Ok(target),
-            None => Err(InvalidTarget::Form),
-        }
+        Ok(target)
     }
 }
 
