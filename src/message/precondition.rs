@@ -235,6 +235,8 @@ mod tests {
             "\"a,b\", \"v1\"",
             ",, \"v1\"",
             "\"a\\\",\"v1\"",
+            "\"!\", \"v1\"",
+            "\"\u{e9}\", \"v1\"",
         ];
         for list in same {
             check("if-match", list, Verdict::Proceed);
