@@ -99,3 +99,35 @@ pub(crate) fn multipart(boundary: &str, parts: impl IntoIterator<Item = (String,
     pieces.push(Piece::Bytes(format!("{delimiter}--\r\n").into()));
     pieces
 }
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+    use std::task::Waker;
+
+    use super::*;
+
+    /// `a`, `bcd` from a source that says how much that is, nothing, and `ef` from one that does not.
+    fn pieces() -> Pieces {
+        let stream = |text: &'static str, left| Piece::Stream { source: Box::pin(text.as_bytes()), left };
+        let bytes = |text: &'static str| Piece::Bytes(text.into());
+        Pieces::new(vec![bytes("a"), stream("bcd", Some(3)), bytes(""), stream("ef", None)])
+    }
+
+    #[test]
+    fn pieces_are_read_as_one_whatever_there_is_room_for() {
+        for room in 1..=7 {
+            let (mut pieces, mut read) = (pin!(pieces()), Vec::new());
+            for round in 0..2 * 7 {
+                // Each buffer has something in it already, and every other one has no room.
+                let mut memory = vec![b'x'; 2 + (round % 2) * room];
+                let mut out = ReadBuf::new(&mut memory);
+                out.advance(2);
+                let polled = pieces.as_mut().poll_read(&mut Context::from_waker(Waker::noop()), &mut out);
+                assert!(matches!(polled, Poll::Ready(Ok(()))), "{room}");
+                read.extend_from_slice(&out.filled()[2..]);
+            }
+            assert_eq!(read, b"abcdef", "{room}");
+        }
+    }
+}
