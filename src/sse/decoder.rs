@@ -234,7 +234,7 @@ mod tests {
     #[test]
     fn a_stream_is_utf_8_whatever_it_is_9_2_6() {
         check("\u{feff}data: a\n\n\u{feff}data: b\n\n", &["\"a\""]);
-        check("\u{feff}\n\u{feff}data: a\n\n", &[]);
+        check("\u{feff}\ndata: a\n\n\u{feff}data: b\n\n", &["\"a\""]);
         check_all(b"data: \xc3\xa9\xff\n\n", &["\"\u{e9}\u{fffd}\""], None, None);
         check_all(b"data: \xc3\ndata: \xa9\n\n", &["\"\u{fffd}\\n\u{fffd}\""], None, None);
     }

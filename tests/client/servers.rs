@@ -301,9 +301,9 @@ async fn ask_in_front_of(base: String, asked: &[u8]) -> String {
     heard
 }
 
-/// Only the peer is to blame for a target that it has chosen.
+/// Only the peer is to blame for a target that it has chosen, and for how far it may go.
 #[tokio::test]
-async fn a_target_that_would_leave_the_path_of_its_base_is_400() {
+async fn a_target_that_would_leave_the_path_of_its_base_is_400_and_one_that_may_not_go_on_501() {
     let service = Server::new().service(|ctx: &mut Context| -> corehttp::Result {
         let onward = ctx.request.target_to("http://b/v1")?;
         ctx.response.text(onward.target().as_str());
@@ -317,5 +317,10 @@ async fn a_target_that_would_leave_the_path_of_its_base_is_400() {
     ] {
         let response = service.respond(Request::get(path).unwrap()).await;
         assert_eq!((response.status.as_u16(), response.body.text().unwrap()), (status, expected), "{path}");
+    }
+    for (hops, status) in [("1", 200), ("0", 501)] {
+        let mut request = Request::new(Method::Options, "/a").unwrap();
+        request.headers.set("max-forwards", hops).unwrap();
+        assert_eq!(service.respond(request).await.status.as_u16(), status, "{hops}");
     }
 }

@@ -309,6 +309,7 @@ fn a_reader_follows_a_stream_from_one_connection_to_the_next_9_2_4() {
 #[test]
 fn an_event_without_end_is_an_error_of_the_reader() {
     let mut events = EventReader::new(tokio::io::repeat(b'x'));
+    assert_eq!(events.event_max, 1 << 20);
     events.event_max = 1 << 16;
     paused(async {
         for _ in 0..2 {

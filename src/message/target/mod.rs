@@ -564,6 +564,11 @@ mod tests {
         target.reset();
         assert_eq!((&target, target.as_str(), target.path()), (&Target::default(), "/", "/"));
         assert_eq!((target.authority(), target.query().is_empty()), (None, true));
+        assert_eq!(target.resource(Method::Options), ["/", ""]);
         assert!(target.text.capacity() >= 22);
+        target.set_url(&format!("/{}", "a".repeat(TEXT_KEPT_MAX))).unwrap();
+        target.reset();
+        target.shrink();
+        assert!((22..=TEXT_KEPT_MAX).contains(&target.text.capacity()));
     }
 }

@@ -170,6 +170,7 @@ fn push_counted(message: &mut Vec<u8>, octets: &[u8]) -> Option<()> {
 #[cfg(test)]
 mod tests {
     use std::collections::VecDeque;
+    use std::error::Error;
     use std::io;
     use std::pin::Pin;
     use std::task::{Context, Poll, Waker};
@@ -239,7 +240,11 @@ mod tests {
             }
         };
         drop(connects);
-        let end = end.map_or_else(|error| error.to_string(), |()| "connected".to_owned());
+        let said = |error: SocksError| {
+            assert_eq!(error.source().is_some(), matches!(error, SocksError::Io(_)));
+            error.to_string()
+        };
+        let end = end.map_or_else(said, |()| "connected".to_owned());
         (proxy.heard, end, proxy.pieces.into_iter().flatten().collect())
     }
 
