@@ -576,18 +576,20 @@ mod facts {
     }
 
     #[test]
-    fn both_addresses_are_those_of_the_socket() {
+    fn both_addresses_are_those_of_the_socket_and_a_proxy_names_its_client() {
         let (sender, facts) = channel();
         let served = Served::new(move |ctx: &mut Context| {
-            sender.send((ctx.peer_addr(), ctx.local_addr())).unwrap();
+            let client = ctx.client_ip(|proxy| proxy.is_loopback());
+            sender.send((ctx.peer_addr(), ctx.local_addr(), client)).unwrap();
         });
         let mut peer = served.connect();
         peer.say(
             "GET / HTTP/1.1\r\nhost: a\r\nx-forwarded-for: 192.0.2.1\r\nforwarded: for=192.0.2.1\r\n\r\n",
         );
         peer.hear();
-        let expected = (PeerAddr::Tcp(peer.stream.local_addr().unwrap()), Some(served.addr()));
-        assert_eq!(facts.recv().unwrap(), expected);
+        let peer = PeerAddr::Tcp(peer.stream.local_addr().unwrap());
+        let client = "192.0.2.1".parse().unwrap();
+        assert_eq!(facts.recv().unwrap(), (peer, Some(served.addr()), Some(client)));
     }
 
     #[test]

@@ -50,6 +50,7 @@ async fn app(ctx: &mut Context) -> corehttp::Result {
             return Err(std::io::Error::other("as told").into());
         }
         "/refuses" => return Err(Status::CONTENT_TOO_LARGE.into()),
+        "/cannot" => return Err(Status::SERVICE_UNAVAILABLE.into()),
         _ => ctx.response.text("fine"),
     }
     Ok(())
@@ -129,14 +130,22 @@ fn a_refusal_names_its_request() {
 fn a_peer_that_stops_sending_when_it_is_refused_is_not_reported_9112_9_5() {
     let told = Told::default();
     let wired = Wired::with(|server| told.by(server), with_plan(|_| BodyPlan::Stream, app));
+    let chunked = "transfer-encoding: chunked\r\n";
     let cut = "memory cut off, POST /: the peer closed before the message was complete";
-    for (number, framing) in [(1, "content-length: 9\r\n"), (3, "transfer-encoding: chunked\r\n")] {
-        let heard = wired.ask(&[ask("POST", "/refuses", framing).as_bytes()], Then::Ends);
-        assert!(heard.starts_with("HTTP/1.1 413 "), "{heard}");
-        assert_eq!(told.take(), Vec::<String>::new(), "{framing:?}");
+    for (number, framing) in [(1, "content-length: 9\r\n"), (4, chunked)] {
+        for (target, status) in [("/refuses", 413), ("/cannot", 503)] {
+            let heard = wired.ask(&[ask("POST", target, framing).as_bytes()], Then::Ends);
+            assert!(heard.starts_with(&format!("HTTP/1.1 {status} ")), "{heard}");
+            assert_eq!(told.take(), Vec::<String>::new(), "{framing:?}");
+        }
         wired.ask(&[ask("POST", "/", framing).as_bytes()], Then::Ends);
-        assert_eq!(told.take(), [format!("{}.1 {cut}", number + 1)], "{framing:?}");
+        assert_eq!(told.take(), [format!("{}.1 {cut}", number + 2)], "{framing:?}");
     }
+    // One that goes on, but against the rules, is.
+    wired.ask(&[(ask("POST", "/refuses", chunked) + "x\r\n").as_bytes()], Then::Ends);
+    let bad =
+        "memory cut off, POST /refuses: the message breaks RFC 9112 or a limit: a chunk size is malformed";
+    assert_eq!(told.take(), [format!("7.1 {bad}")]);
 }
 
 #[test]

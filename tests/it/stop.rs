@@ -308,6 +308,19 @@ fn an_answer_that_is_cut_does_not_look_whole() {
     }
 }
 
+/// The connection was open only for what is left of the request, which nobody reads.
+#[test]
+fn a_connection_that_is_cut_behind_a_whole_answer_is_not_reset() {
+    let handler = |ctx: &mut Context| ctx.response.text("whole");
+    let served = Served::new(with_plan(|_| BodyPlan::Stream, handler));
+    let mut peer = served.connect();
+    peer.say("POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 9\r\n\r\nhello");
+    assert!(peer.hear().ends_with("\r\n\r\nwhole"));
+    served.running.shutdown(Duration::ZERO);
+    served.running.wait().unwrap();
+    assert_eq!((served.running.stats().total.cut, &*peer.hear_all()), (1, ""));
+}
+
 #[test]
 fn a_later_shutdown_can_only_shorten_the_grace() {
     let zero = Duration::ZERO;

@@ -677,12 +677,20 @@ fn the_server_lingers_after_a_refusal_rfc9112_9_6() {
             drip(peer, b"!", 1).await;
         });
         assert_time(told.time, seconds);
+        // However long it was waited for before.
+        let told = talk(timeouts(), app, 1 << 16, async |peer| say(peer, b"GET").await);
+        assert_eq!(status(&told.heard), 408);
+        assert_time(told.time, 10 + seconds);
     }
     let told = talk(defaults(), app, 1 << 16, async |peer| {
         say(peer, b"bad\r\n").await;
         peer.shutdown().await.unwrap();
     });
     assert_time(told.time, 0);
+    // Nobody needs the rest of its body.
+    let streamed = with_plan(|_| BodyPlan::Stream, app);
+    let last = [&POST[..POST.len() - 2], b"connection: close\r\n\r\n"].concat();
+    check_with(defaults(), streamed, 0, 200, async |peer| say(peer, &last).await);
 }
 
 #[test]
