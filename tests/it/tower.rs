@@ -18,8 +18,8 @@ use axum::routing::{any, get, post};
 use axum::{Extension, Json, Router};
 use bytes::Bytes;
 use corehttp::{
-    BodyPlan, ExchangeError, Limits, PeerAddr, Phase, Request, Server, Status, Tower, TowerBody, WireError,
-    block_on, with_plan,
+    BodyPlan, Context, ExchangeError, Handler, Limits, PeerAddr, Phase, Request, Server, Status, Tower,
+    TowerBody, WireError, block_on, with_plan,
 };
 use http::{HeaderValue, Response, StatusCode, Version};
 use http_body::{Body, Frame, SizeHint};
@@ -425,6 +425,7 @@ mod answering {
         check("HEAD", || Response::new(Unasked(Some(5))), sized);
         check("HEAD", || with(200, &[("content-length", "5")], Response::new(Unasked(None))), sized);
         check("HEAD", || with(200, &[("content-length", "5")], Response::new(Empty::<Bytes>::new())), sized);
+        check("HEAD", || Response::new(Unasked(Some(1))), &sized.replace('5', "1"));
         check("HEAD", || Response::new(Unasked(None)), "HTTP/1.1 200 OK\r\n\r\n");
     }
 
@@ -457,15 +458,17 @@ mod answering {
             |server| refusals.of(server),
             tower(async |asked: Asked| match asked.uri().path() {
                 "/short" => Ok(steps(Some(5), [])),
+                "/shorter" => Ok(with(200, &[("content-length", "5")], steps(None, []))),
                 "/fails" => Ok(steps(Some(5), [Fail])),
                 _ => Ok(steps(None, [])),
             }),
         );
-        let paths = ["/short", "/fails", "/"].map(|path| GET.replace(" / ", &format!(" {path} ")));
+        let paths =
+            ["/short", "/shorter", "/fails", "/"].map(|path| GET.replace(" / ", &format!(" {path} ")));
         let statuses: Vec<_> =
             answers(&served.ask(paths.concat())).iter().map(|answer| answer.status).collect();
-        assert_eq!(statuses, [500, 500, 200]);
-        assert_eq!(refusals.take().len(), 2);
+        assert_eq!(statuses, [500, 500, 500, 200]);
+        assert_eq!(refusals.take().len(), 3);
     }
 
     #[test]
@@ -581,6 +584,25 @@ mod reading {
                 assert!(peer.hear().ends_with("no"));
             }
         }
+        let streamed = Wired::new(tower(async |_| Ok(steps(None, [Pause, data("no")]))));
+        let asked = post_wire("expect: 100-continue\r\ncontent-length: 5", "");
+        let heard = streamed.ask(&[asked.as_bytes()], Then::Waits);
+        assert!(
+            matches!(&answers(&heard)[..], [answer] if answer.is_last() && answer.status == 200),
+            "{heard}"
+        );
+    }
+
+    #[test]
+    fn a_body_of_which_a_part_was_read_is_not_passed_on() {
+        let inner = tower(spells);
+        let outer = async move |ctx: &mut Context| -> corehttp::Result {
+            ctx.body_reader().chunk().await?;
+            inner.handle(ctx).await
+        };
+        let heard =
+            Served::new(with_plan(|_| BodyPlan::Stream, outer)).ask(post_wire("content-length: 5", "hello"));
+        assert!(heard.starts_with("HTTP/1.1 500 "), "{heard}");
     }
 
     #[test]
