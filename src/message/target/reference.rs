@@ -162,6 +162,7 @@ mod tests {
                 ("1:2", Some("http://a/b/c/1:2")),
                 ("1a:2", Some("http://a/b/c/1a:2")),
                 ("https://h:8/x/../y#z", Some("https://h:8/y")),
+                ("//[::1]:8/[g]", Some("http://[::1]:8/[g]")),
                 ("HTTP://h", Some("HTTP://h/")),
             ],
         );
