@@ -81,7 +81,7 @@ fn parse(line: &[u8]) -> Option<Cookie> {
 
 fn is_valid(cookie: &Cookie) -> bool {
     let as_set = SetCookie {
-        domain: Some(&*cookie.domain).filter(|_| !cookie.host_only),
+        domain: (!cookie.host_only).then_some(&*cookie.domain),
         path: Some(&cookie.path),
         secure: cookie.secure,
         ..SetCookie::new(&cookie.name, &cookie.value)

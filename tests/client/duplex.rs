@@ -259,7 +259,9 @@ async fn a_write_that_stalls_is_told_as_one_whichever_half_finds_out() {
 struct Last(Option<CallReader>, mpsc::Sender<bool>);
 
 impl Wake for Last {
-    fn wake(self: Arc<Last>) {}
+    fn wake(self: Arc<Last>) {
+        drop(self);
+    }
 }
 
 impl Drop for Last {

@@ -151,7 +151,9 @@ mod tests {
     struct Last(Arc<Board>, Arc<AtomicBool>);
 
     impl Wake for Last {
-        fn wake(self: Arc<Last>) {}
+        fn wake(self: Arc<Last>) {
+            drop(self);
+        }
     }
 
     impl Drop for Last {
