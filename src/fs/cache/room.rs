@@ -1,9 +1,9 @@
 //! [`Room`]: a process-wide bound on files that are kept open between requests.
 
-use std::sync::LazyLock;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{LazyLock, Mutex};
 
 use crate::fs::root::descriptors;
+use crate::memory::lock;
 
 /// Room for some files that are kept open. It becomes free when this is dropped.
 ///
@@ -18,19 +18,22 @@ impl Room {
 
     /// Takes room for `count` more files, if there is any.
     pub(super) fn take(count: usize) -> Option<Room> {
-        let more = |taken: usize| taken.checked_add(count).filter(|sum| count == 0 || *sum <= *BOUND);
-        let taken = TAKEN.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
-        taken.ok().map(|_| Room(count))
+        let mut taken = lock(&TAKEN);
+        let has_room = count == 0 || *taken + count <= *BOUND;
+        has_room.then(|| {
+            *taken += count;
+            Room(count)
+        })
     }
 }
 
 impl Drop for Room {
     fn drop(&mut self) {
-        TAKEN.fetch_sub(self.0, Ordering::Relaxed);
+        *lock(&TAKEN) -= self.0;
     }
 }
 
-static TAKEN: AtomicUsize = AtomicUsize::new(0);
+static TAKEN: Mutex<usize> = Mutex::new(0);
 
 /// A quarter of what the process may have open, if that is less.
 static BOUND: LazyLock<usize> = LazyLock::new(|| Room::MAX.min(descriptors() / 4));
