@@ -206,6 +206,7 @@ impl Default for Queue {
 
 #[cfg(test)]
 mod tests {
+    use std::pin::pin;
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::task::Wake;
     use std::thread;
@@ -298,7 +299,7 @@ mod tests {
             });
             let curious = Arc::new(Curious(Arc::clone(&connector.queue), AtomicBool::new(false)));
             let waker = Waker::from(Arc::clone(&curious));
-            let mut waits = Box::pin(connector.connect());
+            let mut waits = pin!(connector.connect());
             assert!(waits.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
             leave(listener);
             assert!(curious.1.load(Ordering::Relaxed));
@@ -312,10 +313,10 @@ mod tests {
         let wakes = Arc::new(Curious(Arc::clone(&listener.inner.queue), AtomicBool::new(false)));
         let waker = Waker::from(Arc::clone(&wakes));
         let cx = &mut Context::from_waker(&waker);
-        let (mut stays, acceptor) = (Box::pin(listener.accept()), listener.acceptor());
+        let (mut stays, acceptor) = (pin!(listener.accept()), listener.acceptor());
         for _ in 0..2 {
             assert!(stays.as_mut().poll(cx).is_pending());
-            assert!(Box::pin(listener.accept()).as_mut().poll(cx).is_pending());
+            assert!(pin!(listener.accept()).poll(cx).is_pending());
             assert!(acceptor.poll_accept(cx).is_pending());
         }
         drop(acceptor);

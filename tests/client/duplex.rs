@@ -1,7 +1,7 @@
 //! The answer is read while the request is written: neither side waits for the other (RFC 9110 §7.5).
 
 use std::io::{self, ErrorKind, Read, Write};
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::{Arc, mpsc};
 use std::task::{self, Poll, Wake, Waker};
 use std::thread;
@@ -280,7 +280,7 @@ impl Drop for Last {
 async fn a_waker_may_drop_the_other_half() {
     let (mut writer, reader) = silence(silent().builder()).await;
     let (noted, is_free) = mpsc::channel();
-    let mut write = Box::pin(async { while writer.write(&[0; 8192]).await.is_ok() {} });
+    let mut write = pin!(async { while writer.write(&[0; 8192]).await.is_ok() {} });
     for waker in [Waker::from(Arc::new(Last(Some(reader), noted))), Waker::noop().clone()] {
         let _ = write.as_mut().poll(&mut task::Context::from_waker(&waker));
     }
