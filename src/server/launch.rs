@@ -60,12 +60,13 @@ where
             }
             // Once all senders are gone, the launching thread notices a core that died without reporting.
             drop(ready);
-            let stopped =
+            let heard =
                 signal.map(|(signal, grace, running)| runtime::spawn(stop_on(signal, grace, running)));
             lifeline.grace = grace;
             inlet.serve(worker, lifeline).await?;
-            match stopped.filter(|stopped| stopped.is_finished()) {
-                Some(stopped) => stopped.await?,
+            match heard.filter(|heard| heard.is_finished()) {
+                Some(heard) => heard.await?,
+                // Something else has stopped the server, and the signal may never come.
                 None => Ok(()),
             }
         });
@@ -88,7 +89,7 @@ where
 /// The grace of a server that stops because one of its cores has failed, if none was set.
 const FAILURE_GRACE: Duration = Duration::from_secs(10);
 
-/// Stops the server when the signal completes, whether it has come, has failed or panics.
+/// Stops the server when the signal comes, fails or panics.
 async fn stop_on(signal: Signal, grace: Duration, running: Running) -> io::Result<()> {
     let _lifeline = running.lifeline(grace);
     let heard = signal.await;

@@ -230,8 +230,8 @@ impl Server {
         self
     }
 
-    /// Stops the server when `signal` completes, as [`Running::shutdown`] does with `grace`. One that fails or panics
-    /// stops it, too, because none would come any more; [`Running::wait`] says why. Default: it runs until the process ends.
+    /// Stops the server when `signal` completes, as [`Running::shutdown`] does with `grace`. A signal that fails or panics
+    /// stops it, too, because it can no longer come; [`Running::wait`] then fails. Default: no signal.
     ///
     /// A core polls the signal, so it may await anything that needs a runtime: Ctrl-C is `tokio::signal::ctrl_c()`.
     ///

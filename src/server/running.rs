@@ -74,7 +74,7 @@ impl Running {
         self.inner.stop.subscribe()
     }
 
-    /// Returns what a core holds while it accepts connections.
+    /// Returns what stops the server when it is dropped.
     pub(super) fn lifeline(&self, grace: Duration) -> Lifeline {
         Lifeline { running: self.clone(), grace }
     }
@@ -168,8 +168,9 @@ pub(super) struct Stop {
     pub(super) at: Instant,
 }
 
-/// Held by a core while it accepts connections. Dropping it stops the server, unless it was told to stop before. A core
-/// that fails must not end alone: its share of the peers would not be served, and the error would not be reported.
+/// Held by a core while it accepts connections, and by the task that awaits a signal to stop. Dropping it stops the
+/// server, unless it was told to stop before. A core that fails must not end alone: its share of the peers would not be
+/// served, and the error would not be reported.
 pub(super) struct Lifeline {
     running: Running,
     pub(super) grace: Duration,
