@@ -40,7 +40,7 @@ impl Target {
         // An empty path is the same as "/" (RFC 9110 §4.2.3).
         let path = if path.is_empty() { "/" } else { path };
         let url = match &*reference {
-            absolute if has_scheme(absolute.as_bytes()) => clean(absolute),
+            absolute if has_scheme(absolute) => clean(absolute),
             network if network.starts_with("//") => {
                 clean(&format!("{}:{network}", self.scheme().unwrap_or_default()))
             }
@@ -72,14 +72,14 @@ fn split_query(resource: &str) -> (&str, &str) {
 
 /// Whether a reference begins with `scheme ":"`. Schemes other than http and https count too, so that they are refused
 /// later.
-fn has_scheme(reference: &[u8]) -> bool {
-    let Some(colon) = memchr::memchr(b':', reference) else { return false };
-    let is_fit = |octet: &u8| octet.is_ascii_alphanumeric() || b"+-.".contains(octet);
-    reference[0].is_ascii_alphabetic() && reference[..colon].iter().all(is_fit)
+fn has_scheme(reference: &str) -> bool {
+    let Some((scheme, _)) = reference.split_once(':') else { return false };
+    let is_fit = |char: char| char.is_ascii_alphanumeric() || "+-.".contains(char);
+    scheme.starts_with(|first: char| first.is_ascii_alphabetic()) && scheme.chars().all(is_fit)
 }
 
 /// Removes `.` and `..` from the path of a URL (§5.2.4). Text without an authority stays as it is, to be refused later:
-/// cleaned, `http:/.//g` would name a host.
+/// without its dots, `http:/.//g` would name a host.
 fn clean(url: &str) -> String {
     let Some(colon) = url.find("://") else { return url.into() };
     let authority = colon + "://".len();
@@ -102,7 +102,7 @@ fn clean(url: &str) -> String {
     format!("{origin}/{}{query}", kept.join("/"))
 }
 
-/// Escapes what a path or a query cannot contain. A host that has any of it stays invalid, since none may have a `%`.
+/// Escapes what a path or a query cannot contain. If that is in the host, it is still refused later: a host has no `%`.
 fn escape(reference: &[u8]) -> String {
     let (path, query) = reference.split_at(memchr::memchr(b'?', reference).unwrap_or(reference.len()));
     let mut escaped = String::with_capacity(reference.len());
