@@ -30,8 +30,8 @@ impl Framing {
         Ok(announced(version, headers)?.unwrap_or(Framing::Empty))
     }
 
-    /// How the body of a response is framed. Some have none, whatever they announce. A gateway passes that on, so in a
-    /// final response it must be as good as if a body followed.
+    /// How the body of a response is framed. Some have none, whatever they announce; but a gateway passes on what a
+    /// final response announces, so that must be as good as if a body followed.
     pub(crate) fn of_response(
         asked: Asked,
         status: Status,

@@ -47,7 +47,7 @@ fn host_len(text: &[u8]) -> Option<usize> {
     }
 }
 
-/// What a reg-name may contain, which an IPv4 address is, too (RFC 3986 §3.2.2).
+/// What a reg-name may contain, apart from escapes. An IPv4 address is a reg-name, too (RFC 3986 §3.2.2).
 static REG_NAME: Class = Class::URI_PLAIN;
 
 /// The length of the IP-literal at the front of `text`, including both brackets.
