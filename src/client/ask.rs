@@ -77,7 +77,8 @@ impl Client {
             return Err(ClientError::new(ClientPhase::Prepare, ClientCause::Spent));
         }
         let content = request.body.announced();
-        let mut link = match Link::rested(self.pool_for(pool, request, content)?, runtime::now()) {
+        check(request.method(), content)?;
+        let mut link = match Link::rested(self.pool_for(pool, request)?, runtime::now()) {
             Ok(link) => link,
             Err(missing) => rare(|| self.link(missing, deadline)).await?,
         };
@@ -122,10 +123,11 @@ impl Client {
     pub(super) async fn call(&self, pool: Option<Arc<Pool>>, request: &Request) -> Result<Call, ClientError> {
         let deadline = self.deadline();
         let content = announced(request);
+        check(request.method(), content)?;
         let is_whole = matches!(content, Length::NoContent | Length::Known(0))
             && request.body.is_empty()
             && request.trailers.is_empty();
-        let mut link = match Link::rested(self.pool_for(pool, request, content)?, runtime::now()) {
+        let mut link = match Link::rested(self.pool_for(pool, request)?, runtime::now()) {
             Ok(link) => link,
             Err(missing) => self.link(missing, deadline).await?,
         };
@@ -170,15 +172,8 @@ impl Client {
         Err(refused)
     }
 
-    /// The pool of the request's origin: the known one, or else one that is looked up. The request is to be sent with
-    /// this content.
-    fn pool_for(
-        &self,
-        known: Option<Arc<Pool>>,
-        request: &Request,
-        content: Length,
-    ) -> Result<Arc<Pool>, ClientError> {
-        check(request.method(), content)?;
+    /// The pool of the request's origin: the known one, or else one that is looked up.
+    fn pool_for(&self, known: Option<Arc<Pool>>, request: &Request) -> Result<Arc<Pool>, ClientError> {
         known.map_or_else(|| self.pool_of(request.target()), Ok)
     }
 
