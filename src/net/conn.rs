@@ -220,14 +220,14 @@ impl<H: Home> Conn<H> {
         self.timer.poll_expired(cx, lane, limit).map(|()| Fault::Expired)
     }
 
-    /// The waker of all who wait, to wait with, if they have different ones and this one is not of all.
+    /// The waker to wait with instead, if there is a crowd and `cx` does not have its waker already.
     #[inline]
     fn join(&self, cx: &Context<'_>) -> Option<Waker> {
         self.workspace.as_ref()?.crowd.as_ref()?.join(cx.waker())
     }
 
-    /// Notes that another waker waits than the last, if it does. Both have asked with their own, and must ask again: one
-    /// was displaced, and the other would not wake it.
+    /// Makes a crowd once a second waker waits. It has displaced the first, which nobody would wake, so both are woken to
+    /// ask again, as a crowd.
     #[inline]
     fn meet(&mut self, waker: &Waker) {
         if let Some(workspace) = &mut self.workspace
@@ -298,7 +298,8 @@ impl Conn<Anywhere> {
 }
 
 impl Conn {
-    /// Notes that parts of a handler may wait for it. Until then one task does, whose waker may be another one each time.
+    /// Notes that a handler may use the connection, and wait for it with several wakers. Until then one task waits, even
+    /// if its waker changes.
     #[inline]
     pub(crate) fn share(&mut self) {
         self.workspace().is_shared = true;

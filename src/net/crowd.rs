@@ -8,18 +8,18 @@ use crate::memory::lock;
 
 /// Wakes all who wait for one connection.
 ///
-/// A socket and a timetable know one waker each, that of who has asked last, and as a rule all who ask are one task. But a
+/// A socket and a timetable know one waker each, that of whoever asked last, and as a rule all who ask are one task. But a
 /// handler may poll its parts with wakers of their own, as `FuturesUnordered` does, and while it waits, the server sends
 /// what it has written. Then whoever was not the last to ask would wait for ever.
 #[derive(Default)]
 pub(super) struct Crowd(Mutex<Vec<Waker>>);
 
 impl Crowd {
-    /// Adds `waker`, unless it is the one that wakes all, which is returned.
+    /// Adds `waker`, and returns the one that wakes all, to wait with instead; `None` if `waker` is that one.
     #[cold]
     pub(super) fn join(self: &Arc<Crowd>, waker: &Waker) -> Option<Waker> {
         let all = Waker::from(self.clone());
-        // Two that are made in different places of a program are not always known to wake the same.
+        // `will_wake` compares vtables as well, and a program may contain several for one type.
         if waker.data() == all.data() {
             return None;
         }

@@ -20,7 +20,7 @@ pub(crate) trait Timer {
     /// `limit`. The task is woken then.
     fn poll_expired(&mut self, cx: &mut Context<'_>, lane: Lane, limit: Duration) -> Poll<()>;
 
-    /// The waker of who has waited last, if it is another one.
+    /// The waker of whoever waited last, if it is another one.
     fn waker_but(&self, waker: &Waker) -> Option<Waker>;
 
     /// Ends the wait in this lane.
