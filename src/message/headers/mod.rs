@@ -309,7 +309,7 @@ impl Headers {
     }
 
     /// The value of the only line with a name, if there is one.
-    // Each request is asked for its host. Wherever this was left to the compiler, a second caller took it out of line there.
+    // Each request is asked for its host, and once there was a second caller, the compiler no longer inlined this there.
     #[inline(always)]
     pub(crate) fn sole(&self, name: Name<'_>) -> Result<Option<&[u8]>, Several> {
         let mut sole = None;

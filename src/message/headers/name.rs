@@ -55,7 +55,7 @@ impl<'a> Name<'a> {
 }
 
 /// A byte computed from a name, the same in any case. Names with different tags are different.
-// It has 32 bits, because names are passed in memory: whoever loads as many waits if only eight of them were just stored.
+// Kept in 32 bits, because names are passed in memory, and a load of 32 bits waits if only eight were just stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Tag(u32);
 
