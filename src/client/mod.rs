@@ -62,7 +62,7 @@ use crate::runtime::{Handle, Id};
 /// with timers enabled, and with I/O enabled unless it uses no sockets. A connection is reused only in the runtime that
 /// opened it.
 ///
-/// An answer is not an error, whatever its status. `Err(response.status)?` makes one of it, because
+/// An answer is not an error, whatever its status. `Err(response.status)?` turns it into one, because a
 /// [`Status`](crate::Status) is an error, too.
 ///
 /// All futures and bodies that it returns can be dropped at any time. That cancels the exchange, closes its connection,
