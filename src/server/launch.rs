@@ -30,8 +30,10 @@ where
     let stats = cores.iter().map(|core| core.stats.clone()).collect();
     let scheme = if server.settings.acceptor.is_some() { Scheme::Https } else { Scheme::Http };
     let running = Running::new(addresses, scheme, stats);
-    let grace = server.on_stop.as_ref().map_or(FAILURE_GRACE, |(_, grace)| *grace);
-    let mut signal = server.on_stop.map(|(signal, grace)| (signal, grace, running.clone()));
+    let (mut signal, grace) = match server.on_stop {
+        Some((signal, grace)) => (Some((signal, running.clone())), grace),
+        None => (None, FAILURE_GRACE),
+    };
     let (ready, readiness) = threads::channel();
     let (make, count) = (Arc::new(make), cores.len());
     for (index, bound) in cores.into_iter().enumerate() {
@@ -60,8 +62,7 @@ where
             }
             // Once all senders are gone, the launching thread notices a core that died without reporting.
             drop(ready);
-            let heard =
-                signal.map(|(signal, grace, running)| runtime::spawn(stop_on(signal, grace, running)));
+            let heard = signal.map(|(signal, running)| runtime::spawn(stop_on(signal, grace, running)));
             lifeline.grace = grace;
             inlet.serve(worker, lifeline).await?;
             match heard.filter(|heard| heard.is_finished()) {
