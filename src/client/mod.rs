@@ -44,14 +44,14 @@ pub use cookie_store::CookieStore;
 pub use error::{ClientCause, ClientError, ClientPhase};
 pub use host::Host;
 pub use pipeline::{Pipeline, PipelineBuilder};
-use pool::Pool;
-use pools::Pools;
 pub use redirect::Redirects;
 pub use route::{InvalidProxy, Proxies, Proxy, SocksError, SocksReply};
-use settings::Settings;
 pub use settings::{ClientBuilder, ClientTimeouts};
 pub use tunnel::Tunnel;
 
+use self::pool::Pool;
+use self::pools::Pools;
+use self::settings::Settings;
 use crate::memory::{read_lock, write_lock};
 use crate::message::{InvalidRequest, Method, Request, Response, Target};
 use crate::runtime::{Handle, Id};

@@ -9,14 +9,14 @@ mod watch;
 use std::fmt;
 use std::sync::{Arc, RwLock};
 
-use attempt::Attempt;
 pub use builder::BalancerBuilder;
-use choice::Dice;
 pub use choice::HostChoice;
 pub use member::HostCounts;
-use member::{Health, Member};
-use watch::Check;
 
+use self::attempt::Attempt;
+use self::choice::Dice;
+use self::member::{Health, Member};
+use self::watch::Check;
 use super::pending::Pending;
 use super::tally::Tally;
 use super::{Answer, Call, Client, ClientCause, ClientError, ClientPhase, Redirects, Tunnel, origin};

@@ -16,11 +16,11 @@ use std::sync::{Arc, OnceLock};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use board::{Board, Claim};
 pub use builder::PipelineBuilder;
-use pipe::Pipe;
-use tickets::Job;
 
+use self::board::{Board, Claim};
+use self::pipe::Pipe;
+use self::tickets::Job;
 use super::cookie_exchange::CookieExchange;
 use super::pool::Pool;
 use super::redirect::Goal;

@@ -6,9 +6,9 @@ mod handshake;
 use std::net::SocketAddr;
 
 pub use error::{SocksError, SocksReply};
-use handshake::Destination;
 pub(super) use handshake::Login;
 
+use self::handshake::Destination;
 use crate::client::origin::Origin;
 use crate::client::{ClientCause, ClientError, ClientPhase};
 use crate::net::{BoxedStream, Dial, DialError, DialTimes, Fault, InvalidHost, Transport, timed};

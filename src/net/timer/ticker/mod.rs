@@ -12,9 +12,9 @@ use std::time::Duration;
 use tokio::time::sleep;
 
 #[cfg(not(target_os = "linux"))]
-use elsewhere::SystemTimer;
+use self::elsewhere::SystemTimer;
 #[cfg(target_os = "linux")]
-use linux::SystemTimer;
+use self::linux::SystemTimer;
 
 /// Waits between the ticks of a core, without a timer of tokio's if the operating system has one to spare.
 ///
