@@ -11,7 +11,7 @@ use crate::exchange::ExchangeError;
 use crate::memory::lock;
 
 /// Where a piece of a body passes from the handler, which reads it, to the service, which may be in another task. There
-/// is none unless it was asked for, and never more than one.
+/// is never more than one, and none is read before it is asked for, except what was buffered from the start.
 #[derive(Default)]
 pub(super) struct Slot(Mutex<Passing>);
 
