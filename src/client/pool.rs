@@ -269,7 +269,7 @@ impl Resting {
     }
 }
 
-/// A rest that is too short for a server to lose patience. Connections that are asked again and again rest no longer.
+/// A rest that is too short for a server to lose patience. Connections in constant use rest no longer than this.
 const SHORT: Duration = Duration::from_millis(1);
 
 impl Drop for Pool {

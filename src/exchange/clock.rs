@@ -47,7 +47,7 @@ impl Clock {
         }
     }
 
-    /// Notes that time has passed: nothing is dated before the real clock was read again.
+    /// Notes that time has passed: nothing is dated until the real clock has been read again.
     #[inline]
     pub(crate) fn outdate(&self) {
         self.is_outdated.set(true);

@@ -7,8 +7,8 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-/// A future that is used again: it makes one output after the other, each of an input. It is allocated once, and while
-/// it is at rest it can change hands.
+/// A future that is used again: it makes one output after the other, each from an input. It is allocated once, and
+/// while it is at rest it can change hands.
 pub(crate) struct Routine<I, O> {
     run: Pin<Box<dyn Future<Output = Infallible>>>,
     tray: Rc<Tray<I, O>>,

@@ -131,7 +131,7 @@ impl Incoming {
             return Err(WireError::BodyTooLarge.into());
         }
         let may_be_more = self.lent > 0;
-        // Of a body of which more is to come, that goes to where there is room for all of it.
+        // Only a whole body changes hands. What has come of a larger one is copied to where there is room for all of it.
         if self.is_read() && content.is_empty() && self.lent == self.input.unread().len() {
             self.input.move_all_to(content);
             self.lent = 0;

@@ -36,7 +36,7 @@ impl Class {
     pub(in crate::message) fn prefix_len(&self, text: &[u8]) -> usize {
         let is_odd = |octet: &u8| !self.has(*octet);
         let mut rest = text;
-        // Eight at a time, so that it is asked once for all of them whether there are so many.
+        // Eight at a time, so that one check of the length does for all of them.
         while let Some((eight, behind)) = rest.split_first_chunk::<8>() {
             if let Some(at) = eight.iter().position(is_odd) {
                 return text.len() - rest.len() + at;

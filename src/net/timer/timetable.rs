@@ -39,8 +39,8 @@ struct Slots {
 }
 
 struct Page {
-    /// No wait in this page is yet to expire before. Thus a sweep need not look at every slot, which would hold up a
-    /// core that has many connections.
+    /// No wait in this page will expire before this. So a sweep need not look at every slot, which would hold up a core
+    /// that has many connections.
     earliest: Expiry,
     slots: Box<[Slot; PAGE]>,
 }
@@ -221,7 +221,7 @@ impl Slots {
 }
 
 impl Page {
-    /// The slots, once it is known anew when the first wait expires: others may have ended since.
+    /// Finds out anew when the first wait will expire, since others may have ended, and returns the slots.
     fn looked_through(&mut self, now: Expiry) -> impl Iterator<Item = &Slot> {
         self.earliest = self.slots.iter().map(|slot| slot.expiries.next(now)).min().unwrap_or_default();
         self.slots.iter()

@@ -45,8 +45,8 @@ pub(super) fn check_incomplete(head: &[u8], line_max: usize, limits: &Limits) ->
     }
 }
 
-/// `input` up to the end of the head that begins at `start`, or all of it if none ends. A copy of a head must not be one of
-/// all that is pipelined behind it.
+/// `input` up to the end of the head that begins at `start`, or all of it if the head does not end. So a copy of the head
+/// does not include all that is pipelined behind it.
 pub(super) fn first_head(input: &[u8], start: usize) -> &[u8] {
     const END: &[u8] = b"\r\n\r\n";
     memmem::find(&input[start..], END).map_or(input, |end| &input[..start + end + END.len()])

@@ -77,7 +77,7 @@ const OK_LINE: &[u8] = b"HTTP/1.1 200 OK\r\n";
 #[inline(never)]
 pub(super) fn fields(head: &[u8], start: usize, fields_max: usize, into: &mut Headers) -> Option<usize> {
     into.begin();
-    // What spans can address. Said here, it need not be checked for each of them.
+    // Cut to what spans can address, which then need not be checked for each of them.
     let head = &head[..head.len().min(u32::MAX as usize)];
     let mut rest = &head[start..];
     loop {
