@@ -20,8 +20,8 @@ pub(super) fn send(socket: &impl AsFd, file: &File, range: Range<u64>) -> io::Re
     whole(|| sendfile(socket, file, Some(&mut offset), len))
 }
 
-/// The outcome of a call that no signal cut off. This one is cut off even where it need not wait, and the handler of a
-/// signal need not have the system make it again.
+/// The outcome of `call`, which is made again if a signal cuts it off. That happens even where it need not wait, and the
+/// system makes it again by itself only if the signal's handler has asked for that.
 fn whole(call: impl FnMut() -> Result<usize, Errno>) -> io::Result<u64> {
     retry_on_intr(call).map(|sent| sent as u64).map_err(refusal)
 }
