@@ -19,10 +19,9 @@ use tokio::io::Interest;
 use tokio::task::{JoinHandle, spawn_blocking, yield_now};
 
 #[cfg(not(target_os = "linux"))]
-use elsewhere as system;
+use self::elsewhere as system;
 #[cfg(target_os = "linux")]
-use linux as system;
-
+use self::linux as system;
 use super::{Conn, Fault, Home, Transport};
 
 /// A range of a file on its way to a socket, without passing through the memory of the program.
