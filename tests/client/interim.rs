@@ -6,7 +6,7 @@ use std::time::Duration;
 use corehttp::{Call, CallReader, ClientCause, ClientError, ClientPhase, Response};
 use tokio::io::AsyncReadExt;
 use tokio::sync::Semaphore;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use crate::support::{OK, Stage, cancelled_after, get, post, settle};
 
@@ -299,6 +299,25 @@ async fn a_writer_learns_of_a_refusal_behind_an_interim_answer() {
         let wanted = timeout(Duration::from_secs(1), writing).await.expect("it waits in vain");
         assert!(!wanted.unwrap().unwrap(), "{takes} taken");
     }
+}
+
+/// A writer whose connection had failed once waited for ever for a reader that took no more of them.
+#[tokio::test(start_paused = true)]
+async fn a_writer_that_has_failed_beside_an_interim_answer_does_not_wait_for_ever() {
+    let stage = Stage::new(|mut peer, _| async move {
+        peer.head().await?;
+        peer.say("HTTP/1.1 103 x\r\n\r\nHTTP/1.1 103 x\r\n\r\n").await
+    });
+    let client = stage.client();
+    let (mut writer, mut reader) = client.open(&post()).await.unwrap().split();
+    assert!(reader.informational().await.unwrap().is_some());
+    let (start, body) = (Instant::now(), vec![b'x'; SIZE]);
+    let written = timeout(Duration::from_secs(60), writer.write_all(&body)).await.expect("it waits in vain");
+    assert_eq!((written.unwrap_err().phase(), start.elapsed().as_secs()), (ClientPhase::Send, 30));
+    assert!(reader.informational().await.unwrap().is_some(), "the other is still there");
+    assert_eq!(reader.head(&mut Response::new()).await.unwrap_err().phase(), ClientPhase::Send);
+    drop((writer, reader));
+    assert_eq!(client.busy(), 0);
 }
 
 #[tokio::test(start_paused = true)]

@@ -115,9 +115,15 @@ impl Link {
         cx: &mut Context<'_>,
         response: &mut Response,
     ) -> Poll<Result<(), ClientError>> {
-        match ready!(self.poll_heard(cx, response))? {
-            Heard::Final => Poll::Ready(Ok(())),
-            Heard::Interim | Heard::Nothing => Poll::Pending,
+        match (ready!(self.poll_heard(cx, response))?, &self.exchange.progress.upload) {
+            (Heard::Final, _) => Poll::Ready(Ok(())),
+            // Nothing else ends the wait if nobody takes it.
+            (Heard::Interim, Upload::Failed(_)) => {
+                let limit = self.settings().timeouts.wait;
+                ready!(self.conn.poll_expired(cx, Lane::Read, limit));
+                Poll::Ready(Err(self.unanswered(ClientCause::TimedOut)))
+            }
+            (Heard::Interim | Heard::Nothing, _) => Poll::Pending,
         }
     }
 
