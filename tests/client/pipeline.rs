@@ -12,7 +12,7 @@ use corehttp::{
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 use tokio::task::JoinSet;
 
-use crate::support::{Heard, OK, Peer, Rigged, Scripted, paused};
+use crate::support::{Heard, OK, Peer, Rigged, Scripted, paused, settle};
 
 /// What the server does with one connection, step by step, before it closes. Without steps it cannot be written to.
 type Script = &'static [Step];
@@ -904,6 +904,24 @@ fn each_request_waits_for_a_place_as_long_as_it_may() {
             start.elapsed().as_secs()
         };
         assert_eq!(tokio::join!(client.get("http://a/0"), told).1, 2 + 3);
+    });
+}
+
+/// Its pipe once asked for the time over and over, and with a clock that is paused for ever.
+#[test]
+fn a_request_may_wait_until_a_part_of_a_millisecond() {
+    paused(async {
+        let server = Server::new(&[&[Hear(1), Hang]]);
+        let timeouts = ClientTimeouts { queue: Duration::from_secs(3), ..patience() };
+        let pipeline = server.builder().timeouts(timeouts).build().pipeline("http://a").unwrap().build();
+        let third = async {
+            settle().await;
+            tokio::time::advance(Duration::from_micros(300)).await;
+            ask(&pipeline, &["GET /3"]).await
+        };
+        let (others, third) = tokio::join!(ask(&pipeline, &["GET /1", "GET /2"]), third);
+        assert_eq!(others, ["Wait TimedOut, sent", "Queue TimedOut, not sent"]);
+        assert_eq!(third, ["Queue TimedOut, not sent"]);
     });
 }
 

@@ -302,7 +302,8 @@ impl Pipe {
         let queue = link.settings().timeouts.queue;
         link.conn.disarm(Lane::Whole);
         match self.board.lock().expire(queue) {
-            Some(left) => link.conn.poll_expired(cx, Lane::Whole, left).map(|_| ()),
+            // A timer knows no less than a millisecond, and this is asked again until nothing is left.
+            Some(left) => link.conn.poll_expired(cx, Lane::Whole, left.max(MILLISECOND)).map(|_| ()),
             None => Poll::Pending,
         }
     }
@@ -368,6 +369,8 @@ impl Drop for Pipe {
         tickets.leave();
     }
 }
+
+const MILLISECOND: Duration = Duration::from_millis(1);
 
 /// Whether the connection is young enough for more requests (see
 /// [`ClientBuilder::age_max`](crate::ClientBuilder::age_max)).
