@@ -141,7 +141,7 @@ impl Link {
                 self.exchange.incoming.trailers.remove_each(&OF_CODED);
                 return Poll::Ready(end.map(|()| 0).map_err(|error| self.coding_error(error)));
             }
-            // And where nothing is made of much, that takes its time: all of it may have come during the upload.
+            // Much that has come during the upload may decode to nothing, and that must not hold up the other tasks.
             let Exchange { incoming, turn, .. } = &mut *self.exchange;
             let piece = received.min(DECODED_AT_ONCE);
             incoming.shorten_chunk(piece);

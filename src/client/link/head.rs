@@ -12,16 +12,16 @@ use crate::net::Lane;
 use crate::wire::Wish;
 
 impl Link {
-    /// Sends the body of `body`, if it is known in advance, and receives the head of the final answer, or of an interim
+    /// Sends the body of `request`, if it is known in advance, and receives the head of the final answer, or of an interim
     /// one that somebody takes.
     pub(in crate::client) fn poll_answer(
         &mut self,
         cx: &mut Context<'_>,
-        body: Option<&Request>,
+        request: Option<&Request>,
         response: &mut Response,
     ) -> Poll<Result<(), ClientError>> {
         while self.exchange.progress.heard == Heard::Nothing {
-            let _ = self.poll_upload(cx, body)?;
+            let _ = self.poll_upload(cx, request)?;
             match self.poll_head(cx, response) {
                 Poll::Ready(Ok(())) => self.act_on(response)?,
                 Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
@@ -29,7 +29,7 @@ impl Link {
                 Poll::Pending => return self.poll_deadline(cx, self.phase()).map(Err),
             }
         }
-        match self.poll_upload(cx, body)? {
+        match self.poll_upload(cx, request)? {
             Poll::Ready(()) => Poll::Ready(Ok(())),
             Poll::Pending if self.poll_ahead(cx)?.is_ready() => Poll::Ready(Ok(())),
             Poll::Pending => self.poll_deadline(cx, ClientPhase::Send).map(Err),

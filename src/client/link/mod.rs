@@ -157,6 +157,7 @@ impl Link {
             && !request.body.is_stream()
     }
 
+    /// The error of a caller whose exchange has failed in `phase`.
     pub(super) fn fail(&self, phase: ClientPhase, error: ExchangeError) -> ClientError {
         match error {
             // Whoever receives sends what waits, too.
@@ -166,6 +167,7 @@ impl Link {
         }
     }
 
+    /// An error that says what this link knows: whether it was reused, and whether anything was sent.
     pub(super) fn error(&self, phase: ClientPhase, cause: ClientCause) -> ClientError {
         ClientError::new(phase, cause).on(self.is_reused(), self.conn.traffic().sent > 0)
     }

@@ -18,22 +18,28 @@ impl Link {
     pub(super) fn poll_upload(
         &mut self,
         cx: &mut Context<'_>,
-        body: Option<&Request>,
+        request: Option<&Request>,
     ) -> Poll<Result<(), ClientError>> {
         match self.exchange.progress.upload {
-            Upload::Sending => self.poll_unsent(cx, body),
+            Upload::Sending => self.poll_unsent(cx, request),
             Upload::Expecting => self.poll_unsent(cx, None),
             Upload::Waiting | Upload::Sent | Upload::Abandoned | Upload::Failed(_) => Poll::Ready(Ok(())),
         }
     }
 
-    /// Sends what is left of the head, and of `body`.
+    /// Sends what is left of the head, and of the body of `request`.
     #[inline(never)]
-    fn poll_unsent(&mut self, cx: &mut Context<'_>, body: Option<&Request>) -> Poll<Result<(), ClientError>> {
+    fn poll_unsent(
+        &mut self,
+        cx: &mut Context<'_>,
+        request: Option<&Request>,
+    ) -> Poll<Result<(), ClientError>> {
         let Link { conn, exchange, place } = self;
         let bounds = &place.pool.settings.bounds;
-        let sent = match body {
-            Some(body) => ready!(exchange.outgoing.poll_send(cx, conn, &body.body, &body.trailers, bounds)),
+        let sent = match request {
+            Some(Request { body, trailers, .. }) => {
+                ready!(exchange.outgoing.poll_send(cx, conn, body, trailers, bounds))
+            }
             None => Ok(()),
         };
         let sent = match sent {
