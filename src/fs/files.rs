@@ -181,7 +181,8 @@ impl<N> Files<N> {
     }
 
     /// Sets `cache-control` for files whose path matches `pattern`. The path is relative to the root and begins with
-    /// `/`; a `*` in the pattern stands for any characters. If several patterns match, the first one counts.
+    /// `/`; a `*` in the pattern stands for any characters. If several patterns match, the first one counts. Default: no
+    /// such field.
     ///
     /// # Errors
     ///
@@ -194,7 +195,7 @@ impl<N> Files<N> {
 
     /// Removes a prefix, which consists of whole path segments, from each target. A target that does not begin with it
     /// is not found. The prefix alone, without a `/` after it, is redirected to the one with it, like any other
-    /// directory.
+    /// directory. Default: none.
     pub fn strip_prefix(self, prefix: &str) -> Files<N> {
         let prefix = prefix.trim_matches('/').to_owned();
         self.with(|lookup| lookup.prefix = prefix)
@@ -203,7 +204,7 @@ impl<N> Files<N> {
     /// Lets `rewrite` choose the file for a request.
     ///
     /// It returns a path below the root, in which nothing is decoded, or `None` to use the path of the target. The path
-    /// of a directory ends with `/`. A path that would leave the root is not found.
+    /// of a directory ends with `/`. A path that would leave the root is not found. Default: the path of the target.
     pub fn rewrite<R>(self, rewrite: R) -> Files<N>
     where
         R: Fn(&Request) -> Option<String> + Send + Sync + 'static,
@@ -211,7 +212,7 @@ impl<N> Files<N> {
         self.with(|lookup| lookup.rewrite = Some(Arc::new(rewrite)))
     }
 
-    /// Sets bounds on what is kept of files between requests, for each root.
+    /// Sets bounds on what is kept of files between requests, for each root. Default: those of [`FileCache`].
     pub fn cache(self, bounds: FileCache) -> Files<N> {
         self.with(|lookup| lookup.sites.iter_mut().for_each(|site| site.cache = Arc::new(Cache::new(bounds))))
     }

@@ -177,8 +177,8 @@ impl Lookup {
         Ok(Found::Resource(Arc::new(resource.map_err(io::Error::other)?)))
     }
 
-    /// The file next to this one that holds the same content encoded, if it is no older and is smaller. One that cannot
-    /// be read is ignored.
+    /// The file next to this one that holds the same content encoded, if it is smaller, and older by at most a second. One
+    /// that cannot be read is ignored.
     fn neighbor(&self, site: &Site, path: &str, whole: &Snapshot, stored: StoredCoding) -> Option<Snapshot> {
         if self.neighbors == Neighbors::Ignored {
             return None;
