@@ -153,6 +153,8 @@ mod tests {
             "; boundary=\"\"".into(),
             "; boundary=a:b".into(),
             "; boundary=b; boundary=b".into(),
+            "; boundary=b; boundary*=utf-8''c".into(),
+            "; Boundary*0=c; boundary=b".into(),
             "; boundary=\"a".into(),
             "; boundary=\"a \"".into(),
             "; boundary=\"a;b\"".into(),

@@ -73,8 +73,7 @@ mod tests {
     #[test]
     fn filename_with_an_asterisk_is_ignored_4_2() {
         check("form-data; name=a; filename=b; filename*=utf-8''c", "a", Some("b"));
-        check("form-data; name=a; filename*=utf-8''c", "a", None);
-        check("form-data; name=a; name*=utf-8''c", "a", None);
+        check("form-data; name=a; FileName*=utf-8''c", "a", None);
     }
 
     #[test]
@@ -100,6 +99,10 @@ mod tests {
             b"form-data; name=\"\xff\"",
             b"form-data; name=a; filename=\"\xc3\"",
             b"form-data; name*=utf-8''c",
+            b"form-data; name=a; name*=utf-8''c",
+            b"form-data; name*0=c; name=a",
+            b"form-data; name=a; filename*0=b",
+            b"form-data; name=a; filename=b; filename*0*=utf-8''c",
         ] {
             assert_eq!(
                 Disposition::parse(field),

@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 
+use memchr::memchr;
+
 use crate::message::{is_token, token_len, trim};
 
 /// Splits a field into the value before the parameters, without surrounding whitespace, and the parameters.
@@ -25,13 +27,19 @@ type Parameter<'a> = (&'a [u8], Cow<'a, [u8]>);
 pub(super) struct Malformed;
 
 impl<'a> Parameters<'a> {
-    /// The value of the parameter `name`, in any case, which must not be repeated.
+    /// The value of the parameter `name`, in any case, which must not be repeated. Nor may it be encoded or in pieces, as
+    /// `name*` or `name*0` (RFC 2231): some programs prefer these, others do not know them, and so read another value.
     pub(super) fn once(&self, name: &str) -> Result<Option<Cow<'a, [u8]>>, Malformed> {
         let mut found = None;
         for parameter in self.clone() {
             let (other, value) = parameter?;
-            if other.eq_ignore_ascii_case(name.as_bytes()) && found.replace(value).is_some() {
-                return Err(Malformed);
+            let (plain, form) = other.split_at(memchr(b'*', other).unwrap_or(other.len()));
+            match form {
+                _ if !plain.eq_ignore_ascii_case(name.as_bytes()) => {}
+                b"" if found.is_none() => found = Some(value),
+                // .NET sends this one too: see `Disposition`.
+                b"*" if name == "filename" => {}
+                _ => return Err(Malformed),
             }
         }
         Ok(found)
@@ -173,8 +181,8 @@ mod tests {
     fn a_parameter_may_stand_only_once() {
         let once = |field: &'static str| split(field.as_bytes()).1.once("a");
         assert_eq!(once("v; b=2; A=1"), Ok(Some(Cow::Borrowed(&b"1"[..]))));
-        assert_eq!(once("v; b=a"), Ok(None));
-        for field in ["v; a=1; a=1", "v; a=1; A=2", "v; a=1; b", "v; b; a=1"] {
+        assert_eq!(once("v; b=a; aa*=2; *=3; *a=4"), Ok(None));
+        for field in ["v; a=1; a=1", "v; a=1; A=2", "v; a=1; b", "v; b; a=1", "v; a*=1", "v; a=1; A*0*=2"] {
             assert_eq!(once(field), Err(Malformed), "{field:?}");
         }
     }
