@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use memchr::memmem::Finder;
+use memchr::memmem::{self, Finder};
 
 use super::MultipartError;
 use super::parameter;
@@ -71,6 +71,26 @@ impl Boundary {
             0 if bytes.len() < self.delimiter_len() => Front::Open,
             0 => Front::Delimiter,
             count => Front::Data(count),
+        }
+    }
+
+    /// What `bytes` of a preamble begin with.
+    ///
+    /// # Errors
+    ///
+    /// Some programs find a boundary anywhere in a preamble, others only at the start of a line, and they differ in what
+    /// ends a line. No honest client sends one that is not behind a CRLF.
+    pub(super) fn front_of_preamble(&self, bytes: &[u8]) -> Result<Front, MultipartError> {
+        let delimiter = self.finder.needle();
+        match memmem::find(bytes, &delimiter[2..]) {
+            Some(2) if bytes.starts_with(b"\r\n") => Ok(Front::Delimiter),
+            Some(at) if bytes[..at].ends_with(b"\r\n") => Ok(Front::Data(at - 2)),
+            Some(_) => Err(MultipartError::Delimiter),
+            // All that may be the start of a delimiter stays.
+            None => match bytes.len().saturating_sub(delimiter.len() - 1) {
+                0 => Ok(Front::Open),
+                count => Ok(Front::Data(count)),
+            },
         }
     }
 
@@ -190,6 +210,31 @@ mod tests {
             ("\r\n--\r\n-", Front::Data(4)),
         ] {
             assert_eq!(boundary.front(bytes.as_bytes()), front, "{bytes:?}");
+        }
+    }
+
+    /// `\n--b--` was skipped as preamble, and the parts after it were read. For Go, undici and others there were none.
+    #[test]
+    fn a_preamble_contains_no_boundary() {
+        let boundary = Boundary::new(b"b").unwrap();
+        let check = |bytes: &str, expected| {
+            assert_eq!(boundary.front_of_preamble(bytes.as_bytes()), expected, "{bytes:?}");
+        };
+        for (bytes, front) in [
+            ("", Front::Open),
+            ("\r\n--", Front::Open),
+            ("xyz-", Front::Open),
+            ("xyz--", Front::Data(1)),
+            ("\r\n--b", Front::Delimiter),
+            ("\r\n--bx", Front::Delimiter),
+            ("\r\n\r\n--b", Front::Data(2)),
+            ("x\n\r\n--b", Front::Data(2)),
+            ("-\r\n--b\n--b", Front::Data(1)),
+        ] {
+            check(bytes, Ok(front));
+        }
+        for bytes in ["--b", "x--b", "\n--b", "\r--b", "\r\n --b", "\r\n---b", "\r\nx--b\r\n--b"] {
+            check(bytes, Err(MultipartError::Delimiter));
         }
     }
 

@@ -22,7 +22,8 @@ pub enum MultipartError {
     Unread,
     /// The boundary is missing, or does not consist of 1 to 70 allowed characters (RFC 2046 §5.1.1).
     Boundary,
-    /// A boundary is followed by something other than the end of its line, or follows a head at once (§5.1.1).
+    /// A boundary is followed by something other than the end of its line, follows a head at once, or is in the preamble
+    /// but not at the start of a line (§5.1.1).
     Delimiter,
     /// The head of a part is malformed (§5.1).
     PartHead,

@@ -217,7 +217,12 @@ impl<R: AsyncRead + Unpin> Multipart<R> {
             _ => return Poll::Ready(Ok(0)),
         };
         loop {
-            match (self.boundary.front(self.window.unread()), self.state) {
+            let unread = self.window.unread();
+            let front = match self.state {
+                State::Preamble => self.boundary.front_of_preamble(unread)?,
+                _ => self.boundary.front(unread),
+            };
+            match (front, self.state) {
                 (Front::Data(_), State::EmptyLine) => {
                     self.window.consume("\r\n".len());
                     self.state = State::Content;

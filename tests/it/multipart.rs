@@ -327,6 +327,16 @@ mod refused {
         refused(part("1") + "--b" + &" ".repeat(129) + "\r\n", E::Delimiter);
     }
 
+    /// Undici and Werkzeug find it anywhere, Go behind an LF, Python's email behind a CR too.
+    #[test]
+    fn a_boundary_in_a_preamble_is_refused_2046_5_1_1() {
+        for preamble in
+            ["\n", "\r", "\n\r", "x", "x\n", "-", "\r\n-", "\n--b--\r\n", "x--b--\r\n", "x--b\n\r\n"]
+        {
+            refused(preamble.to_owned() + &part("1") + "--b--\r\n", E::Delimiter);
+        }
+    }
+
     /// Go, Werkzeug and busboy end the part there, others begin its content.
     #[test]
     fn a_boundary_directly_behind_a_head_is_refused_2046_5_1_1() {
@@ -342,7 +352,7 @@ mod refused {
     fn bare_line_feeds_are_refused() {
         let body = part("1") + "--b--\r\n";
         refused(body.replace('\r', ""), E::Delimiter);
-        refused("\n".to_owned() + &body.replace('\r', ""), E::Incomplete);
+        refused("\n".to_owned() + &body.replace('\r', ""), E::Delimiter);
         refused(body.replacen('\r', "", 1), E::Delimiter);
         refused(body.replace("name=a\r\n\r\n", "name=a\n\r\n"), E::Incomplete);
         refused(body.replace("name=a\r\n\r\n", "name=a\r\n\n"), E::Incomplete);
