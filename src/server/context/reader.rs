@@ -96,7 +96,7 @@ impl<'a> Reader<'a> {
     /// # Errors
     ///
     /// Fails if the body is cut short, malformed or too slow, or as [`Reader::decoded`] says. The end of the body is
-    /// then never reached.
+    /// then never reached, unless the peer was only slow, and you read on.
     pub async fn chunk(&mut self) -> io::Result<Option<&[u8]>> {
         if !self.lend_chunk() {
             let wait = Wait(self);
