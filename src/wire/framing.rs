@@ -38,12 +38,14 @@ impl Framing {
         version: Version,
         headers: &Headers,
     ) -> Result<Framing, WireError> {
-        match (status.as_u16(), announced(version, headers)) {
-            (100..200, _) => Ok(Framing::Empty),
-            (200..300, _) if asked.connect => Ok(Framing::Empty),
-            (204 | 304, announced) => announced.map(|_| Framing::Empty),
-            (_, announced) if asked.head => announced.map(|_| Framing::Empty),
-            (_, announced) => announced.map(|end| end.unwrap_or(Framing::UntilClose)),
+        if status.is_informational() || asked.connect && status.is_success() {
+            return Ok(Framing::Empty);
+        }
+        let announced = announced(version, headers)?;
+        match status.as_u16() {
+            _ if asked.head => Ok(Framing::Empty),
+            204 | 304 => Ok(Framing::Empty),
+            _ => Ok(announced.unwrap_or(Framing::UntilClose)),
         }
     }
 }

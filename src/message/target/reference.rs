@@ -39,7 +39,7 @@ impl Target {
         let (path, query) = split_query(self.resource_text());
         // An empty path is the same as "/" (RFC 9110 §4.2.3).
         let path = if path.is_empty() { "/" } else { path };
-        let url = match &*reference {
+        let url = match reference.as_str() {
             absolute if has_scheme(absolute) => clean(absolute),
             network if network.starts_with("//") => {
                 clean(&format!("{}:{network}", self.scheme().unwrap_or_default()))
