@@ -36,8 +36,8 @@ fn answer(coding: &str, content: &[u8]) -> Vec<u8> {
     [head.as_bytes(), content].concat()
 }
 
-/// Content with this coding is received as `expected`: whole, piece by piece, and as the reason why an upgrade was
-/// refused.
+/// Content with this coding is received as `expected`: whole, piece by piece, by the reader of a call, which fails for
+/// good, and as the reason why an upgrade was refused.
 async fn check(coding: &str, content: &[u8], expected: Result<&[u8], CodingError>) {
     let server = Scripted::always(answer(coding, content)).await;
     let client = Client::builder().decode(1 << 20).build();
@@ -50,7 +50,20 @@ async fn check(coding: &str, content: &[u8], expected: Result<&[u8], CodingError
         }
         Ok(all)
     };
-    for received in [whole, streamed.await] {
+    let streamed = streamed.await;
+    let (_writer, mut reader) = client.open(&request).await.unwrap().split();
+    let halved = async {
+        let all = &mut Vec::new();
+        reader.head(&mut Response::new()).await?;
+        while let Some(piece) = reader.chunk().await? {
+            all.extend_from_slice(piece);
+        }
+        Ok(std::mem::take(all))
+    };
+    let halved = halved.await;
+    assert_eq!(reader.chunk().await.is_ok(), expected.is_ok(), "{coding}");
+    drop((_writer, reader));
+    for received in [whole, streamed, halved] {
         let received = received.map_err(|error: corehttp::ClientError| match error.cause() {
             ClientCause::Coding(error) => *error,
             _ => panic!("{error:#}"),
@@ -61,7 +74,7 @@ async fn check(coding: &str, content: &[u8], expected: Result<&[u8], CodingError
     let refused = client.upgrade(&request, &mut response).await.unwrap_err();
     assert!(matches!(refused.cause(), ClientCause::Upgrade), "{refused:#}");
     assert_eq!(response.body.bytes(), expected.unwrap_or_default(), "{coding}");
-    assert_eq!((client.busy(), server.connections()), (0, if expected.is_ok() { 1 } else { 3 }));
+    assert_eq!((client.busy(), server.connections()), (0, if expected.is_ok() { 1 } else { 4 }));
 }
 
 #[tokio::test]

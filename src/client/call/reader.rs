@@ -112,21 +112,19 @@ impl CallReader {
             self.half.poll(cx, |link, early, cx| {
                 if link.exchange.progress.is_answered() {
                     std::mem::swap(response, early);
-                    return Poll::Ready(Ok(()));
+                } else if let Poll::Ready(head) = link.poll_early(cx, response) {
+                    head?;
+                } else {
+                    return link.poll_deadline(cx, ClientPhase::Wait).map(Err);
                 }
-                match link.poll_early(cx, response) {
-                    Poll::Pending => link.poll_deadline(cx, ClientPhase::Wait).map(Err),
-                    head => head,
-                }
+                *response.timings_mut() = link.exchange.progress.timings;
+                Poll::Ready(link.decode(response))
             })
         })
         .await?;
         self.half.with_tally(|tally| tally.note(Ok(response)));
         self.cookies.end(response);
-        self.half.with_link(|link| {
-            *response.timings_mut() = link.exchange.progress.timings;
-            link.decode(response)
-        })
+        Ok(())
     }
 
     /// Returns the next piece of the body, of whatever size it arrived in; `None` at the end. Call it after

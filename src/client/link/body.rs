@@ -114,7 +114,10 @@ impl Link {
                 response.headers.remove_each(&OF_CODED);
                 self.exchange.progress.decoding = Some(Box::new(Decoding::new(decoders, most)));
             }
-            Err(error) => return Err(self.coding_error(error)),
+            Err(error) => {
+                self.close();
+                return Err(self.coding_error(error));
+            }
         }
         Ok(())
     }
