@@ -12,20 +12,20 @@
 #[allow(dead_code, reason = "other benchmarks have more questions")]
 #[path = "support/child.rs"]
 mod child;
+#[path = "support/nginx.rs"]
+mod nginx;
 #[path = "support/spread.rs"]
 mod spread;
 
-use std::fs::{self, File};
-use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::path::Path;
-use std::process::{self, Command};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::fs::File;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
 
 use corehttp::{Files, Server};
 
 use child::{Child, Seat, pin};
+use nginx::Nginx;
 use spread::Spread;
 
 fn main() {
@@ -50,7 +50,7 @@ fn measure() {
     let mut file = File::create(root.path().join(NAME)).expect("a file");
     (0..LEN / PIECE).for_each(|_| file.write_all(&[b'x'; PIECE]).expect("room for the file"));
     let mut own = Child::spawn(root.path().to_str().expect("a path that is text"));
-    let nginx = Nginx::start(root.path());
+    let nginx = Nginx::start(&format!("root {};", root.path().display()), "");
     pin(Seat::Load);
 
     let mut rounds = Vec::new();
@@ -114,81 +114,3 @@ fn fetch(peer: &mut TcpStream, room: &mut [u8]) {
         left -= read(room);
     }
 }
-
-/// An nginx that serves a directory until this is dropped.
-struct Nginx {
-    address: SocketAddr,
-    process: process::Child,
-    _folder: tempfile::TempDir,
-}
-
-impl Nginx {
-    /// None where it is not installed.
-    fn start(root: &Path) -> Option<Nginx> {
-        let folder = tempfile::tempdir().expect("a directory");
-        // nginx cannot say which port it has got, so it is given one that was free just now.
-        let free = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
-        let address = free.expect("a free port is found");
-        let (own, root) = (folder.path().display(), root.display());
-        let settings = CONF.replace("FOLDER", &own.to_string()).replace("ROOT", &root.to_string());
-        let path = folder.path().join("nginx.conf");
-        fs::write(&path, settings.replace("ADDRESS", &address.to_string())).expect("a file");
-        let mut command = Command::new("nginx");
-        command.arg("-c").arg(&path).arg("-p").arg(folder.path());
-        // A core is inherited, and whoever has taken one cannot see that there are others: so a thread takes it.
-        let on_core = || {
-            pin(Seat::Server);
-            command.spawn()
-        };
-        let started = thread::scope(|scope| scope.spawn(on_core).join()).expect("a thread that starts nginx");
-        let process = match started {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
-            started => started.expect("nginx starts"),
-        };
-        let deadline = Instant::now() + Duration::from_secs(5);
-        while TcpStream::connect(address).is_err() {
-            assert!(Instant::now() < deadline, "nginx listens soon");
-            thread::sleep(Duration::from_millis(10));
-        }
-        Some(Nginx { address, process, _folder: folder })
-    }
-
-    /// The time that it has spent on a core so far. It has one thread, as long as it lives, and the kernel says what that
-    /// has spent; of a process with others it would forget those that have ended.
-    fn cpu_time(&self) -> Duration {
-        let path = format!("/proc/{}/schedstat", self.process.id());
-        let told = fs::read_to_string(path).expect("nginx lives");
-        let spent = told.split(' ').next().and_then(|first| first.parse().ok());
-        Duration::from_nanos(spent.expect("nanoseconds come first"))
-    }
-}
-
-impl Drop for Nginx {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
-}
-
-/// As Debian has it, but for one process, no log and another place.
-const CONF: &str = "
-daemon off;
-master_process off;
-error_log stderr crit;
-pid FOLDER/nginx.pid;
-events {}
-http {
-    access_log off;
-    sendfile on;
-    tcp_nopush on;
-    client_body_temp_path FOLDER/body;
-    proxy_temp_path FOLDER/proxy;
-    fastcgi_temp_path FOLDER/fastcgi;
-    uwsgi_temp_path FOLDER/uwsgi;
-    scgi_temp_path FOLDER/scgi;
-    server {
-        listen ADDRESS;
-        root ROOT;
-    }
-}
-";

@@ -47,7 +47,9 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 
-use corehttp::{Client, Context, FileCache, Files, IntoHandler, Request, Response, Server};
+use corehttp::{
+    BodyPlan, Client, Context, FileCache, Files, IntoHandler, Request, Response, Server, with_plan,
+};
 
 use baseline::Baseline;
 use fake::{Cut, FakeConn};
@@ -79,7 +81,7 @@ fn main() -> ExitCode {
 /// What is counted, and what does so many rounds of it.
 type Row = (&'static str, fn(u64));
 
-const ROWS: [Row; 9] = [
+const ROWS: [Row; 10] = [
     ("server exchange, pipelined", |rounds| serve(GET, Cut::Never, rounds, respond)),
     ("server exchange", |rounds| serve(GET, Cut::WHOLE, rounds, respond)),
     ("head parse", |rounds| serve(CHROME, Cut::Never, rounds, respond)),
@@ -88,6 +90,7 @@ const ROWS: [Row; 9] = [
     ("chunked encode", |rounds| serve(GET, Cut::Never, rounds, write_chunks)),
     ("body in tokens", |rounds| serve(GET, Cut::Never, rounds, write_tokens)),
     ("client exchange", ask),
+    ("gateway exchange", pass),
     ("cached file", serve_file),
 ];
 
@@ -192,6 +195,18 @@ fn ask(rounds: u64) {
             assert_eq!(response.body.bytes(), b"Hello, world!");
         }
     });
+}
+
+/// Passes so many requests on, from one connection to another.
+fn pass(rounds: u64) {
+    let host = Client::builder().dialer(Script(ANSWER.as_bytes())).build().host("http://example.com");
+    let host = host.expect("a good URL");
+    let pass = async move |ctx: &mut Context| -> corehttp::Result {
+        let mut onward = ctx.request.target_to("/")?;
+        onward.headers.append("via", "1.1 front")?;
+        ctx.forward(host.open(&onward)).await
+    };
+    serve(GET, Cut::WHOLE, rounds, with_plan(|_| BodyPlan::Stream, pass));
 }
 
 const ANSWER: &str = "HTTP/1.1 200 OK\r\n\
