@@ -146,11 +146,7 @@ impl Headers {
     /// The trailers of a message that may go to the next hop, by what its `headers` list.
     pub(crate) fn forwarded_behind(&self, headers: &Headers) -> Headers {
         let mut onward = Headers::new();
-        for (name, value) in self {
-            if !HOP_BY_HOP.iter().any(|hop| hop.eq_ignore_ascii_case(name)) {
-                onward.push(Name::new(name), value);
-            }
-        }
+        onward.append_all_but(&HOP_BY_HOP, self);
         // One pass over the options, instead of one for each field: a peer can list tens of thousands of them.
         for option in headers.named(Name::CONNECTION).flat_map(members) {
             if let Ok(option) = str::from_utf8(option)
@@ -167,16 +163,16 @@ impl Headers {
 const FRAMING: [&str; 2] = ["content-length", "transfer-encoding"];
 
 /// Fields from one hop to the next only; `host` is set anew.
-const HOP_BY_HOP: [&str; 9] = [
-    "connection",
-    "expect",
-    "host",
-    "keep-alive",
-    "proxy-authenticate",
-    "proxy-authorization",
-    "proxy-connection",
-    "te",
-    "upgrade",
+const HOP_BY_HOP: [Name<'static>; 9] = [
+    Name::CONNECTION,
+    Name::EXPECT,
+    Name::HOST,
+    Name::KEEP_ALIVE,
+    Name::new("proxy-authenticate"),
+    Name::new("proxy-authorization"),
+    Name::new("proxy-connection"),
+    Name::TE,
+    Name::UPGRADE,
 ];
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! [`Headers`]: the field lines of one message, in order (RFC 9110 §5).
 
+mod append;
 mod content_fields;
 mod field;
 mod headers_iter;
@@ -79,17 +80,6 @@ impl Headers {
     /// As [`Headers::set`].
     pub fn append(&mut self, name: &str, value: impl FieldValue) -> Result<(), InvalidField> {
         self.store(name, value, Headers::push)
-    }
-
-    /// Appends all lines of `other`, in order.
-    pub fn append_all(&mut self, other: &Headers) {
-        let Some(lines) = other.as_wire() else {
-            return other.iter().for_each(|(name, value)| self.push(Name::new(name), value));
-        };
-        let start = self.text.len();
-        self.text.extend(lines);
-        self.fields.extend(other.fields.iter().map(|field| field.behind(start)));
-        self.present |= other.present;
     }
 
     /// Sets a date field, such as `last-modified` (RFC 9110 §5.6.7), to the second.
@@ -262,7 +252,11 @@ impl Headers {
     /// Appends a field that is known to be valid.
     #[inline]
     pub(crate) fn push(&mut self, name: Name<'_>, value: &[u8]) {
-        let (name, tag) = (name.as_str().as_bytes(), name.tag());
+        self.push_line(name.tag(), name.as_str().as_bytes(), value);
+    }
+
+    #[inline]
+    fn push_line(&mut self, tag: Tag, name: &[u8], value: &[u8]) {
         let line = self.text.push_all([name, b": ", value, b"\r\n"]);
         let value = line.part(name.len() + ": ".len(), value.len());
         self.note(tag, line.part(0, name.len()), value);

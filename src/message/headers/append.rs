@@ -1,0 +1,25 @@
+//! How [`Headers`] take over the lines of others.
+
+use super::field::Field;
+use super::{Headers, Name};
+
+impl Headers {
+    /// Appends all lines of `other`, in order.
+    pub fn append_all(&mut self, other: &Headers) {
+        let Some(lines) = other.as_wire() else { return self.append_all_but(&[], other) };
+        let start = self.text.len();
+        self.text.extend(lines);
+        self.fields.extend(other.fields.iter().map(|field| field.behind(start)));
+        self.present |= other.present;
+    }
+
+    /// Appends the lines of `other` that have none of these names, in order.
+    pub(crate) fn append_all_but(&mut self, names: &[Name<'_>], other: &Headers) {
+        self.text.spare(other.text.len());
+        self.fields.reserve(other.fields.len());
+        let is_wanted = |field: &&Field| !names.iter().any(|name| field.is(*name, &other.text));
+        for Field { tag, name, value } in other.fields.iter().filter(is_wanted) {
+            self.push_line(*tag, &other.text[*name], &other.text[*value]);
+        }
+    }
+}
