@@ -34,12 +34,17 @@ impl Tally {
         }
     }
 
+    /// Records a failure, if `outcome` is one.
+    pub(super) fn noting<T>(&mut self, outcome: Result<T, ClientError>) -> Result<T, ClientError> {
+        outcome.inspect_err(|error| self.note(Err(error)))
+    }
+
     /// Records a failure, if `polled` is one.
-    pub(super) fn noting<T>(&mut self, polled: Poll<Result<T, ClientError>>) -> Poll<Result<T, ClientError>> {
-        if let Poll::Ready(Err(error)) = &polled {
-            self.note(Err(error));
-        }
-        polled
+    pub(super) fn noting_poll<T>(
+        &mut self,
+        polled: Poll<Result<T, ClientError>>,
+    ) -> Poll<Result<T, ClientError>> {
+        polled.map(|outcome| self.noting(outcome))
     }
 
     /// The part that is kept until the body of the answer has been read.

@@ -1,15 +1,13 @@
-//! [`Half`]: the access that each half of a call has to their connection.
+//! [`Half`]: the access that each half of a call has to it.
 
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 
+use super::Call;
 use crate::client::ClientError;
-use crate::client::link::Link;
-use crate::client::tally::Tally;
 use crate::memory::lock;
-use crate::message::Response;
 
-/// The access that one half of a call has to the connection of both.
+/// The access that one half of a call has to it.
 pub(super) struct Half {
     side: Side,
     both: Arc<Mutex<Both>>,
@@ -17,28 +15,25 @@ pub(super) struct Half {
 }
 
 impl Half {
-    /// The halves of the writer and of the reader. `early` is the head of an answer, if one has already come.
-    pub(super) fn pair(link: Box<Link>, early: Response, tally: Tally) -> (Half, Half) {
-        let both = Arc::new(Mutex::new(Both { link: Some(link), early, tally }));
+    /// The halves of the writer and of the reader.
+    pub(super) fn pair(call: Call) -> (Half, Half) {
+        let both = Arc::new(Mutex::new(Both(Some(call))));
         let owners = Arc::<Owners>::default();
         let half = |side| Half { side, both: both.clone(), owners: owners.clone() };
         (half(Side::Writer), half(Side::Reader))
     }
 
-    /// Polls the link for one half. Both owners are woken by whatever happens to the connection, and by each of its
+    /// Polls the call for one half. Both owners are woken by whatever happens to the connection, and by each of its
     /// time limits: it has one timer, and the half that polls last cannot know what the other one waits for.
     pub(super) fn poll<T>(
         &self,
         cx: &mut Context<'_>,
-        poll: impl FnOnce(&mut Link, &mut Response, &mut Context<'_>) -> Poll<Result<T, ClientError>>,
+        poll: impl FnOnce(&mut Call, &mut Context<'_>) -> Poll<Result<T, ClientError>>,
     ) -> Poll<Result<T, ClientError>> {
         // Not dropped under a lock either: it may be the last that holds its task, and with it the other half.
         let _former = self.owners.note(self.side, cx.waker());
-        let mut both = lock(&self.both);
-        let (link, early) = both.parts();
-        let polled = poll(link, early, &mut Context::from_waker(&Waker::from(self.owners.clone())));
-        let polled = both.tally.noting(polled);
-        drop(both);
+        let polled =
+            self.with_call(|call| poll(call, &mut Context::from_waker(&Waker::from(self.owners.clone()))));
         if let Poll::Ready(Err(_)) = polled {
             // Nothing else tells the other half what that means for it.
             self.wake_owners();
@@ -46,14 +41,9 @@ impl Half {
         polled
     }
 
-    /// Lends what a balancer notes for a moment.
-    pub(super) fn with_tally(&self, then: impl FnOnce(&mut Tally)) {
-        then(&mut lock(&self.both).tally);
-    }
-
-    /// Calls `then` with the link.
-    pub(super) fn with_link<T>(&self, then: impl FnOnce(&mut Link) -> T) -> T {
-        then(lock(&self.both).parts().0)
+    /// Calls `then` with the call.
+    pub(super) fn with_call<T>(&self, then: impl FnOnce(&mut Call) -> T) -> T {
+        then(lock(&self.both).0.as_mut().expect("it is taken when this is dropped"))
     }
 
     /// Wakes the owners of both halves.
@@ -94,25 +84,13 @@ impl Wake for Owners {
     }
 }
 
-/// What the halves share.
-struct Both {
-    /// Present until this is dropped.
-    link: Option<Box<Link>>,
-    /// The head of an answer, if the writer found it, or the call did before it was split.
-    early: Response,
-    tally: Tally,
-}
-
-impl Both {
-    fn parts(&mut self) -> (&mut Link, &mut Response) {
-        (self.link.as_deref_mut().expect("it is taken when this is dropped"), &mut self.early)
-    }
-}
+/// What the halves share: a call, until this is dropped.
+struct Both(Option<Call>);
 
 impl Drop for Both {
     fn drop(&mut self) {
-        if let Some(link) = self.link.take() {
-            link.rest();
+        if let Some(call) = self.0.take() {
+            call.rest();
         }
     }
 }

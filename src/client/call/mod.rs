@@ -2,6 +2,7 @@
 //! answer.
 
 mod half;
+mod poll;
 mod reader;
 mod writer;
 
@@ -52,7 +53,7 @@ use crate::message::{Headers, Response};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Call {
-    link: Box<Link>,
+    link: Link,
     /// The head of an answer that came before the body was complete, or if there is none to write; it may be an interim
     /// one.
     early: Response,
@@ -70,7 +71,7 @@ impl Call {
         trailers: Headers,
         cookies: CookieExchange<'static>,
     ) -> Call {
-        Call { link: Box::new(link), early, trailers, cookies, tally: Tally::default() }
+        Call { link, early, trailers, cookies, tally: Tally::default() }
     }
 
     /// This call, of which a balancer notes how it goes.
@@ -136,20 +137,17 @@ impl Call {
         trailers: &Headers,
         response: &mut Response,
     ) -> Result<Answer, ClientError> {
-        let link = &mut *self.link;
+        let link = &mut self.link;
         link.end(trailers)?;
         link.exchange.progress.drop_interim();
         match link.exchange.progress.is_answered() {
-            true => *response = self.early,
+            true => std::mem::swap(response, &mut self.early),
             false => response.reset(),
         }
         let answered = poll_fn(|cx| link.poll_answer(cx, None, response)).await;
-        self.tally.note(answered.as_ref().map(|()| &*response));
-        answered?;
-        *response.timings_mut() = link.exchange.progress.timings;
-        self.cookies.end(response);
-        link.decode(response)?;
-        Ok(Answer::new(*self.link).counted(self.tally.into_pending()))
+        self.tally.noting(answered)?;
+        self.accept(response)?;
+        Ok(Answer::new(self.link).counted(self.tally.into_pending()))
     }
 
     /// Splits the call into two halves, so that the answer can be read while the body is written.
@@ -184,18 +182,8 @@ impl Call {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn split(self) -> (CallWriter, CallReader) {
-        let (writer, reader) = Half::pair(self.link, self.early, self.tally);
-        (CallWriter::new(writer, self.trailers), CallReader::new(reader, self.cookies))
-    }
-
-    fn poll_data(&mut self, cx: &mut Context<'_>, data: &[u8]) -> Poll<Result<usize, ClientError>> {
-        let Call { link, early, tally, .. } = self;
-        tally.noting(link.poll_write(cx, early, data))
-    }
-
-    fn poll_sent(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ClientError>> {
-        let Call { link, early, tally, .. } = self;
-        tally.noting(link.poll_unless_refused(cx, early, (), Link::poll_flush))
+        let (writer, reader) = Half::pair(self);
+        (CallWriter::new(writer), CallReader::new(reader))
     }
 }
 
@@ -222,11 +210,7 @@ impl AsyncWrite for Call {
     /// Ends the body, with the trailers of the request if there were any, and sends all of it. [`Call::finish`] still
     /// receives the answer.
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        // They are written by the first call, whatever later calls still wait for.
-        let trailers = std::mem::take(&mut self.trailers);
-        let Call { link, early, tally, .. } = &mut *self;
-        let ended = link.poll_unless_refused(cx, early, (), |link, cx| link.poll_end(cx, &trailers));
-        tally.noting(ended).map_err(io::Error::from)
+        self.poll_finish(cx).map_err(io::Error::from)
     }
 }
 

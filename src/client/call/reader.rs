@@ -8,11 +8,9 @@ use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, ReadBuf};
 
+use super::Call;
 use super::half::Half;
-use crate::client::cookie_exchange::CookieExchange;
-use crate::client::link::Link;
-use crate::client::tally::Tally;
-use crate::client::{ClientError, ClientPhase};
+use crate::client::ClientError;
 use crate::memory::Reset;
 use crate::message::{Headers, Response, Status};
 
@@ -29,12 +27,11 @@ pub struct CallReader {
     /// The interim answer that was taken last.
     interim: Response,
     trailers: Headers,
-    cookies: CookieExchange<'static>,
 }
 
 impl CallReader {
-    pub(super) fn new(half: Half, cookies: CookieExchange<'static>) -> CallReader {
-        CallReader { half, piece: Vec::new(), interim: Response::new(), trailers: Headers::new(), cookies }
+    pub(super) fn new(half: Half) -> CallReader {
+        CallReader { half, piece: Vec::new(), interim: Response::new(), trailers: Headers::new() }
     }
 
     /// Receives the next interim answer, such as 103 with `link` fields (RFC 9110 §15.2, RFC 8297); `None` once the
@@ -81,10 +78,10 @@ impl CallReader {
     pub async fn informational(&mut self) -> Result<Option<(Status, &Headers)>, ClientError> {
         let CallReader { half, interim, .. } = self;
         let has_come = poll_fn(|cx| {
-            half.poll(cx, |link, early, cx| {
-                let has_come = ready!(link.poll_interim(cx, early))?;
+            half.poll(cx, |call, cx| {
+                let has_come = ready!(call.poll_interim(cx))?;
                 if has_come {
-                    std::mem::swap(interim, early);
+                    std::mem::swap(interim, &mut call.early);
                 }
                 Poll::Ready(Ok(has_come))
             })
@@ -104,27 +101,11 @@ impl CallReader {
     ///
     /// Fails if no answer arrives.
     pub async fn head(&mut self, response: &mut Response) -> Result<(), ClientError> {
-        if self.half.with_link(|link| link.exchange.progress.drop_interim()) {
+        if self.half.with_call(|call| call.link.exchange.progress.drop_interim()) {
             self.half.wake_owners();
         }
         response.reset();
-        poll_fn(|cx| {
-            self.half.poll(cx, |link, early, cx| {
-                if link.exchange.progress.is_answered() {
-                    std::mem::swap(response, early);
-                } else if let Poll::Ready(head) = link.poll_early(cx, response) {
-                    head?;
-                } else {
-                    return link.poll_deadline(cx, ClientPhase::Wait).map(Err);
-                }
-                *response.timings_mut() = link.exchange.progress.timings;
-                Poll::Ready(link.decode(response))
-            })
-        })
-        .await?;
-        self.half.with_tally(|tally| tally.note(Ok(response)));
-        self.cookies.end(response);
-        Ok(())
+        poll_fn(|cx| self.half.poll(cx, |call, cx| call.poll_head(cx, response))).await
     }
 
     /// Returns the next piece of the body, of whatever size it arrived in; `None` at the end. Call it after
@@ -136,7 +117,7 @@ impl CallReader {
     pub async fn chunk(&mut self) -> Result<Option<&[u8]>, ClientError> {
         let CallReader { half, piece, trailers, .. } = self;
         piece.clear();
-        poll_fn(|cx| poll_chunk(half, cx, trailers, |link| piece.extend_from_slice(link.chunk()))).await?;
+        poll_fn(|cx| poll_chunk(half, cx, trailers, |call| piece.extend_from_slice(call.chunk()))).await?;
         Ok(Some(&**piece).filter(|piece| !piece.is_empty()))
     }
 
@@ -151,40 +132,22 @@ fn poll_chunk(
     half: &Half,
     cx: &mut Context<'_>,
     trailers: &mut Headers,
-    take: impl FnOnce(&mut Link),
+    take: impl FnOnce(&mut Call),
 ) -> Poll<Result<(), ClientError>> {
-    let polled = ready!(half.poll(cx, |link, _, cx| {
-        let polled = ready!(link.poll_chunk(cx));
-        match polled {
-            Ok(0) if trailers.is_empty() => {
-                std::mem::swap(trailers, &mut link.exchange.incoming.trailers);
-            }
-            Ok(0) => {}
-            Ok(_) => take(link),
-            Err(_) => link.close(),
+    half.poll(cx, |call, cx| {
+        match ready!(call.poll_chunk(cx))? {
+            0 if trailers.is_empty() => std::mem::swap(trailers, &mut call.link.exchange.incoming.trailers),
+            0 => {}
+            _ => take(call),
         }
-        Poll::Ready(polled)
-    }));
-    if let Ok(0) = polled {
-        half.with_tally(Tally::end);
-    }
-    Poll::Ready(polled.map(drop))
+        Poll::Ready(Ok(()))
+    })
 }
 
 impl Drop for CallReader {
     /// Ends the exchange, unless all of the answer has come. A writer that waits learns of it.
     fn drop(&mut self) {
-        let is_over = self.half.with_link(|link| {
-            let is_over = link.exchange.progress.is_answered() && link.exchange.incoming.is_read();
-            if !is_over {
-                link.close();
-                link.exchange.progress.drop_interim();
-            }
-            is_over
-        });
-        if !is_over {
-            // What the writer meets now is not the server's fault.
-            self.half.with_tally(Tally::end);
+        if self.half.with_call(Call::leave) {
             self.half.wake_owners();
         }
     }
@@ -197,7 +160,7 @@ impl AsyncRead for CallReader {
         out: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let CallReader { half, trailers, .. } = &mut *self;
-        poll_chunk(half, cx, trailers, |link| link.read_chunk(out)).map_err(io::Error::from)
+        poll_chunk(half, cx, trailers, |call| call.link.read_chunk(out)).map_err(io::Error::from)
     }
 }
 

@@ -8,10 +8,9 @@ use std::task::{Context, Poll, ready};
 
 use tokio::io::AsyncWrite;
 
+use super::Call;
 use super::half::Half;
 use crate::client::ClientError;
-use crate::client::link::Link;
-use crate::exchange::ExchangeError;
 use crate::message::Headers;
 
 /// Writes the body of a request while a [`CallReader`](super::CallReader) reads its answer.
@@ -21,12 +20,11 @@ use crate::message::Headers;
 /// halves are dropped.
 pub struct CallWriter {
     half: Half,
-    trailers: Headers,
 }
 
 impl CallWriter {
-    pub(super) fn new(half: Half, trailers: Headers) -> CallWriter {
-        CallWriter { half, trailers }
+    pub(super) fn new(half: Half) -> CallWriter {
+        CallWriter { half }
     }
 
     /// Writes some bytes from the front of `data`, and returns how many. Nothing is lost if the future is dropped.
@@ -84,50 +82,43 @@ impl CallWriter {
     ///
     /// As [`CallWriter::finish`].
     pub async fn finish_with(&mut self, trailers: &Headers) -> Result<(), ClientError> {
-        poll_fn(|cx| self.poll_end(cx, trailers)).await
+        poll_fn(|cx| self.poll_ended(cx, |call, cx| call.poll_end(cx, trailers))).await
     }
 
     /// Returns whether the server still reads the body. Once it does not, what is written is dropped, so there is no
     /// need to produce any more.
     pub fn is_wanted(&self) -> bool {
-        self.half.with_link(|link| link.is_wanted())
+        self.half.with_call(|call| call.is_wanted())
     }
 
     fn poll_data(&mut self, cx: &mut Context<'_>, data: &[u8]) -> Poll<Result<usize, ClientError>> {
-        self.half.poll(cx, |link, early, cx| link.poll_write(cx, early, data))
+        self.half.poll(cx, |call, cx| call.poll_data(cx, data))
     }
 
     fn poll_sent(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ClientError>> {
-        self.poll_unless_refused(cx, (), Link::poll_flush)
+        self.half.poll(cx, Call::poll_sent)
     }
 
     fn poll_finish(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ClientError>> {
-        // They are written by the first call, whatever later calls still wait for.
-        let trailers = std::mem::take(&mut self.trailers);
-        self.poll_end(cx, &trailers)
+        self.poll_ended(cx, Call::poll_finish)
     }
 
-    fn poll_end(&mut self, cx: &mut Context<'_>, trailers: &Headers) -> Poll<Result<(), ClientError>> {
-        let ended = ready!(self.poll_unless_refused(cx, (), |link, cx| link.poll_end(cx, trailers)));
+    fn poll_ended(
+        &mut self,
+        cx: &mut Context<'_>,
+        poll: impl FnOnce(&mut Call, &mut Context<'_>) -> Poll<Result<(), ClientError>>,
+    ) -> Poll<Result<(), ClientError>> {
+        let ended = ready!(self.half.poll(cx, poll));
         // The time limit of the reader that waits for the answer begins now.
         self.half.wake_owners();
         Poll::Ready(ended)
-    }
-
-    fn poll_unless_refused<T>(
-        &mut self,
-        cx: &mut Context<'_>,
-        dropped: T,
-        poll: impl FnMut(&mut Link, &mut Context<'_>) -> Poll<Result<T, ClientError>>,
-    ) -> Poll<Result<T, ClientError>> {
-        self.half.poll(cx, |link, early, cx| link.poll_unless_refused(cx, early, dropped, poll))
     }
 }
 
 impl Drop for CallWriter {
     /// Tells a reader that waits for the answer that the end of the request will not come.
     fn drop(&mut self) {
-        self.half.with_link(|link| link.give_up(ExchangeError::Length));
+        self.half.with_call(Call::give_up);
         self.half.wake_owners();
     }
 }

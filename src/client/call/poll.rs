@@ -1,0 +1,130 @@
+//! How a [`Call`] is polled: for itself, for one of its halves, or for a gateway, which uses both sides in one task.
+
+use std::task::{Context, Poll, ready};
+
+use super::Call;
+use crate::client::link::Link;
+use crate::client::{ClientError, ClientPhase};
+use crate::exchange::ExchangeError;
+use crate::message::{Headers, Response};
+
+/// The request.
+impl Call {
+    /// Writes some bytes from the front of `data`, or drops them once the server reads no more.
+    pub(crate) fn poll_data(
+        &mut self,
+        cx: &mut Context<'_>,
+        data: &[u8],
+    ) -> Poll<Result<usize, ClientError>> {
+        let written = self.link.poll_write(cx, &mut self.early, data);
+        self.tally.noting_poll(written)
+    }
+
+    /// Sends what has been written so far.
+    pub(crate) fn poll_sent(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ClientError>> {
+        let sent = self.link.poll_unless_refused(cx, &mut self.early, (), Link::poll_flush);
+        self.tally.noting_poll(sent)
+    }
+
+    /// Ends the body with these trailers, of which only those of the first call count, and sends all of it.
+    pub(crate) fn poll_end(
+        &mut self,
+        cx: &mut Context<'_>,
+        trailers: &Headers,
+    ) -> Poll<Result<(), ClientError>> {
+        let end = |link: &mut Link, cx: &mut Context<'_>| link.poll_end(cx, trailers);
+        let ended = self.link.poll_unless_refused(cx, &mut self.early, (), end);
+        self.tally.noting_poll(ended)
+    }
+
+    /// Ends the body with the trailers of the request, and sends all of it.
+    pub(super) fn poll_finish(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ClientError>> {
+        // They are written by the first call, whatever later calls still wait for.
+        let trailers = std::mem::take(&mut self.trailers);
+        self.poll_end(cx, &trailers)
+    }
+
+    /// Notes that the rest of the body will not come.
+    pub(super) fn give_up(&mut self) {
+        self.link.give_up(ExchangeError::Length);
+    }
+}
+
+/// The answer.
+impl Call {
+    /// Whether the head of the final answer has come.
+    pub(crate) fn is_answered(&self) -> bool {
+        self.link.exchange.progress.is_answered()
+    }
+
+    /// Takes the next interim answer, which is then in `early`. Returns false once the final one has come.
+    pub(crate) fn poll_interim(&mut self, cx: &mut Context<'_>) -> Poll<Result<bool, ClientError>> {
+        let has_come = self.link.poll_interim(cx, &mut self.early);
+        self.tally.noting_poll(has_come)
+    }
+
+    /// Receives the head of the final answer into `response`, which is empty.
+    pub(crate) fn poll_head(
+        &mut self,
+        cx: &mut Context<'_>,
+        response: &mut Response,
+    ) -> Poll<Result<(), ClientError>> {
+        if self.is_answered() {
+            std::mem::swap(response, &mut self.early);
+        } else {
+            let head = match self.link.poll_early(cx, response) {
+                Poll::Pending => self.link.poll_deadline(cx, ClientPhase::Wait).map(Err),
+                head => head,
+            };
+            ready!(self.tally.noting_poll(head))?;
+        }
+        Poll::Ready(self.accept(response))
+    }
+
+    /// Completes a head that has been received, and lets everyone know of it.
+    pub(super) fn accept(&mut self, response: &mut Response) -> Result<(), ClientError> {
+        *response.timings_mut() = self.link.exchange.progress.timings;
+        self.cookies.end(response);
+        let decoded = self.link.decode(response);
+        self.tally.note(decoded.as_ref().map(|()| &*response));
+        decoded
+    }
+
+    /// Receives the next piece of the body, which is then in [`Call::chunk`]. Returns its length, 0 at the end.
+    pub(crate) fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Result<usize, ClientError>> {
+        let received = ready!(self.link.poll_chunk(cx));
+        match received {
+            Ok(0) => self.tally.end(),
+            Ok(_) => {}
+            Err(_) => self.link.close(),
+        }
+        Poll::Ready(self.tally.noting(received))
+    }
+
+    /// The piece of the body that was received last.
+    pub(crate) fn chunk(&self) -> &[u8] {
+        self.link.chunk()
+    }
+
+    /// The trailers of the answer, once its body has come to its end.
+    pub(crate) fn trailers(&self) -> &Headers {
+        &self.link.exchange.incoming.trailers
+    }
+
+    /// Ends the exchange, unless all of the answer has come. Returns whether it did.
+    pub(super) fn leave(&mut self) -> bool {
+        let is_over = self.is_answered() && self.link.exchange.incoming.is_read();
+        if !is_over {
+            self.link.close();
+            self.link.exchange.progress.drop_interim();
+            // What the writer meets now is not the server's fault.
+            self.tally.end();
+        }
+        !is_over
+    }
+
+    /// Gives the connection back, if both sides have come to their ends.
+    pub(crate) fn rest(self) {
+        self.link.rest();
+    }
+}
