@@ -2,8 +2,15 @@
 
 mod pump;
 
+use std::cell::RefCell;
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
+use std::task;
+
+use tokio::io::AsyncWrite;
+
 use self::pump::{Pump, owed};
-use crate::client::{Call, CallReader, ClientError};
+use crate::client::{Call, ClientError};
 use crate::message::{Headers, Response, Status};
 use crate::runtime::beside;
 use crate::server::{Context, Error, Outcome, Result, Writer};
@@ -92,19 +99,19 @@ impl Context {
             // What is left must not pass for all of it.
             return Err(Error::new(Status::BAD_GATEWAY, "a part of the body was read before"));
         }
-        let opened = beside(async { call.await.map_err(owed) }, self.peer_left());
-        let (writer, mut answer) = opened.await?.split();
-        let (mut pump, mut response) = (Pump::new(writer, self.request.body.bytes()), Response::new());
-        loop {
-            let interim = async { answer.informational().await.map_err(owed) };
-            let pumping = async { pump.attend(&mut self.body_reader().behind_buffered()).await };
-            let Some((status, fields)) = beside(interim, pumping).await? else { break };
+        let opening = pin!(call.into_future());
+        let opened = beside(async { opening.await.map_err(owed) }, self.peer_left());
+        let call = RefCell::new(opened.await?);
+        let mut pump = Pump::new(&call, self.request.body.bytes());
+        while beside(next_interim(&call), pump.attend(&mut self.body_reader().behind_buffered())).await? {
+            let (status, fields) = call.borrow().interim();
             // A peer that expects a 100 gets it from this server, as soon as its body is wanted (§10.1.1).
             if status != Status::CONTINUE || !self.request.headers.contains("expect") {
-                self.informational(status, &fields.forwarded()).await?;
+                self.informational(status, &fields).await?;
             }
         }
-        answer.head(&mut response).await.map_err(owed)?;
+        let mut response = Response::new();
+        poll_fn(|cx| call.borrow_mut().poll_head(cx, &mut response)).await.map_err(owed)?;
         let onward = response.headers.forwarded();
         let received = std::mem::replace(&mut response.headers, onward);
         let own = std::mem::replace(&mut self.response, response).headers;
@@ -114,21 +121,45 @@ impl Context {
             return Err(error);
         }
         if !pump.is_wanted() {
-            return relay(&mut answer, &received, self.stream().await?).await;
+            relay(&call, &received, self.stream().await?).await?;
+        } else {
+            let (body, out) = self.duplex().await?;
+            let mut body = body.behind_buffered();
+            beside(relay(&call, &received, out), pump.attend(&mut body)).await?;
+            // Many servers answer while they read.
+            pump.run(&mut body).await?;
         }
-        let (body, out) = self.duplex().await?;
-        let mut body = body.behind_buffered();
-        beside(relay(&mut answer, &received, out), pump.attend(&mut body)).await?;
-        // Many servers answer while they read.
-        pump.run(&mut body).await
+        call.into_inner().rest();
+        Ok(())
     }
 }
 
+/// Takes the next interim answer. Returns false once the final one has come.
+async fn next_interim(call: &RefCell<Call>) -> Result<bool> {
+    poll_fn(|cx| call.borrow_mut().poll_interim(cx)).await.map_err(owed)
+}
+
 /// Forwards the body of the response to the peer, and the trailers that these `headers` do not keep from it.
-async fn relay(answer: &mut CallReader, headers: &Headers, mut out: Writer<'_>) -> Result {
-    while let Some(chunk) = beside(async { answer.chunk().await.map_err(owed) }, out.peer_left()).await? {
-        out.write_all(chunk).await?;
-        out.flush().await?;
+async fn relay(call: &RefCell<Call>, headers: &Headers, mut out: Writer<'_>) -> Result {
+    loop {
+        let chunk = async { poll_fn(|cx| call.borrow_mut().poll_chunk(cx)).await.map_err(owed) };
+        // A server that pauses may have sent what its client waits for.
+        let pause = async {
+            out.flush().await?;
+            out.peer_left().await
+        };
+        let len = beside(chunk, pause).await?;
+        if len == 0 {
+            break;
+        }
+        let mut written = 0;
+        while written < len {
+            let write = |cx: &mut task::Context<'_>| {
+                Pin::new(&mut out).poll_write(cx, &call.borrow().chunk()[written..])
+            };
+            written += poll_fn(write).await?;
+        }
     }
-    Ok(out.finish_with(&answer.trailers().forwarded_behind(headers)).await?)
+    let trailers = call.borrow().received_trailers().forwarded_behind(headers);
+    Ok(out.finish_with(&trailers).await?)
 }

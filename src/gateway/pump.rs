@@ -1,23 +1,25 @@
 //! [`Pump`]: forwards the body of a request to the server behind.
 
-use std::future::pending;
+use std::cell::RefCell;
+use std::future::{pending, poll_fn};
+use std::task::{Context, Poll, ready};
 
-use crate::client::{CallWriter, ClientError};
+use crate::client::{Call, ClientError};
 use crate::runtime::beside;
 use crate::server::{Error, Reader, Result};
 
 /// Forwards the body of a request to the server behind. It can be stopped at any time, and continues where it was.
-pub(super) struct Pump {
-    writer: CallWriter,
+pub(super) struct Pump<'c> {
+    call: &'c RefCell<Call>,
     piece: Vec<u8>,
     /// How many bytes of the piece have been sent.
     sent: usize,
 }
 
-impl Pump {
+impl Pump<'_> {
     /// Begins with `buffered`, which is all of the body if it was received before.
-    pub(super) fn new(writer: CallWriter, buffered: &[u8]) -> Pump {
-        Pump { writer, piece: buffered.to_vec(), sent: 0 }
+    pub(super) fn new<'c>(call: &'c RefCell<Call>, buffered: &[u8]) -> Pump<'c> {
+        Pump { call, piece: buffered.to_vec(), sent: 0 }
     }
 
     /// Runs until all that is still to come of `body` has been sent, or the server reads no more of it.
@@ -33,7 +35,7 @@ impl Pump {
 
     /// Whether the server behind still reads the body.
     pub(super) fn is_wanted(&self) -> bool {
-        self.writer.is_wanted()
+        self.call.borrow().is_wanted()
     }
 
     /// Runs, unless `left` fails because the peer has left while the server behind takes no more.
@@ -44,15 +46,23 @@ impl Pump {
     ) -> Result {
         while self.is_wanted() {
             while self.sent < self.piece.len() {
-                let write = async { self.writer.write(&self.piece[self.sent..]).await.map_err(owed) };
+                let piece = &self.piece[self.sent..];
+                let write = self.asked(|call, cx| call.poll_data(cx, piece));
                 self.sent += beside(write, left(body)).await?;
             }
             let chunk = async { Ok(body.chunk().await?) };
             // A peer that pauses may be waiting for an answer to what it has sent.
-            let flush = async { self.writer.flush().await.map_err(owed) };
+            let flush = self.asked(Call::poll_sent);
             let Some(chunk) = beside(chunk, flush).await? else {
                 let trailers = body.trailers().forwarded_behind(&body.request.headers);
-                let finish = async { self.writer.finish_with(&trailers).await.map_err(owed) };
+                let finish = self.asked(|call, cx| {
+                    let ended = ready!(call.poll_end(cx, &trailers));
+                    if !call.is_answered() {
+                        // The time limit of whoever waits for the answer begins now.
+                        cx.waker().wake_by_ref();
+                    }
+                    Poll::Ready(ended)
+                });
                 return beside(finish, left(body)).await;
             };
             self.piece.clear();
@@ -60,6 +70,14 @@ impl Pump {
             self.sent = 0;
         }
         Ok(())
+    }
+
+    /// Awaits what `poll` does with the call.
+    async fn asked<T>(
+        &self,
+        mut poll: impl FnMut(&mut Call, &mut Context<'_>) -> Poll<Result<T, ClientError>>,
+    ) -> Result<T> {
+        poll_fn(|cx| poll(&mut self.call.borrow_mut(), cx)).await.map_err(owed)
     }
 }
 

@@ -6,7 +6,7 @@ use super::Call;
 use crate::client::link::Link;
 use crate::client::{ClientError, ClientPhase};
 use crate::exchange::ExchangeError;
-use crate::message::{Headers, Response};
+use crate::message::{Headers, Response, Status};
 
 /// The request.
 impl Call {
@@ -63,6 +63,11 @@ impl Call {
         self.tally.noting_poll(has_come)
     }
 
+    /// The status of the interim answer that was taken last, and its fields for the next hop.
+    pub(crate) fn interim(&self) -> (Status, Headers) {
+        (self.early.status, self.early.headers.forwarded())
+    }
+
     /// Receives the head of the final answer into `response`, which is empty.
     pub(crate) fn poll_head(
         &mut self,
@@ -107,7 +112,7 @@ impl Call {
     }
 
     /// The trailers of the answer, once its body has come to its end.
-    pub(crate) fn trailers(&self) -> &Headers {
+    pub(crate) fn received_trailers(&self) -> &Headers {
         &self.link.exchange.incoming.trailers
     }
 
