@@ -129,11 +129,11 @@ impl Client {
             && request.trailers.is_empty();
         let mut link = match Link::rested(self.pool_for(pool, request)?, runtime::now()) {
             Ok(link) => link,
-            Err(missing) => self.link(missing, deadline).await?,
+            Err(missing) => rare(|| self.link(missing, deadline)).await?,
         };
         let cookies = CookieExchange::begin(&link.place.pool, (request, Goal::Own));
         link.begin((request, Goal::Own), content, cookies.cookie(), deadline);
-        let mut early = Response::new();
+        let mut early = link.exchange.early.take().unwrap_or_default();
         if !is_whole {
             poll_fn(|cx| link.poll_flush(cx)).await?;
             return Ok(Call::new(link, early, request.trailers.clone(), cookies.into_owned()));

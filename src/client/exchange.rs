@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::coding::Decoding;
 use crate::exchange::{ExchangeError, Incoming, Outgoing};
 use crate::memory::Reset;
-use crate::message::{Headers, Request, Timings, Version};
+use crate::message::{Headers, Request, Response, Timings, Version};
 use crate::net::Workspace;
 use crate::runtime::{self, Instant, Turn};
 use crate::wire::{Asked, Wish, patience, persists};
@@ -16,6 +16,8 @@ pub(super) struct Exchange {
     pub(super) outgoing: Outgoing,
     /// Lent to the connection while it is in use.
     pub(super) workspace: Option<Box<Workspace>>,
+    /// For the head of an answer to a call. Lent to the call, and absent before the first one.
+    pub(super) early: Option<Box<Response>>,
     /// How much was decoded since other tasks had their turn.
     pub(super) turn: Turn,
     pub(super) persistence: Persistence,
@@ -46,6 +48,7 @@ impl Default for Exchange {
             incoming: Incoming::default(),
             outgoing: Outgoing::default(),
             workspace: None,
+            early: None,
             turn: Turn::default(),
             persistence: Persistence::new(now),
             facts: Facts::default(),
@@ -56,10 +59,11 @@ impl Default for Exchange {
 
 impl Reset for Exchange {
     fn reset(&mut self) {
-        let Exchange { incoming, outgoing, workspace, turn, persistence, facts, progress } = self;
+        let Exchange { incoming, outgoing, workspace, early, turn, persistence, facts, progress } = self;
         incoming.reset();
         outgoing.reset();
         workspace.iter_mut().for_each(|workspace| workspace.reset());
+        early.iter_mut().for_each(|early| early.reset());
         (*turn, *facts) = Default::default();
         *persistence = Persistence::new(persistence.born);
         *progress = Progress::new(Timings::default(), progress.mark);
@@ -69,6 +73,7 @@ impl Reset for Exchange {
         self.incoming.shrink();
         self.outgoing.shrink();
         self.workspace.iter_mut().for_each(|workspace| workspace.shrink());
+        self.early.iter_mut().for_each(|early| early.shrink());
     }
 }
 

@@ -104,28 +104,29 @@ impl Context {
         let call = RefCell::new(opened.await?);
         let mut pump = Pump::new(&call, self.request.body.bytes());
         while beside(next_interim(&call), pump.attend(&mut self.body_reader().behind_buffered())).await? {
-            let (status, fields) = call.borrow().interim();
+            let (status, fields) = {
+                let mut call = call.borrow_mut();
+                (call.early().status, call.early().headers.forwarded())
+            };
             // A peer that expects a 100 gets it from this server, as soon as its body is wanted (§10.1.1).
             if status != Status::CONTINUE || !self.request.headers.contains("expect") {
                 self.informational(status, &fields).await?;
             }
         }
-        let mut response = Response::new();
-        poll_fn(|cx| call.borrow_mut().poll_head(cx, &mut response)).await.map_err(owed)?;
-        let onward = response.headers.forwarded();
-        let received = std::mem::replace(&mut response.headers, onward);
-        let own = std::mem::replace(&mut self.response, response).headers;
-        self.response.headers.append_all(&own);
-        if let Err(error) = change(&mut self.response).into_result() {
-            self.response.headers = own;
+        let head = poll_fn(|cx| call.borrow_mut().poll_head(cx, &mut self.response)).await.map_err(owed);
+        let listing = self.response.headers.forward();
+        // The handler's own, whose place they took.
+        self.response.headers.append_all(&call.borrow_mut().early().headers);
+        if let Err(error) = head.and_then(|()| change(&mut self.response).into_result()) {
+            std::mem::swap(&mut self.response.headers, &mut call.borrow_mut().early().headers);
             return Err(error);
         }
         if !pump.is_wanted() {
-            relay(&call, &received, self.stream().await?).await?;
+            relay(&call, &listing, self.stream().await?).await?;
         } else {
             let (body, out) = self.duplex().await?;
             let mut body = body.behind_buffered();
-            beside(relay(&call, &received, out), pump.attend(&mut body)).await?;
+            beside(relay(&call, &listing, out), pump.attend(&mut body)).await?;
             // Many servers answer while they read.
             pump.run(&mut body).await?;
         }
@@ -139,8 +140,8 @@ async fn next_interim(call: &RefCell<Call>) -> Result<bool> {
     poll_fn(|cx| call.borrow_mut().poll_interim(cx)).await.map_err(owed)
 }
 
-/// Forwards the body of the response to the peer, and the trailers that these `headers` do not keep from it.
-async fn relay(call: &RefCell<Call>, headers: &Headers, mut out: Writer<'_>) -> Result {
+/// Forwards the body of the response to the peer, and the trailers that this `listing` does not keep from it.
+async fn relay(call: &RefCell<Call>, listing: &Headers, mut out: Writer<'_>) -> Result {
     loop {
         let chunk = async { poll_fn(|cx| call.borrow_mut().poll_chunk(cx)).await.map_err(owed) };
         // A server that pauses may have sent what its client waits for.
@@ -160,6 +161,6 @@ async fn relay(call: &RefCell<Call>, headers: &Headers, mut out: Writer<'_>) -> 
             written += poll_fn(write).await?;
         }
     }
-    let trailers = call.borrow().received_trailers().forwarded_behind(headers);
+    let trailers = call.borrow().received_trailers().forwarded_behind(listing);
     Ok(out.finish_with(&trailers).await?)
 }

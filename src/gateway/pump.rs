@@ -5,6 +5,7 @@ use std::future::{pending, poll_fn};
 use std::task::{Context, Poll, ready};
 
 use crate::client::{Call, ClientError};
+use crate::message::Headers;
 use crate::runtime::beside;
 use crate::server::{Error, Reader, Result};
 
@@ -55,21 +56,26 @@ impl Pump<'_> {
             let flush = self.asked(Call::poll_sent);
             let Some(chunk) = beside(chunk, flush).await? else {
                 let trailers = body.trailers().forwarded_behind(&body.request.headers);
-                let finish = self.asked(|call, cx| {
-                    let ended = ready!(call.poll_end(cx, &trailers));
-                    if !call.is_answered() {
-                        // The time limit of whoever waits for the answer begins now.
-                        cx.waker().wake_by_ref();
-                    }
-                    Poll::Ready(ended)
-                });
-                return beside(finish, left(body)).await;
+                return beside(self.finish(&trailers), left(body)).await;
             };
             self.piece.clear();
             self.piece.extend_from_slice(chunk);
             self.sent = 0;
         }
         Ok(())
+    }
+
+    /// Ends the request.
+    async fn finish(&self, trailers: &Headers) -> Result {
+        let end = |call: &mut Call, cx: &mut Context<'_>| {
+            let ended = ready!(call.poll_end(cx, trailers));
+            if !call.is_answered() {
+                // The time limit of whoever waits for the answer begins now.
+                cx.waker().wake_by_ref();
+            }
+            Poll::Ready(ended)
+        };
+        self.asked(end).await
     }
 
     /// Awaits what `poll` does with the call.

@@ -147,17 +147,40 @@ impl Headers {
     pub(crate) fn forwarded_behind(&self, headers: &Headers) -> Headers {
         let mut onward = Headers::new();
         onward.append_all_but(&HOP_BY_HOP, self);
+        onward.remove_listed(headers);
+        onward
+    }
+
+    /// Keeps only what may go to the next hop. Returns the lines of `connection` that list other fields, for the
+    /// trailers.
+    pub(crate) fn forward(&mut self) -> Headers {
+        let mut listing = Headers::new();
+        let is_usual = |option: &[u8]| USUAL.iter().any(|usual| option.eq_ignore_ascii_case(usual));
+        for line in self.named(Name::CONNECTION).filter(|line| !members(line).all(is_usual)) {
+            listing.push(Name::CONNECTION, line);
+        }
+        for hop in HOP_BY_HOP {
+            self.remove(hop.as_str());
+        }
+        self.remove_listed(&listing);
+        listing
+    }
+
+    /// Removes the fields that the `connection` of these `headers` lists.
+    fn remove_listed(&mut self, headers: &Headers) {
         // One pass over the options, instead of one for each field: a peer can list tens of thousands of them.
         for option in headers.named(Name::CONNECTION).flat_map(members) {
             if let Ok(option) = str::from_utf8(option)
                 && !FRAMING.iter().any(|framing| framing.eq_ignore_ascii_case(option))
             {
-                onward.remove(option);
+                self.remove(option);
             }
         }
-        onward
     }
 }
+
+/// Options of a connection that are not fields.
+const USUAL: [&[u8]; 2] = [b"close", b"keep-alive"];
 
 /// Fields that frame the body. No peer has them removed, or the body would be lost with them.
 const FRAMING: [&str; 2] = ["content-length", "transfer-encoding"];

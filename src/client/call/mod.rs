@@ -56,7 +56,7 @@ pub struct Call {
     link: Link,
     /// The head of an answer that came before the body was complete, or if there is none to write; it may be an interim
     /// one.
-    early: Response,
+    early: Box<Response>,
     trailers: Headers,
     cookies: CookieExchange<'static>,
     /// What a balancer notes of it.
@@ -67,7 +67,7 @@ impl Call {
     /// A call whose head has been sent. If there is no body to write, its answer has begun to come, with `early`.
     pub(super) fn new(
         link: Link,
-        early: Response,
+        early: Box<Response>,
         trailers: Headers,
         cookies: CookieExchange<'static>,
     ) -> Call {
@@ -141,7 +141,7 @@ impl Call {
         link.end(trailers)?;
         link.exchange.progress.drop_interim();
         match link.exchange.progress.is_answered() {
-            true => std::mem::swap(response, &mut self.early),
+            true => std::mem::swap(response, &mut *self.early),
             false => response.reset(),
         }
         let answered = poll_fn(|cx| link.poll_answer(cx, None, response)).await;

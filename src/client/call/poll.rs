@@ -6,7 +6,7 @@ use super::Call;
 use crate::client::link::Link;
 use crate::client::{ClientError, ClientPhase};
 use crate::exchange::ExchangeError;
-use crate::message::{Headers, Response, Status};
+use crate::message::{Headers, Response};
 
 /// The request.
 impl Call {
@@ -57,25 +57,21 @@ impl Call {
         self.link.exchange.progress.is_answered()
     }
 
-    /// Takes the next interim answer, which is then in `early`. Returns false once the final one has come.
+    /// Takes the next interim answer, which is then in [`Call::early`]. Returns false once the final one has come.
     pub(crate) fn poll_interim(&mut self, cx: &mut Context<'_>) -> Poll<Result<bool, ClientError>> {
         let has_come = self.link.poll_interim(cx, &mut self.early);
         self.tally.noting_poll(has_come)
     }
 
-    /// The status of the interim answer that was taken last, and its fields for the next hop.
-    pub(crate) fn interim(&self) -> (Status, Headers) {
-        (self.early.status, self.early.headers.forwarded())
-    }
-
-    /// Receives the head of the final answer into `response`, which is empty.
+    /// Receives the head of the final answer into `response`. If it has come before, what was there is then in
+    /// [`Call::early`].
     pub(crate) fn poll_head(
         &mut self,
         cx: &mut Context<'_>,
         response: &mut Response,
     ) -> Poll<Result<(), ClientError>> {
         if self.is_answered() {
-            std::mem::swap(response, &mut self.early);
+            std::mem::swap(response, &mut *self.early);
         } else {
             let head = match self.link.poll_early(cx, response) {
                 Poll::Pending => self.link.poll_deadline(cx, ClientPhase::Wait).map(Err),
@@ -93,6 +89,11 @@ impl Call {
         let decoded = self.link.decode(response);
         self.tally.note(decoded.as_ref().map(|()| &*response));
         decoded
+    }
+
+    /// The interim answer that was taken, or what took the place of the final one.
+    pub(crate) fn early(&mut self) -> &mut Response {
+        &mut self.early
     }
 
     /// Receives the next piece of the body, which is then in [`Call::chunk`]. Returns its length, 0 at the end.
@@ -129,7 +130,8 @@ impl Call {
     }
 
     /// Gives the connection back, if both sides have come to their ends.
-    pub(crate) fn rest(self) {
+    pub(crate) fn rest(mut self) {
+        self.link.exchange.early = Some(self.early);
         self.link.rest();
     }
 }
