@@ -57,11 +57,9 @@ impl Request {
             return Err(InvalidTarget::Form);
         }
         // The base is checked alone first, or the path could become the host of a base without one.
-        let mut target = Target::default();
-        target.set_url(base)?;
-        let origin_len = target.origin().map_or(0, str::len);
+        let origin_len = Target::origin_len(base)?;
         let base = base.strip_suffix('/').unwrap_or(base);
-        target.set_url(&[base, path, query].concat())?;
+        let target = Target::of_url([base, path, query].concat())?;
         if base.len() > origin_len && goes_up(self.target().path()) {
             return Err(InvalidTarget::Outside);
         }

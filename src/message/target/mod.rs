@@ -65,12 +65,19 @@ impl Target {
     /// A fragment is dropped, since it is never sent (RFC 9110 §4.2.5).
     pub(crate) fn set_url(&mut self, url: &str) -> Result<(), InvalidTarget> {
         let text = url.split_once('#').map_or(url, |(text, _fragment)| text);
-        let parts = match text.as_bytes() {
-            origin @ [b'/', ..] => Parts::origin_form(origin)?,
-            absolute => Parts::absolute_form(absolute)?,
-        };
-        self.set(text, parts);
+        self.set(text, Parts::of_url(text.as_bytes())?);
         Ok(())
+    }
+
+    /// The target that a URL is, as for [`Target::set_url`], if it has no fragment.
+    pub(crate) fn of_url(url: String) -> Result<Target, InvalidTarget> {
+        let parts = Parts::of_url(url.as_bytes())?;
+        Ok(Target { text: url, parts })
+    }
+
+    /// The length of the origin at the front of a URL; 0 if it is only a path.
+    pub(crate) fn origin_len(url: &str) -> Result<usize, InvalidTarget> {
+        Ok(Parts::of_url(url.as_bytes())?.authority.end())
     }
 
     /// Replaces the query. An empty one removes the `?` as well.

@@ -15,6 +15,14 @@ pub(super) struct Parts {
 }
 
 impl Parts {
+    /// The parts of an absolute `http` or `https` URL, or of an origin-form.
+    pub(super) fn of_url(url: &[u8]) -> Result<Parts, InvalidTarget> {
+        match url {
+            [b'/', ..] => Parts::origin_form(url),
+            _ => Parts::absolute_form(url),
+        }
+    }
+
     pub(super) fn origin_form(target: &[u8]) -> Result<Parts, InvalidTarget> {
         let (path, query) = resource(target, 0)?;
         Ok(Parts { path, query, ..Parts::default() })
