@@ -46,6 +46,20 @@ where
     H: IntoHandler<Kind>,
     H::Handler: Send + Sync,
 {
+    check_each(0, handler, (batch, requests, end), goes_on);
+}
+
+/// Each warm exchange allocates so often.
+#[track_caller]
+fn check_each<Kind, H>(
+    each: u64,
+    handler: H,
+    (batch, requests, end): (&str, usize, &str),
+    goes_on: impl Fn(usize) -> bool,
+) where
+    H: IntoHandler<Kind>,
+    H::Handler: Send + Sync,
+{
     // All other timeouts are on by default.
     let timeouts = Timeouts { handler: Some(Duration::from_secs(5)), ..Timeouts::default() };
     let server = Server::bind("127.0.0.1:0").cores(1).timeouts(timeouts);
@@ -57,7 +71,7 @@ where
     while goes_on(exchanges) {
         let allocated = exchange(&mut peer, batch, requests, end) - warm;
         exchanges += requests;
-        assert_eq!(allocated, 0, "allocations within {exchanges} exchanges");
+        assert_eq!(allocated, each * exchanges as u64, "allocations within {exchanges} exchanges");
     }
     running.shutdown(Duration::ZERO);
     running.wait().unwrap();
@@ -155,6 +169,18 @@ fn a_post_in_chunks_allocates_nothing() {
 
 const SIZED: &str = "Content-Length: 12\r\n\r\nhello, world";
 const CHUNKED: &str = "Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n7\r\n, world\r\n0\r\nx-sum: 1\r\n\r\n";
+
+/// Its target, its fields, and where they are.
+#[test]
+fn a_gateway_allocates_only_the_request_that_it_sends() {
+    let behind = Server::bind("127.0.0.1:0").cores(1).start(hello).unwrap();
+    let host = Client::new().host(&format!("http://{}", behind.local_addr())).unwrap();
+    let pass = async move |ctx: &mut Context| -> corehttp::Result {
+        let onward = ctx.request.target_to("/")?;
+        ctx.forward(host.open(&onward)).await
+    };
+    check_each(3, pass, (GET, 1, "hello, world"), |exchanges| exchanges < 1000);
+}
 
 #[test]
 fn an_async_handler_that_waits_allocates_nothing() {
