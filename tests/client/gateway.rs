@@ -10,6 +10,7 @@ use corehttp::{
     Status, with_plan,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
+use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -353,6 +354,27 @@ async fn a_fault_behind_is_502_or_504_or_cuts_the_answer() {
         let silent = Stage::new(|mut peer, _| async move { peer.hear_all().await });
         assert!(hear(&silent, asked).await.starts_with("HTTP/1.1 504 "));
     }
+}
+
+/// The time for the answer begins when the body has been sent, though nothing else happens then that would wake whoever
+/// waits.
+#[tokio::test]
+async fn a_server_behind_that_never_answers_an_upload_is_504() {
+    let silent = Stage::new(|mut peer, _| async move { peer.hear_all().await });
+    let timeouts = ClientTimeouts { wait: Duration::from_millis(50), ..ClientTimeouts::default() };
+    let client = silent.builder().timeouts(timeouts).build();
+    let gateway = async move |ctx: &mut Context| pass(&client, ctx).await;
+    let server =
+        Server::bind("127.0.0.1:0").cores(1).start(with_plan(|_| BodyPlan::Stream, gateway)).unwrap();
+    let mut peer = TcpStream::connect(server.local_addr()).await.unwrap();
+    peer.write_all(b"POST / HTTP/1.1\r\nhost: a\r\nconnection: close\r\ncontent-length: 3\r\n\r\n")
+        .await
+        .unwrap();
+    sleep(Duration::from_millis(50)).await;
+    peer.write_all(b"abc").await.unwrap();
+    let mut heard = String::new();
+    timeout(Duration::from_secs(10), peer.read_to_string(&mut heard)).await.expect("it is answered").unwrap();
+    assert!(heard.starts_with("HTTP/1.1 504 "), "{heard}");
 }
 
 /// A request that was cut short must not look whole to the server behind (RFC 9112 §8).
