@@ -48,13 +48,14 @@ pub(crate) fn persists(version: Version, wish: Wish) -> bool {
     }
 }
 
-/// How long a server keeps an idle connection, if it says so: `Keep-Alive: timeout=5` (RFC 2068 §19.7.1.1).
+/// How long a server keeps an idle connection, if it says so: `Keep-Alive: timeout=5` (RFC 2068 §19.7.1.1). Of
+/// several times the shortest counts, which is safe whichever is meant.
 pub(crate) fn patience(headers: &Headers) -> Option<Duration> {
-    let said = headers.named(Name::KEEP_ALIVE).flat_map(members).find_map(|member| {
+    let said = headers.named(Name::KEEP_ALIVE).flat_map(members).filter_map(|member| {
         let (name, seconds) = member.split_at_checked("timeout=".len())?;
         name.eq_ignore_ascii_case(b"timeout=").then_some(seconds).and_then(decimal)
     });
-    said.map(Duration::from_secs)
+    said.min().map(Duration::from_secs)
 }
 
 #[cfg(test)]
@@ -100,6 +101,7 @@ mod tests {
             ("timeout=5", Some(5)),
             ("max=100, Timeout=0", Some(0)),
             ("timeout=5, timeout=9", Some(5)),
+            ("timeout=9, max=1, timeout=5", Some(5)),
             ("", None),
             ("5", None),
             ("timeout", None),
