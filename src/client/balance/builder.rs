@@ -87,6 +87,9 @@ impl BalancerBuilder {
     /// other hosts. While all connections to a host are in use, it is not checked. The task that checks ends with the
     /// balancer.
     ///
+    /// Checks run in the runtime of the request that starts them, and pause while that one does not run. If it ends, the
+    /// next request starts them in its own.
+    ///
     /// # Errors
     ///
     /// Fails if `path` is not a path.
