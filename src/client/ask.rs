@@ -96,7 +96,7 @@ impl Client {
     /// Sends a request that failed with `error` once more, over a new connection, if the one it failed on was stale.
     async fn again(
         &self,
-        stale: Link,
+        mut stale: Link,
         error: ClientError,
         (request, goal): (&Request, Goal),
         content: Length,
@@ -106,6 +106,8 @@ impl Client {
         if !stale.may_retry(request, &error) {
             return Err(error);
         }
+        // Its place is for the new one.
+        stale.close();
         let Facts { deadline, .. } = stale.exchange.facts;
         let Progress { timings, wants_interim, .. } = stale.exchange.progress;
         let renewed = async {

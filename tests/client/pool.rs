@@ -15,7 +15,7 @@ use corehttp::{
     ExchangeError, MemoryListener, Method, Request, Response,
 };
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, ReadBuf, duplex};
-use tokio::sync::Semaphore;
+use tokio::sync::{Notify, Semaphore};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
@@ -413,6 +413,33 @@ async fn row_79_a_request_is_sent_again_once_and_only_after_a_used_connection() 
         (3, 0),
         "a new connection has failed: that is no accident"
     );
+}
+
+/// It was once kept until the answer had come, so that there were up to twice as many connections as there may be.
+#[tokio::test(start_paused = true)]
+async fn a_stale_connection_is_closed_before_another_one_is_opened() {
+    let closed = Arc::new(Notify::new());
+    let stage = Stage::new(move |mut peer, number| {
+        let closed = closed.clone();
+        async move {
+            if number > 0 {
+                closed.notified().await;
+                return peer.answer(OK).await;
+            }
+            peer.request().await?;
+            peer.say(OK).await?;
+            peer.request().await?;
+            peer.stream.shutdown().await?;
+            peer.hear_all().await?;
+            closed.notify_one();
+            Ok(())
+        }
+    });
+    let client = stage.client();
+    for dialed in 1..=2 {
+        assert_eq!(ask(&client, &get()).await.unwrap(), (200, "ok".into()));
+        assert_eq!(stage.dialed().len(), dialed);
+    }
 }
 
 /// Connects only once.
