@@ -4,7 +4,8 @@ use std::time::Duration;
 
 /// How long each phase of an exchange took. A phase that did not happen took no time.
 ///
-/// If redirects were followed, these are the times of the last request.
+/// If redirects were followed, or a request was sent again because its connection was stale, these are the times of the
+/// last request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Timings {
     /// Waiting for a place among the connections of the host.
