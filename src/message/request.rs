@@ -35,7 +35,8 @@ pub struct Request {
     /// The content (RFC 9110 §6.4).
     pub body: Body,
     /// The trailer fields, always kept apart from the headers (RFC 9110 §6.5). A client sends them after the content,
-    /// which is then sent in chunks; a request without content is sent without them.
+    /// which is then sent in chunks; a request without content is sent without them. Fields that are not allowed there,
+    /// such as `content-type`, are left out (§6.5.1).
     pub trailers: Headers,
 }
 

@@ -30,7 +30,7 @@ pub struct Response {
     /// The content (RFC 9110 §6.4).
     pub body: Body,
     /// The trailer fields (RFC 9110 §6.5). A response that has some is sent in chunks. A peer that speaks HTTP/1.0 does
-    /// not get them.
+    /// not get them. Fields that are not allowed there, such as `content-type`, are left out (§6.5.1).
     pub trailers: Headers,
     /// The URL that a client was redirected to, without a fragment; references in the content are relative to it (see
     /// [`Target::join`](super::Target::join)). `None` if there were no redirects.

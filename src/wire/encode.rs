@@ -1,6 +1,7 @@
 //! Writes heads (RFC 9112 §2 to §6).
 
 use super::announcement::Announced;
+use super::parse::is_no_trailer;
 use super::{Announcement, Stamp, Wish};
 use crate::message::{Headers, Name, Request, Response, Status, members};
 
@@ -163,7 +164,7 @@ pub(crate) fn tunnel(out: &mut Vec<u8>, headers: &Headers, stamp: Stamp<'_>) {
 
 /// Writes the field lines, except those that frame the message, which are computed.
 #[inline]
-pub(crate) fn fields(out: &mut Vec<u8>, headers: &Headers) {
+fn fields(out: &mut Vec<u8>, headers: &Headers) {
     fields_but(out, headers, &FRAMING);
 }
 
@@ -183,6 +184,13 @@ fn lines_but(out: &mut Vec<u8>, headers: &Headers, computed: &[Name<'static>]) {
         if !computed.iter().any(|computed| computed.is(name)) {
             line(out, name, value);
         }
+    }
+}
+
+/// Writes the lines of a trailer section, except those that are not allowed in one (RFC 9110 §6.5.1).
+pub(super) fn trailers(out: &mut Vec<u8>, trailers: &Headers) {
+    for (name, value) in trailers.lines().filter(|(name, _)| !is_no_trailer(name)) {
+        line(out, name, value);
     }
 }
 

@@ -12,4 +12,5 @@ mod trailers;
 
 pub(crate) use request::{check_fields, request};
 pub(crate) use response::response;
+pub(super) use trailers::is_no_trailer;
 pub(crate) use trailers::trailers;

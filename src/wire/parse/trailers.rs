@@ -60,7 +60,7 @@ fn parse_trailers<const N: usize>(
 
 /// Whether a field is not allowed in trailers. Fields for framing, routing, authentication, control or content have no
 /// meaning after the body, or another one than before it (RFC 9110 §6.5.1).
-pub(super) fn is_no_trailer(name: &[u8]) -> bool {
+pub(in crate::wire) fn is_no_trailer(name: &[u8]) -> bool {
     const FORBIDDEN: &[&str] = &[
         "authorization",
         "cache-control",
