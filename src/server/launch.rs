@@ -1,12 +1,12 @@
-//! Starts a server: binds all addresses first, then starts a thread for each core. If anything fails, nothing is left
-//! running.
+//! Starts a server: binds all addresses first, then starts a thread for each core, which listens once all of them have
+//! a handler. If anything fails, nothing is left running.
 
 use std::io;
 use std::rc::Rc;
 use std::sync::{Arc, mpsc as threads};
 use std::time::Duration;
 
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Barrier, mpsc, watch};
 
 use super::inlet::{Arrival, Gate, Inlet, Outlet, Sharing, Totals, grace_over};
 use super::running::{Running, Stop};
@@ -42,6 +42,7 @@ where
         let (stop, mut lifeline) = (running.stop_signal(), running.lifeline(Duration::ZERO));
         let core = ServerCore { index, count };
         let thread = runtime::block_on_core(index, server.pinning, move || async move {
+            let heard = signal.map(|(signal, running)| runtime::spawn(stop_on(signal, grace, running)));
             let mut ordered = stop.clone();
             let cut = async {
                 drop(ordered.wait_for(Option::is_some).await);
@@ -49,22 +50,23 @@ where
                 None
             };
             let opened = async { Some(open(&*make, core, bound, stop).await) };
-            let (worker, inlet) = match runtime::first(cut, opened).await {
-                Some(Ok(opened)) => opened,
+            let opened = match runtime::first(cut, opened).await {
+                Some(Ok(opened)) => Some(opened),
                 // The launching thread returns it, unless it has given up.
                 Some(Err(error)) => return ready.send(Err(error)).or(Ok(())),
                 // Another core has failed, and this one may be waiting for it; or the signal has come, and the grace is
                 // over for the peers that have connected.
-                None => return ready.send(Ok(())).or(Ok(())),
+                None => None,
             };
             if ready.send(Ok(())).is_err() {
                 return Ok(());
             }
             // Once all senders are gone, the launching thread notices a core that died without reporting.
             drop(ready);
-            let heard = signal.map(|(signal, running)| runtime::spawn(stop_on(signal, grace, running)));
-            lifeline.grace = grace;
-            inlet.serve(worker, lifeline).await?;
+            if let Some((worker, inlet)) = opened {
+                lifeline.grace = grace;
+                inlet.serve(worker, lifeline).await?;
+            }
             match heard.filter(|heard| heard.is_finished()) {
                 Some(heard) => heard.await?,
                 // Something else has stopped the server, and the signal may never come.
@@ -113,6 +115,8 @@ struct BoundCore {
     arrivals: mpsc::UnboundedReceiver<Arrival>,
     /// The ways to all cores, held by the one that accepts for the others.
     outlets: Vec<Outlet>,
+    /// Where the cores wait until each has a handler.
+    all_made: Arc<Barrier>,
     totals: Arc<Totals>,
     stats: Arc<CoreStats>,
     settings: Settings,
@@ -123,7 +127,7 @@ fn bind(server: &Server) -> Result<(Vec<BoundCore>, Vec<Address>)> {
     if server.addresses.is_empty() {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "no address to listen on").into());
     }
-    let totals = Arc::<Totals>::default();
+    let (all_made, totals) = (Arc::new(Barrier::new(server.cores)), Arc::<Totals>::default());
     let (mut cores, mut ways) = (Vec::new(), Vec::new());
     for _ in 0..server.cores {
         let (way, arrivals) = mpsc::unbounded_channel();
@@ -133,6 +137,7 @@ fn bind(server: &Server) -> Result<(Vec<BoundCore>, Vec<Address>)> {
             listeners: Vec::new(),
             arrivals,
             outlets: Vec::new(),
+            all_made: all_made.clone(),
             totals: totals.clone(),
             stats,
             settings,
@@ -172,7 +177,7 @@ fn spread(bound: Bound, balanced: bool, cores: &mut [BoundCore]) -> io::Result<(
     Ok(())
 }
 
-/// Makes a core's handler, and opens its listeners in its runtime.
+/// Makes a core's handler, and opens its listeners in its runtime once all cores have a handler.
 async fn open<F, Kind, H>(
     make: &F,
     core: ServerCore,
@@ -183,8 +188,11 @@ where
     F: AsyncFn(ServerCore) -> Result<H>,
     H: IntoHandler<Kind>,
 {
-    let BoundCore { listeners, arrivals, outlets, totals, stats, settings } = bound;
+    let BoundCore { listeners, arrivals, outlets, all_made, totals, stats, settings } = bound;
     let handler = make(core).await?.into_handler();
+    // On a shared port, a core that listens is given peers of the server that this one takes over from. They would be
+    // lost if another core failed now.
+    all_made.wait().await;
     let listeners = listeners.into_iter().map(|(bound, sharing)| Ok((Listener::open(bound)?, sharing)));
     let listeners = listeners.collect::<io::Result<Vec<_>>>()?;
     let gate = Gate::new(totals, stats.clone(), &settings.bounds.limits);

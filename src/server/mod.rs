@@ -303,7 +303,7 @@ impl Server {
     /// Serves until the server is stopped, with a handler of its own for each core.
     ///
     /// `make` is called once on each core, in the core's runtime, so the state of a handler need not be [`Send`], and
-    /// needs no locks.
+    /// needs no locks. On a port that other servers share, the server listens once all handlers are made.
     ///
     /// # Errors
     ///

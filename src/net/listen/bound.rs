@@ -60,7 +60,10 @@ pub(crate) enum Bound {
 }
 
 impl Bound {
-    /// Listens on `address`, with one socket, or one for each address of a name.
+    /// Takes `address`, with one socket, or one for each address of a name.
+    ///
+    /// Where other servers may share the address, peers can connect only after [`Bound::listen`], or peers of those
+    /// servers would wait for a core that may never be ready. Elsewhere they can at once.
     ///
     /// # Errors
     ///
@@ -83,7 +86,7 @@ impl Bound {
         match self {
             Bound::Tcp(listener, options) if KERNEL_BALANCES => {
                 let address = listener.local_addr()?;
-                let sibling = listen(address, ListenOptions { share_port: true, ..*options });
+                let sibling = take_address(address, ListenOptions { share_port: true, ..*options });
                 let sibling = sibling.map_err(|cause| cannot_listen(&address.into(), &cause))?;
                 Ok(Some(Bound::Tcp(sibling, *options)))
             }
@@ -92,6 +95,20 @@ impl Bound {
             Bound::Unix(..) => Ok(None),
             Bound::Memory(listener) => Ok(Some(Bound::Memory(listener.clone()))),
         }
+    }
+
+    /// Lets peers connect, if they cannot yet.
+    ///
+    /// # Errors
+    ///
+    /// As [`Bound::bind`].
+    pub(super) fn listen(&self) -> io::Result<()> {
+        let Bound::Tcp(listener, options) = self else { return Ok(()) };
+        let listened = SockRef::from(listener).listen(options.backlog);
+        listened.map_err(|cause| match self.local_addr() {
+            Some(address) => cannot_listen(&address.into(), &cause),
+            None => cause,
+        })
     }
 
     /// The address that peers connect to, with the actual port.
@@ -137,11 +154,11 @@ fn bind_host(name: &str, options: ListenOptions) -> io::Result<Vec<Bound>> {
 
 /// Binds one address. Where there is no IPv6, the wildcard `[::]` becomes `0.0.0.0`.
 fn bind_tcp(address: SocketAddr, options: ListenOptions) -> io::Result<Bound> {
-    let listener = match listen(address, options) {
+    let listener = match take_address(address, options) {
         Err(error) if is_absent(&error) && options.dual_stack && is_every_ipv6(&address) => {
-            listen((Ipv4Addr::UNSPECIFIED, address.port()).into(), options).map_err(|_| error)
+            take_address((Ipv4Addr::UNSPECIFIED, address.port()).into(), options).map_err(|_| error)
         }
-        listened => listened,
+        taken => taken,
     };
     listener.map(|listener| Bound::Tcp(listener, options))
 }
@@ -180,7 +197,7 @@ fn take(socket: SockRef<'_>, options: ListenOptions) -> io::Result<()> {
     socket.listen(options.backlog)
 }
 
-fn listen(address: SocketAddr, options: ListenOptions) -> io::Result<TcpListener> {
+fn take_address(address: SocketAddr, options: ListenOptions) -> io::Result<TcpListener> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
     socket.set_nonblocking(true)?;
     set_up(&SockRef::from(&socket), options.keepalive)?;
@@ -198,7 +215,10 @@ fn listen(address: SocketAddr, options: ListenOptions) -> io::Result<TcpListener
     // Lets our other cores bind, and also a server that takes over from this one: both listen until the old one stops,
     // and no peer is turned away in between.
     share_port(&socket)?;
-    socket.listen(options.backlog)?;
+    if !(options.share_port && KERNEL_BALANCES) {
+        // Until it listens, others can still bind.
+        socket.listen(options.backlog)?;
+    }
     Ok(socket.into())
 }
 
@@ -240,8 +260,11 @@ mod tests {
 
     use super::*;
 
+    /// Listens on an address, which others may share.
     fn bind(address: &str) -> io::Result<Vec<Bound>> {
-        Bound::bind(&address.into(), ListenOptions::default())
+        let bound = Bound::bind(&address.into(), ListenOptions::default())?;
+        bound.iter().try_for_each(Bound::listen)?;
+        Ok(bound)
     }
 
     /// Binds an address on which no other socket may listen.

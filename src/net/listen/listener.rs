@@ -29,8 +29,9 @@ pub(crate) enum Listener {
 pub(crate) type Accepted = (Transport, PeerAddr);
 
 impl Listener {
-    /// Attaches the socket to the current runtime.
+    /// Attaches the socket to the current runtime, and lets peers connect.
     pub(crate) fn open(bound: Bound) -> io::Result<Self> {
+        bound.listen()?;
         Ok(match bound {
             Bound::Tcp(listener, options) | Bound::Given(listener, options) => {
                 Listener::Tcp(TcpListener::from_std(listener)?, options.keepalive)
@@ -169,7 +170,9 @@ mod tests {
     }
 
     fn bind_with(address: impl Into<Address>, options: ListenOptions) -> Bound {
-        Bound::bind(&address.into(), options).unwrap().remove(0)
+        let bound = Bound::bind(&address.into(), options).unwrap().remove(0);
+        bound.listen().unwrap();
+        bound
     }
 
     #[test]
