@@ -63,9 +63,9 @@ pub struct ServerCounts {
     pub cut: u64,
     /// Requests whose head was received and valid.
     pub requests: u64,
-    /// Bytes received.
+    /// Bytes received, without those that TLS adds, and without those of connections that were handed over.
     pub received: u64,
-    /// Bytes sent.
+    /// Bytes sent, counted likewise.
     pub sent: u64,
     /// What went wrong.
     pub errors: ErrorCounts,
