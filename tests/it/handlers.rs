@@ -230,6 +230,24 @@ mod bodies_that_fail {
         check(&format!("{wire}x: {}\r\n\r\n", "x".repeat(17 << 10)), 431);
     }
 
+    /// A guard lets a body in by itself, to keep what it has set, and hands on what it has received.
+    #[test]
+    fn a_handler_that_buffers_the_body_keeps_its_fields_if_that_fails_and_the_body_if_it_is_buffered_again() {
+        let buffers = async |ctx: &mut Context| -> corehttp::Result {
+            ctx.response.headers.set("x-before", "kept")?;
+            ctx.buffer_body().await?;
+            ctx.buffer_body().await?;
+            Ok(std::mem::swap(&mut ctx.response.body, &mut ctx.request.body))
+        };
+        let served = Served::new(with_plan(|_| BodyPlan::Stream, buffers));
+        for (body, expected) in [("4194305\r\n\r\n", 413), ("4\r\n\r\ntext", 200)] {
+            let heard = served.ask(format!("POST / HTTP/1.1\r\nhost: a\r\ncontent-length: {body}"));
+            assert_eq!(status(&heard), expected, "{heard}");
+            assert!(heard.contains("\r\nx-before: kept\r\n"), "{heard}");
+            assert_eq!(heard.ends_with("\r\n\r\ntext"), expected == 200, "{heard}");
+        }
+    }
+
     #[test]
     fn a_body_larger_than_may_be_buffered_is_413() {
         let buffers = || async |ctx: &mut Context| -> corehttp::Result { Ok(ctx.buffer_body().await?) };

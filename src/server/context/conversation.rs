@@ -49,12 +49,51 @@ impl Context {
     }
 
     /// Receives the rest of a body that the plan was to stream: its bytes into `ctx.request.body`, and its trailers
-    /// into `ctx.request.trailers`.
+    /// into `ctx.request.trailers`. A body that has already been received stays as it is.
     ///
     /// # Errors
     ///
     /// Fails if the body is cut short, malformed, too slow, or larger than
     /// [`Limits::body_max`](crate::Limits::body_max).
+    ///
+    /// # Examples
+    ///
+    /// A guard that cannot decide by the head alone, because it needs the address of the peer or has to wait for an
+    /// answer. It receives no body in vain:
+    ///
+    /// ```
+    /// use corehttp::{BodyPlan, Context, Handler, Request, Result, Status};
+    /// # async fn may_ask(_: corehttp::PeerAddr) -> bool { true }
+    ///
+    /// struct Guarded<H>(H);
+    ///
+    /// impl<H: Handler> Handler for Guarded<H> {
+    ///     fn on_head(&self, request: &Request) -> BodyPlan {
+    ///         match self.0.on_head(request) {
+    ///             BodyPlan::Buffer => BodyPlan::Stream, // `handle` buffers it
+    ///             plan => plan,
+    ///         }
+    ///     }
+    ///
+    ///     async fn handle(&self, ctx: &mut Context) -> Result {
+    ///         if !may_ask(ctx.peer_addr()).await {
+    ///             return Err(Status::TOO_MANY_REQUESTS.into());
+    ///         }
+    ///         if self.0.on_head(&ctx.request) == BodyPlan::Buffer {
+    ///             ctx.buffer_body().await?;
+    ///         }
+    ///         self.0.handle(ctx).await
+    ///     }
+    /// }
+    /// # let echo = corehttp::BoxHandler::new(|ctx: &mut Context| {
+    /// #     std::mem::swap(&mut ctx.response.body, &mut ctx.request.body);
+    /// # });
+    /// # let service = corehttp::Server::new().service(Guarded(echo));
+    /// # let mut request = Request::post("/")?;
+    /// # request.body.set("body");
+    /// # assert_eq!(corehttp::block_on(service.respond(request))?.body.bytes(), b"body");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub async fn buffer_body(&mut self) -> io::Result<()> {
         let body_max = self.shared.bounds.limits.body_max;
         let buffered = poll_fn(|cx| self.poll_body(cx, body_max)).await;

@@ -5,7 +5,8 @@ use crate::message::Status;
 /// What becomes of a request's body, as [`Handler::on_head`](crate::Handler::on_head) decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BodyPlan {
-    /// The whole body is received before the handler is called, up to [`Limits::body_max`](crate::Limits::body_max).
+    /// The whole body is received before the handler is called, up to [`Limits::body_max`](crate::Limits::body_max). A
+    /// request with a larger one is answered with 413, and reaches neither the handler nor middleware.
     Buffer,
     /// The whole body is received before the handler is called, up to this many bytes.
     BufferUpTo(usize),

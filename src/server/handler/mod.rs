@@ -94,9 +94,14 @@ use crate::message::Request;
 /// answer: the [reason](crate::Status::reason) of the status replaces it later.
 ///
 /// There are things that middleware does not see: requests that never reach a handler, such as those with a malformed
-/// head; the end of a handler that panics or exceeds [`Timeouts::handler`](crate::Timeouts::handler); and whether an
-/// answer that is not streamed arrives, because it is sent later. [`Server::on_error`](crate::Server::on_error) is told
-/// of these. Middleware that needs to see panics, or to keep the fields that were set before one, catches them:
+/// head, or a body that is too large to be buffered; the end of a handler that panics or exceeds
+/// [`Timeouts::handler`](crate::Timeouts::handler); and whether an answer that is not streamed arrives, because it is
+/// sent later. [`Server::on_error`](crate::Server::on_error) is told of these. It is also told of errors that middleware
+/// has seen: a log of all requests skips [`RefusalCause::Handler`](crate::RefusalCause::Handler) there.
+///
+/// Middleware that buffers bodies itself also sees those that cannot be received, and the fields that it has set are
+/// kept: see [`Context::buffer_body`]. Middleware that needs to see panics, or to keep its fields in spite of one,
+/// catches them:
 ///
 /// ```
 /// use std::future::poll_fn;
