@@ -221,7 +221,7 @@ impl ClientError {
     /// async fn relay(client: &Client, ctx: &mut Context) -> corehttp::Result {
     ///     let mut onward = ctx.request.target_to("http://backend:8080")?;
     ///     onward.body = std::mem::take(&mut ctx.request.body);
-    ///     let asked = client.send(&onward, &mut ctx.response).await;
+    ///     let asked = client.send(&onward, &mut ctx.response).await; // fields that middleware has set are lost
     ///     asked.map_err(|error| Error::new(error.owed(), error))?;
     ///     ctx.response = std::mem::take(&mut ctx.response).forwarded();
     ///     Ok(())

@@ -137,7 +137,7 @@ impl Client {
         Client { redirects, ..self.clone() }
     }
 
-    /// Sends a GET request (RFC 9110 §9.3.1), and receives the answer.
+    /// Sends a GET request (RFC 9110 §9.3.1), and receives the answer. To send fields as well, use [`Client::send`].
     ///
     /// # Errors
     ///

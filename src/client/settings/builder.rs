@@ -107,6 +107,9 @@ impl ClientBuilder {
     /// More than `most` bytes are an error, whether the body is streamed or not; so are more coded ones that decode to
     /// nothing. Content without codings has only the limit of [`ClientBuilder::body_max`]. A part of coded content (206)
     /// stays coded. Which codings are supported depends on the features `compress` and `zstd`.
+    ///
+    /// A request asks for other codings in an `accept-encoding` of its own, or with `identity` for none: a download that
+    /// may be resumed should not be coded.
     #[doc(alias("gzip", "brotli"))]
     pub fn decode(mut self, most: impl Into<Option<usize>>) -> Self {
         self.settings.decode_max = most.into();
