@@ -33,7 +33,8 @@ pub struct Timeouts {
     /// A write that makes no progress. Then: close. Default: 30 s.
     pub write: Duration,
     /// The handler. Then: its future is dropped; 503, close, or only close if the answer has begun. Default: no limit.
-    /// For a part of the application, such as a single route, use `tokio::time::timeout`.
+    /// For a part of the application, such as a single route, or to keep the fields that middleware has set, use
+    /// `tokio::time::timeout`.
     pub handler: Option<Duration>,
     /// How long a peer that was refused may take to read the answer and close. Then: close. Default: 1 s.
     pub linger: Duration,

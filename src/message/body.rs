@@ -15,6 +15,8 @@ use crate::memory::{Arena, Reset, lock, vacate};
 
 /// The content of a message: nothing, bytes, or a stream.
 ///
+/// A clone copies bytes, unless they were [shared](Body::share).
+///
 /// # Examples
 ///
 /// ```

@@ -74,7 +74,9 @@ impl Context {
         self.conn.borrow().as_ref().and_then(|conn| conn.transport.local_addr())
     }
 
-    /// Returns the number of the connection, unique within this server.
+    /// Returns the number of the connection, unique within this server. With [`Context::exchange_number`] it identifies
+    /// the request, in logs for example; a [`Refusal`](crate::Refusal) has both, too.
+    #[doc(alias = "request id")]
     pub fn connection_id(&self) -> u64 {
         self.peer().id
     }
