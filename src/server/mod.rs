@@ -237,21 +237,21 @@ impl Server {
     ///
     /// # Examples
     ///
-    /// Stop on SIGTERM, which service managers send before they kill a process:
+    /// Stop on Ctrl-C, or on SIGTERM, which service managers send before they kill a process:
     ///
     /// ```no_run
     /// # #[cfg(unix)]
     /// fn main() -> corehttp::Result {
     ///     use std::time::Duration;
     ///     use corehttp::{Context, Server};
-    ///     use tokio::signal::unix::{SignalKind, signal};
+    ///     use tokio::signal::{ctrl_c, unix::{SignalKind, signal}};
     ///
-    ///     let terminated = async {
-    ///         signal(SignalKind::terminate())?.recv().await;
-    ///         Ok(())
+    ///     let stop = async {
+    ///         let mut terminated = signal(SignalKind::terminate())?;
+    ///         tokio::select! { interrupted = ctrl_c() => interrupted, _ = terminated.recv() => Ok(()) }
     ///     };
     ///     Server::bind("[::]:8080")
-    ///         .on_stop(terminated, Duration::from_secs(10))
+    ///         .on_stop(stop, Duration::from_secs(10))
     ///         .run(|ctx: &mut Context| ctx.response.text("Hello, World!"))
     /// }
     /// # #[cfg(not(unix))]
