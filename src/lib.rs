@@ -94,7 +94,7 @@
 //! }
 //! # let service = corehttp::Server::new().service(sign_in);
 //! # let mut request = corehttp::Request::post("/")?;
-//! # request.set_form(&[("name", "Ada")].into_iter().collect());
+//! # request.set_form(&corehttp::FormBuf::from([("name", "Ada")]));
 //! # let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
 //! # let response = runtime.block_on(service.respond(request));
 //! # assert_eq!(response.body.text()?, "Hello, Ada! no visits, page 1");

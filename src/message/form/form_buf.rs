@@ -29,7 +29,7 @@ use crate::message::{Class, FieldValue, percent};
 /// assert_eq!(request.target().as_str(), "http://example.com/search?page=2&q=milk");
 ///
 /// let mut request = Request::post("http://example.com/search")?;
-/// request.set_form(&form);
+/// request.set_form(&FormBuf::from([("q", "milk"), ("page", "2")]));
 /// assert_eq!(request.form()?.get_as("page")?, Some(2));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -145,6 +145,12 @@ impl From<Form<'_>> for FormBuf {
     }
 }
 
+impl<N: AsRef<str>, V: FieldValue, const LEN: usize> From<[(N, V); LEN]> for FormBuf {
+    fn from(pairs: [(N, V); LEN]) -> FormBuf {
+        pairs.into_iter().collect()
+    }
+}
+
 impl<N: AsRef<str>, V: FieldValue> Extend<(N, V)> for FormBuf {
     fn extend<I: IntoIterator<Item = (N, V)>>(&mut self, pairs: I) {
         pairs.into_iter().for_each(|(name, value)| self.append(name.as_ref(), value));
@@ -196,6 +202,7 @@ mod tests {
         check(&[("a b", "c+d"), ("a&b=c", "%41")], "a+b=c%2Bd&a%26b%3Dc=%2541");
         check(&[("é", "€\0\r\n")], "%C3%A9=%E2%82%AC%00%0D%0A");
         check(&[("*-._aZ09", "~!'()/?#\"")], "*-._aZ09=%7E%21%27%28%29%2F%3F%23%22");
+        assert_eq!(FormBuf::from([("a", 1), ("b", 2)]).as_str(), "a=1&b=2");
         let mut used = form(&[("a", "b")]);
         assert!(!used.is_empty());
         used.clear();
