@@ -61,7 +61,7 @@ impl ClientBuilder {
     }
 
     /// Sets how many connections to one host there may be in each runtime, in use and idle together. Further requests
-    /// wait in line. Default: 512; the least is 1.
+    /// wait in line, for at most [`ClientTimeouts::queue`]. Default: 512; the least is 1.
     pub fn connections_per_host_max(mut self, most: usize) -> Self {
         self.settings.pool.connections_max = most.clamp(1, Semaphore::MAX_PERMITS);
         self

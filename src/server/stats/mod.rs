@@ -97,7 +97,8 @@ pub struct ErrorCounts {
     pub incomplete: u64,
     /// Sockets that failed.
     pub io: u64,
-    /// Handlers that failed or took too long. A handler that fails with a bare [`Status`](crate::Status) is not
+    /// Handlers that failed or took too long. An error that a peer has caused counts, too, such as that of
+    /// [`Request::form`](crate::Request::form). A handler that fails with a bare [`Status`](crate::Status) is not
     /// counted, because that is an answer like any other, unless it cuts one off. Nor is a handler that fails because
     /// it could not read or write: that is counted above. On a connection that was handed over, every failure of the
     /// handler is counted here.
