@@ -128,7 +128,8 @@ impl<H: Handler> Service<H> {
     /// is refused. A body that is a stream is received before the handler runs, whatever the plan, so
     /// [`Context::buffer_body`] has nothing left to refuse.
     ///
-    /// The handler sees [`PeerAddr::Memory`] as the address of the peer, and no TLS session.
+    /// The handler sees [`PeerAddr::Memory`] as the address of the peer, and no TLS session;
+    /// [`Service::respond_from`] has another address.
     ///
     /// The response is as the handler left it: without the fields that are computed when an answer is sent, and with
     /// its content even if the request is a HEAD. What the handler writes with [`Context::stream`] becomes the body, up
@@ -157,7 +158,25 @@ impl<H: Handler> Service<H> {
     /// [`Context::stream`]: super::Context::stream
     #[doc(alias = "oneshot")]
     pub async fn respond(&self, request: Request) -> Response {
-        respond(&self.worker, request, |stand_in| self.connect(PeerAddr::Memory, stand_in)).await
+        self.respond_from(PeerAddr::Memory, request).await
+    }
+
+    /// Answers one request as [`Service::respond`] does. Handlers see `peer` as the address of the peer.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::net::SocketAddr;
+    /// use corehttp::{Context, Request, Server};
+    ///
+    /// let service = Server::new().service(|ctx: &mut Context| ctx.response.text(ctx.peer_addr().to_string()));
+    /// let peer = SocketAddr::from(([192, 0, 2, 1], 50_000)).into();
+    /// let response = corehttp::block_on(service.respond_from(peer, Request::get("/")?))?;
+    /// assert_eq!(response.body.bytes(), b"192.0.2.1:50000");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub async fn respond_from(&self, peer: PeerAddr, request: Request) -> Response {
+        respond(&self.worker, request, |stand_in| self.connect(peer, stand_in)).await
     }
 
     fn connect(&self, peer: PeerAddr, io: impl AsyncRead + AsyncWrite + 'static) -> Conn {
