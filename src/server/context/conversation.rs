@@ -70,7 +70,7 @@ impl Context {
     /// impl<H: Handler> Handler for Guarded<H> {
     ///     fn on_head(&self, request: &Request) -> BodyPlan {
     ///         match self.0.on_head(request) {
-    ///             BodyPlan::Buffer => BodyPlan::Stream, // `handle` buffers it
+    ///             BodyPlan::Buffer | BodyPlan::BufferUpTo(_) => BodyPlan::Stream, // `handle` buffers it
     ///             plan => plan,
     ///         }
     ///     }
@@ -79,8 +79,10 @@ impl Context {
     ///         if !may_ask(ctx.peer_addr()).await {
     ///             return Err(Status::TOO_MANY_REQUESTS.into());
     ///         }
-    ///         if self.0.on_head(&ctx.request) == BodyPlan::Buffer {
-    ///             ctx.buffer_body().await?;
+    ///         match self.0.on_head(&ctx.request) {
+    ///             BodyPlan::Buffer => ctx.buffer_body().await?,
+    ///             BodyPlan::BufferUpTo(most) => ctx.buffer_body_up_to(most).await?,
+    ///             _ => {}
     ///         }
     ///         self.0.handle(ctx).await
     ///     }
@@ -95,8 +97,16 @@ impl Context {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub async fn buffer_body(&mut self) -> io::Result<()> {
-        let body_max = self.shared.bounds.limits.body_max;
-        let buffered = poll_fn(|cx| self.poll_body(cx, body_max)).await;
+        self.buffer_body_up_to(self.shared.bounds.limits.body_max).await
+    }
+
+    /// Receives the rest of a body as [`Context::buffer_body`] does, up to `most` bytes.
+    ///
+    /// # Errors
+    ///
+    /// As [`Context::buffer_body`], or if the body is larger than that.
+    pub async fn buffer_body_up_to(&mut self, most: usize) -> io::Result<()> {
+        let buffered = poll_fn(|cx| self.poll_body(cx, most)).await;
         let incoming = self.incoming.get_mut();
         match buffered {
             // A reader that has come to the end before has left them behind.
