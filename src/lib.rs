@@ -172,7 +172,7 @@
 //! | how a handler fails, and what the peer is told | [`Error`] |
 //! | what went wrong, and how often | [`Server::on_error`], [`Running::stats`] |
 //! | paths with parameters | [`Target::segments`] |
-//! | middleware, access logs, routers | [`Handler`], [`Extensions`], [`Transform`], [`BoxHandler`] |
+//! | middleware, access logs, routers | [`Handler`], [`around`], [`Extensions`], [`Transform`], [`BoxHandler`] |
 //! | apps of axum, and other services of tower, with feature `tower` | `Tower`, `TowerBody` |
 //! | gateways: answers that come from another server | [`Request::target_to`], [`Context::forward`], [`ClientError::owed`] |
 //! | secure connections, with feature `tls` | `Server::tls`, `ServerTls`, `TlsIdentity`, `TlsSession` |
@@ -278,10 +278,10 @@ pub use net::{
 };
 pub use runtime::block_on;
 pub use server::{
-    AsyncHandler, BodyPlan, BoxHandler, Context, Course, Error, ErrorCounts, Extensions, Handler,
+    Around, AsyncHandler, BodyPlan, BoxHandler, Context, Course, Error, ErrorCounts, Extensions, Handler,
     IntoHandler, InvalidAnswer, Outcome, PlainHandler, Reader, Refusal, RefusalCause, Result, Running,
     Server, ServerCore, ServerCounts, ServerStats, Service, SignalOutcome, Transform, Upgraded, WithPlan,
-    Writer, with_plan,
+    Writer, around, with_plan,
 };
 pub use sse::{Event, EventReader, Events, InvalidEvent};
 #[cfg(feature = "tower")]

@@ -33,7 +33,8 @@ use std::time::Duration;
 pub use context::{Context, Course, Extensions, Reader, Transform, Upgraded, Writer};
 pub use error::{Error, InvalidAnswer, Refusal, RefusalCause, Result};
 pub use handler::{
-    AsyncHandler, BodyPlan, BoxHandler, Handler, IntoHandler, Outcome, PlainHandler, WithPlan, with_plan,
+    Around, AsyncHandler, BodyPlan, BoxHandler, Handler, IntoHandler, Outcome, PlainHandler, WithPlan,
+    around, with_plan,
 };
 pub use running::Running;
 pub use server_core::ServerCore;
@@ -250,9 +251,8 @@ impl Server {
     ///         let mut terminated = signal(SignalKind::terminate())?;
     ///         tokio::select! { interrupted = ctrl_c() => interrupted, _ = terminated.recv() => Ok(()) }
     ///     };
-    ///     Server::bind("[::]:8080")
-    ///         .on_stop(stop, Duration::from_secs(10))
-    ///         .run(|ctx: &mut Context| ctx.response.text("Hello, World!"))
+    ///     let server = Server::bind("[::]:8080").on_stop(stop, Duration::from_secs(10));
+    ///     server.run(|ctx: &mut Context| ctx.response.text("Hello, World!"))
     /// }
     /// # #[cfg(not(unix))]
     /// # fn main() {}

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant, SystemTime};
 use bytes::Bytes;
 use corehttp::{
     BodyPlan, Context, Course, Error, Flush, Handler, Headers, IntoHandler, InvalidAnswer, PeerAddr, Request,
-    Response, Server, ServerCore, Status, Timeouts, Transform, with_plan,
+    Response, Server, ServerCore, Status, Timeouts, Transform, around, with_plan,
 };
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, ReadBuf};
 use tokio::sync::{Notify, Semaphore};
@@ -228,6 +228,19 @@ mod bodies_that_fail {
     fn trailers_that_are_too_large_are_431() {
         let wire = "POST / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n0\r\n";
         check(&format!("{wire}x: {}\r\n\r\n", "x".repeat(17 << 10)), 431);
+    }
+
+    #[test]
+    fn a_handler_may_buffer_less_or_more_than_is_usual() {
+        for (most, expected) in [(3, 413), (4, 200), (5 << 20, 200)] {
+            let buffers = async move |ctx: &mut Context| -> corehttp::Result {
+                ctx.buffer_body_up_to(most).await?;
+                Ok(ctx.response.body.set(ctx.request.body.bytes()))
+            };
+            let served = Served::new(with_plan(|_| BodyPlan::Stream, buffers));
+            let heard = served.ask("POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 4\r\n\r\ntext");
+            assert_eq!((status(&heard), heard.ends_with("text")), (expected, expected == 200), "{heard}");
+        }
     }
 
     /// A guard lets a body in by itself, to keep what it has set, and hands on what it has received.
@@ -895,6 +908,40 @@ mod middleware {
             );
             assert!(heard.ends_with(&format!("\r\n\r\n{}", expected.2)), "{heard}");
         }
+    }
+
+    /// Notes on which side of the handler it was.
+    async fn notes(app: &impl Handler, ctx: &mut Context) -> corehttp::Result {
+        ctx.response.headers.append("x-notes", "before")?;
+        let outcome = app.handle(ctx).await;
+        ctx.response.headers.append("x-notes", "after")?;
+        outcome
+    }
+
+    async fn refuses(_: &impl Handler, _: &mut Context) -> corehttp::Result {
+        Err(Status::FORBIDDEN.into())
+    }
+
+    fn counts(ctx: &mut Context) {
+        let (is_buffered, notes) =
+            (!ctx.request.body.is_empty(), ctx.response.headers.all("x-notes").count());
+        ctx.response.text(format!("{is_buffered} {notes}"));
+    }
+
+    fn check(handler: impl Handler + Send + Sync, expected: u16, notes: usize, text: &str) {
+        let heard = Served::new(handler).ask("POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 1\r\n\r\nx");
+        assert_eq!((status(&heard), heard.matches("x-notes").count()), (expected, notes), "{heard}");
+        assert!(heard.ends_with(text), "{heard}");
+    }
+
+    #[test]
+    fn a_function_may_wrap_a_handler_whose_plan_stays() {
+        check(around(notes, counts), 200, 2, "true 1");
+        check(around(notes, around(notes, counts)), 200, 4, "true 2");
+        check(around(notes, with_plan(|_| BodyPlan::Stream, counts)), 200, 2, "false 1");
+        check(around(notes, with_plan(|_| BodyPlan::Refuse(Status::CONFLICT), counts)), 409, 0, "Conflict");
+        check(around(notes, around(refuses, counts)), 403, 2, "Forbidden");
+        check(around(refuses, around(notes, counts)), 403, 0, "Forbidden");
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 mod into_handler;
 
+mod around;
 mod body_plan;
 mod box_handler;
 mod with_plan;
@@ -9,6 +10,7 @@ mod with_plan;
 use std::rc::Rc;
 use std::sync::Arc;
 
+pub use around::{Around, around};
 pub use body_plan::BodyPlan;
 pub use box_handler::BoxHandler;
 pub use into_handler::{AsyncHandler, IntoHandler, Outcome, PlainHandler};
@@ -20,7 +22,8 @@ use crate::message::Request;
 /// Answers requests: the application, or a part of it.
 ///
 /// Closures and functions are handlers, too, through [`IntoHandler`]. Implement this trait for what they cannot
-/// express, such as a decision by the head alone. A middleware is a handler that holds another handler:
+/// express, such as a decision by the head alone. A middleware is a handler that holds another handler. A function
+/// becomes one with [`around`]; this is one with settings:
 ///
 /// ```
 /// use corehttp::{BodyPlan, Context, Handler, IntoHandler, Method, Request, Result, Server, Status};
