@@ -2,14 +2,18 @@
 //! the other (RFC 9110 §7.6).
 
 use std::future::pending;
-use std::sync::{Arc, Mutex};
+use std::io;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, mpsc};
+use std::task::{self, Poll};
+use std::thread;
 use std::time::Duration;
 
 use corehttp::{
     BodyPlan, Client, ClientTimeouts, Context, Handler, InvalidAnswer, Request, Response, Server, Service,
     Status, with_plan,
 };
-use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, DuplexStream, ReadBuf, duplex};
 use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep, timeout};
@@ -304,6 +308,42 @@ async fn a_call_that_is_open_already_is_forwarded_alike() {
     };
     let response = Server::new().service(gateway).respond(Request::get("/").unwrap()).await;
     assert_eq!((response.status, response.body.text()), (Status::OK, Ok("ok")));
+}
+
+/// What the handler had set before is the application's, and may ask the client for anything when it is dropped.
+#[test]
+fn a_source_that_is_given_up_for_an_answer_may_use_the_client() {
+    struct Source(Client);
+
+    impl AsyncRead for Source {
+        fn poll_read(
+            self: Pin<&mut Self>,
+            _: &mut task::Context<'_>,
+            _: &mut ReadBuf<'_>,
+        ) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    impl Drop for Source {
+        fn drop(&mut self) {
+            self.0.close_idle();
+        }
+    }
+
+    let (told, answers) = mpsc::channel();
+    thread::spawn(move || {
+        let asked = paused(async {
+            let client = Stage::always(OK).client();
+            let gateway = async move |ctx: &mut Context| {
+                ctx.response.body.stream(Source(client.clone()), None);
+                pass(&client, ctx).await
+            };
+            Server::new().service(gateway).respond(Request::get("/").unwrap()).await
+        });
+        told.send(asked.status).unwrap();
+    });
+    assert_eq!(answers.recv_timeout(Duration::from_secs(20)), Ok(Status::OK));
 }
 
 /// It is the peer that must not have sent one (RFC 9110 §9.3.8). The answer was once 502.

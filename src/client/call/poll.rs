@@ -6,6 +6,7 @@ use super::Call;
 use crate::client::link::Link;
 use crate::client::{ClientError, ClientPhase};
 use crate::exchange::ExchangeError;
+use crate::memory::Reset;
 use crate::message::{Headers, Response};
 
 /// The request.
@@ -131,6 +132,8 @@ impl Call {
 
     /// Gives the connection back, if both sides have come to their ends.
     pub(crate) fn rest(mut self) {
+        // What took the place of an answer may be the application's, and must not be dropped under the pool's lock.
+        self.early.reset();
         self.link.exchange.early = Some(self.early);
         self.link.rest();
     }
