@@ -207,6 +207,8 @@ fn a_port_is_shared_with_other_servers_unless_told_otherwise() {
         let error = second().share_port(false).start(who).unwrap_err().to_string();
         assert!(error.starts_with(&format!("cannot listen on {address}: ")), "{error}");
         drop(start(second()));
+        // A program that another test is just starting may hold its sockets for a moment.
+        eventually("the second is gone", || listeners(address.port()) == cores);
         check(TcpStream::connect(address).unwrap(), "127.0.0.1");
     }
 }
