@@ -128,8 +128,8 @@ impl Response {
     /// ```
     #[must_use = "the response that was given is gone, and this is what is left of it"]
     pub fn forwarded(mut self) -> Response {
-        self.trailers = self.trailers.forwarded_behind(&self.headers);
-        self.headers = self.headers.forwarded();
+        let listing = self.headers.forward();
+        self.trailers = self.trailers.forwarded_behind(&listing);
         self
     }
 }
@@ -149,12 +149,10 @@ impl Headers {
         onward
     }
 
-    /// Keeps only what may go to the next hop. Returns the lines of `connection` that list other fields, for the
-    /// trailers.
+    /// Keeps only what may go to the next hop. Returns the lines of `connection`, by which the trailers are judged.
     pub(crate) fn forward(&mut self) -> Headers {
         let mut listing = Headers::new();
-        let is_usual = |option: &[u8]| USUAL.iter().any(|usual| option.eq_ignore_ascii_case(usual));
-        for line in self.named(Name::CONNECTION).filter(|line| !members(line).all(is_usual)) {
+        for line in self.named(Name::CONNECTION) {
             listing.push(Name::CONNECTION, line);
         }
         for hop in HOP_BY_HOP {
@@ -176,9 +174,6 @@ impl Headers {
         }
     }
 }
-
-/// Options of a connection that are not fields.
-const USUAL: [&[u8]; 2] = [b"close", b"keep-alive"];
 
 /// Fields that frame the body. No peer has them removed, or the body would be lost with them.
 const FRAMING: [&str; 2] = ["content-length", "transfer-encoding"];
@@ -218,6 +213,7 @@ mod tests {
 
     #[test]
     fn fields_for_one_hop_are_not_forwarded_7_6_1() {
+        check(&[("a", "1"), ("connection", "close"), ("close", "2")], &["a"]);
         check(&[("Connection", "close")], &[]);
         check(&[("connection", "X-A"), ("x-a", "1"), ("x-b", "2")], &["x-b"]);
         check(&[("a", "1"), ("A", "2"), ("connection", "a"), ("b", "3")], &["b"]);

@@ -51,18 +51,18 @@ async fn check(coding: &str, content: &[u8], expected: Result<&[u8], CodingError
         Ok(all)
     };
     let streamed = streamed.await;
-    let (_writer, mut reader) = client.open(&request).await.unwrap().split();
+    let (writer, mut reader) = client.open(&request).await.unwrap().split();
     let halved = async {
-        let all = &mut Vec::new();
+        let mut all = Vec::new();
         reader.head(&mut Response::new()).await?;
         while let Some(piece) = reader.chunk().await? {
             all.extend_from_slice(piece);
         }
-        Ok(std::mem::take(all))
+        Ok(all)
     };
     let halved = halved.await;
     assert_eq!(reader.chunk().await.is_ok(), expected.is_ok(), "{coding}");
-    drop((_writer, reader));
+    drop((writer, reader));
     for received in [whole, streamed, halved] {
         let received = received.map_err(|error: corehttp::ClientError| match error.cause() {
             ClientCause::Coding(error) => *error,
