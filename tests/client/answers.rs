@@ -7,6 +7,8 @@ use std::time::Duration;
 use corehttp::{ClientCause, ClientError, ExchangeError, Method, Request, Response, Status};
 use tokio::time::timeout;
 
+use crate::oracle;
+use crate::oracle::client::{Call, LIMITS, Limits};
 use crate::support::{OK, Stage, ask, get, settle};
 
 /// What becomes of a connection whose answer was read.
@@ -37,6 +39,8 @@ async fn check(method: Method, wire: &str, expected: Result<(u16, &str, Then), &
         let then = if stage.dialed().len() == 1 { Then::Rests } else { Then::Closes };
         let said = format!("{:?} cut at {cut}", wire);
         assert_eq!(next, (200, "ok".into()), "after {said}");
+        let call = Call { method: method.as_str(), wire: wire.as_bytes(), is_closed: false, limits: LIMITS };
+        check_read(call, (&answer, then));
         match (&answer, expected) {
             (Ok((status, body)), expected) => assert_eq!(Ok((*status, &**body, then)), expected, "{said}"),
             (Err(error), expected) => {
@@ -49,6 +53,17 @@ async fn check(method: Method, wire: &str, expected: Result<(u16, &str, Then), &
             }
         }
     }
+}
+
+/// Checks that the oracle reads the same.
+#[track_caller]
+fn check_read(call: Call, (answer, then): (&Result<(u16, String), ClientError>, Then)) {
+    let why = answer.as_ref().err().map(reason);
+    let outcome = match (answer, &why) {
+        (Ok((status, body)), _) => Ok((*status, body.as_bytes(), then == Then::Rests)),
+        (Err(_), why) => Err(why.as_deref().unwrap_or_default()),
+    };
+    oracle::client::check(call, outcome);
 }
 
 /// The innermost name of what went wrong.
@@ -77,9 +92,15 @@ fn closing(wire: &str) -> Stage {
     })
 }
 
+fn get_closed(wire: &str, limits: Limits) -> Call<'_> {
+    Call { method: "GET", wire: wire.as_bytes(), is_closed: true, limits }
+}
+
 /// What the client makes of the answer of such a server.
 async fn closed(wire: &str) -> Result<(u16, String), ClientError> {
-    ask(&closing(wire).client(), &get()).await
+    let answer = ask(&closing(wire).client(), &get()).await;
+    check_read(get_closed(wire, LIMITS), (&answer, Then::Closes));
+    answer
 }
 
 #[tokio::test(start_paused = true)]
@@ -379,8 +400,9 @@ async fn without_a_length_a_body_ends_with_the_connection_6_3() {
                 peer.say_cut(wire, cut).await
             });
             let client = stage.client();
-            let answer = ask(&client, &get()).await.unwrap();
-            assert_eq!((answer, client.idle()), ((200, body.into()), 0), "{wire:?} cut at {cut}");
+            let answer = ask(&client, &get()).await;
+            check_read(get_closed(wire, LIMITS), (&answer, Then::Closes));
+            assert_eq!((answer.unwrap(), client.idle()), ((200, body.into()), 0), "{wire:?} cut at {cut}");
         }
     }
 }
@@ -518,6 +540,8 @@ async fn row_86_an_answer_beyond_a_limit_is_an_error() {
     ] {
         let client = closing(&wire).builder().body_max(100).head_max(1000).fields_max(8).build();
         let answer = ask(&client, &get()).await;
+        let limits = Limits { body_max: 100, head_max: 1000, fields_max: 8 };
+        check_read(get_closed(&wire, limits), (&answer, Then::Closes));
         let found = answer.as_ref().map(drop).map_err(reason);
         assert_eq!(
             found.as_ref().copied().map_err(String::as_str),

@@ -16,6 +16,7 @@ use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep, timeout};
 
+use crate::oracle::gateway::{Behind, Passage};
 use crate::support::{OK, Stage, paused, settle};
 
 /// Forwards the request below `http://b`, buffered first if it says `x-buffered`, and the answer back.
@@ -73,6 +74,10 @@ fn check(asked: &str, onward: &str, answer: &str, expected: &str) {
         let stage = Stage::always(answer);
         assert_eq!(hear(&stage, asked).await, expected, "{asked}");
         assert_eq!(stage.heard(), [onward], "{asked}");
+        let behind = Behind { heard: onward.into(), said: answer.into(), is_closed: false };
+        let passage = Passage { asked: asked.as_bytes(), heard: expected.as_bytes(), behind: &[behind] };
+        let passed = passage.check();
+        assert_eq!((passed.requests, passed.responses), (1, 1), "{asked}");
     });
 }
 

@@ -15,6 +15,7 @@ use tokio::io::DuplexStream;
 use self::reply::{Body, Fault, Reply, Then};
 use crate::chance::{Chance, check_histories};
 use crate::chunks::content;
+use crate::oracle::client::{self, Call, LIMITS};
 use crate::support::{Peer, Stage, cancelled_after, paused, settle};
 
 #[test]
@@ -176,6 +177,7 @@ async fn play(steps: &[Step]) {
         assert!(client.busy() == 0 && client.idle() <= 1, "a place is lost: call {tag}");
         if let Some(end) = &end {
             assert_eq!(*end, End::of(step, rests), "call {tag}");
+            check_read(step, end);
             let again = rests && step.may_be_repeated() && step.is_ignored();
             assert_eq!(dialed, usize::from(!rests || again), "connections dialed for call {tag}");
         }
@@ -193,6 +195,25 @@ async fn play(steps: &[Step]) {
     assert_eq!(farewell.body.text().unwrap(), "farewell");
     assert_eq!(stage.dialed().len() - before, usize::from(!rests), "connections dialed for the farewell");
     assert_eq!((client.idle(), client.busy()), (1, 0));
+}
+
+/// Checks that the oracle reads the same of what the server said.
+fn check_read(step: &Step, end: &End) {
+    let (wire, reply) = (step.wire(), &step.reply);
+    let is_closed = match (reply.fault, reply.then) {
+        (Fault::Stalls(_), _) => false,
+        (Fault::Cut(_), _) | (_, Then::Ends) => true,
+        _ => matches!(reply.body, Body::UntilClose(_)) && step.has_body(),
+    };
+    let why = format!("{end:?}");
+    let outcome = match end {
+        // Then the server has said nothing.
+        End::Fails(..) if matches!(reply.fault, Fault::Vanishes(_)) => return,
+        End::Answered(status, content, _) => Ok((*status, content.as_bytes(), step.persists())),
+        End::Fails(..) => Err(&*why),
+    };
+    let said = &wire.as_bytes()[..step.said()];
+    client::check(Call { method: step.method, wire: said, is_closed, limits: LIMITS }, outcome);
 }
 
 /// How the call ends, if the caller waits for that.

@@ -38,6 +38,8 @@ mod certificates;
 mod chance;
 #[path = "../it/support/chunks.rs"]
 mod chunks;
+#[path = "../oracle/mod.rs"]
+mod oracle;
 mod support;
 #[path = "../it/support/wish.rs"]
 mod wish;

@@ -14,6 +14,9 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::yield_now;
 
+use crate::oracle::server::CHOICES;
+use crate::oracle::{Next, Reader};
+
 /// The shortest answer with a body.
 pub const OK: &str = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
 
@@ -153,6 +156,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Peer<S> {
     pub async fn request(&mut self) -> io::Result<Option<String>> {
         let Some(mut request) = self.head().await? else { return Ok(None) };
         self.content(&mut request).await?;
+        let mut reader = Reader::new(request.as_bytes(), CHOICES);
+        let is_whole = matches!(reader.request(), Next::Whole(_)) && reader.rest().is_empty();
+        assert!(is_whole, "no strict reader reads {request:?}");
         self.heard.lock().unwrap().push(request.clone());
         Ok(Some(request))
     }

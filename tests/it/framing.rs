@@ -7,7 +7,8 @@ use std::sync::LazyLock;
 use corehttp::{BodyPlan, Context, Handler, Limits, Request, Server, with_plan};
 use tokio::io::AsyncReadExt;
 
-use crate::support::answers::{answers, check_answers};
+use crate::oracle;
+use crate::support::answers::{answers, check_answers, check_expected};
 #[cfg(target_os = "linux")]
 use crate::support::resident;
 use crate::support::wired::{Then, Wired, count_handled, shortened, take_handled};
@@ -89,6 +90,7 @@ fn told(trailers: &corehttp::Headers) -> String {
 /// saw, or the status of a refusal, for which no handler saw a whole body.
 #[track_caller]
 fn check(wire: &[u8], expected: &[&str]) {
+    check_expected(wire, expected, &note);
     for (way, served) in &*WAYS {
         let wired = Wired::new(*way);
         let (heard, handled) = match way {
@@ -100,6 +102,20 @@ fn check(wire: &[u8], expected: &[&str]) {
         };
         check_answers(&heard, handled, expected, (way, shortened(wire)));
     }
+}
+
+/// What a handler sees of a request that the oracle has read.
+fn note(request: &oracle::Request) -> String {
+    let text = |octets: &[u8]| String::from_utf8_lossy(octets).into_owned();
+    if request.method == b"HEAD" {
+        return String::new();
+    }
+    let mut saw = format!("{} {} ", text(&request.method), text(request.path()));
+    saw += &request.content.escape_ascii().to_string();
+    for field in &request.trailers {
+        saw += &format!(" {}={}", text(&field.name), field.value.escape_ascii());
+    }
+    saw
 }
 
 /// A good message, of which the handler sees `saw`; a second request behind it must be answered, too.
@@ -117,6 +133,7 @@ fn refused(wire: impl AsRef<[u8]>, status: u16) {
 /// The start of a message: a peer that ends there is answered 400, and one that waits for ever 408.
 #[track_caller]
 fn cut_short(wire: &str) {
+    check_expected(wire.as_bytes(), &["400"], &note);
     for (way, _) in &*WAYS {
         for (then, status) in [(Then::Ends, "400"), (Then::Waits, "408")] {
             let (heard, handled) = Wired::new(*way).ask_counting(wire.as_bytes(), then);
@@ -189,6 +206,7 @@ fn row_26_and_27_a_length_is_digits_that_fit_63_bits_8_6() {
     for length in ["9223372036854775807", "4294967296", "10737418240"] {
         let wire = post(&format!("Content-Length: {length}"));
         let (heard, handled) = wired.ask_counting(wire.as_bytes(), Then::Waits);
+        check_expected(wire.as_bytes(), &["413"], &note);
         check_answers(&heard, handled, &["413"], wire);
     }
 }
@@ -212,6 +230,7 @@ fn row_28_a_coding_beside_a_length_is_refused_6_3() {
 #[track_caller]
 fn check_head(wire: &str) {
     let wire = format!("{wire}GET /smuggled HTTP/1.0\r\n\r\n");
+    check_expected(wire.as_bytes(), &["400"], &note);
     let (heard, handled) = Wired::new(Way::Pulled).ask_in_every_way(&WAYS[1].1, wire.as_bytes());
     check_answers(&heard, handled, &["400"], wire);
 }
@@ -362,6 +381,7 @@ fn row_34_and_40_a_body_above_the_limit_is_refused_9110_15_5_14() {
         ] {
             let wire = format!("{head}Connection: close\r\n{wire}");
             let (heard, handled) = wired.ask_counting(wire.as_bytes(), Then::Waits);
+            check_expected(wire.as_bytes(), &[expected], &note);
             check_answers(&heard, handled, &[expected], (way, wire));
         }
     }

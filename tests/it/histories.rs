@@ -11,6 +11,8 @@ use corehttp::{BodyPlan, Context, Handler, Headers, Limits, Request, Server, Sta
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use self::request::{Body, Fault, Route, Step};
+use crate::oracle::server::{CHOICES, may_refuse};
+use crate::oracle::{Next, Reader};
 use crate::support::Served;
 use crate::support::answers::{Answer, take_answer};
 use crate::support::chance::check_histories;
@@ -27,6 +29,7 @@ fn every_request_of_a_random_history_is_answered_as_it_should_be() {
         for connection in steps.chunk_by(|_, next| !next.is_first) {
             let (steps, then) = sent(connection);
             let packets = packets(&steps);
+            check_read(&packets.concat(), &steps);
             let cut: Vec<&[u8]> = packets.iter().map(String::as_bytes).collect();
             check(&wired.ask(&cut, then), &steps, then, Way::Cut);
             check(&served.ask(packets.concat()), &steps, Then::Ends, Way::Whole);
@@ -73,6 +76,39 @@ fn packets(steps: &[Step]) -> Vec<String> {
         }
     }
     packets
+}
+
+/// Checks that the oracle reads what the steps mean: as many requests as are good, and then a fault.
+#[track_caller]
+fn check_read(wire: &str, steps: &[Step]) {
+    let mut reader = Reader::new(wire.as_bytes(), CHOICES);
+    for step in steps {
+        let is_chunked = matches!(step.body, Body::Chunked(_));
+        let refused = match (&step.fault, &step.body) {
+            (Fault::Head(.., status), _) => Some(*status),
+            (Fault::Cut(_), _) => Some(408),
+            (Fault::None, Body::Chunked(chunks)) if chunks.is_spoiled() || step.version == "1.0" => Some(400),
+            (Fault::None, _) => None,
+        };
+        let request = match reader.request() {
+            Next::Whole(request) => request,
+            next => return assert!(refused.is_some(), "request {}: {next:?} of {wire:?}", step.tag),
+        };
+        let told = format!("request {}: {request:?} of {wire:?}", step.tag);
+        if let Some(status) = refused {
+            return assert!(may_refuse(&request, status), "{told}");
+        }
+        assert_eq!(request.method, step.method.as_bytes(), "{told}");
+        assert_eq!(request.path(), format!("/{:?}/{}", step.route, step.tag).as_bytes(), "{told}");
+        assert_eq!(request.content, content(step.len()).as_bytes(), "{told}");
+        assert_eq!(request.trailer("x-sum").unwrap_or_default(), step.trailer().as_bytes(), "{told}");
+        assert_eq!(request.chunking.is_some(), is_chunked, "{told}");
+        if !request.persists() || step.route == Route::Upgrade {
+            let closes = Owed::fate(step, None) != Fate::Persists;
+            return assert!(closes, "{told}");
+        }
+    }
+    assert_eq!(reader.request(), Next::Nothing, "{wire:?}");
 }
 
 /// How the packets arrive.

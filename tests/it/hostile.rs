@@ -17,6 +17,7 @@ use corehttp::{
 };
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, ReadBuf, duplex};
 
+use crate::oracle::server::{Handlers, check};
 use crate::support::answers::answers;
 use crate::support::chance::Chance;
 use crate::support::wired::{Then, Wired};
@@ -190,6 +191,8 @@ fn spoiled_conversations_end_alike_however_they_are_cut() {
         let wire = chance.conversation();
         let then = chance.one_of(&[Then::Ends, Then::Waits]);
         let whole = fate(&wired, &[&wire], then);
+        let seen = whole.seen.iter().map(|(line, body)| format!("{line} {}", body.escape_ascii()));
+        check(&wire, READ, &seen.collect::<Vec<_>>(), whole.refused);
         let cut = fate(&wired, &chance.cut(&wire), then);
         assert_eq!(cut, whole, "{round}: {}", wire.escape_ascii());
         let next = fate(&wired, &[GET.as_bytes()], Then::Ends);
@@ -198,6 +201,16 @@ fn spoiled_conversations_end_alike_however_they_are_cut() {
 }
 
 const ROUNDS: usize = 3_000;
+
+/// What [`app`] sees of a request that the oracle has read.
+const READ: Handlers = Handlers {
+    note: &|request| {
+        let [method, path] = [&request.method, request.path()].map(String::from_utf8_lossy);
+        let content: &[u8] = if path.len() == 3 { b"" } else { &request.content };
+        format!("{method} {path} {}", content.escape_ascii())
+    },
+    is_early: &|request| request.path().len() == 3,
+};
 
 /// The rule that is broken first counts, even if everything comes at once.
 #[test]

@@ -6,6 +6,8 @@
     reason = "a test that cannot go on has failed, and nobody imports it"
 )]
 
+#[path = "../oracle/mod.rs"]
+mod oracle;
 mod support;
 
 #[cfg(feature = "compress")]

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use corehttp::{Context, Limits};
 
+use crate::oracle;
 use crate::support::Served;
-use crate::support::answers::{answers, check_answers};
+use crate::support::answers::{answers, check_answers, check_expected};
 use crate::support::wired::{Then, Wired, count_handled, shortened, take_handled};
 
 static SERVED: LazyLock<Served> = LazyLock::new(|| Served::new(tell));
@@ -30,10 +31,28 @@ fn tell(ctx: &mut Context) {
     ctx.response.text(saw);
 }
 
+/// What the handler sees of a request that the oracle has read.
+fn note(request: &oracle::Request) -> String {
+    let text = |octets: &[u8]| String::from_utf8_lossy(octets).into_owned();
+    if request.method == b"HEAD" {
+        return String::new();
+    }
+    let authority = request.authority().map_or("-".into(), text);
+    let mut saw = format!("{} {authority} {}", text(&request.method), text(request.path()));
+    if let Some(query) = request.query() {
+        saw += &format!("?{}", text(query));
+    }
+    for field in request.fields.iter().filter(|field| !field.name.eq_ignore_ascii_case(b"host")) {
+        saw += &format!(" {}={}", text(&field.name), field.value.escape_ascii());
+    }
+    saw
+}
+
 /// Sends `wire` in every way. `expected` is, for each request, what the handler saw, or the status of a refusal, for
 /// which no handler ran.
 #[track_caller]
 fn check(wire: &[u8], expected: &[&str]) {
+    check_expected(wire, expected, &note);
     let (heard, handled) = Wired::new(tell).ask_in_every_way(&SERVED, wire);
     check_answers(&heard, handled, expected, shortened(wire));
 }
@@ -534,6 +553,7 @@ fn a_refused_head_request_is_answered_without_content_9110_9_3_2() {
         ("HEAD / HTTP/1.1\r\nHost: a\r\nExpect: x\r\n\r\n".into(), 417),
     ] {
         let wire = format!("{head}GET /smuggled HTTP/1.0\r\n\r\n");
+        check_expected(wire.as_bytes(), &[&expected.to_string()], &note);
         let (heard, handled) = Wired::new(tell).ask_in_every_way(&SERVED, wire.as_bytes());
         let is_refused = heard.starts_with(&format!("HTTP/1.1 {expected} ")) && handled == 0;
         let is_head = heard.matches("\r\ncontent-length: ").count() == 1 && heard.ends_with("\r\n\r\n");

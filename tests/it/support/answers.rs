@@ -1,7 +1,9 @@
 //! [`Answer`]: what a server said, taken apart by a strict reader.
 
 use std::fmt::Debug;
-use std::mem;
+
+use crate::oracle::server::{Handlers, check};
+use crate::oracle::{Next, Reader, Request, Response};
 
 /// One answer.
 #[derive(Debug)]
@@ -13,6 +15,19 @@ pub struct Answer {
 }
 
 impl Answer {
+    /// What the oracle has read.
+    fn new(response: Response) -> Answer {
+        assert_eq!(response.minor, 1, "{response:?} is not HTTP/1.1");
+        let text = |octets: &[u8]| String::from_utf8_lossy(octets).into_owned();
+        let fields = response.fields.iter().map(|field| (text(&field.name), text(&field.value)));
+        Answer {
+            status: response.status,
+            reason: text(&response.reason),
+            fields: fields.collect(),
+            body: text(&response.content),
+        }
+    }
+
     /// The value of that field, of which there is at most one.
     #[track_caller]
     pub fn field(&self, name: &str) -> Option<&str> {
@@ -84,43 +99,30 @@ pub fn check_answers(heard: &str, handled: usize, expected: &[&str], wire: impl 
     assert_eq!(handled, expected.len() - refused.count(), "{wire:?}");
 }
 
+/// Checks that the oracle reads of `wire` what a table expects of it: for each request what a handler that reads all of
+/// it notes, or the status of a refusal.
+#[track_caller]
+pub fn check_expected(wire: &[u8], expected: &[&str], note: &dyn Fn(&Request) -> String) {
+    let (seen, refused) = match expected {
+        [seen @ .., last] if last.parse::<u16>().is_ok() => (seen, last.parse().ok()),
+        seen => (seen, None),
+    };
+    check(wire, Handlers::reading(note), &Vec::from_iter(seen.iter().map(|seen| seen.to_string())), refused);
+}
+
 /// Takes the first answer off the front of `rest`, if it is whole. One to HEAD has no body.
 pub fn take_answer(rest: &mut &str, is_to_head: bool) -> Option<Answer> {
-    let (head, behind) = rest.split_once("\r\n\r\n")?;
-    let mut lines = head.split("\r\n");
-    let (status, reason) = lines.next()?.strip_prefix("HTTP/1.1 ")?.split_once(' ')?;
-    let (status, reason) = (status.parse().ok()?, reason.to_owned());
-    let field = |line: &str| line.split_once(": ").map(|(name, value)| (name.into(), value.into()));
-    let fields = lines.map(field).collect::<Option<_>>()?;
-    let mut answer = Answer { status, reason, fields, body: String::new() };
-    *rest = behind;
-    answer.body = match (status, answer.field("content-length"), answer.field("transfer-encoding")) {
-        (100..200 | 204 | 304, ..) => String::new(),
-        _ if is_to_head || answer.field("asked") == Some("HEAD") => String::new(),
-        (_, Some(length), None) => take(rest, length.parse().ok()?)?,
-        (_, None, Some("chunked")) => take_chunks(rest)?,
-        (_, None, None) if answer.is_last() => mem::take(rest).to_owned(),
-        _ => return None,
+    let read = |method: &str| {
+        let mut reader = Reader::strict(rest.as_bytes());
+        let next = reader.response(method.as_bytes(), true);
+        if let Next::Whole(response) = next { Some((response, reader.rest().len())) } else { None }
     };
-    Some(answer)
-}
-
-fn take(rest: &mut &str, len: usize) -> Option<String> {
-    let (taken, behind) = rest.split_at_checked(len)?;
-    *rest = behind;
-    Some(taken.to_owned())
-}
-
-fn take_chunks(rest: &mut &str) -> Option<String> {
-    let mut body = String::new();
-    loop {
-        let (size, behind) = rest.split_once("\r\n")?;
-        *rest = behind;
-        let size = usize::from_str_radix(size, 16).ok()?;
-        body += &take(rest, size)?;
-        *rest = rest.strip_prefix("\r\n")?;
-        if size == 0 {
-            return Some(body);
-        }
+    let (mut response, mut left) = read("HEAD")?;
+    if !is_to_head && !response.fields.iter().any(|field| field.name == b"asked" && field.value == b"HEAD") {
+        (response, left) = read("GET")?;
     }
+    let ends = response.ends_with_connection;
+    let answer = Answer::new(response);
+    *rest = rest.get(rest.len() - left..)?;
+    (!ends || answer.is_last()).then_some(answer)
 }

@@ -1,0 +1,107 @@
+//! Compares what the client made of an answer with what the [`Reader`] makes of it.
+
+use super::message::{Field, Response, values};
+use super::reader::{Choice, Next, Reader};
+use super::server::{has_empty_coding, has_odd_trailer, is_long};
+
+/// What the client accepts beyond the strict reading.
+pub const CHOICES: &[Choice] = &[Choice::StatusWithoutSpace, Choice::StatusBelow100];
+
+/// How many interim responses the client reads before a final one.
+const INTERIM_MAX: usize = 16;
+
+/// The final response to a request with `method`, which may be 101, what was not read behind it, and how many interim
+/// responses came before it.
+pub fn final_response<'a>(
+    wire: &'a [u8],
+    method: &str,
+    is_closed: bool,
+) -> (Next<Response>, &'a [u8], usize) {
+    let (mut reader, mut interim) = (Reader::new(wire, CHOICES), 0);
+    loop {
+        match reader.response(method.as_bytes(), is_closed) {
+            Next::Whole(Response { status: 100 | 102..200, .. }) => interim += 1,
+            next => return (next, reader.rest(), interim),
+        }
+    }
+}
+
+/// A call, and what was answered.
+#[derive(Clone, Copy)]
+pub struct Call<'a> {
+    pub method: &'a str,
+    pub wire: &'a [u8],
+    /// Whether the server closed the connection behind it.
+    pub is_closed: bool,
+    pub limits: Limits,
+}
+
+/// What the client takes of an answer.
+#[derive(Clone, Copy)]
+pub struct Limits {
+    pub head_max: usize,
+    pub fields_max: usize,
+    pub body_max: usize,
+}
+
+/// The defaults of the client.
+pub const LIMITS: Limits = Limits { head_max: 64 << 10, fields_max: 128, body_max: 16 << 20 };
+
+/// Checks a call. `outcome` is the status, the content, and whether the connection was used again; or what went wrong,
+/// if the client accepted no answer. Then the reader reads the same; or it reads none either, unless the client
+/// [may refuse](may_refuse) it.
+///
+/// # Panics
+///
+/// If something else happened.
+#[track_caller]
+pub fn check(call: Call, outcome: Result<(u16, &[u8], bool), &str>) {
+    let Call { method, wire, is_closed, limits } = call;
+    let shown = wire[..wire.len().min(2000)].escape_ascii();
+    let (next, rest, interim) = final_response(wire, method, is_closed);
+    match (&next, outcome) {
+        (Next::Whole(response), Ok((status, content, is_reused))) => {
+            let read = (response.status, &*response.content);
+            assert_eq!((status, content), read, "received, and read: {shown}");
+            let may_follow = response.persists() && rest.is_empty() && !is_closed;
+            assert!(!is_reused || may_follow, "reused behind {next:?} and {rest:?}: {shown}");
+        }
+        (Next::Whole(response), Err(why)) => {
+            let may_refuse = may_refuse(response, method, interim, limits);
+            assert!(may_refuse, "{why}, but read {response:?}: {shown}");
+        }
+        (_, Err(_)) => {}
+        (next, Ok(_)) => panic!("received {outcome:?}, but read {next:?}: {shown}"),
+    }
+}
+
+/// Where the client refuses what the grammar allows.
+pub fn may_refuse(response: &Response, method: &str, interim: usize, limits: Limits) -> bool {
+    let Response { status, fields, content, trailers, chunking, .. } = response;
+    let chunking = chunking.unwrap_or_default();
+    let lengths = fields.iter().map(|field| field.name.len() + field.value.len() + ": \r\n".len());
+    // Blanks count, too, but are not kept.
+    let head = 2 * lengths.sum::<usize>() + response.reason.len();
+    let has_no_content = matches!(status, 204 | 304) || method == "HEAD";
+    let choices = [
+        ("9110 §7.8: a protocol that was not asked for", *status == 101),
+        ("9110 §15.2: more than 16 interim responses", interim > INTERIM_MAX),
+        ("9112 §6.3: odd framing of content that is not sent", has_no_content && is_framed(fields)),
+        ("9112 §6.1: empty elements beside chunked", has_empty_coding(fields)),
+        ("9112 §7.1: a size of more than 16 digits", chunking.digits > 16),
+        ("9112 §7.1.1: long extensions", is_long(chunking)),
+        ("9110 §6.5.1: a trailer that frames, routes, controls or describes", has_odd_trailer(trailers)),
+        ("9110 §5.4: fields above their limits", fields.len() > limits.fields_max || head > limits.head_max),
+        ("9110 §5.4: trailers above their limits", trailers.len() > 64 || has_long_trailers(trailers)),
+        ("9110 §15.5.14: content above the limit", content.len() > limits.body_max),
+    ];
+    choices.iter().any(|(_, holds)| *holds)
+}
+
+fn has_long_trailers(trailers: &[Field]) -> bool {
+    trailers.iter().map(|field| field.name.len() + field.value.len()).sum::<usize>() > 8 << 10
+}
+
+fn is_framed(fields: &[Field]) -> bool {
+    ["content-length", "transfer-encoding"].iter().any(|name| values(fields, name).next().is_some())
+}

@@ -1,0 +1,182 @@
+//! Compares what passed a gateway with what was said on both sides of it: nothing goes on that a strict reader refuses,
+//! and each message is the one that was received.
+
+use super::client::final_response;
+use super::grammar::trim;
+use super::message::{Field, Request, Response};
+use super::reader::{Next, Reader};
+use super::server::CHOICES;
+
+/// All that was said on both sides of a gateway.
+pub struct Passage<'a> {
+    /// What its peer said, and heard.
+    pub asked: &'a [u8],
+    pub heard: &'a [u8],
+    /// Each connection to the server behind.
+    pub behind: &'a [Behind],
+}
+
+/// What a server behind a gateway heard and said on one connection.
+#[derive(Clone, Debug, Default)]
+pub struct Behind {
+    pub heard: Vec<u8>,
+    pub said: Vec<u8>,
+    /// Whether it closed the connection then.
+    pub is_closed: bool,
+}
+
+/// What passed a gateway.
+#[derive(Debug, Default, PartialEq)]
+pub struct Passed {
+    /// How many requests went on whole, and how many final responses came back whole.
+    pub requests: usize,
+    pub responses: usize,
+}
+
+impl Passage<'_> {
+    /// Checks all of it.
+    ///
+    /// # Panics
+    ///
+    /// If something passed that should not have, or has become something else.
+    #[track_caller]
+    pub fn check(&self) -> Passed {
+        let asked = self.asked();
+        let mut passed = Passed::default();
+        let (mut next, mut known) = (0, Vec::new());
+        for behind in self.behind {
+            let (mut reader, mut said) = (Reader::new(&behind.heard, CHOICES), &*behind.said);
+            loop {
+                let (onward, is_whole) = match reader.request() {
+                    Next::Nothing | Next::Partial(None) => break,
+                    Next::Whole(request) => (request, true),
+                    Next::Partial(Some(request)) => (request, false),
+                    Next::Refused(_, rule) => panic!("sent on, against {rule}: {}", shown(&behind.heard)),
+                };
+                // A request that was not answered may be sent again.
+                let found =
+                    asked[next.min(asked.len())..].iter().position(|it| it.becomes(&onward, is_whole));
+                let Some(ahead) = found else { panic!("{onward:?} was never asked: {}", shown(self.asked)) };
+                next += ahead;
+                passed.requests += usize::from(is_whole);
+                let method = String::from_utf8_lossy(&onward.method).into_owned();
+                let (answer, rest, _) = final_response(said, &method, behind.is_closed);
+                said = rest;
+                known.push(answer);
+                if !is_whole {
+                    break;
+                }
+            }
+        }
+        passed.responses = self.check_heard(&asked, &known);
+        passed
+    }
+
+    /// The requests that the peer sent. The last one may not be whole.
+    fn asked(&self) -> Vec<Asked> {
+        let (mut reader, mut all) = (Reader::new(self.asked, CHOICES), Vec::new());
+        loop {
+            let (request, is_whole) = match reader.request() {
+                Next::Whole(request) => (request, true),
+                Next::Partial(Some(request)) | Next::Refused(Some(request), _) => (request, false),
+                _ => return all,
+            };
+            let goes_on = is_whole && request.persists();
+            all.push(Asked { request, is_whole });
+            if !goes_on {
+                return all;
+            }
+        }
+    }
+
+    /// Each final response is the answer to a request, and one that was `known` to the gateway, or an error of its own.
+    /// Returns how many were whole.
+    #[track_caller]
+    fn check_heard(&self, asked: &[Asked], known: &[Next<Response>]) -> usize {
+        let (mut reader, mut count) = (Reader::strict(self.heard), 0);
+        loop {
+            let is_head = match asked.get(count) {
+                Some(asked) => asked.request.method == b"HEAD",
+                None => trim_lines(self.asked).starts_with(b"HEAD "),
+            };
+            let method: &[u8] = if is_head { b"HEAD" } else { b"GET" };
+            match reader.response(method, true) {
+                Next::Nothing | Next::Partial(None) => return count,
+                Next::Whole(Response { status: 100..200, .. }) => {}
+                Next::Whole(response) => {
+                    let is_own = is_error_of_its_own(&response, is_head);
+                    let is_known = known.iter().any(|known| known_as(known, &response, true));
+                    assert!(is_own || is_known, "{response:?} was never said: {known:?}");
+                    count += 1;
+                    assert!(count <= asked.len() + 1, "more answers than requests: {}", shown(self.heard));
+                }
+                Next::Partial(Some(response)) => {
+                    let is_known = known.iter().any(|known| known_as(known, &response, false));
+                    assert!(is_known, "{response:?} was never said: {known:?}");
+                    return count;
+                }
+                Next::Refused(_, rule) => panic!("sent back, against {rule}: {}", shown(self.heard)),
+            }
+        }
+    }
+}
+
+/// A request of the peer's.
+struct Asked {
+    request: Request,
+    is_whole: bool,
+}
+
+impl Asked {
+    /// Whether that can be what goes on of it.
+    fn becomes(&self, onward: &Request, is_whole: bool) -> bool {
+        let request = &self.request;
+        let content = match is_whole {
+            true => self.is_whole && onward.content == request.content,
+            false => request.content.starts_with(&onward.content),
+        };
+        let is_target = (request.path(), request.query()) == (onward.path(), onward.query());
+        content
+            && request.method == onward.method
+            && is_target
+            && is_part(&onward.trailers, &request.trailers)
+    }
+}
+
+/// Whether the response `heard` is that one, or if it is not `is_whole`, the beginning of it.
+fn known_as(known: &Next<Response>, heard: &Response, is_whole: bool) -> bool {
+    match (known, is_whole) {
+        (Next::Whole(known), true) => {
+            let is_same = (known.status, &known.content) == (heard.status, &heard.content);
+            is_same && is_part(&heard.trailers, &known.trailers)
+        }
+        (Next::Whole(known) | Next::Partial(Some(known)) | Next::Refused(Some(known), _), false) => {
+            known.status == heard.status && known.content.starts_with(&heard.content)
+        }
+        _ => false,
+    }
+}
+
+/// Whether all of `fields` are among `others`.
+fn is_part(fields: &[Field], others: &[Field]) -> bool {
+    fields.iter().all(|field| {
+        let is_same =
+            |other: &&Field| other.name.eq_ignore_ascii_case(&field.name) && other.value == field.value;
+        others.iter().any(|other| is_same(&other))
+    })
+}
+
+/// An error whose content is its reason.
+fn is_error_of_its_own(response: &Response, is_head: bool) -> bool {
+    response.status >= 400 && (is_head || response.content == response.reason)
+}
+
+/// `wire` without empty lines before it.
+fn trim_lines(wire: &[u8]) -> &[u8] {
+    let lines = wire.iter().take_while(|octet| b"\r\n".contains(octet)).count();
+    trim(&wire[lines..])
+}
+
+fn shown(wire: &[u8]) -> String {
+    wire[..wire.len().min(2000)].escape_ascii().to_string()
+}
