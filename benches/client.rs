@@ -9,7 +9,7 @@
 //! cargo bench --bench client -- corehttp     # only one of them
 //! ```
 
-#[path = "support/alloc.rs"]
+#[path = "../tests/support/alloc.rs"]
 mod alloc;
 #[path = "support/askers.rs"]
 mod askers;

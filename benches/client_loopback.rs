@@ -10,7 +10,7 @@
 //! cargo bench --bench client_loopback -- corehttp # corehttp against the bare exchange only
 //! ```
 
-#[path = "support/alloc.rs"]
+#[path = "../tests/support/alloc.rs"]
 mod alloc;
 #[allow(dead_code, reason = "nothing happens in memory here")]
 #[path = "support/askers.rs"]

@@ -10,7 +10,7 @@
 //! cargo bench --bench compress -- 4KiB    # some rows
 //! ```
 
-#[path = "support/alloc.rs"]
+#[path = "../tests/support/alloc.rs"]
 mod alloc;
 #[allow(dead_code, reason = "server.rs alone leaves its requests uncut")]
 #[path = "support/fake.rs"]

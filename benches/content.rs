@@ -8,7 +8,7 @@
 //! cargo bench --bench content -- cookies   # some rows
 //! ```
 
-#[path = "support/alloc.rs"]
+#[path = "../tests/support/alloc.rs"]
 mod alloc;
 
 use std::hint::black_box;

@@ -9,7 +9,7 @@
 //! cargo bench --bench files
 //! ```
 
-#[path = "support/alloc.rs"]
+#[path = "../tests/support/alloc.rs"]
 mod alloc;
 #[allow(dead_code, reason = "head.rs alone cuts its requests")]
 #[path = "support/fake.rs"]

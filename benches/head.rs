@@ -12,7 +12,7 @@
 //! cargo bench --bench head -- cut     # some rows
 //! ```
 
-#[path = "support/alloc.rs"]
+#[path = "../tests/support/alloc.rs"]
 mod alloc;
 #[allow(dead_code, reason = "server.rs alone leaves its requests uncut")]
 #[path = "support/fake.rs"]

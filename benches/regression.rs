@@ -19,7 +19,7 @@
 //! Where the instructions of a row are spent, `callgrind_annotate` says: its notes lie in the folder `callgrind` beside
 //! this program.
 
-#[path = "support/alloc.rs"]
+#[path = "../tests/support/alloc.rs"]
 mod alloc;
 #[path = "support/baseline.rs"]
 mod baseline;

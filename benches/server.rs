@@ -14,7 +14,7 @@
 //! cargo bench --bench server -- get/10000     # some rows
 //! ```
 
-#[path = "support/alloc.rs"]
+#[path = "../tests/support/alloc.rs"]
 mod alloc;
 #[allow(dead_code, reason = "head.rs alone cuts its requests")]
 #[path = "support/fake.rs"]

@@ -10,7 +10,7 @@
 //! cargo bench --features tower --bench tower
 //! ```
 
-#[path = "support/alloc.rs"]
+#[path = "../tests/support/alloc.rs"]
 mod alloc;
 #[allow(dead_code, reason = "head.rs alone cuts its requests")]
 #[path = "support/fake.rs"]

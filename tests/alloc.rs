@@ -1,7 +1,7 @@
 //! A warm exchange allocates nothing, and an idle connection holds little memory.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-#[path = "../benches/support/alloc.rs"]
+#[path = "support/alloc.rs"]
 mod alloc;
 
 use std::io::{Read, Write};

@@ -62,7 +62,7 @@ impl Baseline {
 const TITLE: &str = "# Instructions a round, as `cargo regression --accept` wrote them down with";
 
 fn path() -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("benches/regression.txt")
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("regression.txt")
 }
 
 /// The versions of what makes the instructions, and of what counts them.
