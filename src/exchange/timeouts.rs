@@ -36,8 +36,17 @@ pub struct Timeouts {
     /// For a part of the application, such as a single route, or to keep the fields that middleware has set, use
     /// `tokio::time::timeout`.
     pub handler: Option<Duration>,
-    /// How long a peer that was refused may take to read the answer and close. Then: close. Default: 1 s.
+    /// How long a peer that may still be sending is given to read the last answer of its connection and close. Then:
+    /// close. Default: 30 s, as nginx's `lingering_time`.
+    ///
+    /// Many clients read an answer only once they have sent their whole body. So the sending half is closed first, and
+    /// what arrives is read and discarded, however much it is: to close before that would reset the connection, which
+    /// fails the peer's writes and can take the answer away (RFC 9112 §9.6).
+    /// [`Limits::drain_max`](crate::Limits::drain_max) bounds only what is read to keep a connection.
     pub linger: Duration,
+    /// The wait, within [`Timeouts::linger`], for each next byte. Then: close. Default: 5 s, as nginx's
+    /// `lingering_timeout`; at most 1 s while the server stops.
+    pub linger_idle: Duration,
 }
 
 impl Default for Timeouts {
@@ -50,7 +59,8 @@ impl Default for Timeouts {
             idle: Duration::from_secs(60),
             write: Duration::from_secs(30),
             handler: None,
-            linger: Duration::from_secs(1),
+            linger: Duration::from_secs(30),
+            linger_idle: Duration::from_secs(5),
         }
     }
 }

@@ -39,8 +39,8 @@ pub struct Limits {
     pub trailers_max: usize,
     /// Fields in a trailer section. Beyond: 431. Default: 64; at most 1,024.
     pub trailer_fields_max: usize,
-    /// Bytes of an unread body that are read and discarded, either to keep the connection, or to let a refused peer
-    /// read the answer. Beyond: close. Default: 256 KiB.
+    /// Bytes of an unread body that are read and discarded to keep the connection. Beyond: close, once the peer has had
+    /// the time to read the answer ([`Timeouts::linger`](crate::Timeouts::linger)). Default: 256 KiB.
     pub drain_max: usize,
     /// Bytes of answers that are gathered while more pipelined requests are waiting, and then written together.
     /// Default: 64 KiB.

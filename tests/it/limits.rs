@@ -368,29 +368,6 @@ fn an_unread_body_is_drained_up_to_its_limit_rfc9112_9_3() {
     check_unread(default, &sized(default as u64 + 1, &long[..default + 1]), false);
 }
 
-#[test]
-fn a_refused_peer_is_drained_up_to_the_limit_rfc9112_9_6() {
-    const PIPE: usize = 64;
-    for drain_max in [0, 1000] {
-        let limits = Limits { drain_max, ..Limits::default() };
-        let drained = paused(async {
-            let service = Server::new().limits(limits).service(app);
-            let (mut near, far) = duplex(PIPE);
-            let peer = async move {
-                near.write_all(b"bad\r\n").await.unwrap();
-                near.read_to_end(&mut Vec::new()).await.unwrap();
-                let mut drained = 0;
-                while near.write_all(b"!").await.is_ok() {
-                    drained += 1;
-                }
-                drained
-            };
-            tokio::join!(peer, service.serve_connection(far)).0
-        });
-        assert!((drain_max..drain_max + 3 * PIPE).contains(&drained), "{drained} of {drain_max}");
-    }
-}
-
 /// A core once stood still here: the end was told as a number, which was not beyond this limit.
 #[test]
 fn draining_ends_when_the_peer_does_whatever_the_limit() {

@@ -15,6 +15,7 @@ mod compress;
 mod connection;
 #[cfg(all(feature = "compress", feature = "fs"))]
 mod copies;
+mod delivery;
 mod events;
 #[cfg(feature = "fs")]
 mod files;

@@ -154,6 +154,15 @@ impl Peer {
     }
 }
 
+/// Sends all of `wire` before it hears anything, as many clients do. What it hears then until the server closes.
+#[track_caller]
+pub fn send_first(mut peer: impl Read + Write, wire: &[u8]) -> String {
+    peer.write_all(wire).expect("the server reads on");
+    let mut heard = String::new();
+    peer.read_to_string(&mut heard).expect("the answer is there");
+    heard
+}
+
 /// A request for `path`.
 pub fn get(path: &str) -> String {
     format!("GET {path} HTTP/1.1\r\nhost: a\r\n\r\n")

@@ -123,10 +123,11 @@ async fn ask(peer: &mut DuplexStream, wire: &[u8]) {
 #[test]
 fn the_default_timeouts_are_as_documented() {
     let seconds = Duration::from_secs;
-    let Timeouts { head, body, body_grace, body_rate_min, idle, write, handler, linger } =
+    let Timeouts { head, body, body_grace, body_rate_min, idle, write, handler, linger, linger_idle } =
         Timeouts::default();
     assert_eq!((head, body, body_grace, body_rate_min), (seconds(10), seconds(30), seconds(10), 500));
-    assert_eq!((idle, write, handler, linger), (seconds(60), seconds(30), None, seconds(1)));
+    assert_eq!((idle, write, handler, linger), (seconds(60), seconds(30), None, seconds(30)));
+    assert_eq!(linger_idle, seconds(5));
 }
 
 #[test]
@@ -667,7 +668,7 @@ fn a_late_handler_that_has_begun_its_answer_is_cut_off() {
 #[test]
 fn the_server_lingers_after_a_refusal_rfc9112_9_6() {
     for (linger, seconds) in [(Duration::ZERO, 0), (Duration::from_secs(1), 1), (Duration::from_secs(5), 5)] {
-        let timeouts = || Timeouts { linger, ..defaults() };
+        let timeouts = || Timeouts { linger, linger_idle: Duration::MAX, ..defaults() };
         let told = talk(timeouts(), app, 1 << 16, async |peer| say(peer, b"bad\r\n").await);
         assert_eq!(status(&told.heard), 400);
         assert_time(told.time, seconds);
@@ -682,7 +683,15 @@ fn the_server_lingers_after_a_refusal_rfc9112_9_6() {
         assert_eq!(status(&told.heard), 408);
         assert_time(told.time, 10 + seconds);
     }
-    let told = talk(defaults(), app, 1 << 16, async |peer| {
+    // A silent peer has less time than one that sends.
+    for (pause, seconds) in [(4, 30), (6, 5)] {
+        let told = talk(Timeouts::default(), app, 1 << 16, async |peer| {
+            say(peer, b"bad\r\n").await;
+            drip(peer, b"!", pause).await;
+        });
+        assert_time(told.time, seconds);
+    }
+    let told = talk(Timeouts::default(), app, 1 << 16, async |peer| {
         say(peer, b"bad\r\n").await;
         peer.shutdown().await.unwrap();
     });
@@ -838,6 +847,7 @@ fn all_timeouts(limit: Duration) -> Timeouts {
         write: limit,
         handler: Some(limit),
         linger: limit,
+        linger_idle: limit,
     }
 }
 

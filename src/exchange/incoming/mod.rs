@@ -178,25 +178,6 @@ impl Incoming {
         self.expectation = Expectation::Forfeited;
     }
 
-    /// Reads and discards whatever arrives, until the end, or until it is more than `most` or has taken longer than
-    /// `limit`.
-    pub(crate) fn poll_discard<H: Home>(
-        &mut self,
-        cx: &mut Context<'_>,
-        conn: &mut Conn<H>,
-        most: usize,
-        limit: Duration,
-    ) -> Poll<()> {
-        while let Ok(count @ 1..) = ready!(conn.poll_fill(cx, &mut self.input, limit)) {
-            self.input.reset();
-            self.drained += count;
-            if self.drained > most {
-                break;
-            }
-        }
-        Poll::Ready(())
-    }
-
     /// Whether the whole body has been received. Its last piece may still be lent.
     #[inline]
     pub(crate) fn is_read(&self) -> bool {

@@ -18,6 +18,9 @@ pub(super) async fn close(ctx: &mut Context, manner: Manner) {
                 && poll_fn(|cx| ctx.poll_flush(cx)).await.is_ok();
             let shut = sent && poll_fn(|cx| ctx.poll_shutdown(cx)).await.is_ok();
             if shut && (manner == Manner::Lingering || ctx.has_unheard()) {
+                // Many peers may linger at once, so none keeps what its exchange needed.
+                ctx.forget_exchange();
+                ctx.shrink();
                 poll_fn(|cx| ctx.poll_linger(cx)).await;
             }
         }
@@ -70,7 +73,7 @@ fn poll_idle(conn: &mut Conn, limit: Duration, cx: &mut task::Context<'_>) -> Po
     conn.poll_shutdown(cx, NEWCOMER_GRACE).map(drop)
 }
 
-/// How long a connection that has sent no request yet may hold up a stop.
+/// How long a connection that has sent no request yet, or may linger but is silent, may hold up a stop.
 const NEWCOMER_GRACE: Duration = Duration::from_secs(1);
 /// How long a connection that has just carried an answer may hold up a stop.
 const NEXT_GRACE: Duration = Duration::from_millis(250);
@@ -91,7 +94,9 @@ impl Context {
         let mut conn = self.conn.borrow_mut();
         let Some(conn) = &mut *conn else { return Poll::Ready(Ok(())) };
         ready!(conn.poll_shutdown(cx, limit))?;
-        conn.disarm(Lane::Read);
+        for lane in [Lane::Read, Lane::Write, Lane::Whole] {
+            conn.disarm(lane);
+        }
         self.incoming.get_mut().reset();
         Poll::Ready(Ok(()))
     }
@@ -104,12 +109,27 @@ impl Context {
             .any(|Conn { transport, .. }| matches!(transport, Transport::Tls(_)) && transport.has_unnoticed())
     }
 
-    /// Reads and discards what the peer still sends, until it closes too, or a limit is reached.
+    /// Reads and discards what the peer still sends, until it closes too, or its time is over.
     fn poll_linger(&mut self, cx: &mut task::Context<'_>) -> Poll<()> {
         let Context { incoming, conn, shared, .. } = self;
         let mut conn = conn.borrow_mut();
         let Some(conn) = &mut *conn else { return Poll::Ready(()) };
-        let (drain_max, linger) = (shared.bounds.limits.drain_max, shared.bounds.timeouts.linger);
-        incoming.get_mut().poll_discard(cx, conn, drain_max, linger)
+        let (timeouts, input) = (&shared.bounds.timeouts, &mut incoming.get_mut().input);
+        loop {
+            // Checked before each read: a peer that sends all the time never makes a read wait.
+            if conn.poll_expired(cx, Lane::Whole, timeouts.linger).is_ready() {
+                return Poll::Ready(());
+            }
+            match conn.poll_fill(cx, input, timeouts.linger_idle) {
+                Poll::Ready(Ok(1..)) => input.reset(),
+                Poll::Ready(_) => return Poll::Ready(()),
+                Poll::Pending if conn.is_stopping() => {
+                    return conn.poll_expired(cx, Lane::Write, NEWCOMER_GRACE).map(drop);
+                }
+                Poll::Pending => return Poll::Pending,
+            }
+            conn.disarm(Lane::Read);
+            conn.disarm(Lane::Write);
+        }
     }
 }

@@ -19,8 +19,8 @@ impl Context {
     /// Returns a [`Reader`], which reads the request's body as it arrives. If the body was buffered, it reads the
     /// buffer.
     ///
-    /// What the handler leaves unread is read and discarded afterwards, up to
-    /// [`Limits::drain_max`](crate::Limits::drain_max).
+    /// What the handler leaves unread is read and discarded afterwards. Beyond
+    /// [`Limits::drain_max`](crate::Limits::drain_max), the connection is closed after the answer.
     ///
     /// # Examples
     ///
@@ -196,7 +196,9 @@ impl Context {
         self.flush().await
     }
 
-    /// Waits until the peer has closed the connection, or its sending half, which looks the same.
+    /// Waits until the peer has closed the connection, or its sending half, which looks the same: a peer that closes
+    /// only that half still waits for its answer (RFC 9112 §9.6), so answer it, if only in short, or do not wait for
+    /// this. See [`Server::half_close`](crate::Server::half_close).
     ///
     /// Use it alongside work that is pointless once the peer is gone, because a handler that does not write would not
     /// notice otherwise. A handler that streams uses [`Writer::peer_closed`].

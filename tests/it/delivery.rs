@@ -1,0 +1,151 @@
+//! An answer that is due reaches its peer, even one that still sends its request (RFC 9112 §9.6).
+
+use std::time::Duration;
+
+use corehttp::{BodyPlan, Context, Error, Handler, Limits, Request, Server, Status, Timeouts, around};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
+use tokio::time::{Instant, sleep};
+
+use crate::support::answers::answers;
+use crate::support::{Served, paused, send_first, status};
+
+/// Answers without the body of its request.
+struct App;
+
+impl Handler for App {
+    fn on_head(&self, request: &Request) -> BodyPlan {
+        match request.path() {
+            "/buffered" => BodyPlan::BufferUpTo(100_000),
+            "/planned" => BodyPlan::Refuse(Status::FORBIDDEN),
+            _ => BodyPlan::Stream,
+        }
+    }
+
+    async fn handle(&self, ctx: &mut Context) -> corehttp::Result {
+        match ctx.request.path() {
+            "/tasted" => drop(ctx.body_reader().chunk().await?),
+            "/streamed" => return Ok(ctx.stream().await?.finish().await?),
+            _ => {}
+        }
+        ctx.response.text("fine");
+        Ok(())
+    }
+}
+
+async fn guard(app: &App, ctx: &mut Context) -> corehttp::Result {
+    match ctx.request.path() {
+        "/guarded" => Err(Error::from(Status::UNAUTHORIZED)),
+        _ => app.handle(ctx).await,
+    }
+}
+
+/// Paths, and the status of their answers to a large body.
+const ANSWERS: [(&str, u16); 6] = [
+    ("/buffered", 413),
+    ("/planned", 403),
+    ("/guarded", 401),
+    ("/ignored", 200),
+    ("/tasted", 200),
+    ("/streamed", 200),
+];
+
+/// Requests with a body of `len` bytes, sized and in chunks.
+fn posts(path: &str, len: usize) -> [Vec<u8>; 2] {
+    let head = format!("POST {path} HTTP/1.1\r\nhost: a\r\n");
+    let sized = [format!("{head}content-length: {len}\r\n\r\n").into_bytes(), vec![b'b'; len]].concat();
+    let mut chunked = format!("{head}transfer-encoding: chunked\r\n\r\n").into_bytes();
+    for _ in 0..len / CHUNK {
+        chunked.extend([format!("{CHUNK:x}\r\n").as_bytes(), &[b'b'; CHUNK], b"\r\n"].concat());
+    }
+    chunked.extend(b"0\r\n\r\n");
+    [sized, chunked]
+}
+
+const CHUNK: usize = 50_000;
+
+/// Many clients read an answer only once they have sent all of their request.
+#[test]
+fn an_answer_is_read_after_a_large_body_was_sent_rfc9112_9_6() {
+    let served = Served::new(around(guard, App));
+    for (path, expected) in ANSWERS {
+        for len in [1_000_000, 12_000_000] {
+            for wire in posts(path, len) {
+                let heard = send_first(served.connect().stream, &wire);
+                assert_eq!((status(&heard), answers(&heard).len()), (expected, 1), "{path}, {len} bytes");
+            }
+        }
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn an_answer_is_read_after_a_large_body_was_sent_over_a_unix_socket() {
+    let root = tempfile::tempdir().unwrap();
+    let path = root.path().join("socket");
+    let address = format!("unix:{}", path.display());
+    let running = Server::bind(address).cores(1).start(around(guard, App)).unwrap();
+    for (target, expected) in ANSWERS {
+        for wire in posts(target, 3_000_000) {
+            let peer = std::os::unix::net::UnixStream::connect(&path).unwrap();
+            assert_eq!(status(&send_first(peer, &wire)), expected, "{target}");
+        }
+    }
+    running.shutdown(Duration::ZERO);
+    running.wait().unwrap();
+}
+
+/// What is read to keep a connection is another bound.
+#[test]
+fn a_peer_that_sends_on_has_its_time_whatever_the_limit_of_a_drain() {
+    for drain_max in [0, 1000, usize::MAX] {
+        let limits = Limits { drain_max, ..Limits::default() };
+        paused(async {
+            let (service, start) = (Server::new().limits(limits).service(App), Instant::now());
+            let (mut near, far) = duplex(1_000);
+            let peer = async move {
+                near.write_all(b"bad\r\n").await.unwrap();
+                for _ in 0..29 {
+                    sleep(Duration::from_secs(1)).await;
+                    near.write_all(&[b'b'; 10_000]).await.expect("the server reads on");
+                }
+                near.shutdown().await.unwrap();
+                let mut heard = String::new();
+                near.read_to_string(&mut heard).await.unwrap();
+                heard
+            };
+            let (heard, _) = tokio::join!(peer, service.serve_connection(far));
+            assert_eq!((status(&heard), start.elapsed()), (400, Duration::from_secs(29)), "{drain_max}");
+        });
+    }
+}
+
+/// A read that never waits does not expire.
+#[test]
+fn a_peer_that_never_stops_sending_is_cut_off() {
+    let timeouts = Timeouts { linger: Duration::from_millis(300), ..Timeouts::default() };
+    let served = Served::with(|server| server.timeouts(timeouts), App);
+    let (mut flood, start) = (served.connect(), std::time::Instant::now());
+    flood.say("bad\r\n");
+    while std::io::Write::write_all(&mut flood.stream, &[b'b'; 100_000]).is_ok() {
+        assert!(start.elapsed() < Duration::from_secs(30), "it is read from for ever");
+    }
+    assert!(start.elapsed() >= Duration::from_millis(300));
+}
+
+#[test]
+fn a_stop_waits_a_second_for_a_silent_peer_that_may_linger() {
+    let timeouts = Timeouts { linger: Duration::MAX, linger_idle: Duration::MAX, ..Timeouts::default() };
+    paused(async {
+        let (service, start) = (Server::new().timeouts(timeouts).service(App), Instant::now());
+        let (mut near, far) = duplex(1 << 16);
+        let peer = async {
+            near.write_all(b"bad\r\n").await.unwrap();
+            sleep(Duration::from_secs(100)).await;
+            service.stop();
+            sleep(Duration::from_millis(900)).await;
+            near.write_all(b"more").await.expect("it still has time");
+        };
+        let _ = tokio::join!(peer, service.serve_connection(far));
+        assert_eq!(start.elapsed().as_millis(), 101_900);
+    });
+}
