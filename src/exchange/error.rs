@@ -17,7 +17,8 @@ use crate::wire::WireError;
 pub enum ExchangeError {
     /// The peer closed before the message was complete (RFC 9112 §8).
     Incomplete,
-    /// The peer closed the connection, or its sending half, before it was answered in full.
+    /// The peer closed the connection, or its sending half, before it was answered in full. It gets no answer: return
+    /// this error where nobody waits for one.
     PeerClosed,
     /// The socket failed.
     Io(io::Error),
@@ -87,8 +88,8 @@ impl ExchangeError {
     /// Returns the status with which the peer is answered, if it can still be answered.
     pub fn owed(&self) -> Option<Status> {
         match self {
-            ExchangeError::Incomplete | ExchangeError::PeerClosed => Some(Status::BAD_REQUEST),
-            ExchangeError::Io(_) => None,
+            ExchangeError::Incomplete => Some(Status::BAD_REQUEST),
+            ExchangeError::PeerClosed | ExchangeError::Io(_) => None,
             ExchangeError::TimedOut(Phase::Head | Phase::Body) => Some(Status::REQUEST_TIMEOUT),
             ExchangeError::TimedOut(Phase::Handler) => Some(Status::SERVICE_UNAVAILABLE),
             ExchangeError::TimedOut(Phase::Handshake | Phase::Write) => None,

@@ -30,4 +30,15 @@ use crate::wire::Limits;
 pub(crate) struct Bounds {
     pub(crate) limits: Limits,
     pub(crate) timeouts: Timeouts,
+    pub(crate) half_close: HalfClose,
+}
+
+/// What is made of a peer that has closed its sending half after a whole request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum HalfClose {
+    /// It waits for its answer (RFC 9112 §9.6).
+    #[default]
+    Waits,
+    /// It is gone.
+    Gone,
 }

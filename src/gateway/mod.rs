@@ -18,7 +18,7 @@ use crate::server::{Context, Error, Outcome, Result, Writer};
 impl Context {
     /// Forwards the request's body through `call`, and answers with the response. Both bodies flow at the same time,
     /// piece by piece, with their trailers. So they may be of any size, and the server behind may answer while it
-    /// reads. Once that server reads no more, the rest of the request's body is left unread. Its interim answers, such
+    /// reads. Once that server reads no more, the rest of the request's body is not forwarded. Its interim answers, such
     /// as 103, are sent as they arrive (RFC 9110 §15.2), unless the peer speaks HTTP/1.0.
     ///
     /// Open the call with the head to forward, as [`Request::target_to`](crate::Request::target_to) makes it, on a
@@ -29,15 +29,14 @@ impl Context {
     /// read before. Fields that are already set in `ctx.response` are added to those of the response. Upgrades are not
     /// forwarded: the example `proxy` shows how to join two connections.
     ///
-    /// If the peer closes before it has the whole response, the connection to the server behind is closed, too, so that
-    /// server does not work in vain. A peer that closes only its sending half looks the same
-    /// ([`Context::peer_closed`]), and hardly any such peer still waits for an answer. One that does gets 400, or the
-    /// beginning of the response and then a reset.
+    /// If the peer resets the connection before it has the whole response, or a write to it fails, the connection to
+    /// the server behind is closed, too, so that server does not work in vain. A peer that closes its sending half still
+    /// gets the response; with [`Server::half_close(false)`](crate::Server::half_close) it counts as gone.
     ///
     /// # Errors
     ///
     /// Fails if the call cannot be opened or the server behind fails, with 504 if it took too long and otherwise 502
-    /// ([`ClientError::owed`](crate::ClientError::owed)); if the peer closes
+    /// ([`ClientError::owed`](crate::ClientError::owed)); if the peer is gone
     /// ([`ExchangeError::PeerClosed`](crate::ExchangeError::PeerClosed)); or if the request's body is cut short,
     /// malformed or too slow. If an answer has already been sent, even in part, it fails with
     /// [`InvalidAnswer::Sent`](crate::InvalidAnswer::Sent) and does not await the call, so a handler that tries again

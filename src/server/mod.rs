@@ -44,7 +44,7 @@ pub use stats::{ErrorCounts, ServerCounts, ServerStats};
 
 use self::settings::Settings;
 use self::signal::Signal;
-use crate::exchange::Timeouts;
+use crate::exchange::{HalfClose, Timeouts};
 use crate::message::Headers;
 use crate::net::{Address, Keepalive, ListenOptions};
 use crate::runtime::{self, Pinning};
@@ -216,6 +216,18 @@ impl Server {
     /// Sets the bounds on how long peers may take. Default: those of [`Timeouts`], all in force except the handler's.
     pub fn timeouts(mut self, timeouts: Timeouts) -> Server {
         self.settings.bounds.timeouts = timeouts;
+        self
+    }
+
+    /// Sets whether a peer that closes its sending half after its request still gets its answer (RFC 9112 §9.6), as
+    /// from `nc -N`, some health checks, and scripts. Default: yes.
+    ///
+    /// A peer that closes the whole connection looks the same until something is sent to it. So with `true`, the work
+    /// that a [`Context::forward`] or a service of tower does for such a peer goes on until a write fails. With `false`,
+    /// that work ends at once and the connection is closed without an answer, as hyper does by default and nginx as a
+    /// proxy. A reset always ends it. Handlers that wait for [`Context::peer_closed`] decide for themselves.
+    pub fn half_close(mut self, half_close: bool) -> Server {
+        self.settings.bounds.half_close = if half_close { HalfClose::Waits } else { HalfClose::Gone };
         self
     }
 

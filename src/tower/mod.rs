@@ -56,8 +56,9 @@ use crate::server::{BodyPlan, Context, Error, Handler, Result};
 /// same time. Trailers are sent behind chunks, so an answer of known length whose body has trailers must announce them
 /// in its field `trailer`. Fields that are already set in `ctx.response` are added to those of the answer.
 ///
-/// If the peer closes while the service works or its body pauses, both are dropped. A peer that closes only its sending
-/// half looks the same ([`Context::peer_closed`]).
+/// If the peer resets the connection while the service works or its body pauses, or a write to it fails, both are
+/// dropped. A peer that closes its sending half is still answered; with
+/// [`Server::half_close(false)`](crate::Server::half_close) it counts as gone.
 ///
 /// # Errors
 ///

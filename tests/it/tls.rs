@@ -26,7 +26,7 @@ use tokio_rustls::rustls::{
 };
 
 use crate::support::certificates::{Authority, Issued, self_signed, self_signed_authority};
-use crate::support::{Peer, Refusals, Served, eventually, paused, status};
+use crate::support::{Peer, Refusals, Served, eventually, paused, send_first, status};
 
 /// A server with one identity, and all that its peers need to know.
 struct Secured {
@@ -750,4 +750,33 @@ fn a_peer_that_does_not_read_the_end_of_an_answer_is_cut_off() {
     });
     assert_eq!((served.unwrap_err().kind(), time.as_secs()), (ErrorKind::TimedOut, 30));
     assert_eq!(seen, [(0, "the peer's reading took too long".into())]);
+}
+
+/// Many clients read an answer only once they have sent all of their request.
+#[test]
+fn an_answer_is_read_after_a_large_body_was_sent_rfc9112_9_6() {
+    let secured = Secured::new();
+    let served = secured.serve(with_plan(|_| BodyPlan::BufferUpTo(100_000), fine));
+    let head = "POST / HTTP/1.1\r\nhost: a.example\r\ncontent-length: 3000000\r\n\r\n";
+    let wire = [head.as_bytes(), &[b'b'; 3_000_000]].concat();
+    for version in [&TLS12, &TLS13] {
+        let peer = connect(&served, secured.peer_of(&[version], None));
+        assert_eq!(status(&send_first(peer, &wire)), 413, "{version:?}");
+    }
+}
+
+/// The end that TLS announces is one of the sending half alone (RFC 8446 §6.1).
+#[test]
+fn a_peer_that_closes_its_sending_half_is_answered_rfc9112_9_6() {
+    let secured = Secured::new();
+    let served = secured.serve(async |ctx: &mut Context| {
+        sleep(Duration::from_millis(20)).await;
+        ctx.response.text("fine");
+    });
+    let mut peer = connect(&served, secured.peer());
+    peer.write_all(GET).unwrap();
+    peer.conn.send_close_notify();
+    peer.flush().unwrap();
+    peer.sock.shutdown(Shutdown::Write).unwrap();
+    assert!(hear_all(&mut peer).ends_with("fine"));
 }

@@ -34,7 +34,9 @@ use tower_service::Service;
 use super::support::answers::answers;
 use super::support::chunks::content;
 use super::support::wired::{Then, Wired};
-use super::support::{Refusals, Served, alone, eventually, is_held_back, paused, resident, undated};
+use super::support::{
+    Refusals, Served, alone, eventually, is_held_back, paused, resident, send_first, status, undated,
+};
 
 const GET: &str = "GET / HTTP/1.1\r\nhost: a\r\n\r\n";
 const EMPTY: &str = "HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
@@ -764,6 +766,22 @@ mod reading {
 mod ending {
     use super::*;
 
+    /// Many clients read an answer only once they have sent all of their request.
+    #[test]
+    fn an_answer_is_read_after_a_large_body_was_sent_rfc9112_9_6() {
+        let served = Served::new(tower(async |asked: Asked| {
+            if asked.uri().path() == "/tasted" {
+                asked.into_body().frame().await.ok_or("there is a body")??;
+            }
+            Ok(full("fine"))
+        }));
+        for path in ["/ignored", "/tasted"] {
+            let head = post_wire("content-length: 8000000", "").replace(" / ", &format!(" {path} "));
+            let wire = [head.as_bytes(), &[b'b'; 8_000_000]].concat();
+            assert_eq!(status(&send_first(served.connect().stream, &wire)), 200, "{path}");
+        }
+    }
+
     /// A service that fails with `fail` is answered with this status; what the peer is not told is reported.
     #[track_caller]
     fn check(fail: fn() -> BoxError, status: u16, reported: &[(u16, &str)]) {
@@ -900,7 +918,7 @@ mod ending {
     fn a_service_and_its_body_are_dropped_when_the_peer_leaves() {
         let (dropped, begun) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
         let (counts, begins) = (dropped.clone(), begun.clone());
-        let served = Served::new(tower(move |asked: Asked| {
+        let app = tower(move |asked: Asked| {
             let (guard, begins) = (Guard(counts.clone()), begins.clone());
             async move {
                 begins.fetch_add(1, Ordering::SeqCst);
@@ -919,7 +937,8 @@ mod ending {
                     })
                 }))
             }
-        }));
+        });
+        let served = Served::with(|server| server.half_close(false), app);
         let mut gone = 0;
         for path in ["/future", "/body", "/both"] {
             for reset in [false, true] {
@@ -941,6 +960,51 @@ mod ending {
             }
         }
         eventually("all are closed", || served.running.stats().total.open == 0);
+    }
+
+    /// It was told that its request is bad, or cut off in the middle of the answer.
+    #[test]
+    fn a_peer_that_closes_its_sending_half_gets_the_whole_answer_rfc9112_9_6() {
+        let app = tower(async |asked: Asked| {
+            sleep(Duration::from_millis(20)).await;
+            let read = match asked.uri().path() {
+                "/read" => asked.into_body().collect().await?.to_bytes().len(),
+                _ => 0,
+            };
+            let length = Bytes::from(read.to_string());
+            Ok(steps(None, [data("hello"), Pause, Step::Yield(Frame::data(length))]))
+        });
+        let refusals = Refusals::default();
+        let served = Served::with(|server| refusals.of(server), app);
+        for path in ["/", "/read"] {
+            let bodies =
+                [GET.to_owned(), post_wire("content-length: 5", "hello"), chunked("5\r\nhello\r\n0\r\n\r\n")];
+            for (wire, len) in bodies.iter().zip([0, 5, 5]) {
+                let heard = served.ask(wire.replace(" / ", &format!(" {path} ")));
+                let expected = format!("hello{}", if path == "/read" { len } else { 0 });
+                assert_eq!(answers(&heard)[0].body, expected, "{path}, {wire:?}");
+            }
+        }
+        assert_eq!(refusals.take(), []);
+    }
+
+    /// That is none of an access log's bad requests either.
+    #[test]
+    fn a_peer_that_resets_is_cut_off_without_an_answer() {
+        let (begun, refusals) = (Arc::new(Notify::new()), Refusals::default());
+        let begins = begun.clone();
+        let app = tower(move |_| {
+            begins.notify_one();
+            pending::<Result<Response<Empty<Bytes>>, _>>()
+        });
+        let served = Served::with(|server| refusals.of(server), app);
+        let mut peer = served.connect();
+        peer.say(GET);
+        block_on(begun.notified()).unwrap();
+        peer.reset();
+        eventually("it is noticed", || served.running.stats().total.open == 0);
+        let cut = "the handler failed: the peer closed before it was answered in full";
+        assert_eq!(refusals.take(), [(0, cut.to_owned())]);
     }
 
     #[test]

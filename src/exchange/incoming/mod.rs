@@ -194,6 +194,11 @@ impl Incoming {
         self.length_left().is_some_and(|left| left <= (self.input.unread().len() - self.lent) as u64)
     }
 
+    /// Whether the body lacks bytes if no more arrive. Unknown, and thus false, for one in chunks.
+    pub(crate) fn is_cut_short(&self) -> bool {
+        self.length_left().is_some() && !self.has_arrived()
+    }
+
     /// Whether the body ends only with the connection.
     pub(crate) fn ends_with_close(&self) -> bool {
         matches!(self.body, Remaining::UntilClose)

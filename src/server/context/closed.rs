@@ -1,10 +1,10 @@
-//! [`poll_closed`]: has the peer closed, while its answer is still being worked on?
+//! [`poll_closed`] and [`poll_left`]: what becomes of the peer while its answer is still being worked on.
 
 use std::task::{self, Poll, ready};
 use std::time::Duration;
 
 use super::SharedConn;
-use crate::exchange::Incoming;
+use crate::exchange::{Bounds, ExchangeError, HalfClose, Incoming};
 use crate::net::Lane;
 
 /// Ready when the peer has closed the connection, or its sending half. What it sends meanwhile is kept.
@@ -13,14 +13,43 @@ pub(super) fn poll_closed(
     conn: &SharedConn,
     incoming: &mut Incoming,
 ) -> Poll<()> {
+    poll_end(cx, conn, incoming).map(drop)
+}
+
+/// Ready with the error of a peer that does not wait for its answer any more. Closing its sending half behind a whole
+/// request is no sign of that, unless the server takes it for one. Nothing more can come then, so no waker is kept.
+pub(super) fn poll_left(
+    cx: &mut task::Context<'_>,
+    conn: &SharedConn,
+    incoming: &mut Incoming,
+    bounds: &Bounds,
+) -> Poll<ExchangeError> {
+    match (ready!(poll_end(cx, conn, incoming)), bounds.half_close) {
+        (End::Orderly, HalfClose::Waits) if incoming.is_cut_short() => Poll::Ready(ExchangeError::Incomplete),
+        (End::Orderly, HalfClose::Waits) => Poll::Pending,
+        (End::Orderly, HalfClose::Gone) | (End::Failed, _) => Poll::Ready(ExchangeError::PeerClosed),
+    }
+}
+
+/// How the peer has ended what it sends.
+enum End {
+    /// It has closed the connection, or its sending half, which looks the same.
+    Orderly,
+    /// The connection has failed, or was taken over.
+    Failed,
+}
+
+fn poll_end(cx: &mut task::Context<'_>, conn: &SharedConn, incoming: &mut Incoming) -> Poll<End> {
     let mut conn = conn.borrow_mut();
-    let Some(conn) = conn.as_mut() else { return Poll::Ready(()) };
+    let Some(conn) = conn.as_mut() else { return Poll::Ready(End::Failed) };
     // The deadline of a read that was abandoned must not end this wait.
     conn.disarm(Lane::Read);
     while incoming.input.unread().len() <= UNREAD_MAX {
-        let Ok(1..) = ready!(conn.poll_fill(cx, &mut incoming.input, Duration::MAX)) else {
-            return Poll::Ready(());
-        };
+        match ready!(conn.poll_fill(cx, &mut incoming.input, Duration::MAX)) {
+            Ok(1..) => {}
+            Ok(0) => return Poll::Ready(End::Orderly),
+            Err(_) => return Poll::Ready(End::Failed),
+        }
     }
     Poll::Pending
 }

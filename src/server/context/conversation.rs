@@ -6,10 +6,10 @@ use std::future::poll_fn;
 use std::io;
 use std::task::Poll;
 
-use super::closed::poll_closed;
+use super::closed::{poll_closed, poll_left};
 use super::passage::Passage;
 use super::{Context, Course, Reader, Unread, Writer};
-use crate::exchange::{ExchangeError, Expectation, Incoming, poll_flush};
+use crate::exchange::{Expectation, Incoming, poll_flush};
 use crate::message::{Headers, Length, Status, Version};
 use crate::server::{InvalidAnswer, Result};
 use crate::wire::encode;
@@ -223,10 +223,11 @@ impl Context {
         poll_fn(|cx| poll_closed(cx, &self.conn, &mut self.incoming.borrow_mut())).await;
     }
 
-    /// Fails once the peer has closed, as [`Context::peer_closed`] tells. Then nobody waits for an answer.
+    /// Fails once the peer does not wait for an answer any more ([`poll_left`]).
     pub(crate) async fn peer_left(&self) -> Result {
-        self.peer_closed().await;
-        Err(io::Error::from(ExchangeError::PeerClosed).into())
+        let Context { conn, incoming, shared, .. } = self;
+        let left = poll_fn(|cx| poll_left(cx, conn, &mut incoming.borrow_mut(), &shared.bounds)).await;
+        Err(io::Error::from(left).into())
     }
 
     pub(crate) fn check_unsent(&self) -> io::Result<()> {

@@ -9,7 +9,7 @@ use std::task::{self, Poll, ready};
 use tokio::io::{AsyncRead, ReadBuf};
 
 use super::SharedConn;
-use super::closed::poll_closed;
+use super::closed::poll_left;
 use crate::coding::{DECODED_AT_ONCE, Decoders, Decoding};
 use crate::exchange::{Bounds, ExchangeError, Incoming};
 use crate::message::{Headers, Request};
@@ -120,15 +120,15 @@ impl<'a> Reader<'a> {
         self.request.body.is_empty() && self.incoming.has_lent()
     }
 
-    /// Fails once the peer has closed the connection, or its sending half, as
+    /// Fails once the peer does not wait for an answer any more, as
     /// [`Context::peer_left`](super::Context::peer_left) does.
     pub(crate) async fn peer_left(&mut self) -> Result {
         if self.decoding.is_none() {
             // What was lent has been read, and would count as what is kept meanwhile.
             self.incoming.take_back();
         }
-        poll_fn(|cx| poll_closed(cx, self.conn, self.incoming)).await;
-        Err(io::Error::from(ExchangeError::PeerClosed).into())
+        let left = poll_fn(|cx| poll_left(cx, self.conn, self.incoming, self.bounds)).await;
+        Err(io::Error::from(left).into())
     }
 
     /// Lends the next piece, if it has already arrived and need not be decoded. Returns whether it did.

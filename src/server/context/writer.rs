@@ -10,7 +10,7 @@ use std::task::{self, Poll, ready};
 use tokio::io::AsyncWrite;
 
 use super::SharedConn;
-use super::closed::poll_closed;
+use super::closed::{poll_closed, poll_left};
 use super::passage::Passage;
 use crate::coding::Flush;
 use crate::exchange::{Bounds, ExchangeError, Incoming, Outgoing, poll_flush};
@@ -139,10 +139,12 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Fails once the peer has closed, as [`Context::peer_left`](super::Context::peer_left) does.
+    /// Fails once the peer does not wait for an answer any more, as
+    /// [`Context::peer_left`](super::Context::peer_left) does.
     pub(crate) async fn peer_left(&self) -> Result {
-        self.peer_closed().await;
-        Err(io::Error::from(ExchangeError::PeerClosed).into())
+        let Some(incoming) = self.incoming else { return pending().await };
+        let left = poll_fn(|cx| poll_left(cx, self.conn, &mut incoming.borrow_mut(), self.bounds)).await;
+        Err(io::Error::from(left).into())
     }
 
     /// Takes all of `data`, if it should be gathered. Returns whether it did.

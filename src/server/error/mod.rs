@@ -28,6 +28,7 @@ pub type Result<T = (), E = Error> = std::result::Result<T, E>;
 /// - 400 for a body that was cut short, a path or a body that is not UTF-8, a malformed form, or a path that leads out
 ///   of its directory;
 /// - 408 for a body that is too slow, and 413 for one that is too large;
+/// - 499 for a peer that is gone, which gets no answer: middleware that logs the status logs what nginx does;
 /// - 415 for a body in an unknown coding, or of a type other than the form that the handler asks for.
 ///
 /// A [`Status`] converts too. An error of your own can choose its status: it returns a [`Status`] as its
@@ -164,7 +165,7 @@ impl<E: StdError + Send + Sync + 'static> From<E> for Error {
 fn owed(error: &(dyn StdError + 'static)) -> Option<Status> {
     let choices: [fn(&(dyn StdError + 'static)) -> Option<Status>; 9] = [
         |error| owed(error.downcast_ref::<io::Error>()?.get_ref()?),
-        |error| error.downcast_ref::<ExchangeError>()?.owed(),
+        |error| Some(error.downcast_ref::<ExchangeError>()?.owed().unwrap_or(CLIENT_CLOSED_REQUEST)),
         |error| error.downcast_ref::<InvalidTarget>()?.owed(),
         |error| Some(error.downcast_ref::<InvalidAnswer>()?.owed()),
         |error| Some(error.downcast_ref::<WireError>()?.owed()),
@@ -176,6 +177,9 @@ fn owed(error: &(dyn StdError + 'static)) -> Option<Status> {
     ];
     choices.iter().find_map(|choice| choice(error))
 }
+
+/// What nginx logs for a peer that is gone. It is never sent.
+const CLIENT_CLOSED_REQUEST: Status = Status::new(499).expect("a status has three digits");
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
