@@ -210,8 +210,8 @@
 //! | server-sent events that a client receives | [`EventReader`] | |
 //! | WebSocket, with another crate | [`Context::upgrade`] | `websocket` |
 //!
-//! The features `compress`, `fs`, `json`, `multipart` and `tls` are on by default. `jar`, `tower` and `zstd`, which adds a
-//! coding, are not.
+//! The features `compress`, `fs`, `json`, `multipart` and `tls` are on by default. `idna`, for URLs with hosts beyond
+//! ASCII, `jar`, `tower` and `zstd`, which adds a coding, are not.
 //!
 //! Names follow [RFC 9110](https://www.rfc-editor.org/rfc/rfc9110), which defines what messages mean, and [RFC
 //! 9112](https://www.rfc-editor.org/rfc/rfc9112), which defines how HTTP/1.1 writes them.

@@ -96,9 +96,12 @@ pub(super) fn key(target: &Target) -> Result<Cow<'_, str>, ClientError> {
 ///
 /// # Errors
 ///
-/// Fails if the URL is malformed, or only a path.
+/// Fails if the URL is malformed, or only a path, or has a user or a password, which would be sent with no request.
 pub(super) fn key_of_url(url: &str) -> Result<Box<str>, InvalidRequest> {
     let request = Request::get(url)?;
+    if request.target().authorization().is_some() {
+        return Err(InvalidTarget::Userinfo.into());
+    }
     match key(request.target()) {
         Ok(key) => Ok(key.into()),
         Err(_) => Err(InvalidTarget::Form.into()),

@@ -13,12 +13,14 @@ use crate::message::{CONTENT_FIELDS, Headers, Method, Name, Request, Response, S
 /// - 301 and 302 turn POST into GET, and 303 turns everything but HEAD into GET. The body is then dropped, along with
 ///   the fields that describe it. 307 and 308 change nothing.
 /// - `authorization`, `cookie` and `proxy-authorization` are sent only to the origin they were meant for, whether they
-///   are the request's or from [`ClientBuilder::field`]. Once dropped, they do not come back.
+///   are the request's, of its URL, or from [`ClientBuilder::field`]. Once dropped, they do not come back. A user and a
+///   password in the `location` are sent where it leads.
 /// - For another origin, a `referer` is reduced to its own origin. An `origin` that is not the redirecting one becomes
 ///   `null`, as in browsers.
 ///
-/// A redirect from https to http is an error, and so is one to a URL with a username or another scheme. An answer
-/// without `location` is not a redirect. The URL that was reached is in [`Response::url`](crate::Response::url).
+/// A redirect from https to http is an error, and so is one to a URL with another scheme. The `location` is read as
+/// browsers read it: see [`Target::join`](crate::Target::join). An answer without `location` is not a redirect. The URL
+/// that was reached is in [`Response::url`](crate::Response::url).
 ///
 /// [`ClientBuilder::field`]: super::ClientBuilder::field
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,9 +76,13 @@ pub(super) fn next(
         return Err(error(ClientCause::TooManyRedirects));
     }
     let target = origin.absolute(request.target()).join(location);
-    let target = target.map_err(|invalid| error(ClientCause::Location(Some(invalid))))?;
+    let mut target = target.map_err(|invalid| error(ClientCause::Location(Some(invalid))))?;
     if (origin.scheme, target.scheme_kind()) == (Scheme::Https, Some(Scheme::Http)) {
         return Err(error(ClientCause::Downgrade));
+    }
+    let goal = origin::key(&target)?.into_owned();
+    if origin.key() == goal {
+        target.inherit_authorization(request.target());
     }
     let retrieval = retrieval(response.status, request.method());
     let mut next = Request::for_target(retrieval.unwrap_or(request.method()), target);
@@ -86,7 +92,6 @@ pub(super) fn next(
         None if request.body.is_stream() => return Err(error(ClientCause::Spent)),
         None => (next.body, next.trailers) = (request.body.clone(), request.trailers.clone()),
     }
-    let goal = origin::key(next.target())?.into_owned();
     if origin.key() == goal {
         return Ok(Some((next, Goal::Own)));
     }

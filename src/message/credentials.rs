@@ -5,7 +5,7 @@ use std::fmt;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 
-use super::{Class, Name, Request};
+use super::{Class, InvalidCredentials, Name, Request, basic_credentials};
 
 /// The user-id and password of the scheme Basic (RFC 7617), as [`Request::basic_auth`] returns them.
 ///
@@ -19,18 +19,6 @@ pub struct BasicAuth {
     pub user_id: String,
     /// The password.
     pub password: String,
-}
-
-/// Why credentials cannot be sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum InvalidCredentials {
-    /// The user-id contains a colon, which would end it (RFC 7617 §2).
-    Colon,
-    /// The user-id or the password contains a control character (RFC 7617 §2).
-    Control,
-    /// The token is empty, or not a `b64token` (RFC 6750 §2.1).
-    Token,
 }
 
 impl Request {
@@ -84,8 +72,9 @@ impl Request {
         Ok(())
     }
 
-    /// Returns the user-id and password in `authorization`, if its scheme is Basic (RFC 7617). Also returns `None` if
-    /// they are malformed or not UTF-8, or if the field is repeated: the answer is a challenge in each case.
+    /// Returns the user-id and password in `authorization`, if its scheme is Basic (RFC 7617), or else those of the URL.
+    /// Also returns `None` if they are malformed or not UTF-8, or if the field is repeated: the answer is a challenge in
+    /// each case.
     ///
     /// # Examples
     ///
@@ -147,27 +136,19 @@ impl Request {
         self.credentials("Bearer").filter(|token| is_token68(token))
     }
 
-    /// What follows `scheme`, which is compared in any case, in the only `authorization` field (RFC 9110 §11.4).
+    /// What follows `scheme`, which is compared in any case, in the only `authorization` field (RFC 9110 §11.4), or in
+    /// the one that stands for the user and the password of the URL.
     fn credentials(&self, scheme: &str) -> Option<&str> {
-        let value = str::from_utf8(self.headers.sole(AUTHORIZATION).ok()??).ok()?;
+        let value = match self.headers.sole(AUTHORIZATION).ok()? {
+            Some(value) => str::from_utf8(value).ok()?,
+            None => self.target().authorization()?,
+        };
         let (found, credentials) = value.split_once(' ')?;
         found.eq_ignore_ascii_case(scheme).then(|| credentials.trim_start_matches(' '))
     }
 }
 
 const AUTHORIZATION: Name<'static> = Name::new("authorization");
-
-/// The value of `authorization` for the scheme Basic (RFC 7617 §2).
-pub(crate) fn basic_credentials(user_id: &[u8], password: &[u8]) -> Result<String, InvalidCredentials> {
-    if user_id.contains(&b':') {
-        return Err(InvalidCredentials::Colon);
-    }
-    let pair = [user_id, b":", password].concat();
-    if pair.iter().any(u8::is_ascii_control) {
-        return Err(InvalidCredentials::Control);
-    }
-    Ok(format!("Basic {}", BASE64_STANDARD.encode(pair)))
-}
 
 /// `token68` (RFC 9110 §11.2), which RFC 6750 calls `b64token`.
 fn is_token68(text: &str) -> bool {
@@ -181,18 +162,6 @@ impl fmt::Debug for BasicAuth {
         f.debug_struct("BasicAuth").field("user_id", &self.user_id).finish_non_exhaustive()
     }
 }
-
-impl fmt::Display for InvalidCredentials {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            InvalidCredentials::Colon => "the user-id contains a colon",
-            InvalidCredentials::Control => "the user-id or the password contains a control character",
-            InvalidCredentials::Token => "the token is empty or malformed",
-        })
-    }
-}
-
-impl std::error::Error for InvalidCredentials {}
 
 #[cfg(test)]
 mod tests {

@@ -33,8 +33,7 @@ pub(crate) use body::{FileRange, Length, Source};
 #[cfg(feature = "json")]
 pub(crate) use content::Unfit;
 pub use cookie::{Cookies, InvalidCookie, SameSite, SetCookie};
-pub(crate) use credentials::basic_credentials;
-pub use credentials::{BasicAuth, InvalidCredentials};
+pub use credentials::BasicAuth;
 pub use form::{Form, FormBuf, FormPairs, InvalidForm};
 pub(crate) use headers::{
     CONTENT_FIELDS, Name, Several, Tag, is_field_value, is_tchar, is_token, members, token_len, trim,
@@ -53,7 +52,9 @@ pub(crate) use target::{Authority, Scheme, split_port};
 pub use target::{InvalidTarget, Target, TargetForm};
 #[cfg(any(feature = "fs", feature = "multipart"))]
 pub(crate) use text::is_file_name;
-pub(crate) use text::{Class, ImfDate, decimal, month_number, percent, saturating_decimal};
-pub use text::{FromText, InvalidText};
+pub(crate) use text::{
+    Class, ImfDate, basic_credentials, decimal, month_number, percent, saturating_decimal,
+};
+pub use text::{FromText, InvalidCredentials, InvalidText};
 pub use timings::Timings;
 pub use version::Version;

@@ -42,13 +42,29 @@ pub struct Request {
 
 impl Request {
     /// Creates a request for `url`, which is an absolute `http` or `https` URL, or only a path with an optional query.
-    /// A fragment is dropped unchecked, since it is never sent.
+    ///
+    /// A URL is read as browsers read it, and what must be escaped is escaped: [`Target`](Target#urls) has the list, and
+    /// [`Request::target`] the result. To put a text into a path, use [`Target::escape_segment`], and into a query
+    /// [`FormBuf`].
+    ///
+    /// A user and a password in the URL are sent as `authorization: Basic`, unless the request has that field. They are
+    /// neither shown nor part of [`Target::as_str`].
     ///
     /// # Errors
     ///
-    /// Fails if the method is one that [`Method::parse`] refuses, or if the URL is malformed or contains a space, a
-    /// control character or a byte beyond ASCII. Userinfo is not accepted (RFC 9110 §4.2.4): set user and password with
-    /// [`Request::set_basic_auth`].
+    /// Fails if the method is one that [`Method::parse`] refuses, or if the URL has another scheme, or no host that can
+    /// be looked up. A host beyond ASCII (`http://bücher.example/`) needs the feature `idna`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use corehttp::Request;
+    ///
+    /// let request = Request::get("HTTP://joe:secret@Example.com:80/a/../100% café?q=a b#top")?;
+    /// assert_eq!(request.target().as_str(), "http://example.com/100%25%20caf%C3%A9?q=a%20b");
+    /// assert_eq!(request.basic_auth().unwrap().user_id, "joe");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn new<M: TryInto<Method>>(method: M, url: &str) -> Result<Request, InvalidRequest>
     where
         InvalidRequest: From<M::Error>,
@@ -122,8 +138,8 @@ impl Request {
         self.reset();
     }
 
-    /// Changes the target to another `url`, of the kind that [`Request::new`] takes. Everything else stays, even a
-    /// `host` field that was set.
+    /// Changes the target to another `url`, of the kind that [`Request::new`] takes. The user and the password of the
+    /// last one are gone. Everything else stays, even a `host` field that was set.
     ///
     /// # Errors
     ///
@@ -258,12 +274,12 @@ impl Request {
         Form::new(text).at_most(Form::PAIRS_MAX)
     }
 
-    /// Replaces the query; an empty one removes it. A [`FormBuf`] is always a valid query.
+    /// Replaces the query; an empty one removes it. What cannot be in a query, such as `#`, a space or `é`, is escaped; an
+    /// escape stays as it is, and so do `&`, `=` and `+`, which separate pairs: [`FormBuf`] escapes them in values.
     ///
     /// # Errors
     ///
-    /// Fails if the query contains a byte that must be escaped, such as `#`, or if the target cannot have a query, as
-    /// that of CONNECT and `*`.
+    /// Fails if the target cannot have a query, as that of CONNECT and `*`.
     pub fn set_query(&mut self, query: impl AsRef<str>) -> Result<(), InvalidTarget> {
         self.target.set_query(query.as_ref())
     }
@@ -419,17 +435,39 @@ mod tests {
             ("a:80", InvalidTarget::Scheme),
             ("ftp://a/", InvalidTarget::Scheme),
             ("http://", InvalidTarget::Authority),
-            ("http://u@a/", InvalidTarget::Authority),
             ("http://a b/", InvalidTarget::Authority),
-            ("/d e", InvalidTarget::Byte),
-            ("/d\r\nx: y", InvalidTarget::Byte),
-            ("http://a/\u{e9}", InvalidTarget::Byte),
+            ("http://a:x/", InvalidTarget::Authority),
+            ("http://a:b%0a@c/", InvalidTarget::Userinfo),
         ] {
             let mut request = filled();
             assert_eq!(request.set_url(url), Err(reason), "{url:?}");
             assert_eq!(request, filled(), "{url:?}");
             assert_eq!(Request::get(url), Err(reason.into()), "{url:?}");
         }
+    }
+
+    #[test]
+    fn a_user_and_a_password_are_those_of_one_url_and_never_shown_7617() {
+        let mut request = filled();
+        request.set_url("http://joe:s%40cret@a/b?c").unwrap();
+        let auth = request.basic_auth().unwrap();
+        assert_eq!((&*auth.user_id, &*auth.password), ("joe", "s@cret"));
+        for shown in [format!("{request:?}"), request.target().to_string(), format!("{:?}", request.target())]
+        {
+            assert!(!shown.contains("joe") && !shown.contains("cret") && !shown.contains("Basic"), "{shown}");
+        }
+        assert_ne!(request, filled());
+        request.headers.set("authorization", "Bearer x").unwrap();
+        assert_eq!((request.basic_auth(), request.bearer_token()), (None, Some("x")));
+        request.headers.remove("authorization");
+        for url in ["http://a/b?c", "http://a/b?c ", "/"] {
+            request.set_url("http://joe@a/").unwrap();
+            request.set_url(url).unwrap();
+            assert_eq!(request.basic_auth(), None, "{url}");
+        }
+        request.set_url("http://joe@a/").unwrap();
+        request.clear();
+        assert_eq!(request.basic_auth(), None);
     }
 
     #[test]

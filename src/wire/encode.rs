@@ -3,7 +3,7 @@
 use super::announcement::Announced;
 use super::parse::is_no_trailer;
 use super::{Announcement, Stamp, Wish};
-use crate::message::{Headers, Name, Request, Response, Status, members};
+use crate::message::{Headers, Method, Name, Request, Response, Status, members};
 
 /// Writes the head of an answer.
 #[inline]
@@ -99,8 +99,14 @@ pub(crate) fn request(
         true => fields_but(out, headers, &ROUTING_AND_EXPECT),
         false => fields_but(out, headers, &ROUTING),
     }
-    for (name, value) in added.defaults.iter().filter(|(name, _)| !headers.contains(name)) {
+    let goes_without = || request.method() == Method::Trace || headers.contains("authorization");
+    let of_url = request.target().authorization().filter(|_| !goes_without());
+    let is_set = |name: &str| headers.contains(name) || (of_url.is_some() && name == "authorization");
+    for (name, value) in added.defaults.iter().filter(|(name, _)| !is_set(name)) {
         line(out, name.as_bytes(), value);
+    }
+    if let Some(authorization) = of_url {
+        line(out, b"authorization", authorization.as_bytes());
     }
     if let Some(cookie) = added.cookie {
         line(out, b"cookie", cookie.as_bytes());

@@ -145,7 +145,7 @@ async fn a_server_that_does_not_shake_hands_fails_or_times_out() {
 #[tokio::test]
 async fn row_82_a_host_that_no_certificate_could_be_for_is_not_dialed() {
     let stage = Stage::always(OK);
-    for host in ["127.1", "256.1.1.1", "0x7f.0.0.1", "1.2.3.4.5", "a..b", "-a", "a.-b"] {
+    for host in ["a..b", "-a", "a.-b", "a!b"] {
         let request = Request::get(&format!("https://{host}/")).unwrap();
         for tls in [ClientTls::new(), ClientTls::new().dangerous().accept_any_certificate()] {
             let client = stage.builder().tls(tls).build();

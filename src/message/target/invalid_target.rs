@@ -15,9 +15,13 @@ pub enum InvalidTarget {
     Byte,
     /// The scheme is neither `http` nor `https`.
     Scheme,
-    /// The host or port is missing or malformed, or there is userinfo (RFC 9110 §4.2). A host with escapes is refused,
-    /// too, since not everyone decodes them.
+    /// The host or port is missing or malformed. A received target has no userinfo either, and no host with escapes,
+    /// since not everyone decodes them (RFC 9110 §4.2).
     Authority,
+    /// The host has characters beyond ASCII (RFC 5890), and the crate was built without its feature `idna`.
+    Idna,
+    /// The URL has a user and a password that cannot be sent (RFC 7617 §2), or stands for an origin, which has none.
+    Userinfo,
     /// The path contains a `..`, which could lead out of the base that it must stay below: see
     /// [`Request::target_to`](crate::Request::target_to).
     Outside,
@@ -32,9 +36,12 @@ impl InvalidTarget {
             InvalidTarget::Outside => Some(Status::BAD_REQUEST),
             // So this server is the final recipient, and has no answer of its own.
             InvalidTarget::MaxForwards => Some(Status::NOT_IMPLEMENTED),
-            InvalidTarget::Form | InvalidTarget::Byte | InvalidTarget::Scheme | InvalidTarget::Authority => {
-                None
-            }
+            InvalidTarget::Form
+            | InvalidTarget::Byte
+            | InvalidTarget::Scheme
+            | InvalidTarget::Authority
+            | InvalidTarget::Idna
+            | InvalidTarget::Userinfo => None,
         }
     }
 }
@@ -45,7 +52,11 @@ impl fmt::Display for InvalidTarget {
             InvalidTarget::Form => "the target has no form that fits the request",
             InvalidTarget::Byte => "the target contains a byte that must be escaped",
             InvalidTarget::Scheme => "the scheme is neither http nor https",
-            InvalidTarget::Authority => "the host or the port is missing or malformed, or there is userinfo",
+            InvalidTarget::Authority => "the host or the port is missing or malformed",
+            InvalidTarget::Idna => {
+                "the host is not ASCII, and the crate was built without its feature `idna`"
+            }
+            InvalidTarget::Userinfo => "the user and the password cannot be sent, or have no place here",
             InvalidTarget::Outside => "the path could lead out of its base",
             InvalidTarget::MaxForwards => "the request may not be forwarded any more",
         })

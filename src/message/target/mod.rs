@@ -1,10 +1,12 @@
 //! [`Target`]: the target of a request, in one of four forms (RFC 9112 §3.2).
 
 mod authority;
+mod host;
+mod idna;
 mod invalid_target;
 mod parts;
-mod reference;
 mod scheme;
+mod url;
 
 use std::borrow::Cow;
 use std::fmt;
@@ -14,16 +16,44 @@ pub use invalid_target::InvalidTarget;
 pub(crate) use scheme::Scheme;
 
 use self::parts::{PATH, Parts, QUERY};
+use self::url::Url;
 use super::percent::{self, Plus};
-use super::{Form, InvalidText, Method};
-use crate::memory::{Reset, Span};
+use super::{Class, Form, InvalidText, Method};
+use crate::memory::{Reset, Span, vacate};
 
 /// The target of a request: what it is about, in one of [four forms](TargetForm). The default is `/`.
+///
+/// # URLs
+///
+/// The target of a request that was received is as the peer sent it. One that is to be sent is made of a URL ([`Request`],
+/// [`Target::join`]), which is read as browsers read it (the URL Standard of WHATWG), and spelled as RFC 3986 requires:
+///
+/// | written | sent |
+/// |---|---|
+/// | controls and spaces around a URL, tabs and ends of lines anywhere, a fragment | nothing |
+/// | `HTTP:\\Example.COM:80\a`, `http:example.com/a`, `http:///example.com/a` | `http://example.com/a` |
+/// | `/a/./b/../c`, `/a/%2e%2E/c` | `/a/c`, `/c` |
+/// | a space, `"`, `<`, `>`, `[`, `]`, `^`, `` ` ``, `{`, `\|`, `}`, a control, an octet beyond ASCII, a `%` without two digits | its escape, in UTF-8: `/é` is `/%C3%A9`, `/100%` is `/100%25` |
+/// | in a query, `\` and `'` | `%5C`, `%27` |
+/// | `http://bücher.example/` | `http://xn--bcher-kva.example/`, with the feature `idna`; without it, an error |
+/// | `http://0x7f.1/`, `http://2130706433/`, `http://%31%32%37.1/` | `http://127.0.0.1/` |
+/// | `http://[1:0::0]/` | `http://[1::]/` |
+/// | `http://joe:secret@host/` | `http://host/`, and `authorization: Basic am9lOnNlY3JldA==` |
+///
+/// Everything else stays as it was written. [`Target::as_str`] is the result, and has neither user nor password: compare it
+/// to see what was changed, and check addresses ([`Target::host`]) here and not in what was written.
+///
+/// These are refused, though browsers take them: a host with `"`, `` ` ``, `{` or `}`, which RFC 3986 does not allow, and
+/// a user with a colon or a control in it, which RFC 7617 does not.
+///
+/// [`Request`]: crate::Request::new
 #[derive(Clone, Default)]
 pub struct Target {
-    /// The target as it was sent, always valid; empty for a new target.
+    /// The target as it was or will be sent, always valid; empty for a new target.
     text: String,
     parts: Parts,
+    /// The user and the password of a URL, as the value of `authorization`. A received target has none.
+    authorization: Option<Box<str>>,
 }
 
 impl Target {
@@ -57,37 +87,105 @@ impl Target {
         // the branches of the check, which depend on that, would be mispredicted.
         self.text = String::from_utf8(octets).ok()?;
         self.parts = Parts { path, query, ..Parts::default() };
+        debug_assert!(self.authorization.is_none(), "it was reset");
         Some(query.end())
     }
 
-    /// Parses an absolute `http` or `https` URL, or an origin-form.
-    ///
-    /// A fragment is dropped, since it is never sent (RFC 9110 §4.2.5).
+    /// Takes an absolute `http` or `https` URL, or a path with an optional query. One that is spelled already as it is
+    /// sent is copied.
     pub(crate) fn set_url(&mut self, url: &str) -> Result<(), InvalidTarget> {
+        // A fragment is never sent (RFC 9110 §4.2.5).
         let text = url.split_once('#').map_or(url, |(text, _fragment)| text);
-        self.set(text, Parts::of_url(text.as_bytes())?);
+        match url::plain(text) {
+            Some(parts) => self.set(text, parts),
+            None => *self = Url::parse(url.as_bytes())?.into(),
+        }
         Ok(())
     }
 
-    /// The target that a URL is, as for [`Target::set_url`], if it has no fragment.
+    /// The target that a URL is, which is one of [`Target::base`] and the target of another message behind it.
     pub(crate) fn of_url(url: String) -> Result<Target, InvalidTarget> {
-        let parts = Parts::of_url(url.as_bytes())?;
-        Ok(Target { text: url, parts })
+        Ok(Target { parts: Parts::of_url(url.as_bytes())?, text: url, authorization: None })
     }
 
-    /// The length of the origin at the front of a URL; 0 if it is only a path.
-    pub(crate) fn origin_len(url: &str) -> Result<usize, InvalidTarget> {
-        Ok(Parts::of_url(url.as_bytes())?.authority.end())
+    /// The URL that targets are appended to, as [`Target::set_url`] takes it, and the length of its origin; 0 if it is
+    /// only a path.
+    ///
+    /// # Errors
+    ///
+    /// Fails if it is no URL, or has a user or a password.
+    pub(crate) fn base(url: &str) -> Result<(Cow<'_, str>, usize), InvalidTarget> {
+        if let Some(parts) = url::plain(url) {
+            return Ok((Cow::Borrowed(url), parts.authority.end()));
+        }
+        match Url::parse(url.as_bytes())? {
+            Url { authorization: Some(_), .. } => Err(InvalidTarget::Userinfo),
+            Url { text, parts, authorization: None } => Ok((Cow::Owned(text), parts.authority.end())),
+        }
     }
 
-    /// Replaces the query. An empty one removes the `?` as well.
+    /// Resolves `reference`, such as a link in a page or the `location` of an answer, against this URL, as browsers do.
+    /// [Above](Target#urls) is what is changed.
+    ///
+    /// An octet that is not UTF-8 is escaped as it came: servers send Latin-1 in `location`, and get back what they
+    /// sent.
+    ///
+    /// # Errors
+    ///
+    /// Fails if this target is not in absolute-form, or the reference does not lead to an `http` or `https` URL with a
+    /// host.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use corehttp::Request;
+    ///
+    /// let page = Request::get("http://example.com/shop/list?page=2")?; // or of `Response::url`, if that is set
+    /// assert_eq!(page.target().join("?page=3")?.as_str(), "http://example.com/shop/list?page=3");
+    /// assert_eq!(page.target().join("../about us#team")?.as_str(), "http://example.com/about%20us");
+    /// assert!(page.target().join("mailto:ada@example.com").is_err());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[doc(alias = "resolve")]
+    pub fn join(&self, reference: impl AsRef<[u8]>) -> Result<Target, InvalidTarget> {
+        Url::join(self, reference.as_ref()).map(Target::from)
+    }
+
+    /// Escapes `text` so that it is one segment of a path, whatever is in it, and decodes to the same text.
+    ///
+    /// # Errors
+    ///
+    /// Fails for `.` and `..`, which lead elsewhere even if they are escaped. In a handler, `?` turns that into 400.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use corehttp::{Request, Target};
+    ///
+    /// let name = "AC/DC?";
+    /// let request = Request::get(&format!("http://example.com/bands/{}", Target::escape_segment(name)?))?;
+    /// assert_eq!(request.path(), "/bands/AC%2FDC%3F");
+    /// assert!(Target::escape_segment("..").is_err());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[doc(alias("percent_encode", "PathEscape"))]
+    pub fn escape_segment(text: &str) -> Result<Cow<'_, str>, InvalidTarget> {
+        match text {
+            "." | ".." => Err(InvalidTarget::Outside),
+            plain if Class::UNRESERVED.covers(plain.as_bytes()) => Ok(Cow::Borrowed(plain)),
+            text => {
+                let mut escaped = String::with_capacity(text.len() + 8);
+                percent::encode(text.as_bytes(), &Class::UNRESERVED, &mut escaped);
+                Ok(Cow::Owned(escaped))
+            }
+        }
+    }
+
+    /// Replaces the query, and escapes what a query cannot contain. An empty one removes the `?` as well.
     pub(crate) fn set_query(&mut self, query: &str) -> Result<(), InvalidTarget> {
         match self.parts.form {
             TargetForm::Origin | TargetForm::Absolute => {}
             TargetForm::Authority | TargetForm::Asterisk => return Err(InvalidTarget::Form),
-        }
-        if !QUERY.covers(query.as_bytes()) {
-            return Err(InvalidTarget::Byte);
         }
         if self.text.is_empty() {
             self.text.push('/');
@@ -97,8 +195,9 @@ impl Target {
         if !query.is_empty() {
             self.text.push('?');
         }
-        self.parts.query = Span::new(self.text.len(), query.len());
-        self.text.push_str(query);
+        let start = self.text.len();
+        percent::encode_once(query.as_bytes(), &url::QUERY, &mut self.text);
+        self.parts.query = Span::new(start, self.text.len() - start);
         Ok(())
     }
 
@@ -107,6 +206,20 @@ impl Target {
         self.text.clear();
         self.text.push_str(text);
         self.parts = parts;
+        vacate(&mut self.authorization);
+    }
+
+    /// The value of `authorization` that stands for the user and the password of the URL, if it has any.
+    #[inline]
+    pub(crate) fn authorization(&self) -> Option<&str> {
+        self.authorization.as_deref()
+    }
+
+    /// Takes over the user and the password of `other`, a URL of the same origin, unless this one has its own.
+    pub(crate) fn inherit_authorization(&mut self, other: &Target) {
+        if self.authorization.is_none() {
+            self.authorization.clone_from(&other.authorization);
+        }
     }
 
     /// Returns which of the four forms the target has.
@@ -256,10 +369,10 @@ impl Target {
 }
 
 impl PartialEq for Target {
-    /// Compares the spelling: `/a` and `/%61` are different targets, and so are `http://a` and `http://A`.
+    /// Compares the spelling, and the user and the password of URLs: `/a` and `/%61` are different targets.
     fn eq(&self, other: &Target) -> bool {
         // No text has two forms.
-        self.as_str() == other.as_str()
+        self.as_str() == other.as_str() && self.authorization == other.authorization
     }
 }
 
@@ -267,9 +380,10 @@ impl Eq for Target {}
 
 impl Reset for Target {
     fn reset(&mut self) {
-        let Target { text, parts } = self;
+        let Target { text, parts, authorization } = self;
         text.clear();
         *parts = Parts::default();
+        vacate(authorization);
     }
 
     fn shrink(&mut self) {
@@ -289,6 +403,13 @@ impl fmt::Display for Target {
 impl fmt::Debug for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Debug::fmt(self.as_str(), f)
+    }
+}
+
+impl From<Url> for Target {
+    fn from(url: Url) -> Target {
+        let Url { text, parts, authorization } = url;
+        Target { text, parts, authorization }
     }
 }
 
@@ -483,20 +604,9 @@ mod tests {
             "http://",
             "http:///",
             "ftp://a",
-            "http://u:p@a/",
             "http://a b/",
-            "http://a/ b",
-            "http://a/\r\nX: y",
-            "http://a\r\n/",
-            "http://a/\0",
-            "http://é/",
-            "http://a/é",
-            "/a b",
-            "/\t",
-            "http://a/\x7f",
+            "http://a\0/",
             "http://a:99999/",
-            " http://a/",
-            "http://a/ ",
             "file:///etc",
             "javascript:0",
         ];
@@ -507,7 +617,7 @@ mod tests {
     }
 
     #[test]
-    fn a_query_is_replaced_whole_or_not_at_all() {
+    fn a_query_is_replaced_and_escaped() {
         for (url, query, sent) in [
             ("/", "a=b", "/?a=b"),
             ("/a?b", "c?d", "/a?c?d"),
@@ -520,16 +630,39 @@ mod tests {
             assert_eq!(target.set_query(query), Ok(()));
             assert_eq!((target.as_str(), target.query().raw()), (sent, query));
             assert_eq!(target, parsed(Method::Get, sent).unwrap());
-            for bad in ["a b", "a#b", "a\r\nX: y", "é", "a\0", "\"", "<", "\\"] {
-                assert_eq!(target.set_query(bad), Err(InvalidTarget::Byte), "{bad:?}");
-                assert_eq!(target.as_str(), sent, "a refused query changes nothing");
-            }
+        }
+        for (query, sent) in [
+            ("a b", "/?a%20b"),
+            ("a#b", "/?a%23b"),
+            ("a\r\nX: y", "/?a%0D%0AX:%20y"),
+            ("é\0\"<>\\^`{|}[]'", "/?%C3%A9%00%22%3C%3E%5C%5E%60%7B%7C%7D%5B%5D%27"),
+            ("a=%20%&b=%2", "/?a=%20%25&b=%252"),
+            ("a=b+c&d=/?:@", "/?a=b+c&d=/?:@"),
+        ] {
+            let mut target = parsed(Method::Get, "/?x").unwrap();
+            assert_eq!((target.set_query(query), target.as_str()), (Ok(()), sent));
+            assert_eq!(target.query().raw(), &sent["/?".len()..]);
         }
         let mut target = Target::default();
         assert_eq!((target.set_query("a"), target.as_str(), target.path()), (Ok(()), "/?a", "/"));
         for (method, text) in [(Method::Connect, "h:443"), (Method::Options, "*")] {
             assert_eq!(parsed(method, text).unwrap().set_query("a"), Err(InvalidTarget::Form));
         }
+    }
+
+    #[test]
+    fn a_segment_is_escaped_so_that_it_stays_one() {
+        for text in ["", "a", "a/b", "é", "100%", "%2F", "a b", "...", "..a", "a\\b?c#d", "\0\r\n"] {
+            let segment = Target::escape_segment(text).unwrap();
+            let mut target = Target::default();
+            target.set_url(&format!("http://h/x/{segment}?y")).unwrap();
+            assert!(target.segments().map(Result::unwrap).eq(["x", text]), "{text:?}");
+            assert_eq!(target.as_str(), format!("http://h/x/{segment}?y"), "nothing is left to be escaped");
+        }
+        for text in [".", ".."] {
+            assert_eq!(Target::escape_segment(text), Err(InvalidTarget::Outside));
+        }
+        assert!(matches!(Target::escape_segment("plain"), Ok(Cow::Borrowed("plain"))));
     }
 
     #[test]

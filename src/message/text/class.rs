@@ -26,6 +26,16 @@ impl Class {
         self
     }
 
+    /// Returns this class without `octets`.
+    pub(crate) const fn without(mut self, octets: &[u8]) -> Class {
+        let mut at = 0;
+        while at < octets.len() {
+            self.0[octets[at] as usize] = false;
+            at += 1;
+        }
+        self
+    }
+
     #[inline]
     pub(crate) fn has(&self, octet: u8) -> bool {
         self.0[octet as usize]

@@ -1,5 +1,6 @@
-//! How the texts of messages are spelled: sets of octets, numbers, dates, escapes and names of files (RFC 9110 §5.6, RFC 3986 §2).
+//! How the texts of messages are spelled: octets, numbers, dates, escapes, credentials, names of files (RFC 9110 §5.6).
 
+mod basic;
 mod class;
 pub(super) mod date;
 mod decimal;
@@ -10,6 +11,8 @@ pub(crate) mod percent;
 mod from_text;
 mod invalid_text;
 
+pub use basic::InvalidCredentials;
+pub(crate) use basic::basic_credentials;
 pub(crate) use class::Class;
 pub(crate) use date::{ImfDate, month_number};
 pub(crate) use decimal::{decimal, saturating_decimal};

@@ -59,6 +59,22 @@ pub(crate) fn encode(octets: &[u8], plain: &Class, text: &mut String) {
     }
 }
 
+/// As [`encode`], except that what is an escape already stays as it is. `plain` has no `%`.
+pub(in crate::message) fn encode_once(octets: &[u8], plain: &Class, text: &mut String) {
+    let mut rest = octets;
+    while let Some((octet, behind)) = rest.split_first() {
+        let kept = if escape(rest).is_some() { "%XX".len() } else { plain.prefix_len(rest) };
+        text.extend(rest[..kept].iter().copied().map(char::from));
+        rest = match kept {
+            0 => {
+                encode(&[*octet], plain, text);
+                behind
+            }
+            kept => &rest[kept..],
+        };
+    }
+}
+
 /// What a bare `+` means.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Plus {
@@ -118,6 +134,30 @@ mod tests {
         text.clear();
         encode(&octets, &Class::UNRESERVED, &mut text);
         assert!(super::octets(&text, Plus::Sign).eq(octets), "each comes back");
+    }
+
+    #[test]
+    fn what_is_escaped_already_stays_as_it_is_rfc3986_2_4() {
+        for (octets, expected) in [
+            (&b""[..], ""),
+            (b"plain", "plain"),
+            (b"a%20b%2f%2F", "a%20b%2f%2F"),
+            (b"%", "%25"),
+            (b"100%", "100%25"),
+            (b"%4", "%254"),
+            (b"%4g%41", "%254g%41"),
+            (b"%%41", "%25%41"),
+            (b"a b\xe9\0", "a%20b%E9%00"),
+            ("\u{e9}%".as_bytes(), "%C3%A9%25"),
+        ] {
+            let mut text = String::from("./");
+            encode_once(octets, &Class::UNRESERVED, &mut text);
+            assert_eq!(text.strip_prefix("./"), Some(expected));
+            let once = text.clone();
+            text.clear();
+            encode_once(once.as_bytes(), &Class::UNRESERVED.with(b"/"), &mut text);
+            assert_eq!(text, once, "nothing is left to be escaped");
+        }
     }
 
     #[test]

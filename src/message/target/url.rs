@@ -1,0 +1,260 @@
+//! [`Url`]: a URL that people or pages wrote, on its way to a [`Target`] (WHATWG URL §4.4, RFC 3986 §3).
+
+use super::parts::Parts;
+use super::{InvalidTarget, Scheme, Target, TargetForm, host, split_port};
+use crate::memory::Span;
+use crate::message::percent::{self, Plus};
+use crate::message::{Class, basic_credentials, decimal};
+
+/// A URL, read as browsers read it, and spelled as RFC 3986 requires.
+///
+/// So each reader of the result finds the same host in it, which need not be so for what was written: `http:\\a@b/` and
+/// `http://0x7f.1/` lead some to another host than others.
+pub(super) struct Url {
+    pub(super) text: String,
+    pub(super) parts: Parts,
+    /// The value of `authorization` that stands for the userinfo (RFC 7617), which is not in the text.
+    pub(super) authorization: Option<Box<str>>,
+}
+
+impl Url {
+    /// Reads an absolute URL, or a path with an optional query.
+    pub(super) fn parse(url: &[u8]) -> Result<Url, InvalidTarget> {
+        let url = stripped(url);
+        match (split_scheme(&url)?, url.first()) {
+            (Some((scheme, rest)), _) => Url::absolute(scheme, rest),
+            (None, Some(first)) if is_slash(first) => {
+                let mut path = Url { text: String::new(), parts: Parts::default(), authorization: None };
+                path.append(&url);
+                Ok(path)
+            }
+            (None, _) => Err(InvalidTarget::Form),
+        }
+    }
+
+    /// Resolves a reference that was found at `base`, which is absolute.
+    pub(super) fn join(base: &Target, reference: &[u8]) -> Result<Url, InvalidTarget> {
+        let (Some(base_scheme), Some(authority)) = (base.scheme_kind(), base.authority()) else {
+            return Err(InvalidTarget::Form);
+        };
+        let reference = stripped(reference);
+        let (scheme, rest) = match split_scheme(&reference)? {
+            None => (base_scheme, &*reference),
+            // Not an absolute URL: `http:a` is `a`, if the base has that scheme, too.
+            Some((scheme, rest)) if scheme == base_scheme => (scheme, rest),
+            Some((scheme, rest)) => return Url::absolute(scheme, rest).map(Url::with_path),
+        };
+        let (path, query) = split_query(base.resource_text().as_bytes());
+        let folder = path.iter().rposition(is_slash).map_or(&b"/"[..], |slash| &path[..=slash]);
+        let resource = match rest {
+            [first, second, ..] if is_slash(first) && is_slash(second) => {
+                return Url::absolute(scheme, rest).map(Url::with_path);
+            }
+            [first, ..] if is_slash(first) => rest.to_vec(),
+            [] => [path, query].concat(),
+            [b'?', ..] => [path, rest].concat(),
+            relative => [folder, relative].concat(),
+        };
+        Url::absolute(scheme, &[authority.as_bytes(), &resource].concat()).map(Url::with_path)
+    }
+
+    /// Reads what follows the colon of a scheme.
+    fn absolute(scheme: Scheme, rest: &[u8]) -> Result<Url, InvalidTarget> {
+        // Any number of slashes leads to the authority.
+        let slashes = rest.iter().take_while(|octet| is_slash(octet)).count();
+        let rest = &rest[slashes..];
+        let end = rest.iter().position(|octet| is_slash(octet) || *octet == b'?').unwrap_or(rest.len());
+        let (authority, resource) = rest.split_at(end);
+        let authority = str::from_utf8(authority).map_err(|_| InvalidTarget::Authority)?;
+        let (userinfo, authority) = authority.rsplit_once('@').unwrap_or(("", authority));
+        let (host, port) = split_port(authority);
+        let mut text = format!("{}://", scheme.as_str());
+        let start = text.len();
+        host::write(host, &mut text)?;
+        if let Some(port) = other_port(port.unwrap_or_default(), scheme)? {
+            text.push_str(&format!(":{port}"));
+        }
+        let authority = Span::new(start, text.len() - start);
+        let parts = Parts {
+            form: TargetForm::Absolute,
+            scheme: Some(scheme),
+            authority,
+            path: Span::new(text.len(), 0),
+            query: Span::new(text.len(), 0),
+        };
+        let mut url = Url { text, parts, authorization: authorization(userinfo)? };
+        if !resource.is_empty() {
+            url.append(resource);
+        }
+        Ok(url)
+    }
+
+    /// Appends a path and an optional query.
+    fn append(&mut self, resource: &[u8]) {
+        let (path, query) = split_query(resource);
+        let start = self.text.len();
+        append_path(path, &mut self.text);
+        self.parts.path = Span::new(start, self.text.len() - start);
+        if let [b'?', query @ ..] = query {
+            self.text.push('?');
+            let start = self.text.len();
+            percent::encode_once(query, &QUERY, &mut self.text);
+            self.parts.query = Span::new(start, self.text.len() - start);
+        } else {
+            self.parts.query = Span::new(self.text.len(), 0);
+        }
+    }
+
+    /// This URL with a path: without one it could stand for a server as a whole (RFC 9112 §3.2.4), as no reference does.
+    fn with_path(mut self) -> Url {
+        if self.parts.path.len() == 0 {
+            self.append(b"/");
+        }
+        self
+    }
+}
+
+/// The parts of a URL that is spelled already as a [`Url`] is. Nothing is allocated.
+pub(super) fn plain(url: &str) -> Option<Parts> {
+    let schemes = [Scheme::Http, Scheme::Https].into_iter();
+    let mut prefixed = schemes.filter_map(|scheme| Some((scheme, url.strip_prefix(scheme.prefix())?)));
+    let mut parts = match prefixed.next() {
+        None => Parts::default(),
+        Some((scheme, rest)) => {
+            let host_len = host::plain_len(rest)?;
+            let len = host_len + plain_port_len(&rest[host_len..], scheme)?;
+            let authority = Span::new(scheme.prefix().len(), len);
+            Parts { form: TargetForm::Absolute, scheme: Some(scheme), authority, ..Parts::default() }
+        }
+    };
+    let start = parts.authority.end();
+    let resource = &url[start..];
+    let path_len = PLAIN_PATH.prefix_len(resource.as_bytes());
+    let (path, query) = resource.split_at(path_len);
+    let query_start = start + path_len + usize::from(!query.is_empty());
+    let is_plain = match (path, query.as_bytes()) {
+        ("", query) => parts.form == TargetForm::Absolute && query.is_empty(),
+        (path, query) => path.starts_with('/') && has_no_dots(path) && matches!(query, [] | [b'?', ..]),
+    };
+    let query = query.strip_prefix('?').unwrap_or_default();
+    parts.path = Span::new(start, path_len);
+    parts.query = Span::new(query_start, query.len());
+    (is_plain && PLAIN_QUERY.covers(query.as_bytes()) && percent::is_well_formed(resource)).then_some(parts)
+}
+
+/// The length of the port at the front of `text` with its colon, if it has only one spelling, and is not the default.
+fn plain_port_len(text: &str, scheme: Scheme) -> Option<usize> {
+    let Some(text) = text.strip_prefix(':') else { return Some(0) };
+    let digits = &text[..text.bytes().take_while(u8::is_ascii_digit).count()];
+    match other_port(digits, scheme) {
+        Ok(Some(_)) if digits == "0" || !digits.starts_with('0') => Some(":".len() + digits.len()),
+        _ => None,
+    }
+}
+
+/// The port, if it is not the default.
+fn other_port(digits: &str, scheme: Scheme) -> Result<Option<u16>, InvalidTarget> {
+    let port = match digits {
+        "" => return Ok(None),
+        digits => decimal(digits.as_bytes()).and_then(|port| u16::try_from(port).ok()),
+    };
+    let port = port.ok_or(InvalidTarget::Authority)?;
+    Ok(Some(port).filter(|port| *port != scheme.port()))
+}
+
+/// The value of `authorization` for the user and the password in a URL, if there are any.
+fn authorization(userinfo: &str) -> Result<Option<Box<str>>, InvalidTarget> {
+    let decoded = |text| percent::octets(text, Plus::Sign).collect::<Vec<u8>>();
+    match userinfo.split_once(':').unwrap_or((userinfo, "")) {
+        ("", "") => Ok(None),
+        (user, password) => {
+            let basic = basic_credentials(&decoded(user), &decoded(password));
+            Ok(Some(basic.map_err(|_| InvalidTarget::Userinfo)?.into()))
+        }
+    }
+}
+
+/// Without its fragment, and without what browsers drop: controls and spaces at both ends, tabs and ends of lines
+/// anywhere.
+fn stripped(url: &[u8]) -> Vec<u8> {
+    let is_dropped = |octet: &u8| *octet <= b' ';
+    let start = url.iter().take_while(|octet| is_dropped(octet)).count();
+    let end = url.iter().rposition(|octet| !is_dropped(octet)).map_or(start, |last| last + 1);
+    let before_fragment = url[start..end].iter().take_while(|octet| **octet != b'#');
+    before_fragment.filter(|octet| !matches!(octet, b'\t' | b'\n' | b'\r')).copied().collect()
+}
+
+/// Splits a URL behind the colon of its scheme, if it has one.
+fn split_scheme(url: &[u8]) -> Result<Option<(Scheme, &[u8])>, InvalidTarget> {
+    static OCTET: Class = Class::ALPHANUMERIC.with(b"+-.");
+    let Some(colon) = memchr::memchr(b':', url) else { return Ok(None) };
+    let (name, rest) = (&url[..colon], &url[colon + 1..]);
+    let is_name = name.first().is_some_and(u8::is_ascii_alphabetic) && OCTET.covers(name);
+    match is_name {
+        true => Ok(Some((Scheme::parse(name).ok_or(InvalidTarget::Scheme)?, rest))),
+        false => Ok(None),
+    }
+}
+
+/// Splits a resource into its path, and its query with the `?`.
+fn split_query(resource: &[u8]) -> (&[u8], &[u8]) {
+    resource.split_at(memchr::memchr(b'?', resource).unwrap_or(resource.len()))
+}
+
+/// Whether an octet separates segments: browsers take `\` for `/`.
+fn is_slash(octet: &u8) -> bool {
+    matches!(octet, b'/' | b'\\')
+}
+
+/// Appends a path, without its segments `.` and `..` and those that the latter remove (RFC 3986 §5.2.4).
+fn append_path(path: &[u8], text: &mut String) {
+    let (start, path) = (text.len(), path.split_first().map_or(path, |(_slash, path)| path));
+    let mut segments = path.split(is_slash).peekable();
+    while let Some(segment) = segments.next() {
+        let dots = dots(segment);
+        if dots == 2 {
+            let parent = text[start..].rfind('/').map_or(start, |slash| start + slash);
+            text.truncate(parent);
+        }
+        let is_dropped = matches!(dots, 1 | 2);
+        if !is_dropped || segments.peek().is_none() {
+            text.push('/');
+        }
+        if !is_dropped {
+            percent::encode_once(segment, &SEGMENT, text);
+        }
+    }
+}
+
+/// How many dots a segment consists of, escaped or not; 0 if there is anything else.
+fn dots(segment: &[u8]) -> usize {
+    let (mut rest, mut dots) = (segment, 0);
+    while let [b'.', behind @ ..] | [b'%', b'2', b'e' | b'E', behind @ ..] = rest {
+        (rest, dots) = (behind, dots + 1);
+    }
+    if rest.is_empty() { dots } else { 0 }
+}
+
+/// Whether a path has neither a segment `.` nor `..`.
+fn has_no_dots(path: &str) -> bool {
+    let path = path.as_bytes();
+    memchr::memchr_iter(b'/', path).all(|slash| match &path[slash + 1..] {
+        rest @ [b'.' | b'%', ..] => {
+            let segment = rest.split(|octet| *octet == b'/').next().unwrap_or_default();
+            !matches!(dots(segment), 1 | 2)
+        }
+        _ => true,
+    })
+}
+
+/// `pchar` without escapes (RFC 3986 §3.3).
+static SEGMENT: Class = Class::URI_PLAIN.with(b":@");
+
+/// What a query has besides escapes (§3.4), except for `'`, which browsers escape.
+pub(super) static QUERY: Class = Class::URI_PLAIN.with(b":@/?").without(b"'");
+
+static PLAIN_PATH: Class = Class::URI_PLAIN.with(b":@/%");
+static PLAIN_QUERY: Class = Class::URI_PLAIN.with(b":@/?%").without(b"'");
+
+#[cfg(test)]
+mod tests;
