@@ -1,6 +1,7 @@
 //! Hosts have to prove their identity before a request is sent to them (RFC 9110 §4.3.4).
 
-use std::io;
+use std::io::{self, BufRead};
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -90,6 +91,71 @@ async fn only_a_server_that_proves_to_be_the_host_is_asked() {
         check_distrust(server.ask(trusting(), "https://a.example/").await);
         let careless = ClientTls::new().dangerous().accept_any_certificate();
         assert_eq!(server.ask(careless, "https://a.example/").await.unwrap(), "0 certificates");
+    }
+}
+
+/// Certificates and keys that ring or rustls-webpki cannot verify, of a server that is OpenSSL. Skipped without it.
+#[tokio::test]
+async fn any_certificate_is_accepted_if_that_is_asked_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let openssl = |arguments: &str| {
+        let words = arguments.split_whitespace();
+        Command::new("openssl")
+            .args(words)
+            .current_dir(&dir)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status()
+    };
+    if !openssl("version").is_ok_and(|status| status.success()) {
+        return eprintln!("skipped: openssl is not installed");
+    }
+    let of_version_1 = "x509 -req -in v1.csr -signkey v1.key -out v1.pem";
+    let cases = [
+        ("p521", "-newkey ec -pkeyopt ec_paramgen_curve:P-521", "", &["-tls1_3"][..]),
+        (
+            "sha512",
+            "-newkey ec -pkeyopt ec_paramgen_curve:P-384 -sha512",
+            "-sigalgs ECDSA+SHA512",
+            &["-tls1_2"],
+        ),
+        ("ed448", "-newkey ed448", "", &["-tls1_3"]),
+        ("pss", "-newkey rsa-pss -pkeyopt rsa_keygen_bits:2048", "", &["-tls1_3"]),
+        ("short", "-newkey rsa:1024 -sha1", "-cipher DEFAULT@SECLEVEL=0", &["-tls1_2", "-tls1_3"]),
+        ("v1", "-newkey ec -pkeyopt ec_paramgen_curve:P-256", "", &["-tls1_2", "-tls1_3"]),
+    ];
+    for (name, key, options, versions) in cases {
+        let made = format!("req {key} -nodes -subj /CN=a.example -keyout {name}.key");
+        let is_made = match name {
+            "v1" => openssl(&format!("{made} -new -out v1.csr")).is_ok() && openssl(of_version_1).is_ok(),
+            name => openssl(&format!("{made} -x509 -out {name}.pem")).is_ok(),
+        };
+        assert!(is_made, "{name}");
+        for version in versions {
+            let server = format!(
+                "s_server -accept 127.0.0.1:0 -www -cert {name}.pem -key {name}.key {options} {version}"
+            );
+            let mut server = Command::new("openssl")
+                .args(server.split_whitespace())
+                .current_dir(&dir)
+                .stdout(Stdio::piped())
+                .stderr(Stdio::null())
+                .spawn()
+                .unwrap();
+            let mut lines = io::BufReader::new(server.stdout.take().unwrap()).lines().map(Result::unwrap);
+            let listening = lines.find(|line| line.starts_with("ACCEPT")).expect("it listens");
+            let url = format!("https://127.0.0.1:{}/", listening.rsplit(':').next().unwrap());
+            let ask = async |tls: ClientTls| Client::builder().tls(tls).build().get(&url).await;
+            let trusting = ClientTls::new().roots(TlsRoots::from_pem(&self_signed(&["a"]).chain).unwrap());
+            let (distrusted, accepted) =
+                (ask(trusting.clone()).await, ask(trusting.dangerous().accept_any_certificate()).await);
+            server.kill().unwrap();
+            server.wait().unwrap();
+            let error = distrusted.unwrap_err();
+            assert!(matches!(error.cause(), ClientCause::Tls(_)), "{name} {version}: {error:#}");
+            let response = accepted.unwrap_or_else(|error| panic!("{name} {version}: {error:#}"));
+            assert_eq!(response.status.as_u16(), 200, "{name} {version}");
+        }
     }
 }
 

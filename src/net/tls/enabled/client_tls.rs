@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use tokio_rustls::rustls::ClientConfig;
 use tokio_rustls::rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use tokio_rustls::rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
 use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use tokio_rustls::rustls::sign::SingleCertAndKey;
 use tokio_rustls::rustls::{DigitallySignedStruct, Error, SignatureScheme};
@@ -14,6 +13,21 @@ use super::settings::{VERSIONS_FIT, alpn, provider, versions};
 use super::{TlsIdentity, TlsRoots, TlsVersion};
 
 /// How a client makes its connections secure: with TLS 1.2 and 1.3, resumed sessions, and verification of every host.
+///
+/// # Certificates
+///
+/// The crates ring and rustls-webpki verify certificates. They take X.509 v3 with the host among the subject alternative
+/// names, and keys and signatures of these kinds, in each certificate of the chain:
+///
+/// | key | signs with |
+/// |---|---|
+/// | ECDSA on P-256 or P-384 | SHA-256 or SHA-384 |
+/// | Ed25519 | |
+/// | RSA of 2,048 to 8,192 bits | SHA-256, SHA-384 or SHA-512, with PKCS #1 v1.5 or PSS |
+///
+/// So a host cannot prove its identity with a key on P-521, a key of Ed448, an RSA key that is for PSS only or of another
+/// size, with ECDSA and SHA-512, or with SHA-1; nor with a certificate of X.509 v1, or one that names the host in its
+/// common name only. For a server like that there is a [`Dialer`](crate::Dialer), with another TLS library.
 ///
 /// # Examples
 ///
@@ -83,9 +97,7 @@ impl ClientTls {
             .expect(VERSIONS_FIT);
         let config = match self.hosts {
             Hosts::Verified => config.with_root_certificates(self.roots.store.clone()),
-            Hosts::Believed => config
-                .dangerous()
-                .with_custom_certificate_verifier(Arc::new(AcceptAny { provider: provider() })),
+            Hosts::Believed => config.dangerous().with_custom_certificate_verifier(Arc::new(AcceptAny)),
         };
         let mut config = match &self.identity {
             Some(identity) => {
@@ -112,20 +124,22 @@ pub struct DangerousClientTls {
 }
 
 impl DangerousClientTls {
-    /// **Accepts any certificate**, even if it is expired, self-signed, revoked or another host's. Passwords, cookies
-    /// and bodies go to whoever intercepts the connection. No production system needs this, and a test with a
-    /// certificate of its own is better served by [`ClientTls::roots`].
+    /// **Accepts any certificate**, even if it is expired, self-signed, revoked or another host's, of X.509 v1, or with a
+    /// key that could not be [verified](ClientTls#certificates). Nothing of it is checked. A server with a key on P-521, of
+    /// Ed448 or for PSS only has to speak TLS 1.3. Passwords, cookies and bodies go to whoever intercepts the connection.
+    /// No production system needs this, and a test with a certificate of its own is better served by
+    /// [`ClientTls::roots`].
     #[doc(alias = "danger_accept_invalid_certs")]
     pub fn accept_any_certificate(self) -> ClientTls {
         ClientTls { hosts: Hosts::Believed, ..self.tls }
     }
 }
 
-/// Accepts any certificate. Whether the peer has its key is still checked.
+/// Accepts any certificate, without reading it, and any signature: whoever intercepts a connection has a key of their own
+/// to sign with, so that a signature proves nothing once the certificate does not. So X.509 v1 and keys that ring cannot
+/// verify are accepted as well.
 #[derive(Debug)]
-struct AcceptAny {
-    provider: Arc<CryptoProvider>,
-}
+struct AcceptAny;
 
 impl ServerCertVerifier for AcceptAny {
     fn verify_server_cert(
@@ -141,25 +155,46 @@ impl ServerCertVerifier for AcceptAny {
 
     fn verify_tls12_signature(
         &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        let algorithms = &self.provider.signature_verification_algorithms;
-        verify_tls12_signature(message, certificate, signature, algorithms)
+        Ok(HandshakeSignatureValid::assertion())
     }
 
     fn verify_tls13_signature(
         &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        let algorithms = &self.provider.signature_verification_algorithms;
-        verify_tls13_signature(message, certificate, signature, algorithms)
+        Ok(HandshakeSignatureValid::assertion())
     }
 
+    /// The schemes of RFC 8446 §4.2.3, or a server whose key fits no other would have nothing to sign with.
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.provider.signature_verification_algorithms.supported_schemes()
+        vec![
+            SignatureScheme::ED25519,
+            SignatureScheme::ECDSA_NISTP256_SHA256,
+            SignatureScheme::ECDSA_NISTP384_SHA384,
+            SignatureScheme::ECDSA_NISTP521_SHA512,
+            SignatureScheme::ED448,
+            SignatureScheme::RSA_PSS_SHA256,
+            SignatureScheme::RSA_PSS_SHA384,
+            SignatureScheme::RSA_PSS_SHA512,
+            RSA_PSS_KEY_SHA256,
+            RSA_PSS_KEY_SHA384,
+            RSA_PSS_KEY_SHA512,
+            SignatureScheme::RSA_PKCS1_SHA256,
+            SignatureScheme::RSA_PKCS1_SHA384,
+            SignatureScheme::RSA_PKCS1_SHA512,
+            SignatureScheme::ECDSA_SHA1_Legacy,
+            SignatureScheme::RSA_PKCS1_SHA1,
+        ]
     }
 }
+
+/// `rsa_pss_pss_*`, for keys that are for RSASSA-PSS only, which rustls has no names for.
+const RSA_PSS_KEY_SHA256: SignatureScheme = SignatureScheme::Unknown(0x0809);
+const RSA_PSS_KEY_SHA384: SignatureScheme = SignatureScheme::Unknown(0x080a);
+const RSA_PSS_KEY_SHA512: SignatureScheme = SignatureScheme::Unknown(0x080b);
