@@ -5,9 +5,10 @@ use std::error::Error;
 use std::fmt;
 use std::io;
 
+use super::refused::Refused;
 use crate::coding::CodingError;
 use crate::exchange::{ExchangeError, write_chain};
-use crate::message::{InvalidRequest, InvalidTarget, Status};
+use crate::message::{InvalidRequest, InvalidTarget, Response, Status};
 use crate::net::{DialError, Fault, TlsError};
 
 /// Why an exchange brought no answer.
@@ -111,7 +112,8 @@ pub enum ClientCause {
     TooManyInterim,
     /// The server switched protocols without being asked, did not switch when asked, or switched to another protocol.
     Upgrade,
-    /// The proxy did not answer a CONNECT with success, or a SOCKS proxy did not connect.
+    /// The proxy did not answer a CONNECT with success (see [`ClientError::proxy_response`]), or a SOCKS proxy did not
+    /// connect.
     Proxy(Box<dyn Error + Send + Sync>),
     /// The TLS handshake failed, or this crate was built without the feature `tls`.
     Tls(TlsError),
@@ -159,7 +161,10 @@ impl ClientError {
                 Some(code) => io::Error::from_raw_os_error(code),
                 None => io::Error::new(error.kind(), error.to_string()),
             }),
-            ClientCause::Proxy(error) => ClientCause::Proxy(error.to_string().into()),
+            ClientCause::Proxy(error) => ClientCause::Proxy(match error.downcast_ref::<Refused>() {
+                Some(refused) => refused.clone().into(),
+                None => error.to_string().into(),
+            }),
             ClientCause::Tls(error) => ClientCause::Tls(error.twin()),
             ClientCause::NoRuntime => ClientCause::NoRuntime,
             ClientCause::TimedOut => ClientCause::TimedOut,
@@ -176,6 +181,27 @@ impl ClientError {
     /// Returns the cause.
     pub fn cause(&self) -> &ClientCause {
         &self.0.cause
+    }
+
+    /// Returns the answer of a proxy that opened no tunnel, with its status, its fields (such as `proxy-authenticate`), and
+    /// of its content the first 64 KiB that came within a second.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use corehttp::ClientError;
+    ///
+    /// fn explain(error: &ClientError) {
+    ///     if let Some(refusal) = error.proxy_response() {
+    ///         eprintln!("{}: {}", refusal.status, String::from_utf8_lossy(refusal.body.bytes()));
+    ///     }
+    /// }
+    /// ```
+    pub fn proxy_response(&self) -> Option<&Response> {
+        match &self.0.cause {
+            ClientCause::Proxy(error) => error.downcast_ref::<Refused>().map(|refused| &refused.0),
+            _ => None,
+        }
     }
 
     /// Returns whether the connection had been used before.

@@ -31,6 +31,7 @@ mod balance;
 mod pipeline;
 
 mod error;
+mod refused;
 mod settings;
 
 use std::fmt;

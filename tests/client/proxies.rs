@@ -1,9 +1,11 @@
 //! What is sent to proxies, and which of their answers are accepted (RFC 9110 §3.7, RFC 9112 §3.2.2).
 
+use std::time::Duration;
+
 use corehttp::{Client, ClientCause, ClientPhase, Method, Proxies, Proxy, Request, Response};
 use tokio::io::AsyncReadExt;
 
-use crate::support::{OK, Scripted};
+use crate::support::{OK, Scripted, Stage};
 
 fn client(proxy: &str) -> Client {
     Client::builder().proxies(Proxies::all(Proxy::new(proxy).unwrap())).build()
@@ -57,8 +59,6 @@ async fn a_proxy_is_sent_the_whole_url_and_its_credentials() {
 #[cfg(feature = "tls")]
 #[tokio::test]
 async fn a_proxy_hears_nothing_of_what_goes_through_its_tunnel() {
-    use std::time::Duration;
-
     use crate::certificates::Authority;
     use corehttp::{ClientTls, Context, Server, ServerTls, TlsIdentity, TlsRoots};
     use tokio::io::copy_bidirectional;
@@ -176,6 +176,107 @@ async fn a_proxy_that_opens_no_tunnel_is_not_taken_for_the_origin() {
     assert!(matches!(error.cause(), ClientCause::Proxy(_)), "{error:#}");
 }
 
+/// A proxy that refuses all, and answers each CONNECT so.
+#[cfg(feature = "tls")]
+fn refusing(answer: impl Into<String>) -> Stage {
+    let answer: String = answer.into();
+    Stage::new(move |mut peer, _| {
+        let answer = answer.clone();
+        async move {
+            peer.request().await?;
+            peer.say(answer).await?;
+            peer.hear_all().await
+        }
+    })
+}
+
+#[cfg(feature = "tls")]
+#[tokio::test(start_paused = true)]
+async fn a_connect_has_the_user_agent_and_the_fields_of_its_proxy_9110_9_3_6() {
+    let proxy = || Proxy::new("http://joe:pw@proxy").unwrap();
+    let with = |fields: &[(&str, &str)]| {
+        fields.iter().fold(proxy(), |proxy, (name, value)| proxy.field(name, *value).unwrap())
+    };
+    let basic = "proxy-authorization: Basic am9lOnB3\r\n";
+    for (proxy, expected) in [
+        (proxy(), format!("user-agent: me/1\r\n{basic}")),
+        (
+            with(&[("X-Own", "a"), ("x-own", "b")]),
+            format!("user-agent: me/1\r\nX-Own: a\r\nx-own: b\r\n{basic}"),
+        ),
+        (with(&[("x-own", "a"), ("User-Agent", "you")]), format!("x-own: a\r\nUser-Agent: you\r\n{basic}")),
+        (
+            with(&[("Proxy-Authorization", "Bearer t")]),
+            "user-agent: me/1\r\nproxy-authorization: Bearer t\r\n".into(),
+        ),
+        (
+            with(&[
+                ("host", "b"),
+                ("content-length", "1"),
+                ("transfer-encoding", "chunked"),
+                ("Connection", "x"),
+            ]),
+            format!("user-agent: me/1\r\n{basic}"),
+        ),
+    ] {
+        let stage = refusing("HTTP/1.1 403 No\r\ncontent-length: 0\r\n\r\n");
+        let client = stage.builder().field("user-agent", "me/1").unwrap().field("accept", "*/*").unwrap();
+        client.proxies(Proxies::all(proxy)).build().get("https://a.example/b").await.unwrap_err();
+        let head = "CONNECT a.example:443 HTTP/1.1\r\nhost: a.example:443\r\n";
+        assert_eq!(stage.heard(), [format!("{head}{expected}\r\n")]);
+    }
+    // A request that the proxy reads goes on to its host, with the fields that it has.
+    let stage = Stage::always(OK);
+    let client = stage.builder().proxies(Proxies::all(with(&[("x-own", "a")]))).build();
+    client.get("http://a.example/b").await.unwrap();
+    assert_eq!(stage.heard(), [format!("GET http://a.example/b HTTP/1.1\r\nhost: a.example\r\n{basic}\r\n")]);
+    for (name, value) in [("a b", "c"), ("a", "b\r\nc: d"), ("", "c")] {
+        assert!(proxy().field(name, value).is_err(), "{name}: {value}");
+    }
+}
+
+#[cfg(feature = "tls")]
+#[tokio::test(start_paused = true)]
+async fn the_answer_of_a_proxy_that_refuses_is_within_reach_9110_9_3_6() {
+    let why = "<p>Only on weekdays.</p>";
+    let long = "x".repeat(100 << 10);
+    for (status, framed, expected) in [
+        (407, format!("content-length: {}\r\n\r\n{why}", why.len()), why),
+        (403, format!("transfer-encoding: chunked\r\n\r\n{:x}\r\n{why}\r\n0\r\n\r\n", why.len()), why),
+        (502, "content-length: 0\r\n\r\n".into(), ""),
+        (302, "location: http://login/\r\ncontent-length: 0\r\n\r\n".into(), ""),
+        // Without an end, only part of it, or too much.
+        (503, format!("\r\n{why}"), why),
+        (500, format!("content-length: 999\r\n\r\n{why}"), why),
+        (404, format!("transfer-encoding: chunked\r\n\r\n{:x}\r\n{why}\r\nnonsense", why.len()), why),
+        (400, format!("content-length: {}\r\n\r\n{long}", long.len()), &long[..64 << 10]),
+    ] {
+        let stage = refusing(format!(
+            "HTTP/1.1 {status} x\r\nproxy-authenticate: Basic\r\nset-cookie: a=secret\r\n{framed}"
+        ));
+        let proxied = stage.builder().proxies(Proxies::all(Proxy::new("http://joe:secret@proxy").unwrap()));
+        let client = proxied.connections_per_host_max(1).build();
+        let start = tokio::time::Instant::now();
+        let (one, two) = tokio::join!(client.get("https://a.example/"), client.get("https://a.example/"));
+        assert!(
+            start.elapsed() <= 2 * Duration::from_millis(1_100),
+            "no refusal takes long: {:?}",
+            start.elapsed()
+        );
+        for error in [one.unwrap_err(), two.unwrap_err()] {
+            let refusal = error.proxy_response().unwrap();
+            assert_eq!((refusal.status.as_u16(), refusal.body.text()), (status, Ok(expected)));
+            assert_eq!(refusal.headers.text("proxy-authenticate"), Some("Basic"));
+            assert_eq!(error.phase(), ClientPhase::Connect);
+            let shown = format!("{error} {error:#} {error:?}");
+            assert!(shown.contains(&status.to_string()) && !shown.contains("secret"), "{shown}");
+        }
+        assert_eq!((client.idle(), client.busy()), (0, 0));
+    }
+    let silent = refusing("").builder().proxies(Proxies::all(Proxy::new("proxy").unwrap())).build();
+    assert!(silent.get("https://a.example/").await.unwrap_err().proxy_response().is_none());
+}
+
 #[tokio::test]
 async fn a_redirect_keeps_the_proxy_and_its_password() {
     let proxy = Scripted::new(|mut peer, _| async move {
@@ -227,7 +328,6 @@ async fn an_unreachable_proxy_is_an_error_of_connecting() {
 mod over_tls {
     use std::io;
     use std::sync::Arc;
-    use std::time::Duration;
 
     use corehttp::{
         BodyPlan, ClientBuilder, ClientError, ClientTls, Context, Running, Server, ServerTls, TlsError,
@@ -243,7 +343,7 @@ mod over_tls {
     use super::*;
     use crate::certificates::Authority;
     use crate::secure::foreign;
-    use crate::support::{Heard, Peer, Stage, ask};
+    use crate::support::{Heard, Peer, ask};
 
     /// A server that proves to be localhost. It opens tunnels to what is named by their ports, and tells other requests
     /// what it was asked for, and by whom.

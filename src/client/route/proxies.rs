@@ -106,6 +106,13 @@ impl Proxies {
         }
     }
 
+    /// Sends each CONNECT with this `user-agent`, unless its proxy has one.
+    pub(in crate::client) fn introduce(&mut self, user_agent: &[u8]) {
+        for proxy in [&mut self.http, &mut self.https].into_iter().flatten() {
+            proxy.introduce(user_agent);
+        }
+    }
+
     /// The proxy for `host` and `port` of a URL with this scheme, if one is used.
     pub(in crate::client) fn proxy_for(&self, scheme: Scheme, host: &str, port: u16) -> Option<&Proxy> {
         let proxy = match scheme {

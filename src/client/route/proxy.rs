@@ -5,8 +5,9 @@ use std::fmt;
 
 use super::socks::{Login, Lookup, Socks};
 use crate::message::percent::{self, Plus};
-use crate::message::{Authority, Class, Scheme, basic_credentials};
+use crate::message::{Authority, Class, FieldValue, Headers, InvalidField, Name, Scheme, basic_credentials};
 use crate::net::UriHost;
+use crate::wire::encode::ROUTING;
 
 /// An HTTP proxy, or a SOCKS5 proxy (RFC 1928).
 ///
@@ -39,6 +40,8 @@ pub(super) enum Protocol {
         scheme: Scheme,
         /// The value of `Proxy-Authorization` (RFC 9110 §11.7.2).
         authorization: Option<Box<str>>,
+        /// The lines of the other fields of a CONNECT.
+        fields: Box<[u8]>,
     },
     /// The proxy is told where to connect, and then the connection is transparent.
     Socks5(Socks),
@@ -93,6 +96,37 @@ impl Proxy {
         self.with(user.as_bytes(), password.as_bytes())
     }
 
+    /// Returns this proxy with a field that is sent with each CONNECT, such as one that an administrator asks for. Default:
+    /// the `user-agent` of the client, if it has one ([`ClientBuilder::field`](crate::ClientBuilder::field)).
+    ///
+    /// `proxy-authorization` replaces the credentials. `host`, `connection`, `keep-alive` and the fields that frame a body
+    /// are ignored. A request that the proxy reads, to an `http` URL, is sent with its own fields only, because the proxy
+    /// passes them on; and a SOCKS proxy has no fields.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the name or the value is not valid in a field.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use corehttp::{Client, Proxies, Proxy};
+    ///
+    /// let proxy = Proxy::new("http://proxy:3128")?.field("x-department", "research")?;
+    /// let client = Client::builder().field("user-agent", "crawler/1")?.proxies(Proxies::all(proxy)).build();
+    /// # drop(client);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[doc(alias("proxy_header", "ProxyConnectHeader"))]
+    pub fn field(mut self, name: &str, value: impl FieldValue) -> Result<Proxy, InvalidField> {
+        let mut field = Headers::new();
+        field.append(name, value)?;
+        for (name, value) in field.iter() {
+            self.protocol.add(Name::new(name), value);
+        }
+        Ok(self)
+    }
+
     fn with(mut self, user: &[u8], password: &[u8]) -> Result<Proxy, InvalidProxy> {
         match &mut self.protocol {
             Protocol::Http { authorization, .. } => {
@@ -113,6 +147,15 @@ impl Proxy {
         }
     }
 
+    /// Sends a CONNECT with this `user-agent`, unless it has one.
+    pub(super) fn introduce(&mut self, user_agent: &[u8]) {
+        if let Protocol::Http { fields, .. } = &mut self.protocol
+            && !fields.split(|octet| *octet == b'\n').any(is_user_agent)
+        {
+            *fields = [b"user-agent: ", user_agent, b"\r\n", &**fields].concat().into();
+        }
+    }
+
     /// Whether the proxy reads requests to URLs of this scheme, so that each must say where it is to go (RFC 9112
     /// §3.2.2).
     pub(in crate::client) fn forwards(&self, scheme: Scheme) -> bool {
@@ -127,6 +170,14 @@ impl Proxy {
         }
     }
 
+    /// The lines of the fields of a CONNECT, without its credentials.
+    pub(super) fn fields(&self) -> &[u8] {
+        match &self.protocol {
+            Protocol::Http { fields, .. } => fields,
+            Protocol::Socks5(_) => &[],
+        }
+    }
+
     pub(super) fn protocol(&self) -> &Protocol {
         &self.protocol
     }
@@ -135,6 +186,10 @@ impl Proxy {
     pub(super) fn address(&self) -> (&str, u16) {
         (&self.host, self.port)
     }
+}
+
+fn is_user_agent(line: &[u8]) -> bool {
+    line.split(|octet| *octet == b':').next().is_some_and(|name| Name::new("user-agent").is(name))
 }
 
 /// `userinfo` (RFC 3986 §3.2.1).
@@ -147,13 +202,24 @@ fn decoded(text: &str) -> Vec<u8> {
 impl Protocol {
     fn of_scheme(scheme: &str) -> Option<Protocol> {
         if let Some(scheme) = Scheme::parse(scheme.as_bytes()) {
-            return Some(Protocol::Http { scheme, authorization: None });
+            return Some(Protocol::Http { scheme, authorization: None, fields: Box::default() });
         }
         let socks = |lookup| Protocol::Socks5(Socks { lookup, login: None });
         match &*scheme.to_ascii_lowercase() {
             "socks5" => Some(socks(Lookup::Here)),
             "socks5h" => Some(socks(Lookup::There)),
             _ => None,
+        }
+    }
+
+    /// Adds a field to each CONNECT.
+    fn add(&mut self, name: Name<'_>, value: &[u8]) {
+        let Protocol::Http { authorization, fields, .. } = self else { return };
+        let text = name.as_str().as_bytes();
+        if Name::new("proxy-authorization").is(text) {
+            *authorization = str::from_utf8(value).ok().map(Box::from);
+        } else if !ROUTING.iter().any(|routing| routing.is(text)) {
+            *fields = [&**fields, text, b": ", value, b"\r\n"].concat().into();
         }
     }
 
@@ -300,8 +366,7 @@ mod tests {
             ("joe:a+b@proxy", "Basic am9lOmErYg=="),
             ("joe:%ff@proxy", "Basic am9lOv8="),
         ] {
-            let expected = Protocol::Http { scheme: Scheme::Http, authorization: Some(expected.into()) };
-            assert!(*Proxy::new(url).unwrap().protocol() == expected, "{url}");
+            assert_eq!(Proxy::new(url).unwrap().authorization(), Some(expected), "{url}");
         }
         for userinfo in ["a%0d%0ab", "joe:a%0a", "joe:%00", "%7f", "a%3ab", "joe:%1f"] {
             check(&format!("http://{userinfo}@proxy"), Err(E::Credentials));

@@ -27,7 +27,7 @@ impl Proxy {
     ) -> Result<(Transport<BoxedStream>, DialTimes), ClientError> {
         match self.protocol() {
             Protocol::Socks5(socks) => socks.open(dial, self.address(), origin, limits).await,
-            Protocol::Http { scheme, authorization } => {
+            Protocol::Http { scheme, .. } => {
                 let (host, port) = self.address();
                 let secure = Secure::with(*scheme, host, ClientPhase::Connect)?;
                 let (mut transport, mut times) = dial.connect(host, port, limits).await?;
@@ -39,8 +39,8 @@ impl Proxy {
                 }
                 // Otherwise each request will say where it is to go.
                 if origin.scheme == Scheme::Https {
-                    let (asked, authorization) = (runtime::now(), authorization.as_deref());
-                    transport = open_tunnel(transport, origin, authorization, left(&times), bounds).await?;
+                    let asked = runtime::now();
+                    transport = open_tunnel(transport, self, origin, left(&times), bounds).await?;
                     times.connect += runtime::now().saturating_duration_since(asked);
                 }
                 Ok((transport, times))

@@ -1,28 +1,29 @@
 //! Asks an HTTP proxy for a tunnel (RFC 9110 §9.3.6).
 
-use std::error::Error;
-use std::fmt;
 use std::future::poll_fn;
 use std::task::Poll;
 use std::time::Duration;
 
+use super::proxy::Proxy;
 use crate::client::exchange::INTERIM_MAX;
 use crate::client::origin::Origin;
+use crate::client::refused::Refused;
 use crate::client::{ClientCause, ClientError, ClientPhase};
 use crate::exchange::{Bounds, ExchangeError, Head, Incoming, Reply, Timeouts};
 use crate::message::{Response, Status};
 use crate::net::{Anywhere, BoxedStream, Conn, Lane, Stopwatch, Transport};
+use crate::runtime::timeout;
 use crate::wire::Asked;
 
-/// Asks the proxy at the other end of `transport` to connect to `origin`, within `limit`.
+/// Asks `proxy`, at the other end of `transport`, to connect to `origin`, within `limit`.
 ///
 /// # Errors
 ///
 /// Fails if the proxy refuses, does not answer, or says too much: bytes after its answer would pass for the origin's.
 pub(super) async fn open_tunnel(
     transport: Transport<BoxedStream>,
+    proxy: &Proxy,
     origin: &Origin,
-    authorization: Option<&str>,
     limit: Duration,
     bounds: &Bounds,
 ) -> Result<Transport<BoxedStream>, ClientError> {
@@ -30,7 +31,7 @@ pub(super) async fn open_tunnel(
     // Those of an exchange are not for the way to it.
     let timeouts = Timeouts { head: Duration::MAX, write: Duration::MAX, ..bounds.timeouts };
     let bounds = &Bounds { timeouts, ..bounds.clone() };
-    ask(conn.output().bytes(), origin, authorization);
+    ask(conn.output().bytes(), proxy, origin);
     let (mut incoming, mut response) = (Incoming::default(), Response::new());
     let asked = Asked { connect: true, ..Asked::default() };
     for _ in 0..=INTERIM_MAX {
@@ -55,31 +56,51 @@ pub(super) async fn open_tunnel(
     match (response.status.is_success(), incoming.input.is_empty()) {
         (true, true) => Ok(conn.into_parts().0),
         (true, false) => Err(failed(ClientCause::Proxy("it said more than that the tunnel is open".into()))),
-        (false, _) => Err(failed(ClientCause::Proxy(Refused(response.status).into()))),
+        (false, _) => {
+            receive_reason(&mut conn, &mut incoming, &mut response, bounds).await;
+            Err(failed(ClientCause::Proxy(Refused(response).into())))
+        }
     }
 }
 
-fn ask(out: &mut Vec<u8>, origin: &Origin, authorization: Option<&str>) {
+fn ask(out: &mut Vec<u8>, proxy: &Proxy, origin: &Origin) {
     let authority = format!("{}:{}", origin.host(), origin.port);
     out.extend_from_slice(format!("CONNECT {authority} HTTP/1.1\r\nhost: {authority}\r\n").as_bytes());
-    if let Some(authorization) = authorization {
+    out.extend_from_slice(proxy.fields());
+    if let Some(authorization) = proxy.authorization() {
         out.extend_from_slice(format!("proxy-authorization: {authorization}\r\n").as_bytes());
     }
     out.extend_from_slice(b"\r\n");
 }
 
+/// Receives what the proxy writes about its refusal: as much as is there soon, and no more than [`REASON_MAX`].
+async fn receive_reason(
+    conn: &mut Conn<Anywhere>,
+    incoming: &mut Incoming,
+    response: &mut Response,
+    bounds: &Bounds,
+) {
+    let reason = response.body.receive();
+    let received = async {
+        while let Ok(1..) = poll_fn(|cx| incoming.poll_chunk(cx, conn, bounds)).await {
+            let room = REASON_MAX - reason.len();
+            let chunk = incoming.chunk();
+            reason.extend(&chunk[..chunk.len().min(room)]);
+            if reason.len() == REASON_MAX {
+                break;
+            }
+        }
+    };
+    // A reason that has not come whole is better than none.
+    let _ = timeout(REASON_WAIT, received).await;
+}
+
+/// How much of a reason is kept.
+const REASON_MAX: usize = 64 << 10;
+
+/// How long a refusal may be delayed by its reason.
+const REASON_WAIT: Duration = Duration::from_secs(1);
+
 fn failed(cause: ClientCause) -> ClientError {
     ClientError::new(ClientPhase::Connect, cause)
 }
-
-/// The proxy did not open a tunnel, but answered with this status.
-#[derive(Debug)]
-struct Refused(Status);
-
-impl fmt::Display for Refused {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "it answered {}", self.0)
-    }
-}
-
-impl Error for Refused {}

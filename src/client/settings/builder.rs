@@ -125,7 +125,8 @@ impl ClientBuilder {
     /// redirect leads to, and not with a TRACE, whose answer repeats them (RFC 9110 §9.3.8).
     ///
     /// `proxy-authorization` is for HTTP proxies that have no credentials of their own: they get it with each request
-    /// that they read, and with each request for a tunnel. No origin gets it (RFC 9110 §11.7.2).
+    /// that they read, and with each request for a tunnel. No origin gets it (RFC 9110 §11.7.2). A request for a tunnel
+    /// has the `user-agent`, too, and what [`Proxy::field`](crate::Proxy::field) adds, but no other field.
     ///
     /// # Errors
     ///
@@ -219,6 +220,9 @@ impl ClientBuilder {
             settings.proxies.authorize(authorization);
         }
         settings.fields.remove(PROXY_AUTHORIZATION);
+        if let Some(user_agent) = settings.fields.get("user-agent") {
+            settings.proxies.introduce(user_agent);
+        }
         let shared = Shared { settings: Arc::new(settings), pools: Default::default() };
         Client { shared: Arc::new(shared), total, redirects }
     }
