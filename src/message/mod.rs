@@ -48,7 +48,7 @@ pub(crate) use precondition::{Validators, Verdict, evaluate};
 pub use request::Request;
 pub use response::Response;
 pub use status::{InvalidStatus, Status};
-pub(crate) use target::{Authority, Scheme, split_port};
+pub(crate) use target::{Authority, Scheme, split_port, uri_host};
 pub use target::{InvalidTarget, Target, TargetForm};
 #[cfg(any(feature = "fs", feature = "multipart"))]
 pub(crate) use text::is_file_name;

@@ -5,7 +5,10 @@ use std::fmt;
 
 use super::socks::{Login, Lookup, Socks};
 use crate::message::percent::{self, Plus};
-use crate::message::{Authority, Class, FieldValue, Headers, InvalidField, Name, Scheme, basic_credentials};
+use crate::message::{
+    Class, FieldValue, Headers, InvalidField, InvalidTarget, Name, Scheme, basic_credentials, decimal,
+    split_port, uri_host,
+};
 use crate::net::UriHost;
 use crate::wire::encode::ROUTING;
 
@@ -60,18 +63,23 @@ impl Proxy {
     /// # Errors
     ///
     /// Fails if `url` has another scheme, no host, a path, or credentials that cannot be sent; see
-    /// [`Proxy::credentials`].
+    /// [`Proxy::credentials`]. The host is read as in any [URL](crate::Target#urls).
     pub fn new(url: &str) -> Result<Proxy, InvalidProxy> {
         let (scheme, rest) = url.split_once("://").unwrap_or(("http", url));
         let protocol = Protocol::of_scheme(scheme).ok_or(InvalidProxy::Scheme)?;
         let rest = rest.strip_suffix('/').unwrap_or(rest);
         let (userinfo, authority) = rest.rsplit_once('@').unwrap_or(("", rest));
-        let authority = Authority::parse(authority.as_bytes()).ok_or(InvalidProxy::Authority)?;
-        let port = authority.port.unwrap_or(protocol.default_port());
-        if UriHost::parse(authority.host).is_err() || port == 0 {
-            return Err(InvalidProxy::Authority);
-        }
-        let proxy = Proxy { protocol, host: authority.host.to_ascii_lowercase().into(), port };
+        let (host, port) = split_port(authority);
+        let host = uri_host(host).map_err(|invalid| match invalid {
+            InvalidTarget::Idna => InvalidProxy::Idna,
+            _ => InvalidProxy::Authority,
+        })?;
+        let port = match port.unwrap_or_default() {
+            "" => Some(protocol.default_port()),
+            digits => decimal(digits.as_bytes()).and_then(|port| u16::try_from(port).ok()),
+        };
+        let port = port.filter(|port| *port != 0 && UriHost::parse(&host).is_ok());
+        let proxy = Proxy { protocol, host: host.into(), port: port.ok_or(InvalidProxy::Authority)? };
         match userinfo {
             "" => Ok(proxy),
             // Another reader might end the authority earlier, and see another host.
@@ -259,6 +267,8 @@ pub enum InvalidProxy {
     Scheme,
     /// The host or the port is missing or malformed, or something follows it.
     Authority,
+    /// The host has characters beyond ASCII, and the crate was built without its feature `idna`.
+    Idna,
     /// Username or password cannot be sent, or contain a character that must be escaped in a URL.
     Credentials,
 }
@@ -268,6 +278,9 @@ impl fmt::Display for InvalidProxy {
         f.write_str(match self {
             InvalidProxy::Scheme => "the proxy's scheme is none of http, https, socks5 and socks5h",
             InvalidProxy::Authority => "the proxy's host or port is missing or malformed",
+            InvalidProxy::Idna => {
+                "the proxy's host is not ASCII, and the crate was built without its feature `idna`"
+            }
             InvalidProxy::Credentials => "the proxy's username or password cannot be sent",
         })
     }
@@ -301,6 +314,12 @@ mod tests {
         check("socks5h://joe:pw@proxy/", Ok("socks5h://proxy:1080"));
         check("https://joe:pw@Proxy", Ok("https://proxy:443"));
         check("HTTPS://proxy:8443/", Ok("https://proxy:8443"));
+        check("127.1:3128", Ok("http://127.0.0.1:3128"));
+        check("socks5://[0:0::1]", Ok("socks5://[::1]:1080"));
+        match Proxy::new("http://b\u{fc}cher.example") {
+            Ok(proxy) => assert_eq!(proxy.to_string(), "http://xn--bcher-kva.example:80"),
+            Err(invalid) => assert_eq!(invalid, E::Idna),
+        }
     }
 
     #[test]
@@ -315,16 +334,7 @@ mod tests {
         ] {
             check(url, Err(E::Scheme));
         }
-        let hosts = [
-            "",
-            "http://",
-            "http://:80",
-            "http:///",
-            "http://a b",
-            "http://a\r\nb",
-            "http://a\0",
-            "http://é",
-        ];
+        let hosts = ["", "http://", "http://:80", "http:///", "http://a b", "http://a\r\nb", "http://a\0"];
         let rest = [
             "http://a/b",
             "http://a//",
@@ -341,7 +351,7 @@ mod tests {
             "a:+1",
             "a:x",
             "a:1:2",
-            "127.1",
+            "127.0.0.256",
             "[::1",
             "[a]",
             "joe:pw@",

@@ -7,28 +7,26 @@ use super::{InvalidTarget, idna};
 use crate::message::Class;
 use crate::message::percent::{self, Plus};
 
-/// Appends `host` to `text` in its only spelling: a name in lower case and in ASCII, an IPv4 address as four decimal
-/// numbers (`127.1`, `0x7f000001` and `2130706433` are the loopback address to browsers, to curl and to most resolvers),
-/// an IPv6 address as in RFC 5952.
+/// The only spelling of `host`: a name in lower case and in ASCII, an IPv4 address as four decimal numbers (`127.1`,
+/// `0x7f000001` and `2130706433` are the loopback address to browsers, to curl and to most resolvers), an IPv6 address as
+/// in RFC 5952.
 ///
 /// # Errors
 ///
 /// Fails if it is neither a name nor an address.
-pub(super) fn write(host: &str, text: &mut String) -> Result<(), InvalidTarget> {
+pub(crate) fn uri_host(host: &str) -> Result<String, InvalidTarget> {
     if let Some(literal) = host.strip_prefix('[') {
         let address = literal.strip_suffix(']').and_then(|address| address.parse::<Ipv6Addr>().ok());
-        text.push_str(&format!("[{}]", address.ok_or(InvalidTarget::Authority)?));
-        return Ok(());
+        return Ok(format!("[{}]", address.ok_or(InvalidTarget::Authority)?));
     }
     let name = idna::to_ascii(percent::octets(host, Plus::Sign).collect())?;
     if name.is_empty() || !PLAIN.covers(name.as_bytes()) {
         return Err(InvalidTarget::Authority);
     }
     match ends_in_number(&name) {
-        true => text.push_str(&ipv4(&name).ok_or(InvalidTarget::Authority)?.to_string()),
-        false => text.push_str(&name),
+        true => Ok(ipv4(&name).ok_or(InvalidTarget::Authority)?.to_string()),
+        false => Ok(name),
     }
-    Ok(())
 }
 
 /// The length of the host at the front of `text`, if it is there in its only spelling.

@@ -12,6 +12,7 @@ use std::borrow::Cow;
 use std::fmt;
 
 pub(crate) use authority::{Authority, split_port};
+pub(crate) use host::uri_host;
 pub use invalid_target::InvalidTarget;
 pub(crate) use scheme::Scheme;
 

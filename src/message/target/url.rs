@@ -70,7 +70,7 @@ impl Url {
         let (host, port) = split_port(authority);
         let mut text = format!("{}://", scheme.as_str());
         let start = text.len();
-        host::write(host, &mut text)?;
+        text.push_str(&host::uri_host(host)?);
         if let Some(port) = other_port(port.unwrap_or_default(), scheme)? {
             text.push_str(&format!(":{port}"));
         }
