@@ -264,9 +264,9 @@ pub use fs::{FileCache, Files, FilesNotFound};
 pub use json::InvalidJson;
 pub use message::{
     BasicAuth, Body, Cookies, ExtensionMethod, FieldValue, Form, FormBuf, FormPairs, FromText, Headers,
-    HeadersIter, InvalidCookie, InvalidCredentials, InvalidField, InvalidForm, InvalidMethod, InvalidRequest,
-    InvalidStatus, InvalidTarget, InvalidText, Method, Request, Response, SameSite, SetCookie, Status,
-    Target, TargetForm, Timings, Version,
+    HeadersIter, InvalidCharset, InvalidCookie, InvalidCredentials, InvalidField, InvalidForm, InvalidMethod,
+    InvalidRequest, InvalidStatus, InvalidTarget, InvalidText, Method, Request, Response, SameSite,
+    SetCookie, Status, Target, TargetForm, Timings, Version,
 };
 #[cfg(feature = "tls")]
 pub use net::tls::enabled::{

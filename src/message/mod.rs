@@ -19,6 +19,7 @@ mod body;
 mod pieces;
 mod timings;
 
+mod charset;
 mod content;
 mod cookie;
 mod credentials;
@@ -30,6 +31,7 @@ mod text;
 
 pub use body::Body;
 pub(crate) use body::{FileRange, Length, Source};
+pub use charset::InvalidCharset;
 #[cfg(feature = "json")]
 pub(crate) use content::Unfit;
 pub use cookie::{Cookies, InvalidCookie, SameSite, SetCookie};

@@ -14,7 +14,7 @@ pub(super) use refused::Refused;
 
 use crate::coding::CodingError;
 use crate::exchange::{ExchangeError, write_chain};
-use crate::message::{InvalidForm, InvalidTarget, InvalidText, Status};
+use crate::message::{InvalidCharset, InvalidForm, InvalidTarget, InvalidText, Status};
 use crate::wire::WireError;
 
 /// The result of handlers and servers: by default nothing, or an [`Error`].
@@ -163,7 +163,7 @@ impl<E: StdError + Send + Sync + 'static> From<E> for Error {
 
 /// The status that an error itself chooses, also inside an [`io::Error`].
 fn owed(error: &(dyn StdError + 'static)) -> Option<Status> {
-    let choices: [fn(&(dyn StdError + 'static)) -> Option<Status>; 9] = [
+    let choices: [fn(&(dyn StdError + 'static)) -> Option<Status>; 10] = [
         |error| owed(error.downcast_ref::<io::Error>()?.get_ref()?),
         |error| Some(error.downcast_ref::<ExchangeError>()?.owed().unwrap_or(CLIENT_CLOSED_REQUEST)),
         |error| error.downcast_ref::<InvalidTarget>()?.owed(),
@@ -172,6 +172,7 @@ fn owed(error: &(dyn StdError + 'static)) -> Option<Status> {
         |error| Some(error.downcast_ref::<CodingError>()?.owed()),
         |error| Some(error.downcast_ref::<InvalidForm>()?.owed()),
         |error| Some(error.downcast_ref::<InvalidText>()?.owed()),
+        |error| error.downcast_ref::<InvalidCharset>()?.owed(),
         // Only the immediate source: deeper ones may be about another message than the request that is answered.
         |error| error.source()?.downcast_ref::<Status>().copied(),
     ];

@@ -1,0 +1,65 @@
+//! [`InvalidCharset`]: content is not text in its charset, or the charset cannot be read.
+
+use std::error::Error;
+use std::fmt;
+
+use crate::message::Status;
+
+/// Content is not text in the charset that its type names, or that charset cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InvalidCharset {
+    charset: Box<str>,
+    fault: Fault,
+    /// Whether the content is that of a request, so that its sender is to blame.
+    is_of_peer: bool,
+}
+
+/// What is wrong with content in a charset.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fault {
+    /// It is not text in this charset.
+    Malformed,
+    /// The charset cannot be read, for this reason.
+    Unknown(&'static str),
+}
+
+impl InvalidCharset {
+    pub(super) fn new(charset: &[u8], fault: Fault) -> InvalidCharset {
+        let charset = &charset[..charset.len().min(LABEL_MAX)];
+        InvalidCharset { charset: String::from_utf8_lossy(charset).into(), fault, is_of_peer: false }
+    }
+
+    /// This error, of the content of a request.
+    pub(super) fn of_peer(self) -> InvalidCharset {
+        InvalidCharset { is_of_peer: true, ..self }
+    }
+
+    /// Returns the charset as the content type names it, its first 40 octets; `utf-8` if it names none.
+    pub fn charset(&self) -> &str {
+        &self.charset
+    }
+
+    /// The status that the peer is answered with, if it is to blame.
+    pub(crate) fn owed(&self) -> Option<Status> {
+        let status = match self.fault {
+            Fault::Malformed => Status::BAD_REQUEST,
+            Fault::Unknown(_) => Status::UNSUPPORTED_MEDIA_TYPE,
+        };
+        self.is_of_peer.then_some(status)
+    }
+}
+
+/// The longest name of a charset (RFC 2978 §2.3).
+const LABEL_MAX: usize = 40;
+
+impl fmt::Display for InvalidCharset {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let InvalidCharset { charset, fault, .. } = self;
+        match fault {
+            Fault::Malformed => write!(f, "the content is not text in the charset `{charset}`"),
+            Fault::Unknown(why) => write!(f, "the content is text in the charset `{charset}`, {why}"),
+        }
+    }
+}
+
+impl Error for InvalidCharset {}
