@@ -19,11 +19,13 @@ impl Selection {
     /// Evaluates the fields of a GET for `len` bytes.
     ///
     /// A field that is malformed, in another unit, or asks for more than [`RANGES_MAX`] ranges is ignored (RFC 9110
-    /// §14.2). Ranges that overlap, or whose gap is smaller than the head of a part, are merged (§15.3.7.2); so an
+    /// §14.2). So is any field where there are no bytes: Content-Range cannot express that nothing is all there is, and
+    /// 416 would deny it. Ranges that overlap, or whose gap is smaller than the head of a part, are merged (§15.3.7.2); so an
     /// answer is never longer than the whole representation by more than the head of one part.
     pub(super) fn of(fields: &Headers, len: u64) -> Selection {
         let mut lines = fields.all("range");
         match (lines.next(), lines.next()) {
+            _ if len == 0 => Selection::Whole,
             (Some(line), None) => Selection::parse(line, len).unwrap_or(Selection::Whole),
             _ => Selection::Whole,
         }
@@ -39,8 +41,6 @@ impl Selection {
             count += 1;
             match Spec::parse(spec)?.within(len) {
                 _ if count > RANGES_MAX => return None,
-                // The last bytes of an empty file are none, which Content-Range cannot express.
-                Some(range) if range.is_empty() => return None,
                 Some(range) => merge(&mut ranges, range),
                 None => {}
             }
@@ -151,9 +151,15 @@ mod tests {
             check(field, 10, Selection::Nothing);
         }
         check("bytes=99999999999999999999999-", 10, Selection::Nothing);
-        check("bytes=0-", 0, Selection::Nothing);
-        check("bytes=0-0", 0, Selection::Nothing);
-        check("bytes=-5", 0, Selection::Whole);
+    }
+
+    /// A client that asks for all of a file in ranges would take 416 for a failure.
+    #[test]
+    fn every_range_of_an_empty_file_selects_all_of_it_14_2() {
+        for field in ["0-", "0-0", "0-99", "5-", "99999999999999999999999-", "-0", "-5", "0-,5-9", "5-2", "x"]
+        {
+            check(&format!("bytes={field}"), 0, Selection::Whole);
+        }
     }
 
     #[test]
