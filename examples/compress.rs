@@ -41,7 +41,12 @@ async fn answer(ctx: &mut Context) -> corehttp::Result {
 
 fn page(lines: usize) -> String {
     let lines: String = (1..=lines).map(|n| format!("<li>Bottle number {n} on the wall</li>\n")).collect();
-    format!("<!doctype html>\n<title>Bottles</title>\n<ol>\n{lines}</ol>\n")
+    format!(
+        "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>Bottles</title>\n\
+         <style>:root {{ color-scheme: light dark }} body {{ font: 1rem/1.5 system-ui, sans-serif }}</style>\n\
+         <main>\n<h1>Bottles</h1>\n<ol>\n{lines}</ol>\n</main>\n"
+    )
 }
 
 async fn events(ctx: &mut Context) -> corehttp::Result {

@@ -48,11 +48,18 @@ async fn ticks(ctx: &mut Context) -> corehttp::Result {
 const PAGE: &str = r#"<!doctype html>
 <html lang="en">
 <meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
 <title>Ticks</title>
-<style>body { font: 1rem/1.5 system-ui; margin: 2rem } pre { border-left: .2rem solid teal; padding-left: 1rem }</style>
-<h1>Ticks</h1>
-<p id="state">connecting</p>
-<div id="heard"></div>
+<style>
+  :root { color-scheme: light dark }
+  body { font: 1rem/1.5 system-ui, sans-serif; max-width: 40rem; margin: 2rem auto; padding: 0 1rem }
+  pre { border-left: .2rem solid teal; padding-left: 1rem; white-space: pre-wrap }
+</style>
+<main>
+  <h1>Ticks</h1>
+  <p id="state" role="status">connecting</p>
+  <div id="heard"></div>
+</main>
 <script>
   const source = new EventSource("/events");
   const say = text => document.getElementById("state").textContent = text;

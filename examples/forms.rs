@@ -40,20 +40,41 @@ fn answer(sessions: &Sessions, ctx: &mut Context) -> corehttp::Result {
 fn show(sessions: &Sessions, ctx: &mut Context) -> corehttp::Result {
     let Context { request, response, .. } = ctx;
     match request.cookies().get(COOKIE).and_then(|token| sessions.name(token)) {
-        Some(name) => response.html(format!(
-            "<!doctype html><title>Welcome</title>\
-             <p>Hello, {}!</p><form method=post action=/sign-out><button>Sign out</button></form>",
-            escaped(&name)
-        )),
-        None => response.html(
-            "<!doctype html><title>Sign in</title>\
-             <form method=post action=/sign-in><label>Name <input name=name required maxlength=100></label>\
-             <label><input type=checkbox name=remember> Remember me</label><button>Sign in</button></form>",
-        ),
+        Some(name) => {
+            let greeting = format!("<p>Hello, {}!</p>", escaped(&name));
+            response.html(page("Welcome", &(greeting + SIGN_OUT)));
+        }
+        None => response.html(page("Sign in", SIGN_IN)),
     }
     // Who is greeted is nobody else's business: no cache on the way may keep the page.
     Ok(response.headers.set("cache-control", "private, no-store")?)
 }
+
+fn page(title: &str, content: &str) -> String {
+    format!("{HEAD}<title>{title}</title>\n<main>\n<h1>{title}</h1>\n{content}</main>\n")
+}
+
+const HEAD: &str = r#"<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<style>
+  :root { color-scheme: light dark }
+  body { font: 1rem/1.5 system-ui, sans-serif; max-width: 40rem; margin: 2rem auto; padding: 0 1rem }
+  label { display: block; margin-bottom: 1rem }
+  input, button { font: inherit; max-width: 100% }
+</style>
+"#;
+
+const SIGN_IN: &str = r#"<form method="post" action="/sign-in">
+  <label>Name <input name="name" autocomplete="username" required maxlength="100"></label>
+  <label><input type="checkbox" name="remember"> Remember me</label>
+  <button>Sign in</button>
+</form>
+"#;
+
+const SIGN_OUT: &str = r#"<form method="post" action="/sign-out"><button>Sign out</button></form>
+"#;
 
 fn sign_in(sessions: &Sessions, ctx: &mut Context) -> corehttp::Result {
     let Context { request, response, .. } = ctx;

@@ -45,6 +45,8 @@ async fn take_in(ctx: &mut Context, dir: &Path) -> corehttp::Result<String> {
         let name = part.name().to_owned();
         match part.file_name().map(str::to_owned) {
             None => writeln!(came, "{name}: {}", part.text().await?)?,
+            // A browser sends a nameless, empty file where none was chosen (HTML §4.10.21.4).
+            Some(file_name) if file_name.is_empty() => writeln!(came, "{name}: no file")?,
             Some(file_name) => {
                 let saved = part.save(dir).await?;
                 writeln!(came, "{name}: {file_name:?}, {} bytes, is {}", saved.len, saved.path.display())?;
@@ -81,12 +83,20 @@ impl Drop for Drafts {
 const PAGE: &str = r#"<!doctype html>
 <html lang="en">
 <meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
 <title>Upload</title>
-<style>body { font: 1rem/1.5 system-ui; margin: 2rem } label { display: block; margin-bottom: 1rem }</style>
-<h1>Upload</h1>
-<form method="post" enctype="multipart/form-data">
-  <label>Title <input name="title"></label>
-  <label>Files <input type="file" name="files" multiple></label>
-  <button>Send</button>
-</form>
+<style>
+  :root { color-scheme: light dark }
+  body { font: 1rem/1.5 system-ui, sans-serif; max-width: 40rem; margin: 2rem auto; padding: 0 1rem }
+  label { display: block; margin-bottom: 1rem }
+  input, button { font: inherit; max-width: 100% }
+</style>
+<main>
+  <h1>Upload</h1>
+  <form method="post" enctype="multipart/form-data">
+    <label>Title <input name="title"></label>
+    <label>Files <input type="file" name="files" multiple></label>
+    <button>Send</button>
+  </form>
+</main>
 "#;

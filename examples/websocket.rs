@@ -75,13 +75,21 @@ async fn accept(ctx: &mut Context) -> corehttp::Result<WebSocketStream<corehttp:
 const PAGE: &str = r#"<!doctype html>
 <html lang="en">
 <meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
 <title>Echo</title>
-<style>body { font: 1rem/1.5 system-ui; margin: 2rem }</style>
-<h1>Echo</h1>
-<form><input name="text" value="hello" autofocus> <button>Say</button></form>
-<ul id="heard"></ul>
+<style>
+  :root { color-scheme: light dark }
+  body { font: 1rem/1.5 system-ui, sans-serif; max-width: 40rem; margin: 2rem auto; padding: 0 1rem }
+  input, button { font: inherit; max-width: 100% }
+  li { overflow-wrap: anywhere }
+</style>
+<main>
+  <h1>Echo</h1>
+  <form><label>Text <input name="text" value="hello" autofocus></label> <button>Say</button></form>
+  <ul id="heard" aria-live="polite"></ul>
+</main>
 <script>
-  const socket = new WebSocket(`ws://${location.host}/echo`);
+  const socket = new WebSocket(`${location.protocol === "https:" ? "wss" : "ws"}://${location.host}/echo`);
   const show = text => {
     const line = document.createElement("li");
     line.textContent = text;
