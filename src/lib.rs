@@ -259,7 +259,7 @@ pub use coding::{Coding, CodingError, Flush};
 pub use compress::Compress;
 pub use exchange::{ExchangeError, Phase, Timeouts};
 #[cfg(feature = "fs")]
-pub use fs::{FileCache, Files, FilesNotFound};
+pub use fs::{Etag, FileCache, Files, FilesNotFound};
 #[cfg(feature = "json")]
 pub use json::InvalidJson;
 pub use message::{

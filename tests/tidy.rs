@@ -77,6 +77,7 @@ const SYSTEM: &[&str] = &["src/net/", "src/runtime/"];
 const CLOCKS: &[&str] = &[
     "src/exchange/clock.rs",
     "src/fs/resource/snapshot.rs",
+    "src/fs/root/disk_root.rs",
     "src/net/dial/",
     "src/net/timer/",
     "src/runtime/time.rs",

@@ -21,7 +21,7 @@ pub(crate) fn shrinks(essence: &str) -> bool {
         || ["+json", "+text", "+xml", "+yaml"].into_iter().any(ends_well)
 }
 
-const APPLICATIONS: [&str; 17] = [
+const APPLICATIONS: [&str; 18] = [
     "ecmascript",
     "graphql",
     "javascript",
@@ -30,6 +30,7 @@ const APPLICATIONS: [&str; 17] = [
     "rtf",
     "sql",
     "toml",
+    "vnd.apple.mpegurl",
     "vnd.ms-fontobject",
     "wasm",
     "x-javascript",

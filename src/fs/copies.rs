@@ -2,19 +2,21 @@
 
 use std::collections::HashSet;
 use std::fs::{self, File, OpenOptions};
+use std::hash::{DefaultHasher, Hasher};
 use std::io::{self, Write};
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::process;
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, SystemTime};
 
 use tokio::sync::Semaphore;
 
 use super::Files;
 use super::listing::segment;
 use super::lookup::Copies;
-use super::resource::{Content, Snapshot, StoredCoding, content_type, read};
-use super::root::{Disk, Links, Node};
+use super::resource::{Content, Etag, Marking, Snapshot, StoredCoding, read, to_second};
+use super::root::{DiskRoot, Links, Node};
 use crate::coding::{Coding, encode_once, essence, shrinks};
 use crate::memory::lock;
 use crate::runtime::available_cores;
@@ -27,19 +29,20 @@ impl<N> Files<N> {
     /// files without copies are sent as they are. Copies are made of files between 1 KiB and 8 MiB that shrink, and
     /// that have no [neighbor](Files::precompressed) in that coding.
     ///
-    /// A copy has the time of its file, and is made again if that changes; no copy is made of a file that changed less
-    /// than two seconds ago. If new files get the times of old ones, as with some build systems, they need a new
-    /// directory for copies. Each `Files` needs a directory of its own, since copies are told apart by host and path,
-    /// not by root. A copy appears at once and whole, and replaces whatever has its name, without following links.
-    /// Copies of files that are gone stay. Only the server should write to `copies`.
+    /// A copy is made again if the [`etag`](Files::etag) of its file changes; no copy is made of a file that changed
+    /// less than two seconds ago. The time of a copy stands for that `etag`, and is no date. Each `Files` needs a
+    /// directory of its own, since copies are told apart by host and path, not by root. A copy appears at once and
+    /// whole, and replaces whatever has its name, without following links. Copies of files that are gone stay. The
+    /// directory may be removed and made again, as may a [root](Files::new). Only the server should write to `copies`.
     ///
     /// # Errors
     ///
     /// Fails if the directory does not exist, or is below one that is served.
     pub fn compressed_copies(self, copies: impl Into<PathBuf>) -> io::Result<Files<N>> {
-        let disk = Disk::new(copies.into())?;
-        let (path, shelf) = (disk.path.clone(), Shelf::new(disk));
-        let copies: Copies = Arc::new(move |path, whole, stored| shelf.copy(path, whole, stored));
+        let root = DiskRoot::new(copies.into())?;
+        let (path, shelf) = (root.disk()?.path.clone(), Shelf::new(root));
+        let copies: Copies =
+            Arc::new(move |path, content_type, whole, stored| shelf.copy(path, content_type, whole, stored));
         let files = self.with(|lookup| lookup.copies = Some((copies, path)));
         files.lookup.check_copies().map(|()| files)
     }
@@ -47,7 +50,7 @@ impl<N> Files<N> {
 
 /// Compressed copies of files, by the path of the file.
 struct Shelf {
-    disk: Disk,
+    root: DiskRoot,
     /// The copies that are being made. Other requests do without them meanwhile.
     busy: Mutex<HashSet<String>>,
     /// For the threads that make copies. No request waits for a seat: a crowd that requests all files at once would
@@ -56,15 +59,20 @@ struct Shelf {
 }
 
 impl Shelf {
-    fn new(disk: Disk) -> Shelf {
-        Shelf { disk, busy: Mutex::default(), seats: Semaphore::new(available_cores()) }
+    fn new(root: DiskRoot) -> Shelf {
+        Shelf { root, busy: Mutex::default(), seats: Semaphore::new(available_cores()) }
     }
 
     /// The copy of a file, which is made now if there is none. `None` if there should be none, or it could not be made.
-    fn copy(&self, path: &str, whole: &Snapshot, stored: StoredCoding) -> Option<Snapshot> {
-        let is_worth_it = SIZES.contains(&whole.content.len()) && shrinks(essence(&content_type(path)));
-        // A copy is recognized as current by the time of its file, so that time must denote this content only.
-        if !is_worth_it || !whole.is_settled || !stored.coding.is_available() {
+    fn copy(
+        &self,
+        path: &[u8],
+        content_type: &str,
+        whole: &Snapshot,
+        stored: StoredCoding,
+    ) -> Option<Snapshot> {
+        let is_worth_it = SIZES.contains(&whole.content.len()) && shrinks(essence(content_type));
+        if !is_worth_it || !stored.coding.is_available() {
             return None;
         }
         // All copies are in one directory, so no link can lead astray.
@@ -77,6 +85,8 @@ impl Shelf {
             if !lock(&self.busy).insert(name.clone()) {
                 return None;
             }
+            // Copies go to the directory that is there now, and are looked for there.
+            self.root.refresh();
             let made = self.make(&name, whole, stored.coding);
             lock(&self.busy).remove(&name);
             // If that failed, the file is sent as it is.
@@ -86,11 +96,13 @@ impl Shelf {
         (found.content.len() > 0).then_some(found)
     }
 
-    /// The copy with this name, if it has the time of its file.
+    /// The copy with this name, if it is that of this content.
     fn find(&self, name: &str, whole: &Snapshot) -> Option<Snapshot> {
-        let Ok(Node::File(file, metadata)) = self.disk.open(name, Links::Refused) else { return None };
-        let snapshot = Snapshot::read(file, metadata, IN_MEMORY_MAX).ok()?;
-        (snapshot.modified == whole.modified).then_some(snapshot)
+        let opened = self.root.disk().and_then(|disk| disk.open(name.as_bytes(), Links::Refused));
+        let Ok(Node::File(file, metadata)) = opened else { return None };
+        let is_current = metadata.modified().is_ok_and(|modified| has_stamp(modified, stamp(whole)));
+        let marking = Marking { in_memory_max: IN_MEMORY_MAX, etag: Etag::default(), previous: None };
+        is_current.then(|| Snapshot::read(file, metadata, marking).ok()).flatten()
     }
 
     /// Writes a copy under a temporary name, and renames it.
@@ -104,11 +116,12 @@ impl Shelf {
             encoded.clear();
         }
         // Removes whatever has this name, even a link: it was left by a server that was killed, or planted.
-        let draft = self.disk.path.join(format!(".{name}.{}", process::id()));
+        let directory = &self.root.disk()?.path;
+        let draft = directory.join(format!(".{name}.{}", process::id()));
         let _ = fs::remove_file(&draft);
         let mut file = OpenOptions::new().write(true).create_new(true).open(&draft)?;
         let written = write(&mut file, &encoded, whole);
-        let moved = written.and_then(|()| fs::rename(&draft, self.disk.path.join(name)));
+        let moved = written.and_then(|()| fs::rename(&draft, directory.join(name)));
         moved.inspect_err(|_| drop(fs::remove_file(&draft)))
     }
 }
@@ -124,7 +137,23 @@ const NAME_MAX: usize = 230;
 
 fn write(file: &mut File, encoded: &[u8], whole: &Snapshot) -> io::Result<()> {
     file.write_all(encoded)?;
-    whole.modified.map_or(Ok(()), |modified| file.set_modified(modified))
+    file.set_modified(stamp(whole))
+}
+
+/// The time of a copy, which stands for the mark of its file. The time of the file itself may be that of other content,
+/// as a build gives all files one time.
+fn stamp(whole: &Snapshot) -> SystemTime {
+    let mut hasher = DefaultHasher::new();
+    hasher.write(whole.mark.as_bytes());
+    let hash = hasher.finish();
+    // An even second between 1980 and 2038, which all file systems can hold.
+    let seconds = 315_532_800 + (hash >> 32) % 915_000_000 * 2;
+    SystemTime::UNIX_EPOCH + Duration::new(seconds, hash as u32 % 1_000_000_000 / 100 * 100)
+}
+
+/// Whether a time is this stamp, as far as the file system is able to hold it.
+fn has_stamp(modified: SystemTime, stamp: SystemTime) -> bool {
+    modified == stamp || modified == to_second(stamp)
 }
 
 /// A copy is made only once, so it may take some time. This is the highest level of gzip; those of br and zstd take far
@@ -134,7 +163,6 @@ const LEVEL: u32 = 9;
 #[cfg(test)]
 mod tests {
     use std::path::Path;
-    use std::time::{Duration, SystemTime};
 
     use super::*;
     use crate::coding::Encoder;
@@ -143,7 +171,8 @@ mod tests {
         let file = File::options().read(true).write(true).open(path).unwrap();
         file.set_modified(SystemTime::now() - Duration::from_secs(60)).unwrap();
         let metadata = file.metadata().unwrap();
-        Snapshot::read(file, metadata, IN_MEMORY_MAX).unwrap()
+        let marking = Marking { in_memory_max: IN_MEMORY_MAX, etag: Etag::default(), previous: None };
+        Snapshot::read(file, metadata, marking).unwrap()
     }
 
     /// When a crowd asked for all files, hundreds of threads made some of the copies, and each kept 14 MiB for the next.
@@ -152,9 +181,12 @@ mod tests {
         let (root, copies) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         fs::write(root.path().join("a.js"), "let a = 1;\n".repeat(200)).unwrap();
         let (whole, shelf) =
-            (snapshot(&root.path().join("a.js")), Shelf::new(Disk::new(copies.path().into()).unwrap()));
+            (snapshot(&root.path().join("a.js")), Shelf::new(DiskRoot::new(copies.path().into()).unwrap()));
         for stored in StoredCoding::ALL {
-            assert_eq!(shelf.copy("/a.js", &whole, stored).is_some(), stored.coding.is_available());
+            assert_eq!(
+                shelf.copy(b"/a.js", "text/javascript", &whole, stored).is_some(),
+                stored.coding.is_available()
+            );
         }
         assert_eq!(Encoder::kept(), 0);
     }
@@ -165,15 +197,15 @@ mod tests {
         let (root, copies) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         fs::write(root.path().join("a.js"), "let a = 1;\n".repeat(200)).unwrap();
         let (whole, shelf) =
-            (snapshot(&root.path().join("a.js")), Shelf::new(Disk::new(copies.path().into()).unwrap()));
+            (snapshot(&root.path().join("a.js")), Shelf::new(DiskRoot::new(copies.path().into()).unwrap()));
         let [br, gzip] = [Coding::Br, Coding::Gzip]
             .map(|coding| *StoredCoding::ALL.iter().find(|stored| stored.coding == coding).unwrap());
-        assert!(shelf.copy("/a.js", &whole, br).is_some());
+        assert!(shelf.copy(b"/a.js", "text/javascript", &whole, br).is_some());
         let mut seats: Vec<_> = (0..available_cores()).map(|_| shelf.seats.try_acquire().unwrap()).collect();
-        assert!(shelf.copy("/a.js", &whole, gzip).is_none());
-        assert!(shelf.copy("/a.js", &whole, br).is_some());
+        assert!(shelf.copy(b"/a.js", "text/javascript", &whole, gzip).is_none());
+        assert!(shelf.copy(b"/a.js", "text/javascript", &whole, br).is_some());
         seats.pop();
-        assert!(shelf.copy("/a.js", &whole, gzip).is_some());
+        assert!(shelf.copy(b"/a.js", "text/javascript", &whole, gzip).is_some());
         assert_eq!(shelf.seats.available_permits(), 1, "it gives its seat back");
     }
 }

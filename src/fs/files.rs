@@ -9,8 +9,9 @@ use super::answer;
 use super::cache::{Cache, FileCache};
 use super::listing::{self, Sort};
 use super::lookup::{DotFiles, Found, Listing, Lookup, Neighbors, Site, owed, without_dot};
-use super::pattern::Pattern;
-use super::root::{Links, Root, is_name};
+use super::pattern::ByPattern;
+use super::resource::Etag;
+use super::root::{Links, Root, is_name, join};
 use crate::message::{Headers, InvalidField, Method, Request, Status};
 use crate::runtime::{Seats, spawn_blocking};
 use crate::server::{BodyPlan, Context, Handler, IntoHandler, Result};
@@ -56,20 +57,30 @@ use crate::server::{BodyPlan, Context, Handler, IntoHandler, Result};
 ///
 /// # What is not there
 ///
-/// No path leaves the root: a target is decoded once, and one that contains `..`, NUL, a backslash or the like leads
-/// nowhere. Symbolic links, and files whose names begin with a dot, count as not there, unless set otherwise; pipes,
-/// sockets and devices always do. A file that is not there is answered with 404, or by [another
-/// handler](Files::not_found).
+/// No path leaves the root: a target is decoded once, and one that contains `..`, an escaped `/` or NUL leads nowhere;
+/// on Windows, neither does one with a backslash or a name that is special there. (Only on Windows could a process that
+/// may replace directories below the root by links lead a request out of it.) Symbolic links, and files whose names
+/// begin with a dot, count as not there, unless set otherwise; pipes, sockets and devices always do. A file that is not
+/// there is answered with 404, or by [another handler](Files::not_found).
 ///
 /// # Entity tags
 ///
-/// The `etag` of a file on disk is made of its size and the time of its last change, in nanoseconds. It is strong once
-/// that time is two seconds ago. Until then the file may change again without a change of its time, so the tag is weak,
-/// and a new one each time the file is looked at.
+/// The `etag` of a file that is small enough to be kept in memory is made of its content, so it is another one whenever
+/// that changes, and the same for files of a build that have the same time. For larger files, whose size and times
+/// count, and for other choices, see [`Etag`]. It is strong, except for a large file that changed less than two seconds
+/// ago: that may change again without a change of its time, so the tag is weak, and a new one each time the file is
+/// looked at.
 ///
-/// Two kinds of change cannot be noticed. New content with the same size and time as the old has the same `etag`. And a
-/// file that is overwritten while it is sent goes out as a mixture; so replace files by renaming new ones, which are
+/// `last-modified` is the time of the file. Times before 1990 are those of builds that give all files one time (1970 as
+/// in Nix, 1980 as in zip, 1985 as in npm), so they are not sent.
+///
+/// A file that is overwritten while it is sent goes out as a mixture; so replace files by renaming new ones, which are
 /// seen whole or not at all.
+///
+/// # Fields that were set before
+///
+/// All fields that describe a file replace those that a handler has set before, except `vary`, to which lines are
+/// added. [`Context::send_file`] keeps them instead.
 #[doc(alias("ServeDir", "static files"))]
 #[must_use]
 pub struct Files<N = FilesNotFound> {
@@ -78,8 +89,13 @@ pub struct Files<N = FilesNotFound> {
 }
 
 impl Files {
-    /// Serves the files below the directory `root`, which is opened now: if another directory takes its place later,
-    /// the old one is still served.
+    /// Serves the files below the directory `root`.
+    ///
+    /// If another directory takes its place, because it is removed and made again, renamed, or because a link in its
+    /// path is switched, that one is served within a second. For this, requests check the path, but no more than twice
+    /// a second. What is being sent by then is sent to its end from the old directory, and nothing else of that is kept.
+    /// While there is no directory, no file is [found](Files::not_found): 404, unless another handler answers. One that
+    /// must not be read is answered with 403.
     ///
     /// # Errors
     ///
@@ -122,7 +138,10 @@ impl Files {
             links: Links::Refused,
             dot_files: DotFiles::Hidden,
             neighbors: Neighbors::Ignored,
-            cache_control: Vec::new(),
+            cache_control: ByPattern::default(),
+            types: ByPattern::default(),
+            charsets: ByPattern::default(),
+            etags: ByPattern::default(),
             prefix: String::new(),
             rewrite: None,
             copies: None,
@@ -153,7 +172,7 @@ impl<N> Files<N> {
     /// Sets the names of index files: a directory is answered with the first one that exists. A name with a `/` in it,
     /// or one that no file may have, is ignored. Default: `index.html`.
     pub fn index<S: Into<String>>(self, names: impl IntoIterator<Item = S>) -> Files<N> {
-        let names = names.into_iter().map(Into::into).filter(|name: &String| is_name(name));
+        let names = names.into_iter().map(Into::into).filter(|name: &String| is_name(name.as_bytes()));
         self.with(|lookup| lookup.index = names.collect())
     }
 
@@ -162,7 +181,7 @@ impl<N> Files<N> {
         self.with(|lookup| lookup.listing = Listing::On)
     }
 
-    /// Follows symbolic links that stay below the root. Links to absolute paths do not. Default: links count as not
+    /// Follows symbolic links that lead to what is below the root, also by an absolute path. Default: links count as not
     /// there.
     pub fn follow_links(self) -> Files<N> {
         self.with(|lookup| lookup.links = Links::Followed)
@@ -180,17 +199,60 @@ impl<N> Files<N> {
         self.with(|lookup| lookup.neighbors = Neighbors::Precompressed)
     }
 
-    /// Sets `cache-control` for files whose path matches `pattern`. The path is relative to the root and begins with
-    /// `/`; a `*` in the pattern stands for any characters. If several patterns match, the first one counts. Default: no
-    /// such field.
+    /// Sets `cache-control` for files whose path matches `pattern`, for listings, and for the redirect to the path of a
+    /// directory. The path is relative to the root and begins with `/`; a `*` in the pattern stands for any characters.
+    /// If several patterns match, the first one counts. Default: no such field.
     ///
     /// # Errors
     ///
     /// Fails if the value is not valid in a field.
     pub fn cache_control(self, pattern: &str, value: &str) -> Result<Files<N>, InvalidField> {
         Headers::new().set("cache-control", value)?;
-        let rule = (Pattern::new(pattern), value.to_owned());
-        Ok(self.with(|lookup| lookup.cache_control.push(rule)))
+        Ok(self.with(|lookup| lookup.cache_control.add(pattern, value.to_owned())))
+    }
+
+    /// Sets the content type of files whose path matches `pattern`, as in [`Files::cache_control`]. Default: the type
+    /// that the name suggests, `application/octet-stream` if it suggests none.
+    ///
+    /// Text gets a `charset` besides, as [`Files::charset`] describes, unless the value has one.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the value is not valid in a field.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # fn main() -> corehttp::Result {
+    /// let files = corehttp::Files::new("public")?
+    ///     .content_type("*.pgn", "application/vnd.chess-pgn")?
+    ///     .content_type("/LICENSE", "text/plain")?
+    ///     .charset("/1998/*", Some("iso-8859-1"))?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[doc(alias("mime", "media type"))]
+    pub fn content_type(self, pattern: &str, value: &str) -> Result<Files<N>, InvalidField> {
+        Headers::new().set("content-type", value)?;
+        Ok(self.with(|lookup| lookup.types.add(pattern, value.to_owned())))
+    }
+
+    /// Sets the `charset` of text and of XML whose path matches `pattern`, as in [`Files::cache_control`]; with `None`,
+    /// there is none. Default: `utf-8` for `text/*` that is in UTF-8, as its first 64 KiB show, and none for other text,
+    /// which browsers then read as it declares itself, and none for XML, which declares its own (RFC 7303 §3).
+    ///
+    /// # Errors
+    ///
+    /// Fails if the name is not valid in a field.
+    pub fn charset(self, pattern: &str, name: Option<&str>) -> Result<Files<N>, InvalidField> {
+        Headers::new().set("content-type", name.unwrap_or_default())?;
+        Ok(self.with(|lookup| lookup.charsets.add(pattern, name.map(str::to_owned))))
+    }
+
+    /// Sets what the `etag` of files is made of whose path matches `pattern`, as in [`Files::cache_control`]. Files that
+    /// are part of the program always have one of their content. Default: [`Etag::Auto`].
+    pub fn etag(self, pattern: &str, etag: Etag) -> Files<N> {
+        self.with(|lookup| lookup.etags.add(pattern, etag))
     }
 
     /// Removes a prefix, which consists of whole path segments, from each target. A target that does not begin with it
@@ -222,7 +284,8 @@ impl<N> Files<N> {
     ///
     /// # Examples
     ///
-    /// A page that has routes of its own (a single-page application): it is sent for every path without a file.
+    /// A page that has routes of its own (a single-page application): it is sent for every path without a file, except
+    /// one that is the name of a file. A missing script would else be answered with a page, and a cache might keep that.
     ///
     /// ```
     /// use corehttp::Files;
@@ -230,13 +293,19 @@ impl<N> Files<N> {
     ///
     /// static SITE: &[(&str, &[u8])] = &[("index.html", b"<h1>hi</h1>"), ("app.js", b"render()")];
     ///
-    /// let page = Files::embedded(SITE).rewrite(|_| Some("/index.html".into())); // or `Files::new("public")?`
+    /// let page = Files::embedded(SITE).rewrite(|request| { // or `Files::new("public")?`
+    ///     let is_route = !request.path().rsplit('/').next().is_some_and(|name| name.contains('.'));
+    ///     is_route.then(|| "/index.html".into())
+    /// });
     /// let files = Files::embedded(SITE).not_found(page);
     /// # let service = Server::new().service(files);
     /// # corehttp::block_on(async {
-    /// # for (path, length) in [("/", 11), ("/users/7", 11), ("/app.js", 8)] {
+    /// # for (path, length) in [("/", 11), ("/users/7", 11), ("/users/", 11), ("/v1.2/x?a.b", 11), ("/app.js", 8)] {
     /// #     let response = service.respond(Request::get(path)?).await;
     /// #     assert_eq!((response.status, response.body.len()), (Status::OK, length), "{path}");
+    /// # }
+    /// # for path in ["/assets/x.js", "/favicon.ico", "/users/x.js?a", "/.env"] {
+    /// #     assert_eq!(service.respond(Request::get(path)?).await.status, Status::NOT_FOUND, "{path}");
     /// # }
     /// # assert_eq!(service.respond(Request::post("/users/7")?).await.status, Status::METHOD_NOT_ALLOWED);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -256,14 +325,17 @@ impl<N> Files<N> {
     async fn find(&self, ctx: &Context) -> Result<Found> {
         let (lookup, now) = (&self.lookup, ctx.arrived());
         let Some(path) = lookup.path(&ctx.request) else {
-            return Ok(if lookup.is_prefix(&ctx.request) { Found::Directory } else { Found::Nothing });
+            let is_prefix = lookup.is_prefix(&ctx.request);
+            return Ok(if is_prefix { Found::Directory(Box::default()) } else { Found::Nothing });
         };
         let site = lookup.site(&ctx.request);
+        site.follow(now).await?;
         // Paths are checked before anything is cached under them, so a path that is found here is valid.
         if let Some(resource) = site.cache.find(&path, now).filter(|resource| resource.is_unchanged()) {
             return Ok(Found::Resource(resource));
         }
         let Some(below) = lookup.below(path) else { return Ok(Found::Nothing) };
+        let generation = site.cache.generation();
         let found = match site.root {
             Root::Embedded(_) => lookup.find(site, &below),
             Root::Disk(_) => {
@@ -272,7 +344,7 @@ impl<N> Files<N> {
             }
         };
         match &found {
-            Ok(Found::Resource(resource)) => site.cache.keep(&below, resource, now),
+            Ok(Found::Resource(resource)) => site.cache.keep(&below, resource, generation, now),
             _ => site.cache.forget(&below),
         }
         found.map_err(owed)
@@ -290,14 +362,21 @@ impl<N: Handler> Handler for Files<N> {
         match (found, request.method()) {
             (Found::Nothing, _) => return self.not_found.handle(ctx).await,
             // It was rewritten to a path without a slash, and a second one behind the target's would not help.
-            (Found::Directory, _) if request.path().ends_with('/') => {
+            (Found::Directory(_), _) if request.path().ends_with('/') => {
                 return self.not_found.handle(ctx).await;
             }
             (Found::Resource(resource), Method::Get | Method::Head) => answer::fill(ctx, &resource)?,
-            (Found::Directory, Method::Get | Method::Head) => {
+            (Found::Directory(path), Method::Get | Method::Head) => {
                 response.redirect(Status::MOVED_PERMANENTLY, &as_directory(request))?;
+                if let Some(value) = self.lookup.cache_control(&path) {
+                    response.headers.set("cache-control", value)?;
+                }
             }
             (Found::Listing(listed), Method::Get | Method::Head) => {
+                let path = join(&listed.path, b"");
+                if let Some(value) = self.lookup.cache_control(&path) {
+                    response.headers.set("cache-control", value)?;
+                }
                 let (lookup, sort) = (self.lookup.clone(), Sort::of(&request.query()));
                 // Boxed because it is rare: the future of each request holds room for this one.
                 let page = Box::pin(LISTINGS.work(move || lookup.list(&listed, sort))).await?;
@@ -305,7 +384,7 @@ impl<N: Handler> Handler for Files<N> {
                 response.headers.set("content-security-policy", listing::POLICY)?;
                 response.bytes("text/html; charset=utf-8", page)?;
             }
-            (Found::Resource(_) | Found::Directory | Found::Listing(_), _) => {
+            (Found::Resource(_) | Found::Directory(_) | Found::Listing(_), _) => {
                 response.headers.set("allow", "GET, HEAD")?;
                 return Err(Status::METHOD_NOT_ALLOWED.into());
             }

@@ -5,13 +5,17 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Instant;
 
 use super::cache::Cache;
 use super::listing::{self, Sort};
-use super::pattern::Pattern;
-use super::resource::{Resource, Snapshot, StoredCoding};
-use super::root::{Below, Directory, Entry, Links, Opened, Root, decode, is_name, strip_prefix};
+use super::pattern::ByPattern;
+use super::resource::{
+    Charset, Description, Etag, Marking, Resource, Snapshot, StoredCoding, content_type, media_type,
+};
+use super::root::{Below, Directory, Entry, Links, Opened, Root, decode, is_name, join, strip_prefix};
 use crate::message::{Request, Status};
+use crate::runtime::spawn_blocking;
 use crate::server::Error;
 
 /// The settings by which a path leads to a file.
@@ -24,7 +28,11 @@ pub(super) struct Lookup {
     pub(super) links: Links,
     pub(super) dot_files: DotFiles,
     pub(super) neighbors: Neighbors,
-    pub(super) cache_control: Vec<(Pattern, String)>,
+    pub(super) cache_control: ByPattern<String>,
+    pub(super) types: ByPattern<String>,
+    /// `None` for text that gets no charset.
+    pub(super) charsets: ByPattern<Option<String>>,
+    pub(super) etags: ByPattern<Etag>,
     /// Without a `/` at either end.
     pub(super) prefix: String,
     pub(super) rewrite: Option<Rewrite>,
@@ -40,10 +48,24 @@ pub(super) struct Site {
     pub(super) cache: Arc<Cache>,
 }
 
+impl Site {
+    /// Follows the root, if another directory has taken its place. The disk is looked at twice a second at most.
+    pub(super) async fn follow(&self, now: Instant) -> io::Result<()> {
+        match &self.root {
+            Root::Disk(root) if root.is_due(now) => {
+                let (root, cache) = (root.clone(), self.cache.clone());
+                spawn_blocking(move || root.refresh().then(|| cache.clear())).await.map(drop)
+            }
+            Root::Disk(_) | Root::Embedded(_) => Ok(()),
+        }
+    }
+}
+
 type Rewrite = Arc<dyn Fn(&Request) -> Option<String> + Send + Sync>;
 
-/// Makes a compressed copy of a file that has no neighbor in that coding, or finds one that was made before.
-pub(super) type Copies = Arc<dyn Fn(&str, &Snapshot, StoredCoding) -> Option<Snapshot> + Send + Sync>;
+/// Makes a compressed copy of a file that has no neighbor in that coding, or finds one that was made before, by what
+/// distinguishes the file from all others and by its content type.
+pub(super) type Copies = Arc<dyn Fn(&[u8], &str, &Snapshot, StoredCoding) -> Option<Snapshot> + Send + Sync>;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Listing {
@@ -68,8 +90,8 @@ pub(super) enum Neighbors {
 #[derive(Debug)]
 pub(super) enum Found {
     Resource(Arc<Resource>),
-    /// A directory that was requested without a `/` at the end.
-    Directory,
+    /// A directory that was requested by this path, without a `/` at the end.
+    Directory(Box<[u8]>),
     /// A directory whose contents are to be listed.
     Listing(Box<Listed>),
     Nothing,
@@ -79,7 +101,8 @@ pub(super) enum Found {
 #[derive(Debug)]
 pub(super) struct Listed {
     directory: Directory,
-    path: String,
+    /// Without a `/` at the end.
+    pub(super) path: Vec<u8>,
 }
 
 impl Lookup {
@@ -103,57 +126,69 @@ impl Lookup {
     }
 
     /// The path that a request is for, relative to the root and decoded. It has not been checked yet.
-    pub(super) fn path<'a>(&self, request: &'a Request) -> Option<Cow<'a, str>> {
+    pub(super) fn path<'a>(&self, request: &'a Request) -> Option<Cow<'a, [u8]>> {
         match self.rewrite.as_ref().and_then(|rewrite| rewrite(request)) {
-            Some(path) => Some(Cow::Owned(path.strip_prefix('/').unwrap_or(&path).to_owned())),
+            Some(path) => Some(Cow::Owned(path.strip_prefix('/').unwrap_or(&path).into())),
             None => strip_prefix(decode(request.target())?, &self.prefix),
         }
     }
 
     /// Whether the request is for the prefix itself, without a `/` after it.
     pub(super) fn is_prefix(&self, request: &Request) -> bool {
-        !self.prefix.is_empty() && decode(request.target()).is_some_and(|path| path == self.prefix)
+        !self.prefix.is_empty()
+            && decode(request.target()).is_some_and(|path| *path == *self.prefix.as_bytes())
     }
 
     /// Returns this path, if it stays below the root and may be served.
-    pub(super) fn below<'a>(&self, path: Cow<'a, str>) -> Option<Below<'a>> {
+    pub(super) fn below<'a>(&self, path: Cow<'a, [u8]>) -> Option<Below<'a>> {
         let below = Below::new(path)?;
         (self.dot_files == DotFiles::Shown || !below.is_dotted()).then_some(below)
     }
 
+    /// The `cache-control` of what is at `path`.
+    pub(super) fn cache_control(&self, path: &[u8]) -> Option<&str> {
+        self.cache_control.find(&as_requested(path)).map(String::as_str)
+    }
+
     /// Looks at what is there. This may block, except for embedded files.
     pub(super) fn find(&self, site: &Site, below: &Below<'_>) -> io::Result<Found> {
-        let node = self.open(site, below.name())?;
+        let previous = site.cache.last(below);
+        let previous = previous.as_deref();
+        let node = self.open(site, below.name(), previous)?;
         match (node, below.is_directory()) {
             (Opened::Nothing, _) | (Opened::File(_), true) => Ok(Found::Nothing),
-            (Opened::File(snapshot), false) => self.resource(site, below.name(), snapshot),
-            (Opened::Directory(directory), _) => self.directory(site, below, directory),
+            (Opened::File(snapshot), false) => self.resource(site, below.name(), snapshot, previous),
+            (Opened::Directory(directory), _) => self.directory(site, below, directory, previous),
         }
     }
 
-    fn directory(&self, site: &Site, below: &Below<'_>, directory: Directory) -> io::Result<Found> {
+    fn directory(
+        &self,
+        site: &Site,
+        below: &Below<'_>,
+        directory: Directory,
+        previous: Option<&Resource>,
+    ) -> io::Result<Found> {
         for index in &self.index {
-            let path = join(below.name(), index);
-            match self.open(site, &path)? {
-                Opened::File(_) if !below.is_directory() => return Ok(Found::Directory),
-                Opened::File(snapshot) => return self.resource(site, &path, snapshot),
+            let path = join(below.name(), index.as_bytes());
+            match self.open(site, &path, previous)? {
+                Opened::File(_) if !below.is_directory() => return Ok(Found::Directory(below.name().into())),
+                Opened::File(snapshot) => return self.resource(site, &path, snapshot, previous),
                 Opened::Directory(_) | Opened::Nothing => {}
             }
         }
+        let path = below.name();
         match (self.listing, below.is_directory()) {
             (Listing::Off, _) => Ok(Found::Nothing),
-            (Listing::On, false) => Ok(Found::Directory),
-            (Listing::On, true) => {
-                let path = below.name().to_owned();
-                Ok(Found::Listing(Box::new(Listed { directory, path })))
-            }
+            (Listing::On, false) => Ok(Found::Directory(path.into())),
+            (Listing::On, true) => Ok(Found::Listing(Box::new(Listed { directory, path: path.into() }))),
         }
     }
 
     /// The page that lists a directory. This may block, and takes long if the directory is large.
     pub(super) fn list(&self, listed: &Listed, sort: Sort) -> io::Result<String> {
         let Listed { directory, path } = listed;
-        let is_shown = |name: &str| self.dot_files == DotFiles::Shown || !name.starts_with('.');
+        let is_shown = |name: &[u8]| self.dot_files == DotFiles::Shown || !name.starts_with(b".");
         let is_listed = |entry: &Entry| is_name(&entry.name) && is_shown(&entry.name);
         let entries = directory.entries(path, self.links)?;
         let shown = entries.filter(|entry| entry.as_ref().map_or(true, is_listed));
@@ -162,35 +197,73 @@ impl Lookup {
         Ok(listing::page(path, shown?, sort))
     }
 
-    fn resource(&self, site: &Site, path: &str, whole: Snapshot) -> io::Result<Found> {
-        let asked_for = format!("/{path}");
-        let rule = self.cache_control.iter().find(|(pattern, _)| pattern.matches(&asked_for));
+    fn resource(
+        &self,
+        site: &Site,
+        path: &[u8],
+        whole: Snapshot,
+        previous: Option<&Resource>,
+    ) -> io::Result<Found> {
+        let requested = as_requested(path);
+        let media_type = self.types.find(&requested).map_or_else(|| media_type(path), String::as_str);
+        let charset = match self.charsets.find(&requested) {
+            None => Charset::Detected,
+            Some(None) => Charset::Unsaid,
+            Some(Some(name)) => Charset::Fixed(name),
+        };
+        let content_type = content_type(media_type, charset, &whole.content);
         // Files of several hosts may have the same path.
-        let kept_as = format!("{}{asked_for}", site.host.as_deref().unwrap_or_default());
+        let kept_as = [site.host.as_deref().unwrap_or_default().as_bytes(), b"/", path].concat();
+        // A copy is recognized as current by the mark of its file, so that mark must name this content only. A file that
+        // was changed just now may be changed again and again.
+        let copies = self.copies.as_ref().filter(|_| whole.is_exact && whole.is_settled);
         let mut encoded = Vec::new();
         for stored in StoredCoding::ALL {
-            let neighbor = self.neighbor(site, path, &whole, stored);
-            let copy = || self.copies.as_ref().and_then(|(copies, _)| copies(&kept_as, &whole, stored));
-            encoded.extend(neighbor.or_else(copy).map(|snapshot| (stored.coding, snapshot)));
+            let neighbor = self.neighbor(site, path, &whole, stored, previous);
+            let copy = |copies: &Copies| copies(&kept_as, &content_type, &whole, stored);
+            let found = neighbor.or_else(|| copies.and_then(|(copies, _)| copy(copies)));
+            encoded.extend(found.map(|snapshot| (stored.coding, snapshot)));
         }
-        let resource = Resource::new(path, rule.map(|(_, value)| &**value), whole, encoded);
-        Ok(Found::Resource(Arc::new(resource.map_err(io::Error::other)?)))
+        let cache_control = self.cache_control.find(&requested).map(String::as_str);
+        let description = Description::new(content_type, cache_control);
+        let resource = Resource::new(description, whole, encoded).map_err(io::Error::other)?;
+        Ok(Found::Resource(Arc::new(resource)))
     }
 
     /// The file next to this one that holds the same content encoded, if it is smaller, and older by at most a second. One
     /// that cannot be read is ignored.
-    fn neighbor(&self, site: &Site, path: &str, whole: &Snapshot, stored: StoredCoding) -> Option<Snapshot> {
+    fn neighbor(
+        &self,
+        site: &Site,
+        path: &[u8],
+        whole: &Snapshot,
+        stored: StoredCoding,
+        previous: Option<&Resource>,
+    ) -> Option<Snapshot> {
         if self.neighbors == Neighbors::Ignored {
             return None;
         }
-        let opened = self.open(site, &format!("{path}{}", stored.suffix));
+        let previous = previous.and_then(|resource| resource.snapshot(Some(stored.coding)));
+        let marking = self.marking(site, path, previous);
+        let opened = site.root.open(&[path, stored.suffix.as_bytes()].concat(), self.links, marking);
         let Ok(Opened::File(snapshot)) = opened else { return None };
         (snapshot.is_as_new_as(whole) && snapshot.content.len() < whole.content.len()).then_some(snapshot)
     }
 
-    fn open(&self, site: &Site, path: &str) -> io::Result<Opened> {
-        site.root.open(path, self.links, site.cache.bounds.file_bytes_max)
+    fn open(&self, site: &Site, path: &[u8], previous: Option<&Resource>) -> io::Result<Opened> {
+        let previous = previous.and_then(|resource| resource.snapshot(None));
+        site.root.open(path, self.links, self.marking(site, path, previous))
     }
+
+    fn marking<'a>(&self, site: &Site, path: &[u8], previous: Option<&'a Snapshot>) -> Marking<'a> {
+        let etag = self.etags.find(&as_requested(path)).copied().unwrap_or_default();
+        Marking { in_memory_max: site.cache.bounds.file_bytes_max, etag, previous }
+    }
+}
+
+/// A path as it is compared with patterns.
+fn as_requested(path: &[u8]) -> String {
+    format!("/{}", String::from_utf8_lossy(path))
 }
 
 /// The error for a file that cannot be opened, with its status.
@@ -202,10 +275,6 @@ pub(super) fn owed(error: io::Error) -> Error {
         io::ErrorKind::PermissionDenied => Status::FORBIDDEN.into(),
         _ => error.into(),
     }
-}
-
-fn join(directory: &str, name: &str) -> String {
-    if directory.is_empty() { name.to_owned() } else { format!("{directory}/{name}") }
 }
 
 /// Whether a host is the requested one, ignoring case and a final dot.
@@ -220,7 +289,7 @@ pub(super) fn without_dot(host: &str) -> &str {
 
 impl fmt::Debug for Lookup {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Lookup { sites, index, listing, links, dot_files, neighbors, cache_control, prefix, .. } = self;
+        let Lookup { sites, index, listing, links, dot_files, neighbors, prefix, .. } = self;
         let hosts: Vec<_> = sites.iter().map(|site| site.host.as_deref().unwrap_or("*")).collect();
         f.debug_struct("Lookup")
             .field("hosts", &hosts)
@@ -229,7 +298,10 @@ impl fmt::Debug for Lookup {
             .field("links", links)
             .field("dot_files", dot_files)
             .field("neighbors", neighbors)
-            .field("cache_control", cache_control)
+            .field("cache_control", &self.cache_control)
+            .field("types", &self.types)
+            .field("charsets", &self.charsets)
+            .field("etags", &self.etags)
             .field("prefix", prefix)
             .finish_non_exhaustive()
     }

@@ -23,3 +23,4 @@ mod send_file;
 
 pub use cache::FileCache;
 pub use files::{Files, FilesNotFound};
+pub use resource::Etag;

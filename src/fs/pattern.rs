@@ -1,16 +1,37 @@
-//! [`Pattern`]: which paths a rule applies to.
+//! [`ByPattern`]: settings that depend on the path of a file.
+
+/// Values for the paths that match their patterns.
+#[derive(Clone, Debug)]
+pub(super) struct ByPattern<T>(Vec<(Pattern, T)>);
+
+impl<T> ByPattern<T> {
+    pub(super) fn add(&mut self, pattern: &str, value: T) {
+        self.0.push((Pattern::new(pattern), value));
+    }
+
+    /// The value of the first pattern that matches. `path` begins with `/`.
+    pub(super) fn find(&self, path: &str) -> Option<&T> {
+        self.0.iter().find(|(pattern, _)| pattern.matches(path)).map(|(_, value)| value)
+    }
+}
+
+impl<T> Default for ByPattern<T> {
+    fn default() -> ByPattern<T> {
+        ByPattern(Vec::new())
+    }
+}
 
 /// A path in which each `*` stands for any number of any characters, including `/`.
 #[derive(Clone, Debug)]
-pub(super) struct Pattern(String);
+struct Pattern(String);
 
 impl Pattern {
-    pub(super) fn new(pattern: &str) -> Pattern {
+    fn new(pattern: &str) -> Pattern {
         Pattern(pattern.to_owned())
     }
 
     /// Whether the pattern matches the whole of `path`.
-    pub(super) fn matches(&self, path: &str) -> bool {
+    fn matches(&self, path: &str) -> bool {
         let mut pieces = self.0.split('*');
         let first = pieces.next().unwrap_or_default();
         let Some(mut rest) = path.strip_prefix(first) else { return false };

@@ -52,7 +52,7 @@ pub use response::Response;
 pub use status::{InvalidStatus, Status};
 pub(crate) use target::{Authority, Scheme, split_port, uri_host};
 pub use target::{InvalidTarget, Target, TargetForm};
-#[cfg(any(feature = "fs", feature = "multipart"))]
+#[cfg(any(feature = "multipart", all(windows, feature = "fs")))]
 pub(crate) use text::is_file_name;
 pub(crate) use text::{
     Class, ImfDate, basic_credentials, decimal, month_number, percent, saturating_decimal,

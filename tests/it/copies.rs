@@ -119,6 +119,35 @@ fn a_file_that_changes_has_another_copy() {
     assert!(site.ask("/a.js", "gzip").0.starts_with("HTTP/1.1 404"));
 }
 
+/// As with builds that give all files one time, and with releases that a link is switched between.
+#[test]
+fn content_of_the_same_size_and_time_has_a_copy_of_its_own() {
+    let site = Site::new(|_, _| {});
+    for modified in [0, 1, 499_162_500, 1_700_000_000] {
+        for name in ["count", "other", "third"] {
+            let text = script().replace("count", name);
+            fs::write(site.root.path().join("a.js"), &text).unwrap();
+            let file = File::options().write(true).open(site.root.path().join("a.js")).unwrap();
+            file.set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(modified)).unwrap();
+            site.check("/a.js", "gzip", Some("gzip"), &text);
+            site.check("/a.js", "br", Some("br"), &text);
+        }
+    }
+    assert_eq!(site.names(), copies_of(&["%2Fa.js"]));
+}
+
+/// Copies were made in the new one, again and again, and looked for in the old one.
+#[test]
+fn a_directory_of_copies_may_be_made_again() {
+    let site = Site::new(|_, _| {});
+    site.check("/a.js", "gzip", Some("gzip"), &script());
+    fs::remove_dir_all(site.copies.path()).unwrap();
+    site.check("/a.js", "gzip", None, &script());
+    fs::create_dir(site.copies.path()).unwrap();
+    site.check("/a.js", "gzip", Some("gzip"), &script());
+    assert_eq!(site.names(), copies_of(&["%2Fa.js"]));
+}
+
 /// Such a file may change again without looking newer, and its copy would stay for ever.
 #[test]
 fn a_file_that_changed_just_now_has_no_copy() {

@@ -8,7 +8,7 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
 
-use corehttp::{Body, Context, FileCache, Files, Handler, Headers, Request, Response, Server, Status};
+use corehttp::{Body, Context, Etag, FileCache, Files, Handler, Headers, Request, Response, Server, Status};
 use tempfile::TempDir;
 
 #[cfg(target_os = "linux")]
@@ -110,6 +110,8 @@ mod paths {
         symlink("../secret.txt", inside.join("up")).unwrap();
         symlink("..", inside.join("b/parent")).unwrap();
         symlink("a.txt", inside.join("beside")).unwrap();
+        symlink(inside.canonicalize().unwrap().join("b"), inside.join("whole")).unwrap();
+        symlink(outside.path().canonicalize().unwrap().join("secret"), inside.join("wholeout")).unwrap();
         symlink("/proc/self/environ", inside.join("proc")).unwrap();
         symlink("loop", inside.join("loop")).unwrap();
         for is_followed in [false, true] {
@@ -147,18 +149,19 @@ mod paths {
                     "/outdir/secret",
                     "/outdir/dir/secret",
                     "/up",
+                    "/wholeout",
                     "/proc",
                     "/loop",
                     "/loop/x",
                     "/b/parent/../../secret.txt",
                 ],
             );
-            check(&served, 400, &["/..\\secret.txt", "/\0"]);
+            check(&served, 400, &["/\0"]);
             let beneath = if is_followed { 200 } else { 404 };
-            check(&served, beneath, &["/beside", "/b/parent/a.txt", "/b/parent/"]);
+            check(&served, beneath, &["/beside", "/b/parent/a.txt", "/b/parent/", "/whole/", "/whole/c.txt"]);
             check(&served, 200, &["/a.txt", "/b/c.txt"]);
             let listing = served.ask(get("/", ""));
-            for name in ["out", "outdir", "up", "proc", "loop"] {
+            for name in ["out", "outdir", "up", "wholeout", "proc", "loop"] {
                 assert!(!listing.contains(&format!("\"./{name}")), "{name}: {listing}");
             }
             assert_eq!(listing.contains("\"./beside\""), is_followed, "{listing}");
@@ -387,7 +390,8 @@ mod answers {
         for name in ["small.txt", "large.bin", "empty.html"] {
             settle(&root.path().join(name));
         }
-        let served = Served::new(files(root.path()).cache(UNCACHED));
+        // The time of the large file was set just now, so it says nothing yet, unless the program answers for it.
+        let served = Served::new(files(root.path()).cache(UNCACHED).etag("*.bin", Etag::Time));
         (root, served)
     }
 
@@ -402,8 +406,12 @@ mod answers {
 
     /// Makes the file one that was not changed lately.
     fn settle(path: &Path) {
+        set_modified(path, 784_111_777);
+    }
+
+    fn set_modified(path: &Path, seconds: u64) {
         let file = File::options().write(true).open(path).unwrap();
-        file.set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_777)).unwrap();
+        file.set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)).unwrap();
     }
 
     const MODIFIED: &str = "Sun, 06 Nov 1994 08:49:37 GMT";
@@ -434,16 +442,105 @@ mod answers {
 
     #[test]
     fn a_changed_file_has_another_etag() {
-        let (root, served) = served();
-        let etag = || field(&served.ask(get("/small.txt", "")), "etag").unwrap().to_owned();
+        let (root, _served) = served();
         let path = root.path().join("small.txt");
-        let (first, again) = (etag(), etag());
-        fs::write(&path, counting(999)).unwrap();
-        settle(&path);
-        let shorter = etag();
-        File::options().write(true).open(&path).unwrap().set_modified(SystemTime::UNIX_EPOCH).unwrap();
-        let earlier = etag();
-        assert!(first == again && first != shorter && shorter != earlier, "{first} {shorter} {earlier}");
+        for etag in [Etag::Auto, Etag::Content, Etag::Time] {
+            fs::write(&path, counting(1000)).unwrap();
+            settle(&path);
+            let served = Served::new(files(root.path()).cache(UNCACHED).etag("*", etag));
+            let tag = || field(&served.ask(get("/small.txt", "")), "etag").unwrap().to_owned();
+            let (first, again) = (tag(), tag());
+            fs::write(&path, counting(999)).unwrap();
+            settle(&path);
+            let shorter = tag();
+            set_modified(&path, 784_111_776);
+            let earlier = tag();
+            assert!(first == again && first != shorter, "{first} {shorter}");
+            assert_eq!(shorter != earlier, etag == Etag::Time, "{shorter} {earlier}");
+        }
+    }
+
+    /// Nix gives all files the time 1, npm one in 1985, `SOURCE_DATE_EPOCH` any. Large files are those that are not kept
+    /// in memory. Whether a file is found in the cache makes no difference.
+    #[cfg(unix)]
+    #[test]
+    fn content_of_the_same_size_and_time_has_another_etag_8_8_3() {
+        let root = tree(&[]);
+        let in_memory = FileCache { fresh: Duration::ZERO, ..FileCache::default() };
+        let kept_open = FileCache { file_bytes_max: 3, ..in_memory };
+        for (cache, etag) in [in_memory, kept_open, UNCACHED, FileCache { file_bytes_max: 3, ..UNCACHED }]
+            .into_iter()
+            .flat_map(|cache| [Etag::Auto, Etag::Content, Etag::Time].map(|etag| (cache, etag)))
+        {
+            // A program that vouches for times gets what it asked for, of those that may be true.
+            let times: &[u64] =
+                if etag == Etag::Time { &[0, 1, 499_162_500] } else { &[0, 1, 499_162_500, 1_700_000_000] };
+            for (at, modified) in times.iter().enumerate() {
+                let name = format!("{at}.js");
+                let path = root.path().join(&name);
+                let served = Served::new(files(root.path()).cache(cache).etag("*.js", etag));
+                let answers = ["AAAA", "BBBB", "AAAC"].map(|content| {
+                    fs::write(&path, content).unwrap();
+                    set_modified(&path, *modified);
+                    let heard = served.ask(get(&format!("/{name}"), ""));
+                    assert_eq!(body(&heard), content);
+                    // The tick of the clock by which a system notes changes.
+                    std::thread::sleep(Duration::from_millis(10));
+                    field(&heard, "etag").unwrap().to_owned()
+                });
+                for old in &answers[..2] {
+                    for condition in ["if-none-match: {etag}\r\n", "range: bytes=0-1\r\nif-range: {etag}\r\n"]
+                    {
+                        let heard = served.ask(get(&format!("/{name}"), &condition.replace("{etag}", old)));
+                        assert_eq!(
+                            (status(&heard), body(&heard)),
+                            (200, "AAAC"),
+                            "{cache:?} {etag:?}: {condition}"
+                        );
+                    }
+                }
+                let _ = fs::remove_file(&path);
+            }
+        }
+    }
+
+    /// A date that all files of a build have would pass for that of each new content, where a client goes by dates alone.
+    #[test]
+    fn a_date_of_a_build_is_not_sent_8_8_2() {
+        let (root, served) = served();
+        let path = root.path().join("small.txt");
+        for (modified, is_sent) in
+            [(0, false), (1, false), (315_532_800, false), (499_162_500, false), (784_111_777, true)]
+        {
+            set_modified(&path, modified);
+            let heard = served.ask(get("/small.txt", ""));
+            assert_eq!(field(&heard, "last-modified").is_some(), is_sent, "{modified}: {heard}");
+            let since = served.ask(get("/small.txt", &format!("if-modified-since: {MODIFIED}\r\n")));
+            assert_eq!(status(&since), if is_sent { 304 } else { 200 }, "{modified}");
+            let etag = field(&heard, "etag").unwrap();
+            assert_eq!(status(&served.ask(get("/small.txt", &format!("if-none-match: {etag}\r\n")))), 304);
+        }
+    }
+
+    /// Two servers, or two releases, have the same tag for the same content, and a kept one is not computed again.
+    #[test]
+    fn an_etag_of_content_is_the_same_wherever_the_file_is() {
+        let (one, two) = (tree(&[]), tree(&[]));
+        let tags = [(one, 784_111_777), (two, 1_000_000_000)].map(|(root, modified)| {
+            for (name, len) in [("small.txt", 1000), ("large.bin", LARGE)] {
+                fs::write(root.path().join(name), counting(len)).unwrap();
+                set_modified(&root.path().join(name), modified);
+            }
+            let served = Served::new(files(root.path()).etag("*", Etag::Content));
+            ["/small.txt", "/large.bin"].map(|path| {
+                let tag = || field(&served.ask(get(path, "")), "etag").unwrap().to_owned();
+                let first = tag();
+                assert!(first.starts_with('"') && first == tag(), "{first}");
+                first
+            })
+        });
+        assert_eq!(tags[0], tags[1]);
+        assert_ne!(tags[0][0], tags[0][1]);
     }
 
     /// A request with these fields has this status, Content-Range and part of the content, from memory and from a file.
@@ -637,12 +734,14 @@ mod answers {
         assert_eq!(status(&by_date), 200);
     }
 
-    /// A file may change twice before the clock of its file system moves: two contents of one size and time.
+    /// A file may change twice before the clock of its file system moves: two contents of one size and time. What is too
+    /// large for memory is not read to make its tag.
     #[test]
-    fn a_file_that_changed_just_now_has_a_weak_etag_8_8_1() {
+    fn a_large_file_that_changed_just_now_has_a_weak_etag_8_8_1() {
         let root = tree(&["new"]);
         let path = root.path().join("new");
-        let served = Served::new(files(root.path()).cache(UNCACHED));
+        let large = FileCache { file_bytes_max: 2, ..UNCACHED };
+        let served = Served::new(files(root.path()).cache(large).etag("*", Etag::Time));
         let first = in_time(JUST_NOW, || {
             let start = Instant::now();
             fs::write(&path, "new").unwrap();
@@ -723,6 +822,92 @@ mod answers {
             }
         }
         assert!(super::files(root.path()).cache_control("*", "a\r\nb: c").is_err());
+    }
+
+    /// The redirect and the listing are kept by browsers as the files are.
+    #[test]
+    fn cache_control_is_sent_with_listings_and_redirects() {
+        let root = tree(&["a/b/c.txt", "i/index.html"]);
+        let all = files(root.path()).listing().strip_prefix("/p").cache_control("/i*", "max-age=1").unwrap();
+        let served = Served::new(all.cache_control("*", "no-cache").unwrap());
+        for (path, expected, cache_control) in [
+            ("/p", 301, Some("no-cache")),
+            ("/p/", 200, Some("no-cache")),
+            ("/p/a", 301, Some("no-cache")),
+            ("/p/a/?sort=size", 200, Some("no-cache")),
+            ("/p/a/b/", 200, Some("no-cache")),
+            ("/p/i", 301, Some("max-age=1")),
+            ("/p/i/", 200, Some("max-age=1")),
+            ("/p/none", 404, None),
+            ("/p/a/none/", 404, None),
+        ] {
+            for method in ["GET", "HEAD"] {
+                let heard = served.ask(get(path, "").replacen("GET", method, 1));
+                let seen = (status(&heard), field(&heard, "cache-control"));
+                assert_eq!(seen, (expected, cache_control), "{method} {path}");
+            }
+        }
+        let inner = Served::new(files(root.path()).listing().cache_control("/a/*", "no-cache").unwrap());
+        let of = |path| field(&inner.ask(get(path, "")), "cache-control").map(str::to_owned);
+        assert_eq!(
+            [of("/"), of("/a"), of("/a/"), of("/a/b")],
+            [None, None, Some("no-cache".into()), Some("no-cache".into())]
+        );
+    }
+
+    #[test]
+    fn types_and_charsets_are_those_that_a_pattern_sets() {
+        let root = tree(&["a.js.gz"]);
+        for (name, content) in [
+            ("a.js", "a()".repeat(20).as_bytes()),
+            ("list.m3u8", b"#EXTM3U"),
+            ("doc.xml", b"<?xml version=\"1.0\" encoding=\"iso-8859-1\"?><a>\xe9</a>"),
+            ("old.html", b"<meta charset=\"iso-8859-1\">\xe9"),
+            ("new.html", "é".as_bytes()),
+            ("LICENSE", b"free"),
+            ("x.bin", b"\xe9"),
+            ("x.log", b"\xe9"),
+            ("y.log", b"plain"),
+        ] {
+            fs::write(root.path().join(name), content).unwrap();
+        }
+        let plain = Served::new(files(root.path()).precompressed());
+        let of = |served: &Served, path| {
+            field(&served.ask(get(path, "accept-encoding: gzip\r\n")), "content-type").unwrap().to_owned()
+        };
+        for (path, expected) in [
+            ("/list.m3u8", "application/vnd.apple.mpegurl"),
+            ("/doc.xml", "text/xml"),
+            ("/old.html", "text/html"),
+            ("/new.html", "text/html; charset=utf-8"),
+            ("/LICENSE", "application/octet-stream"),
+            ("/x.log", "text/plain"),
+            ("/a.js", "text/javascript; charset=utf-8"),
+        ] {
+            assert_eq!(of(&plain, path), expected, "{path}");
+        }
+        let set = files(root.path()).precompressed();
+        let set = set.content_type("/LICENSE", "text/plain").unwrap();
+        let set = set.content_type("*.bin", "text/x-own; charset=koi8-r").unwrap();
+        let set = set.content_type("*.js", "application/javascript").unwrap();
+        let set = set.charset("/y*", None).unwrap().charset("/*o*", Some("iso-8859-1")).unwrap();
+        let set = Served::new(set);
+        for (path, expected) in [
+            ("/LICENSE", "text/plain; charset=utf-8"),
+            ("/x.bin", "text/x-own; charset=koi8-r"),
+            ("/a.js", "application/javascript"),
+            ("/y.log", "text/plain"),
+            ("/x.log", "text/plain; charset=iso-8859-1"),
+            ("/doc.xml", "text/xml; charset=iso-8859-1"),
+            ("/old.html", "text/html; charset=iso-8859-1"),
+            ("/new.html", "text/html; charset=utf-8"),
+        ] {
+            assert_eq!(of(&set, path), expected, "{path}");
+            let part = set.ask(get(path, "accept-encoding: gzip\r\nrange: bytes=0-0\r\n"));
+            assert_eq!((status(&part), field(&part, "content-type")), (206, Some(expected)), "{path}");
+        }
+        assert!(files(root.path()).content_type("*", "a\r\nb: c").is_err());
+        assert!(files(root.path()).charset("*", Some("a\nb")).is_err());
     }
 
     #[test]
@@ -947,6 +1132,98 @@ mod answers {
         assert_eq!(status(&post), 200, "what a POST did cannot be undone by a condition on its answer");
     }
 
+    /// A download has a name of its own, and its content may be known by another tag than that of the file.
+    #[test]
+    fn send_file_keeps_what_the_handler_has_set() {
+        let root = tree(&[]);
+        for (name, len) in [("small", 1000), ("large", LARGE)] {
+            fs::write(root.path().join(name), counting(len)).unwrap();
+        }
+        let own: &[(&str, &str)] = &[
+            ("content-type", "application/pdf"),
+            ("content-disposition", "attachment; filename=\"a.pdf\""),
+            ("content-language", "de"),
+            ("etag", "\"v7\""),
+            ("last-modified", BEFORE),
+            ("cache-control", "private"),
+            ("x-own", "1"),
+        ];
+        let path = root.path().to_owned();
+        let served = Served::new(async move |ctx: &mut Context| -> corehttp::Result {
+            for (name, value) in own {
+                ctx.response.headers.set(name, *value)?;
+            }
+            let name = ctx.request.path()[1..].to_owned();
+            ctx.send_file(path.join(name)).await
+        });
+        for (path, len) in [("/small", 1000), ("/large", LARGE)] {
+            for (fields, expected, content_type) in [
+                ("", 200, Some("application/pdf")),
+                ("range: bytes=1-2\r\n", 206, Some("application/pdf")),
+                ("range: bytes=1-2\r\nif-range: \"v7\"\r\n", 206, Some("application/pdf")),
+                ("range: bytes=1-2\r\nif-range: {before}\r\n", 206, Some("application/pdf")),
+                ("range: bytes=1-2\r\nif-range: \"v6\"\r\n", 200, Some("application/pdf")),
+                ("range: bytes=1-2\r\nif-range: {modified}\r\n", 200, Some("application/pdf")),
+                ("if-none-match: \"v6\"\r\n", 200, Some("application/pdf")),
+                ("if-match: \"v7\"\r\n", 200, Some("application/pdf")),
+                ("if-none-match: W/\"v7\"\r\n", 304, None),
+                ("if-modified-since: {before}\r\n", 304, None),
+                ("if-match: \"v6\"\r\n", 412, None),
+                ("range: bytes=99999999-\r\n", 416, None),
+            ] {
+                let fields = fields.replace("{before}", BEFORE).replace("{modified}", MODIFIED);
+                let heard = served.ask(get(path, &fields));
+                let seen = (status(&heard), field(&heard, "content-type"));
+                assert_eq!(seen, (expected, content_type), "{path} {fields}: {heard:.400}");
+                assert_eq!(heard.matches("\r\ncontent-type: ").count(), usize::from(content_type.is_some()));
+                // A refusal has nothing of the content, and caches do not keep it.
+                let is_refused = matches!(expected, 412 | 416);
+                for (name, value) in own.iter().filter(|(name, _)| *name != "content-type") {
+                    let describes = name.starts_with("content-") || *name == "cache-control";
+                    let value = (!(is_refused && describes)).then_some(*value);
+                    assert_eq!(field(&heard, name), value, "{path} {fields}");
+                }
+            }
+            let several = served.ask(get(path, "range: bytes=0-1, 900-901\r\n"));
+            assert_eq!(status(&several), 206);
+            assert!(field(&several, "content-type").unwrap().starts_with("multipart/byteranges; boundary="));
+            let part = format!("content-type: application/pdf\r\ncontent-range: bytes 900-901/{len}");
+            assert_eq!(body(&several).matches("content-type: application/pdf").count(), 2, "{several}");
+            assert!(body(&several).contains(&part), "{several}");
+            let head = served.ask(get(path, "").replacen("GET", "HEAD", 1));
+            assert_eq!(field(&head, "content-type"), Some("application/pdf"));
+        }
+    }
+
+    #[test]
+    fn send_file_sends_no_parts_of_what_the_handler_says_is_coded_or_whole() {
+        let root = tree(&[]);
+        fs::write(root.path().join("a"), counting(1000)).unwrap();
+        let path = root.path().join("a");
+        let served = Served::new(async move |ctx: &mut Context| -> corehttp::Result {
+            match ctx.request.path() {
+                "/coded" => ctx.response.headers.set("content-encoding", "gzip")?,
+                "/whole" => ctx.response.headers.set("accept-ranges", "none")?,
+                _ => ctx.response.headers.set("etag", "W/\"v7\"")?,
+            }
+            ctx.send_file(&path).await
+        });
+        for (target, range, expected) in [
+            ("/coded", "0-1", 206),
+            ("/coded", "0-1, 900-901", 200),
+            ("/whole", "0-1", 200),
+            ("/whole", "99999-", 200),
+            ("/weak", "0-1, 900-901", 206),
+            ("/weak", "0-1\r\nif-range: W/\"v7\"", 200),
+        ] {
+            let heard = served.ask(get(target, &format!("range: bytes={range}\r\n")));
+            assert_eq!(status(&heard), expected, "{target} {range}");
+            let ranges = if target == "/whole" { "none" } else { "bytes" };
+            assert_eq!(field(&heard, "accept-ranges"), Some(ranges));
+            assert_eq!(field(&heard, "content-encoding"), (target == "/coded").then_some("gzip"), "{heard}");
+        }
+    }
+
     mod sending {
         use super::*;
 
@@ -1153,7 +1430,8 @@ mod cache {
         fs::write(root.path().join("a.txt"), "b.txt").unwrap();
         assert_eq!(body(&served.ask(get("/a.txt", ""))), "b.txt");
         fs::rename(root.path().join("a.txt"), root.path().join("c.txt")).unwrap();
-        assert_eq!(body(&served.ask(get("/a.txt", ""))), "b.txt", "it was not opened again");
+        // A name is no part of a file, except where the system notes that it was changed.
+        assert_eq!(status(&served.ask(get("/a.txt", ""))), if cfg!(unix) { 404 } else { 200 });
     }
 }
 
@@ -1327,21 +1605,184 @@ mod changing {
         }
     }
 
-    /// A name may be anything to a file system; a path is text without controls.
+    /// A name may be any octets to a file system, and a link spells them.
     #[cfg(unix)]
     #[test]
-    fn names_that_no_path_can_spell_are_not_found() {
-        let root = tree(&["good"]);
-        let names: [&[u8]; 5] = [b"new\nline", b"\xff\xfe", b"esc\x1b[31m", b"back\\slash", b"over\xc0\xaf"];
-        names.iter().for_each(|name| fs::write(root.path().join(OsStr::from_bytes(name)), "bad").unwrap());
-        let served = Served::new(files(root.path()).listing());
+    fn names_that_are_no_text_are_listed_and_served() {
+        let names: [&[u8]; 6] =
+            [b"good", b"new\nline", b"\xff\xfe.html", b"esc\x1b[31m", b"back\\slash", b"over\xc0\xaf"];
+        let root = tree(&[]);
         for name in names {
-            let escaped: String = name.iter().map(|octet| format!("%{octet:02x}")).collect();
-            assert_eq!(status(&served.ask(get(&format!("/{escaped}"), ""))), 404, "{escaped}");
+            let in_directory = root.path().join(OsStr::from_bytes(&[b"d-", name].concat()));
+            fs::create_dir(&in_directory).unwrap();
+            fs::write(in_directory.join(OsStr::from_bytes(name)), "content").unwrap();
         }
-        let listing = served.ask(get("/", ""));
-        assert!(listing.contains("./good\"") && listing.contains("1 file"), "{listing}");
-        assert_eq!(listing.matches("<td><a href").count(), 1, "{listing}");
+        let served = Served::new(files(root.path()).listing());
+        let links = |listing: &str| -> Vec<String> {
+            let rows = body(listing).split("<td><a href=\"./").skip(1);
+            rows.map(|rest| rest.split('"').next().unwrap().to_owned()).collect()
+        };
+        let directories = links(&served.ask(get("/", "")));
+        assert_eq!(directories.len(), names.len(), "{directories:?}");
+        for directory in directories {
+            let listing = served.ask(get(&format!("/{directory}"), ""));
+            let files = links(&listing);
+            assert_eq!(files.len(), 1, "{listing}");
+            for fields in ["", "if-match: *\r\n"] {
+                let heard = served.ask(get(&format!("/{directory}{}", files[0]), fields));
+                assert_eq!((status(&heard), body(&heard)), (200, "content"), "{directory}{}", files[0]);
+            }
+            let redirect = served.ask(get(&format!("/{}", directory.trim_end_matches('/')), ""));
+            assert_eq!(field(&redirect, "location"), Some(&*format!("/{directory}")));
+        }
+        assert_eq!(status(&served.ask(get("/%fe", ""))), 404);
+    }
+
+    /// Whichever way another directory comes to the path.
+    #[cfg(unix)]
+    #[test]
+    fn a_root_that_is_replaced_is_followed_within_a_second() {
+        type Replace = fn(&Path);
+        let replaced: [(&str, Replace); 5] = [
+            ("made again", |top| {
+                fs::remove_dir_all(top.join("root")).unwrap();
+                make(&top.join("root"), "new");
+            }),
+            ("renamed", |top| {
+                fs::rename(top.join("root"), top.join("old")).unwrap();
+                make(&top.join("next"), "new");
+                fs::rename(top.join("next"), top.join("root")).unwrap();
+            }),
+            ("a link that is switched", |top| {
+                make(&top.join("2"), "new");
+                switch(top, "root", "2");
+            }),
+            ("a link that is switched back", |top| {
+                make(&top.join("2"), "other");
+                switch(top, "root", "2");
+                make(&top.join("3"), "new");
+                switch(top, "root", "3");
+            }),
+            ("below a link that is switched", |top| {
+                make(&top.join("releases/2/dist"), "new");
+                switch(top, "current", "releases/2");
+            }),
+        ];
+        thread::scope(|scope| {
+            for (how, replace) in replaced {
+                scope.spawn(move || check_replaced(how, replace));
+            }
+        });
+    }
+
+    /// A directory with an index of its own, with a file that has the same size and time in all, and one of its own.
+    fn make(root: &Path, content: &str) {
+        fs::create_dir_all(root.join(content)).unwrap();
+        for name in ["index.html", "same.js", &format!("{content}/only.txt")] {
+            fs::write(root.join(name), &content[..3]).unwrap();
+            let file = File::options().write(true).open(root.join(name)).unwrap();
+            file.set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(1)).unwrap();
+        }
+        fs::write(root.join("large.bin"), content.repeat(4 << 20)).unwrap();
+    }
+
+    fn switch(top: &Path, link: &str, target: &str) {
+        symlink(target, top.join("new-link")).unwrap();
+        fs::rename(top.join("new-link"), top.join(link)).unwrap();
+    }
+
+    /// What a peer sees that asks again and again, and one that is being sent a large file meanwhile.
+    #[track_caller]
+    fn check_replaced(how: &str, replace: fn(&Path)) {
+        let top = tree(&[]);
+        let top = top.path();
+        let root = match how {
+            how if how.starts_with("below") => {
+                make(&top.join("releases/1/dist"), "old");
+                symlink("releases/1", top.join("current")).unwrap();
+                "current/dist"
+            }
+            how if how.starts_with("a link") => {
+                make(&top.join("1"), "old");
+                symlink("1", top.join("root")).unwrap();
+                "root"
+            }
+            _ => {
+                make(&top.join("root"), "old");
+                "root"
+            }
+        };
+        // Files are fresh for as long as their root is the same.
+        let cache = FileCache { fresh: Duration::from_secs(3600), ..FileCache::default() };
+        let served = Served::new(files(&top.join(root)).listing().cache(cache));
+        let content = |target: &str| body(&served.ask(get(target, ""))).to_owned();
+        assert_eq!(["/", "/same.js", "/old/only.txt"].map(content), ["old"; 3], "{how}");
+        let etag = field(&served.ask(get("/same.js", "")), "etag").unwrap().to_owned();
+        let mut slow = served.connect();
+        slow.say(get("/large.bin", "connection: close\r\n"));
+        let mut first = [0; 1000];
+        slow.stream.read_exact(&mut first).unwrap();
+        replace(top);
+        thread::sleep(Duration::from_secs(1));
+        assert_eq!(["/", "/same.js", "/new/only.txt"].map(content), ["new"; 3], "{how}");
+        let seen = served.ask(get("/same.js", &format!("if-none-match: {etag}\r\n")));
+        assert_eq!((status(&seen), body(&seen)), (200, "new"), "{how}");
+        assert_eq!(status(&served.ask(get("/old/only.txt", ""))), 404, "{how}");
+        assert!(served.ask(get("/new/", "")).contains("./only.txt"), "{how}");
+        let rest = slow.hear_all();
+        let sent = String::from_utf8_lossy(&first).into_owned() + &rest;
+        assert!(body(&sent) == "old".repeat(4 << 20), "{how}: what is being sent goes on");
+    }
+
+    /// What was never there cannot be opened, but what is gone comes back.
+    #[cfg(unix)]
+    #[test]
+    fn a_root_that_is_gone_is_404_until_it_is_back() {
+        let top = tree(&[]);
+        let root = top.path().join("root");
+        make(&root, "old");
+        let served = Served::new(files(&root).listing());
+        let alone = Served::new(files(&root).not_found(|ctx: &mut Context| ctx.response.text("app")));
+        let statuses =
+            || ["/", "/same.js", "/large.bin", "/old/"].map(|path| status(&served.ask(get(path, ""))));
+        assert_eq!(statuses(), [200; 4]);
+        fs::remove_dir_all(&root).unwrap();
+        thread::sleep(Duration::from_millis(600));
+        assert_eq!(statuses(), [404; 4]);
+        assert_eq!(body(&alone.ask(get("/same.js", ""))), "app");
+        fs::write(&root, "a file").unwrap();
+        thread::sleep(Duration::from_millis(600));
+        assert_eq!(statuses(), [404; 4]);
+        fs::remove_file(&root).unwrap();
+        make(&root, "new");
+        thread::sleep(Duration::from_millis(600));
+        assert_eq!(body(&served.ask(get("/same.js", ""))), "new");
+        assert_eq!(statuses(), [200, 200, 200, 404]);
+    }
+
+    /// Each look costs some calls, and requests are many.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn the_path_of_a_root_is_not_checked_for_each_request() {
+        let root = tree(&["a"]);
+        let cache = FileCache { fresh: Duration::from_secs(3600), ..FileCache::default() };
+        let served = Served::new(files(root.path()).cache(cache));
+        let accessed = || {
+            // A directory that is made and removed beside the root cannot be seen; one in its place can.
+            let start = Instant::now();
+            fs::rename(root.path(), root.path().with_extension("away")).unwrap();
+            fs::create_dir(root.path()).unwrap();
+            fs::write(root.path().join("a"), "new").unwrap();
+            let heard = served.ask(get("/a", "").repeat(50));
+            fs::remove_dir_all(root.path()).unwrap();
+            fs::rename(root.path().with_extension("away"), root.path()).unwrap();
+            (start.elapsed(), heard)
+        };
+        thread::sleep(Duration::from_millis(550));
+        // This one checks, and the next ones need not.
+        assert_eq!(body(&served.ask(get("/a", ""))), "a");
+        let heard = in_time(Duration::from_millis(400), accessed);
+        assert_eq!(heard.matches("\r\n\r\na").count(), 50, "{heard}");
     }
 
     /// A directory becomes a file of the same name, and the other way round.

@@ -15,7 +15,7 @@ use crate::server::{Context, Result};
 
 /// Makes `resource` the answer to the request.
 pub(super) fn fill(ctx: &mut Context, resource: &Resource) -> Result {
-    let earlier = resource.whole().earlier_second(ctx.arrived());
+    let earlier = resource.earlier_second(ctx.arrived());
     let Context { request, response, .. } = ctx;
     let chosen = resource.select(&request.headers);
     let len = chosen.content().len();
@@ -58,7 +58,7 @@ impl Owed {
     /// (§14.2).
     fn of(request: &Request, status: Status, resource: &Resource, chosen: &Representation) -> Owed {
         let fields = &request.headers;
-        let current = Validators { etag: Some(chosen.etag.as_bytes()), modified: resource.modified };
+        let current = Validators { etag: Some(&*chosen.etag), modified: resource.modified };
         let verdict = match (status, request.method()) {
             (Status::OK, Method::Get | Method::Head) => evaluate(request, current),
             _ => return Owed::Whole,
@@ -67,13 +67,13 @@ impl Owed {
             (Verdict::NotModified, _) => Owed::NotModified,
             (Verdict::Failed, _) => Owed::Failed,
             (Verdict::Proceed, Method::Get)
-                if may_send_range(fields, &chosen.etag, resource.strong_date()) =>
+                if resource.has_ranges && may_send_range(fields, &chosen.etag, resource.strong_date()) =>
             {
                 match Selection::of(fields, chosen.content().len()) {
                     Selection::Whole => Owed::Whole,
                     Selection::Nothing => Owed::Unsatisfiable,
                     // `content-encoding` would say that the parts and their heads are coded as one.
-                    Selection::Ranges(ranges) if ranges.len() > 1 && chosen.is_coded() => Owed::Whole,
+                    Selection::Ranges(ranges) if ranges.len() > 1 && chosen.is_coded => Owed::Whole,
                     Selection::Ranges(ranges) => Owed::Ranges(ranges),
                 }
             }
@@ -142,7 +142,7 @@ mod tests {
     use bytes::Bytes;
 
     use super::*;
-    use crate::fs::resource::Snapshot;
+    use crate::fs::resource::{Description, Snapshot};
     use crate::server::Server;
 
     /// A file that changed after it was asked for could pass for what was there in that second: whoever had a part of the
@@ -153,10 +153,10 @@ mod tests {
         for (date, expected) in [(now, Status::OK), (now + soon, Status::PARTIAL_CONTENT)] {
             let service = Server::new().service(move |ctx: &mut Context| {
                 let content = Content::Bytes(Bytes::from_static(b"content"));
-                let (mark, modified, past_since) =
-                    (String::new(), Some(now + soon), Some(Instant::now() + soon));
-                let whole = Snapshot { content, mark, modified, is_settled: true, past_since };
-                let resource = Resource::new("a", None, whole, Vec::new()).unwrap();
+                let whole = Snapshot::undated(content, String::new());
+                let whole = whole.dated(Some(now + soon), Some(Instant::now() + soon));
+                let description = Description::new("text/plain".to_owned(), None);
+                let resource = Resource::new(description, whole, Vec::new()).unwrap();
                 fill(ctx, &resource)
             });
             let mut request = Request::get("/").unwrap();

@@ -4,6 +4,7 @@ mod room;
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, BuildHasherDefault, Hasher, RandomState};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
@@ -50,7 +51,13 @@ pub(super) struct Cache {
     pub(super) bounds: FileCache,
     shards: Box<[Mutex<Shard>]>,
     hasher: RandomState,
+    /// Counts how often all was dropped.
+    generation: AtomicU64,
 }
+
+/// Which files a look at the disk can find: those of the root that was current then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Generation(u64);
 
 #[derive(Debug, Default)]
 struct Shard {
@@ -65,7 +72,7 @@ struct Shard {
 
 #[derive(Debug)]
 struct Slot {
-    path: Box<str>,
+    path: Box<[u8]>,
     resource: Arc<Resource>,
     fresh_until: Instant,
     used: u64,
@@ -83,13 +90,13 @@ impl Cache {
         let file_bytes_max = bounds.file_bytes_max.min(bounds.bytes_max.max(SMALL));
         let bounds = FileCache { file_bytes_max, fresh: bounds.fresh.min(FRESH_MAX), ..bounds };
         let shards = (0..count).map(|_| Mutex::default()).collect();
-        Cache { bounds, shards, hasher: RandomState::new() }
+        Cache { bounds, shards, hasher: RandomState::new(), generation: AtomicU64::new(0) }
     }
 
     /// The file at `path`, if it was checked recently.
     ///
     /// Whoever gets `None` must check the file. If it was fresh lately, all others meanwhile get what is here.
-    pub(super) fn find(&self, path: &str, now: Instant) -> Option<Arc<Resource>> {
+    pub(super) fn find(&self, path: &[u8], now: Instant) -> Option<Arc<Resource>> {
         let (hash, mut shard) = self.shard(path);
         shard.tick += 1;
         let tick = shard.tick;
@@ -106,12 +113,40 @@ impl Cache {
         None
     }
 
+    /// The file at `path`, however long ago it was checked.
+    pub(super) fn last(&self, path: &Below<'_>) -> Option<Arc<Resource>> {
+        let path = path.as_bytes();
+        let (hash, shard) = self.shard(path);
+        shard.slots.get(&hash).filter(|slot| *slot.path == *path).map(|slot| slot.resource.clone())
+    }
+
+    /// The files of which root may be kept now. To be called before they are looked for.
+    pub(super) fn generation(&self) -> Generation {
+        Generation(self.generation.load(Ordering::Acquire))
+    }
+
+    /// Drops all files, and those of them that are being looked for. To be called after their root was replaced.
+    pub(super) fn clear(&self) {
+        self.generation.fetch_add(1, Ordering::AcqRel);
+        self.shards.iter().for_each(|shard| *lock(shard) = Shard::default());
+    }
+
     /// Keeps a file that was just checked, and drops the least recently used ones.
-    pub(super) fn keep(&self, path: &Below<'_>, resource: &Arc<Resource>, now: Instant) {
+    pub(super) fn keep(
+        &self,
+        path: &Below<'_>,
+        resource: &Arc<Resource>,
+        generation: Generation,
+        now: Instant,
+    ) {
         let count = self.shards.len();
         let (bytes_max, files_max) = (self.bounds.bytes_max / count, self.bounds.files_max / count);
         let (bytes, handles, handles_max) = (resource.cost(), resource.handles(), Room::MAX / count);
-        let (hash, mut shard) = self.shard(path.as_str());
+        let (hash, mut shard) = self.shard(path.as_bytes());
+        // The shard is locked, so it is yet to be cleared if the generation is still the same.
+        if generation != self.generation() {
+            return;
+        }
         shard.remove(hash);
         if bytes > bytes_max || handles > handles_max || files_max == 0 {
             return;
@@ -131,7 +166,7 @@ impl Cache {
         let Some(room) = room else { return };
         shard.bytes += bytes;
         shard.handles += handles;
-        let (path, resource) = (path.as_str().into(), resource.clone());
+        let (path, resource) = (path.as_bytes().into(), resource.clone());
         let slot =
             Slot { path, resource, fresh_until: now + self.bounds.fresh, used: shard.tick, _room: room };
         shard.slots.insert(hash, slot);
@@ -139,15 +174,14 @@ impl Cache {
 
     /// Forgets a file that no longer exists.
     pub(super) fn forget(&self, path: &Below<'_>) {
-        let (hash, mut shard) = self.shard(path.as_str());
+        let (hash, mut shard) = self.shard(path.as_bytes());
         shard.remove(hash);
     }
 
     /// The hash of a path, and the shard that it is in.
-    fn shard(&self, path: &str) -> (u64, MutexGuard<'_, Shard>) {
-        // Not hashed as a `str`, which would add an end mark.
+    fn shard(&self, path: &[u8]) -> (u64, MutexGuard<'_, Shard>) {
         let mut hasher = self.hasher.build_hasher();
-        hasher.write(path.as_bytes());
+        hasher.write(path);
         let hash = hasher.finish();
         // A hash map uses the bits at both ends, so those in the middle choose the shard.
         let index = (hash >> 32) as usize % self.shards.len();
@@ -211,12 +245,30 @@ mod tests {
     use bytes::Bytes;
 
     use super::*;
-    use crate::fs::resource::{Content, Snapshot};
+    use crate::fs::resource::{Content, Description, Snapshot};
 
     fn resource(content: Content) -> Arc<Resource> {
-        let mark = String::new();
-        let whole = Snapshot { content, mark, modified: None, is_settled: true, past_since: None };
-        Arc::new(Resource::new("a", None, whole, Vec::new()).unwrap())
+        let whole = Snapshot::undated(content, String::new());
+        Arc::new(Resource::new(Description::new("text/plain".to_owned(), None), whole, Vec::new()).unwrap())
+    }
+
+    fn keep(cache: &Cache, path: String, resource: &Arc<Resource>, now: Instant) {
+        let path = Below::new(path.into_bytes()).unwrap();
+        cache.keep(&path, resource, cache.generation(), now);
+    }
+
+    /// A request may have found a file in the old root just before, and would keep it in the cache of the new one.
+    #[test]
+    fn nothing_is_kept_of_a_root_that_was_replaced() {
+        let cache = Cache::new(FileCache::default());
+        let (resource, now) = (resource(Content::Bytes(Bytes::from_static(b"x"))), Instant::now());
+        keep(&cache, "a".to_owned(), &resource, now);
+        let generation = cache.generation();
+        cache.clear();
+        cache.keep(&Below::new(&b"b"[..]).unwrap(), &resource, generation, now);
+        assert!(cache.find(b"a", now).is_none() && cache.find(b"b", now).is_none());
+        keep(&cache, "b".to_owned(), &resource, now);
+        assert!(cache.find(b"b", now).is_some());
     }
 
     #[test]
@@ -228,7 +280,7 @@ mod tests {
             assert!(cache.shards.len() > 1);
             // Each is kept a second time in place of the first.
             for number in (0..5_000).flat_map(|number| [number; 2]) {
-                cache.keep(&Below::new(number.to_string()).unwrap(), &small, Instant::now());
+                keep(&cache, number.to_string(), &small, Instant::now());
             }
             let shards = || cache.shards.iter().map(lock);
             let files = shards().map(|shard| shard.slots.len()).sum::<usize>();
@@ -243,16 +295,16 @@ mod tests {
     #[test]
     fn few_files_are_kept_open_and_the_last_ones_that_were_asked_for() {
         let large = resource(Content::File(Arc::new(File::open("Cargo.toml").unwrap()), 1 << 20));
-        let keep = |cache: &Cache, numbers: Range<usize>| {
+        let keep_all = |cache: &Cache, numbers: Range<usize>| {
             numbers.for_each(|number| {
                 let path = number.to_string();
-                cache.keep(&Below::new(&*path).unwrap(), &large, Instant::now());
-                cache.find(&path, Instant::now());
+                keep(cache, path.clone(), &large, Instant::now());
+                cache.find(path.as_bytes(), Instant::now());
             });
         };
         let many =
             Cache::new(FileCache { files_max: usize::MAX, bytes_max: usize::MAX, ..FileCache::default() });
-        keep(&many, 0..1000);
+        keep_all(&many, 0..1000);
         let count = |shard: &Mutex<Shard>| {
             let shard = lock(shard);
             (shard.slots.len(), shard.handles)
@@ -266,9 +318,10 @@ mod tests {
         others.truncate(others.len() - 2);
         let one = Cache::new(FileCache { files_max: FILES_PER_SHARD, ..FileCache::default() });
         let small = resource(Content::Bytes(Bytes::from_static(b"x")));
-        one.keep(&Below::new("small").unwrap(), &small, Instant::now());
-        keep(&one, 0..4);
-        let kept = ["small", "0", "1", "2", "3"].map(|path| one.find(path, Instant::now()).is_some());
+        keep(&one, "small".to_owned(), &small, Instant::now());
+        keep_all(&one, 0..4);
+        let kept =
+            ["small", "0", "1", "2", "3"].map(|path| one.find(path.as_bytes(), Instant::now()).is_some());
         assert_eq!(kept, [true, false, false, true, true]);
     }
 
@@ -277,10 +330,10 @@ mod tests {
     fn while_one_looks_at_a_file_the_others_get_what_was_fresh_lately() {
         let cache = Cache::new(FileCache::default());
         let resource = resource(Content::Bytes(Bytes::from_static(b"x")));
-        let (path, kept_at) = (Below::new("a").unwrap(), Instant::now());
+        let kept_at = Instant::now();
         for (after, others) in [(1000, true), (1999, true), (2000, false), (86_400_000, false)] {
-            cache.keep(&path, &resource, kept_at);
-            let found = |after| cache.find("a", kept_at + Duration::from_millis(after)).is_some();
+            keep(&cache, "a".to_owned(), &resource, kept_at);
+            let found = |after| cache.find(b"a", kept_at + Duration::from_millis(after)).is_some();
             assert!(found(999), "it is fresh");
             assert!(!found(after), "the first looks at it");
             assert_eq!([found(after), found(after + 999)], [others; 2], "{after} ms later");

@@ -1,13 +1,18 @@
 //! [`Resource`]: one file in all its representations, with the fields of each (RFC 9110 §8).
 
+mod content_type;
+mod description;
 mod snapshot;
 mod stored_coding;
 
-use std::time::SystemTime;
+use std::time::{Instant, SystemTime};
 
+pub(super) use content_type::{Charset, content_type, media_type};
+pub(super) use description::Description;
+pub use snapshot::Etag;
+pub(super) use snapshot::{Content, Marking, Snapshot, content_mark};
 #[cfg(feature = "compress")]
-pub(super) use snapshot::read;
-pub(super) use snapshot::{Content, Snapshot};
+pub(super) use snapshot::{read, to_second};
 pub(super) use stored_coding::StoredCoding;
 
 use crate::coding::{Choice, Coding};
@@ -21,6 +26,9 @@ pub(super) struct Resource {
     pub(super) content_type: String,
     /// The time of its last change, to the second.
     pub(super) modified: Option<SystemTime>,
+    /// Whether parts of it may be requested (RFC 9110 §14.3).
+    pub(super) has_ranges: bool,
+    is_dated_by_program: bool,
 }
 
 /// One representation of a file.
@@ -28,7 +36,9 @@ pub(super) struct Resource {
 pub(super) struct Representation {
     coding: Option<Coding>,
     snapshot: Snapshot,
-    pub(super) etag: String,
+    /// Whether this is an encoded form.
+    pub(super) is_coded: bool,
+    pub(super) etag: Vec<u8>,
     /// All fields that describe it, ready to be copied into an answer.
     pub(super) fields: Headers,
     /// The fields that describe it in an answer without its content, such as 304 (RFC 9110 §15.4.5).
@@ -36,22 +46,22 @@ pub(super) struct Representation {
 }
 
 impl Resource {
-    /// Makes the resource for the file `name`, with its encoded forms.
+    /// Makes the resource for a file, with its encoded forms.
     pub(super) fn new(
-        name: &str,
-        cache_control: Option<&str>,
+        description: Description<'_>,
         whole: Snapshot,
         encoded: Vec<(Coding, Snapshot)>,
     ) -> Result<Resource, InvalidField> {
-        let content_type = content_type(name);
-        let (modified, varies) = (whole.second(), !encoded.is_empty());
+        let Description { content_type, cache_control, is_coded, etag, modified: chosen, has_ranges } =
+            description;
+        let (modified, varies) = (chosen.or(whole.second()), !encoded.is_empty());
         let encoded = encoded.into_iter().map(|(coding, snapshot)| (Some(coding), snapshot));
         let all = [(None, whole)].into_iter().chain(encoded).map(|(coding, snapshot)| {
-            let etag = snapshot.tag(coding);
+            let etag = etag.clone().unwrap_or_else(|| snapshot.tag(coding).into_bytes());
             let mut alone = Headers::new();
             alone.set("etag", &*etag)?;
             modified.map_or(Ok(()), |modified| alone.set_date("last-modified", modified))?;
-            alone.set("accept-ranges", "bytes")?;
+            alone.set("accept-ranges", if has_ranges { "bytes" } else { "none" })?;
             cache_control.map_or(Ok(()), |value| alone.set("cache-control", value))?;
             if varies {
                 alone.set("vary", "accept-encoding")?;
@@ -60,10 +70,12 @@ impl Resource {
             fields.set("content-type", &*content_type)?;
             coding.map_or(Ok(()), |coding| fields.set("content-encoding", coding.as_str()))?;
             fields.append_all(&alone);
-            Ok(Representation { coding, snapshot, etag, fields, fields_alone: alone })
+            let is_coded = is_coded || coding.is_some();
+            Ok(Representation { coding, snapshot, is_coded, etag, fields, fields_alone: alone })
         });
         let representations = all.collect::<Result<_, _>>()?;
-        Ok(Resource { representations, content_type, modified })
+        let is_dated_by_program = chosen.is_some();
+        Ok(Resource { representations, content_type, modified, has_ranges, is_dated_by_program })
     }
 
     /// Whether the files that it keeps open are unchanged.
@@ -71,16 +83,26 @@ impl Resource {
         self.representations.iter().all(|it| it.snapshot.is_unchanged())
     }
 
-    /// The file as it is.
-    pub(super) fn whole(&self) -> &Snapshot {
-        &self.representations[0].snapshot
+    /// The state of the file as it is, or of its form in this coding.
+    pub(super) fn snapshot(&self, coding: Option<Coding>) -> Option<&Snapshot> {
+        self.representations.iter().find(|it| it.coding == coding).map(|it| &it.snapshot)
+    }
+
+    /// The `last-modified` of an answer to a request that `arrived` before the file was changed, see
+    /// [`Snapshot::earlier_second`].
+    pub(super) fn earlier_second(&self, arrived: Instant) -> Option<SystemTime> {
+        match self.is_dated_by_program {
+            true => None,
+            false => self.representations[0].snapshot.earlier_second(arrived),
+        }
     }
 
     /// The time of its last change, if that denotes one state of one representation (RFC 9110 §8.8.1, §8.8.2.2): its
-    /// second is over, and there is no other representation, which would have the same date.
+    /// second is over, and there is no other representation, which would have the same date. The program answers for a
+    /// date of its own.
     pub(super) fn strong_date(&self) -> Option<SystemTime> {
         let [whole] = &*self.representations else { return None };
-        self.modified.filter(|_| whole.snapshot.past_since.is_some())
+        self.modified.filter(|_| self.is_dated_by_program || whole.snapshot.past_since.is_some())
     }
 
     /// The representation that a peer prefers. A peer that refuses all of them gets the file as it is, which is better
@@ -110,11 +132,6 @@ impl Resource {
 }
 
 impl Representation {
-    /// Whether this is an encoded form.
-    pub(super) fn is_coded(&self) -> bool {
-        self.coding.is_some()
-    }
-
     pub(super) fn content(&self) -> &Content {
         &self.snapshot.content
     }
@@ -122,15 +139,6 @@ impl Representation {
 
 /// About how many bytes a representation uses in addition to its content.
 pub(super) const FIELDS_COST: usize = 1024;
-
-/// The content type that a name suggests (RFC 9110 §8.3). Text is assumed to be UTF-8.
-pub(super) fn content_type(name: &str) -> String {
-    match mime_guess::from_path(name).first_raw() {
-        Some(text) if text.starts_with("text/") => format!("{text}; charset=utf-8"),
-        Some(other) => other.to_owned(),
-        None => "application/octet-stream".to_owned(),
-    }
-}
 
 #[cfg(unix)]
 #[cfg(test)]
@@ -147,15 +155,14 @@ mod tests {
         let seconds = |seconds| SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(seconds));
         let first = SystemTime::UNIX_EPOCH.checked_sub(Duration::from_secs(1 << 40));
         let dates = [None, first, seconds(0), seconds(1), seconds(2), seconds(i64::MAX as u64)];
-        let snapshot = |modified| {
-            let content = Content::Bytes(Bytes::from_static(b"x"));
-            Snapshot { content, mark: "x".to_owned(), modified, is_settled: true, past_since: None }
-        };
+        let content = || Content::Bytes(Bytes::from_static(b"x"));
+        let snapshot = |modified| Snapshot::undated(content(), "x".to_owned()).dated(modified, None);
         for (at, date) in dates.into_iter().enumerate() {
             let newer = dates.map(|other| snapshot(date).is_as_new_as(&snapshot(other)));
             let least_late = if date == seconds(1) || date == seconds(0) { at + 1 } else { at };
             assert_eq!(newer, std::array::from_fn(|other| other <= least_late), "{date:?}");
-            Resource::new("a.js", None, snapshot(date), vec![(Coding::Gzip, snapshot(date))]).unwrap();
+            let description = Description::new("text/javascript".to_owned(), None);
+            Resource::new(description, snapshot(date), vec![(Coding::Gzip, snapshot(date))]).unwrap();
         }
     }
 }

@@ -1,14 +1,13 @@
 //! [`Embedded`]: files that are part of the program.
 
 use std::collections::BTreeMap;
-use std::hash::{DefaultHasher, Hasher};
 use std::ops::Bound;
 use std::sync::Arc;
 
 use bytes::Bytes;
 
 use super::{Directory, Entry, Opened};
-use crate::fs::resource::{Content, Snapshot};
+use crate::fs::resource::{Content, Snapshot, content_mark};
 
 /// Files that are part of the program, by path. Clones share them.
 #[derive(Clone, Debug)]
@@ -25,21 +24,19 @@ struct File {
 
 impl Embedded {
     pub(in crate::fs) fn new(files: &[(&'static str, &'static [u8])]) -> Embedded {
-        let file = |bytes: &'static [u8]| {
-            let mut hasher = DefaultHasher::new();
-            hasher.write(bytes);
-            File { bytes, mark: format!("{:x}-{:x}", hasher.finish(), bytes.len()) }
-        };
+        let file = |bytes: &'static [u8]| File { bytes, mark: content_mark(bytes) };
         let files = files.iter().map(|(path, bytes)| (path.trim_start_matches('/'), file(bytes)));
         Embedded { files: Arc::new(files.collect()) }
     }
 
     /// What is at `path`.
-    pub(super) fn open(&self, path: &str) -> Opened {
+    pub(super) fn open(&self, path: &[u8]) -> Opened {
+        // The names of embedded files are text.
+        let Ok(path) = str::from_utf8(path) else { return Opened::Nothing };
         match self.files.get(path) {
             Some(File { bytes, mark }) => {
-                let (content, mark) = (Content::Bytes(Bytes::from_static(bytes)), mark.clone());
-                Opened::File(Snapshot { content, mark, modified: None, is_settled: true, past_since: None })
+                let content = Content::Bytes(Bytes::from_static(bytes));
+                Opened::File(Snapshot::undated(content, mark.clone()))
             }
             None if path.is_empty() || self.below(path).next().is_some() => {
                 Opened::Directory(Directory::Embedded(self.clone()))
@@ -49,15 +46,16 @@ impl Embedded {
     }
 
     /// Lists the directory at `path`.
-    pub(in crate::fs) fn entries(&self, path: &str) -> Vec<Entry> {
+    pub(in crate::fs) fn entries(&self, path: &[u8]) -> Vec<Entry> {
         let mut entries: Vec<Entry> = Vec::new();
+        let path = str::from_utf8(path).unwrap_or_default();
         for (rest, file) in self.below(path) {
             let (name, size) = match rest.split_once('/') {
                 Some((directory, _)) => (directory, None),
                 None => (rest, Some(file.bytes.len() as u64)),
             };
-            if entries.last().is_none_or(|last| last.name != name) {
-                entries.push(Entry { name: name.to_owned(), size, modified: None });
+            if entries.last().is_none_or(|last| last.name != name.as_bytes()) {
+                entries.push(Entry { name: name.into(), size, modified: None });
             }
         }
         entries
@@ -81,12 +79,13 @@ mod tests {
         for (path, names) in
             [("", &["a.txt", "b", "bb"][..]), ("b", &["c.txt", "d"]), ("b/d", &["e"]), ("x", &[])]
         {
-            let found: Vec<_> = embedded.entries(path).into_iter().map(|entry| entry.name).collect();
+            let entries = embedded.entries(path.as_bytes());
+            let found: Vec<_> = entries.iter().map(|entry| str::from_utf8(&entry.name).unwrap()).collect();
             assert_eq!(found, names, "{path}");
-            let is_directory = matches!(embedded.open(path), Opened::Directory(_));
+            let is_directory = matches!(embedded.open(path.as_bytes()), Opened::Directory(_));
             assert_eq!(is_directory, !names.is_empty(), "{path}");
         }
-        assert!(matches!(embedded.open("a.txt"), Opened::File(_)));
-        assert!(matches!(embedded.open("b/c"), Opened::Nothing));
+        assert!(matches!(embedded.open(b"a.txt"), Opened::File(_)));
+        assert!(matches!(embedded.open(b"b/c"), Opened::Nothing));
     }
 }

@@ -1,6 +1,7 @@
 //! [`Root`]: where files are: in a directory, or in the program itself.
 
 mod disk;
+mod disk_root;
 mod embedded;
 mod path;
 
@@ -9,18 +10,20 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use disk::Disk;
 #[cfg(feature = "compress")]
 pub(super) use disk::Node;
-pub(super) use disk::{Disk, Entry, Links, descriptors};
+pub(super) use disk::{Entry, Links, descriptors, join};
+pub(super) use disk_root::DiskRoot;
 pub(super) use path::{Below, decode, is_name, strip_prefix};
 
 use self::embedded::Embedded;
-use super::resource::Snapshot;
+use super::resource::{Marking, Snapshot};
 
 /// Where files are.
 #[derive(Clone, Debug)]
 pub(super) enum Root {
-    Disk(Arc<Disk>),
+    Disk(Arc<DiskRoot>),
     Embedded(Embedded),
 }
 
@@ -45,7 +48,7 @@ impl Root {
     ///
     /// Fails if the path does not lead to a directory that can be read.
     pub(super) fn disk(path: PathBuf) -> io::Result<Root> {
-        Ok(Root::Disk(Arc::new(Disk::new(path)?)))
+        Ok(Root::Disk(Arc::new(DiskRoot::new(path)?)))
     }
 
     /// Makes a root of files that are part of the program, by their paths.
@@ -55,23 +58,28 @@ impl Root {
 
     /// Whether the contents of the directory at `path` would be served as files.
     pub(super) fn holds(&self, path: &Path) -> bool {
-        matches!(self, Root::Disk(disk) if path.starts_with(&disk.path))
+        let holds = |root: &DiskRoot| root.disk().is_ok_and(|disk| path.starts_with(&disk.path));
+        matches!(self, Root::Disk(root) if holds(root))
     }
 
-    /// Looks at what is at `path`. A file of up to `in_memory_max` bytes is read. This may block, except for embedded
-    /// files.
-    pub(super) fn open(&self, path: &str, links: Links, in_memory_max: usize) -> io::Result<Opened> {
-        let disk = match self {
-            Root::Disk(disk) => disk,
+    /// Looks at what is at `path`. A small file is read, as `marking` asks. This may block, except for embedded files.
+    pub(super) fn open(&self, path: &[u8], links: Links, marking: Marking<'_>) -> io::Result<Opened> {
+        let root = match self {
+            Root::Disk(root) => root,
             Root::Embedded(embedded) => return Ok(embedded.open(path)),
         };
-        match disk.open(path, links) {
-            Ok(disk::Node::File(file, metadata)) => {
-                Ok(Opened::File(Snapshot::read(file, metadata, in_memory_max)?))
+        let open = || -> io::Result<Opened> {
+            let disk = root.disk()?;
+            Ok(match disk.open(path, links)? {
+                disk::Node::File(file, metadata) => Opened::File(Snapshot::read(file, metadata, marking)?),
+                disk::Node::Directory(dir) => Opened::Directory(Directory::Disk(disk, dir)),
+            })
+        };
+        match open() {
+            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+                Ok(Opened::Nothing)
             }
-            Ok(disk::Node::Directory(dir)) => Ok(Opened::Directory(Directory::Disk(disk.clone(), dir))),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Opened::Nothing),
-            Err(error) => Err(error),
+            opened => opened,
         }
     }
 }
@@ -80,7 +88,7 @@ impl Directory {
     /// Lists the directory, which is at `path`: files and directories. This may block, and so may each entry.
     pub(super) fn entries<'a>(
         &'a self,
-        path: &'a str,
+        path: &'a [u8],
         links: Links,
     ) -> io::Result<Box<dyn Iterator<Item = io::Result<Entry>> + 'a>> {
         Ok(match self {

@@ -2,87 +2,92 @@
 
 use std::borrow::Cow;
 
-use memchr::memchr;
+use memchr::{memchr, memmem};
 
-use crate::message::{Target, is_file_name};
+#[cfg(windows)]
+use crate::message::is_file_name;
+use crate::message::{Target, percent};
 
 /// A path below a root: names separated by one `/`, decoded once. The path of the root itself is empty. A path that
 /// ends with a `/`, or is empty, denotes a directory.
 ///
-/// No name is `.` or `..`, none is empty, and none contains a byte that some system could interpret: a control
-/// character such as NUL, or a backslash. [`Below::new`] is the only way to make one.
+/// No name is `.` or `..`, none is empty, and none contains an octet that the system could interpret: NUL, and on
+/// Windows all that is special there, such as a backslash. Elsewhere a name is any octets, and need not be text.
+/// [`Below::new`] is the only way to make one.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::fs) struct Below<'a>(Cow<'a, str>);
+pub(in crate::fs) struct Below<'a>(Cow<'a, [u8]>);
 
 impl<'a> Below<'a> {
     /// Checks a path, in which nothing is decoded.
-    pub(in crate::fs) fn new(path: impl Into<Cow<'a, str>>) -> Option<Below<'a>> {
+    pub(in crate::fs) fn new(path: impl Into<Cow<'a, [u8]>>) -> Option<Below<'a>> {
         let path = path.into();
-        let names = path.strip_suffix('/').unwrap_or(&path);
-        let is_fit = path.is_empty() || names.split('/').all(is_name);
+        let names = path.strip_suffix(b"/").unwrap_or(&path);
+        let is_fit = path.is_empty() || names.split(|octet| *octet == b'/').all(is_name);
         is_fit.then_some(Below(path))
     }
 
-    /// A copy that owns its text.
+    /// A copy that owns its octets.
     pub(in crate::fs) fn to_owned(&self) -> Below<'static> {
         Below(Cow::Owned(self.0.clone().into_owned()))
     }
 
-    pub(in crate::fs) fn as_str(&self) -> &str {
+    pub(in crate::fs) fn as_bytes(&self) -> &[u8] {
         &self.0
     }
 
     /// The path without the `/` at its end.
-    pub(in crate::fs) fn name(&self) -> &str {
-        self.0.strip_suffix('/').unwrap_or(&self.0)
+    pub(in crate::fs) fn name(&self) -> &[u8] {
+        self.0.strip_suffix(b"/").unwrap_or(&self.0)
     }
 
     /// Whether it denotes a directory.
     pub(in crate::fs) fn is_directory(&self) -> bool {
-        self.0.is_empty() || self.0.ends_with('/')
+        self.0.is_empty() || self.0.ends_with(b"/")
     }
 
     /// Whether a name in it begins with a dot.
     pub(in crate::fs) fn is_dotted(&self) -> bool {
-        self.0.starts_with('.') || self.0.contains("/.")
+        self.0.starts_with(b".") || memmem::find(&self.0, b"/.").is_some()
     }
 }
 
 /// The path of a target, without its first `/`, decoded once. It must still be checked by [`Below::new`].
 ///
 /// An escaped `/` would be part of a name, and no name has one.
-pub(in crate::fs) fn decode(target: &Target) -> Option<Cow<'_, str>> {
+pub(in crate::fs) fn decode(target: &Target) -> Option<Cow<'_, [u8]>> {
     let raw = target.path().strip_prefix('/')?;
     if memchr(b'%', raw.as_bytes()).is_none() {
-        return Some(Cow::Borrowed(raw));
+        return Some(Cow::Borrowed(raw.as_bytes()));
     }
-    let mut decoded = String::with_capacity(raw.len());
-    for (index, segment) in target.segments().enumerate() {
-        let segment = segment.ok().filter(|segment| !segment.contains('/'))?;
-        if index > 0 {
-            decoded.push('/');
-        }
-        decoded.push_str(&segment);
-    }
-    Some(Cow::Owned(decoded))
+    let mut decoded = Vec::with_capacity(raw.len());
+    decoded.extend(percent::octets(raw, percent::Plus::Sign));
+    let slashes = |path: &[u8]| path.iter().filter(|octet| **octet == b'/').count();
+    (slashes(&decoded) == slashes(raw.as_bytes())).then_some(Cow::Owned(decoded))
 }
 
 /// What remains of a path after `prefix`, which consists of whole names.
-pub(in crate::fs) fn strip_prefix<'a>(path: Cow<'a, str>, prefix: &str) -> Option<Cow<'a, str>> {
+pub(in crate::fs) fn strip_prefix<'a>(path: Cow<'a, [u8]>, prefix: &str) -> Option<Cow<'a, [u8]>> {
     if prefix.is_empty() {
         return Some(path);
     }
-    let len = path.len() - path.strip_prefix(prefix)?.strip_prefix('/')?.len();
+    let len = path.len() - path.strip_prefix(prefix.as_bytes())?.strip_prefix(b"/")?.len();
     Some(match path {
         Cow::Borrowed(path) => Cow::Borrowed(&path[len..]),
         Cow::Owned(path) => Cow::Owned(path[len..].to_owned()),
     })
 }
 
-/// Whether a file may be asked for by this name. On Windows one with a `~` may be a second name of a file, even of one
-/// that is hidden.
-pub(in crate::fs) fn is_name(name: &str) -> bool {
-    is_file_name(name) && !(cfg!(windows) && name.contains('~'))
+/// Whether a file may be requested by this name.
+#[cfg(not(windows))]
+pub(in crate::fs) fn is_name(name: &[u8]) -> bool {
+    !matches!(name, b"" | b"." | b"..") && !name.iter().any(|octet| matches!(octet, 0 | b'/'))
+}
+
+/// Whether a file may be requested by this name. One with a `~` may be a second name of a file, even of one that is
+/// hidden.
+#[cfg(windows)]
+pub(in crate::fs) fn is_name(name: &[u8]) -> bool {
+    str::from_utf8(name).is_ok_and(|name| is_file_name(name) && !name.contains('~'))
 }
 
 #[cfg(test)]
@@ -92,9 +97,14 @@ mod tests {
 
     #[track_caller]
     fn check(path: &str, expected: Option<&str>) {
+        check_octets(path, expected.map(str::as_bytes));
+    }
+
+    #[track_caller]
+    fn check_octets(path: &str, expected: Option<&[u8]>) {
         let request = Request::get(path).unwrap();
         let found = decode(request.target()).and_then(Below::new);
-        assert_eq!(found.as_ref().map(Below::as_str), expected, "{path}");
+        assert_eq!(found.as_ref().map(Below::as_bytes), expected, "{path}");
     }
 
     #[test]
@@ -136,25 +146,33 @@ mod tests {
             "/a%2fb",
             "/%2f",
             "/%2fetc/passwd",
-            "/..%5c..%5cx",
-            "/..%5C",
-            "/a%5cb",
-            "/%5c",
             "/%00",
             "/a%00.txt",
-            "/a%0a",
-            "/a%7f",
             "//",
             "//a",
             "/a//b",
             "/a//",
             "//etc/passwd",
-            "/%ff",
-            "/a/%c0%ae%c0%ae/",
-            "/%c0%af",
-            "/%ed%a0%80",
         ];
         bad.iter().for_each(|path| check(path, None));
+    }
+
+    /// On Unix these are names like any other: `%c0%ae` is no dot, and `%c0%af` no slash, to anything that reads them.
+    #[test]
+    fn what_only_windows_interprets_is_a_name_elsewhere() {
+        let rows: [(&str, &[u8]); 10] = [
+            ("/..%5c..%5cx", b"..\\..\\x"),
+            ("/..%5C", b"..\\"),
+            ("/a%5cb", b"a\\b"),
+            ("/%5c", b"\\"),
+            ("/a%0a", b"a\n"),
+            ("/a%7f", b"a\x7f"),
+            ("/%ff", b"\xff"),
+            ("/a/%c0%ae%c0%ae/", b"a/\xc0\xae\xc0\xae/"),
+            ("/%c0%af", b"\xc0\xaf"),
+            ("/%ed%a0%80", b"\xed\xa0\x80"),
+        ];
+        rows.iter().for_each(|(path, name)| check_octets(path, (!cfg!(windows)).then_some(*name)));
     }
 
     #[test]
@@ -168,11 +186,11 @@ mod tests {
 
     #[test]
     fn a_prefix_ends_with_a_whole_name() {
-        let strip = |path: &'static str, prefix| strip_prefix(path.into(), prefix);
+        let strip = |path: &'static str, prefix| strip_prefix(path.as_bytes().into(), prefix);
         for (path, left) in [("a/b", "b"), ("a/", ""), ("a/b/", "b/"), ("a//b", "/b")] {
-            assert_eq!(strip(path, "a").as_deref(), Some(left), "{path}");
+            assert_eq!(strip(path, "a").as_deref(), Some(left.as_bytes()), "{path}");
         }
-        assert_eq!(strip("x", "").as_deref(), Some("x"));
+        assert_eq!(strip("x", "").as_deref(), Some(&b"x"[..]));
         for path in ["a", "ab", "ab/c", "b/a", "", "/a/b"] {
             assert_eq!(strip(path, "a"), None, "{path}");
         }

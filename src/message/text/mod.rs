@@ -4,7 +4,7 @@ mod basic;
 mod class;
 pub(super) mod date;
 mod decimal;
-#[cfg(any(feature = "fs", feature = "multipart"))]
+#[cfg(any(feature = "multipart", all(windows, feature = "fs")))]
 mod file_name;
 pub(crate) mod percent;
 
@@ -16,7 +16,7 @@ pub(crate) use basic::basic_credentials;
 pub(crate) use class::Class;
 pub(crate) use date::{ImfDate, month_number};
 pub(crate) use decimal::{decimal, saturating_decimal};
-#[cfg(any(feature = "fs", feature = "multipart"))]
+#[cfg(any(feature = "multipart", all(windows, feature = "fs")))]
 pub(crate) use file_name::is_file_name;
 pub use from_text::FromText;
 pub use invalid_text::InvalidText;

@@ -2,72 +2,42 @@
 
 use std::fs::File;
 use std::io;
+use std::path::Path;
 
-use rustix::fs::{Dir, DirEntry, FileType, Mode, OFlags, ResolveFlags, openat2};
+use rustix::fs::{Mode, ResolveFlags, openat2};
 use rustix::io::Errno;
-use rustix::process::{Resource, getrlimit};
 
-use super::{Disk, Entry, Links, walk};
+use super::unix::{self, FLAGS, error, without_links};
+pub(super) use super::unix::{Identity, descriptors, entries, identity, open_root};
+use super::{Disk, Links};
 
-pub(super) fn open(disk: &Disk, path: &str, links: Links) -> io::Result<File> {
-    let path = if path.is_empty() { "." } else { path };
-    // `NONBLOCK`, so that opening a pipe does not wait for its writer.
-    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+pub(super) fn open(disk: &Disk, path: &Path, links: Links) -> io::Result<File> {
+    match resolve(disk, path, links) {
+        // Kernels before 5.6, and sandboxes that do not know the call.
+        Err(Errno::NOSYS | Errno::PERM) => unix::open(disk, path, links),
+        // To the system an absolute link leads out of the root, even if it leads to a place below it.
+        Err(Errno::XDEV) if links == Links::Followed => {
+            resolve(disk, &without_links(disk, path)?, Links::Refused).map_err(error)
+        }
+        resolved => resolved.map_err(error),
+    }
+}
+
+fn resolve(disk: &Disk, path: &Path, links: Links) -> Result<File, Errno> {
+    let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
     let resolve = match links {
         Links::Refused => resolve | ResolveFlags::NO_SYMLINKS,
         Links::Followed => resolve,
     };
     for _ in 0..ATTEMPTS {
-        match openat2(&disk.dir, path, flags, Mode::empty(), resolve) {
-            Ok(file) => return Ok(file.into()),
+        match openat2(&disk.dir, path, FLAGS, Mode::empty(), resolve) {
             // A directory is being renamed.
             Err(Errno::AGAIN | Errno::INTR) => {}
-            // Kernels before 5.6, and sandboxes that do not know the call.
-            Err(Errno::NOSYS | Errno::PERM) => return walk::open(disk, path, links),
-            Err(errno) => return Err(error(errno)),
+            opened => return opened.map(File::from),
         }
     }
-    Err(io::ErrorKind::ResourceBusy.into())
+    Err(Errno::BUSY)
 }
 
 const ATTEMPTS: usize = 16;
-
-/// Links that lead out of the root or in circles, names that are too long, and what cannot be opened, count as not
-/// there.
-fn error(errno: Errno) -> io::Error {
-    match errno {
-        Errno::LOOP | Errno::XDEV | Errno::NOTDIR | Errno::NAMETOOLONG | Errno::NXIO => {
-            io::ErrorKind::NotFound.into()
-        }
-        errno => errno.into(),
-    }
-}
-
-pub(super) fn entries<'a>(
-    disk: &'a Disk,
-    dir: &File,
-    path: &'a str,
-    links: Links,
-) -> io::Result<impl Iterator<Item = io::Result<Entry>> + 'a> {
-    let entry = move |found: DirEntry| {
-        // A name that is not UTF-8 cannot be requested.
-        let Ok(name) = found.file_name().to_str() else { return Ok(None) };
-        let is_candidate = match (found.file_type(), links) {
-            (FileType::Symlink, Links::Refused) => false,
-            (FileType::RegularFile | FileType::Directory | FileType::Symlink | FileType::Unknown, _) => true,
-            _ => false,
-        };
-        if !is_candidate || matches!(name, "." | "..") {
-            return Ok(None);
-        }
-        disk.entry(path, name, links)
-    };
-    let found = Dir::read_from(dir)?;
-    Ok(found.filter_map(move |found| found.map_err(io::Error::from).and_then(entry).transpose()))
-}
-
-pub(super) fn descriptors() -> usize {
-    let limit = getrlimit(Resource::Nofile).current;
-    limit.and_then(|limit| limit.try_into().ok()).unwrap_or(usize::MAX)
-}

@@ -1,31 +1,35 @@
 //! [`Disk`]: a directory, and nothing that is not below it.
 //!
-//! This module blocks, so it is used on threads that may wait. There is a file for each operating system, with the same
-//! three functions.
+//! This module blocks, so it is used on threads that may wait. There is a file for each kind of operating system, with
+//! the same functions.
 
-#[cfg(not(target_os = "linux"))]
-mod elsewhere;
 #[cfg(target_os = "linux")]
 mod linux;
-mod walk;
+#[cfg(unix)]
+mod unix;
+#[cfg(not(unix))]
+mod windows;
 
 use std::fs::{File, Metadata};
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-#[cfg(not(target_os = "linux"))]
-use elsewhere as system;
 #[cfg(target_os = "linux")]
 use linux as system;
+#[cfg(all(unix, not(target_os = "linux")))]
+use unix as system;
+#[cfg(not(unix))]
+use windows as system;
 
 /// A directory whose files are served.
 #[derive(Debug)]
 pub(in crate::fs) struct Disk {
     /// The path without links.
     pub(in crate::fs) path: PathBuf,
-    #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "a walk starts from the path"))]
+    #[cfg_attr(not(unix), expect(dead_code, reason = "files are opened by their whole path"))]
     dir: File,
+    identity: system::Identity,
 }
 
 /// What to do with symbolic links.
@@ -46,7 +50,8 @@ pub(in crate::fs) enum Node {
 /// One entry of a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::fs) struct Entry {
-    pub(in crate::fs) name: String,
+    /// The octets of the name, which need not be text.
+    pub(in crate::fs) name: Vec<u8>,
     /// `None` for a directory.
     pub(in crate::fs) size: Option<u64>,
     pub(in crate::fs) modified: Option<SystemTime>,
@@ -63,12 +68,13 @@ impl Disk {
     /// # Errors
     ///
     /// Fails if the path does not exist, or is not a directory.
-    pub(in crate::fs) fn new(path: PathBuf) -> io::Result<Disk> {
+    pub(in crate::fs) fn new(path: &Path) -> io::Result<Disk> {
         let open = || {
             let path = path.canonicalize()?;
-            let dir = walk::open_any(&path)?;
-            match dir.metadata()?.is_dir() {
-                true => Ok(Disk { path, dir }),
+            let dir = system::open_root(&path)?;
+            let metadata = dir.metadata()?;
+            match metadata.is_dir() {
+                true => Ok(Disk { path, dir, identity: system::identity(&metadata) }),
                 false => Err(io::Error::from(io::ErrorKind::NotADirectory)),
             }
         };
@@ -77,13 +83,18 @@ impl Disk {
             .map_err(|cause| io::Error::new(cause.kind(), format!("cannot open {}: {cause}", path.display())))
     }
 
+    /// Whether both are the same directory, at the same place.
+    pub(in crate::fs) fn is(&self, other: &Disk) -> bool {
+        self.identity == other.identity && self.path == other.path
+    }
+
     /// Opens what is at `path`, which must be relative, without a `/` at its end.
     ///
     /// # Errors
     ///
     /// Fails with `NotFound` for anything that is not there, is not below the root, or must not be served.
-    pub(in crate::fs) fn open(&self, path: &str, links: Links) -> io::Result<Node> {
-        let file = system::open(self, path, links)?;
+    pub(in crate::fs) fn open(&self, path: &[u8], links: Links) -> io::Result<Node> {
+        let file = system::open(self, as_path(path)?, links)?;
         let metadata = file.metadata()?;
         match (metadata.is_file(), metadata.is_dir()) {
             (true, _) => Ok(Node::File(file, metadata)),
@@ -96,7 +107,7 @@ impl Disk {
     pub(in crate::fs) fn entries<'a>(
         &'a self,
         dir: &File,
-        path: &'a str,
+        path: &'a [u8],
         links: Links,
     ) -> io::Result<impl Iterator<Item = io::Result<Entry>> + 'a> {
         system::entries(self, dir, path, links)
@@ -108,8 +119,8 @@ impl Disk {
     /// # Errors
     ///
     /// Fails if there are no descriptors left: what is there would seem to be gone.
-    fn entry(&self, path: &str, name: &str, links: Links) -> io::Result<Option<Entry>> {
-        let path = if path.is_empty() { name.to_owned() } else { format!("{path}/{name}") };
+    fn entry(&self, path: &[u8], name: &[u8], links: Links) -> io::Result<Option<Entry>> {
+        let path = join(path, name);
         let (size, metadata) = match self.open(&path, links) {
             Ok(Node::File(_, metadata)) => (Some(metadata.len()), metadata),
             Ok(Node::Directory(dir)) => (None, dir.metadata()?),
@@ -118,6 +129,23 @@ impl Disk {
         };
         Ok(Some(Entry { name: name.to_owned(), size, modified: metadata.modified().ok() }))
     }
+}
+
+/// The path of `name` in a directory.
+pub(in crate::fs) fn join(directory: &[u8], name: &[u8]) -> Vec<u8> {
+    if directory.is_empty() { name.to_owned() } else { [directory, b"/", name].concat() }
+}
+
+#[cfg(unix)]
+fn as_path(path: &[u8]) -> io::Result<&Path> {
+    use std::os::unix::ffi::OsStrExt;
+    Ok(Path::new(std::ffi::OsStr::from_bytes(path)))
+}
+
+/// Where names are Unicode, a path that is not leads nowhere.
+#[cfg(not(unix))]
+fn as_path(path: &[u8]) -> io::Result<&Path> {
+    str::from_utf8(path).map(Path::new).map_err(|_| io::ErrorKind::NotFound.into())
 }
 
 /// Whether the process or the system has too many open files.

@@ -1,0 +1,44 @@
+//! [`Description`]: what an answer says of a file besides what the file itself says (RFC 9110 §8).
+
+use std::time::SystemTime;
+
+use crate::message::Headers;
+
+/// What an answer says of a file, by the settings of the program or by what a handler has set.
+#[derive(Debug)]
+pub(in crate::fs) struct Description<'a> {
+    pub(super) content_type: String,
+    pub(super) cache_control: Option<&'a str>,
+    /// Whether the file itself is an encoded form of what it stands for.
+    pub(super) is_coded: bool,
+    /// Instead of one that is made of the file.
+    pub(super) etag: Option<Vec<u8>>,
+    /// Instead of the time of the file.
+    pub(super) modified: Option<SystemTime>,
+    pub(super) has_ranges: bool,
+}
+
+impl<'a> Description<'a> {
+    pub(in crate::fs) fn new(content_type: String, cache_control: Option<&'a str>) -> Description<'a> {
+        Description {
+            content_type,
+            cache_control,
+            is_coded: false,
+            etag: None,
+            modified: None,
+            has_ranges: true,
+        }
+    }
+
+    /// What a handler has set, and `content_type` if it has set none.
+    pub(in crate::fs) fn from_fields(fields: &Headers, content_type: String) -> Description<'a> {
+        let chosen = fields.content_type().map(str::to_owned);
+        Description {
+            is_coded: fields.contains("content-encoding"),
+            etag: fields.get("etag").map(<[u8]>::to_vec),
+            modified: fields.date("last-modified"),
+            has_ranges: fields.text("accept-ranges").is_none_or(|unit| unit.eq_ignore_ascii_case("bytes")),
+            ..Description::new(chosen.unwrap_or(content_type), None)
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! Systems other than Unix, such as Windows: each name of a path is checked, and then the path is opened as a whole.
+//!
+//! A process that may replace directories below the root by links could do so between the check and the opening, and
+//! lead it out of the root.
+
+use std::fs::{self, DirEntry, File, Metadata};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use super::{Disk, Entry, Links};
+
+pub(super) fn open(disk: &Disk, path: &Path, links: Links) -> io::Result<File> {
+    let whole = match links {
+        Links::Refused => check_names(disk, path),
+        Links::Followed => disk.path.join(path).canonicalize(),
+    };
+    let whole = whole.map_err(plain)?;
+    let is_special = |metadata: Metadata| !metadata.is_file() && !metadata.is_dir();
+    if !whole.starts_with(&disk.path) || fs::metadata(&whole).map(is_special).map_err(plain)? {
+        return Err(io::ErrorKind::NotFound.into());
+    }
+    open_root(&whole).map_err(plain)
+}
+
+/// Opens a file or a directory, which may be anywhere. Windows opens directories only with this flag.
+pub(super) fn open_root(path: &Path) -> io::Result<File> {
+    use std::os::windows::fs::OpenOptionsExt;
+
+    const FILE_FLAG_BACKUP_SEMANTICS: u32 = 0x0200_0000;
+    fs::OpenOptions::new().read(true).custom_flags(FILE_FLAG_BACKUP_SEMANTICS).open(path)
+}
+
+/// What distinguishes a directory from others that were at its path.
+pub(super) type Identity = Option<SystemTime>;
+
+pub(super) fn identity(metadata: &Metadata) -> Identity {
+    metadata.created().ok()
+}
+
+pub(super) fn entries<'a>(
+    disk: &'a Disk,
+    _: &File,
+    path: &'a [u8],
+    links: Links,
+) -> io::Result<impl Iterator<Item = io::Result<Entry>> + 'a> {
+    let entry = move |found: DirEntry| disk.entry(path, found.file_name().as_encoded_bytes(), links);
+    let found = fs::read_dir(disk.path.join(super::as_path(path)?))?;
+    Ok(found.filter_map(move |found| found.and_then(entry).transpose()))
+}
+
+/// Windows bounds files by memory only.
+pub(super) fn descriptors() -> usize {
+    usize::MAX
+}
+
+/// Returns the whole path, if none of its names is a link.
+fn check_names(disk: &Disk, path: &Path) -> io::Result<PathBuf> {
+    let mut whole = disk.path.clone();
+    for name in path {
+        whole.push(name);
+        if fs::symlink_metadata(&whole)?.is_symlink() {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+    }
+    Ok(whole)
+}
+
+/// Reduces errors to the kinds that matter to a peer: not found, not permitted, and busy.
+fn plain(error: io::Error) -> io::Error {
+    use io::ErrorKind::{InvalidFilename, NotADirectory, NotFound};
+    match error.kind() {
+        NotADirectory | InvalidFilename => NotFound.into(),
+        _ => error,
+    }
+}
