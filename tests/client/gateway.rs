@@ -80,7 +80,12 @@ fn check(asked: &str, onward: &str, answer: &str, expected: &str) {
         assert_eq!(hear(&stage, asked).await, expected, "{asked}");
         assert_eq!(stage.heard(), [onward], "{asked}");
         let behind = Behind { heard: onward.into(), said: answer.into(), is_closed: false };
-        let passage = Passage { asked: asked.as_bytes(), heard: expected.as_bytes(), behind: &[behind] };
+        let passage = Passage {
+            asked: asked.as_bytes(),
+            heard: expected.as_bytes(),
+            is_ended: true,
+            behind: &[behind],
+        };
         let passed = passage.check();
         assert_eq!((passed.requests, passed.responses), (1, 1), "{asked}");
     });

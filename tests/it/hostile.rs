@@ -210,6 +210,7 @@ const READ: Handlers = Handlers {
         format!("{method} {path} {}", content.escape_ascii())
     },
     is_early: &|request| request.path().len() == 3,
+    is_streamed: &|request| request.path().len() == 4,
 };
 
 /// The rule that is broken first counts, even if everything comes at once.

@@ -10,18 +10,23 @@ pub const CHOICES: &[Choice] = &[Choice::StatusWithoutSpace, Choice::StatusBelow
 /// How many interim responses the client reads before a final one.
 const INTERIM_MAX: usize = 16;
 
-/// The final response to a request with `method`, which may be 101, what was not read behind it, and how many interim
-/// responses came before it.
-pub fn final_response<'a>(
-    wire: &'a [u8],
-    method: &str,
-    is_closed: bool,
-) -> (Next<Response>, &'a [u8], usize) {
-    let (mut reader, mut interim) = (Reader::new(wire, CHOICES), 0);
+/// How a request is answered.
+pub struct Answer<'a> {
+    /// The interim responses.
+    pub interim: Vec<Response>,
+    /// The final response, or 101.
+    pub next: Next<Response>,
+    /// What was not read behind it.
+    pub rest: &'a [u8],
+}
+
+/// The answer to a request with `method`.
+pub fn final_response<'a>(wire: &'a [u8], method: &str, is_closed: bool) -> Answer<'a> {
+    let (mut reader, mut interim) = (Reader::new(wire, CHOICES), Vec::new());
     loop {
         match reader.response(method.as_bytes(), is_closed) {
-            Next::Whole(Response { status: 100 | 102..200, .. }) => interim += 1,
-            next => return (next, reader.rest(), interim),
+            Next::Whole(response) if matches!(response.status, 100 | 102..200) => interim.push(response),
+            next => return Answer { interim, next, rest: reader.rest() },
         }
     }
 }
@@ -58,7 +63,7 @@ pub const LIMITS: Limits = Limits { head_max: 64 << 10, fields_max: 128, body_ma
 pub fn check(call: Call, outcome: Result<(u16, &[u8], bool), &str>) {
     let Call { method, wire, is_closed, limits } = call;
     let shown = wire[..wire.len().min(2000)].escape_ascii();
-    let (next, rest, interim) = final_response(wire, method, is_closed);
+    let Answer { interim, next, rest } = final_response(wire, method, is_closed);
     match (&next, outcome) {
         (Next::Whole(response), Ok((status, content, is_reused))) => {
             let read = (response.status, &*response.content);
@@ -67,7 +72,7 @@ pub fn check(call: Call, outcome: Result<(u16, &[u8], bool), &str>) {
             assert!(!is_reused || may_follow, "reused behind {next:?} and {rest:?}: {shown}");
         }
         (Next::Whole(response), Err(why)) => {
-            let may_refuse = may_refuse(response, method, interim, limits);
+            let may_refuse = may_refuse(response, method, &interim, limits);
             assert!(may_refuse, "{why}, but read {response:?}: {shown}");
         }
         (_, Err(_)) => {}
@@ -76,26 +81,33 @@ pub fn check(call: Call, outcome: Result<(u16, &[u8], bool), &str>) {
 }
 
 /// Where the client refuses what the grammar allows.
-pub fn may_refuse(response: &Response, method: &str, interim: usize, limits: Limits) -> bool {
-    let Response { status, fields, content, trailers, chunking, .. } = response;
+pub fn may_refuse(response: &Response, method: &str, interim: &[Response], limits: Limits) -> bool {
+    let Response { status, content, trailers, chunking, fields, .. } = response;
+    let mut heads = interim.iter().chain([response]);
     let chunking = chunking.unwrap_or_default();
-    let lengths = fields.iter().map(|field| field.name.len() + field.value.len() + ": \r\n".len());
-    // Blanks count, too, but are not kept.
-    let head = 2 * lengths.sum::<usize>() + response.reason.len();
     let has_no_content = matches!(status, 204 | 304) || method == "HEAD";
     let choices = [
         ("9110 §7.8: a protocol that was not asked for", *status == 101),
-        ("9110 §15.2: more than 16 interim responses", interim > INTERIM_MAX),
+        ("9110 §15.2: more than 16 interim responses", interim.len() > INTERIM_MAX),
         ("9112 §6.3: odd framing of content that is not sent", has_no_content && is_framed(fields)),
         ("9112 §6.1: empty elements beside chunked", has_empty_coding(fields)),
         ("9112 §7.1: a size of more than 16 digits", chunking.digits > 16),
         ("9112 §7.1.1: long extensions", is_long(chunking)),
         ("9110 §6.5.1: a trailer that frames, routes, controls or describes", has_odd_trailer(trailers)),
-        ("9110 §5.4: fields above their limits", fields.len() > limits.fields_max || head > limits.head_max),
+        ("9110 §5.4: fields above their limits", heads.any(|head| is_beyond(head, limits))),
         ("9110 §5.4: trailers above their limits", trailers.len() > 64 || has_long_trailers(trailers)),
         ("9110 §15.5.14: content above the limit", content.len() > limits.body_max),
     ];
     choices.iter().any(|(_, holds)| *holds)
+}
+
+/// Whether the head of a response may be beyond the limits.
+fn is_beyond(response: &Response, limits: Limits) -> bool {
+    let fields = &response.fields;
+    let lengths = fields.iter().map(|field| field.name.len() + field.value.len() + ": \r\n".len());
+    // Blanks count, too, but are not kept.
+    let len = 2 * lengths.sum::<usize>() + response.reason.len();
+    fields.len() > limits.fields_max || len > limits.head_max
 }
 
 fn has_long_trailers(trailers: &[Field]) -> bool {

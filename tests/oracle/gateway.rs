@@ -2,7 +2,6 @@
 //! and each message is the one that was received.
 
 use super::client::final_response;
-use super::grammar::trim;
 use super::message::{Field, Request, Response};
 use super::reader::{Next, Reader};
 use super::server::CHOICES;
@@ -12,6 +11,8 @@ pub struct Passage<'a> {
     /// What its peer said, and heard.
     pub asked: &'a [u8],
     pub heard: &'a [u8],
+    /// Whether the gateway has ended its side behind that, and has not cut the connection.
+    pub is_ended: bool,
     /// Each connection to the server behind.
     pub behind: &'a [Behind],
 }
@@ -41,7 +42,7 @@ impl Passage<'_> {
     /// If something passed that should not have, or has become something else.
     #[track_caller]
     pub fn check(&self) -> Passed {
-        let asked = self.asked();
+        let (asked, left) = self.asked();
         let mut passed = Passed::default();
         let (mut next, mut known) = (0, Vec::new());
         for behind in self.behind {
@@ -60,31 +61,32 @@ impl Passage<'_> {
                 next += ahead;
                 passed.requests += usize::from(is_whole);
                 let method = String::from_utf8_lossy(&onward.method).into_owned();
-                let (answer, rest, _) = final_response(said, &method, behind.is_closed);
-                said = rest;
-                known.push(answer);
+                let answer = final_response(said, &method, behind.is_closed);
+                said = answer.rest;
+                known.push(answer.next);
                 if !is_whole {
                     break;
                 }
             }
         }
-        passed.responses = self.check_heard(&asked, &known);
+        passed.responses = self.check_heard((&asked, left), &known);
         passed
     }
 
-    /// The requests that the peer sent. The last one may not be whole.
-    fn asked(&self) -> Vec<Asked> {
+    /// The requests that the peer sent, of which the last may not be whole, and what is left.
+    fn asked(&self) -> (Vec<Asked>, &[u8]) {
         let (mut reader, mut all) = (Reader::new(self.asked, CHOICES), Vec::new());
         loop {
+            let left = reader.rest();
             let (request, is_whole) = match reader.request() {
                 Next::Whole(request) => (request, true),
                 Next::Partial(Some(request)) | Next::Refused(Some(request), _) => (request, false),
-                _ => return all,
+                _ => return (all, left),
             };
             let goes_on = is_whole && request.persists();
             all.push(Asked { request, is_whole });
             if !goes_on {
-                return all;
+                return (all, b"");
             }
         }
     }
@@ -92,15 +94,13 @@ impl Passage<'_> {
     /// Each final response is the answer to a request, and one that was `known` to the gateway, or an error of its own.
     /// Returns how many were whole.
     #[track_caller]
-    fn check_heard(&self, asked: &[Asked], known: &[Next<Response>]) -> usize {
+    fn check_heard(&self, (asked, left): (&[Asked], &[u8]), known: &[Next<Response>]) -> usize {
+        let is_left_head = left.strip_prefix(b"\r\n").unwrap_or(left).starts_with(b"HEAD ");
         let (mut reader, mut count) = (Reader::strict(self.heard), 0);
         loop {
-            let is_head = match asked.get(count) {
-                Some(asked) => asked.request.method == b"HEAD",
-                None => trim_lines(self.asked).starts_with(b"HEAD "),
-            };
+            let is_head = asked.get(count).map_or(is_left_head, |asked| asked.request.method == b"HEAD");
             let method: &[u8] = if is_head { b"HEAD" } else { b"GET" };
-            match reader.response(method, true) {
+            match reader.response(method, self.is_ended) {
                 Next::Nothing | Next::Partial(None) => return count,
                 Next::Whole(Response { status: 100..200, .. }) => {}
                 Next::Whole(response) => {
@@ -169,12 +169,6 @@ fn is_part(fields: &[Field], others: &[Field]) -> bool {
 /// An error whose content is its reason.
 fn is_error_of_its_own(response: &Response, is_head: bool) -> bool {
     response.status >= 400 && (is_head || response.content == response.reason)
-}
-
-/// `wire` without empty lines before it.
-fn trim_lines(wire: &[u8]) -> &[u8] {
-    let lines = wire.iter().take_while(|octet| b"\r\n".contains(octet)).count();
-    trim(&wire[lines..])
 }
 
 fn shown(wire: &[u8]) -> String {

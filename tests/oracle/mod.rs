@@ -5,7 +5,7 @@
 //! Where the RFCs let a recipient choose, the reader refuses, unless it is made with that [`Choice`]. [`server`] and
 //! [`client`] list where this crate is more generous than the strict reading, and where it refuses more.
 
-#![allow(dead_code, reason = "each program of tests uses some of it")]
+#![allow(dead_code, unused_imports, reason = "each program of tests uses some of it")]
 
 pub mod client;
 pub mod gateway;
@@ -16,5 +16,6 @@ pub mod server;
 #[cfg(test)]
 mod tests;
 
-pub use message::{Request, Response};
+pub use grammar::form;
+pub use message::{Field, Request, Response};
 pub use reader::{Choice, Next, Reader};

@@ -14,12 +14,20 @@ pub struct Handlers<'a> {
     pub note: &'a dyn Fn(&Request) -> String,
     /// Whether it answers without having read the content.
     pub is_early: &'a dyn Fn(&Request) -> bool,
+    /// Whether it answers piece by piece. The end of the connection is the only end that HTTP/1.0 knows for that.
+    pub is_streamed: &'a dyn Fn(&Request) -> bool,
 }
 
 impl<'a> Handlers<'a> {
-    /// Handlers that read the content to its end.
+    /// Handlers that read the content to its end, and answer at once.
     pub fn reading(note: &'a dyn Fn(&Request) -> String) -> Handlers<'a> {
-        Handlers { note, is_early: &|_| false }
+        Handlers { note, is_early: &|_| false, is_streamed: &|_| false }
+    }
+
+    /// Whether another request may follow that one.
+    fn go_on(&self, request: &Request) -> bool {
+        let is_old = request.minor == 0 && request.method != b"HEAD";
+        request.persists() && !(is_old && (self.is_streamed)(request))
     }
 }
 
@@ -45,7 +53,7 @@ pub fn check(wire: &[u8], handlers: Handlers, seen: &[String], refused: Option<u
         let is_early = (handlers.is_early)(request);
         assert_eq!(*note, (handlers.note)(request), "seen, and read: {shown}");
         assert!(is_whole || is_early, "{note:?} was seen whole, but read {next:?}: {shown}");
-        goes_on = is_whole && request.persists();
+        goes_on = is_whole && handlers.go_on(request);
         // What was not read of the content may be too much to be read now.
         if is_early && refused.is_none() && seen.last() == Some(note) {
             return;

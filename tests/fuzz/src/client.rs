@@ -1,0 +1,131 @@
+//! A client that hears arbitrary octets. The answer that it accepts is what the oracle reads, however the octets are
+//! cut; memory is bounded; and nothing of it shows in the next exchange.
+
+use std::cell::RefCell;
+use std::time::Duration;
+
+use corehttp::{Client, Headers, Redirects, Request, Response};
+use tokio::runtime::Runtime;
+use tokio::time::sleep;
+
+use crate::memory::bounded;
+use crate::oracle::client::{Call, LIMITS, Limits, check, final_response};
+use crate::oracle::server::has_odd_trailer;
+use crate::oracle::{Field, Next};
+use crate::script::{Said, Script};
+use crate::settings::Settings;
+use crate::wired::paused;
+
+/// Bit 0: the server closes behind its answer. Bit 1: limits are small. Bit 2: the method is HEAD.
+pub fn run(data: &[u8]) {
+    let Some((settings, wire)) = Settings::split(data) else { return };
+    CLIENTS.with(|clients| {
+        let caller = &clients[usize::from(settings.flag(1))];
+        let (method, closes) = (if settings.flag(2) { "HEAD" } else { "GET" }, settings.flag(0));
+        let most = MEMORY_MAX + 32 * wire.len();
+        let packets = vec![wire.to_vec()];
+        let whole = bounded(most, || caller.call(method, packets, closes));
+        let cut = bounded(most, || caller.call(method, settings.cut(wire), closes));
+        assert_eq!(cut, whole, "cut otherwise: {}", wire.escape_ascii());
+        let call = Call { method, wire, is_closed: closes, limits: caller.limits };
+        let answer = whole.answer.as_ref();
+        check(call, answer.map(|it| (it.status, &*it.content, whole.is_reused)).map_err(|why| &**why));
+        if let (Next::Whole(read), Ok(answer)) = (final_response(wire, method, closes).next, answer) {
+            assert_eq!(answer.fields, unfolded(&read.fields), "{}", wire.escape_ascii());
+            if !has_odd_trailer(&read.trailers) {
+                assert_eq!(answer.trailers, unfolded(&read.trailers), "{}", wire.escape_ascii());
+            }
+        }
+    });
+}
+
+/// What a call may take that is not answered, and the servers in memory.
+const MEMORY_MAX: usize = 512 << 10;
+
+thread_local! {
+    static CLIENTS: [Caller; 2] = {
+        let small = Limits { head_max: 300, fields_max: 6, body_max: 100 };
+        [Caller::new(LIMITS), Caller::new(small)]
+    };
+}
+
+const PROBED: &[u8] = b"HTTP/1.1 200 OK\r\nx-probe: 1\r\ncontent-length: 5\r\n\r\nprobe";
+
+/// A client that is kept for all inputs, and the memory of its exchanges.
+struct Caller {
+    runtime: Runtime,
+    script: Script,
+    client: Client,
+    limits: Limits,
+    response: RefCell<Response>,
+}
+
+/// How a call ended.
+#[derive(Debug, PartialEq)]
+struct Outcome {
+    answer: Result<Answer, String>,
+    is_reused: bool,
+}
+
+#[derive(Debug, PartialEq)]
+struct Answer {
+    status: u16,
+    fields: Vec<(String, Vec<u8>)>,
+    content: Vec<u8>,
+    trailers: Vec<(String, Vec<u8>)>,
+}
+
+impl Caller {
+    fn new(limits: Limits) -> Caller {
+        let (runtime, script) = (paused(), Script::default());
+        let builder = Client::builder().dialer(script.clone()).redirects(Redirects::Return);
+        let bounds =
+            builder.head_max(limits.head_max).fields_max(limits.fields_max).body_max(limits.body_max);
+        Caller { runtime, script, client: bounds.build(), limits, response: RefCell::default() }
+    }
+
+    fn call(&self, method: &str, packets: Vec<Vec<u8>>, closes: bool) -> Outcome {
+        self.script.begin(Said { packets, later: Some(PROBED), closes, is_early: false });
+        let mut response = self.response.borrow_mut();
+        self.runtime.block_on(async {
+            self.client.close_idle();
+            let request = Request::new(method, "http://a/").unwrap();
+            let sent = self.client.send(&request, &mut response).await;
+            let answer = sent.map(|()| Answer::of(&response)).map_err(|error| format!("{error:#}"));
+            // What is still to come arrives on an idle connection.
+            sleep(Duration::from_secs(1)).await;
+            let probe = Request::get("http://a/probe").unwrap();
+            self.client.send(&probe, &mut response).await.expect("a probe is answered");
+            let fields = vec![("x-probe".into(), b"1".to_vec()), ("content-length".into(), b"5".to_vec())];
+            let probed = Answer { status: 200, fields, content: b"probe".to_vec(), trailers: Vec::new() };
+            assert_eq!(Answer::of(&response), probed);
+            Outcome { answer, is_reused: self.script.connections().len() == 1 }
+        })
+    }
+}
+
+impl Answer {
+    fn of(response: &Response) -> Answer {
+        Answer {
+            status: response.status.as_u16(),
+            fields: received(&response.headers),
+            content: response.body.bytes().to_vec(),
+            trailers: received(&response.trailers),
+        }
+    }
+}
+
+fn received(headers: &Headers) -> Vec<(String, Vec<u8>)> {
+    headers.iter().map(|(name, value)| (name.to_ascii_lowercase(), single_blanks(value))).collect()
+}
+
+fn unfolded(fields: &[Field]) -> Vec<(String, Vec<u8>)> {
+    let name = |field: &Field| String::from_utf8(field.name.to_ascii_lowercase()).unwrap();
+    fields.iter().map(|field| (name(field), single_blanks(&field.value))).collect()
+}
+
+/// Where a line was folded, there is at least one blank (RFC 9112 §5.2).
+fn single_blanks(value: &[u8]) -> Vec<u8> {
+    let words = value.split(|octet| matches!(octet, b' ' | b'\t')).filter(|word| !word.is_empty());
+    words.collect::<Vec<_>>().join(&b' ')
+}

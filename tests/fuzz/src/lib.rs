@@ -1,0 +1,31 @@
+//! Targets for coverage-guided fuzzing: each takes any octets, and panics if something is wrong with what the crate
+//! makes of them. `README.md` says how they are run.
+
+pub mod client;
+pub mod content;
+pub mod decoding;
+pub mod files;
+pub mod gateway;
+pub mod server;
+
+mod memory;
+#[path = "../../oracle/mod.rs"]
+mod oracle;
+mod script;
+mod settings;
+mod wired;
+
+pub use settings::draw;
+
+/// What takes any octets.
+pub type Target = fn(&[u8]);
+
+/// All targets, by name.
+pub const TARGETS: &[(&str, Target)] = &[
+    ("client", client::run),
+    ("content", content::run),
+    ("decoding", decoding::run),
+    ("files", files::run),
+    ("gateway", gateway::run),
+    ("server", server::run),
+];

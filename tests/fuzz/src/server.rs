@@ -1,0 +1,201 @@
+//! A server that hears arbitrary octets. What its handlers see is what the oracle reads, however the octets are cut;
+//! what it answers a strict reader reads; memory is bounded; and nothing of it shows in the next exchange.
+
+use std::cell::RefCell;
+use std::time::Duration;
+
+use corehttp::{BodyPlan, Context, Handler, Limits, Request, Server};
+
+use crate::memory::bounded;
+use crate::oracle::server::{Handlers, check};
+use crate::oracle::{self, Next, Reader, Response};
+use crate::settings::Settings;
+use crate::wired::{Heard, Wired, undated};
+
+/// Bit 0: the peer ends its side. Bit 1: limits are small.
+pub fn run(data: &[u8]) {
+    let Some((settings, wire)) = Settings::split(data) else { return };
+    SERVERS.with(|servers| {
+        let wired = &servers[usize::from(settings.flag(1))];
+        let most = MEMORY_MAX + 24 * wire.len();
+        let whole = bounded(most, || Outcome::of(wired, vec![wire.to_vec()], settings.flag(0)));
+        let cut = bounded(most, || Outcome::of(wired, settings.cut(wire), settings.flag(0)));
+        assert_eq!(cut, whole, "cut otherwise: {}", wire.escape_ascii());
+        check(wire, READ, &whole.seen, whole.refused);
+        let probe = wired.ask(vec![PROBE.to_vec()], true);
+        assert_eq!((undated(&probe), SEEN.take().concat()), (PROBED.into(), PROBE_SEEN.into()));
+    });
+}
+
+/// What a connection may take that has not received anything.
+const MEMORY_MAX: usize = 256 << 10;
+
+/// No connection of this kind waits for more than one body and one more request.
+const TIME_MAX: Duration = Duration::from_secs(200);
+
+const PROBE: &[u8] = b"GET /probe HTTP/1.0\r\n\r\n";
+const PROBE_SEEN: &str = "GET /probe HTTP/1.0 [] \"\" []";
+const PROBED: &str = "HTTP/1.1 200 OK\r\ncontent-type: text/plain; charset=utf-8\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
+
+thread_local! {
+    static SERVERS: [Wired<Application>; 2] = [Limits::default(), small()].map(|limits| {
+        Wired::new(Server::new().limits(limits), Application)
+    });
+
+    /// What handlers saw.
+    static SEEN: RefCell<Vec<String>> = RefCell::default();
+}
+
+fn small() -> Limits {
+    Limits {
+        request_line_max: 100,
+        head_max: 400,
+        fields_max: 6,
+        body_max: 100,
+        trailers_max: 60,
+        trailer_fields_max: 3,
+        drain_max: 50,
+        pipeline_answers_max: 2,
+        pipeline_bytes_max: 200,
+        ..Limits::default()
+    }
+}
+
+/// What became of a connection.
+#[derive(Debug, PartialEq)]
+struct Outcome {
+    seen: Vec<String>,
+    refused: Option<u16>,
+}
+
+impl Outcome {
+    fn of(wired: &Wired<Application>, packets: Vec<Vec<u8>>, ends: bool) -> Outcome {
+        let Heard { octets: heard, is_ended, took } = wired.ask(packets, ends);
+        assert!(took < TIME_MAX, "{took:?} for {}", heard.escape_ascii());
+        let seen = SEEN.take();
+        let (mut reader, mut finals) = (Reader::strict(&heard), Vec::new());
+        loop {
+            // A refusal of a request that was not understood may answer HEAD.
+            let is_head = seen.get(finals.len()).is_some_and(|seen| seen.starts_with("HEAD "));
+            let mut next = reader.clone();
+            match next.response(if is_head { b"HEAD" } else { b"GET" }, is_ended) {
+                Next::Nothing => break,
+                Next::Whole(response) => {
+                    reader = next;
+                    finals.extend((response.status >= 200).then_some(response));
+                }
+                Next::Partial(Some(response)) if finals.len() == seen.len() && next.rest().is_empty() => {
+                    finals.push(response);
+                    break;
+                }
+                next => panic!("answered {next:?}: {}", heard.escape_ascii()),
+            }
+        }
+        let refused = finals.get(seen.len()).map(|response| response.status);
+        assert!((seen.len()..=seen.len() + 1).contains(&finals.len()), "{seen:?}: {}", heard.escape_ascii());
+        finals.iter().take(seen.len()).for_each(|response| assert_eq!(response.status, 200));
+        let closing = finals.iter().position(|response| !response.persists());
+        assert!(closing.is_none_or(|at| at + 1 == finals.len()), "goes on: {}", heard.escape_ascii());
+        check_answers(&finals, &seen);
+        Outcome { seen, refused }
+    }
+}
+
+/// An answer has the content that its handler gave it.
+fn check_answers(finals: &[Response], seen: &[String]) {
+    for (response, seen) in finals.iter().zip(seen).filter(|(_, seen)| !seen.starts_with("HEAD ")) {
+        assert!(
+            seen.contains(&format!(" \"{}\" ", response.content.escape_ascii())),
+            "{response:?} to {seen}"
+        );
+    }
+}
+
+/// Does what the second letter of the path says, and sends back what it has read.
+struct Application;
+
+/// What an exchange leaves in its context, where the next must not find it.
+struct Soil;
+
+impl Handler for Application {
+    fn on_head(&self, request: &Request) -> BodyPlan {
+        match request.path().as_bytes().get(1) {
+            Some(b's' | b'w' | b'e') => BodyPlan::Stream,
+            _ => BodyPlan::Buffer,
+        }
+    }
+
+    async fn handle(&self, ctx: &mut Context) -> corehttp::Result {
+        let is_new = ctx.extensions.insert(Soil).is_none();
+        assert!(is_new && ctx.response.headers.is_empty() && ctx.response.body.bytes().is_empty());
+        assert!(ctx.response.trailers.is_empty() && ctx.response.status.as_u16() == 200);
+        let way = ctx.request.path().as_bytes().get(1).copied().unwrap_or_default();
+        let (mut content, mut trailers) = (Vec::new(), Vec::new());
+        match way {
+            b'e' => {}
+            b's' | b'w' => {
+                let mut body = ctx.body_reader();
+                while let Some(piece) = body.chunk().await? {
+                    content.extend_from_slice(piece);
+                }
+                trailers = fields(body.trailers());
+            }
+            _ => {
+                content.extend(ctx.request.body.bytes());
+                trailers = fields(&ctx.request.trailers);
+            }
+        }
+        SEEN.with_borrow_mut(|seen| seen.push(note(&ctx.request, &content, &trailers)));
+        if way == b'w' {
+            let mut out = ctx.stream().await?;
+            for piece in content.chunks(7) {
+                out.write_all(piece).await?;
+                out.flush().await?;
+            }
+            return Ok(out.finish().await?);
+        }
+        if content.is_empty() {
+            ctx.response.text("");
+        } else {
+            ctx.response.headers.set("x-soil", content.len())?;
+            ctx.response.body.set(content);
+        }
+        Ok(())
+    }
+}
+
+fn fields(headers: &corehttp::Headers) -> Vec<String> {
+    headers.iter().map(|(name, value)| format!("{}: {}", shown(name.as_bytes()), shown(value))).collect()
+}
+
+fn note(request: &Request, content: &[u8], trailers: &[String]) -> String {
+    let (method, target, version) = (request.method(), request.target(), request.version());
+    let (fields, content) = (fields(&request.headers), content.escape_ascii());
+    format!("{method} {} {version} {fields:?} \"{content}\" {trailers:?}", shown(target.as_str().as_bytes()))
+}
+
+fn shown(octets: &[u8]) -> String {
+    octets.escape_ascii().to_string()
+}
+
+/// What [`Application`] sees of a request that the oracle has read.
+const READ: Handlers = Handlers {
+    note: &|request| {
+        let fields = |fields: &[oracle::Field]| -> Vec<String> {
+            let show = |field: &oracle::Field| format!("{}: {}", shown(&field.name), shown(&field.value));
+            fields.iter().map(show).collect()
+        };
+        let is_early = is_early(request);
+        let content = if is_early { "".into() } else { shown(&request.content) };
+        let trailers = if is_early { Vec::new() } else { fields(&request.trailers) };
+        let version = if request.minor == 0 { "HTTP/1.0" } else { "HTTP/1.1" };
+        let (method, target) = (String::from_utf8_lossy(&request.method), shown(&request.target));
+        format!("{method} {target} {version} {:?} \"{content}\" {trailers:?}", fields(&request.fields))
+    },
+    is_early: &is_early,
+    is_streamed: &|request| request.path().get(1) == Some(&b'w'),
+};
+
+fn is_early(request: &oracle::Request) -> bool {
+    request.path().get(1) == Some(&b'e')
+}

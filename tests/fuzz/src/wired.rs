@@ -1,0 +1,146 @@
+//! [`Wired`]: a server whose peers have no sockets, on a clock that jumps ahead whenever everybody waits.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::io;
+use std::mem;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{self, Poll};
+use std::time::Duration;
+
+use corehttp::{Handler, IntoHandler, Server, Service};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::runtime::{Builder, Runtime};
+use tokio::time::Instant;
+
+/// A server that is kept for all inputs, and with it the memory that passes from one connection to the next.
+pub struct Wired<H: Handler> {
+    runtime: Runtime,
+    service: Service<H>,
+}
+
+impl<H: Handler> Wired<H> {
+    pub fn new<Kind>(server: Server, handler: impl IntoHandler<Kind, Handler = H>) -> Wired<H> {
+        Wired::on(paused(), server, handler)
+    }
+
+    /// Serves on a runtime of another kind.
+    pub fn on<Kind>(
+        runtime: Runtime,
+        server: Server,
+        handler: impl IntoHandler<Kind, Handler = H>,
+    ) -> Wired<H> {
+        let service = runtime.block_on(async { server.service(handler) });
+        Wired { runtime, service }
+    }
+
+    /// All that the server says to `packets`, each of which arrives when the one before has been dealt with. Behind
+    /// them the peer ends its side, or waits.
+    pub fn ask(&self, packets: Vec<Vec<u8>>, ends: bool) -> Heard {
+        let heard = Rc::default();
+        let peer = Peer { packets: packets.into(), awaited: false, ends, heard: Rc::clone(&heard) };
+        // What ended the connection early shows in what was heard.
+        let took = self.runtime.block_on(async {
+            let start = Instant::now();
+            let _ = self.service.serve_connection(peer).await;
+            start.elapsed()
+        });
+        Heard { took, ..heard.take() }
+    }
+}
+
+/// What a peer has heard.
+#[derive(Default)]
+pub struct Heard {
+    pub octets: Vec<u8>,
+    /// Whether the server has ended its side. A connection that it drops is reset, where there are sockets.
+    pub is_ended: bool,
+    /// By the server's clock.
+    pub took: Duration,
+}
+
+/// A runtime on this thread, with such a clock.
+pub fn paused() -> Runtime {
+    Builder::new_current_thread().enable_time().start_paused(true).build().unwrap()
+}
+
+/// `heard` without its date lines, the only ones that change.
+pub fn undated(heard: &Heard) -> String {
+    let heard = String::from_utf8_lossy(&heard.octets);
+    heard.split_inclusive("\r\n").filter(|line| !line.starts_with("date: ")).collect()
+}
+
+struct Peer {
+    packets: VecDeque<Vec<u8>>,
+    /// Whether the server has found out that the first of them is not there yet.
+    awaited: bool,
+    ends: bool,
+    heard: Rc<RefCell<Heard>>,
+}
+
+impl AsyncRead for Peer {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut task::Context<'_>,
+        out: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let (awaited, ends) = (mem::replace(&mut self.awaited, true), self.ends);
+        match self.packets.front_mut() {
+            None if !ends => return Poll::Pending,
+            None if awaited => return Poll::Ready(Ok(())),
+            Some(packet) if awaited => {
+                let len = packet.len().min(out.remaining());
+                out.put_slice(&packet[..len]);
+                packet.drain(..len);
+            }
+            _ => {
+                cx.waker().wake_by_ref();
+                return Poll::Pending;
+            }
+        }
+        if self.packets.front().is_some_and(Vec::is_empty) {
+            self.packets.pop_front();
+            self.awaited = false;
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for Peer {
+    fn poll_write(self: Pin<&mut Self>, _: &mut task::Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.heard.borrow_mut().octets.extend(bytes);
+        Poll::Ready(Ok(bytes.len()))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut task::Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, _: &mut task::Context<'_>) -> Poll<io::Result<()>> {
+        self.heard.borrow_mut().is_ended = true;
+        // A peer that hears the end closes, too.
+        self.ends = true;
+        Poll::Ready(Ok(()))
+    }
+}
+
+/// A source that is read in these pieces.
+pub struct Pieces(pub VecDeque<Vec<u8>>);
+
+impl AsyncRead for Pieces {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        _: &mut task::Context<'_>,
+        out: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if let Some(mut piece) = self.0.pop_front() {
+            let rest = piece.split_off(piece.len().min(out.remaining()));
+            out.put_slice(&piece);
+            if !rest.is_empty() {
+                self.0.push_front(rest);
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+}
