@@ -31,7 +31,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use context::{Context, Course, Extensions, Reader, Transform, Upgraded, Writer};
-pub use error::{Error, InvalidAnswer, Refusal, RefusalCause, Result};
+pub use error::{Cause, Error, InvalidAnswer, Refusal, RefusalCause, Result};
 pub use handler::{
     Around, AsyncHandler, BodyPlan, BoxHandler, Handler, IntoHandler, Outcome, PlainHandler, WithPlan,
     around, with_plan,
@@ -104,9 +104,10 @@ impl Server {
     /// Creates a server that will listen on `address`.
     ///
     /// An address is a string, such as `"127.0.0.1:8080"`, `"[::]:8080"` for IPv6 and IPv4, `"localhost:8080"` or
-    /// `"unix:/run/app.sock"`; a [`SocketAddr`](std::net::SocketAddr); a path; an open listener of the standard
-    /// library; or a [`MemoryListener`](crate::MemoryListener). [`Address`] says more about each, such as who can
-    /// connect to a Unix socket.
+    /// `"unix:/run/app.sock"`; a [`SocketAddr`](std::net::SocketAddr); a host and a port, such as `("127.0.0.1", port)`;
+    /// a port alone, for every address; a path; an open listener of the standard library; or a
+    /// [`MemoryListener`](crate::MemoryListener). [`Address`] says more about each, such as who can connect to a Unix
+    /// socket.
     ///
     /// On Linux, another server may listen on the same TCP port. It then gets a share of the new connections, and all
     /// of them once this server stops. See [`Server::share_port`].
