@@ -265,8 +265,8 @@ pub use json::InvalidJson;
 pub use message::{
     BasicAuth, Body, Cookies, ExtensionMethod, FieldValue, Form, FormBuf, FormPairs, FromText, Headers,
     HeadersIter, InvalidCharset, InvalidCookie, InvalidCredentials, InvalidField, InvalidForm, InvalidMethod,
-    InvalidRequest, InvalidStatus, InvalidTarget, InvalidText, Method, Request, Response, SameSite,
-    SetCookie, Status, Target, TargetForm, Timings, Version,
+    InvalidRequest, InvalidStatus, InvalidTarget, InvalidText, Method, RawSetCookie, Request, Response,
+    SameSite, SetCookie, Status, Target, TargetForm, Timings, Version,
 };
 #[cfg(feature = "tls")]
 pub use net::tls::enabled::{

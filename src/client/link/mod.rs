@@ -80,7 +80,7 @@ impl Link {
         &mut self,
         (request, goal): (&Request, Goal),
         content: Length,
-        cookie: Option<&str>,
+        cookie: Option<&[u8]>,
         deadline: Option<Instant>,
     ) {
         self.exchange.facts = Facts::of(request, deadline);
