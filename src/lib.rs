@@ -175,6 +175,7 @@
 //! | middleware, access logs, routers | [`Handler`], [`around`], [`Extensions`], [`Transform`], [`BoxHandler`] |
 //! | apps of axum, and other services of tower, with feature `tower` | `Tower`, `TowerBody` |
 //! | gateways: answers that come from another server | [`Request::target_to`], [`Context::forward`], [`ClientError::owed`] |
+//! | gateways that leave a prefix of the path out | [`Request::target_below`] |
 //! | secure connections, with feature `tls` | `Server::tls`, `ServerTls`, `TlsIdentity`, `TlsSession` |
 //! | redirects, such as from http to https | [`Response::redirect`], [`Request::host`] |
 //! | preconditions: 304 and 412 for clients that stored an earlier answer | [`Response::preconditions_hold`] |
