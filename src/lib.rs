@@ -154,7 +154,7 @@
 //!   proxy it should not be, because the proxy is a single peer.
 //! - **Descriptors.** Each connection takes one, and a process often starts with 1,024 (`ulimit -n`, or `LimitNOFILE=` of
 //!   systemd). When they run out, new peers wait, and [`ErrorCounts::accept`] counts.
-//! - **Restarts.** Stop on SIGTERM, as [`Server::on_stop`] shows. On Linux, the next process can listen on the same port
+//! - **Restarts.** Stop on SIGTERM, by [`shutdown_signal`]. On Linux, the next process can listen on the same port
 //!   before this one stops, and nobody is turned away: see [`Server::share_port`].
 //! - **Observing.** [`Server::on_error`] is told why peers were refused and exchanges failed. [`Running::stats`] are
 //!   counters, and display themselves as text for Prometheus. An access log is a [`Handler`] around the others.
@@ -277,7 +277,7 @@ pub use net::{
     Address, Dialer, MemoryConnector, MemoryListener, MemoryStream, PeerAddr, Resolver, SystemResolver,
     TlsError,
 };
-pub use runtime::block_on;
+pub use runtime::{block_on, shutdown_signal};
 pub use server::{
     Around, AsyncHandler, BodyPlan, BoxHandler, Cause, Context, Course, Error, ErrorCounts, Extensions,
     Handler, IntoHandler, InvalidAnswer, Outcome, PlainHandler, Reader, Refusal, RefusalCause, Result,

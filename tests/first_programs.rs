@@ -404,3 +404,33 @@ mod texts {
         assert_eq!(response.status, Status::GONE);
     }
 }
+
+#[cfg(unix)]
+mod stopping {
+    use std::future::poll_fn;
+    use std::pin::pin;
+    use std::process::{self, Command};
+    use std::sync::mpsc;
+    use std::task::Poll;
+
+    use super::*;
+
+    #[test]
+    fn a_server_stops_on_ctrl_c_and_on_sigterm() {
+        for signal in ["INT", "TERM"] {
+            let (tell, told) = mpsc::channel();
+            let asked = async move {
+                let mut asked = pin!(corehttp::shutdown_signal());
+                let polled = poll_fn(|cx| Poll::Ready(asked.as_mut().poll(cx))).await;
+                tell.send(polled.is_pending()).unwrap();
+                asked.await
+            };
+            let server = Server::bind(MemoryListener::new()).cores(1).on_stop(asked, Duration::ZERO);
+            let running = server.start(|_: &mut Context| ()).unwrap();
+            assert!(told.recv().unwrap(), "nobody has sent a signal");
+            let kill = format!("kill -{signal} {}", process::id());
+            assert!(Command::new("sh").args(["-c", &kill]).status().unwrap().success());
+            running.wait().unwrap();
+        }
+    }
+}

@@ -247,28 +247,20 @@ impl Server {
     /// Stops the server when `signal` completes, as [`Running::shutdown`] does with `grace`. A signal that fails or panics
     /// stops it, too, because it can no longer come; [`Running::wait`] then fails. Default: no signal.
     ///
-    /// A core polls the signal, so it may await anything that needs a runtime: Ctrl-C is `tokio::signal::ctrl_c()`.
+    /// A core polls the signal, so it may await anything that needs a runtime. [`shutdown_signal`](crate::shutdown_signal)
+    /// waits for Ctrl-C and for SIGTERM, which service managers send before they kill a process.
     ///
     /// # Examples
     ///
-    /// Stop on Ctrl-C, or on SIGTERM, which service managers send before they kill a process:
-    ///
     /// ```no_run
-    /// # #[cfg(unix)]
-    /// fn main() -> corehttp::Result {
-    ///     use std::time::Duration;
-    ///     use corehttp::{Context, Server};
-    ///     use tokio::signal::{ctrl_c, unix::{SignalKind, signal}};
+    /// use std::time::Duration;
+    /// use corehttp::{Context, Server, shutdown_signal};
     ///
-    ///     let stop = async {
-    ///         let mut terminated = signal(SignalKind::terminate())?;
-    ///         tokio::select! { interrupted = ctrl_c() => interrupted, _ = terminated.recv() => Ok(()) }
-    ///     };
-    ///     let server = Server::bind("[::]:8080").on_stop(stop, Duration::from_secs(10));
-    ///     server.run(|ctx: &mut Context| ctx.response.text("Hello, World!"))
+    /// fn main() -> corehttp::Result {
+    ///     Server::bind("[::]:8080")
+    ///         .on_stop(shutdown_signal(), Duration::from_secs(10))
+    ///         .run(|ctx: &mut Context| ctx.response.text("Hello, World!"))
     /// }
-    /// # #[cfg(not(unix))]
-    /// # fn main() {}
     /// ```
     #[doc(alias = "with_graceful_shutdown")]
     pub fn on_stop(

@@ -200,7 +200,7 @@ impl Link {
         let Link { mut conn, mut exchange, .. } = self;
         conn.swap_workspace(&mut exchange.workspace);
         exchange.incoming.forget_message();
-        (conn, exchange.incoming.input)
+        (conn, exchange.incoming.input.take_unread())
     }
 }
 
