@@ -484,6 +484,23 @@ fn a_client_that_balances_allocates_nothing() {
 
 /// Idle connections hold this future, and there may be many of them. It has no room for what a busy one needs.
 #[test]
+fn a_url_that_needs_no_change_is_set_without_allocating() {
+    let mut request = Request::get("https://a.long.example.com:8080/a/long/path?and=a&long=query").unwrap();
+    let before = allocations();
+    for url in [
+        "http://example.com/a/b.c?d=%20&e",
+        "https://a-b.example.com:8443/.well-known/x#y",
+        "http://127.0.0.1:8080/",
+        "http://[2001:db8::1]:8080/a",
+        "http://a",
+        "/a/b?c",
+    ] {
+        request.set_url(url).unwrap();
+        assert_eq!(allocations() - before, 0, "{url}");
+    }
+}
+
+#[test]
 fn the_future_of_a_connection_is_small_whatever_the_handler_is() {
     fn check(service: Service<impl Handler>) {
         let (_, far) = tokio::io::duplex(64);

@@ -37,7 +37,8 @@ pub(super) fn plain_len(text: &str) -> Option<usize> {
         return is_displayed_as(address, literal).then_some(literal.len() + "[]".len());
     }
     let host = &text[..PLAIN.prefix_len(text.as_bytes())];
-    let is_plain = match ends_in_number(host) {
+    let may_be_number = matches!(host.as_bytes().last(), Some(b'0'..=b'9' | b'a'..=b'f' | b'x' | b'.'));
+    let is_plain = match may_be_number && ends_in_number(host) {
         // Without leading zeros, and with four numbers.
         true => host.parse::<Ipv4Addr>().is_ok(),
         // A label in Punycode may stand for nothing.

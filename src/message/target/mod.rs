@@ -95,10 +95,9 @@ impl Target {
     /// Takes an absolute `http` or `https` URL, or a path with an optional query. One that is spelled already as it is
     /// sent is copied.
     pub(crate) fn set_url(&mut self, url: &str) -> Result<(), InvalidTarget> {
-        // A fragment is never sent (RFC 9110 §4.2.5).
-        let text = url.split_once('#').map_or(url, |(text, _fragment)| text);
-        match url::plain(text) {
-            Some(parts) => self.set(text, parts),
+        match url::plain(url) {
+            // A fragment is never sent (RFC 9110 §4.2.5).
+            Some(parts) => self.set(&url[..parts.query.end()], parts),
             None => *self = Url::parse(url.as_bytes())?.into(),
         }
         Ok(())

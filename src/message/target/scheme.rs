@@ -24,14 +24,6 @@ impl Scheme {
         }
     }
 
-    /// What a URL of this scheme begins with.
-    pub(crate) fn prefix(self) -> &'static str {
-        match self {
-            Scheme::Http => "http://",
-            Scheme::Https => "https://",
-        }
-    }
-
     /// The default port.
     pub(crate) fn port(self) -> u16 {
         match self {

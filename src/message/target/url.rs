@@ -114,32 +114,38 @@ impl Url {
     }
 }
 
-/// The parts of a URL that is spelled already as a [`Url`] is. Nothing is allocated.
+/// The parts of a URL that is spelled already as a [`Url`] is, up to its fragment. Nothing is allocated.
 pub(super) fn plain(url: &str) -> Option<Parts> {
-    let schemes = [Scheme::Http, Scheme::Https].into_iter();
-    let mut prefixed = schemes.filter_map(|scheme| Some((scheme, url.strip_prefix(scheme.prefix())?)));
-    let mut parts = match prefixed.next() {
-        None => Parts::default(),
-        Some((scheme, rest)) => {
-            let host_len = host::plain_len(rest)?;
-            let len = host_len + plain_port_len(&rest[host_len..], scheme)?;
-            let authority = Span::new(scheme.prefix().len(), len);
-            Parts { form: TargetForm::Absolute, scheme: Some(scheme), authority, ..Parts::default() }
-        }
+    let (scheme, rest) = match (url.strip_prefix("http://"), url.strip_prefix("https://")) {
+        (Some(rest), _) => (Some(Scheme::Http), rest),
+        (None, Some(rest)) => (Some(Scheme::Https), rest),
+        (None, None) => (None, url),
     };
+    let mut parts = Parts::default();
+    if let Some(scheme) = scheme {
+        let host_len = host::plain_len(rest)?;
+        let len = host_len + plain_port_len(&rest[host_len..], scheme)?;
+        let authority = Span::new(url.len() - rest.len(), len);
+        parts = Parts { form: TargetForm::Absolute, scheme: Some(scheme), authority, ..parts };
+    }
     let start = parts.authority.end();
-    let resource = &url[start..];
-    let path_len = PLAIN_PATH.prefix_len(resource.as_bytes());
-    let (path, query) = resource.split_at(path_len);
-    let query_start = start + path_len + usize::from(!query.is_empty());
-    let is_plain = match (path, query.as_bytes()) {
-        ("", query) => parts.form == TargetForm::Absolute && query.is_empty(),
-        (path, query) => path.starts_with('/') && has_no_dots(path) && matches!(query, [] | [b'?', ..]),
+    let resource = &url.as_bytes()[start..];
+    let (path, behind) = resource.split_at(PLAIN_PATH.prefix_len(resource));
+    let (query_at, query_len) = match behind {
+        [b'?', query @ ..] => (path.len() + 1, PLAIN_QUERY.prefix_len(query)),
+        _ => (path.len(), 0),
     };
-    let query = query.strip_prefix('?').unwrap_or_default();
-    parts.path = Span::new(start, path_len);
-    parts.query = Span::new(query_start, query.len());
-    (is_plain && PLAIN_QUERY.covers(query.as_bytes()) && percent::is_well_formed(resource)).then_some(parts)
+    let end = query_at + query_len;
+    let is_ended = matches!(resource.get(end), None | Some(b'#'));
+    let is_rooted = path.first() == Some(&b'/') || (scheme.is_some() && end == 0);
+    let is_exact = memchr::memchr2_iter(b'.', b'%', &resource[..end]).all(|at| {
+        let is_first = at > 0 && at < path.len() && path[at - 1] == b'/';
+        let is_escape = || percent::escape(&resource[at..end]).is_some();
+        (resource[at] == b'.' || is_escape()) && !(is_first && is_dot_segment(&path[at..]))
+    });
+    parts.path = Span::new(start, path.len());
+    parts.query = Span::new(start + query_at, query_len);
+    (is_ended && is_rooted && is_exact).then_some(parts)
 }
 
 /// The length of the port at the front of `text` with its colon, if it has only one spelling, and is not the default.
@@ -235,16 +241,10 @@ fn dots(segment: &[u8]) -> usize {
     if rest.is_empty() { dots } else { 0 }
 }
 
-/// Whether a path has neither a segment `.` nor `..`.
-fn has_no_dots(path: &str) -> bool {
-    let path = path.as_bytes();
-    memchr::memchr_iter(b'/', path).all(|slash| match &path[slash + 1..] {
-        rest @ [b'.' | b'%', ..] => {
-            let segment = rest.split(|octet| *octet == b'/').next().unwrap_or_default();
-            !matches!(dots(segment), 1 | 2)
-        }
-        _ => true,
-    })
+/// Whether `path` begins with a segment `.` or `..`.
+fn is_dot_segment(path: &[u8]) -> bool {
+    let segment = path.split(|octet| *octet == b'/').next().unwrap_or_default();
+    matches!(dots(segment), 1 | 2)
 }
 
 /// `pchar` without escapes (RFC 3986 §3.3).

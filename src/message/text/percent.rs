@@ -7,7 +7,7 @@ use super::class::Class;
 
 /// The octet that the escape at the front of `text` denotes, if there is one.
 #[inline]
-fn escape(text: &[u8]) -> Option<u8> {
+pub(in crate::message) fn escape(text: &[u8]) -> Option<u8> {
     match *text {
         [b'%', high, low, ..] => Some(hex_digit(high)? << 4 | hex_digit(low)?),
         _ => None,

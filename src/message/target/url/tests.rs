@@ -28,6 +28,7 @@ fn check_plain(url: &str) {
     assert_eq!((&*long.text, format!("{:?}", long.parts)), (url, format!("{parts:?}")));
     static OCTETS: Class = Class::URI_PLAIN.with(b":/?@%[]");
     assert!(OCTETS.covers(url.as_bytes()) && percent::is_well_formed(url), "{url:?}");
+    assert_eq!(parts.query.end(), url.len(), "there is no fragment");
     let resource = &url[parts.path.range().start..];
     assert!(!resource.contains(['[', ']']), "{url:?}");
 }
