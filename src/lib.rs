@@ -154,7 +154,7 @@
 //!   proxy it should not be, because the proxy is a single peer.
 //! - **Descriptors.** Each connection takes one, and a process often starts with 1,024 (`ulimit -n`, or `LimitNOFILE=` of
 //!   systemd). When they run out, new peers wait, and [`ErrorCounts::accept`] counts.
-//! - **Restarts.** Stop on SIGTERM, by [`shutdown_signal`]. On Linux, the next process can listen on the same port
+//! - **Restarts.** Stop on SIGTERM, as [`Server::on_stop`] shows. On Linux, the next process can listen on the same port
 //!   before this one stops, and nobody is turned away: see [`Server::share_port`].
 //! - **Observing.** [`Server::on_error`] is told why peers were refused and exchanges failed. [`Running::stats`] are
 //!   counters, and display themselves as text for Prometheus. An access log is a [`Handler`] around the others.
@@ -175,7 +175,6 @@
 //! | middleware, access logs, routers | [`Handler`], [`around`], [`Extensions`], [`Transform`], [`BoxHandler`] |
 //! | apps of axum, and other services of tower, with feature `tower` | `Tower`, `TowerBody` |
 //! | gateways: answers that come from another server | [`Request::target_to`], [`Context::forward`], [`ClientError::owed`] |
-//! | gateways that leave a prefix of the path out | [`Request::target_below`] |
 //! | secure connections, with feature `tls` | `Server::tls`, `ServerTls`, `TlsIdentity`, `TlsSession` |
 //! | redirects, such as from http to https | [`Response::redirect`], [`Request::host`] |
 //! | preconditions: 304 and 412 for clients that stored an earlier answer | [`Response::preconditions_hold`] |
@@ -221,6 +220,7 @@
 // docs.rs uses a nightly compiler, which can show for each item the feature that it needs.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+mod error;
 mod memory;
 
 mod message;
@@ -258,15 +258,16 @@ pub use client::{
 pub use coding::{Coding, CodingError, Flush};
 #[cfg(feature = "compress")]
 pub use compress::Compress;
+pub use error::TimeLimit;
 pub use exchange::{ExchangeError, Phase, Timeouts};
 #[cfg(feature = "fs")]
 pub use fs::{Etag, FileCache, Files, FilesNotFound};
 #[cfg(feature = "json")]
-pub use json::InvalidJson;
+pub use json::{InvalidJson, JsonError};
 pub use message::{
     BasicAuth, Body, Cookies, ExtensionMethod, FieldValue, Form, FormBuf, FormPairs, FromText, Headers,
     HeadersIter, InvalidCharset, InvalidCookie, InvalidCredentials, InvalidField, InvalidForm, InvalidMethod,
-    InvalidRequest, InvalidStatus, InvalidTarget, InvalidText, Method, RawSetCookie, Request, Response,
+    InvalidRequest, InvalidStatus, InvalidTarget, InvalidText, InvalidValue, Method, Request, Response,
     SameSite, SetCookie, Status, Target, TargetForm, Timings, Version,
 };
 #[cfg(feature = "tls")]
@@ -277,17 +278,17 @@ pub use net::{
     Address, Dialer, MemoryConnector, MemoryListener, MemoryStream, PeerAddr, Resolver, SystemResolver,
     TlsError,
 };
-pub use runtime::{block_on, shutdown_signal};
+pub use runtime::block_on;
 pub use server::{
-    Around, AsyncHandler, BodyPlan, BoxHandler, Cause, Context, Course, Error, ErrorCounts, Extensions,
-    Handler, IntoHandler, InvalidAnswer, Outcome, PlainHandler, Reader, Refusal, RefusalCause, Result,
-    Running, Server, ServerCore, ServerCounts, ServerStats, Service, SignalOutcome, Transform, Upgraded,
-    WithPlan, Writer, around, with_plan,
+    Around, AsyncHandler, BodyPlan, BoxHandler, Context, Course, Error, ErrorCounts, Extensions, Handler,
+    IntoHandler, InvalidAnswer, Outcome, PlainHandler, Reader, Refusal, RefusalCause, Result, Running,
+    Server, ServerCore, ServerCounts, ServerStats, Service, SignalOutcome, Transform, Upgraded, WithPlan,
+    Writer, around, with_plan,
 };
 pub use sse::{Event, EventReader, Events, InvalidEvent};
 #[cfg(feature = "tower")]
 pub use tower::{Tower, TowerBody};
-pub use wire::{Limits, WireError};
+pub use wire::{Limits, WireDetail, WireError};
 
 /// Compiles the programs in the README.
 #[cfg(doctest)]

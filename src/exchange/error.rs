@@ -3,11 +3,12 @@
 use std::error::Error;
 use std::fmt;
 use std::io;
-use std::iter;
+use std::time::Duration;
 
+use crate::error::{TimeLimit, write_error};
 use crate::message::Status;
 use crate::net::Fault;
-use crate::wire::WireError;
+use crate::wire::{Limits, WireDetail, WireError};
 
 /// Why an exchange ended early.
 ///
@@ -23,9 +24,9 @@ pub enum ExchangeError {
     /// The socket failed.
     Io(io::Error),
     /// A [`Phase`] took longer than its time limit.
-    TimedOut(Phase),
-    /// The peer broke RFC 9112, or a limit.
-    Wire(WireError),
+    TimedOut(Phase, TimeLimit),
+    /// The peer broke RFC 9112, or a limit; with the field or the limit, where there is one.
+    Wire(WireError, Option<Box<WireDetail>>),
     /// The application's content is not as long as it announced.
     Length,
     /// The handler returned without finishing the answer that it streamed, for example with
@@ -52,10 +53,10 @@ pub enum Phase {
 }
 
 impl ExchangeError {
-    /// Converts a fault of the connection that occurred during `phase`.
-    pub(crate) fn during(phase: Phase) -> impl Fn(Fault) -> ExchangeError {
+    /// Converts a fault of the connection that occurred during `phase`, which may take as long as `limit`.
+    pub(crate) fn during(phase: Phase, limit: Duration) -> impl Fn(Fault) -> ExchangeError {
         move |fault| match fault {
-            Fault::Expired => ExchangeError::TimedOut(phase),
+            Fault::Expired => ExchangeError::TimedOut(phase, limit.into()),
             Fault::Io(error) => ExchangeError::Io(error),
         }
     }
@@ -63,15 +64,27 @@ impl ExchangeError {
     /// The error of an operation that fails because a write had failed before, with an error of this kind.
     pub(crate) fn again(kind: io::ErrorKind) -> ExchangeError {
         match kind {
-            io::ErrorKind::TimedOut => ExchangeError::TimedOut(Phase::Write),
+            io::ErrorKind::TimedOut => ExchangeError::TimedOut(Phase::Write, TimeLimit::UNKNOWN),
             io::ErrorKind::InvalidInput => ExchangeError::Length,
             kind => ExchangeError::Io(kind.into()),
         }
     }
 
+    /// The error of a body of more than `body_max` bytes, of which so many are `announced`.
+    #[cold]
+    pub(crate) fn body_too_large(body_max: usize, announced: Option<u64>) -> ExchangeError {
+        ExchangeError::Wire(WireError::BodyTooLarge, Some(WireDetail::of_body(body_max, announced)))
+    }
+
+    /// Adds to `error`, which was found in `text`, the field or the limit that it is about.
+    #[cold]
+    pub(super) fn found_in(error: WireError, text: &[u8], limits: &Limits) -> ExchangeError {
+        ExchangeError::Wire(error, WireDetail::of(error, text, limits))
+    }
+
     /// Converts it to an error of the standard library, without its source.
     pub(crate) fn as_io(&self) -> io::Error {
-        io::Error::new(self.kind(), self.to_string())
+        io::Error::new(self.kind(), format!("{self:#}"))
     }
 
     pub(crate) fn kind(&self) -> io::ErrorKind {
@@ -80,8 +93,8 @@ impl ExchangeError {
             ExchangeError::PeerClosed => io::ErrorKind::ConnectionAborted,
             ExchangeError::Io(error) | ExchangeError::Source(error) => error.kind(),
             ExchangeError::Length | ExchangeError::Unfinished => io::ErrorKind::InvalidInput,
-            ExchangeError::TimedOut(_) => io::ErrorKind::TimedOut,
-            ExchangeError::Wire(_) => io::ErrorKind::InvalidData,
+            ExchangeError::TimedOut(..) => io::ErrorKind::TimedOut,
+            ExchangeError::Wire(..) => io::ErrorKind::InvalidData,
         }
     }
 
@@ -90,10 +103,10 @@ impl ExchangeError {
         match self {
             ExchangeError::Incomplete => Some(Status::BAD_REQUEST),
             ExchangeError::PeerClosed | ExchangeError::Io(_) => None,
-            ExchangeError::TimedOut(Phase::Head | Phase::Body) => Some(Status::REQUEST_TIMEOUT),
-            ExchangeError::TimedOut(Phase::Handler) => Some(Status::SERVICE_UNAVAILABLE),
-            ExchangeError::TimedOut(Phase::Handshake | Phase::Write) => None,
-            ExchangeError::Wire(error) => Some(error.owed()),
+            ExchangeError::TimedOut(Phase::Head | Phase::Body, _) => Some(Status::REQUEST_TIMEOUT),
+            ExchangeError::TimedOut(Phase::Handler, _) => Some(Status::SERVICE_UNAVAILABLE),
+            ExchangeError::TimedOut(Phase::Handshake | Phase::Write, _) => None,
+            ExchangeError::Wire(error, _) => Some(error.owed()),
             ExchangeError::Length | ExchangeError::Unfinished | ExchangeError::Source(_) => {
                 Some(Status::INTERNAL_SERVER_ERROR)
             }
@@ -103,18 +116,19 @@ impl ExchangeError {
 
 impl fmt::Display for ExchangeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
+        write_error(f, self, |f| match self {
             ExchangeError::Incomplete => f.write_str("the peer closed before the message was complete"),
             ExchangeError::PeerClosed => f.write_str("the peer closed before it was answered in full"),
             ExchangeError::Io(_) => f.write_str("the connection failed"),
-            ExchangeError::TimedOut(phase) => write!(f, "{phase} took too long"),
-            ExchangeError::Wire(_) => f.write_str("the message breaks RFC 9112 or a limit"),
+            ExchangeError::TimedOut(phase, limit) => write!(f, "{phase} {}", limit.exceeded()),
+            ExchangeError::Wire(error, None) => error.fmt(f),
+            ExchangeError::Wire(error, Some(detail)) => write!(f, "{error}: {detail}"),
             ExchangeError::Length => f.write_str("the content is not as long as was announced"),
             ExchangeError::Unfinished => {
                 f.write_str("the handler did not finish the answer that it had begun")
             }
             ExchangeError::Source(_) => f.write_str("the source of the content failed"),
-        }
+        })
     }
 }
 
@@ -124,7 +138,7 @@ impl fmt::Display for Phase {
             Phase::Handshake => "the handshake",
             Phase::Head => "the head",
             Phase::Body => "the body",
-            Phase::Write => "the peer's reading",
+            Phase::Write => "the wait for the peer to read",
             Phase::Handler => "the handler",
         })
     }
@@ -135,11 +149,11 @@ impl Error for ExchangeError {
         match self {
             ExchangeError::Incomplete
             | ExchangeError::PeerClosed
-            | ExchangeError::TimedOut(_)
+            | ExchangeError::TimedOut(..)
+            | ExchangeError::Wire(..)
             | ExchangeError::Length
             | ExchangeError::Unfinished => None,
             ExchangeError::Io(error) | ExchangeError::Source(error) => Some(error),
-            ExchangeError::Wire(error) => Some(error),
         }
     }
 }
@@ -147,7 +161,7 @@ impl Error for ExchangeError {
 impl From<WireError> for ExchangeError {
     #[cold]
     fn from(error: WireError) -> ExchangeError {
-        ExchangeError::Wire(error)
+        ExchangeError::Wire(error, None)
     }
 }
 
@@ -155,10 +169,4 @@ impl From<ExchangeError> for io::Error {
     fn from(error: ExchangeError) -> io::Error {
         io::Error::new(error.kind(), error)
     }
-}
-
-/// Writes `error` and the chain of its causes, each after a colon.
-pub(crate) fn write_chain(f: &mut fmt::Formatter<'_>, error: &dyn Error) -> fmt::Result {
-    write!(f, "{error}")?;
-    iter::successors(error.source(), |&cause| cause.source()).try_for_each(|cause| write!(f, ": {cause}"))
 }

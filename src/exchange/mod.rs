@@ -15,7 +15,6 @@ mod file;
 mod outgoing;
 
 pub(crate) use clock::Clock;
-pub(crate) use error::write_chain;
 pub use error::{ExchangeError, Phase};
 pub(crate) use expectation::Expectation;
 pub(crate) use heading::{Head, Reply};

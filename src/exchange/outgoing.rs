@@ -281,6 +281,7 @@ impl Outgoing {
         bounds: &Bounds,
     ) -> Poll<Result<(), ExchangeError>> {
         ready!(poll_flush(cx, conn, bounds))?;
+        let failed = ExchangeError::during(Phase::Write, bounds.timeouts.write);
         while let (Some(file), State::Body(Framing::Length(left @ 1..))) = (&mut self.file, self.state) {
             ready!(file.poll_warm(cx)).map_err(ExchangeError::Source)?;
             match ready!(file.poll_send(cx, conn, bounds.timeouts.write)) {
@@ -290,7 +291,7 @@ impl Outgoing {
                     self.file = None;
                     return Poll::Ready(Ok(()));
                 }
-                Err(fault) => return Poll::Ready(Err(ExchangeError::during(Phase::Write)(fault))),
+                Err(fault) => return Poll::Ready(Err(failed(fault))),
             }
         }
         self.drop_source();
@@ -333,7 +334,8 @@ pub(crate) fn poll_flush<H: Home>(
     conn: &mut Conn<H>,
     bounds: &Bounds,
 ) -> Poll<Result<(), ExchangeError>> {
-    conn.poll_flush(cx, bounds.timeouts.write).map_err(ExchangeError::during(Phase::Write))
+    conn.poll_flush(cx, bounds.timeouts.write)
+        .map_err(ExchangeError::during(Phase::Write, bounds.timeouts.write))
 }
 
 /// Whether `data` is appended to the output, to leave with it.
@@ -355,7 +357,7 @@ fn poll_data<H: Home>(
             return Poll::Ready(Ok(data.len()));
         }
         let sent = ready!(conn.poll_send(cx, data, bounds.timeouts.write));
-        match sent.map_err(ExchangeError::during(Phase::Write))? {
+        match sent.map_err(ExchangeError::during(Phase::Write, bounds.timeouts.write))? {
             0 => {}
             count => return Poll::Ready(Ok(count)),
         }
@@ -370,7 +372,7 @@ fn poll_chunk<H: Home>(
     data: &[u8],
     bounds: &Bounds,
 ) -> Poll<Result<usize, ExchangeError>> {
-    let failed = ExchangeError::during(Phase::Write);
+    let failed = ExchangeError::during(Phase::Write, bounds.timeouts.write);
     while conn.output().len() >= GATHERED_MAX {
         ready!(conn.poll_send(cx, &[], bounds.timeouts.write)).map_err(&failed)?;
     }

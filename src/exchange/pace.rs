@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::{Bounds, ExchangeError, Phase};
+use crate::error::TimeLimit;
 
 /// How fast a body arrives: a peer that sends a byte now and then would never exceed a timeout.
 #[derive(Default)]
@@ -43,7 +44,10 @@ impl Pace {
         let is_due = u128::from(self.waited) > bounds.timeouts.body_grace.as_millis();
         let expected = u128::from(bounds.timeouts.body_rate_min) * u128::from(self.waited) / 1000;
         match is_due && u128::from(self.received) < expected {
-            true => Err(ExchangeError::TimedOut(Phase::Body)),
+            true => Err(ExchangeError::TimedOut(
+                Phase::Body,
+                TimeLimit::bytes_per_second(bounds.timeouts.body_rate_min),
+            )),
             false => Ok(()),
         }
     }

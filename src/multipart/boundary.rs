@@ -55,10 +55,8 @@ impl Boundary {
         if !kind.eq_ignore_ascii_case(b"multipart/form-data") {
             return Err(MultipartError::ContentType);
         }
-        match (parameters.once("boundary"), parameters.once("boundary*")) {
-            (Ok(text), Ok(None)) => Boundary::new(&text.unwrap_or_default()),
-            _ => Err(MultipartError::Boundary),
-        }
+        let text = parameters.once("boundary").map_err(|_| MultipartError::Boundary)?;
+        Boundary::new(&text.unwrap_or_default())
     }
 
     /// The length of a delimiter.

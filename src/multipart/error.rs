@@ -74,8 +74,8 @@ impl fmt::Display for MultipartError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         use MultipartError as E;
         f.write_str(match self {
-            E::ContentType => "the content type is not multipart/form-data",
-            E::ContentCoding => "the body is encoded",
+            E::ContentType => "the field content-type is missing, or is not multipart/form-data",
+            E::ContentCoding => "the body has a content coding, and was not decoded",
             E::Unread => "the body was not read yet",
             E::Boundary => "the boundary is missing or malformed",
             E::Delimiter => "the line of a boundary is malformed, or misplaced",
@@ -85,11 +85,15 @@ impl fmt::Display for MultipartError {
             E::Incomplete => "the last boundary is missing",
             E::Text => "a part is not UTF-8",
             E::FileName => "the file name is not a plain name",
-            E::TooManyParts => "there are too many parts",
-            E::PartHeadTooLarge => "the head of a part is too large",
-            E::PartTooLarge => "a part is too large",
-            E::BodyTooLarge => "the body is too large",
-            E::MarginTooLarge => "too much precedes the first boundary or follows the last",
+            E::TooManyParts => "there are more parts than `parts_max`",
+            E::PartHeadTooLarge => {
+                "the head of a part is larger than `head_max`, or has more fields than `fields_max`"
+            }
+            E::PartTooLarge => {
+                "a part is larger than `part_max`, or than `memory_max` if it is kept in memory"
+            }
+            E::BodyTooLarge => "the body is larger than `bytes_max`",
+            E::MarginTooLarge => "more than `margin_max` precedes the first boundary or follows the last",
         })
     }
 }

@@ -233,8 +233,11 @@ impl Decoder {
     fn extend(&mut self, part: Part, size: u64, limits: &Limits) -> Result<State, WireError> {
         self.extension += 1;
         self.extensions += 1;
-        match self.extension > limits.chunk_extension_max || self.extensions > limits.chunk_extensions_max {
-            true => Err(WireError::ChunkOverhead),
+        if self.extension > limits.chunk_extension_max {
+            return Err(WireError::ChunkExtensionTooLong);
+        }
+        match self.extensions > limits.chunk_extensions_max {
+            true => Err(WireError::ChunkExtensionsTooLong),
             false => Ok(State::Extension { part, size }),
         }
     }
@@ -462,7 +465,7 @@ mod tests {
         }
         check(b"0\r\na: b\n\n", Err(WireError::Trailer));
         let many = "a: b\r\n".repeat(65);
-        check(format!("0\r\n{many}\r\n").as_bytes(), Err(WireError::TrailersTooLarge));
+        check(format!("0\r\n{many}\r\n").as_bytes(), Err(WireError::TooManyTrailers));
         let long = "b".repeat(16 << 10);
         assert_eq!(decode(&[format!("0\r\na: {long}").as_bytes()]), Err(WireError::TrailersTooLarge));
     }
@@ -470,9 +473,9 @@ mod tests {
     #[test]
     fn well_formed_framing_is_bounded_too() {
         let long = format!("5;{}\r\n", "a".repeat(4 << 10));
-        assert_eq!(decode(&[long.as_bytes()]), Err(WireError::ChunkOverhead));
+        assert_eq!(decode(&[long.as_bytes()]), Err(WireError::ChunkExtensionTooLong));
         let each = format!("1;{}\r\na\r\n", "a".repeat(4000)).repeat(5);
-        assert_eq!(decode(&[each.as_bytes()]), Err(WireError::ChunkOverhead));
+        assert_eq!(decode(&[each.as_bytes()]), Err(WireError::ChunkExtensionsTooLong));
         let tiny = "1\r\na\r\n".repeat(100_000);
         assert_eq!(decode(&[tiny.as_bytes()]).map(|data| data.len()), Ok(100_000));
         let padded = "0000000000000001;a=bcdefgh\r\na\r\n".repeat(2_000);

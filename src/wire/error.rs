@@ -30,8 +30,10 @@ pub enum WireError {
     FieldName,
     /// A field value contains a control character, or is folded (§5.2, RFC 9110 §5.5).
     FieldValue,
-    /// The head is longer than its limit, or has more fields than its limit.
+    /// The head is longer than its limit.
     HeadTooLarge,
+    /// The head has more fields than its limit.
+    TooManyFields,
     /// Host is missing, repeated, or not an authority (§3.2).
     Host,
     /// Content-Length is not one decimal number (§6.3).
@@ -48,12 +50,18 @@ pub enum WireError {
     ChunkExtension,
     /// A chunk is not as long as its size says (§7.1).
     ChunkData,
-    /// Chunk extensions, or the framing of tiny chunks, are larger than their limit.
+    /// The extensions of one chunk are longer than their limit.
+    ChunkExtensionTooLong,
+    /// All chunk extensions of a body together are longer than their limit.
+    ChunkExtensionsTooLong,
+    /// The framing of tiny chunks is larger than its limit.
     ChunkOverhead,
     /// A trailer field is malformed, or not allowed in trailers (§7.1.2, RFC 9110 §6.5.1).
     Trailer,
-    /// The trailer section is longer than its limit, or has more fields than its limit.
+    /// The trailer section is longer than its limit.
     TrailersTooLarge,
+    /// The trailer section has more fields than its limit.
+    TooManyTrailers,
     /// The body is larger than its limit.
     BodyTooLarge,
 }
@@ -66,7 +74,9 @@ impl WireError {
             E::RequestLineTooLong => Status::URI_TOO_LONG,
             E::MethodTooLong | E::CodingNotImplemented => Status::NOT_IMPLEMENTED,
             E::VersionNotSupported => Status::HTTP_VERSION_NOT_SUPPORTED,
-            E::HeadTooLarge | E::TrailersTooLarge => Status::REQUEST_HEADER_FIELDS_TOO_LARGE,
+            E::HeadTooLarge | E::TooManyFields | E::TrailersTooLarge | E::TooManyTrailers => {
+                Status::REQUEST_HEADER_FIELDS_TOO_LARGE
+            }
             E::Expectation => Status::EXPECTATION_FAILED,
             E::BodyTooLarge => Status::CONTENT_TOO_LARGE,
             E::RequestLine
@@ -83,6 +93,8 @@ impl WireError {
             | E::ChunkSize
             | E::ChunkExtension
             | E::ChunkData
+            | E::ChunkExtensionTooLong
+            | E::ChunkExtensionsTooLong
             | E::ChunkOverhead
             | E::Trailer => Status::BAD_REQUEST,
         }
@@ -105,17 +117,21 @@ impl fmt::Display for WireError {
             E::FieldName => "a field name is malformed",
             E::FieldValue => "a field value is malformed",
             E::HeadTooLarge => "the head is too large",
-            E::Host => "the host is missing, repeated or malformed",
-            E::ContentLength => "the content length is malformed or repeated",
-            E::TransferEncoding => "the transfer coding is malformed or out of place",
+            E::TooManyFields => "the head has too many fields",
+            E::Host => "the field host is missing, repeated or malformed",
+            E::ContentLength => "the field content-length is malformed or repeated",
+            E::TransferEncoding => "the field transfer-encoding is malformed or out of place",
             E::CodingNotImplemented => "the transfer coding is not implemented",
-            E::Expectation => "the expectation is unknown",
+            E::Expectation => "the field expect has an unknown expectation",
             E::ChunkSize => "a chunk size is malformed",
             E::ChunkExtension => "a chunk extension is malformed",
             E::ChunkData => "a chunk is not as long as its size says",
+            E::ChunkExtensionTooLong => "a chunk has too long extensions",
+            E::ChunkExtensionsTooLong => "the chunks have too long extensions",
             E::ChunkOverhead => "the chunks carry too much besides data",
             E::Trailer => "a trailer field is malformed or forbidden",
             E::TrailersTooLarge => "the trailer section is too large",
+            E::TooManyTrailers => "the trailer section has too many fields",
             E::BodyTooLarge => "the body is too large",
         })
     }

@@ -2,6 +2,7 @@
 //!
 //! Nothing here knows whether it runs in a server or in a client.
 
+mod detail;
 mod error;
 mod limits;
 
@@ -18,6 +19,7 @@ mod stamp;
 
 pub(crate) use announcement::Announcement;
 pub(crate) use asked::Asked;
+pub use detail::WireDetail;
 pub use error::WireError;
 pub(crate) use framing::Framing;
 pub use limits::Limits;

@@ -221,7 +221,7 @@ fn a_peer_that_asked_for_the_head_and_is_gone_is_an_error() {
             peer.hear();
             leave(peer);
             eventually("the handler ends", || served.running.stats().total.open == 0);
-            let told = "the handler failed: the peer closed before it was answered in full";
+            let told = "the peer closed before it was answered in full";
             assert_eq!(refusals.take(), [(0, told.to_owned())]);
         }
     }
@@ -244,7 +244,7 @@ fn a_silent_stream_hears_that_its_peer_has_left() {
         peer.hear_through("data: begun\n\n");
         leave(peer);
         eventually("the handler ends", || served.running.stats().total.open == 0);
-        let told = "the handler failed: the peer closed before it was answered in full";
+        let told = "the peer closed before it was answered in full";
         assert_eq!(refusals.take(), [(0, told.to_owned())]);
         assert_eq!(served.running.stats().total.errors.incomplete, 1);
     }

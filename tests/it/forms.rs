@@ -115,7 +115,7 @@ fn the_reason_why_a_form_is_refused_is_told_to_the_operator_only() {
     assert!(!heard.contains("urlencoded"), "{heard}");
     assert_eq!(
         refusals.take(),
-        [(415, "the handler failed: the content is not an urlencoded form".to_owned())]
+        [(415, "the field content-type is missing, or is not application/x-www-form-urlencoded".to_owned())]
     );
 }
 
@@ -136,7 +136,7 @@ fn a_form_that_is_built_reads_as_it_was_meant() {
     request.body.stream(&b"a=1"[..], None);
     assert_eq!(request.form(), Err(InvalidForm::Unread));
     request.body.set("a".repeat(3) + "&b=%");
-    assert_eq!(request.form().unwrap().strict(), Err(InvalidForm::Escape));
+    assert!(matches!(request.form().unwrap().strict(), Err(InvalidForm::Escape(_))));
 }
 
 #[test]

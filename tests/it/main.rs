@@ -16,6 +16,7 @@ mod connection;
 #[cfg(all(feature = "compress", feature = "fs"))]
 mod copies;
 mod delivery;
+mod errors;
 mod events;
 #[cfg(feature = "fs")]
 mod files;

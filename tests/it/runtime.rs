@@ -636,7 +636,7 @@ fn check_error(kind: fn(&mut ErrorCounts) -> &mut u64, talk: impl FnOnce(&Served
 fn errors_are_counted_by_kind() {
     check_error(|errors| &mut errors.wire, |served| assert_eq!(status(&served.ask("bad\r\n")), 400));
     check_error(|errors| &mut errors.incomplete, |served| assert_eq!(status(&served.ask("GET / HT")), 400));
-    check_error(|errors| &mut errors.handler, |served| assert_eq!(status(&served.ask(get("/fail"))), 409));
+    check_error(|errors| &mut errors.rejected, |served| assert_eq!(status(&served.ask(get("/fail"))), 409));
     check_error(|errors| &mut errors.panic, |served| assert_eq!(status(&served.ask(get("/panic"))), 500));
     check_error(|errors| &mut errors.plan, |served| assert_eq!(status(&served.ask(get("/refuse"))), 403));
     check_error(

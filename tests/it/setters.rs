@@ -45,9 +45,9 @@ const NO_TOKENS: [&str; 14] =
 fn row_61_no_value_adds_a_line_9110_5_5() {
     for value in INJECTIONS {
         let (mut headers, mut response) = (Headers::new(), Response::new());
-        assert_eq!(headers.set("x", value), Err(InvalidField::Value), "{value:?}");
-        assert_eq!(headers.set("x", value.as_bytes()), Err(InvalidField::Value), "{value:?}");
-        assert_eq!(headers.append("x", value.to_owned()), Err(InvalidField::Value), "{value:?}");
+        assert!(matches!(headers.set("x", value), Err(InvalidField::Value(_))), "{value:?}");
+        assert!(matches!(headers.set("x", value.as_bytes()), Err(InvalidField::Value(_))), "{value:?}");
+        assert!(matches!(headers.append("x", value.to_owned()), Err(InvalidField::Value(_))), "{value:?}");
         for name in [
             "content-type",
             "location",
@@ -57,11 +57,11 @@ fn row_61_no_value_adds_a_line_9110_5_5() {
             "transfer-encoding",
             "host",
         ] {
-            assert_eq!(headers.set(name, value), Err(InvalidField::Value), "{name}: {value:?}");
+            assert!(matches!(headers.set(name, value), Err(InvalidField::Value(_))), "{name}: {value:?}");
         }
-        assert_eq!(response.bytes(value, "x"), Err(InvalidField::Value), "{value:?}");
-        assert_eq!(response.redirect(Status::FOUND, value), Err(InvalidField::Value), "{value:?}");
-        assert_eq!(response.trailers.set("x", value), Err(InvalidField::Value), "{value:?}");
+        assert!(matches!(response.bytes(value, "x"), Err(InvalidField::Value(_))), "{value:?}");
+        assert!(matches!(response.redirect(Status::FOUND, value), Err(InvalidField::Value(_))), "{value:?}");
+        assert!(matches!(response.trailers.set("x", value), Err(InvalidField::Value(_))), "{value:?}");
         assert_eq!((headers, response), (Headers::new(), Response::new()), "nothing was changed");
     }
 }
@@ -70,9 +70,9 @@ fn row_61_no_value_adds_a_line_9110_5_5() {
 fn row_61_a_name_is_a_token_9110_5_1() {
     for name in NO_TOKENS {
         let mut headers = Headers::new();
-        assert_eq!(headers.set(name, "x"), Err(InvalidField::Name), "{name:?}");
-        assert_eq!(headers.append(name, 7), Err(InvalidField::Name), "{name:?}");
-        assert_eq!(headers.set_date(name, SystemTime::now()), Err(InvalidField::Name), "{name:?}");
+        assert!(matches!(headers.set(name, "x"), Err(InvalidField::Name(_))), "{name:?}");
+        assert!(matches!(headers.append(name, 7), Err(InvalidField::Name(_))), "{name:?}");
+        assert!(matches!(headers.set_date(name, SystemTime::now()), Err(InvalidField::Name(_))), "{name:?}");
         assert!(headers.is_empty());
     }
 }

@@ -555,14 +555,14 @@ mod failing {
             assert_eq!(refusals.take(), [(0, cause.to_owned())]);
         };
         let asked_for_head = GET.replace("GET", "HEAD");
-        let gone = "the handler failed: the peer closed before it was answered in full";
+        let gone = "the peer closed before it was answered in full";
         let refusals = Refusals::default();
         let served = Served::with(|server| refusals.of(server), leaving);
         check(served, refusals, &asked_for_head, head, gone);
         for (wire, expected) in [(GET, format!("{head}0\r\n\r\n")), (&*asked_for_head, head.to_owned())] {
             let refusals = Refusals::default();
             let served = Served::with(|server| refusals.of(server), late);
-            check(served, refusals, wire, &expected, "the handler failed: late");
+            check(served, refusals, wire, &expected, "late");
         }
     }
 
@@ -1073,7 +1073,7 @@ mod upgrade {
             ("/error", "the handler failed: secret"),
             ("/status", "the handler failed: 410 Gone"),
             ("/panic", "the handler panicked"),
-            ("/hang", "the handler took too long"),
+            ("/hang", "the handler took longer than 1 ms"),
         ] {
             let refusals = Refusals::default();
             let timeouts = Timeouts { handler: Some(Duration::from_millis(1)), ..Timeouts::default() };

@@ -681,9 +681,9 @@ mod reading {
         check_broken(&post_wire("content-length: 9", "hello"), 400, is_cut);
         check_broken(&chunked("5\r\nhel"), 400, is_cut);
         check_broken(&chunked("5\r\nhello\r\n0\r\n"), 400, is_cut);
-        let is_malformed = |error: &_| matches!(error, ExchangeError::Wire(WireError::ChunkSize));
+        let is_malformed = |error: &_| matches!(error, ExchangeError::Wire(WireError::ChunkSize, _));
         check_broken(&(chunked("5\r\nhello\r\n+1\r\n") + GET), 400, is_malformed);
-        let are_too_large = |error: &_| matches!(error, ExchangeError::Wire(WireError::TrailersTooLarge));
+        let are_too_large = |error: &_| matches!(error, ExchangeError::Wire(WireError::TooManyTrailers, _));
         check_broken(&chunked(&format!("0\r\n{}\r\n", "a: b\r\n".repeat(65))), 431, are_too_large);
     }
 
@@ -691,7 +691,7 @@ mod reading {
     fn a_body_that_is_too_slow_is_an_error_9110_15_5_9() {
         let fails = tower(async |asked: Asked| {
             let error = asked.into_body().collect().await.unwrap_err();
-            assert!(matches!(error, ExchangeError::TimedOut(Phase::Body)), "{error:?}");
+            assert!(matches!(error, ExchangeError::TimedOut(Phase::Body, _)), "{error:?}");
             Err::<Response<Empty<Bytes>>, _>(error.into())
         });
         let heard = Wired::new(fails).ask(&[post_wire("content-length: 9", "hello").as_bytes()], Then::Waits);
@@ -798,9 +798,13 @@ mod ending {
     fn an_error_is_answered_with_the_status_that_it_chooses_or_500() {
         check(|| "secret".into(), 500, &[(500, "the handler failed: secret")]);
         check(|| Status::NOT_FOUND.into(), 404, &[]);
-        let slow = "the handler failed: the body took too long";
-        check(|| ExchangeError::TimedOut(Phase::Body).into(), 408, &[(408, slow)]);
-        let inner = "the handler failed: the peer closed before the message was complete";
+        let slow = "the body took longer than 30 s";
+        check(
+            || ExchangeError::TimedOut(Phase::Body, Duration::from_secs(30).into()).into(),
+            408,
+            &[(408, slow)],
+        );
+        let inner = "the peer closed before the message was complete";
         check(|| io::Error::from(ExchangeError::Incomplete).into(), 400, &[(400, inner)]);
     }
 

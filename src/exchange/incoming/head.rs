@@ -47,7 +47,7 @@ impl Incoming {
             Ok(0) if self.has_begun() => Err(ExchangeError::Incomplete),
             Ok(0) => Ok(Some(Head::End)),
             Err(Fault::Expired) if !self.has_begun() => Ok(Some(Head::Silence)),
-            Err(fault) => Err(ExchangeError::during(Phase::Head)(fault)),
+            Err(fault) => Err(ExchangeError::during(Phase::Head, limit)(fault)),
         })
     }
 
@@ -59,9 +59,10 @@ impl Incoming {
         bounds: &Bounds,
     ) -> ExchangeError {
         match error {
-            ExchangeError::Incomplete | ExchangeError::TimedOut(_) => {
-                let looked_at = message.parse(self.input.unread(), &bounds.limits);
-                looked_at.err().map_or(error, ExchangeError::from)
+            ExchangeError::Incomplete | ExchangeError::TimedOut(..) => {
+                let (text, limits) = (self.input.unread(), &bounds.limits);
+                let fault = message.parse(text, limits).err();
+                fault.map_or(error, |fault| ExchangeError::found_in(fault, text, limits))
             }
             error => error,
         }
@@ -82,13 +83,19 @@ impl Incoming {
         if !self.is_worth_parsing(bounds) {
             return Ok(false);
         }
-        let Some(len) = message.parse(self.input.unread(), &bounds.limits)? else {
-            self.partial = self.input.unread().len();
+        let (text, limits) = (self.input.unread(), &bounds.limits);
+        let Some(len) =
+            message.parse(text, limits).map_err(|error| ExchangeError::found_in(error, text, limits))?
+        else {
+            self.partial = text.len();
             return Ok(false);
         };
         self.partial = 0;
         self.input.move_to(message.text_mut(), len);
-        self.body = Remaining::new(message.framing()?);
+        match message.framing() {
+            Ok(framing) => self.body = Remaining::new(framing),
+            Err(error) => return Err(ExchangeError::found_in(error, message.text_mut().as_slice(), limits)),
+        }
         Ok(true)
     }
 

@@ -13,7 +13,7 @@ use super::{Bounds, ExchangeError, Phase};
 use crate::memory::{Arena, Reset};
 use crate::message::Headers;
 use crate::net::{Buffer, Conn, Fault, Home, Lane};
-use crate::wire::{Limits, WireError};
+use crate::wire::Limits;
 
 /// The receiving side of one exchange: what has arrived, and what remains to be received of the message.
 #[derive(Default)]
@@ -94,8 +94,11 @@ impl Incoming {
         loop {
             // Refused before a byte is stored, and before `100 Continue` asks for one.
             let room = body_max.saturating_sub(content.len());
-            if matches!(self.body, Remaining::Length(left) if left > room as u64) {
-                return Poll::Ready(Err(WireError::BodyTooLarge.into()));
+            if let Remaining::Length(left) = self.body
+                && left > room as u64
+            {
+                let length = left.saturating_add(content.len() as u64);
+                return Poll::Ready(Err(ExchangeError::body_too_large(body_max, Some(length))));
             }
             let may_be_more = self.unpack(bounds, body_max, content)?;
             if self.is_read() {
@@ -119,7 +122,10 @@ impl Incoming {
         self.take_back();
         if let (Remaining::Chunked(decoder), 0) = (&mut self.body, self.ready) {
             let (input, trailers) = (self.input.unread(), &mut self.trailers);
-            let read = decoder.decode_all(input, &bounds.limits, trailers, body_max, content)?;
+            let read =
+                decoder.decode_all(input, &bounds.limits, trailers, body_max, content).map_err(|error| {
+                    ExchangeError::found_in(error, input, &Limits { body_max, ..bounds.limits })
+                })?;
             if decoder.is_done() {
                 self.body = Remaining::Nothing;
             }
@@ -128,7 +134,7 @@ impl Incoming {
         }
         self.lent = self.decode(bounds)?;
         if self.lent > body_max.saturating_sub(content.len()) {
-            return Err(WireError::BodyTooLarge.into());
+            return Err(ExchangeError::body_too_large(body_max, None));
         }
         let may_be_more = self.lent > 0;
         // Only a whole body changes hands. What has come of a larger one is copied to where there is room for all of it.
@@ -224,7 +230,9 @@ impl Incoming {
         if self.ready > 0 {
             return Ok(std::mem::take(&mut self.ready));
         }
-        Ok(self.body.decode(&mut self.input, &bounds.limits, &mut self.trailers)?)
+        self.body
+            .decode(&mut self.input, &bounds.limits, &mut self.trailers)
+            .map_err(|error| ExchangeError::found_in(error, self.input.unread(), &bounds.limits))
     }
 
     /// Reads once: a body of known length straight into `content`, anything else into the input.
@@ -261,7 +269,7 @@ impl Incoming {
         if received.is_pending() {
             self.pace.wait(conn.now());
         }
-        match ready!(received).map_err(ExchangeError::during(Phase::Body))? {
+        match ready!(received).map_err(ExchangeError::during(Phase::Body, bounds.timeouts.body))? {
             0 if self.body == Remaining::UntilClose => {
                 self.body = Remaining::Nothing;
                 Poll::Ready(Ok(()))

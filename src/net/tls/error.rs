@@ -4,6 +4,8 @@ use std::error::Error as StdError;
 use std::fmt;
 use std::io;
 
+use crate::error::write_error;
+
 /// Why a connection could not be made secure.
 ///
 /// Details are in the error's [`source`](StdError::source).
@@ -33,7 +35,7 @@ impl TlsError {
             TlsError::Certificate(source) => TlsError::Certificate(source.to_string().into()),
             TlsError::Refused(source) => TlsError::Refused(source.to_string().into()),
             TlsError::Protocol(source) => TlsError::Protocol(source.to_string().into()),
-            TlsError::Io(error) => TlsError::Io(io::Error::new(error.kind(), error.to_string())),
+            TlsError::Io(error) => TlsError::Io(io::Error::new(error.kind(), format!("{error:#}"))),
         }
     }
 
@@ -46,19 +48,21 @@ impl TlsError {
             TlsError::Refused(_) => io::ErrorKind::ConnectionAborted,
             TlsError::Io(error) => error.kind(),
         };
-        io::Error::new(kind, self.to_string())
+        io::Error::new(kind, format!("{self:#}"))
     }
 }
 
 impl fmt::Display for TlsError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            TlsError::Unavailable => "the crate was built without its feature `tls`",
-            TlsError::Host => "no certificate can be issued for the host",
-            TlsError::Certificate(_) => "the peer's certificate is not trusted",
-            TlsError::Refused(_) => "the peer ended the handshake",
-            TlsError::Protocol(_) => "no TLS handshake is possible with the peer",
-            TlsError::Io(_) => "the connection failed during the handshake",
+        write_error(f, self, |f| {
+            f.write_str(match self {
+                TlsError::Unavailable => "the crate was built without its feature `tls`",
+                TlsError::Host => "no certificate can be issued for the host",
+                TlsError::Certificate(_) => "the peer's certificate is not trusted",
+                TlsError::Refused(_) => "the peer ended the handshake",
+                TlsError::Protocol(_) => "no TLS handshake is possible with the peer",
+                TlsError::Io(_) => "the connection failed during the handshake",
+            })
         })
     }
 }

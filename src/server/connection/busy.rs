@@ -104,7 +104,7 @@ fn read_expectation(ctx: &mut Context) -> Result<(), Box<Refused>> {
         return Ok(());
     }
     if !headers.named(Name::EXPECT).all(|expected| expected.eq_ignore_ascii_case(b"100-continue")) {
-        return Err(ExchangeError::Wire(WireError::Expectation).into());
+        return Err(ExchangeError::from(WireError::Expectation).into());
     }
     ctx.incoming.get_mut().expectation = Expectation::Continue;
     Ok(())

@@ -22,7 +22,6 @@ use crate::server::context::Manner;
 use crate::server::error::Refused;
 use crate::server::worker::Worker;
 use crate::server::{Context, Handler};
-use crate::wire::WireError;
 
 /// Answers `request`. `connect` makes a connection of the stand-in for its peer.
 pub(in crate::server) async fn respond<H: Handler>(
@@ -77,7 +76,7 @@ async fn receive(body: &mut Body, body_max: usize) -> Result<(), ExchangeError> 
         source.take(most).read_to_end(&mut content).await.map_err(|_| ExchangeError::Incomplete)?;
         body.set(content);
     }
-    if body.len() > body_max { Err(WireError::BodyTooLarge.into()) } else { Ok(()) }
+    if body.len() > body_max { Err(ExchangeError::body_too_large(body_max, None)) } else { Ok(()) }
 }
 
 /// Stands in for the peer of a request without a connection: it keeps what is written to it, and sends nothing, not

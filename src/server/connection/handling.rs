@@ -4,6 +4,7 @@ use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::task::{self, Poll};
+use std::time::Duration;
 
 use super::refuse;
 use crate::exchange::{ExchangeError, Phase};
@@ -21,7 +22,8 @@ pub(super) enum Handled {
     Refused(Status),
     Returned(Result),
     Panicked,
-    TimedOut,
+    /// It took longer than this.
+    TimedOut(Duration),
 }
 
 /// Runs the handler, confining its panics and enforcing its time limit.
@@ -43,7 +45,7 @@ pub(super) fn handle<H: Handler>(
             conn.borrow_mut().iter_mut().for_each(|conn| send_before(conn, shared, cx));
             let Some(limit) = shared.bounds.timeouts.handler else { return Poll::Pending };
             let timer = timer.get_or_insert_with(|| shared.timetable.deadline(Peer::default()));
-            timer.poll_expired(cx, Lane::Whole, limit).map(|()| Handled::TimedOut)
+            timer.poll_expired(cx, Lane::Whole, limit).map(|()| Handled::TimedOut(limit))
         }
     })
 }
@@ -63,7 +65,7 @@ pub(super) fn report_failure(ctx: &mut Context, handled: Handled) {
         Handled::Refused(_) | Handled::Returned(Ok(())) => return,
         Handled::Returned(Err(error)) => RefusalCause::Handler(error),
         Handled::Panicked => RefusalCause::Panic,
-        Handled::TimedOut => ExchangeError::TimedOut(Phase::Handler).into(),
+        Handled::TimedOut(limit) => ExchangeError::TimedOut(Phase::Handler, limit.into()).into(),
     };
     ctx.report(None, cause);
 }
@@ -84,7 +86,9 @@ pub(super) fn settle(ctx: &mut Context, handled: Handled) -> Result<(), Box<Refu
         (Handled::Panicked, _) => {
             return Err(Refused::new(Status::INTERNAL_SERVER_ERROR, RefusalCause::Panic));
         }
-        (Handled::TimedOut, _) => return Err(ExchangeError::TimedOut(Phase::Handler).into()),
+        (Handled::TimedOut(limit), _) => {
+            return Err(ExchangeError::TimedOut(Phase::Handler, limit.into()).into());
+        }
     }
     ctx.write_head(ctx.response.body.announced(), Unread::Dropped);
     Ok(())

@@ -37,7 +37,7 @@ pub(super) async fn secure<H: Handler>(worker: Rc<Worker<H>>, mut conn: Conn) ->
         // use.
         End::Stopped | End::Failed(TlsError::Io(_), _) => Rest::Over(Ok(None)),
         End::TimedOut => {
-            let error = ExchangeError::TimedOut(Phase::Handshake);
+            let error = ExchangeError::TimedOut(Phase::Handshake, limit.into());
             let served = error.as_io();
             worker.shared.report(Refusal::of_connection(peer, error.into()));
             Rest::Over(Err(served))

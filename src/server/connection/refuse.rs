@@ -33,7 +33,7 @@ pub(super) fn refuse(ctx: &mut Context, refused: Refused) -> (Manner, io::Result
         ctx.response.reset();
         ctx.stop_persisting();
         explain(ctx, status);
-        if matches!(cause, RefusalCause::Connections) {
+        if matches!(cause, RefusalCause::Connections(_)) {
             ctx.response.headers.put(Name::RETRY_AFTER, RETRY_AFTER);
         }
         ctx.write_head(ctx.response.body.announced(), Unread::Dropped);

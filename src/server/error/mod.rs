@@ -13,7 +13,8 @@ pub use refusal::{Refusal, RefusalCause};
 pub(super) use refused::Refused;
 
 use crate::coding::CodingError;
-use crate::exchange::{ExchangeError, write_chain};
+use crate::error::write_causes;
+use crate::exchange::ExchangeError;
 use crate::message::{InvalidCharset, InvalidForm, InvalidTarget, InvalidText, Status};
 use crate::wire::WireError;
 
@@ -22,8 +23,8 @@ pub type Result<T = (), E = Error> = std::result::Result<T, E>;
 
 /// An error of a handler: the status to answer with, and a cause that the peer does not see.
 ///
-/// Any [`std::error::Error`] converts into one with `?` (see [`Cause`]), and is answered with 500. Many errors of this
-/// crate choose a better status:
+/// Any [`std::error::Error`] converts into one with `?`, and is answered with 500. Many errors of this crate choose a
+/// better status:
 ///
 /// - 400 for a body that was cut short, a path or a body that is not UTF-8, a malformed form, or a path that leads out
 ///   of its directory;
@@ -32,10 +33,10 @@ pub type Result<T = (), E = Error> = std::result::Result<T, E>;
 /// - 415 for a body in an unknown coding, or of a type other than the form that the handler asks for.
 ///
 /// A [`Status`] converts too. An error of your own can choose its status: it returns a [`Status`] as its
-/// [`source`](StdError::source), which with the crate thiserror is a field `#[source] Status`. What is not a
-/// [`std::error::Error`], such as a `Box<dyn Error + Send + Sync>`, an `anyhow::Error` or a string, converts with
-/// [`Error::other`] or [`Error::new`]. A failed request to another server is answered with 500 like any other error; a
-/// gateway answers with what [`ClientError::owed`](crate::ClientError::owed) returns.
+/// [`source`](StdError::source), which with the crate thiserror is a field `#[source] Status`. For what is not a
+/// [`std::error::Error`], such as a `Box<dyn Error>`, an `anyhow::Error` or a string, use [`Error::new`]. A failed
+/// request to another server is answered with 500 like any other error; a gateway answers with what
+/// [`ClientError::owed`](crate::ClientError::owed) returns.
 ///
 /// `Error` does not implement [`std::error::Error`] itself, because that would rule out the conversion from all other
 /// errors. It converts into a `Box<dyn Error>`, which a `main` function may return, and through that into an anyhow
@@ -108,39 +109,6 @@ impl Error {
         Error(Kind::Caused(Box::new(Caused { owed: status, cause: cause.into() })))
     }
 
-    /// Creates an error from a `cause` that `?` does not convert, because it is no [`std::error::Error`]: a string, a
-    /// `Box<dyn Error + Send + Sync>`, or an `anyhow::Error`. A boxed cause may choose the status, as one that `?`
-    /// converts; otherwise the peer is answered with 500.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use std::error::Error as StdError;
-    /// use corehttp::{Context, Error};
-    ///
-    /// fn stock() -> Result<u32, Box<dyn StdError + Send + Sync>> {
-    ///     Ok("7".parse()?)
-    /// }
-    ///
-    /// fn on_one_thread() -> Result<u32, Box<dyn StdError>> {
-    ///     Ok("7".parse()?)
-    /// }
-    ///
-    /// fn handler(ctx: &mut Context) -> corehttp::Result {
-    ///     let left = stock().map_err(Error::other)?;
-    ///     let on_shelf = on_one_thread().map_err(|error| Error::other(error.to_string()))?; // not `Send`
-    ///     let rest = left.checked_sub(on_shelf).ok_or("more on the shelf than in stock").map_err(Error::other)?;
-    ///     ctx.response.text(rest.to_string());
-    ///     Ok(())
-    /// }
-    /// # let response = corehttp::block_on(corehttp::Server::new().service(handler).respond(Default::default()))?;
-    /// # assert_eq!(response.body.text()?, "0");
-    /// # Ok::<(), Box<dyn StdError>>(())
-    /// ```
-    pub fn other(cause: impl Into<Box<dyn StdError + Send + Sync>>) -> Error {
-        Error::caused_by(cause)
-    }
-
     /// Creates an error because of `cause`, which may choose the status.
     pub(crate) fn caused_by(cause: impl Into<Box<dyn StdError + Send + Sync>>) -> Error {
         let cause = cause.into();
@@ -168,6 +136,11 @@ impl Error {
         self.met().is_some_and(|error: &ExchangeError| error.owed().is_none())
     }
 
+    /// Whether the request is at fault, or its peer, and not the handler.
+    pub(super) fn is_of_request(&self) -> bool {
+        self.cause().is_some() && self.owed().is_client_error() || self.is_of_lost_peer()
+    }
+
     /// The error of type `E` that the handler met when it read or wrote, if it did.
     pub(super) fn met<E: StdError + 'static>(&self) -> Option<&E> {
         let cause = self.cause()?;
@@ -184,7 +157,7 @@ impl Error {
     }
 }
 
-impl<E: Cause> From<E> for Error {
+impl<E: StdError + Send + Sync + 'static> From<E> for Error {
     #[inline]
     fn from(error: E) -> Error {
         match (&error as &dyn StdError).downcast_ref::<Status>() {
@@ -193,23 +166,6 @@ impl<E: Cause> From<E> for Error {
         }
     }
 }
-
-/// What `?` converts into an [`Error`]: each [`std::error::Error`] that is [`Send`], [`Sync`] and `'static`.
-///
-/// The trait is there for its message: a compiler that meets another type says what to write.
-#[diagnostic::on_unimplemented(
-    message = "`{Self}` is not a `std::error::Error` that `?` converts into a `corehttp::Error`",
-    label = "not a `std::error::Error + Send + Sync + 'static`: write `.map_err(corehttp::Error::other)?`",
-    note = "`corehttp::Error::other(cause)` takes a string, an `anyhow::Error` or a `Box<dyn Error + Send + Sync>`, and \
-            answers with 500; `corehttp::Error::new(status, cause)` answers with `status`",
-    note = "what is not `Send`, such as a `Box<dyn Error>`, can be passed on as text: \
-            `.map_err(|error| corehttp::Error::other(error.to_string()))?`"
-)]
-pub trait Cause: StdError + Send + Sync + 'static {}
-
-// Otherwise the compiler would only miss `std::error::Error`, which nobody can implement for a string.
-#[diagnostic::do_not_recommend]
-impl<E: StdError + Send + Sync + 'static> Cause for E {}
 
 /// The status that an error itself chooses, also inside an [`io::Error`].
 fn owed(error: &(dyn StdError + 'static)) -> Option<Status> {
@@ -233,21 +189,22 @@ fn owed(error: &(dyn StdError + 'static)) -> Option<Status> {
 const CLIENT_CLOSED_REQUEST: Status = Status::new(499).expect("a status has three digits");
 
 impl fmt::Display for Error {
+    /// The cause, or else the status. `{:#}` also writes the causes of the cause, but not the status that one of them
+    /// has chosen, since that is the answer.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.cause() {
-            Some(cause) => write!(f, "{cause}"),
-            None => write!(f, "{}", self.owed()),
+        let Some(cause) = self.cause() else { return write!(f, "{}", self.owed()) };
+        write!(f, "{cause}")?;
+        match cause.source() {
+            Some(source) if f.alternate() && !source.is::<Status>() => write_causes(f, Some(source)),
+            _ => Ok(()),
         }
     }
 }
 
 impl fmt::Debug for Error {
-    /// The whole chain of causes, which is what `main` prints.
+    /// The same as `{:#}`, since this is what `main` prints.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.cause() {
-            Some(cause) => write_chain(f, cause),
-            None => write!(f, "{self}"),
-        }
+        write!(f, "{self:#}")
     }
 }
 

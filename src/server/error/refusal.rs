@@ -1,9 +1,10 @@
 //! [`Refusal`]: which peer was refused, and why.
 
-use std::fmt::{self, Write};
+use std::fmt;
 
 use super::Error;
-use crate::exchange::{ExchangeError, write_chain};
+use crate::error::write_char;
+use crate::exchange::ExchangeError;
 use crate::message::{Request, Status};
 use crate::net::{Peer, PeerAddr, TlsError};
 
@@ -57,11 +58,12 @@ pub enum RefusalCause {
     Plan,
     /// The TLS handshake failed.
     Tls(TlsError),
-    /// The server has as many connections as [`Limits::connections_max`](crate::Limits::connections_max) allows.
-    Connections,
+    /// The server has as many connections as [`Limits::connections_max`](crate::Limits::connections_max) allows, which
+    /// is this many.
+    Connections(usize),
     /// The peer has as many connections as
-    /// [`Limits::connections_per_peer_max`](crate::Limits::connections_per_peer_max) allows.
-    ConnectionsOfPeer,
+    /// [`Limits::connections_per_peer_max`](crate::Limits::connections_per_peer_max) allows, which is this many.
+    ConnectionsOfPeer(usize),
 }
 
 impl Refusal<'_> {
@@ -82,13 +84,8 @@ impl fmt::Display for Refusal<'_> {
             write!(f, ", {} {}", request.method(), place(request))?;
         }
         f.write_str(": ")?;
-        // The text of a handler's error may quote the peer, and must not pass for a line of its own. Two characters
-        // that end a line are no controls.
-        let steers = |char: char| char.is_control() || matches!(char, '\u{2028}' | '\u{2029}');
-        self.cause.to_string().chars().try_for_each(|char| match steers(char) {
-            true => write!(f, "{}", char.escape_debug()),
-            false => f.write_char(char),
-        })
+        // The text of a handler's error may quote the peer, and must not pass for a line of its own.
+        self.cause.to_string().chars().try_for_each(|char| write_char(f, char))
     }
 }
 
@@ -116,13 +113,21 @@ fn place(request: &Request) -> &str {
 impl fmt::Display for RefusalCause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            RefusalCause::Exchange(error) => write_chain(f, error),
-            RefusalCause::Tls(error) => write_chain(f, error),
-            RefusalCause::Handler(error) => write!(f, "the handler failed: {error:?}"),
+            RefusalCause::Exchange(error) => write!(f, "{error:#}"),
+            RefusalCause::Tls(error) => write!(f, "{error:#}"),
+            RefusalCause::Handler(error) if error.is_of_request() => write!(f, "{error:#}"),
+            RefusalCause::Handler(error) => write!(f, "the handler failed: {error:#}"),
             RefusalCause::Panic => f.write_str("the handler panicked"),
             RefusalCause::Plan => f.write_str("the handler refused the request by its head"),
-            RefusalCause::Connections => f.write_str("the server has too many connections"),
-            RefusalCause::ConnectionsOfPeer => f.write_str("the peer has too many connections"),
+            RefusalCause::Connections(max) => {
+                write!(f, "the server has {max} connections, as many as it may have (`connections_max`)")
+            }
+            RefusalCause::ConnectionsOfPeer(max) => {
+                write!(
+                    f,
+                    "the peer has {max} connections, as many as it may have (`connections_per_peer_max`)"
+                )
+            }
         }
     }
 }

@@ -55,7 +55,7 @@ impl Gate {
     fn enter(&self, peer: PeerAddr) -> Result<Option<Box<IpAddr>>, RefusalCause> {
         if self.totals.open.fetch_add(1, Relaxed) >= self.connections_max {
             self.totals.open.fetch_sub(1, Relaxed);
-            return Err(RefusalCause::Connections);
+            return Err(RefusalCause::Connections(self.connections_max as usize));
         }
         let (Some(max), Some(peer)) = (self.per_peer_max, peer.bucket()) else { return Ok(None) };
         let mut peers = lock(&self.totals.peers);
@@ -65,7 +65,7 @@ impl Gate {
         drop(peers);
         if is_one_too_many {
             self.leave(Some(peer));
-            return Err(RefusalCause::ConnectionsOfPeer);
+            return Err(RefusalCause::ConnectionsOfPeer(max));
         }
         Ok(Some(Box::new(peer)))
     }
@@ -132,7 +132,7 @@ impl Rejection {
         gate.refusing.set(gate.refusing.get() + 1);
         runtime::spawn(async move {
             let status = match cause {
-                RefusalCause::ConnectionsOfPeer => Status::TOO_MANY_REQUESTS,
+                RefusalCause::ConnectionsOfPeer(_) => Status::TOO_MANY_REQUESTS,
                 _ => Status::SERVICE_UNAVAILABLE,
             };
             turn_away(&worker, conn, Refused::new(status, cause)).await;
@@ -157,7 +157,7 @@ mod tests {
         let gate = Gate::new(totals.clone(), stats, &limits);
         let peer = PeerAddr::Tcp(([127, 0, 0, 1], 1).into());
         let place = gate.enter(peer).expect("there is room");
-        assert!(matches!(gate.enter(peer), Err(RefusalCause::ConnectionsOfPeer)));
+        assert!(matches!(gate.enter(peer), Err(RefusalCause::ConnectionsOfPeer(1))));
         assert_eq!((totals.open.load(Relaxed), lock(&totals.peers).len()), (1, 1));
         gate.leave(place.map(|peer| *peer));
         assert_eq!((totals.open.load(Relaxed), lock(&totals.peers).len()), (0, 0));

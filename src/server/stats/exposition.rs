@@ -64,7 +64,7 @@ mod tests {
         ] {
             assert!(text.lines().any(|found| found == line), "{line}\n{text}");
         }
-        assert_eq!(text.lines().count(), 6 * (2 + 2) + 2 + 2 * 10);
+        assert_eq!(text.lines().count(), 6 * (2 + 2) + 2 + 2 * 11);
         assert!(text.ends_with('\n'));
     }
 }

@@ -97,12 +97,13 @@ pub struct ErrorCounts {
     pub incomplete: u64,
     /// Sockets that failed.
     pub io: u64,
-    /// Handlers that failed or took too long. An error that a peer has caused counts, too, such as that of
-    /// [`Request::form`](crate::Request::form). A handler that fails with a bare [`Status`](crate::Status) is not
+    /// Handlers that failed or took too long. A handler that fails with a bare [`Status`](crate::Status) is not
     /// counted, because that is an answer like any other, unless it cuts one off. Nor is a handler that fails because
-    /// it could not read or write: that is counted above. On a connection that was handed over, every failure of the
-    /// handler is counted here.
+    /// it could not read or write: that is counted above.
     pub handler: u64,
+    /// Requests that a handler rejected: it failed with a cause and a status of 4xx, as with the error of
+    /// [`Request::form`](crate::Request::form) for a malformed form.
+    pub rejected: u64,
     /// Panics of handlers, and of values that they left behind when these were dropped.
     pub panic: u64,
     /// Requests that a handler's [`BodyPlan`](crate::BodyPlan) refused, and CONNECT requests that it did not plan for.
@@ -126,11 +127,12 @@ impl ErrorCounts {
             // own.
             RefusalCause::Handler(error) => match error.met() {
                 Some(met) => one.of_exchange(met),
+                None if error.is_of_request() => &mut one.rejected,
                 None => &mut one.handler,
             },
             RefusalCause::Panic => &mut one.panic,
             RefusalCause::Plan => &mut one.plan,
-            RefusalCause::Connections | RefusalCause::ConnectionsOfPeer => &mut one.overload,
+            RefusalCause::Connections(_) | RefusalCause::ConnectionsOfPeer(_) => &mut one.overload,
             RefusalCause::Tls(_) => &mut one.tls,
         };
         *count = 1;
@@ -140,9 +142,9 @@ impl ErrorCounts {
     /// The count of this error's kind.
     fn of_exchange(&mut self, error: &ExchangeError) -> &mut u64 {
         match error {
-            ExchangeError::Wire(_) => &mut self.wire,
-            ExchangeError::TimedOut(Phase::Handler) => &mut self.handler,
-            ExchangeError::TimedOut(_) => &mut self.timed_out,
+            ExchangeError::Wire(..) => &mut self.wire,
+            ExchangeError::TimedOut(Phase::Handler, _) => &mut self.handler,
+            ExchangeError::TimedOut(..) => &mut self.timed_out,
             ExchangeError::Incomplete | ExchangeError::PeerClosed => &mut self.incomplete,
             ExchangeError::Io(_) => &mut self.io,
             ExchangeError::Length | ExchangeError::Unfinished | ExchangeError::Source(_) => &mut self.handler,
@@ -157,15 +159,37 @@ impl ErrorCounts {
 
     /// All counts, in the order of [`KINDS`].
     fn each(&mut self) -> [&mut u64; KINDS.len()] {
-        let ErrorCounts { wire, timed_out, incomplete, io, handler, panic, plan, overload, accept, tls } =
-            self;
-        [wire, timed_out, incomplete, io, handler, panic, plan, overload, accept, tls]
+        let ErrorCounts {
+            wire,
+            timed_out,
+            incomplete,
+            io,
+            handler,
+            rejected,
+            panic,
+            plan,
+            overload,
+            accept,
+            tls,
+        } = self;
+        [wire, timed_out, incomplete, io, handler, rejected, panic, plan, overload, accept, tls]
     }
 }
 
 /// The kinds of errors that are told apart.
-const KINDS: [&str; 10] =
-    ["wire", "timed_out", "incomplete", "io", "handler", "panic", "plan", "overload", "accept", "tls"];
+const KINDS: [&str; 11] = [
+    "wire",
+    "timed_out",
+    "incomplete",
+    "io",
+    "handler",
+    "rejected",
+    "panic",
+    "plan",
+    "overload",
+    "accept",
+    "tls",
+];
 
 impl AddAssign<&ErrorCounts> for ErrorCounts {
     fn add_assign(&mut self, other: &ErrorCounts) {

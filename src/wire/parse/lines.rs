@@ -95,7 +95,7 @@ pub(super) fn head_error(error: httparse::Error) -> WireError {
         httparse::Error::HeaderName => WireError::FieldName,
         httparse::Error::HeaderValue => WireError::FieldValue,
         httparse::Error::NewLine => WireError::LineEnd,
-        httparse::Error::TooManyHeaders => WireError::HeadTooLarge,
+        httparse::Error::TooManyHeaders => WireError::TooManyFields,
         httparse::Error::Token | httparse::Error::Status => WireError::RequestLine,
         httparse::Error::Version => WireError::Version,
     }

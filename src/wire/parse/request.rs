@@ -118,7 +118,7 @@ fn parse_any(
     request: &mut Request,
 ) -> Result<Option<usize>, WireError> {
     match parse_request::<FIELDS_USUAL>(input, start, limits, request) {
-        Err(WireError::HeadTooLarge) if limits.fields_max > FIELDS_USUAL => {
+        Err(WireError::TooManyFields) if limits.fields_max > FIELDS_USUAL => {
             parse_large_request(input, start, limits, request)
         }
         parsed => parsed,

@@ -42,7 +42,7 @@ fn parse_trailers<const N: usize>(
     let (end, lines) = match httparse::parse_headers(input, &mut room[..limits.trailer_fields_max.min(N)]) {
         Ok(Progress::Complete(section)) => section,
         Ok(Progress::Partial) => return Ok(None),
-        Err(httparse::Error::TooManyHeaders) => return Err(WireError::TrailersTooLarge),
+        Err(httparse::Error::TooManyHeaders) => return Err(WireError::TooManyTrailers),
         Err(_) => return Err(WireError::Trailer),
     };
     if lines.iter().any(|line| is_no_trailer(line.name.as_bytes())) {

@@ -1,0 +1,214 @@
+//! [`WireDetail`]: which field or limit a [`WireError`] is about.
+
+use std::fmt;
+
+use super::parse::is_no_trailer;
+use super::{Limits, WireError};
+use crate::error::Excerpt;
+use crate::message::{is_field_value, members, token_len};
+
+/// Which field of a message broke the rules, or which limit the message exceeds.
+///
+/// The value of a field is never shown, since it may be a secret.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum WireDetail {
+    /// The name of the field in quotes; or, if it is no name, its beginning. Escaped, and at most 64 octets long.
+    Field(Box<str>),
+    /// A limit.
+    #[non_exhaustive]
+    Limit {
+        /// Its name in [`Limits`](crate::Limits).
+        name: &'static str,
+        /// What it counts.
+        unit: &'static str,
+        /// The most that is allowed.
+        max: u64,
+        /// How much there was, if that was announced.
+        announced: Option<u64>,
+    },
+}
+
+impl WireDetail {
+    /// The detail for `error`, which `text` is the reason for: a head, or chunks.
+    #[cold]
+    pub(crate) fn of(error: WireError, text: &[u8], limits: &Limits) -> Option<Box<WireDetail>> {
+        use WireError as E;
+        let limit = |name, unit, max: usize| Some(WireDetail::limit(name, unit, max, None));
+        match error {
+            E::RequestLineTooLong => limit("request_line_max", "bytes", limits.request_line_max),
+            E::HeadTooLarge => limit("head_max", "bytes", limits.head_max),
+            E::TooManyFields => limit("fields_max", "fields", limits.fields_max),
+            E::EmptyLines => limit("empty_lines_max", "lines", limits.empty_lines_max),
+            E::ChunkExtensionTooLong => limit("chunk_extension_max", "bytes", limits.chunk_extension_max),
+            E::ChunkExtensionsTooLong => limit("chunk_extensions_max", "bytes", limits.chunk_extensions_max),
+            E::ChunkOverhead => limit("chunk_overhead_max", "bytes", limits.chunk_overhead_max),
+            E::TrailersTooLarge => limit("trailers_max", "bytes", limits.trailers_max),
+            E::TooManyTrailers => limit("trailer_fields_max", "fields", limits.trailer_fields_max),
+            E::BodyTooLarge => limit("body_max", "bytes", limits.body_max),
+            E::FieldName | E::FieldValue | E::LineEnd | E::Trailer => {
+                let name = field_at_fault(error, text).filter(|name| !name.is_empty())?;
+                Some(Box::new(WireDetail::Field(Excerpt::of_octets(name).into())))
+            }
+            E::RequestLine
+            | E::StatusLine
+            | E::MethodTooLong
+            | E::Target
+            | E::Version
+            | E::VersionNotSupported
+            | E::Host
+            | E::ContentLength
+            | E::TransferEncoding
+            | E::CodingNotImplemented
+            | E::Expectation
+            | E::ChunkSize
+            | E::ChunkExtension
+            | E::ChunkData => None,
+        }
+    }
+
+    /// The detail for a body of more than `max` bytes, of which so many are `announced`.
+    #[cold]
+    pub(crate) fn of_body(max: usize, announced: Option<u64>) -> Box<WireDetail> {
+        WireDetail::limit("body_max", "bytes", max, announced)
+    }
+
+    fn limit(name: &'static str, unit: &'static str, max: usize, announced: Option<u64>) -> Box<WireDetail> {
+        Box::new(WireDetail::Limit { name, unit, max: max as u64, announced })
+    }
+}
+
+impl fmt::Display for WireDetail {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            WireDetail::Field(name) => f.write_str(name),
+            WireDetail::Limit { name, unit, max, announced: None } => {
+                write!(f, "more than {max} {unit} (`{name}`)")
+            }
+            WireDetail::Limit { name, unit, max, announced: Some(announced) } => {
+                write!(f, "{announced} {unit}, and at most {max} are allowed (`{name}`)")
+            }
+        }
+    }
+}
+
+/// The name of the first field in `text` that is wrong as `error` states; or the beginning of a text that should be a
+/// name, up to the first octet that is not allowed in one.
+fn field_at_fault(error: WireError, text: &[u8]) -> Option<&[u8]> {
+    // Trailers come after the lines of chunks, none of which looks like a field.
+    let start_lines = if error == WireError::Trailer { 0 } else { 1 };
+    let lines = text.split_inclusive(|&octet| octet == b'\n');
+    if error == WireError::Trailer
+        && let Some(name) = announced_trailer(text)
+    {
+        return Some(name);
+    }
+    let mut last = None;
+    for line in lines.skip_while(|line| line.trim_ascii().is_empty()).skip(start_lines) {
+        let (name, behind) = line.split_at(token_len(line));
+        let value = behind.strip_prefix(b":").map(without_end);
+        match (error, value) {
+            (WireError::LineEnd, _) if without_end(line).iter().any(|octet| b"\r\n".contains(octet)) => {
+                return Some(name);
+            }
+            (WireError::Trailer, Some(value)) if is_no_trailer(name) || !is_field_value(value) => {
+                return Some(name);
+            }
+            (WireError::FieldValue, Some(value)) if !is_field_value(value) => return Some(name),
+            // The line of a chunk consists of digits up to its end or its extensions.
+            (WireError::Trailer, None) if name.iter().any(|octet| !octet.is_ascii_hexdigit()) => {
+                return Some(&line[..line.len().min(name.len() + 1)]);
+            }
+            // The value before goes on in this line.
+            (WireError::FieldName | WireError::FieldValue, None) if line.starts_with(b" ") => return last,
+            (WireError::FieldName | WireError::FieldValue, None) if line.starts_with(b"\t") => return last,
+            (WireError::FieldName, Some(_)) if name.is_empty() => return Some(b":"),
+            (WireError::FieldName, None) if !behind.is_empty() => return Some(&line[..name.len() + 1]),
+            (_, _) => {}
+        }
+        last = Some(name);
+    }
+    None
+}
+
+/// The first field that `trailer` announces in a head, and that is not allowed in trailers.
+fn announced_trailer(head: &[u8]) -> Option<&[u8]> {
+    let lines = head.split(|&octet| octet == b'\n');
+    let values = lines.filter_map(|line| {
+        let (name, value) = line.split_at(token_len(line));
+        name.eq_ignore_ascii_case(b"trailer").then_some(value.strip_prefix(b":")?)
+    });
+    values.flat_map(|value| members(value.trim_ascii())).find(|name| is_no_trailer(name))
+}
+
+/// `line` without the CRLF at its end, of which only the CR may have arrived.
+fn without_end(line: &[u8]) -> &[u8] {
+    line.strip_suffix(b"\r\n").or(line.strip_suffix(b"\r")).unwrap_or(line)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A `text` that is wrong as `error` states is described as `expected`.
+    #[track_caller]
+    fn check(error: WireError, text: &[u8], expected: &str) {
+        let detail = WireDetail::of(error, text, &Limits::default());
+        let found = detail.map(|detail| detail.to_string()).unwrap_or_default();
+        assert_eq!(found, expected, "{:?}", text.escape_ascii().to_string());
+    }
+
+    #[test]
+    fn a_field_at_fault_is_named_and_its_value_is_not() {
+        use WireError as E;
+        let head = |lines: &str| [b"GET / HTTP/1.1\r\nhost: a\r\n", lines.as_bytes()].concat();
+        for (error, lines, expected) in [
+            (E::FieldName, "x y: secret\r\n\r\n", "`x `"),
+            (E::FieldName, "cookie : secret\r\n", "`cookie `"),
+            (E::FieldName, "x\0y: secret", r"`x\x00`"),
+            (E::FieldName, "é: secret", r"`\xc3`"),
+            (E::FieldName, ": secret", "`:`"),
+            (E::FieldName, "authorization:\r\n secret\r\n", "`authorization`"),
+            (E::FieldName, "authorization\r\n", r"`authorization\r`"),
+            (E::FieldValue, "x-a: b\r\ncookie: se\0cret", "`cookie`"),
+            (E::FieldValue, "x-a: secret\r\n\tsecret\r\n", "`x-a`"),
+            (E::LineEnd, "x-a: b\r\nx-b: secret\n\r\n", "`x-b`"),
+            (E::LineEnd, "x-b: se\rcret", "`x-b`"),
+            (E::Trailer, "trailer: x-sum, content-length\r\n\r\n", "`content-length`"),
+        ] {
+            check(error, &head(lines), expected);
+            check(error, &[b"\r\n", &*head(lines)].concat(), expected);
+        }
+        check(E::LineEnd, b"GET / HTTP/1.1\nx: y\r\n", "");
+        check(E::Trailer, b"\r\n0\r\nx: y\r\nset-cookie: secret\r\n\r\n", "`set-cookie`");
+        check(E::Trailer, b"0\r\nx y: secret\r\n", "`x `");
+        check(E::Trailer, b"0;a=\"b:c\"\r\nx-sum: \x01\r\n", "`x-sum`");
+        check(
+            E::FieldName,
+            &head(&format!("{}(: secret", "x".repeat(99))),
+            &format!("`{}…`", "x".repeat(64)),
+        );
+    }
+
+    #[test]
+    fn a_limit_is_named_with_its_value() {
+        use WireError as E;
+        for (error, expected) in [
+            (E::RequestLineTooLong, "more than 16384 bytes (`request_line_max`)"),
+            (E::HeadTooLarge, "more than 65536 bytes (`head_max`)"),
+            (E::TooManyFields, "more than 128 fields (`fields_max`)"),
+            (E::EmptyLines, "more than 1 lines (`empty_lines_max`)"),
+            (E::ChunkExtensionTooLong, "more than 4096 bytes (`chunk_extension_max`)"),
+            (E::ChunkExtensionsTooLong, "more than 16384 bytes (`chunk_extensions_max`)"),
+            (E::ChunkOverhead, "more than 16384 bytes (`chunk_overhead_max`)"),
+            (E::TrailersTooLarge, "more than 16384 bytes (`trailers_max`)"),
+            (E::TooManyTrailers, "more than 64 fields (`trailer_fields_max`)"),
+            (E::BodyTooLarge, "more than 4194304 bytes (`body_max`)"),
+            (E::Host, ""),
+        ] {
+            check(error, b"", expected);
+        }
+        let announced = WireDetail::of_body(10, Some(11)).to_string();
+        assert_eq!(announced, "11 bytes, and at most 10 are allowed (`body_max`)");
+    }
+}

@@ -1,0 +1,413 @@
+//! The whole text of every error of a server, of content and of files: one line that is understood without another.
+
+use std::fmt::{Debug, Display};
+use std::io;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use corehttp::{
+    BodyPlan, Context, Error, Form, Headers, InvalidAnswer, Limits, Request, Response, Server, SetCookie,
+    Status, Timeouts, with_plan,
+};
+use tokio::io::AsyncReadExt;
+
+use crate::support::Served;
+use crate::support::wired::{Then, Wired};
+
+const HEAD: &str = "host: a\r\ncookie: secret\r\nauthorization: Bearer secret\r\n";
+
+fn post(path: &str, fields: &str, body: &str) -> String {
+    format!("POST {path}?secret HTTP/1.1\r\n{HEAD}{fields}\r\n{body}")
+}
+
+fn sized(path: &str, body: &str) -> String {
+    post(path, &format!("content-length: {}\r\n", body.len()), body)
+}
+
+async fn app(ctx: &mut Context) -> corehttp::Result {
+    match ctx.request.path() {
+        "/buffered" => ctx.response.text("fine"),
+        "/fails" => return Err(io::Error::other("the database is gone").into()),
+        "/chain" => return Err(Error::new(Status::BAD_GATEWAY, io::Error::other(Chain(Status::NOT_FOUND)))),
+        "/panics" => std::panic::resume_unwind(Box::new("secret")),
+        "/hangs" => std::future::pending().await,
+        "/unfinished" => {
+            ctx.response.headers.set("content-length", 9)?;
+            ctx.stream().await?.write_all(b"half").await?;
+        }
+        "/source" => ctx.response.body.stream(&b"half"[..], Some(9)),
+        "/reads" => _ = ctx.body_reader().read_to_end(&mut Vec::new()).await?,
+        "/page" => _ = ctx.request.query().get_as::<i64>("page")?,
+        "/form" => _ = ctx.request.form()?,
+        "/text" => _ = ctx.request.text()?,
+        "/path/%ff" => _ = ctx.request.path_decoded()?,
+        "/upgrade" => _ = ctx.upgrade("echo").await?,
+        "/interim" => ctx.response.status = Status::CONTINUE,
+        "/field" => ctx.response.headers.set("x-a", "se\ncret")?,
+        "/name" => ctx.response.headers.set("x a", "secret")?,
+        #[cfg(feature = "json")]
+        "/json" => _ = ctx.request.json::<std::collections::HashMap<String, Vec<u8>>>()?,
+        _ => return Err(Status::NOT_FOUND.into()),
+    }
+    Ok(())
+}
+
+/// An error with a cause of its own.
+#[derive(Debug)]
+struct Chain(Status);
+
+impl Display for Chain {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("the shop does not answer")
+    }
+}
+
+impl std::error::Error for Chain {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.0)
+    }
+}
+
+fn plan(request: &Request) -> BodyPlan {
+    match request.path() {
+        "/reads" => BodyPlan::Stream,
+        "/refused" => BodyPlan::Refuse(Status::FORBIDDEN),
+        "/small" => BodyPlan::BufferUpTo(3),
+        _ => BodyPlan::Buffer,
+    }
+}
+
+fn settings(server: Server) -> Server {
+    let timeouts = Timeouts { handler: Some(Duration::from_secs(5)), ..Timeouts::default() };
+    server.timeouts(timeouts)
+}
+
+/// The server reports `wire` in this line, in which nothing is secret.
+#[track_caller]
+fn check(wire: &str, then: Then, expected: &str) {
+    let lines = Arc::new(Mutex::new(Vec::new()));
+    let told = lines.clone();
+    let server = |server: Server| {
+        settings(server).on_error(move |refusal| {
+            let texts = [format!("{refusal}"), format!("{:?}", refusal.cause)];
+            assert!(!texts.concat().contains("secret"), "{texts:?}");
+            told.lock().unwrap().push(texts[0].clone());
+        })
+    };
+    let heard = Wired::with(server, with_plan(plan, app)).ask(&[wire.as_bytes()], then);
+    assert!(!heard.contains("secret"), "{heard}");
+    assert_eq!(*lines.lock().unwrap(), [expected], "{:?}", &wire[..wire.len().min(200)]);
+}
+
+#[test]
+fn of_heads() {
+    let many = "x-a: b\r\n".repeat(128);
+    let large = format!("x-a: {}\r\n", "secret".repeat(11 << 10));
+    let long = format!("GET /{} HTTP/1.1\r\n\r\n", "secret".repeat(3 << 10));
+    for (wire, expected) in [
+        ("GET /secret\r\n\r\n", "400 Bad Request to memory: the request line is malformed"),
+        (
+            &long,
+            "414 URI Too Long to memory: the request line is too long: more than 16384 bytes (`request_line_max`)",
+        ),
+        (
+            "\r\n\r\n\r\nGET / HTTP/1.1\r\n",
+            "400 Bad Request to memory: too many empty lines come before the request line: more than 1 lines (`empty_lines_max`)",
+        ),
+        (
+            "GET /secret HTTP/3.0\r\n\r\n",
+            "505 HTTP Version Not Supported to memory: the version is not supported",
+        ),
+        (
+            "GET / HTTP/1.1\r\nhost: a\r\nx a: secret\r\n\r\n",
+            "400 Bad Request to memory: a field name is malformed: `x `",
+        ),
+        (
+            "GET / HTTP/1.1\r\nhost: a\r\ncookie: se\0cret\r\n\r\n",
+            "400 Bad Request to memory: a field value is malformed: `cookie`",
+        ),
+        (
+            "GET / HTTP/1.1\r\nhost: a\r\nauthorization: a\r\n secret\r\n\r\n",
+            "400 Bad Request to memory: a field name is malformed: `authorization`",
+        ),
+        (
+            "GET / HTTP/1.1\r\nhost: a\r\ncookie: secret\n\r\n",
+            "400 Bad Request to memory: a line does not end with CRLF: `cookie`",
+        ),
+        (
+            "GET / HTTP/1.1\r\ncookie: secret\r\n\r\n",
+            "400 Bad Request to memory: the field host is missing, repeated or malformed",
+        ),
+        (
+            "GET / HTTP/1.1\r\nhost: a\r\ncontent-length: secret\r\n\r\n",
+            "400 Bad Request to memory: the field content-length is malformed or repeated",
+        ),
+        (
+            "GET / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: secret\r\n\r\n",
+            "400 Bad Request to memory: the field transfer-encoding is malformed or out of place",
+        ),
+        (
+            "GET / HTTP/1.1\r\nhost: a\r\ntrailer: x, Cookie\r\n\r\n",
+            "400 Bad Request to memory: a trailer field is malformed or forbidden: `Cookie`",
+        ),
+        (
+            &format!("GET / HTTP/1.1\r\nhost: a\r\n{many}\r\n"),
+            "431 Request Header Fields Too Large to memory: the head has too many fields: more than 128 fields (`fields_max`)",
+        ),
+        (
+            &format!("GET / HTTP/1.1\r\nhost: a\r\n{large}\r\n"),
+            "431 Request Header Fields Too Large to memory: the head is too large: more than 65536 bytes (`head_max`)",
+        ),
+        (
+            "GET / HTTP/1.1\r\nhost: a\r\nexpect: secret\r\n\r\n",
+            "417 Expectation Failed to memory, GET /: the field expect has an unknown expectation",
+        ),
+    ] {
+        check(wire, Then::Waits, expected);
+    }
+    check(
+        "GET /secret HT",
+        Then::Ends,
+        "400 Bad Request to memory: the peer closed before the message was complete",
+    );
+    check("GET /secret HT", Then::Waits, "408 Request Timeout to memory: the head took longer than 10 s");
+}
+
+#[test]
+fn of_bodies() {
+    let chunked = "transfer-encoding: chunked\r\n";
+    let trailers = format!("0\r\n{}\r\n", "x: y\r\n".repeat(65));
+    let extension = format!("1;{}\r\n", "secret".repeat(1 << 10));
+    for (wire, expected) in [
+        (
+            post("/buffered", "content-length: 5000000\r\n", ""),
+            "413 Content Too Large to memory, POST /buffered: the body is too large: 5000000 bytes, and at most 4194304 are allowed (`body_max`)",
+        ),
+        (
+            sized("/small", "secret"),
+            "413 Content Too Large to memory, POST /small: the body is too large: 6 bytes, and at most 3 are allowed (`body_max`)",
+        ),
+        (
+            post("/small", chunked, "4\r\nabcd\r\n0\r\n\r\n"),
+            "413 Content Too Large to memory, POST /small: the body is too large: more than 3 bytes (`body_max`)",
+        ),
+        (
+            post("/buffered", chunked, "secret\r\n"),
+            "400 Bad Request to memory, POST /buffered: a chunk size is malformed",
+        ),
+        (
+            post("/buffered", chunked, &extension),
+            "400 Bad Request to memory, POST /buffered: a chunk has too long extensions: more than 4096 bytes (`chunk_extension_max`)",
+        ),
+        (
+            post("/buffered", chunked, "0\r\nset-cookie: secret\r\n\r\n"),
+            "400 Bad Request to memory, POST /buffered: a trailer field is malformed or forbidden: `set-cookie`",
+        ),
+        (
+            post("/buffered", chunked, &trailers),
+            "431 Request Header Fields Too Large to memory, POST /buffered: the trailer section has too many fields: more than 64 fields (`trailer_fields_max`)",
+        ),
+        (
+            post("/buffered", "content-length: 9\r\n", "half"),
+            "408 Request Timeout to memory, POST /buffered: the body took longer than 30 s",
+        ),
+        (
+            post("/reads", chunked, "secret\r\n"),
+            "400 Bad Request to memory, POST /reads: a chunk size is malformed",
+        ),
+    ] {
+        check(&wire, Then::Waits, expected);
+    }
+    for path in ["/buffered", "/reads"] {
+        let cut = format!(
+            "400 Bad Request to memory, POST {path}: the peer closed before the message was complete"
+        );
+        check(&post(path, "content-length: 9\r\n", "half"), Then::Ends, &cut);
+    }
+}
+
+#[test]
+fn of_handlers() {
+    for (wire, expected) in [
+        (
+            sized("/fails", ""),
+            "500 Internal Server Error to memory, POST /fails: the handler failed: the database is gone",
+        ),
+        (
+            sized("/chain", ""),
+            "502 Bad Gateway to memory, POST /chain: the handler failed: the shop does not answer",
+        ),
+        (sized("/panics", ""), "500 Internal Server Error to memory, POST /panics: the handler panicked"),
+        (
+            sized("/hangs", ""),
+            "503 Service Unavailable to memory, POST /hangs: the handler took longer than 5 s",
+        ),
+        (
+            sized("/refused", ""),
+            "403 Forbidden to memory, POST /refused: the handler refused the request by its head",
+        ),
+        (
+            sized("/unfinished", ""),
+            "memory cut off, POST /unfinished: the handler did not finish the answer that it had begun",
+        ),
+        (sized("/source", ""), "memory cut off, POST /source: the content is not as long as was announced"),
+        (
+            sized("/form", "secret"),
+            "415 Unsupported Media Type to memory, POST /form: the field content-type is missing, or is not application/x-www-form-urlencoded",
+        ),
+        (
+            sized("/path/%ff", ""),
+            "400 Bad Request to memory, POST /path/%ff: the path of the request is not UTF-8",
+        ),
+        (
+            sized("/upgrade", ""),
+            "426 Upgrade Required to memory, POST /upgrade: the peer did not ask for this upgrade",
+        ),
+        (
+            sized("/interim", ""),
+            "500 Internal Server Error to memory, POST /interim: the handler failed: a final status of 1xx",
+        ),
+        (
+            sized("/field", ""),
+            "500 Internal Server Error to memory, POST /field: the handler failed: the value of the field x-a contains a control character",
+        ),
+        (
+            sized("/name", ""),
+            "500 Internal Server Error to memory, POST /name: the handler failed: the field name `x a` is not a token",
+        ),
+        (
+            sized("/page", "").replace("?secret", "?page=secret"),
+            "400 Bad Request to memory, POST /page: the value of `page` is not of type i64",
+        ),
+    ] {
+        check(&wire, Then::Waits, expected);
+    }
+}
+
+#[cfg(feature = "json")]
+#[test]
+fn of_json() {
+    const JSON: &str = "content-type: application/json\r\n";
+    for (body, expected) in [
+        (
+            r#"{"items": [1, "secret"]}"#,
+            "422 Unprocessable Content to memory, POST /json: the JSON at `items[1]` is wrong: invalid type: string, expected u8 at line 1 column 22",
+        ),
+        (
+            r#"{"items": [1, "secret"#,
+            "400 Bad Request to memory, POST /json: the JSON is wrong: EOF while parsing a string at line 1 column 21",
+        ),
+    ] {
+        check(
+            &post("/json", &format!("{JSON}content-length: {}\r\n", body.len()), body),
+            Then::Waits,
+            expected,
+        );
+    }
+    let other = "415 Unsupported Media Type to memory, POST /json: the field content-type is missing, or is not of JSON";
+    check(&sized("/json", "{}"), Then::Waits, other);
+    let response = {
+        let mut response = Response::new();
+        response.text(r#"{"a": "secret"}"#);
+        response
+    };
+    let error = response.body.json::<std::collections::HashMap<String, bool>>().unwrap_err();
+    let expected = "the JSON at `a` is wrong: invalid type: string, expected a boolean at line 1 column 14";
+    check_text(&error, expected);
+}
+
+/// The peer is named, and a limit with its value.
+#[test]
+fn of_connections() {
+    let lines = Arc::new(Mutex::new(Vec::new()));
+    let told = lines.clone();
+    let limits = Limits { connections_max: 0, ..Limits::default() };
+    let served = Served::with(
+        |server| {
+            server.limits(limits).on_error(move |refusal| told.lock().unwrap().push(refusal.to_string()))
+        },
+        app,
+    );
+    let peer = served.connect();
+    let who = peer.stream.local_addr().unwrap();
+    { peer }.hear_all();
+    let expected = format!(
+        "503 Service Unavailable to {who}: the server has 0 connections, as many as it may have (`connections_max`)"
+    );
+    assert_eq!(*lines.lock().unwrap(), [expected]);
+}
+
+/// `error` is written like this, and shows no secret.
+#[track_caller]
+fn check_text(error: &(impl Display + Debug), expected: &str) {
+    assert_eq!(format!("{error:#}"), expected);
+    assert!(!format!("{error}{error:#}").contains("secret"));
+}
+
+#[test]
+fn of_values() {
+    let (mut headers, mut response) = (Headers::new(), Response::new());
+    check_text(
+        &headers.set("x-a", "se\ncret").unwrap_err(),
+        "the value of the field x-a contains a control character",
+    );
+    check_text(&headers.set("x\r\na", "secret").unwrap_err(), r"the field name `x\r\na` is not a token");
+    check_text(
+        &response.redirect(Status::FOUND, "/\nsecret").unwrap_err(),
+        "the value of the field location contains a control character",
+    );
+    check_text(
+        &Form::new("per_page=secret").get_as::<i64>("per_page").unwrap_err(),
+        "the value of `per_page` is not of type i64",
+    );
+    check_text(&Form::new("a=1&b=%zz").strict().unwrap_err(), "an escape in `b` is malformed, or not UTF-8");
+    check_text(&Form::new("a=1&b=2").at_most(1).unwrap_err(), "the form has more than 1 pairs");
+    check_text(
+        &Request::get("ftp://a/").unwrap_err(),
+        "the url is invalid: the scheme is neither http nor https",
+    );
+    check_text(
+        &response.set_cookie(&SetCookie::new("a b", "secret")).unwrap_err(),
+        "the name of the cookie is not a token",
+    );
+    check_text(&io::Error::from(InvalidAnswer::Sent), "the answer has been sent already");
+}
+
+#[test]
+fn of_addresses() {
+    for (address, why) in [
+        ("192.0.2.1:80", "Cannot assign requested address (os error 99)"),
+        ("localhost", "the port is missing"),
+        ("unix:/nowhere/socket", "No such file or directory (os error 2)"),
+    ] {
+        if cfg!(target_os = "linux") {
+            let error = Server::bind(address).start(app).unwrap_err();
+            check_text(&error, &format!("cannot listen on {address}: {why}"));
+        }
+    }
+    check_text(&Server::new().start(app).unwrap_err(), "no address to listen on");
+}
+
+#[cfg(feature = "fs")]
+#[test]
+fn of_files() {
+    use corehttp::Files;
+
+    let error = Files::new("/nowhere/public").unwrap_err();
+    if cfg!(target_os = "linux") {
+        check_text(&error, "cannot open /nowhere/public: No such file or directory (os error 2)");
+    }
+    let error = Files::embedded(&[]).cache_control("*", "se\ncret").unwrap_err();
+    check_text(&error, "the value of the field cache-control contains a control character");
+}
+
+#[cfg(feature = "tls")]
+#[test]
+fn of_certificates() {
+    use corehttp::TlsIdentity;
+
+    let error = TlsIdentity::from_files("/nowhere/chain.pem", "/nowhere/key.pem").unwrap_err();
+    if cfg!(target_os = "linux") {
+        check_text(&error, "cannot read /nowhere/chain.pem: No such file or directory (os error 2)");
+    }
+}
