@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::origin::Origin;
 use super::pool::Pool;
 use super::settings::Settings;
-use super::{ClientCause, ClientError, ClientPhase};
+use super::{ClientCause, ClientError, ClientPhase, InvalidProxy};
 use crate::memory::lock;
 use crate::runtime::{self, Handle};
 
@@ -43,6 +43,10 @@ impl Pools {
         }
         let origin =
             Origin::of_key(key).ok_or_else(|| ClientError::new(ClientPhase::Prepare, ClientCause::Origin))?;
+        let proxy = self.settings.proxies.proxy_for(origin.scheme, origin.host(), origin.port);
+        let unusable = |invalid: &InvalidProxy| ClientCause::Proxy(Box::new(invalid.clone()));
+        let proxy =
+            proxy.map_err(|invalid| ClientError::new(ClientPhase::Prepare, unusable(invalid)))?.cloned();
         if known.by_key.len() == known.by_key.capacity() {
             // Before the map grows: this is where pools are dropped whose hosts could never be reached.
             known.prune();
@@ -50,7 +54,7 @@ impl Pools {
         let pools = Arc::downgrade(self);
         let keep = move || pools.upgrade().iter().for_each(Pools::keep);
         let (settings, is_kept) = (self.settings.clone(), self.is_kept.clone());
-        let pool = Arc::new(Pool::new(self.handle.id(), origin, settings, is_kept, keep));
+        let pool = Arc::new(Pool::new(self.handle.id(), (origin, proxy), settings, is_kept, keep));
         known.by_key.insert(key.into(), pool.clone());
         Ok(pool)
     }

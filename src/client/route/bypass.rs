@@ -18,6 +18,11 @@ impl Bypass {
         self.rules.extend(rules);
     }
 
+    /// Whether no host is reached through a proxy.
+    pub(super) fn covers_all(&self) -> bool {
+        self.rules.iter().any(|rule| matches!(rule, Rule { hosts: Hosts::All, port: None }))
+    }
+
     /// Whether `host` is reached without a proxy.
     pub(super) fn covers(&self, host: &str, port: u16) -> bool {
         let host = UriHost::parse(host).ok();

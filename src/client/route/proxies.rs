@@ -21,9 +21,19 @@ use crate::message::Scheme;
 #[derive(Clone, Debug, Default)]
 #[must_use]
 pub struct Proxies {
-    http: Option<Proxy>,
-    https: Option<Proxy>,
+    http: Choice,
+    https: Choice,
     bypass: Bypass,
+}
+
+/// What is used for the URLs of one scheme.
+#[derive(Clone, Debug, Default)]
+enum Choice {
+    #[default]
+    Direct,
+    Through(Proxy),
+    /// `all_proxy`, which names no proxy. That is an error once a request would use it.
+    Unusable(InvalidProxy),
 }
 
 impl Proxies {
@@ -34,7 +44,8 @@ impl Proxies {
 
     /// Uses one proxy for all URLs.
     pub fn all(proxy: Proxy) -> Proxies {
-        Proxies { http: Some(proxy.clone()), https: Some(proxy), bypass: Bypass::default() }
+        let (http, https) = (Choice::Through(proxy.clone()), Choice::Through(proxy));
+        Proxies { http, https, bypass: Bypass::default() }
     }
 
     /// Uses the proxies that the environment names, by the rules of curl:
@@ -46,45 +57,65 @@ impl Proxies {
     /// | `all_proxy` | for either scheme, if it has no proxy of its own |
     /// | `no_proxy` | see [`Proxies::except`] |
     ///
-    /// Each may also be written in upper case; if both are set, lower case wins. An empty variable counts as unset.
+    /// Each may also be written in upper case; if both are set, lower case wins. Blanks around a value are ignored, and
+    /// an empty variable counts as unset.
     /// `HTTP_PROXY` is ignored if `REQUEST_METHOD` is set, since in a CGI program a client can set it with a field
     /// `Proxy`. On Windows, where names have no case, `http_proxy` is then ignored as well.
     ///
+    /// A variable that is not used may have any value: `all_proxy` beside the other two, as desktops export it with the
+    /// scheme `socks`, or all three beside `no_proxy=*`. An `all_proxy` that names no proxy and is the only one for a
+    /// scheme fails the requests to URLs of that scheme, with [`ClientCause::Proxy`](crate::ClientCause::Proxy).
+    ///
     /// # Errors
     ///
-    /// Fails if one of these variables does not name a proxy.
+    /// Fails with [`InvalidProxy::Variable`], which contains the name and the value, if `http_proxy` or `https_proxy`
+    /// does not name a proxy.
     pub fn from_env() -> Result<Proxies, InvalidProxy> {
         // A value that is not UTF-8 becomes a text that is not valid in a proxy's URL.
         Proxies::from_vars(|name| env::var_os(name).map(|value| value.to_string_lossy().into_owned()))
     }
 
     fn from_vars(var: impl Fn(&str) -> Option<String>) -> Result<Proxies, InvalidProxy> {
-        let set = |name: &str| var(name).filter(|value| !value.is_empty());
-        let either = |name: &str| set(name).or_else(|| set(&name.to_ascii_uppercase()));
-        let proxy = |value: Option<String>| value.map(|url| Proxy::new(&url)).transpose();
+        let set = |name: String| {
+            let value = var(&name)?;
+            let value = value.trim_ascii();
+            (!value.is_empty()).then(|| (name, value.to_owned()))
+        };
+        let either = |name: &str| set(name.to_owned()).or_else(|| set(name.to_ascii_uppercase()));
+        let proxies = match either("no_proxy") {
+            Some((_, hosts)) => Proxies::none().except(&hosts),
+            None => Proxies::none(),
+        };
+        if proxies.bypass.covers_all() {
+            return Ok(proxies);
+        }
         let http = match var("REQUEST_METHOD") {
             Some(_) if cfg!(windows) => None,
-            Some(_) => set("http_proxy"),
+            Some(_) => set("http_proxy".to_owned()),
             None => either("http_proxy"),
         };
-        let all = proxy(either("all_proxy"))?;
-        let proxies = Proxies {
-            http: proxy(http)?.or_else(|| all.clone()),
-            https: proxy(either("https_proxy"))?.or(all),
-            bypass: Bypass::default(),
+        let all = || {
+            either("all_proxy").map_or(Choice::Direct, |variable| match named(variable) {
+                Ok(proxy) => Choice::Through(proxy),
+                Err(invalid) => Choice::Unusable(invalid),
+            })
         };
-        Ok(proxies.except(&either("no_proxy").unwrap_or_default()))
+        let or_all = |variable: Option<_>| match variable {
+            Some(variable) => named(variable).map(Choice::Through),
+            None => Ok(all()),
+        };
+        Ok(Proxies { http: or_all(http)?, https: or_all(either("https_proxy"))?, ..proxies })
     }
 
     /// Uses `proxy` for `http` URLs.
     pub fn http(mut self, proxy: Proxy) -> Proxies {
-        self.http = Some(proxy);
+        self.http = Choice::Through(proxy);
         self
     }
 
     /// Uses `proxy` for `https` URLs.
     pub fn https(mut self, proxy: Proxy) -> Proxies {
-        self.https = Some(proxy);
+        self.https = Choice::Through(proxy);
         self
     }
 
@@ -101,26 +132,49 @@ impl Proxies {
 
     /// Gives HTTP proxies without credentials this value of `Proxy-Authorization`.
     pub(in crate::client) fn authorize(&mut self, authorization: &str) {
-        for proxy in [&mut self.http, &mut self.https].into_iter().flatten() {
-            proxy.authorize(authorization);
+        for choice in [&mut self.http, &mut self.https] {
+            if let Choice::Through(proxy) = choice {
+                proxy.authorize(authorization);
+            }
         }
     }
 
     /// Sends each CONNECT with this `user-agent`, unless its proxy has one.
     pub(in crate::client) fn introduce(&mut self, user_agent: &[u8]) {
-        for proxy in [&mut self.http, &mut self.https].into_iter().flatten() {
-            proxy.introduce(user_agent);
+        for choice in [&mut self.http, &mut self.https] {
+            if let Choice::Through(proxy) = choice {
+                proxy.introduce(user_agent);
+            }
         }
     }
 
     /// The proxy for `host` and `port` of a URL with this scheme, if one is used.
-    pub(in crate::client) fn proxy_for(&self, scheme: Scheme, host: &str, port: u16) -> Option<&Proxy> {
-        let proxy = match scheme {
-            Scheme::Http => self.http.as_ref(),
-            Scheme::Https => self.https.as_ref(),
+    ///
+    /// # Errors
+    ///
+    /// Fails if the environment names one that cannot be used.
+    pub(in crate::client) fn proxy_for(
+        &self,
+        scheme: Scheme,
+        host: &str,
+        port: u16,
+    ) -> Result<Option<&Proxy>, &InvalidProxy> {
+        let choice = match scheme {
+            Scheme::Http => &self.http,
+            Scheme::Https => &self.https,
         };
-        proxy.filter(|_| !self.bypass.covers(host, port))
+        match choice {
+            Choice::Direct => Ok(None),
+            _ if self.bypass.covers(host, port) => Ok(None),
+            Choice::Through(proxy) => Ok(Some(proxy)),
+            Choice::Unusable(invalid) => Err(invalid),
+        }
     }
+}
+
+/// The proxy that a variable of the environment names.
+fn named((name, value): (String, String)) -> Result<Proxy, InvalidProxy> {
+    Proxy::new(&value).map_err(|invalid| InvalidProxy::of_variable(&name, &value, invalid))
 }
 
 #[cfg(test)]
@@ -135,7 +189,8 @@ mod tests {
             vars.iter().find_map(value)
         };
         let proxies = Proxies::from_vars(var).unwrap();
-        let host = |scheme, port| proxies.proxy_for(scheme, "a", port).map(|proxy| proxy.address().0);
+        let host =
+            |scheme, port| proxies.proxy_for(scheme, "a", port).unwrap().map(|proxy| proxy.address().0);
         assert_eq!((host(Scheme::Http, 80), host(Scheme::Https, 443)), (http, https), "{vars:?}");
     }
 
@@ -174,28 +229,71 @@ mod tests {
         check(&["all_proxy=x", "NO_PROXY=a", "no_proxy=b"], Some("x"), Some("x"));
         let proxies = Proxies::all(Proxy::new("x").unwrap()).except("a").except("b");
         for (host, expected) in [("a", None), ("c.b", None), ("c", Some("x"))] {
-            assert_eq!(proxies.proxy_for(Scheme::Http, host, 80).map(|proxy| proxy.address().0), expected);
+            let proxy = proxies.proxy_for(Scheme::Http, host, 80).unwrap();
+            assert_eq!(proxy.map(|proxy| proxy.address().0), expected);
         }
     }
 
     #[test]
-    fn a_variable_that_names_no_proxy_is_an_error() {
-        for name in ["http_proxy", "HTTPS_PROXY", "all_proxy"] {
-            for value in ["ftp://x", "h\r\nx", "h\u{fffd}", " ", "http://h/p"] {
+    fn a_variable_that_names_no_proxy_is_an_error_that_names_it() {
+        const SCHEME: &str = "the proxy's scheme is none of http, https, socks5 and socks5h";
+        const AUTHORITY: &str = "the proxy's host or port is missing or malformed";
+        const CREDENTIALS: &str = "the proxy's username or password cannot be sent";
+        for name in ["http_proxy", "HTTPS_PROXY"] {
+            for (value, shown, why) in [
+                ("ftp://x", "`ftp://x`", SCHEME),
+                ("ftp://joe:secret@x", "`ftp://x`", SCHEME),
+                ("h\r\nx", r"`h\r\nx`", AUTHORITY),
+                ("h\u{fffd}", "`h\u{fffd}`", AUTHORITY),
+                ("http://h/p?secret", "`http://h/p`", AUTHORITY),
+                ("http://joe:s ecret@h", "`http://h`", CREDENTIALS),
+            ] {
                 let var = |asked: &str| (asked == name).then(|| value.to_owned());
-                assert!(Proxies::from_vars(var).is_err(), "{name}={value:?}");
+                let error = Proxies::from_vars(var).unwrap_err();
+                let expected = format!("the variable {name} names no proxy: {shown}: {why}");
+                assert_eq!(format!("{error:#}"), expected);
+                assert!(!format!("{error:?}").contains("ecret"), "{error:?}");
             }
         }
+    }
+
+    /// GNOME and Clash export `all_proxy` with a scheme that curl takes for SOCKS4, beside the variables that are used.
+    #[test]
+    fn a_variable_that_is_not_used_may_have_any_value() {
+        for value in ["all_proxy=socks://127.0.0.1:7891/", "ALL_PROXY=ftp://x", "all_proxy=h\r\nx"] {
+            check(&["http_proxy=h", "https_proxy=s", value], Some("h"), Some("s"));
+            check(&["no_proxy=*", "http_proxy=ftp://x", value], None, None);
+        }
+        check(&["http_proxy= h ", "https_proxy=s\t", "all_proxy= "], Some("h"), Some("s"));
+        check(&["http_proxy= ", "HTTP_PROXY=h\n"], Some("h"), None);
+        check(&["http_proxy=h", "HTTP_PROXY=ftp://x"], Some("h"), None);
+        check(&["HTTP_PROXY=ftp://x", "REQUEST_METHOD=GET"], None, None);
+    }
+
+    #[test]
+    fn an_unusable_proxy_for_all_fails_what_would_use_it() {
+        let vars = [("http_proxy", "h"), ("all_proxy", "socks://joe:secret@x"), ("no_proxy", "b")];
+        let var =
+            |asked: &str| vars.iter().find(|(name, _)| asked == *name).map(|(_, value)| (*value).into());
+        let proxies = Proxies::from_vars(var).unwrap();
+        assert!(matches!(proxies.proxy_for(Scheme::Http, "a", 80), Ok(Some(_))));
+        assert_eq!(proxies.proxy_for(Scheme::Https, "b", 443), Ok(None));
+        let expected = "the variable all_proxy names no proxy: `socks://x`: \
+                        the proxy's scheme is none of http, https, socks5 and socks5h";
+        let error = proxies.proxy_for(Scheme::Https, "a", 443).unwrap_err();
+        assert_eq!(format!("{error:#}"), expected);
+        let replaced = proxies.https(Proxy::new("s").unwrap());
+        assert!(replaced.proxy_for(Scheme::Https, "a", 443).is_ok());
     }
 
     #[test]
     fn each_scheme_may_have_its_own_proxy() {
         let proxy = |url| Proxy::new(url).unwrap();
         let proxies = Proxies::none().http(proxy("h"));
-        assert_eq!(proxies.proxy_for(Scheme::Http, "a", 80), Some(&proxy("h")));
-        assert_eq!(proxies.proxy_for(Scheme::Https, "a", 443), None);
+        assert_eq!(proxies.proxy_for(Scheme::Http, "a", 80), Ok(Some(&proxy("h"))));
+        assert_eq!(proxies.proxy_for(Scheme::Https, "a", 443), Ok(None));
         let proxies = Proxies::all(proxy("x")).https(proxy("s"));
-        assert_eq!(proxies.proxy_for(Scheme::Http, "a", 80), Some(&proxy("x")));
-        assert_eq!(proxies.proxy_for(Scheme::Https, "a", 443), Some(&proxy("s")));
+        assert_eq!(proxies.proxy_for(Scheme::Http, "a", 80), Ok(Some(&proxy("x"))));
+        assert_eq!(proxies.proxy_for(Scheme::Https, "a", 443), Ok(Some(&proxy("s"))));
     }
 }

@@ -4,6 +4,8 @@ use std::error::Error;
 use std::fmt;
 
 use super::socks::{Login, Lookup, Socks};
+use crate::client::origin::Origin;
+use crate::error::{Excerpt, without_secrets, write_error};
 use crate::message::percent::{self, Plus};
 use crate::message::{
     Class, FieldValue, Headers, InvalidField, InvalidTarget, Name, Scheme, basic_credentials, decimal,
@@ -186,6 +188,19 @@ impl Proxy {
         }
     }
 
+    /// The proxy, as an error names it.
+    pub(super) fn as_party(&self) -> String {
+        format!("the proxy {self}")
+    }
+
+    /// The other side of an exchange with `origin`, as an error names it.
+    pub(in crate::client) fn party(&self, origin: &Origin) -> String {
+        match self.forwards(origin.scheme) {
+            true => self.as_party(),
+            false => format!("{} through {}", origin.host_and_port(), self.as_party()),
+        }
+    }
+
     pub(super) fn protocol(&self) -> &Protocol {
         &self.protocol
     }
@@ -260,7 +275,7 @@ impl fmt::Debug for Proxy {
 }
 
 /// Why a string does not name a proxy.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum InvalidProxy {
     /// The scheme is none of `http`, `https`, `socks5` and `socks5h`.
@@ -271,22 +286,55 @@ pub enum InvalidProxy {
     Idna,
     /// Username or password cannot be sent, or contain a character that must be escaped in a URL.
     Credentials,
+    /// A variable of the environment does not name a proxy.
+    #[non_exhaustive]
+    Variable {
+        /// The name of the variable.
+        name: Box<str>,
+        /// Its value in quotes, without username and password; escaped, and at most 64 characters long.
+        value: Box<str>,
+        /// What is wrong with the value.
+        cause: Box<InvalidProxy>,
+    },
+}
+
+impl InvalidProxy {
+    /// The error for a variable whose `value` is wrong because of `cause`.
+    pub(super) fn of_variable(name: &str, value: &str, cause: InvalidProxy) -> InvalidProxy {
+        let value = Excerpt(&without_secrets(value)).to_string();
+        InvalidProxy::Variable { name: name.into(), value: value.into(), cause: Box::new(cause) }
+    }
 }
 
 impl fmt::Display for InvalidProxy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            InvalidProxy::Scheme => "the proxy's scheme is none of http, https, socks5 and socks5h",
-            InvalidProxy::Authority => "the proxy's host or port is missing or malformed",
-            InvalidProxy::Idna => {
-                "the proxy's host is not ASCII, and the crate was built without its feature `idna`"
+        write_error(f, self, |f| match self {
+            InvalidProxy::Scheme => {
+                f.write_str("the proxy's scheme is none of http, https, socks5 and socks5h")
             }
-            InvalidProxy::Credentials => "the proxy's username or password cannot be sent",
+            InvalidProxy::Authority => f.write_str("the proxy's host or port is missing or malformed"),
+            InvalidProxy::Idna => f.write_str(
+                "the proxy's host is not ASCII, and the crate was built without its feature `idna`",
+            ),
+            InvalidProxy::Credentials => f.write_str("the proxy's username or password cannot be sent"),
+            InvalidProxy::Variable { name, value, .. } => {
+                write!(f, "the variable {name} names no proxy: {value}")
+            }
         })
     }
 }
 
-impl Error for InvalidProxy {}
+impl Error for InvalidProxy {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            InvalidProxy::Variable { cause, .. } => Some(&**cause),
+            InvalidProxy::Scheme
+            | InvalidProxy::Authority
+            | InvalidProxy::Idna
+            | InvalidProxy::Credentials => None,
+        }
+    }
+}
 
 #[cfg(test)]
 mod tests {
@@ -298,7 +346,7 @@ mod tests {
     #[track_caller]
     fn check(url: &str, expected: Result<&str, InvalidProxy>) {
         let shown = Proxy::new(url).map(|proxy| proxy.to_string());
-        assert_eq!(shown.as_deref(), expected.as_ref().copied(), "{url:?}");
+        assert_eq!(shown.as_deref(), expected.as_ref().map(|shown| *shown), "{url:?}");
     }
 
     #[test]

@@ -26,21 +26,25 @@ impl Proxy {
         bounds: &Bounds,
     ) -> Result<(Transport<BoxedStream>, DialTimes), ClientError> {
         match self.protocol() {
-            Protocol::Socks5(socks) => socks.open(dial, self.address(), origin, limits).await,
+            Protocol::Socks5(socks) => socks.open(dial, self.address(), self, origin, limits).await,
             Protocol::Http { scheme, .. } => {
                 let (host, port) = self.address();
-                let secure = Secure::with(*scheme, host, ClientPhase::Connect)?;
-                let (mut transport, mut times) = dial.connect(host, port, limits).await?;
+                let failed = |error: ClientError| error.with(self.as_party());
+                let secure = Secure::with(*scheme, host, ClientPhase::Connect).map_err(failed)?;
+                let dialed = dial.connect(host, port, limits).await;
+                let undialed = |error| ClientError::dialing(error, &self.as_party(), &self.as_party());
+                let (mut transport, mut times) = dialed.map_err(undialed)?;
                 let left = |times: &DialTimes| limits.connect.saturating_sub(times.connect);
                 if let Some(secure) = secure {
                     let took;
-                    (transport, took) = secure.shake(tls, transport, left(&times)).await?;
+                    (transport, took) = secure.shake(tls, transport, left(&times)).await.map_err(failed)?;
                     times.connect += took;
                 }
                 // Otherwise each request will say where it is to go.
                 if origin.scheme == Scheme::Https {
                     let asked = runtime::now();
-                    transport = open_tunnel(transport, self, origin, left(&times), bounds).await?;
+                    let opened = open_tunnel(transport, self, origin, left(&times), bounds).await;
+                    transport = opened.map_err(|error| error.with(self.party(origin)))?;
                     times.connect += runtime::now().saturating_duration_since(asked);
                 }
                 Ok((transport, times))

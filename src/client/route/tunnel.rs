@@ -45,7 +45,9 @@ pub(super) async fn open_tunnel(
         match head.await {
             Ok(Head::Whole) => {}
             Ok(Head::End) => return Err(failed(ClientCause::Closed)),
-            Ok(Head::Silence) | Err(ExchangeError::TimedOut(_)) => return Err(failed(ClientCause::TimedOut)),
+            Ok(Head::Silence) | Err(ExchangeError::TimedOut(..)) => {
+                return Err(failed(ClientCause::TimedOut));
+            }
             Err(error) => return Err(failed(ClientCause::Exchange(error))),
         }
         // A 101 was not asked for, and no other answer follows it.
@@ -55,7 +57,7 @@ pub(super) async fn open_tunnel(
     }
     match (response.status.is_success(), incoming.input.is_empty()) {
         (true, true) => Ok(conn.into_parts().0),
-        (true, false) => Err(failed(ClientCause::Proxy("it said more than that the tunnel is open".into()))),
+        (true, false) => Err(failed(ClientCause::Proxy("the proxy sent more than its answer".into()))),
         (false, _) => {
             receive_reason(&mut conn, &mut incoming, &mut response, bounds).await;
             Err(failed(ClientCause::Proxy(Refused(response).into())))
@@ -64,7 +66,7 @@ pub(super) async fn open_tunnel(
 }
 
 fn ask(out: &mut Vec<u8>, proxy: &Proxy, origin: &Origin) {
-    let authority = format!("{}:{}", origin.host(), origin.port);
+    let authority = origin.host_and_port();
     out.extend_from_slice(format!("CONNECT {authority} HTTP/1.1\r\nhost: {authority}\r\n").as_bytes());
     out.extend_from_slice(proxy.fields());
     if let Some(authorization) = proxy.authorization() {

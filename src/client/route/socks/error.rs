@@ -4,6 +4,8 @@ use std::error::Error;
 use std::fmt;
 use std::io;
 
+use crate::error::write_error;
+
 /// Why a SOCKS5 proxy did not connect.
 #[derive(Debug)]
 #[non_exhaustive]
@@ -78,13 +80,13 @@ impl fmt::Display for SocksReply {
 
 impl fmt::Display for SocksError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
+        write_error(f, self, |f| match self {
             SocksError::Io(_) => f.write_str("the connection to the proxy failed"),
             SocksError::Malformed => f.write_str("the proxy does not speak SOCKS5"),
             SocksError::Method => f.write_str("the proxy wants another kind of authentication"),
             SocksError::Login => f.write_str("the proxy refused username and password"),
             SocksError::Refused(reply) => write!(f, "the proxy did not connect: {reply}"),
-        }
+        })
     }
 }
 

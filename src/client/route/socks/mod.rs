@@ -3,6 +3,7 @@
 mod error;
 mod handshake;
 
+use std::fmt::Display;
 use std::net::SocketAddr;
 
 pub use error::{SocksError, SocksReply};
@@ -30,8 +31,8 @@ pub(super) enum Lookup {
 }
 
 impl Socks {
-    /// Opens a connection to `origin` through the proxy at this host and port. The time that the proxy takes counts as
-    /// connecting.
+    /// Opens a connection to `origin` through the proxy at this host and port, which errors call `name`. The time that
+    /// the proxy takes counts as connecting.
     ///
     /// # Errors
     ///
@@ -40,21 +41,25 @@ impl Socks {
         &self,
         dial: &Dial,
         proxy: (&str, u16),
+        name: &(dyn Display + Sync),
         origin: &Origin,
         limits: DialTimes,
     ) -> Result<(Transport<BoxedStream>, DialTimes), ClientError> {
-        let mut talk = Talk { socks: self, dial, proxy, limits, spent: DialTimes::default() };
+        let mut talk = Talk { socks: self, dial, proxy, name, limits, spent: DialTimes::default() };
         let end = match self.lookup {
-            Lookup::Here => talk.ask_for_addresses(origin).await?,
+            Lookup::Here => talk.ask_for_addresses(origin).await,
             Lookup::There => {
-                let invalid = |invalid: InvalidHost| DialError::Resolve(Fault::Io(invalid.into()));
-                talk.ask(Destination::new(origin.host(), origin.port).map_err(invalid)?).await?
+                let invalid =
+                    |invalid: InvalidHost| not_found(origin, DialError::Resolve(Fault::Io(invalid.into())));
+                talk.ask(Destination::new(origin.host(), origin.port).map_err(invalid)?).await
             }
         };
-        match end {
-            Ok(transport) => Ok((transport, talk.spent)),
-            Err(error) => Err(ClientError::new(ClientPhase::Connect, ClientCause::Proxy(error.into()))),
-        }
+        let named =
+            |error: ClientError| error.with(format!("{} through the proxy {name}", origin.host_and_port()));
+        let refused =
+            |error: SocksError| ClientError::new(ClientPhase::Connect, ClientCause::Proxy(error.into()));
+        let transport = end.map_err(named)?.map_err(|error| named(refused(error)))?;
+        Ok((transport, talk.spent))
     }
 }
 
@@ -64,6 +69,8 @@ struct Talk<'a> {
     dial: &'a Dial,
     /// Its host and port.
     proxy: (&'a str, u16),
+    /// How errors name it.
+    name: &'a (dyn Display + Sync),
     limits: DialTimes,
     /// How much of the limits has been used up.
     spent: DialTimes,
@@ -72,7 +79,8 @@ struct Talk<'a> {
 impl Talk<'_> {
     /// Looks up `origin`, and asks for one of its addresses after the other, until the proxy reaches one.
     async fn ask_for_addresses(&mut self, origin: &Origin) -> Result<End, ClientError> {
-        let (addresses, took) = self.dial.resolve(origin.host(), self.limits.resolve).await?;
+        let resolved = self.dial.resolve(origin.host(), self.limits.resolve).await;
+        let (addresses, took) = resolved.map_err(|error| not_found(origin, error))?;
         self.spent.resolve = took;
         let mut end = Err(SocksError::Refused(SocksReply::HostUnreachable));
         for address in addresses.iter() {
@@ -88,13 +96,16 @@ impl Talk<'_> {
 
     /// Connects to the proxy and asks it to connect to `destination`.
     async fn ask(&mut self, destination: Destination<'_>) -> Result<End, ClientError> {
-        let Talk { socks, dial, proxy, limits, spent } = self;
+        let Talk { socks, dial, proxy, name, limits, spent } = self;
         let left = DialTimes {
             resolve: limits.resolve.saturating_sub(spent.resolve),
             connect: limits.connect.saturating_sub(spent.connect),
         };
         let (host, port) = *proxy;
-        let (mut transport, times) = dial.connect(host, port, left).await?;
+        let dialed = dial.connect(host, port, left).await;
+        let failed =
+            |error| ClientError::dialing(error, &format!("the proxy {name}"), &format!("the proxy {name}"));
+        let (mut transport, times) = dialed.map_err(failed)?;
         let left = left.connect.saturating_sub(times.connect);
         let shaken = handshake::connect(&mut transport, &destination, socks.login.as_ref());
         let (end, took) = timed(left, shaken).await;
@@ -105,6 +116,12 @@ impl Talk<'_> {
             None => Err(ClientError::new(ClientPhase::Connect, ClientCause::TimedOut)),
         }
     }
+}
+
+/// The error of a look-up of `origin`.
+#[cold]
+fn not_found(origin: &Origin, error: DialError) -> ClientError {
+    ClientError::dialing(error, origin.host(), &origin.host_and_port())
 }
 
 /// How a talk ended: with a connection to the destination, or why the proxy opens none.
@@ -173,7 +190,7 @@ mod tests {
         let Protocol::Socks5(socks) = proxy.protocol() else { panic!("{proxy}") };
         let limits = DialTimes { resolve: Duration::from_secs(5), connect: Duration::from_secs(connect) };
         let origin = Origin::of_key(origin).unwrap();
-        let opened = sent(socks.open(&dial, proxy.address(), &origin, limits)).await;
+        let opened = sent(socks.open(&dial, proxy.address(), &proxy, &origin, limits)).await;
         let (mut stream, times) = opened.map_err(|error| (error.to_string(), start.elapsed().as_secs()))?;
         let mut hello = [0; 5];
         stream.read_exact(&mut hello).await.unwrap();
@@ -242,8 +259,9 @@ mod tests {
         const ELSEWHERE: Script = &[(3, b"\x05\x00"), (10, b"\x05\x08")];
         const WANTS_MORE: Script = &[(3, b"\x05\xff")];
         const BROKEN: Script = &[(3, b"\x05\x00"), (10, b"\x04\x00")];
-        let refused = |seconds| Err(("connecting: the proxy refused".to_owned(), seconds));
-        let late = Err(("connecting: it took too long".to_owned(), 9));
+        const CONNECTING: &str = "connecting to three.example:80 through the proxy socks5://p:1080";
+        let refused = |seconds| Err((format!("{CONNECTING} failed"), seconds));
+        let late = Err((format!("{CONNECTING} took too long"), 9));
         for (scripts, expected, asked) in [
             ([REACHED, &[], &[]], Ok(("hello".to_owned(), 1, 3)), 1),
             ([UNREACHABLE, REACHED, &[]], Ok(("hello".to_owned(), 1, 6)), 2),
@@ -277,28 +295,33 @@ mod tests {
         let Protocol::Socks5(socks) = proxy.protocol() else { panic!("{proxy}") };
         let limits = DialTimes { resolve: Duration::from_secs(5), connect: Duration::from_secs(60) };
         let origin = Origin::of_key("http://three.example").unwrap();
-        assert!(socks.open(&dial, proxy.address(), &origin, limits).await.is_err());
+        assert!(socks.open(&dial, proxy.address(), &proxy, &origin, limits).await.is_err());
         for seconds in [1, 0] {
-            let (_, times) = socks.open(&dial, proxy.address(), &origin, limits).await.unwrap();
+            let (_, times) = socks.open(&dial, proxy.address(), &proxy, &origin, limits).await.unwrap();
             assert_eq!(times.resolve.as_secs(), seconds);
         }
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_tunnel_that_fails_tells_its_phase_in_time() {
-        let (late, unknown) = ("it took too long", "the system or the network failed");
+        let tunnel_failed = "connecting to a.example:443 through the proxy socks5h://p:1080 failed";
+        let tunnel_late = "connecting to a.example:443 through the proxy socks5h://p:1080 took too long";
         const REFUSED: Script = &[(3, b"\x05\x00"), (16, b"\x05\x04")];
         for (url, origin, talk, expected, seconds) in [
-            ("socks5h://p", "https://a.example", REFUSED, "connecting: the proxy refused", 3),
-            ("socks5h://p", "https://a.example", &REFUSED[..1], &format!("connecting: {late}"), 5),
-            ("socks5h://p", "https://a.example", &[], &format!("connecting: {late}"), 5),
-            ("socks5://p", "https://b.example", &[], &format!("looking up the host: {unknown}"), 1),
-            ("socks5h://p", "https://127.1", &[], &format!("looking up the host: {unknown}"), 0),
+            ("socks5h://p", "https://a.example", REFUSED, tunnel_failed, 3),
+            ("socks5h://p", "https://a.example", &REFUSED[..1], tunnel_late, 5),
+            ("socks5h://p", "https://a.example", &[], tunnel_late, 5),
+            ("socks5://p", "https://b.example", &[], "looking up b.example failed", 1),
+            ("socks5h://p", "https://127.1", &[], "looking up 127.1 failed", 0),
         ] {
             let failed = tunnel(url, origin, proxy(talk).0).await;
             assert_eq!(failed, Err((expected.to_owned(), seconds)), "{url} {origin} {talk:?}");
         }
         let both = tunnel("socks5://silent.example", "https://a.example", Medium::Tcp).await;
-        assert_eq!(both, Err((format!("looking up the host: {late}"), 5)), "one limit for both names");
+        assert_eq!(
+            both,
+            Err(("looking up the proxy socks5://silent.example:1080 took too long".to_owned(), 5)),
+            "one limit for both names"
+        );
     }
 }
