@@ -11,7 +11,7 @@ use super::exchange::{Facts, Progress};
 use super::link::Link;
 use super::pool::{Missing, Place, Pool};
 use super::redirect::{self, Goal};
-use super::{Call, Client, ClientCause, ClientError, ClientPhase, Tunnel};
+use super::{Answer, Call, Client, ClientCause, ClientError, ClientPhase, Tunnel};
 use crate::memory::Reset;
 use crate::message::{
     Headers, InvalidRequest, InvalidTarget, Length, Method, Name, Request, Response, Status, Timings, members,
@@ -27,14 +27,54 @@ impl Client {
         request: &Request,
         response: &mut Response,
     ) -> Result<Link, ClientError> {
-        let mut link = self.attempt(pool, (request, Goal::Own), response, self.deadline()).await?;
+        let deadline = self.deadline();
+        let answered = self.attempt(pool, (request, Goal::Own), response, deadline).await;
+        let mut link = answered.map_err(|error| self.describe(error, request, deadline))?;
         if self.redirects.concern(response.status) {
             // The server that redirected has received the request, and perhaps acted on it.
             let followed = rare(|| self.follow(link, request, response)).await;
             link = followed.map_err(|error| error.sent_before(true))?;
         }
-        link.decode(response)?;
+        link.decode(response).map_err(|error| error.at(request.target().as_str()))?;
         Ok(link)
+    }
+
+    /// As [`Client::exchange`], and receives the body of the answer.
+    pub(super) async fn exchange_whole(
+        &self,
+        pool: Option<Arc<Pool>>,
+        request: &Request,
+        response: &mut Response,
+    ) -> Result<(), ClientError> {
+        let link = self.exchange(pool, request, response).await?;
+        link.receive_body(response).await.map_err(|error| error.at(reached(request, response)))
+    }
+
+    /// As [`Client::exchange`], for a caller that reads the body piece by piece.
+    pub(super) async fn exchange_head(
+        &self,
+        pool: Option<Arc<Pool>>,
+        request: &Request,
+        response: &mut Response,
+    ) -> Result<Answer, ClientError> {
+        let mut link = self.exchange(pool, request, response).await?;
+        link.note_target(reached(request, response));
+        Ok(Answer::new(link))
+    }
+
+    /// Adds to `error` what `request` was for, and the time limit that was exceeded.
+    #[cold]
+    pub(super) fn describe(
+        &self,
+        error: ClientError,
+        request: &Request,
+        deadline: Option<Instant>,
+    ) -> ClientError {
+        let error = error.at(request.target().as_str());
+        match deadline.is_some_and(|deadline| deadline <= runtime::now()) {
+            true => error.of_whole(self.total),
+            false => error.within(|phase| self.shared.settings.timeouts.of_phase(phase)),
+        }
     }
 
     /// Follows the redirect that `response` may be, and those after it.
@@ -47,7 +87,7 @@ impl Client {
         let (mut request, mut goal) = (Cow::Borrowed(request), Goal::Own);
         for followed in 0.. {
             let next = redirect::next(self.redirects, followed, &request, &link.place.pool.origin, response);
-            match next.map_err(|error| error.on(link.is_reused(), true))? {
+            match next.map_err(|error| error.on(link.is_reused(), true).at(request.target().as_str()))? {
                 None if followed == 0 => return Ok(link),
                 None => {
                     response.url = Some(request.target().as_str().into());
@@ -58,7 +98,8 @@ impl Client {
             }
             let deadline = link.exchange.facts.deadline;
             link.discard().await;
-            link = self.attempt(None, (&request, goal), response, deadline).await?;
+            let answered = self.attempt(None, (&request, goal), response, deadline).await;
+            link = answered.map_err(|error| self.describe(error, &request, deadline))?;
         }
         Err(ClientError::new(ClientPhase::Redirect, ClientCause::TooManyRedirects))
     }
@@ -84,6 +125,7 @@ impl Client {
         };
         let cookies = CookieExchange::begin(&link.place.pool, (request, goal));
         link.begin((request, goal), content, cookies.cookie(), deadline);
+        link.exchange.facts.total = self.total;
         if let Err(error) = poll_fn(|cx| link.poll_answer(cx, Some(request), response)).await {
             let again = || self.again(link, error, (request, goal), content, response, cookies.cookie());
             link = rare(again).await?;
@@ -101,7 +143,7 @@ impl Client {
         (request, goal): (&Request, Goal),
         content: Length,
         response: &mut Response,
-        cookie: Option<&[u8]>,
+        cookie: Option<&str>,
     ) -> Result<Link, ClientError> {
         if !stale.may_retry(request, &error) {
             return Err(error);
@@ -113,6 +155,7 @@ impl Client {
         let renewed = async {
             let mut link = self.fresh(stale.place, timings.queue, deadline).await?;
             link.begin((request, goal), content, cookie, deadline);
+            link.exchange.facts.total = self.total;
             link.exchange.progress.wants_interim = wants_interim;
             poll_fn(|cx| link.poll_answer(cx, Some(request), response)).await?;
             Ok(link)
@@ -124,6 +167,16 @@ impl Client {
     /// sent once more if its connection turns out to be stale.
     pub(super) async fn call(&self, pool: Option<Arc<Pool>>, request: &Request) -> Result<Call, ClientError> {
         let deadline = self.deadline();
+        let opened = self.begin_call(pool, request, deadline).await;
+        opened.map_err(|error| self.describe(error, request, deadline))
+    }
+
+    async fn begin_call(
+        &self,
+        pool: Option<Arc<Pool>>,
+        request: &Request,
+        deadline: Option<Instant>,
+    ) -> Result<Call, ClientError> {
         let content = announced(request);
         check(request.method(), content)?;
         let is_whole = matches!(content, Length::NoContent | Length::Known(0))
@@ -135,6 +188,8 @@ impl Client {
         };
         let cookies = CookieExchange::begin(&link.place.pool, (request, Goal::Own));
         link.begin((request, Goal::Own), content, cookies.cookie(), deadline);
+        link.exchange.facts.total = self.total;
+        link.note_target(request.target().as_str());
         let mut early = link.exchange.early.take().unwrap_or_default();
         if !is_whole {
             poll_fn(|cx| link.poll_flush(cx)).await?;
@@ -145,6 +200,7 @@ impl Client {
             let again =
                 || self.again(link, error, (request, Goal::Own), content, &mut early, cookies.cookie());
             link = rare(again).await?;
+            link.note_target(request.target().as_str());
         }
         Ok(Call::new(link, early, Headers::new(), cookies.into_owned()))
     }
@@ -156,12 +212,15 @@ impl Client {
         request: &Request,
         response: &mut Response,
     ) -> Result<Tunnel, ClientError> {
-        let mut link = self.attempt(pool, (request, Goal::Own), response, self.deadline()).await?;
+        let deadline = self.deadline();
+        let answered = self.attempt(pool, (request, Goal::Own), response, deadline).await;
+        let mut link = answered.map_err(|error| self.describe(error, request, deadline))?;
         if response.status == Status::SWITCHING_PROTOCOLS && is_asked_for(&response.headers, &request.headers)
         {
             return Ok(Tunnel::new(link));
         }
-        let refused = link.error(ClientPhase::Wait, ClientCause::Upgrade);
+        let refused = link.error(ClientPhase::Wait, ClientCause::Upgrade).at(request.target().as_str());
+        let refused = refused.beyond(format!("it answered {}", response.status));
         let received = match link.decode(response) {
             Ok(()) => link.receive_body(response).await,
             failed => failed,
@@ -227,6 +286,11 @@ impl Client {
     pub(super) fn deadline(&self) -> Option<Instant> {
         self.total.map(|total| runtime::later(runtime::now(), total))
     }
+}
+
+/// The target of the request that `response` answers, which is the last one of a chain of redirects.
+fn reached<'a>(request: &'a Request, response: &'a Response) -> &'a str {
+    response.url.as_deref().unwrap_or(request.target().as_str())
 }
 
 /// Checks that a request with this method and content may be sent.

@@ -25,11 +25,16 @@ pub(super) async fn connect(
     let left =
         || deadline.map_or(Duration::MAX, |deadline| deadline.saturating_duration_since(runtime::now()));
     let timeouts = &settings.timeouts;
-    let secure = Secure::with(origin.scheme, origin.host(), ClientPhase::Tls)?;
+    let party = || proxy.map_or_else(|| origin.host_and_port(), |proxy| proxy.party(origin));
+    let secure =
+        Secure::with(origin.scheme, origin.host(), ClientPhase::Tls).map_err(|error| error.with(party()))?;
     let limits = DialTimes { resolve: timeouts.resolve.min(left()), connect: timeouts.connect.min(left()) };
     let opening = async {
         match proxy {
-            None => Ok(settings.dial.connect(origin.host(), origin.port, limits).await?),
+            None => {
+                let opened = settings.dial.connect(origin.host(), origin.port, limits).await;
+                opened.map_err(|error| ClientError::dialing(error, origin.host(), &origin.host_and_port()))
+            }
             Some(proxy) => proxy.open(&settings.dial, &settings.tls, origin, limits, &settings.bounds).await,
         }
     };
@@ -37,12 +42,14 @@ pub(super) async fn connect(
     let (mut transport, times) = match deadline {
         Some(deadline) => timeout_at(deadline, opening)
             .await
-            .unwrap_or_else(|_| Err(ClientError::new(ClientPhase::Connect, ClientCause::TimedOut)))?,
+            .unwrap_or_else(|_| Err(ClientError::new(ClientPhase::Connect, ClientCause::TimedOut)))
+            .map_err(|error| error.with(party()))?,
         None => opening.await?,
     };
     (timings.resolve, timings.connect) = (times.resolve, times.connect);
     if let Some(secure) = secure {
-        (transport, timings.tls) = secure.shake(&settings.tls, transport, timeouts.tls.min(left())).await?;
+        let shaken = secure.shake(&settings.tls, transport, timeouts.tls.min(left())).await;
+        (transport, timings.tls) = shaken.map_err(|error| error.with(party()))?;
     }
     Ok(Box::new(Conn::new(transport, Stopwatch::new())))
 }

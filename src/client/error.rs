@@ -4,16 +4,28 @@
 use std::error::Error;
 use std::fmt;
 use std::io;
+use std::net::SocketAddr;
+use std::time::Duration;
 
 use super::refused::Refused;
 use crate::coding::CodingError;
-use crate::exchange::{ExchangeError, write_chain};
+use crate::error::{Excerpt, TimeLimit, without_secrets, write_causes, write_error};
+use crate::exchange::ExchangeError;
 use crate::message::{InvalidRequest, InvalidTarget, Response, Status};
 use crate::net::{DialError, Fault, TlsError};
 
 /// Why an exchange brought no answer.
 ///
-/// `{}` formats the phase and the cause, `{:#}` the whole chain of causes.
+/// `{}` formats what failed: the URL, the phase, the peer, and the time limit if one was exceeded. `{:#}` formats the
+/// chain of causes as well, in one line that is understood without another:
+///
+/// ```text
+/// http://a.example/items: looking up a.example failed: failed to lookup address information: Name or service not known
+/// https://a.example/: connecting to a.example:443 through the proxy http://proxy:80 failed: the proxy answered 502 Bad Gateway
+/// http://a.example/items: waiting for the answer of 192.0.2.1:80 took longer than 30 s
+/// ```
+///
+/// Neither they nor `{:?}` show the query of the URL, credentials, or a field.
 ///
 /// # Examples
 ///
@@ -60,6 +72,31 @@ struct Inner {
     is_reused: bool,
     is_sent: bool,
     cause: ClientCause,
+    details: Details,
+}
+
+/// What surrounds an error.
+#[derive(Clone, Default)]
+struct Details {
+    /// The URL of the request, without credentials; or its target, as long as the origin is unknown.
+    url: Option<Box<str>>,
+    /// The address of the other end of the connection.
+    peer: Option<SocketAddr>,
+    /// Whom the phase was about, as a text: a host, a peer, a proxy.
+    party: Option<Box<str>>,
+    /// The limit that was exceeded.
+    limit: Option<Limit>,
+}
+
+/// A limit that was exceeded.
+#[derive(Clone, Debug)]
+enum Limit {
+    /// The time of a phase.
+    Phase(TimeLimit),
+    /// The time of the whole exchange.
+    Whole(TimeLimit),
+    /// Another limit, or what was not allowed, as a text.
+    Other(Box<str>),
 }
 
 /// The phase of an exchange.
@@ -112,8 +149,8 @@ pub enum ClientCause {
     TooManyInterim,
     /// The server switched protocols without being asked, did not switch when asked, or switched to another protocol.
     Upgrade,
-    /// The proxy did not answer a CONNECT with success (see [`ClientError::proxy_response`]), or a SOCKS proxy did not
-    /// connect.
+    /// The proxy did not answer a CONNECT with success (see [`ClientError::proxy_response`]), a SOCKS proxy did not
+    /// connect, or the environment names none that can be used (see [`Proxies::from_env`](super::Proxies::from_env)).
     Proxy(Box<dyn Error + Send + Sync>),
     /// The TLS handshake failed, or this crate was built without the feature `tls`.
     Tls(TlsError),
@@ -138,7 +175,88 @@ pub enum ClientCause {
 impl ClientError {
     #[cold]
     pub(super) fn new(phase: ClientPhase, cause: ClientCause) -> ClientError {
-        ClientError(Box::new(Inner { phase, is_reused: false, is_sent: false, cause }))
+        let details = Details::default();
+        ClientError(Box::new(Inner { phase, is_reused: false, is_sent: false, cause, details }))
+    }
+
+    /// The error of a look-up of `host`, or of a dial to `party`.
+    #[cold]
+    pub(super) fn dialing(error: DialError, host: &str, party: &str) -> ClientError {
+        let (phase, fault, party) = match error {
+            DialError::Resolve(fault) => (ClientPhase::Resolve, fault, host),
+            DialError::Connect(fault) => (ClientPhase::Connect, fault, party),
+        };
+        let cause = match fault {
+            Fault::Expired => ClientCause::TimedOut,
+            Fault::Io(error) => ClientCause::Io(error),
+        };
+        ClientError::new(phase, cause).with(party)
+    }
+
+    /// Adds whom the phase is about, unless that is known.
+    pub(super) fn with(mut self, party: impl Into<Box<str>>) -> ClientError {
+        self.0.details.party.get_or_insert(party.into());
+        self
+    }
+
+    /// Adds the address of the peer.
+    pub(super) fn over(mut self, peer: Option<SocketAddr>) -> ClientError {
+        self.0.details.peer = peer;
+        self
+    }
+
+    /// Adds the limit, or what was not allowed.
+    pub(super) fn beyond(mut self, limit: impl Into<Box<str>>) -> ClientError {
+        self.0.details.limit = Some(Limit::Other(limit.into()));
+        self
+    }
+
+    /// Adds the time limit that was exceeded.
+    pub(super) fn slower_than(mut self, limit: TimeLimit) -> ClientError {
+        self.0.details.limit = Some(Limit::Phase(limit));
+        self
+    }
+
+    /// Adds the time limit of the whole exchange, if a time limit was exceeded.
+    pub(super) fn of_whole(mut self, total: Option<Duration>) -> ClientError {
+        if let (ClientCause::TimedOut, Some(total)) = (&self.0.cause, total) {
+            self.0.details.limit = Some(Limit::Whole(total.into()));
+        }
+        self
+    }
+
+    /// Adds the time limit of the phase, if one was exceeded and none is known.
+    pub(super) fn within(mut self, limit: impl FnOnce(ClientPhase) -> Option<Duration>) -> ClientError {
+        let Inner { phase, cause, details, .. } = &mut *self.0;
+        if let (ClientCause::TimedOut, None) = (cause, &details.limit) {
+            details.limit = limit(*phase).map(|limit| Limit::Phase(limit.into()));
+        }
+        self
+    }
+
+    /// Adds the target of the request, unless it is known.
+    #[cold]
+    pub(super) fn at(mut self, target: &str) -> ClientError {
+        self.0.details.url.get_or_insert_with(|| target.into());
+        self
+    }
+
+    /// Adds a URL that is not valid.
+    pub(super) fn at_invalid(mut self, url: &str) -> ClientError {
+        self.0.details.url = Some(Excerpt(&without_secrets(url)).to_string().into());
+        self
+    }
+
+    /// Adds the origin, if the target is only a path.
+    #[cold]
+    pub(super) fn below(mut self, origin: &str) -> ClientError {
+        let url = self.0.details.url.take();
+        self.0.details.url = match url.as_deref() {
+            Some(path) if path.starts_with('/') => Some(format!("{origin}{path}").into()),
+            Some(url) if url.contains("://") => Some(url.into()),
+            Some(_) | None => Some(origin.into()),
+        };
+        self
     }
 
     /// Adds what is known about the connection.
@@ -155,27 +273,46 @@ impl ClientError {
 
     /// A copy, for another request that failed for the same reason. Causes that cannot be cloned become text.
     pub(super) fn twin(&self) -> ClientError {
-        let Inner { phase, is_reused, is_sent, cause } = &*self.0;
+        let Inner { phase, is_reused, is_sent, cause, details } = &*self.0;
         let cause = match cause {
             ClientCause::Io(error) => ClientCause::Io(match error.raw_os_error() {
                 Some(code) => io::Error::from_raw_os_error(code),
-                None => io::Error::new(error.kind(), error.to_string()),
+                None => io::Error::new(error.kind(), format!("{error:#}")),
             }),
             ClientCause::Proxy(error) => ClientCause::Proxy(match error.downcast_ref::<Refused>() {
                 Some(refused) => refused.clone().into(),
-                None => error.to_string().into(),
+                None => format!("{error:#}").into(),
             }),
             ClientCause::Tls(error) => ClientCause::Tls(error.twin()),
             ClientCause::NoRuntime => ClientCause::NoRuntime,
             ClientCause::TimedOut => ClientCause::TimedOut,
-            other => ClientCause::Io(io::Error::other(other.to_string())),
+            other => ClientCause::Io(io::Error::other(format!("{other:#}"))),
         };
-        ClientError::new(*phase, cause).on(*is_reused, *is_sent)
+        let mut twin = ClientError::new(*phase, cause).on(*is_reused, *is_sent);
+        // The other request has a target of its own.
+        twin.0.details = Details { url: None, ..details.clone() };
+        twin
     }
 
     /// Returns the phase in which the exchange failed.
     pub fn phase(&self) -> ClientPhase {
         self.0.phase
+    }
+
+    /// Returns the URL of the request that failed, without its query, which may hold secrets. After a redirect that is
+    /// the URL that was reached. `None` if the request had no valid target.
+    pub fn url(&self) -> Option<&str> {
+        self.url_with_query()?.split('?').next()
+    }
+
+    /// Returns the URL of the request that failed, with its query.
+    pub fn url_with_query(&self) -> Option<&str> {
+        self.0.details.url.as_deref()
+    }
+
+    /// Returns the address of the peer, which is the server or a proxy, if the connection was open and is over TCP.
+    pub fn peer(&self) -> Option<SocketAddr> {
+        self.0.details.peer
     }
 
     /// Returns the cause.
@@ -217,7 +354,7 @@ impl ClientError {
     /// Returns whether a time limit was exceeded.
     pub fn is_timeout(&self) -> bool {
         match &self.0.cause {
-            ClientCause::TimedOut | ClientCause::Exchange(ExchangeError::TimedOut(_)) => true,
+            ClientCause::TimedOut | ClientCause::Exchange(ExchangeError::TimedOut(..)) => true,
             ClientCause::Io(error) | ClientCause::Exchange(ExchangeError::Io(error)) => {
                 error.kind() == io::ErrorKind::TimedOut
             }
@@ -264,57 +401,78 @@ impl ClientError {
 
 impl fmt::Display for ClientError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match f.alternate() {
-            true => write_chain(f, self),
-            false => write!(f, "{}: {}", self.0.phase, self.0.cause),
-        }
+        write_error(f, self, |f| {
+            if let Some(url) = self.url() {
+                write!(f, "{url}: ")?;
+            }
+            let Inner { phase, cause, details, .. } = &*self.0;
+            write_phase(f, *phase, cause, details.party.as_deref())?;
+            match (cause, &details.limit) {
+                (ClientCause::TimedOut, Some(Limit::Phase(limit))) => write!(f, " {}", limit.exceeded()),
+                (ClientCause::TimedOut, Some(Limit::Whole(limit))) => {
+                    write!(f, ": the whole exchange {}", limit.exceeded())
+                }
+                (ClientCause::TimedOut, _) => f.write_str(" took too long"),
+                (cause, Some(Limit::Other(limit))) if cause.is_transparent() => {
+                    write!(f, " failed ({limit})")
+                }
+                (cause, _) if cause.is_transparent() => f.write_str(" failed"),
+                (ClientCause::Closed, _) if *phase == ClientPhase::Connect => {
+                    f.write_str(": the proxy closed the connection without an answer")
+                }
+                (cause, Some(Limit::Other(limit))) => write!(f, ": {cause}: {limit}"),
+                (cause, _) => write!(f, ": {cause}"),
+            }
+        })
     }
 }
 
 impl fmt::Debug for ClientError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Inner { phase, is_reused, is_sent, cause } = &*self.0;
+        let Inner { phase, is_reused, is_sent, cause, details } = &*self.0;
         f.debug_struct("ClientError")
+            .field("url", &self.url())
+            .field("peer", &details.peer)
             .field("phase", phase)
             .field("is_reused", is_reused)
             .field("is_sent", is_sent)
             .field("cause", cause)
+            .field("limit", &details.limit)
             .finish()
+    }
+}
+
+/// Writes what was being done, and for whom. The handshake with a proxy is a part of connecting.
+fn write_phase(
+    f: &mut fmt::Formatter<'_>,
+    phase: ClientPhase,
+    cause: &ClientCause,
+    party: Option<&str>,
+) -> fmt::Result {
+    let Some(party) = party else { return write!(f, "{phase}") };
+    match (phase, cause) {
+        (ClientPhase::Prepare | ClientPhase::Redirect, _) => write!(f, "{phase}"),
+        (ClientPhase::Queue, _) => write!(f, "waiting for {party}"),
+        (ClientPhase::Resolve, _) => write!(f, "looking up {party}"),
+        (ClientPhase::Tls, _) | (ClientPhase::Connect, ClientCause::Tls(_)) => {
+            write!(f, "the TLS handshake with {party}")
+        }
+        (ClientPhase::Connect, _) => write!(f, "connecting to {party}"),
+        (ClientPhase::Send, _) => write!(f, "sending the request to {party}"),
+        (ClientPhase::Wait, _) => write!(f, "waiting for the answer of {party}"),
+        (ClientPhase::Receive, _) => write!(f, "receiving the body from {party}"),
     }
 }
 
 impl Error for ClientError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
-        match &self.0.cause {
-            ClientCause::Request(error) => Some(error),
-            ClientCause::Io(error) => Some(error),
-            ClientCause::Exchange(error) => Some(error),
-            ClientCause::Coding(error) => Some(error),
-            ClientCause::Proxy(error) => Some(&**error),
-            ClientCause::Tls(error) => Some(error),
-            ClientCause::Location(Some(error)) => Some(error),
-            _ => None,
-        }
+        self.0.cause.source()
     }
 }
 
 impl From<InvalidRequest> for ClientError {
     fn from(error: InvalidRequest) -> ClientError {
         ClientError::new(ClientPhase::Prepare, ClientCause::Request(error))
-    }
-}
-
-impl From<DialError> for ClientError {
-    fn from(error: DialError) -> ClientError {
-        let (phase, fault) = match error {
-            DialError::Resolve(fault) => (ClientPhase::Resolve, fault),
-            DialError::Connect(fault) => (ClientPhase::Connect, fault),
-        };
-        let cause = match fault {
-            Fault::Expired => ClientCause::TimedOut,
-            Fault::Io(error) => ClientCause::Io(error),
-        };
-        ClientError::new(phase, cause)
     }
 }
 
@@ -335,16 +493,57 @@ impl From<ClientError> for io::Error {
 impl fmt::Display for ClientPhase {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            ClientPhase::Prepare => "the request",
+            ClientPhase::Prepare => "preparing the request",
             ClientPhase::Queue => "waiting for a connection",
             ClientPhase::Resolve => "looking up the host",
             ClientPhase::Connect => "connecting",
-            ClientPhase::Tls => "the handshake",
+            ClientPhase::Tls => "the TLS handshake",
             ClientPhase::Send => "sending the request",
             ClientPhase::Wait => "waiting for the answer",
             ClientPhase::Receive => "receiving the body",
-            ClientPhase::Redirect => "following a redirect",
+            ClientPhase::Redirect => "following the redirect",
         })
+    }
+}
+
+impl ClientCause {
+    /// Whether all that there is to tell is the source.
+    fn is_transparent(&self) -> bool {
+        match self {
+            ClientCause::Request(_)
+            | ClientCause::Io(_)
+            | ClientCause::Exchange(_)
+            | ClientCause::Coding(_)
+            | ClientCause::Proxy(_)
+            | ClientCause::Tls(_) => true,
+            ClientCause::TimedOut
+            | ClientCause::Origin
+            | ClientCause::NoRuntime
+            | ClientCause::Closed
+            | ClientCause::TooManyInterim
+            | ClientCause::Upgrade
+            | ClientCause::TooManyRedirects
+            | ClientCause::Location(_)
+            | ClientCause::Locations
+            | ClientCause::Downgrade
+            | ClientCause::Spent
+            | ClientCause::Pipelined
+            | ClientCause::OutOfStep
+            | ClientCause::NoHost => false,
+        }
+    }
+
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            ClientCause::Request(error) => Some(error),
+            ClientCause::Io(error) => Some(error),
+            ClientCause::Exchange(error) => Some(error),
+            ClientCause::Coding(error) => Some(error),
+            ClientCause::Proxy(error) => Some(&**error),
+            ClientCause::Tls(error) => Some(error),
+            ClientCause::Location(Some(error)) => Some(error),
+            _ => None,
+        }
     }
 }
 
@@ -352,25 +551,26 @@ impl fmt::Display for ClientCause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             ClientCause::TimedOut => "it took too long",
-            ClientCause::Request(_) => "it cannot be made",
-            ClientCause::Origin => "its target has no scheme and host, or others than those asked",
+            ClientCause::Request(_) => "the request is invalid",
+            ClientCause::Origin => "the target is not one that can be sent here",
             ClientCause::NoRuntime => "there is no tokio runtime, or it has ended",
             ClientCause::Io(_) => "the system or the network failed",
             ClientCause::Closed => "the server closed the connection without an answer",
             ClientCause::Exchange(_) => "the exchange failed",
             ClientCause::Coding(_) => "the content cannot be decoded",
             ClientCause::TooManyInterim => "there were too many interim answers",
-            ClientCause::Upgrade => "the server upgraded unasked, or did not when asked",
+            ClientCause::Upgrade => "the server switched protocols unasked, or did not when asked",
             ClientCause::Proxy(_) => "the proxy refused",
             ClientCause::Tls(_) => "the connection is not secure",
-            ClientCause::TooManyRedirects => "there were too many",
-            ClientCause::Location(_) => "it has no usable location",
-            ClientCause::Locations => "it leads to several places",
+            ClientCause::TooManyRedirects => "there were too many in a row",
+            ClientCause::Location(_) => "its field location is empty, or not a URL that can be requested",
+            ClientCause::Locations => "its fields location lead to several places",
             ClientCause::Downgrade => "it leads from https to http",
-            ClientCause::Spent => "the body was a stream, and is gone",
-            ClientCause::Pipelined => "it cannot be pipelined",
+            ClientCause::Spent => "the body was a stream, which can be sent only once",
+            ClientCause::Pipelined => "the request cannot be pipelined",
             ClientCause::OutOfStep => "the connection broke on another request",
-            ClientCause::NoHost => "there is no host to ask",
-        })
+            ClientCause::NoHost => "the balancer has no host",
+        })?;
+        if f.alternate() { write_causes(f, self.source()) } else { Ok(()) }
     }
 }

@@ -20,6 +20,8 @@ pub(super) struct Exchange {
     pub(super) early: Option<Box<Response>>,
     /// How much was decoded since other tasks had their turn.
     pub(super) turn: Turn,
+    /// The target of the request, if the caller goes on without the request: errors name it.
+    pub(super) target: String,
     pub(super) persistence: Persistence,
     pub(super) facts: Facts,
     pub(super) progress: Progress,
@@ -50,6 +52,7 @@ impl Default for Exchange {
             workspace: None,
             early: None,
             turn: Turn::default(),
+            target: String::new(),
             persistence: Persistence::new(now),
             facts: Facts::default(),
             progress: Progress::new(Timings::default(), now),
@@ -59,12 +62,14 @@ impl Default for Exchange {
 
 impl Reset for Exchange {
     fn reset(&mut self) {
-        let Exchange { incoming, outgoing, workspace, early, turn, persistence, facts, progress } = self;
+        let Exchange { incoming, outgoing, workspace, early, turn, target, persistence, facts, progress } =
+            self;
         incoming.reset();
         outgoing.reset();
         workspace.iter_mut().for_each(|workspace| workspace.reset());
         early.iter_mut().for_each(|early| early.reset());
         (*turn, *facts) = Default::default();
+        target.clear();
         *persistence = Persistence::new(persistence.born);
         *progress = Progress::new(Timings::default(), progress.mark);
     }
@@ -74,8 +79,12 @@ impl Reset for Exchange {
         self.outgoing.shrink();
         self.workspace.iter_mut().for_each(|workspace| workspace.shrink());
         self.early.iter_mut().for_each(|early| early.shrink());
+        self.target.shrink_to(TARGET_USUAL);
     }
 }
+
+/// Few targets are longer.
+const TARGET_USUAL: usize = 1 << 10;
 
 /// How long the connection may be used (RFC 9112 §9.3).
 pub(super) struct Persistence {
@@ -106,12 +115,14 @@ pub(super) struct Facts {
     pub(super) asks_for_upgrade: bool,
     /// When the exchange must be complete.
     pub(super) deadline: Option<Instant>,
+    /// How long it may take in all.
+    pub(super) total: Option<Duration>,
 }
 
 impl Facts {
     pub(super) fn of(request: &Request, deadline: Option<Instant>) -> Facts {
         let asks_for_upgrade = request.headers.contains("upgrade");
-        Facts { asked: Asked::new(request), asks_for_upgrade, deadline }
+        Facts { asked: Asked::new(request), asks_for_upgrade, deadline, total: None }
     }
 }
 

@@ -58,7 +58,8 @@ impl Host {
     /// As [`Client::send`], or if the request is for another origin.
     pub async fn send(&self, request: &Request, response: &mut Response) -> Result<(), ClientError> {
         let pool = self.pool(request).inspect_err(|_| response.reset())?;
-        self.client.exchange(Some(pool), request, response).await?.receive_body(response).await
+        let sent = self.client.exchange_whole(Some(pool), request, response).await;
+        sent.map_err(|error| error.below(&self.key))
     }
 
     /// Sends `request`, and receives the head of the answer into `response`, as [`Client::stream`] does.
@@ -68,7 +69,8 @@ impl Host {
     /// As [`Client::stream`], or if the request is for another origin.
     pub async fn stream(&self, request: &Request, response: &mut Response) -> Result<Answer, ClientError> {
         let pool = self.pool(request).inspect_err(|_| response.reset())?;
-        Ok(Answer::new(self.client.exchange(Some(pool), request, response).await?))
+        let answered = self.client.exchange_head(Some(pool), request, response).await;
+        answered.map_err(|error| error.below(&self.key))
     }
 
     /// Sends the head of `request`, whose body is then written to the returned [`Call`], as [`Client::open`] does.
@@ -77,7 +79,8 @@ impl Host {
     ///
     /// As [`Client::open`], or if the request is for another origin.
     pub async fn open(&self, request: &Request) -> Result<Call, ClientError> {
-        self.client.call(Some(self.pool(request)?), request).await
+        let opened = self.client.call(Some(self.pool(request)?), request).await;
+        opened.map_err(|error| error.below(&self.key))
     }
 
     /// Sends `request`, which asks for an upgrade, and hands the connection over, as [`Client::upgrade`] does.
@@ -87,7 +90,8 @@ impl Host {
     /// As [`Client::upgrade`], or if the request is for another origin.
     pub async fn upgrade(&self, request: &Request, response: &mut Response) -> Result<Tunnel, ClientError> {
         let pool = self.pool(request).inspect_err(|_| response.reset())?;
-        self.client.switch(Some(pool), request, response).await
+        let switched = self.client.switch(Some(pool), request, response).await;
+        switched.map_err(|error| error.below(&self.key))
     }
 
     /// Returns scheme, host and port, in lower case, without the port if it is the default of the scheme.

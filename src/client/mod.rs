@@ -196,7 +196,8 @@ impl Client {
     }
 
     async fn ask(&self, method: Method, url: &str, body: Option<&[u8]>) -> Result<Response, ClientError> {
-        let mut request = Request::new(method, url)?;
+        let request = Request::new(method, url);
+        let mut request = request.map_err(|invalid| ClientError::from(invalid).at_invalid(url))?;
         if let Some(body) = body {
             request.body.set(body);
         }
@@ -239,7 +240,7 @@ impl Client {
     /// ```
     #[doc(alias("execute", "do"))]
     pub async fn send(&self, request: &Request, response: &mut Response) -> Result<(), ClientError> {
-        self.exchange(None, request, response).await?.receive_body(response).await
+        self.exchange_whole(None, request, response).await
     }
 
     /// Sends `request`, and receives the head of the answer into `response`. The body is read from the returned
@@ -254,7 +255,7 @@ impl Client {
     /// As [`Client::get`].
     #[doc(alias = "download")]
     pub async fn stream(&self, request: &Request, response: &mut Response) -> Result<Answer, ClientError> {
-        Ok(Answer::new(self.exchange(None, request, response).await?))
+        self.exchange_head(None, request, response).await
     }
 
     /// Sends the head of `request`. Its body is then written to the returned [`Call`], and `request.body` is not sent.

@@ -42,6 +42,11 @@ impl Origin {
         Authority::parse(authority.as_bytes()).map_or(authority, |authority| authority.host)
     }
 
+    /// Host and port, even if that is the scheme's default.
+    pub(super) fn host_and_port(&self) -> String {
+        format!("{}:{}", self.host(), self.port)
+    }
+
     /// `target` as a URL. Targets for a [`Host`](super::Host) may be only a path.
     pub(super) fn absolute<'a>(&self, target: &'a Target) -> Cow<'a, Target> {
         if target.origin().is_some() {
@@ -68,7 +73,8 @@ impl fmt::Display for Origin {
 /// Fails if the target names no scheme and host.
 pub(super) fn key(target: &Target) -> Result<Cow<'_, str>, ClientError> {
     let (Some(text), Some(scheme)) = (target.origin(), target.scheme_kind()) else {
-        return Err(ClientError::new(ClientPhase::Prepare, ClientCause::Origin));
+        let error = ClientError::new(ClientPhase::Prepare, ClientCause::Origin).at(target.as_str());
+        return Err(error.beyond("it names no scheme and host"));
     };
     let (host, port) = split_port(target.authority().unwrap_or_default());
     let is_plain = match port {
@@ -116,7 +122,10 @@ pub(super) fn key_of_url(url: &str) -> Result<Box<str>, InvalidRequest> {
 pub(super) fn check(target: &Target, expected: &str) -> Result<(), ClientError> {
     match target.form() == TargetForm::Origin || *key(target)? == *expected {
         true => Ok(()),
-        false => Err(ClientError::new(ClientPhase::Prepare, ClientCause::Origin)),
+        false => {
+            let error = ClientError::new(ClientPhase::Prepare, ClientCause::Origin).at(target.as_str());
+            Err(error.beyond(format!("it is not at {expected}")))
+        }
     }
 }
 

@@ -74,13 +74,12 @@ pub(super) enum Missing {
 impl Pool {
     pub(super) fn new(
         runtime: Id,
-        origin: Origin,
+        (origin, proxy): (Origin, Option<Proxy>),
         settings: Arc<Settings>,
         is_kept: Arc<AtomicBool>,
         keep: impl Fn() + Send + Sync + 'static,
     ) -> Pool {
         let places = Semaphore::new(settings.pool.connections_max);
-        let proxy = settings.proxies.proxy_for(origin.scheme, origin.host(), origin.port).cloned();
         let (mut fields, mut open_fields) = (settings.fields.clone(), settings.fields.clone());
         open_fields.remove_each(&CREDENTIALS);
         let reader = proxy.as_ref().filter(|proxy| proxy.forwards(origin.scheme));
@@ -109,7 +108,7 @@ impl Pool {
         out: &mut Vec<u8>,
         (request, goal): (&Request, Goal),
         announcement: Announcement,
-        cookie: Option<&[u8]>,
+        cookie: Option<&str>,
     ) {
         let defaults = match (goal, request.method()) {
             // Whatever a TRACE carries is sent back (RFC 9110 §9.3.8).
@@ -143,7 +142,13 @@ impl Pool {
         match timeout_at(self.settings.queue_until(since, deadline), self.places.acquire()).await {
             // A place that becomes free only now is for those who can still use it.
             Ok(Ok(permit)) if !is_late() => permit.forget(),
-            _ => return Err(ClientError::new(ClientPhase::Queue, ClientCause::TimedOut)),
+            _ => {
+                let most = self.settings.pool.connections_max;
+                let error = ClientError::new(ClientPhase::Queue, ClientCause::TimedOut);
+                return Err(
+                    error.with(format!("one of the {most} connections to {}", self.origin.host_and_port()))
+                );
+            }
         }
         Ok(Place { pool: self })
     }

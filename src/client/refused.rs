@@ -11,7 +11,7 @@ pub(super) struct Refused(pub(super) Response);
 
 impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "it answered {}", self.0.status)
+        write!(f, "the proxy answered {}", self.0.status)
     }
 }
 

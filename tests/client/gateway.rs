@@ -594,8 +594,8 @@ fn a_peer_that_leaves_is_worked_for_no_longer() {
     const GET: &str = "GET / HTTP/1.1\r\nhost: a\r\n\r\n";
     const POST: &str = "POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 3\r\n\r\n";
     const BAD: &str = "HTTP/1.1 400 Bad Request\r\n";
-    let left = "the handler failed: the peer closed before it was answered in full";
-    let cut = "the handler failed: the peer closed before the message was complete";
+    let left = "the peer closed before it was answered in full";
+    let cut = "the peer closed before the message was complete";
     let half = "HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nhalf";
     let refused = "HTTP/1.1 403 Forbidden\r\ncontent-length: 9\r\n\r\nhalf";
     for (method, body, why) in [("GET", "", left), ("POST", "abc", left), ("POST", "ab", cut)] {

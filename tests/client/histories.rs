@@ -273,7 +273,7 @@ impl Why {
             _ if error.is_timeout() => Why::Late,
             ClientCause::Closed => Why::Closed,
             ClientCause::Exchange(ExchangeError::Incomplete) => Why::Incomplete,
-            ClientCause::Exchange(ExchangeError::Wire(_)) => Why::Invalid,
+            ClientCause::Exchange(ExchangeError::Wire(..)) => Why::Invalid,
             ClientCause::TooManyInterim => Why::Interim,
             ClientCause::Upgrade => Why::Upgrade,
             _ => Why::Other(format!("{error:#}")),

@@ -14,6 +14,7 @@ mod content;
 mod cookies;
 mod duplex;
 mod ends;
+mod errors;
 mod gateway;
 mod histories;
 mod interim;

@@ -310,10 +310,11 @@ async fn check_stale(request: &Request, end: &'static str, expected: Result<(), 
 
 #[tokio::test(start_paused = true)]
 async fn row_79_an_idempotent_request_is_sent_again_when_a_stale_connection_closes_9110_9_2_2() {
-    const CLOSED: &str = "waiting for the answer: the server closed the connection without an answer";
+    const CLOSED: &str =
+        "http://a/: waiting for the answer of a:80: the server closed the connection without an answer";
     const CUT: &str =
-        "waiting for the answer: the exchange failed: the peer closed before the message was complete";
-    const LATE: &str = "waiting for the answer: it took too long";
+        "http://a/: waiting for the answer of a:80 failed: the peer closed before the message was complete";
+    const LATE: &str = "http://a/: waiting for the answer of a:80 took longer than 30 s";
     let asked = |method| {
         let mut request = Request::new(method, "http://a/").unwrap();
         if matches!(method, Method::Post | Method::Put | Method::Patch) {

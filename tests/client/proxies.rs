@@ -137,11 +137,14 @@ async fn a_request_through_socks_looks_direct_to_its_host() {
 #[tokio::test]
 async fn a_proxy_that_opens_no_tunnel_is_not_taken_for_the_origin() {
     for (answer, why) in [
-        ("HTTP/1.1 407 Proxy Authentication Required\r\ncontent-length: 0\r\n\r\n", "it answered 407"),
-        ("HTTP/1.1 502 Bad Gateway\r\ncontent-length: 6\r\n\r\nsecret", "it answered 502"),
-        ("HTTP/1.1 301 Moved\r\nlocation: http://evil/\r\ncontent-length: 0\r\n\r\n", "it answered 301"),
-        ("HTTP/1.1 200 OK\r\n\r\nbytes that came too early", "it said more than"),
-        ("HTTP/1.1 101 Switching Protocols\r\n\r\n", "it answered 101"),
+        ("HTTP/1.1 407 Proxy Authentication Required\r\ncontent-length: 0\r\n\r\n", "the proxy answered 407"),
+        ("HTTP/1.1 502 Bad Gateway\r\ncontent-length: 6\r\n\r\nsecret", "the proxy answered 502"),
+        (
+            "HTTP/1.1 301 Moved\r\nlocation: http://evil/\r\ncontent-length: 0\r\n\r\n",
+            "the proxy answered 301",
+        ),
+        ("HTTP/1.1 200 OK\r\n\r\nbytes that came too early", "the proxy sent more than"),
+        ("HTTP/1.1 101 Switching Protocols\r\n\r\n", "the proxy answered 101"),
         ("HTTP/1.1 2000 OK\r\n\r\n", "malformed"),
         ("garbage\r\n\r\n", "malformed"),
         ("HTTP/1.1 200 OK\r\n", "before"),
@@ -164,7 +167,7 @@ async fn a_proxy_that_opens_no_tunnel_is_not_taken_for_the_origin() {
     })
     .await;
     let error = client(&talkative.url).get("https://a.example/").await.unwrap_err();
-    assert!(format!("{error:#}").contains("it answered 103"), "{error:#}");
+    assert!(format!("{error:#}").contains("the proxy answered 103"), "{error:#}");
     // The client once waited for what would come behind a 101.
     let switching = Scripted::new(|mut peer, _| async move {
         peer.request().await?;
@@ -577,11 +580,11 @@ mod over_tls {
         }
         // Or it is given up at once, while it stays.
         for (said, why) in [
-            ("HTTP/1.1 407 Who?\r\ncontent-length: 5\r\n\r\nhello".into(), "it answered 407"),
-            ("HTTP/1.1 101 Switching Protocols\r\n\r\n".into(), "it answered 101"),
-            ("HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello".into(), "it said more than"),
-            ("HTTP/1.1 200 OK\r\n\r\n\r\n".into(), "it said more than"),
-            (INTERIM.repeat(100), "it answered 103"),
+            ("HTTP/1.1 407 Who?\r\ncontent-length: 5\r\n\r\nhello".into(), "the proxy answered 407"),
+            ("HTTP/1.1 101 Switching Protocols\r\n\r\n".into(), "the proxy answered 101"),
+            ("HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello".into(), "the proxy sent more than"),
+            ("HTTP/1.1 200 OK\r\n\r\n\r\n".into(), "the proxy sent more than"),
+            (INTERIM.repeat(100), "the proxy answered 103"),
             (format!("HTTP/1.1 200 OK\r\na: {}", "b".repeat(64 << 10)), "the head is too large"),
             ("HTTP/1.1 200 OK\r\na: b\n".into(), "a line does not end with CRLF"),
         ] {

@@ -128,7 +128,7 @@ async fn a_streamed_body_that_broke_stays_an_error() {
             }
         };
         let found = match error.cause() {
-            ClientCause::Exchange(ExchangeError::Wire(error)) => Some(*error),
+            ClientCause::Exchange(ExchangeError::Wire(error, _)) => Some(*error),
             ClientCause::Exchange(ExchangeError::Incomplete) => None,
             cause => panic!("{cause:?}"),
         };

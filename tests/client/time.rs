@@ -201,7 +201,8 @@ async fn a_connection_that_cannot_be_written_to_times_out() {
     assert_eq!((error.phase(), error.is_timeout(), error.is_sent()), (ClientPhase::Send, false, false));
     assert_eq!((start.elapsed().as_secs(), client.busy()), (31, 0));
     let said = format!("{error:#}");
-    assert!(said.starts_with("sending the request: the exchange failed: the connection failed: "), "{said}");
+    let expected = "http://a/: sending the request to a:80 failed: the connection failed: ";
+    assert!(said.starts_with(expected), "{said}");
 }
 
 /// As documented.
@@ -493,19 +494,20 @@ async fn errors_say_what_was_done_and_all_causes() {
         [format!("{error}"), format!("{error:#}")]
     }
     let closed = TcpStream::connect("127.0.0.1:1").await.unwrap_err();
-    let refused = "connecting: the system or the network failed";
+    let refused = "http://127.0.0.1:1/: connecting to 127.0.0.1:1 failed";
     let chain = format!("{refused}: 127.0.0.1:1 cannot be reached: {closed}");
     let pipeline = Client::new().pipeline("http://127.0.0.1:1").unwrap().build();
     let error = pipeline.send(&Request::get("/").unwrap(), &mut Response::new()).await.unwrap_err();
     assert_eq!(format!("{error:#}"), chain);
     assert_eq!(said(Client::builder(), "http://127.0.0.1:1/").await, [refused.into(), chain]);
-    let url = "the request: it cannot be made";
+    let url = "`ftp://a/`: preparing the request failed";
     let chain = format!("{url}: the url is invalid: the scheme is neither http nor https");
     assert_eq!(said(Client::builder(), "ftp://a/").await, [url.into(), chain]);
-    let broken = "waiting for the answer: the exchange failed";
-    let chain = format!("{broken}: the message breaks RFC 9112 or a limit: the status line is malformed");
     let server = Scripted::always("HTTP/1.1 2 OK\r\n\r\n").await;
-    assert_eq!(said(Client::builder(), &server.url).await, [broken.into(), chain]);
+    let address = server.url.strip_prefix("http://").unwrap().trim_end_matches('/');
+    let broken = format!("http://{address}: waiting for the answer of {address} failed");
+    let chain = format!("{broken}: the status line is malformed");
+    assert_eq!(said(Client::builder(), &server.url).await, [broken, chain]);
 }
 
 /// Dials, and counts it. The first request is answered; then the system gives the connection up, since nobody has

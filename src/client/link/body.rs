@@ -9,9 +9,9 @@ use super::Link;
 use crate::client::exchange::Exchange;
 use crate::client::{ClientCause, ClientError, ClientPhase};
 use crate::coding::{CodingError, DECODED_AT_ONCE, Decoders, Decoding, OF_CODED};
+use crate::exchange::ExchangeError;
 use crate::memory::Arena;
 use crate::message::{Response, Status};
-use crate::wire::WireError;
 
 impl Link {
     /// Receives the whole body into `response`, and gives the connection back.
@@ -161,15 +161,23 @@ impl Link {
     ) -> Poll<Result<(), ClientError>> {
         while ready!(self.poll_decoded(cx, Reading::Whole))? > 0 {
             content.extend(self.chunk());
-            if content.len() > self.settings().bounds.limits.body_max {
-                return Poll::Ready(Err(self.fail(ClientPhase::Receive, WireError::BodyTooLarge.into())));
+            let body_max = self.settings().bounds.limits.body_max;
+            if content.len() > body_max {
+                return Poll::Ready(Err(
+                    self.fail(ClientPhase::Receive, ExchangeError::body_too_large(body_max, None))
+                ));
             }
         }
         Poll::Ready(Ok(()))
     }
 
     fn coding_error(&self, error: CodingError) -> ClientError {
-        self.error(ClientPhase::Receive, ClientCause::Coding(error))
+        let decode_max = self.settings().decode_max.filter(|_| error == CodingError::TooLarge);
+        let error = self.error(ClientPhase::Receive, ClientCause::Coding(error));
+        match decode_max {
+            Some(max) => error.beyond(format!("at most {max} decoded bytes are allowed")),
+            None => error,
+        }
     }
 }
 

@@ -57,7 +57,7 @@ impl Link {
                 Ok(Some(Head::Silence)) => ClientCause::TimedOut,
                 Ok(Some(Head::End | Head::Whole)) => ClientCause::Closed,
                 Err(error) => match exchange.incoming.blame(error, &mut reply, bounds) {
-                    ExchangeError::TimedOut(_) => ClientCause::TimedOut,
+                    ExchangeError::TimedOut(..) => ClientCause::TimedOut,
                     error => ClientCause::Exchange(error),
                 },
             };
@@ -78,7 +78,8 @@ impl Link {
             let progress = &mut self.exchange.progress;
             progress.interim += 1;
             if progress.interim > INTERIM_MAX {
-                return Err(self.spoiled(ClientCause::TooManyInterim));
+                let error = self.spoiled(ClientCause::TooManyInterim);
+                return Err(error.beyond(format!("more than {INTERIM_MAX}")));
             }
             if response.status == Status::CONTINUE {
                 self.go_ahead();
@@ -161,8 +162,9 @@ impl Link {
     /// The error for an answer that breaks the rules. The connection is closed: to whoever asks again, such as the other
     /// half of a call, what follows would be the answer.
     fn spoiled(&mut self, cause: ClientCause) -> ClientError {
+        let error = self.error(ClientPhase::Wait, cause);
         self.close();
-        self.error(ClientPhase::Wait, cause)
+        error
     }
 
     /// The error for an answer that will not come. If sending failed before, that is the reason.

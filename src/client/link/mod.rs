@@ -80,7 +80,7 @@ impl Link {
         &mut self,
         (request, goal): (&Request, Goal),
         content: Length,
-        cookie: Option<&[u8]>,
+        cookie: Option<&str>,
         deadline: Option<Instant>,
     ) {
         self.exchange.facts = Facts::of(request, deadline);
@@ -92,6 +92,12 @@ impl Link {
             request.headers.first(Name::EXPECT).is_some_and(|it| it.eq_ignore_ascii_case(b"100-continue"));
         let waits = expects && !announcement.framing().is_empty();
         self.exchange.progress.upload = if waits { Upload::Expecting } else { Upload::Sending };
+    }
+
+    /// Notes the target of the request, for a caller that goes on without the request.
+    pub(super) fn note_target(&mut self, target: &str) {
+        self.exchange.target.clear();
+        self.exchange.target.push_str(target);
     }
 
     /// Closes the connection. The rest of the body will not be received.
@@ -161,15 +167,31 @@ impl Link {
     pub(super) fn fail(&self, phase: ClientPhase, error: ExchangeError) -> ClientError {
         match error {
             // Whoever receives sends what waits, too.
-            ExchangeError::TimedOut(Phase::Write) => self.error(ClientPhase::Send, ClientCause::TimedOut),
-            ExchangeError::TimedOut(_) => self.error(phase, ClientCause::TimedOut),
+            ExchangeError::TimedOut(Phase::Write, _) => self.error(ClientPhase::Send, ClientCause::TimedOut),
+            ExchangeError::TimedOut(_, limit) => self.error(phase, ClientCause::TimedOut).slower_than(limit),
             error => self.error(phase, ClientCause::Exchange(error)),
         }
     }
 
-    /// An error that says what this link knows: whether it was reused, and whether anything was sent.
+    /// An error that says what this link knows: whether it was reused, whether anything was sent, and to whom.
+    #[cold]
     pub(super) fn error(&self, phase: ClientPhase, cause: ClientCause) -> ClientError {
-        ClientError::new(phase, cause).on(self.is_reused(), self.conn.traffic().sent > 0)
+        let Pool { origin, proxy, settings, .. } = &*self.place.pool;
+        let peer = self.conn.transport.peer_addr();
+        let party = match (proxy, peer) {
+            (None, Some(peer)) => peer.to_string(),
+            (None, None) => origin.host_and_port(),
+            (Some(proxy), _) => proxy.party(origin),
+        };
+        let error = ClientError::new(phase, cause)
+            .with(party)
+            .over(peer)
+            .within(|phase| settings.timeouts.of_phase(phase));
+        let error = error.on(self.is_reused(), self.conn.traffic().sent > 0);
+        match &*self.exchange.target {
+            "" => error,
+            target => error.at(target).below(origin.key()),
+        }
     }
 
     /// Ready when the time limit of the whole exchange is over.
@@ -177,7 +199,7 @@ impl Link {
         let Some(deadline) = self.exchange.facts.deadline else { return Poll::Pending };
         self.conn.arm(Lane::Whole, deadline);
         ready!(self.conn.poll_expired(cx, Lane::Whole, Duration::ZERO));
-        Poll::Ready(self.error(phase, ClientCause::TimedOut))
+        Poll::Ready(self.error(phase, ClientCause::TimedOut).of_whole(self.exchange.facts.total))
     }
 
     /// Converts the error of `polled` for the caller, and enforces the time limit of the whole exchange while it is
@@ -200,7 +222,7 @@ impl Link {
         let Link { mut conn, mut exchange, .. } = self;
         conn.swap_workspace(&mut exchange.workspace);
         exchange.incoming.forget_message();
-        (conn, exchange.incoming.input.take_unread())
+        (conn, exchange.incoming.input)
     }
 }
 

@@ -53,7 +53,7 @@ impl Link {
             Ok(()) => self.sent(),
             // A server that closed may have answered before.
             Err(error @ ExchangeError::Io(_)) => exchange.progress.upload = Upload::Failed(error),
-            Err(error @ ExchangeError::TimedOut(_)) if exchange.has_whole_answer() => {
+            Err(error @ ExchangeError::TimedOut(..)) if exchange.has_whole_answer() => {
                 exchange.progress.upload = Upload::Failed(error);
             }
             Err(error) => return Poll::Ready(Err(self.fail(ClientPhase::Send, error))),
@@ -67,7 +67,10 @@ impl Link {
         let Link { conn, exchange, place } = self;
         let input = &mut exchange.incoming.input;
         while input.unread().len() < place.pool.settings.bounds.limits.body_max {
-            match conn.poll_fill(cx, input, Duration::MAX).map_err(ExchangeError::during(Phase::Body)) {
+            match conn
+                .poll_fill(cx, input, Duration::MAX)
+                .map_err(ExchangeError::during(Phase::Body, Duration::MAX))
+            {
                 Poll::Ready(Ok(1..)) => {}
                 Poll::Ready(Ok(0)) | Poll::Pending => break,
                 // The error is reported only once, and a body that ends with the connection would seem to be complete.
@@ -150,7 +153,7 @@ impl Link {
                     Err(error) if self.is_done_with(&error) => break,
                     Err(error) => {
                         self.give_up(match error.is_timeout() {
-                            true => ExchangeError::TimedOut(Phase::Write),
+                            true => ExchangeError::again(io::ErrorKind::TimedOut),
                             false => ExchangeError::Length,
                         });
                         return Poll::Ready(Err(error));

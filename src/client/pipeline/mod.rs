@@ -117,8 +117,19 @@ impl Pipeline {
     pub async fn send(&self, request: &Request, response: &mut Response) -> Result<(), ClientError> {
         let shared = &self.0.0;
         response.reset();
-        shared.check(request)?;
         let deadline = shared.client.deadline();
+        let sent = self.send_before(deadline, request, response).await;
+        sent.map_err(|error| shared.client.describe(error, request, deadline).below(&shared.key))
+    }
+
+    async fn send_before(
+        &self,
+        deadline: Option<Instant>,
+        request: &Request,
+        response: &mut Response,
+    ) -> Result<(), ClientError> {
+        let shared = &self.0.0;
+        shared.check(request)?;
         let permit = shared.enter(deadline).await?;
         let pool = shared.pool()?;
         let cookies = CookieExchange::begin(pool, (request, Goal::Own));
@@ -156,7 +167,7 @@ impl Client {
 
 impl Shared {
     /// Writes the whole `request` as it is sent.
-    fn write(wire: &mut Vec<u8>, request: &Request, cookie: Option<&[u8]>, pool: &Pool) {
+    fn write(wire: &mut Vec<u8>, request: &Request, cookie: Option<&str>, pool: &Pool) {
         let announcement = Announcement::of_request(request.method(), request.body.announced(), false);
         pool.write_head(wire, (request, Goal::Own), announcement, cookie);
         wire.extend_from_slice(request.body.bytes());
@@ -179,7 +190,10 @@ impl Shared {
         let is_accepted = self.accepts == Accepts::Any || request.method().is_safe();
         match is_accepted && !is_alone {
             true => Ok(ask::check(request.method(), request.body.announced())?),
-            false => Err(ClientError::new(ClientPhase::Prepare, ClientCause::Pipelined)),
+            false => {
+                let error = ClientError::new(ClientPhase::Prepare, ClientCause::Pipelined);
+                Err(error.beyond(request.method().to_string()))
+            }
         }
     }
 
@@ -199,7 +213,10 @@ impl Shared {
         let until = self.client.shared.settings.queue_until(runtime::now(), deadline);
         match timeout_at(until, self.room.clone().acquire_owned()).await {
             Ok(Ok(permit)) => Ok(permit),
-            Ok(Err(_)) | Err(_) => Err(ClientError::new(ClientPhase::Queue, ClientCause::TimedOut)),
+            Ok(Err(_)) | Err(_) => {
+                let error = ClientError::new(ClientPhase::Queue, ClientCause::TimedOut);
+                Err(error.with(format!("one of the {} places in flight", self.in_flight_max)))
+            }
         }
     }
 
@@ -207,7 +224,7 @@ impl Shared {
     fn hand_in(
         self: &Arc<Shared>,
         request: &Request,
-        cookie: Option<&[u8]>,
+        cookie: Option<&str>,
         pool: &Pool,
         permit: OwnedSemaphorePermit,
     ) -> Result<Claim<'_>, ClientError> {

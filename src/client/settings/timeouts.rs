@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::client::ClientPhase;
 use crate::exchange::Timeouts;
 
 /// The time limits of an exchange, by phase. `Duration::MAX` is no limit.
@@ -46,6 +47,20 @@ pub struct ClientTimeouts {
 }
 
 impl ClientTimeouts {
+    /// How long a phase may take.
+    pub(in crate::client) fn of_phase(&self, phase: ClientPhase) -> Option<Duration> {
+        match phase {
+            ClientPhase::Queue => Some(self.queue),
+            ClientPhase::Resolve => Some(self.resolve),
+            ClientPhase::Connect => Some(self.connect),
+            ClientPhase::Tls => Some(self.tls),
+            ClientPhase::Send => Some(self.send),
+            ClientPhase::Wait => Some(self.wait),
+            ClientPhase::Receive => Some(self.receive),
+            ClientPhase::Prepare | ClientPhase::Redirect => None,
+        }
+    }
+
     /// The same for an exchange, to which a server is a peer like any other.
     pub(super) fn of_exchange(&self) -> Timeouts {
         Timeouts {

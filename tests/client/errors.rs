@@ -1,0 +1,432 @@
+//! The whole text of every error of a client, as `{:#}` writes it: one line that is understood without another.
+
+use std::future::pending;
+use std::io;
+use std::net::IpAddr;
+use std::pin::pin;
+use std::task::{Context, Waker};
+use std::time::Duration;
+
+use corehttp::{
+    Client, ClientBuilder, ClientError, Method, Proxies, Proxy, Redirects, Request, Resolver, Response,
+};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
+
+use crate::support::{OK, Scripted, Stage};
+
+/// The error that `asked` fails with is written as `expected`, and shows no secret.
+#[track_caller]
+fn check<T>(asked: Result<T, ClientError>, expected: &str) {
+    let Err(error) = asked else { panic!("it succeeds: {expected}") };
+    assert_eq!(format!("{error:#}"), expected);
+    let texts = [
+        format!("{error}"),
+        format!("{error:?}"),
+        format!("{error:#?}"),
+        format!("{:#}", io::Error::from(error)),
+    ];
+    assert!(!texts.concat().contains("secret"), "{texts:?}");
+}
+
+/// A request that carries secrets.
+fn request(method: Method, url: &str) -> Request {
+    let mut request = Request::new(method, url).unwrap();
+    request.headers.set("authorization", "Bearer secret").unwrap();
+    request.headers.set("cookie", "secret").unwrap();
+    request
+}
+
+const URL: &str = "http://a/b?secret";
+
+async fn ask(client: &Client, url: &str) -> Result<(), ClientError> {
+    client.send(&request(Method::Get, url), &mut Response::new()).await
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_a_request_that_cannot_be_sent() {
+    let client = Stage::always(OK).client();
+    let of_url =
+        "`ftp://a/b`: preparing the request failed: the url is invalid: the scheme is neither http nor https";
+    check(client.get("ftp://joe:secret@a/b?secret").await, of_url);
+    const UNFIT: &str = "preparing the request: the target is not one that can be sent here";
+    check(ask(&client, "/b?secret").await, &format!("/b: {UNFIT}: it names no scheme and host"));
+    let host = client.host("http://a").unwrap();
+    let elsewhere = host.send(&request(Method::Get, "http://c/b?secret"), &mut Response::new()).await;
+    check(elsewhere, &format!("http://c/b: {UNFIT}: it is not at http://a"));
+    let mut spent = request(Method::Post, "/b?secret");
+    spent.body.stream(&b"once"[..], None);
+    host.send(&spent, &mut Response::new()).await.unwrap();
+    let expected = "http://a/b: preparing the request: the body was a stream, which can be sent only once";
+    check(host.send(&spent, &mut Response::new()).await, expected);
+    let mut trace = request(Method::Trace, URL);
+    trace.body.set("secret");
+    let expected = "http://a/b: preparing the request failed: the method must not have content";
+    check(client.send(&trace, &mut Response::new()).await, expected);
+    let none: [&str; 0] = [];
+    let balancer = client.balance(none).unwrap().build();
+    let sent = balancer.send(&request(Method::Get, "/b?secret"), &mut Response::new()).await;
+    check(sent, "/b: preparing the request: the balancer has no host");
+    let sent = balancer.send(&request(Method::Get, URL), &mut Response::new()).await;
+    check(sent, &format!("http://a/b: {UNFIT}: it is more than a path"));
+    let pipeline = client.pipeline("http://a").unwrap().build();
+    let sent = pipeline.send(&request(Method::Post, "/b?secret"), &mut Response::new()).await;
+    check(sent, "http://a/b: preparing the request: the request cannot be pipelined: POST");
+}
+
+#[test]
+fn of_a_thread_without_a_runtime() {
+    let (client, request, mut response) = (Client::new(), request(Method::Get, URL), Response::new());
+    let sent = pin!(client.send(&request, &mut response));
+    let std::task::Poll::Ready(sent) = sent.poll(&mut Context::from_waker(Waker::noop())) else { panic!() };
+    check(sent, "http://a/b: preparing the request: there is no tokio runtime, or it has ended");
+}
+
+/// Finds no name, and never answers for others than `nowhere.example`.
+struct NoNames;
+
+impl Resolver for NoNames {
+    async fn resolve(&self, name: &str) -> io::Result<Vec<IpAddr>> {
+        match name {
+            "nowhere.example" => Err(io::Error::other("no such name")),
+            _ => pending().await,
+        }
+    }
+}
+
+fn nameless() -> ClientBuilder {
+    Client::builder().resolver(NoNames, Duration::ZERO)
+}
+
+/// Never connects.
+struct Nowhere;
+
+impl corehttp::Dialer for Nowhere {
+    type Stream = DuplexStream;
+
+    async fn dial(&self, _: &str, _: u16) -> io::Result<DuplexStream> {
+        pending().await
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_the_way_to_a_host() {
+    let client = nameless().build();
+    let unknown = "http://nowhere.example/b: looking up nowhere.example failed: no such name";
+    check(ask(&client, "http://nowhere.example/b?secret").await, unknown);
+    check(ask(&client, URL).await, "http://a/b: looking up a took longer than 5 s");
+    let within = client.timeout(Duration::from_millis(300));
+    check(ask(&within, URL).await, "http://a/b: looking up a: the whole exchange took longer than 300 ms");
+    let client = Client::builder().dialer(Nowhere).build();
+    check(ask(&client, URL).await, "http://a/b: connecting to a:80 took longer than 10 s");
+    let within = client.timeout(Duration::from_millis(300));
+    let expected = "http://a/b: connecting to a:80: the whole exchange took longer than 300 ms";
+    check(ask(&within, URL).await, expected);
+    let stage = silent();
+    let client = stage.builder().connections_per_host_max(1).build();
+    let _busy = client.open(&request(Method::Post, URL)).await.unwrap();
+    check(
+        ask(&client, URL).await,
+        "http://a/b: waiting for one of the 1 connections to a:80 took longer than 30 s",
+    );
+}
+
+#[tokio::test]
+async fn of_a_host_that_cannot_be_reached() {
+    let refused = "127.0.0.1:1 cannot be reached: Connection refused (os error 111)";
+    let asked = ask(&Client::new(), "http://127.0.0.1:1/b?secret").await;
+    if cfg!(target_os = "linux") {
+        check(asked, &format!("http://127.0.0.1:1/b: connecting to 127.0.0.1:1 failed: {refused}"));
+        let client = Client::builder().unix("/nowhere/socket").build();
+        let absent = "unix:/nowhere/socket cannot be reached: No such file or directory (os error 2)";
+        check(ask(&client, URL).await, &format!("http://a/b: connecting to a:80 failed: {absent}"));
+    }
+}
+
+fn through(proxy: &str) -> ClientBuilder {
+    let proxy = Proxy::new(proxy).unwrap().credentials("joe", "secret").unwrap();
+    nameless().proxies(Proxies::all(proxy))
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_the_way_to_a_proxy() {
+    for scheme in ["http", "socks5h"] {
+        let (proxy, client) =
+            (format!("{scheme}://nowhere.example:80"), through(&format!("{scheme}://nowhere.example:80")));
+        let expected = format!("http://a/b: looking up the proxy {proxy} failed: no such name");
+        check(ask(&client.build(), URL).await, &expected);
+        let (proxy, client) = (format!("{scheme}://p:80"), through(&format!("{scheme}://p:80")));
+        let expected = format!("http://a/b: looking up the proxy {proxy} took longer than 5 s");
+        check(ask(&client.build(), URL).await, &expected);
+        let expected = format!("http://a/b: connecting to the proxy {proxy} took longer than 10 s");
+        check(ask(&through(&proxy).dialer(Nowhere).build(), URL).await, &expected);
+    }
+    // The client looks up the host itself.
+    let expected = "http://nowhere.example/b: looking up nowhere.example failed: no such name";
+    check(ask(&through("socks5://p").build(), "http://nowhere.example/b?secret").await, expected);
+}
+
+#[tokio::test]
+async fn of_a_proxy_that_cannot_be_reached() {
+    if cfg!(target_os = "linux") {
+        let refused = "127.0.0.1:1 cannot be reached: Connection refused (os error 111)";
+        let expected = format!("http://a/b: connecting to the proxy http://127.0.0.1:1 failed: {refused}");
+        check(ask(&through("http://127.0.0.1:1").build(), URL).await, &expected);
+    }
+}
+
+/// A client whose proxy at `scheme://p` gives `answer`, and then closes or waits.
+fn answering(scheme: &str, answer: &'static [u8], waits: bool) -> Client {
+    let stage = Stage::new(move |mut peer, _| async move {
+        peer.say(answer).await?;
+        if waits { pending().await } else { peer.hear_all().await }
+    });
+    through(&format!("{scheme}://p")).dialer(stage).build()
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_a_socks_proxy_that_does_not_connect() {
+    const FAILED: &str = "http://a/b: connecting to a:80 through the proxy socks5h://p:1080";
+    for (answer, why) in [
+        (&b"\x04\x00"[..], " failed: the proxy does not speak SOCKS5"),
+        (b"\x05\xff", " failed: the proxy wants another kind of authentication"),
+        (b"\x05\x02\x01\x01", " failed: the proxy refused username and password"),
+        (b"\x05\x00\x05\x04", " failed: the proxy did not connect: the host cannot be reached"),
+        (b"\x05\x00\x05\x63", " failed: the proxy did not connect: code 99"),
+        (b"\x05", " took longer than 10 s"),
+    ] {
+        let waits = answer.len() == 1;
+        check(ask(&answering("socks5h", answer, waits), URL).await, &format!("{FAILED}{why}"));
+    }
+}
+
+#[cfg(feature = "tls")]
+#[tokio::test]
+async fn of_a_proxy_that_opens_no_tunnel() {
+    use corehttp::ClientTimeouts;
+
+    for (answer, why) in [
+        ("", ": the proxy closed the connection without an answer"),
+        (
+            "HTTP/1.1 407 Who?\r\ncontent-length: 0\r\n\r\n",
+            " failed: the proxy answered 407 Proxy Authentication Required",
+        ),
+        ("HTTP/1.1 200 OK\r\n\r\nsecret", " failed: the proxy sent more than its answer"),
+        ("HTTP/1.1 200 OK\r\nx-a: se\0cret\r\n\r\n", " failed: a field value is malformed: `x-a`"),
+        ("HTTP/1.1 200", " failed: the peer closed before the message was complete"),
+    ] {
+        let proxy = Scripted::new(move |mut peer, _| async move {
+            peer.request().await?;
+            peer.say(answer).await
+        })
+        .await;
+        let asked = ask(&through(&proxy.url).build(), "https://a/b?secret").await;
+        check(asked, &format!("https://a/b: connecting to a:443 through the proxy {}{why}", proxy.url));
+    }
+    let silent = Scripted::new(|peer, _| async move {
+        let _open = peer;
+        pending().await
+    })
+    .await;
+    let timeouts = ClientTimeouts { connect: Duration::from_millis(50), ..ClientTimeouts::default() };
+    let asked = ask(&through(&silent.url).timeouts(timeouts).build(), "https://a/b?secret").await;
+    let expected =
+        format!("https://a/b: connecting to a:443 through the proxy {} took longer than 50 ms", silent.url);
+    check(asked, &expected);
+}
+
+#[cfg(feature = "tls")]
+#[tokio::test(start_paused = true)]
+async fn of_a_handshake_that_fails() {
+    let cut = Stage::new(|mut peer, _| async move {
+        peer.stream.read_u8().await?;
+        peer.stream.shutdown().await?;
+        peer.hear_all().await
+    });
+    let failed = "the connection failed during the handshake: tls handshake eof";
+    check(
+        ask(&cut.client(), "https://a/b?secret").await,
+        &format!("https://a/b: the TLS handshake with a:443 failed: {failed}"),
+    );
+    let silent = silent();
+    check(
+        ask(&silent.client(), "https://a/b?secret").await,
+        "https://a/b: the TLS handshake with a:443 took longer than 10 s",
+    );
+    let plain = Stage::new(|mut peer, _| async move {
+        peer.say("HTTP/1.1 400 Bad Request\r\n\r\n").await?;
+        peer.hear_all().await
+    });
+    let failed =
+        "no TLS handshake is possible with the peer: received corrupt message of type InvalidContentType";
+    check(
+        ask(&plain.client(), "https://a/b?secret").await,
+        &format!("https://a/b: the TLS handshake with a:443 failed: {failed}"),
+    );
+    let proxied = answering("https", b"HTTP/1.1 400 Bad Request\r\n\r\n", false);
+    check(
+        ask(&proxied, URL).await,
+        &format!("http://a/b: the TLS handshake with the proxy https://p:443 failed: {failed}"),
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_an_answer_that_is_malformed_too_large_or_late() {
+    let many = "x-a: b\r\n".repeat(129);
+    let large = format!("x-a: {}\r\n", "b".repeat(64 << 10));
+    for (answer, why) in [
+        ("HTTP/1.1 20 OK\r\n\r\n", " failed: the status line is malformed"),
+        ("HTTP/1.1 200 OK\r\nx-a: se\0cret\r\n\r\n", " failed: a field value is malformed: `x-a`"),
+        ("HTTP/1.1 200 OK\r\nx a: secret\r\n\r\n", " failed: a field name is malformed: `x `"),
+        (
+            "HTTP/1.1 200 OK\r\nset-cookie: secret\n\r\n",
+            " failed: a line does not end with CRLF: `set-cookie`",
+        ),
+        (
+            &format!("HTTP/1.1 200 OK\r\n{many}\r\n"),
+            " failed: the head has too many fields: more than 128 fields (`fields_max`)",
+        ),
+        (
+            &format!("HTTP/1.1 200 OK\r\n{large}\r\n"),
+            " failed: the head is too large: more than 65536 bytes (`head_max`)",
+        ),
+        (
+            "HTTP/1.1 101 Switching Protocols\r\n\r\n",
+            ": the server switched protocols unasked, or did not when asked",
+        ),
+        (
+            &"HTTP/1.1 103 Early Hints\r\n\r\n".repeat(17),
+            ": there were too many interim answers: more than 16",
+        ),
+        ("HTTP/1.1 200", " failed: the peer closed before the message was complete"),
+        ("", ": the server closed the connection without an answer"),
+    ] {
+        let answer = answer.to_owned();
+        let stage = Stage::new(move |mut peer, _| {
+            let answer = answer.clone();
+            async move {
+                peer.request().await?;
+                peer.say(answer).await
+            }
+        });
+        check(ask(&stage.client(), URL).await, &format!("http://a/b: waiting for the answer of a:80{why}"));
+    }
+    let silent = silent();
+    check(
+        ask(&silent.client(), URL).await,
+        "http://a/b: waiting for the answer of a:80 took longer than 30 s",
+    );
+    let within = silent.client().timeout(Duration::from_secs(2));
+    let whole = "http://a/b: waiting for the answer of a:80: the whole exchange took longer than 2 s";
+    check(ask(&within, URL).await, whole);
+    let pipeline = silent.client().pipeline("http://a").unwrap().build();
+    let sent = pipeline.send(&request(Method::Get, "/b?secret"), &mut Response::new()).await;
+    check(sent, "http://a/b: waiting for the answer of a:80 took longer than 30 s");
+    let mut large = request(Method::Post, URL);
+    large.body.set(vec![b'x'; 1 << 20]);
+    let sent = silent.client().send(&large, &mut Response::new()).await;
+    check(sent, "http://a/b: sending the request to a:80 took longer than 30 s");
+}
+
+/// A server that neither reads nor says anything.
+fn silent() -> Stage {
+    Stage::new(|peer, _| async move {
+        let _open = peer;
+        pending().await
+    })
+}
+
+/// Answers with a head and `begun`, and then closes or waits.
+fn beginning(begun: &'static str, waits: bool) -> Stage {
+    Stage::new(move |mut peer, _| async move {
+        peer.request().await?;
+        peer.say(begun).await?;
+        if waits { pending().await } else { Ok(()) }
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_a_body_that_is_cut_malformed_or_late() {
+    const SIZED: &str = "HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\nsecret";
+    const CHUNKED: &str = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n6\r\nsecret\r\nx";
+    const TRAILER: &str = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n0\r\nx a: secret\r\n\r\n";
+    const RECEIVING: &str = "http://a/b: receiving the body from a:80";
+    for (begun, waits, why) in [
+        (SIZED, false, " failed: the peer closed before the message was complete"),
+        (SIZED, true, " took longer than 30 s"),
+        (CHUNKED, true, " failed: a chunk size is malformed"),
+        (TRAILER, true, " failed: a trailer field is malformed or forbidden: `x `"),
+    ] {
+        let client = beginning(begun, waits).client();
+        check(ask(&client, URL).await, &format!("{RECEIVING}{why}"));
+        let mut response = Response::new();
+        let mut answer = client.stream(&request(Method::Get, URL), &mut response).await.unwrap();
+        let end = loop {
+            match answer.chunk().await {
+                Ok(Some(_)) => {}
+                end => break end.map(drop),
+            }
+        };
+        check(end, &format!("{RECEIVING}{why}"));
+    }
+    let small = beginning(SIZED, true).builder().body_max(10).build();
+    let why = "the body is too large: 100 bytes, and at most 10 are allowed (`body_max`)";
+    check(ask(&small, URL).await, &format!("{RECEIVING} failed: {why}"));
+    let within = beginning(SIZED, true).client().timeout(Duration::from_secs(2));
+    check(ask(&within, URL).await, &format!("{RECEIVING}: the whole exchange took longer than 2 s"));
+    let host = within.host("http://a").unwrap();
+    let mut call = host.open(&request(Method::Post, "/b?secret")).await.unwrap();
+    call.write_all(b"secret").await.unwrap();
+    let mut answer = call.finish(&mut Response::new()).await.unwrap();
+    while let Ok(Some(_)) = answer.chunk().await {}
+    let mut answer = host.stream(&request(Method::Get, "/b?secret"), &mut Response::new()).await.unwrap();
+    answer.chunk().await.unwrap();
+    check(answer.chunk().await, &format!("{RECEIVING}: the whole exchange took longer than 2 s"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_redirects_and_upgrades() {
+    let redirecting = |location: &'static str| {
+        Stage::answering(move |_| format!("HTTP/1.1 302 Found\r\n{location}content-length: 0\r\n\r\n"))
+            .client()
+    };
+    const FOLLOWING: &str = "http://a/b: following the redirect";
+    let client = redirecting("location: /b?secret\r\n").redirects(Redirects::Follow(3));
+    check(
+        ask(&client, URL).await,
+        &format!("{FOLLOWING}: there were too many in a row: at most 3 are followed"),
+    );
+    let client = redirecting("location: ftp://secret/\r\n");
+    let unfit = "its field location is empty, or not a URL that can be requested";
+    check(ask(&client, URL).await, &format!("{FOLLOWING}: {unfit}: the scheme is neither http nor https"));
+    check(ask(&redirecting("location:\r\n"), URL).await, &format!("{FOLLOWING}: {unfit}"));
+    let client = redirecting("location: /secret\r\nlocation: /other\r\n");
+    check(ask(&client, URL).await, &format!("{FOLLOWING}: its fields location lead to several places"));
+    let client = Stage::always("HTTP/1.1 403 Forbidden\r\ncontent-length: 0\r\n\r\n").client();
+    let mut upgrade = request(Method::Get, URL);
+    upgrade.headers.set("upgrade", "echo").unwrap();
+    let refused = "the server switched protocols unasked, or did not when asked: it answered 403 Forbidden";
+    let asked = client.upgrade(&upgrade, &mut Response::new()).await;
+    check(asked, &format!("http://a/b: waiting for the answer of a:80: {refused}"));
+}
+
+/// A request has one line for its error, and what is in it can be asked for.
+#[tokio::test]
+async fn an_error_has_the_url_and_the_peer() {
+    let server = Scripted::new(|mut peer, _| async move {
+        peer.request().await?;
+        peer.say("HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nhalf").await?;
+        peer.hear_all().await
+    })
+    .await;
+    let (url, address) = (format!("{}/b?secret", server.url), server.url.replace("http://", ""));
+    let client = Client::new().timeout(Duration::from_millis(100));
+    let error = client.get(&url).await.unwrap_err();
+    assert_eq!((error.url(), error.url_with_query()), (Some(&*format!("{}/b", server.url)), Some(&*url)));
+    assert_eq!(error.peer().unwrap().to_string(), address);
+    let expected = format!(
+        "{}/b: receiving the body from {address}: the whole exchange took longer than 100 ms",
+        server.url
+    );
+    assert_eq!(format!("{error:#}"), expected);
+    assert_eq!(format!("{:#}", io::Error::from(error)), expected);
+}
