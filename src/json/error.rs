@@ -3,6 +3,7 @@
 use std::error::Error;
 use std::fmt;
 
+use super::JsonError;
 use crate::message::{Status, Unfit};
 
 /// Why the content of a request cannot be read as JSON.
@@ -19,9 +20,9 @@ pub enum InvalidJson {
     Unread,
     /// The content is not JSON (RFC 8259 §2); or what is read of it nests deeper than 127 levels, or has a number that is
     /// too large for an `f64`. What the type does not ask for is skipped.
-    Syntax(serde_json::Error),
+    Syntax(JsonError),
     /// The content is JSON, but not of the type that was asked for: a field is missing, for example.
-    Value(serde_json::Error),
+    Value(JsonError),
 }
 
 impl InvalidJson {
@@ -43,10 +44,11 @@ impl InvalidJson {
 impl fmt::Display for InvalidJson {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            InvalidJson::ContentType => f.write_str("the content type is not JSON"),
-            InvalidJson::ContentCoding => f.write_str("the content is encoded"),
+            InvalidJson::ContentType => f.write_str("the field content-type is missing, or is not of JSON"),
+            InvalidJson::ContentCoding => {
+                f.write_str("the content has a content coding, and was not decoded")
+            }
             InvalidJson::Unread => f.write_str("the content was not read yet"),
-            // It says where, and what was expected there.
             InvalidJson::Syntax(error) | InvalidJson::Value(error) => error.fmt(f),
         }
     }
@@ -69,8 +71,8 @@ impl From<Unfit> for InvalidJson {
     }
 }
 
-impl From<serde_json::Error> for InvalidJson {
-    fn from(error: serde_json::Error) -> InvalidJson {
-        if error.is_data() { InvalidJson::Value(error) } else { InvalidJson::Syntax(error) }
+impl From<JsonError> for InvalidJson {
+    fn from(error: JsonError) -> InvalidJson {
+        if error.as_serde().is_data() { InvalidJson::Value(error) } else { InvalidJson::Syntax(error) }
     }
 }

@@ -3,11 +3,13 @@
 //! A handler calls [`Request::json`] and [`Response::json`]; a client calls [`Request::set_json`] and [`Body::json`].
 
 mod error;
+mod json_error;
 
 use serde_core::{Deserialize, Serialize};
 use serde_json::Error;
 
 pub use error::InvalidJson;
+pub use json_error::JsonError;
 
 use crate::message::{Body, Headers, Name, Request, Response};
 
@@ -52,7 +54,7 @@ impl Request {
     /// ```
     #[doc(alias = "serde")]
     pub fn json<'a, T: Deserialize<'a>>(&'a self) -> Result<T, InvalidJson> {
-        Ok(serde_json::from_slice(self.content_of(is_json)?)?)
+        Ok(read(self.content_of(is_json)?)?)
     }
 
     /// Makes `value`, written as JSON, the content, and sets the content type.
@@ -116,9 +118,13 @@ impl Body {
     ///
     /// Fails if the content is not the JSON of a `T`; also if it is a stream, which has not been received.
     #[doc(alias = "serde")]
-    pub fn json<'a, T: Deserialize<'a>>(&'a self) -> Result<T, Error> {
-        serde_json::from_slice(self.bytes())
+    pub fn json<'a, T: Deserialize<'a>>(&'a self) -> Result<T, JsonError> {
+        read(self.bytes())
     }
+}
+
+fn read<'a, T: Deserialize<'a>>(content: &'a [u8]) -> Result<T, JsonError> {
+    serde_json::from_slice(content).map_err(|error| JsonError::new::<T>(error, content))
 }
 
 fn write(body: &mut Body, headers: &mut Headers, value: &(impl Serialize + ?Sized)) -> Result<(), Error> {

@@ -5,6 +5,7 @@ use std::error::Error;
 use std::fmt;
 
 use super::{InvalidMethod, InvalidTarget};
+use crate::error::write_error;
 
 /// Why a request cannot be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -20,10 +21,12 @@ pub enum InvalidRequest {
 
 impl fmt::Display for InvalidRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            InvalidRequest::Method(_) => "the method is invalid",
-            InvalidRequest::Target(_) => "the url is invalid",
-            InvalidRequest::Content => "the method must not have content",
+        write_error(f, self, |f| {
+            f.write_str(match self {
+                InvalidRequest::Method(_) => "the method is invalid",
+                InvalidRequest::Target(_) => "the url is invalid",
+                InvalidRequest::Content => "the method must not have content",
+            })
         })
     }
 }

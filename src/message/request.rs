@@ -243,7 +243,7 @@ impl Request {
     /// }
     /// ```
     pub fn text(&self) -> Result<&str, InvalidText> {
-        self.body.text().map_err(|_| InvalidText)
+        self.body.text().map_err(|_| InvalidText::Content)
     }
 
     /// Returns the content as an `application/x-www-form-urlencoded` form.

@@ -4,6 +4,7 @@ use std::fmt;
 
 use super::list::trim;
 use super::name::{Name, Tag, is_field_value};
+use crate::error::Excerpt;
 use crate::memory::{Arena, Span};
 
 /// Where one field line is in the text of its [`Headers`](super::Headers).
@@ -28,21 +29,23 @@ impl Field {
 }
 
 /// Why a field cannot be set: it would break the head, or add other fields to it (RFC 9110 §5).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum InvalidField {
-    /// The name is not a token.
-    Name,
-    /// The value contains CR, LF, NUL or another control character than HTAB.
-    Value,
+    /// The name, which is in quotes and may be cut short, is not a token.
+    Name(Box<str>),
+    /// The value contains CR, LF, NUL or another control character than HTAB. With the name of the field.
+    Value(Box<str>),
 }
 
 impl fmt::Display for InvalidField {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            InvalidField::Name => "the field name is not a token",
-            InvalidField::Value => "the field value contains a control character",
-        })
+        match self {
+            InvalidField::Name(name) => write!(f, "the field name {name} is not a token"),
+            InvalidField::Value(name) => {
+                write!(f, "the value of the field {name} contains a control character")
+            }
+        }
     }
 }
 
@@ -54,7 +57,18 @@ impl std::error::Error for InvalidField {}
 ///
 /// Fails if no field can have it.
 #[inline]
-pub(super) fn fit_value(value: &[u8]) -> Result<&[u8], InvalidField> {
+pub(super) fn fit_value<'a>(name: &str, value: &'a [u8]) -> Result<&'a [u8], InvalidField> {
     let value = trim(value);
-    if is_field_value(value) { Ok(value) } else { Err(InvalidField::Value) }
+    if is_field_value(value) { Ok(value) } else { Err(invalid_value(name)) }
+}
+
+#[cold]
+fn invalid_value(name: &str) -> InvalidField {
+    InvalidField::Value(name.into())
+}
+
+/// The error for a name that is not a token.
+#[cold]
+pub(super) fn invalid_name(name: &str) -> InvalidField {
+    InvalidField::Name(Excerpt(name).to_string().into())
 }

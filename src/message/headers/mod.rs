@@ -19,7 +19,7 @@ pub(crate) use list::{members, trim};
 pub(crate) use name::{Name, Tag, is_field_value, is_tchar, is_token, token_len};
 pub use value::FieldValue;
 
-use self::field::{Field, fit_value};
+use self::field::{Field, fit_value, invalid_name};
 use super::text::date;
 use super::{ImfDate, decimal};
 use crate::memory::{Arena, Reset, Span};
@@ -114,8 +114,7 @@ impl Headers {
         self.is_patched = false;
     }
 
-    /// Returns the value of the first line with this name, in bytes: `get("x").unwrap_or(b"none")`. As text, it is
-    /// [`Headers::text`].
+    /// Returns the value of the first line with this name.
     #[inline]
     pub fn get(&self, name: &str) -> Option<&[u8]> {
         self.first(Name::new(name))
@@ -187,10 +186,10 @@ impl Headers {
         store: impl FnOnce(&mut Headers, Name<'_>, &[u8]),
     ) -> Result<(), InvalidField> {
         if !is_token(name.as_bytes()) {
-            return Err(InvalidField::Name);
+            return Err(invalid_name(name));
         }
         value.lend(|value| {
-            store(self, Name::new(name), fit_value(value)?);
+            store(self, Name::new(name), fit_value(name, value)?);
             Ok(())
         })
     }
@@ -204,7 +203,7 @@ impl Headers {
     ///
     /// Fails if the value is not.
     pub(super) fn put_value(&mut self, name: Name<'_>, value: &str) -> Result<(), InvalidField> {
-        self.put(name, fit_value(value.as_bytes())?);
+        self.put(name, fit_value(name.as_str(), value.as_bytes())?);
         Ok(())
     }
 
@@ -447,11 +446,11 @@ mod tests {
     fn a_name_or_value_that_would_break_a_line_is_an_error_5_5() {
         let mut headers = Headers::new();
         for name in ["", "a b", "a:", "a\r\n", "ä", "a\0"] {
-            assert_eq!(headers.set(name, "x"), Err(InvalidField::Name), "{name:?}");
+            assert!(matches!(headers.set(name, "x"), Err(InvalidField::Name(_))), "{name:?}");
         }
         for value in ["a\r\nInjected: 1", "a\nb", "a\rb", "\0", "\x7f", "\x01"] {
-            assert_eq!(headers.set("a", value), Err(InvalidField::Value), "{value:?}");
-            assert_eq!(headers.append("a", value), Err(InvalidField::Value), "{value:?}");
+            assert_eq!(headers.set("a", value), Err(InvalidField::Value("a".into())), "{value:?}");
+            assert_eq!(headers.append("a", value), Err(InvalidField::Value("a".into())), "{value:?}");
         }
         assert!(headers.is_empty());
         headers.set("a", " \tkept\u{e9} ").unwrap();

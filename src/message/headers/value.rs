@@ -94,7 +94,7 @@ mod tests {
         check('\u{20ac}', Ok("\u{20ac}"));
         check(' ', Ok(""));
         for control in ['\0', '\r', '\n', '\x1f', '\x7f'] {
-            check(control, Err(InvalidField::Value));
+            check(control, Err(InvalidField::Value("a".into())));
         }
     }
 }

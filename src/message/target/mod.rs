@@ -429,7 +429,7 @@ pub enum TargetForm {
 
 /// Decodes a path, or a segment of one.
 pub(super) fn decode(raw: &str) -> Result<Cow<'_, str>, InvalidText> {
-    percent::decode(raw, Plus::Sign).map_err(|_| InvalidText)
+    percent::decode(raw, Plus::Sign).map_err(|_| InvalidText::Path)
 }
 
 #[cfg(test)]
@@ -578,8 +578,8 @@ mod tests {
         assert_eq!(target.path_decoded().as_deref(), Ok("/a b/../c/%A/+/"));
         assert!(target.segments().map(Result::unwrap).eq(["a b", "../c", "%A", "+", ""]));
         let target = parsed(Method::Get, "/ok/%ff").unwrap();
-        assert_eq!(target.path_decoded(), Err(InvalidText));
-        assert!(target.segments().eq([Ok("ok".into()), Err(InvalidText)]));
+        assert_eq!(target.path_decoded(), Err(InvalidText::Path));
+        assert!(target.segments().eq([Ok("ok".into()), Err(InvalidText::Path)]));
         assert_eq!(parsed(Method::Options, "*").unwrap().segments().count(), 0);
         assert_eq!(parsed(Method::Connect, "h:1").unwrap().segments().count(), 0);
         assert!(parsed(Method::Get, "http://h").unwrap().segments().map(Result::unwrap).eq([""]));
