@@ -347,7 +347,7 @@ impl<N> Files<N> {
             Ok(Found::Resource(resource)) => site.cache.keep(&below, resource, generation, now),
             _ => site.cache.forget(&below),
         }
-        found.map_err(owed)
+        found.map_err(|error| owed(ctx.request.path(), error))
     }
 }
 
@@ -380,7 +380,7 @@ impl<N: Handler> Handler for Files<N> {
                 let (lookup, sort) = (self.lookup.clone(), Sort::of(&request.query()));
                 // Boxed because it is rare: the future of each request holds room for this one.
                 let page = Box::pin(LISTINGS.work(move || lookup.list(&listed, sort))).await?;
-                let page = page.map_err(owed)?;
+                let page = page.map_err(|error| owed(request.path(), error))?;
                 response.headers.set("content-security-policy", listing::POLICY)?;
                 response.bytes("text/html; charset=utf-8", page)?;
             }

@@ -266,14 +266,14 @@ fn as_requested(path: &[u8]) -> String {
     format!("/{}", String::from_utf8_lossy(path))
 }
 
-/// The error for a file that cannot be opened, with its status.
-pub(super) fn owed(error: io::Error) -> Error {
+/// The error for the file at `path`, which cannot be opened, with its status.
+pub(super) fn owed(path: impl fmt::Display, error: io::Error) -> Error {
     match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Status::NOT_FOUND.into(),
         // No file has a name that is too long, or contains a NUL.
         io::ErrorKind::InvalidFilename | io::ErrorKind::InvalidInput => Status::NOT_FOUND.into(),
         io::ErrorKind::PermissionDenied => Status::FORBIDDEN.into(),
-        _ => error.into(),
+        kind => io::Error::new(kind, format!("cannot read {path}: {error}")).into(),
     }
 }
 

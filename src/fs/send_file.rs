@@ -47,7 +47,8 @@ impl Context {
     /// ```
     pub async fn send_file(&mut self, path: impl AsRef<Path>) -> Result {
         let path = path.as_ref().to_owned();
-        let (snapshot, content_type) = spawn_blocking(move || open(&path)).await?.map_err(owed)?;
+        let opened = spawn_blocking(move || open(&path).map_err(|error| owed(path.display(), error))).await?;
+        let (snapshot, content_type) = opened?;
         let description = Description::from_fields(&self.response.headers, content_type);
         answer::fill(self, &Resource::new(description, snapshot, Vec::new())?)
     }

@@ -193,6 +193,15 @@ impl<B: AnyStream> Transport<B> {
         }
     }
 
+    /// The address of the other end, as long as the system knows it.
+    pub(crate) fn peer_addr(&self) -> Option<SocketAddr> {
+        match self {
+            Transport::Tcp(stream) => stream.peer_addr().ok(),
+            Transport::Tls(stream) => stream.carrier().peer_addr(),
+            _ => None,
+        }
+    }
+
     /// Detaches it from its runtime, to be attached to another.
     ///
     /// # Errors

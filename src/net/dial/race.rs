@@ -12,6 +12,8 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 
+use crate::error::write_error;
+
 /// Tries one address after the other until one succeeds, and drops the attempts that are still running.
 ///
 /// The next attempt starts when one fails, or when none has succeeded for a quarter of a second (RFC 8305 §5).
@@ -133,11 +135,12 @@ impl From<Unreachable> for io::Error {
 
 impl fmt::Display for Unreachable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} cannot be reached", self.address)?;
-        match self.others {
-            0 => Ok(()),
-            others => write!(f, ", nor can {others} more of the host's addresses"),
-        }
+        write_error(f, self, |f| match self.others {
+            0 => write!(f, "{} cannot be reached", self.address),
+            others => {
+                write!(f, "{} cannot be reached, nor can {others} more of the host's addresses", self.address)
+            }
+        })
     }
 }
 

@@ -7,12 +7,16 @@ use std::path::{Path, PathBuf};
 
 use tokio_rustls::rustls::pki_types::pem;
 
+use crate::error::write_error;
+
 /// What is wrong with a certificate, a key or roots that were to be used.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum TlsConfigError {
     /// A file cannot be read.
     File(PathBuf, io::Error),
+    /// A file was read, and its content cannot be used.
+    Content(PathBuf, Box<TlsConfigError>),
     /// The text is not PEM (RFC 7468).
     Pem(Box<dyn StdError + Send + Sync>),
     /// There is no certificate.
@@ -32,6 +36,11 @@ impl TlsConfigError {
     pub(super) fn read(path: &Path) -> Result<Vec<u8>, TlsConfigError> {
         std::fs::read(path).map_err(|error| TlsConfigError::File(path.into(), error))
     }
+
+    /// Adds the file whose content is at fault.
+    pub(super) fn in_file(self, path: &Path) -> TlsConfigError {
+        TlsConfigError::Content(path.into(), Box::new(self))
+    }
 }
 
 impl From<pem::Error> for TlsConfigError {
@@ -49,8 +58,9 @@ impl From<pem::Error> for TlsConfigError {
 
 impl fmt::Display for TlsConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
+        write_error(f, self, |f| match self {
             TlsConfigError::File(path, _) => write!(f, "cannot read {}", path.display()),
+            TlsConfigError::Content(path, _) => write!(f, "cannot use {}", path.display()),
             TlsConfigError::Pem(_) => f.write_str("the text is not PEM"),
             TlsConfigError::NoCertificate => f.write_str("there is no certificate"),
             TlsConfigError::NoKey => f.write_str("there is no private key"),
@@ -59,7 +69,7 @@ impl fmt::Display for TlsConfigError {
                 f.write_str("the private key cannot be used, or is not the certificate's")
             }
             TlsConfigError::Platform(_) => f.write_str("the platform trusts no certificates"),
-        }
+        })
     }
 }
 
@@ -67,6 +77,7 @@ impl StdError for TlsConfigError {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
         match self {
             TlsConfigError::File(_, cause) => Some(cause),
+            TlsConfigError::Content(_, cause) => Some(&**cause),
             TlsConfigError::NoCertificate | TlsConfigError::NoKey => None,
             TlsConfigError::Pem(cause) | TlsConfigError::Certificate(cause) | TlsConfigError::Key(cause) => {
                 Some(&**cause)

@@ -43,21 +43,23 @@ impl TlsIdentity {
     /// Fails if the text is not PEM, if the certificate or the key is missing or cannot be used, or if they do not
     /// belong together.
     pub fn from_pem(chain: impl AsRef<[u8]>, key: impl AsRef<[u8]>) -> Result<TlsIdentity, TlsConfigError> {
-        let chain = CertificateDer::pem_slice_iter(chain.as_ref()).collect::<Result<Vec<_>, _>>()?;
-        let key = PrivateKeyDer::from_pem_slice(key.as_ref()).map_err(|error| match error {
-            pem::Error::NoItemsFound => TlsConfigError::NoKey,
-            error => error.into(),
-        })?;
-        TlsIdentity::new(chain, key)
+        TlsIdentity::new(certificates(chain.as_ref())?, private_key(key.as_ref())?)
     }
 
     /// Reads an identity from two PEM files, which may be the same one. See [`TlsIdentity::from_pem`].
     ///
     /// # Errors
     ///
-    /// As [`TlsIdentity::from_pem`], or if a file cannot be read.
+    /// As [`TlsIdentity::from_pem`], or if a file cannot be read. The error names the file.
     pub fn from_files(chain: impl AsRef<Path>, key: impl AsRef<Path>) -> Result<TlsIdentity, TlsConfigError> {
-        TlsIdentity::from_pem(TlsConfigError::read(chain.as_ref())?, TlsConfigError::read(key.as_ref())?)
+        let (chain, key) = (chain.as_ref(), key.as_ref());
+        let certificates =
+            certificates(&TlsConfigError::read(chain)?).map_err(|error| error.in_file(chain))?;
+        let private_key = private_key(&TlsConfigError::read(key)?).map_err(|error| error.in_file(key))?;
+        TlsIdentity::new(certificates, private_key).map_err(|error| match error {
+            TlsConfigError::Key(_) => error.in_file(key),
+            _ => error.in_file(chain),
+        })
     }
 
     /// Reads an identity from DER: the certificates as X.509, the key as PKCS #8, PKCS #1 or SEC 1.
@@ -95,6 +97,17 @@ impl TlsIdentity {
         let names = certificate.iter().flat_map(|certificate| certificate.valid_dns_names());
         names.map(str::to_ascii_lowercase).collect()
     }
+}
+
+fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, TlsConfigError> {
+    Ok(CertificateDer::pem_slice_iter(pem).collect::<Result<_, _>>()?)
+}
+
+fn private_key(pem: &[u8]) -> Result<PrivateKeyDer<'static>, TlsConfigError> {
+    PrivateKeyDer::from_pem_slice(pem).map_err(|error| match error {
+        pem::Error::NoItemsFound => TlsConfigError::NoKey,
+        error => error.into(),
+    })
 }
 
 impl fmt::Debug for TlsIdentity {

@@ -88,9 +88,10 @@ impl TlsRoots {
     ///
     /// # Errors
     ///
-    /// As [`TlsRoots::from_pem`], or if the file cannot be read.
+    /// As [`TlsRoots::from_pem`], or if the file cannot be read. The error names the file.
     pub fn from_file(path: impl AsRef<Path>) -> Result<TlsRoots, TlsConfigError> {
-        TlsRoots::from_pem(TlsConfigError::read(path.as_ref())?)
+        let path = path.as_ref();
+        TlsRoots::from_pem(TlsConfigError::read(path)?).map_err(|error| error.in_file(path))
     }
 
     /// Returns these authorities and `others`.
