@@ -44,7 +44,8 @@ fn page(lines: usize) -> String {
     format!(
         "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>Bottles</title>\n\
-         <style>:root {{ color-scheme: light dark }} body {{ font: 1rem/1.5 system-ui, sans-serif }}</style>\n\
+         <style>:root {{ color-scheme: light dark; background: Canvas; color: CanvasText }}\n\
+         body {{ font: 1rem/1.5 system-ui, sans-serif }}</style>\n\
          <main>\n<h1>Bottles</h1>\n<ol>\n{lines}</ol>\n</main>\n"
     )
 }

@@ -59,7 +59,7 @@ const HEAD: &str = r#"<!doctype html>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <style>
-  :root { color-scheme: light dark }
+  :root { color-scheme: light dark; background: Canvas; color: CanvasText }
   body { font: 1rem/1.5 system-ui, sans-serif; max-width: 40rem; margin: 2rem auto; padding: 0 1rem }
   label { display: block; margin-bottom: 1rem }
   input, button { font: inherit; max-width: 100% }

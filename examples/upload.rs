@@ -86,7 +86,7 @@ const PAGE: &str = r#"<!doctype html>
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>Upload</title>
 <style>
-  :root { color-scheme: light dark }
+  :root { color-scheme: light dark; background: Canvas; color: CanvasText }
   body { font: 1rem/1.5 system-ui, sans-serif; max-width: 40rem; margin: 2rem auto; padding: 0 1rem }
   label { display: block; margin-bottom: 1rem }
   input, button { font: inherit; max-width: 100% }

@@ -260,11 +260,12 @@ fn minute(time: SystemTime) -> String {
 
 /// Its colors have a contrast of at least 4.5 (WCAG 2.2 AA, 1.4.3), also on the background of a row that is pointed at.
 const STYLE: &str = "\
-:root{color-scheme:light dark;--line:#8883;--dim:#595959;--link:#0b57d0}\
+:root{color-scheme:light dark;background:Canvas;color:CanvasText;--line:#8883;--dim:#595959;--link:#0b57d0}\
 @media(prefers-color-scheme:dark){:root{--dim:#adadad;--link:#a8c7fa}}\
 body{margin:0;font:16px/1.5 system-ui,sans-serif}\
 main{max-width:60rem;margin:0 auto;padding:2rem 1rem}\
 h1{font-size:1.25rem;font-weight:600;overflow-wrap:anywhere;margin:0 0 1rem}\
+h1 a{display:inline-block;min-width:1.5rem}\
 table{width:100%;border-collapse:collapse;font-variant-numeric:tabular-nums}\
 th,td{padding:.4rem .5rem;text-align:right;white-space:nowrap;border-bottom:1px solid var(--line)}\
 th:first-child,td:first-child{text-align:left;white-space:normal;overflow-wrap:anywhere;width:100%}\
@@ -446,6 +447,35 @@ mod tests {
         assert_eq!(summary(many(ENTRIES_MAX)), "0 directories, 10000 files, 9.8 KiB");
         let cut = "0 directories, 10000 files, 9.8 KiB, and more that are not shown";
         assert_eq!(summary(many(ENTRIES_MAX + 1)), cut);
+    }
+
+    /// Of each text on the canvas of browsers, and on that of a row that is pointed at.
+    #[test]
+    fn colors_have_the_contrast_of_wcag_2_2_aa_1_4_3() {
+        let channels = |color: u32| [16, 8, 0].map(|shift| f64::from(color >> shift & 255));
+        let luminance = |channels: [f64; 3]| {
+            let linear = channels.map(|it| it / 255.0).map(|it| match it <= 0.04045 {
+                true => it / 12.92,
+                false => ((it + 0.055) / 1.055).powf(2.4),
+            });
+            0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+        };
+        let color = |scheme: usize, name: &str| {
+            let value = STYLE.split(&format!("--{name}:#")).nth(1 + scheme).unwrap();
+            channels(u32::from_str_radix(&value[..6], 16).unwrap())
+        };
+        for (scheme, canvas) in [0xff_ff_ff, 0x12_12_12].into_iter().enumerate() {
+            let canvas = channels(canvas);
+            // `#8881` on it.
+            let pointed_at = canvas.map(|it| it + (136.0 - it) / 15.0);
+            for (name, background) in
+                ["dim", "link"].into_iter().flat_map(|it| [(it, canvas), (it, pointed_at)])
+            {
+                let (one, other) = (luminance(color(scheme, name)), luminance(background));
+                let contrast = (one.max(other) + 0.05) / (one.min(other) + 0.05);
+                assert!(contrast >= 4.5, "{name} of {scheme}: {contrast}");
+            }
+        }
     }
 
     #[test]
