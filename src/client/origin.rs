@@ -52,10 +52,8 @@ impl Origin {
         if target.origin().is_some() {
             return Cow::Borrowed(target);
         }
-        let mut url = Target::default();
         // Both parts were parsed before, so they can be parsed again.
-        let _ = url.set_url(&format!("{self}{target}"));
-        Cow::Owned(url)
+        Cow::Owned(Target::of_url(format!("{self}{target}")).unwrap_or_default())
     }
 }
 

@@ -12,7 +12,7 @@ use super::lookup::{DotFiles, Found, Listing, Lookup, Neighbors, Site, owed, wit
 use super::pattern::ByPattern;
 use super::resource::Etag;
 use super::root::{Links, Root, is_name, join};
-use crate::message::{Headers, InvalidField, Method, Request, Status};
+use crate::message::{Headers, InvalidField, Method, Request, Status, escape_resource};
 use crate::runtime::{Seats, spawn_blocking};
 use crate::server::{BodyPlan, Context, Handler, IntoHandler, Result};
 
@@ -397,13 +397,15 @@ impl<N: Handler> Handler for Files<N> {
 /// files must not have to wait for that.
 static LISTINGS: Seats = Seats::new();
 
-/// The same target with a `/` after its path. It begins with a single one, or it would name a host (RFC 3986 §4.2).
+/// The same target with a `/` after its path, as a reference (RFC 3986 §4.1). It begins with a single one, or it would
+/// name a host (§4.2).
 fn as_directory(request: &Request) -> String {
     let (path, query) = (request.path().trim_matches('/'), request.query());
-    match query.raw() {
+    let target = match query.raw() {
         "" => format!("/{path}/"),
         query => format!("/{path}/?{query}"),
-    }
+    };
+    escape_resource(target.as_bytes())
 }
 
 impl<N> fmt::Debug for Files<N> {

@@ -1,7 +1,9 @@
 //! How messages are forwarded: a request to an origin, and its response back (RFC 9110 §7.6).
 
 use super::percent::{self, Plus};
-use super::{Headers, InvalidTarget, Method, Name, Request, Response, Target, members, saturating_decimal};
+use super::{
+    Headers, InvalidTarget, Method, Name, Request, Response, Target, Version, members, saturating_decimal,
+};
 
 impl Request {
     /// Returns this request as a gateway or proxy forwards it to the server at `base`: with the same method, path,
@@ -16,6 +18,9 @@ impl Request {
     /// [`Balancer`](crate::Balancer); `/` then changes nothing. The path of `base` is put before the request's, which
     /// cannot leave it. `OPTIONS *`, which is about a server as a whole, becomes a request about everything below
     /// `base`; if `base` has no path, that is again the server as a whole (RFC 9112 §3.2.4).
+    ///
+    /// If the peer takes trailers, as its `te: trailers` says, so does the new request (§10.1.4), because
+    /// [`Context::forward`](crate::Context::forward) passes them on.
     ///
     /// The `max-forwards` of OPTIONS and TRACE is decremented (RFC 9110 §7.6.2). Fields that a proxy adds about itself,
     /// such as `via`, are yours to set in the returned request.
@@ -68,6 +73,10 @@ impl Request {
         // Else it would be sent in chunks, which servers of HTTP/1.0 do not understand (RFC 9112 §6.1).
         if self.method().suggests_content() && self.is_known_to_be_empty() {
             onward.headers.put(Name::CONTENT_LENGTH, b"0");
+        }
+        // What the server behind sends there is forwarded, unless the peer knows no chunks (§6.5, §10.1.4).
+        if self.version() == Version::Http11 && self.headers.contains_token("te", "trailers") {
+            onward.headers.put(Name::TE, b"trailers");
         }
         if matches!(self.method(), Method::Options | Method::Trace) {
             count_down(&mut onward.headers)?;
@@ -220,7 +229,7 @@ mod tests {
         check(&[("b", "1"), ("connection", "x, , b"), ("connection", "C"), ("c", "2"), ("d", "3")], &["d"]);
         check(&[("keep-alive", "timeout=5"), ("Proxy-Connection", "close"), ("upgrade", "x")], &[]);
         check(&[("Proxy-Authenticate", "Basic"), ("proxy-authorization", "Basic eA==")], &[]);
-        check(&[("te", "trailers"), ("expect", "100-continue"), ("host", "b")], &[]);
+        check(&[("te", "gzip"), ("expect", "100-continue"), ("host", "b")], &[]);
     }
 
     #[test]
@@ -237,6 +246,41 @@ mod tests {
             &[(framing[0], "1"), (framing[1], "1"), ("connection", "Content-Length, transfer-encoding")],
             &framing,
         );
+    }
+
+    /// A request of `version` with these lines goes on with this `te`.
+    #[test]
+    fn a_peer_that_takes_trailers_is_asked_for_by_the_gateway_9110_10_1_4() {
+        for (version, lines, expected) in [
+            (Version::Http11, &["trailers"][..], Some("trailers")),
+            (Version::Http11, &["gzip;q=0.5, , Trailers"], Some("trailers")),
+            (Version::Http11, &["gzip", "trailers,trailers"], Some("trailers")),
+            (Version::Http11, &["", "trailers;q=1", "\"trailers\"", "xtrailers"], None),
+            (Version::Http11, &[], None),
+            (Version::Http10, &["trailers"], None),
+        ] {
+            let mut request = Request::get("/").unwrap();
+            *request.line_mut().2 = version;
+            request.headers.set("connection", "te, close").unwrap();
+            lines.iter().for_each(|line| request.headers.append("TE", *line).unwrap());
+            let onward = request.target_to("http://b").unwrap();
+            assert_eq!(onward.headers.text("te"), expected, "{version} {lines:?}");
+            assert!(!onward.headers.contains("connection"));
+        }
+    }
+
+    #[test]
+    fn a_target_goes_on_as_it_came() {
+        for target in ["/a|b^c", "/\"<>`{}é", "/?q=\\d\"<>`{|}^é", "/%zz"] {
+            for front in ["", "http://front"] {
+                let request = asked(Method::Get, &format!("{front}{target}"));
+                assert_eq!(
+                    request.target_to("http://b/v1").unwrap().target().as_str(),
+                    format!("http://b/v1{target}")
+                );
+                assert_eq!(request.target_to("/").unwrap().target().as_str(), target);
+            }
+        }
     }
 
     /// A request for `path` goes on to `expected`, below `base`.

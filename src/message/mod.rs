@@ -50,6 +50,8 @@ pub(crate) use precondition::{Validators, Verdict, evaluate};
 pub use request::Request;
 pub use response::Response;
 pub use status::{InvalidStatus, Status};
+#[cfg(any(feature = "fs", feature = "tower"))]
+pub(crate) use target::escape_resource;
 pub(crate) use target::{Authority, Scheme, split_port, uri_host};
 pub use target::{InvalidTarget, Target, TargetForm};
 #[cfg(any(feature = "multipart", all(windows, feature = "fs")))]

@@ -14,6 +14,7 @@ use std::error::Error as StdError;
 use std::fmt;
 use std::future::poll_fn;
 
+use http::uri::InvalidUri;
 use http::{Method, Uri};
 use http_body::Body;
 use tower_service::Service;
@@ -23,7 +24,7 @@ pub use tower_body::TowerBody;
 use self::answer::answer;
 use self::feed::Feed;
 use self::fields::field_map;
-use crate::message::{Request, Status, Version};
+use crate::message::{Request, Status, Version, escape_resource};
 use crate::server::{BodyPlan, Context, Error, Handler, Result};
 
 /// A service of tower as a [`Handler`]: a `Router` of axum, for instance, with its routing, extractors and JSON, and
@@ -44,7 +45,8 @@ use crate::server::{BodyPlan, Context, Error, Handler, Result};
 ///
 /// # Requests
 ///
-/// The body is streamed: see [`TowerBody`]. The address of the peer is among the extensions, as a
+/// The target is as it came, unless it holds one of the few octets that user agents leave as they are and the crate
+/// `http` refuses, ``"<>` ``: then it is escaped. The body is streamed: see [`TowerBody`]. The address of the peer is among the extensions, as a
 /// [`PeerAddr`](crate::PeerAddr), which axum's `Extension` extracts. What the crate `http` has no room for is answered
 /// with 400, and the service is not called: a target of more than 65,534 bytes, or a field name of more than 65,535. The
 /// [`Limits`](crate::Limits) are lower, unless they were raised.
@@ -145,7 +147,7 @@ where
 fn asked(ctx: &Context, body: TowerBody) -> http::Result<http::Request<TowerBody>> {
     let (received, mut request) = (&ctx.request, http::Request::new(body));
     *request.method_mut() = Method::from_bytes(received.method().as_str().as_bytes())?;
-    *request.uri_mut() = Uri::try_from(received.target().as_str())?;
+    *request.uri_mut() = uri(received.target().as_str())?;
     *request.version_mut() = match received.version() {
         Version::Http10 => http::Version::HTTP_10,
         Version::Http11 => http::Version::HTTP_11,
@@ -153,6 +155,11 @@ fn asked(ctx: &Context, body: TowerBody) -> http::Result<http::Request<TowerBody
     *request.headers_mut() = field_map(&received.headers)?;
     request.extensions_mut().insert(ctx.peer_addr());
     Ok(request)
+}
+
+/// The target as a URI. `Uri` has no room for some octets that user agents do not escape.
+fn uri(target: &str) -> Result<Uri, InvalidUri> {
+    Uri::try_from(target).or_else(|_| Uri::try_from(escape_resource(target.as_bytes())))
 }
 
 impl<S> fmt::Debug for Tower<S> {

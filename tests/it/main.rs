@@ -37,6 +37,7 @@ mod service;
 mod setters;
 mod stop;
 mod streaming;
+mod targets;
 mod timeouts;
 #[cfg(feature = "tls")]
 mod tls;

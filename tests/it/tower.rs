@@ -83,6 +83,25 @@ fn full(text: impl Into<Bytes>) -> Response<Full<Bytes>> {
     Response::new(Full::new(text.into()))
 }
 
+/// The crate `http` has no room for some octets that user agents do not escape: an app gets these escaped.
+#[test]
+fn a_target_reaches_an_app_as_it_came_or_escaped() {
+    let tell = async |Path(rest): Path<String>, request: axum::extract::Request| {
+        format!("{} {} {rest}", request.uri().path(), request.uri().query().unwrap_or("-"))
+    };
+    let wired = Wired::new(Tower::new(Router::new().route("/p/{*rest}", any(tell))));
+    for (target, expected) in [
+        ("/p/a|b^c\"{}?q=\\d`{|}^", "/p/a|b^c\"{} q=\\d`{|}^ a|b^c\"{}"),
+        ("/p/é?é", "/p/é é é"),
+        ("/p/<b>`?q", "/p/%3Cb%3E%60 q <b>`"),
+        ("/p/a?<\">|\\", "/p/a %3C%22%3E%7C%5C a"),
+        ("http://b/p/<%7C?a", "/p/%3C%7C a <|"),
+    ] {
+        let wire = format!("GET {target} HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n");
+        assert_eq!(answers(&wired.ask_cut(&wire, Then::Ends))[0].body, expected, "{target}");
+    }
+}
+
 /// A body that takes these steps, and says that it has this length.
 struct Steps(VecDeque<Step>, Option<u64>);
 

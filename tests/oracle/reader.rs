@@ -33,8 +33,6 @@ pub enum Choice {
     RawTarget,
     /// A status line without the space behind the status, if it has no reason (RFC 9112 §4).
     StatusWithoutSpace,
-    /// A status below 100, which is no valid one (RFC 9110 §15).
-    StatusBelow100,
 }
 
 /// Why no message was read.
@@ -142,8 +140,7 @@ impl<'a> Reader<'a> {
         ensure(is_field_value(&reason), "9112 §4: a reason has no controls")?;
         let status = decimal(status).filter(|_| status.len() == 3).and_then(|status| status.try_into().ok());
         let Some(status) = status else { return refuse("9112 §4: a status has three digits") };
-        let is_valid = status >= 100 || self.choices.contains(&Choice::StatusBelow100);
-        ensure(is_valid, "9110 §15: a status is 100 or more")?;
+        ensure(status >= 100, "9110 §15: a status is 100 or more")?;
         let fields = self.field_lines(Folding::Unfolded)?;
         let length = response_length(method, minor, status, &fields)?;
         let ends_with_connection = matches!(length, Length::UntilClose);

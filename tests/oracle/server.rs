@@ -82,8 +82,8 @@ pub fn may_refuse(request: &Request, status: u16) -> bool {
         (400, "9110 §7.2: a port that no connection can have", authorities(request).any(has_odd_port)),
         (400, "9110 §7.2: a port without a host", authorities(request).any(|it| it.starts_with(b":"))),
         (400, "9110 §4.2.3: a host with escapes", authorities(request).any(|it| it.contains(&b'%'))),
-        (400, "9112 §3.2.2: an empty Host beside another", is_empty_host(request)),
-        (400, "9112 §3.2: a target that is not RFC 3986's", !is_strict_target(request)),
+        (400, "WHATWG URL §4.4: a path with a backslash", request.path().contains(&b'\\')),
+        (400, "9112 §3.2: a target that is no text", !is_text(&request.target)),
         (400, "9112 §6.1: empty elements beside chunked", has_empty_coding(fields)),
         (400, "9112 §7.1: a size of more than 16 digits", chunking.digits > 16),
         (400, "9112 §7.1.1: long extensions", is_long(chunking)),
@@ -102,7 +102,7 @@ pub fn is_long(chunking: Chunking) -> bool {
 }
 
 fn has_other_expectation(fields: &[Field]) -> bool {
-    let mut all = values(fields, "expect");
+    let mut all = values(fields, "expect").flat_map(elements);
     all.any(|value| !value.eq_ignore_ascii_case(b"100-continue"))
 }
 
@@ -116,12 +116,9 @@ fn has_odd_port(authority: &[u8]) -> bool {
     port.is_some_and(|port| port > 65535)
 }
 
-fn is_empty_host(request: &Request) -> bool {
-    sole(&request.fields, "host") == Some(b"") && request.authority() != Some(b"")
-}
-
-fn is_strict_target(request: &Request) -> bool {
-    super::grammar::form(&request.method, &request.target, false).is_some()
+/// UTF-8 without controls, of which some are beyond ASCII.
+fn is_text(target: &[u8]) -> bool {
+    std::str::from_utf8(target).is_ok_and(|target| !target.chars().any(char::is_control))
 }
 
 pub fn has_empty_coding(fields: &[Field]) -> bool {
@@ -129,7 +126,7 @@ pub fn has_empty_coding(fields: &[Field]) -> bool {
     all.len() > 1 || all.iter().any(|value| value.contains(&b','))
 }
 
-pub fn has_odd_trailer(trailers: &[Field]) -> bool {
+fn has_odd_trailer(trailers: &[Field]) -> bool {
     trailers.iter().any(|field| is_odd_trailer(&field.name))
 }
 

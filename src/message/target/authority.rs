@@ -24,9 +24,9 @@ impl<'a> Authority<'a> {
         Some(Authority { host: str::from_utf8(host).ok()?, port: parse_port(port)? })
     }
 
-    /// Whether `text` is an authority.
-    pub(crate) fn is_valid(text: &[u8]) -> bool {
-        host_len(text).is_some_and(|host_len| parse_port(&text[host_len..]).is_some())
+    /// Whether `text` is an authority that names a host, as that of a URL must (RFC 9110 §4.2.1).
+    pub(crate) fn names_host(text: &[u8]) -> bool {
+        host_len(text).is_some_and(|host_len| host_len > 0 && parse_port(&text[host_len..]).is_some())
     }
 }
 
@@ -164,6 +164,15 @@ mod tests {
         bad.iter().for_each(|text| check(text, None));
         assert_eq!(Authority::parse(b"a\xff"), None);
         assert_eq!(Authority::parse(b"[\xff]"), None);
+    }
+
+    #[test]
+    fn a_port_alone_names_no_host_9110_4_2_1() {
+        for (text, expected) in
+            [("a", true), ("a:", true), ("[::1]:80", true), (":80", false), (":", false), ("", false)]
+        {
+            assert_eq!(Authority::names_host(text.as_bytes()), expected, "{text:?}");
+        }
     }
 
     #[test]

@@ -3,6 +3,8 @@
 use super::{Authority, InvalidTarget, Scheme, TargetForm};
 use crate::memory::Span;
 use crate::message::Class;
+#[cfg(any(feature = "fs", feature = "tower"))]
+use crate::message::percent;
 
 /// Where the parts of a target are. Parts that a form does not have are empty.
 #[derive(Clone, Copy, Debug, Default)]
@@ -75,12 +77,32 @@ fn resource(target: &[u8], start: usize) -> Result<(Span, Span), InvalidTarget> 
     Ok((Span::new(start, path_end - start), Span::new(query_start, target.len() - query_start)))
 }
 
-/// `pchar` and `/` (RFC 3986 §3.3), and brackets, which few clients escape.
+/// Escapes what RFC 3986 does not allow in a URI, but for a `%`.
+#[cfg(any(feature = "fs", feature = "tower"))]
+pub(crate) fn escape_resource(resource: &[u8]) -> String {
+    static PLAIN: Class = Class::URI_PLAIN.with(b"/:@%?[]");
+    let mut escaped = String::with_capacity(resource.len());
+    percent::encode(resource, &PLAIN, &mut escaped);
+    escaped
+}
+
+/// `pchar` and `/` (RFC 3986 §3.3), and what user agents do not escape in a path, though RFC 3986 asks for it. These are
+/// the octets that are not in the percent-encode set of WHATWG's URLs (§1.3), and those that curl sends as they were
+/// typed: quotation marks, angle brackets, and UTF-8.
+///
+/// No reader ends a target at one of these. What some do end at is not here: a control, SP, DEL, and `#`. Neither is a
+/// `\`, which WHATWG's URLs and some servers take for a `/`.
 ///
 /// A `%` is allowed without its digits; [`percent::decode`](crate::message::percent::decode) then reads it as itself.
-pub(super) static PATH: Class = Class::URI_PLAIN.with(b"/:@%[]");
+static PATH: Class = ASCII.with_obs_text();
 
-/// What a path may contain, `?`, and what browsers do not escape in a query although RFC 3986 §3.4 requires it.
-///
-/// The backslash is excluded, since some parsers take it for a `/`.
-pub(super) static QUERY: Class = Class::URI_PLAIN.with(b"/:@%[]?`{|}^");
+/// The same for a query, in which `\` is an octet like any other, and so is `?`.
+static QUERY: Class = ASCII.with(b"?\\").with_obs_text();
+
+/// The octets of [`PATH`] that are ASCII, as those of nearly all paths are.
+pub(super) static ASCII_PATH: Class = ASCII;
+
+/// The octets of [`QUERY`] that are ASCII.
+pub(super) static ASCII_QUERY: Class = ASCII.with(b"?\\");
+
+const ASCII: Class = Class::URI_PLAIN.with(b"/:@%[]\"<>^`{|}");

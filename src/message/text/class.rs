@@ -36,6 +36,16 @@ impl Class {
         self
     }
 
+    /// Returns this class with all octets beyond ASCII added.
+    pub(crate) const fn with_obs_text(mut self) -> Class {
+        let mut octet = 0x80;
+        while octet < self.0.len() {
+            self.0[octet] = true;
+            octet += 1;
+        }
+        self
+    }
+
     #[inline]
     pub(crate) fn has(&self, octet: u8) -> bool {
         self.0[octet as usize]
@@ -77,5 +87,7 @@ mod tests {
         assert_eq!((class.prefix_len(b"a-1_b"), class.prefix_len(b"ab"), class.prefix_len(b"")), (3, 2, 0));
         assert!(class.covers(b"") && class.covers(b"keep-alive"));
         assert!(!class.covers(b"keep_alive") && !class.covers(b"keep-alive\xe9"));
+        let class = class.with_obs_text();
+        assert!(class.covers(b"keep-alive\x80\xff") && !class.has(b'_') && !class.has(0x7f));
     }
 }
