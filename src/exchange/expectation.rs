@@ -1,5 +1,8 @@
 //! [`Expectation`]: whether a peer waits for `100 Continue` (RFC 9110 §10.1.1).
 
+use crate::message::{Headers, Name, members};
+use crate::wire::WireError;
+
 /// What the peer expects before it sends its body (RFC 9110 §10.1.1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Expectation {
@@ -11,4 +14,20 @@ pub(crate) enum Expectation {
     /// A final answer was sent instead, so the peer may or may not send the body; or the body has failed. No further
     /// request can follow.
     Forfeited,
+}
+
+impl Expectation {
+    /// What the sender of a request with these fields expects. The field is a list: empty elements count for nothing, and
+    /// what is listed twice is expected once (§5.6.1.2).
+    ///
+    /// # Errors
+    ///
+    /// Fails for an expectation other than `100-continue`.
+    pub(crate) fn of(headers: &Headers) -> Result<Expectation, WireError> {
+        let mut expected = headers.named(Name::EXPECT).flat_map(members);
+        expected.try_fold(Expectation::None, |_, expected| match expected {
+            it if it.eq_ignore_ascii_case(b"100-continue") => Ok(Expectation::Continue),
+            _ => Err(WireError::Expectation),
+        })
+    }
 }

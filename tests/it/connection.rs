@@ -210,9 +210,15 @@ fn row_50_a_refused_expectation_ends_the_connection_9110_10_1_1() {
     for packets in [&[][..], &["", "12345"], &["12", "345"], &[""]] {
         expecting("POST /forbidden HTTP/1.1", "100-continue", packets, &["403 close"]);
         expecting("POST /ignored HTTP/1.1", "100-continue", packets, &["200 POST /ignored close"]);
-        for other in
-            ["foo", "", "100-continue, foo", "foo, 100-continue", "100-continued", "100", "100-continue;q=1"]
-        {
+        for other in [
+            "foo",
+            ", foo,",
+            "100-continue, foo",
+            "foo, 100-continue",
+            "100-continued",
+            "100",
+            "100-continue;q=1",
+        ] {
             expecting("POST / HTTP/1.1", other, packets, &["417 close"]);
             expecting("POST /ignored HTTP/1.1", other, packets, &["417 close"]);
         }

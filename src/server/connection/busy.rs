@@ -19,7 +19,6 @@ use crate::server::errand::{Errand, Rest};
 use crate::server::error::Refused;
 use crate::server::worker::Worker;
 use crate::server::{BodyPlan, Context, Handler, RefusalCause, Result};
-use crate::wire::WireError;
 
 /// Does an errand for a connection.
 pub(super) async fn run<H: Handler>((worker, errand): (Rc<Worker<H>>, Errand)) -> Rest {
@@ -99,14 +98,11 @@ pub(super) fn note_expectation(ctx: &mut Context) -> Result<(), Box<Refused>> {
 
 #[cold]
 fn read_expectation(ctx: &mut Context) -> Result<(), Box<Refused>> {
-    let headers = &ctx.request.headers;
-    if headers.first(Name::EXPECT).is_none() || ctx.facts.asked.version == Version::Http10 {
+    if ctx.facts.asked.version == Version::Http10 {
         return Ok(());
     }
-    if !headers.named(Name::EXPECT).all(|expected| expected.eq_ignore_ascii_case(b"100-continue")) {
-        return Err(ExchangeError::from(WireError::Expectation).into());
-    }
-    ctx.incoming.get_mut().expectation = Expectation::Continue;
+    ctx.incoming.get_mut().expectation =
+        Expectation::of(&ctx.request.headers).map_err(ExchangeError::from)?;
     Ok(())
 }
 
