@@ -2,7 +2,8 @@
 
 use crate::memory::Arena;
 use crate::message::{Request, Response, Version};
-use crate::wire::{Asked, Framing, Limits, WireError, parse};
+use crate::wire::parse::{self, Forbidden};
+use crate::wire::{Asked, Framing, Limits, WireError, framing};
 
 /// The result of waiting for a head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,6 +17,9 @@ pub(crate) enum Head {
 
 /// A message whose head can be received.
 pub(crate) trait Heading {
+    /// What becomes of forbidden fields behind the body.
+    const FORBIDDEN_TRAILERS: Forbidden;
+
     /// Parses the head at the front of `input`, and returns its length, if it is complete.
     fn parse(&mut self, input: &[u8], limits: &Limits) -> Result<Option<usize>, WireError>;
 
@@ -27,6 +31,8 @@ pub(crate) trait Heading {
 }
 
 impl Heading for Request {
+    const FORBIDDEN_TRAILERS: Forbidden = Forbidden::Refused;
+
     #[inline]
     fn parse(&mut self, input: &[u8], limits: &Limits) -> Result<Option<usize>, WireError> {
         parse::request(input, limits, self)
@@ -65,6 +71,8 @@ impl<'a> Reply<'a> {
 }
 
 impl Heading for Reply<'_> {
+    const FORBIDDEN_TRAILERS: Forbidden = Forbidden::Discarded;
+
     fn parse(&mut self, input: &[u8], limits: &Limits) -> Result<Option<usize>, WireError> {
         let parsed = parse::response(input, limits, self.response);
         let Ok(Some(head)) = parsed else {
@@ -84,6 +92,11 @@ impl Heading for Reply<'_> {
         if self.is_folded {
             self.response.headers.unfold();
         }
-        Framing::of_response(self.asked, self.response.status, self.version, &self.response.headers)
+        let Reply { response, asked, version, .. } = self;
+        let framing = Framing::of_response(*asked, response.status, *version, &response.headers)?;
+        if framing == Framing::Empty {
+            framing::drop_ambiguous(*version, &mut response.headers);
+        }
+        Ok(framing)
     }
 }

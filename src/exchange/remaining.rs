@@ -3,6 +3,7 @@
 use crate::message::Headers;
 use crate::net::Buffer;
 use crate::wire::chunked::Decoder;
+use crate::wire::parse::Forbidden;
 use crate::wire::{Framing, Limits, WireError};
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -16,11 +17,11 @@ pub(super) enum Remaining {
 }
 
 impl Remaining {
-    pub(super) fn new(framing: Framing) -> Remaining {
+    pub(super) fn new(framing: Framing, forbidden: Forbidden) -> Remaining {
         match framing {
             Framing::Empty | Framing::Length(0) => Remaining::Nothing,
             Framing::Length(length) => Remaining::Length(length),
-            Framing::Chunked => Remaining::Chunked(Decoder::default()),
+            Framing::Chunked => Remaining::Chunked(Decoder::new(forbidden)),
             Framing::UntilClose => Remaining::UntilClose,
         }
     }

@@ -5,8 +5,9 @@ use std::fmt;
 
 /// A status code: a number from 100 to 599.
 ///
-/// A client also accepts any other three-digit number, because some servers send them. Such a status counts as a server
-/// error, whatever its digits (RFC 9110 §15). It is kept and can be forwarded, but cannot be made with [`Status::new`].
+/// A client also accepts the numbers from 600 to 999, because some servers send them. Such a status counts as a server
+/// error (RFC 9110 §15). It is kept and can be forwarded, but cannot be made with [`Status::new`]. An answer with a number
+/// below 100 is malformed.
 ///
 /// # Examples
 ///
@@ -32,11 +33,11 @@ impl Status {
         }
     }
 
-    /// The status of an answer that was received: any three digits.
+    /// The status of an answer that was received: three digits of which the first is not zero.
     #[inline]
     pub(crate) const fn received(code: u16) -> Option<Status> {
         match code {
-            0..=999 => Some(Status(code)),
+            100..=999 => Some(Status(code)),
             _ => None,
         }
     }
@@ -97,7 +98,7 @@ impl From<Status> for u16 {
 impl fmt::Display for Status {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.reason() {
-            "" => write!(f, "{:03}", self.0),
+            "" => write!(f, "{}", self.0),
             reason => write!(f, "{} {reason}", self.0),
         }
     }
@@ -231,14 +232,14 @@ mod tests {
     }
 
     #[test]
-    fn any_other_number_is_received_as_a_server_error_15() {
-        assert_eq!(Status::received(1000), None);
-        for code in (0..100).chain(600..=999) {
+    fn a_number_from_600_on_is_received_as_a_server_error_15() {
+        assert!((0..100).chain([1000]).all(|code| Status::received(code).is_none()));
+        for code in 600..=999 {
             let status = Status::received(code).unwrap();
             assert!(status.is_server_error() && status != Status::INTERNAL_SERVER_ERROR);
             assert!(!status.is_informational() && !status.is_success() && !status.is_redirection());
             assert!(!status.is_client_error() && status.as_u16() == code);
-            assert_eq!((status.reason(), status.to_string()), ("", format!("{code:03}")));
+            assert_eq!((status.reason(), status.to_string()), ("", code.to_string()));
         }
     }
 

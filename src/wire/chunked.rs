@@ -1,6 +1,7 @@
 //! [`Decoder`], [`encode`]: the chunked coding (RFC 9112 §7.1).
 
-use super::{Limits, WireError, parse};
+use super::parse::{self, Forbidden};
+use super::{Limits, WireError};
 use crate::memory::Arena;
 use crate::message::{Headers, is_tchar};
 
@@ -13,6 +14,7 @@ pub(crate) struct Decoder {
     extensions: usize,
     /// Framing bytes beyond what is granted to each chunk and its data.
     overhead: usize,
+    forbidden: Forbidden,
 }
 
 /// Positions in the grammar of §7.1, by the RFC's own names.
@@ -68,6 +70,11 @@ pub(crate) struct Decoded {
 }
 
 impl Decoder {
+    /// A decoder of a body behind which forbidden trailers are treated so.
+    pub(crate) fn new(forbidden: Forbidden) -> Decoder {
+        Decoder { forbidden, ..Decoder::default() }
+    }
+
     /// Decodes up to the end of the next piece of data. Everything that it reports counts as consumed.
     ///
     /// The trailer section stays in the input until it is complete, and then goes to `trailers`.
@@ -97,7 +104,7 @@ impl Decoder {
     ///
     /// # Errors
     ///
-    /// As [`Decoder::decode`], or if there is more data than allowed.
+    /// As [`Decoder::decode`], or if there is more data than allowed, be it only announced.
     pub(crate) fn decode_all(
         &mut self,
         input: &[u8],
@@ -110,7 +117,7 @@ impl Decoder {
         loop {
             let Decoded { framing, data } = self.decode(&input[consumed..], limits, trailers)?;
             let piece = &input[consumed + framing..][..data];
-            if data > most.saturating_sub(content.len()) {
+            if self.left().saturating_add(data as u64) > most.saturating_sub(content.len()) as u64 {
                 return Err(WireError::BodyTooLarge);
             }
             content.extend(piece);
@@ -155,7 +162,10 @@ impl Decoder {
                     return Ok(Decoded { framing, data });
                 }
                 State::Trailers => {
-                    let Some(len) = parse::trailers(&input[framing..], limits, trailers)? else { break };
+                    let Some(len) = parse::trailers(&input[framing..], limits, self.forbidden, trailers)?
+                    else {
+                        break;
+                    };
                     framing += len;
                     self.state = State::Done;
                 }
@@ -168,6 +178,14 @@ impl Decoder {
             }
         }
         Ok(Decoded { framing, data: 0 })
+    }
+
+    /// How much data of the current chunk is still to come. More chunks may follow it.
+    fn left(&self) -> u64 {
+        match self.state {
+            State::Data { left } => left,
+            _ => 0,
+        }
     }
 
     /// Whether the last chunk and the trailers were read.
@@ -468,6 +486,59 @@ mod tests {
         check(format!("0\r\n{many}\r\n").as_bytes(), Err(WireError::TooManyTrailers));
         let long = "b".repeat(16 << 10);
         assert_eq!(decode(&[format!("0\r\na: {long}").as_bytes()]), Err(WireError::TrailersTooLarge));
+    }
+
+    #[test]
+    fn trailers_that_an_answer_must_not_have_are_discarded_7_1_2() {
+        let decoded = |wire: &str, forbidden| {
+            let (mut decoder, mut trailers) = (Decoder::new(forbidden), Headers::new());
+            let decoded = decoder.decode(wire.as_bytes(), &Limits::default(), &mut trailers);
+            let left = trailers.iter().map(|(name, _)| name.to_owned()).collect::<Vec<_>>().join(",");
+            decoded.map(|step| (step.framing == wire.len() && decoder.is_done(), left))
+        };
+        for (lines, left) in [
+            ("Set-Cookie: a=b\r\n", ""),
+            ("x-a: 1\r\nContent-Length: 5\r\nx-b: 2\r\nTRANSFER-ENCODING: x\r\n", "x-a,x-b"),
+            ("X-Forwarded-For: 1\r\nx-a: 1\r\n", "x-a"),
+        ] {
+            let wire = format!("0\r\n{lines}\r\n");
+            assert_eq!(decoded(&wire, Forbidden::Refused), Err(WireError::Trailer), "{lines}");
+            assert_eq!(decoded(&wire, Forbidden::Discarded), Ok((true, left.to_owned())), "{lines}");
+        }
+        // What is discarded has to keep the grammar all the same.
+        for lines in
+            ["Set-Cookie: a\n", "Set-Cookie : a\r\n", "Host: \0\r\n", " Host: a\r\n", "Host: a\r\n b\r\n"]
+        {
+            let wire = format!("0\r\nx-a: 1\r\n{lines}\r\n");
+            assert_eq!(decoded(&wire, Forbidden::Discarded), Err(WireError::Trailer), "{lines:?}");
+        }
+    }
+
+    /// Of what a peer announces, not a byte has to come.
+    #[test]
+    fn data_beyond_the_limit_is_refused_as_soon_as_it_is_announced_7_1() {
+        for (wire, is_fine) in [
+            ("a\r\n", true),
+            ("b\r\n", false),
+            ("FFFFFFFFFF\r\n", false),
+            ("ffffffffffffffff\r\n", false),
+            ("4\r\n0123\r\n6\r\n", true),
+            ("4\r\n0123\r\n7\r\n", false),
+            ("4\r\n0123\r\n6\r\n01", true),
+            ("4\r\n0123\r\nfffffffffffffffe\r\n01", false),
+            ("4;a=b\r\n0123\r\n7;a=b\r\n", false),
+        ] {
+            for cut in 0..=wire.len() {
+                let (mut decoder, mut content) = (Decoder::default(), Arena::default());
+                let (limits, trailers) = (Limits::default(), &mut Headers::new());
+                let mut decode = |part: &str| {
+                    decoder.decode_all(part.as_bytes(), &limits, trailers, 10, &mut content).map(drop)
+                };
+                let decoded = decode(&wire[..cut]).and_then(|()| decode(&wire[cut..]));
+                let expected = if is_fine { Ok(()) } else { Err(WireError::BodyTooLarge) };
+                assert_eq!(decoded, expected, "{wire:?} cut at {cut}");
+            }
+        }
     }
 
     #[test]

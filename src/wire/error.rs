@@ -10,7 +10,8 @@ use crate::message::Status;
 pub enum WireError {
     /// The request line is not three parts with one space between them (RFC 9112 §3).
     RequestLine,
-    /// The status line is not a version, three digits and an optional reason, with one space between them (§4).
+    /// The status line is not a version, three digits of which the first is not zero, and an optional reason, with one
+    /// space between them (§4).
     StatusLine,
     /// The request line is longer than its limit.
     RequestLineTooLong,
@@ -34,7 +35,7 @@ pub enum WireError {
     HeadTooLarge,
     /// The head has more fields than its limit.
     TooManyFields,
-    /// Host is missing, repeated, or not an authority (§3.2).
+    /// Host is missing, repeated, or neither empty nor an authority with a host (§3.2).
     Host,
     /// Content-Length is not one decimal number (§6.3).
     ContentLength,
@@ -56,7 +57,8 @@ pub enum WireError {
     ChunkExtensionsTooLong,
     /// The framing of tiny chunks is larger than its limit.
     ChunkOverhead,
-    /// A trailer field is malformed, or not allowed in trailers (§7.1.2, RFC 9110 §6.5.1).
+    /// A trailer field is malformed, or is a request's and not allowed in trailers (§7.1.2, RFC 9110 §6.5.1). In an
+    /// answer, such a field is discarded.
     Trailer,
     /// The trailer section is longer than its limit.
     TrailersTooLarge,

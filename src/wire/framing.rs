@@ -30,23 +30,27 @@ impl Framing {
         Ok(announced(version, headers)?.unwrap_or(Framing::Empty))
     }
 
-    /// How the body of a response is framed. Some have none, whatever they announce; but a gateway passes on what a
-    /// final response announces, so that must be as good as if a body followed.
+    /// How the body of a response is framed. Some have none, whatever the fields are (§6.3).
     pub(crate) fn of_response(
         asked: Asked,
         status: Status,
         version: Version,
         headers: &Headers,
     ) -> Result<Framing, WireError> {
-        if status.is_informational() || asked.connect && status.is_success() {
-            return Ok(Framing::Empty);
-        }
-        let announced = announced(version, headers)?;
         match status.as_u16() {
             _ if asked.head => Ok(Framing::Empty),
-            204 | 304 => Ok(Framing::Empty),
-            _ => Ok(announced.unwrap_or(Framing::UntilClose)),
+            100..200 | 204 | 304 => Ok(Framing::Empty),
+            200..300 if asked.connect => Ok(Framing::Empty),
+            _ => Ok(announced(version, headers)?.unwrap_or(Framing::UntilClose)),
         }
+    }
+}
+
+/// Removes the fields that frame the body of a response without one, unless they are as good as if a body followed. They
+/// do not count here, but a gateway passes them on, and readers behind it may differ on which of them counts.
+pub(crate) fn drop_ambiguous(version: Version, headers: &mut Headers) {
+    if announced(version, headers).is_err() {
+        headers.remove_each(&["content-length", "transfer-encoding"]);
     }
 }
 
@@ -90,7 +94,8 @@ fn length(headers: &Headers) -> Result<Option<u64>, WireError> {
 /// must not get it from a proxy.
 const LENGTH_MAX: u64 = i64::MAX as u64;
 
-/// Transfer-Encoding must be one line that says `chunked` and nothing else.
+/// Transfer-Encoding must be one line that says `chunked` and nothing else. Empty elements are not ignored, though it is
+/// a list (RFC 9110 §5.6.1.2): a reader that does not ignore them does not see chunks.
 fn coding(headers: &Headers) -> Result<(), WireError> {
     let mut lines = headers.named(Name::TRANSFER_ENCODING);
     let (Some(line), None) = (lines.next(), lines.next()) else { return Err(WireError::TransferEncoding) };
@@ -185,6 +190,42 @@ mod tests {
         check(Version::Http11, &[(TE, "gzip"), (TE, "chunked")], Err(WireError::TransferEncoding));
         check(Version::Http11, &[(TE, "gzip, chunked")], Err(WireError::CodingNotImplemented));
         check(Version::Http11, &[(TE, "deflate, gzip, Chunked")], Err(WireError::CodingNotImplemented));
+    }
+
+    /// A response with these fields, which no body follows, is `Empty`; a gateway passes on those that are `kept`.
+    #[test]
+    fn fields_do_not_count_where_no_body_can_follow_6_3() {
+        let (get, head) = (Asked::default(), Asked { head: true, ..Asked::default() });
+        let connect = Asked { connect: true, ..get };
+        let twice = [(CL, "5"), (CL, "5")];
+        let rows: &[(&[(&str, &str)], usize)] = &[
+            (&[], 0),
+            (&[(CL, "5")], 1),
+            (&[(TE, "chunked")], 1),
+            (&twice, 0),
+            (&[(CL, "5"), (CL, "6")], 0),
+            (&[(CL, "5, 5")], 0),
+            (&[(CL, "+5")], 0),
+            (&[(CL, "18446744073709551615")], 0),
+            (&[(TE, "chunked"), (CL, "5")], 0),
+            (&[(TE, "chunked, chunked")], 0),
+            (&[(TE, "chunked"), (TE, "chunked")], 0),
+            (&[(TE, "identity")], 0),
+            (&[(TE, "gzip, chunked")], 0),
+        ];
+        for (lines, kept) in rows {
+            for (asked, status) in
+                [(head, 200), (head, 404), (get, 304), (get, 204), (get, 103), (get, 101), (connect, 200)]
+            {
+                let mut headers = Headers::new();
+                lines.iter().for_each(|(name, value)| headers.append(name, *value).unwrap());
+                let status = Status::new(status).unwrap();
+                let framing = Framing::of_response(asked, status, Version::Http11, &headers);
+                assert_eq!(framing, Ok(Framing::Empty), "{status} {lines:?}");
+                drop_ambiguous(Version::Http11, &mut headers);
+                assert_eq!(headers.len(), *kept, "{lines:?}");
+            }
+        }
     }
 
     #[test]

@@ -23,8 +23,8 @@ pub struct Limits {
     pub empty_lines_max: usize,
     /// Bytes of a body that is buffered. Beyond: 413. Default: 4 MiB.
     ///
-    /// A body whose Content-Length exceeds this is refused before a byte of it is stored. Memory grows with the bytes
-    /// that have arrived, not with the announced length.
+    /// A body whose Content-Length exceeds this is refused before a byte of it is stored, and a chunk that would go beyond
+    /// it as soon as its size is here. Memory grows with the bytes that have arrived, not with the announced length.
     pub body_max: usize,
     /// Digits of a chunk size, including leading zeros. Beyond: 400. Default: 16, which is also the most.
     pub chunk_digits_max: u32,

@@ -11,7 +11,7 @@ pub(crate) mod parse;
 mod announcement;
 mod asked;
 pub(crate) mod chunked;
-mod framing;
+pub(crate) mod framing;
 mod persist;
 
 pub(crate) mod encode;

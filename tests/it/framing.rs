@@ -3,6 +3,7 @@
 
 use std::io;
 use std::sync::LazyLock;
+use std::time::Duration;
 
 use corehttp::{BodyPlan, Context, Handler, Limits, Request, Server, with_plan};
 use tokio::io::AsyncReadExt;
@@ -56,6 +57,10 @@ impl Handler for Way {
 }
 
 impl Way {
+    fn buffers(self) -> bool {
+        matches!(self, Way::Buffered | Way::BufferedLater)
+    }
+
     async fn read(self, ctx: &mut Context) -> io::Result<(Vec<u8>, String)> {
         let mut content = Vec::new();
         match self {
@@ -387,6 +392,31 @@ fn row_34_and_40_a_body_above_the_limit_is_refused_9110_15_5_14() {
     }
 }
 
+/// It was once refused only when it was complete, and the peer waited for an answer that did not come.
+#[test]
+fn a_chunk_above_the_limit_is_refused_when_it_is_announced_9110_15_5_14() {
+    for way in [Way::Buffered, Way::BufferedLater] {
+        let wired = Wired::new(way);
+        for (expectation, said) in [("", ""), ("Expect: 100-continue\r\n", "HTTP/1.1 100 Continue\r\n\r\n")] {
+            for chunks in [
+                "FFFFFFFFFF\r\n".into(),
+                "400001\r\n".into(),
+                "400001;a=b\r\nx".into(),
+                format!("5\r\nhello\r\n{:x}\r\n", (4 << 20) - 4),
+                format!("{}ffffffffffffffff\r\n", "5\r\nhello\r\n".repeat(99)),
+            ] {
+                let head =
+                    format!("POST / HTTP/1.1\r\nHost: a\r\n{expectation}Transfer-Encoding: chunked\r\n\r\n");
+                let start = wired.now();
+                let heard = wired.ask(&[head.as_bytes(), chunks.as_bytes()], Then::Waits);
+                let heard = heard.strip_prefix(said).expect("it was invited");
+                check_answers(heard, take_handled(), &["413"], (way, &chunks));
+                assert_eq!(wired.now() - start, Duration::ZERO, "{way:?} {chunks}");
+            }
+        }
+    }
+}
+
 #[test]
 #[cfg(target_os = "linux")]
 fn row_35_memory_grows_with_the_bytes_that_came_and_not_with_those_announced() {
@@ -479,10 +509,17 @@ fn row_38_a_chunk_size_does_not_wrap_7_1() {
     ] {
         refused(chunked(format!("{size}\r\nabc\r\n0\r\n\r\n")), 400);
     }
-    // These fit 64 bits: what follows is data, which never comes to its end.
+    // These fit 64 bits: what follows is data, which never comes to its end, or is more than may be buffered.
     for size in ["ffffffffffffffff", "fffffffffffffffd", "8000000000000000", "7fffffffffffffff", "100000003"]
     {
-        cut_short(std::str::from_utf8(&chunked(format!("{size}\r\nabc\r\n0\r\n\r\n"))).unwrap());
+        let wire = chunked(format!("{size}\r\nabc\r\n0\r\n\r\n"));
+        for (way, _) in &*WAYS {
+            for (then, unbuffered) in [(Then::Ends, "400"), (Then::Waits, "408")] {
+                let (heard, handled) = Wired::new(*way).ask_counting(&wire, then);
+                let expected = if way.buffers() { "413" } else { unbuffered };
+                check_answers(&heard, handled, &[expected], (way, size));
+            }
+        }
     }
 }
 

@@ -87,7 +87,9 @@ fn check_read(wire: &str, steps: &[Step]) {
         let refused = match (&step.fault, &step.body) {
             (Fault::Head(.., status), _) => Some(*status),
             (Fault::Cut(_), _) => Some(408),
-            (Fault::None, Body::Chunked(chunks)) if chunks.is_spoiled() || step.version == "1.0" => Some(400),
+            (Fault::None, Body::Chunked(chunks)) if chunks.is_spoiled(false) || step.version == "1.0" => {
+                Some(400)
+            }
             (Fault::None, _) => None,
         };
         let request = match reader.request() {
@@ -213,7 +215,7 @@ impl Owed {
             // RFC 9112 §6.1.
             _ if step.version == "1.0" && is_chunked => return Some(Owed::refusal(400)),
             (Fault::Cut(_), _) => Some(cut_short),
-            (Fault::None, Body::Chunked(chunks)) if chunks.is_spoiled() => Some(400),
+            (Fault::None, Body::Chunked(chunks)) if chunks.is_spoiled(false) => Some(400),
             (Fault::None, _) => None,
         };
         let content = || format!("{}:{}:{}", step.tag, content(step.len()), step.trailer());

@@ -354,8 +354,7 @@ fn an_announced_body_takes_no_memory_before_it_comes() {
         let before = resident();
         for (huge, refused) in [
             ("content-length: 10000000000\r\n\r\n", 413),
-            // Chunks are counted as they come, and this one does not.
-            ("transfer-encoding: chunked\r\n\r\nffffffffffffffff\r\nx", 400),
+            ("transfer-encoding: chunked\r\n\r\nffffffffffffffff\r\nx", 413),
         ] {
             assert_eq!(status(&served.ask(announcing("/", huge))), refused);
             // A handler that reads it hears that it was cut short.

@@ -75,9 +75,9 @@ impl Incoming {
     }
 
     /// Takes the head out of the input, if it is complete.
-    pub(crate) fn try_head(
+    pub(crate) fn try_head<M: Heading>(
         &mut self,
-        message: &mut impl Heading,
+        message: &mut M,
         bounds: &Bounds,
     ) -> Result<bool, ExchangeError> {
         if !self.is_worth_parsing(bounds) {
@@ -93,7 +93,7 @@ impl Incoming {
         self.partial = 0;
         self.input.move_to(message.text_mut(), len);
         match message.framing() {
-            Ok(framing) => self.body = Remaining::new(framing),
+            Ok(framing) => self.body = Remaining::new(framing, M::FORBIDDEN_TRAILERS),
             Err(error) => return Err(ExchangeError::found_in(error, message.text_mut().as_slice(), limits)),
         }
         Ok(true)

@@ -97,13 +97,7 @@ impl Headers {
         if !self.may_have(name) {
             return false;
         }
-        let Headers { text, fields, is_patched, .. } = self;
-        let before = fields.len();
-        fields.retain(|field| !field.is(name, text));
-        let is_less = fields.len() < before;
-        *is_patched |= is_less;
-        self.compact();
-        is_less
+        self.retain_fields(|field, text| !field.is(name, text))
     }
 
     /// Removes all fields.
@@ -240,6 +234,22 @@ impl Headers {
             let lines = std::mem::take(self);
             self.append_all(&lines);
         }
+    }
+
+    /// Removes all lines but those whose name `is_kept`.
+    pub(crate) fn retain(&mut self, is_kept: impl Fn(&[u8]) -> bool) {
+        self.retain_fields(|field, text| is_kept(&text[field.name]));
+    }
+
+    /// Removes all lines but those that `are_kept`. Returns whether there were others.
+    fn retain_fields(&mut self, are_kept: impl Fn(&Field, &Arena) -> bool) -> bool {
+        let Headers { text, fields, is_patched, .. } = self;
+        let before = fields.len();
+        fields.retain(|field| are_kept(field, text));
+        let is_less = fields.len() < before;
+        *is_patched |= is_less;
+        self.compact();
+        is_less
     }
 
     /// Removes all lines of each of these names.

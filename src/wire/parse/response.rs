@@ -190,8 +190,11 @@ mod tests {
         {
             check(&format!("{line}\r\n\r\n"), Err(StatusLine));
         }
-        for (line, status) in [("099 low", 99), ("600 high", 600), ("999", 999), ("000 ", 0)] {
+        for (line, status) in [("600 high", 600), ("999", 999)] {
             check(&format!("HTTP/1.1 {line}\r\n\r\n"), Ok((status, Version::Http11, "")));
+        }
+        for line in ["099 low", "000 ", "001", "010 OK"] {
+            check(&format!("HTTP/1.1 {line}\r\n\r\n"), Err(StatusLine));
         }
         check("\r\nHTTP/1.1 200 OK\r\n\r\n", Err(StatusLine));
         for line in

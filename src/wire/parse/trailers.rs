@@ -6,26 +6,42 @@ use super::lines::{FIELDS_CEILING, FIELDS_USUAL, judge_by_prefix, record};
 use crate::message::Headers;
 use crate::wire::{Limits, WireError};
 
+/// What becomes of a trailer field that would change how the message is framed, routed or authenticated (RFC 9110
+/// §6.5.1).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Forbidden {
+    /// The message is refused: another reader could merge the field into the headers of a request.
+    #[default]
+    Refused,
+    /// The field is discarded, as RFC 9112 §7.1.2 allows: an answer is whole without it.
+    Discarded,
+}
+
 /// Parses the trailer section at the front of `input`, including the empty line that ends it.
 ///
 /// Returns its length, or `None` if it is incomplete.
 ///
 /// # Errors
 ///
-/// Fails for a malformed line, for a field that would change how the message is framed, routed or authenticated (RFC
-/// 9110 §6.5.1), and for more than the limits allow.
+/// Fails for a malformed line, for a forbidden field unless it is discarded, and for more than the limits allow.
 pub(crate) fn trailers(
     input: &[u8],
     limits: &Limits,
+    forbidden: Forbidden,
     into: &mut Headers,
 ) -> Result<Option<usize>, WireError> {
-    judge_by_prefix(input, |front| judge(front, limits, into))
+    judge_by_prefix(input, |front| judge(front, limits, forbidden, into))
 }
 
-fn judge(input: &[u8], limits: &Limits, into: &mut Headers) -> Result<Option<usize>, WireError> {
+fn judge(
+    input: &[u8],
+    limits: &Limits,
+    forbidden: Forbidden,
+    into: &mut Headers,
+) -> Result<Option<usize>, WireError> {
     let parsed = match limits.trailer_fields_max {
-        ..=FIELDS_USUAL => parse_trailers::<FIELDS_USUAL>(input, limits, into),
-        _ => parse_trailers::<FIELDS_CEILING>(input, limits, into),
+        ..=FIELDS_USUAL => parse_trailers::<FIELDS_USUAL>(input, limits, forbidden, into),
+        _ => parse_trailers::<FIELDS_CEILING>(input, limits, forbidden, into),
     }?;
     match parsed.unwrap_or(input.len()) > limits.trailers_max {
         true => Err(WireError::TrailersTooLarge),
@@ -36,6 +52,7 @@ fn judge(input: &[u8], limits: &Limits, into: &mut Headers) -> Result<Option<usi
 fn parse_trailers<const N: usize>(
     input: &[u8],
     limits: &Limits,
+    forbidden: Forbidden,
     into: &mut Headers,
 ) -> Result<Option<usize>, WireError> {
     let mut room = [EMPTY_HEADER; N];
@@ -45,7 +62,8 @@ fn parse_trailers<const N: usize>(
         Err(httparse::Error::TooManyHeaders) => return Err(WireError::TooManyTrailers),
         Err(_) => return Err(WireError::Trailer),
     };
-    if lines.iter().any(|line| is_no_trailer(line.name.as_bytes())) {
+    let has_forbidden = lines.iter().any(|line| is_no_trailer(line.name.as_bytes()));
+    if has_forbidden && forbidden == Forbidden::Refused {
         return Err(WireError::Trailer);
     }
     if record(lines, &input[..end], into).is_err() {
@@ -55,6 +73,9 @@ fn parse_trailers<const N: usize>(
     }
     into.text_mut().clear();
     into.text_mut().extend(&input[..end]);
+    if has_forbidden {
+        into.retain(|name| !is_no_trailer(name));
+    }
     Ok(Some(end))
 }
 

@@ -131,10 +131,10 @@ impl Step {
     fn is_broken(&self, turn: usize) -> bool {
         let reply = &self.turns[turn].reply;
         match (reply.fault, &reply.body) {
-            // RFC 9112 §6.1.
-            (Fault::None, Body::Chunked(it)) => {
-                reply.version == "1.0" || it.is_spoiled() && self.has_body(turn)
-            }
+            // Where no content can follow, it does not matter how it would be framed (RFC 9112 §6.3).
+            (Fault::None | Fault::Framing(_), _) if !self.has_body(turn) => false,
+            // §6.1.
+            (Fault::None, Body::Chunked(it)) => reply.version == "1.0" || it.is_spoiled(true),
             (Fault::None, _) => false,
             _ => true,
         }

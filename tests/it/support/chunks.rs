@@ -40,8 +40,12 @@ impl Chunks {
         self.spoiled = Some(chance.one_of(&spoiled));
     }
 
-    pub fn is_spoiled(&self) -> bool {
-        self.spoiled.is_some()
+    /// Whether no reader takes it. Readers of answers discard trailers that must not be there (RFC 9112 §7.1.2).
+    pub fn is_spoiled(&self, in_answer: bool) -> bool {
+        match self.spoiled {
+            Some(Spoiled::Trailers("host: b\r\n\r\n" | "content-length: 1\r\n\r\n")) => !in_answer,
+            spoiled => spoiled.is_some(),
+        }
     }
 
     /// How much content it carries.
