@@ -12,11 +12,13 @@ use super::link::Link;
 use super::pool::{Missing, Place, Pool};
 use super::redirect::{self, Goal};
 use super::{Answer, Call, Client, ClientCause, ClientError, ClientPhase, Tunnel};
+use crate::exchange::Expectation;
 use crate::memory::Reset;
 use crate::message::{
     Headers, InvalidRequest, InvalidTarget, Length, Method, Name, Request, Response, Status, Timings, members,
 };
 use crate::runtime::{self, Instant, rare};
+use crate::wire::Announcement;
 
 impl Client {
     /// Sends `request`, follows redirects, and receives the head of the last answer. `pool` is the pool of the first
@@ -28,7 +30,7 @@ impl Client {
         response: &mut Response,
     ) -> Result<Link, ClientError> {
         let deadline = self.deadline();
-        let answered = self.attempt(pool, (request, Goal::Own), response, deadline).await;
+        let answered = self.attempt(pool, (request, Goal::Own), Asking::First, response, deadline).await;
         let mut link = answered.map_err(|error| self.describe(error, request, deadline))?;
         if self.redirects.concern(response.status) {
             // The server that redirected has received the request, and perhaps acted on it.
@@ -98,18 +100,19 @@ impl Client {
             }
             let deadline = link.exchange.facts.deadline;
             link.discard().await;
-            let answered = self.attempt(None, (&request, goal), response, deadline).await;
+            let answered = self.attempt(None, (&request, goal), Asking::First, response, deadline).await;
             link = answered.map_err(|error| self.describe(error, &request, deadline))?;
         }
         Err(ClientError::new(ClientPhase::Redirect, ClientCause::TooManyRedirects))
     }
 
     /// Sends one request, and receives one final answer. A connection that turns out to be stale is replaced by a new
-    /// one.
+    /// one, and an expectation that is refused is dropped.
     async fn attempt(
         &self,
         pool: Option<Arc<Pool>>,
         (request, goal): (&Request, Goal),
+        asking: Asking,
         response: &mut Response,
         deadline: Option<Instant>,
     ) -> Result<Link, ClientError> {
@@ -119,20 +122,42 @@ impl Client {
         }
         let content = request.body.announced();
         check(request.method(), content)?;
-        let mut link = match Link::rested(self.pool_for(pool, request)?, runtime::now()) {
+        let pool = self.pool_for(pool, request)?;
+        let announcement = match (asking, pool.announce(request, content)?) {
+            (Asking::First, announcement) => announcement,
+            (Asking::Unexpecting, announcement) => announcement.without_expectation(),
+        };
+        let mut link = match Link::rested(pool, runtime::now()) {
             Ok(link) => link,
             Err(missing) => rare(|| self.link(missing, deadline)).await?,
         };
         let cookies = CookieExchange::begin(&link.place.pool, (request, goal));
-        link.begin((request, goal), content, cookies.cookie(), deadline);
+        link.begin((request, goal), announcement, cookies.cookie(), deadline);
         link.exchange.facts.total = self.total;
         if let Err(error) = poll_fn(|cx| link.poll_answer(cx, Some(request), response)).await {
-            let again = || self.again(link, error, (request, goal), content, response, cookies.cookie());
+            let again = || self.again(link, error, (request, goal), announcement, response, cookies.cookie());
             link = rare(again).await?;
         }
         cookies.end(response);
+        if response.status == Status::EXPECTATION_FAILED && may_ask_unexpecting(request, announcement) {
+            return rare(|| self.ask_unexpecting(link, (request, goal), response)).await;
+        }
         *response.timings_mut() = link.exchange.progress.timings;
         Ok(link)
+    }
+
+    /// Sends a request once more, without the expectation that the server at `link` has refused (RFC 9110 §10.1.1). The
+    /// refusal says nothing else about the request.
+    async fn ask_unexpecting(
+        &self,
+        link: Link,
+        (request, goal): (&Request, Goal),
+        response: &mut Response,
+    ) -> Result<Link, ClientError> {
+        let (pool, deadline) = (link.place.pool.clone(), link.exchange.facts.deadline);
+        link.discard().await;
+        let asked = self.attempt(Some(pool), (request, goal), Asking::Unexpecting, response, deadline).await;
+        asked.map_err(|error| error.sent_before(true))
     }
 
     /// Sends a request that failed with `error` once more, over a new connection, if the one it failed on was stale.
@@ -141,7 +166,7 @@ impl Client {
         mut stale: Link,
         error: ClientError,
         (request, goal): (&Request, Goal),
-        content: Length,
+        announcement: Announcement,
         response: &mut Response,
         cookie: Option<&str>,
     ) -> Result<Link, ClientError> {
@@ -154,7 +179,7 @@ impl Client {
         let Progress { timings, wants_interim, .. } = stale.exchange.progress;
         let renewed = async {
             let mut link = self.fresh(stale.place, timings.queue, deadline).await?;
-            link.begin((request, goal), content, cookie, deadline);
+            link.begin((request, goal), announcement, cookie, deadline);
             link.exchange.facts.total = self.total;
             link.exchange.progress.wants_interim = wants_interim;
             poll_fn(|cx| link.poll_answer(cx, Some(request), response)).await?;
@@ -182,12 +207,14 @@ impl Client {
         let is_whole = matches!(content, Length::NoContent | Length::Known(0))
             && request.body.is_empty()
             && request.trailers.is_empty();
-        let mut link = match Link::rested(self.pool_for(pool, request)?, runtime::now()) {
+        let pool = self.pool_for(pool, request)?;
+        let announcement = pool.announce(request, content)?;
+        let mut link = match Link::rested(pool, runtime::now()) {
             Ok(link) => link,
             Err(missing) => rare(|| self.link(missing, deadline)).await?,
         };
         let cookies = CookieExchange::begin(&link.place.pool, (request, Goal::Own));
-        link.begin((request, Goal::Own), content, cookies.cookie(), deadline);
+        link.begin((request, Goal::Own), announcement, cookies.cookie(), deadline);
         link.exchange.facts.total = self.total;
         link.note_target(request.target().as_str());
         let mut early = link.exchange.early.take().unwrap_or_default();
@@ -198,7 +225,7 @@ impl Client {
         link.exchange.progress.wants_interim = true;
         if let Err(error) = poll_fn(|cx| link.poll_answer(cx, Some(request), &mut early)).await {
             let again =
-                || self.again(link, error, (request, Goal::Own), content, &mut early, cookies.cookie());
+                || self.again(link, error, (request, Goal::Own), announcement, &mut early, cookies.cookie());
             link = rare(again).await?;
             link.note_target(request.target().as_str());
         }
@@ -213,7 +240,7 @@ impl Client {
         response: &mut Response,
     ) -> Result<Tunnel, ClientError> {
         let deadline = self.deadline();
-        let answered = self.attempt(pool, (request, Goal::Own), response, deadline).await;
+        let answered = self.attempt(pool, (request, Goal::Own), Asking::First, response, deadline).await;
         let mut link = answered.map_err(|error| self.describe(error, request, deadline))?;
         if response.status == Status::SWITCHING_PROTOCOLS && is_asked_for(&response.headers, &request.headers)
         {
@@ -291,6 +318,23 @@ impl Client {
 /// The target of the request that `response` answers, which is the last one of a chain of redirects.
 fn reached<'a>(request: &'a Request, response: &'a Response) -> &'a str {
     response.url.as_deref().unwrap_or(request.target().as_str())
+}
+
+/// How a request is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Asking {
+    /// As it is.
+    First,
+    /// Once more, without its expectation.
+    Unexpecting,
+}
+
+/// Whether a request that was announced so, and refused with 417, may be sent without its expectation. A body that is a
+/// stream has not been touched if the server has answered instead of 100.
+fn may_ask_unexpecting(request: &Request, announcement: Announcement) -> bool {
+    announcement.expects()
+        && Expectation::of(&request.headers) == Ok(Expectation::Continue)
+        && !request.body.is_spent()
 }
 
 /// Checks that a request with this method and content may be sent.

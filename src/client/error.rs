@@ -164,6 +164,8 @@ pub enum ClientCause {
     Downgrade,
     /// The request would have to be sent again, but its body was a stream, which can be sent only once.
     Spent,
+    /// The length of the body is unknown, and the server has answered in HTTP/1.0, which has no chunks (RFC 9112 §6.1).
+    LengthRequired,
     /// The request is of a kind that a [`Pipeline`](super::Pipeline) does not send.
     Pipelined,
     /// The connection of a [`Pipeline`](super::Pipeline) failed on another request before this one was answered.
@@ -371,7 +373,8 @@ impl ClientError {
     }
 
     /// Returns the status with which a gateway reports this failure of the server behind it: 504 for a timeout,
-    /// otherwise 502 (RFC 9110 §15.6.3, §15.6.5). A TRACE with content is not forwarded, and the peer is to blame: 400.
+    /// otherwise 502 (RFC 9110 §15.6.3, §15.6.5). A TRACE with content is not forwarded, and the peer is to blame: 400. A
+    /// body of unknown length is not forwarded to a server that speaks HTTP/1.0: 411 (§15.5.12).
     ///
     /// A handler that passes the error on with `?` answers with 500 instead, because not every handler that sends a
     /// request is a gateway.
@@ -393,6 +396,7 @@ impl ClientError {
     pub fn owed(&self) -> Status {
         match &self.0.cause {
             ClientCause::Request(InvalidRequest::Content) => Status::BAD_REQUEST,
+            ClientCause::LengthRequired => Status::LENGTH_REQUIRED,
             _ if self.is_timeout() => Status::GATEWAY_TIMEOUT,
             _ => Status::BAD_GATEWAY,
         }
@@ -527,6 +531,7 @@ impl ClientCause {
             | ClientCause::Locations
             | ClientCause::Downgrade
             | ClientCause::Spent
+            | ClientCause::LengthRequired
             | ClientCause::Pipelined
             | ClientCause::OutOfStep
             | ClientCause::NoHost => false,
@@ -567,6 +572,9 @@ impl fmt::Display for ClientCause {
             ClientCause::Locations => "its fields location lead to several places",
             ClientCause::Downgrade => "it leads from https to http",
             ClientCause::Spent => "the body was a stream, which can be sent only once",
+            ClientCause::LengthRequired => {
+                "the server speaks HTTP/1.0, and the length of the body is unknown"
+            }
             ClientCause::Pipelined => "the request cannot be pipelined",
             ClientCause::OutOfStep => "the connection broke on another request",
             ClientCause::NoHost => "the balancer has no host",

@@ -264,6 +264,9 @@ impl Client {
     /// method that usually has no content, such as GET, has content only if `content-length` or `transfer-encoding` is
     /// set. Redirects are not followed.
     ///
+    /// A server that has answered in HTTP/1.0 within the last minute knows no chunks (RFC 9112 §6.1): it is sent no
+    /// trailers, and a body without a length is an error, [`ClientCause::LengthRequired`].
+    ///
     /// A request that has no body, or a `content-length` of 0, is complete with its head, if `request.body` and the
     /// trailers are empty, too. This method then waits for its answer, or for the first interim one, so that it can
     /// send the request once more if the connection turns out to be stale, as [`Client::send`] does. A request with a

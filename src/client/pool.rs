@@ -1,6 +1,6 @@
 //! [`Pool`]: the connections to one origin in one runtime.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use super::route::Proxy;
 use super::settings::Settings;
 use super::{ClientCause, ClientError, ClientPhase};
 use crate::memory::{FreeList, lock};
-use crate::message::{Headers, Method, Name, Request};
+use crate::message::{Headers, Length, Method, Name, Request, Version};
 use crate::net::{Anywhere, Conn};
 use crate::runtime::{self, Handle, Id, Instant, later, timeout_at};
 use crate::wire::Announcement;
@@ -35,6 +35,9 @@ pub(super) struct Pool {
     places: Semaphore,
     rest: Mutex<Rest>,
     pub(super) settings: Arc<Settings>,
+    opened_at: Instant,
+    /// When the server last answered in HTTP/1.0, in seconds since then, counted from 1. 0: its last answer was in 1.1.
+    answered_in_1_0: AtomicU64,
     /// Whether a task is looking after resting connections.
     is_kept: Arc<AtomicBool>,
     /// Starts that task.
@@ -89,7 +92,60 @@ impl Pool {
             }
         }
         let (rest, keep) = (Mutex::default(), Box::new(keep));
-        Pool { runtime, origin, proxy, fields, open_fields, places, rest, settings, is_kept, keep }
+        let (opened_at, answered_in_1_0) = (runtime::now(), AtomicU64::new(0));
+        Pool {
+            runtime,
+            origin,
+            proxy,
+            fields,
+            open_fields,
+            places,
+            rest,
+            settings,
+            opened_at,
+            answered_in_1_0,
+            is_kept,
+            keep,
+        }
+    }
+
+    /// How `request`, whose body has this length, is announced to the server.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the length is unknown and the server is known to speak HTTP/1.0, which has no chunks (RFC 9112 §6.1).
+    pub(super) fn announce(&self, request: &Request, content: Length) -> Result<Announcement, ClientError> {
+        let (has_trailers, speaks_1_0) = (!request.trailers.is_empty(), self.speaks_1_0());
+        match content {
+            Length::Unknown if speaks_1_0 => {
+                Err(ClientError::new(ClientPhase::Prepare, ClientCause::LengthRequired))
+            }
+            _ => Ok(Announcement::of_request(request.method(), content, has_trailers && !speaks_1_0)),
+        }
+    }
+
+    /// Notes the version in which the server has answered.
+    pub(super) fn note_version(&self, version: Version) {
+        let answered = match version {
+            Version::Http10 => 1 + self.age(),
+            Version::Http11 => 0,
+        };
+        if answered != self.answered_in_1_0.load(Ordering::Relaxed) {
+            self.answered_in_1_0.store(answered, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether the server has answered in HTTP/1.0, not long ago.
+    fn speaks_1_0(&self) -> bool {
+        match self.answered_in_1_0.load(Ordering::Relaxed) {
+            0 => false,
+            answered => self.age() < answered + VERSION_KEPT,
+        }
+    }
+
+    /// The age of the pool in seconds.
+    fn age(&self) -> u64 {
+        runtime::now().saturating_duration_since(self.opened_at).as_secs()
     }
 
     /// Whether this is the pool of the current runtime.
@@ -273,6 +329,9 @@ impl Resting {
         self.conn.transport.say_end();
     }
 }
+
+/// For how many seconds it is remembered that a server speaks HTTP/1.0. It may be replaced by one that speaks 1.1.
+const VERSION_KEPT: u64 = 60;
 
 /// A rest that is too short for a server to lose patience. Connections in constant use rest no longer than this.
 const SHORT: Duration = Duration::from_millis(1);

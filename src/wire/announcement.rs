@@ -9,6 +9,7 @@ pub(crate) struct Announcement {
     pub(super) announced: Announced,
     framing: Framing,
     content: Length,
+    expects: bool,
 }
 
 /// What a head says about the body that follows.
@@ -44,7 +45,8 @@ impl Announcement {
             (_, Length::Unknown) if chunks => (Chunked, Framing::Chunked),
             (_, Length::Unknown) => (Nothing, Framing::UntilClose),
         };
-        Announcement { announced, framing: if asked.head { Framing::Empty } else { framing }, content }
+        let framing = if asked.head { Framing::Empty } else { framing };
+        Announcement { announced, framing, content, expects: false }
     }
 
     /// For a request. One without content announces that only where content is usual (RFC 9110 §8.6).
@@ -59,7 +61,18 @@ impl Announcement {
             (_, Length::Known(length)) => (Announced::Length(length), Framing::Length(length)),
             (_, Length::Unknown) => (Chunked, Framing::Chunked),
         };
-        Announcement { announced, framing, content }
+        // Without a body, there is nothing to wait for 100 with (RFC 9110 §10.1.1).
+        Announcement { announced, framing, content, expects: !framing.is_empty() }
+    }
+
+    /// The same for a request that is sent again, because its expectation was refused.
+    pub(crate) fn without_expectation(self) -> Announcement {
+        Announcement { expects: false, ..self }
+    }
+
+    /// Whether a request is sent with the expectation that was set.
+    pub(crate) fn expects(self) -> bool {
+        self.expects
     }
 
     /// How the body that is sent is framed.

@@ -94,10 +94,9 @@ pub(crate) fn request(
     out.extend_from_slice(b" HTTP/1.1\r\nhost: ");
     out.extend_from_slice(headers.first(Name::HOST).unwrap_or(added.authority.as_bytes()));
     out.extend_from_slice(b"\r\n");
-    match announcement.framing().is_empty() {
-        // There is nothing to wait for 100 with (RFC 9110 §10.1.1).
-        true => fields_but(out, headers, &ROUTING_AND_EXPECT),
-        false => fields_but(out, headers, &ROUTING),
+    match announcement.expects() {
+        true => fields_but(out, headers, &ROUTING),
+        false => fields_but(out, headers, &ROUTING_AND_EXPECT),
     }
     let goes_without = || request.method() == Method::Trace || headers.contains("authorization");
     let of_url = request.target().authorization().filter(|_| !goes_without());
@@ -222,8 +221,7 @@ fn status_line(out: &mut Vec<u8>, status: Status) {
 #[inline(never)]
 fn other_status_line(out: &mut Vec<u8>, status: Status) {
     out.extend_from_slice(b"HTTP/1.1 ");
-    // Always three digits: a status that was received may begin with a zero.
-    out.extend_from_slice(&itoa::Buffer::new().format(1000 + status.as_u16()).as_bytes()[1..]);
+    out.extend_from_slice(itoa::Buffer::new().format(status.as_u16()).as_bytes());
     out.push(b' ');
     out.extend_from_slice(status.reason().as_bytes());
     out.extend_from_slice(b"\r\n");

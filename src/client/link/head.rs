@@ -65,6 +65,7 @@ impl Link {
         }
         let (version, ends_with_close) = (reply.version(), exchange.incoming.ends_with_close());
         exchange.persistence.note(version, &response.headers, ends_with_close);
+        place.pool.note_version(version);
         Poll::Ready(Ok(()))
     }
 

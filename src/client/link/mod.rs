@@ -14,8 +14,8 @@ use super::pool::{Missing, Place, Pool, Resting};
 use super::redirect::Goal;
 use super::settings::Settings;
 use super::{ClientCause, ClientError, ClientPhase};
-use crate::exchange::{ExchangeError, Phase};
-use crate::message::{Length, Name, Request, Timings};
+use crate::exchange::{ExchangeError, Expectation, Phase};
+use crate::message::{Request, Timings};
 use crate::net::{Anywhere, Buffer, Conn, Lane, Transport};
 use crate::runtime::{self, Instant, timeout};
 use crate::wire::{Announcement, Wish};
@@ -75,22 +75,19 @@ impl Link {
         self.exchange.progress.timings.reused
     }
 
-    /// Writes the head of the request to the output. `content` is the length of its body.
+    /// Writes the head of the request to the output, and begins its body.
     pub(super) fn begin(
         &mut self,
         (request, goal): (&Request, Goal),
-        content: Length,
+        announcement: Announcement,
         cookie: Option<&str>,
         deadline: Option<Instant>,
     ) {
         self.exchange.facts = Facts::of(request, deadline);
-        let announcement = Announcement::of_request(request.method(), content, !request.trailers.is_empty());
         self.place.pool.write_head(self.conn.output().bytes(), (request, goal), announcement, cookie);
         self.exchange.outgoing.begin(announcement);
         self.exchange.persistence.persists &= Wish::of(&request.headers) != Wish::Close;
-        let expects =
-            request.headers.first(Name::EXPECT).is_some_and(|it| it.eq_ignore_ascii_case(b"100-continue"));
-        let waits = expects && !announcement.framing().is_empty();
+        let waits = announcement.expects() && Expectation::of(&request.headers) == Ok(Expectation::Continue);
         self.exchange.progress.upload = if waits { Upload::Expecting } else { Upload::Sending };
     }
 

@@ -35,6 +35,9 @@ pub struct ClientTimeouts {
     pub wait: Duration,
     /// The wait for `100 Continue`, if the request expects it. After that the body is sent anyway (RFC 9110 §10.1.1).
     /// Default: 1 s.
+    ///
+    /// A server that answers 417 instead is sent the request once more without the expectation, unless the body is a
+    /// stream that has been begun, or is written to a [`Call`](crate::Call); then the 417 is the answer.
     pub go_ahead: Duration,
     /// The wait for each next byte of a body. Default: 30 s.
     pub receive: Duration,

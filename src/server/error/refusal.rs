@@ -85,12 +85,7 @@ impl fmt::Display for Refusal<'_> {
             write_within_line(f, place(request))?;
         }
         f.write_str(": ")?;
-<<<<<<< HEAD
-        // The text of a handler's error may quote the peer, and must not pass for a line of its own.
-        self.cause.to_string().chars().try_for_each(|char| write_char(f, char))
-=======
         write_within_line(f, &self.cause.to_string())
->>>>>>> ed4076e (Take targets as user agents send them, and pass them on as they came)
     }
 }
 
@@ -108,13 +103,9 @@ impl fmt::Debug for Refusal<'_> {
 }
 
 /// Writes a text that the peer may have made, or that may quote it: a path, or a handler's error. It must not pass for a
-/// line of its own. Two characters that end a line are no controls.
+/// line of its own.
 fn write_within_line(f: &mut fmt::Formatter<'_>, text: &str) -> fmt::Result {
-    let steers = |char: char| char.is_control() || matches!(char, '\u{2028}' | '\u{2029}');
-    text.chars().try_for_each(|char| match steers(char) {
-        true => write!(f, "{}", char.escape_debug()),
-        false => f.write_char(char),
-    })
+    text.chars().try_for_each(|char| write_char(f, char))
 }
 
 /// The request's path, without the query, which may hold secrets, as fields may.
