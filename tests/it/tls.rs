@@ -26,7 +26,7 @@ use tokio_rustls::rustls::{
 };
 
 use crate::support::certificates::{Authority, Issued, self_signed, self_signed_authority};
-use crate::support::{Peer, Refusals, Served, eventually, paused, send_first, status};
+use crate::support::{Peer, Refusals, Served, eventually, paused, send_first, status, undated};
 
 /// A server with one identity, and all that its peers need to know.
 struct Secured {
@@ -445,9 +445,6 @@ fn a_failed_handshake_is_reported_and_harms_no_other_peer() {
     let crumbs = [&b"\x16\x03\x01\0\x04\x01\0\xff\xf0"[..], &b"\x16\x03\x01\0\x01x".repeat(12_000)].concat();
     for (wire, cause) in [
         (&crumbs[..], "no TLS handshake"),
-        (b"GET / HTTP/1.1\r\nhost: a.example\r\n\r\n", "no TLS handshake"),
-        (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "no TLS handshake"),
-        (b"SSH-2.0-OpenSSH_9.9\r\n", "no TLS handshake"),
         (b"\0\0\0\0\0\0\0\0", "no TLS handshake"),
         (b"\xff\xff\xff\xff\xff\xff\xff\xff", "no TLS handshake"),
         (b"\x80\x2e\x01\0\x02\0\x15\0\0\0\x10", "no TLS handshake"),
@@ -471,6 +468,51 @@ fn a_failed_handshake_is_reported_and_harms_no_other_peer() {
         assert!(is_seen, "{seen:?} for {}", wire.escape_ascii());
         ask(&mut steady, GET, "fine");
     }
+}
+
+/// A person who has typed `http` for `https` would see an alert as a blank page. nginx and Go answer likewise.
+#[test]
+fn plain_http_is_answered_with_a_sentence() {
+    const ANSWER: &str = "HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain; charset=utf-8\r\n\
+        content-length: 59\r\nconnection: close\r\n\r\nThis port speaks HTTPS, and the request came in plain HTTP.";
+    let (secured, refusals) = (Secured::new(), Refusals::default());
+    let served = Served::with(|server| refusals.of(server).tls(secured.tls.clone()), fine);
+    let large =
+        [b"POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 300000\r\n\r\n", &[b'x'; 300_000][..]].concat();
+    let wires = [
+        GET,
+        b"GET / HTTP/1.0\r\n\r\n",
+        b"\r\nHEAD / HTTP/1.1\r\nhost: a\r\n\r\n",
+        b"post /",
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+        &large,
+    ];
+    for wire in wires {
+        for cut in [0, 1, 4, 5] {
+            let mut peer = served.connect();
+            peer.say(&wire[..cut]);
+            peer.say(&wire[cut..]);
+            assert_eq!(undated(&peer.hear_all()), ANSWER, "{} cut at {cut}", wire[..6].escape_ascii());
+            drop(peer);
+            eventually("its refusal is told", || served.running.stats().total.open == 0);
+            let seen = refusals.take();
+            assert_eq!(seen, [(400, "the peer speaks plain text, such as HTTP, instead of TLS".into())]);
+        }
+    }
+    assert_eq!(served.running.stats().total.errors.tls, 4 * wires.len() as u64);
+    // Neither does the way matter that its bytes go.
+    let heard = paused(async {
+        let service = Server::new().tls(secured.tls.clone()).service(fine);
+        let (mut near, far) = duplex(64);
+        let peer = async {
+            near.write_all(GET).await.unwrap();
+            let mut heard = String::new();
+            near.read_to_string(&mut heard).await.unwrap();
+            heard
+        };
+        tokio::join!(peer, service.serve_connection(far)).0
+    });
+    assert_eq!(undated(&heard), ANSWER);
 }
 
 /// The first bytes of a peer.
@@ -618,7 +660,7 @@ fn talk<Kind>(
 #[test]
 fn after_a_failed_handshake_the_peer_is_heard_until_it_ends() {
     let (served, _, seen) = talk(fine, 100, async |_, mut near, _| {
-        near.write_all(&GET.repeat(1000)).await.unwrap();
+        near.write_all(&[0xff; 40_000]).await.unwrap();
         near.shutdown().await.unwrap();
         let mut heard = Vec::new();
         near.read_to_end(&mut heard).await.unwrap();

@@ -20,6 +20,8 @@ pub enum TlsError {
     Certificate(Box<dyn StdError + Send + Sync>),
     /// The peer ended the handshake with an alert: it did not accept us.
     Refused(Box<dyn StdError + Send + Sync>),
+    /// The peer began with plain text, such as HTTP without TLS. A server answers it with 400.
+    PlainText,
     /// The peer does not speak TLS, broke its rules, or has no version, cipher or protocol in common with us.
     Protocol(Box<dyn StdError + Send + Sync>),
     /// The connection failed, or was closed during the handshake.
@@ -32,6 +34,7 @@ impl TlsError {
         match self {
             TlsError::Unavailable => TlsError::Unavailable,
             TlsError::Host => TlsError::Host,
+            TlsError::PlainText => TlsError::PlainText,
             TlsError::Certificate(source) => TlsError::Certificate(source.to_string().into()),
             TlsError::Refused(source) => TlsError::Refused(source.to_string().into()),
             TlsError::Protocol(source) => TlsError::Protocol(source.to_string().into()),
@@ -44,7 +47,9 @@ impl TlsError {
         let kind = match self {
             TlsError::Unavailable => io::ErrorKind::Unsupported,
             TlsError::Host => io::ErrorKind::InvalidInput,
-            TlsError::Certificate(_) | TlsError::Protocol(_) => io::ErrorKind::InvalidData,
+            TlsError::Certificate(_) | TlsError::PlainText | TlsError::Protocol(_) => {
+                io::ErrorKind::InvalidData
+            }
             TlsError::Refused(_) => io::ErrorKind::ConnectionAborted,
             TlsError::Io(error) => error.kind(),
         };
@@ -60,6 +65,7 @@ impl fmt::Display for TlsError {
                 TlsError::Host => "no certificate can be issued for the host",
                 TlsError::Certificate(_) => "the peer's certificate is not trusted",
                 TlsError::Refused(_) => "the peer ended the handshake",
+                TlsError::PlainText => "the peer speaks plain text, such as HTTP, instead of TLS",
                 TlsError::Protocol(_) => "no TLS handshake is possible with the peer",
                 TlsError::Io(_) => "the connection failed during the handshake",
             })
@@ -70,7 +76,7 @@ impl fmt::Display for TlsError {
 impl StdError for TlsError {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
         match self {
-            TlsError::Unavailable | TlsError::Host => None,
+            TlsError::Unavailable | TlsError::Host | TlsError::PlainText => None,
             TlsError::Certificate(cause) | TlsError::Refused(cause) | TlsError::Protocol(cause) => {
                 Some(&**cause)
             }

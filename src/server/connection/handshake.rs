@@ -7,9 +7,12 @@ use std::task::Poll;
 
 use super::close::{hang_up, poll_newcomer};
 use super::lease::Lease;
+use super::refuse::turn_away;
 use crate::exchange::{ExchangeError, Phase};
+use crate::message::Status;
 use crate::net::{Conn, Lane, TlsError, Transport};
 use crate::server::errand::Rest;
+use crate::server::error::Refused;
 use crate::server::worker::Worker;
 use crate::server::{Handler, Refusal, RefusalCause};
 
@@ -42,6 +45,13 @@ pub(super) async fn secure<H: Handler>(worker: Rc<Worker<H>>, mut conn: Conn) ->
             worker.shared.report(Refusal::of_connection(peer, error.into()));
             Rest::Over(Err(served))
         }
+        End::Failed(TlsError::PlainText, transport) => {
+            conn.transport = transport;
+            let served = TlsError::PlainText.as_io();
+            let cause = RefusalCause::Tls(TlsError::PlainText);
+            turn_away(&worker, conn, Refused::new(Status::BAD_REQUEST, cause)).await;
+            Rest::Over(Err(served))
+        }
         End::Failed(error, transport) => {
             conn.transport = transport;
             let served = error.as_io();
@@ -57,7 +67,7 @@ pub(super) async fn secure<H: Handler>(worker: Rc<Worker<H>>, mut conn: Conn) ->
 /// How a handshake ended.
 enum End {
     Secured(Transport),
-    /// The transport is the bare one again, and the peer was told what is wrong.
+    /// The transport is the bare one again, and the peer was told what is wrong, unless it speaks plain HTTP.
     Failed(TlsError, Transport),
     TimedOut,
     Stopped,

@@ -8,7 +8,7 @@ use crate::coding::ACCEPTED;
 use crate::exchange::ExchangeError;
 use crate::memory::Reset;
 use crate::message::{Name, Status};
-use crate::net::Conn;
+use crate::net::{Conn, TlsError};
 use crate::server::context::{Manner, Unread};
 use crate::server::error::Refused;
 use crate::server::worker::Worker;
@@ -33,8 +33,10 @@ pub(super) fn refuse(ctx: &mut Context, refused: Refused) -> (Manner, io::Result
         ctx.response.reset();
         ctx.stop_persisting();
         explain(ctx, status);
-        if matches!(cause, RefusalCause::Connections(_)) {
-            ctx.response.headers.put(Name::RETRY_AFTER, RETRY_AFTER);
+        match cause {
+            RefusalCause::Connections(_) => ctx.response.headers.put(Name::RETRY_AFTER, RETRY_AFTER),
+            RefusalCause::Tls(TlsError::PlainText) => ctx.response.text(PLAIN_HTTP),
+            _ => {}
         }
         ctx.write_head(ctx.response.body.announced(), Unread::Dropped);
     }
@@ -43,6 +45,9 @@ pub(super) fn refuse(ctx: &mut Context, refused: Refused) -> (Manner, io::Result
     let is_whole = told.is_some() || ctx.outgoing.is_over();
     (if is_whole { Manner::Lingering } else { Manner::Abort }, Err(served))
 }
+
+/// Such a peer is mostly a person with a browser, who has typed `http` for `https`.
+const PLAIN_HTTP: &str = "This port speaks HTTPS, and the request came in plain HTTP.";
 
 /// Seconds until one of so many connections is likely to have closed.
 const RETRY_AFTER: &[u8] = b"1";

@@ -9,6 +9,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::server::FallibleAccept;
 
+use super::carrier::Carrier;
 use super::{ServerTls, TlsRoots, TlsStream};
 use crate::memory::{read_lock, write_lock};
 use crate::net::tls::TlsError;
@@ -37,7 +38,7 @@ impl ServerTls {
 impl Acceptor {
     /// Begins a handshake over `carrier`.
     pub(crate) fn accept<C: AsyncRead + AsyncWrite + Unpin>(&self, carrier: C) -> Handshake<C> {
-        let accept = TlsAcceptor::from(self.config()).accept(carrier);
+        let accept = TlsAcceptor::from(self.config()).accept(Carrier::new(carrier));
         Handshake(accept.into_fallible())
     }
 
@@ -76,15 +77,15 @@ impl Made {
 }
 
 /// A handshake in progress.
-pub(crate) struct Handshake<C>(FallibleAccept<C>);
+pub(crate) struct Handshake<C>(FallibleAccept<Carrier<C>>);
 
 impl<C: AsyncRead + AsyncWrite + Unpin> Handshake<C> {
-    /// Ready with a secure stream, or with the bare carrier, on which the peer was told what is wrong. Must not be
-    /// polled again after that.
+    /// Ready with a secure stream, or with the bare carrier, on which the peer was told what is wrong, unless it speaks
+    /// plain HTTP. Must not be polled again after that.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<TlsStream<C>, (TlsError, C)>> {
         Pin::new(&mut self.0).poll(cx).map(|shaken| match shaken {
             Ok(stream) => Ok(TlsStream(stream.into())),
-            Err((error, carrier)) => Err((TlsError::of(error), carrier)),
+            Err((error, carrier)) => Err((carrier.blame(TlsError::of(error)), carrier.inner)),
         })
     }
 }

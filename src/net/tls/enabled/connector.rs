@@ -9,6 +9,7 @@ use tokio_rustls::rustls::ClientConfig;
 use tokio_rustls::rustls::pki_types::{DnsName, ServerName};
 
 use super::TlsStream;
+use super::carrier::Carrier;
 use crate::net::UriHost;
 use crate::net::tls::TlsError;
 
@@ -56,8 +57,9 @@ impl Connector {
         host: HostName,
         carrier: C,
     ) -> Result<TlsStream<C>, TlsError> {
-        let connect = TlsConnector::from(self.config.clone()).connect(host.0, carrier);
-        let stream = connect.await.map_err(TlsError::of)?;
+        let connect =
+            TlsConnector::from(self.config.clone()).connect(host.0, Carrier::new(carrier)).into_fallible();
+        let stream = connect.await.map_err(|(error, carrier)| carrier.blame(TlsError::of(error)))?;
         Ok(TlsStream(stream.into()))
     }
 }

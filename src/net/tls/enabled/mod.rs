@@ -7,6 +7,7 @@ mod roots;
 mod session;
 mod settings;
 
+mod carrier;
 mod stream;
 
 mod identities;

@@ -11,17 +11,18 @@ use tokio_rustls::TlsStream::{Client, Server};
 use tokio_rustls::rustls::{ConnectionCommon, SideData};
 
 use super::TlsSession;
+use super::carrier::Carrier;
 use crate::net::Stream;
 
 /// A connection that a handshake has made secure.
 ///
 /// Reading fails with [`UnexpectedEof`](std::io::ErrorKind::UnexpectedEof) if the connection ends without the peer
 /// saying so: anybody on the way could have cut it (RFC 8446 §6.1).
-pub(crate) struct TlsStream<C>(pub(super) tokio_rustls::TlsStream<C>);
+pub(crate) struct TlsStream<C>(pub(super) tokio_rustls::TlsStream<Carrier<C>>);
 
 impl<C: AsyncRead + AsyncWrite + Unpin> TlsStream<C> {
     pub(crate) fn stream(&mut self) -> Pin<&mut dyn Stream> {
-        Pin::<&mut tokio_rustls::TlsStream<C>>::new(&mut self.0)
+        Pin::<&mut tokio_rustls::TlsStream<Carrier<C>>>::new(&mut self.0)
     }
 
     /// Takes in what the peer tells only TLS, such as tickets, and is ready when there is more than that: content, or
@@ -31,6 +32,7 @@ impl<C: AsyncRead + AsyncWrite + Unpin> TlsStream<C> {
         &mut self,
         mut hear: impl FnMut(&mut C, &mut ReadBuf<'_>) -> Poll<io::Result<()>>,
     ) -> Poll<()> {
+        let mut hear = |carrier: &mut Carrier<C>, room: &mut ReadBuf<'_>| hear(&mut carrier.inner, room);
         let mut told = 0;
         while told < TOLD_MAX && !self.has_unread() {
             let heard = match &mut self.0 {
@@ -57,7 +59,7 @@ impl<C: AsyncRead + AsyncWrite + Unpin> TlsStream<C> {
 impl<C> TlsStream<C> {
     /// The connection that carries it.
     pub(crate) fn carrier(&self) -> &C {
-        self.0.get_ref().0
+        &self.0.get_ref().0.inner
     }
 
     /// Whether there is something to read, including the end, even if the carrier brings nothing more.

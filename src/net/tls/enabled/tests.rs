@@ -329,11 +329,12 @@ async fn a_connection_stays_silent_under_what_only_tls_is_told() {
 }
 
 #[tokio::test]
-async fn a_peer_that_speaks_no_tls_is_a_protocol_error() {
+async fn a_peer_that_speaks_no_tls_is_told_apart_from_one_that_leaves() {
     let connector = ClientTls::new().connector();
     for said in [
         "HTTP/1.1 400 Bad Request\r\n\r\n",
         "220 mail.example ESMTP\r\n",
+        "\0\0\0\0\0",
         "\x16\x03\x03",
         "\x15\x03\x03\0\x02\x02\x28",
         "",
@@ -345,7 +346,8 @@ async fn a_peer_that_speaks_no_tls_is_a_protocol_error() {
         let expected = match said {
             "" | "\x16\x03\x03" => "Io",
             "\x15\x03\x03\0\x02\x02\x28" => "Refused",
-            _ => "Protocol",
+            "\0\0\0\0\0" => "Protocol",
+            _ => "PlainText",
         };
         assert!(format!("{:?}", end.err().unwrap()).starts_with(expected), "{said:?}");
     }

@@ -1,0 +1,93 @@
+//! [`Carrier`]: what carries a secure connection; it notices a peer that begins with plain HTTP (RFC 8446 §5.1).
+
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use crate::net::tls::TlsError;
+
+/// What carries a secure connection.
+pub(super) struct Carrier<C> {
+    pub(super) inner: C,
+    opening: Opening,
+}
+
+/// How the peer began.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Opening {
+    Awaited,
+    Record,
+    /// With an octet that begins a line of text, and no record of TLS.
+    Text,
+}
+
+impl<C> Carrier<C> {
+    pub(super) fn new(inner: C) -> Carrier<C> {
+        Carrier { inner, opening: Opening::Awaited }
+    }
+
+    /// The error of a handshake that has failed with `error`.
+    pub(super) fn blame(&self, error: TlsError) -> TlsError {
+        match (error, self.opening) {
+            (TlsError::Protocol(_), Opening::Text) => TlsError::PlainText,
+            (error, _) => error,
+        }
+    }
+}
+
+impl<C: AsyncRead + Unpin> AsyncRead for Carrier<C> {
+    #[inline]
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        out: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = out.filled().len();
+        ready!(Pin::new(&mut self.inner).poll_read(cx, out))?;
+        if self.opening == Opening::Awaited {
+            self.opening = match out.filled().get(before) {
+                None => Opening::Awaited,
+                Some(b'\r' | b'\n' | b'!'..=b'~') => Opening::Text,
+                Some(_) => Opening::Record,
+            };
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<C: AsyncWrite + Unpin> AsyncWrite for Carrier<C> {
+    /// An alert would garble the answer to a peer that began with text, so it is dropped.
+    #[inline]
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        match self.opening {
+            Opening::Text => Poll::Ready(Ok(bytes.len())),
+            Opening::Awaited | Opening::Record => Pin::new(&mut self.inner).poll_write(cx, bytes),
+        }
+    }
+
+    #[inline]
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        parts: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        match self.opening {
+            Opening::Text => Poll::Ready(Ok(parts.iter().map(|part| part.len()).sum())),
+            Opening::Awaited | Opening::Record => Pin::new(&mut self.inner).poll_write_vectored(cx, parts),
+        }
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.inner.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.inner).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.inner).poll_shutdown(cx)
+    }
+}
