@@ -70,7 +70,8 @@
 //! A handler runs on the thread of its core, inside a tokio runtime that the server makes, so `main` needs none. It may
 //! await anything that needs a runtime. The tasks that it starts with `tokio::task::spawn_local` need not be `Send`,
 //! but they end when the server stops, finished or not (see [`Running::shutdown`]). While a handler blocks or computes,
-//! its core serves no other connection, so long work belongs in `tokio::task::spawn_blocking`.
+//! its core serves no other connection, so long work belongs in `tokio::task::spawn_blocking`. `block_in_place` panics
+//! there: a core is a runtime of one thread, which has no other to hand its tasks to.
 //!
 //! # Forms and cookies
 //!

@@ -50,6 +50,9 @@ impl Context {
     /// Begins a stream of events, with the content type `text/event-stream` and `cache-control: no-store`. Other fields
     /// of the response are sent too.
     ///
+    /// nginx would gather the events of a server behind it, and some other proxies likewise. They are told not to, by
+    /// `x-accel-buffering: no`, unless that field has been set.
+    ///
     /// # Errors
     ///
     /// As [`Context::stream`].
@@ -57,6 +60,9 @@ impl Context {
         let headers = &mut self.response.headers;
         headers.set("content-type", "text/event-stream").map_err(io::Error::other)?;
         headers.set("cache-control", "no-store").map_err(io::Error::other)?;
+        if !headers.contains("x-accel-buffering") {
+            headers.set("x-accel-buffering", "no").map_err(io::Error::other)?;
+        }
         Ok(Events { keep_alive: KEEP_ALIVE, out: self.stream().await?, buffer: Vec::new(), sent: 0 })
     }
 }

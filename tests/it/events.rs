@@ -56,6 +56,18 @@ fn check<const N: usize>(events: [Event<'static>; N], expected: &[(&str, &str, &
     assert_eq!(heard(answer.body.text().unwrap()), expected, "{events:?}");
     assert_eq!(answer.headers.content_type(), Some("text/event-stream"));
     assert_eq!(answer.headers.text("cache-control"), Some("no-store"));
+    assert_eq!(answer.headers.text("x-accel-buffering"), Some("no"));
+}
+
+/// nginx gathers what comes from behind it, unless it is told not to.
+#[test]
+fn a_handler_may_let_proxies_gather_events() {
+    let gathers = async |ctx: &mut Context| -> corehttp::Result {
+        ctx.response.headers.set("X-Accel-Buffering", "yes")?;
+        Ok(ctx.events().await?.finish().await?)
+    };
+    let answer = paused(Server::new().service(gathers).respond(Request::get("/").unwrap()));
+    assert!(answer.headers.all("x-accel-buffering").eq([b"yes"]));
 }
 
 #[test]
