@@ -11,7 +11,6 @@ use tokio::io::AsyncWrite;
 
 use self::pump::{Pump, owed};
 use crate::client::{Call, ClientError};
-use crate::exchange::Expectation;
 use crate::message::{Headers, Response, Status};
 use crate::runtime::beside;
 use crate::server::{Context, Error, Outcome, Result, Writer};
@@ -109,8 +108,7 @@ impl Context {
                 (call.early().status, call.early().headers.forwarded())
             };
             // A peer that expects a 100 gets it from this server, as soon as its body is wanted (§10.1.1).
-            let expects = Expectation::of(&self.request.headers) == Ok(Expectation::Continue);
-            if status != Status::CONTINUE || !expects {
+            if status != Status::CONTINUE || !self.expects_continue() {
                 self.informational(status, &fields).await?;
             }
         }

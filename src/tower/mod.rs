@@ -46,10 +46,10 @@ use crate::server::{BodyPlan, Context, Error, Handler, Result};
 /// # Requests
 ///
 /// The target is as it came, unless it holds one of the few octets that user agents leave as they are and the crate
-/// `http` refuses, ``"<>` ``: then it is escaped. The body is streamed: see [`TowerBody`]. The address of the peer is among the extensions, as a
-/// [`PeerAddr`](crate::PeerAddr), which axum's `Extension` extracts. What the crate `http` has no room for is answered
-/// with 400, and the service is not called: a target of more than 65,534 bytes, or a field name of more than 65,535. The
-/// [`Limits`](crate::Limits) are lower, unless they were raised.
+/// `http` refuses, ``"<>` ``: then it is escaped. The body is streamed: see [`TowerBody`]. The address of the peer is
+/// among the extensions, as a [`PeerAddr`](crate::PeerAddr), which axum's `Extension` extracts. What the crate `http` has
+/// no room for is answered with 400, and the service is not called: a target of more than 65,534 bytes, or a field name of
+/// more than 65,535. The [`Limits`](crate::Limits) are lower, unless they were raised.
 ///
 /// # Answers
 ///

@@ -162,10 +162,8 @@ impl Decoder {
                     return Ok(Decoded { framing, data });
                 }
                 State::Trailers => {
-                    let Some(len) = parse::trailers(&input[framing..], limits, self.forbidden, trailers)?
-                    else {
-                        break;
-                    };
+                    let parsed = parse::trailers(&input[framing..], limits, self.forbidden, trailers)?;
+                    let Some(len) = parsed else { break };
                     framing += len;
                     self.state = State::Done;
                 }

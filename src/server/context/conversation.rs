@@ -230,6 +230,11 @@ impl Context {
         Err(io::Error::from(left).into())
     }
 
+    /// Whether the peer expects `100 Continue`, by the fields of the request (RFC 9110 §10.1.1).
+    pub(crate) fn expects_continue(&self) -> bool {
+        Expectation::of(&self.request.headers) == Ok(Expectation::Continue)
+    }
+
     pub(crate) fn check_unsent(&self) -> io::Result<()> {
         if self.outgoing.is_unsent() { Ok(()) } else { Err(InvalidAnswer::Sent.into()) }
     }
