@@ -1130,3 +1130,61 @@ async fn a_caller_dropped_in_the_queue_is_skipped() {
     assert_eq!(third.await.unwrap().0, 200);
     assert_eq!((client.busy(), client.idle()), (0, 1));
 }
+
+/// Three addresses of this machine, each with a listener at the same port.
+#[cfg(target_os = "linux")]
+async fn three() -> ([tokio::net::TcpListener; 3], u16) {
+    use tokio::net::TcpListener;
+
+    loop {
+        let first = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = first.local_addr().unwrap().port();
+        let others = [("127.0.0.2", port), ("127.0.0.3", port)].map(TcpListener::bind);
+        let [second, third] = others;
+        if let (Ok(second), Ok(third)) = (second.await, third.await) {
+            return ([first, second, third], port);
+        }
+    }
+}
+
+/// Finds each name at three addresses.
+#[cfg(target_os = "linux")]
+struct Three;
+
+#[cfg(target_os = "linux")]
+impl corehttp::Resolver for Three {
+    async fn resolve(&self, _: &str) -> std::io::Result<Vec<std::net::IpAddr>> {
+        Ok((1..=3).map(|last| [127, 0, 0, last].into()).collect())
+    }
+}
+
+/// All of them once went to the first.
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn connections_spread_over_the_addresses_of_a_name() {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    let (listeners, port) = three().await;
+    let counts = std::sync::Arc::new([const { AtomicUsize::new(0) }; 3]);
+    for (at, listener) in listeners.into_iter().enumerate() {
+        let counts = counts.clone();
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                counts[at].fetch_add(1, Ordering::Relaxed);
+                tokio::spawn(crate::support::Peer::new(stream, Default::default()).answer(OK));
+            }
+        });
+    }
+    for keep in [Duration::from_secs(60), Duration::ZERO] {
+        let client = Client::builder().resolver(Three, keep).build();
+        let asks = Vec::from_iter((0..30).map(|_| {
+            let client = client.clone();
+            tokio::spawn(async move { client.get(&format!("http://a.example:{port}/")).await })
+        }));
+        for asked in asks {
+            asked.await.unwrap().unwrap();
+        }
+        let counted = counts.each_ref().map(|count| count.swap(0, Ordering::Relaxed));
+        assert!(counted.iter().all(|count| (8..=12).contains(count)), "{counted:?} with {keep:?}");
+    }
+}

@@ -137,13 +137,15 @@ impl ClientBuilder {
         Ok(self)
     }
 
-    /// Sets what looks up the addresses of names, and how long these are kept. Default: the operating system, 60 s.
+    /// Sets what looks up the addresses of names, and how long these are kept at most, which may be less by what the
+    /// resolver [says](Resolver::resolve_with_ttl). Default: the operating system, 60 s.
     pub fn resolver(mut self, resolver: impl Resolver, keep: Duration) -> Self {
         self.settings.dial.names = Arc::new(Names::new(resolver, keep));
         self
     }
 
-    /// Sets how long addresses from the operating system are kept. Default: 60 s.
+    /// Sets how long addresses from the operating system are kept, which does not say how long they are valid. Default:
+    /// 60 s.
     pub fn names_kept(self, keep: Duration) -> Self {
         self.resolver(SystemResolver, keep)
     }

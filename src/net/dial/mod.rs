@@ -31,7 +31,7 @@ use self::dialer::AnyDialer;
 use self::names::Addresses;
 #[cfg(unix)]
 use self::race::Unreachable;
-use self::race::{interleaved, race};
+use self::race::race;
 use super::memory::MemoryConnector;
 use super::transport::Transport;
 use super::{Fault, Keepalive};
@@ -123,7 +123,7 @@ impl Dial {
         step(limit, self.names.resolve(host)).await.map_err(DialError::Resolve)
     }
 
-    async fn open(&self, host: &str, port: u16, addresses: &[IpAddr]) -> io::Result<Transport<BoxedStream>> {
+    async fn open(&self, host: &str, port: u16, addresses: &Addresses) -> io::Result<Transport<BoxedStream>> {
         match &self.medium {
             Medium::Tcp => self.open_tcp(addresses, port).await.map(Transport::Tcp),
             #[cfg(unix)]
@@ -133,11 +133,10 @@ impl Dial {
         }
     }
 
-    async fn open_tcp(&self, addresses: &[IpAddr], port: u16) -> io::Result<TcpStream> {
+    async fn open_tcp(&self, addresses: &Addresses, port: u16) -> io::Result<TcpStream> {
         let local = self.local_address;
         let is_family = |address: &IpAddr| local.is_none_or(|local| local.is_ipv4() == address.is_ipv4());
-        let reachable =
-            interleaved(addresses).filter(is_family).map(|address| SocketAddr::new(address, port));
+        let reachable = addresses.in_turn().filter(is_family).map(|address| SocketAddr::new(address, port));
         race(reachable.collect(), |address| self.connect_to(address)).await
     }
 
@@ -358,10 +357,10 @@ mod tests {
             let port = listener.local_addr().unwrap().port();
             let known = dial.names.resolve("a").await.unwrap();
             dial.connect("a", port, LIMITS).await.unwrap();
-            assert!(Arc::ptr_eq(&known, &dial.names.resolve("a").await.unwrap()));
+            assert!(Arc::ptr_eq(&known.found, &dial.names.resolve("a").await.unwrap().found));
             drop(listener);
             fault(&dial, "a", port, LIMITS).await;
-            assert!(!Arc::ptr_eq(&known, &dial.names.resolve("a").await.unwrap()));
+            assert!(!Arc::ptr_eq(&known.found, &dial.names.resolve("a").await.unwrap().found));
         });
     }
 
@@ -409,7 +408,7 @@ mod tests {
             drop(file);
             let gone = ("connect", Some(io::ErrorKind::NotFound));
             assert_eq!(fault(&unix, "silent", 80, LIMITS).await, gone);
-            let error = unix.open("silent", 80, &[]).await.err().unwrap().to_string();
+            let error = unix.open("silent", 80, &Addresses::default()).await.err().unwrap().to_string();
             assert!(error.starts_with("unix:/") && error.ends_with("-dialed cannot be reached"), "{error}");
         });
     }

@@ -11,6 +11,7 @@ use std::time::Duration;
 use tokio::sync::OnceCell;
 use tokio::time::Instant;
 
+use super::race::interleaved;
 use super::resolve::{AnyResolver, Resolver, SystemResolver};
 use crate::memory::lock;
 use crate::net::UriHost;
@@ -26,8 +27,21 @@ pub(crate) struct Names {
     known: Mutex<HashMap<Box<str>, Entry>>,
 }
 
-/// The addresses of a host, in the resolver's order: at least one, none of them twice.
-pub(super) type Addresses = Arc<[IpAddr]>;
+/// The addresses of a host, for one connection to it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Addresses {
+    /// In the resolver's order: at least one, none of them twice.
+    pub(super) found: Arc<[IpAddr]>,
+    /// How many connections asked for them before.
+    turn: usize,
+}
+
+impl Addresses {
+    /// The addresses in the order in which this connection tries them.
+    pub(crate) fn in_turn(&self) -> impl Iterator<Item = IpAddr> {
+        interleaved(&self.found, self.turn)
+    }
+}
 
 impl Names {
     /// Keeps each answer of `resolver` for `keep`. With zero nothing is kept, but concurrent look-ups are still shared.
@@ -43,48 +57,58 @@ impl Names {
     /// with the error of the resolver.
     pub(crate) async fn resolve(&self, host: &str) -> io::Result<Addresses> {
         let name = match UriHost::parse(host)? {
-            UriHost::Address(address) => return Ok(Arc::new([address])),
+            UriHost::Address(address) => return Ok(Addresses { found: Arc::new([address]), turn: 0 }),
             UriHost::Name(name) => name.to_ascii_lowercase(),
         };
-        let lookup = self.join(&name);
+        let (lookup, turn) = self.join(&name);
         let answer = lookup.get_or_init(|| self.look_up(&name, &lookup)).await;
-        answer.clone().map_err(io::Error::from)
+        let found = answer.clone().map_err(io::Error::from)?;
+        Ok(Addresses { found, turn })
     }
 
     /// Forgets that `host` has these addresses, which cannot be reached. Newer ones are kept.
     pub(crate) fn forget(&self, host: &str, addresses: &Addresses) {
         let (mut known, name) = (lock(&self.known), host.to_ascii_lowercase());
         let answer = known.get(&*name).and_then(|entry| entry.lookup.get());
-        if answer.is_some_and(|answer| answer.as_ref().is_ok_and(|known| Arc::ptr_eq(known, addresses))) {
+        if answer
+            .is_some_and(|answer| answer.as_ref().is_ok_and(|known| Arc::ptr_eq(known, &addresses.found)))
+        {
             known.remove(&*name);
         }
     }
 
-    /// The look-up of `name` that is already running, that has an answer which is still valid, or that is to be run.
-    fn join(&self, name: &str) -> Arc<Lookup> {
+    /// The look-up of `name` that is already running, that has an answer which is still valid, or that is to be run; and
+    /// how many have joined one before.
+    fn join(&self, name: &str) -> (Arc<Lookup>, usize) {
         let (mut known, now) = (lock(&self.known), Instant::now());
         if let Some(entry) = known.get_mut(name) {
+            let turn = entry.turn.wrapping_add(1);
             if entry.good_until <= now {
                 *entry = Entry::begun(now);
             }
-            return entry.lookup.clone();
+            entry.turn = turn;
+            return (entry.lookup.clone(), turn);
         }
         let entry = Entry::begun(now);
         let lookup = entry.lookup.clone();
         if make_room(&mut known) {
             known.insert(name.into(), entry);
         }
-        lookup
+        (lookup, 0)
     }
 
     async fn look_up(&self, name: &str, lookup: &Arc<Lookup>) -> Answer {
-        let answer = self.resolver.resolve(name).await.and_then(addresses).map_err(Failure::from);
+        let (answer, keep) = match self.resolver.resolve(name).await {
+            Ok((found, ttl)) => (addresses(found), ttl.map_or(self.keep, |ttl| ttl.min(self.keep))),
+            Err(error) => (Err(error), self.keep),
+        };
+        let answer = answer.map_err(Failure::from);
         let mut known = lock(&self.known);
         // A later look-up of the same name may have been noted instead, for lack of room or of patience.
         let entry = known.get_mut(name).filter(|entry| !entry.lookup.initialized());
         match (entry, &answer) {
             (Some(entry), Ok(_)) => {
-                *entry = Entry { lookup: lookup.clone(), good_until: Instant::now() + self.keep };
+                (entry.lookup, entry.good_until) = (lookup.clone(), Instant::now() + keep);
             }
             (Some(entry), Err(_)) if Arc::ptr_eq(&entry.lookup, lookup) => drop(known.remove(name)),
             (_, _) => {}
@@ -118,11 +142,13 @@ struct Entry {
     lookup: Arc<Lookup>,
     /// Until when others join the look-up, or, once it has an answer, until when that is valid.
     good_until: Instant,
+    /// How many have joined after the first.
+    turn: usize,
 }
 
 impl Entry {
     fn begun(now: Instant) -> Entry {
-        Entry { lookup: Arc::default(), good_until: now + JOIN_MAX }
+        Entry { lookup: Arc::default(), good_until: now + JOIN_MAX, turn: 0 }
     }
 
     /// Entries with the least worth are dropped first: abandoned look-ups, then answers by age.
@@ -132,7 +158,7 @@ impl Entry {
 }
 
 type Lookup = OnceCell<Answer>;
-type Answer = Result<Addresses, Failure>;
+type Answer = Result<Arc<[IpAddr]>, Failure>;
 
 /// Makes room for one more name, if necessary by dropping the entry with the least worth. Returns whether there is
 /// room.
@@ -148,7 +174,7 @@ fn make_room(known: &mut HashMap<Box<str>, Entry>) -> bool {
 }
 
 /// The addresses worth trying of those that a resolver returned.
-fn addresses(found: Vec<IpAddr>) -> io::Result<Addresses> {
+fn addresses(found: Vec<IpAddr>) -> io::Result<Arc<[IpAddr]>> {
     let mut addresses = Vec::with_capacity(found.len().min(ADDRESSES_MAX));
     for address in found {
         if addresses.len() < ADDRESSES_MAX && !addresses.contains(&address) {
@@ -262,7 +288,7 @@ mod tests {
         run(async {
             let (script, names) = script();
             for (host, address) in [("127.0.0.1", "127.0.0.1"), ("[::1]", "::1"), ("::1", "::1")] {
-                assert_eq!(*names.resolve(host).await.unwrap(), [address.parse::<IpAddr>().unwrap()]);
+                assert_eq!(*names.resolve(host).await.unwrap().found, [address.parse::<IpAddr>().unwrap()]);
             }
             for host in ["", "127.1", "0x7f000001", "2130706433", "[a]", "[::1", "a b", "a\0"] {
                 assert_eq!(
@@ -279,26 +305,78 @@ mod tests {
     fn names_are_looked_up_by_the_system_by_default() {
         let runtime = Builder::new_current_thread().enable_all().build().unwrap();
         let found = runtime.block_on(Names::default().resolve("LocalHost")).unwrap();
-        assert!(found.iter().all(IpAddr::is_loopback), "{found:?}");
+        assert!(found.found.iter().all(IpAddr::is_loopback), "{found:?}");
     }
 
     #[test]
     fn an_answer_is_kept_for_a_while() {
         run(async {
             let (script, names) = script();
-            assert_eq!(names.resolve("a").await.unwrap().len(), 1);
+            assert_eq!(names.resolve("a").await.unwrap().found.len(), 1);
             advance(KEEP - Duration::from_millis(1)).await;
-            assert_eq!(names.resolve("A").await.unwrap().len(), 1, "names have no case");
+            assert_eq!(names.resolve("A").await.unwrap().found.len(), 1, "names have no case");
             advance(Duration::from_millis(1)).await;
-            assert_eq!(names.resolve("a").await.unwrap().len(), 2);
+            assert_eq!(names.resolve("a").await.unwrap().found.len(), 2);
             let known = names.resolve("a").await.unwrap();
             names.forget("A", &known);
-            assert_eq!(names.resolve("a").await.unwrap().len(), 3);
+            assert_eq!(names.resolve("a").await.unwrap().found.len(), 3);
             names.forget("a", &known);
-            assert_eq!(names.resolve("a").await.unwrap().len(), 3, "other addresses are known by now");
-            assert_eq!(names.resolve("a.").await.unwrap().len(), 1, "another name");
+            assert_eq!(names.resolve("a").await.unwrap().found.len(), 3, "other addresses are known by now");
+            assert_eq!(names.resolve("a.").await.unwrap().found.len(), 1, "another name");
             assert_eq!(script.asked(), "a:3 a.:1 ");
             assert_eq!(Names::default().keep, Duration::from_secs(60));
+        });
+    }
+
+    /// Says for how many seconds an address is valid, which is also its last octet; not for the name `a`.
+    struct Brief(u8);
+
+    impl Resolver for Brief {
+        async fn resolve(&self, name: &str) -> io::Result<Vec<IpAddr>> {
+            Ok(self.resolve_with_ttl(name).await?.0)
+        }
+
+        async fn resolve_with_ttl(&self, name: &str) -> io::Result<(Vec<IpAddr>, Option<Duration>)> {
+            let ttl = (name != "a").then_some(Duration::from_secs(self.0.into()));
+            Ok((vec![[192, 0, 2, self.0].into()], ttl))
+        }
+    }
+
+    #[test]
+    fn an_answer_is_kept_no_longer_than_it_is_valid() {
+        for (ttl, name, keep, expected) in [
+            (5, "b", KEEP, 5),
+            (90, "b", KEEP, 60),
+            (90, "b", Duration::MAX, 90),
+            (0, "b", KEEP, 0),
+            (5, "b", Duration::ZERO, 0),
+            (5, "a", KEEP, 60),
+        ] {
+            run(async {
+                let names = Names::new(Brief(ttl), keep);
+                let first = names.resolve(name).await.unwrap().found;
+                let mut kept = 0;
+                while Arc::ptr_eq(&first, &names.resolve(name).await.unwrap().found) {
+                    advance(Duration::from_secs(1)).await;
+                    kept += 1;
+                }
+                assert_eq!(kept, expected, "{ttl} {name} {keep:?}");
+            });
+        }
+    }
+
+    #[test]
+    fn each_connection_takes_another_turn_even_after_another_look_up() {
+        run(async {
+            let names = Names::new(Brief(5), KEEP);
+            for turn in 0..20 {
+                assert_eq!(names.resolve("b").await.unwrap().turn, turn);
+                advance(Duration::from_secs(1)).await;
+            }
+            let callers = Vec::from_iter((20..50).map(|_| names.resolve("b")));
+            for (turn, caller) in (20..).zip(callers) {
+                assert_eq!(caller.await.unwrap().turn, turn);
+            }
         });
     }
 
@@ -308,7 +386,7 @@ mod tests {
             let (script, names) = script();
             let callers = [ask(&names, "a").await, ask(&names, "a").await, ask(&names, "b").await];
             for caller in callers {
-                assert_eq!(caller.await.unwrap().unwrap().len(), 1);
+                assert_eq!(caller.await.unwrap().unwrap().found.len(), 1);
             }
             assert_eq!(script.asked(), "a:1 b:1 ");
         });
@@ -321,13 +399,17 @@ mod tests {
             let (first, second) = (ask(&names, "a").await, ask(&names, "a").await);
             let third = ask(&names, "a").await;
             first.abort();
-            assert_eq!(second.await.unwrap().unwrap().len(), 2);
-            assert_eq!(third.await.unwrap().unwrap().len(), 2);
+            assert_eq!(second.await.unwrap().unwrap().found.len(), 2);
+            assert_eq!(third.await.unwrap().unwrap().found.len(), 2);
             assert_eq!(script.asked(), "a:2 ");
             let alone = ask(&names, "b").await;
             alone.abort();
             assert!(alone.await.unwrap_err().is_cancelled());
-            assert_eq!(names.resolve("b").await.unwrap().len(), 2, "nobody waits for the cancelled one");
+            assert_eq!(
+                names.resolve("b").await.unwrap().found.len(),
+                2,
+                "nobody waits for the cancelled one"
+            );
         });
     }
 
@@ -342,10 +424,10 @@ mod tests {
             let (second, third) = (ask(&names, "a").await, ask(&names, "a").await);
             for caller in [second, third] {
                 let answer = timeout(JOIN_MAX * 9, caller).await.expect("it does not wait for the first");
-                assert_eq!(answer.unwrap().unwrap().len(), 2);
+                assert_eq!(answer.unwrap().unwrap().found.len(), 2);
             }
-            assert_eq!(held.await.unwrap().len(), 1);
-            assert_eq!(names.resolve("a").await.unwrap().len(), 2, "the newer answer is kept");
+            assert_eq!(held.await.unwrap().found.len(), 1);
+            assert_eq!(names.resolve("a").await.unwrap().found.len(), 2, "the newer answer is kept");
             assert_eq!(script.asked(), "a:2 ");
         });
     }
@@ -358,10 +440,10 @@ mod tests {
             let first = ask(&names, "a").await;
             advance(JOIN_MAX).await;
             let second = ask(&names, "a").await;
-            assert_eq!(first.await.unwrap().unwrap().len(), 1);
-            assert_eq!(names.resolve("a").await.unwrap().len(), 1);
-            assert_eq!(second.await.unwrap().unwrap().len(), 2);
-            assert_eq!(names.resolve("a").await.unwrap().len(), 1);
+            assert_eq!(first.await.unwrap().unwrap().found.len(), 1);
+            assert_eq!(names.resolve("a").await.unwrap().found.len(), 1);
+            assert_eq!(second.await.unwrap().unwrap().found.len(), 2);
+            assert_eq!(names.resolve("a").await.unwrap().found.len(), 1);
             assert_eq!(script.asked(), "a:2 ");
         });
     }
@@ -379,7 +461,7 @@ mod tests {
                 );
             }
             script.fails.store(false, Ordering::Relaxed);
-            assert_eq!(names.resolve("a").await.unwrap().len(), 2);
+            assert_eq!(names.resolve("a").await.unwrap().found.len(), 2);
         });
         run(async {
             let script = Script { takes: Duration::ZERO, ..Script::default() };
@@ -387,7 +469,11 @@ mod tests {
             script.fails.store(true, Ordering::Relaxed);
             names.resolve("a").await.unwrap_err();
             script.fails.store(false, Ordering::Relaxed);
-            assert_eq!(names.resolve("a").await.unwrap().len(), 2, "nor for as long as others may join");
+            assert_eq!(
+                names.resolve("a").await.unwrap().found.len(),
+                2,
+                "nor for as long as others may join"
+            );
         });
     }
 
@@ -409,7 +495,7 @@ mod tests {
                     names.resolve(&format!("n{number}")).await.unwrap();
                 }
                 for (name, times) in [("n1", 1), ("n1024", 1), ("n0", 2), ("n1", 2)] {
-                    assert_eq!(names.resolve(name).await.unwrap().len(), times, "{name}");
+                    assert_eq!(names.resolve(name).await.unwrap().found.len(), times, "{name}");
                     assert_eq!(lock(&names.known).len(), NAMES_MAX);
                 }
             }
@@ -421,21 +507,21 @@ mod tests {
         run(async {
             let (_, names) = script();
             let mut running: Vec<_> =
-                (0..NAMES_MAX).map(|number| names.join(&format!("n{number}"))).collect();
+                (0..NAMES_MAX).map(|number| names.join(&format!("n{number}")).0).collect();
             for times in [1, 2] {
-                assert_eq!(names.resolve("late").await.unwrap().len(), times, "not noted");
+                assert_eq!(names.resolve("late").await.unwrap().found.len(), times, "not noted");
             }
             running.pop();
             for _ in 0..2 {
                 assert_eq!(
-                    names.resolve("late").await.unwrap().len(),
+                    names.resolve("late").await.unwrap().found.len(),
                     3,
                     "noted instead of an abandoned one"
                 );
             }
             running.pop();
             names.resolve("later").await.unwrap();
-            assert_eq!(names.resolve("late").await.unwrap().len(), 3, "an old answer is worth more");
+            assert_eq!(names.resolve("late").await.unwrap().found.len(), 3, "an old answer is worth more");
         });
     }
 
@@ -444,7 +530,7 @@ mod tests {
         run(async {
             let (script, names) = script();
             let mut running: Vec<_> =
-                (0..NAMES_MAX).map(|number| names.join(&format!("n{number}"))).collect();
+                (0..NAMES_MAX).map(|number| names.join(&format!("n{number}")).0).collect();
             let first = ask(&names, "a").await;
             running.pop();
             advance(Duration::from_millis(500)).await;
@@ -453,7 +539,7 @@ mod tests {
             first.await.unwrap().unwrap_err();
             script.fails.store(false, Ordering::Relaxed);
             let third = ask(&names, "a").await;
-            assert_eq!(second.await.unwrap().unwrap(), third.await.unwrap().unwrap());
+            assert_eq!(second.await.unwrap().unwrap().found, third.await.unwrap().unwrap().found);
             assert_eq!(script.asked(), "a:2 ");
         });
     }

@@ -51,11 +51,31 @@ const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
 
 /// The addresses in `found` with the two families alternating, beginning with the family of the first (RFC 8305 §4).
 ///
-/// Resolvers put the family first that this machine can use (RFC 6724), which is usually IPv6.
-pub(super) fn interleaved(found: &[IpAddr]) -> impl Iterator<Item = IpAddr> {
+/// Resolvers put the family first that this machine can use (RFC 6724), which is usually IPv6. Within each family, the
+/// addresses that are as good as its first take turns at being the first.
+pub(super) fn interleaved(found: &[IpAddr], turn: usize) -> impl Iterator<Item = IpAddr> {
     let family = found.first().is_some_and(IpAddr::is_ipv6);
-    let (first, second): (Vec<_>, Vec<_>) = found.iter().partition(|address| address.is_ipv6() == family);
-    (0..found.len()).flat_map(move |at| [first.get(at).copied(), second.get(at).copied()]).flatten()
+    let (mut first, mut second): (Vec<_>, Vec<_>) =
+        found.iter().partition(|address| address.is_ipv6() == family);
+    rotate(&mut first, turn);
+    rotate(&mut second, turn);
+    let len = first.len().max(second.len());
+    (0..len).flat_map(move |at| [first.get(at).copied(), second.get(at).copied()]).flatten()
+}
+
+fn rotate(addresses: &mut [IpAddr], turn: usize) {
+    if let Some(alike) = addresses.chunk_by_mut(|one, other| scope(one) == scope(other)).next() {
+        alike.rotate_left(turn % alike.len());
+    }
+}
+
+/// What a resolver orders the addresses of one family by (RFC 6724 §6): whether it is one of this machine, of this link
+/// or of a private network.
+fn scope(address: &IpAddr) -> [bool; 3] {
+    match address {
+        IpAddr::V4(v4) => [v4.is_loopback(), v4.is_link_local(), v4.is_private()],
+        IpAddr::V6(v6) => [v6.is_loopback(), v6.is_unicast_link_local(), v6.is_unique_local()],
+    }
 }
 
 struct Attempt<F> {
@@ -247,8 +267,35 @@ mod tests {
             ("1.1.1.1 2.2.2.2", "1.1.1.1 2.2.2.2"),
         ] {
             let found: Vec<IpAddr> = found.split_whitespace().map(|text| text.parse().unwrap()).collect();
-            let ordered: Vec<String> = interleaved(&found).map(|address| address.to_string()).collect();
+            let ordered: Vec<String> = interleaved(&found, 0).map(|address| address.to_string()).collect();
             assert_eq!(ordered.join(" "), expected, "{found:?}");
         }
+    }
+
+    /// All connections once went to the first address of a name.
+    #[test]
+    fn each_turn_begins_with_another_address_of_the_same_family_and_scope() {
+        for (found, firsts) in [
+            ("1.1.1.1", "1.1.1.1 1.1.1.1"),
+            ("1.1.1.1 2.2.2.2 3.3.3.3", "1.1.1.1 2.2.2.2 3.3.3.3 1.1.1.1"),
+            ("::1 1.1.1.1", "::1 ::1"),
+            ("fd00::1 1.1.1.1 fd00::2 2.2.2.2", "fd00::1 fd00::2 fd00::1"),
+            ("2001:db8::1 2001:db8::2 fd00::1 fe80::1", "2001:db8::1 2001:db8::2 2001:db8::1"),
+            ("10.0.0.1 10.0.0.2 1.1.1.1", "10.0.0.1 10.0.0.2 10.0.0.1"),
+            ("1.1.1.1 10.0.0.1 2.2.2.2", "1.1.1.1 1.1.1.1"),
+        ] {
+            let found: Vec<IpAddr> = found.split_whitespace().map(|text| text.parse().unwrap()).collect();
+            for (turn, first) in firsts.split_whitespace().enumerate() {
+                let mut ordered = Vec::from_iter(interleaved(&found, turn));
+                assert_eq!(ordered[0].to_string(), first, "{found:?} {turn}");
+                let mut all = found.clone();
+                all.sort();
+                ordered.sort();
+                assert_eq!(ordered, all);
+            }
+        }
+        let found = ["::1", "1.1.1.1", "::1", "2.2.2.2"].map(|text| text.parse().unwrap());
+        let second = interleaved(&found, 1).map(|address| address.to_string());
+        assert_eq!(Vec::from_iter(second), ["::1", "2.2.2.2", "::1", "1.1.1.1"]);
     }
 }

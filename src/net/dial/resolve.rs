@@ -3,6 +3,7 @@
 use std::io;
 use std::net::IpAddr;
 use std::pin::Pin;
+use std::time::Duration;
 
 use tokio::net::lookup_host;
 
@@ -10,7 +11,9 @@ use tokio::net::lookup_host;
 ///
 /// A client asks it for names only, never for addresses, and keeps its answers for a while: see
 /// [`ClientBuilder::resolver`](crate::ClientBuilder::resolver). The addresses are tried in order, alternating between
-/// the two families (RFC 8305), so the best should come first. Addresses after the 64th are ignored.
+/// the two families (RFC 8305), so the better family should come first. Within a family, each connection begins with
+/// the next address of the kind that comes first (global, private, link-local or loopback), so that connections spread
+/// over the addresses of a name. Addresses after the 64th are ignored.
 ///
 /// # Examples
 ///
@@ -45,11 +48,26 @@ pub trait Resolver: Send + Sync + 'static {
     ///
     /// Fails if the name has no address, or the look-up failed. Errors are not cached.
     fn resolve(&self, name: &str) -> impl Future<Output = io::Result<Vec<IpAddr>>> + Send;
+
+    /// Looks up `name` as [`Resolver::resolve`] does, and returns for how long the addresses are valid, if that is
+    /// known (RFC 1035 §3.2.1): the client keeps them for no longer, and never for longer than it is set to. This is
+    /// what the client calls. The default returns no such time.
+    ///
+    /// # Errors
+    ///
+    /// As [`Resolver::resolve`].
+    fn resolve_with_ttl(
+        &self,
+        name: &str,
+    ) -> impl Future<Output = io::Result<(Vec<IpAddr>, Option<Duration>)>> + Send {
+        async { Ok((self.resolve(name).await?, None)) }
+    }
 }
 
 /// The resolver of the operating system: `getaddrinfo`, called on a thread for blocking work.
 ///
-/// The zone of a link-local IPv6 address is lost.
+/// The zone of a link-local IPv6 address is lost. `getaddrinfo` does not return how long an answer is valid, so a client
+/// keeps it for as long as it is set to: see [`ClientBuilder::names_kept`](crate::ClientBuilder::names_kept).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemResolver;
 
@@ -65,10 +83,10 @@ pub(super) trait AnyResolver: Send + Sync {
     fn resolve<'a>(&'a self, name: &'a str) -> Resolving<'a>;
 }
 
-type Resolving<'a> = Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send + 'a>>;
+type Resolving<'a> = Pin<Box<dyn Future<Output = io::Result<(Vec<IpAddr>, Option<Duration>)>> + Send + 'a>>;
 
 impl<R: Resolver> AnyResolver for R {
     fn resolve<'a>(&'a self, name: &'a str) -> Resolving<'a> {
-        Box::pin(Resolver::resolve(self, name))
+        Box::pin(self.resolve_with_ttl(name))
     }
 }

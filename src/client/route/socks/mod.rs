@@ -83,8 +83,8 @@ impl Talk<'_> {
         let (addresses, took) = resolved.map_err(|error| not_found(origin, error))?;
         self.spent.resolve = took;
         let mut end = Err(SocksError::Refused(SocksReply::HostUnreachable));
-        for address in addresses.iter() {
-            end = self.ask(SocketAddr::new(*address, origin.port).into()).await?;
+        for address in addresses.in_turn() {
+            end = self.ask(SocketAddr::new(address, origin.port).into()).await?;
             // Any other failure would only repeat itself.
             if !matches!(end, Err(SocksError::Refused(_))) {
                 return Ok(end);
