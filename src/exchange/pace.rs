@@ -2,79 +2,157 @@
 
 use std::time::Duration;
 
-use super::{Bounds, ExchangeError, Phase};
+use super::{ExchangeError, Phase, Timeouts};
 use crate::error::TimeLimit;
+use crate::net::Fault;
 
 /// How fast a body arrives: a peer that sends a byte now and then would never exceed a timeout.
+///
+/// All times are in milliseconds.
 #[derive(Default)]
 pub(super) struct Pace {
+    /// How many bytes have arrived since the head, or with it.
     received: u64,
-    /// For how many milliseconds the body was waited for, and for how many of them since its last byte.
+    /// How long the body was waited for, and for how long since its last byte.
     waited: u64,
     silent: u64,
-    waiting_since: Option<u64>,
+    wait: Option<Wait>,
+    /// How long the body had been waited for when it was found to be too slow, if it still is.
+    slow_since: Option<u64>,
+}
+
+/// A wait for the next byte.
+#[derive(Clone, Copy)]
+struct Wait {
+    since: u64,
+    /// When it was polled last.
+    polled: u64,
 }
 
 impl Pace {
-    pub(super) fn wait(&mut self, now: u64) {
-        self.waiting_since.get_or_insert(now);
+    /// Begins a body of which so many bytes arrived with the head.
+    #[inline]
+    pub(super) fn begin(&mut self, received: usize) {
+        self.received = received as u64;
+    }
+
+    /// Counts bytes that arrived while something else was waited for.
+    pub(super) fn note(&mut self, count: usize) {
+        self.received += count as u64;
+    }
+
+    /// Begins a wait, unless one goes on.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the body is too slow, and the rest of it did not follow at once. What completes a message must not be
+    /// refused because it came in two packets.
+    pub(super) fn wait(&mut self, now: u64) -> Result<(), Fault> {
+        let wait = self.wait.get_or_insert(Wait { since: now, polled: now });
+        wait.polled = now;
+        let waited = self.waited + now.saturating_sub(wait.since);
+        match self.slow_since {
+            Some(since) if waited - since >= MOMENT => Err(Fault::Expired),
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) fn is_waiting(&self) -> bool {
+        self.wait.is_some()
     }
 
     /// Ends a wait that was given up: what the peer sends from here on need not come at once.
     pub(super) fn pause(&mut self, now: u64) {
-        let since = self.waiting_since.take();
-        let time = since.map_or(0, |since| now.saturating_sub(since));
+        let time = self.wait.take().map_or(0, |wait| now.saturating_sub(wait.since));
         self.waited += time;
         self.silent += time;
     }
 
-    /// How long the next byte may still be waited for.
-    pub(super) fn patience(&self, bounds: &Bounds) -> Duration {
-        bounds.timeouts.body.saturating_sub(Duration::from_millis(self.silent))
+    /// Ends a wait that was given up without notice, as a future of `AsyncRead` is: its time was over long ago, and
+    /// nobody polled it then. Returns whether it was.
+    pub(super) fn end_abandoned(&mut self, now: u64, timeouts: &Timeouts) -> bool {
+        let Some(Wait { since, polled }) = self.wait else { return false };
+        let over = since.saturating_add(millis(self.patience(timeouts)));
+        let is_abandoned = now > over.saturating_add(LATE_MAX);
+        if is_abandoned {
+            self.pause(polled);
+        }
+        is_abandoned
     }
 
-    pub(super) fn advance(&mut self, count: usize, now: u64, bounds: &Bounds) -> Result<(), ExchangeError> {
-        self.received += count as u64;
-        let was_awaited = self.waiting_since.is_some();
-        self.pause(now);
-        self.silent = 0;
-        if !was_awaited {
-            return Ok(());
-        }
-        let is_due = u128::from(self.waited) > bounds.timeouts.body_grace.as_millis();
-        let expected = u128::from(bounds.timeouts.body_rate_min) * u128::from(self.waited) / 1000;
-        match is_due && u128::from(self.received) < expected {
-            true => Err(ExchangeError::TimedOut(
-                Phase::Body,
-                TimeLimit::bytes_per_second(bounds.timeouts.body_rate_min),
-            )),
-            false => Ok(()),
+    /// How long the next byte may still be waited for.
+    pub(super) fn patience(&self, timeouts: &Timeouts) -> Duration {
+        let patience = timeouts.body.saturating_sub(Duration::from_millis(self.silent));
+        match self.slow_since {
+            None => patience,
+            Some(since) => patience.min(Duration::from_millis(MOMENT.saturating_sub(self.waited - since))),
         }
     }
+
+    /// The error of a body that met `fault`, with the limit that was reached.
+    #[cold]
+    pub(super) fn fault(&self, fault: Fault, timeouts: &Timeouts) -> ExchangeError {
+        match (fault, self.slow_since) {
+            (Fault::Expired, Some(_)) => {
+                ExchangeError::TimedOut(Phase::Body, TimeLimit::bytes_per_second(timeouts.body_rate_min))
+            }
+            (fault, _) => ExchangeError::during(Phase::Body, timeouts.body)(fault),
+        }
+    }
+
+    /// Counts bytes that have arrived, and ends the wait for them, if there was one.
+    pub(super) fn advance(&mut self, count: usize, now: impl FnOnce() -> u64, timeouts: &Timeouts) {
+        self.received += count as u64;
+        if self.wait.is_some() {
+            let now = now();
+            if !self.end_abandoned(now, timeouts) {
+                self.pause(now);
+            }
+        }
+        self.silent = 0;
+        let since = self.slow_since.unwrap_or(self.waited);
+        self.slow_since = self.is_slow(timeouts).then_some(since);
+    }
+
+    fn is_slow(&self, timeouts: &Timeouts) -> bool {
+        let waited = u128::from(self.waited);
+        waited > timeouts.body_grace.as_millis()
+            && u128::from(self.received) < u128::from(timeouts.body_rate_min) * waited / 1000
+    }
+}
+
+/// How long the rest of a body that is too slow may take: as long as a sender may hold back the second of two packets
+/// (RFC 9293 §3.8.6.3).
+const MOMENT: u64 = 250;
+
+/// How late a task is polled at most that waits for a timer.
+const LATE_MAX: u64 = 1000;
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
-    use crate::exchange::Timeouts;
 
     /// Whether a body that comes in these pieces is fast enough, if 100 bytes a second are demanded after a grace of 2
-    /// seconds. A piece is the milliseconds in which nobody waits, those in which the handler waits, and the bytes that
-    /// come then.
+    /// seconds, and 5 came with the head. A piece is the milliseconds in which nobody waits, those in which the handler
+    /// waits, and the bytes that come then. The body is not complete after the last one.
     #[track_caller]
     fn check(pieces: &[(u64, u64, usize)], expected: bool) {
         let timeouts =
             Timeouts { body_grace: Duration::from_secs(2), body_rate_min: 100, ..Timeouts::default() };
-        let (bounds, mut pace, mut now) = (Bounds { timeouts, ..Bounds::default() }, Pace::default(), 0);
-        let is_fast = pieces.iter().all(|(unwanted, waited, count)| {
+        let (mut pace, mut now) = (Pace::default(), 0);
+        pace.begin(5);
+        let is_fast = pieces.iter().chain(&[(0, MOMENT, 0)]).all(|(unwanted, waited, count)| {
             now += unwanted;
-            pace.wait(now);
+            let begun = pace.wait(now);
             now += waited;
-            // To ask again meanwhile does not begin another wait.
-            pace.wait(now);
-            pace.advance(*count, now, &bounds).is_ok()
+            // To poll again meanwhile does not begin another wait.
+            let waits = begun.and_then(|()| pace.wait(now));
+            pace.advance(*count, || now, &timeouts);
+            waits.is_ok()
         });
         assert_eq!(is_fast, expected, "{pieces:?}");
     }
@@ -83,12 +161,33 @@ mod tests {
     fn after_the_grace_a_body_is_timed_only_while_it_is_waited_for() {
         check(&[(0, 2000, 1)], true);
         check(&[(0, 1000, 1), (0, 1000, 1)], true);
-        check(&[(0, 3000, 300)], true);
+        check(&[(0, 3000, 295)], true);
         check(&[(60_000, 1000, 1), (60_000, 1000, 1)], true);
-        check(&[(0, 0, 1_000), (0, 9_000, 1)], true);
+        check(&[(0, 0, 995), (0, 9_000, 1)], true);
         check(&[(0, 2010, 1)], false);
-        check(&[(0, 3000, 299)], false);
+        check(&[(0, 3000, 294)], false);
         check(&[(0, 1000, 1), (0, 1000, 1), (0, 1000, 1)], false);
-        check(&[(0, 0, 1_000), (0, 20_000, 1)], false);
+        check(&[(0, 0, 995), (0, 20_000, 1)], false);
+    }
+
+    #[test]
+    fn a_slow_body_has_a_moment_for_the_packet_that_follows() {
+        check(&[(0, 3000, 1), (0, MOMENT - 1, 400)], true);
+        check(&[(0, 3000, 1), (9000, MOMENT - 1, 400)], true);
+        check(&[(0, 3000, 1), (0, MOMENT, 400)], false);
+        // The moment is not renewed.
+        check(&[(0, 3000, 1), (0, MOMENT / 2, 1), (0, MOMENT / 2, 400)], false);
+    }
+
+    #[test]
+    fn a_wait_that_was_given_up_ends_when_it_was_polled_last() {
+        let (timeouts, mut pace) = (Timeouts::default(), Pace::default());
+        let body = millis(timeouts.body);
+        for polled in [0, 1000] {
+            assert!(pace.wait(polled).is_ok());
+        }
+        assert!(!pace.end_abandoned(body + LATE_MAX, &timeouts), "it may have been polled late");
+        assert!(pace.end_abandoned(body + LATE_MAX + 1, &timeouts));
+        assert_eq!(pace.patience(&timeouts), timeouts.body - Duration::from_secs(1));
     }
 }

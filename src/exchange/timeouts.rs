@@ -21,18 +21,25 @@ pub struct Timeouts {
     /// it has begun, otherwise no answer; close. Default: 10 s.
     pub head: Duration,
     /// The wait for each next byte of a body, unless the answer has to leave first. Then: 408, close. Default: 30 s.
+    ///
+    /// Only the time counts in which the server waits for the body, and none in which a handler does something else, even
+    /// after a read that it gave up.
     pub body: Duration,
     /// How long the server waits for a body in all before [`Timeouts::body_rate_min`] applies. Default: 10 s.
     pub body_grace: Duration,
     /// How many bytes per second of a body must arrive on average, over the time that the server has waited for it,
     /// once [`Timeouts::body_grace`] is over. Below: 408, close. Default: 500. With zero, a body may be as slow as
     /// [`Timeouts::body`] allows, which suits peers that converse with a handler while it answers.
+    ///
+    /// All bytes after the head count, even those in its packet. Bytes that complete the body are never refused, so a
+    /// late body that comes whole is good, in one packet or in several that follow each other.
     pub body_rate_min: u64,
     /// The wait between requests. Then: close without an answer. Default: 60 s.
     pub idle: Duration,
     /// A write that makes no progress. Then: close. Default: 30 s.
     pub write: Duration,
-    /// The handler. Then: its future is dropped; 503, close, or only close if the answer has begun. Default: no limit.
+    /// The handler, whatever it waits for: its own sleep counts, and so does a peer that sends or reads all the time.
+    /// Then: its future is dropped; 503, close, or only close if the answer has begun. Default: no limit.
     /// For a part of the application, such as a single route, or to keep the fields that middleware has set, use
     /// `tokio::time::timeout`.
     pub handler: Option<Duration>,

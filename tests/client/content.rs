@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::task::{self, Poll};
 use std::time::Duration;
 
-use corehttp::{Client, ClientCause, Coding, CodingError, Dialer, Request, Response};
+use corehttp::{Client, ClientCause, ClientTimeouts, Coding, CodingError, Dialer, Request, Response};
 use flate2::Compression;
 use flate2::write::{GzEncoder, ZlibEncoder};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
@@ -133,7 +133,8 @@ async fn a_decoded_body_has_its_least_rate_too() {
             peer.say("n").await?;
         }
     });
-    let client = stage.builder().decode(1 << 20).build();
+    let timeouts = ClientTimeouts { receive_rate_min: 500, ..ClientTimeouts::default() };
+    let client = stage.builder().decode(1 << 20).timeouts(timeouts).build();
     let received = tokio::time::timeout(Duration::from_secs(60), client.get("http://a/")).await;
     let error = received.expect("it is cut off").unwrap_err();
     assert!(error.is_timeout(), "{error:#}");

@@ -80,6 +80,16 @@ fn check_with<Kind>(
     }
 }
 
+/// As [`check`] of a body that is refused for its rate, which the rest of it may follow within a quarter of a second.
+#[track_caller]
+fn check_slow(seconds: u64, timeouts: Timeouts, act: impl AsyncFnOnce(&mut DuplexStream)) {
+    let told = talk(timeouts, app, 1 << 16, act);
+    let heard = answers(&told.heard);
+    assert_eq!(heard.last().map_or(0, |answer| answer.status), 408);
+    heard.last().unwrap().check_refusal();
+    assert_time(told.time - Duration::from_millis(250), seconds);
+}
+
 /// Never early, and hardly late.
 #[track_caller]
 fn assert_time(time: Duration, seconds: u64) {
@@ -223,17 +233,17 @@ async fn pour(peer: &mut DuplexStream, packet: usize, seconds: u64) {
 #[test]
 fn a_body_below_the_least_rate_is_408_after_the_grace_rfc9110_15_5_9() {
     // The first packet beyond the grace shows that they come too slowly.
-    check(11, 408, async |peer| pour(peer, 1, 1).await);
-    check(11, 408, async |peer| pour(peer, 499, 1).await);
+    check_slow(11, defaults(), async |peer| pour(peer, 1, 1).await);
+    check_slow(11, defaults(), async |peer| pour(peer, 499, 1).await);
     check(20, 200, async |peer| pour(peer, 500, 1).await);
-    check(20, 408, async |peer| pour(peer, 4_999, 10).await);
+    check_slow(20, defaults(), async |peer| pour(peer, 4_999, 10).await);
     check(20, 200, async |peer| pour(peer, 5_000, 10).await);
-    check(29, 408, async |peer| pour(peer, 1, 29).await);
-    check(11, 408, async |peer| {
+    check_slow(29, defaults(), async |peer| pour(peer, 1, 29).await);
+    check_slow(11, defaults(), async |peer| {
         say(peer, CHUNKED).await;
         drip(peer, b"1\r\nb\r\n", 1).await;
     });
-    check(11, 408, async |peer| {
+    check_slow(11, defaults(), async |peer| {
         say(peer, CHUNKED).await;
         drip(peer, b"0", 1).await;
     });
@@ -242,9 +252,111 @@ fn a_body_below_the_least_rate_is_408_after_the_grace_rfc9110_15_5_9() {
     let patient = Timeouts { body_grace: Duration::MAX, ..defaults() };
     check_with(patient, app, 10_000, 200, async |peer| pour(peer, 1, 1).await);
     let strict = Timeouts { body_grace: Duration::ZERO, body_rate_min: 10_000, ..defaults() };
-    check_with(strict, app, 1, 408, async |peer| pour(peer, 9_999, 1).await);
+    check_slow(1, strict, async |peer| pour(peer, 9_999, 1).await);
     let hopeless = Timeouts { body_rate_min: u64::MAX, ..defaults() };
-    check_with(hopeless, app, 11, 408, async |peer| pour(peer, 800, 1).await);
+    check_slow(11, hopeless, async |peer| pour(peer, 800, 1).await);
+}
+
+/// Says the pieces of `wire` between `cuts`, each in a packet of its own.
+async fn say_cut(peer: &mut DuplexStream, wire: &[u8], cuts: &[usize]) {
+    let mut said = 0;
+    for cut in cuts.iter().copied().chain([wire.len()]) {
+        say(peer, &wire[said..cut]).await;
+        for _ in 0..8 {
+            yield_now().await;
+        }
+        said = cut;
+    }
+}
+
+/// What came in the packet of the head once did not count, and neither did what came while the handler worked.
+#[test]
+fn a_rate_does_not_depend_on_how_a_message_is_split_into_packets() {
+    let body = [b'b'; 10_000];
+    let begun = [POST, &body[..9_900]].concat();
+    let chunked = [CHUNKED, b"26ac\r\n", &body[..9_900], b"\r\n"].concat();
+    let read = async |ctx: &mut Context| -> corehttp::Result {
+        let closed = timeout(Duration::from_secs(1), ctx.peer_closed()).await;
+        assert!(closed.is_err());
+        ctx.buffer_body().await?;
+        ctx.response.text("fine");
+        Ok(())
+    };
+    let ends: [(&[u8], &[u8]); 2] = [(&begun, &body[9_900..]), (&chunked, b"1\r\nb\r\n0\r\n\r\n")];
+    for (begun, end) in ends {
+        for cuts in [&[][..], &[30], &[POST.len()], &[CHUNKED.len()], &[POST.len() + 20, 5_000, 9_000]] {
+            for cut in 0..end.len().min(12) {
+                let act = async |peer: &mut DuplexStream| {
+                    say_cut(peer, begun, cuts).await;
+                    pass(12).await;
+                    say_cut(peer, end, &[cut]).await;
+                    peer.shutdown().await.unwrap();
+                };
+                check(12, 200, act);
+                check_with(defaults(), with_plan(|_| BodyPlan::Stream, read), 12, 200, act);
+            }
+        }
+    }
+    // A head and some of the body in the first packet, the rest of it in two that are late.
+    check(24, 200, async |peer| {
+        say(peer, &begun).await;
+        pass(12).await;
+        say(peer, &body[9_900..9_950]).await;
+        pass(12 - 5).await;
+        say(peer, &body[9_950..9_960]).await;
+        pass(5).await;
+        say(peer, &body[9_960..]).await;
+        peer.shutdown().await.unwrap();
+    });
+}
+
+#[test]
+fn bytes_that_complete_a_body_are_never_too_slow() {
+    let hopeless = Timeouts { body_rate_min: u64::MAX, ..defaults() };
+    let short = b"POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 2\r\n\r\n";
+    let ends: [(&[u8], &[u8]); 4] = [
+        (short, b"ok"),
+        (CHUNKED, b"0\r\n\r\n"),
+        (CHUNKED, b"2\r\nok\r\n0\r\n\r\n"),
+        (CHUNKED, b"0\r\na: b\r\n\r\n"),
+    ];
+    for (head, end) in ends {
+        for cut in 0..end.len() {
+            check_with(hopeless, app, 29, 200, async |peer| {
+                say(peer, head).await;
+                pass(29).await;
+                say_cut(peer, end, &[cut]).await;
+                peer.shutdown().await.unwrap();
+            });
+        }
+    }
+}
+
+/// What a handler sleeps between two reads, or after one that it gave up, is not the peer's time.
+#[test]
+fn the_sleep_of_a_handler_counts_neither_as_silence_nor_against_the_rate() {
+    let read = async |ctx: &mut Context| -> corehttp::Result {
+        let mut body = ctx.body_reader();
+        let mut byte = [0];
+        loop {
+            let read = timeout(Duration::from_secs(1), body.read(&mut byte)).await;
+            pass(49).await;
+            if let Ok(read) = read
+                && read? == 0
+            {
+                ctx.response.text("fine");
+                return Ok(());
+            }
+        }
+    };
+    check_with(defaults(), with_plan(|_| BodyPlan::Stream, read), 247, 200, async |peer| {
+        say(peer, b"POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 2\r\n\r\n").await;
+        for _ in 0..2 {
+            pass(60).await;
+            say(peer, b"b").await;
+        }
+        peer.shutdown().await.unwrap();
+    });
 }
 
 #[test]

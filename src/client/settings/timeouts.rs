@@ -47,6 +47,8 @@ pub struct ClientTimeouts {
     /// A body that is read in pieces ([`Client::stream`](crate::Client::stream), [`Client::open`](crate::Client::open))
     /// may be as slow as [`ClientTimeouts::receive`] allows, because streams of events are slow by nature.
     pub receive_rate_min: u64,
+    ///
+    /// Only the time counts in which the caller waits for the body, and none after a read that was given up.
 }
 
 impl ClientTimeouts {
@@ -87,7 +89,7 @@ impl Default for ClientTimeouts {
             wait: Duration::from_secs(30),
             go_ahead: Duration::from_secs(1),
             receive: Duration::from_secs(30),
-            receive_rate_min: 500,
+            receive_rate_min: 0,
         }
     }
 }

@@ -92,6 +92,7 @@ impl Incoming {
         };
         self.partial = 0;
         self.input.move_to(message.text_mut(), len);
+        self.pace.begin(self.input.unread().len());
         match message.framing() {
             Ok(framing) => self.body = Remaining::new(framing, M::FORBIDDEN_TRAILERS),
             Err(error) => return Err(ExchangeError::found_in(error, message.text_mut().as_slice(), limits)),

@@ -9,7 +9,7 @@ use super::expectation::Expectation;
 use super::outgoing::poll_flush;
 use super::pace::Pace;
 use super::remaining::Remaining;
-use super::{Bounds, ExchangeError, Phase};
+use super::{Bounds, ExchangeError, Phase, Timeouts};
 use crate::memory::{Arena, Reset};
 use crate::message::Headers;
 use crate::net::{Buffer, Conn, Fault, Home, Lane};
@@ -175,8 +175,21 @@ impl Incoming {
 
     /// Notes that nobody waits for more of the body, for now.
     pub(crate) fn pause<H: Home>(&mut self, conn: &mut Conn<H>) {
-        self.pace.pause(conn.now());
-        conn.disarm(Lane::Read);
+        if self.pace.is_waiting() {
+            self.pace.pause(conn.now());
+            conn.disarm(Lane::Read);
+        }
+    }
+
+    /// Reads once into the input while something other than the body is waited for.
+    pub(crate) fn poll_ahead<H: Home>(
+        &mut self,
+        cx: &mut Context<'_>,
+        conn: &mut Conn<H>,
+    ) -> Poll<Result<usize, Fault>> {
+        let count = ready!(conn.poll_fill(cx, &mut self.input, Duration::MAX))?;
+        self.pace.note(count);
+        Poll::Ready(Ok(count))
     }
 
     /// Notes that the end of the body is no longer known.
@@ -259,17 +272,8 @@ impl Incoming {
             Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
             Poll::Pending | Poll::Ready(Ok(())) => {}
         }
-        let limit = self.pace.patience(bounds);
-        let received = match (&mut self.body, content) {
-            (Remaining::Length(left), Some(content)) => {
-                poll_content(cx, conn, limit, left, content, &mut self.input)
-            }
-            _ => conn.poll_fill(cx, &mut self.input, limit),
-        };
-        if received.is_pending() {
-            self.pace.wait(conn.now());
-        }
-        match ready!(received).map_err(ExchangeError::during(Phase::Body, bounds.timeouts.body))? {
+        let received = ready!(self.poll_read(cx, conn, &bounds.timeouts, content));
+        match received.map_err(|fault| self.pace.fault(fault, &bounds.timeouts))? {
             0 if self.body == Remaining::UntilClose => {
                 self.body = Remaining::Nothing;
                 Poll::Ready(Ok(()))
@@ -280,7 +284,38 @@ impl Incoming {
                 if self.body == Remaining::Length(0) {
                     self.body = Remaining::Nothing;
                 }
-                Poll::Ready(self.pace.advance(count, conn.now(), bounds))
+                self.pace.advance(count, || conn.now(), &bounds.timeouts);
+                Poll::Ready(Ok(()))
+            }
+        }
+    }
+
+    /// Reads once for the body, as long as its pace allows.
+    fn poll_read<H: Home>(
+        &mut self,
+        cx: &mut Context<'_>,
+        conn: &mut Conn<H>,
+        timeouts: &Timeouts,
+        mut content: Option<&mut Arena>,
+    ) -> Poll<Result<usize, Fault>> {
+        loop {
+            let limit = self.pace.patience(timeouts);
+            let received = match (&mut self.body, content.as_deref_mut()) {
+                (Remaining::Length(left), Some(content)) => {
+                    poll_content(cx, conn, limit, left, content, &mut self.input)
+                }
+                _ => conn.poll_fill(cx, &mut self.input, limit),
+            };
+            match received {
+                Poll::Pending => {
+                    self.pace.wait(conn.now())?;
+                    return Poll::Pending;
+                }
+                // The next round begins another wait.
+                Poll::Ready(Err(Fault::Expired)) if self.pace.end_abandoned(conn.now(), timeouts) => {
+                    conn.disarm(Lane::Read);
+                }
+                received => return received,
             }
         }
     }

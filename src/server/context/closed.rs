@@ -1,7 +1,6 @@
 //! [`poll_closed`] and [`poll_left`]: what becomes of the peer while its answer is still being worked on.
 
 use std::task::{self, Poll, ready};
-use std::time::Duration;
 
 use super::SharedConn;
 use crate::exchange::{Bounds, ExchangeError, HalfClose, Incoming};
@@ -45,7 +44,7 @@ fn poll_end(cx: &mut task::Context<'_>, conn: &SharedConn, incoming: &mut Incomi
     // The deadline of a read that was abandoned must not end this wait.
     conn.disarm(Lane::Read);
     while incoming.input.unread().len() <= UNREAD_MAX {
-        match ready!(conn.poll_fill(cx, &mut incoming.input, Duration::MAX)) {
+        match ready!(incoming.poll_ahead(cx, conn)) {
             Ok(1..) => {}
             Ok(0) => return Poll::Ready(End::Orderly),
             Err(_) => return Poll::Ready(End::Failed),
