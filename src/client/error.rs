@@ -288,7 +288,8 @@ impl ClientError {
             ClientCause::Tls(error) => ClientCause::Tls(error.twin()),
             ClientCause::NoRuntime => ClientCause::NoRuntime,
             ClientCause::TimedOut => ClientCause::TimedOut,
-            other => ClientCause::Io(io::Error::other(format!("{other:#}"))),
+            ClientCause::Coding(error) => ClientCause::Coding(*error),
+            other => ClientCause::Io(io::Error::new(self.kind(), format!("{other:#}"))),
         };
         let mut twin = ClientError::new(*phase, cause).on(*is_reused, *is_sent);
         // The other request has a target of its own.
@@ -477,20 +478,6 @@ impl Error for ClientError {
 impl From<InvalidRequest> for ClientError {
     fn from(error: InvalidRequest) -> ClientError {
         ClientError::new(ClientPhase::Prepare, ClientCause::Request(error))
-    }
-}
-
-impl From<ClientError> for io::Error {
-    fn from(error: ClientError) -> io::Error {
-        let kind = match error.cause() {
-            ClientCause::Io(error) => error.kind(),
-            ClientCause::Closed | ClientCause::Exchange(ExchangeError::Incomplete) => {
-                io::ErrorKind::UnexpectedEof
-            }
-            _ if error.is_timeout() => io::ErrorKind::TimedOut,
-            _ => io::ErrorKind::Other,
-        };
-        io::Error::new(kind, error)
     }
 }
 

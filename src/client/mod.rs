@@ -31,6 +31,7 @@ mod balance;
 mod pipeline;
 
 mod error;
+mod error_kind;
 mod refused;
 mod settings;
 

@@ -34,6 +34,18 @@ impl CodingError {
             CodingError::Encoder => Status::INTERNAL_SERVER_ERROR,
         }
     }
+
+    /// The kind of the error of the standard library that this becomes. Truncated content is
+    /// [`UnexpectedEof`](io::ErrorKind::UnexpectedEof), as to the readers of flate2.
+    pub(crate) fn kind(self) -> io::ErrorKind {
+        match self {
+            CodingError::Incomplete => io::ErrorKind::UnexpectedEof,
+            CodingError::Encoder => io::ErrorKind::OutOfMemory,
+            CodingError::Corrupt | CodingError::Unknown | CodingError::TooMany | CodingError::TooLarge => {
+                io::ErrorKind::InvalidData
+            }
+        }
+    }
 }
 
 impl fmt::Display for CodingError {
@@ -53,11 +65,6 @@ impl Error for CodingError {}
 
 impl From<CodingError> for io::Error {
     fn from(error: CodingError) -> io::Error {
-        let kind = match error {
-            CodingError::Incomplete => io::ErrorKind::UnexpectedEof,
-            CodingError::Encoder => io::ErrorKind::OutOfMemory,
-            _ => io::ErrorKind::InvalidData,
-        };
-        io::Error::new(kind, error)
+        io::Error::new(error.kind(), error)
     }
 }

@@ -20,6 +20,7 @@ mod histories;
 mod hostile;
 mod interim;
 mod pipeline;
+mod kinds;
 mod pool;
 mod proxies;
 mod redirects;

@@ -27,6 +27,7 @@ mod histories;
 mod hostile;
 #[cfg(feature = "json")]
 mod json;
+mod kinds;
 mod limits;
 #[cfg(feature = "multipart")]
 mod multipart;

@@ -44,7 +44,11 @@ impl TlsError {
 
     /// Converts it to an error of the standard library.
     pub(crate) fn as_io(&self) -> io::Error {
-        let kind = match self {
+        io::Error::new(self.kind(), format!("{self:#}"))
+    }
+
+    pub(crate) fn kind(&self) -> io::ErrorKind {
+        match self {
             TlsError::Unavailable => io::ErrorKind::Unsupported,
             TlsError::Host => io::ErrorKind::InvalidInput,
             TlsError::Certificate(_) | TlsError::PlainText | TlsError::Protocol(_) => {
@@ -52,8 +56,7 @@ impl TlsError {
             }
             TlsError::Refused(_) => io::ErrorKind::ConnectionAborted,
             TlsError::Io(error) => error.kind(),
-        };
-        io::Error::new(kind, format!("{self:#}"))
+        }
     }
 }
 

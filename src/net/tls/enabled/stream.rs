@@ -126,7 +126,7 @@ fn poll_take<C, T: DerefMut<Target = ConnectionCommon<S>>, S: SideData>(
         if tls.read_tls(&mut heard)? == 0 {
             return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));
         }
-        tls.process_new_packets().map_err(io::Error::other)?;
+        tls.process_new_packets().map_err(|broken| io::Error::new(io::ErrorKind::InvalidData, broken))?;
         if heard.is_empty() {
             return Poll::Ready(Ok(room.filled().len()));
         }
