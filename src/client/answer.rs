@@ -9,10 +9,9 @@ use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, ReadBuf};
 
+use super::ClientError;
 use super::link::Link;
 use super::pending::Pending;
-use super::{ClientCause, ClientError, ClientPhase};
-use crate::exchange::ExchangeError;
 use crate::message::Headers;
 
 /// The body of a response, read as it arrives. If you read slowly, the server has to wait.
@@ -68,10 +67,8 @@ enum State {
     /// Not to its end. A balancer counts the request until then.
     Open(Box<Link>, Option<Pending>),
     Read,
-    /// Its end is never reached. The connection was used before, or was not.
-    Broken {
-        is_reused: bool,
-    },
+    /// Its end is never reached, because of this error.
+    Broken(ClientError),
 }
 
 impl Answer {
@@ -98,7 +95,9 @@ impl Answer {
     ///
     /// Fails if the body is cut short, malformed or too slow. The end of the body is then never reached.
     pub async fn chunk(&mut self) -> Result<Option<&[u8]>, ClientError> {
-        let lent = poll_fn(|cx| self.poll_chunk(cx)).await?;
+        let wait = Wait(self);
+        let lent = poll_fn(|cx| wait.0.poll_chunk(cx)).await?;
+        drop(wait);
         match &self.state {
             State::Open(link, _) if lent > 0 => Ok(Some(link.chunk())),
             _ => Ok(None),
@@ -114,17 +113,14 @@ impl Answer {
         let link = match &mut self.state {
             State::Open(link, _) => link,
             State::Read => return Poll::Ready(Ok(0)),
-            State::Broken { is_reused } => {
-                let cause = ClientCause::Exchange(ExchangeError::Incomplete);
-                return Poll::Ready(Err(ClientError::new(ClientPhase::Receive, cause).on(*is_reused, true)));
-            }
+            State::Broken(error) => return Poll::Ready(Err(error.twin())),
         };
         let polled = ready!(link.poll_chunk(cx));
-        match polled {
+        match &polled {
             Ok(0) => self.release(),
             Ok(_) => {}
             // The place is free at once, for a caller who asks again before this is dropped.
-            Err(_) => self.state = State::Broken { is_reused: link.is_reused() },
+            Err(error) => self.state = State::Broken(error.twin()),
         }
         Poll::Ready(polled)
     }
@@ -134,6 +130,17 @@ impl Answer {
         if let State::Open(mut link, _pending) = mem::replace(&mut self.state, State::Read) {
             mem::swap(&mut self.trailers, &mut link.exchange.incoming.trailers);
             link.rest();
+        }
+    }
+}
+
+/// A wait for the next piece. If it is given up, the time until the next wait is not the server's fault.
+struct Wait<'a>(&'a mut Answer);
+
+impl Drop for Wait<'_> {
+    fn drop(&mut self) {
+        if let State::Open(link, _) = &mut self.0.state {
+            link.pause();
         }
     }
 }

@@ -134,6 +134,8 @@ pub(super) struct Progress {
     pub(super) interim: u32,
     /// Whether somebody takes them. If not, they are dropped.
     pub(super) wants_interim: bool,
+    /// How much of the body a reader gets at once.
+    pub(super) portion: Portion,
     /// How the body of the answer is decoded, if it is.
     pub(super) decoding: Option<Box<Decoding>>,
     /// How long the phases took that are over.
@@ -150,6 +152,7 @@ impl Progress {
             heard: Heard::Nothing,
             interim: 0,
             wants_interim: false,
+            portion: Portion::default(),
             decoding: None,
             timings,
             mark,
@@ -177,6 +180,30 @@ impl Progress {
         self.heard == Heard::Final
     }
 }
+
+/// How much of a body a reader gets at once, if the exchange has a deadline. The deadline is looked at when it reads, and
+/// one that buffers, such as a reader of lines, may do long work between any two bytes of what it has got.
+#[derive(Default)]
+pub(super) struct Portion {
+    size: usize,
+    taken_at: Option<Instant>,
+}
+
+impl Portion {
+    /// Returns the size of the portion that is taken `now`: twice that of the last one, unless that took long.
+    pub(super) fn next(&mut self, now: Instant) -> usize {
+        let last = self.taken_at.replace(now);
+        let is_quick = last.is_some_and(|last| now.saturating_duration_since(last) < QUICK);
+        self.size = if is_quick { self.size.saturating_mul(2) } else { PORTION_MIN };
+        self.size
+    }
+}
+
+/// A few lines.
+const PORTION_MIN: usize = 64;
+
+/// How soon a reader comes back that only copies.
+const QUICK: Duration = Duration::from_millis(1);
 
 /// How much of the request has been sent.
 #[derive(Debug)]

@@ -125,7 +125,7 @@ impl Client {
     }
 
     /// Returns this client with another time limit for whole exchanges, including redirects and the body; connections
-    /// are shared. Default: none, so only the limits of the phases apply.
+    /// are shared. Default: none, so only the limits of the phases apply. See [`ClientBuilder::timeout`].
     ///
     /// For a single request: `client.timeout(limit).send(..)`.
     #[must_use]

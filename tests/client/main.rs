@@ -12,6 +12,7 @@ mod balance;
 mod content;
 #[cfg(feature = "jar")]
 mod cookies;
+mod deadlines;
 mod duplex;
 mod ends;
 mod errors;
@@ -19,8 +20,8 @@ mod gateway;
 mod histories;
 mod hostile;
 mod interim;
-mod pipeline;
 mod kinds;
+mod pipeline;
 mod pool;
 mod proxies;
 mod redirects;

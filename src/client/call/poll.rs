@@ -71,13 +71,12 @@ impl Call {
         cx: &mut Context<'_>,
         response: &mut Response,
     ) -> Poll<Result<(), ClientError>> {
+        let checked = self.link.check_deadline(cx, ClientPhase::Wait);
+        self.tally.noting(checked)?;
         if self.is_answered() {
             std::mem::swap(response, &mut *self.early);
         } else {
-            let head = match self.link.poll_early(cx, response) {
-                Poll::Pending => self.link.poll_deadline(cx, ClientPhase::Wait).map(Err),
-                head => head,
-            };
+            let head = self.link.poll_early(cx, response);
             ready!(self.tally.noting_poll(head))?;
         }
         Poll::Ready(self.accept(response))

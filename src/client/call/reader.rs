@@ -117,7 +117,9 @@ impl CallReader {
     pub async fn chunk(&mut self) -> Result<Option<&[u8]>, ClientError> {
         let CallReader { half, piece, trailers, .. } = self;
         piece.clear();
-        poll_fn(|cx| poll_chunk(half, cx, trailers, |call| piece.extend_from_slice(call.chunk()))).await?;
+        let wait = Wait(half);
+        poll_fn(|cx| poll_chunk(wait.0, cx, trailers, |call| piece.extend_from_slice(call.chunk()))).await?;
+        drop(wait);
         Ok(Some(&**piece).filter(|piece| !piece.is_empty()))
     }
 
@@ -142,6 +144,15 @@ fn poll_chunk(
         }
         Poll::Ready(Ok(()))
     })
+}
+
+/// A wait for the next piece. If it is given up, the time until the next wait is not the server's fault.
+struct Wait<'a>(&'a Half);
+
+impl Drop for Wait<'_> {
+    fn drop(&mut self) {
+        self.0.with_call(|call| call.link.pause());
+    }
 }
 
 impl Drop for CallReader {

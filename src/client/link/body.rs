@@ -12,6 +12,7 @@ use crate::coding::{CodingError, DECODED_AT_ONCE, Decoders, Decoding, OF_CODED};
 use crate::exchange::ExchangeError;
 use crate::memory::Arena;
 use crate::message::{Response, Status};
+use crate::runtime;
 
 impl Link {
     /// Receives the whole body into `response`, and gives the connection back.
@@ -31,6 +32,7 @@ impl Link {
         cx: &mut Context<'_>,
         response: &mut Response,
     ) -> Poll<Result<(), ClientError>> {
+        self.check_deadline(cx, ClientPhase::Receive)?;
         // Nothing takes time if all of it came with the head, unless it is decoded.
         let takes_time = self.exchange.progress.decoding.is_some() || !self.exchange.incoming.has_arrived();
         let content = response.body.receive();
@@ -51,7 +53,7 @@ impl Link {
         let Link { conn, exchange, place } = self;
         let bounds = &place.pool.settings.bounds;
         let received = exchange.incoming.poll_body(cx, conn, bounds, bounds.limits.body_max, content);
-        self.within_deadline(cx, ClientPhase::Receive, received)
+        received.map_err(|error| self.fail(ClientPhase::Receive, error))
     }
 
     /// The bytes that the last [`Link::poll_chunk`] received.
@@ -62,10 +64,14 @@ impl Link {
         }
     }
 
-    /// Copies as much of the chunk as fits into `out`. The rest becomes the next chunk.
+    /// Copies as much of the chunk as fits into `out`, and as the reader may have at once. The rest becomes the next
+    /// chunk.
     pub(in crate::client) fn read_chunk(&mut self, out: &mut ReadBuf<'_>) {
+        let has_deadline = self.exchange.facts.deadline.is_some();
+        let most =
+            if has_deadline { self.exchange.progress.portion.next(runtime::now()) } else { usize::MAX };
         let chunk = self.chunk();
-        let count = chunk.len().min(out.remaining());
+        let count = chunk.len().min(out.remaining()).min(most);
         out.put_slice(&chunk[..count]);
         match &mut self.exchange.progress.decoding {
             Some(decoding) => decoding.shorten_piece(count),
@@ -76,9 +82,14 @@ impl Link {
     /// Receives the next piece of the body, which stays in the link until the next call. Returns its length, 0 at the
     /// end.
     pub(in crate::client) fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Result<usize, ClientError>> {
-        match self.exchange.progress.decoding {
-            Some(_) => self.poll_decoded(cx, Reading::InPieces),
-            None => self.poll_received(cx, Reading::InPieces),
+        let is_decoded = self.exchange.progress.decoding.is_some();
+        let is_over = !is_decoded && self.exchange.incoming.is_read();
+        if !is_over {
+            self.check_deadline(cx, ClientPhase::Receive)?;
+        }
+        match is_decoded {
+            true => self.poll_decoded(cx, Reading::InPieces),
+            false => self.poll_received(cx, Reading::InPieces),
         }
     }
 
@@ -91,7 +102,7 @@ impl Link {
             Reading::InPieces => &settings.bounds_in_pieces,
         };
         let received = exchange.incoming.poll_chunk(cx, conn, bounds);
-        self.within_deadline(cx, ClientPhase::Receive, received)
+        received.map_err(|error| self.fail(ClientPhase::Receive, error))
     }
 
     /// Sets up decoding of the body, if the client decodes, and removes the fields that describe the coded form.

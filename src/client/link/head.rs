@@ -20,19 +20,19 @@ impl Link {
         request: Option<&Request>,
         response: &mut Response,
     ) -> Poll<Result<(), ClientError>> {
+        self.check_deadline(cx, self.phase())?;
         while self.exchange.progress.heard == Heard::Nothing {
             let _ = self.poll_upload(cx, request)?;
             match self.poll_head(cx, response) {
                 Poll::Ready(Ok(())) => self.act_on(response)?,
                 Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
-                Poll::Pending if self.go_ahead_if_due(cx) => continue,
-                Poll::Pending => return self.poll_deadline(cx, self.phase()).map(Err),
+                Poll::Pending if self.go_ahead_if_due(cx) => {}
+                Poll::Pending => return Poll::Pending,
             }
         }
         match self.poll_upload(cx, request)? {
             Poll::Ready(()) => Poll::Ready(Ok(())),
-            Poll::Pending if self.poll_ahead(cx)?.is_ready() => Poll::Ready(Ok(())),
-            Poll::Pending => self.poll_deadline(cx, ClientPhase::Send).map(Err),
+            Poll::Pending => self.poll_ahead(cx),
         }
     }
 
@@ -137,13 +137,13 @@ impl Link {
         response: &mut Response,
     ) -> Poll<Result<bool, ClientError>> {
         self.exchange.progress.wants_interim = true;
-        match self.poll_heard(cx, response)? {
-            Poll::Ready(Heard::Final) => Poll::Ready(Ok(false)),
-            Poll::Ready(Heard::Interim | Heard::Nothing) => {
+        self.check_deadline(cx, ClientPhase::Wait)?;
+        match ready!(self.poll_heard(cx, response))? {
+            Heard::Final => Poll::Ready(Ok(false)),
+            Heard::Interim | Heard::Nothing => {
                 self.exchange.progress.heard = Heard::Nothing;
                 Poll::Ready(Ok(true))
             }
-            Poll::Pending => self.poll_deadline(cx, ClientPhase::Wait).map(Err),
         }
     }
 

@@ -6,7 +6,7 @@ mod upload;
 
 use std::future::poll_fn;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use super::exchange::{Exchange, Facts, Upload};
@@ -109,11 +109,12 @@ impl Link {
             return self.rest();
         }
         let drained = poll_fn(|cx| {
-            let Link { conn, exchange, place } = &mut self;
-            match exchange.incoming.poll_drain(cx, conn, &place.pool.settings.bounds) {
-                Poll::Ready(drained) => Poll::Ready(drained.unwrap_or(false)),
-                Poll::Pending => self.poll_deadline(cx, ClientPhase::Receive).map(|_| false),
+            if self.check_deadline(cx, ClientPhase::Receive).is_err() {
+                return Poll::Ready(false);
             }
+            let Link { conn, exchange, place } = &mut self;
+            let drained = exchange.incoming.poll_drain(cx, conn, &place.pool.settings.bounds);
+            drained.map(|drained| drained.unwrap_or(false))
         });
         if timeout(DISCARD_MAX, drained).await.unwrap_or(false) {
             self.rest();
@@ -191,27 +192,41 @@ impl Link {
         }
     }
 
-    /// Ready when the time limit of the whole exchange is over.
-    pub(super) fn poll_deadline(&mut self, cx: &mut Context<'_>, phase: ClientPhase) -> Poll<ClientError> {
-        let Some(deadline) = self.exchange.facts.deadline else { return Poll::Pending };
-        self.conn.arm(Lane::Whole, deadline);
-        ready!(self.conn.poll_expired(cx, Lane::Whole, Duration::ZERO));
-        Poll::Ready(self.error(phase, ClientCause::TimedOut).of_whole(self.exchange.facts.total))
-    }
-
-    /// Converts the error of `polled` for the caller, and enforces the time limit of the whole exchange while it is
-    /// pending.
+    /// Fails when the time limit of the whole exchange is over; until then, the task is woken at its end. Whatever is
+    /// polled of the exchange begins with this: a server that always has more to say, or reads all that comes, would
+    /// otherwise never let it wait.
     #[inline]
-    fn within_deadline<T>(
+    pub(super) fn check_deadline(
         &mut self,
         cx: &mut Context<'_>,
         phase: ClientPhase,
-        polled: Poll<Result<T, ExchangeError>>,
-    ) -> Poll<Result<T, ClientError>> {
-        match polled {
-            Poll::Ready(result) => Poll::Ready(result.map_err(|error| self.fail(phase, error))),
-            Poll::Pending => self.poll_deadline(cx, phase).map(Err),
+    ) -> Result<(), ClientError> {
+        match self.exchange.facts.deadline {
+            Some(deadline) => self.check_at(cx, deadline, phase),
+            None => Ok(()),
         }
+    }
+
+    /// Reads no clock while the alarm for the deadline is set.
+    #[inline(never)]
+    fn check_at(
+        &mut self,
+        cx: &mut Context<'_>,
+        deadline: Instant,
+        phase: ClientPhase,
+    ) -> Result<(), ClientError> {
+        self.conn.arm(Lane::Whole, deadline);
+        match self.conn.poll_expired(cx, Lane::Whole, Duration::ZERO) {
+            Poll::Ready(_) => {
+                Err(self.error(phase, ClientCause::TimedOut).of_whole(self.exchange.facts.total))
+            }
+            Poll::Pending => Ok(()),
+        }
+    }
+
+    /// Notes that nobody waits for more of the body, for now.
+    pub(super) fn pause(&mut self) {
+        self.exchange.incoming.pause(&mut self.conn);
     }
 
     /// The connection, to be taken over, and what the server has already sent.

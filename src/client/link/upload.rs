@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::Link;
 use crate::client::exchange::Upload;
-use crate::client::{ClientCause, ClientError, ClientPhase};
+use crate::client::{ClientError, ClientPhase};
 use crate::exchange::{ExchangeError, Phase, poll_flush};
 use crate::message::{Headers, Request, Response};
 use crate::net::Lane;
@@ -65,16 +65,13 @@ impl Link {
     /// answers while it reads would otherwise wait for us while we wait for it. Ready once the connection has failed.
     pub(super) fn poll_ahead(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ClientError>> {
         let Link { conn, exchange, place } = self;
-        let input = &mut exchange.incoming.input;
-        while input.unread().len() < place.pool.settings.bounds.limits.body_max {
-            match conn
-                .poll_fill(cx, input, Duration::MAX)
-                .map_err(ExchangeError::during(Phase::Body, Duration::MAX))
-            {
+        let incoming = &mut exchange.incoming;
+        while incoming.input.unread().len() < place.pool.settings.bounds.limits.body_max {
+            match incoming.poll_ahead(cx, conn).map_err(ExchangeError::during(Phase::Body, Duration::MAX)) {
                 Poll::Ready(Ok(1..)) => {}
                 Poll::Ready(Ok(0)) | Poll::Pending => break,
                 // The error is reported only once, and a body that ends with the connection would seem to be complete.
-                Poll::Ready(Err(error)) if exchange.incoming.ends_with_close() => {
+                Poll::Ready(Err(error)) if incoming.ends_with_close() => {
                     return Poll::Ready(Err(self.fail(ClientPhase::Receive, error)));
                 }
                 Poll::Ready(Err(error)) => {
@@ -112,7 +109,7 @@ impl Link {
     ) -> Poll<Result<usize, ClientError>> {
         let written = self.poll_unless_refused(cx, early, data.len(), |link, cx| link.poll_data(cx, data));
         if let Poll::Ready(Err(error)) = &written {
-            self.exchange.outgoing.fail(kind(error));
+            self.exchange.outgoing.fail(error.kind());
         }
         written
     }
@@ -122,11 +119,11 @@ impl Link {
             ready!(self.poll_upload(cx, None))?;
         }
         if matches!(self.exchange.progress.upload, Upload::Waiting) && !self.go_ahead_if_due(cx) {
-            return self.poll_deadline(cx, ClientPhase::Send).map(Err);
+            return Poll::Pending;
         }
         let Link { conn, exchange, place } = self;
         let written = exchange.outgoing.poll_write(cx, conn, data, &place.pool.settings.bounds);
-        self.within_deadline(cx, ClientPhase::Send, written)
+        written.map_err(|error| self.fail(ClientPhase::Send, error))
     }
 
     /// Polls `poll`, or returns `dropped` once the server reads no more. The server may say so while nothing can be
@@ -138,6 +135,7 @@ impl Link {
         dropped: T,
         mut poll: impl FnMut(&mut Link, &mut Context<'_>) -> Poll<Result<T, ClientError>>,
     ) -> Poll<Result<T, ClientError>> {
+        self.check_deadline(cx, ClientPhase::Send)?;
         loop {
             let polled = match self.exchange.progress.upload {
                 Upload::Abandoned => return Poll::Ready(Ok(dropped)),
@@ -164,7 +162,7 @@ impl Link {
             match (self.poll_early(cx, early)?, &self.exchange.progress.upload) {
                 // The `100 Continue` that the body waited for has come.
                 (Poll::Pending, Upload::Sending) if waits => {}
-                (Poll::Pending, _) => return self.poll_deadline(cx, ClientPhase::Send).map(Err),
+                (Poll::Pending, _) => return Poll::Pending,
                 (Poll::Ready(()), Upload::Failed(_) | Upload::Abandoned) => break,
                 (Poll::Ready(()), _) => return Poll::Pending,
             }
@@ -219,9 +217,10 @@ impl Link {
 
     /// Sends what was written so far.
     pub(in crate::client) fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ClientError>> {
+        self.check_deadline(cx, ClientPhase::Send)?;
         let Link { conn, place, .. } = self;
         let flushed = poll_flush(cx, conn, &place.pool.settings.bounds);
-        self.within_deadline(cx, ClientPhase::Send, flushed)
+        flushed.map_err(|error| self.fail(ClientPhase::Send, error))
     }
 
     /// Lets the body be sent without further waiting.
@@ -242,14 +241,5 @@ impl Link {
             return true;
         }
         false
-    }
-}
-
-/// What whoever writes on after this error is told.
-fn kind(error: &ClientError) -> io::ErrorKind {
-    match error.cause() {
-        ClientCause::Exchange(error) => error.kind(),
-        _ if error.is_timeout() => io::ErrorKind::TimedOut,
-        _ => io::ErrorKind::ConnectionAborted,
     }
 }

@@ -27,7 +27,7 @@ use super::redirect::Goal;
 use super::{Client, ClientCause, ClientError, ClientPhase, ask, origin};
 use crate::memory::Reset;
 use crate::message::{InvalidRequest, Method, Request, Response};
-use crate::runtime::{self, Handle, Instant, timeout_at};
+use crate::runtime::{self, Handle, Instant, first, sleep_until, timeout_at};
 use crate::wire::{Announcement, Wish};
 
 /// Sends requests to one origin over a few connections, without waiting for answers in between (RFC 9112 §9.3.2).
@@ -134,13 +134,20 @@ impl Pipeline {
         let pool = shared.pool()?;
         let cookies = CookieExchange::begin(pool, (request, Goal::Own));
         let mut claim = shared.hand_in(request, cookies.cookie(), pool, permit)?;
-        let answer = poll_fn(|cx| claim.poll(cx, response));
-        match deadline {
+        let answer = async { poll_fn(|cx| claim.poll(cx, response)).await.map(Some) };
+        let answered = match deadline {
             None => answer.await?,
-            Some(deadline) => match timeout_at(deadline, answer).await {
-                Ok(answered) => answered?,
-                Err(_) => return Err(claim.error(ClientCause::TimedOut)),
-            },
+            // Its end is looked at first: a caller who polls late finds that the exchange is over.
+            Some(deadline) => {
+                let over = async {
+                    sleep_until(deadline).await;
+                    Ok(None)
+                };
+                first(over, answer).await?
+            }
+        };
+        if answered.is_none() {
+            return Err(claim.error(ClientCause::TimedOut));
         }
         cookies.end(response);
         Ok(())

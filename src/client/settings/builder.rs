@@ -43,6 +43,11 @@ pub struct ClientBuilder {
 impl ClientBuilder {
     /// Sets the time limit for a whole exchange, including redirects and the body. Default: none, so only the limits of
     /// the phases apply: see [`ClientTimeouts`].
+    ///
+    /// The time runs from the call that begins the exchange to the end of the body, whoever is slow: what the caller
+    /// spends between two reads or writes counts, too. After that, every read and write fails with a timeout, even if
+    /// more has arrived, until the whole body has been read. While a limit is set, `AsyncRead` yields little at once to a
+    /// slow reader, so that one that buffers notices it in time.
     pub fn timeout(mut self, total: impl Into<Option<Duration>>) -> Self {
         self.total = total.into();
         self

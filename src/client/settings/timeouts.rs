@@ -7,6 +7,10 @@ use crate::exchange::Timeouts;
 
 /// The time limits of an exchange, by phase. `Duration::MAX` is no limit.
 ///
+/// A phase is the time that the others take: a caller who comes back late finds what has arrived meanwhile, and how long
+/// the caller was away counts only against the limit for the whole exchange,
+/// [`ClientBuilder::timeout`](crate::ClientBuilder::timeout).
+///
 /// # Examples
 ///
 /// ```
@@ -32,6 +36,9 @@ pub struct ClientTimeouts {
     /// dropped, and the connection is closed.
     pub send: Duration,
     /// The wait from the last byte of the request to the end of the answer's head. Default: 30 s.
+    ///
+    /// This time runs even while the caller does something else. A head that is here when the caller comes back is in
+    /// time.
     pub wait: Duration,
     /// The wait for `100 Continue`, if the request expects it. After that the body is sent anyway (RFC 9110 §10.1.1).
     /// Default: 1 s.
@@ -40,15 +47,18 @@ pub struct ClientTimeouts {
     /// stream that has been begun, or is written to a [`Call`](crate::Call); then the 417 is the answer.
     pub go_ahead: Duration,
     /// The wait for each next byte of a body. Default: 30 s.
-    pub receive: Duration,
-    /// How many bytes per second must arrive on average of a body that is received whole, after the first ten seconds
-    /// of waiting for it. Default: 500.
-    ///
-    /// A body that is read in pieces ([`Client::stream`](crate::Client::stream), [`Client::open`](crate::Client::open))
-    /// may be as slow as [`ClientTimeouts::receive`] allows, because streams of events are slow by nature.
-    pub receive_rate_min: u64,
     ///
     /// Only the time counts in which the caller waits for the body, and none after a read that was given up.
+    pub receive: Duration,
+    /// How many bytes per second must arrive on average of a body that is received whole, after the first ten seconds
+    /// of waiting for it. Default: 0, so a body may be as slow as [`ClientTimeouts::receive`] allows.
+    ///
+    /// All bytes after the head count, even those in its packet, and the time in which the client waits for more. Bytes
+    /// that complete the body are never refused, so a late body that comes whole is good.
+    ///
+    /// A body that is read in pieces ([`Client::stream`](crate::Client::stream), [`Client::open`](crate::Client::open))
+    /// has no minimal rate, because streams of events are slow by nature.
+    pub receive_rate_min: u64,
 }
 
 impl ClientTimeouts {

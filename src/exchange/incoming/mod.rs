@@ -9,7 +9,7 @@ use super::expectation::Expectation;
 use super::outgoing::poll_flush;
 use super::pace::Pace;
 use super::remaining::Remaining;
-use super::{Bounds, ExchangeError, Phase, Timeouts};
+use super::{Bounds, ExchangeError, Timeouts};
 use crate::memory::{Arena, Reset};
 use crate::message::Headers;
 use crate::net::{Buffer, Conn, Fault, Home, Lane};
