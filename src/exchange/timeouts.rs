@@ -36,7 +36,12 @@ pub struct Timeouts {
     pub body_rate_min: u64,
     /// The wait between requests. Then: close without an answer. Default: 60 s.
     pub idle: Duration,
-    /// A write that makes no progress. Then: close. Default: 30 s.
+    /// How long the peer may take nothing of what is written to it. Then: close. Default: 60 s, as nginx's
+    /// `send_timeout`.
+    ///
+    /// Over a socket, it has taken what the operating system there has acknowledged. A peer that has taken more than 256
+    /// KiB since such a limit was reached last is given the time once more: some programs read a lot at once and then
+    /// pause, such as `curl --limit-rate` for up to 100 s.
     pub write: Duration,
     /// The handler, whatever it waits for: its own sleep counts, and so does a peer that sends or reads all the time.
     /// Then: its future is dropped; 503, close, or only close if the answer has begun. Default: no limit.
@@ -64,7 +69,7 @@ impl Default for Timeouts {
             body_grace: Duration::from_secs(10),
             body_rate_min: 500,
             idle: Duration::from_secs(60),
-            write: Duration::from_secs(30),
+            write: Duration::from_secs(60),
             handler: None,
             linger: Duration::from_secs(30),
             linger_idle: Duration::from_secs(5),

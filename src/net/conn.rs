@@ -107,8 +107,8 @@ impl<H: Home> Conn<H> {
         while !self.output().is_empty() {
             ready!(self.poll_send(cx, &[], limit))?;
         }
-        if self.transport.has_unsent() && self.poll_unload(cx)?.is_pending() {
-            return self.poll_expired(cx, Lane::Write, limit).map(Err);
+        while self.transport.has_unsent() && self.poll_unload(cx)?.is_pending() {
+            ready!(self.poll_taken(cx, limit, |conn| conn.transport.write_unnoticed(&[])))?;
         }
         // A boxed transport may hold bytes back, too.
         match self.transport.poll_flush(cx) {
@@ -136,29 +136,91 @@ impl<H: Home> Conn<H> {
         if let Some(all) = self.join(cx) {
             return self.poll_send(&mut Context::from_waker(&all), body, limit);
         }
-        if self.transport.has_unsent() {
-            let _ = self.poll_unload(cx)?;
-        }
-        let output = &mut self.workspace.get_or_insert_with(new_workspace).output;
-        let (waiting, of_output) = (output.waiting(), output.len());
-        let sent = match (waiting, body) {
-            (bytes, []) | ([], bytes) => self.transport.poll_write(cx, bytes),
-            _ => self.transport.poll_write_vectored(cx, &[IoSlice::new(waiting), IoSlice::new(body)]),
-        };
-        match sent {
-            Poll::Ready(Ok(0)) => Poll::Ready(Err(Fault::Io(io::ErrorKind::WriteZero.into()))),
-            Poll::Ready(Ok(count)) => {
-                charge(cx, count);
-                self.disarm(Lane::Write);
-                let Workspace { output, traffic, .. } = self.workspace();
-                traffic.sent += count as u64;
-                let of_output = count.min(of_output);
-                output.advance(of_output);
-                Poll::Ready(Ok(count - of_output))
+        loop {
+            if self.transport.has_unsent() {
+                let _ = self.poll_unload(cx)?;
             }
-            Poll::Ready(Err(error)) => Poll::Ready(Err(self.unwritten(error))),
-            Poll::Pending => self.poll_expired(cx, Lane::Write, limit).map(Err),
+            let waiting = self.workspace.get_or_insert_with(new_workspace).output.waiting();
+            let sent = match (waiting, body) {
+                (bytes, []) | ([], bytes) => self.transport.poll_write(cx, bytes),
+                _ => self.transport.poll_write_vectored(cx, &[IoSlice::new(waiting), IoSlice::new(body)]),
+            };
+            let count = match sent {
+                Poll::Ready(Ok(0)) => return Poll::Ready(Err(Fault::Io(io::ErrorKind::WriteZero.into()))),
+                Poll::Ready(Ok(count)) => count,
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(self.unwritten(error))),
+                Poll::Pending => match ready!(self.poll_taken(cx, limit, |conn| conn.write_unnoticed(body)))?
+                {
+                    // Now TLS has room.
+                    0 => continue,
+                    count => count as usize,
+                },
+            };
+            charge(cx, count);
+            self.end_wait();
+            let Workspace { output, traffic, .. } = self.workspace();
+            traffic.sent += count as u64;
+            let of_output = count.min(output.len());
+            output.advance(of_output);
+            return Poll::Ready(Ok(count - of_output));
         }
+    }
+
+    /// Ends the wait for the peer to take more.
+    #[inline]
+    fn end_wait(&mut self) {
+        self.disarm(Lane::Write);
+        self.workspace().progress.note();
+    }
+
+    /// Waits for the peer to take more of what is written. Ready with the outcome of `write` if the system takes more than
+    /// the runtime has noticed, or with a fault when the peer has taken nothing for `limit` ([`Progress`]).
+    fn poll_taken(
+        &mut self,
+        cx: &mut Context<'_>,
+        limit: Duration,
+        mut write: impl FnMut(&mut Self) -> io::Result<u64>,
+    ) -> Poll<Result<u64, Fault>> {
+        let Some(buffer_len) = self.transport.send_buffer_len() else {
+            return self.poll_expired(cx, Lane::Write, limit).map(Err);
+        };
+        // While a part is waited for, it has its time.
+        let mut part = match self.workspace().progress.is_waiting() {
+            true => limit,
+            false => self.begin_part(limit),
+        };
+        loop {
+            ready!(self.poll_expired(cx, Lane::Write, part));
+            match write(self) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) => return Poll::Ready(Err(self.unwritten(error))),
+                Ok(count) => {
+                    self.end_wait();
+                    return Poll::Ready(Ok(count));
+                }
+            }
+            let Workspace { traffic, sent_before, progress, .. } = self.workspace();
+            // What does not fit into the buffer of the system has been taken.
+            if !progress.goes_on((*sent_before + traffic.sent).saturating_sub(buffer_len)) {
+                return Poll::Ready(Err(Fault::Expired));
+            }
+            self.disarm(Lane::Write);
+            part = self.begin_part(limit);
+        }
+    }
+
+    /// Begins the next part of a wait for the peer, of `limit` in all. Returns how long it may take.
+    fn begin_part(&mut self, limit: Duration) -> Duration {
+        let now = self.timer.now();
+        self.workspace().progress.begin_part(now, limit)
+    }
+
+    /// Writes what the system takes of the output, or else of `body`, whether the runtime has noticed that it takes any.
+    /// Of TLS, that is what it holds back.
+    fn write_unnoticed(&mut self, body: &[u8]) -> io::Result<u64> {
+        let output = &self.workspace.get_or_insert_with(new_workspace).output;
+        let bytes = if output.is_empty() { body } else { output.waiting() };
+        self.transport.write_unnoticed(bytes)
     }
 
     /// Sends what TLS holds back. A peer that takes some of it is not one that takes nothing.
@@ -166,7 +228,7 @@ impl<H: Home> Conn<H> {
     fn poll_unload(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Fault>> {
         while self.transport.has_unsent() {
             ready!(self.transport.poll_unload(cx)).map_err(|error| self.unwritten(error))?;
-            self.disarm(Lane::Write);
+            self.end_wait();
         }
         Poll::Ready(Ok(()))
     }
@@ -182,15 +244,16 @@ impl<H: Home> Conn<H> {
         if let Some(all) = self.join(cx) {
             return self.poll_send_file(&mut Context::from_waker(&all), file, range, limit);
         }
-        match self.transport.poll_send_file(cx, file, range) {
-            Poll::Ready(Ok(count)) => {
-                self.disarm(Lane::Write);
-                self.workspace().traffic.sent += count;
-                Poll::Ready(Ok(count))
+        let count = match self.transport.poll_send_file(cx, file, range.clone()) {
+            Poll::Ready(sent) => sent.map_err(|error| self.unwritten(error))?,
+            Poll::Pending => {
+                let send = |conn: &mut Self| conn.transport.send_file_unnoticed(file, range.clone());
+                ready!(self.poll_taken(cx, limit, send))?
             }
-            Poll::Ready(Err(error)) => Poll::Ready(Err(self.unwritten(error))),
-            Poll::Pending => self.poll_expired(cx, Lane::Write, limit).map(Err),
-        }
+        };
+        self.end_wait();
+        self.workspace().traffic.sent += count;
+        Poll::Ready(Ok(count))
     }
 
     /// The fault of a failed write. The operating system reports a reset only once, and a later read would see an end
@@ -207,9 +270,11 @@ impl<H: Home> Conn<H> {
         if let Some(all) = self.join(cx) {
             return self.poll_shutdown(&mut Context::from_waker(&all), limit);
         }
-        match self.transport.poll_shutdown(cx) {
-            Poll::Ready(shut) => Poll::Ready(shut.map_err(Fault::Io)),
-            Poll::Pending => self.poll_expired(cx, Lane::Write, limit).map(Err),
+        loop {
+            match self.transport.poll_shutdown(cx) {
+                Poll::Ready(shut) => return Poll::Ready(shut.map_err(Fault::Io)),
+                Poll::Pending => ready!(self.poll_taken(cx, limit, |conn| conn.write_unnoticed(&[])))?,
+            };
         }
     }
 
@@ -259,7 +324,9 @@ impl<H: Home> Conn<H> {
 
     /// Takes the counts of bytes received and sent since the last call.
     pub(crate) fn take_traffic(&mut self) -> Traffic {
-        std::mem::take(&mut self.workspace().traffic)
+        let Workspace { traffic, sent_before, .. } = self.workspace();
+        *sent_before += traffic.sent;
+        std::mem::take(traffic)
     }
 
     /// Splits the connection into transport and timer, to be taken over.
@@ -324,5 +391,79 @@ impl Conn {
     /// Who is at the other end.
     pub(crate) fn peer(&self) -> Peer {
         self.timer.peer()
+    }
+}
+
+#[cfg(unix)]
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+
+    use tokio::io::AsyncReadExt;
+    use tokio::net::UnixStream;
+    use tokio::runtime::Builder;
+    use tokio::time::timeout;
+
+    use super::*;
+    use crate::net::Stopwatch;
+
+    const LIMIT: Duration = Duration::from_millis(200);
+
+    /// A connection whose socket takes no more, and its peer.
+    async fn full() -> (Conn<Anywhere>, UnixStream) {
+        let (near, far) = UnixStream::pair().unwrap();
+        near.writable().await.unwrap();
+        let mut conn = Conn::new(Transport::Unix(near), Stopwatch::new());
+        let mut fill =
+            |cx: &mut Context<'_>| Poll::Ready(conn.poll_send(cx, &[b'x'; 4096], LIMIT).is_pending());
+        while !poll_fn(&mut fill).await {}
+        (conn, far)
+    }
+
+    fn block_on(future: impl Future<Output = ()>) {
+        Builder::new_current_thread().enable_all().build().unwrap().block_on(future);
+    }
+
+    /// The runtime hears of room only when there is much, so that such a peer was cut off.
+    #[test]
+    fn a_peer_that_takes_little_takes_something() {
+        block_on(async {
+            let (mut conn, mut far) = full().await;
+            for _ in 0..3 {
+                far.read_exact(&mut [0; 8192]).await.unwrap();
+                let (start, sent) = (Instant::now(), poll_fn(|cx| conn.poll_send(cx, &[b'x'; 4096], LIMIT)));
+                assert_eq!(sent.await.unwrap(), 4096);
+                assert!(start.elapsed() < LIMIT);
+            }
+        });
+    }
+
+    #[test]
+    fn a_peer_that_takes_nothing_is_given_up_at_the_limit() {
+        block_on(async {
+            let ((mut conn, _far), start) = (full().await, Instant::now());
+            let sent = poll_fn(|cx| conn.poll_send(cx, &[b'x'; 4096], LIMIT)).await;
+            assert!(matches!(sent, Err(Fault::Expired)), "{sent:?}");
+            assert!(start.elapsed() < 2 * LIMIT);
+        });
+    }
+
+    #[test]
+    fn a_peer_that_has_taken_much_has_the_limit_once_more() {
+        block_on(async {
+            let (mut conn, mut far) = full().await;
+            for _ in 0..100 {
+                far.read_exact(&mut [0; 4096]).await.unwrap();
+                poll_fn(|cx| conn.poll_send(cx, &[b'x'; 4096], Duration::MAX)).await.unwrap();
+            }
+            conn.disarm(Lane::Write);
+            let mut fill =
+                |cx: &mut Context<'_>| Poll::Ready(conn.poll_send(cx, &[b'x'; 4096], LIMIT).is_pending());
+            while !poll_fn(&mut fill).await {}
+            let start = Instant::now();
+            let sent = timeout(4 * LIMIT, poll_fn(|cx| conn.poll_send(cx, &[b'x'; 4096], LIMIT))).await;
+            assert!(matches!(sent, Ok(Err(Fault::Expired))), "{sent:?}");
+            assert!(start.elapsed() > LIMIT + LIMIT / 2, "{:?}", start.elapsed());
+        });
     }
 }

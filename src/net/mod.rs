@@ -22,6 +22,7 @@ mod crowd;
 mod delegate;
 mod early;
 mod home;
+mod progress;
 mod workspace;
 
 mod timer;

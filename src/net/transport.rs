@@ -1,7 +1,7 @@
 //! [`Transport`]: what carries the bytes of a connection.
 
 use std::future::poll_fn;
-use std::io::{self, IoSlice, Read};
+use std::io::{self, IoSlice, Read, Write};
 use std::mem::MaybeUninit;
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
@@ -159,6 +159,20 @@ impl<B: AnyStream> Transport<B> {
         let Some(socket) = self.socket() else { return Poll::Pending };
         let read = (&*socket).read(buf.initialize_unfilled());
         unless_blocked(read.inspect(|count| buf.advance(*count)))
+    }
+
+    /// Writes what the system takes, noticed or not. Of TLS that is what it holds back, and none of `bytes`.
+    pub(super) fn write_unnoticed(&mut self, bytes: &[u8]) -> io::Result<u64> {
+        if let Transport::Tls(stream) = self {
+            return stream.unload(|carrier, bytes| carrier.write_unnoticed(bytes)).map(|()| 0);
+        }
+        let socket = self.socket().ok_or(io::ErrorKind::WouldBlock)?;
+        (&*socket).write(bytes).map(|count| count as u64)
+    }
+
+    /// How many bytes the system keeps for a socket until its peer has taken them.
+    pub(super) fn send_buffer_len(&self) -> Option<u64> {
+        self.socket()?.send_buffer_size().ok().map(|len| len as u64)
     }
 
     /// The socket at the bottom, if there is one. Only sockets depend on their runtime to notice what comes.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::crowd::Crowd;
+use super::progress::Progress;
 use crate::memory::{Reset, vacate};
 
 /// What a connection needs only while it is busy.
@@ -18,6 +19,10 @@ pub(crate) struct Workspace {
     pub(super) is_shared: bool,
     /// Those who wait, if they have different wakers.
     pub(super) crowd: Option<Arc<Crowd>>,
+    /// How many bytes were sent before those of `traffic`.
+    pub(super) sent_before: u64,
+    /// Whether the peer takes what is written.
+    pub(super) progress: Progress,
 }
 
 /// The bytes that wait to be written.
@@ -77,13 +82,22 @@ impl Output {
 
 impl Reset for Workspace {
     fn reset(&mut self) {
-        let Workspace { output: Output { bytes, written }, traffic, is_reset, is_flushing, is_shared, crowd } =
-            self;
+        let Workspace {
+            output: Output { bytes, written },
+            traffic,
+            is_reset,
+            is_flushing,
+            is_shared,
+            crowd,
+            sent_before,
+            progress,
+        } = self;
         (*is_reset, *is_flushing, *is_shared) = (false, false, false);
         vacate(crowd);
         bytes.clear();
-        *written = 0;
+        (*written, *sent_before) = (0, 0);
         *traffic = Traffic::default();
+        *progress = Progress::default();
     }
 
     fn shrink(&mut self) {

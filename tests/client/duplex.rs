@@ -595,7 +595,7 @@ async fn a_reader_whose_writer_has_failed_does_not_wait_for_ever() {
     for said in ["", "HTTP/1.1 200 OK\r\n", "HTTP/1.1 100 Continue\r\n\r\n"] {
         // Too much to be written, too much to be flushed at the end, and more or less than was announced.
         for (size, announced, seconds) in
-            [(1 << 20, None, 60), (65 << 10, None, 60), (5, Some(4), 30), (5, Some(6), 30)]
+            [(1 << 20, None, 90), (65 << 10, None, 90), (5, Some(4), 30), (5, Some(6), 30)]
         {
             let stage = Stage::new(move |mut peer, _| async move {
                 peer.say(said).await?;

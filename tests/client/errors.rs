@@ -324,7 +324,7 @@ async fn of_an_answer_that_is_malformed_too_large_or_late() {
     let mut large = request(Method::Post, URL);
     large.body.set(vec![b'x'; 1 << 20]);
     let sent = silent.client().send(&large, &mut Response::new()).await;
-    check(sent, "http://a/b: sending the request to a:80 took longer than 30 s");
+    check(sent, "http://a/b: sending the request to a:80 took longer than 60 s");
 }
 
 /// A server that neither reads nor says anything.

@@ -1,5 +1,8 @@
-//! An answer that is due reaches its peer, even one that still sends its request (RFC 9112 §9.6).
+//! An answer that is due reaches its peer, even one that still sends its request (RFC 9112 §9.6), or reads slowly.
 
+use std::io::{Read, Write};
+use std::sync::Arc;
+use std::thread;
 use std::time::Duration;
 
 use corehttp::{BodyPlan, Context, Error, Handler, Limits, Request, Server, Status, Timeouts, around};
@@ -7,7 +10,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
 use tokio::time::{Instant, sleep};
 
 use crate::support::answers::answers;
-use crate::support::{Served, paused, send_first, status};
+use crate::support::{Served, eventually, paused, send_first, status};
 
 /// Answers without the body of its request.
 struct App;
@@ -126,7 +129,7 @@ fn a_peer_that_never_stops_sending_is_cut_off() {
     let served = Served::with(|server| server.timeouts(timeouts), App);
     let (mut flood, start) = (served.connect(), std::time::Instant::now());
     flood.say("bad\r\n");
-    while std::io::Write::write_all(&mut flood.stream, &[b'b'; 100_000]).is_ok() {
+    while flood.stream.write_all(&[b'b'; 100_000]).is_ok() {
         assert!(start.elapsed() < Duration::from_secs(30), "it is read from for ever");
     }
     assert!(start.elapsed() >= Duration::from_millis(300));
@@ -148,4 +151,60 @@ fn a_stop_waits_a_second_for_a_silent_peer_that_may_linger() {
         let _ = tokio::join!(peer, service.serve_connection(far));
         assert_eq!(start.elapsed().as_millis(), 101_900);
     });
+}
+
+/// The runtime hears of room in a buffer when a third of it is free, for which such a peer takes longer than the limit.
+#[test]
+fn a_peer_that_reads_slowly_gets_all_of_its_answer() {
+    const LEN: usize = 12 << 20;
+    let file = Arc::new(tempfile::tempfile().unwrap());
+    file.set_len(LEN as u64).unwrap();
+    let app = async move |ctx: &mut Context| -> corehttp::Result {
+        match ctx.request.path() {
+            "/file" => ctx.response.body.file(file.clone(), 0..LEN as u64),
+            "/bytes" => ctx.response.body.set(vec![0; LEN]),
+            _ => {
+                let mut out = ctx.stream().await?;
+                out.write_all(&vec![0; LEN]).await?;
+                out.finish().await?;
+            }
+        }
+        Ok(())
+    };
+    let timeouts = Timeouts { write: Duration::from_millis(200), ..Timeouts::default() };
+    let served = Served::with(|server| server.timeouts(timeouts), app);
+    let peers = ["/file", "/bytes", "/stream"].map(|path| {
+        let mut peer = served.connect();
+        thread::spawn(move || {
+            peer.say(format!("GET {path} HTTP/1.0\r\n\r\n"));
+            let (mut heard, start) = (Vec::new(), std::time::Instant::now());
+            let mut piece = vec![0; 32 << 10];
+            // Slower than megabytes a second, for longer than two limits on a core, whose clock is coarse.
+            while start.elapsed() < Duration::from_millis(2_000) {
+                thread::sleep(Duration::from_millis(50));
+                let count = peer.stream.read(&mut piece).unwrap();
+                heard.extend_from_slice(&piece[..count]);
+            }
+            let end = peer.stream.read_to_end(&mut heard);
+            let body =
+                heard.windows(4).position(|end| end == b"\r\n\r\n").map_or(0, |at| heard.len() - at - 4);
+            (path, end.map(drop).map_err(|error| error.kind()), body)
+        })
+    });
+    for peer in peers {
+        let (path, end, body) = peer.join().unwrap();
+        assert_eq!((end, body), (Ok(()), LEN), "{path}");
+    }
+}
+
+#[test]
+fn a_peer_that_reads_nothing_is_cut_off_at_the_limit() {
+    let app = |ctx: &mut Context| ctx.response.body.set(vec![0; 12 << 20]);
+    let timeouts = Timeouts { write: Duration::from_millis(200), ..Timeouts::default() };
+    let served = Served::with(|server| server.timeouts(timeouts), app);
+    let (mut peer, start) = (served.connect(), std::time::Instant::now());
+    peer.say("GET / HTTP/1.0\r\n\r\n");
+    eventually("it is cut off", || served.running.stats().total.errors.timed_out == 1);
+    let waited = start.elapsed();
+    assert!((Duration::from_millis(200)..Duration::from_secs(3)).contains(&waited), "{waited:?}");
 }

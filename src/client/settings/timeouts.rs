@@ -30,7 +30,9 @@ pub struct ClientTimeouts {
     pub connect: Duration,
     /// The TLS handshake. Default: 10 s.
     pub tls: Duration,
-    /// A write that makes no progress. Default: 30 s.
+    /// How long the server may take nothing of what is written to it. Default: 60 s. Over a socket, it has taken what
+    /// the operating system there has acknowledged; one that has taken more than 256 KiB since such a limit was reached
+    /// last is given the time once more, because some servers read a lot at once and then pause.
     ///
     /// If a complete answer with a `content-length` has arrived by then, it is valid: only the rest of the request is
     /// dropped, and the connection is closed.
@@ -95,7 +97,7 @@ impl Default for ClientTimeouts {
             resolve: Duration::from_secs(5),
             connect: Duration::from_secs(10),
             tls: Duration::from_secs(10),
-            send: Duration::from_secs(30),
+            send: Duration::from_secs(60),
             wait: Duration::from_secs(30),
             go_ahead: Duration::from_secs(1),
             receive: Duration::from_secs(30),

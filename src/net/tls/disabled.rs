@@ -52,6 +52,10 @@ impl<C> TlsStream<C> {
         match self.never {}
     }
 
+    pub(crate) fn unload(&mut self, _: impl FnMut(&mut C, &[u8]) -> io::Result<u64>) -> io::Result<()> {
+        match self.never {}
+    }
+
     pub(crate) fn carrier(&self) -> &C {
         match self.never {}
     }

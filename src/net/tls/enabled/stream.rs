@@ -49,9 +49,32 @@ impl<C: AsyncRead + AsyncWrite + Unpin> TlsStream<C> {
 
     /// Has the carrier take some of what has been written.
     pub(crate) fn poll_unload(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let write =
+            |carrier: &mut C, parts: &[IoSlice<'_>]| match Pin::new(carrier).poll_write_vectored(cx, parts) {
+                Poll::Ready(written) => written,
+                Poll::Pending => Err(io::ErrorKind::WouldBlock.into()),
+            };
+        match self.give(write) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Poll::Pending,
+            given => Poll::Ready(given),
+        }
+    }
+
+    /// Has the carrier take some of what has been written, by `write`.
+    pub(crate) fn unload(
+        &mut self,
+        mut write: impl FnMut(&mut C, &[u8]) -> io::Result<u64>,
+    ) -> io::Result<()> {
+        self.give(|carrier, parts| {
+            write(carrier, parts.first().map_or(&[], |part| part)).map(|count| count as usize)
+        })
+    }
+
+    fn give(&mut self, mut write: impl FnMut(&mut C, &[IoSlice<'_>]) -> io::Result<usize>) -> io::Result<()> {
+        let write = |carrier: &mut Carrier<C>, parts: &[IoSlice<'_>]| write(&mut carrier.inner, parts);
         match &mut self.0 {
-            Client(stream) => poll_give(cx, stream.get_mut()),
-            Server(stream) => poll_give(cx, stream.get_mut()),
+            Client(stream) => give(stream.get_mut(), write),
+            Server(stream) => give(stream.get_mut(), write),
         }
     }
 }
@@ -78,33 +101,29 @@ impl<C> TlsStream<C> {
 }
 
 /// Has the carrier take some of what waits inside of TLS.
-fn poll_give<C: AsyncWrite + Unpin, T: DerefMut<Target = ConnectionCommon<S>>, S: SideData>(
-    cx: &mut Context<'_>,
+fn give<C, T: DerefMut<Target = ConnectionCommon<S>>, S: SideData>(
     (carrier, tls): (&mut C, &mut T),
-) -> Poll<io::Result<()>> {
-    match tls.write_tls(&mut Sink { carrier, cx }) {
-        Ok(0) => Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Poll::Pending,
-        given => Poll::Ready(given.map(drop)),
+    write: impl FnMut(&mut C, &[IoSlice<'_>]) -> io::Result<usize>,
+) -> io::Result<()> {
+    match tls.write_tls(&mut Sink { carrier, write })? {
+        0 => Err(io::ErrorKind::WriteZero.into()),
+        _ => Ok(()),
     }
 }
 
 /// A carrier that is written to by one that does not wait.
-struct Sink<'a, 'b, C> {
+struct Sink<'a, C, F> {
     carrier: &'a mut C,
-    cx: &'a mut Context<'b>,
+    write: F,
 }
 
-impl<C: AsyncWrite + Unpin> Write for Sink<'_, '_, C> {
+impl<C, F: FnMut(&mut C, &[IoSlice<'_>]) -> io::Result<usize>> Write for Sink<'_, C, F> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.write_vectored(&[IoSlice::new(bytes)])
     }
 
     fn write_vectored(&mut self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
-        match Pin::new(&mut *self.carrier).poll_write_vectored(self.cx, parts) {
-            Poll::Ready(written) => written,
-            Poll::Pending => Err(io::ErrorKind::WouldBlock.into()),
-        }
+        (self.write)(self.carrier, parts)
     }
 
     fn flush(&mut self) -> io::Result<()> {
