@@ -1026,7 +1026,7 @@ mod ending {
         block_on(begun.notified()).unwrap();
         peer.reset();
         eventually("it is noticed", || served.running.stats().total.open == 0);
-        let cut = "the handler failed: the peer closed before it was answered in full";
+        let cut = "the peer closed before it was answered in full";
         assert_eq!(refusals.take(), [(0, cut.to_owned())]);
     }
 
