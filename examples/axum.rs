@@ -13,10 +13,12 @@
 //! curl -i --json '{"numbers": [1, 2, 3]}' http://127.0.0.1:8080/sum
 //! ```
 
+use std::time::Duration;
+
 use axum::extract::Path;
 use axum::routing::{get, post};
 use axum::{Extension, Json, Router};
-use corehttp::{PeerAddr, Server, Tower};
+use corehttp::{PeerAddr, Server, Tower, shutdown_signal};
 use serde::{Deserialize, Serialize};
 use tower_http::cors::CorsLayer;
 
@@ -37,7 +39,8 @@ fn main() -> corehttp::Result {
         .route("/hello/{name}", get(greet))
         .route("/sum", post(sum))
         .layer(CorsLayer::permissive());
-    let running = Server::bind(address).start(Tower::new(app))?;
+    let server = Server::bind(address).on_stop(shutdown_signal(), Duration::from_secs(10));
+    let running = server.start(Tower::new(app))?;
     println!("listening on {running}");
     running.wait()
 }

@@ -15,11 +15,12 @@
 
 use std::time::Duration;
 
-use corehttp::{Compress, Context, Event, Method, Server, Status};
+use corehttp::{Compress, Context, Event, Method, Server, Status, shutdown_signal};
 
 fn main() -> corehttp::Result {
     let address = std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:8080".into());
-    let running = Server::bind(address).start(Compress::new(answer))?;
+    let server = Server::bind(address).on_stop(shutdown_signal(), Duration::from_secs(10));
+    let running = server.start(Compress::new(answer))?;
     println!("listening on {running}");
     running.wait()
 }

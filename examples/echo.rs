@@ -10,13 +10,12 @@
 use std::io::Write;
 use std::time::Duration;
 
-use corehttp::{BodyPlan, Context, FromText, Method, Server, Status, with_plan};
-use tokio::signal::ctrl_c;
+use corehttp::{BodyPlan, Context, FromText, Method, Server, Status, shutdown_signal, with_plan};
 
 fn main() -> corehttp::Result {
     let mut args = std::env::args().skip(1);
     let address = args.next().unwrap_or_else(|| "127.0.0.1:8080".into());
-    let mut server = Server::bind(address).on_stop(ctrl_c(), Duration::from_secs(10));
+    let mut server = Server::bind(address).on_stop(shutdown_signal(), Duration::from_secs(10));
     if let Some(cores) = args.next() {
         server = server.cores(cores.parse()?);
     }

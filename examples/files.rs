@@ -6,8 +6,7 @@
 
 use std::time::Duration;
 
-use corehttp::{Context, Files, Handler, IntoHandler, Server};
-use tokio::signal::ctrl_c;
+use corehttp::{Context, Files, Handler, IntoHandler, Server, shutdown_signal};
 
 fn main() -> corehttp::Result {
     let mut args = std::env::args().skip(1);
@@ -24,7 +23,7 @@ fn main() -> corehttp::Result {
         ctx.response.headers.set("x-content-type-options", "nosniff")?;
         files.handle(ctx).await
     };
-    let server = Server::bind(address).on_stop(ctrl_c(), Duration::from_secs(10));
+    let server = Server::bind(address).on_stop(shutdown_signal(), Duration::from_secs(10));
     let running = server.on_error(|refusal| eprintln!("{refusal}")).start(handler.into_handler())?;
     println!("listening on {running}");
     running.wait()

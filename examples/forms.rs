@@ -18,12 +18,13 @@ use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use corehttp::{Context, Error, Method, Server, SetCookie, Status};
+use corehttp::{Context, Error, Method, Server, SetCookie, Status, shutdown_signal};
 
 fn main() -> corehttp::Result {
     let address = std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:8080".into());
     let sessions = Sessions::default();
-    let running = Server::bind(address).start(move |ctx: &mut Context| answer(&sessions, ctx))?;
+    let server = Server::bind(address).on_stop(shutdown_signal(), Duration::from_secs(10));
+    let running = server.start(move |ctx: &mut Context| answer(&sessions, ctx))?;
     println!("listening on {running}");
     running.wait()
 }

@@ -16,8 +16,9 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
-use corehttp::{Context, Error, FromText, Method, Response, Server, Status};
+use corehttp::{Context, Error, FromText, Method, Response, Server, Status, shutdown_signal};
 use serde::{Deserialize, Serialize};
 
 #[derive(Serialize)]
@@ -41,7 +42,8 @@ const NOTES_MAX: usize = 100;
 fn main() -> corehttp::Result {
     let address = std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:8080".into());
     let notes = Notes::default();
-    let running = Server::bind(address).start(move |ctx: &mut Context| {
+    let server = Server::bind(address).on_stop(shutdown_signal(), Duration::from_secs(10));
+    let running = server.start(move |ctx: &mut Context| {
         answer(&notes, ctx).or_else(|error| explain(&mut ctx.response, &error))
     })?;
     println!("listening on {running}");

@@ -7,9 +7,11 @@
 
 use std::env;
 use std::io;
+use std::time::Duration;
 
 use corehttp::{
     BodyPlan, Client, ClientCause, Context, Error, Handler, Method, Request, Response, Server, Version,
+    shutdown_signal,
 };
 
 struct Proxy {
@@ -79,7 +81,8 @@ fn main() -> corehttp::Result {
     let mut arguments = env::args().skip(1);
     let backend = arguments.next().ok_or_else(|| io::Error::other("usage: proxy BACKEND [ADDR]"))?;
     let address = arguments.next().unwrap_or_else(|| "127.0.0.1:8080".into());
-    let running = Server::bind(address).start(Proxy { backend, client: Client::new() })?;
+    let server = Server::bind(address).on_stop(shutdown_signal(), Duration::from_secs(10));
+    let running = server.start(Proxy { backend, client: Client::new() })?;
     println!("listening on {running}");
     running.wait()
 }

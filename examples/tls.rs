@@ -10,8 +10,9 @@ use std::fs;
 use std::thread;
 use std::time::Duration;
 
-use corehttp::{Client, ClientTls, Context, Refusal, Server, ServerTls, TlsIdentity, TlsRoots};
-use tokio::signal::ctrl_c;
+use corehttp::{
+    Client, ClientTls, Context, Refusal, Server, ServerTls, TlsIdentity, TlsRoots, shutdown_signal,
+};
 
 fn main() -> corehttp::Result {
     let args: Vec<String> = env::args().skip(1).collect();
@@ -23,7 +24,7 @@ fn main() -> corehttp::Result {
     let running = Server::bind(address)
         .tls(tls)
         .on_error(|refusal: &Refusal| eprintln!("{refusal}"))
-        .on_stop(ctrl_c(), Duration::from_secs(10))
+        .on_stop(shutdown_signal(), Duration::from_secs(10))
         .start(greet)?;
     println!("listening on {running}");
     if let Some(roots) = own {

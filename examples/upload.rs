@@ -10,9 +10,10 @@
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use corehttp::multipart::MultipartLimits;
-use corehttp::{BodyPlan, Context, Method, Server, Status, with_plan};
+use corehttp::{BodyPlan, Context, Method, Server, Status, shutdown_signal, with_plan};
 
 fn main() -> corehttp::Result {
     let mut args = std::env::args().skip(1);
@@ -20,7 +21,8 @@ fn main() -> corehttp::Result {
     let address = args.next().unwrap_or_else(|| "127.0.0.1:8080".into());
     println!("files go to {}", dir.display());
     let answer = async move |ctx: &mut Context| answer(ctx, &dir).await;
-    let running = Server::bind(address).start(with_plan(|_| BodyPlan::Stream, answer))?;
+    let server = Server::bind(address).on_stop(shutdown_signal(), Duration::from_secs(10));
+    let running = server.start(with_plan(|_| BodyPlan::Stream, answer))?;
     println!("listening on {running}");
     running.wait()
 }

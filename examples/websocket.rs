@@ -8,16 +8,15 @@
 use std::pin::pin;
 use std::time::Duration;
 
-use corehttp::{Context, Method, Server, Status};
+use corehttp::{Context, Method, Server, Status, shutdown_signal};
 use futures_util::{SinkExt, StreamExt};
-use tokio::signal::ctrl_c;
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
 
 fn main() -> corehttp::Result {
     let address = std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:8080".into());
-    let running = Server::bind(address).on_stop(ctrl_c(), Duration::from_secs(3)).start(answer)?;
+    let running = Server::bind(address).on_stop(shutdown_signal(), Duration::from_secs(3)).start(answer)?;
     println!("listening on {running}");
     running.wait()
 }
@@ -61,14 +60,17 @@ async fn accept(ctx: &mut Context) -> corehttp::Result<WebSocketStream<corehttp:
         return Err(Status::UPGRADE_REQUIRED.into());
     }
     // A page of another origin may open a socket to here, with the cookies of this one (§10.2).
-    let own = request.authority().map(|authority| format!("http://{authority}"));
-    if request.headers.text("origin").is_some_and(|origin| Some(origin) != own.as_deref()) {
+    // Its scheme is that of a proxy, if one is in front.
+    let authority = |origin: &str| origin.split_once("://").map(|(_, authority)| authority.to_owned());
+    let origin = request.headers.text("origin");
+    if origin.is_some_and(|origin| authority(origin).as_deref() != request.authority()) {
         return Err(Status::FORBIDDEN.into());
     }
     let key = request.headers.get("sec-websocket-key").ok_or(Status::BAD_REQUEST)?;
     response.headers.set("sec-websocket-accept", derive_accept_key(key))?;
     let upgraded = ctx.upgrade("websocket").await?;
-    let config = WebSocketConfig::default().max_message_size(Some(1 << 20));
+    // By default, each connection has 128 KiB to read into.
+    let config = WebSocketConfig::default().max_message_size(Some(1 << 20)).read_buffer_size(8 << 10);
     Ok(WebSocketStream::from_raw_socket(upgraded, Role::Server, Some(config)).await)
 }
 

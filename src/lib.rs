@@ -155,7 +155,7 @@
 //!   proxy it should not be, because the proxy is a single peer.
 //! - **Descriptors.** Each connection takes one, and a process often starts with 1,024 (`ulimit -n`, or `LimitNOFILE=` of
 //!   systemd). When they run out, new peers wait, and [`ErrorCounts::accept`] counts.
-//! - **Restarts.** Stop on SIGTERM, as [`Server::on_stop`] shows. On Linux, the next process can listen on the same port
+//! - **Restarts.** Stop on SIGTERM, by [`shutdown_signal`]. On Linux, the next process can listen on the same port
 //!   before this one stops, and nobody is turned away: see [`Server::share_port`].
 //! - **Observing.** [`Server::on_error`] is told why peers were refused and exchanges failed. [`Running::stats`] are
 //!   counters, and display themselves as text for Prometheus. An access log is a [`Handler`] around the others.
@@ -176,6 +176,7 @@
 //! | middleware, access logs, routers | [`Handler`], [`around`], [`Extensions`], [`Transform`], [`BoxHandler`] |
 //! | apps of axum, and other services of tower, with feature `tower` | `Tower`, `TowerBody` |
 //! | gateways: answers that come from another server | [`Request::target_to`], [`Context::forward`], [`ClientError::owed`] |
+//! | gateways that leave a prefix of the path out | [`Request::target_below`] |
 //! | secure connections, with feature `tls` | `Server::tls`, `ServerTls`, `TlsIdentity`, `TlsSession` |
 //! | redirects, such as from http to https | [`Response::redirect`], [`Request::host`] |
 //! | preconditions: 304 and 412 for clients that stored an earlier answer | [`Response::preconditions_hold`] |
@@ -268,8 +269,8 @@ pub use json::{InvalidJson, JsonError};
 pub use message::{
     BasicAuth, Body, Cookies, ExtensionMethod, FieldValue, Form, FormBuf, FormPairs, FromText, Headers,
     HeadersIter, InvalidCharset, InvalidCookie, InvalidCredentials, InvalidField, InvalidForm, InvalidMethod,
-    InvalidRequest, InvalidStatus, InvalidTarget, InvalidText, InvalidValue, Method, Request, Response,
-    SameSite, SetCookie, Status, Target, TargetForm, Timings, Version,
+    InvalidRequest, InvalidStatus, InvalidTarget, InvalidText, InvalidValue, Method, RawSetCookie, Request,
+    Response, SameSite, SetCookie, Status, Target, TargetForm, Timings, Version,
 };
 #[cfg(feature = "tls")]
 pub use net::tls::enabled::{
@@ -279,12 +280,12 @@ pub use net::{
     Address, Dialer, MemoryConnector, MemoryListener, MemoryStream, PeerAddr, Resolver, SystemResolver,
     TlsError,
 };
-pub use runtime::block_on;
+pub use runtime::{block_on, shutdown_signal};
 pub use server::{
-    Around, AsyncHandler, BodyPlan, BoxHandler, Context, Course, Error, ErrorCounts, Extensions, Handler,
-    IntoHandler, InvalidAnswer, Outcome, PlainHandler, Reader, Refusal, RefusalCause, Result, Running,
-    Server, ServerCore, ServerCounts, ServerStats, Service, SignalOutcome, Transform, Upgraded, WithPlan,
-    Writer, around, with_plan,
+    Around, AsyncHandler, BodyPlan, BoxHandler, Cause, Context, Course, Error, ErrorCounts, Extensions,
+    Handler, IntoHandler, InvalidAnswer, Outcome, PlainHandler, Reader, Refusal, RefusalCause, Result,
+    Running, Server, ServerCore, ServerCounts, ServerStats, Service, SignalOutcome, Transform, Upgraded,
+    WithPlan, Writer, around, with_plan,
 };
 pub use sse::{Event, EventReader, Events, InvalidEvent};
 #[cfg(feature = "tower")]

@@ -25,7 +25,7 @@ const FLOORS: &[(&str, &[&str])] = &[
     ("sse", &["error", "message", "runtime", "server"]),
     ("tower", &["error", "exchange", "memory", "message", "runtime", "server", "wire"]),
     // The public face only: it could be a crate of its own.
-    ("jar", &["CookieStore", "Headers", "Request", "SameSite", "SetCookie", "Target"]),
+    ("jar", &["CookieStore", "Headers", "RawSetCookie", "Request", "SameSite", "SetCookie", "Target"]),
 ];
 
 /// Words, the only places where they may stand, and why.

@@ -168,7 +168,7 @@ impl Client {
         (request, goal): (&Request, Goal),
         announcement: Announcement,
         response: &mut Response,
-        cookie: Option<&str>,
+        cookie: Option<&[u8]>,
     ) -> Result<Link, ClientError> {
         if !stale.may_retry(request, &error) {
             return Err(error);

@@ -16,7 +16,7 @@ pub(super) struct CookieExchange<'a>(Option<Box<Kept<'a>>>);
 struct Kept<'a> {
     store: Arc<dyn CookieStore>,
     target: Cow<'a, Target>,
-    cookie: Option<String>,
+    cookie: Option<Vec<u8>>,
 }
 
 impl<'a> CookieExchange<'a> {
@@ -32,12 +32,12 @@ impl<'a> CookieExchange<'a> {
         let goes_without = is_said || request.method() == Method::Trace;
         let cookie = if goes_without { None } else { store.cookie_field(&target) };
         // A store may have loaded its cookies from anywhere, and a line break in one would begin another field.
-        let cookie = cookie.filter(|cookie| is_field_value(cookie.as_bytes()));
+        let cookie = cookie.filter(|cookie| is_field_value(cookie));
         CookieExchange(Some(Box::new(Kept { store: store.clone(), target, cookie })))
     }
 
     /// The value of the request's `cookie` field, if it is to have one.
-    pub(super) fn cookie(&self) -> Option<&str> {
+    pub(super) fn cookie(&self) -> Option<&[u8]> {
         self.0.as_ref()?.cookie.as_deref()
     }
 

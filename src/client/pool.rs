@@ -164,7 +164,7 @@ impl Pool {
         out: &mut Vec<u8>,
         (request, goal): (&Request, Goal),
         announcement: Announcement,
-        cookie: Option<&str>,
+        cookie: Option<&[u8]>,
     ) {
         let defaults = match (goal, request.method()) {
             // Whatever a TRACE carries is sent back (RFC 9110 §9.3.8).

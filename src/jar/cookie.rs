@@ -4,6 +4,7 @@ use std::fmt;
 use std::time::{Duration, SystemTime};
 
 use super::host;
+use crate::RawSetCookie;
 use crate::SameSite;
 use crate::SetCookie;
 use crate::Target;
@@ -11,8 +12,9 @@ use crate::Target;
 /// A cookie in the jar, with the attributes of §5.7 by their names there.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Cookie {
-    pub(super) name: String,
-    pub(super) value: String,
+    /// Octets, like the value.
+    pub(super) name: Vec<u8>,
+    pub(super) value: Vec<u8>,
     /// In lower case.
     pub(super) domain: String,
     /// Whether it is for the domain itself only, and not for hosts below it.
@@ -32,8 +34,13 @@ pub(super) struct Cookie {
 
 impl Cookie {
     /// Makes the cookie that a response from `origin` sets, if that is allowed regardless of other cookies.
-    pub(super) fn new(origin: &Origin<'_>, set: &SetCookie<'_>, now: SystemTime) -> Result<Cookie, Rejected> {
-        if !set.keeps_prefix() {
+    pub(super) fn new(
+        origin: &Origin<'_>,
+        raw: &RawSetCookie<'_>,
+        now: SystemTime,
+    ) -> Result<Cookie, Rejected> {
+        let RawSetCookie { name, value, attributes: set } = *raw;
+        if !raw.keeps_prefix() {
             return Err(Rejected::Prefix);
         }
         if set.secure && !origin.is_secure {
@@ -42,14 +49,14 @@ impl Cookie {
         let path = set.path.unwrap_or_else(|| host::folder(origin.path));
         // Programs are held to the same rule as servers: nothing may be in the jar that could not have come off the
         // wire.
-        if !fits_set_cookie(set.name, set.value, path) {
+        if !fits_set_cookie(name, value, path) {
             return Err(Rejected::Value);
         }
         let (domain, host_only) = domain(origin, set.domain)?;
         let after = |age: Duration| now + age.min(LIFE_MAX);
         Ok(Cookie {
-            name: set.name.to_owned(),
-            value: set.value.to_owned(),
+            name: name.to_owned(),
+            value: value.to_owned(),
             domain,
             host_only,
             path: path.to_owned(),
@@ -131,12 +138,12 @@ fn domain(origin: &Origin<'_>, asked: Option<&str>) -> Result<(String, bool), Re
 
 /// Whether a `Set-Cookie` field could have contained this name, value and path. This also applies to a path that is
 /// taken from the request, since a server may redirect its client to a path of any length.
-pub(super) fn fits_set_cookie(name: &str, value: &str, path: &str) -> bool {
+pub(super) fn fits_set_cookie(name: &[u8], value: &[u8], path: &str) -> bool {
     // In a path of a request, `;` is a character like any other (RFC 3986 §3.3).
     let path = &*path.replace(';', ",");
-    let field = format!("{name}={value}; Path={path}");
-    let set = SetCookie { path: Some(path), ..SetCookie::new(name, value) };
-    SetCookie::parse(field.as_bytes()) == Some(set)
+    let field = [name, b"=", value, b"; Path=", path.as_bytes()].concat();
+    let attributes = SetCookie { path: Some(path), ..SetCookie::default() };
+    RawSetCookie::parse(&field) == Some(RawSetCookie { name, value, attributes })
 }
 
 /// Why a jar does not accept a cookie.

@@ -67,6 +67,7 @@ use self::cookie::{Cookie, Origin};
 use self::store::Store;
 use crate::CookieStore;
 use crate::Headers;
+use crate::RawSetCookie;
 use crate::SetCookie;
 use crate::Target;
 
@@ -98,8 +99,8 @@ impl Jar {
     ///
     /// The target must be in absolute-form, like that of a [`Request`](crate::Request) that was made from a URL.
     pub fn store(&self, target: &Target, headers: &Headers) {
-        for cookie in headers.all("set-cookie").filter_map(SetCookie::parse) {
-            let _passed_over = self.set(target, &cookie);
+        for cookie in headers.all("set-cookie").filter_map(RawSetCookie::parse) {
+            let _passed_over = self.set_raw(target, &cookie);
         }
     }
 
@@ -110,14 +111,18 @@ impl Jar {
     ///
     /// Fails if the cookie may not be set.
     pub fn set(&self, target: &Target, cookie: &SetCookie<'_>) -> Result<(), Rejected> {
+        self.set_raw(target, &RawSetCookie::from(*cookie))
+    }
+
+    fn set_raw(&self, target: &Target, cookie: &RawSetCookie<'_>) -> Result<(), Rejected> {
         let (now, origin) = (SystemTime::now(), Origin::of(target).ok_or(Rejected::Target)?);
         let cookie = Cookie::new(&origin, cookie, now)?;
         self.lock().insert(&origin, cookie, now)
     }
 
     /// Returns the value of the `Cookie` field of a request for `target`, if there are cookies for it: longer paths
-    /// first, then older ones.
-    pub fn cookie_field(&self, target: &Target) -> Option<String> {
+    /// first, then older ones. It is not UTF-8 if a cookie is not (RFC 6265bis §5.8.3).
+    pub fn cookie_field(&self, target: &Target) -> Option<Vec<u8>> {
         self.lock().cookie_field(&Origin::of(target)?, SystemTime::now())
     }
 
@@ -199,7 +204,7 @@ impl Default for Jar {
 }
 
 impl CookieStore for Jar {
-    fn cookie_field(&self, target: &Target) -> Option<String> {
+    fn cookie_field(&self, target: &Target) -> Option<Vec<u8>> {
         Jar::cookie_field(self, target)
     }
 

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::cookie::{self, Cookie};
 use super::host;
+use crate::RawSetCookie;
 use crate::SameSite;
 use crate::SetCookie;
 
@@ -15,8 +16,8 @@ use crate::SetCookie;
 pub(super) fn line(cookie: &Cookie) -> Option<String> {
     let expires = cookie.expires?.duration_since(SystemTime::UNIX_EPOCH).ok()?;
     let record = json!({
-        "name": cookie.name,
-        "value": cookie.value,
+        "name": text(&cookie.name),
+        "value": text(&cookie.value),
         "domain": cookie.domain,
         "host_only": cookie.host_only,
         "path": cookie.path,
@@ -27,6 +28,20 @@ pub(super) fn line(cookie: &Cookie) -> Option<String> {
         "partitioned": cookie.partitioned,
     });
     Some(record.to_string())
+}
+
+/// Text as a string, and what is not UTF-8 as an array of octets.
+fn text(octets: &[u8]) -> Value {
+    str::from_utf8(octets).map_or_else(|_| octets.into(), Value::from)
+}
+
+/// The octets that [`text`] has written.
+fn octets(text: &Value) -> Option<Vec<u8>> {
+    match text {
+        Value::String(text) => Some(text.clone().into_bytes()),
+        Value::Array(octets) => octets.iter().map(|octet| u8::try_from(octet.as_u64()?).ok()).collect(),
+        _ => None,
+    }
 }
 
 /// Passes the cookie in each line to `take`, until the end or the first invalid line.
@@ -61,8 +76,8 @@ fn parse(line: &[u8]) -> Option<Cookie> {
         ),
     };
     let cookie = Cookie {
-        name: text("name")?,
-        value: text("value")?,
+        name: octets(record.get("name")?)?,
+        value: octets(record.get("value")?)?,
         domain: text("domain")?,
         host_only: flag("host_only")?,
         path: text("path")?,
@@ -80,12 +95,13 @@ fn parse(line: &[u8]) -> Option<Cookie> {
 }
 
 fn is_valid(cookie: &Cookie) -> bool {
-    let as_set = SetCookie {
+    let attributes = SetCookie {
         domain: (!cookie.host_only).then_some(&*cookie.domain),
         path: Some(&cookie.path),
         secure: cookie.secure,
-        ..SetCookie::new(&cookie.name, &cookie.value)
+        ..SetCookie::default()
     };
+    let as_set = RawSetCookie { name: &cookie.name, value: &cookie.value, attributes };
     let is_lower_case = !cookie.domain.bytes().any(|octet| octet.is_ascii_uppercase());
     let is_own = cookie.host_only || !host::is_public_suffix(&cookie.domain);
     is_lower_case

@@ -78,18 +78,18 @@ impl Store {
     }
 
     /// The value of the `Cookie` field of a request for `origin`.
-    pub(super) fn cookie_field(&mut self, origin: &Origin<'_>, now: SystemTime) -> Option<String> {
+    pub(super) fn cookie_field(&mut self, origin: &Origin<'_>, now: SystemTime) -> Option<Vec<u8>> {
         let cookies = self.sites.get_mut(host::site(&origin.host))?;
         let mut sent: Vec<&mut Cookie> =
             cookies.iter_mut().filter(|cookie| cookie.is_alive(now) && cookie.goes_to(origin)).collect();
         sent.sort_by_key(|cookie| (Reverse(cookie.path.len()), cookie.created));
-        let mut field = String::new();
+        let mut field = Vec::new();
         for cookie in sent {
             self.serial += 1;
             cookie.used = self.serial;
-            let between = if field.is_empty() { "" } else { "; " };
-            let equals = if cookie.name.is_empty() { "" } else { "=" };
-            field.extend([between, &cookie.name, equals, &cookie.value]);
+            let between: &[u8] = if field.is_empty() { b"" } else { b"; " };
+            let equals: &[u8] = if cookie.name.is_empty() { b"" } else { b"=" };
+            field.extend([between, &cookie.name, equals, &cookie.value].concat());
         }
         Some(field).filter(|field| !field.is_empty())
     }

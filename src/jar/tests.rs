@@ -7,6 +7,7 @@ use super::cookie::{Cookie, Origin, Rejected};
 use super::store::Store;
 use super::{Jar, record};
 use crate::Headers;
+use crate::RawSetCookie;
 use crate::Request;
 use crate::SetCookie;
 
@@ -29,7 +30,7 @@ impl Case {
     fn try_set(&mut self, url: &str, field: &str) -> Result<(), Rejected> {
         let request = request(url);
         let origin = Origin::of(request.target()).ok_or(Rejected::Target)?;
-        let set = SetCookie::parse(field.as_bytes()).expect("the field is a cookie");
+        let set = RawSetCookie::parse(field.as_bytes()).expect("the field is a cookie");
         self.store.insert(&origin, Cookie::new(&origin, &set, self.now)?, self.now)
     }
 
@@ -48,7 +49,11 @@ impl Case {
     fn check(&mut self, url: &str, expected: &str) {
         let request = request(url);
         let origin = Origin::of(request.target()).expect("the url names a host");
-        assert_eq!(self.store.cookie_field(&origin, self.now).unwrap_or_default(), expected, "{url}");
+        assert_eq!(
+            self.store.cookie_field(&origin, self.now).unwrap_or_default(),
+            expected.as_bytes(),
+            "{url}"
+        );
     }
 
     fn wait(&mut self, seconds: u64) {
@@ -310,7 +315,7 @@ fn a_jar_stores_and_gives_cookies_and_ends_its_session() {
         headers.append("Set-Cookie", field).expect("it is a field");
     }
     jar.store(request.target(), &headers);
-    assert_eq!(jar.cookie_field(request.target()).as_deref(), Some("kept=1; session=2; nameless"));
+    assert_eq!(jar.cookie_field(request.target()).as_deref(), Some("kept=1; session=2; nameless".as_bytes()));
     let relative = Request::get("/").expect("it is a path");
     assert_eq!(jar.set(relative.target(), &SetCookie::new("a", "b")), Err(Rejected::Target));
     assert_eq!(jar.cookie_field(relative.target()), None);
@@ -329,7 +334,7 @@ fn a_jar_stores_and_gives_cookies_and_ends_its_session() {
     assert!(!jar.is_empty());
     assert_eq!((jar.len(), format!("{jar:?}")), (3, "a jar of 3 cookies".into()));
     jar.end_session();
-    assert_eq!(jar.cookie_field(request.target()).as_deref(), Some("kept=1"));
+    assert_eq!(jar.cookie_field(request.target()).as_deref(), Some("kept=1".as_bytes()));
     jar.clear();
     assert!(jar.is_empty());
 }
@@ -375,7 +380,7 @@ fn a_jar_is_free_while_a_file_is_read_or_written() {
     let mut file = Vec::new();
     jar.save(Curious(&jar, &mut file)).expect("there is room");
     twin.load(BufReader::new(Curious(&twin, &file[..]))).expect("it was saved so");
-    assert_eq!(twin.cookie_field(request.target()).as_deref(), Some("a=1; b=1"));
+    assert_eq!(twin.cookie_field(request.target()).as_deref(), Some("a=1; b=1".as_bytes()));
 }
 
 #[test]
@@ -411,7 +416,7 @@ fn a_file_keeps_the_cookies_that_outlive_the_session() {
     let file = String::from_utf8(file).expect("JSON is UTF-8");
     assert_eq!((file.lines().count(), file.contains("session")), (2, false), "{file}");
     let again = loaded(&format!("\n{file} \n")).expect("what was saved can be loaded");
-    assert_eq!(again.cookie_field(request.target()).as_deref(), Some("a=2; b=\"1, é\\\""));
+    assert_eq!(again.cookie_field(request.target()).as_deref(), Some("a=2; b=\"1, é\\\"".as_bytes()));
     let mut saved = Vec::new();
     again.save(&mut saved).expect("memory can be written");
     assert_eq!(String::from_utf8_lossy(&saved), file);
@@ -443,7 +448,7 @@ fn a_cookie_that_has_expired_in_a_file_removes_none() {
     jar.save(&mut file).expect("memory can be written");
     let old = String::from_utf8_lossy(&file).replace("\"expires\":", "\"expires\":1,\"expired\":");
     jar.load(old.as_bytes()).expect("a jar has written it");
-    assert_eq!(jar.cookie_field(request.target()).as_deref(), Some("a=1"));
+    assert_eq!(jar.cookie_field(request.target()).as_deref(), Some("a=1".as_bytes()));
 }
 
 /// A cookie for a path of 64 KiB was once kept and saved, and the file could not be loaded again.
@@ -526,4 +531,39 @@ fn a_cookie_from_a_file_lives_no_longer_than_another() {
     case.check("http://a.com/", "a=1");
     case.wait(1);
     case.check("http://a.com/", "");
+}
+
+/// Such cookies were once never sent back.
+#[test]
+fn cookies_that_are_not_utf8_are_kept_and_given_back_5_7() {
+    let (jar, request) = (Jar::new(), request("https://example.com/"));
+    let mut headers = Headers::new();
+    for field in [
+        &b"n=caf\xe9; Max-Age=60"[..],
+        b"\xff\xfe=1; Max-Age=60",
+        b"\x80; Max-Age=60",
+        "u=\u{e9}; Max-Age=60".as_bytes(),
+        b"s=\xe9",
+    ] {
+        headers.append("set-cookie", field).expect("the field is valid");
+    }
+    jar.store(request.target(), &headers);
+    let lasting = b"n=caf\xe9; \xff\xfe=1; \x80; u=\xc3\xa9";
+    let all = [&lasting[..], b"; s=\xe9"].concat();
+    assert_eq!(jar.cookie_field(request.target()), Some(all));
+    let (mut file, again) = (Vec::new(), Jar::new());
+    jar.save(&mut file).expect("memory can be written");
+    again.load(&*file).expect("a jar has written it");
+    assert_eq!(again.cookie_field(request.target()).as_deref(), Some(&lasting[..]));
+    headers.set("set-cookie", b"n=; Max-Age=0").expect("the field is valid");
+    again.store(request.target(), &headers);
+    assert_eq!(again.len(), 3);
+    for tampered in ["[256]", "[-1]", "[1.5]", "[\"a\"]", "[10]", "[59]", "7", "null", "[[1]]"] {
+        let line = String::from_utf8_lossy(&file).lines().next().expect("a line").replacen(
+            "[99,97,102,233]",
+            tampered,
+            1,
+        );
+        assert!(line.contains(tampered) && Jar::new().load(line.as_bytes()).is_err(), "{line}");
+    }
 }

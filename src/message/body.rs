@@ -206,6 +206,14 @@ impl Body {
         }
     }
 
+    /// The content, which is copied unless it is shared; nothing if it is a stream.
+    pub(crate) fn to_bytes(&self) -> Bytes {
+        match &self.foreign {
+            Some(Foreign::Shared(bytes)) => bytes.clone(),
+            Some(Foreign::Stream { .. }) | None => Bytes::copy_from_slice(self.bytes()),
+        }
+    }
+
     /// The range of a file, if that is the content.
     pub(crate) fn file_range(&self) -> Option<&FileRange> {
         match &self.foreign {

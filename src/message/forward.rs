@@ -52,12 +52,75 @@ impl Request {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn target_to(&self, base: &str) -> Result<Request, InvalidTarget> {
-        let [path, query] = match (self.method(), self.target().resource(self.method())) {
+        match (self.method(), self.target().resource(self.method())) {
             // The server as a whole is a URL without a path (RFC 9112 §3.3).
-            (Method::Options, ["*", _]) => ["", ""],
-            (_, resource) if resource[0].starts_with('/') => resource,
-            _ => return Err(InvalidTarget::Form),
+            (Method::Options, ["*", _]) => self.onward(base, ["", ""]),
+            (_, resource) if resource[0].starts_with('/') => self.onward(base, resource),
+            _ => Err(InvalidTarget::Form),
+        }
+    }
+
+    /// Returns this request as [`Request::target_to`] does, without the `prefix` that its path begins with: what follows
+    /// the prefix is put behind the path of `base`. So a gateway offers a server below a path of its own.
+    ///
+    /// A prefix is one or more whole segments, spelled as in the request: below `/v1` are `/v1`, `/v1/` and `/v1/items`,
+    /// but not `/v1x`, `/v1%2Fitems` and `/%761/items`. Neither the prefix nor `base` can be left by what the peer
+    /// sends.
+    ///
+    /// The answer is forwarded as it is; [`Context::forward_with`](crate::Context::forward_with) can put the prefix
+    /// before a `location` that is only a path.
+    ///
+    /// # Errors
+    ///
+    /// As [`Request::target_to`]; also with [`InvalidTarget::Prefix`] if the path is not below the prefix, which becomes
+    /// 404 with `?`, and with [`InvalidTarget::Outside`], which becomes 400, if what follows the prefix has a segment
+    /// `..`, escaped or not, or begins with an empty one, as in `/v1//host/path`, which some servers read as the name of
+    /// a host.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use corehttp::{BodyPlan, Client, Context, Request, Server, Status, with_plan};
+    ///
+    /// async fn pass(client: &Client, ctx: &mut Context) -> corehttp::Result {
+    ///     let onward = match ctx.request.target().segments().next().transpose()?.as_deref() {
+    ///         Some("users") => ctx.request.target_below("/users", "http://127.0.0.1:9001/v1")?,
+    ///         Some("shop") => ctx.request.target_below("/shop", "http://127.0.0.1:9002")?,
+    ///         _ => return Err(Status::NOT_FOUND.into()),
+    ///     };
+    ///     ctx.forward(client.open(&onward)).await
+    /// }
+    /// # let _ = |client: Client| {
+    /// # Server::bind("127.0.0.1:8080")
+    /// #     .run(with_plan(|_| BodyPlan::Stream, async move |ctx: &mut Context| pass(&client, ctx).await))
+    /// # };
+    ///
+    /// let onward = Request::get("/users/7?full")?.target_below("/users", "http://127.0.0.1:9001/v1")?;
+    /// assert_eq!(onward.target().as_str(), "http://127.0.0.1:9001/v1/7?full");
+    /// assert!(Request::get("/users/../admin")?.target_below("/users", "http://127.0.0.1:9001").is_err());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[doc(alias = "strip_prefix")]
+    pub fn target_below(&self, prefix: &str, base: &str) -> Result<Request, InvalidTarget> {
+        let resource = self.target().resource(self.method()).concat();
+        let (path, query) = resource.split_at(resource.find('?').unwrap_or(resource.len()));
+        if !path.starts_with('/') {
+            return Err(InvalidTarget::Form);
+        }
+        let rest = match path.strip_prefix(prefix.strip_suffix('/').unwrap_or(prefix)) {
+            Some("") => "/",
+            Some(rest) if rest.starts_with('/') => rest,
+            Some(_) | None => return Err(InvalidTarget::Prefix),
         };
+        let names_host = rest != "/" && segments(rest)[1].is_empty();
+        match names_host || goes_up(rest) {
+            true => Err(InvalidTarget::Outside),
+            false => self.onward(base, [rest, query]),
+        }
+    }
+
+    /// This request for `path` and `query` below `base`.
+    fn onward(&self, base: &str, [path, query]: [&str; 2]) -> Result<Request, InvalidTarget> {
         if base.contains(['?', '#']) {
             return Err(InvalidTarget::Form);
         }
@@ -107,9 +170,13 @@ fn count_down(headers: &mut Headers) -> Result<(), InvalidTarget> {
 /// disagree on whether `%2F` and `\` separate segments, on `//`, and on what follows a `;`. Honest clients have
 /// resolved such segments (RFC 3986 §6.2.2.3).
 fn goes_up(path: &str) -> bool {
+    segments(path).iter().any(|segment| segment == b".." || segment.starts_with(b"..;"))
+}
+
+/// The decoded segments of `path`, separated wherever some server does. Before a first slash is an empty one.
+fn segments(path: &str) -> Vec<Vec<u8>> {
     let octets: Vec<u8> = percent::octets(path, Plus::Sign).collect();
-    let mut segments = octets.split(|octet| matches!(octet, b'/' | b'\\'));
-    segments.any(|segment| segment == b".." || segment.starts_with(b"..;"))
+    octets.split(|octet| matches!(octet, b'/' | b'\\')).map(<[u8]>::to_vec).collect()
 }
 
 impl Response {
@@ -324,6 +391,89 @@ mod tests {
             check_target("/", path, Ok(path));
             check_target("http://b", path, Ok(&format!("http://b{path}")));
             check_target("http://B:80/", path, Ok(&format!("http://b{path}")));
+        }
+    }
+
+    #[track_caller]
+    fn check_below(prefix: &str, url: &str, expected: Result<&str, InvalidTarget>) {
+        let onward = |base| Request::get(url).unwrap().target_below(prefix, base);
+        for base in ["http://b", "http://b/"] {
+            let found = onward(base).map(|onward| onward.target().as_str().to_owned());
+            assert_eq!(
+                found,
+                expected.map(|path| format!("http://b{path}")),
+                "{url} below {prefix} to {base}"
+            );
+        }
+        let found = onward("http://b/base").map(|onward| onward.target().as_str().to_owned());
+        assert_eq!(found, expected.map(|path| format!("http://b/base{path}")), "{url} below {prefix}");
+        let found = onward("/").map(|onward| onward.target().as_str().to_owned());
+        assert_eq!(found, expected.map(str::to_owned), "{url} below {prefix}");
+    }
+
+    #[test]
+    fn a_prefix_of_whole_segments_is_left_out() {
+        for prefix in ["/v1", "/v1/"] {
+            check_below(prefix, "/v1", Ok("/"));
+            check_below(prefix, "/v1/", Ok("/"));
+            check_below(prefix, "/v1?a=../b", Ok("/?a=../b"));
+            check_below(prefix, "http://front/v1/a/b?c", Ok("/a/b?c"));
+            check_below(prefix, "/v1/v1", Ok("/v1"));
+            check_below(prefix, "/v1/a//b", Ok("/a//b"));
+            check_below(prefix, "/v1/a%2fb/...", Ok("/a%2fb/..."));
+            for other in [
+                "/", "/v", "/v1x", "/v1%2fx", "/v1%2Fx", "/v1;a/x", "/V1/x", "/%761/x", "//v1/x", "/a/v1/x",
+                "/v1%00",
+            ] {
+                check_below(prefix, other, Err(InvalidTarget::Prefix));
+            }
+        }
+        check_below("/a/b", "/a/b/c", Ok("/c"));
+        check_below("/a/b", "/a/bc", Err(InvalidTarget::Prefix));
+        for all in ["", "/"] {
+            check_below(all, "/a/b?c", Ok("/a/b?c"));
+            check_below(all, "/", Ok("/"));
+        }
+    }
+
+    /// By hand, a gateway forwarded `/v1/../x` as `/../x`.
+    #[test]
+    fn a_prefix_cannot_be_left() {
+        for rest in [
+            "/..",
+            "/../x",
+            "/a/../x",
+            "/%2e%2e/x",
+            "/.%2E/x",
+            "/%2e%2e%2fx",
+            "/..%5cx",
+            "/..;/x",
+            "/a/..%3bx/y",
+            "//x",
+            "///x",
+            "//",
+            "//..",
+            "/%2fx",
+            "/%2F%2fx",
+            "/%5cx",
+            "//host/path",
+            "/%5C%5chost",
+        ] {
+            for prefix in ["/v1", "/v1/", "/a/b"] {
+                check_below(
+                    prefix,
+                    &format!("{}{rest}", prefix.trim_end_matches('/')),
+                    Err(InvalidTarget::Outside),
+                );
+            }
+            check_below("", rest, Err(InvalidTarget::Outside));
+        }
+        for method in [Method::Options, Method::Connect] {
+            let target = if method == Method::Options { "*" } else { "front:443" };
+            for prefix in ["", "/", "/v1", "*"] {
+                let onward = asked(method, target).target_below(prefix, "http://b");
+                assert_eq!(onward.err(), Some(InvalidTarget::Form), "{method} {prefix}");
+            }
         }
     }
 

@@ -122,6 +122,22 @@ impl TryFrom<&str> for Method {
     }
 }
 
+impl TryFrom<&String> for Method {
+    type Error = InvalidMethod;
+
+    fn try_from(token: &String) -> Result<Method, InvalidMethod> {
+        token.parse()
+    }
+}
+
+impl TryFrom<String> for Method {
+    type Error = InvalidMethod;
+
+    fn try_from(token: String) -> Result<Method, InvalidMethod> {
+        token.parse()
+    }
+}
+
 impl fmt::Display for Method {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.as_str())

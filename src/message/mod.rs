@@ -34,7 +34,7 @@ pub(crate) use body::{FileRange, Length, Source};
 pub use charset::InvalidCharset;
 #[cfg(feature = "json")]
 pub(crate) use content::Unfit;
-pub use cookie::{Cookies, InvalidCookie, SameSite, SetCookie};
+pub use cookie::{Cookies, InvalidCookie, RawSetCookie, SameSite, SetCookie};
 pub use credentials::BasicAuth;
 pub use form::{Form, FormBuf, FormPairs, InvalidForm, InvalidValue};
 pub(crate) use headers::{

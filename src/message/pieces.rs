@@ -44,6 +44,15 @@ impl Piece {
     }
 }
 
+impl From<Body> for Piece {
+    fn from(body: Body) -> Piece {
+        match body.take_source() {
+            Some(source) => Piece::Stream { source, left: body.known_len() },
+            None => Piece::Bytes(body.to_bytes()),
+        }
+    }
+}
+
 impl AsyncRead for Pieces {
     fn poll_read(
         mut self: Pin<&mut Self>,
@@ -89,10 +98,13 @@ fn count_down(left: &mut Option<u64>, count: usize) -> io::Result<()> {
 }
 
 /// The pieces of a body of parts, each of which has a head that ends with an empty line (RFC 2046 §5.1.1).
-pub(crate) fn multipart(boundary: &str, parts: impl IntoIterator<Item = (String, Piece)>) -> Vec<Piece> {
+pub(crate) fn multipart<H: AsRef<[u8]>>(
+    boundary: &str,
+    parts: impl IntoIterator<Item = (H, Piece)>,
+) -> Vec<Piece> {
     let (mut pieces, mut delimiter) = (Vec::new(), format!("--{boundary}"));
     for (head, content) in parts {
-        pieces.push(Piece::Bytes(format!("{delimiter}\r\n{head}").into()));
+        pieces.push(Piece::Bytes([delimiter.as_bytes(), b"\r\n", head.as_ref()].concat().into()));
         pieces.push(content);
         delimiter = format!("\r\n--{boundary}");
     }

@@ -16,6 +16,7 @@ use std::fmt;
 ///
 /// assert_eq!(Status::NOT_FOUND.to_string(), "404 Not Found");
 /// assert_eq!(Status::new(404), Some(Status::NOT_FOUND));
+/// assert!(Status::NOT_FOUND == 404);
 /// assert!(Status::new(299).is_some_and(Status::is_success));
 /// assert_eq!(Status::new(600), None);
 /// ```
@@ -92,6 +93,13 @@ impl TryFrom<u16> for Status {
 impl From<Status> for u16 {
     fn from(status: Status) -> u16 {
         status.as_u16()
+    }
+}
+
+// Not the other way round, or `port == text.parse()?` would no longer compile in any crate that depends on this one.
+impl PartialEq<u16> for Status {
+    fn eq(&self, code: &u16) -> bool {
+        self.0 == *code
     }
 }
 

@@ -55,8 +55,10 @@ impl Boundary {
         if !kind.eq_ignore_ascii_case(b"multipart/form-data") {
             return Err(MultipartError::ContentType);
         }
-        let text = parameters.once("boundary").map_err(|_| MultipartError::Boundary)?;
-        Boundary::new(&text.unwrap_or_default())
+        match (parameters.once("boundary"), parameters.once("boundary*")) {
+            (Ok(text), Ok(None)) => Boundary::new(&text.unwrap_or_default()),
+            _ => Err(MultipartError::Boundary),
+        }
     }
 
     /// The length of a delimiter.

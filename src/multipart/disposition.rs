@@ -1,7 +1,11 @@
 //! [`Disposition`]: the name of a part, and of its file (RFC 7578 §4.2).
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+
 use super::MultipartError;
-use super::parameter;
+use super::parameter::{self, Malformed};
+use crate::message::percent::{self, Plus};
 
 /// What `content-disposition` says about a part. The peer chooses both names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -13,27 +17,43 @@ pub(super) struct Disposition {
 impl Disposition {
     /// Parses the value of the field.
     ///
-    /// `filename*` is ignored like any unknown parameter: RFC 7578 §4.2 forbids it, yet .NET sends it in addition to
-    /// `filename`. So a program that inspects `filename` and one that uses it here agree on the name.
+    /// RFC 7578 §4.2 forbids `filename*`, yet some clients send it instead of `filename`, and .NET in addition to it. As
+    /// a program that inspects `filename` must see the name that is used, `filename*` counts only where it is alone.
+    /// aiohttp sends `name*` instead of a `name` that is not ASCII. With both, a form is refused: they are two names.
     pub(super) fn parse(field: &[u8]) -> Result<Disposition, MultipartError> {
         let (kind, parameters) = parameter::split(field);
-        let text = |name| {
-            let value = parameters.once(name).map_err(|_| MultipartError::Disposition)?;
-            value.map(|value| unescaped(&value)).transpose()
+        let parse = || {
+            let plain = |name| parameters.once(name)?.map(|value| text(&value)).transpose();
+            let extended = |name| parameters.once(name)?.map(|value| extended_text(&value)).transpose();
+            let name = match (plain("name")?, extended("name*")?) {
+                (Some(name), None) | (None, Some(name)) => name,
+                (None, None) | (Some(_), Some(_)) => return Err(Malformed),
+            };
+            let file_name = match plain("filename")? {
+                Some(file_name) => Some(file_name),
+                None => extended("filename*")?,
+            };
+            Ok(Disposition { name, file_name })
         };
-        if !kind.eq_ignore_ascii_case(b"form-data") {
-            return Err(MultipartError::Disposition);
+        match kind.eq_ignore_ascii_case(b"form-data") {
+            true => parse().map_err(|Malformed| MultipartError::Disposition),
+            false => Err(MultipartError::Disposition),
         }
-        Ok(Disposition {
-            name: text("name")?.ok_or(MultipartError::Disposition)?,
-            file_name: text("filename")?,
-        })
+    }
+}
+
+/// The text that a client spells as `value`: as browsers do, or in encoded words.
+fn text(value: &[u8]) -> Result<String, Malformed> {
+    match encoded_words(value) {
+        // .NET encodes only what it has to. ASCII that is disguised would pass by a program that does not decode it.
+        Some(text) if !text.is_ascii() => Ok(text),
+        _ => unescaped(value),
     }
 }
 
 /// Undoes the escapes of browsers in a name: `%22` for a quote, `%0D` and `%0A` for the end of a line (HTML,
 /// "multipart/form-data encoding algorithm"). They escape nothing else, not even `%`.
-fn unescaped(mut name: &[u8]) -> Result<String, MultipartError> {
+fn unescaped(mut name: &[u8]) -> Result<String, Malformed> {
     let mut plain = Vec::with_capacity(name.len());
     loop {
         let (octet, rest) = match name {
@@ -41,11 +61,74 @@ fn unescaped(mut name: &[u8]) -> Result<String, MultipartError> {
             [b'%', b'0', b'D' | b'd', rest @ ..] => (b'\r', rest),
             [b'%', b'0', b'A' | b'a', rest @ ..] => (b'\n', rest),
             [octet, rest @ ..] => (*octet, rest),
-            [] => return String::from_utf8(plain).map_err(|_| MultipartError::Disposition),
+            [] => return String::from_utf8(plain).map_err(|_| Malformed),
         };
         plain.push(octet);
         name = rest;
     }
+}
+
+/// The text of `charset'language'octets`, where octets may be escaped (RFC 8187 §3.2.1).
+fn extended_text(value: &[u8]) -> Result<String, Malformed> {
+    let mut parts = value.splitn(3, |&octet| octet == b'\'');
+    let (Some(charset), Some(_), Some(escaped)) = (parts.next(), parts.next(), parts.next()) else {
+        return Err(Malformed);
+    };
+    let octets = percent_decoded(escaped).ok_or(Malformed)?;
+    decoded(charset, octets).ok_or(Malformed)
+}
+
+/// The text of one or more encoded words, which are separated by spaces (RFC 2047 §2); `None` if there is anything else.
+fn encoded_words(value: &[u8]) -> Option<String> {
+    let words = value.split(|octet| matches!(octet, b' ' | b'\t')).filter(|word| !word.is_empty());
+    let (mut charset, mut octets) = (None, Vec::new());
+    for word in words {
+        let mut parts = word.strip_prefix(b"=?")?.strip_suffix(b"?=")?.split(|&octet| octet == b'?');
+        let (named, encoding, content) = (parts.next()?, parts.next()?, parts.next()?);
+        if parts.next().is_some() || !charset.get_or_insert(named).eq_ignore_ascii_case(named) {
+            return None;
+        }
+        // A character may begin in one word and end in the next, though it should not.
+        match encoding {
+            b"B" | b"b" => octets.extend(STANDARD.decode(content).ok()?),
+            b"Q" | b"q" => octets.extend(q_decoded(content)?),
+            _ => return None,
+        }
+    }
+    decoded(charset?, octets)
+}
+
+/// The octets of the encoding `Q` (RFC 2047 §4.2).
+fn q_decoded(content: &[u8]) -> Option<Vec<u8>> {
+    let spelled: Vec<u8> = content
+        .iter()
+        .map(|octet| match octet {
+            b'_' => b' ',
+            b'=' => b'%',
+            octet => *octet,
+        })
+        .collect();
+    if content.contains(&b'%') { None } else { percent_decoded(&spelled) }
+}
+
+/// The text in the only charsets that are in use (RFC 8187 §3.2.1). Control characters are refused: no plain name can
+/// contain them.
+fn decoded(charset: &[u8], octets: Vec<u8>) -> Option<String> {
+    let is = |name: &str| charset.eq_ignore_ascii_case(name.as_bytes());
+    let text = if is("utf-8") || is("us-ascii") {
+        String::from_utf8(octets).ok()?
+    } else if is("iso-8859-1") {
+        octets.into_iter().map(char::from).collect()
+    } else {
+        return None;
+    };
+    Some(text).filter(|text| !text.contains(char::is_control))
+}
+
+/// `None` if an escape lacks its digits.
+fn percent_decoded(text: &[u8]) -> Option<Vec<u8>> {
+    let text = str::from_utf8(text).ok().filter(|text| percent::is_well_formed(text))?;
+    Some(percent::octets(text, Plus::Sign).collect())
 }
 
 #[cfg(test)]
@@ -71,9 +154,59 @@ mod tests {
     }
 
     #[test]
-    fn filename_with_an_asterisk_is_ignored_4_2() {
+    fn filename_with_an_asterisk_counts_only_alone_8187_3_2() {
         check("form-data; name=a; filename=b; filename*=utf-8''c", "a", Some("b"));
-        check("form-data; name=a; FileName*=utf-8''c", "a", None);
+        check("form-data; name=a; filename=b; filename*=c", "a", Some("b"));
+        check("form-data; name=a; FileName*=utf-8''c", "a", Some("c"));
+        check("form-data; name=a; filename*=UTF-8''caf%C3%a9%20%22.txt", "a", Some("caf\u{e9} \".txt"));
+        check("form-data; filename*=UTF-8'fr'%e2%82%ac; name=\"a\"", "a", Some("\u{20ac}"));
+        check("form-data; name=a; filename*=iso-8859-1'en'caf%E9", "a", Some("caf\u{e9}"));
+        check("form-data; name=a; filename*=utf-8''", "a", Some(""));
+        check("form-data; name=a; filename*=utf-8''..%2f..%2Fetc", "a", Some("../../etc"));
+    }
+
+    /// As aiohttp sends it.
+    #[test]
+    fn name_with_an_asterisk_counts_only_alone_8187_3_2() {
+        check("form-data; name*=utf-8''caf%C3%A9", "caf\u{e9}", None);
+        check("form-data; name*=utf-8''%E7%8C%AB; filename=\"a\"", "\u{732b}", Some("a"));
+    }
+
+    /// As .NET sends it, and mailers do.
+    #[test]
+    fn encoded_words_are_read_2047_2() {
+        check(
+            "form-data; name=file; filename=\"=?utf-8?B?Y2Fmw6kudHh0?=\"; filename*=utf-8''caf%C3%A9.txt",
+            "file",
+            Some("caf\u{e9}.txt"),
+        );
+        check("form-data; name=\"=?utf-8?B?w7w=?=\"", "\u{fc}", None);
+        check("form-data; name=a; filename=\"=?UTF-8?q?caf=C3=A9_1.txt?=\"", "a", Some("caf\u{e9} 1.txt"));
+        check("form-data; name=a; filename=\"=?iso-8859-1?Q?caf=e9?=\"", "a", Some("caf\u{e9}"));
+        check(
+            "form-data; name=a; filename=\"=?utf-8?B?Y2Fmww==?= =?UTF-8?b?qS50eHQ=?=\"",
+            "a",
+            Some("caf\u{e9}.txt"),
+        );
+        // ASCII needs no encoding, and a program that looks for it may not decode.
+        for word in [
+            "=?utf-8?B?cGFzc3dvcmQ=?=",
+            "=?utf-8?Q?a?=",
+            "=?utf-8?B?w7w?=",
+            "=?utf-8?B?w7w=?",
+            "=?utf-8?B??w7w=?=",
+            "=?utf-16?B?w7w=?=",
+            "=?utf-8?X?w7w=?=",
+            "=?utf-8?B?w7w=?= x",
+            "=?utf-8?Q?=C3=A9=0A?=",
+            "=?utf-8?Q?=C3?=",
+            "=?utf-8?Q?=C3=A9=2?=",
+            "=?",
+            "=??=",
+            "=????=",
+        ] {
+            check(&format!("form-data; name=\"{word}\"; filename=\"{word}\""), word, Some(word));
+        }
     }
 
     #[test]
@@ -98,8 +231,22 @@ mod tests {
             b"form-data; name=\"a\"; filename=\"b\\\"",
             b"form-data; name=\"\xff\"",
             b"form-data; name=a; filename=\"\xc3\"",
-            b"form-data; name*=utf-8''c",
+            b"form-data; name=a; name*=utf-8''a",
             b"form-data; name=a; name*=utf-8''c",
+            b"form-data; name*=utf-8''a; Name*=utf-8''c",
+            b"form-data; name*=c",
+            b"form-data; name*=utf-8'c",
+            b"form-data; name*=utf-8''%C3",
+            b"form-data; name*=utf-8''%4",
+            b"form-data; name*=utf-8''%zz",
+            b"form-data; name*=utf-8''a%0D%0Ab",
+            b"form-data; name*=koi8-r''c",
+            b"form-data; name*0=c",
+            b"form-data; name*0*=utf-8''c",
+            b"form-data; name=a; filename*=c",
+            b"form-data; name=a; filename*=utf-8''%",
+            b"form-data; name=a; filename*=utf-16''c",
+            b"form-data; name=a; filename*=utf-8''b; filename*=utf-8''b",
             b"form-data; name*0=c; name=a",
             b"form-data; name=a; filename*0=b",
             b"form-data; name=a; filename=b; filename*0*=utf-8''c",

@@ -6,7 +6,7 @@ use std::io;
 use bytes::Bytes;
 use tokio::io::AsyncRead;
 
-use crate::message::{Headers, InvalidField, Piece, Pieces, Request, multipart};
+use crate::message::{Body, Headers, InvalidField, Piece, Pieces, Request, multipart};
 use crate::runtime::random_token;
 
 /// Builds a `multipart/form-data` body of texts and files, in order.
@@ -36,7 +36,7 @@ use crate::runtime::random_token;
 #[must_use]
 pub struct Form {
     /// The head of each part, and its content.
-    parts: Vec<(String, Piece)>,
+    parts: Vec<(Vec<u8>, Piece)>,
 }
 
 impl Form {
@@ -51,7 +51,7 @@ impl Form {
     ///
     /// Fails if the name contains a control character other than CR, LF and HTAB.
     pub fn text(&mut self, name: &str, text: &str) -> Result<(), InvalidField> {
-        self.push(name, None, Piece::Bytes(Bytes::copy_from_slice(text.as_bytes())))
+        self.push(name, None, &Headers::new(), Piece::Bytes(Bytes::copy_from_slice(text.as_bytes())))
     }
 
     /// Adds a file from memory. The bytes are copied once, by [`Form::attach`], unless the form contains a stream.
@@ -67,7 +67,7 @@ impl Form {
         content_type: &str,
         bytes: impl Into<Bytes>,
     ) -> Result<(), InvalidField> {
-        self.push(name, Some((file_name, content_type)), Piece::Bytes(bytes.into()))
+        self.push(name, Some(file_name), &of_type(content_type)?, Piece::Bytes(bytes.into()))
     }
 
     /// Adds a file that is read while it is sent.
@@ -87,7 +87,41 @@ impl Form {
         len: Option<u64>,
     ) -> Result<(), InvalidField> {
         let content = Piece::Stream { source: Box::pin(source), left: len };
-        self.push(name, Some((file_name, content_type)), content)
+        self.push(name, Some(file_name), &of_type(content_type)?, content)
+    }
+
+    /// Adds a part with `fields` of its own, such as a content type without a file name, which many APIs want beside a
+    /// file (RFC 7578 §4.4). The content is bytes or a stream, as [`Form::file`] and [`Form::stream`] take them.
+    ///
+    /// The form writes `content-disposition` itself; one among the fields is left out.
+    ///
+    /// # Errors
+    ///
+    /// Fails if a name is invalid, as for [`Form::text`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use corehttp::multipart::Form;
+    /// use corehttp::{Headers, Request};
+    ///
+    /// let (mut form, mut fields) = (Form::new(), Headers::new());
+    /// fields.set("content-type", "application/json")?;
+    /// form.part("metadata", None, &fields, r#"{"title":"A cat"}"#)?;
+    /// form.file("photo", "cat.jpg", "image/jpeg", &b"..."[..])?;
+    /// let mut request = Request::post("http://example.com/upload")?;
+    /// form.attach(&mut request)?;
+    /// assert!(request.body.text()?.contains("name=\"metadata\"\r\ncontent-type: application/json\r\n\r\n{"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn part(
+        &mut self,
+        name: &str,
+        file_name: Option<&str>,
+        fields: &Headers,
+        content: impl Into<Body>,
+    ) -> Result<(), InvalidField> {
+        self.push(name, file_name, fields, content.into().into())
     }
 
     /// Makes the form the body of `request`, and sets the content type.
@@ -109,25 +143,36 @@ impl Form {
         Ok(())
     }
 
-    /// Adds a part. A file has a name of its own and a content type.
-    fn push(&mut self, name: &str, file: Option<(&str, &str)>, content: Piece) -> Result<(), InvalidField> {
-        let (mut disposition, mut head) = (format!("form-data; name=\"{}\"", escaped(name)), Headers::new());
-        if let Some((file_name, content_type)) = file {
-            disposition.push_str(&format!("; filename=\"{}\"", escaped(file_name)));
-            head.set("Content-Type", content_type)?;
-        }
-        head.set("Content-Disposition", &disposition)?;
-        let content_type =
-            head.content_type().map(|content_type| format!("Content-Type: {content_type}\r\n"));
-        let lines = format!("Content-Disposition: {disposition}\r\n{}\r\n", content_type.unwrap_or_default());
-        self.parts.push((lines, content));
+    /// Adds a part, which is a file if it has a name for one.
+    fn push(
+        &mut self,
+        name: &str,
+        file_name: Option<&str>,
+        fields: &Headers,
+        content: Piece,
+    ) -> Result<(), InvalidField> {
+        let file = file_name.map(|file_name| format!("; filename=\"{}\"", escaped(file_name)));
+        let disposition = format!("form-data; name=\"{}\"{}", escaped(name), file.unwrap_or_default());
+        let mut head = Headers::new();
+        head.set("Content-Disposition", disposition)?;
+        let own = fields.iter().filter(|(name, _)| !name.eq_ignore_ascii_case("content-disposition"));
+        own.for_each(|(name, value)| head.append(name, value).expect("it stands in a field already"));
+        let lines = head.iter().map(|(name, value)| [name.as_bytes(), b": ", value, b"\r\n"].concat());
+        self.parts.push(([lines.collect::<Vec<_>>().concat(), b"\r\n".to_vec()].concat(), content));
         Ok(())
     }
 }
 
+/// The fields of a part with this content type.
+fn of_type(content_type: &str) -> Result<Headers, InvalidField> {
+    let mut fields = Headers::new();
+    fields.set("Content-Type", content_type)?;
+    Ok(fields)
+}
+
 impl fmt::Debug for Form {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(self.parts.iter().map(|(head, _)| head)).finish()
+        f.debug_list().entries(self.parts.iter().map(|(head, _)| String::from_utf8_lossy(head))).finish()
     }
 }
 

@@ -1,5 +1,7 @@
 //! [`PartHead`]: the fields of a part, and what they say about it (RFC 2046 §5.1, RFC 7578 §4).
 
+use std::borrow::Cow;
+
 use memchr::{memchr, memmem};
 
 use super::MultipartError;
@@ -14,15 +16,15 @@ pub(super) struct PartHead {
 }
 
 impl PartHead {
-    /// Parses the lines of a head, each with its CRLF.
+    /// Parses the lines of a head, each with its CRLF. A line may be folded (RFC 5322 §2.2.3).
     ///
-    /// [`Headers`] refuses names that are not tokens, and with them whitespace around names and folded lines; and
-    /// values that contain CR, LF or another control character.
+    /// [`Headers`] refuses names that are not tokens, and with them whitespace around names; and values that contain CR,
+    /// LF or another control character.
     pub(super) fn parse(&mut self, mut lines: &[u8], fields_max: usize) -> Result<(), MultipartError> {
         self.headers.clear();
-        while let Some(end) = memmem::find(lines, b"\r\n") {
-            let (line, rest) = (&lines[..end], &lines[end + 2..]);
-            let colon = memchr(b':', line).ok_or(MultipartError::PartHead)?;
+        while !lines.is_empty() {
+            let (line, rest) = unfolded(lines).ok_or(MultipartError::PartHead)?;
+            let colon = memchr(b':', &line).ok_or(MultipartError::PartHead)?;
             let name = std::str::from_utf8(&line[..colon]).map_err(|_| MultipartError::PartHead)?;
             if self.headers.len() == fields_max {
                 return Err(MultipartError::PartHeadTooLarge);
@@ -32,6 +34,26 @@ impl PartHead {
         }
         self.disposition = disposition(&self.headers)?;
         Ok(())
+    }
+}
+
+/// The field at the front of `lines` without the ends of its lines, and what follows it. `None` if one of its lines has
+/// nothing but whitespace: others could take that one for the end of the head.
+fn unfolded(lines: &[u8]) -> Option<(Cow<'_, [u8]>, &[u8])> {
+    let (mut field, mut rest) = (Cow::Borrowed(&b""[..]), lines);
+    loop {
+        let (line, next) = rest.split_at(memmem::find(rest, b"\r\n")?);
+        if line.trim_ascii().is_empty() {
+            return None;
+        }
+        match rest.len() == lines.len() {
+            true => field = Cow::Borrowed(line),
+            false => field.to_mut().extend_from_slice(line),
+        }
+        rest = &next["\r\n".len()..];
+        if !matches!(rest, [b' ' | b'\t', ..]) {
+            return Some((field, rest));
+        }
     }
 }
 

@@ -27,18 +27,20 @@ type Parameter<'a> = (&'a [u8], Cow<'a, [u8]>);
 pub(super) struct Malformed;
 
 impl<'a> Parameters<'a> {
-    /// The value of the parameter `name`, in any case, which must not be repeated. Nor may it be encoded or in pieces, as
-    /// `name*` or `name*0` (RFC 2231): some programs prefer these, others do not know them, and so read another value.
+    /// The value of the parameter `name`, in any case, which must not be repeated. Nor may it be in pieces, as `name*0`
+    /// (RFC 2231 §3): some programs put these together, others do not know them, and so read another value.
+    ///
+    /// `name*` is another parameter, with an encoded value (RFC 8187 §3.2).
     pub(super) fn once(&self, name: &str) -> Result<Option<Cow<'a, [u8]>>, Malformed> {
+        let base = name.trim_end_matches('*').as_bytes();
         let mut found = None;
         for parameter in self.clone() {
             let (other, value) = parameter?;
             let (plain, form) = other.split_at(memchr(b'*', other).unwrap_or(other.len()));
             match form {
-                _ if !plain.eq_ignore_ascii_case(name.as_bytes()) => {}
-                b"" if found.is_none() => found = Some(value),
-                // .NET sends this one too: see `Disposition`.
-                b"*" if name == "filename" => {}
+                _ if !plain.eq_ignore_ascii_case(base) => {}
+                _ if other.eq_ignore_ascii_case(name.as_bytes()) && found.is_none() => found = Some(value),
+                b"" | b"*" if !other.eq_ignore_ascii_case(name.as_bytes()) => {}
                 _ => return Err(Malformed),
             }
         }
@@ -182,8 +184,15 @@ mod tests {
         let once = |field: &'static str| split(field.as_bytes()).1.once("a");
         assert_eq!(once("v; b=2; A=1"), Ok(Some(Cow::Borrowed(&b"1"[..]))));
         assert_eq!(once("v; b=a; aa*=2; *=3; *a=4"), Ok(None));
-        for field in ["v; a=1; a=1", "v; a=1; A=2", "v; a=1; b", "v; b; a=1", "v; a*=1", "v; a=1; A*0*=2"] {
+        assert_eq!(once("v; a*=2; a=1"), Ok(Some(Cow::Borrowed(&b"1"[..]))));
+        assert_eq!(once("v; a*=1"), Ok(None));
+        for field in ["v; a=1; a=1", "v; a=1; A=2", "v; a=1; b", "v; b; a=1", "v; a*0=1", "v; a=1; A*0*=2"] {
             assert_eq!(once(field), Err(Malformed), "{field:?}");
+        }
+        let extended = |field: &'static str| split(field.as_bytes()).1.once("a*");
+        assert_eq!(extended("v; a=1; A*=u''2"), Ok(Some(Cow::Borrowed(&b"u''2"[..]))));
+        for field in ["v; a*=1; a*=1", "v; a*=1; A*=2", "v; a*=1; a*0=1", "v; a*=1; a*0*=1"] {
+            assert_eq!(extended(field), Err(Malformed), "{field:?}");
         }
     }
 }

@@ -1,7 +1,7 @@
 //! [`Address`]: where to listen.
 
 use std::fmt;
-use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6, TcpListener};
 #[cfg(unix)]
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,9 @@ use super::memory::MemoryListener;
 /// assert_eq!(Address::from("127.0.0.1:80").to_string(), "127.0.0.1:80");
 /// assert_eq!(Address::from(([127, 0, 0, 1], 80)).to_string(), "127.0.0.1:80");
 /// assert_eq!(Address::from("localhost:80").to_string(), "localhost:80"); // resolved when bound
+/// assert_eq!(Address::from(("localhost", 80)).to_string(), "localhost:80");
 /// assert_eq!(Address::from(":8080").to_string(), "[::]:8080"); // every address, IPv4 too
+/// assert_eq!(Address::from(8080).to_string(), "[::]:8080");
 /// assert_eq!(Address::from("unix:/run/app.sock").to_string(), "unix:/run/app.sock");
 /// ```
 #[derive(Clone, Debug)]
@@ -76,8 +78,8 @@ impl From<&str> for Address {
         if let Ok(address) = text.parse() {
             return Address::Tcp(address);
         }
-        match text.strip_prefix(':').map(str::parse) {
-            Some(Ok(port)) => Address::Tcp((Ipv6Addr::UNSPECIFIED, port).into()),
+        match text.strip_prefix(':').map(str::parse::<u16>) {
+            Some(Ok(port)) => port.into(),
             _ => Address::Host(text.into()),
         }
     }
@@ -95,23 +97,42 @@ impl From<&String> for Address {
     }
 }
 
-impl From<SocketAddr> for Address {
-    fn from(address: SocketAddr) -> Self {
-        Address::Tcp(address)
+/// Every address of this machine, as `":8080"`.
+impl From<u16> for Address {
+    fn from(port: u16) -> Self {
+        Address::Tcp((Ipv6Addr::UNSPECIFIED, port).into())
     }
 }
 
-impl From<(IpAddr, u16)> for Address {
-    fn from(address: (IpAddr, u16)) -> Self {
-        Address::Tcp(address.into())
+/// A name or an IP address, and a port.
+impl From<(&str, u16)> for Address {
+    fn from((host, port): (&str, u16)) -> Self {
+        if let Ok(ip) = host.parse::<IpAddr>() {
+            return (ip, port).into();
+        }
+        let text = format!("{host}:{port}"); // an IPv6 address with its brackets, or a name
+        text.parse().map_or_else(|_| Address::Host(text), Address::Tcp)
     }
 }
 
-impl From<([u8; 4], u16)> for Address {
-    fn from(address: ([u8; 4], u16)) -> Self {
-        Address::Tcp(address.into())
+impl From<(String, u16)> for Address {
+    fn from((host, port): (String, u16)) -> Self {
+        (host.as_str(), port).into()
     }
 }
+
+macro_rules! socket_addresses {
+    ($($type:ty),*) => {$(
+        impl From<$type> for Address {
+            fn from(address: $type) -> Self {
+                Address::Tcp(address.into())
+            }
+        }
+    )*};
+}
+
+socket_addresses!(SocketAddr, SocketAddrV4, SocketAddrV6);
+socket_addresses!((IpAddr, u16), (Ipv4Addr, u16), (Ipv6Addr, u16), ([u8; 4], u16), ([u16; 8], u16));
 
 impl From<&Path> for Address {
     fn from(path: &Path) -> Self {
@@ -174,9 +195,30 @@ mod tests {
             Address::from(text.clone()),
             Address::from(([127, 0, 0, 1], 80)),
             Address::from((IpAddr::from([127, 0, 0, 1]), 80)),
+            Address::from((Ipv4Addr::LOCALHOST, 80)),
             Address::from(SocketAddr::from(([127, 0, 0, 1], 80))),
+            Address::from(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 80)),
+            Address::from(("127.0.0.1", 80)),
+            Address::from((String::from("127.0.0.1"), 80)),
         ] {
             assert_eq!(address.to_string(), text);
+        }
+        for address in [
+            Address::from(("::1", 80)),
+            Address::from(("[::1]", 80)),
+            Address::from((Ipv6Addr::LOCALHOST, 80)),
+            Address::from(([0, 0, 0, 0, 0, 0, 0, 1], 80)),
+            Address::from(SocketAddrV6::new(Ipv6Addr::LOCALHOST, 80, 0, 0)),
+        ] {
+            assert!(matches!(address, Address::Tcp(address) if address.to_string() == "[::1]:80"));
+        }
+        for (address, expected) in [
+            (Address::from(("localhost", 80)), "Host(\"localhost:80\")"),
+            (Address::from(("", 80)), "Host(\":80\")"),
+            (Address::from(("unix:/a", 80)), "Host(\"unix:/a:80\")"),
+            (Address::from(8080), "Tcp([::]:8080)"),
+        ] {
+            assert_eq!(format!("{address:?}"), expected);
         }
         assert_eq!(Address::from(Path::new("/a")).to_string(), "unix:/a");
         assert_eq!(Address::from(PathBuf::from("/a")).to_string(), "unix:/a");

@@ -49,6 +49,12 @@ impl Buffer {
         self.arena.extend(bytes);
     }
 
+    /// Takes what has not been read, with its memory. If there is nothing, the memory stays here: a connection that was
+    /// handed over may live for days, and needs none of it.
+    pub(crate) fn take_unread(&mut self) -> Buffer {
+        if self.is_empty() { Buffer::default() } else { std::mem::take(self) }
+    }
+
     /// Moves the first `count` unread bytes to `text`, which is cleared first. They are copied: if the two exchanged
     /// their memory, a new text would keep all of it, and the next read would need other memory.
     #[inline]
@@ -174,6 +180,15 @@ mod tests {
         check_moved(TRADED_MIN, 0, Whose::Buffers);
         check_moved(60 << 10, 64 << 10, Whose::Buffers);
         check_moved(60 << 10, 1 << 20, Whose::Bodys);
+    }
+
+    #[test]
+    fn an_empty_buffer_keeps_its_memory() {
+        let mut buffer = filled(b"used");
+        buffer.consume(4);
+        assert_eq!((buffer.take_unread().arena.capacity(), buffer.arena.capacity()), (0, READ_SIZE));
+        buffer.append(b"rest");
+        assert_eq!((buffer.take_unread().unread(), buffer.arena.capacity()), (&b"rest"[..], 0));
     }
 
     #[test]

@@ -9,6 +9,7 @@ mod first;
 mod handle;
 mod rare;
 mod routine;
+mod shutdown_signal;
 mod time;
 mod turn;
 
@@ -32,5 +33,6 @@ pub(crate) use rare::rare;
 pub(crate) use routine::Routine;
 #[cfg(any(feature = "compress", feature = "fs"))]
 pub(crate) use seats::Seats;
+pub use shutdown_signal::shutdown_signal;
 pub(crate) use time::{Instant, later, now, sleep, sleep_until, timeout, timeout_at};
 pub(crate) use turn::Turn;

@@ -31,7 +31,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use context::{Context, Course, Extensions, Reader, Transform, Upgraded, Writer};
-pub use error::{Error, InvalidAnswer, Refusal, RefusalCause, Result};
+pub use error::{Cause, Error, InvalidAnswer, Refusal, RefusalCause, Result};
 pub use handler::{
     Around, AsyncHandler, BodyPlan, BoxHandler, Handler, IntoHandler, Outcome, PlainHandler, WithPlan,
     around, with_plan,
@@ -104,9 +104,10 @@ impl Server {
     /// Creates a server that will listen on `address`.
     ///
     /// An address is a string, such as `"127.0.0.1:8080"`, `"[::]:8080"` for IPv6 and IPv4, `"localhost:8080"` or
-    /// `"unix:/run/app.sock"`; a [`SocketAddr`](std::net::SocketAddr); a path; an open listener of the standard
-    /// library; or a [`MemoryListener`](crate::MemoryListener). [`Address`] says more about each, such as who can
-    /// connect to a Unix socket.
+    /// `"unix:/run/app.sock"`; a [`SocketAddr`](std::net::SocketAddr); a host and a port, such as `("127.0.0.1", port)`;
+    /// a port alone, for every address; a path; an open listener of the standard library; or a
+    /// [`MemoryListener`](crate::MemoryListener). [`Address`] says more about each, such as who can connect to a Unix
+    /// socket.
     ///
     /// On Linux, another server may listen on the same TCP port. It then gets a share of the new connections, and all
     /// of them once this server stops. See [`Server::share_port`].
@@ -250,28 +251,20 @@ impl Server {
     /// Stops the server when `signal` completes, as [`Running::shutdown`] does with `grace`. A signal that fails or panics
     /// stops it, too, because it can no longer come; [`Running::wait`] then fails. Default: no signal.
     ///
-    /// A core polls the signal, so it may await anything that needs a runtime: Ctrl-C is `tokio::signal::ctrl_c()`.
+    /// A core polls the signal, so it may await anything that needs a runtime. [`shutdown_signal`](crate::shutdown_signal)
+    /// waits for Ctrl-C and for SIGTERM, which service managers send before they kill a process.
     ///
     /// # Examples
     ///
-    /// Stop on Ctrl-C, or on SIGTERM, which service managers send before they kill a process:
-    ///
     /// ```no_run
-    /// # #[cfg(unix)]
-    /// fn main() -> corehttp::Result {
-    ///     use std::time::Duration;
-    ///     use corehttp::{Context, Server};
-    ///     use tokio::signal::{ctrl_c, unix::{SignalKind, signal}};
+    /// use std::time::Duration;
+    /// use corehttp::{Context, Server, shutdown_signal};
     ///
-    ///     let stop = async {
-    ///         let mut terminated = signal(SignalKind::terminate())?;
-    ///         tokio::select! { interrupted = ctrl_c() => interrupted, _ = terminated.recv() => Ok(()) }
-    ///     };
-    ///     let server = Server::bind("[::]:8080").on_stop(stop, Duration::from_secs(10));
-    ///     server.run(|ctx: &mut Context| ctx.response.text("Hello, World!"))
+    /// fn main() -> corehttp::Result {
+    ///     Server::bind("[::]:8080")
+    ///         .on_stop(shutdown_signal(), Duration::from_secs(10))
+    ///         .run(|ctx: &mut Context| ctx.response.text("Hello, World!"))
     /// }
-    /// # #[cfg(not(unix))]
-    /// # fn main() {}
     /// ```
     #[doc(alias = "with_graceful_shutdown")]
     pub fn on_stop(

@@ -7,7 +7,7 @@ use std::pin::Pin;
 pub(super) type Signal = Pin<Box<dyn Future<Output = io::Result<()>> + Send>>;
 
 /// What a signal to stop may return (see [`Server::on_stop`](crate::Server::on_stop)): `()`, or an [`io::Result`] such
-/// as that of `tokio::signal::ctrl_c`.
+/// as that of [`shutdown_signal`](crate::shutdown_signal).
 pub trait SignalOutcome {
     /// Converts it to a result.
     ///

@@ -65,7 +65,7 @@ pub(crate) struct Additions<'a> {
     /// Default fields, for requests that do not set them.
     pub(crate) defaults: &'a Headers,
     /// The value of the `cookie` field, with what servers have set.
-    pub(crate) cookie: Option<&'a str>,
+    pub(crate) cookie: Option<&'a [u8]>,
 }
 
 /// Writes the head of a request. Host comes first, since it routes the request (RFC 9110 §7.2).
@@ -108,7 +108,7 @@ pub(crate) fn request(
         line(out, b"authorization", authorization.as_bytes());
     }
     if let Some(cookie) = added.cookie {
-        line(out, b"cookie", cookie.as_bytes());
+        line(out, b"cookie", cookie);
     }
     announce(out, announcement);
     let may_have = |name| headers.may_have(name) || added.defaults.may_have(name);

@@ -6,6 +6,8 @@ use corehttp::jar::Jar;
 use corehttp::{Client, MemoryListener, Request, Response, Server};
 use corehttp::{Context, Status};
 
+use super::support::Stage;
+
 #[tokio::test]
 async fn a_cookie_set_by_a_redirect_is_sent_back_to_its_host_alone() {
     let listener = MemoryListener::new();
@@ -64,4 +66,42 @@ async fn a_cookie_set_by_a_redirect_is_sent_back_to_its_host_alone() {
     let mut answer = host.open(&request).await.unwrap().finish(&mut response).await.unwrap();
     assert_eq!(answer.chunk().await.unwrap(), Some(&b"sid=1"[..]));
     running.unwrap().shutdown(std::time::Duration::ZERO);
+}
+
+/// Such cookies were once never sent back.
+#[tokio::test]
+async fn cookies_that_are_not_utf8_are_sent_back_as_they_came_6265_5_8_3() {
+    let listener = MemoryListener::new();
+    let server = Server::bind(listener.clone()).cores(1);
+    let running = server.start(|ctx: &mut Context| -> corehttp::Result {
+        let Context { request, response, .. } = ctx;
+        response.bytes("text/plain", request.headers.get("cookie").unwrap_or(b"none").to_vec())?;
+        response.headers.append("set-cookie", b"n=caf\xe9")?;
+        response.headers.append("set-cookie", b"\xff=\xfe; Path=/")?;
+        Ok(response.headers.append("set-cookie", "u=\u{e9}")?)
+    });
+    let client = Client::builder().memory(listener.connector()).cookies(Arc::new(Jar::new())).build();
+    for expected in [&b"none"[..], b"n=caf\xe9; \xff=\xfe; u=\xc3\xa9"] {
+        assert_eq!(client.get("http://a.example/").await.unwrap().body.bytes(), expected);
+    }
+    running.unwrap().shutdown(std::time::Duration::ZERO);
+}
+
+/// Such an answer was once refused as a whole.
+#[tokio::test(start_paused = true)]
+async fn a_cookie_with_a_control_character_is_dropped_alone_6265_5_6() {
+    let stage = Stage::always(
+        "HTTP/1.1 200 OK\r\nSet-Cookie: a=1\r\nSet-Cookie: b=\x01; Path=/\r\nset-cookie: c=\x00\r\nSet-Cookie: d=4\r\n\
+         Content-Length: 2\r\n\r\nhi",
+    );
+    let jar = Arc::new(Jar::new());
+    let client = stage.builder().cookies(jar.clone()).build();
+    let request = Request::get("http://a.example/").unwrap();
+    for _ in 0..2 {
+        let mut response = Response::new();
+        client.send(&request, &mut response).await.unwrap();
+        assert_eq!(response.body.text(), Ok("hi"));
+        assert!(response.headers.all("set-cookie").eq([b"a=1", b"d=4"]));
+    }
+    assert_eq!(jar.cookie_field(request.target()).as_deref(), Some(&b"a=1; d=4"[..]));
 }

@@ -1040,9 +1040,9 @@ fn each_coded_answer_is_decoded_by_itself() {
 struct Cookies(Mutex<Vec<(String, String)>>);
 
 impl corehttp::CookieStore for Cookies {
-    fn cookie_field(&self, target: &corehttp::Target) -> Option<String> {
+    fn cookie_field(&self, target: &corehttp::Target) -> Option<Vec<u8>> {
         let cookies = self.0.lock().unwrap();
-        cookies.iter().find(|(url, _)| url == target.as_str()).map(|(_, cookie)| cookie.clone())
+        cookies.iter().find(|(url, _)| url == target.as_str()).map(|(_, cookie)| cookie.clone().into_bytes())
     }
 
     fn store(&self, target: &corehttp::Target, headers: &corehttp::Headers) {

@@ -341,7 +341,7 @@ async fn a_request_that_is_refused_leaves_no_answer_behind() {
 struct Careless(&'static str);
 
 impl CookieStore for Careless {
-    fn cookie_field(&self, _: &Target) -> Option<String> {
+    fn cookie_field(&self, _: &Target) -> Option<Vec<u8>> {
         Some(self.0.into())
     }
 

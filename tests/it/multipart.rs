@@ -9,7 +9,9 @@ use std::pin::Pin;
 use std::task::{self, Poll};
 
 use corehttp::multipart::{Form, Multipart, MultipartError, MultipartLimits, Part};
-use corehttp::{Client, Context, InvalidField, Request, Response, Status};
+use corehttp::{
+    Body, BodyPlan, Client, Context, Headers, InvalidField, Request, Response, Server, Status, with_plan,
+};
 use tempfile::TempDir;
 use tokio::io::{AsyncRead, AsyncReadExt, ReadBuf};
 
@@ -229,6 +231,20 @@ mod parts {
         check(body.trim_end(), Ok(&[("a", "1")]));
     }
 
+    /// As mailers and some clients for .NET and Java write them; such a form was once refused.
+    #[test]
+    fn fields_may_be_folded_5322_2_2_3() {
+        for head in [
+            "content-disposition: form-data;\r\n name=a",
+            "content-disposition: form-data;\r\n\tname=\"a\"\r\nx: y",
+            "content-disposition:\r\n form-data;\r\n  name=a;\r\n\t x=b",
+            "x: y\r\n z\r\nContent-Disposition: form-data; name=a",
+            "x: y\r\n z: w\r\ncontent-disposition: form-data; name=a\r\nx:\r\n y\r\n z",
+        ] {
+            check(headed(head), Ok(&[("a", "1")]));
+        }
+    }
+
     #[test]
     fn a_part_may_have_other_fields() {
         check(
@@ -369,8 +385,6 @@ mod refused {
             "x y",
             ": y",
             "x : y",
-            " x: y",
-            "\tx: y",
             "x\t: y",
             "x: y\0",
             "x: y\rz",
@@ -383,7 +397,16 @@ mod refused {
             refused(headed(&format!("{line}\r\n{good}")), E::PartHead);
             refused(headed(&format!("{good}\r\n{line}")), E::PartHead);
         }
-        refused(headed("content-disposition: form-data;\r\n name=a"), E::PartHead);
+        for line in [" x: y", "\tx: y", " ", "\t"] {
+            refused(headed(&format!("{line}\r\n{good}")), E::PartHead);
+        }
+        // Others could take a line of blanks for the end of the head.
+        for line in [" ", "\t", " \t "] {
+            refused(headed(&format!("{good}\r\n{line}\r\nx: y")), E::PartHead);
+            refused(headed(&format!("{good}\r\n{line}")), E::PartHead);
+        }
+        refused(headed("content-disposition\r\n : form-data; name=a"), E::PartHead);
+        refused(headed(&format!("{good}\r\n x: y")), E::Disposition);
         refused(&b"--b\r\n\xff: x\r\n\r\n1\r\n--b--"[..], E::PartHead);
     }
 
@@ -876,6 +899,67 @@ mod written {
              \r\n--{boundary}--\r\n"
         );
         assert_eq!(request.body.text(), Ok(expected.as_str()));
+    }
+
+    /// A content type once took a file name, and no other field could be set.
+    #[test]
+    fn a_part_may_have_fields_of_its_own_7578_4_4() {
+        let (mut form, mut fields) = (Form::new(), Headers::new());
+        fields.set("content-type", "application/json").unwrap();
+        form.part("json", None, &fields, r#"{"a":1}"#).unwrap();
+        fields.set("x-own", b"caf\xe9").unwrap();
+        fields.set("Content-Disposition", "attachment; name=evil").unwrap();
+        form.part("file", Some("a.json"), &fields, vec![b'2'; 3]).unwrap();
+        let mut body = Body::new();
+        body.stream(&b"streamed"[..], Some(8));
+        form.part("stream", None, &Headers::new(), body).unwrap();
+        form.text("text", "4").unwrap();
+        let refused = form.part("a\0", None, &fields, "").unwrap_err();
+        assert!(matches!(refused, InvalidField::Value(_)), "{refused}");
+        let mut request = attached(form);
+        let length = request.body.known_len().unwrap();
+        let sent = runtime().block_on(async {
+            let mut sent = Vec::new();
+            let service = Server::new().service(with_plan(
+                |_| BodyPlan::Stream,
+                async |ctx: &mut Context| {
+                    let mut sent = Vec::new();
+                    ctx.body_reader().read_to_end(&mut sent).await?;
+                    Ok(ctx.response.bytes("text/plain", sent)?)
+                },
+            ));
+            sent.extend_from_slice(service.respond(request.clone()).await.body.bytes());
+            sent
+        });
+        assert_eq!(sent.len() as u64, length);
+        request.body.set(sent);
+        let heads = runtime().block_on(async {
+            let (mut parts, mut heads) = (request.multipart().unwrap(), Vec::new());
+            while let Some(mut part) = parts.part().await.unwrap() {
+                let own = part.headers().get("x-own").map(<[u8]>::to_vec);
+                let (name, content_type) = (part.name().to_owned(), part.content_type().to_owned());
+                heads.push((
+                    name,
+                    part.file_name().map(str::to_owned),
+                    content_type,
+                    own,
+                    part.text().await.unwrap(),
+                ));
+            }
+            heads
+        });
+        let head = |name: &str, file: Option<&str>, content_type: &str, own: Option<&[u8]>, text: &str| {
+            (name.into(), file.map(Into::into), content_type.into(), own.map(<[u8]>::to_vec), text.into())
+        };
+        assert_eq!(
+            heads,
+            [
+                head("json", None, "application/json", None, "{\"a\":1}"),
+                head("file", Some("a.json"), "application/json", Some(b"caf\xe9"), "222"),
+                head("stream", None, "text/plain", None, "streamed"),
+                head("text", None, "text/plain", None, "4"),
+            ]
+        );
     }
 
     #[test]

@@ -80,7 +80,7 @@ impl Link {
         &mut self,
         (request, goal): (&Request, Goal),
         announcement: Announcement,
-        cookie: Option<&str>,
+        cookie: Option<&[u8]>,
         deadline: Option<Instant>,
     ) {
         self.exchange.facts = Facts::of(request, deadline);
@@ -234,7 +234,7 @@ impl Link {
         let Link { mut conn, mut exchange, .. } = self;
         conn.swap_workspace(&mut exchange.workspace);
         exchange.incoming.forget_message();
-        (conn, exchange.incoming.input)
+        (conn, exchange.incoming.input.take_unread())
     }
 }
 

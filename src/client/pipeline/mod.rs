@@ -174,7 +174,7 @@ impl Client {
 
 impl Shared {
     /// Writes the whole `request` as it is sent.
-    fn write(wire: &mut Vec<u8>, request: &Request, cookie: Option<&str>, pool: &Pool) {
+    fn write(wire: &mut Vec<u8>, request: &Request, cookie: Option<&[u8]>, pool: &Pool) {
         let announcement = Announcement::of_request(request.method(), request.body.announced(), false);
         pool.write_head(wire, (request, Goal::Own), announcement, cookie);
         wire.extend_from_slice(request.body.bytes());
@@ -231,7 +231,7 @@ impl Shared {
     fn hand_in(
         self: &Arc<Shared>,
         request: &Request,
-        cookie: Option<&str>,
+        cookie: Option<&[u8]>,
         pool: &Pool,
         permit: OwnedSemaphorePermit,
     ) -> Result<Claim<'_>, ClientError> {

@@ -9,7 +9,7 @@ use crate::message::{FromText, Headers, InvalidForm, Name, trim};
 /// It accepts what browsers send, which is more than the standard lets a server set. A value ends at the next `;`, and
 /// may contain spaces, commas and quotes. Quotes around a value are part of it, as they are for browsers, and nothing
 /// is decoded. A piece without `=` is a value without a name. Pieces that are not UTF-8 are skipped, as no server that
-/// uses [`SetCookie`](crate::SetCookie) has set them.
+/// uses [`SetCookie`](crate::SetCookie) has set them, except by [`Cookies::bytes`] and [`Cookies::octets`].
 ///
 /// Only the first [`Cookies::PAIRS_MAX`] pieces are looked at; browsers send back fewer than 200.
 ///
@@ -73,11 +73,34 @@ impl<'a> Cookies<'a> {
 
     /// Returns all names and values, in order.
     pub fn iter(self) -> impl Iterator<Item = (&'a str, &'a str)> {
+        self.octets()
+            .filter_map(|(name, value)| Some((str::from_utf8(name).ok()?, str::from_utf8(value).ok()?)))
+    }
+
+    /// Returns the octets of the first cookie with this name, whose value need not be UTF-8 (RFC 6265bis §5.6).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use corehttp::Request;
+    ///
+    /// let mut request = Request::get("/")?;
+    /// request.headers.set("cookie", b"name=caf\xe9")?;
+    /// assert_eq!(request.cookies().bytes("name"), Some(&b"caf\xe9"[..]));
+    /// assert_eq!(request.cookies().get("name"), None);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn bytes(self, name: &str) -> Option<&'a [u8]> {
+        self.octets().find(|(found, _)| *found == name.as_bytes()).map(|(_, value)| value)
+    }
+
+    /// Returns the octets of all names and values, in order, whether they are UTF-8 or not.
+    pub fn octets(self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> {
         // A browser sends one line, but a proxy that speaks HTTP/2 may have split it (RFC 9113 §8.2.3).
         self.headers.named(Name::COOKIE).flat_map(pieces).take(Cookies::PAIRS_MAX).filter_map(pair)
     }
 
-    /// Returns whether there are no cookies.
+    /// Returns whether there are no cookies that are text.
     pub fn is_empty(self) -> bool {
         self.iter().next().is_none()
     }
@@ -99,10 +122,11 @@ fn pieces(line: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-fn pair(piece: &[u8]) -> Option<(&str, &str)> {
-    match str::from_utf8(trim(piece)).ok()? {
-        "" => None,
-        pair => Some(pair.split_once('=').unwrap_or(("", pair))),
+fn pair(piece: &[u8]) -> Option<(&[u8], &[u8])> {
+    match (trim(piece), memchr::memchr(b'=', trim(piece))) {
+        (b"", _) => None,
+        (pair, Some(equals)) => Some((&pair[..equals], &pair[equals + 1..])),
+        (pair, None) => Some((b"", pair)),
     }
 }
 
@@ -168,6 +192,21 @@ mod tests {
         check(&[b""], &[]);
         check(&[b";", b" ; \t;"], &[]);
         check(&[b"a=\xff; b=2; \xc3=3"], &[("b", "2")]);
+    }
+
+    #[test]
+    fn octets_that_are_not_utf8_are_found_as_such() {
+        let mut headers = Headers::new();
+        headers.set("cookie", b"a=\xff; b=2; \xc3=3; a=4; \xfe").unwrap();
+        let cookies = Cookies::new(&headers);
+        let all: [(&[u8], &[u8]); 5] =
+            [(b"a", b"\xff"), (b"b", b"2"), (b"\xc3", b"3"), (b"a", b"4"), (b"", b"\xfe")];
+        assert!(cookies.octets().eq(all));
+        assert_eq!(
+            ["a", "b", "", "c"].map(|name| cookies.bytes(name)),
+            [Some(&b"\xff"[..]), Some(b"2"), Some(b"\xfe"), None]
+        );
+        assert_eq!((cookies.get("a"), cookies.iter().count()), (Some("4"), 2));
     }
 
     #[test]

@@ -6,7 +6,7 @@ mod set_cookie;
 
 pub use cookies::Cookies;
 pub(super) use set_cookie::is_value;
-pub use set_cookie::{InvalidCookie, SameSite, SetCookie};
+pub use set_cookie::{InvalidCookie, RawSetCookie, SameSite, SetCookie};
 
 #[cfg(test)]
 mod tests;

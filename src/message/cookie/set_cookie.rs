@@ -5,12 +5,13 @@ use std::time::{Duration, SystemTime};
 
 use super::date;
 use crate::message::headers::is_field_value;
-use crate::message::{Class, Headers, ImfDate, Name, is_token, saturating_decimal};
+use crate::message::{Class, Headers, ImfDate, Name, is_token, saturating_decimal, trim};
 
 /// A `Set-Cookie` field: a name, a value, and attributes that tell user agents how to treat the cookie.
 ///
 /// It is checked when it is set with [`Response::set_cookie`](crate::Response::set_cookie). The cookies of a response
 /// that a client received are in [`Response::cookies`](crate::Response::cookies).
+/// Some servers set cookies that are not UTF-8: see [`RawSetCookie`].
 ///
 /// # Examples
 ///
@@ -93,20 +94,10 @@ impl<'a> SetCookie<'a> {
     /// Parses a `Set-Cookie` field as browsers do: unknown attributes are ignored, and of a repeated one the last
     /// counts (RFC 6265bis §5.6).
     ///
-    /// Returns `None` if the whole field must be ignored: if it contains a control character other than HTAB, is not
-    /// UTF-8, has neither name nor value, or if these are longer than [`SetCookie::LEN_MAX`] together.
+    /// Returns `None` if the name or the value is not UTF-8, and where [`RawSetCookie::parse`] does.
     pub fn parse(field: &'a [u8]) -> Option<SetCookie<'a>> {
-        let field = str::from_utf8(field).ok().filter(|field| is_field_value(field.as_bytes()))?;
-        let mut pieces = field.split(';');
-        let pair = pieces.next().unwrap_or_default();
-        let (name, value) = pair.split_once('=').unwrap_or(("", pair));
-        let (name, value) = (name.trim_matches(WSP), value.trim_matches(WSP));
-        if !(1..=SetCookie::LEN_MAX).contains(&(name.len() + value.len())) {
-            return None;
-        }
-        let mut cookie = SetCookie::new(name, value);
-        pieces.for_each(|attribute| cookie.parse_attribute(attribute));
-        Some(cookie)
+        let RawSetCookie { name, value, attributes } = RawSetCookie::parse(field)?;
+        Some(SetCookie { name: str::from_utf8(name).ok()?, value: str::from_utf8(value).ok()?, ..attributes })
     }
 
     /// Returns the cookie that removes this one, which user agents find by name, domain and path.
@@ -155,44 +146,7 @@ impl<'a> SetCookie<'a> {
     /// A cookie without a name whose value begins with a prefix never does: it would be sent back as if the value were
     /// its name.
     pub fn keeps_prefix(&self) -> bool {
-        let begins = |text: &str, prefix: &str| {
-            text.get(..prefix.len()).is_some_and(|start| start.eq_ignore_ascii_case(prefix))
-        };
-        match self.name {
-            "" => !begins(self.value, "__Secure-") && !begins(self.value, "__Host-"),
-            name if begins(name, "__Secure-") => self.secure,
-            name if begins(name, "__Host-") => self.secure && self.domain.is_none() && self.path == Some("/"),
-            _ => true,
-        }
-    }
-
-    /// Reads one attribute, if it is known (§5.6.1 to §5.6.7).
-    fn parse_attribute(&mut self, text: &'a str) {
-        let (name, value) = text.split_once('=').unwrap_or((text, ""));
-        let (name, value) = (name.trim_matches(WSP), value.trim_matches(WSP));
-        if value.len() > ATTRIBUTE_MAX {
-            return;
-        }
-        let is = |known: &str| name.eq_ignore_ascii_case(known);
-        if is("Expires") {
-            self.expires = date::parse(value.as_bytes()).or(self.expires);
-        } else if is("Max-Age") {
-            self.max_age = parse_age(value).or(self.max_age);
-        } else if is("Domain") {
-            let domain = value.strip_prefix('.').unwrap_or(value);
-            self.domain = Some(domain).filter(|domain| !domain.is_empty());
-        } else if is("Path") {
-            self.path = Some(value).filter(|path| path.starts_with('/'));
-        } else if is("Secure") {
-            self.secure = true;
-        } else if is("HttpOnly") {
-            self.http_only = true;
-        } else if is("SameSite") {
-            self.same_site =
-                SameSite::ALL.into_iter().find(|known| known.as_str().eq_ignore_ascii_case(value));
-        } else if is("Partitioned") {
-            self.partitioned = true;
-        }
+        RawSetCookie::from(*self).keeps_prefix()
     }
 
     /// Appends the field, which was checked.
@@ -216,6 +170,94 @@ impl<'a> SetCookie<'a> {
         ];
         headers.push_pieces(Name::SET_COOKIE, pieces.as_flattened());
     }
+
+    /// Reads one attribute, if it is known (§5.6.1 to §5.6.7). Returns `None` if the cookie must be ignored because of
+    /// it.
+    fn parse_attribute(&mut self, attribute: &'a [u8]) -> Option<()> {
+        let (name, value) = split_at_equals(attribute).unwrap_or((trim(attribute), b""));
+        if value.len() > ATTRIBUTE_MAX {
+            return Some(());
+        }
+        let (is, text) = (|known: &str| name.eq_ignore_ascii_case(known.as_bytes()), str::from_utf8(value));
+        if is("Expires") {
+            self.expires = date::parse(value).or(self.expires);
+        } else if is("Max-Age") {
+            self.max_age = text.ok().and_then(parse_age).or(self.max_age);
+        } else if is("Domain") {
+            let domain = text.ok()?;
+            self.domain =
+                Some(domain.strip_prefix('.').unwrap_or(domain)).filter(|domain| !domain.is_empty());
+        } else if is("Path") {
+            self.path = if value.starts_with(b"/") { Some(text.ok()?) } else { None };
+        } else if is("Secure") {
+            self.secure = true;
+        } else if is("HttpOnly") {
+            self.http_only = true;
+        } else if is("SameSite") {
+            let is_known = |known: &SameSite| value.eq_ignore_ascii_case(known.as_str().as_bytes());
+            self.same_site = SameSite::ALL.into_iter().find(is_known);
+        } else if is("Partitioned") {
+            self.partitioned = true;
+        }
+        Some(())
+    }
+}
+
+/// A `Set-Cookie` field as a server of any kind may send it: its name and its value are octets that need not be UTF-8
+/// (RFC 6265bis §5.6).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RawSetCookie<'a> {
+    /// The name.
+    pub name: &'a [u8],
+    /// The value.
+    pub value: &'a [u8],
+    /// Everything else. The name and the value in it have no meaning.
+    pub attributes: SetCookie<'a>,
+}
+
+impl<'a> RawSetCookie<'a> {
+    /// Parses a field as [`SetCookie::parse`] does.
+    ///
+    /// Returns `None` if the whole field must be ignored: if it contains a control character other than HTAB, has
+    /// neither name nor value, if these are longer than [`SetCookie::LEN_MAX`] together, or if its domain or path is
+    /// not UTF-8, which no URL matches.
+    pub fn parse(field: &'a [u8]) -> Option<RawSetCookie<'a>> {
+        if !is_field_value(field) {
+            return None;
+        }
+        let mut pieces = field.split(|&octet| octet == b';');
+        let pair = pieces.next().unwrap_or_default();
+        let (name, value) = split_at_equals(pair).unwrap_or((b"", trim(pair)));
+        if !(1..=SetCookie::LEN_MAX).contains(&(name.len() + value.len())) {
+            return None;
+        }
+        let mut attributes = SetCookie::default();
+        pieces.try_for_each(|attribute| attributes.parse_attribute(attribute))?;
+        Some(RawSetCookie { name, value, attributes })
+    }
+
+    /// Returns whether the cookie keeps what the prefix of its name promises, as [`SetCookie::keeps_prefix`] does.
+    pub fn keeps_prefix(&self) -> bool {
+        let begins = |octets: &[u8], prefix: &str| {
+            octets.get(..prefix.len()).is_some_and(|start| start.eq_ignore_ascii_case(prefix.as_bytes()))
+        };
+        match (self.name, self.value) {
+            (b"", value) => !begins(value, "__Secure-") && !begins(value, "__Host-"),
+            (name, _) if begins(name, "__Secure-") => self.attributes.secure,
+            (name, _) if begins(name, "__Host-") => {
+                self.attributes.secure
+                    && self.attributes.domain.is_none()
+                    && self.attributes.path == Some("/")
+            }
+            _ => true,
+        }
+    }
+}
+
+impl<'a> From<SetCookie<'a>> for RawSetCookie<'a> {
+    fn from(cookie: SetCookie<'a>) -> RawSetCookie<'a> {
+        RawSetCookie { name: cookie.name.as_bytes(), value: cookie.value.as_bytes(), attributes: cookie }
+    }
 }
 
 impl SameSite {
@@ -231,8 +273,12 @@ impl SameSite {
     }
 }
 
-/// Whitespace around names and values, which is not part of them.
-const WSP: [char; 2] = [' ', '\t'];
+/// What is before the first `=` and what follows it, both without the whitespace around them, which is not part of
+/// them.
+fn split_at_equals(text: &[u8]) -> Option<(&[u8], &[u8])> {
+    let equals = memchr::memchr(b'=', text)?;
+    Some((trim(&text[..equals]), trim(&text[equals + 1..])))
+}
 
 /// Attributes with longer values are ignored (RFC 6265bis §5.6).
 const ATTRIBUTE_MAX: usize = 1024;

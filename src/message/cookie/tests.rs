@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use super::{InvalidCookie, SameSite, SetCookie};
+use super::{InvalidCookie, RawSetCookie, SameSite, SetCookie};
 use crate::message::{Request, Response};
 
 /// `cookie` is spelled as `expected`, and read back as it was.
@@ -182,6 +182,7 @@ fn a_malformed_cookie_is_ignored_5_6() {
         check_read(field, None);
     }
     assert_eq!(SetCookie::parse(b"a=\xff"), None);
+    assert_eq!(SetCookie::parse(b"\xff=a"), None);
     check_read(&format!("a={}", "b".repeat(4096)), None);
     assert!(SetCookie::parse(format!("a={}", "b".repeat(4095)).as_bytes()).is_some());
 }
@@ -194,4 +195,30 @@ fn sent_cookies_share_one_line_5_8_1() {
     request.append_cookie("c", "\"3\"").expect("it is a cookie");
     assert_eq!(request.headers.all("cookie").collect::<Vec<_>>(), [b"a=1; b=2; c=\"3\""]);
     assert!(request.cookies().iter().eq([("a", "1"), ("b", "2"), ("c", "\"3\"")]));
+}
+
+#[test]
+fn cookies_are_octets_5_6() {
+    let check = |field: &'static [u8], expected: Option<(&[u8], &[u8])>| {
+        let found = RawSetCookie::parse(field).map(|cookie| (cookie.name, cookie.value));
+        assert_eq!(found, expected, "{}", field.escape_ascii());
+    };
+    check(b"n=caf\xe9", Some((b"n", b"caf\xe9")));
+    check(b" \xe9\t= \xff\xfe ; Path=/", Some((b"\xe9", b"\xff\xfe")));
+    check(b"\xff", Some((b"", b"\xff")));
+    check(b"a=\xc3\xa9; x=\xff; Expires=\xff; Max-Age=\xff; SameSite=\xff; \xff", Some((b"a", b"\xc3\xa9")));
+    // What follows no URL matches.
+    check(b"a=b; Path=/\xff", None);
+    check(b"a=b; Domain=\xff.example", None);
+    check(b"a=b; Path=\xff", Some((b"a", b"b")));
+    for control in (0..b' ').filter(|&octet| octet != b'\t').chain([0x7f]) {
+        let field = [b"a=\xe9", &[control][..], b"; Path=/"].concat();
+        assert_eq!(RawSetCookie::parse(&field), None, "{control}");
+    }
+    let long = |len| [b"a=", &b"\xff".repeat(len)[..]].concat();
+    assert!(RawSetCookie::parse(&long(4095)).is_some() && RawSetCookie::parse(&long(4096)).is_none());
+    let unkept = RawSetCookie::parse(b"__HOST-\xff=1; Secure").expect("it is a cookie");
+    let attributes = SetCookie { path: Some("/"), ..unkept.attributes };
+    let kept = RawSetCookie { attributes, ..unkept };
+    assert!(!unkept.keeps_prefix() && kept.keeps_prefix());
 }

@@ -131,7 +131,11 @@ impl<'a> Form<'a> {
     }
 
     fn raw_values(self, name: &str) -> impl Iterator<Item = &'a str> {
-        let is_asked_for = move |raw: &str| percent::octets(raw, Plus::Space).eq(name.bytes());
+        // Octets that are not UTF-8 are U+FFFD, as in `iter`.
+        let is_lossy = name.contains(char::REPLACEMENT_CHARACTER);
+        let is_asked_for = move |raw: &str| {
+            percent::octets(raw, Plus::Space).eq(name.bytes()) || (is_lossy && decode(raw) == name)
+        };
         self.raw_pairs().filter(move |(raw, _)| is_asked_for(raw)).map(|(_, value)| value)
     }
 
@@ -334,6 +338,28 @@ mod tests {
         for absent in ["", "b", "a%62", "aB", "abcd", "1", "a+b"] {
             assert_eq!((form.get(absent), form.contains(absent)), (None, false), "{absent}");
         }
+    }
+
+    /// `iter` once yielded names that `get` and `contains` did not find.
+    #[test]
+    fn each_name_that_is_listed_is_found() {
+        for raw in [
+            "%82=x",
+            "a%ffb=1&a%feb=2",
+            "%ff%fe=1&\u{fffd}=2&%ef%bf%bd=3",
+            "%c3=1&%c3%a9=2&a=3&=4",
+            "%f0%9f=1",
+        ] {
+            let form = Form::new(raw);
+            for (name, _) in form.iter() {
+                let values = form.iter().filter(|(other, _)| *other == name).map(|(_, value)| value);
+                assert!(form.contains(&name) && form.all(&name).eq(values.clone()), "{raw:?} {name:?}");
+                assert!(values.take(1).eq(form.get(&name)), "{raw:?} {name:?}");
+            }
+        }
+        let form = Form::new("a%ffb=1&a%feb=2");
+        assert!(form.all("a\u{fffd}b").eq(["1", "2"]));
+        assert!(!form.contains("ab") && !form.contains("\u{fffd}") && !form.contains("a\u{fffd}\u{fffd}b"));
     }
 
     #[test]

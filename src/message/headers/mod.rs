@@ -108,7 +108,8 @@ impl Headers {
         self.is_patched = false;
     }
 
-    /// Returns the value of the first line with this name.
+    /// Returns the value of the first line with this name, in bytes: `get("x").unwrap_or(b"none")`. As text, it is
+    /// [`Headers::text`].
     #[inline]
     pub fn get(&self, name: &str) -> Option<&[u8]> {
         self.first(Name::new(name))

@@ -22,6 +22,11 @@ impl Headers {
         self.present |= tag.bit();
     }
 
+    /// Forgets the noted lines with such a value.
+    pub(crate) fn forget_noted(&mut self, is_bad: impl Fn(Span) -> bool) {
+        self.fields.retain(|field| !is_bad(field.value));
+    }
+
     /// The arena that the spans of [`Headers::note`] point into.
     #[inline]
     pub(crate) fn text_mut(&mut self) -> &mut Arena {

@@ -25,6 +25,9 @@ pub enum InvalidTarget {
     /// The path contains a `..`, which could lead out of the base that it must stay below: see
     /// [`Request::target_to`](crate::Request::target_to).
     Outside,
+    /// The path is not below the prefix that it should have: see
+    /// [`Request::target_below`](crate::Request::target_below).
+    Prefix,
     /// The request may not be forwarded: its `max-forwards` is 0, or cannot be read (RFC 9110 §7.6.2).
     MaxForwards,
 }
@@ -34,6 +37,7 @@ impl InvalidTarget {
     pub(crate) fn owed(self) -> Option<Status> {
         match self {
             InvalidTarget::Outside => Some(Status::BAD_REQUEST),
+            InvalidTarget::Prefix => Some(Status::NOT_FOUND),
             // So this server is the final recipient, and has no answer of its own.
             InvalidTarget::MaxForwards => Some(Status::NOT_IMPLEMENTED),
             InvalidTarget::Form
@@ -58,6 +62,7 @@ impl fmt::Display for InvalidTarget {
             }
             InvalidTarget::Userinfo => "the user and the password cannot be sent, or have no place here",
             InvalidTarget::Outside => "the path could lead out of its base",
+            InvalidTarget::Prefix => "the path is not below the prefix",
             InvalidTarget::MaxForwards => "the request may not be forwarded any more",
         })
     }

@@ -43,7 +43,7 @@ pub(crate) fn octets(text: &str, plus: Plus) -> impl Iterator<Item = u8> {
 }
 
 /// Whether each `%` is followed by two digits.
-pub(in crate::message) fn is_well_formed(text: &str) -> bool {
+pub(crate) fn is_well_formed(text: &str) -> bool {
     let text = text.as_bytes();
     memchr::memchr_iter(b'%', text).all(|at| escape(&text[at..]).is_some())
 }

@@ -62,6 +62,44 @@ use crate::wire::Asked;
 ///
 /// A body that is too large for memory is read with [`Context::body_reader`], and written with [`Context::stream`].
 ///
+/// A path, a field, or JSON that borrows its texts is a view of the request. While one is in use, the context as a whole
+/// cannot be lent on, neither to a function nor to one of its methods (error E0502). There are three ways around that:
+///
+/// ```
+/// use corehttp::{Context, Response};
+///
+/// async fn answer(ctx: &mut Context, name: &str) -> corehttp::Result {
+///     ctx.response.text(format!("Hello, {name}!"));
+///     Ok(())
+/// }
+///
+/// async fn with_a_copy(ctx: &mut Context) -> corehttp::Result {
+///     let name = ctx.request.path()[1..].to_owned(); // a number, by `parse`, is a copy, too
+///     answer(ctx, &name).await
+/// }
+///
+/// async fn with_the_parts(ctx: &mut Context) {
+///     let Context { request, response, .. } = ctx;
+///     let write = async |response: &mut Response, name: &str| response.text(format!("Hello, {name}!"));
+///     write(response, &request.path()[1..]).await;
+/// }
+///
+/// async fn with_the_request_taken_out(ctx: &mut Context) -> corehttp::Result {
+///     let request = std::mem::take(&mut ctx.request);
+///     let outcome = answer(ctx, &request.path()[1..]).await;
+///     ctx.request = request; // so that its memory is used again
+///     outcome
+/// }
+/// # let check = |response: Response| assert_eq!(response.body.text(), Ok("Hello, Ada!"));
+/// # let server = corehttp::Server::new;
+/// # corehttp::block_on(async {
+/// #     let request = || corehttp::Request::get("/Ada").unwrap();
+/// #     check(server().service(with_a_copy).respond(request()).await);
+/// #     check(server().service(with_the_parts).respond(request()).await);
+/// #     check(server().service(with_the_request_taken_out).respond(request()).await);
+/// # }).unwrap();
+/// ```
+///
 /// Everything in it is reused for the next exchange, so a view of the request cannot be kept longer. The compiler sees
 /// to that:
 ///

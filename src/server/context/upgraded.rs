@@ -3,7 +3,6 @@
 use std::convert::Infallible;
 use std::fmt;
 use std::io;
-use std::mem;
 use std::pin::Pin;
 use std::task::{self, Poll};
 
@@ -99,7 +98,7 @@ impl Context {
         self.swap_workspace(&mut conn);
         let incoming = self.incoming.get_mut();
         incoming.forget_message();
-        let (upgraded, vacated) = Upgraded::new(conn, mem::take(&mut incoming.input));
+        let (upgraded, vacated) = Upgraded::new(conn, incoming.input.take_unread());
         self.vacated = Some(Box::new(vacated));
         Ok(upgraded)
     }

@@ -23,8 +23,8 @@ pub type Result<T = (), E = Error> = std::result::Result<T, E>;
 
 /// An error of a handler: the status to answer with, and a cause that the peer does not see.
 ///
-/// Any [`std::error::Error`] converts into one with `?`, and is answered with 500. Many errors of this crate choose a
-/// better status:
+/// Any [`std::error::Error`] converts into one with `?` (see [`Cause`]), and is answered with 500. Many errors of this
+/// crate choose a better status:
 ///
 /// - 400 for a body that was cut short, a path or a body that is not UTF-8, a malformed form, or a path that leads out
 ///   of its directory;
@@ -33,10 +33,10 @@ pub type Result<T = (), E = Error> = std::result::Result<T, E>;
 /// - 415 for a body in an unknown coding, or of a type other than the form that the handler asks for.
 ///
 /// A [`Status`] converts too. An error of your own can choose its status: it returns a [`Status`] as its
-/// [`source`](StdError::source), which with the crate thiserror is a field `#[source] Status`. For what is not a
-/// [`std::error::Error`], such as a `Box<dyn Error>`, an `anyhow::Error` or a string, use [`Error::new`]. A failed
-/// request to another server is answered with 500 like any other error; a gateway answers with what
-/// [`ClientError::owed`](crate::ClientError::owed) returns.
+/// [`source`](StdError::source), which with the crate thiserror is a field `#[source] Status`. What is not a
+/// [`std::error::Error`], such as a `Box<dyn Error + Send + Sync>`, an `anyhow::Error` or a string, converts with
+/// [`Error::other`] or [`Error::new`]. A failed request to another server is answered with 500 like any other error; a
+/// gateway answers with what [`ClientError::owed`](crate::ClientError::owed) returns.
 ///
 /// `Error` does not implement [`std::error::Error`] itself, because that would rule out the conversion from all other
 /// errors. It converts into a `Box<dyn Error>`, which a `main` function may return, and through that into an anyhow
@@ -109,6 +109,39 @@ impl Error {
         Error(Kind::Caused(Box::new(Caused { owed: status, cause: cause.into() })))
     }
 
+    /// Creates an error from a `cause` that `?` does not convert, because it is no [`std::error::Error`]: a string, a
+    /// `Box<dyn Error + Send + Sync>`, or an `anyhow::Error`. A boxed cause may choose the status, as one that `?`
+    /// converts; otherwise the peer is answered with 500.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::error::Error as StdError;
+    /// use corehttp::{Context, Error};
+    ///
+    /// fn stock() -> Result<u32, Box<dyn StdError + Send + Sync>> {
+    ///     Ok("7".parse()?)
+    /// }
+    ///
+    /// fn on_one_thread() -> Result<u32, Box<dyn StdError>> {
+    ///     Ok("7".parse()?)
+    /// }
+    ///
+    /// fn handler(ctx: &mut Context) -> corehttp::Result {
+    ///     let left = stock().map_err(Error::other)?;
+    ///     let on_shelf = on_one_thread().map_err(|error| Error::other(error.to_string()))?; // not `Send`
+    ///     let rest = left.checked_sub(on_shelf).ok_or("more on the shelf than in stock").map_err(Error::other)?;
+    ///     ctx.response.text(rest.to_string());
+    ///     Ok(())
+    /// }
+    /// # let response = corehttp::block_on(corehttp::Server::new().service(handler).respond(Default::default()))?;
+    /// # assert_eq!(response.body.text()?, "0");
+    /// # Ok::<(), Box<dyn StdError>>(())
+    /// ```
+    pub fn other(cause: impl Into<Box<dyn StdError + Send + Sync>>) -> Error {
+        Error::caused_by(cause)
+    }
+
     /// Creates an error because of `cause`, which may choose the status.
     pub(crate) fn caused_by(cause: impl Into<Box<dyn StdError + Send + Sync>>) -> Error {
         let cause = cause.into();
@@ -157,7 +190,7 @@ impl Error {
     }
 }
 
-impl<E: StdError + Send + Sync + 'static> From<E> for Error {
+impl<E: Cause> From<E> for Error {
     #[inline]
     fn from(error: E) -> Error {
         match (&error as &dyn StdError).downcast_ref::<Status>() {
@@ -166,6 +199,23 @@ impl<E: StdError + Send + Sync + 'static> From<E> for Error {
         }
     }
 }
+
+/// What `?` converts into an [`Error`]: each [`std::error::Error`] that is [`Send`], [`Sync`] and `'static`.
+///
+/// The trait is there for its message: a compiler that meets another type says what to write.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a `std::error::Error` that `?` converts into a `corehttp::Error`",
+    label = "not a `std::error::Error + Send + Sync + 'static`: write `.map_err(corehttp::Error::other)?`",
+    note = "`corehttp::Error::other(cause)` takes a string, an `anyhow::Error` or a `Box<dyn Error + Send + Sync>`, and \
+            answers with 500; `corehttp::Error::new(status, cause)` answers with `status`",
+    note = "what is not `Send`, such as a `Box<dyn Error>`, can be passed on as text: \
+            `.map_err(|error| corehttp::Error::other(error.to_string()))?`"
+)]
+pub trait Cause: StdError + Send + Sync + 'static {}
+
+// Otherwise the compiler would only miss `std::error::Error`, which nobody can implement for a string.
+#[diagnostic::do_not_recommend]
+impl<E: StdError + Send + Sync + 'static> Cause for E {}
 
 /// The status that an error itself chooses, also inside an [`io::Error`].
 fn owed(error: &(dyn StdError + 'static)) -> Option<Status> {

@@ -1,7 +1,9 @@
-//! [`BoxHandler`]: any handler, behind a pointer.
+//! [`BoxHandler`]: any handler, behind a pointer; and the pointers to a `dyn Handler`, which are handlers, too.
 
 use std::fmt;
 use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
 
 use super::{BodyPlan, Handler, IntoHandler};
 use crate::message::Request;
@@ -12,7 +14,10 @@ use crate::server::{Context, Result};
 /// Each request costs an allocation for the handler's future, and a call that is not inlined. Handlers of a single
 /// type, or an enum of handlers, need no box.
 ///
-/// A boxed handler can be shared among cores, so it must be [`Send`] and [`Sync`]; its future need not be.
+/// A boxed handler can be shared among cores, so it must be [`Send`] and [`Sync`]; its future need not be. It is a
+/// `Box<dyn Handler + Send + Sync>` that can be made of closures and functions. That box, a `Box<dyn Handler>` for
+/// [one core](crate::Server::run_per_core), an `Arc<dyn Handler + Send + Sync>` and an `Rc<dyn Handler>` are handlers,
+/// too.
 ///
 /// # Examples
 ///
@@ -59,7 +64,7 @@ use crate::server::{Context, Result};
 /// # Ok::<(), std::io::Error>(())
 /// ```
 #[doc(alias = "router")]
-pub struct BoxHandler(Box<dyn AnyHandler + Send + Sync>);
+pub struct BoxHandler(Box<dyn Handler + Send + Sync>);
 
 impl BoxHandler {
     /// Boxes `handler`: a closure, a function, or a type that implements [`Handler`].
@@ -88,21 +93,43 @@ impl fmt::Debug for BoxHandler {
     }
 }
 
-/// An object-safe [`Handler`], whose future is boxed.
-trait AnyHandler {
-    fn on_head(&self, request: &Request) -> BodyPlan;
-
-    fn handle<'a>(&'a self, ctx: &'a mut Context) -> Handling<'a>;
+/// What a `dyn Handler` has in place of [`Handler::handle`], whose future has no size there. Each handler has it.
+pub trait ErasedHandler {
+    /// Calls [`Handler::handle`], and boxes its future.
+    fn handle_boxed<'a>(&'a self, ctx: &'a mut Context) -> Handling<'a>;
 }
 
 type Handling<'a> = Pin<Box<dyn Future<Output = Result> + 'a>>;
 
-impl<H: Handler> AnyHandler for H {
-    fn on_head(&self, request: &Request) -> BodyPlan {
-        Handler::on_head(self, request)
-    }
-
-    fn handle<'a>(&'a self, ctx: &'a mut Context) -> Handling<'a> {
-        Box::pin(Handler::handle(self, ctx))
+impl<H: Handler> ErasedHandler for H {
+    fn handle_boxed<'a>(&'a self, ctx: &'a mut Context) -> Handling<'a> {
+        Box::pin(self.handle(ctx))
     }
 }
+
+impl<H: Handler + ?Sized> Handler for Box<H> {
+    fn on_head(&self, request: &Request) -> BodyPlan {
+        (**self).on_head(request)
+    }
+
+    async fn handle(&self, ctx: &mut Context) -> Result {
+        (**self).handle_boxed(ctx).await
+    }
+}
+
+// Not for all that is `?Sized`, as for a box: what cores share must not cost an allocation.
+macro_rules! shared_dyn_handlers {
+    ($($pointer:ty),*) => {$(
+        impl Handler for $pointer {
+            fn on_head(&self, request: &Request) -> BodyPlan {
+                (**self).on_head(request)
+            }
+
+            async fn handle(&self, ctx: &mut Context) -> Result {
+                (**self).handle_boxed(ctx).await
+            }
+        }
+    )*};
+}
+
+shared_dyn_handlers!(Arc<dyn Handler>, Arc<dyn Handler + Send + Sync>, Rc<dyn Handler>);

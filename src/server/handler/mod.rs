@@ -13,6 +13,7 @@ use std::sync::Arc;
 pub use around::{Around, around};
 pub use body_plan::BodyPlan;
 pub use box_handler::BoxHandler;
+use box_handler::ErasedHandler;
 pub use into_handler::{AsyncHandler, IntoHandler, Outcome, PlainHandler};
 pub use with_plan::{WithPlan, with_plan};
 
@@ -145,11 +146,13 @@ use crate::message::Request;
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a handler",
     note = "a handler is `|ctx: &mut Context| ..`, `async |ctx: &mut Context| ..`, a `fn` or `async fn` of \
-            `&mut Context`, or a type with `impl Handler`",
-    note = "a function or closure answers with `()` or `corehttp::Result`; write out the parameter's type",
-    note = "a function or closure that another handler is to hold becomes one by `IntoHandler::into_handler`"
+            `&mut Context`, or a type with `impl Handler`; write out the parameter's type",
+    note = "a function or closure answers by `ctx.response`, as in `ctx.response.text(\"hello\")`, and returns `()` or \
+            `corehttp::Result`; `?` or `.map_err(corehttp::Error::other)?` makes a `corehttp::Error` of other errors",
+    note = "a function or closure that another handler is to hold becomes one by `IntoHandler::into_handler`, and one \
+            with a single type for all by `BoxHandler::new`"
 )]
-pub trait Handler: 'static {
+pub trait Handler: ErasedHandler + 'static {
     /// Decides by the head alone what becomes of the request's body, before the body is read. Default: it is buffered.
     ///
     /// A handler that holds another one passes the call on. If it does not, or is a closure, the inner plan has no
@@ -179,7 +182,9 @@ pub trait Handler: 'static {
     /// connection is closed, and all others go on. Unlike after an error, nothing in `ctx.response` is kept, not even
     /// fields that middleware has set, because it may be half done. With `panic = "abort"` in the Cargo profile, the
     /// process ends.
-    fn handle(&self, ctx: &mut Context) -> impl Future<Output = Result>;
+    fn handle(&self, ctx: &mut Context) -> impl Future<Output = Result>
+    where
+        Self: Sized;
 
     /// Boxes this handler, so that it can be stored with handlers of other types. For closures and functions, use
     /// [`BoxHandler::new`].

@@ -44,7 +44,10 @@ fn judge(input: &[u8], limits: &Limits, response: &mut Response) -> Result<Optio
     }
     let parsed = match parse_plain(input, limits, response) {
         Some(head) => Some(head),
-        None => parse_any(input, limits, response)?,
+        None => match parse_any(input, limits, response) {
+            Err(WireError::FieldValue) => parse_but_bad_cookies(input, limits, response)?,
+            parsed => parsed?,
+        },
     };
     match parsed {
         Some(head) if head.len > limits.head_max => Err(WireError::HeadTooLarge),
@@ -124,6 +127,41 @@ fn parse_odd(
     parse::<FIELDS_CEILING>(input, limits, response, Folding::Read)
 }
 
+/// Parses a head without each `set-cookie` that contains a control character, as user agents do (RFC 6265bis §5.6): one
+/// bad cookie is no reason to lose an answer. What could end a line is an error, as in any field.
+#[cold]
+#[inline(never)]
+fn parse_but_bad_cookies(
+    input: &[u8],
+    limits: &Limits,
+    response: &mut Response,
+) -> Result<Option<ResponseHead>, WireError> {
+    let mut mended = first_head(input, 0).to_vec();
+    let (mut start, mut is_cookie) = (0, false);
+    for line in first_head(input, 0).split_inclusive(|&octet| octet == b'\n') {
+        // A folded line belongs to the field before it.
+        is_cookie = match line.first() {
+            Some(b' ' | b'\t') => is_cookie,
+            _ => line.get(..SET_COOKIE.len()).is_some_and(|name| name.eq_ignore_ascii_case(SET_COOKIE)),
+        };
+        let octets = &mut mended[start..start + line.len()];
+        octets.iter_mut().filter(|octet| is_cookie && is_control(octet)).for_each(|octet| *octet = b'.');
+        start += line.len();
+    }
+    let parsed = parse_any(&mended, limits, response)?;
+    if parsed.is_some() {
+        response.headers.forget_noted(|value| input[value.range()].iter().any(is_control));
+    }
+    Ok(parsed)
+}
+
+const SET_COOKIE: &[u8] = b"set-cookie:";
+
+/// Whether no field may contain it, though it ends no line (RFC 9110 §5.5).
+fn is_control(octet: &u8) -> bool {
+    octet.is_ascii_control() && !matches!(octet, b'\t' | b'\r' | b'\n')
+}
+
 /// Reads a later 1.x as 1.1 (RFC 9110 §2.5).
 #[cold]
 fn parse_later_version(
@@ -201,6 +239,41 @@ mod tests {
             ["HTTP/2.0 200 OK", "http/1.1 200 OK", "ICY 200 OK", "HTTP/11 200 OK", "garbage, not HTTP"]
         {
             check(&format!("{line}\r\n\r\n"), Err(Bad));
+        }
+    }
+
+    /// Such an answer was once refused as a whole.
+    #[test]
+    fn a_set_cookie_with_a_control_character_is_left_out_6265_5_6() {
+        use WireError::{FieldName, FieldValue};
+        for control in
+            (0..=0x7f).map(char::from).filter(|&it| it.is_ascii_control() && !"\t\r\n".contains(it))
+        {
+            for bad in [
+                format!("Set-Cookie: x={control}y"),
+                format!("SET-COOKIE:{control}; Path=/"),
+                format!("set-cookie: x=y{control}\r\nSet-Cookie:{control}{control}"),
+                format!("set-cookie: x=y;\r\n {control}Path=/"),
+            ] {
+                let head = format!(
+                    "HTTP/1.1 200 OK\r\nSet-Cookie: one=1\r\n{bad}\r\na: b\r\nset-cookie: two=2\r\n\r\n"
+                );
+                check(&head, Ok((200, Version::Http11, "b")));
+                let mut into = Response::new();
+                response(head.as_bytes(), &Limits::default(), &mut into).expect("it is read");
+                into.headers.text_mut().extend(head.as_bytes());
+                assert!(into.headers.all("set-cookie").eq([b"one=1", b"two=2"]), "{head:?}");
+                assert_eq!((into.headers.len(), into.headers.as_wire()), (3, None));
+            }
+            for (bad, error) in [
+                (format!("a: {control}"), FieldValue),
+                (format!("Set-Cookie2: {control}"), FieldValue),
+                (format!("Set-Cookie: x={control}\r\na: {control}"), FieldValue),
+                (format!("Set-Cookie : {control}"), FieldName),
+                (format!("Set-Cookie: x={control}\ry"), FieldValue),
+            ] {
+                check(&format!("HTTP/1.1 200 OK\r\n{bad}\r\n\r\n"), Err(error));
+            }
         }
     }
 
