@@ -472,10 +472,10 @@ mod errors {
         use ExchangeError::{Incomplete, Io, Length, TimedOut};
         let of_source = || ExchangeError::Source(io::Error::other("lost"));
         check_owed(|| Incomplete, 400);
-        check_owed(|| Io(io::ErrorKind::ConnectionReset.into()), 500);
+        check_owed(|| Io(io::ErrorKind::ConnectionReset.into()), 499);
         check_owed(|| TimedOut(Phase::Head, LIMIT.into()), 408);
         check_owed(|| TimedOut(Phase::Body, LIMIT.into()), 408);
-        check_owed(|| TimedOut(Phase::Write, LIMIT.into()), 500);
+        check_owed(|| TimedOut(Phase::Write, LIMIT.into()), 499);
         check_owed(|| TimedOut(Phase::Handler, LIMIT.into()), 503);
         check_owed(|| WireError::BodyTooLarge.into(), 413);
         check_owed(|| WireError::ChunkSize.into(), 400);

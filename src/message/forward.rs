@@ -396,7 +396,7 @@ mod tests {
 
     #[track_caller]
     fn check_below(prefix: &str, url: &str, expected: Result<&str, InvalidTarget>) {
-        let onward = |base| Request::get(url).unwrap().target_below(prefix, base);
+        let onward = |base| asked(Method::Get, url).target_below(prefix, base);
         for base in ["http://b", "http://b/"] {
             let found = onward(base).map(|onward| onward.target().as_str().to_owned());
             assert_eq!(

@@ -256,8 +256,7 @@ async fn of_a_handshake_that_fails() {
         peer.say("HTTP/1.1 400 Bad Request\r\n\r\n").await?;
         peer.hear_all().await
     });
-    let failed =
-        "no TLS handshake is possible with the peer: received corrupt message of type InvalidContentType";
+    let failed = "the peer speaks plain text, such as HTTP, instead of TLS";
     check(
         ask(&plain.client(), "https://a/b?secret").await,
         &format!("https://a/b: the TLS handshake with a:443 failed: {failed}"),
