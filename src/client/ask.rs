@@ -37,7 +37,7 @@ impl Client {
             let followed = rare(|| self.follow(link, request, response)).await;
             link = followed.map_err(|error| error.sent_before(true))?;
         }
-        link.decode(response).map_err(|error| error.at(request.target().as_str()))?;
+        link.decode(response).map_err(|error| error.with_url(request.target().as_str()))?;
         Ok(link)
     }
 
@@ -49,7 +49,7 @@ impl Client {
         response: &mut Response,
     ) -> Result<(), ClientError> {
         let link = self.exchange(pool, request, response).await?;
-        link.receive_body(response).await.map_err(|error| error.at(reached(request, response)))
+        link.receive_body(response).await.map_err(|error| error.with_url(reached(request, response)))
     }
 
     /// As [`Client::exchange`], for a caller that reads the body piece by piece.
@@ -72,10 +72,10 @@ impl Client {
         request: &Request,
         deadline: Option<Instant>,
     ) -> ClientError {
-        let error = error.at(request.target().as_str());
+        let error = error.with_url(request.target().as_str());
         match deadline.is_some_and(|deadline| deadline <= runtime::now()) {
-            true => error.of_whole(self.total),
-            false => error.within(|phase| self.shared.settings.timeouts.of_phase(phase)),
+            true => error.with_total_limit(self.total),
+            false => error.with_phase_limit(|phase| self.shared.settings.timeouts.of_phase(phase)),
         }
     }
 
@@ -89,7 +89,9 @@ impl Client {
         let (mut request, mut goal) = (Cow::Borrowed(request), Goal::Own);
         for followed in 0.. {
             let next = redirect::next(self.redirects, followed, &request, &link.place.pool.origin, response);
-            match next.map_err(|error| error.on(link.is_reused(), true).at(request.target().as_str()))? {
+            match next.map_err(|error| {
+                error.on_connection(link.is_reused(), true).with_url(request.target().as_str())
+            })? {
                 None if followed == 0 => return Ok(link),
                 None => {
                     response.url = Some(request.target().as_str().into());
@@ -246,8 +248,8 @@ impl Client {
         {
             return Ok(Tunnel::new(link));
         }
-        let refused = link.error(ClientPhase::Wait, ClientCause::Upgrade).at(request.target().as_str());
-        let refused = refused.beyond(format!("it answered {}", response.status));
+        let refused = link.error(ClientPhase::Wait, ClientCause::Upgrade).with_url(request.target().as_str());
+        let refused = refused.with_detail(format!("it answered {}", response.status));
         let received = match link.decode(response) {
             Ok(()) => link.receive_body(response).await,
             failed => failed,

@@ -26,8 +26,8 @@ pub(super) async fn connect(
         || deadline.map_or(Duration::MAX, |deadline| deadline.saturating_duration_since(runtime::now()));
     let timeouts = &settings.timeouts;
     let party = || proxy.map_or_else(|| origin.host_and_port(), |proxy| proxy.party(origin));
-    let secure =
-        Secure::with(origin.scheme, origin.host(), ClientPhase::Tls).map_err(|error| error.with(party()))?;
+    let secure = Secure::with(origin.scheme, origin.host(), ClientPhase::Tls)
+        .map_err(|error| error.with_party(party()))?;
     let limits = DialTimes { resolve: timeouts.resolve.min(left()), connect: timeouts.connect.min(left()) };
     let opening = async {
         match proxy {
@@ -43,13 +43,13 @@ pub(super) async fn connect(
         Some(deadline) => timeout_at(deadline, opening)
             .await
             .unwrap_or_else(|_| Err(ClientError::new(ClientPhase::Connect, ClientCause::TimedOut)))
-            .map_err(|error| error.with(party()))?,
+            .map_err(|error| error.with_party(party()))?,
         None => opening.await?,
     };
     (timings.resolve, timings.connect) = (times.resolve, times.connect);
     if let Some(secure) = secure {
         let shaken = secure.shake(&settings.tls, transport, timeouts.tls.min(left())).await;
-        (transport, timings.tls) = shaken.map_err(|error| error.with(party()))?;
+        (transport, timings.tls) = shaken.map_err(|error| error.with_party(party()))?;
     }
     Ok(Box::new(Conn::new(transport, Stopwatch::new())))
 }

@@ -192,35 +192,35 @@ impl ClientError {
             Fault::Expired => ClientCause::TimedOut,
             Fault::Io(error) => ClientCause::Io(error),
         };
-        ClientError::new(phase, cause).with(party)
+        ClientError::new(phase, cause).with_party(party)
     }
 
     /// Adds whom the phase is about, unless that is known.
-    pub(super) fn with(mut self, party: impl Into<Box<str>>) -> ClientError {
+    pub(super) fn with_party(mut self, party: impl Into<Box<str>>) -> ClientError {
         self.0.details.party.get_or_insert(party.into());
         self
     }
 
     /// Adds the address of the peer.
-    pub(super) fn over(mut self, peer: Option<SocketAddr>) -> ClientError {
+    pub(super) fn with_peer(mut self, peer: Option<SocketAddr>) -> ClientError {
         self.0.details.peer = peer;
         self
     }
 
     /// Adds the limit, or what was not allowed.
-    pub(super) fn beyond(mut self, limit: impl Into<Box<str>>) -> ClientError {
+    pub(super) fn with_detail(mut self, limit: impl Into<Box<str>>) -> ClientError {
         self.0.details.limit = Some(Limit::Other(limit.into()));
         self
     }
 
     /// Adds the time limit that was exceeded.
-    pub(super) fn slower_than(mut self, limit: TimeLimit) -> ClientError {
+    pub(super) fn with_time_limit(mut self, limit: TimeLimit) -> ClientError {
         self.0.details.limit = Some(Limit::Phase(limit));
         self
     }
 
     /// Adds the time limit of the whole exchange, if a time limit was exceeded.
-    pub(super) fn of_whole(mut self, total: Option<Duration>) -> ClientError {
+    pub(super) fn with_total_limit(mut self, total: Option<Duration>) -> ClientError {
         if let (ClientCause::TimedOut, Some(total)) = (&self.0.cause, total) {
             self.0.details.limit = Some(Limit::Whole(total.into()));
         }
@@ -228,7 +228,10 @@ impl ClientError {
     }
 
     /// Adds the time limit of the phase, if one was exceeded and none is known.
-    pub(super) fn within(mut self, limit: impl FnOnce(ClientPhase) -> Option<Duration>) -> ClientError {
+    pub(super) fn with_phase_limit(
+        mut self,
+        limit: impl FnOnce(ClientPhase) -> Option<Duration>,
+    ) -> ClientError {
         let Inner { phase, cause, details, .. } = &mut *self.0;
         if let (ClientCause::TimedOut, None) = (cause, &details.limit) {
             details.limit = limit(*phase).map(|limit| Limit::Phase(limit.into()));
@@ -238,20 +241,20 @@ impl ClientError {
 
     /// Adds the target of the request, unless it is known.
     #[cold]
-    pub(super) fn at(mut self, target: &str) -> ClientError {
+    pub(super) fn with_url(mut self, target: &str) -> ClientError {
         self.0.details.url.get_or_insert_with(|| target.into());
         self
     }
 
     /// Adds a URL that is not valid.
-    pub(super) fn at_invalid(mut self, url: &str) -> ClientError {
+    pub(super) fn with_invalid_url(mut self, url: &str) -> ClientError {
         self.0.details.url = Some(Excerpt(&without_secrets(url)).to_string().into());
         self
     }
 
     /// Adds the origin, if the target is only a path.
     #[cold]
-    pub(super) fn below(mut self, origin: &str) -> ClientError {
+    pub(super) fn with_origin(mut self, origin: &str) -> ClientError {
         let url = self.0.details.url.take();
         self.0.details.url = match url.as_deref() {
             Some(path) if path.starts_with('/') => Some(format!("{origin}{path}").into()),
@@ -262,7 +265,7 @@ impl ClientError {
     }
 
     /// Adds what is known about the connection.
-    pub(super) fn on(mut self, is_reused: bool, is_sent: bool) -> ClientError {
+    pub(super) fn on_connection(mut self, is_reused: bool, is_sent: bool) -> ClientError {
         (self.0.is_reused, self.0.is_sent) = (is_reused, is_sent);
         self
     }
@@ -291,7 +294,7 @@ impl ClientError {
             ClientCause::Coding(error) => ClientCause::Coding(*error),
             other => ClientCause::Io(io::Error::new(self.kind(), format!("{other:#}"))),
         };
-        let mut twin = ClientError::new(*phase, cause).on(*is_reused, *is_sent);
+        let mut twin = ClientError::new(*phase, cause).on_connection(*is_reused, *is_sent);
         // The other request has a target of its own.
         twin.0.details = Details { url: None, ..details.clone() };
         twin

@@ -59,7 +59,7 @@ impl Host {
     pub async fn send(&self, request: &Request, response: &mut Response) -> Result<(), ClientError> {
         let pool = self.pool(request).inspect_err(|_| response.reset())?;
         let sent = self.client.exchange_whole(Some(pool), request, response).await;
-        sent.map_err(|error| error.below(&self.key))
+        sent.map_err(|error| error.with_origin(&self.key))
     }
 
     /// Sends `request`, and receives the head of the answer into `response`, as [`Client::stream`] does.
@@ -70,7 +70,7 @@ impl Host {
     pub async fn stream(&self, request: &Request, response: &mut Response) -> Result<Answer, ClientError> {
         let pool = self.pool(request).inspect_err(|_| response.reset())?;
         let answered = self.client.exchange_head(Some(pool), request, response).await;
-        answered.map_err(|error| error.below(&self.key))
+        answered.map_err(|error| error.with_origin(&self.key))
     }
 
     /// Sends the head of `request`, whose body is then written to the returned [`Call`], as [`Client::open`] does.
@@ -80,7 +80,7 @@ impl Host {
     /// As [`Client::open`], or if the request is for another origin.
     pub async fn open(&self, request: &Request) -> Result<Call, ClientError> {
         let opened = self.client.call(Some(self.pool(request)?), request).await;
-        opened.map_err(|error| error.below(&self.key))
+        opened.map_err(|error| error.with_origin(&self.key))
     }
 
     /// Sends `request`, which asks for an upgrade, and hands the connection over, as [`Client::upgrade`] does.
@@ -91,7 +91,7 @@ impl Host {
     pub async fn upgrade(&self, request: &Request, response: &mut Response) -> Result<Tunnel, ClientError> {
         let pool = self.pool(request).inspect_err(|_| response.reset())?;
         let switched = self.client.switch(Some(pool), request, response).await;
-        switched.map_err(|error| error.below(&self.key))
+        switched.map_err(|error| error.with_origin(&self.key))
     }
 
     /// Returns scheme, host and port, in lower case, without the port if it is the default of the scheme.

@@ -71,8 +71,8 @@ impl fmt::Display for Origin {
 /// Fails if the target names no scheme and host.
 pub(super) fn key(target: &Target) -> Result<Cow<'_, str>, ClientError> {
     let (Some(text), Some(scheme)) = (target.origin(), target.scheme_kind()) else {
-        let error = ClientError::new(ClientPhase::Prepare, ClientCause::Origin).at(target.as_str());
-        return Err(error.beyond("it names no scheme and host"));
+        let error = ClientError::new(ClientPhase::Prepare, ClientCause::Origin).with_url(target.as_str());
+        return Err(error.with_detail("it names no scheme and host"));
     };
     let (host, port) = split_port(target.authority().unwrap_or_default());
     let is_plain = match port {
@@ -121,8 +121,8 @@ pub(super) fn check(target: &Target, expected: &str) -> Result<(), ClientError> 
     match target.form() == TargetForm::Origin || *key(target)? == *expected {
         true => Ok(()),
         false => {
-            let error = ClientError::new(ClientPhase::Prepare, ClientCause::Origin).at(target.as_str());
-            Err(error.beyond(format!("it is not at {expected}")))
+            let error = ClientError::new(ClientPhase::Prepare, ClientCause::Origin).with_url(target.as_str());
+            Err(error.with_detail(format!("it is not at {expected}")))
         }
     }
 }

@@ -201,9 +201,10 @@ impl Pool {
             _ => {
                 let most = self.settings.pool.connections_max;
                 let error = ClientError::new(ClientPhase::Queue, ClientCause::TimedOut);
-                return Err(
-                    error.with(format!("one of the {most} connections to {}", self.origin.host_and_port()))
-                );
+                return Err(error.with_party(format!(
+                    "one of the {most} connections to {}",
+                    self.origin.host_and_port()
+                )));
             }
         }
         Ok(Place { pool: self })

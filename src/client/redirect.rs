@@ -73,7 +73,7 @@ pub(super) fn next(
     let (Redirects::Follow(most), true) = (redirects, is_redirect(response.status)) else { return Ok(None) };
     let Some(location) = location(response)? else { return Ok(None) };
     if followed == most {
-        return Err(error(ClientCause::TooManyRedirects).beyond(format!("at most {most} are followed")));
+        return Err(error(ClientCause::TooManyRedirects).with_detail(format!("at most {most} are followed")));
     }
     let target = origin.absolute(request.target()).join(location);
     let mut target = target.map_err(|invalid| error(ClientCause::Location(Some(invalid))))?;

@@ -221,9 +221,10 @@ impl Shared {
 
     /// Chooses a host for `request`.
     fn enter(&self, request: &Request) -> Result<Attempt, ClientError> {
-        let refuse = |cause| ClientError::new(ClientPhase::Prepare, cause).at(request.target().as_str());
+        let refuse =
+            |cause| ClientError::new(ClientPhase::Prepare, cause).with_url(request.target().as_str());
         if request.target().form() != TargetForm::Origin {
-            return Err(refuse(ClientCause::Origin).beyond("it is more than a path"));
+            return Err(refuse(ClientCause::Origin).with_detail("it is more than a path"));
         }
         self.choose(None).ok_or_else(|| refuse(ClientCause::NoHost))
     }

@@ -186,7 +186,7 @@ impl Link {
         let decode_max = self.settings().decode_max.filter(|_| error == CodingError::TooLarge);
         let error = self.error(ClientPhase::Receive, ClientCause::Coding(error));
         match decode_max {
-            Some(max) => error.beyond(format!("at most {max} decoded bytes are allowed")),
+            Some(max) => error.with_detail(format!("at most {max} decoded bytes are allowed")),
             None => error,
         }
     }

@@ -80,7 +80,7 @@ impl Link {
             progress.interim += 1;
             if progress.interim > INTERIM_MAX {
                 let error = self.spoiled(ClientCause::TooManyInterim);
-                return Err(error.beyond(format!("more than {INTERIM_MAX}")));
+                return Err(error.with_detail(format!("more than {INTERIM_MAX}")));
             }
             if response.status == Status::CONTINUE {
                 self.go_ahead();

@@ -166,7 +166,9 @@ impl Link {
         match error {
             // Whoever receives sends what waits, too.
             ExchangeError::TimedOut(Phase::Write, _) => self.error(ClientPhase::Send, ClientCause::TimedOut),
-            ExchangeError::TimedOut(_, limit) => self.error(phase, ClientCause::TimedOut).slower_than(limit),
+            ExchangeError::TimedOut(_, limit) => {
+                self.error(phase, ClientCause::TimedOut).with_time_limit(limit)
+            }
             error => self.error(phase, ClientCause::Exchange(error)),
         }
     }
@@ -182,13 +184,13 @@ impl Link {
             (Some(proxy), _) => proxy.party(origin),
         };
         let error = ClientError::new(phase, cause)
-            .with(party)
-            .over(peer)
-            .within(|phase| settings.timeouts.of_phase(phase));
-        let error = error.on(self.is_reused(), self.conn.traffic().sent > 0);
+            .with_party(party)
+            .with_peer(peer)
+            .with_phase_limit(|phase| settings.timeouts.of_phase(phase));
+        let error = error.on_connection(self.is_reused(), self.conn.traffic().sent > 0);
         match &*self.exchange.target {
             "" => error,
-            target => error.at(target).below(origin.key()),
+            target => error.with_url(target).with_origin(origin.key()),
         }
     }
 
@@ -218,7 +220,7 @@ impl Link {
         self.conn.arm(Lane::Whole, deadline);
         match self.conn.poll_expired(cx, Lane::Whole, Duration::ZERO) {
             Poll::Ready(_) => {
-                Err(self.error(phase, ClientCause::TimedOut).of_whole(self.exchange.facts.total))
+                Err(self.error(phase, ClientCause::TimedOut).with_total_limit(self.exchange.facts.total))
             }
             Poll::Pending => Ok(()),
         }

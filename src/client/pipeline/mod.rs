@@ -119,7 +119,7 @@ impl Pipeline {
         response.reset();
         let deadline = shared.client.deadline();
         let sent = self.send_before(deadline, request, response).await;
-        sent.map_err(|error| shared.client.describe(error, request, deadline).below(&shared.key))
+        sent.map_err(|error| shared.client.describe(error, request, deadline).with_origin(&shared.key))
     }
 
     async fn send_before(
@@ -199,7 +199,7 @@ impl Shared {
             true => Ok(ask::check(request.method(), request.body.announced())?),
             false => {
                 let error = ClientError::new(ClientPhase::Prepare, ClientCause::Pipelined);
-                Err(error.beyond(request.method().to_string()))
+                Err(error.with_detail(request.method().to_string()))
             }
         }
     }
@@ -222,7 +222,7 @@ impl Shared {
             Ok(Ok(permit)) => Ok(permit),
             Ok(Err(_)) | Err(_) => {
                 let error = ClientError::new(ClientPhase::Queue, ClientCause::TimedOut);
-                Err(error.with(format!("one of the {} places in flight", self.in_flight_max)))
+                Err(error.with_party(format!("one of the {} places in flight", self.in_flight_max)))
             }
         }
     }

@@ -333,7 +333,7 @@ impl Pipe {
                 Fate::Again => tickets.put_back(ticket, is_sent),
                 Fate::Fails => {
                     let error = first.unwrap_or_else(|| ClientError::new(ClientPhase::Wait, how.cause()));
-                    tickets.fail(ticket, error.on(self.has_answered, is_sent));
+                    tickets.fail(ticket, error.on_connection(self.has_answered, is_sent));
                 }
             }
         }
@@ -363,7 +363,7 @@ impl Drop for Pipe {
         let mut tickets = self.board.lock();
         while let Some(flying) = self.flight.pop_front() {
             let error = ClientError::new(ClientPhase::Wait, ClientCause::NoRuntime);
-            tickets.fail(flying.taken.ticket, error.on(self.has_answered, true));
+            tickets.fail(flying.taken.ticket, error.on_connection(self.has_answered, true));
         }
         tickets.refuse(ClientError::new(ClientPhase::Queue, ClientCause::NoRuntime));
         tickets.leave();

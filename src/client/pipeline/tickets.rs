@@ -159,7 +159,7 @@ impl Tickets {
         let ticket = &self.all[at];
         match ticket.state {
             State::Waiting => ClientError::new(ClientPhase::Queue, cause).sent_before(ticket.was_sent),
-            _ => ClientError::new(ClientPhase::Wait, cause).on(ticket.is_reused, true),
+            _ => ClientError::new(ClientPhase::Wait, cause).on_connection(ticket.is_reused, true),
         }
     }
 

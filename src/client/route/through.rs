@@ -29,7 +29,7 @@ impl Proxy {
             Protocol::Socks5(socks) => socks.open(dial, self.address(), self, origin, limits).await,
             Protocol::Http { scheme, .. } => {
                 let (host, port) = self.address();
-                let failed = |error: ClientError| error.with(self.as_party());
+                let failed = |error: ClientError| error.with_party(self.as_party());
                 let secure = Secure::with(*scheme, host, ClientPhase::Connect).map_err(failed)?;
                 let dialed = dial.connect(host, port, limits).await;
                 let undialed = |error| ClientError::dialing(error, &self.as_party(), &self.as_party());
@@ -44,7 +44,7 @@ impl Proxy {
                 if origin.scheme == Scheme::Https {
                     let asked = runtime::now();
                     let opened = open_tunnel(transport, self, origin, left(&times), bounds).await;
-                    transport = opened.map_err(|error| error.with(self.party(origin)))?;
+                    transport = opened.map_err(|error| error.with_party(self.party(origin)))?;
                     times.connect += runtime::now().saturating_duration_since(asked);
                 }
                 Ok((transport, times))

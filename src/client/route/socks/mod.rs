@@ -54,8 +54,9 @@ impl Socks {
                 talk.ask(Destination::new(origin.host(), origin.port).map_err(invalid)?).await
             }
         };
-        let named =
-            |error: ClientError| error.with(format!("{} through the proxy {name}", origin.host_and_port()));
+        let named = |error: ClientError| {
+            error.with_party(format!("{} through the proxy {name}", origin.host_and_port()))
+        };
         let refused =
             |error: SocksError| ClientError::new(ClientPhase::Connect, ClientCause::Proxy(error.into()));
         let transport = end.map_err(named)?.map_err(|error| named(refused(error)))?;
