@@ -7,12 +7,12 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use super::cause::{ClientCause, ClientPhase};
 use super::refused::Refused;
-use crate::coding::CodingError;
-use crate::error::{Excerpt, TimeLimit, without_secrets, write_causes, write_error};
+use crate::error::{Excerpt, TimeLimit, without_secrets, write_error};
 use crate::exchange::ExchangeError;
-use crate::message::{InvalidRequest, InvalidTarget, Response, Status};
-use crate::net::{DialError, Fault, TlsError};
+use crate::message::{InvalidRequest, Response, Status};
+use crate::net::{DialError, Fault};
 
 /// Why an exchange brought no answer.
 ///
@@ -97,81 +97,6 @@ enum Limit {
     Whole(TimeLimit),
     /// Another limit, or what was not allowed, as a text.
     Other(Box<str>),
-}
-
-/// The phase of an exchange.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum ClientPhase {
-    /// Checking the request. Nothing has been dialed.
-    Prepare,
-    /// Waiting for a place among the connections of the host.
-    Queue,
-    /// Looking up the host's addresses.
-    Resolve,
-    /// Connecting, and asking the proxy if there is one.
-    Connect,
-    /// The TLS handshake.
-    Tls,
-    /// Sending the request.
-    Send,
-    /// Waiting for the head of the answer.
-    Wait,
-    /// Receiving the body of the answer.
-    Receive,
-    /// Following a redirect.
-    Redirect,
-}
-
-/// The cause of a [`ClientError`].
-#[derive(Debug)]
-#[non_exhaustive]
-pub enum ClientCause {
-    /// The phase, or the whole exchange, took longer than it may.
-    TimedOut,
-    /// The request is invalid.
-    Request(InvalidRequest),
-    /// The target names no scheme and host, or not those of the [`Host`](super::Host) or [`Pipeline`](super::Pipeline);
-    /// or it is more than a path, for a [`Balancer`](super::Balancer).
-    Origin,
-    /// There is no tokio runtime (see [`block_on`](crate::block_on)), or the runtime of a
-    /// [`Pipeline`](super::Pipeline)'s connection has ended.
-    NoRuntime,
-    /// The name has no address, or the resolver, the operating system or the dialer failed.
-    Io(io::Error),
-    /// The server closed the connection without an answer.
-    Closed,
-    /// The exchange failed halfway, or the server broke RFC 9112 or a limit.
-    Exchange(ExchangeError),
-    /// The content cannot be decoded (RFC 9110 §8.4).
-    Coding(CodingError),
-    /// There were more interim answers than the client reads (RFC 9110 §15.2).
-    TooManyInterim,
-    /// The server switched protocols without being asked, did not switch when asked, or switched to another protocol.
-    Upgrade,
-    /// The proxy did not answer a CONNECT with success (see [`ClientError::proxy_response`]), a SOCKS proxy did not
-    /// connect, or the environment names none that can be used (see [`Proxies::from_env`](super::Proxies::from_env)).
-    Proxy(Box<dyn Error + Send + Sync>),
-    /// The TLS handshake failed, or this crate was built without the feature `tls`.
-    Tls(TlsError),
-    /// There were more redirects than the client follows.
-    TooManyRedirects,
-    /// The `location` of a redirect is empty, or not a URL that can be requested (RFC 9110 §15.4).
-    Location(Option<InvalidTarget>),
-    /// A redirect has several `location` fields, which lead to different places.
-    Locations,
-    /// A redirect leads from https to http, which would expose a confidential request.
-    Downgrade,
-    /// The request would have to be sent again, but its body was a stream, which can be sent only once.
-    Spent,
-    /// The length of the body is unknown, and the server has answered in HTTP/1.0, which has no chunks (RFC 9112 §6.1).
-    LengthRequired,
-    /// The request is of a kind that a [`Pipeline`](super::Pipeline) does not send.
-    Pipelined,
-    /// The connection of a [`Pipeline`](super::Pipeline) failed on another request before this one was answered.
-    OutOfStep,
-    /// The [`Balancer`](super::Balancer) has no host.
-    NoHost,
 }
 
 impl ClientError {
@@ -376,6 +301,11 @@ impl ClientError {
         }
     }
 
+    /// The kind of the error of the standard library that this becomes.
+    pub(super) fn kind(&self) -> io::ErrorKind {
+        self.0.cause.kind()
+    }
+
     /// Returns the status with which a gateway reports this failure of the server behind it: 504 for a timeout,
     /// otherwise 502 (RFC 9110 §15.6.3, §15.6.5). A TRACE with content is not forwarded, and the peer is to blame: 400. A
     /// body of unknown length is not forwarded to a server that speaks HTTP/1.0: 411 (§15.5.12).
@@ -478,97 +408,16 @@ impl Error for ClientError {
     }
 }
 
+/// The kind is that of the cause, such as [`ConnectionReset`](io::ErrorKind::ConnectionReset). For an answer that is cut
+/// short, also within its coding, it is [`UnexpectedEof`](io::ErrorKind::UnexpectedEof).
+impl From<ClientError> for io::Error {
+    fn from(error: ClientError) -> io::Error {
+        io::Error::new(error.kind(), error)
+    }
+}
+
 impl From<InvalidRequest> for ClientError {
     fn from(error: InvalidRequest) -> ClientError {
         ClientError::new(ClientPhase::Prepare, ClientCause::Request(error))
-    }
-}
-
-impl fmt::Display for ClientPhase {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            ClientPhase::Prepare => "preparing the request",
-            ClientPhase::Queue => "waiting for a connection",
-            ClientPhase::Resolve => "looking up the host",
-            ClientPhase::Connect => "connecting",
-            ClientPhase::Tls => "the TLS handshake",
-            ClientPhase::Send => "sending the request",
-            ClientPhase::Wait => "waiting for the answer",
-            ClientPhase::Receive => "receiving the body",
-            ClientPhase::Redirect => "following the redirect",
-        })
-    }
-}
-
-impl ClientCause {
-    /// Whether all that there is to tell is the source.
-    fn is_transparent(&self) -> bool {
-        match self {
-            ClientCause::Request(_)
-            | ClientCause::Io(_)
-            | ClientCause::Exchange(_)
-            | ClientCause::Coding(_)
-            | ClientCause::Proxy(_)
-            | ClientCause::Tls(_) => true,
-            ClientCause::TimedOut
-            | ClientCause::Origin
-            | ClientCause::NoRuntime
-            | ClientCause::Closed
-            | ClientCause::TooManyInterim
-            | ClientCause::Upgrade
-            | ClientCause::TooManyRedirects
-            | ClientCause::Location(_)
-            | ClientCause::Locations
-            | ClientCause::Downgrade
-            | ClientCause::Spent
-            | ClientCause::LengthRequired
-            | ClientCause::Pipelined
-            | ClientCause::OutOfStep
-            | ClientCause::NoHost => false,
-        }
-    }
-
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        match self {
-            ClientCause::Request(error) => Some(error),
-            ClientCause::Io(error) => Some(error),
-            ClientCause::Exchange(error) => Some(error),
-            ClientCause::Coding(error) => Some(error),
-            ClientCause::Proxy(error) => Some(&**error),
-            ClientCause::Tls(error) => Some(error),
-            ClientCause::Location(Some(error)) => Some(error),
-            _ => None,
-        }
-    }
-}
-
-impl fmt::Display for ClientCause {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            ClientCause::TimedOut => "it took too long",
-            ClientCause::Request(_) => "the request is invalid",
-            ClientCause::Origin => "the target is not one that can be sent here",
-            ClientCause::NoRuntime => "there is no tokio runtime, or it has ended",
-            ClientCause::Io(_) => "the system or the network failed",
-            ClientCause::Closed => "the server closed the connection without an answer",
-            ClientCause::Exchange(_) => "the exchange failed",
-            ClientCause::Coding(_) => "the content cannot be decoded",
-            ClientCause::TooManyInterim => "there were too many interim answers",
-            ClientCause::Upgrade => "the server switched protocols unasked, or did not when asked",
-            ClientCause::Proxy(_) => "the proxy refused",
-            ClientCause::Tls(_) => "the connection is not secure",
-            ClientCause::TooManyRedirects => "there were too many in a row",
-            ClientCause::Location(_) => "its field location is empty, or not a URL that can be requested",
-            ClientCause::Locations => "its fields location lead to several places",
-            ClientCause::Downgrade => "it leads from https to http",
-            ClientCause::Spent => "the body was a stream, which can be sent only once",
-            ClientCause::LengthRequired => {
-                "the server speaks HTTP/1.0, and the length of the body is unknown"
-            }
-            ClientCause::Pipelined => "the request cannot be pipelined",
-            ClientCause::OutOfStep => "the connection broke on another request",
-            ClientCause::NoHost => "the balancer has no host",
-        })?;
-        if f.alternate() { write_causes(f, self.source()) } else { Ok(()) }
     }
 }

@@ -30,8 +30,8 @@ mod tunnel;
 mod balance;
 mod pipeline;
 
+mod cause;
 mod error;
-mod error_kind;
 mod refused;
 mod settings;
 
@@ -42,8 +42,9 @@ use std::time::Duration;
 pub use answer::Answer;
 pub use balance::{Balancer, BalancerBuilder, HostChoice, HostCounts};
 pub use call::{Call, CallReader, CallWriter};
+pub use cause::{ClientCause, ClientPhase};
 pub use cookie_store::CookieStore;
-pub use error::{ClientCause, ClientError, ClientPhase};
+pub use error::ClientError;
 pub use host::Host;
 pub use pipeline::{Pipeline, PipelineBuilder};
 pub use redirect::Redirects;
