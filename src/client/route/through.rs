@@ -26,7 +26,9 @@ impl Proxy {
         bounds: &Bounds,
     ) -> Result<(Transport<BoxedStream>, DialTimes), ClientError> {
         match self.protocol() {
-            Protocol::Socks5(socks) => socks.open(dial, self.address(), self, origin, limits).await,
+            Protocol::Socks5(socks) => {
+                socks.open(dial, self.address(), &self.as_party(), origin, limits).await
+            }
             Protocol::Http { scheme, .. } => {
                 let (host, port) = self.address();
                 let failed = |error: ClientError| error.with_party(self.as_party());

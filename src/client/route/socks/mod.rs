@@ -3,7 +3,6 @@
 mod error;
 mod handshake;
 
-use std::fmt::Display;
 use std::net::SocketAddr;
 
 pub use error::{SocksError, SocksReply};
@@ -31,7 +30,7 @@ pub(super) enum Lookup {
 }
 
 impl Socks {
-    /// Opens a connection to `origin` through the proxy at this host and port, which errors call `name`. The time that
+    /// Opens a connection to `origin` through the proxy at this host and port, which errors call `party`. The time that
     /// the proxy takes counts as connecting.
     ///
     /// # Errors
@@ -41,22 +40,22 @@ impl Socks {
         &self,
         dial: &Dial,
         proxy: (&str, u16),
-        name: &(dyn Display + Sync),
+        party: &str,
         origin: &Origin,
         limits: DialTimes,
     ) -> Result<(Transport<BoxedStream>, DialTimes), ClientError> {
-        let mut talk = Talk { socks: self, dial, proxy, name, limits, spent: DialTimes::default() };
+        let mut talk = Talk { socks: self, dial, proxy, party, limits, spent: DialTimes::default() };
         let end = match self.lookup {
             Lookup::Here => talk.ask_for_addresses(origin).await,
             Lookup::There => {
-                let invalid =
-                    |invalid: InvalidHost| not_found(origin, DialError::Resolve(Fault::Io(invalid.into())));
+                let invalid = |invalid: InvalidHost| {
+                    lookup_failed(origin, DialError::Resolve(Fault::Io(invalid.into())))
+                };
                 talk.ask(Destination::new(origin.host(), origin.port).map_err(invalid)?).await
             }
         };
-        let named = |error: ClientError| {
-            error.with_party(format!("{} through the proxy {name}", origin.host_and_port()))
-        };
+        let named =
+            |error: ClientError| error.with_party(format!("{} through {party}", origin.host_and_port()));
         let refused =
             |error: SocksError| ClientError::new(ClientPhase::Connect, ClientCause::Proxy(error.into()));
         let transport = end.map_err(named)?.map_err(|error| named(refused(error)))?;
@@ -71,7 +70,7 @@ struct Talk<'a> {
     /// Its host and port.
     proxy: (&'a str, u16),
     /// How errors name it.
-    name: &'a (dyn Display + Sync),
+    party: &'a str,
     limits: DialTimes,
     /// How much of the limits has been used up.
     spent: DialTimes,
@@ -81,7 +80,7 @@ impl Talk<'_> {
     /// Looks up `origin`, and asks for one of its addresses after the other, until the proxy reaches one.
     async fn ask_for_addresses(&mut self, origin: &Origin) -> Result<End, ClientError> {
         let resolved = self.dial.resolve(origin.host(), self.limits.resolve).await;
-        let (addresses, took) = resolved.map_err(|error| not_found(origin, error))?;
+        let (addresses, took) = resolved.map_err(|error| lookup_failed(origin, error))?;
         self.spent.resolve = took;
         let mut end = Err(SocksError::Refused(SocksReply::HostUnreachable));
         for address in addresses.in_turn() {
@@ -97,16 +96,14 @@ impl Talk<'_> {
 
     /// Connects to the proxy and asks it to connect to `destination`.
     async fn ask(&mut self, destination: Destination<'_>) -> Result<End, ClientError> {
-        let Talk { socks, dial, proxy, name, limits, spent } = self;
+        let Talk { socks, dial, proxy, party, limits, spent } = self;
         let left = DialTimes {
             resolve: limits.resolve.saturating_sub(spent.resolve),
             connect: limits.connect.saturating_sub(spent.connect),
         };
         let (host, port) = *proxy;
         let dialed = dial.connect(host, port, left).await;
-        let failed =
-            |error| ClientError::dialing(error, &format!("the proxy {name}"), &format!("the proxy {name}"));
-        let (mut transport, times) = dialed.map_err(failed)?;
+        let (mut transport, times) = dialed.map_err(|error| ClientError::dialing(error, party, party))?;
         let left = left.connect.saturating_sub(times.connect);
         let shaken = handshake::connect(&mut transport, &destination, socks.login.as_ref());
         let (end, took) = timed(left, shaken).await;
@@ -121,7 +118,7 @@ impl Talk<'_> {
 
 /// The error of a look-up of `origin`.
 #[cold]
-fn not_found(origin: &Origin, error: DialError) -> ClientError {
+fn lookup_failed(origin: &Origin, error: DialError) -> ClientError {
     ClientError::dialing(error, origin.host(), &origin.host_and_port())
 }
 
@@ -191,7 +188,7 @@ mod tests {
         let Protocol::Socks5(socks) = proxy.protocol() else { panic!("{proxy}") };
         let limits = DialTimes { resolve: Duration::from_secs(5), connect: Duration::from_secs(connect) };
         let origin = Origin::of_key(origin).unwrap();
-        let opened = sent(socks.open(&dial, proxy.address(), &proxy, &origin, limits)).await;
+        let opened = sent(socks.open(&dial, proxy.address(), &proxy.as_party(), &origin, limits)).await;
         let (mut stream, times) = opened.map_err(|error| (error.to_string(), start.elapsed().as_secs()))?;
         let mut hello = [0; 5];
         stream.read_exact(&mut hello).await.unwrap();
@@ -296,9 +293,10 @@ mod tests {
         let Protocol::Socks5(socks) = proxy.protocol() else { panic!("{proxy}") };
         let limits = DialTimes { resolve: Duration::from_secs(5), connect: Duration::from_secs(60) };
         let origin = Origin::of_key("http://three.example").unwrap();
-        assert!(socks.open(&dial, proxy.address(), &proxy, &origin, limits).await.is_err());
+        assert!(socks.open(&dial, proxy.address(), &proxy.as_party(), &origin, limits).await.is_err());
         for seconds in [1, 0] {
-            let (_, times) = socks.open(&dial, proxy.address(), &proxy, &origin, limits).await.unwrap();
+            let (_, times) =
+                socks.open(&dial, proxy.address(), &proxy.as_party(), &origin, limits).await.unwrap();
             assert_eq!(times.resolve.as_secs(), seconds);
         }
     }
