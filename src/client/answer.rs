@@ -113,14 +113,14 @@ impl Answer {
         let link = match &mut self.state {
             State::Open(link, _) => link,
             State::Read => return Poll::Ready(Ok(0)),
-            State::Broken(error) => return Poll::Ready(Err(error.twin())),
+            State::Broken(error) => return Poll::Ready(Err(error.duplicate())),
         };
         let polled = ready!(link.poll_chunk(cx));
         match &polled {
             Ok(0) => self.release(),
             Ok(_) => {}
             // The place is free at once, for a caller who asks again before this is dropped.
-            Err(error) => self.state = State::Broken(error.twin()),
+            Err(error) => self.state = State::Broken(error.duplicate()),
         }
         Poll::Ready(polled)
     }

@@ -202,7 +202,7 @@ impl ClientError {
     }
 
     /// A copy, for another request that failed for the same reason. Causes that cannot be cloned become text.
-    pub(super) fn twin(&self) -> ClientError {
+    pub(super) fn duplicate(&self) -> ClientError {
         let Inner { phase, is_reused, is_sent, cause, details } = &*self.0;
         let cause = match cause {
             ClientCause::Io(error) => ClientCause::Io(match error.raw_os_error() {
@@ -213,16 +213,16 @@ impl ClientError {
                 Some(refused) => refused.clone().into(),
                 None => format!("{error:#}").into(),
             }),
-            ClientCause::Tls(error) => ClientCause::Tls(error.twin()),
+            ClientCause::Tls(error) => ClientCause::Tls(error.duplicate()),
             ClientCause::NoRuntime => ClientCause::NoRuntime,
             ClientCause::TimedOut => ClientCause::TimedOut,
             ClientCause::Coding(error) => ClientCause::Coding(*error),
             other => ClientCause::Io(io::Error::new(self.kind(), format!("{other:#}"))),
         };
-        let mut twin = ClientError::new(*phase, cause).on_connection(*is_reused, *is_sent);
+        let mut duplicate = ClientError::new(*phase, cause).on_connection(*is_reused, *is_sent);
         // The other request has a target of its own.
-        twin.0.details = Details { url: None, ..details.clone() };
-        twin
+        duplicate.0.details = Details { url: None, ..details.clone() };
+        duplicate
     }
 
     /// Returns the phase in which the exchange failed.

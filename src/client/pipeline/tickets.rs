@@ -239,7 +239,7 @@ impl Tickets {
             if self.waiting.is_empty() {
                 return self.fail(at, error);
             }
-            self.fail(at, error.twin());
+            self.fail(at, error.duplicate());
         }
     }
 

@@ -30,7 +30,7 @@ pub enum TlsError {
 
 impl TlsError {
     /// A copy, for another request that waited for the same connection. The source becomes text.
-    pub(crate) fn twin(&self) -> TlsError {
+    pub(crate) fn duplicate(&self) -> TlsError {
         match self {
             TlsError::Unavailable => TlsError::Unavailable,
             TlsError::Host => TlsError::Host,
