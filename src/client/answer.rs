@@ -95,7 +95,7 @@ impl Answer {
     ///
     /// Fails if the body is cut short, malformed or too slow. The end of the body is then never reached.
     pub async fn chunk(&mut self) -> Result<Option<&[u8]>, ClientError> {
-        let wait = Wait(self);
+        let wait = PauseOnDrop(self);
         let lent = poll_fn(|cx| wait.0.poll_chunk(cx)).await?;
         drop(wait);
         match &self.state {
@@ -134,10 +134,10 @@ impl Answer {
     }
 }
 
-/// A wait for the next piece. If it is given up, the time until the next wait is not the server's fault.
-struct Wait<'a>(&'a mut Answer);
+/// A wait for the next piece. While the caller waits for none, the time does not count against the server.
+struct PauseOnDrop<'a>(&'a mut Answer);
 
-impl Drop for Wait<'_> {
+impl Drop for PauseOnDrop<'_> {
     fn drop(&mut self) {
         if let State::Open(link, _) = &mut self.0.state {
             link.pause();

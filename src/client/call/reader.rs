@@ -117,7 +117,7 @@ impl CallReader {
     pub async fn chunk(&mut self) -> Result<Option<&[u8]>, ClientError> {
         let CallReader { half, piece, trailers, .. } = self;
         piece.clear();
-        let wait = Wait(half);
+        let wait = PauseOnDrop(half);
         poll_fn(|cx| poll_chunk(wait.0, cx, trailers, |call| piece.extend_from_slice(call.chunk()))).await?;
         drop(wait);
         Ok(Some(&**piece).filter(|piece| !piece.is_empty()))
@@ -146,10 +146,10 @@ fn poll_chunk(
     })
 }
 
-/// A wait for the next piece. If it is given up, the time until the next wait is not the server's fault.
-struct Wait<'a>(&'a Half);
+/// A wait for the next piece. While the caller waits for none, the time does not count against the server.
+struct PauseOnDrop<'a>(&'a Half);
 
-impl Drop for Wait<'_> {
+impl Drop for PauseOnDrop<'_> {
     fn drop(&mut self) {
         self.0.with_call(|call| call.link.pause());
     }
