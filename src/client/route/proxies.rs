@@ -21,14 +21,14 @@ use crate::message::Scheme;
 #[derive(Clone, Debug, Default)]
 #[must_use]
 pub struct Proxies {
-    http: Choice,
-    https: Choice,
+    http: ProxySetting,
+    https: ProxySetting,
     bypass: Bypass,
 }
 
-/// What is used for the URLs of one scheme.
+/// The proxy for the URLs of one scheme, if there is one.
 #[derive(Clone, Debug, Default)]
-enum Choice {
+enum ProxySetting {
     #[default]
     Direct,
     Through(Proxy),
@@ -44,7 +44,7 @@ impl Proxies {
 
     /// Uses one proxy for all URLs.
     pub fn all(proxy: Proxy) -> Proxies {
-        let (http, https) = (Choice::Through(proxy.clone()), Choice::Through(proxy));
+        let (http, https) = (ProxySetting::Through(proxy.clone()), ProxySetting::Through(proxy));
         Proxies { http, https, bypass: Bypass::default() }
     }
 
@@ -95,13 +95,13 @@ impl Proxies {
             None => either("http_proxy"),
         };
         let all = || {
-            either("all_proxy").map_or(Choice::Direct, |variable| match named(variable) {
-                Ok(proxy) => Choice::Through(proxy),
-                Err(invalid) => Choice::Unusable(invalid),
+            either("all_proxy").map_or(ProxySetting::Direct, |variable| match proxy_of_variable(variable) {
+                Ok(proxy) => ProxySetting::Through(proxy),
+                Err(invalid) => ProxySetting::Unusable(invalid),
             })
         };
         let or_all = |variable: Option<_>| match variable {
-            Some(variable) => named(variable).map(Choice::Through),
+            Some(variable) => proxy_of_variable(variable).map(ProxySetting::Through),
             None => Ok(all()),
         };
         Ok(Proxies { http: or_all(http)?, https: or_all(either("https_proxy"))?, ..proxies })
@@ -109,13 +109,13 @@ impl Proxies {
 
     /// Uses `proxy` for `http` URLs.
     pub fn http(mut self, proxy: Proxy) -> Proxies {
-        self.http = Choice::Through(proxy);
+        self.http = ProxySetting::Through(proxy);
         self
     }
 
     /// Uses `proxy` for `https` URLs.
     pub fn https(mut self, proxy: Proxy) -> Proxies {
-        self.https = Choice::Through(proxy);
+        self.https = ProxySetting::Through(proxy);
         self
     }
 
@@ -131,19 +131,19 @@ impl Proxies {
     }
 
     /// Gives HTTP proxies without credentials this value of `Proxy-Authorization`.
-    pub(in crate::client) fn authorize(&mut self, authorization: &str) {
-        for choice in [&mut self.http, &mut self.https] {
-            if let Choice::Through(proxy) = choice {
-                proxy.authorize(authorization);
+    pub(in crate::client) fn set_default_authorization(&mut self, authorization: &str) {
+        for setting in [&mut self.http, &mut self.https] {
+            if let ProxySetting::Through(proxy) = setting {
+                proxy.set_default_authorization(authorization);
             }
         }
     }
 
     /// Sends each CONNECT with this `user-agent`, unless its proxy has one.
-    pub(in crate::client) fn introduce(&mut self, user_agent: &[u8]) {
-        for choice in [&mut self.http, &mut self.https] {
-            if let Choice::Through(proxy) = choice {
-                proxy.introduce(user_agent);
+    pub(in crate::client) fn set_default_user_agent(&mut self, user_agent: &[u8]) {
+        for setting in [&mut self.http, &mut self.https] {
+            if let ProxySetting::Through(proxy) = setting {
+                proxy.set_default_user_agent(user_agent);
             }
         }
     }
@@ -159,21 +159,21 @@ impl Proxies {
         host: &str,
         port: u16,
     ) -> Result<Option<&Proxy>, &InvalidProxy> {
-        let choice = match scheme {
+        let setting = match scheme {
             Scheme::Http => &self.http,
             Scheme::Https => &self.https,
         };
-        match choice {
-            Choice::Direct => Ok(None),
+        match setting {
+            ProxySetting::Direct => Ok(None),
             _ if self.bypass.covers(host, port) => Ok(None),
-            Choice::Through(proxy) => Ok(Some(proxy)),
-            Choice::Unusable(invalid) => Err(invalid),
+            ProxySetting::Through(proxy) => Ok(Some(proxy)),
+            ProxySetting::Unusable(invalid) => Err(invalid),
         }
     }
 }
 
 /// The proxy that a variable of the environment names.
-fn named((name, value): (String, String)) -> Result<Proxy, InvalidProxy> {
+fn proxy_of_variable((name, value): (String, String)) -> Result<Proxy, InvalidProxy> {
     Proxy::new(&value).map_err(|invalid| InvalidProxy::of_variable(&name, &value, invalid))
 }
 

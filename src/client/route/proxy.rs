@@ -151,14 +151,14 @@ impl Proxy {
     }
 
     /// Gives an HTTP proxy without credentials this value of `Proxy-Authorization`.
-    pub(super) fn authorize(&mut self, value: &str) {
+    pub(super) fn set_default_authorization(&mut self, value: &str) {
         if let Protocol::Http { authorization, .. } = &mut self.protocol {
             authorization.get_or_insert_with(|| value.into());
         }
     }
 
     /// Sends a CONNECT with this `user-agent`, unless it has one.
-    pub(super) fn introduce(&mut self, user_agent: &[u8]) {
+    pub(super) fn set_default_user_agent(&mut self, user_agent: &[u8]) {
         if let Protocol::Http { fields, .. } = &mut self.protocol
             && !fields.split(|octet| *octet == b'\n').any(is_user_agent)
         {

@@ -224,11 +224,11 @@ impl ClientBuilder {
             settings.fields.remove(name.as_str());
         }
         if let Some(authorization) = settings.fields.text(PROXY_AUTHORIZATION) {
-            settings.proxies.authorize(authorization);
+            settings.proxies.set_default_authorization(authorization);
         }
         settings.fields.remove(PROXY_AUTHORIZATION);
         if let Some(user_agent) = settings.fields.get("user-agent") {
-            settings.proxies.introduce(user_agent);
+            settings.proxies.set_default_user_agent(user_agent);
         }
         let shared = Shared { settings: Arc::new(settings), pools: Default::default() };
         Client { shared: Arc::new(shared), total, redirects }
