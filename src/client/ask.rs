@@ -30,7 +30,7 @@ impl Client {
         response: &mut Response,
     ) -> Result<Link, ClientError> {
         let deadline = self.deadline();
-        let answered = self.attempt(pool, (request, Goal::Own), Asking::First, response, deadline).await;
+        let answered = self.attempt(pool, (request, Goal::Own), Attempt::First, response, deadline).await;
         let mut link = answered.map_err(|error| self.describe(error, request, deadline))?;
         if self.redirects.concern(response.status) {
             // The server that redirected has received the request, and perhaps acted on it.
@@ -49,7 +49,7 @@ impl Client {
         response: &mut Response,
     ) -> Result<(), ClientError> {
         let link = self.exchange(pool, request, response).await?;
-        link.receive_body(response).await.map_err(|error| error.with_url(reached(request, response)))
+        link.receive_body(response).await.map_err(|error| error.with_url(final_target(request, response)))
     }
 
     /// As [`Client::exchange`], for a caller that reads the body piece by piece.
@@ -60,7 +60,7 @@ impl Client {
         response: &mut Response,
     ) -> Result<Answer, ClientError> {
         let mut link = self.exchange(pool, request, response).await?;
-        link.note_target(reached(request, response));
+        link.note_target(final_target(request, response));
         Ok(Answer::new(link))
     }
 
@@ -102,7 +102,7 @@ impl Client {
             }
             let deadline = link.exchange.facts.deadline;
             link.discard().await;
-            let answered = self.attempt(None, (&request, goal), Asking::First, response, deadline).await;
+            let answered = self.attempt(None, (&request, goal), Attempt::First, response, deadline).await;
             link = answered.map_err(|error| self.describe(error, &request, deadline))?;
         }
         Err(ClientError::new(ClientPhase::Redirect, ClientCause::TooManyRedirects))
@@ -114,7 +114,7 @@ impl Client {
         &self,
         pool: Option<Arc<Pool>>,
         (request, goal): (&Request, Goal),
-        asking: Asking,
+        attempt: Attempt,
         response: &mut Response,
         deadline: Option<Instant>,
     ) -> Result<Link, ClientError> {
@@ -125,9 +125,9 @@ impl Client {
         let content = request.body.announced();
         check(request.method(), content)?;
         let pool = self.pool_for(pool, request)?;
-        let announcement = match (asking, pool.announce(request, content)?) {
-            (Asking::First, announcement) => announcement,
-            (Asking::Unexpecting, announcement) => announcement.without_expectation(),
+        let announcement = match (attempt, pool.announce(request, content)?) {
+            (Attempt::First, announcement) => announcement,
+            (Attempt::WithoutExpectation, announcement) => announcement.without_expectation(),
         };
         let mut link = match Link::rested(pool, runtime::now()) {
             Ok(link) => link,
@@ -141,8 +141,8 @@ impl Client {
             link = rare(again).await?;
         }
         cookies.end(response);
-        if response.status == Status::EXPECTATION_FAILED && may_ask_unexpecting(request, announcement) {
-            return rare(|| self.ask_unexpecting(link, (request, goal), response)).await;
+        if response.status == Status::EXPECTATION_FAILED && may_drop_expectation(request, announcement) {
+            return rare(|| self.resend_without_expectation(link, (request, goal), response)).await;
         }
         *response.timings_mut() = link.exchange.progress.timings;
         Ok(link)
@@ -150,7 +150,7 @@ impl Client {
 
     /// Sends a request once more, without the expectation that the server at `link` has refused (RFC 9110 §10.1.1). The
     /// refusal says nothing else about the request.
-    async fn ask_unexpecting(
+    async fn resend_without_expectation(
         &self,
         link: Link,
         (request, goal): (&Request, Goal),
@@ -158,7 +158,8 @@ impl Client {
     ) -> Result<Link, ClientError> {
         let (pool, deadline) = (link.place.pool.clone(), link.exchange.facts.deadline);
         link.discard().await;
-        let asked = self.attempt(Some(pool), (request, goal), Asking::Unexpecting, response, deadline).await;
+        let asked =
+            self.attempt(Some(pool), (request, goal), Attempt::WithoutExpectation, response, deadline).await;
         asked.map_err(|error| error.sent_before(true))
     }
 
@@ -242,7 +243,7 @@ impl Client {
         response: &mut Response,
     ) -> Result<Tunnel, ClientError> {
         let deadline = self.deadline();
-        let answered = self.attempt(pool, (request, Goal::Own), Asking::First, response, deadline).await;
+        let answered = self.attempt(pool, (request, Goal::Own), Attempt::First, response, deadline).await;
         let mut link = answered.map_err(|error| self.describe(error, request, deadline))?;
         if response.status == Status::SWITCHING_PROTOCOLS && is_asked_for(&response.headers, &request.headers)
         {
@@ -318,22 +319,22 @@ impl Client {
 }
 
 /// The target of the request that `response` answers, which is the last one of a chain of redirects.
-fn reached<'a>(request: &'a Request, response: &'a Response) -> &'a str {
+fn final_target<'a>(request: &'a Request, response: &'a Response) -> &'a str {
     response.url.as_deref().unwrap_or(request.target().as_str())
 }
 
-/// How a request is sent.
+/// Which attempt to send a request this is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Asking {
-    /// As it is.
+enum Attempt {
+    /// The request is sent as it is.
     First,
-    /// Once more, without its expectation.
-    Unexpecting,
+    /// The server has refused the expectation, so the request is sent again without it.
+    WithoutExpectation,
 }
 
 /// Whether a request that was announced so, and refused with 417, may be sent without its expectation. A body that is a
 /// stream has not been touched if the server has answered instead of 100.
-fn may_ask_unexpecting(request: &Request, announcement: Announcement) -> bool {
+fn may_drop_expectation(request: &Request, announcement: Announcement) -> bool {
     announcement.expects()
         && Expectation::of(&request.headers) == Ok(Expectation::Continue)
         && !request.body.is_spent()
