@@ -181,8 +181,8 @@ impl Progress {
     }
 }
 
-/// How much of a body a reader gets at once, if the exchange has a deadline. The deadline is looked at when it reads, and
-/// one that buffers, such as a reader of lines, may do long work between any two bytes of what it has got.
+/// How much of a body a reader gets at once, if the exchange has a deadline. The deadline is checked when the reader
+/// reads, and a reader that buffers, such as one of lines, may do long work between any two bytes that it has got.
 #[derive(Default)]
 pub(super) struct Portion {
     size: usize,

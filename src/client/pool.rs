@@ -36,7 +36,8 @@ pub(super) struct Pool {
     rest: Mutex<Rest>,
     pub(super) settings: Arc<Settings>,
     opened_at: Instant,
-    /// When the server last answered in HTTP/1.0, in seconds since then, counted from 1. 0: its last answer was in 1.1.
+    /// When the server last answered in HTTP/1.0, in seconds since `opened_at`, counted from 1. 0: its last answer was in
+    /// 1.1.
     answered_in_1_0: AtomicU64,
     /// Whether a task is looking after resting connections.
     is_kept: Arc<AtomicBool>,

@@ -173,7 +173,7 @@ impl Link {
         }
     }
 
-    /// An error that says what this link knows: whether it was reused, whether anything was sent, and to whom.
+    /// An error with what is known about this link: whether it was reused, whether anything was sent, and to whom.
     #[cold]
     pub(super) fn error(&self, phase: ClientPhase, cause: ClientCause) -> ClientError {
         let Pool { origin, proxy, settings, .. } = &*self.place.pool;
@@ -194,9 +194,9 @@ impl Link {
         }
     }
 
-    /// Fails when the time limit of the whole exchange is over; until then, the task is woken at its end. Whatever is
-    /// polled of the exchange begins with this: a server that always has more to say, or reads all that comes, would
-    /// otherwise never let it wait.
+    /// Fails when the time limit of the whole exchange is over; until then, the task is woken at its end. Each poll of the
+    /// exchange begins with this check: a server that always sends more, or reads all that comes, would otherwise never
+    /// let the exchange wait.
     #[inline]
     pub(super) fn check_deadline(
         &mut self,
@@ -204,14 +204,14 @@ impl Link {
         phase: ClientPhase,
     ) -> Result<(), ClientError> {
         match self.exchange.facts.deadline {
-            Some(deadline) => self.check_at(cx, deadline, phase),
+            Some(deadline) => self.check_passed(cx, deadline, phase),
             None => Ok(()),
         }
     }
 
-    /// Reads no clock while the alarm for the deadline is set.
+    /// Checks `deadline`. While the connection waits for it, no clock is read.
     #[inline(never)]
-    fn check_at(
+    fn check_passed(
         &mut self,
         cx: &mut Context<'_>,
         deadline: Instant,

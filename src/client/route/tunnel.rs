@@ -28,7 +28,7 @@ pub(super) async fn open_tunnel(
     bounds: &Bounds,
 ) -> Result<Transport<BoxedStream>, ClientError> {
     let mut conn = Conn::<Anywhere>::new(transport, Stopwatch::new());
-    // Those of an exchange are not for the way to it.
+    // The timeouts of an exchange do not apply while its tunnel is being opened.
     let timeouts = Timeouts { head: Duration::MAX, write: Duration::MAX, ..bounds.timeouts };
     let bounds = &Bounds { timeouts, ..bounds.clone() };
     ask(conn.output().bytes(), proxy, origin);
@@ -75,7 +75,7 @@ fn ask(out: &mut Vec<u8>, proxy: &Proxy, origin: &Origin) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// Receives what the proxy writes about its refusal: as much as is there soon, and no more than [`REASON_MAX`].
+/// Receives the content of the proxy's refusal: as much as comes within [`REASON_WAIT`], and no more than [`REASON_MAX`].
 async fn receive_reason(
     conn: &mut Conn<Anywhere>,
     incoming: &mut Incoming,
