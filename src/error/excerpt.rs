@@ -22,7 +22,7 @@ impl fmt::Display for Excerpt<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_char('`')?;
         let mut chars = self.0.chars();
-        chars.by_ref().take(Excerpt::LEN_MAX).try_for_each(|char| write_char(f, char))?;
+        write_escaped(f, chars.by_ref().take(Excerpt::LEN_MAX))?;
         f.write_str(if chars.next().is_some() { "…`" } else { "`" })
     }
 }
@@ -35,12 +35,18 @@ pub(crate) fn without_secrets(url: &str) -> String {
     format!("{scheme}{behind}")
 }
 
-/// Writes `char`, escaped if it could steer a terminal or end a line. Two characters that end a line are no controls.
-pub(crate) fn write_char(f: &mut fmt::Formatter<'_>, char: char) -> fmt::Result {
-    match char.is_control() || matches!(char, '\u{2028}' | '\u{2029}') {
-        true => write!(f, "{}", char.escape_debug()),
-        false => f.write_char(char),
-    }
+/// Writes text that a peer may have made, or that may quote one. Characters that could steer a terminal or end a line are
+/// escaped, so that the text does not pass for a line of its own. Two characters that end a line are no controls.
+pub(crate) fn write_escaped(
+    f: &mut fmt::Formatter<'_>,
+    chars: impl IntoIterator<Item = char>,
+) -> fmt::Result {
+    chars.into_iter().try_for_each(|char| {
+        match char.is_control() || matches!(char, '\u{2028}' | '\u{2029}') {
+            true => write!(f, "{}", char.escape_debug()),
+            false => f.write_char(char),
+        }
+    })
 }
 
 #[cfg(test)]

@@ -8,5 +8,5 @@ mod excerpt;
 mod time_limit;
 
 pub(crate) use causes::{write_causes, write_error};
-pub(crate) use excerpt::{Excerpt, without_secrets, write_char};
+pub(crate) use excerpt::{Excerpt, without_secrets, write_escaped};
 pub use time_limit::TimeLimit;

@@ -6,7 +6,7 @@ use std::fmt;
 use serde_core::Deserialize;
 use serde_json::Deserializer;
 
-use crate::error::{Excerpt, write_char};
+use crate::error::{Excerpt, write_escaped};
 
 /// Why content cannot be read as JSON of a type: what was expected, at which path, line and column.
 ///
@@ -51,11 +51,12 @@ impl fmt::Display for JsonError {
         let place = format!(" at line {line} column {column}");
         let reason = without_value(text.strip_suffix(&*place).unwrap_or(&text));
         // A name or another text of the peer may be part of it.
-        reason.chars().take(REASON_MAX).try_for_each(|char| write_char(f, char))?;
+        write_escaped(f, reason.chars().take(REASON_MAX))?;
         f.write_str(&place)
     }
 }
 
+/// How many characters of a reason are written.
 const REASON_MAX: usize = 200;
 
 /// The reason without the value that was found, which may be a secret, and long.

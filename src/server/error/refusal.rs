@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::Error;
-use crate::error::write_char;
+use crate::error::write_escaped;
 use crate::exchange::ExchangeError;
 use crate::message::{Request, Status};
 use crate::net::{Peer, PeerAddr, TlsError};
@@ -82,10 +82,10 @@ impl fmt::Display for Refusal<'_> {
         }
         if let Some(request) = self.request {
             write!(f, ", {} ", request.method())?;
-            write_within_line(f, place(request))?;
+            write_escaped(f, place(request).chars())?;
         }
         f.write_str(": ")?;
-        write_within_line(f, &self.cause.to_string())
+        write_escaped(f, self.cause.to_string().chars())
     }
 }
 
@@ -100,12 +100,6 @@ impl fmt::Debug for Refusal<'_> {
             .field("cause", &self.cause)
             .finish()
     }
-}
-
-/// Writes a text that the peer may have made, or that may quote it: a path, or a handler's error. It must not pass for a
-/// line of its own.
-fn write_within_line(f: &mut fmt::Formatter<'_>, text: &str) -> fmt::Result {
-    text.chars().try_for_each(|char| write_char(f, char))
 }
 
 /// The request's path, without the query, which may hold secrets, as fields may.
