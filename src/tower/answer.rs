@@ -32,7 +32,7 @@ where
     let length = exact.or(response.headers.content_length());
     let mut begun = match poll_fn(|cx| Poll::Ready(body.as_mut().poll_frame(cx))).await {
         Poll::Ready(None) => return set_whole(response, length, Bytes::new()),
-        Poll::Ready(Some(frame)) => Some(frame.map_err(Error::caused_by)?),
+        Poll::Ready(Some(frame)) => Some(frame.map_err(Error::other)?),
         Poll::Pending => None,
     };
     if let Some(data) = begun.as_mut().and_then(Frame::data_mut)
@@ -104,7 +104,7 @@ where
         out.flush().await?;
         out.peer_left().await
     };
-    beside(async { frame.await.transpose().map_err(Error::caused_by) }, pause).await
+    beside(async { frame.await.transpose().map_err(Error::other) }, pause).await
 }
 
 async fn write(out: &mut Writer<'_>, mut data: impl Buf) -> Result {

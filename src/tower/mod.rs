@@ -135,8 +135,8 @@ where
         let request = asked(ctx, body).map_err(|refused| Error::new(Status::BAD_REQUEST, refused))?;
         let mut service = self.service.clone();
         let answering = async move {
-            poll_fn(|cx| service.poll_ready(cx)).await.map_err(Error::caused_by)?;
-            service.call(request).await.map_err(Error::caused_by)
+            poll_fn(|cx| service.poll_ready(cx)).await.map_err(Error::other)?;
+            service.call(request).await.map_err(Error::other)
         };
         let answered = feed.attend(&mut ctx.body_reader().behind_buffered(), answering).await?;
         answer(ctx, &feed, answered).await

@@ -139,11 +139,6 @@ impl Error {
     /// # Ok::<(), Box<dyn StdError>>(())
     /// ```
     pub fn other(cause: impl Into<Box<dyn StdError + Send + Sync>>) -> Error {
-        Error::caused_by(cause)
-    }
-
-    /// Creates an error because of `cause`, which may choose the status.
-    pub(crate) fn caused_by(cause: impl Into<Box<dyn StdError + Send + Sync>>) -> Error {
         let cause = cause.into();
         match cause.downcast_ref::<Status>() {
             Some(status) => Error(Kind::Plain(*status)),
@@ -195,7 +190,7 @@ impl<E: Cause> From<E> for Error {
     fn from(error: E) -> Error {
         match (&error as &dyn StdError).downcast_ref::<Status>() {
             Some(status) => Error(Kind::Plain(*status)),
-            None => Error::caused_by(error),
+            None => Error::other(error),
         }
     }
 }
