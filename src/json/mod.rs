@@ -2,13 +2,13 @@
 //!
 //! A handler calls [`Request::json`] and [`Response::json`]; a client calls [`Request::set_json`] and [`Body::json`].
 
-mod error;
+mod invalid_json;
 mod json_error;
 
 use serde_core::{Deserialize, Serialize};
 use serde_json::Error;
 
-pub use error::InvalidJson;
+pub use invalid_json::InvalidJson;
 pub use json_error::JsonError;
 
 use crate::message::{Body, Headers, Name, Request, Response};
