@@ -2,7 +2,7 @@
 
 use crate::memory::Arena;
 use crate::message::{Request, Response, Version};
-use crate::wire::parse::{self, Forbidden};
+use crate::wire::parse::{self, ForbiddenTrailers};
 use crate::wire::{Asked, Framing, Limits, WireError, framing};
 
 /// The result of waiting for a head.
@@ -18,7 +18,7 @@ pub(crate) enum Head {
 /// A message whose head can be received.
 pub(crate) trait Heading {
     /// What becomes of forbidden fields behind the body.
-    const FORBIDDEN_TRAILERS: Forbidden;
+    const FORBIDDEN_TRAILERS: ForbiddenTrailers;
 
     /// Parses the head at the front of `input`, and returns its length, if it is complete.
     fn parse(&mut self, input: &[u8], limits: &Limits) -> Result<Option<usize>, WireError>;
@@ -31,7 +31,7 @@ pub(crate) trait Heading {
 }
 
 impl Heading for Request {
-    const FORBIDDEN_TRAILERS: Forbidden = Forbidden::Refused;
+    const FORBIDDEN_TRAILERS: ForbiddenTrailers = ForbiddenTrailers::Refused;
 
     #[inline]
     fn parse(&mut self, input: &[u8], limits: &Limits) -> Result<Option<usize>, WireError> {
@@ -71,7 +71,7 @@ impl<'a> Reply<'a> {
 }
 
 impl Heading for Reply<'_> {
-    const FORBIDDEN_TRAILERS: Forbidden = Forbidden::Discarded;
+    const FORBIDDEN_TRAILERS: ForbiddenTrailers = ForbiddenTrailers::Discarded;
 
     fn parse(&mut self, input: &[u8], limits: &Limits) -> Result<Option<usize>, WireError> {
         let parsed = parse::response(input, limits, self.response);

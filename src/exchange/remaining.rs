@@ -3,7 +3,7 @@
 use crate::message::Headers;
 use crate::net::Buffer;
 use crate::wire::chunked::Decoder;
-use crate::wire::parse::Forbidden;
+use crate::wire::parse::ForbiddenTrailers;
 use crate::wire::{Framing, Limits, WireError};
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -17,7 +17,7 @@ pub(super) enum Remaining {
 }
 
 impl Remaining {
-    pub(super) fn new(framing: Framing, forbidden: Forbidden) -> Remaining {
+    pub(super) fn new(framing: Framing, forbidden: ForbiddenTrailers) -> Remaining {
         match framing {
             Framing::Empty | Framing::Length(0) => Remaining::Nothing,
             Framing::Length(length) => Remaining::Length(length),

@@ -1,6 +1,6 @@
 //! [`Decoder`], [`encode`]: the chunked coding (RFC 9112 §7.1).
 
-use super::parse::{self, Forbidden};
+use super::parse::{self, ForbiddenTrailers};
 use super::{Limits, WireError};
 use crate::memory::Arena;
 use crate::message::{Headers, is_tchar};
@@ -14,7 +14,7 @@ pub(crate) struct Decoder {
     extensions: usize,
     /// Framing bytes beyond what is granted to each chunk and its data.
     overhead: usize,
-    forbidden: Forbidden,
+    forbidden: ForbiddenTrailers,
 }
 
 /// Positions in the grammar of §7.1, by the RFC's own names.
@@ -71,7 +71,7 @@ pub(crate) struct Decoded {
 
 impl Decoder {
     /// A decoder of a body behind which forbidden trailers are treated so.
-    pub(crate) fn new(forbidden: Forbidden) -> Decoder {
+    pub(crate) fn new(forbidden: ForbiddenTrailers) -> Decoder {
         Decoder { forbidden, ..Decoder::default() }
     }
 
@@ -500,15 +500,15 @@ mod tests {
             ("X-Forwarded-For: 1\r\nx-a: 1\r\n", "x-a"),
         ] {
             let wire = format!("0\r\n{lines}\r\n");
-            assert_eq!(decoded(&wire, Forbidden::Refused), Err(WireError::Trailer), "{lines}");
-            assert_eq!(decoded(&wire, Forbidden::Discarded), Ok((true, left.to_owned())), "{lines}");
+            assert_eq!(decoded(&wire, ForbiddenTrailers::Refused), Err(WireError::Trailer), "{lines}");
+            assert_eq!(decoded(&wire, ForbiddenTrailers::Discarded), Ok((true, left.to_owned())), "{lines}");
         }
         // What is discarded has to keep the grammar all the same.
         for lines in
             ["Set-Cookie: a\n", "Set-Cookie : a\r\n", "Host: \0\r\n", " Host: a\r\n", "Host: a\r\n b\r\n"]
         {
             let wire = format!("0\r\nx-a: 1\r\n{lines}\r\n");
-            assert_eq!(decoded(&wire, Forbidden::Discarded), Err(WireError::Trailer), "{lines:?}");
+            assert_eq!(decoded(&wire, ForbiddenTrailers::Discarded), Err(WireError::Trailer), "{lines:?}");
         }
     }
 

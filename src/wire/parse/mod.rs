@@ -13,4 +13,4 @@ mod trailers;
 pub(crate) use request::{check_fields, request};
 pub(crate) use response::response;
 pub(super) use trailers::is_no_trailer;
-pub(crate) use trailers::{Forbidden, trailers};
+pub(crate) use trailers::{ForbiddenTrailers, trailers};

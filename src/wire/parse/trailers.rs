@@ -9,7 +9,7 @@ use crate::wire::{Limits, WireError};
 /// What becomes of a trailer field that would change how the message is framed, routed or authenticated (RFC 9110
 /// §6.5.1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Forbidden {
+pub(crate) enum ForbiddenTrailers {
     /// The message is refused: another reader could merge the field into the headers of a request.
     #[default]
     Refused,
@@ -27,7 +27,7 @@ pub(crate) enum Forbidden {
 pub(crate) fn trailers(
     input: &[u8],
     limits: &Limits,
-    forbidden: Forbidden,
+    forbidden: ForbiddenTrailers,
     into: &mut Headers,
 ) -> Result<Option<usize>, WireError> {
     judge_by_prefix(input, |front| judge(front, limits, forbidden, into))
@@ -36,7 +36,7 @@ pub(crate) fn trailers(
 fn judge(
     input: &[u8],
     limits: &Limits,
-    forbidden: Forbidden,
+    forbidden: ForbiddenTrailers,
     into: &mut Headers,
 ) -> Result<Option<usize>, WireError> {
     let parsed = match limits.trailer_fields_max {
@@ -52,7 +52,7 @@ fn judge(
 fn parse_trailers<const N: usize>(
     input: &[u8],
     limits: &Limits,
-    forbidden: Forbidden,
+    forbidden: ForbiddenTrailers,
     into: &mut Headers,
 ) -> Result<Option<usize>, WireError> {
     let mut room = [EMPTY_HEADER; N];
@@ -63,7 +63,7 @@ fn parse_trailers<const N: usize>(
         Err(_) => return Err(WireError::Trailer),
     };
     let has_forbidden = lines.iter().any(|line| is_no_trailer(line.name.as_bytes()));
-    if has_forbidden && forbidden == Forbidden::Refused {
+    if has_forbidden && forbidden == ForbiddenTrailers::Refused {
         return Err(WireError::Trailer);
     }
     if record(lines, &input[..end], into).is_err() {
