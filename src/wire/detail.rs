@@ -120,8 +120,9 @@ fn field_at_fault(error: WireError, text: &[u8]) -> Option<&[u8]> {
                 return Some(&line[..line.len().min(name.len() + 1)]);
             }
             // The value before goes on in this line.
-            (WireError::FieldName | WireError::FieldValue, None) if line.starts_with(b" ") => return last,
-            (WireError::FieldName | WireError::FieldValue, None) if line.starts_with(b"\t") => return last,
+            (WireError::FieldName | WireError::FieldValue, None) if matches!(line, [b' ' | b'\t', ..]) => {
+                return last;
+            }
             (WireError::FieldName, Some(_)) if name.is_empty() => return Some(b":"),
             (WireError::FieldName, None) if !behind.is_empty() => return Some(&line[..name.len() + 1]),
             (_, _) => {}

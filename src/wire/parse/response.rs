@@ -45,7 +45,7 @@ fn judge(input: &[u8], limits: &Limits, response: &mut Response) -> Result<Optio
     let parsed = match parse_plain(input, limits, response) {
         Some(head) => Some(head),
         None => match parse_any(input, limits, response) {
-            Err(WireError::FieldValue) => parse_but_bad_cookies(input, limits, response)?,
+            Err(WireError::FieldValue) => parse_without_bad_cookies(input, limits, response)?,
             parsed => parsed?,
         },
     };
@@ -131,12 +131,12 @@ fn parse_odd(
 /// bad cookie is no reason to lose an answer. What could end a line is an error, as in any field.
 #[cold]
 #[inline(never)]
-fn parse_but_bad_cookies(
+fn parse_without_bad_cookies(
     input: &[u8],
     limits: &Limits,
     response: &mut Response,
 ) -> Result<Option<ResponseHead>, WireError> {
-    let mut mended = first_head(input, 0).to_vec();
+    let mut masked = first_head(input, 0).to_vec();
     let (mut start, mut is_cookie) = (0, false);
     for line in first_head(input, 0).split_inclusive(|&octet| octet == b'\n') {
         // A folded line belongs to the field before it.
@@ -144,11 +144,11 @@ fn parse_but_bad_cookies(
             Some(b' ' | b'\t') => is_cookie,
             _ => line.get(..SET_COOKIE.len()).is_some_and(|name| name.eq_ignore_ascii_case(SET_COOKIE)),
         };
-        let octets = &mut mended[start..start + line.len()];
+        let octets = &mut masked[start..start + line.len()];
         octets.iter_mut().filter(|octet| is_cookie && is_control(octet)).for_each(|octet| *octet = b'.');
         start += line.len();
     }
-    let parsed = parse_any(&mended, limits, response)?;
+    let parsed = parse_any(&masked, limits, response)?;
     if parsed.is_some() {
         response.headers.forget_noted(|value| input[value.range()].iter().any(is_control));
     }
