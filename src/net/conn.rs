@@ -170,11 +170,11 @@ impl<H: Home> Conn<H> {
     #[inline]
     fn end_wait(&mut self) {
         self.disarm(Lane::Write);
-        self.workspace().progress.note();
+        self.workspace().progress.end_wait();
     }
 
     /// Waits for the peer to take more of what is written. Ready with the outcome of `write` if the system takes more than
-    /// the runtime has noticed, or with a fault when the peer has taken nothing for `limit` ([`Progress`]).
+    /// the runtime has noticed, or with a fault when the peer has taken nothing for `limit` (`WriteProgress`).
     fn poll_taken(
         &mut self,
         cx: &mut Context<'_>,
@@ -424,7 +424,7 @@ mod tests {
         Builder::new_current_thread().enable_all().build().unwrap().block_on(future);
     }
 
-    /// The runtime hears of room only when there is much, so that such a peer was cut off.
+    /// The runtime reports room only when there is much, so that such a peer was cut off.
     #[test]
     fn a_peer_that_takes_little_takes_something() {
         block_on(async {

@@ -22,8 +22,8 @@ mod crowd;
 mod delegate;
 mod early;
 mod home;
-mod progress;
 mod workspace;
+mod write_progress;
 
 mod timer;
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::crowd::Crowd;
-use super::progress::Progress;
+use super::write_progress::WriteProgress;
 use crate::memory::{Reset, vacate};
 
 /// What a connection needs only while it is busy.
@@ -22,7 +22,7 @@ pub(crate) struct Workspace {
     /// How many bytes were sent before those of `traffic`.
     pub(super) sent_before: u64,
     /// Whether the peer takes what is written.
-    pub(super) progress: Progress,
+    pub(super) progress: WriteProgress,
 }
 
 /// The bytes that wait to be written.
@@ -97,7 +97,7 @@ impl Reset for Workspace {
         bytes.clear();
         (*written, *sent_before) = (0, 0);
         *traffic = Traffic::default();
-        *progress = Progress::default();
+        *progress = WriteProgress::default();
     }
 
     fn shrink(&mut self) {

@@ -1,14 +1,14 @@
-//! [`Progress`]: whether the peer takes what is written.
+//! [`WriteProgress`]: whether the peer takes what is written.
 //!
-//! A runtime hears of room in a socket's buffer once a third of it is free, for which a slow peer has to read megabytes.
-//! The system itself takes more as soon as the peer has acknowledged anything. So the wait has parts, and at the end of
-//! each of them the system is asked again.
+//! A runtime reports room in a socket's buffer once a third of it is free, for which a slow peer has to read megabytes.
+//! The system itself takes more as soon as the peer has acknowledged anything. So the wait has parts, and each of them
+//! ends with another write.
 
 use std::time::Duration;
 
 /// Whether the peer takes what is written, as far as that is known when a write has waited for long.
 #[derive(Default)]
-pub(super) struct Progress {
+pub(super) struct WriteProgress {
     wait: Option<Wait>,
     /// How many bytes the peer had taken when the time of a wait was over last.
     taken: u64,
@@ -22,10 +22,10 @@ struct Wait {
     is_last: bool,
 }
 
-impl Progress {
+impl WriteProgress {
     /// Ends the wait, because the peer has taken something.
     #[inline]
-    pub(super) fn note(&mut self) {
+    pub(super) fn end_wait(&mut self) {
         self.wait = None;
     }
 
@@ -43,8 +43,8 @@ impl Progress {
         self.wait.is_some()
     }
 
-    /// Whether the wait goes on behind a part in which the peer took nothing. It has taken `taken` bytes in all. A peer
-    /// that has taken much since a limit was reached last has the limit once more: some read a lot at once and pause
+    /// Whether the wait goes on behind a part in which the peer, which has taken `taken` bytes in all, took nothing. A
+    /// peer that has taken much since a limit was reached last has the limit once more: some read a lot at once and pause
     /// then, such as `curl --limit-rate` for up to 100 s.
     pub(super) fn goes_on(&mut self, taken: u64) -> bool {
         if self.wait.as_ref().is_some_and(|wait| !wait.is_last) {
@@ -58,11 +58,11 @@ impl Progress {
     }
 }
 
-/// With more parts, it would be known sooner that a peer takes nothing any more: that is at the end of the limit if it
-/// has taken nothing since the wait began, and up to a part later otherwise.
+/// A peer that takes nothing any more is given up at the end of the limit if it has taken nothing since the wait began,
+/// and up to a part later otherwise. With more parts, that would be sooner.
 const PARTS: u32 = 4;
 
-/// More than the buffer of a peer holds that has never read.
+/// More than a peer that has never read holds in its buffer.
 const BURST: u64 = 256 << 10;
 
 #[cfg(test)]
@@ -72,7 +72,7 @@ mod tests {
     /// The parts of a wait with this `limit`, in milliseconds, if each is noticed so `late`, and `taken` bytes in all.
     #[track_caller]
     fn check(limit: u64, late: u64, taken: u64, expected: &[u64]) {
-        let (mut progress, mut now, mut parts) = (Progress::default(), 7, Vec::new());
+        let (mut progress, mut now, mut parts) = (WriteProgress::default(), 7, Vec::new());
         loop {
             let part = progress.begin_part(now, Duration::from_millis(limit)).as_millis() as u64;
             parts.push(part);
@@ -90,7 +90,7 @@ mod tests {
         check(60_000, 500, 0, &[15_000, 15_000, 15_000, 13_500]);
         check(1_000, 300, 0, &[250, 250, 0]);
         check(0, 0, 0, &[0]);
-        assert_eq!(Progress::default().begin_part(0, Duration::MAX), Duration::MAX / PARTS);
+        assert_eq!(WriteProgress::default().begin_part(0, Duration::MAX), Duration::MAX / PARTS);
     }
 
     #[test]
