@@ -52,7 +52,7 @@ impl Pace {
         wait.polled = now;
         let waited = self.waited + now.saturating_sub(wait.since);
         match self.slow_since {
-            Some(since) if waited - since >= MOMENT => Err(Fault::Expired),
+            Some(since) if waited - since >= PACKET_GAP_MAX => Err(Fault::Expired),
             _ => Ok(()),
         }
     }
@@ -85,7 +85,9 @@ impl Pace {
         let patience = timeouts.body.saturating_sub(Duration::from_millis(self.silent));
         match self.slow_since {
             None => patience,
-            Some(since) => patience.min(Duration::from_millis(MOMENT.saturating_sub(self.waited - since))),
+            Some(since) => {
+                patience.min(Duration::from_millis(PACKET_GAP_MAX.saturating_sub(self.waited - since)))
+            }
         }
     }
 
@@ -123,7 +125,7 @@ impl Pace {
 
 /// How long the rest of a body that is too slow may take: as long as a sender may hold back the second of two packets
 /// (RFC 9293 §3.8.6.3).
-const MOMENT: u64 = 250;
+const PACKET_GAP_MAX: u64 = 250;
 
 /// How late a task is polled at most that waits for a timer.
 const LATE_MAX: u64 = 1000;
@@ -145,7 +147,7 @@ mod tests {
             Timeouts { body_grace: Duration::from_secs(2), body_rate_min: 100, ..Timeouts::default() };
         let (mut pace, mut now) = (Pace::default(), 0);
         pace.begin(5);
-        let is_fast = pieces.iter().chain(&[(0, MOMENT, 0)]).all(|(unwanted, waited, count)| {
+        let is_fast = pieces.iter().chain(&[(0, PACKET_GAP_MAX, 0)]).all(|(unwanted, waited, count)| {
             now += unwanted;
             let begun = pace.wait(now);
             now += waited;
@@ -171,12 +173,12 @@ mod tests {
     }
 
     #[test]
-    fn a_slow_body_has_a_moment_for_the_packet_that_follows() {
-        check(&[(0, 3000, 1), (0, MOMENT - 1, 400)], true);
-        check(&[(0, 3000, 1), (9000, MOMENT - 1, 400)], true);
-        check(&[(0, 3000, 1), (0, MOMENT, 400)], false);
-        // The moment is not renewed.
-        check(&[(0, 3000, 1), (0, MOMENT / 2, 1), (0, MOMENT / 2, 400)], false);
+    fn a_slow_body_has_time_for_the_packet_that_follows() {
+        check(&[(0, 3000, 1), (0, PACKET_GAP_MAX - 1, 400)], true);
+        check(&[(0, 3000, 1), (9000, PACKET_GAP_MAX - 1, 400)], true);
+        check(&[(0, 3000, 1), (0, PACKET_GAP_MAX, 400)], false);
+        // That time is not renewed.
+        check(&[(0, 3000, 1), (0, PACKET_GAP_MAX / 2, 1), (0, PACKET_GAP_MAX / 2, 400)], false);
     }
 
     #[test]
