@@ -15,7 +15,7 @@ use tokio::sync::Semaphore;
 use super::Files;
 use super::listing::segment;
 use super::lookup::Copies;
-use super::resource::{Content, Etag, Marking, Snapshot, StoredCoding, read, to_second};
+use super::resource::{Content, Etag, ReadOptions, Snapshot, StoredCoding, read, to_second};
 use super::root::{DiskRoot, Links, Node};
 use crate::coding::{Coding, encode_once, essence, shrinks};
 use crate::memory::lock;
@@ -101,8 +101,8 @@ impl Shelf {
         let opened = self.root.disk().and_then(|disk| disk.open(name.as_bytes(), Links::Refused));
         let Ok(Node::File(file, metadata)) = opened else { return None };
         let is_current = metadata.modified().is_ok_and(|modified| has_stamp(modified, stamp(whole)));
-        let marking = Marking { in_memory_max: IN_MEMORY_MAX, etag: Etag::default(), previous: None };
-        is_current.then(|| Snapshot::read(file, metadata, marking).ok()).flatten()
+        let options = ReadOptions { in_memory_max: IN_MEMORY_MAX, etag: Etag::default(), previous: None };
+        is_current.then(|| Snapshot::read(file, metadata, options).ok()).flatten()
     }
 
     /// Writes a copy under a temporary name, and renames it.
@@ -140,11 +140,11 @@ fn write(file: &mut File, encoded: &[u8], whole: &Snapshot) -> io::Result<()> {
     file.set_modified(stamp(whole))
 }
 
-/// The time of a copy, which stands for the mark of its file. The time of the file itself may be that of other content,
+/// The time of a copy, which stands for the opaque-tag of its file. The time of the file itself may be that of other content,
 /// as a build gives all files one time.
 fn stamp(whole: &Snapshot) -> SystemTime {
     let mut hasher = DefaultHasher::new();
-    hasher.write(whole.mark.as_bytes());
+    hasher.write(whole.opaque_tag.as_bytes());
     let hash = hasher.finish();
     // An even second between 1980 and 2038, which all file systems can hold.
     let seconds = 315_532_800 + (hash >> 32) % 915_000_000 * 2;
@@ -171,8 +171,8 @@ mod tests {
         let file = File::options().read(true).write(true).open(path).unwrap();
         file.set_modified(SystemTime::now() - Duration::from_secs(60)).unwrap();
         let metadata = file.metadata().unwrap();
-        let marking = Marking { in_memory_max: IN_MEMORY_MAX, etag: Etag::default(), previous: None };
-        Snapshot::read(file, metadata, marking).unwrap()
+        let options = ReadOptions { in_memory_max: IN_MEMORY_MAX, etag: Etag::default(), previous: None };
+        Snapshot::read(file, metadata, options).unwrap()
     }
 
     /// When a crowd asked for all files, hundreds of threads made some of the copies, and each kept 14 MiB for the next.

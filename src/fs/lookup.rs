@@ -11,7 +11,7 @@ use super::cache::Cache;
 use super::listing::{self, Sort};
 use super::pattern::ByPattern;
 use super::resource::{
-    Charset, Description, Etag, Marking, Resource, Snapshot, StoredCoding, content_type, media_type,
+    Charset, Description, Etag, ReadOptions, Resource, Snapshot, StoredCoding, content_type, media_type,
 };
 use super::root::{Below, Directory, Entry, Links, Opened, Root, decode, is_name, join, strip_prefix};
 use crate::message::{Request, Status};
@@ -214,7 +214,7 @@ impl Lookup {
         let content_type = content_type(media_type, charset, &whole.content);
         // Files of several hosts may have the same path.
         let kept_as = [site.host.as_deref().unwrap_or_default().as_bytes(), b"/", path].concat();
-        // A copy is recognized as current by the mark of its file, so that mark must name this content only. A file that
+        // A copy is recognized as current by the opaque-tag of its file, so that tag must name this content only. A file that
         // was changed just now may be changed again and again.
         let copies = self.copies.as_ref().filter(|_| whole.is_exact && whole.is_settled);
         let mut encoded = Vec::new();
@@ -244,20 +244,20 @@ impl Lookup {
             return None;
         }
         let previous = previous.and_then(|resource| resource.snapshot(Some(stored.coding)));
-        let marking = self.marking(site, path, previous);
-        let opened = site.root.open(&[path, stored.suffix.as_bytes()].concat(), self.links, marking);
+        let options = self.read_options(site, path, previous);
+        let opened = site.root.open(&[path, stored.suffix.as_bytes()].concat(), self.links, options);
         let Ok(Opened::File(snapshot)) = opened else { return None };
         (snapshot.is_as_new_as(whole) && snapshot.content.len() < whole.content.len()).then_some(snapshot)
     }
 
     fn open(&self, site: &Site, path: &[u8], previous: Option<&Resource>) -> io::Result<Opened> {
         let previous = previous.and_then(|resource| resource.snapshot(None));
-        site.root.open(path, self.links, self.marking(site, path, previous))
+        site.root.open(path, self.links, self.read_options(site, path, previous))
     }
 
-    fn marking<'a>(&self, site: &Site, path: &[u8], previous: Option<&'a Snapshot>) -> Marking<'a> {
+    fn read_options<'a>(&self, site: &Site, path: &[u8], previous: Option<&'a Snapshot>) -> ReadOptions<'a> {
         let etag = self.etags.find(&as_requested(path)).copied().unwrap_or_default();
-        Marking { in_memory_max: site.cache.bounds.file_bytes_max, etag, previous }
+        ReadOptions { in_memory_max: site.cache.bounds.file_bytes_max, etag, previous }
     }
 }
 

@@ -7,7 +7,9 @@ use std::path::Path;
 use super::answer;
 use super::cache::FileCache;
 use super::lookup::owed;
-use super::resource::{Charset, Description, Etag, Marking, Resource, Snapshot, content_type, media_type};
+use super::resource::{
+    Charset, Description, Etag, ReadOptions, Resource, Snapshot, content_type, media_type,
+};
 use crate::runtime::spawn_blocking;
 use crate::server::{Context, Result};
 
@@ -63,8 +65,8 @@ fn open(path: &Path) -> io::Result<(Snapshot, String)> {
     let file = File::open(path)?;
     let metadata = file.metadata()?;
     let in_memory_max = FileCache::default().file_bytes_max;
-    let marking = Marking { in_memory_max, etag: Etag::default(), previous: None };
-    let snapshot = Snapshot::read(file, metadata, marking)?;
+    let options = ReadOptions { in_memory_max, etag: Etag::default(), previous: None };
+    let snapshot = Snapshot::read(file, metadata, options)?;
     let media_type = media_type(path.file_name().unwrap_or_default().as_encoded_bytes());
     let content_type = content_type(media_type, Charset::Detected, &snapshot.content);
     Ok((snapshot, content_type))

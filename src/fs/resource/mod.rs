@@ -10,7 +10,7 @@ use std::time::{Instant, SystemTime};
 pub(super) use content_type::{Charset, content_type, media_type};
 pub(super) use description::Description;
 pub use snapshot::Etag;
-pub(super) use snapshot::{Content, Marking, Snapshot, content_mark};
+pub(super) use snapshot::{Content, ReadOptions, Snapshot, content_tag};
 #[cfg(feature = "compress")]
 pub(super) use snapshot::{read, to_second};
 pub(super) use stored_coding::StoredCoding;
@@ -57,7 +57,7 @@ impl Resource {
         let (modified, varies) = (chosen.or(whole.second()), !encoded.is_empty());
         let encoded = encoded.into_iter().map(|(coding, snapshot)| (Some(coding), snapshot));
         let all = [(None, whole)].into_iter().chain(encoded).map(|(coding, snapshot)| {
-            let etag = etag.clone().unwrap_or_else(|| snapshot.tag(coding).into_bytes());
+            let etag = etag.clone().unwrap_or_else(|| snapshot.entity_tag(coding).into_bytes());
             let mut alone = Headers::new();
             alone.set("etag", &*etag)?;
             modified.map_or(Ok(()), |modified| alone.set_date("last-modified", modified))?;

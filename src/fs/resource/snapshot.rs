@@ -29,9 +29,9 @@ pub enum Etag {
     Time,
 }
 
-/// How a file is read, and what its entity-tags are made of.
+/// How a file is read, and what its entity-tag is made of.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::fs) struct Marking<'a> {
+pub(in crate::fs) struct ReadOptions<'a> {
     /// Bytes of a file that is read; a larger one is kept open.
     pub(in crate::fs) in_memory_max: usize,
     pub(in crate::fs) etag: Etag,
@@ -43,9 +43,9 @@ pub(in crate::fs) struct Marking<'a> {
 #[derive(Debug)]
 pub(in crate::fs) struct Snapshot {
     pub(in crate::fs) content: Content,
-    /// What its entity-tags begin with, between their quotes.
-    pub(in crate::fs) mark: String,
-    /// Whether the mark names this content only. Otherwise its entity-tags are weak.
+    /// The opaque-tag of its entity-tag, which that of an encoded form begins with (RFC 9110 §8.8.3).
+    pub(in crate::fs) opaque_tag: String,
+    /// Whether the opaque-tag names this content only. Otherwise its entity-tags are weak.
     pub(in crate::fs) is_exact: bool,
     modified: Option<SystemTime>,
     /// Whether another change would change the time, too.
@@ -74,10 +74,10 @@ pub(in crate::fs) enum Content {
 }
 
 impl Snapshot {
-    /// Content that has no date, with the mark that names it.
-    pub(in crate::fs) fn undated(content: Content, mark: String) -> Snapshot {
+    /// Content that has no date, with the opaque-tag that names it.
+    pub(in crate::fs) fn undated(content: Content, opaque_tag: String) -> Snapshot {
         let (is_exact, is_settled) = (true, true);
-        Snapshot { content, mark, is_exact, modified: None, is_settled, past_since: None, state: None }
+        Snapshot { content, opaque_tag, is_exact, modified: None, is_settled, past_since: None, state: None }
     }
 
     /// This content with a date, which was over by then.
@@ -87,11 +87,15 @@ impl Snapshot {
     }
 
     /// Reads a file, if it is no larger than may be kept in memory; a larger one is kept open.
-    pub(in crate::fs) fn read(file: File, metadata: Metadata, marking: Marking<'_>) -> io::Result<Snapshot> {
+    pub(in crate::fs) fn read(
+        file: File,
+        metadata: Metadata,
+        options: ReadOptions<'_>,
+    ) -> io::Result<Snapshot> {
         let mut metadata = metadata;
         let now = SystemTime::now();
         for _ in 0..ATTEMPTS {
-            if metadata.len() > marking.in_memory_max as u64 {
+            if metadata.len() > options.in_memory_max as u64 {
                 break;
             }
             let bytes = read(&file, metadata.len() as usize)?;
@@ -99,18 +103,18 @@ impl Snapshot {
             // If it changes while it is read, the bytes are a mixture.
             let is_same = State::of(&after) == State::of(&metadata);
             if is_same && bytes.len() as u64 == metadata.len() {
-                let mark = (marking.etag != Etag::Time).then(|| content_mark(&bytes));
+                let tag = (options.etag != Etag::Time).then(|| content_tag(&bytes));
                 let content = Content::Bytes(bytes.into());
-                return Ok(Snapshot::new(&metadata, now, content, marking.etag, mark));
+                return Ok(Snapshot::new(&metadata, now, content, options.etag, tag));
             }
             metadata = after;
         }
-        let mark = match marking.etag {
-            Etag::Content => mark_file(&file, &mut metadata, marking.previous)?,
+        let tag = match options.etag {
+            Etag::Content => file_tag(&file, &mut metadata, options.previous)?,
             Etag::Auto | Etag::Time => None,
         };
         let content = Content::File(Arc::new(file), metadata.len());
-        Ok(Snapshot::new(&metadata, now, content, marking.etag, mark))
+        Ok(Snapshot::new(&metadata, now, content, options.etag, tag))
     }
 
     /// Whether this was changed at most a second before `other`. Tools that write both do not write them at once.
@@ -147,31 +151,31 @@ impl Snapshot {
     }
 
     /// Its entity-tag, which is weak if a change might go unnoticed (RFC 9110 §8.8.1).
-    pub(in crate::fs) fn tag(&self, coding: Option<Coding>) -> String {
+    pub(in crate::fs) fn entity_tag(&self, coding: Option<Coding>) -> String {
         let weak = if self.is_exact { "" } else { "W/" };
         let coding = coding.map(|coding| format!("-{}", coding.as_str())).unwrap_or_default();
-        format!("{weak}\"{}{coding}\"", self.mark)
+        format!("{weak}\"{}{coding}\"", self.opaque_tag)
     }
 
-    /// `now` is a time before the content was read. `mark` is that of the content.
+    /// `now` is a time before the content was read. `content_tag` is made of the content, if the etag is.
     fn new(
         metadata: &Metadata,
         now: SystemTime,
         content: Content,
         etag: Etag,
-        mark: Option<String>,
+        content_tag: Option<String>,
     ) -> Snapshot {
         let state = State::of(metadata);
         let modified = state.modified;
         let is_settled = modified.is_some_and(|at| is_settled(at, now));
         let is_past = is_settled && modified.is_some_and(|at| at < now && is_telling(&at));
         let past_since = is_past.then(Instant::now);
-        let is_of_content = mark.is_some();
-        let (mark, is_exact) = mark.map_or_else(|| state.mark(etag, now), |mark| (mark, true));
+        let is_of_content = content_tag.is_some();
+        let (opaque_tag, is_exact) = content_tag.map_or_else(|| state.tag(etag, now), |tag| (tag, true));
         // Content that is named by itself could change under its name, as long as that would not show.
         let shows = !is_of_content || is_settled && state.changed.is_none_or(|at| self::is_settled(at, now));
         let state = shows.then_some(state);
-        Snapshot { content, mark, is_exact, modified, is_settled, past_since, state }
+        Snapshot { content, opaque_tag, is_exact, modified, is_settled, past_since, state }
     }
 }
 
@@ -180,56 +184,52 @@ impl State {
         State { len: metadata.len(), modified: metadata.modified().ok(), changed: changed(metadata) }
     }
 
-    /// A mark made of size and times, and whether another content would have another one.
-    fn mark(&self, etag: Etag, now: SystemTime) -> (String, bool) {
+    /// An opaque-tag made of size and times, and whether another content would have another one.
+    fn tag(&self, etag: Etag, now: SystemTime) -> (String, bool) {
         let is_telling = self.modified.is_some_and(|at| is_telling(&at));
         // Where the two are the same, no program has set the time of the last change.
         let is_needed = self.changed != self.modified && !(etag == Etag::Time && is_telling);
         let changed = self.changed.filter(|_| is_needed);
-        let mut mark = format!("{:x}-{:x}", self.modified.map_or(0, nanoseconds), self.len);
+        let mut tag = format!("{:x}-{:x}", self.modified.map_or(0, nanoseconds), self.len);
         if let Some(at) = changed {
-            mark.push_str(&format!("-{:x}", nanoseconds(at)));
+            tag.push_str(&format!("-{:x}", nanoseconds(at)));
         }
         let is_known = is_telling || self.changed.is_some();
         let is_exact =
             is_known && [self.modified, changed].into_iter().flatten().all(|at| is_settled(at, now));
         if !is_exact {
             // The file may change in a moment without a change of time, and must then have another tag.
-            mark.push_str(&format!("-{:x}", nanoseconds(now)));
+            tag.push_str(&format!("-{:x}", nanoseconds(now)));
         }
-        (mark, is_exact)
+        (tag, is_exact)
     }
 }
 
-/// A mark made of content: one for each content, whatever its time.
-pub(in crate::fs) fn content_mark(bytes: &[u8]) -> String {
+/// An opaque-tag made of content: one for each content, whatever its time.
+pub(in crate::fs) fn content_tag(bytes: &[u8]) -> String {
     let mut hasher = DefaultHasher::new();
     hasher.write(bytes);
     format!("{:x}-{:x}", hasher.finish(), bytes.len())
 }
 
-/// The mark of the content of a file that is not kept in memory, or `None` if it changes all the time.
-fn mark_file(
-    file: &File,
-    metadata: &mut Metadata,
-    previous: Option<&Snapshot>,
-) -> io::Result<Option<String>> {
+/// The opaque-tag of the content of a file that is not kept in memory, or `None` if it changes all the time.
+fn file_tag(file: &File, metadata: &mut Metadata, previous: Option<&Snapshot>) -> io::Result<Option<String>> {
     for _ in 0..ATTEMPTS {
         let state = State::of(metadata);
         if let Some(same) = previous.filter(|previous| previous.state == Some(state)) {
-            return Ok(same.is_exact.then(|| same.mark.clone()));
+            return Ok(same.is_exact.then(|| same.opaque_tag.clone()));
         }
-        let mark = hash_file(file, state.len)?;
+        let tag = hash_file(file, state.len)?;
         *metadata = file.metadata()?;
-        // If it changes while it is read, the mark is that of a mixture.
+        // If it changes while it is read, the tag is that of a mixture.
         if State::of(metadata) == state {
-            return Ok(Some(mark));
+            return Ok(Some(tag));
         }
     }
     Ok(None)
 }
 
-/// The mark of the first `len` bytes of a file.
+/// The opaque-tag of the first `len` bytes of a file.
 fn hash_file(mut file: &File, len: u64) -> io::Result<String> {
     let (mut hasher, mut chunk, mut left) = (DefaultHasher::new(), vec![0; CHUNK], file.take(len));
     file.rewind()?;

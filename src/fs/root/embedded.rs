@@ -7,7 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::{Directory, Entry, Opened};
-use crate::fs::resource::{Content, Snapshot, content_mark};
+use crate::fs::resource::{Content, Snapshot, content_tag};
 
 /// Files that are part of the program, by path. Clones share them.
 #[derive(Clone, Debug)]
@@ -19,12 +19,12 @@ pub(in crate::fs) struct Embedded {
 struct File {
     bytes: &'static [u8],
     /// Computed from the content: the program may run in many places, and has no useful date.
-    mark: String,
+    opaque_tag: String,
 }
 
 impl Embedded {
     pub(in crate::fs) fn new(files: &[(&'static str, &'static [u8])]) -> Embedded {
-        let file = |bytes: &'static [u8]| File { bytes, mark: content_mark(bytes) };
+        let file = |bytes: &'static [u8]| File { bytes, opaque_tag: content_tag(bytes) };
         let files = files.iter().map(|(path, bytes)| (path.trim_start_matches('/'), file(bytes)));
         Embedded { files: Arc::new(files.collect()) }
     }
@@ -34,9 +34,9 @@ impl Embedded {
         // The names of embedded files are text.
         let Ok(path) = str::from_utf8(path) else { return Opened::Nothing };
         match self.files.get(path) {
-            Some(File { bytes, mark }) => {
+            Some(File { bytes, opaque_tag }) => {
                 let content = Content::Bytes(Bytes::from_static(bytes));
-                Opened::File(Snapshot::undated(content, mark.clone()))
+                Opened::File(Snapshot::undated(content, opaque_tag.clone()))
             }
             None if path.is_empty() || self.below(path).next().is_some() => {
                 Opened::Directory(Directory::Embedded(self.clone()))

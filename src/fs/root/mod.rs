@@ -18,7 +18,7 @@ pub(super) use disk_root::DiskRoot;
 pub(super) use path::{Below, decode, is_name, strip_prefix};
 
 use self::embedded::Embedded;
-use super::resource::{Marking, Snapshot};
+use super::resource::{ReadOptions, Snapshot};
 
 /// Where files are.
 #[derive(Clone, Debug)]
@@ -62,8 +62,8 @@ impl Root {
         matches!(self, Root::Disk(root) if holds(root))
     }
 
-    /// Looks at what is at `path`. A small file is read, as `marking` asks. This may block, except for embedded files.
-    pub(super) fn open(&self, path: &[u8], links: Links, marking: Marking<'_>) -> io::Result<Opened> {
+    /// Looks at what is at `path`. A small file is read, as `options` asks. This may block, except for embedded files.
+    pub(super) fn open(&self, path: &[u8], links: Links, options: ReadOptions<'_>) -> io::Result<Opened> {
         let root = match self {
             Root::Disk(root) => root,
             Root::Embedded(embedded) => return Ok(embedded.open(path)),
@@ -71,7 +71,7 @@ impl Root {
         let open = || -> io::Result<Opened> {
             let disk = root.disk()?;
             Ok(match disk.open(path, links)? {
-                disk::Node::File(file, metadata) => Opened::File(Snapshot::read(file, metadata, marking)?),
+                disk::Node::File(file, metadata) => Opened::File(Snapshot::read(file, metadata, options)?),
                 disk::Node::Directory(dir) => Opened::Directory(Directory::Disk(disk, dir)),
             })
         };
