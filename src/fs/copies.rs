@@ -100,7 +100,8 @@ impl Shelf {
     fn find(&self, name: &str, whole: &Snapshot) -> Option<Snapshot> {
         let opened = self.root.disk().and_then(|disk| disk.open(name.as_bytes(), Links::Refused));
         let Ok(Node::File(file, metadata)) = opened else { return None };
-        let is_current = metadata.modified().is_ok_and(|modified| has_stamp(modified, stamp(whole)));
+        let is_current =
+            metadata.modified().is_ok_and(|modified| is_same_time(modified, time_of_copy(whole)));
         let options = ReadOptions { in_memory_max: IN_MEMORY_MAX, etag: Etag::default(), previous: None };
         is_current.then(|| Snapshot::read(file, metadata, options).ok()).flatten()
     }
@@ -137,12 +138,12 @@ const NAME_MAX: usize = 230;
 
 fn write(file: &mut File, encoded: &[u8], whole: &Snapshot) -> io::Result<()> {
     file.write_all(encoded)?;
-    file.set_modified(stamp(whole))
+    file.set_modified(time_of_copy(whole))
 }
 
 /// The time of a copy, which stands for the opaque-tag of its file. The time of the file itself may be that of other content,
 /// as a build gives all files one time.
-fn stamp(whole: &Snapshot) -> SystemTime {
+fn time_of_copy(whole: &Snapshot) -> SystemTime {
     let mut hasher = DefaultHasher::new();
     hasher.write(whole.opaque_tag.as_bytes());
     let hash = hasher.finish();
@@ -151,9 +152,9 @@ fn stamp(whole: &Snapshot) -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::new(seconds, hash as u32 % 1_000_000_000 / 100 * 100)
 }
 
-/// Whether a time is this stamp, as far as the file system is able to hold it.
-fn has_stamp(modified: SystemTime, stamp: SystemTime) -> bool {
-    modified == stamp || modified == to_second(stamp)
+/// Whether a file was given this time, as far as the file system is able to hold it.
+fn is_same_time(modified: SystemTime, given: SystemTime) -> bool {
+    modified == given || modified == to_second(given)
 }
 
 /// A copy is made only once, so it may take some time. This is the highest level of gzip; those of br and zstd take far

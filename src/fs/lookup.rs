@@ -208,7 +208,7 @@ impl Lookup {
         let media_type = self.types.find(&requested).map_or_else(|| media_type(path), String::as_str);
         let charset = match self.charsets.find(&requested) {
             None => Charset::Detected,
-            Some(None) => Charset::Unsaid,
+            Some(None) => Charset::Omitted,
             Some(Some(name)) => Charset::Fixed(name),
         };
         let content_type = content_type(media_type, charset, &whole.content);

@@ -6,13 +6,15 @@ use memchr::memmem;
 
 use super::Content;
 
-/// The charset that text is said to be in.
+/// The charset that text is announced in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::fs) enum Charset<'a> {
     /// UTF-8, if the content is.
     Detected,
+    /// This one.
     Fixed(&'a str),
-    Unsaid,
+    /// None.
+    Omitted,
 }
 
 /// The media type that a name suggests.
@@ -25,7 +27,7 @@ pub(in crate::fs) fn media_type(name: &[u8]) -> &'static str {
     corrected.or_else(suggested).unwrap_or("application/octet-stream")
 }
 
-/// Types that browsers and registries know by other names than `mime_guess`, or that it does not know.
+/// Types that `mime_guess` lacks, or calls by other names than browsers and registries do.
 const CORRECTED: [(&str, &str); 19] = [
     ("cjs", "text/javascript"),
     ("deb", "application/vnd.debian.binary-package"),
@@ -61,7 +63,7 @@ pub(in crate::fs) fn content_type(media_type: &str, charset: Charset<'_>, conten
     let charset = match charset {
         Charset::Detected if is_text && !is_xml && !has_charset() => is_utf8(content).then_some("utf-8"),
         Charset::Fixed(name) if (is_text || is_xml) && !has_charset() => Some(name),
-        Charset::Detected | Charset::Fixed(_) | Charset::Unsaid => None,
+        Charset::Detected | Charset::Fixed(_) | Charset::Omitted => None,
     };
     charset.map_or(media_type.to_owned(), |charset| format!("{media_type}; charset={charset}"))
 }
@@ -157,7 +159,7 @@ mod tests {
             for name in ["a.txt", "a.html", "a.css", "a.js"] {
                 let essence = media_type(name.as_bytes());
                 check(name, content, Charset::Detected, &format!("{essence}{charset}"));
-                check(name, content, Charset::Unsaid, essence);
+                check(name, content, Charset::Omitted, essence);
                 check(name, content, Charset::Fixed("x"), &format!("{essence}; charset=x"));
             }
             check("a.xml", content, Charset::Detected, "text/xml");
@@ -169,7 +171,7 @@ mod tests {
     #[test]
     fn a_type_that_has_a_charset_gets_no_other() {
         let content = Content::Bytes(Bytes::new());
-        for charset in [Charset::Detected, Charset::Fixed("x"), Charset::Unsaid] {
+        for charset in [Charset::Detected, Charset::Fixed("x"), Charset::Omitted] {
             for media_type in ["text/plain; charset=y", "text/plain;CHARSET=\"y\""] {
                 assert_eq!(content_type(media_type, charset, &content), media_type);
             }

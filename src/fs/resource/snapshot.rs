@@ -136,7 +136,7 @@ impl Snapshot {
 
     /// The second of its last change, unless a build has replaced it by one that is the same for all content.
     pub(in crate::fs) fn second(&self) -> Option<SystemTime> {
-        self.modified.filter(is_telling).map(to_second)
+        self.modified.filter(is_plausible).map(to_second)
     }
 
     /// What `last-modified` must say if the file was changed after the request `arrived`: no later date than the answer
@@ -168,7 +168,7 @@ impl Snapshot {
         let state = State::of(metadata);
         let modified = state.modified;
         let is_settled = modified.is_some_and(|at| is_settled(at, now));
-        let is_past = is_settled && modified.is_some_and(|at| at < now && is_telling(&at));
+        let is_past = is_settled && modified.is_some_and(|at| at < now && is_plausible(&at));
         let past_since = is_past.then(Instant::now);
         let is_of_content = content_tag.is_some();
         let (opaque_tag, is_exact) = content_tag.map_or_else(|| state.tag(etag, now), |tag| (tag, true));
@@ -186,15 +186,15 @@ impl State {
 
     /// An opaque-tag made of size and times, and whether another content would have another one.
     fn tag(&self, etag: Etag, now: SystemTime) -> (String, bool) {
-        let is_telling = self.modified.is_some_and(|at| is_telling(&at));
+        let is_plausible = self.modified.is_some_and(|at| is_plausible(&at));
         // Where the two are the same, no program has set the time of the last change.
-        let is_needed = self.changed != self.modified && !(etag == Etag::Time && is_telling);
+        let is_needed = self.changed != self.modified && !(etag == Etag::Time && is_plausible);
         let changed = self.changed.filter(|_| is_needed);
         let mut tag = format!("{:x}-{:x}", self.modified.map_or(0, nanoseconds), self.len);
         if let Some(at) = changed {
             tag.push_str(&format!("-{:x}", nanoseconds(at)));
         }
-        let is_known = is_telling || self.changed.is_some();
+        let is_known = is_plausible || self.changed.is_some();
         let is_exact =
             is_known && [self.modified, changed].into_iter().flatten().all(|at| is_settled(at, now));
         if !is_exact {
@@ -273,12 +273,12 @@ const SETTLING: Duration = Duration::from_secs(2);
 
 /// Whether a date may be that of a change. Earlier dates than the first web page are those of builds that give all files
 /// one date, so that their result depends on nothing else: 1970 (Nix), 1980 (zip), 1985 (npm).
-fn is_telling(at: &SystemTime) -> bool {
-    *at >= SystemTime::UNIX_EPOCH + FIRST_PAGE
+fn is_plausible(at: &SystemTime) -> bool {
+    *at >= SystemTime::UNIX_EPOCH + PLAUSIBLE_SINCE
 }
 
 /// 1 January 1990, in seconds after 1970.
-const FIRST_PAGE: Duration = Duration::from_secs(631_152_000);
+const PLAUSIBLE_SINCE: Duration = Duration::from_secs(631_152_000);
 
 /// How often a small file is read until it does not change meanwhile. After that, it is kept open instead.
 const ATTEMPTS: usize = 3;
