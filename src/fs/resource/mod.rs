@@ -2,6 +2,7 @@
 
 mod content_type;
 mod description;
+mod etag;
 mod snapshot;
 mod stored_coding;
 
@@ -9,8 +10,9 @@ use std::time::{Instant, SystemTime};
 
 pub(super) use content_type::{Charset, content_type, media_type};
 pub(super) use description::Description;
-pub use snapshot::Etag;
-pub(super) use snapshot::{Content, ReadOptions, Snapshot, content_tag};
+pub use etag::Etag;
+pub(super) use etag::content_tag;
+pub(super) use snapshot::{Content, ReadOptions, Snapshot};
 #[cfg(feature = "compress")]
 pub(super) use snapshot::{read, to_second};
 pub(super) use stored_coding::StoredCoding;

@@ -1,33 +1,14 @@
 //! [`Snapshot`]: the state of a file when it was checked (RFC 9110 §8.8).
 
 use std::fs::{File, Metadata};
-use std::hash::{DefaultHasher, Hasher};
 use std::io::{self, Read, Seek};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
 
+use super::etag::{Etag, State, content_tag, hash_file, is_plausible, is_settled};
 use crate::coding::Coding;
-
-/// What the `etag` of a file on disk is made of (RFC 9110 §8.8.3), set with [`Files::etag`](crate::Files::etag).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Etag {
-    /// The content of a file that is small enough to be kept in memory, see
-    /// [`FileCache::file_bytes_max`](crate::FileCache::file_bytes_max). Of a larger one, its size, its time, and, if a
-    /// program has set that time, when it did so: a system notes that (as `ctime`) on Unix, and no program can set it.
-    /// So the `etag` of a large file with such a time is another one on each server that the file is copied to.
-    #[default]
-    Auto,
-    /// The content, of any size. A large file is read as a whole when it is first requested, and again after a change,
-    /// and once for each request if it is not kept in the [cache](crate::FileCache). Servers of one build agree on the
-    /// `etag` of a file that they were given copies of, whatever its time.
-    Content,
-    /// Size and time alone, as with nginx, for files whose time changes whenever their content does. A time before
-    /// 1990 counts as none, so such a file has the `etag` of [`Etag::Auto`].
-    Time,
-}
 
 /// How a file is read, and what its entity-tag is made of.
 #[derive(Clone, Copy, Debug)]
@@ -55,15 +36,6 @@ pub(in crate::fs) struct Snapshot {
     pub(in crate::fs) past_since: Option<Instant>,
     /// `None` if the content may change, or has changed, without another state.
     state: Option<State>,
-}
-
-/// What the system says of a file that changes with its content.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct State {
-    len: u64,
-    modified: Option<SystemTime>,
-    /// When its content, its times or its names were changed. No program can set this.
-    changed: Option<SystemTime>,
 }
 
 /// The bytes of a representation, or where they are.
@@ -167,49 +139,16 @@ impl Snapshot {
     ) -> Snapshot {
         let state = State::of(metadata);
         let modified = state.modified;
-        let is_settled = modified.is_some_and(|at| is_settled(at, now));
-        let is_past = is_settled && modified.is_some_and(|at| at < now && is_plausible(&at));
+        let has_settled = modified.is_some_and(|at| is_settled(at, now));
+        let is_past = has_settled && modified.is_some_and(|at| at < now && is_plausible(&at));
         let past_since = is_past.then(Instant::now);
         let is_of_content = content_tag.is_some();
         let (opaque_tag, is_exact) = content_tag.map_or_else(|| state.tag(etag, now), |tag| (tag, true));
         // Content that is named by itself could change under its name, as long as that would not show.
-        let shows = !is_of_content || is_settled && state.changed.is_none_or(|at| self::is_settled(at, now));
+        let shows = !is_of_content || has_settled && state.changed.is_none_or(|at| is_settled(at, now));
         let state = shows.then_some(state);
-        Snapshot { content, opaque_tag, is_exact, modified, is_settled, past_since, state }
+        Snapshot { content, opaque_tag, is_exact, modified, is_settled: has_settled, past_since, state }
     }
-}
-
-impl State {
-    fn of(metadata: &Metadata) -> State {
-        State { len: metadata.len(), modified: metadata.modified().ok(), changed: changed(metadata) }
-    }
-
-    /// An opaque-tag made of size and times, and whether another content would have another one.
-    fn tag(&self, etag: Etag, now: SystemTime) -> (String, bool) {
-        let is_plausible = self.modified.is_some_and(|at| is_plausible(&at));
-        // Where the two are the same, no program has set the time of the last change.
-        let is_needed = self.changed != self.modified && !(etag == Etag::Time && is_plausible);
-        let changed = self.changed.filter(|_| is_needed);
-        let mut tag = format!("{:x}-{:x}", self.modified.map_or(0, nanoseconds), self.len);
-        if let Some(at) = changed {
-            tag.push_str(&format!("-{:x}", nanoseconds(at)));
-        }
-        let is_known = is_plausible || self.changed.is_some();
-        let is_exact =
-            is_known && [self.modified, changed].into_iter().flatten().all(|at| is_settled(at, now));
-        if !is_exact {
-            // The file may change in a moment without a change of time, and must then have another tag.
-            tag.push_str(&format!("-{:x}", nanoseconds(now)));
-        }
-        (tag, is_exact)
-    }
-}
-
-/// An opaque-tag made of content: one for each content, whatever its time.
-pub(in crate::fs) fn content_tag(bytes: &[u8]) -> String {
-    let mut hasher = DefaultHasher::new();
-    hasher.write(bytes);
-    format!("{:x}-{:x}", hasher.finish(), bytes.len())
 }
 
 /// The opaque-tag of the content of a file that is not kept in memory, or `None` if it changes all the time.
@@ -229,21 +168,6 @@ fn file_tag(file: &File, metadata: &mut Metadata, previous: Option<&Snapshot>) -
     Ok(None)
 }
 
-/// The opaque-tag of the first `len` bytes of a file.
-fn hash_file(mut file: &File, len: u64) -> io::Result<String> {
-    let (mut hasher, mut chunk, mut left) = (DefaultHasher::new(), vec![0; CHUNK], file.take(len));
-    file.rewind()?;
-    loop {
-        match left.read(&mut chunk)? {
-            0 => return Ok(format!("{:x}-{len:x}", hasher.finish())),
-            count => hasher.write(&chunk[..count]),
-        }
-    }
-}
-
-/// Bytes that are hashed at once.
-const CHUNK: usize = 64 << 10;
-
 impl Content {
     pub(in crate::fs) fn len(&self) -> u64 {
         match self {
@@ -256,29 +180,13 @@ impl Content {
     pub(in crate::fs) fn head(&self) -> io::Result<(Bytes, bool)> {
         match self {
             Content::Bytes(bytes) => Ok((bytes.clone(), true)),
-            Content::File(file, len) => Ok((read(file, CHUNK)?.into(), *len <= CHUNK as u64)),
+            Content::File(file, len) => Ok((read(file, HEAD_LEN)?.into(), *len <= HEAD_LEN as u64)),
         }
     }
 }
 
-/// Whether a change at a time that was `at` would now show in the time.
-fn is_settled(at: SystemTime, now: SystemTime) -> bool {
-    // A date in the future was set by hand, and a change would set the current one.
-    now.duration_since(at).unwrap_or_else(|ahead| ahead.duration()) > SETTLING
-}
-
-/// Two changes within this time may have the same date, since the clock of some file systems counts in steps of two
-/// seconds.
-const SETTLING: Duration = Duration::from_secs(2);
-
-/// Whether a date may be that of a change. Earlier dates than the first web page are those of builds that give all files
-/// one date, so that their result depends on nothing else: 1970 (Nix), 1980 (zip), 1985 (npm).
-fn is_plausible(at: &SystemTime) -> bool {
-    *at >= SystemTime::UNIX_EPOCH + PLAUSIBLE_SINCE
-}
-
-/// 1 January 1990, in seconds after 1970.
-const PLAUSIBLE_SINCE: Duration = Duration::from_secs(631_152_000);
+/// Bytes at the beginning of a file that is kept open.
+const HEAD_LEN: usize = 64 << 10;
 
 /// How often a small file is read until it does not change meanwhile. After that, it is kept open instead.
 const ATTEMPTS: usize = 3;
@@ -289,23 +197,6 @@ pub(in crate::fs) fn read(mut file: &File, len: usize) -> io::Result<Vec<u8>> {
     file.rewind()?;
     file.take(len as u64).read_to_end(&mut bytes)?;
     Ok(bytes)
-}
-
-fn nanoseconds(at: SystemTime) -> u128 {
-    at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_else(|error| error.duration()).as_nanos()
-}
-
-#[cfg(unix)]
-fn changed(metadata: &Metadata) -> Option<SystemTime> {
-    use std::os::unix::fs::MetadataExt;
-    let since = Duration::new(metadata.ctime().try_into().ok()?, metadata.ctime_nsec().try_into().ok()?);
-    SystemTime::UNIX_EPOCH.checked_add(since)
-}
-
-/// Elsewhere the standard library does not offer it.
-#[cfg(not(unix))]
-fn changed(_: &Metadata) -> Option<SystemTime> {
-    None
 }
 
 pub(in crate::fs) fn to_second(time: SystemTime) -> SystemTime {
