@@ -13,9 +13,9 @@ use std::sync::Arc;
 use disk::Disk;
 #[cfg(feature = "compress")]
 pub(super) use disk::Node;
-pub(super) use disk::{Entry, Links, descriptors, join};
+pub(super) use disk::{Entry, Links, descriptors};
 pub(super) use disk_root::DiskRoot;
-pub(super) use path::{Below, decode, is_name, strip_prefix};
+pub(super) use path::{Below, decode, is_name, join, strip_prefix};
 
 use self::embedded::Embedded;
 use super::resource::{ReadOptions, Snapshot};

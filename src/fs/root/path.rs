@@ -77,6 +77,11 @@ pub(in crate::fs) fn strip_prefix<'a>(path: Cow<'a, [u8]>, prefix: &str) -> Opti
     })
 }
 
+/// The path of `name` in a directory.
+pub(in crate::fs) fn join(directory: &[u8], name: &[u8]) -> Vec<u8> {
+    if directory.is_empty() { name.to_owned() } else { [directory, b"/", name].concat() }
+}
+
 /// Whether a file may be requested by this name.
 #[cfg(not(windows))]
 pub(in crate::fs) fn is_name(name: &[u8]) -> bool {

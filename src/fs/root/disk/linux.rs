@@ -8,7 +8,7 @@ use rustix::fs::{Mode, ResolveFlags, openat2};
 use rustix::io::Errno;
 
 use super::unix::{self, FLAGS, error, without_links};
-pub(super) use super::unix::{Identity, descriptors, entries, identity, open_root};
+pub(super) use super::unix::{Identity, as_path, descriptors, entries, identity, open_root};
 use super::{Disk, Links};
 
 pub(super) fn open(disk: &Disk, path: &Path, links: Links) -> io::Result<File> {

@@ -22,6 +22,8 @@ use unix as system;
 #[cfg(not(unix))]
 use windows as system;
 
+use super::path::join;
+
 /// A directory whose files are served.
 #[derive(Debug)]
 pub(in crate::fs) struct Disk {
@@ -94,7 +96,7 @@ impl Disk {
     ///
     /// Fails with `NotFound` for anything that is not there, is not below the root, or must not be served.
     pub(in crate::fs) fn open(&self, path: &[u8], links: Links) -> io::Result<Node> {
-        let file = system::open(self, as_path(path)?, links)?;
+        let file = system::open(self, system::as_path(path)?, links)?;
         let metadata = file.metadata()?;
         match (metadata.is_file(), metadata.is_dir()) {
             (true, _) => Ok(Node::File(file, metadata)),
@@ -129,23 +131,6 @@ impl Disk {
         };
         Ok(Some(Entry { name: name.to_owned(), size, modified: metadata.modified().ok() }))
     }
-}
-
-/// The path of `name` in a directory.
-pub(in crate::fs) fn join(directory: &[u8], name: &[u8]) -> Vec<u8> {
-    if directory.is_empty() { name.to_owned() } else { [directory, b"/", name].concat() }
-}
-
-#[cfg(unix)]
-fn as_path(path: &[u8]) -> io::Result<&Path> {
-    use std::os::unix::ffi::OsStrExt;
-    Ok(Path::new(std::ffi::OsStr::from_bytes(path)))
-}
-
-/// Where names are Unicode, a path that is not leads nowhere.
-#[cfg(not(unix))]
-fn as_path(path: &[u8]) -> io::Result<&Path> {
-    str::from_utf8(path).map(Path::new).map_err(|_| io::ErrorKind::NotFound.into())
 }
 
 /// Whether the process or the system has too many open files.

@@ -3,9 +3,11 @@
 //! Links are never followed by the system, and each directory is held by its descriptor, so renaming one meanwhile
 //! leads nowhere else. cap-std does the same, for more systems and with 13 more crates.
 
+use std::ffi::OsStr;
 use std::fs::{File, Metadata};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -14,6 +16,11 @@ use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 
 use super::{Disk, Entry, Links};
+
+/// The octets of a path as the system takes them, which is as they are.
+pub(super) fn as_path(path: &[u8]) -> io::Result<&Path> {
+    Ok(Path::new(OsStr::from_bytes(path)))
+}
 
 /// Opens what is at `path` below the root.
 pub(super) fn open(disk: &Disk, path: &Path, links: Links) -> io::Result<File> {

@@ -10,6 +10,11 @@ use std::time::SystemTime;
 
 use super::{Disk, Entry, Links};
 
+/// The octets of a path as the system takes them. Names are Unicode, so a path that is not leads nowhere.
+pub(super) fn as_path(path: &[u8]) -> io::Result<&Path> {
+    str::from_utf8(path).map(Path::new).map_err(|_| io::ErrorKind::NotFound.into())
+}
+
 pub(super) fn open(disk: &Disk, path: &Path, links: Links) -> io::Result<File> {
     let whole = match links {
         Links::Refused => check_names(disk, path),
@@ -45,7 +50,7 @@ pub(super) fn entries<'a>(
     links: Links,
 ) -> io::Result<impl Iterator<Item = io::Result<Entry>> + 'a> {
     let entry = move |found: DirEntry| disk.entry(path, found.file_name().as_encoded_bytes(), links);
-    let found = fs::read_dir(disk.path.join(super::as_path(path)?))?;
+    let found = fs::read_dir(disk.path.join(as_path(path)?))?;
     Ok(found.filter_map(move |found| found.and_then(entry).transpose()))
 }
 
