@@ -1,7 +1,7 @@
 //! [`Disposition`]: the name of a part, and of its file (RFC 7578 §4.2).
 
 use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
+use base64::prelude::BASE64_STANDARD;
 
 use super::MultipartError;
 use super::parameter::{self, Malformed};
@@ -90,7 +90,7 @@ fn encoded_words(value: &[u8]) -> Option<String> {
         }
         // A character may begin in one word and end in the next, though it should not.
         match encoding {
-            b"B" | b"b" => octets.extend(STANDARD.decode(content).ok()?),
+            b"B" | b"b" => octets.extend(BASE64_STANDARD.decode(content).ok()?),
             b"Q" | b"q" => octets.extend(q_decoded(content)?),
             _ => return None,
         }

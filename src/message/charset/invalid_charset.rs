@@ -3,6 +3,7 @@
 use std::error::Error;
 use std::fmt;
 
+use crate::error::Excerpt;
 use crate::message::Status;
 
 /// Content is not text in the charset that its type names, or that charset cannot be read.
@@ -54,10 +55,10 @@ const LABEL_MAX: usize = 40;
 
 impl fmt::Display for InvalidCharset {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let InvalidCharset { charset, fault, .. } = self;
-        match fault {
-            Fault::Malformed => write!(f, "the content is not text in the charset `{charset}`"),
-            Fault::Unknown(why) => write!(f, "the content is text in the charset `{charset}`, {why}"),
+        let charset = Excerpt(&self.charset);
+        match self.fault {
+            Fault::Malformed => write!(f, "the content is not text in the charset {charset}"),
+            Fault::Unknown(why) => write!(f, "the content is text in the charset {charset}, {why}"),
         }
     }
 }

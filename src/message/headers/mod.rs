@@ -242,11 +242,11 @@ impl Headers {
         self.retain_fields(|field, text| is_kept(&text[field.name]));
     }
 
-    /// Removes all lines but those that `are_kept`. Returns whether there were others.
-    fn retain_fields(&mut self, are_kept: impl Fn(&Field, &Arena) -> bool) -> bool {
+    /// Removes all lines but those of which `is_kept` is true. Returns whether there were others.
+    fn retain_fields(&mut self, is_kept: impl Fn(&Field, &Arena) -> bool) -> bool {
         let Headers { text, fields, is_patched, .. } = self;
         let before = fields.len();
-        fields.retain(|field| are_kept(field, text));
+        fields.retain(|field| is_kept(field, text));
         let is_less = fields.len() < before;
         *is_patched |= is_less;
         self.compact();

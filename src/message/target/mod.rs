@@ -1,6 +1,8 @@
 //! [`Target`]: the target of a request, in one of four forms (RFC 9112 §3.2).
 
 mod authority;
+#[cfg(any(feature = "fs", feature = "tower"))]
+mod escape;
 mod host;
 mod idna;
 mod invalid_target;
@@ -12,10 +14,10 @@ use std::borrow::Cow;
 use std::fmt;
 
 pub(crate) use authority::{Authority, split_port};
+#[cfg(any(feature = "fs", feature = "tower"))]
+pub(crate) use escape::escape_resource;
 pub(crate) use host::uri_host;
 pub use invalid_target::InvalidTarget;
-#[cfg(any(feature = "fs", feature = "tower"))]
-pub(crate) use parts::escape_resource;
 pub(crate) use scheme::Scheme;
 
 use self::parts::{ASCII_PATH, ASCII_QUERY, Parts};

@@ -3,8 +3,6 @@
 use super::{Authority, InvalidTarget, Scheme, TargetForm};
 use crate::memory::Span;
 use crate::message::Class;
-#[cfg(any(feature = "fs", feature = "tower"))]
-use crate::message::percent;
 
 /// Where the parts of a target are. Parts that a form does not have are empty.
 #[derive(Clone, Copy, Debug, Default)]
@@ -75,15 +73,6 @@ fn resource(target: &[u8], start: usize) -> Result<(Span, Span), InvalidTarget> 
         return Err(InvalidTarget::Byte);
     }
     Ok((Span::new(start, path_end - start), Span::new(query_start, target.len() - query_start)))
-}
-
-/// Escapes what RFC 3986 does not allow in a URI, but for a `%`.
-#[cfg(any(feature = "fs", feature = "tower"))]
-pub(crate) fn escape_resource(resource: &[u8]) -> String {
-    static PLAIN: Class = Class::URI_PLAIN.with(b"/:@%?[]");
-    let mut escaped = String::with_capacity(resource.len());
-    percent::encode(resource, &PLAIN, &mut escaped);
-    escaped
 }
 
 /// `pchar` and `/` (RFC 3986 §3.3), and what user agents do not escape in a path, though RFC 3986 asks for it. These are
