@@ -34,7 +34,7 @@ use crate::memory::{Arena, Reset, lock, vacate};
 #[derive(Clone, Default)]
 pub struct Body {
     /// The content, if it is not in `buffer`.
-    foreign: Option<Foreign>,
+    pub(super) foreign: Option<Foreign>,
     /// Whether the content is in `buffer`, which is empty otherwise.
     is_buffered: bool,
     /// Its memory is kept for the next message.
@@ -43,7 +43,7 @@ pub struct Body {
 
 /// Content that is not in our memory. To drop it may run code of the application.
 #[derive(Clone)]
-enum Foreign {
+pub(super) enum Foreign {
     Shared(Bytes),
     Stream {
         source: Arc<Mutex<Option<Source>>>,
@@ -203,14 +203,6 @@ impl Body {
         match &self.foreign {
             Some(Foreign::Stream { source, .. }) => lock(source).take(),
             Some(Foreign::Shared(_)) | None => None,
-        }
-    }
-
-    /// The content, which is copied unless it is shared; nothing if it is a stream.
-    pub(crate) fn to_bytes(&self) -> Bytes {
-        match &self.foreign {
-            Some(Foreign::Shared(bytes)) => bytes.clone(),
-            Some(Foreign::Stream { .. }) | None => Bytes::copy_from_slice(self.bytes()),
         }
     }
 

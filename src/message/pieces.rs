@@ -8,6 +8,7 @@ use std::task::{Context, Poll, ready};
 use bytes::{Buf, Bytes};
 use tokio::io::{AsyncRead, ReadBuf};
 
+use super::body::Foreign;
 use super::{Body, Source};
 
 /// What is left of content that is put together from several pieces, and read one after the other.
@@ -48,7 +49,11 @@ impl From<Body> for Piece {
     fn from(body: Body) -> Piece {
         match body.take_source() {
             Some(source) => Piece::Stream { source, left: body.known_len() },
-            None => Piece::Bytes(body.to_bytes()),
+            None => Piece::Bytes(match &body.foreign {
+                Some(Foreign::Shared(bytes)) => bytes.clone(),
+                // A stream that has been taken is nothing.
+                Some(Foreign::Stream { .. }) | None => Bytes::copy_from_slice(body.bytes()),
+            }),
         }
     }
 }

@@ -7,7 +7,8 @@ use super::invalid_charset::Fault;
 /// Checks `content`, if its charset is UTF-8, or ASCII, which is a part of it.
 pub(super) fn decode<'a>(label: &[u8], content: &'a [u8]) -> Result<Cow<'a, str>, Fault> {
     let is = |names: &[&str]| names.iter().any(|name| label.eq_ignore_ascii_case(name.as_bytes()));
-    if !is(&["utf-8", "utf8"]) && !(is(&["us-ascii", "ascii"]) && content.is_ascii()) {
+    let is_utf8 = is(&["utf-8", "utf8"]) || (is(&["us-ascii", "ascii"]) && content.is_ascii());
+    if !is_utf8 {
         return Err(UNKNOWN);
     }
     let content = content.strip_prefix(b"\xef\xbb\xbf").unwrap_or(content);
