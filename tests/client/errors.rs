@@ -10,7 +10,9 @@ use std::time::Duration;
 use corehttp::{
     Client, ClientBuilder, ClientError, Method, Proxies, Proxy, Redirects, Request, Resolver, Response,
 };
-use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
+use tokio::io::DuplexStream;
+#[cfg(feature = "tls")]
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::support::{OK, Scripted, Stage};
 

@@ -1,11 +1,14 @@
 //! What is sent to proxies, and which of their answers are accepted (RFC 9110 §3.7, RFC 9112 §3.2.2).
 
+#[cfg(feature = "tls")]
 use std::time::Duration;
 
 use corehttp::{Client, ClientCause, ClientPhase, Method, Proxies, Proxy, Request, Response};
 use tokio::io::AsyncReadExt;
 
-use crate::support::{OK, Scripted, Stage};
+#[cfg(feature = "tls")]
+use crate::support::Stage;
+use crate::support::{OK, Scripted};
 
 fn client(proxy: &str) -> Client {
     Client::builder().proxies(Proxies::all(Proxy::new(proxy).unwrap())).build()
