@@ -204,6 +204,7 @@
 //! | JSON, with feature `json` | `Request::json`, `Response::json`, `Request::set_json`, `Body::json` | `json` |
 //! | uploads, with feature `multipart` | `multipart::Multipart`, `multipart::Form` | `upload` |
 //! | files of a directory or inside the program, with feature `fs` | `Files`, `Context::send_file` | `files` |
+//! | text in its charset, in others than UTF-8 with feature `charset` | [`Request::text_decoded`], [`Response::text_decoded`] | |
 //! | compressed answers of a server, with feature `compress` | `Compress`, [`Coding`] | `compress` |
 //! | compressed requests | [`Context::decode_body`], [`Reader::decoded`] | `compress` |
 //! | Basic credentials and bearer tokens | [`Request::basic_auth`], [`Request::bearer_token`] | |
@@ -212,8 +213,8 @@
 //! | server-sent events that a client receives | [`EventReader`] | |
 //! | WebSocket, with another crate | [`Context::upgrade`] | `websocket` |
 //!
-//! The features `compress`, `fs`, `json`, `multipart` and `tls` are on by default. `idna`, for URLs with hosts beyond
-//! ASCII, `jar`, `tower` and `zstd`, which adds a coding, are not.
+//! The features `compress`, `fs`, `json`, `multipart` and `tls` are on by default. `charset`, for text beyond UTF-8,
+//! `idna`, for URLs with hosts beyond ASCII, `jar`, `tower` and `zstd`, which adds a coding, are not.
 //!
 //! Names follow [RFC 9110](https://www.rfc-editor.org/rfc/rfc9110), which defines what messages mean, and [RFC
 //! 9112](https://www.rfc-editor.org/rfc/rfc9112), which defines how HTTP/1.1 writes them.
