@@ -75,14 +75,14 @@ struct Inner {
     details: Details,
 }
 
-/// What surrounds an error.
+/// The circumstances of an error.
 #[derive(Clone, Default)]
 struct Details {
     /// The URL of the request, without credentials; or its target, as long as the origin is unknown.
     url: Option<Box<str>>,
     /// The address of the other end of the connection.
     peer: Option<SocketAddr>,
-    /// Whom the phase was about, as a text: a host, a peer, a proxy.
+    /// The host, the peer or the proxy that the phase was about, as a text.
     party: Option<Box<str>>,
     /// The limit that was exceeded.
     limit: Option<Limit>,
@@ -120,7 +120,7 @@ impl ClientError {
         ClientError::new(phase, cause).with_party(party)
     }
 
-    /// Adds whom the phase is about, unless that is known.
+    /// Adds the host, the peer or the proxy that the phase is about, unless one is known.
     pub(super) fn with_party(mut self, party: impl Into<Box<str>>) -> ClientError {
         self.0.details.party.get_or_insert(party.into());
         self
@@ -132,7 +132,7 @@ impl ClientError {
         self
     }
 
-    /// Adds the limit, or what was not allowed.
+    /// Adds another limit, or what was not allowed, as a text.
     pub(super) fn with_detail(mut self, limit: impl Into<Box<str>>) -> ClientError {
         self.0.details.limit = Some(Limit::Other(limit.into()));
         self

@@ -266,7 +266,7 @@ impl Client {
     /// method that usually has no content, such as GET, has content only if `content-length` or `transfer-encoding` is
     /// set. Redirects are not followed.
     ///
-    /// A server that has answered in HTTP/1.0 within the last minute knows no chunks (RFC 9112 §6.1): it is sent no
+    /// A server that has answered in HTTP/1.0 within the last minute reads no chunks (RFC 9112 §6.1): it is sent no
     /// trailers, and a body without a length is an error, [`ClientCause::LengthRequired`].
     ///
     /// A request that has no body, or a `content-length` of 0, is complete with its head, if `request.body` and the

@@ -45,8 +45,8 @@ impl Pace {
     ///
     /// # Errors
     ///
-    /// Fails if the body is too slow, and the rest of it did not follow at once. What completes a message must not be
-    /// refused because it came in two packets.
+    /// Fails if the body is too slow, and the rest of it did not follow at once. Bytes that complete a message must not be
+    /// refused because they came in two packets.
     pub(super) fn wait(&mut self, now: u64) -> Result<(), Fault> {
         let wait = self.wait.get_or_insert(Wait { since: now, polled: now });
         wait.polled = now;
@@ -68,8 +68,8 @@ impl Pace {
         self.silent += time;
     }
 
-    /// Ends a wait that was given up without notice, as a future of `AsyncRead` is: its time was over long ago, and
-    /// nobody polled it then. Returns whether it was.
+    /// Ends a wait that was given up without notice, as a future of `AsyncRead` is: its time was over long ago, and it was
+    /// not polled then. Returns whether the wait was one of these.
     pub(super) fn end_abandoned(&mut self, now: u64, timeouts: &Timeouts) -> bool {
         let Some(Wait { since, polled }) = self.wait else { return false };
         let over = since.saturating_add(millis(self.patience(timeouts)));

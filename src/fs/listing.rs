@@ -202,7 +202,7 @@ fn summary(entries: &[Entry], is_cut: bool) -> String {
     )
 }
 
-/// A name as text. What is not text, or has no form, is shown by a sign for it.
+/// A name as text, in which U+FFFD stands for octets that are not UTF-8, and for controls.
 fn display(name: &[u8]) -> Cow<'_, str> {
     let text = String::from_utf8_lossy(name);
     let has_form = |character: char| !character.is_control();

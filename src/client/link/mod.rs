@@ -226,7 +226,7 @@ impl Link {
         }
     }
 
-    /// Notes that nobody waits for more of the body, for now.
+    /// Ends the wait for more of the body. The time until the next wait does not count against the server.
     pub(super) fn pause(&mut self) {
         self.exchange.incoming.pause(&mut self.conn);
     }

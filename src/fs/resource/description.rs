@@ -1,10 +1,10 @@
-//! [`Description`]: what an answer says of a file besides what the file itself says (RFC 9110 §8).
+//! [`Description`]: the fields of an answer about a file that do not come from the file itself (RFC 9110 §8).
 
 use std::time::SystemTime;
 
 use crate::message::Headers;
 
-/// What an answer says of a file, by the settings of the program or by what a handler has set.
+/// The fields of an answer about a file, by the settings of the program or by those that a handler has set.
 #[derive(Debug)]
 pub(in crate::fs) struct Description<'a> {
     pub(super) content_type: String,

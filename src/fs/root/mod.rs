@@ -62,7 +62,7 @@ impl Root {
         matches!(self, Root::Disk(root) if holds(root))
     }
 
-    /// Looks at what is at `path`. A small file is read, as `options` asks. This may block, except for embedded files.
+    /// Looks at what is at `path`. A small file is read, as `options` say. This may block, except for embedded files.
     pub(super) fn open(&self, path: &[u8], links: Links, options: ReadOptions<'_>) -> io::Result<Opened> {
         let root = match self {
             Root::Disk(root) => root,

@@ -246,7 +246,7 @@ impl InvalidForm {
     #[cold]
     pub(super) fn of_value<T>(name: &str) -> InvalidForm {
         let full = type_name::<T>();
-        // The path of a type says little, but cut off inside of parameters it would say nothing.
+        // The last name in the path of a type is enough, unless the type has parameters, whose paths would be cut.
         let expected = if full.contains('<') { full } else { full.rsplit("::").next().unwrap_or(full) };
         InvalidForm::Value(Box::new(InvalidValue { name: name.into(), expected }))
     }

@@ -47,7 +47,7 @@ pub(super) fn plain_len(text: &str) -> Option<usize> {
     (is_plain && !host.is_empty()).then_some(host.len())
 }
 
-/// What a `reg-name` has (RFC 3986 §3.2.2), in lower case and without escapes. Browsers take `"`, `` ` ``, `{` and `}`
+/// The octets of a `reg-name` (RFC 3986 §3.2.2), in lower case and without escapes. Browsers take `"`, `` ` ``, `{` and `}`
 /// as well; no resolver finds such a name.
 static PLAIN: Class = Class::URI_PLAIN.without(b"ABCDEFGHIJKLMNOPQRSTUVWXYZ");
 

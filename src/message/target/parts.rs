@@ -79,8 +79,8 @@ fn resource(target: &[u8], start: usize) -> Result<(Span, Span), InvalidTarget> 
 /// the octets that are not in the percent-encode set of WHATWG's URLs (§1.3), and those that curl sends as they were
 /// typed: quotation marks, angle brackets, and UTF-8.
 ///
-/// No reader ends a target at one of these. What some do end at is not here: a control, SP, DEL, and `#`. Neither is a
-/// `\`, which WHATWG's URLs and some servers take for a `/`.
+/// No reader ends a target at one of these. The octets at which some do are not here: a control, SP, DEL, and `#`. Neither
+/// is a `\`, which WHATWG's URLs and some servers take for a `/`.
 ///
 /// A `%` is allowed without its digits; [`percent::decode`](crate::message::percent::decode) then reads it as itself.
 static PATH: Class = ASCII.with_obs_text();

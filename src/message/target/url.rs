@@ -250,7 +250,7 @@ fn is_dot_segment(path: &[u8]) -> bool {
 /// `pchar` without escapes (RFC 3986 §3.3).
 static SEGMENT: Class = Class::URI_PLAIN.with(b":@");
 
-/// What a query has besides escapes (§3.4), except for `'`, which browsers escape.
+/// The octets of a query besides escapes (§3.4), except for `'`, which browsers escape.
 pub(super) static QUERY: Class = Class::URI_PLAIN.with(b":@/?").without(b"'");
 
 static PLAIN_PATH: Class = Class::URI_PLAIN.with(b":@/%");

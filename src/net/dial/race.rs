@@ -69,8 +69,8 @@ fn rotate(addresses: &mut [IpAddr], turn: usize) {
     }
 }
 
-/// What a resolver orders the addresses of one family by (RFC 6724 §6): whether it is one of this machine, of this link
-/// or of a private network.
+/// The scope by which a resolver orders the addresses of one family (RFC 6724 §6): whether an address is one of this
+/// machine, of this link or of a private network.
 fn scope(address: &IpAddr) -> [bool; 3] {
     match address {
         IpAddr::V4(v4) => [v4.is_loopback(), v4.is_link_local(), v4.is_private()],

@@ -128,7 +128,7 @@ fn parse_odd(
 }
 
 /// Parses a head without each `set-cookie` that contains a control character, as user agents do (RFC 6265bis §5.6): one
-/// bad cookie is no reason to lose an answer. What could end a line is an error, as in any field.
+/// bad cookie is no reason to lose an answer. An octet that could end a line is an error, as in any field.
 #[cold]
 #[inline(never)]
 fn parse_without_bad_cookies(

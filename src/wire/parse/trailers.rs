@@ -6,7 +6,7 @@ use super::lines::{FIELDS_CEILING, FIELDS_USUAL, judge_by_prefix, record};
 use crate::message::Headers;
 use crate::wire::{Limits, WireError};
 
-/// What becomes of a trailer field that would change how the message is framed, routed or authenticated (RFC 9110
+/// The treatment of a trailer field that would change how the message is framed, routed or authenticated (RFC 9110
 /// §6.5.1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum ForbiddenTrailers {
