@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{ExchangeError, Phase, Timeouts};
 use crate::error::TimeLimit;
-use crate::net::Fault;
+use crate::net::{Fault, millis};
 
 /// How fast a body arrives: a peer that sends a byte now and then would never exceed a timeout.
 ///
@@ -129,10 +129,6 @@ const PACKET_GAP_MAX: u64 = 250;
 
 /// How late a task is polled at most that waits for a timer.
 const LATE_MAX: u64 = 1000;
-
-fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
-}
 
 #[cfg(test)]
 mod tests {

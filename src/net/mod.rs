@@ -49,7 +49,7 @@ pub(crate) use peer::Peer;
 pub use peer::PeerAddr;
 pub(crate) use send_file::FileSender;
 pub(crate) use stream::{AnyStream, Stream};
-pub(crate) use timer::{Deadline, Lane, Stopwatch, Ticker, Timer, Timetable};
+pub(crate) use timer::{Deadline, Lane, Stopwatch, Ticker, Timer, Timetable, millis};
 pub use tls::TlsError;
 pub(crate) use tls::{Connector, HostName};
 pub(crate) use transport::{Detached, Transport};

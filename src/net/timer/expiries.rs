@@ -67,7 +67,7 @@ const UNARMED: Expiry = Expiry(u64::MAX);
 /// A century, which is as good as never.
 const FAR: Expiry = Expiry(100 * 365 * 24 * 60 * 60 * 1000);
 
-/// A duration in the unit of [`Expiry`].
-pub(super) fn millis(duration: Duration) -> u64 {
+/// A duration in the unit of [`Expiry`], and of the clocks of connections.
+pub(crate) fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

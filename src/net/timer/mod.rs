@@ -9,7 +9,7 @@ mod timetable;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-pub(crate) use expiries::Lane;
+pub(crate) use expiries::{Lane, millis};
 pub(crate) use stopwatch::Stopwatch;
 pub(crate) use ticker::Ticker;
 pub(crate) use timetable::{Deadline, Timetable};
