@@ -109,8 +109,7 @@ impl Server {
     /// [`MemoryListener`](crate::MemoryListener). [`Address`] says more about each, such as who can connect to a Unix
     /// socket.
     ///
-    /// On Linux, another server may listen on the same TCP port. It then gets a share of the new connections, and all
-    /// of them once this server stops. See [`Server::share_port`].
+    /// A TCP port that is in use is an error, unless both servers [share it](Server::share_port).
     pub fn bind(address: impl Into<Address>) -> Server {
         Server::new().and_bind(address)
     }
@@ -151,8 +150,13 @@ impl Server {
         self
     }
 
-    /// Sets whether this server may share its TCP port, to take over from an older server while that still listens. If
-    /// not, binding a port that is in use is an error. Default: yes on Linux. Other systems never share a port.
+    /// Sets whether this server shares its TCP ports with other servers that do, so that a new process takes over from
+    /// an old one while both listen: the new one gets a share of the connections, and all of them once the old one has
+    /// stopped. Default: no, so that a port in use is an error. The cores of one server always share its ports. Other
+    /// systems than Linux never share a port.
+    ///
+    /// A program that does not use this crate can share the port of a server that does not, if it runs as the same user
+    /// and sets `SO_REUSEPORT`.
     ///
     /// Linux resets the connections that complete their handshake in the moment when the older server closes its
     /// sockets: 5 of 142,000 in a test. With `sysctl net.ipv4.tcp_migrate_req=1` (Linux 5.14) it gives them to the newer

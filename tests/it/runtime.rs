@@ -198,15 +198,20 @@ fn each_core_has_its_own_listener_unless_connections_are_balanced() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn a_port_is_shared_with_other_servers_unless_told_otherwise() {
-    for cores in [1, 3] {
-        let served = start(Server::bind("127.0.0.1:0").cores(cores).share_port(false));
+fn a_port_is_shared_with_another_server_if_both_share_it() {
+    for (cores, first, second) in [(1, false, true), (3, false, true), (1, true, false), (3, false, false)] {
+        let served = start(Server::bind("127.0.0.1:0").cores(cores).share_port(first));
         let address = served.addr();
-        assert_eq!(listeners(address.port()), cores);
-        let second = || Server::bind(address).cores(cores);
-        let error = second().share_port(false).start(who).unwrap_err().to_string();
+        let error = Server::bind(address).cores(cores).share_port(second).start(who).unwrap_err().to_string();
         assert!(error.starts_with(&format!("cannot listen on {address}: ")), "{error}");
-        drop(start(second()));
+        assert_eq!(listeners(address.port()), cores, "{first}, {second}");
+    }
+    let served = start(Server::bind("127.0.0.1:0"));
+    Server::bind(served.addr()).start(who).expect_err("by default, a port is not shared");
+    for cores in [1, 3] {
+        let served = start(Server::bind("127.0.0.1:0").cores(cores).share_port(true));
+        let address = served.addr();
+        drop(start(Server::bind(address).cores(cores).share_port(true)));
         // A program that another test is just starting may hold its sockets for a moment.
         eventually("the second is gone", || listeners(address.port()) == cores);
         check(TcpStream::connect(address).unwrap(), "127.0.0.1");

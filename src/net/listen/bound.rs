@@ -9,6 +9,7 @@ use std::path::Path;
 
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
+use super::port_claim::PortClaim;
 #[cfg(unix)]
 use super::socket_file::SocketFile;
 use crate::net::{Address, Keepalive, MemoryListener};
@@ -39,7 +40,7 @@ impl Default for ListenOptions {
         Self {
             backlog: 4096,
             dual_stack: true,
-            share_port: true,
+            share_port: false,
             keepalive: None,
             #[cfg(unix)]
             unix_mode: None,
@@ -50,7 +51,7 @@ impl Default for ListenOptions {
 /// A listening socket that can still be sent to the core that will accept from it.
 #[derive(Debug)]
 pub(crate) enum Bound {
-    Tcp(TcpListener, ListenOptions),
+    Tcp(TcpListener, ListenOptions, Option<PortClaim>),
     /// Opened by the application, so it is unknown whether another socket may listen on the same port.
     Given(TcpListener, ListenOptions),
     /// With its file, if this server created it.
@@ -84,11 +85,11 @@ impl Bound {
     /// Another listener on the same address, for another core; `None` where the cores must share this one.
     pub(crate) fn sibling(&self) -> io::Result<Option<Self>> {
         match self {
-            Bound::Tcp(listener, options) if KERNEL_BALANCES => {
+            Bound::Tcp(listener, options, _) if KERNEL_BALANCES => {
                 let address = listener.local_addr()?;
-                let sibling = take_address(address, ListenOptions { share_port: true, ..*options });
+                let sibling = take_address(address, *options, Others::Welcome);
                 let sibling = sibling.map_err(|cause| cannot_listen(&address.into(), &cause))?;
-                Ok(Some(Bound::Tcp(sibling, *options)))
+                Ok(Some(Bound::Tcp(sibling, *options, None)))
             }
             Bound::Tcp(..) | Bound::Given(..) => Ok(None),
             #[cfg(unix)]
@@ -103,7 +104,7 @@ impl Bound {
     ///
     /// As [`Bound::bind`].
     pub(super) fn listen(&self) -> io::Result<()> {
-        let Bound::Tcp(listener, options) = self else { return Ok(()) };
+        let Bound::Tcp(listener, options, _) = self else { return Ok(()) };
         let listened = SockRef::from(listener).listen(options.backlog);
         listened.map_err(|cause| match self.local_addr() {
             Some(address) => cannot_listen(&address.into(), &cause),
@@ -114,7 +115,7 @@ impl Bound {
     /// The address that peers connect to, with the actual port.
     pub(crate) fn local_addr(&self) -> Option<SocketAddr> {
         match self {
-            Bound::Tcp(listener, _) | Bound::Given(listener, _) => listener.local_addr().ok(),
+            Bound::Tcp(listener, ..) | Bound::Given(listener, _) => listener.local_addr().ok(),
             #[cfg(unix)]
             Bound::Unix(..) => None,
             Bound::Memory(_) => None,
@@ -154,13 +155,27 @@ fn bind_host(name: &str, options: ListenOptions) -> io::Result<Vec<Bound>> {
 
 /// Binds one address. Where there is no IPv6, the wildcard `[::]` becomes `0.0.0.0`.
 fn bind_tcp(address: SocketAddr, options: ListenOptions) -> io::Result<Bound> {
-    let listener = match take_address(address, options) {
+    let others = if options.share_port { Others::Welcome } else { Others::Excluded };
+    let listener = match take_address(address, options, others) {
         Err(error) if is_absent(&error) && options.dual_stack && is_every_ipv6(&address) => {
-            take_address((Ipv4Addr::UNSPECIFIED, address.port()).into(), options).map_err(|_| error)
+            take_address((Ipv4Addr::UNSPECIFIED, address.port()).into(), options, others).map_err(|_| error)
         }
         taken => taken,
+    }?;
+    let address = listener.local_addr()?;
+    let claim = match others {
+        Others::Excluded => PortClaim::new(address),
+        Others::Welcome if PortClaim::exists(address) => return Err(io::ErrorKind::AddrInUse.into()),
+        Others::Welcome => None,
     };
-    listener.map(|listener| Bound::Tcp(listener, options))
+    Ok(Bound::Tcp(listener, options, claim))
+}
+
+/// Whether a socket can be bound to a port that others have bound.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Others {
+    Excluded,
+    Welcome,
 }
 
 #[cfg(unix)]
@@ -197,7 +212,7 @@ fn take(socket: SockRef<'_>, options: ListenOptions) -> io::Result<()> {
     socket.listen(options.backlog)
 }
 
-fn take_address(address: SocketAddr, options: ListenOptions) -> io::Result<TcpListener> {
+fn take_address(address: SocketAddr, options: ListenOptions, others: Others) -> io::Result<TcpListener> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
     socket.set_nonblocking(true)?;
     set_up(&SockRef::from(&socket), options.keepalive)?;
@@ -208,11 +223,11 @@ fn take_address(address: SocketAddr, options: ListenOptions) -> io::Result<TcpLi
         // Without it, a restart would have to wait for TIME_WAIT. On Windows it would let others steal the port.
         socket.set_reuse_address(true)?;
     }
-    if options.share_port {
+    if others == Others::Welcome {
         share_port(&socket)?;
     }
     socket.bind(&address.into())?;
-    // Lets our other cores bind, and also a server that takes over from this one: both listen until the old one stops,
+    // Lets the other cores bind, and also a server that takes over from this one: both listen until the old one stops,
     // and no peer is turned away in between.
     share_port(&socket)?;
     if !(options.share_port && KERNEL_BALANCES) {
@@ -262,14 +277,15 @@ mod tests {
 
     /// Listens on an address, which others may share.
     fn bind(address: &str) -> io::Result<Vec<Bound>> {
-        let bound = Bound::bind(&address.into(), ListenOptions::default())?;
+        let bound =
+            Bound::bind(&address.into(), ListenOptions { share_port: true, ..ListenOptions::default() })?;
         bound.iter().try_for_each(Bound::listen)?;
         Ok(bound)
     }
 
     /// Binds an address on which no other socket may listen.
     fn bind_alone(address: &str) -> io::Result<Vec<Bound>> {
-        Bound::bind(&address.into(), ListenOptions { share_port: false, ..ListenOptions::default() })
+        Bound::bind(&address.into(), ListenOptions::default())
     }
 
     #[test]
@@ -301,8 +317,10 @@ mod tests {
     }
 
     #[test]
-    fn a_port_that_must_not_be_shared_is_refused_though_its_owner_shares_it() {
-        for bind_first in [bind, bind_alone] {
+    fn a_port_is_shared_only_if_both_servers_share_it() {
+        for (bind_first, shares) in
+            [(bind as fn(&str) -> io::Result<Vec<Bound>>, KERNEL_BALANCES), (bind_alone, false)]
+        {
             let first = bind_first("127.0.0.1:0").unwrap().remove(0);
             let address = first.local_addr().unwrap();
             let siblings = [(); 2].map(|()| first.sibling().unwrap());
@@ -311,8 +329,9 @@ mod tests {
                 let error = bind_alone(&taken.to_string()).unwrap_err();
                 assert_eq!(error.kind(), io::ErrorKind::AddrInUse, "{taken}");
             }
-            assert_eq!(bind(&address.to_string()).is_ok(), KERNEL_BALANCES);
-            drop((first, siblings));
+            let second = bind(&address.to_string()).map_err(|error| error.kind());
+            assert_eq!(second.as_ref().err(), (!shares).then_some(&io::ErrorKind::AddrInUse));
+            drop((first, siblings, second));
             bind_alone(&address.to_string()).unwrap();
         }
     }
@@ -322,7 +341,7 @@ mod tests {
         for bind in [bind, bind_alone] {
             let bound = bind("127.0.0.1:0").unwrap().remove(0);
             let address = bound.local_addr().unwrap();
-            let Bound::Tcp(listener, _) = &bound else { unreachable!() };
+            let Bound::Tcp(listener, ..) = &bound else { unreachable!() };
             listener.set_nonblocking(false).unwrap();
             let near = TcpStream::connect(address).unwrap();
             let (far, _) = listener.accept().unwrap();

@@ -9,6 +9,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::net::{UnixListener, UnixStream};
 
 use super::bound::{Bound, set_up};
+use super::port_claim::PortClaim;
 #[cfg(unix)]
 use super::socket_file::SocketFile;
 use crate::net::{Keepalive, MemoryAcceptor, PeerAddr, Transport};
@@ -16,7 +17,11 @@ use crate::net::{Keepalive, MemoryAcceptor, PeerAddr, Transport};
 /// A [`Bound`] socket, in the runtime that accepts from it.
 #[derive(Debug)]
 pub(crate) enum Listener {
-    Tcp(TcpListener, Option<Keepalive>),
+    Tcp(
+        TcpListener,
+        Option<Keepalive>,
+        #[expect(dead_code, reason = "others may share the port when it is dropped")] Option<PortClaim>,
+    ),
     #[cfg(unix)]
     Unix(
         #[expect(dead_code, reason = "it removes the file when it is dropped")] Option<SocketFile>,
@@ -33,8 +38,11 @@ impl Listener {
     pub(crate) fn open(bound: Bound) -> io::Result<Self> {
         bound.listen()?;
         Ok(match bound {
-            Bound::Tcp(listener, options) | Bound::Given(listener, options) => {
-                Listener::Tcp(TcpListener::from_std(listener)?, options.keepalive)
+            Bound::Tcp(listener, options, claim) => {
+                Listener::Tcp(TcpListener::from_std(listener)?, options.keepalive, claim)
+            }
+            Bound::Given(listener, options) => {
+                Listener::Tcp(TcpListener::from_std(listener)?, options.keepalive, None)
             }
             #[cfg(unix)]
             Bound::Unix(file, listener) => Listener::Unix(file, UnixListener::from_std(listener)?),
@@ -45,7 +53,7 @@ impl Listener {
     /// Waits for the next connection. Errors must be [classified](classify).
     pub(crate) fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<io::Result<Accepted>> {
         Poll::Ready(Ok(match self {
-            Listener::Tcp(listener, keepalive) => {
+            Listener::Tcp(listener, keepalive, _) => {
                 let (stream, peer) = ready!(listener.poll_accept(cx))?;
                 (tcp(stream, *keepalive), PeerAddr::Tcp(peer))
             }
@@ -75,7 +83,7 @@ impl Listener {
 
     fn try_accept(&self) -> io::Result<Accepted> {
         match self {
-            Listener::Tcp(listener, keepalive) => {
+            Listener::Tcp(listener, keepalive, _) => {
                 let (socket, peer) = SockRef::from(listener).accept()?;
                 socket.set_nonblocking(true)?;
                 let peer = peer.as_socket().ok_or(io::ErrorKind::InvalidInput)?;

@@ -1,6 +1,7 @@
 //! Listening sockets: before they belong to a core, and on it.
 
 mod bound;
+mod port_claim;
 #[cfg(unix)]
 mod socket_file;
 
