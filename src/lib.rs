@@ -161,6 +161,25 @@
 //!   counters, and display themselves as text for Prometheus. An access log is a [`Handler`] around the others.
 //! - **Proxies.** Behind one, [`Context::peer_addr`] is the proxy's address, and [`Context::client_ip`] the client's.
 //!
+//! # Databases
+//!
+//! Each core is a thread with a current-thread runtime of its own, and a connection to a database belongs to the runtime
+//! that opened it. There are two ways to a pool:
+//!
+//! - **A pool for each core**, made by [`Server::run_per_core`]. It needs no locks across cores, and a query stays on its
+//!   thread. With tokio-postgres that is one pipelined connection or a few, with deadpool or bb8 a pool, with sqlx a
+//!   `PgPool`. A database sees the size of the pool times the number of cores: ten for each of 16 cores are 160
+//!   connections, more than the 100 that PostgreSQL admits by default, so divide by [`ServerCore::count`].
+//! - **One pool for all cores**, made before the server starts and moved into its handler. Each query may use a
+//!   connection whose task runs on another core, and waits for a wake-up there, twice. A connection that a core opened
+//!   lives as long as that core; at a stop, no core ends before all have drained.
+//!
+//! A shared pool must be made in a runtime that goes on running, such as a multi-thread runtime that the program keeps.
+//! The runtime of `#[tokio::main(flavor = "current_thread")]` does not run while its thread blocks in [`Server::run`]:
+//! the connections of a pool that was made there make no progress, and the first query waits until the pool's own
+//! timeout, if it has one. `PgPool::connect_lazy` avoids that, because it opens a connection where the first query is
+//! made.
+//!
 //! # Where to look
 //!
 //! | for servers | see |

@@ -35,12 +35,14 @@ where
         None => (None, FAILURE_GRACE),
     };
     let (ready, readiness) = threads::channel();
+    let undrained = Arc::new(watch::Sender::new(()));
     let (make, count) = (Arc::new(make), cores.len());
     for (index, bound) in cores.into_iter().enumerate() {
         let (make, ready, signal) = (make.clone(), ready.clone(), signal.take());
         // A core that dies before it serves ends the others at once, since the server does not start then.
         let (stop, mut lifeline) = (running.stop_signal(), running.lifeline(Duration::ZERO));
         let core = ServerCore { index, count };
+        let (undrained, own) = (undrained.clone(), undrained.subscribe());
         let thread = runtime::block_on_core(index, server.pinning, move || async move {
             let heard = signal.map(|(signal, running)| runtime::spawn(stop_on(signal, grace, running)));
             let mut ordered = stop.clone();
@@ -63,10 +65,18 @@ where
             }
             // Once all senders are gone, the launching thread notices a core that died without reporting.
             drop(ready);
-            if let Some((worker, inlet)) = opened {
-                lifeline.grace = grace;
-                inlet.serve(worker, lifeline).await?;
-            }
+            let served = match opened {
+                Some((worker, inlet)) => {
+                    lifeline.grace = grace;
+                    inlet.serve(worker, lifeline).await
+                }
+                None => Ok(()),
+            };
+            // The handlers of another core may still need a task of this one, such as that of a database connection
+            // which was opened here.
+            drop(own);
+            undrained.closed().await;
+            served?;
             match heard.filter(|heard| heard.is_finished()) {
                 Some(heard) => heard.await?,
                 // Something else has stopped the server, and the signal may never come.

@@ -103,8 +103,8 @@ impl Running {
     /// such as [`Client`](crate::Client), send it again if that is safe (RFC 9112 §9.3.1), and otherwise, as with a
     /// POST, report an error.
     ///
-    /// The server does not wait for tasks that handlers have started: they are dropped as soon as their core has no
-    /// connections left. Work that must be finished belongs in the handler, or in a runtime of your own, through its
+    /// The server does not wait for tasks that handlers have started: they run until no core has connections left, and
+    /// are dropped then. Work that must be finished belongs in the handler, or in a runtime of your own, through its
     /// `tokio::runtime::Handle`. Work that `tokio::task::spawn_blocking` has begun cannot be dropped, so its core waits
     /// for it, even beyond `grace`.
     ///
