@@ -51,7 +51,7 @@ pub(crate) struct Dial {
 /// What connections are opened over.
 #[derive(Clone, Default)]
 pub(crate) enum Medium {
-    /// The host's name is looked up, and its addresses race (RFC 8305).
+    /// The host's name is looked up, and its addresses race (RFC 8305 §4, §5).
     #[default]
     Tcp,
     /// One Unix socket for all hosts.

@@ -11,7 +11,7 @@ use tokio::net::lookup_host;
 ///
 /// A client asks it for names only, never for addresses, and keeps its answers for a while: see
 /// [`ClientBuilder::resolver`](crate::ClientBuilder::resolver). The addresses are tried in order, alternating between
-/// the two families (RFC 8305), so the better family should come first. Within a family, each connection begins with
+/// the two families (RFC 8305 §4), so the better family should come first. Within a family, each connection begins with
 /// the next address of the kind that comes first (global, private, link-local or loopback), so that connections spread
 /// over the addresses of a name. Addresses after the 64th are ignored.
 ///
