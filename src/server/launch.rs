@@ -35,14 +35,14 @@ where
         None => (None, FAILURE_GRACE),
     };
     let (ready, readiness) = threads::channel();
-    let undrained = Arc::new(watch::Sender::new(()));
+    let undrained = Arc::<Undrained>::default();
     let (make, count) = (Arc::new(make), cores.len());
     for (index, bound) in cores.into_iter().enumerate() {
         let (make, ready, signal) = (make.clone(), ready.clone(), signal.take());
         // A core that dies before it serves ends the others at once, since the server does not start then.
         let (stop, mut lifeline) = (running.stop_signal(), running.lifeline(Duration::ZERO));
         let core = ServerCore { index, count };
-        let (undrained, own) = (undrained.clone(), undrained.subscribe());
+        let (undrained, own) = (undrained.clone(), undrained.0.subscribe());
         let thread = runtime::block_on_core(index, server.pinning, move || async move {
             let heard = signal.map(|(signal, running)| runtime::spawn(stop_on(signal, grace, running)));
             let mut ordered = stop.clone();
@@ -65,18 +65,12 @@ where
             }
             // Once all senders are gone, the launching thread notices a core that died without reporting.
             drop(ready);
-            let served = match opened {
-                Some((worker, inlet)) => {
-                    lifeline.grace = grace;
-                    inlet.serve(worker, lifeline).await
-                }
-                None => Ok(()),
-            };
-            // The handlers of another core may still need a task of this one, such as that of a database connection
-            // which was opened here.
-            drop(own);
-            undrained.closed().await;
-            served?;
+            if let Some((worker, inlet)) = opened {
+                lifeline.grace = grace;
+                let served = inlet.serve(worker, lifeline).await;
+                undrained.drain(own).await;
+                served?;
+            }
             match heard.filter(|heard| heard.is_finished()) {
                 Some(heard) => heard.await?,
                 // Something else has stopped the server, and the signal may never come.
@@ -90,13 +84,23 @@ where
     }
     drop(ready);
     for _ in 0..count {
-        match readiness.recv() {
-            Ok(Ok(())) => {}
-            Ok(Err(error)) => return Err(give_up(&running, error)),
-            Err(_) => return Err(give_up(&running, Status::INTERNAL_SERVER_ERROR.into())),
-        }
+        let failed = || Err(Status::INTERNAL_SERVER_ERROR.into());
+        readiness.recv().unwrap_or_else(|_| failed()).map_err(|error| give_up(&running, error))?;
     }
     Ok(running)
+}
+
+/// The cores that have not drained yet, each of which holds a receiver.
+#[derive(Default)]
+struct Undrained(watch::Sender<()>);
+
+impl Undrained {
+    /// Waits until all cores have drained, the `own` one included. Handlers of another core may still need a task of
+    /// this one, such as that of a database connection which was opened here.
+    async fn drain(&self, own: watch::Receiver<()>) {
+        drop(own);
+        self.0.closed().await;
+    }
 }
 
 /// The grace of a server that stops because one of its cores has failed, if none was set.

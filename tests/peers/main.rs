@@ -1,0 +1,117 @@
+//! Clients, proxies and servers that others wrote, where they are installed: curl, Python, Node, Go, nginx and HAProxy.
+//!
+//! Each client is one program in `programs/`, which gets a URL and the size of its large bodies, prints what went wrong
+//! and exits with 1. It talks to the server, to nginx and HAProxy in front of it with their defaults, and to a gateway
+//! before servers of Go, Node and nginx. A peer that is missing is skipped, and a line on stderr names it.
+
+mod origin;
+mod program;
+mod proxies;
+
+use std::thread;
+
+use corehttp::{BodyPlan, Client, Context, Request, Running, Server};
+
+use origin::origin;
+use program::{CLIENTS, SERVERS};
+use proxies::{haproxy, nginx};
+
+/// Larger than what the buffers of two sockets hold, so that a client is still sending when the answer comes.
+const LARGE: usize = 8 << 20;
+
+/// What nginx forwards by default is at most 1 MiB.
+const WITHIN_NGINX: usize = 900_000;
+
+#[test]
+fn clients_get_what_the_server_answers() {
+    let server = Served(origin());
+    ask_all(&server.url(), LARGE);
+}
+
+#[test]
+fn clients_get_it_through_nginx() {
+    let server = Served(origin());
+    if let Some(nginx) = nginx(&format!("location / {{ proxy_pass {}; }}", server.url())) {
+        ask_all(&nginx.url(), WITHIN_NGINX);
+    }
+}
+
+#[test]
+fn clients_get_it_through_haproxy() {
+    let server = Served(origin());
+    if let Some(haproxy) = haproxy(server.0.local_addr()) {
+        ask_all(&haproxy.url(), LARGE);
+    }
+}
+
+#[test]
+fn clients_get_it_through_a_gateway_before_ours() {
+    let server = Served(origin());
+    let gateway = Served(gateway(server.url()));
+    ask_all(&gateway.url(), LARGE);
+}
+
+#[test]
+fn clients_get_what_others_answer_through_a_gateway() {
+    thread::scope(|scope| {
+        for program in SERVERS {
+            scope.spawn(|| {
+                if let Some(server) = program.serve() {
+                    let gateway = Served(gateway(server.url()));
+                    ask("curl.sh", &gateway.url(), LARGE);
+                    ask("client.py", &gateway.url(), LARGE);
+                }
+            });
+        }
+        scope.spawn(|| {
+            // nginx answers nothing of this by itself: it stands before a server that does.
+            let server = Served(origin());
+            let settings = format!("client_max_body_size 0; location / {{ proxy_pass {}; }}", server.url());
+            if let Some(nginx) = nginx(&settings) {
+                let gateway = Served(gateway(nginx.url()));
+                ask("curl.sh", &gateway.url(), LARGE);
+                ask("client.py", &gateway.url(), LARGE);
+            }
+        });
+    });
+}
+
+/// Lets every client ask at `url`, all at the same time.
+fn ask_all(url: &str, size: usize) {
+    thread::scope(|scope| {
+        for program in CLIENTS {
+            scope.spawn(|| program.run(&[url, &size.to_string()]));
+        }
+    });
+}
+
+fn ask(name: &str, url: &str, size: usize) {
+    let program = CLIENTS.iter().find(|program| program.file == name);
+    program.unwrap_or_else(|| panic!("{name} is no client")).run(&[url, &size.to_string()]);
+}
+
+/// Forwards every request to `backend`.
+fn gateway(backend: String) -> Running {
+    let client = Client::new();
+    let forward = async move |ctx: &mut Context| -> corehttp::Result {
+        let onward = ctx.request.target_to(&backend)?;
+        ctx.forward(client.open(&onward)).await
+    };
+    let handler = corehttp::with_plan(|_: &Request| BodyPlan::Stream, forward);
+    Server::bind("127.0.0.1:0").start(handler).expect("a gateway starts")
+}
+
+/// A server of this crate that is stopped when this is dropped.
+struct Served(Running);
+
+impl Served {
+    fn url(&self) -> String {
+        self.0.to_string()
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        self.0.shutdown(std::time::Duration::ZERO);
+    }
+}
