@@ -329,7 +329,9 @@ mod addresses {
         let port: u16 = "0".parse().unwrap();
         let text = format!("127.0.0.1:{port}");
         check(Server::bind(("127.0.0.1", port)));
-        check(Server::bind((String::from("localhost"), port)));
+        let host = String::from("localhost");
+        check(Server::bind((&host, port)));
+        check(Server::bind((host, port)));
         check(Server::bind(("localhost", 0)));
         check(Server::bind("localhost:0"));
         check(Server::bind(&text));
@@ -338,7 +340,11 @@ mod addresses {
         check(Server::bind((Ipv4Addr::LOCALHOST, port)));
         check(Server::bind((IpAddr::from([127, 0, 0, 1]), port)));
         check(Server::bind(SocketAddr::from(([127, 0, 0, 1], port))));
-        check(Server::bind("127.0.0.1:0".parse::<SocketAddr>().unwrap()));
+        let addresses: [SocketAddr; 1] = ["127.0.0.1:0".parse().unwrap()];
+        check(Server::bind(addresses[0]));
+        for address in &addresses {
+            check(Server::bind(address));
+        }
         if std::net::TcpListener::bind("[::1]:0").is_ok() {
             check(Server::bind((Ipv6Addr::LOCALHOST, port)));
             check(Server::bind(0));

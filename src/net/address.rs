@@ -121,6 +121,18 @@ impl From<(String, u16)> for Address {
     }
 }
 
+impl From<(&String, u16)> for Address {
+    fn from((host, port): (&String, u16)) -> Self {
+        (host.as_str(), port).into()
+    }
+}
+
+impl From<&SocketAddr> for Address {
+    fn from(address: &SocketAddr) -> Self {
+        Address::Tcp(*address)
+    }
+}
+
 macro_rules! socket_addresses {
     ($($type:ty),*) => {$(
         impl From<$type> for Address {
