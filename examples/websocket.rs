@@ -8,7 +8,7 @@
 use std::pin::pin;
 use std::time::Duration;
 
-use corehttp::{Context, Method, Server, Status, shutdown_signal};
+use corehttp::{Context, Method, Request, Server, Status, shutdown_signal};
 use futures_util::{SinkExt, StreamExt};
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
@@ -60,10 +60,7 @@ async fn accept(ctx: &mut Context) -> corehttp::Result<WebSocketStream<corehttp:
         return Err(Status::UPGRADE_REQUIRED.into());
     }
     // A page of another origin may open a socket to here, with the cookies of this one (§10.2).
-    // Its scheme is that of a proxy, if one is in front.
-    let authority = |origin: &str| origin.split_once("://").map(|(_, authority)| authority.to_owned());
-    let origin = request.headers.text("origin");
-    if origin.is_some_and(|origin| authority(origin).as_deref() != request.authority()) {
+    if request.headers.text("origin").is_some_and(|origin| !is_own(origin, request)) {
         return Err(Status::FORBIDDEN.into());
     }
     let key = request.headers.get("sec-websocket-key").ok_or(Status::BAD_REQUEST)?;
@@ -72,6 +69,17 @@ async fn accept(ctx: &mut Context) -> corehttp::Result<WebSocketStream<corehttp:
     // By default, each connection has 128 KiB to read into.
     let config = WebSocketConfig::default().max_message_size(Some(1 << 20)).read_buffer_size(8 << 10);
     Ok(WebSocketStream::from_raw_socket(upgraded, Role::Server, Some(config)).await)
+}
+
+/// Whether `origin` is that of a page from here. Its scheme is that of a proxy, if one is in front, which may also add
+/// the default port to the host.
+fn is_own(origin: &str, request: &Request) -> bool {
+    let (Some((scheme, _)), Some(authority)) = (origin.split_once("://"), request.authority()) else {
+        return false;
+    };
+    // URLs are compared without default ports, and in lower case.
+    let (page, own) = (Request::get(origin), Request::get(&format!("{scheme}://{authority}")));
+    page.is_ok_and(|page| own.is_ok_and(|own| page.target() == own.target()))
 }
 
 const PAGE: &str = r#"<!doctype html>
