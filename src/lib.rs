@@ -156,7 +156,7 @@
 //! - **Descriptors.** Each connection takes one, and a process often starts with 1,024 (`ulimit -n`, or `LimitNOFILE=` of
 //!   systemd). When they run out, new peers wait, and [`ErrorCounts::accept`] counts.
 //! - **Restarts.** Stop on SIGTERM, by [`shutdown_signal`]. On Linux, the next process can listen on the same port
-//!   before this one stops, and nobody is turned away: see [`Server::share_port`].
+//!   before this one stops: see [`Server::share_port`], also for the setting without which a few peers are reset.
 //! - **Observing.** [`Server::on_error`] is told why peers were refused and exchanges failed. [`Running::stats`] are
 //!   counters, and display themselves as text for Prometheus. An access log is a [`Handler`] around the others.
 //! - **Proxies.** Behind one, [`Context::peer_addr`] is the proxy's address, and [`Context::client_ip`] the client's.
