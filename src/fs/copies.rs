@@ -13,12 +13,12 @@ use std::time::{Duration, SystemTime};
 use tokio::sync::Semaphore;
 
 use super::Files;
-use super::listing::segment;
 use super::lookup::Copies;
 use super::resource::{Content, Etag, ReadOptions, Snapshot, StoredCoding, read, to_second};
 use super::root::{DiskRoot, Links, Node};
 use crate::coding::{Coding, encode_once, essence, shrinks};
 use crate::memory::lock;
+use crate::message::percent;
 use crate::runtime::available_cores;
 
 impl<N> Files<N> {
@@ -76,7 +76,7 @@ impl Shelf {
             return None;
         }
         // All copies are in one directory, so no link can lead astray.
-        let name = format!("{}{}", segment(path), stored.suffix);
+        let name = format!("{}{}", percent::segment(path), stored.suffix);
         if name.len() > NAME_MAX {
             return None;
         }

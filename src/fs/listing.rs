@@ -6,7 +6,7 @@ use std::fmt::Write;
 use std::time::SystemTime;
 
 use super::root::Entry;
-use crate::message::{Class, Form, ImfDate, month_number, percent};
+use crate::message::{Form, ImfDate, month_number, percent};
 
 /// How many entries are shown.
 pub(super) const ENTRIES_MAX: usize = 10_000;
@@ -180,7 +180,7 @@ fn row(Entry { name, size, modified }: &Entry, query: &str) -> String {
     let (class, slash, query) = if size.is_some() { ("", "", "") } else { (" class=\"dir\"", "/", query) };
     let size = size.map(human).unwrap_or_default();
     let modified = modified.map(minute).unwrap_or_default();
-    let (link, name) = (segment(name), escape(&display(name)));
+    let (link, name) = (percent::segment(name), escape(&display(name)));
     // After `./` nothing can be taken for a scheme or a host.
     format!(
         "<tr{class}><td><a href=\"./{link}{slash}{query}\">{name}{slash}</a></td><td>{size}</td>\
@@ -226,13 +226,6 @@ fn escape(text: &str) -> String {
         }
     }
     escaped
-}
-
-/// Escapes a name as one segment of a path (RFC 3986 §3.3), except for unreserved octets.
-pub(super) fn segment(name: &[u8]) -> String {
-    let mut segment = String::with_capacity(name.len());
-    percent::encode(name, &Class::UNRESERVED, &mut segment);
-    segment
 }
 
 /// Formats a size with about three digits.

@@ -185,11 +185,7 @@ impl Target {
         match text {
             "." | ".." => Err(InvalidTarget::Outside),
             plain if Class::UNRESERVED.covers(plain.as_bytes()) => Ok(Cow::Borrowed(plain)),
-            text => {
-                let mut escaped = String::with_capacity(text.len() + 8);
-                percent::encode(text.as_bytes(), &Class::UNRESERVED, &mut escaped);
-                Ok(Cow::Owned(escaped))
-            }
+            text => Ok(Cow::Owned(percent::segment(text.as_bytes()))),
         }
     }
 

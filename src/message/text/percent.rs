@@ -59,6 +59,13 @@ pub(crate) fn encode(octets: &[u8], plain: &Class, text: &mut String) {
     }
 }
 
+/// Escapes `octets` as one segment of a path (RFC 3986 §3.3), except for those that are unreserved.
+pub(crate) fn segment(octets: &[u8]) -> String {
+    let mut segment = String::with_capacity(octets.len() + 8);
+    encode(octets, &Class::UNRESERVED, &mut segment);
+    segment
+}
+
 /// As [`encode`], except that what is an escape already stays as it is. `plain` has no `%`.
 pub(in crate::message) fn encode_once(octets: &[u8], plain: &Class, text: &mut String) {
     let mut rest = octets;
