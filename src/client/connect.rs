@@ -22,12 +22,22 @@ pub(super) async fn connect(
     deadline: Option<Instant>,
     timings: &mut Timings,
 ) -> Result<Box<Conn<Anywhere>>, ClientError> {
+    let opened = open(settings, origin, proxy, deadline, timings).await;
+    let party = || proxy.map_or_else(|| origin.host_and_port(), |proxy| proxy.party(origin));
+    opened.map_err(|error| error.with_party(party()))
+}
+
+async fn open(
+    settings: &Settings,
+    origin: &Origin,
+    proxy: Option<&Proxy>,
+    deadline: Option<Instant>,
+    timings: &mut Timings,
+) -> Result<Box<Conn<Anywhere>>, ClientError> {
     let left =
         || deadline.map_or(Duration::MAX, |deadline| deadline.saturating_duration_since(runtime::now()));
     let timeouts = &settings.timeouts;
-    let party = || proxy.map_or_else(|| origin.host_and_port(), |proxy| proxy.party(origin));
-    let secure = Secure::with(origin.scheme, origin.host(), ClientPhase::Tls)
-        .map_err(|error| error.with_party(party()))?;
+    let secure = Secure::with(origin.scheme, origin.host(), ClientPhase::Tls)?;
     let limits = DialTimes { resolve: timeouts.resolve.min(left()), connect: timeouts.connect.min(left()) };
     let opening = async {
         match proxy {
@@ -42,14 +52,12 @@ pub(super) async fn connect(
     let (mut transport, times) = match deadline {
         Some(deadline) => timeout_at(deadline, opening)
             .await
-            .unwrap_or_else(|_| Err(ClientError::new(ClientPhase::Connect, ClientCause::TimedOut)))
-            .map_err(|error| error.with_party(party()))?,
+            .unwrap_or_else(|_| Err(ClientError::new(ClientPhase::Connect, ClientCause::TimedOut)))?,
         None => opening.await?,
     };
     (timings.resolve, timings.connect) = (times.resolve, times.connect);
     if let Some(secure) = secure {
-        let shaken = secure.shake(&settings.tls, transport, timeouts.tls.min(left())).await;
-        (transport, timings.tls) = shaken.map_err(|error| error.with_party(party()))?;
+        (transport, timings.tls) = secure.shake(&settings.tls, transport, timeouts.tls.min(left())).await?;
     }
     Ok(Box::new(Conn::new(transport, Stopwatch::new())))
 }
