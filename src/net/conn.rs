@@ -200,7 +200,7 @@ impl<H: Home> Conn<H> {
                 }
             }
             let Workspace { traffic, sent_before, progress, .. } = self.workspace();
-            // What does not fit into the buffer of the system has been taken.
+            // Bytes that do not fit into the buffer of the system have been taken.
             if !progress.goes_on((*sent_before + traffic.sent).saturating_sub(buffer_len)) {
                 return Poll::Ready(Err(Fault::Expired));
             }
@@ -215,8 +215,8 @@ impl<H: Home> Conn<H> {
         self.workspace().progress.begin_part(now, limit)
     }
 
-    /// Writes what the system takes of the output, or else of `body`, whether the runtime has noticed that it takes any.
-    /// Of TLS, that is what it holds back.
+    /// Writes what the system takes of the output, or else of `body`, whether or not the runtime has noticed that it does.
+    /// Of TLS, those are the bytes that it holds back.
     fn write_unnoticed(&mut self, body: &[u8]) -> io::Result<u64> {
         let output = &self.workspace.get_or_insert_with(new_workspace).output;
         let bytes = if output.is_empty() { body } else { output.waiting() };

@@ -161,7 +161,8 @@ impl<B: AnyStream> Transport<B> {
         unless_blocked(read.inspect(|count| buf.advance(*count)))
     }
 
-    /// Writes what the system takes, noticed or not. Of TLS that is what it holds back, and none of `bytes`.
+    /// Writes what the system takes, whether or not the runtime has noticed that it takes any. Of TLS those are the bytes
+    /// that it holds back, and none of `bytes`.
     pub(super) fn write_unnoticed(&mut self, bytes: &[u8]) -> io::Result<u64> {
         if let Transport::Tls(stream) = self {
             return stream.unload(|carrier, bytes| carrier.write_unnoticed(bytes)).map(|()| 0);

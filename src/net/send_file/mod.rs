@@ -116,7 +116,7 @@ impl<B> Transport<B> {
         }
     }
 
-    /// Moves what the system takes of a range of `file`, whether the runtime has noticed that it takes any.
+    /// Moves what the system takes of a range of `file`, whether or not the runtime has noticed that it takes any.
     pub(super) fn send_file_unnoticed(&self, file: &File, range: Range<u64>) -> io::Result<u64> {
         match self {
             Transport::Tcp(stream) => system::send(stream, file, range),

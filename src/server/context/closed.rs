@@ -1,4 +1,4 @@
-//! [`poll_closed`] and [`poll_left`]: what becomes of the peer while its answer is still being worked on.
+//! [`poll_closed`] and [`poll_left`]: whether the peer closes, and still waits, while its answer is being worked on.
 
 use std::task::{self, Poll, ready};
 
