@@ -451,12 +451,15 @@ mod tests {
     #[test]
     fn a_peer_that_has_taken_much_has_the_limit_once_more() {
         block_on(async {
-            let (mut conn, mut far) = full().await;
-            for _ in 0..100 {
-                far.read_exact(&mut [0; 4096]).await.unwrap();
-                poll_fn(|cx| conn.poll_send(cx, &[b'x'; 4096], Duration::MAX)).await.unwrap();
-            }
-            conn.disarm(Lane::Write);
+            let ((mut conn, mut far), mut much) = (full().await, vec![0; 1 << 20]);
+            let mut left = much.len();
+            let send = poll_fn(|cx| {
+                while left > 0 {
+                    left -= ready!(conn.poll_send(cx, &[b'x'; 4096][..left.min(4096)], LIMIT)).unwrap();
+                }
+                Poll::Ready(())
+            });
+            tokio::join!(send, async { far.read_exact(&mut much).await.unwrap() });
             let mut fill =
                 |cx: &mut Context<'_>| Poll::Ready(conn.poll_send(cx, &[b'x'; 4096], LIMIT).is_pending());
             while !poll_fn(&mut fill).await {}
