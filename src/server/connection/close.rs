@@ -21,6 +21,7 @@ pub(super) async fn close(ctx: &mut Context, manner: Manner) {
                 // Many peers may linger at once, so none keeps what its exchange needed.
                 ctx.forget_exchange();
                 ctx.shrink();
+                ctx.incoming.take();
                 poll_fn(|cx| ctx.poll_linger(cx)).await;
             }
         }
@@ -78,6 +79,9 @@ const NEWCOMER_GRACE: Duration = Duration::from_secs(1);
 /// How long a connection that has just carried an answer may hold up a stop.
 const NEXT_GRACE: Duration = Duration::from_millis(250);
 
+/// How much of what nobody wants is read at once.
+const DISCARDED_AT_ONCE: usize = 16 << 10;
+
 /// The steps of closing.
 impl Context {
     /// Resets the connection, so that the peer cannot mistake what was sent for the whole answer.
@@ -111,17 +115,17 @@ impl Context {
 
     /// Reads and discards what the peer still sends, until it closes too, or its time is over.
     fn poll_linger(&mut self, cx: &mut task::Context<'_>) -> Poll<()> {
-        let Context { incoming, conn, shared, .. } = self;
+        let Context { conn, shared, .. } = self;
         let mut conn = conn.borrow_mut();
         let Some(conn) = &mut *conn else { return Poll::Ready(()) };
-        let (timeouts, input) = (&shared.bounds.timeouts, &mut incoming.get_mut().input);
+        let (timeouts, mut room) = (&shared.bounds.timeouts, [0; DISCARDED_AT_ONCE]);
         loop {
             // Checked before each read: a peer that sends all the time never makes a read wait.
             if conn.poll_expired(cx, Lane::Whole, timeouts.linger).is_ready() {
                 return Poll::Ready(());
             }
-            match conn.poll_fill(cx, input, timeouts.linger_idle) {
-                Poll::Ready(Ok(1..)) => input.reset(),
+            match conn.poll_read(cx, &mut room, timeouts.linger_idle) {
+                Poll::Ready(Ok(1..)) => {}
                 Poll::Ready(_) => return Poll::Ready(()),
                 Poll::Pending if conn.is_stopping() => {
                     return conn.poll_expired(cx, Lane::Write, NEWCOMER_GRACE).map(drop);
