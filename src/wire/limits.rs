@@ -40,7 +40,9 @@ pub struct Limits {
     /// Fields in a trailer section. Beyond: 431. Default: 64; at most 1,024.
     pub trailer_fields_max: usize,
     /// Bytes of an unread body that are read and discarded to keep the connection. Beyond: close, once the peer has had
-    /// the time to read the answer ([`Timeouts::linger`](crate::Timeouts::linger)). Default: 256 KiB.
+    /// the time to read the answer ([`Timeouts::linger`](crate::Timeouts::linger)). A body whose length was unknown when
+    /// the answer began, or that the handler was to read meanwhile, has the same time to end first, and the connection
+    /// is kept if it does. Default: 256 KiB.
     pub drain_max: usize,
     /// Bytes of answers that are gathered while more pipelined requests are waiting, and then written together.
     /// Default: 64 KiB.

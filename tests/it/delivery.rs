@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use corehttp::{BodyPlan, Context, Error, Handler, Limits, Request, Server, Status, Timeouts, around};
+use corehttp::{
+    BodyPlan, Context, Error, Handler, Limits, Request, Server, Status, Timeouts, around, with_plan,
+};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
 use tokio::time::{Instant, sleep};
 
@@ -26,11 +28,24 @@ impl Handler for App {
 
     async fn handle(&self, ctx: &mut Context) -> corehttp::Result {
         match ctx.request.path() {
-            "/tasted" => drop(ctx.body_reader().chunk().await?),
+            "/tasted" => {
+                ctx.body_reader().chunk().await?;
+                ctx.response.text("fine");
+            }
             "/streamed" => return Ok(ctx.stream().await?.finish().await?),
-            _ => {}
+            "/large" => ctx.response.body.set(vec![b'a'; LARGE]),
+            "/large/file" => {
+                let file = tempfile::tempfile()?;
+                file.set_len(LARGE as u64)?;
+                ctx.response.body.file(Arc::new(file), 0..LARGE as u64);
+            }
+            "/large/stream" => {
+                let mut out = ctx.stream().await?;
+                out.write_all(&vec![b'a'; LARGE]).await?;
+                return Ok(out.finish().await?);
+            }
+            _ => ctx.response.text("fine"),
         }
-        ctx.response.text("fine");
         Ok(())
     }
 }
@@ -41,6 +56,9 @@ async fn guard(app: &App, ctx: &mut Context) -> corehttp::Result {
         _ => app.handle(ctx).await,
     }
 }
+
+/// More than the buffers of two sockets hold.
+const LARGE: usize = 12 << 20;
 
 /// Paths, and the status of their answers to a large body.
 const ANSWERS: [(&str, u16); 6] = [
@@ -61,10 +79,22 @@ fn posts(path: &str, len: usize) -> [Vec<u8>; 2] {
         chunked.extend([format!("{CHUNK:x}\r\n").as_bytes(), &[b'b'; CHUNK], b"\r\n"].concat());
     }
     chunked.extend(b"0\r\n\r\n");
-    [sized, chunked]
+    [sized, [chunked, LAST.into()].concat()]
 }
 
 const CHUNK: usize = 50_000;
+
+/// A request over the same connection, which a server that has not said that it closes answers, too.
+const LAST: &str = "GET /last HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n";
+
+/// Checks all that was heard: one answer of `status`, and another one unless the first says that the connection closes.
+#[track_caller]
+fn check_heard(heard: &str, status: u16, wire: &[u8], told: &str) {
+    let answers = answers(heard);
+    let closes = answers[0].field("connection") == Some("close");
+    assert_eq!((answers[0].status, answers.len()), (status, if closes { 1 } else { 2 }), "{told}");
+    assert!(closes || wire.ends_with(LAST.as_bytes()), "{told}");
+}
 
 /// Many clients read an answer only once they have sent all of their request.
 #[test]
@@ -74,10 +104,44 @@ fn an_answer_is_read_after_a_large_body_was_sent_rfc9112_9_6() {
         for len in [1_000_000, 12_000_000] {
             for wire in posts(path, len) {
                 let heard = send_first(served.connect().stream, &wire);
-                assert_eq!((status(&heard), answers(&heard).len()), (expected, 1), "{path}, {len} bytes");
+                check_heard(&heard, expected, &wire, &format!("{path}, {len} bytes"));
             }
         }
     }
+}
+
+/// Such a peer takes none of the answer before it has sent everything, so neither side would go on.
+#[test]
+fn a_large_answer_is_read_after_a_large_body_was_sent() {
+    let timeouts = Timeouts { write: Duration::from_secs(3), ..Timeouts::default() };
+    let served = Served::with(|server| server.timeouts(timeouts), App);
+    for path in ["/large", "/large/file", "/large/stream"] {
+        for wire in posts(path, 20_000_000) {
+            let heard = send_first(served.connect().stream, &wire);
+            check_heard(&heard, 200, &wire, path);
+            assert!(heard.len() > LARGE, "{path}: {} bytes", heard.len());
+        }
+    }
+}
+
+/// What was discarded must not seem to be the whole.
+#[test]
+fn a_body_is_not_read_on_behind_what_was_discarded() {
+    let app = with_plan(
+        |_| BodyPlan::Stream,
+        async |ctx: &mut Context| -> corehttp::Result {
+            let mut out = ctx.stream().await?;
+            out.write_all(&vec![b'a'; LARGE]).await?;
+            out.finish().await?;
+            let read = ctx.body_reader().chunk().await.map(|chunk| chunk.map(<[u8]>::len));
+            assert!(read.is_err(), "{read:?}");
+            Ok(())
+        },
+    );
+    let served = Served::new(app);
+    let heard = send_first(served.connect().stream, &posts("/", 20_000_000)[0]);
+    assert!(heard.len() > LARGE && status(&heard) == 200);
+    assert_eq!(served.running.stats().total.errors.panic, 0);
 }
 
 #[cfg(unix)]
@@ -90,7 +154,7 @@ fn an_answer_is_read_after_a_large_body_was_sent_over_a_unix_socket() {
     for (target, expected) in ANSWERS {
         for wire in posts(target, 3_000_000) {
             let peer = std::os::unix::net::UnixStream::connect(&path).unwrap();
-            assert_eq!(status(&send_first(peer, &wire)), expected, "{target}");
+            check_heard(&send_first(peer, &wire), expected, &wire, target);
         }
     }
     running.shutdown(Duration::ZERO);
@@ -133,6 +197,38 @@ fn a_peer_that_never_stops_sending_is_cut_off() {
         assert!(start.elapsed() < Duration::from_secs(30), "it is read from for ever");
     }
     assert!(start.elapsed() >= Duration::from_millis(300));
+}
+
+/// Its end is unknown, and the answer has promised that another request may follow it.
+#[test]
+fn a_body_in_chunks_that_nobody_reads_has_its_time_to_end() {
+    for (linger, chunks, kept) in [(30, 25, true), (30, 65, false), (0, 25, false)] {
+        let timeouts = Timeouts { linger: Duration::from_secs(linger), ..Timeouts::default() };
+        let limits = Limits { drain_max: 1_000, ..Limits::default() };
+        paused(async {
+            let (service, start) =
+                (Server::new().limits(limits).timeouts(timeouts).service(App), Instant::now());
+            let (mut near, far) = duplex(1_000);
+            let peer = async move {
+                let head = "POST /ignored HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n";
+                let chunk = [b"bb8\r\n", &[b'b'; 3_000][..], b"\r\n"].concat();
+                near.write_all(head.as_bytes()).await.unwrap();
+                for _ in 0..chunks {
+                    sleep(Duration::from_secs(1)).await;
+                    if near.write_all(&chunk).await.is_err() {
+                        break;
+                    }
+                }
+                let _ = near.write_all(format!("0\r\n\r\n{LAST}").as_bytes()).await;
+                let mut heard = String::new();
+                near.read_to_string(&mut heard).await.unwrap();
+                heard
+            };
+            let (heard, _) = tokio::join!(peer, service.serve_connection(far));
+            assert_eq!(answers(&heard).len(), if kept { 2 } else { 1 }, "{heard:?}");
+            assert!(start.elapsed() < Duration::from_secs(2 * linger + 5), "{:?}", start.elapsed());
+        });
+    }
 }
 
 #[test]

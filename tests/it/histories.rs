@@ -253,7 +253,7 @@ impl Owed {
             // The peer may send the content that it was not told to send, or not.
             _ if step.may_wait() && !step.route.reads() => Fate::Closes,
             (Body::Length(_), _) if is_unread => Fate::Closes,
-            _ if is_unread || fault.is_some() => Fate::Drops,
+            _ if fault.is_some() => Fate::Drops,
             _ => Fate::Persists,
         }
     }

@@ -360,7 +360,8 @@ fn an_unread_body_is_drained_up_to_its_limit_rfc9112_9_3() {
     check_unread(len, &sized(i64::MAX as u64, smuggled), false);
     check_unread(len, &chunked(&format!("{chunk}0\r\n\r\n")), true);
     check_unread(2 * len, &chunked(&format!("{chunk}{chunk}0\r\n\r\n")), true);
-    check_unread(2 * len - 1, &chunked(&format!("{chunk}{chunk}1\r\n1\r\n0\r\n\r\n")), false);
+    // Its length is unknown when the answer promises that the connection persists.
+    check_unread(2 * len - 1, &chunked(&format!("{chunk}{chunk}1\r\n1\r\n0\r\n\r\n")), true);
     let default = Limits::default().drain_max;
     assert_eq!(default, 256 << 10);
     let long = smuggled.repeat(default.div_ceil(len));

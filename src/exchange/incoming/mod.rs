@@ -9,7 +9,7 @@ use super::expectation::Expectation;
 use super::outgoing::poll_flush;
 use super::pace::Pace;
 use super::remaining::Remaining;
-use super::{Bounds, ExchangeError, Timeouts};
+use super::{Bounds, ExchangeError, Phase, Timeouts};
 use crate::memory::{Arena, Reset};
 use crate::message::Headers;
 use crate::net::{Buffer, Conn, Fault, Home, Lane};
@@ -147,24 +147,62 @@ impl Incoming {
         Ok(may_be_more)
     }
 
-    /// Reads and discards what is left of the body, unless it exceeds the limit. Returns whether it did not.
+    /// Reads and discards what is left of the body, since the answer has promised that the connection persists. A peer
+    /// that relies on that sends the end of its body, even of one that exceeds the limit because its length was unknown,
+    /// or because it was still read: then it has the time that one has to close. Returns whether the end was reached.
     pub(crate) fn poll_drain<H: Home>(
         &mut self,
         cx: &mut Context<'_>,
         conn: &mut Conn<H>,
         bounds: &Bounds,
     ) -> Poll<Result<bool, ExchangeError>> {
-        let drain_max = bounds.limits.drain_max;
+        let (drain_max, linger) = (bounds.limits.drain_max, bounds.timeouts.linger);
         loop {
-            let is_too_long = matches!(self.body, Remaining::Length(left) if left > drain_max as u64);
-            if is_too_long || self.drained > drain_max {
+            let left = self.length_left().unwrap_or_default();
+            let is_too_long = self.drained > drain_max || left > drain_max as u64;
+            if is_too_long && conn.poll_expired(cx, Lane::Whole, linger).is_ready() {
                 return Poll::Ready(Ok(false));
             }
             match ready!(self.poll_chunk(cx, conn, bounds))? {
-                0 => return Poll::Ready(Ok(true)),
-                count => self.drained += count,
+                0 => break,
+                count => self.drained = self.drained.saturating_add(count),
             }
         }
+        conn.disarm(Lane::Whole);
+        Poll::Ready(Ok(true))
+    }
+
+    /// Reads and discards more of the body while a write waits: many peers take nothing of an answer before they have
+    /// sent all of their request. Ready if the connection fails.
+    pub(crate) fn poll_discard<H: Home>(
+        &mut self,
+        cx: &mut Context<'_>,
+        conn: &mut Conn<H>,
+        bounds: &Bounds,
+    ) -> Poll<ExchangeError> {
+        // The deadline of a read that was abandoned must not end this wait.
+        conn.disarm(Lane::Read);
+        self.take_back();
+        // What is malformed, or cut short, is met again behind the answer.
+        while let Ok(count) = self.decode(bounds) {
+            self.lent = count;
+            self.take_back();
+            self.drained = self.drained.saturating_add(count);
+            if count > 0 {
+                continue;
+            }
+            if self.is_read() {
+                break;
+            }
+            match ready!(self.poll_ahead(cx, conn)) {
+                Ok(0) => break,
+                Ok(_) => {}
+                Err(fault) => {
+                    return Poll::Ready(ExchangeError::during(Phase::Write, bounds.timeouts.write)(fault));
+                }
+            }
+        }
+        Poll::Pending
     }
 
     /// Drops what has arrived, even what is lent.
@@ -206,6 +244,11 @@ impl Incoming {
     /// Whether a reader has had any of the body.
     pub(crate) fn has_lent(&self) -> bool {
         self.has_lent
+    }
+
+    /// Whether some of the body was discarded, so that what is left must not pass for the rest of it.
+    pub(crate) fn has_drained(&self) -> bool {
+        self.drained > 0
     }
 
     /// Whether the whole body has arrived, even if it has not been read. Unknown, and thus false, for one in chunks.
@@ -262,9 +305,14 @@ impl Incoming {
         }
         match poll_flush(cx, conn, bounds) {
             Poll::Pending if H::SENDS_FIRST => {
-                // Meanwhile it is not the peer's body that is waited for.
+                // Meanwhile it is not the peer's body that is waited for. But a peer may take nothing before all of that
+                // was read.
                 self.pause(conn);
-                return Poll::Pending;
+                return match ready!(self.poll_ahead(cx, conn)) {
+                    Ok(0) => Poll::Ready(Err(ExchangeError::Incomplete)),
+                    Ok(_) => Poll::Ready(Ok(())),
+                    Err(fault) => Poll::Ready(Err(self.pace.fault(fault, &bounds.timeouts))),
+                };
             }
             // A server that reads no more may have answered before. The sending side reports the error, and what has
             // arrived is still read.

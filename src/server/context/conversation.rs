@@ -19,7 +19,7 @@ impl Context {
     /// Returns a [`Reader`], which reads the request's body as it arrives. If the body was buffered, it reads the
     /// buffer.
     ///
-    /// What the handler leaves unread is read and discarded afterwards. Beyond
+    /// What the handler leaves unread is read and discarded afterwards, or while the answer waits for its peer. Beyond
     /// [`Limits::drain_max`](crate::Limits::drain_max), the connection is closed after the answer.
     ///
     /// # Examples
@@ -127,6 +127,10 @@ impl Context {
     /// The body is sent in chunks, or with the `content-length` that was set. To an HTTP/1.0 peer, a body without a
     /// length ends when the connection closes. If the body is not [finished](Writer::finish), the connection is
     /// aborted.
+    ///
+    /// The rest of the request's body may be discarded from here on, because many peers take nothing of an answer before
+    /// they have sent all of their request; to read it is then an error. [`Context::duplex`] is for handlers that read
+    /// it while they write.
     ///
     /// # Errors
     ///

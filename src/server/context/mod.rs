@@ -243,12 +243,14 @@ impl Context {
 
     /// Sends what is left of the response's body.
     pub(super) fn poll_send(&mut self, cx: &mut task::Context<'_>) -> Poll<Result<(), Box<Refused>>> {
-        let Context { response, outgoing, conn, shared, .. } = self;
+        let Context { response, incoming, outgoing, conn, shared, .. } = self;
         let mut conn = conn.borrow_mut();
         let Some(conn) = &mut *conn else { return Poll::Ready(Ok(())) };
         let sent = outgoing.poll_send(cx, conn, &response.body, &response.trailers, &shared.bounds);
         if sent.is_pending() {
             shared.count_traffic(conn);
+            let failed = ready!(incoming.get_mut().poll_discard(cx, conn, &shared.bounds));
+            return Poll::Ready(Err(failed.into()));
         }
         sent.map_err(Into::into)
     }
@@ -256,11 +258,16 @@ impl Context {
     /// Sends all answers in the output.
     #[inline]
     pub(super) fn poll_flush(&mut self, cx: &mut task::Context<'_>) -> Poll<Result<(), Box<Refused>>> {
-        let mut conn = self.conn.borrow_mut();
+        let Context { incoming, conn, shared, .. } = self;
+        let mut conn = conn.borrow_mut();
         let Some(conn) = &mut *conn else { return Poll::Ready(Ok(())) };
-        let flushed = ready!(poll_flush(cx, conn, &self.shared.bounds));
-        self.shared.count_traffic(conn);
-        Poll::Ready(flushed.map_err(Into::into))
+        let flushed = poll_flush(cx, conn, &shared.bounds);
+        if flushed.is_pending() {
+            let failed = ready!(incoming.get_mut().poll_discard(cx, conn, &shared.bounds));
+            return Poll::Ready(Err(failed.into()));
+        }
+        shared.count_traffic(conn);
+        flushed.map_err(Into::into)
     }
 
     /// Reads and discards what is left of the body. Returns whether that was possible.

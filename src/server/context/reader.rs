@@ -136,6 +136,7 @@ impl<'a> Reader<'a> {
     fn lend_chunk(&mut self) -> bool {
         self.decoding.is_none()
             && self.request.body.is_empty()
+            && !self.incoming.has_drained()
             && self.incoming.lend_chunk(&self.bounds.limits)
     }
 
@@ -190,6 +191,7 @@ impl<'a> Reader<'a> {
             return Poll::Ready(Ok(self.lent));
         }
         let chunk = match self.conn.borrow_mut().as_mut() {
+            _ if self.incoming.has_drained() => Poll::Ready(Err(discarded())),
             Some(conn) => self.incoming.poll_chunk(cx, conn, self.bounds),
             None => Poll::Ready(Ok(0)),
         };
@@ -206,6 +208,11 @@ impl<'a> Reader<'a> {
             lent => &self.request.body.bytes()[self.buffered..][..lent],
         }
     }
+}
+
+#[cold]
+fn discarded() -> ExchangeError {
+    ExchangeError::Io(io::Error::other("the rest of the body was discarded while the answer was sent"))
 }
 
 /// A wait for the next piece. If it is given up, the time until the next wait is not the peer's fault.

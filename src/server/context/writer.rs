@@ -158,6 +158,7 @@ impl<'a> Writer<'a> {
 
     fn poll_data(&mut self, cx: &mut task::Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
         let written = self.poll_piece(cx, data);
+        let written = self.poll_discard(cx, written);
         if let Poll::Ready(Err(error)) = &written {
             self.outgoing.fail(error.kind());
         }
@@ -179,6 +180,11 @@ impl<'a> Writer<'a> {
     }
 
     fn poll_sent(&mut self, cx: &mut task::Context<'_>) -> Poll<io::Result<()>> {
+        let sent = self.poll_all(cx);
+        self.poll_discard(cx, sent)
+    }
+
+    fn poll_all(&mut self, cx: &mut task::Context<'_>) -> Poll<io::Result<()>> {
         if self.outgoing.is_empty() {
             ready!(self.poll_drop(cx))?;
         }
@@ -204,7 +210,25 @@ impl<'a> Writer<'a> {
         }
     }
 
+    /// Discards what the peer sends while what was `written` waits, unless a reader has it.
+    fn poll_discard<T>(
+        &self,
+        cx: &mut task::Context<'_>,
+        written: Poll<io::Result<T>>,
+    ) -> Poll<io::Result<T>> {
+        let Some(incoming) = self.incoming.filter(|_| written.is_pending()) else { return written };
+        let mut conn = self.conn.borrow_mut();
+        let Some(conn) = conn.as_mut() else { return written };
+        let failed = ready!(incoming.borrow_mut().poll_discard(cx, conn, self.bounds));
+        Poll::Ready(Err(failed.into()))
+    }
+
     fn poll_end(&mut self, cx: &mut task::Context<'_>) -> Poll<io::Result<()>> {
+        let ended = self.poll_last(cx);
+        self.poll_discard(cx, ended)
+    }
+
+    fn poll_last(&mut self, cx: &mut task::Context<'_>) -> Poll<io::Result<()>> {
         let Writer { trailers, passage, outgoing, conn, bounds, .. } = self;
         let mut conn = conn.borrow_mut();
         let Some(conn) = conn.as_mut() else { return taken_over() };
