@@ -218,6 +218,26 @@ fn a_port_is_shared_with_another_server_if_both_share_it() {
     }
 }
 
+/// An address overlaps with the one for all of them, and `::ffff:a.b.c.d` is `a.b.c.d`.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_port_is_shared_with_servers_at_other_addresses_if_both_share_it() {
+    for (first, second, overlap) in [
+        ("127.0.0.1", "0.0.0.0", true),
+        ("0.0.0.0", "127.0.0.1", true),
+        ("0.0.0.0", "127.0.0.2", true),
+        ("127.0.0.1", "::ffff:127.0.0.1", true),
+        ("127.0.0.1", "::", true),
+        ("::", "127.0.0.1", true),
+        ("::", "0.0.0.0", true),
+        ("127.0.0.1", "127.0.0.2", false),
+    ] {
+        let served = start(Server::bind((first, 0)).cores(1));
+        let second = Server::bind((second, served.addr().port())).cores(1).share_port(true).start(who);
+        assert_eq!(second.is_err(), overlap, "{first}: {second:?}");
+    }
+}
+
 /// How many of six connections come in while the only core is busy.
 #[cfg(target_os = "linux")]
 fn queued(set: impl FnOnce(Server) -> Server) -> usize {
