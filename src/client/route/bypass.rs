@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use crate::message::{Authority, decimal};
+use crate::message::{Authority, decimal, split_port, uri_host};
 use crate::net::UriHost;
 
 /// Hosts that are reached without a proxy.
@@ -48,6 +48,11 @@ enum Hosts {
 
 impl Rule {
     fn parse(text: &str) -> Option<Rule> {
+        if !text.is_ascii() {
+            // The hosts of URLs are in ASCII.
+            let (host, port) = split_port(text);
+            return Rule::parse(&format!("{}:{}", uri_host(host).ok()?, port.unwrap_or_default()));
+        }
         if let Some((address, bits)) = text.split_once('/') {
             let address: IpAddr = address.parse().ok()?;
             let bits = decimal(bits.as_bytes()).filter(|bits| *bits <= width(address).into())?;
@@ -153,6 +158,24 @@ mod tests {
             check_all(list, &below, &others);
         }
         check_all("localhost", &["localhost"], &["127.0.0.1", "[::1]", "notlocalhost"]);
+    }
+
+    /// Without the feature `idna`, such a rule covers nothing, since no URL with such a host can be requested either.
+    #[test]
+    fn a_domain_beyond_ascii_covers_its_form_in_ascii() {
+        let is_read = cfg!(feature = "idna");
+        for list in [
+            "b\u{fc}cher.example",
+            "*.B\u{dc}CHER.example",
+            ".b\u{fc}cher.example:80",
+            "b\u{fc}cher\u{3002}example.",
+        ] {
+            check(list, "xn--bcher-kva.example", 80, is_read);
+            check(list, "www.xn--bcher-kva.example", 80, is_read);
+            check(list, "bcher.example", 80, false);
+        }
+        check("b\u{fc}cher.example:81", "xn--bcher-kva.example", 80, false);
+        check_all("b\u{fc}cher.example:x,b\u{fc}:99999", &[], &["xn--b-eha", "xn--bcher-kva.example"]);
     }
 
     #[test]
