@@ -61,10 +61,11 @@ impl ExchangeError {
         }
     }
 
-    /// The error of an operation that fails because a write had failed before, with an error of this kind.
-    pub(crate) fn again(kind: io::ErrorKind) -> ExchangeError {
+    /// The error of an operation that fails because a write had failed before, with an error of this kind. The peer had
+    /// `write` to read.
+    pub(crate) fn again(kind: io::ErrorKind, write: Duration) -> ExchangeError {
         match kind {
-            io::ErrorKind::TimedOut => ExchangeError::TimedOut(Phase::Write, TimeLimit::UNKNOWN),
+            io::ErrorKind::TimedOut => ExchangeError::TimedOut(Phase::Write, write.into()),
             io::ErrorKind::InvalidInput => ExchangeError::Length,
             kind => ExchangeError::Io(kind.into()),
         }

@@ -112,7 +112,9 @@ impl Outgoing {
         let count = match self.state {
             _ if data.is_empty() => 0,
             State::Unsent | State::Done => return Poll::Ready(Err(ExchangeError::Length)),
-            State::Failed(kind) => return Poll::Ready(Err(ExchangeError::again(kind))),
+            State::Failed(kind) => {
+                return Poll::Ready(Err(ExchangeError::again(kind, bounds.timeouts.write)));
+            }
             State::Body(Framing::Empty) => data.len(),
             State::Body(Framing::UntilClose) => ready!(poll_data(cx, conn, data, bounds))?,
             State::Body(Framing::Length(left)) | State::Promised(left) if data.len() as u64 > left => {
@@ -159,13 +161,14 @@ impl Outgoing {
         &mut self,
         conn: &mut Conn<H>,
         trailers: &Headers,
+        bounds: &Bounds,
     ) -> Result<(), ExchangeError> {
         match self.state {
             State::Body(Framing::Chunked) | State::Promised(0) => {
                 chunked::encode_end(conn.output().bytes(), trailers);
             }
             State::Body(Framing::Empty | Framing::UntilClose | Framing::Length(0)) | State::Done => {}
-            State::Failed(kind) => return Err(ExchangeError::again(kind)),
+            State::Failed(kind) => return Err(ExchangeError::again(kind, bounds.timeouts.write)),
             State::Unsent | State::Promised(_) | State::Body(Framing::Length(_)) => {
                 return Err(ExchangeError::Length);
             }
@@ -193,7 +196,7 @@ impl Outgoing {
                 ready!(self.poll_bytes(cx, conn, body.bytes(), bounds))?;
             }
         }
-        Poll::Ready(self.finish(conn, trailers))
+        Poll::Ready(self.finish(conn, trailers, bounds))
     }
 
     /// Copies a body after its head, if it is in memory and small, as most are. Returns whether it did.

@@ -170,11 +170,12 @@ impl Link {
 
     /// The error for an answer that will not come. If sending failed before, that is the reason.
     fn unanswered(&mut self, cause: ClientCause) -> ClientError {
+        let send = self.settings().timeouts.send;
         let Upload::Failed(error) = &mut self.exchange.progress.upload else {
             return self.error(self.phase(), cause);
         };
         // It stays a failure: should an answer come after all, it is still not one to a whole request.
-        let again = ExchangeError::again(error.kind());
+        let again = ExchangeError::again(error.kind(), send);
         let error = std::mem::replace(error, again);
         self.fail(ClientPhase::Send, error)
     }

@@ -151,7 +151,9 @@ impl Link {
                     Err(error) if self.is_done_with(&error) => break,
                     Err(error) => {
                         self.give_up(match error.is_timeout() {
-                            true => ExchangeError::again(io::ErrorKind::TimedOut),
+                            true => {
+                                ExchangeError::again(io::ErrorKind::TimedOut, self.settings().timeouts.send)
+                            }
                             false => ExchangeError::Length,
                         });
                         return Poll::Ready(Err(error));
@@ -189,8 +191,8 @@ impl Link {
             return Ok(());
         }
         self.go_ahead();
-        let Link { conn, exchange, .. } = self;
-        let ended = exchange.outgoing.finish(conn, trailers);
+        let Link { conn, exchange, place } = self;
+        let ended = exchange.outgoing.finish(conn, trailers, &place.pool.settings.bounds);
         ended.map_err(|error| self.fail(ClientPhase::Send, error))
     }
 

@@ -236,7 +236,7 @@ impl<'a> Writer<'a> {
             ready!(passage.poll_flush(cx, outgoing, conn, Flush::End, bounds))?;
             passage.end(trailers);
         }
-        outgoing.finish(conn, trailers)?;
+        outgoing.finish(conn, trailers, bounds)?;
         poll_flush(cx, conn, bounds).map_err(io::Error::from)
     }
 }
