@@ -16,6 +16,8 @@ use crate::message::Headers;
 pub(crate) struct Decoders {
     /// In the order in which codings are undone: the last one applied is the first.
     stages: Vec<Stage>,
+    /// How many bytes may come out.
+    limit: usize,
 }
 
 /// One decoder, and the part of its input that it has not read.
@@ -52,7 +54,7 @@ impl Decoders {
             stages.push(Stage::new(coding, left)?);
         }
         stages.reverse();
-        Ok((!stages.is_empty()).then_some(Decoders { stages }))
+        Ok((!stages.is_empty()).then_some(Decoders { stages, limit }))
     }
 
     /// Decodes some of the front of `input`, advances it, and appends the result to `out`: up to 16 KiB, and nothing if
@@ -62,7 +64,7 @@ impl Decoders {
     ///
     /// Fails if the content is corrupt, or larger than allowed. Nothing more can then be decoded.
     pub(crate) fn pull(&mut self, input: &mut &[u8], out: &mut Arena) -> Result<usize, CodingError> {
-        pull(&mut self.stages, input, out)
+        pull(&mut self.stages, input, out, self.limit)
     }
 
     /// Checks that the content may end here.
@@ -97,8 +99,14 @@ pub(crate) const DECODED_AT_ONCE: usize = 16 << 10;
 
 const _: () = assert!(DECODED_AT_ONCE >= ROOM_MIN, "decoders have the room they need");
 
-/// Pulls output from the last of `stages`, which gets its input from the ones before it, and from `source`.
-fn pull(stages: &mut [Stage], source: &mut &[u8], out: &mut Arena) -> Result<usize, CodingError> {
+/// Pulls output from the last of `stages`, which gets its input from the ones before it, and from `source`. At most
+/// `limit` bytes may come out of all of them.
+fn pull(
+    stages: &mut [Stage],
+    source: &mut &[u8],
+    out: &mut Arena,
+    limit: usize,
+) -> Result<usize, CodingError> {
     let Some((last, before)) = stages.split_last_mut() else {
         let (piece, rest) = source.split_at(source.len().min(DECODED_AT_ONCE));
         out.extend(piece);
@@ -110,14 +118,14 @@ fn pull(stages: &mut [Stage], source: &mut &[u8], out: &mut Arena) -> Result<usi
         if last.read == last.input.len() {
             last.input.clear();
             last.read = 0;
-            is_dry = pull(before, source, &mut last.input)? == 0;
+            is_dry = pull(before, source, &mut last.input, limit)? == 0;
         }
-        let step = last.step(out)?;
+        let step = last.step(out, limit)?;
         last.idle = (last.idle + step.read).saturating_sub(2 * step.written);
         // What is not nested takes no more time than the peer takes to send it, but it must end, too.
         let idle_max = if before.is_empty() { IDLE_MAX.max(last.left) } else { IDLE_MAX };
         if last.idle > idle_max {
-            return Err(CodingError::TooLarge);
+            return Err(CodingError::TooLarge(limit));
         }
         if step.written > 0 || (is_dry && step.read == 0) {
             return Ok(step.written);
@@ -135,7 +143,7 @@ impl Stage {
         Ok(Stage { coding, state, input, read: 0, left, idle: 0, is_whole: true })
     }
 
-    fn step(&mut self, out: &mut Arena) -> Result<Step, CodingError> {
+    fn step(&mut self, out: &mut Arena, limit: usize) -> Result<Step, CodingError> {
         let unread = &self.input.as_slice()[self.read..];
         if self.is_whole && unread.is_empty() {
             return Ok(Step::default());
@@ -146,7 +154,7 @@ impl Stage {
         }
         self.read += step.read;
         self.is_whole = step.is_whole;
-        self.left = self.left.checked_sub(step.written).ok_or(CodingError::TooLarge)?;
+        self.left = self.left.checked_sub(step.written).ok_or(CodingError::TooLarge(limit))?;
         out.grow(step.written);
         Ok(step)
     }

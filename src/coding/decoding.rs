@@ -13,7 +13,8 @@ pub(crate) struct Decoding {
     end: usize,
     /// How much of the current input has been decoded.
     decoded: usize,
-    /// How many bytes may still come out.
+    /// How many bytes may come out, and how many of them still may.
+    limit: usize,
     left: usize,
     /// Why the content cannot be decoded any further.
     failed: Option<CodingError>,
@@ -23,7 +24,7 @@ impl Decoding {
     /// Decodes with `decoders`, up to `limit` bytes.
     pub(crate) fn new(decoders: Decoders, limit: usize) -> Decoding {
         let piece = Arena::default();
-        Decoding { decoders, piece, start: 0, end: 0, decoded: 0, left: limit, failed: None }
+        Decoding { decoders, piece, start: 0, end: 0, decoded: 0, limit, left: limit, failed: None }
     }
 
     /// Decodes on, and returns how many bytes are lent until the next call. 0 means that all of `input` was decoded:
@@ -68,7 +69,8 @@ impl Decoding {
         let mut rest = &input[self.decoded..];
         let made = self.decoders.pull(&mut rest, &mut self.piece);
         self.decoded = input.len() - rest.len();
-        let left = made.and_then(|count| self.left.checked_sub(count).ok_or(CodingError::TooLarge));
+        let left =
+            made.and_then(|count| self.left.checked_sub(count).ok_or(CodingError::TooLarge(self.limit)));
         match left {
             Ok(_) if self.piece.is_empty() => self.decoded = 0,
             Ok(left) => self.left = left,

@@ -18,8 +18,8 @@ pub enum CodingError {
     Unknown,
     /// The content has more codings than are ever used.
     TooMany,
-    /// The decoded content is larger than allowed.
-    TooLarge,
+    /// The decoded content is larger than this many bytes, which is what the application allows.
+    TooLarge(usize),
     /// The encoder failed, for lack of memory.
     Encoder,
 }
@@ -30,7 +30,7 @@ impl CodingError {
         match self {
             CodingError::Corrupt | CodingError::Incomplete => Status::BAD_REQUEST,
             CodingError::Unknown | CodingError::TooMany => Status::UNSUPPORTED_MEDIA_TYPE,
-            CodingError::TooLarge => Status::CONTENT_TOO_LARGE,
+            CodingError::TooLarge(_) => Status::CONTENT_TOO_LARGE,
             CodingError::Encoder => Status::INTERNAL_SERVER_ERROR,
         }
     }
@@ -41,7 +41,7 @@ impl CodingError {
         match self {
             CodingError::Incomplete => io::ErrorKind::UnexpectedEof,
             CodingError::Encoder => io::ErrorKind::OutOfMemory,
-            CodingError::Corrupt | CodingError::Unknown | CodingError::TooMany | CodingError::TooLarge => {
+            CodingError::Corrupt | CodingError::Unknown | CodingError::TooMany | CodingError::TooLarge(_) => {
                 io::ErrorKind::InvalidData
             }
         }
@@ -50,14 +50,17 @@ impl CodingError {
 
 impl fmt::Display for CodingError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
+        let text = match self {
             CodingError::Corrupt => "the coded content is corrupt",
             CodingError::Incomplete => "the coded content was cut short",
             CodingError::Unknown => "the content has an unknown coding",
             CodingError::TooMany => "the content has too many codings",
-            CodingError::TooLarge => "the decoded content is too large",
+            CodingError::TooLarge(max) => {
+                return write!(f, "the decoded content is too large: more than {max} bytes");
+            }
             CodingError::Encoder => "the content could not be encoded",
-        })
+        };
+        f.write_str(text)
     }
 }
 

@@ -97,7 +97,7 @@ async fn row_83_corrupt_and_cut_content_and_bombs_are_errors() {
     let mut spoiled = good.clone();
     spoiled[good.len() - 6] ^= 1;
     check("gzip", &spoiled, Err(CodingError::Corrupt)).await;
-    check("gzip", &bomb, Err(CodingError::TooLarge)).await;
+    check("gzip", &bomb, Err(CodingError::TooLarge(1 << 20))).await;
     check("gzip, gzip, gzip, gzip, gzip", &good, Err(CodingError::TooMany)).await;
 }
 
@@ -156,7 +156,7 @@ async fn content_without_end_that_decodes_to_nothing_is_an_error() {
     let mut answer = client.stream(&request, &mut response).await.unwrap();
     for received in [whole, answer.chunk().await.map(drop)] {
         let error = received.unwrap_err();
-        assert!(matches!(error.cause(), ClientCause::Coding(CodingError::TooLarge)), "{error:#}");
+        assert!(matches!(error.cause(), ClientCause::Coding(CodingError::TooLarge(1048576))), "{error:#}");
     }
 }
 

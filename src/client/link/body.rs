@@ -183,12 +183,7 @@ impl Link {
     }
 
     fn coding_error(&self, error: CodingError) -> ClientError {
-        let decode_max = self.settings().decode_max.filter(|_| error == CodingError::TooLarge);
-        let error = self.error(ClientPhase::Receive, ClientCause::Coding(error));
-        match decode_max {
-            Some(max) => error.with_detail(format!("at most {max} decoded bytes are allowed")),
-            None => error,
-        }
+        self.error(ClientPhase::Receive, ClientCause::Coding(error))
     }
 }
 
