@@ -247,10 +247,10 @@ mod tests {
             assert_eq!(line(rest.as_bytes(), false), more, "{rest:?}");
             assert_eq!(line(rest.as_bytes(), true), end, "{rest:?}");
         };
-        let (wrong, incomplete) = (Err(MultipartError::Delimiter), Err(MultipartError::Incomplete));
+        let (wrong, incomplete) = (|| Err(MultipartError::Delimiter), || Err(MultipartError::Incomplete));
         let (part, close) = (|len| Ok(Some((Line::Part, len))), |len| Ok(Some((Line::Close, len))));
         for rest in ["", "-", " \t", "\r", " \r", "--\r", "-- \r"] {
-            check(rest, Ok(None), incomplete);
+            check(rest, Ok(None), incomplete());
         }
         check("--", Ok(None), close(2));
         check("-- \t", Ok(None), close(4));
@@ -262,9 +262,9 @@ mod tests {
         for rest in
             ["x", "-x", "-\r\n", "--x", "---", "--\n", "\n", " \n", "\rx", "\r\r\n", " x\r\n", "\0", "\x0b"]
         {
-            check(rest, wrong, wrong);
+            check(rest, wrong(), wrong());
         }
-        check(&format!("{padded} "), wrong, wrong);
-        check(&format!("--{padded} \r\n"), wrong, wrong);
+        check(&format!("{padded} "), wrong(), wrong());
+        check(&format!("--{padded} \r\n"), wrong(), wrong());
     }
 }

@@ -3,7 +3,6 @@
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 
-use super::MultipartError;
 use super::parameter::{self, Malformed};
 use crate::message::percent::{self, Plus};
 
@@ -20,25 +19,22 @@ impl Disposition {
     /// RFC 7578 §4.2 forbids `filename*`, yet some clients send it instead of `filename`, and .NET in addition to it. As
     /// a program that inspects `filename` must see the name that is used, `filename*` counts only where it is alone.
     /// aiohttp sends `name*` instead of a `name` that is not ASCII. With both, a form is refused: they are two names.
-    pub(super) fn parse(field: &[u8]) -> Result<Disposition, MultipartError> {
+    pub(super) fn parse(field: &[u8]) -> Result<Disposition, Malformed> {
         let (kind, parameters) = parameter::split(field);
-        let parse = || {
-            let plain = |name| parameters.once(name)?.map(|value| text(&value)).transpose();
-            let extended = |name| parameters.once(name)?.map(|value| extended_text(&value)).transpose();
-            let name = match (plain("name")?, extended("name*")?) {
-                (Some(name), None) | (None, Some(name)) => name,
-                (None, None) | (Some(_), Some(_)) => return Err(Malformed),
-            };
-            let file_name = match plain("filename")? {
-                Some(file_name) => Some(file_name),
-                None => extended("filename*")?,
-            };
-            Ok(Disposition { name, file_name })
-        };
-        match kind.eq_ignore_ascii_case(b"form-data") {
-            true => parse().map_err(|Malformed| MultipartError::Disposition),
-            false => Err(MultipartError::Disposition),
+        if !kind.eq_ignore_ascii_case(b"form-data") {
+            return Err(Malformed);
         }
+        let plain = |name| parameters.once(name)?.map(|value| text(&value)).transpose();
+        let extended = |name| parameters.once(name)?.map(|value| extended_text(&value)).transpose();
+        let name = match (plain("name")?, extended("name*")?) {
+            (Some(name), None) | (None, Some(name)) => name,
+            (None, None) | (Some(_), Some(_)) => return Err(Malformed),
+        };
+        let file_name = match plain("filename")? {
+            Some(file_name) => Some(file_name),
+            None => extended("filename*")?,
+        };
+        Ok(Disposition { name, file_name })
     }
 }
 
@@ -251,12 +247,7 @@ mod tests {
             b"form-data; name=a; filename*0=b",
             b"form-data; name=a; filename=b; filename*0*=utf-8''c",
         ] {
-            assert_eq!(
-                Disposition::parse(field),
-                Err(MultipartError::Disposition),
-                "{}",
-                field.escape_ascii()
-            );
+            assert_eq!(Disposition::parse(field), Err(Malformed), "{}", field.escape_ascii());
         }
     }
 }

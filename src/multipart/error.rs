@@ -4,13 +4,17 @@ use std::error::Error;
 use std::fmt;
 use std::io;
 
+use crate::error::Excerpt;
 use crate::message::Status;
+use crate::wire::WireDetail;
 
 /// How a body broke the rules of `multipart/form-data`, or a limit of [`MultipartLimits`](super::MultipartLimits).
 ///
 /// It is inside the [`io::Error`] that reading parts returns, unless the body itself could not be read. A handler that
 /// passes it on with `?` answers with [the status it owes](MultipartError::owed).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+///
+/// Parts are named by their number, from 1, or by the quoted beginning of their name; limits with their value.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum MultipartError {
     /// The content type is missing, repeated, or not `multipart/form-data` (RFC 7578 §4.1).
@@ -25,47 +29,53 @@ pub enum MultipartError {
     /// A boundary is followed by something other than the end of its line, follows a head at once, or is in the preamble
     /// but not at the start of a line (§5.1.1).
     Delimiter,
-    /// The head of a part is malformed (§5.1).
-    PartHead,
-    /// A part has no content disposition `form-data` with one name, or has two (RFC 7578 §4.2).
-    Disposition,
-    /// A part has a transfer encoding (RFC 7578 §4.7).
-    TransferEncoding,
+    /// The head of this part is malformed (§5.1).
+    PartHead(usize),
+    /// This part has no content disposition `form-data` with one name, or has two (RFC 7578 §4.2).
+    Disposition(usize),
+    /// This part has a transfer encoding (RFC 7578 §4.7).
+    TransferEncoding(usize),
     /// The body ends before its last boundary (RFC 2046 §5.1.1).
     Incomplete,
-    /// A part that is read as text is not UTF-8.
-    Text,
-    /// The name under which a part is to be saved is not the plain name of a file, or too long for one.
-    FileName,
+    /// This part, which is read as text, is not UTF-8.
+    Text(Box<str>),
+    /// The name under which a part is to be saved, which is in quotes and may be cut short, is not the plain name of a
+    /// file, or too long for one.
+    FileName(Box<str>),
     /// There are more parts than the limit.
-    TooManyParts,
-    /// The head of a part is larger than the limit, or has more fields.
-    PartHeadTooLarge,
-    /// A part is larger than the limit.
-    PartTooLarge,
+    TooManyParts(Box<WireDetail>),
+    /// The head of this part is larger than the limit, or has more fields.
+    PartHeadTooLarge(usize, Box<WireDetail>),
+    /// This part is larger than the limit.
+    PartTooLarge(Box<str>, Box<WireDetail>),
     /// The whole body is larger than the limit.
-    BodyTooLarge,
+    BodyTooLarge(Box<WireDetail>),
     /// What precedes the first boundary, or follows the last, is larger than the limit.
-    MarginTooLarge,
+    MarginTooLarge(Box<WireDetail>),
 }
 
 impl MultipartError {
     /// Returns the status that a peer who sent such a body is answered with (RFC 9110 §15.5).
-    pub fn owed(self) -> Status {
+    pub fn owed(&self) -> Status {
         *self.status()
     }
 
-    fn status(self) -> &'static Status {
+    /// The error of a file name that is not plain.
+    pub(super) fn of_file_name(name: &str) -> MultipartError {
+        MultipartError::FileName(Excerpt(name).to_string().into())
+    }
+
+    fn status(&self) -> &'static Status {
         use MultipartError as E;
         match self {
             E::Unread => &Status::INTERNAL_SERVER_ERROR,
-            E::ContentType | E::ContentCoding | E::TransferEncoding => &Status::UNSUPPORTED_MEDIA_TYPE,
-            E::PartHeadTooLarge => &Status::REQUEST_HEADER_FIELDS_TOO_LARGE,
-            E::TooManyParts | E::PartTooLarge | E::BodyTooLarge | E::MarginTooLarge => {
+            E::ContentType | E::ContentCoding | E::TransferEncoding(_) => &Status::UNSUPPORTED_MEDIA_TYPE,
+            E::PartHeadTooLarge(..) => &Status::REQUEST_HEADER_FIELDS_TOO_LARGE,
+            E::TooManyParts(_) | E::PartTooLarge(..) | E::BodyTooLarge(_) | E::MarginTooLarge(_) => {
                 &Status::CONTENT_TOO_LARGE
             }
-            E::Boundary | E::Delimiter | E::PartHead | E::Disposition => &Status::BAD_REQUEST,
-            E::Incomplete | E::Text | E::FileName => &Status::BAD_REQUEST,
+            E::Boundary | E::Delimiter | E::PartHead(_) | E::Disposition(_) => &Status::BAD_REQUEST,
+            E::Incomplete | E::Text(_) | E::FileName(_) => &Status::BAD_REQUEST,
         }
     }
 }
@@ -73,28 +83,28 @@ impl MultipartError {
 impl fmt::Display for MultipartError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         use MultipartError as E;
-        f.write_str(match self {
-            E::ContentType => "the field content-type is missing, or is not multipart/form-data",
-            E::ContentCoding => "the body has a content coding, and was not decoded",
-            E::Unread => "the body was not read yet",
-            E::Boundary => "the boundary is missing or malformed",
-            E::Delimiter => "the line of a boundary is malformed, or misplaced",
-            E::PartHead => "the head of a part is malformed",
-            E::Disposition => "the content disposition of a part is missing, repeated or malformed",
-            E::TransferEncoding => "a part is in a transfer encoding",
-            E::Incomplete => "the last boundary is missing",
-            E::Text => "a part is not UTF-8",
-            E::FileName => "the file name is not a plain name",
-            E::TooManyParts => "there are more parts than `parts_max`",
-            E::PartHeadTooLarge => {
-                "the head of a part is larger than `head_max`, or has more fields than `fields_max`"
+        match self {
+            E::ContentType => f.write_str("the field content-type is missing, or is not multipart/form-data"),
+            E::ContentCoding => f.write_str("the body has a content coding, and was not decoded"),
+            E::Unread => f.write_str("the body was not read yet"),
+            E::Boundary => f.write_str("the boundary is missing or malformed"),
+            E::Delimiter => f.write_str("the line of a boundary is malformed, or misplaced"),
+            E::PartHead(part) => write!(f, "the head of part {part} is malformed"),
+            E::Disposition(part) => {
+                write!(f, "the content disposition of part {part} is missing, repeated or malformed")
             }
-            E::PartTooLarge => {
-                "a part is larger than `part_max`, or than `memory_max` if it is kept in memory"
+            E::TransferEncoding(part) => write!(f, "part {part} is in a transfer encoding"),
+            E::Incomplete => f.write_str("the last boundary is missing"),
+            E::Text(name) => write!(f, "the part {name} is not UTF-8"),
+            E::FileName(name) => write!(f, "the file name {name} is not a plain name, or too long"),
+            E::TooManyParts(limit) => write!(f, "there are too many parts: {limit}"),
+            E::PartHeadTooLarge(part, limit) => write!(f, "the head of part {part} is too large: {limit}"),
+            E::PartTooLarge(name, limit) => write!(f, "the part {name} is too large: {limit}"),
+            E::BodyTooLarge(limit) => write!(f, "the body is too large: {limit}"),
+            E::MarginTooLarge(limit) => {
+                write!(f, "too much precedes the first boundary or follows the last: {limit}")
             }
-            E::BodyTooLarge => "the body is larger than `bytes_max`",
-            E::MarginTooLarge => "more than `margin_max` precedes the first boundary or follows the last",
-        })
+        }
     }
 }
 

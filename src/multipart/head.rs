@@ -7,6 +7,7 @@ use memchr::{memchr, memmem};
 use super::MultipartError;
 use super::disposition::Disposition;
 use crate::message::Headers;
+use crate::wire::WireDetail;
 
 /// The head of a part. Its memory is used again for the next one.
 #[derive(Default)]
@@ -16,23 +17,30 @@ pub(super) struct PartHead {
 }
 
 impl PartHead {
-    /// Parses the lines of a head, each with its CRLF. A line may be folded (RFC 5322 §2.2.3).
+    /// Parses the lines of the head of part number `part`, each with its CRLF. A line may be folded (RFC 5322 §2.2.3).
     ///
     /// [`Headers`] refuses names that are not tokens, and with them whitespace around names; and values that contain CR,
     /// LF or another control character.
-    pub(super) fn parse(&mut self, mut lines: &[u8], fields_max: usize) -> Result<(), MultipartError> {
+    pub(super) fn parse(
+        &mut self,
+        part: usize,
+        mut lines: &[u8],
+        fields_max: usize,
+    ) -> Result<(), MultipartError> {
+        let malformed = || MultipartError::PartHead(part);
         self.headers.clear();
         while !lines.is_empty() {
-            let (line, rest) = unfolded(lines).ok_or(MultipartError::PartHead)?;
-            let colon = memchr(b':', &line).ok_or(MultipartError::PartHead)?;
-            let name = std::str::from_utf8(&line[..colon]).map_err(|_| MultipartError::PartHead)?;
+            let (line, rest) = unfolded(lines).ok_or_else(malformed)?;
+            let colon = memchr(b':', &line).ok_or_else(malformed)?;
+            let name = std::str::from_utf8(&line[..colon]).map_err(|_| malformed())?;
             if self.headers.len() == fields_max {
-                return Err(MultipartError::PartHeadTooLarge);
+                let limit = WireDetail::limit("fields_max", "fields", fields_max as u64);
+                return Err(MultipartError::PartHeadTooLarge(part, limit));
             }
-            self.headers.append(name, &line[colon + 1..]).map_err(|_| MultipartError::PartHead)?;
+            self.headers.append(name, &line[colon + 1..]).map_err(|_| malformed())?;
             lines = rest;
         }
-        self.disposition = disposition(&self.headers)?;
+        self.disposition = disposition(part, &self.headers)?;
         Ok(())
     }
 }
@@ -58,17 +66,18 @@ fn unfolded(lines: &[u8]) -> Option<(Cow<'_, [u8]>, &[u8])> {
 }
 
 /// Reads the only content disposition.
-fn disposition(headers: &Headers) -> Result<Disposition, MultipartError> {
+fn disposition(part: usize, headers: &Headers) -> Result<Disposition, MultipartError> {
     // Content in base64 or quoted-printable would be misread (RFC 7578 §4.7).
     let is_plain = |coding: &[u8]| PLAIN_CODINGS.iter().any(|plain| coding.eq_ignore_ascii_case(plain));
     if !headers.all("content-transfer-encoding").all(is_plain) {
-        return Err(MultipartError::TransferEncoding);
+        return Err(MultipartError::TransferEncoding(part));
     }
     let mut dispositions = headers.all("content-disposition");
     match (dispositions.next(), dispositions.next()) {
-        (Some(disposition), None) => Disposition::parse(disposition),
-        _ => Err(MultipartError::Disposition),
+        (Some(disposition), None) => Disposition::parse(disposition).ok(),
+        _ => None,
     }
+    .ok_or(MultipartError::Disposition(part))
 }
 
 /// The transfer encodings that change nothing (RFC 2045 §6.2).

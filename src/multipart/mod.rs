@@ -57,7 +57,9 @@ pub use save::Saved;
 use self::boundary::{Boundary, Front, Line};
 use self::head::PartHead;
 use self::window::Window;
+use crate::error::Excerpt;
 use crate::message::Headers;
+use crate::wire::WireDetail;
 
 /// Reads a body part by part, as it arrives.
 ///
@@ -95,6 +97,8 @@ pub struct Multipart<R> {
     size: u64,
     /// The head of this part.
     head: PartHead,
+    /// Why nothing more can be read.
+    failed: Option<MultipartError>,
 }
 
 /// The position in the body (RFC 2046 §5.1.1).
@@ -112,7 +116,7 @@ enum State {
     Content,
     Epilogue,
     Done,
-    Failed(MultipartError),
+    Failed,
 }
 
 impl<R: AsyncRead + Unpin> Multipart<R> {
@@ -126,7 +130,7 @@ impl<R: AsyncRead + Unpin> Multipart<R> {
         let boundary = Boundary::of(headers)?;
         // Before a byte is read, and before `100 Continue` invites the peer to send any.
         if headers.content_length().is_some_and(|length| length > limits.bytes_max) {
-            return Err(MultipartError::BodyTooLarge);
+            return Err(body_too_large(limits.bytes_max));
         }
         Ok(Multipart::within(source, boundary, limits))
     }
@@ -167,6 +171,7 @@ impl<R: AsyncRead + Unpin> Multipart<R> {
             parts: 0,
             size: 0,
             head: PartHead::default(),
+            failed: None,
         }
     }
 
@@ -195,7 +200,7 @@ impl<R: AsyncRead + Unpin> Multipart<R> {
                     self.state = State::Done;
                 }
                 State::Done => return Poll::Ready(Ok(false)),
-                State::Failed(error) => return Poll::Ready(Err(error.into())),
+                State::Failed => return Poll::Ready(Err(self.failure())),
             }
         }
     }
@@ -210,10 +215,10 @@ impl<R: AsyncRead + Unpin> Multipart<R> {
     }
 
     fn poll_front(&mut self, cx: &mut task::Context<'_>) -> Poll<io::Result<usize>> {
-        let (size_max, error) = match self.state {
-            State::EmptyLine | State::Content => (self.limits.part_max, MultipartError::PartTooLarge),
-            State::Preamble => (self.limits.margin_max.saturating_add(2), MultipartError::MarginTooLarge),
-            State::Failed(error) => return Poll::Ready(Err(error.into())),
+        let size_max = match self.state {
+            State::EmptyLine | State::Content => self.limits.part_max,
+            State::Preamble => self.margin_max(),
+            State::Failed => return Poll::Ready(Err(self.failure())),
             _ => return Poll::Ready(Ok(0)),
         };
         loop {
@@ -234,7 +239,7 @@ impl<R: AsyncRead + Unpin> Multipart<R> {
                 }
                 (Front::Data(count), _) => {
                     self.size += count as u64;
-                    return Poll::Ready(within(self.size, size_max, error).map(|()| count));
+                    return Poll::Ready(within(self.size, size_max, || self.too_large()).map(|()| count));
                 }
                 (Front::Delimiter, _) => return Poll::Ready(Ok(0)),
                 (Front::Open, _) => ready!(self.poll_more(cx))?,
@@ -263,13 +268,13 @@ impl<R: AsyncRead + Unpin> Multipart<R> {
             let unread = self.window.unread();
             if let Some(found) = memmem::find(&unread[searched..], b"\r\n\r\n") {
                 let end = searched + found + 2;
-                within(end as u64 - 2, self.limits.head_max as u64, MultipartError::PartHeadTooLarge)?;
-                self.head.parse(&unread[2..end], self.limits.fields_max)?;
+                within(end as u64 - 2, self.limits.head_max as u64, || self.head_too_large())?;
+                self.head.parse(self.parts, &unread[2..end], self.limits.fields_max)?;
                 self.window.consume(end);
                 return Poll::Ready(Ok(()));
             }
             if unread.len() >= self.limits.head_max + HEAD_ENDS {
-                return Poll::Ready(Err(MultipartError::PartHeadTooLarge.into()));
+                return Poll::Ready(Err(self.head_too_large().into()));
             }
             searched = unread.len().saturating_sub(3);
             self.state = State::Head { searched };
@@ -283,7 +288,7 @@ impl<R: AsyncRead + Unpin> Multipart<R> {
             let count = self.window.unread().len();
             self.size += count as u64;
             self.window.consume(count);
-            within(self.size, self.limits.margin_max.saturating_add(2), MultipartError::MarginTooLarge)?;
+            within(self.size, self.margin_max(), || self.too_large())?;
             if ready!(self.poll_fill(cx))? == 0 {
                 return Poll::Ready(Ok(()));
             }
@@ -300,7 +305,8 @@ impl<R: AsyncRead + Unpin> Multipart<R> {
 
     fn poll_fill(&mut self, cx: &mut task::Context<'_>) -> Poll<io::Result<usize>> {
         let count = ready!(self.window.poll_fill(cx, &mut self.source))?;
-        let received = within(self.window.received(), self.limits.bytes_max, MultipartError::BodyTooLarge);
+        let bytes_max = self.limits.bytes_max;
+        let received = within(self.window.received(), bytes_max, || body_too_large(bytes_max));
         Poll::Ready(received.map(|()| count))
     }
 
@@ -313,7 +319,10 @@ impl<R: AsyncRead + Unpin> Multipart<R> {
             }
             Line::Part => {
                 self.parts += 1;
-                within(self.parts as u64, self.limits.parts_max as u64, MultipartError::TooManyParts)?;
+                let parts_max = self.limits.parts_max as u64;
+                within(self.parts as u64, parts_max, || {
+                    MultipartError::TooManyParts(WireDetail::limit("parts_max", "parts", parts_max))
+                })?;
                 Ok(State::Head { searched: 0 })
             }
         }
@@ -322,10 +331,52 @@ impl<R: AsyncRead + Unpin> Multipart<R> {
     /// Notes an error, after which nothing more can be read.
     fn settle<T>(&mut self, result: io::Result<T>) -> io::Result<T> {
         if let Err(error) = &result {
-            let own = error.get_ref().and_then(|error| error.downcast_ref()).copied();
-            self.state = State::Failed(own.unwrap_or(MultipartError::Incomplete));
+            self.failed = error.get_ref().and_then(|error| error.downcast_ref()).cloned();
+            self.state = State::Failed;
         }
         result
+    }
+
+    fn failure(&self) -> io::Error {
+        self.failed.clone().unwrap_or(MultipartError::Incomplete).into()
+    }
+
+    /// How much may precede the first boundary, with the CRLF that the window begins with; or follow the last, with the
+    /// one after it.
+    fn margin_max(&self) -> u64 {
+        self.limits.margin_max.saturating_add(2)
+    }
+
+    /// The error for too much of what is being read: content of a part, or what is around all parts.
+    #[cold]
+    fn too_large(&self) -> MultipartError {
+        match self.state {
+            State::EmptyLine | State::Content => {
+                self.part_too_large(WireDetail::limit("part_max", "bytes", self.limits.part_max))
+            }
+            _ => MultipartError::MarginTooLarge(WireDetail::limit(
+                "margin_max",
+                "bytes",
+                self.limits.margin_max,
+            )),
+        }
+    }
+
+    #[cold]
+    fn part_too_large(&self, limit: Box<WireDetail>) -> MultipartError {
+        MultipartError::PartTooLarge(self.part_name(), limit)
+    }
+
+    #[cold]
+    fn head_too_large(&self) -> MultipartError {
+        let limit = WireDetail::limit("head_max", "bytes", self.limits.head_max as u64);
+        MultipartError::PartHeadTooLarge(self.parts, limit)
+    }
+
+    /// The name of this part, as errors quote it.
+    #[cold]
+    fn part_name(&self) -> Box<str> {
+        Excerpt(&self.head.disposition.name).to_string().into()
     }
 
     /// Takes the first `count` bytes of the window, which [`Multipart::poll_data`] has found.
@@ -344,11 +395,16 @@ const HEAD_MAX: usize = 1 << 20;
 /// The CRLFs around a head.
 const HEAD_ENDS: usize = "\r\n\r\n\r\n".len();
 
-fn within(count: u64, max: u64, error: MultipartError) -> io::Result<()> {
+fn within(count: u64, max: u64, error: impl FnOnce() -> MultipartError) -> io::Result<()> {
     match count <= max {
         true => Ok(()),
-        false => Err(error.into()),
+        false => Err(error().into()),
     }
+}
+
+#[cold]
+fn body_too_large(bytes_max: u64) -> MultipartError {
+    MultipartError::BodyTooLarge(WireDetail::limit("bytes_max", "bytes", bytes_max))
 }
 
 impl<R> fmt::Debug for Multipart<R> {

@@ -10,6 +10,7 @@ use tokio::io::{AsyncRead, ReadBuf};
 
 use super::{Multipart, MultipartError};
 use crate::message::Headers;
+use crate::wire::WireDetail;
 
 /// One part of a body: a field of a form, or a file. Its content is read as it arrives.
 ///
@@ -44,7 +45,9 @@ impl<'a, R: AsyncRead + Unpin> Part<'a, R> {
         let (mut bytes, memory_max) = (Vec::new(), self.body.limits.memory_max);
         while let Some(chunk) = self.chunk().await? {
             if chunk.len() > memory_max - bytes.len() {
-                return self.body.settle(Err(MultipartError::PartTooLarge.into()));
+                let limit = WireDetail::limit("memory_max", "bytes", memory_max as u64);
+                let error = self.body.part_too_large(limit);
+                return self.body.settle(Err(error.into()));
             }
             bytes.extend_from_slice(chunk);
         }
@@ -57,7 +60,7 @@ impl<'a, R: AsyncRead + Unpin> Part<'a, R> {
     ///
     /// As [`Part::bytes`], or if the text is not UTF-8.
     pub async fn text(&mut self) -> io::Result<String> {
-        String::from_utf8(self.bytes().await?).map_err(|_| MultipartError::Text.into())
+        String::from_utf8(self.bytes().await?).map_err(|_| MultipartError::Text(self.body.part_name()).into())
     }
 }
 

@@ -46,12 +46,12 @@ impl<R: AsyncRead + Unpin> Part<'_, R> {
     /// with [`io::ErrorKind::AlreadyExists`] if there already is a file with this name.
     pub async fn save_as(&mut self, dir: impl AsRef<Path>, name: &str) -> io::Result<Saved> {
         if !is_plain(name) {
-            return Err(MultipartError::FileName.into());
+            return Err(MultipartError::of_file_name(name).into());
         }
         let path = dir.as_ref().join(name);
         let created = spawn_blocking(move || Draft::create(path)).await?;
         let (file, draft) = created.map_err(|error| match error.kind() {
-            io::ErrorKind::InvalidFilename => MultipartError::FileName.into(),
+            io::ErrorKind::InvalidFilename => MultipartError::of_file_name(name).into(),
             _ => error,
         })?;
         match self.write_to(File::from_std(file)).await {

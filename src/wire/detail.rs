@@ -10,7 +10,7 @@ use crate::message::{is_field_value, members, token_len};
 /// Which field of a message broke the rules, or which limit the message exceeds.
 ///
 /// The value of a field is never shown, since it may be a secret.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum WireDetail {
     /// The name of the field in quotes; or, if it is no name, its beginning. Escaped, and at most 64 octets long.
@@ -18,7 +18,7 @@ pub enum WireDetail {
     /// A limit.
     #[non_exhaustive]
     Limit {
-        /// Its name in [`Limits`](crate::Limits).
+        /// Its name in [`Limits`](crate::Limits), or in the limits of multipart content.
         name: &'static str,
         /// What it counts.
         unit: &'static str,
@@ -34,7 +34,7 @@ impl WireDetail {
     #[cold]
     pub(crate) fn of(error: WireError, text: &[u8], limits: &Limits) -> Option<Box<WireDetail>> {
         use WireError as E;
-        let limit = |name, unit, max: usize| Some(WireDetail::limit(name, unit, max, None));
+        let limit = |name, unit, max: usize| Some(WireDetail::limit(name, unit, max as u64));
         match error {
             E::RequestLineTooLong => limit("request_line_max", "bytes", limits.request_line_max),
             E::HeadTooLarge => limit("head_max", "bytes", limits.head_max),
@@ -70,11 +70,13 @@ impl WireDetail {
     /// The detail for a body of more than `max` bytes, of which so many are `announced`.
     #[cold]
     pub(crate) fn of_body(max: usize, announced: Option<u64>) -> Box<WireDetail> {
-        WireDetail::limit("body_max", "bytes", max, announced)
+        Box::new(WireDetail::Limit { name: "body_max", unit: "bytes", max: max as u64, announced })
     }
 
-    fn limit(name: &'static str, unit: &'static str, max: usize, announced: Option<u64>) -> Box<WireDetail> {
-        Box::new(WireDetail::Limit { name, unit, max: max as u64, announced })
+    /// The detail for more than `max` of what the limit `name` counts.
+    #[cold]
+    pub(crate) fn limit(name: &'static str, unit: &'static str, max: u64) -> Box<WireDetail> {
+        Box::new(WireDetail::Limit { name, unit, max, announced: None })
     }
 }
 
