@@ -332,7 +332,7 @@ impl Pipe {
             match Fate::of(standing, how, is_sent, flying.taken.may_repeat) {
                 Fate::Again => tickets.put_back(ticket, is_sent),
                 Fate::Fails => {
-                    let error = first.unwrap_or_else(|| ClientError::new(ClientPhase::Wait, how.cause()));
+                    let error = first.unwrap_or_else(|| link.error(ClientPhase::Wait, how.cause()));
                     tickets.fail(ticket, error.on_connection(self.has_answered, is_sent));
                 }
             }

@@ -3,7 +3,7 @@
 use std::error::Error as StdError;
 use std::io;
 
-use tokio_rustls::rustls::Error;
+use tokio_rustls::rustls::{CertificateError, Error, OtherError};
 
 use crate::net::tls::TlsError;
 
@@ -23,6 +23,23 @@ impl TlsError {
             Error::InvalidCertificate(_) | Error::NoCertificatesPresented => TlsError::Certificate,
             _ => TlsError::Protocol,
         };
-        blame(cause.into())
+        blame(explained(&cause).map_or_else(|| cause.into(), Box::from))
+    }
+}
+
+/// What it means that rustls-webpki refuses a certificate, where rustls has only the name of its error.
+fn explained(error: &Error) -> Option<&'static str> {
+    let Error::InvalidCertificate(CertificateError::Other(OtherError(other))) = error else { return None };
+    match other.downcast_ref()? {
+        webpki::Error::CaUsedAsEndEntity => Some(
+            "it is that of an authority (CA:TRUE), and not one of those that it issues (CaUsedAsEndEntity)",
+        ),
+        webpki::Error::UnsupportedCertVersion => {
+            Some("it is of X.509 version 1 or 2, and has to be of version 3 (UnsupportedCertVersion)")
+        }
+        webpki::Error::UnsupportedCriticalExtension => {
+            Some("it has a critical extension that is not known (UnsupportedCriticalExtension)")
+        }
+        _ => None,
     }
 }
