@@ -487,11 +487,12 @@ mod errors {
     #[test]
     fn an_invalid_answer_owes_its_status() {
         use InvalidAnswer::{Detached, Protocol, Sent, Status, Tunnel, Unread, Upgrade};
-        let owed = [(Upgrade, 426), (Tunnel, 400)];
-        let own_fault = [Detached, Protocol, Sent, Status, Unread].map(|answer| (answer, 500));
+        let owed = [(Upgrade("own".into()), 426), (Tunnel, 400)];
+        let own_fault =
+            [Detached, Protocol("``".into()), Sent, Status(777), Unread].map(|answer| (answer, 500));
         for (answer, owed) in owed.into_iter().chain(own_fault) {
-            check(|| Err(answer)?, owed, &answer.to_string());
-            check(|| Err(io::Error::from(answer))?, owed, &answer.to_string());
+            check(|| Err(answer.clone())?, owed, &answer.to_string());
+            check(|| Err(io::Error::from(answer.clone()))?, owed, &answer.to_string());
         }
         let respond = |handler| {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();

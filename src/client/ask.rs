@@ -348,7 +348,7 @@ fn may_drop_expectation(request: &Request, announcement: Announcement) -> bool {
 pub(super) fn check(method: Method, content: Length) -> Result<(), InvalidRequest> {
     match (method, content) {
         // It asks for a tunnel, and its target is not a URL (RFC 9112 §3.2.3).
-        (Method::Connect, _) => Err(InvalidRequest::Target(InvalidTarget::Form)),
+        (Method::Connect, _) => Err(InvalidTarget::Form.into()),
         // It would be sent back (RFC 9110 §9.3.8).
         (Method::Trace, Length::Known(1..) | Length::Unknown) => Err(InvalidRequest::Content),
         _ => Ok(()),

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::cause::{ClientCause, ClientPhase};
 use super::refused::Refused;
-use crate::error::{Excerpt, TimeLimit, without_secrets, write_error};
+use crate::error::{TimeLimit, write_error};
 use crate::exchange::ExchangeError;
 use crate::message::{InvalidRequest, Response, Status};
 use crate::net::{DialError, Fault};
@@ -168,12 +168,6 @@ impl ClientError {
     #[cold]
     pub(super) fn with_url(mut self, target: &str) -> ClientError {
         self.0.details.url.get_or_insert_with(|| target.into());
-        self
-    }
-
-    /// Adds a URL that is not valid.
-    pub(super) fn with_invalid_url(mut self, url: &str) -> ClientError {
-        self.0.details.url = Some(Excerpt(&without_secrets(url)).to_string().into());
         self
     }
 
@@ -351,9 +345,6 @@ impl fmt::Display for ClientError {
                     write!(f, ": the whole exchange {}", limit.exceeded())
                 }
                 (ClientCause::TimedOut, _) => f.write_str(" took too long"),
-                (cause, Some(Limit::Other(limit))) if cause.is_transparent() => {
-                    write!(f, " failed ({limit})")
-                }
                 (cause, _) if cause.is_transparent() => f.write_str(" failed"),
                 (ClientCause::Closed, _) if *phase == ClientPhase::Connect => {
                     f.write_str(": the proxy closed the connection without an answer")

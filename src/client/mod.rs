@@ -198,8 +198,7 @@ impl Client {
     }
 
     async fn ask(&self, method: Method, url: &str, body: Option<&[u8]>) -> Result<Response, ClientError> {
-        let request = Request::new(method, url);
-        let mut request = request.map_err(|invalid| ClientError::from(invalid).with_invalid_url(url))?;
+        let mut request = Request::new(method, url)?;
         if let Some(body) = body {
             request.body.set(body);
         }

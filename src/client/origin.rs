@@ -104,11 +104,11 @@ pub(super) fn key(target: &Target) -> Result<Cow<'_, str>, ClientError> {
 pub(super) fn key_of_url(url: &str) -> Result<Box<str>, InvalidRequest> {
     let request = Request::get(url)?;
     if request.target().authorization().is_some() {
-        return Err(InvalidTarget::Userinfo.into());
+        return Err(InvalidRequest::of_url(InvalidTarget::Userinfo, url));
     }
     match key(request.target()) {
         Ok(key) => Ok(key.into()),
-        Err(_) => Err(InvalidTarget::Form.into()),
+        Err(_) => Err(InvalidRequest::of_url(InvalidTarget::Form, url)),
     }
 }
 

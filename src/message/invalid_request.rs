@@ -5,28 +5,36 @@ use std::error::Error;
 use std::fmt;
 
 use super::{InvalidMethod, InvalidTarget};
-use crate::error::write_error;
+use crate::error::{Excerpt, without_secrets, write_error};
 
 /// Why a request cannot be made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum InvalidRequest {
     /// The method is not a token, or too long.
     Method(InvalidMethod),
-    /// The URL is malformed, or has a scheme other than `http` and `https`.
-    Target(InvalidTarget),
+    /// The URL is malformed, or has a scheme other than `http` and `https`. With the quoted beginning of the URL, if it is
+    /// known, without user, password, query and fragment.
+    Target(InvalidTarget, Option<Box<str>>),
     /// The request has content, which its method must not have: a TRACE (RFC 9110 §9.3.8).
     Content,
 }
 
+impl InvalidRequest {
+    /// The error for `url`.
+    #[cold]
+    pub(crate) fn of_url(invalid: InvalidTarget, url: &str) -> InvalidRequest {
+        InvalidRequest::Target(invalid, Some(Excerpt(&without_secrets(url)).to_string().into()))
+    }
+}
+
 impl fmt::Display for InvalidRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write_error(f, self, |f| {
-            f.write_str(match self {
-                InvalidRequest::Method(_) => "the method is invalid",
-                InvalidRequest::Target(_) => "the url is invalid",
-                InvalidRequest::Content => "the method must not have content",
-            })
+        write_error(f, self, |f| match self {
+            InvalidRequest::Method(_) => f.write_str("the method is invalid"),
+            InvalidRequest::Target(_, Some(url)) => write!(f, "the url {url} is invalid"),
+            InvalidRequest::Target(_, None) => f.write_str("the url is invalid"),
+            InvalidRequest::Content => f.write_str("the method must not have content"),
         })
     }
 }
@@ -35,7 +43,7 @@ impl Error for InvalidRequest {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
             InvalidRequest::Method(error) => Some(error),
-            InvalidRequest::Target(error) => Some(error),
+            InvalidRequest::Target(error, _) => Some(error),
             InvalidRequest::Content => None,
         }
     }
@@ -49,7 +57,7 @@ impl From<InvalidMethod> for InvalidRequest {
 
 impl From<InvalidTarget> for InvalidRequest {
     fn from(error: InvalidTarget) -> InvalidRequest {
-        InvalidRequest::Target(error)
+        InvalidRequest::Target(error, None)
     }
 }
 

@@ -5,6 +5,7 @@ use std::fmt;
 use std::str::{self, FromStr};
 
 use super::is_token;
+use crate::error::Excerpt;
 
 /// A request method. It is case-sensitive: `get` is not [`Method::Get`] (RFC 9110 §9.1).
 ///
@@ -171,10 +172,11 @@ impl ExtensionMethod {
 
     fn parse(token: &[u8]) -> Result<ExtensionMethod, InvalidMethod> {
         if !is_token(token) {
-            return Err(InvalidMethod::NotToken);
+            return Err(InvalidMethod::NotToken(Excerpt::of_octets(token).into()));
         }
         let mut bytes = [0; ExtensionMethod::LEN_MAX];
-        bytes.get_mut(..token.len()).ok_or(InvalidMethod::TooLong)?.copy_from_slice(token);
+        let too_long = || InvalidMethod::TooLong(Excerpt::of_octets(token).into());
+        bytes.get_mut(..token.len()).ok_or_else(too_long)?.copy_from_slice(token);
         Ok(ExtensionMethod { len: token.len() as u8, bytes })
     }
 
@@ -190,22 +192,22 @@ impl fmt::Debug for ExtensionMethod {
     }
 }
 
-/// Why a string is not a method.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+/// Why a string, which is in quotes and may be cut short, is not a method.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum InvalidMethod {
     /// It is empty, or contains a byte that is not allowed in a token (RFC 9110 §5.6.2).
-    NotToken,
+    NotToken(Box<str>),
     /// It is unknown and longer than 23 bytes.
-    TooLong,
+    TooLong(Box<str>),
 }
 
 impl fmt::Display for InvalidMethod {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            InvalidMethod::NotToken => "the method is not a token",
-            InvalidMethod::TooLong => "the method is too long",
-        })
+        match self {
+            InvalidMethod::NotToken(method) => write!(f, "the method {method} is not a token"),
+            InvalidMethod::TooLong(method) => write!(f, "the method {method} is too long"),
+        }
     }
 }
 
@@ -216,7 +218,8 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(token: &[u8], expected: Result<&str, InvalidMethod>) {
+    fn check(token: &[u8], expected: Result<&str, fn(Box<str>) -> InvalidMethod>) {
+        let expected = expected.map_err(|invalid| invalid(Excerpt::of_octets(token).into()));
         assert_eq!(Method::parse(token).as_ref().map(Method::as_str), expected.as_ref().copied());
     }
 

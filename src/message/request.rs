@@ -70,7 +70,7 @@ impl Request {
         InvalidRequest: From<M::Error>,
     {
         let mut request = Request { method: method.try_into()?, ..Request::default() };
-        request.target.set_url(url)?;
+        request.set_url(url)?;
         Ok(request)
     }
 
@@ -170,8 +170,8 @@ impl Request {
     /// # })??;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn set_url(&mut self, url: &str) -> Result<(), InvalidTarget> {
-        self.target.set_url(url)
+    pub fn set_url(&mut self, url: &str) -> Result<(), InvalidRequest> {
+        self.target.set_url(url).map_err(|invalid| InvalidRequest::of_url(invalid, url))
     }
 
     /// Replaces the method, and keeps the target. The target of a CONNECT and the `*` of OPTIONS fit no other method; a
@@ -303,10 +303,10 @@ impl Request {
     /// Fails if the name is not a token, or the value is not valid in a cookie.
     pub fn append_cookie(&mut self, name: &str, value: &str) -> Result<(), InvalidCookie> {
         if !is_token(name.as_bytes()) {
-            return Err(InvalidCookie::Name);
+            return Err(InvalidCookie::Name(cookie::quoted(name)));
         }
         if !cookie::is_value(value.as_bytes()) {
-            return Err(InvalidCookie::Value);
+            return Err(InvalidCookie::Value(cookie::quoted(name)));
         }
         // There must be only one line (RFC 6265bis §5.8.1).
         let mut line = Vec::new();
@@ -440,9 +440,10 @@ mod tests {
             ("http://a:b%0a@c/", InvalidTarget::Userinfo),
         ] {
             let mut request = filled();
-            assert_eq!(request.set_url(url), Err(reason), "{url:?}");
+            let refused = InvalidRequest::of_url(reason, url);
+            assert_eq!(request.set_url(url), Err(refused.clone()), "{url:?}");
             assert_eq!(request, filled(), "{url:?}");
-            assert_eq!(Request::get(url), Err(reason.into()), "{url:?}");
+            assert_eq!(Request::get(url), Err(refused), "{url:?}");
         }
     }
 

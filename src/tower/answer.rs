@@ -22,7 +22,8 @@ where
 {
     let (head, body) = answered.into_parts();
     let (mut body, is_to_head, response) = (pin!(body), ctx.is_to_head(), &mut ctx.response);
-    response.status = Status::new(head.status.as_u16()).ok_or(InvalidAnswer::Status)?;
+    let status = head.status.as_u16();
+    response.status = Status::new(status).ok_or(InvalidAnswer::Status(status))?;
     append_all(&mut response.headers, &head.headers)?;
     let exact = body.size_hint().exact();
     if is_to_head || has_no_content(response.status) {

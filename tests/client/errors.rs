@@ -47,9 +47,19 @@ async fn ask(client: &Client, url: &str) -> Result<(), ClientError> {
 #[tokio::test(start_paused = true)]
 async fn of_a_request_that_cannot_be_sent() {
     let client = Stage::always(OK).client();
-    let of_url =
-        "`ftp://a/b`: preparing the request failed: the url is invalid: the scheme is neither http nor https";
-    check(client.get("ftp://joe:secret@a/b?secret").await, of_url);
+    let invalid = "the url `ftp://a/b` is invalid: the scheme is neither http nor https";
+    let of_url = format!("preparing the request failed: {invalid}");
+    check(client.get("ftp://joe:secret@a/b?secret").await, &of_url);
+    assert_eq!(client.get("ftp://a/b").await.unwrap_err().url(), None);
+    for invalid_url in [
+        client.host("ftp://a/b").err(),
+        client.pipeline("ftp://a/b").err(),
+        client.balance(["ftp://a/b"]).err(),
+    ] {
+        assert_eq!(format!("{:#}", invalid_url.unwrap()), invalid);
+    }
+    let form = "the url `/b` is invalid: the target has no form that fits the request";
+    assert_eq!(format!("{:#}", client.host("/b?secret").unwrap_err()), form);
     const UNFIT: &str = "preparing the request: the target is not one that can be sent here";
     check(ask(&client, "/b?secret").await, &format!("/b: {UNFIT}: it names no scheme and host"));
     let host = client.host("http://a").unwrap();
@@ -382,6 +392,92 @@ async fn of_a_body_that_is_cut_malformed_or_late() {
     let mut answer = host.stream(&request(Method::Get, "/b?secret"), &mut Response::new()).await.unwrap();
     answer.chunk().await.unwrap();
     check(answer.chunk().await, &format!("{RECEIVING}: the whole exchange took longer than 2 s"));
+}
+
+/// Each write after one that took too long fails like it, and names the same limit.
+#[tokio::test(start_paused = true)]
+async fn of_writes_after_one_that_took_too_long() {
+    let mut call = silent().client().open(&request(Method::Post, URL)).await.unwrap();
+    let mut failed = Ok(());
+    while failed.is_ok() {
+        failed = call.write_all(&[b'x'; 64 << 10]).await;
+    }
+    const LATE: &str = "http://a/b: sending the request to a:80 took longer than 60 s";
+    check(failed, LATE);
+    check(call.write_all(b"secret").await, LATE);
+    check(call.finish(&mut Response::new()).await, LATE);
+}
+
+#[cfg(feature = "compress")]
+#[tokio::test(start_paused = true)]
+async fn of_coded_bodies() {
+    let zeros = {
+        use std::io::Write;
+
+        let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        encoder.write_all(&[0; 100]).unwrap();
+        encoder.finish().unwrap()
+    };
+    for (body, why) in [
+        (zeros.clone(), "the decoded content is too large: more than 99 bytes"),
+        (zeros[..zeros.len() - 1].to_vec(), "the coded content was cut short"),
+        (b"secret".to_vec(), "the coded content is corrupt"),
+    ] {
+        let stage = Stage::new(move |mut peer, _| {
+            let body = body.clone();
+            async move {
+                peer.request().await?;
+                peer.say("HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\n\r\n").await?;
+                peer.say(body).await
+            }
+        });
+        let most = if why.ends_with("99 bytes") { 99 } else { 100 };
+        let client = stage.builder().decode(most).build();
+        check(ask(&client, URL).await, &format!("http://a/b: receiving the body from a:80 failed: {why}"));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_requests_that_depend_on_others() {
+    let broken = Stage::new(|mut peer, _| async move {
+        peer.request().await?;
+        peer.say("HTTP/1.0 200 OK\r\nconnection: keep-alive\r\ncontent-length: 0\r\n\r\n").await?;
+        peer.request().await.map(drop)
+    });
+    let client = broken.client();
+    ask(&client, URL).await.unwrap();
+    let mut endless = request(Method::Post, URL);
+    endless.body.stream(&b"secret"[..], None);
+    check(
+        client.send(&endless, &mut Response::new()).await,
+        "http://a/b: preparing the request: the server speaks HTTP/1.0, and the length of the body is unknown",
+    );
+    let pipeline = broken.client().pipeline("http://a").unwrap().allow_unsafe().build();
+    let post = |path| request(Method::Post, path);
+    let (first, second, third) = (post("/1?secret"), post("/2?secret"), post("/3?secret"));
+    let mut responses = [Response::new(), Response::new(), Response::new()];
+    let [one, two, three] = &mut responses;
+    let (_, _, last) =
+        tokio::join!(pipeline.send(&first, one), pipeline.send(&second, two), pipeline.send(&third, three));
+    check(last, "http://a/3: waiting for the answer of a:80: the connection broke on another request");
+}
+
+#[cfg(feature = "tls")]
+#[tokio::test(start_paused = true)]
+async fn of_a_host_that_no_certificate_is_for() {
+    let host =
+        "https://a..b/b: the TLS handshake with a..b:443 failed: no certificate can be issued for the host";
+    check(ask(&silent().client(), "https://a..b/b?secret").await, host);
+    let refusing = Stage::new(|mut peer, _| async move {
+        peer.stream.read_u8().await?;
+        // A fatal alert: handshake_failure (RFC 8446 §6.2).
+        peer.say([0x15, 3, 3, 0, 2, 2, 40]).await?;
+        peer.hear_all().await
+    });
+    check(
+        ask(&refusing.client(), "https://a/b?secret").await,
+        "https://a/b: the TLS handshake with a:443 failed: the peer ended the handshake: received fatal alert: HandshakeFailure",
+    );
 }
 
 #[tokio::test(start_paused = true)]

@@ -476,5 +476,7 @@ async fn row_81_a_redirect_from_https_to_http_is_refused() {
     assert_eq!(client.get("https://a.example/up").await.unwrap().body.text(), Ok("here"));
     let error = client.get("https://a.example/down").await.unwrap_err();
     assert!(matches!(error.cause(), ClientCause::Downgrade), "{error:#}");
+    let expected = "https://a.example/down: following the redirect: it leads from https to http";
+    assert_eq!(format!("{error:#}"), expected);
     running.unwrap().shutdown(Duration::ZERO);
 }

@@ -42,12 +42,31 @@ async fn app(ctx: &mut Context) -> corehttp::Result {
         "/text" => _ = ctx.request.text()?,
         "/path/%ff" => _ = ctx.request.path_decoded()?,
         "/upgrade" => _ = ctx.upgrade("echo").await?,
+        "/protocol" => _ = ctx.upgrade("an echo\r\n").await?,
+        "/tunnel" => _ = ctx.tunnel().await?,
+        "/hints" => ctx.informational(Status::OK, &Headers::new()).await?,
+        "/coded" => ctx.decode_body_up_to(9).await?,
+        #[cfg(feature = "multipart")]
+        "/parts" => parts(ctx).await?,
         "/interim" => ctx.response.status = Status::CONTINUE,
         "/field" => ctx.response.headers.set("x-a", "se\ncret")?,
         "/name" => ctx.response.headers.set("x a", "secret")?,
         #[cfg(feature = "json")]
         "/json" => _ = ctx.request.json::<std::collections::HashMap<String, Vec<u8>>>()?,
         _ => return Err(Status::NOT_FOUND.into()),
+    }
+    Ok(())
+}
+
+/// Reads parts of up to 5 bytes, as text.
+#[cfg(feature = "multipart")]
+async fn parts(ctx: &mut Context) -> corehttp::Result {
+    use corehttp::multipart::MultipartLimits;
+
+    let limits = MultipartLimits { part_max: 5, ..MultipartLimits::default() };
+    let mut parts = ctx.multipart_within(limits)?;
+    while let Some(mut part) = parts.part().await? {
+        part.text().await?;
     }
     Ok(())
 }
@@ -261,7 +280,19 @@ fn of_handlers() {
         ),
         (
             sized("/upgrade", ""),
-            "426 Upgrade Required to memory, POST /upgrade: the peer did not ask for this upgrade",
+            "426 Upgrade Required to memory, POST /upgrade: the peer did not ask for the upgrade to echo",
+        ),
+        (
+            sized("/protocol", ""),
+            r"500 Internal Server Error to memory, POST /protocol: the handler failed: the name `an echo\r\n` of the protocol to upgrade to is malformed",
+        ),
+        (
+            sized("/tunnel", ""),
+            "400 Bad Request to memory, POST /tunnel: the peer did not ask for a tunnel, or sent content as well",
+        ),
+        (
+            sized("/hints", ""),
+            "500 Internal Server Error to memory, POST /hints: the handler failed: the status 200 does not fit the kind of answer",
         ),
         (
             sized("/interim", ""),
@@ -316,6 +347,81 @@ fn of_json() {
     check_text(&error, expected);
 }
 
+#[cfg(feature = "compress")]
+#[test]
+fn of_coded_bodies() {
+    for (coding, body, expected) in [
+        ("gzip", "secret", "400 Bad Request to memory, POST /coded: the coded content is corrupt"),
+        ("gzip", "\x1f", "400 Bad Request to memory, POST /coded: the coded content was cut short"),
+        (
+            "x-own",
+            "secret",
+            "415 Unsupported Media Type to memory, POST /coded: the content has an unknown coding",
+        ),
+        (
+            "gzip, gzip, gzip, gzip, gzip",
+            "secret",
+            "415 Unsupported Media Type to memory, POST /coded: the content has too many codings",
+        ),
+    ] {
+        let fields = format!("content-encoding: {coding}\r\ncontent-length: {}\r\n", body.len());
+        check(&post("/coded", &fields, body), Then::Waits, expected);
+    }
+}
+
+#[cfg(feature = "multipart")]
+#[test]
+fn of_multipart() {
+    let part = |head: &str, content: &str| format!("--b\r\n{head}\r\n\r\n{content}\r\n--b--\r\n");
+    let named = |content: &str| part("content-disposition: form-data; name=a", content);
+    for (kind, body, expected) in [
+        (
+            "",
+            named("1"),
+            "415 Unsupported Media Type to memory, POST /parts: the field content-type is missing, or is not multipart/form-data",
+        ),
+        (
+            "content-type: multipart/form-data\r\n",
+            named("1"),
+            "400 Bad Request to memory, POST /parts: the boundary is missing or malformed",
+        ),
+        (
+            FORM,
+            named("secret"),
+            "413 Content Too Large to memory, POST /parts: the part `a` is too large: more than 5 bytes (`part_max`)",
+        ),
+        (FORM, "--b".to_owned(), "400 Bad Request to memory, POST /parts: the last boundary is missing"),
+        (FORM, part("secret", ""), "400 Bad Request to memory, POST /parts: the head of part 1 is malformed"),
+        (
+            FORM,
+            part("x: secret", ""),
+            "400 Bad Request to memory, POST /parts: the content disposition of part 1 is missing, repeated or malformed",
+        ),
+        (
+            FORM,
+            part("content-transfer-encoding: base64", ""),
+            "415 Unsupported Media Type to memory, POST /parts: part 1 is in a transfer encoding",
+        ),
+        (
+            FORM,
+            "secret--b".to_owned(),
+            "400 Bad Request to memory, POST /parts: the line of a boundary is malformed, or misplaced",
+        ),
+    ] {
+        check(
+            &post("/parts", &format!("{kind}content-length: {}\r\n", body.len()), &body),
+            Then::Waits,
+            expected,
+        );
+    }
+    let coded = format!("{FORM}content-encoding: gzip\r\ncontent-length: 0\r\n");
+    let expected = "415 Unsupported Media Type to memory, POST /parts: the body has a content coding, and was not decoded";
+    check(&post("/parts", &coded, ""), Then::Waits, expected);
+}
+
+#[cfg(feature = "multipart")]
+const FORM: &str = "content-type: multipart/form-data; boundary=b\r\n";
+
 /// The peer is named, and a limit with its value.
 #[test]
 fn of_connections() {
@@ -362,13 +468,48 @@ fn of_values() {
     );
     check_text(&Form::new("a=1&b=%zz").strict().unwrap_err(), "an escape in `b` is malformed, or not UTF-8");
     check_text(&Form::new("a=1&b=2").at_most(1).unwrap_err(), "the form has more than 1 pairs");
+    let url = "ftp://joe:secret@a/\u{1b}?secret";
+    let invalid = r"the url `ftp://a/\u{1b}` is invalid: the scheme is neither http nor https";
+    check_text(&Request::get(url).unwrap_err(), invalid);
+    check_text(&Request::default().set_url(url).unwrap_err(), invalid);
     check_text(
-        &Request::get("ftp://a/").unwrap_err(),
-        "the url is invalid: the scheme is neither http nor https",
+        &Request::new("G\nT", "http://a/").unwrap_err(),
+        r"the method is invalid: the method `G\nT` is not a token",
     );
     check_text(
-        &response.set_cookie(&SetCookie::new("a b", "secret")).unwrap_err(),
-        "the name of the cookie is not a token",
+        &"X".repeat(99).parse::<corehttp::Method>().unwrap_err(),
+        &format!("the method `{}…` is too long", "X".repeat(64)),
+    );
+    let plain = SetCookie::new("a\tb", "secret");
+    for (cookie, expected) in [
+        (plain, r"the name of the cookie `a\tb` is not a token"),
+        (
+            SetCookie { name: "a", value: "se\ncret", ..plain },
+            "the value of the cookie `a` contains a byte that must be encoded",
+        ),
+        (
+            SetCookie { name: "a", value: &"x".repeat(4096), ..plain },
+            "the cookie `a` is too long: more than 4096 bytes",
+        ),
+        (
+            SetCookie { name: "a", domain: Some("secret;"), ..plain },
+            "the domain of the cookie `a` is malformed",
+        ),
+        (SetCookie { name: "a", path: Some("secret"), ..plain }, "the path of the cookie `a` is malformed"),
+        (
+            SetCookie { name: "__Host-a", ..plain },
+            "the cookie `__Host-a` does not keep what its prefix promises",
+        ),
+        (
+            SetCookie { name: "a", partitioned: true, ..plain },
+            "the cookie `a` is for other sites, but not secure",
+        ),
+    ] {
+        check_text(&response.set_cookie(&cookie).unwrap_err(), expected);
+    }
+    check_text(
+        &Request::default().append_cookie("a", "se cret").unwrap_err(),
+        "the value of the cookie `a` contains a byte that must be encoded",
     );
     check_text(&io::Error::from(InvalidAnswer::Sent), "the answer has been sent already");
 }

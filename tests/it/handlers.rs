@@ -1142,7 +1142,11 @@ mod informational {
             for code in [101, 200, 204, 304, 404, 599] {
                 let status = Status::new(code).unwrap();
                 let refused = ctx.informational(status, &Headers::new()).await.unwrap_err();
-                assert_eq!(refused.get_ref().unwrap().downcast_ref(), Some(&InvalidAnswer::Status), "{code}");
+                assert_eq!(
+                    refused.get_ref().unwrap().downcast_ref(),
+                    Some(&InvalidAnswer::Status(code)),
+                    "{code}"
+                );
             }
             ctx.stream().await?.finish().await?;
             assert!(

@@ -23,7 +23,7 @@ const GET: &str = "GET / HTTP/1.1\r\nhost: a\r\n\r\n";
 
 /// The reason that `error` tells why an answer cannot be sent.
 fn reason(error: &io::Error) -> InvalidAnswer {
-    *error.get_ref().unwrap().downcast_ref().unwrap()
+    error.get_ref().unwrap().downcast_ref::<InvalidAnswer>().unwrap().clone()
 }
 
 /// A request whose body is framed by `field`.
@@ -1026,24 +1026,26 @@ mod upgrade {
     fn an_upgrade_that_cannot_be_says_why() {
         #[track_caller]
         fn check(protocol: &'static str, asked: &str, expected: InvalidAnswer) {
+            let owed = expected.owed().as_u16();
             let served = Served::new(streaming(async move |ctx: &mut Context| -> corehttp::Result {
                 let error = ctx.upgrade(protocol).await.unwrap_err();
-                assert_eq!((error.kind(), reason(&error)), (io::ErrorKind::InvalidInput, expected));
+                assert_eq!((error.kind(), reason(&error)), (io::ErrorKind::InvalidInput, expected.clone()));
                 Err(error.into())
             }));
             let heard = served.ask(asked);
-            assert_eq!(status(&heard), expected.owed().as_u16(), "{protocol:?}: {heard}");
+            assert_eq!(status(&heard), owed, "{protocol:?}: {heard}");
         }
         for protocol in ["", "/", "echo/", "/echo", "a/b/c", "h2c, echo", "echo ", "e\r\nx: y", "\u{e9}"] {
-            check(protocol, ASKED, InvalidAnswer::Protocol);
-            check(protocol, GET, InvalidAnswer::Protocol);
+            let quoted = format!("`{}`", protocol.escape_debug());
+            check(protocol, ASKED, InvalidAnswer::Protocol(quoted.clone().into()));
+            check(protocol, GET, InvalidAnswer::Protocol(quoted.into()));
         }
         check(
             "echo",
             &ASKED.replace("\r\n\r\n", "\r\ncontent-length: 5\r\n\r\nhello"),
             InvalidAnswer::Unread,
         );
-        check("echo", GET, InvalidAnswer::Upgrade);
+        check("echo", GET, InvalidAnswer::Upgrade("echo".into()));
     }
 
     #[test]

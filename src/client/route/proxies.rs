@@ -68,7 +68,7 @@ impl Proxies {
     ///
     /// # Errors
     ///
-    /// Fails with [`InvalidProxy::Variable`], which contains the name and the value, if `http_proxy` or `https_proxy`
+    /// Fails with [`InvalidProxy::Variable`], which names the variable and quotes its value, if `http_proxy` or `https_proxy`
     /// does not name a proxy.
     pub fn from_env() -> Result<Proxies, InvalidProxy> {
         // A value that is not UTF-8 becomes a text that is not valid in a proxy's URL.
@@ -123,7 +123,7 @@ impl Proxies {
     ///
     /// `example.com`, `.example.com` and `*.example.com` stand for that domain and all below it, `192.0.2.1` and `::1`
     /// for an address, `10.0.0.0/8` for a network, and `*` for every host. A port may follow a name, an address
-    /// (`[::1]:8080`) or `*`. Names are not looked up to find out whether they are in a network. Anything else in the
+    /// (`[::1]:8080`) or `*`. A domain beyond ASCII needs the feature `idna`, as it does in a URL. Names are not looked up to find out whether they are in a network. Anything else in the
     /// list is ignored. A host that is not in the list is reached through the proxy, even `localhost`.
     pub fn except(mut self, hosts: &str) -> Proxies {
         self.bypass.add(hosts);
@@ -174,7 +174,7 @@ impl Proxies {
 
 /// The proxy that a variable of the environment names.
 fn proxy_of_variable((name, value): (String, String)) -> Result<Proxy, InvalidProxy> {
-    Proxy::new(&value).map_err(|invalid| InvalidProxy::of_variable(&name, &value, invalid))
+    Proxy::new(&value).map_err(|invalid| InvalidProxy::of_variable(&name, invalid))
 }
 
 #[cfg(test)]
@@ -236,11 +236,12 @@ mod tests {
 
     #[test]
     fn a_variable_that_names_no_proxy_is_an_error_that_names_it() {
-        const SCHEME: &str = "the proxy's scheme is none of http, https, socks5 and socks5h";
-        const AUTHORITY: &str = "the proxy's host or port is missing or malformed";
-        const CREDENTIALS: &str = "the proxy's username or password cannot be sent";
+        const SCHEME: [&str; 2] = ["scheme of the proxy", "is none of http, https, socks5 and socks5h"];
+        const AUTHORITY: [&str; 2] =
+            ["host or the port of the proxy", "is missing or malformed, or something follows"];
+        const CREDENTIALS: [&str; 2] = ["username or the password for the proxy", "cannot be sent"];
         for name in ["http_proxy", "HTTPS_PROXY"] {
-            for (value, shown, why) in [
+            for (value, shown, [front, why]) in [
                 ("ftp://x", "`ftp://x`", SCHEME),
                 ("ftp://joe:secret@x", "`ftp://x`", SCHEME),
                 ("h\r\nx", r"`h\r\nx`", AUTHORITY),
@@ -250,7 +251,7 @@ mod tests {
             ] {
                 let var = |asked: &str| (asked == name).then(|| value.to_owned());
                 let error = Proxies::from_vars(var).unwrap_err();
-                let expected = format!("the variable {name} names no proxy: {shown}: {why}");
+                let expected = format!("the variable {name} names no proxy: the {front} {shown} {why}");
                 assert_eq!(format!("{error:#}"), expected);
                 assert!(!format!("{error:?}").contains("ecret"), "{error:?}");
             }
@@ -278,8 +279,8 @@ mod tests {
         let proxies = Proxies::from_vars(var).unwrap();
         assert!(matches!(proxies.proxy_for(Scheme::Http, "a", 80), Ok(Some(_))));
         assert_eq!(proxies.proxy_for(Scheme::Https, "b", 443), Ok(None));
-        let expected = "the variable all_proxy names no proxy: `socks://x`: \
-                        the proxy's scheme is none of http, https, socks5 and socks5h";
+        let expected = "the variable all_proxy names no proxy: the scheme of the proxy `socks://x` \
+                        is none of http, https, socks5 and socks5h";
         let error = proxies.proxy_for(Scheme::Https, "a", 443).unwrap_err();
         assert_eq!(format!("{error:#}"), expected);
         let replaced = proxies.https(Proxy::new("s").unwrap());

@@ -67,25 +67,27 @@ impl Proxy {
     /// Fails if `url` has another scheme, no host, a path, or credentials that cannot be sent; see
     /// [`Proxy::credentials`]. The host is read as in any [URL](crate::Target#urls).
     pub fn new(url: &str) -> Result<Proxy, InvalidProxy> {
+        let quoted = || Box::from(Excerpt(&without_secrets(url)).to_string());
         let (scheme, rest) = url.split_once("://").unwrap_or(("http", url));
-        let protocol = Protocol::of_scheme(scheme).ok_or(InvalidProxy::Scheme)?;
+        let protocol = Protocol::of_scheme(scheme).ok_or_else(|| InvalidProxy::Scheme(quoted()))?;
         let rest = rest.strip_suffix('/').unwrap_or(rest);
         let (userinfo, authority) = rest.rsplit_once('@').unwrap_or(("", rest));
         let (host, port) = split_port(authority);
         let host = uri_host(host).map_err(|invalid| match invalid {
-            InvalidTarget::Idna => InvalidProxy::Idna,
-            _ => InvalidProxy::Authority,
+            InvalidTarget::Idna => InvalidProxy::Idna(quoted()),
+            _ => InvalidProxy::Authority(quoted()),
         })?;
         let port = match port.unwrap_or_default() {
             "" => Some(protocol.default_port()),
             digits => decimal(digits.as_bytes()).and_then(|port| u16::try_from(port).ok()),
         };
         let port = port.filter(|port| *port != 0 && UriHost::parse(&host).is_ok());
-        let proxy = Proxy { protocol, host: host.into(), port: port.ok_or(InvalidProxy::Authority)? };
+        let port = port.ok_or_else(|| InvalidProxy::Authority(quoted()))?;
+        let proxy = Proxy { protocol, host: host.into(), port };
         match userinfo {
             "" => Ok(proxy),
             // Another reader might end the authority earlier, and see another host.
-            userinfo if !USERINFO.covers(userinfo.as_bytes()) => Err(InvalidProxy::Credentials),
+            userinfo if !USERINFO.covers(userinfo.as_bytes()) => Err(InvalidProxy::Credentials(quoted())),
             userinfo => {
                 let (user, password) = userinfo.split_once(':').unwrap_or((userinfo, ""));
                 proxy.with(&decoded(user), &decoded(password))
@@ -138,13 +140,14 @@ impl Proxy {
     }
 
     fn with(mut self, user: &[u8], password: &[u8]) -> Result<Proxy, InvalidProxy> {
+        let refused = InvalidProxy::Credentials(format!("`{self}`").into());
         match &mut self.protocol {
             Protocol::Http { authorization, .. } => {
-                let basic = basic_credentials(user, password).map_err(|_| InvalidProxy::Credentials)?;
+                let Ok(basic) = basic_credentials(user, password) else { return Err(refused) };
                 *authorization = Some(basic.into());
             }
             Protocol::Socks5(socks) => {
-                socks.login = Some(Login::new(user, password).ok_or(InvalidProxy::Credentials)?);
+                socks.login = Some(Login::new(user, password).ok_or(refused)?);
             }
         }
         Ok(self)
@@ -274,52 +277,54 @@ impl fmt::Debug for Proxy {
     }
 }
 
-/// Why a string does not name a proxy.
+/// Why a string does not name a proxy. It is in quotes, without user, password, query and fragment; escaped, and at most
+/// 64 characters long.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum InvalidProxy {
     /// The scheme is none of `http`, `https`, `socks5` and `socks5h`.
-    Scheme,
+    Scheme(Box<str>),
     /// The host or the port is missing or malformed, or something follows it.
-    Authority,
+    Authority(Box<str>),
     /// The host has characters beyond ASCII, and the crate was built without its feature `idna`.
-    Idna,
+    Idna(Box<str>),
     /// Username or password cannot be sent, or contain a character that must be escaped in a URL.
-    Credentials,
+    Credentials(Box<str>),
     /// A variable of the environment does not name a proxy.
     #[non_exhaustive]
     Variable {
         /// The name of the variable.
         name: Box<str>,
-        /// Its value in quotes, without username and password; escaped, and at most 64 characters long.
-        value: Box<str>,
         /// What is wrong with the value.
         cause: Box<InvalidProxy>,
     },
 }
 
 impl InvalidProxy {
-    /// The error for a variable whose `value` is wrong because of `cause`.
-    pub(super) fn of_variable(name: &str, value: &str, cause: InvalidProxy) -> InvalidProxy {
-        let value = Excerpt(&without_secrets(value)).to_string();
-        InvalidProxy::Variable { name: name.into(), value: value.into(), cause: Box::new(cause) }
+    /// The error for a variable whose value is wrong because of `cause`.
+    pub(super) fn of_variable(name: &str, cause: InvalidProxy) -> InvalidProxy {
+        InvalidProxy::Variable { name: name.into(), cause: Box::new(cause) }
     }
 }
 
 impl fmt::Display for InvalidProxy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write_error(f, self, |f| match self {
-            InvalidProxy::Scheme => {
-                f.write_str("the proxy's scheme is none of http, https, socks5 and socks5h")
+            InvalidProxy::Scheme(url) => {
+                write!(f, "the scheme of the proxy {url} is none of http, https, socks5 and socks5h")
             }
-            InvalidProxy::Authority => f.write_str("the proxy's host or port is missing or malformed"),
-            InvalidProxy::Idna => f.write_str(
-                "the proxy's host is not ASCII, and the crate was built without its feature `idna`",
+            InvalidProxy::Authority(url) => write!(
+                f,
+                "the host or the port of the proxy {url} is missing or malformed, or something follows"
             ),
-            InvalidProxy::Credentials => f.write_str("the proxy's username or password cannot be sent"),
-            InvalidProxy::Variable { name, value, .. } => {
-                write!(f, "the variable {name} names no proxy: {value}")
+            InvalidProxy::Idna(url) => write!(
+                f,
+                "the host of the proxy {url} is not ASCII, and the crate was built without its feature `idna`"
+            ),
+            InvalidProxy::Credentials(url) => {
+                write!(f, "the username or the password for the proxy {url} cannot be sent")
             }
+            InvalidProxy::Variable { name, .. } => write!(f, "the variable {name} names no proxy"),
         })
     }
 }
@@ -328,25 +333,28 @@ impl Error for InvalidProxy {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
             InvalidProxy::Variable { cause, .. } => Some(&**cause),
-            InvalidProxy::Scheme
-            | InvalidProxy::Authority
-            | InvalidProxy::Idna
-            | InvalidProxy::Credentials => None,
+            InvalidProxy::Scheme(_)
+            | InvalidProxy::Authority(_)
+            | InvalidProxy::Idna(_)
+            | InvalidProxy::Credentials(_) => None,
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::mem::discriminant;
+
     use InvalidProxy as E;
 
     use super::*;
 
     /// The proxy at `url` is shown as `expected`.
     #[track_caller]
-    fn check(url: &str, expected: Result<&str, InvalidProxy>) {
-        let shown = Proxy::new(url).map(|proxy| proxy.to_string());
-        assert_eq!(shown.as_deref(), expected.as_ref().map(|shown| *shown), "{url:?}");
+    fn check(url: &str, expected: Result<&str, fn(Box<str>) -> InvalidProxy>) {
+        let shown = Proxy::new(url).map(|proxy| proxy.to_string()).map_err(|invalid| discriminant(&invalid));
+        let expected = expected.map_err(|invalid| discriminant(&invalid(Box::default())));
+        assert_eq!(shown.as_deref(), expected.as_ref().copied(), "{url:?}");
     }
 
     #[test]
@@ -366,7 +374,7 @@ mod tests {
         check("socks5://[0:0::1]", Ok("socks5://[::1]:1080"));
         match Proxy::new("http://b\u{fc}cher.example") {
             Ok(proxy) => assert_eq!(proxy.to_string(), "http://xn--bcher-kva.example:80"),
-            Err(invalid) => assert_eq!(invalid, E::Idna),
+            Err(invalid) => assert_eq!(invalid, E::Idna("`http://b\u{fc}cher.example`".into())),
         }
     }
 
@@ -431,7 +439,10 @@ mod tests {
         }
         for (user, password) in [("a:b", "pw"), ("a\r\n", "pw"), ("joe", "\0"), ("joe", "\u{7f}")] {
             let proxy = Proxy::new("proxy").unwrap();
-            assert_eq!(proxy.credentials(user, password).err(), Some(E::Credentials));
+            assert_eq!(
+                proxy.credentials(user, password).err(),
+                Some(E::Credentials("`http://proxy:80`".into()))
+            );
         }
     }
 

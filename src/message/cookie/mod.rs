@@ -5,8 +5,8 @@ mod date;
 mod set_cookie;
 
 pub use cookies::Cookies;
-pub(super) use set_cookie::is_value;
 pub use set_cookie::{InvalidCookie, RawSetCookie, SameSite, SetCookie};
+pub(super) use set_cookie::{is_value, quoted};
 
 #[cfg(test)]
 mod tests;

@@ -4,6 +4,7 @@ use std::fmt;
 use std::time::{Duration, SystemTime};
 
 use super::date;
+use crate::error::Excerpt;
 use crate::message::headers::is_field_value;
 use crate::message::{Class, Headers, ImfDate, Name, is_token, saturating_decimal, trim};
 
@@ -121,23 +122,24 @@ impl<'a> SetCookie<'a> {
     /// `Partitioned` without `Secure`.
     pub fn check(&self) -> Result<(), InvalidCookie> {
         let is_fit = |text: Option<&str>, rule: fn(&[u8]) -> bool| text.is_none_or(|it| rule(it.as_bytes()));
-        if !is_token(self.name.as_bytes()) {
-            Err(InvalidCookie::Name)
+        let invalid: fn(Box<str>) -> InvalidCookie = if !is_token(self.name.as_bytes()) {
+            InvalidCookie::Name
         } else if !is_value(self.value.as_bytes()) {
-            Err(InvalidCookie::Value)
+            InvalidCookie::Value
         } else if self.name.len() + self.value.len() > SetCookie::LEN_MAX {
-            Err(InvalidCookie::TooLong)
+            InvalidCookie::TooLong
         } else if !is_fit(self.domain, is_domain) {
-            Err(InvalidCookie::Domain)
+            InvalidCookie::Domain
         } else if !is_fit(self.path, is_path) {
-            Err(InvalidCookie::Path)
+            InvalidCookie::Path
         } else if !self.keeps_prefix() {
-            Err(InvalidCookie::Prefix)
+            InvalidCookie::Prefix
         } else if !self.secure && (self.partitioned || self.same_site == Some(SameSite::None)) {
-            Err(InvalidCookie::Insecure)
+            InvalidCookie::Insecure
         } else {
-            Ok(())
-        }
+            return Ok(());
+        };
+        Err(invalid(quoted(self.name)))
     }
 
     /// Returns whether the cookie keeps what the prefix of its name promises (RFC 6265bis §4.1.3): with `__Secure-`,
@@ -312,37 +314,51 @@ fn is_path(text: &[u8]) -> bool {
     text.first() == Some(&b'/') && text.len() <= ATTRIBUTE_MAX && text.iter().all(is_fit)
 }
 
-/// Why a cookie cannot be set.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+/// The name of a cookie, as errors quote it.
+#[cold]
+pub(in crate::message) fn quoted(name: &str) -> Box<str> {
+    Excerpt(name).to_string().into()
+}
+
+/// Why a cookie, whose name is in quotes and may be cut short, cannot be set. Its value may be a secret.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum InvalidCookie {
     /// The name is not a token.
-    Name,
+    Name(Box<str>),
     /// The value contains a byte that must be encoded.
-    Value,
+    Value(Box<str>),
     /// Name and value together are longer than [`SetCookie::LEN_MAX`].
-    TooLong,
+    TooLong(Box<str>),
     /// The domain is malformed.
-    Domain,
+    Domain(Box<str>),
     /// The path does not begin with `/`, is too long, or contains a byte that must be escaped.
-    Path,
+    Path(Box<str>),
     /// The cookie does not keep what the prefix of its name promises.
-    Prefix,
+    Prefix(Box<str>),
     /// The cookie is for other sites, or partitioned, but not `secure`.
-    Insecure,
+    Insecure(Box<str>),
 }
 
 impl fmt::Display for InvalidCookie {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            InvalidCookie::Name => "the name of the cookie is not a token",
-            InvalidCookie::Value => "the value of the cookie contains a byte that must be encoded",
-            InvalidCookie::TooLong => "the cookie is too long",
-            InvalidCookie::Domain => "the domain of the cookie is malformed",
-            InvalidCookie::Path => "the path of the cookie is malformed",
-            InvalidCookie::Prefix => "the cookie does not keep what its prefix promises",
-            InvalidCookie::Insecure => "the cookie is for other sites, but not secure",
-        })
+        match self {
+            InvalidCookie::Name(name) => write!(f, "the name of the cookie {name} is not a token"),
+            InvalidCookie::Value(name) => {
+                write!(f, "the value of the cookie {name} contains a byte that must be encoded")
+            }
+            InvalidCookie::TooLong(name) => {
+                write!(f, "the cookie {name} is too long: more than {} bytes", SetCookie::LEN_MAX)
+            }
+            InvalidCookie::Domain(name) => write!(f, "the domain of the cookie {name} is malformed"),
+            InvalidCookie::Path(name) => write!(f, "the path of the cookie {name} is malformed"),
+            InvalidCookie::Prefix(name) => {
+                write!(f, "the cookie {name} does not keep what its prefix promises")
+            }
+            InvalidCookie::Insecure(name) => {
+                write!(f, "the cookie {name} is for other sites, but not secure")
+            }
+        }
     }
 }
 

@@ -191,7 +191,7 @@ impl Context {
     pub async fn informational(&mut self, status: Status, fields: &Headers) -> io::Result<()> {
         self.check_unsent()?;
         if !status.is_informational() || status == Status::SWITCHING_PROTOCOLS {
-            return Err(InvalidAnswer::Status.into());
+            return Err(InvalidAnswer::Status(status.as_u16()).into());
         }
         if self.facts.asked.version == Version::Http10 || self.facts.detached {
             return Ok(());
@@ -253,7 +253,7 @@ impl Context {
     fn begin_stream(&mut self, unread: Unread) -> io::Result<Course> {
         self.check_unsent()?;
         if self.response.status.is_informational() {
-            return Err(InvalidAnswer::Status.into());
+            return Err(InvalidAnswer::Status(self.response.status.as_u16()).into());
         }
         let Context { transform, response, .. } = self;
         let course = transform.as_mut().map_or(Course::Around, |transform| transform.begin(response));

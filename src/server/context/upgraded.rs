@@ -44,7 +44,7 @@ impl Context {
     pub async fn upgrade(&mut self, protocol: &str) -> io::Result<Upgraded> {
         self.check_unsent()?;
         if !protocol.splitn(2, '/').all(|part| is_token(part.as_bytes())) {
-            return Err(InvalidAnswer::Protocol.into());
+            return Err(InvalidAnswer::of_protocol(protocol).into());
         }
         let headers = &self.request.headers;
         let asked = self.facts.asked.version == Version::Http11
@@ -53,7 +53,7 @@ impl Context {
         if !asked {
             // An answer of 426 must name the protocol (RFC 9110 §15.5.22).
             self.response.headers.put(Name::UPGRADE, protocol.as_bytes());
-            return Err(InvalidAnswer::Upgrade.into());
+            return Err(InvalidAnswer::Upgrade(protocol.into()).into());
         }
         self.response.headers.remove(Name::UPGRADE.as_str());
         self.hand_over(Some(protocol)).await

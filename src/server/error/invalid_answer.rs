@@ -4,6 +4,7 @@ use std::error::Error;
 use std::fmt;
 use std::io;
 
+use crate::error::Excerpt;
 use crate::message::Status;
 
 /// Why a request cannot be answered the way the handler wants.
@@ -18,7 +19,7 @@ use crate::message::Status;
 /// async fn echo(ctx: &mut Context) -> corehttp::Result {
 ///     let asked = ctx.upgrade("echo").await;
 ///     let reason = asked.as_ref().err().and_then(|error| error.get_ref()?.downcast_ref());
-///     if reason == Some(&InvalidAnswer::Upgrade) {
+///     if let Some(InvalidAnswer::Upgrade(_)) = reason {
 ///         ctx.response.text("Here is an echo, for those who ask to be upgraded to it.");
 ///         return Ok(());
 ///     }
@@ -30,17 +31,17 @@ use crate::message::Status;
 ///
 /// [`Context::stream`]: crate::Context::stream
 /// [`Context::upgrade`]: crate::Context::upgrade
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum InvalidAnswer {
     /// An answer has already been sent.
     Sent,
-    /// The status does not fit: a final answer must not be 1xx, and an interim answer must be 1xx but not 101.
-    Status,
-    /// The peer did not ask to be upgraded to the protocol.
-    Upgrade,
-    /// The protocol's name is malformed (RFC 9110 §7.8).
-    Protocol,
+    /// This status does not fit: a final answer must not be 1xx, and an interim answer must be 1xx but not 101.
+    Status(u16),
+    /// The peer did not ask to be upgraded to this protocol.
+    Upgrade(Box<str>),
+    /// The protocol's name, which is in quotes and may be cut short, is malformed (RFC 9110 §7.8).
+    Protocol(Box<str>),
     /// The peer did not ask for a tunnel, or sent content with its CONNECT (RFC 9110 §9.3.6).
     Tunnel,
     /// The connection cannot be handed over before the request's body has been read.
@@ -50,15 +51,21 @@ pub enum InvalidAnswer {
 }
 
 impl InvalidAnswer {
+    /// The error of a protocol whose name is malformed.
+    #[cold]
+    pub(in crate::server) fn of_protocol(name: &str) -> InvalidAnswer {
+        InvalidAnswer::Protocol(Excerpt(name).to_string().into())
+    }
+
     /// Returns the status that the peer is answered with: 426 (RFC 9110 §15.5.22) if it did not ask for the upgrade,
     /// 400 if it did not properly ask for a tunnel, and 500 if the handler is at fault.
-    pub fn owed(self) -> Status {
+    pub fn owed(&self) -> Status {
         match self {
-            InvalidAnswer::Upgrade => Status::UPGRADE_REQUIRED,
+            InvalidAnswer::Upgrade(_) => Status::UPGRADE_REQUIRED,
             InvalidAnswer::Tunnel => Status::BAD_REQUEST,
             InvalidAnswer::Sent
-            | InvalidAnswer::Status
-            | InvalidAnswer::Protocol
+            | InvalidAnswer::Status(_)
+            | InvalidAnswer::Protocol(_)
             | InvalidAnswer::Unread
             | InvalidAnswer::Detached => Status::INTERNAL_SERVER_ERROR,
         }
@@ -67,15 +74,22 @@ impl InvalidAnswer {
 
 impl fmt::Display for InvalidAnswer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
+        let text = match self {
             InvalidAnswer::Sent => "the answer has been sent already",
-            InvalidAnswer::Status => "the status does not fit the kind of answer",
-            InvalidAnswer::Upgrade => "the peer did not ask for this upgrade",
-            InvalidAnswer::Protocol => "the protocol to upgrade to is malformed",
+            InvalidAnswer::Status(status) => {
+                return write!(f, "the status {status} does not fit the kind of answer");
+            }
+            InvalidAnswer::Upgrade(protocol) => {
+                return write!(f, "the peer did not ask for the upgrade to {protocol}");
+            }
+            InvalidAnswer::Protocol(name) => {
+                return write!(f, "the name {name} of the protocol to upgrade to is malformed");
+            }
             InvalidAnswer::Tunnel => "the peer did not ask for a tunnel, or sent content as well",
             InvalidAnswer::Unread => "the body was not read",
             InvalidAnswer::Detached => "there is no connection to hand over",
-        })
+        };
+        f.write_str(text)
     }
 }
 

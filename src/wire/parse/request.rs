@@ -159,8 +159,8 @@ fn set_line(
     let (method, target, spoken) = request.line_mut();
     *spoken = version(parsed.version);
     method.set(parsed.method.unwrap_or_default().as_bytes()).map_err(|error| match error {
-        InvalidMethod::TooLong => WireError::MethodTooLong,
-        InvalidMethod::NotToken => WireError::RequestLine,
+        InvalidMethod::TooLong(_) => WireError::MethodTooLong,
+        InvalidMethod::NotToken(_) => WireError::RequestLine,
     })?;
     target.parse(method, parsed.path.unwrap_or_default()).map_err(|_| WireError::Target)
 }
