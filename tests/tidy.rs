@@ -21,7 +21,7 @@ const FLOORS: &[(&str, &[&str])] = &[
     ("fs", &["coding", "error", "memory", "message", "net", "runtime", "server"]),
     ("gateway", &["client", "error", "message", "runtime", "server"]),
     ("json", &["error", "message"]),
-    ("multipart", &["error", "message", "runtime", "server"]),
+    ("multipart", &["error", "message", "runtime", "server", "wire"]),
     ("sse", &["error", "message", "runtime", "server"]),
     ("tower", &["error", "exchange", "memory", "message", "runtime", "server", "wire"]),
     // The public face only: it could be a crate of its own.

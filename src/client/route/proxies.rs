@@ -123,8 +123,9 @@ impl Proxies {
     ///
     /// `example.com`, `.example.com` and `*.example.com` stand for that domain and all below it, `192.0.2.1` and `::1`
     /// for an address, `10.0.0.0/8` for a network, and `*` for every host. A port may follow a name, an address
-    /// (`[::1]:8080`) or `*`. A domain beyond ASCII needs the feature `idna`, as it does in a URL. Names are not looked up to find out whether they are in a network. Anything else in the
-    /// list is ignored. A host that is not in the list is reached through the proxy, even `localhost`.
+    /// (`[::1]:8080`) or `*`. A domain beyond ASCII needs the feature `idna`, as it does in a URL. Names are not looked
+    /// up to find out whether they are in a network. Anything else in the list is ignored. A host that is not in the
+    /// list is reached through the proxy, even `localhost`.
     pub fn except(mut self, hosts: &str) -> Proxies {
         self.bypass.add(hosts);
         self
