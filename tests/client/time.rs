@@ -505,8 +505,8 @@ async fn errors_say_what_was_done_and_all_causes() {
     let error = pipeline.send(&Request::get("/").unwrap(), &mut Response::new()).await.unwrap_err();
     assert_eq!(format!("{error:#}"), chain);
     assert_eq!(said(Client::builder(), "http://127.0.0.1:1/").await, [refused.into(), chain]);
-    let url = "`ftp://a/`: preparing the request failed";
-    let chain = format!("{url}: the url is invalid: the scheme is neither http nor https");
+    let url = "preparing the request failed";
+    let chain = format!("{url}: the url `ftp://a/` is invalid: the scheme is neither http nor https");
     assert_eq!(said(Client::builder(), "ftp://a/").await, [url.into(), chain]);
     let server = Scripted::always("HTTP/1.1 2 OK\r\n\r\n").await;
     let address = server.url.strip_prefix("http://").unwrap().trim_end_matches('/');

@@ -85,6 +85,8 @@ impl ClientTimeouts {
             body: self.receive,
             body_rate_min: self.receive_rate_min,
             write: self.send,
+            // A connection whose answer nobody reads is not worth the wait.
+            linger: Duration::ZERO,
             ..Timeouts::default()
         }
     }

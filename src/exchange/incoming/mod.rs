@@ -160,7 +160,9 @@ impl Incoming {
         loop {
             let left = self.length_left().unwrap_or_default();
             let is_too_long = self.drained > drain_max || left > drain_max as u64;
-            if is_too_long && conn.poll_expired(cx, Lane::Whole, linger).is_ready() {
+            let has_time =
+                !linger.is_zero() && is_too_long && conn.poll_expired(cx, Lane::Whole, linger).is_pending();
+            if is_too_long && !has_time {
                 return Poll::Ready(Ok(false));
             }
             match ready!(self.poll_chunk(cx, conn, bounds))? {
