@@ -126,7 +126,7 @@ pub fn has_empty_coding(fields: &[Field]) -> bool {
     all.len() > 1 || all.iter().any(|value| value.contains(&b','))
 }
 
-fn has_odd_trailer(trailers: &[Field]) -> bool {
+pub fn has_odd_trailer(trailers: &[Field]) -> bool {
     trailers.iter().any(|field| is_odd_trailer(&field.name))
 }
 
