@@ -94,18 +94,34 @@ impl fmt::Display for WireDetail {
     }
 }
 
+/// The trailer section, if the chunks before it are in `text` as well: their content must not be taken for a name.
+fn behind_last_chunk(text: &[u8]) -> &[u8] {
+    let mut section = text;
+    let mut rest = text;
+    while let Some(end) = rest.iter().position(|&octet| octet == b'\n') {
+        let (line, behind) = rest.split_at(end + 1);
+        let size = line.split(|&octet| octet == b';').next().unwrap_or_default().trim_ascii();
+        if !size.is_empty() && size.iter().all(|&octet| octet == b'0') {
+            section = behind;
+        }
+        rest = behind;
+    }
+    section
+}
+
 /// The name of the first field in `text` that is wrong as `error` states; or the beginning of a text that should be a
 /// name, up to the first octet that is not allowed in one.
 fn field_at_fault(error: WireError, text: &[u8]) -> Option<&[u8]> {
     // Trailers come after the lines of chunks, none of which looks like a field.
     let start_lines = if error == WireError::Trailer { 0 } else { 1 };
-    let lines = text.split_inclusive(|&octet| octet == b'\n');
     if error == WireError::Trailer
         && let Some(name) = announced_trailer(text)
     {
         return Some(name);
     }
     let mut last = None;
+    let lines = if error == WireError::Trailer { behind_last_chunk(text) } else { text }
+        .split_inclusive(|&octet| octet == b'\n');
     for line in lines.skip_while(|line| line.trim_ascii().is_empty()).skip(start_lines) {
         let (name, behind) = line.split_at(token_len(line));
         let value = behind.strip_prefix(b":").map(without_end);
@@ -185,6 +201,7 @@ mod tests {
         check(E::LineEnd, b"GET / HTTP/1.1\nx: y\r\n", "");
         check(E::Trailer, b"\r\n0\r\nx: y\r\nset-cookie: secret\r\n\r\n", "`set-cookie`");
         check(E::Trailer, b"0\r\nx y: secret\r\n", "`x `");
+        check(E::Trailer, b"2;a=b\r\nok\r\n0\r\nx: y\r\n+\r\n", r"`+\r`");
         check(E::Trailer, b"0;a=\"b:c\"\r\nx-sum: \x01\r\n", "`x-sum`");
         check(
             E::FieldName,
