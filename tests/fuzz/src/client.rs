@@ -109,7 +109,9 @@ impl Caller {
             self.client.close_idle();
             let request = Request::new(method, "http://a/").unwrap();
             let sent = self.client.send(&request, &mut response).await;
-            let answer = sent.map(|()| Answer::of(&response)).map_err(|error| format!("{error:#}"));
+            // Which line an error quotes depends on how much of it has arrived.
+            let unquoted = |text: String| text.split(": `").next().map(str::to_owned).unwrap_or_default();
+            let answer = sent.map(|()| Answer::of(&response)).map_err(|error| unquoted(format!("{error:#}")));
             // What is still to come arrives on an idle connection.
             sleep(Duration::from_secs(1)).await;
             let probe = Request::get("http://a/probe").unwrap();
