@@ -58,7 +58,7 @@ mod tests {
         for (url, shown) in [
             ("http://joe:secret@a/b?secret#secret", "http://a/b"),
             ("joe:se/cr@et@a", "a"),
-            // What looks like userinfo is taken for it.
+            // Text that looks like userinfo is taken for it.
             ("http://a/b@c", "http://c"),
             ("a b", "a b"),
             ("", ""),

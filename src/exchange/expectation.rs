@@ -17,7 +17,7 @@ pub(crate) enum Expectation {
 }
 
 impl Expectation {
-    /// What the sender of a request with these fields expects. The field is a list: empty elements count for nothing, and
+    /// Reads the expectation of the sender of these fields. The field is a list: empty elements count for nothing, and
     /// what is listed twice is expected once (§5.6.1.2).
     ///
     /// # Errors

@@ -17,7 +17,7 @@ pub(crate) enum Head {
 
 /// A message whose head can be received.
 pub(crate) trait Heading {
-    /// What becomes of forbidden fields behind the body.
+    /// The treatment of forbidden fields behind the body.
     const FORBIDDEN_TRAILERS: ForbiddenTrailers;
 
     /// Parses the head at the front of `input`, and returns its length, if it is complete.

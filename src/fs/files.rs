@@ -93,7 +93,8 @@ impl Files {
     ///
     /// If another directory takes its place, because it is removed and made again, renamed, or because a link in its
     /// path is switched, that one is served within a second. For this, requests check the path, but no more than twice
-    /// a second. What is being sent by then is sent to its end from the old directory, and nothing else of that is kept.
+    /// a second. A file that is being sent by then is sent to its end from the old directory, and nothing else of that is
+    /// kept.
     /// While there is no directory, no file is [found](Files::not_found): 404, unless another handler answers. One that
     /// must not be read is answered with 403.
     ///

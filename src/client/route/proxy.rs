@@ -295,7 +295,7 @@ pub enum InvalidProxy {
     Variable {
         /// The name of the variable.
         name: Box<str>,
-        /// What is wrong with the value.
+        /// The fault of the value.
         cause: Box<InvalidProxy>,
     },
 }

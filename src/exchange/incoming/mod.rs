@@ -160,9 +160,9 @@ impl Incoming {
         loop {
             let left = self.length_left().unwrap_or_default();
             let is_too_long = self.drained > drain_max || left > drain_max as u64;
-            let has_time =
-                !linger.is_zero() && is_too_long && conn.poll_expired(cx, Lane::Whole, linger).is_pending();
-            if is_too_long && !has_time {
+            let is_given_up =
+                is_too_long && (linger.is_zero() || conn.poll_expired(cx, Lane::Whole, linger).is_ready());
+            if is_given_up {
                 return Poll::Ready(Ok(false));
             }
             match ready!(self.poll_chunk(cx, conn, bounds))? {
@@ -185,7 +185,7 @@ impl Incoming {
         // The deadline of a read that was abandoned must not end this wait.
         conn.disarm(Lane::Read);
         self.take_back();
-        // What is malformed, or cut short, is met again behind the answer.
+        // Content that is malformed, or cut short, is met again behind the answer.
         while let Ok(count) = self.decode(bounds) {
             self.lent = count;
             self.take_back();

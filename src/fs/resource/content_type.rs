@@ -92,7 +92,7 @@ mod tests {
         assert_eq!(content_type(media_type(name.as_bytes()), charset, &content), expected, "{name}");
     }
 
-    /// What browsers of today need to display, run or play these.
+    /// The types that browsers of today need to display, run or play these.
     #[test]
     fn a_name_suggests_a_type_that_browsers_know_8_3() {
         for (name, expected) in [

@@ -30,7 +30,7 @@ impl<'a> Description<'a> {
         }
     }
 
-    /// What a handler has set, and `content_type` if it has set none.
+    /// The fields that a handler has set, and `content_type` if it has set none.
     pub(in crate::fs) fn from_fields(fields: &Headers, content_type: String) -> Description<'a> {
         let chosen = fields.content_type().map(str::to_owned);
         Description {
