@@ -112,16 +112,17 @@ fn behind_last_chunk(text: &[u8]) -> &[u8] {
 /// The name of the first field in `text` that is wrong as `error` states; or the beginning of a text that should be a
 /// name, up to the first octet that is not allowed in one.
 fn field_at_fault(error: WireError, text: &[u8]) -> Option<&[u8]> {
-    // Trailers come after the lines of chunks, none of which looks like a field.
-    let start_lines = if error == WireError::Trailer { 0 } else { 1 };
     if error == WireError::Trailer
         && let Some(name) = announced_trailer(text)
     {
         return Some(name);
     }
+    let (section, start_lines) = match error {
+        WireError::Trailer => (behind_last_chunk(text), 0),
+        _ => (text, 1),
+    };
+    let lines = section.split_inclusive(|&octet| octet == b'\n');
     let mut last = None;
-    let lines = if error == WireError::Trailer { behind_last_chunk(text) } else { text }
-        .split_inclusive(|&octet| octet == b'\n');
     for line in lines.skip_while(|line| line.trim_ascii().is_empty()).skip(start_lines) {
         let (name, behind) = line.split_at(token_len(line));
         let value = behind.strip_prefix(b":").map(without_end);
@@ -133,8 +134,7 @@ fn field_at_fault(error: WireError, text: &[u8]) -> Option<&[u8]> {
                 return Some(name);
             }
             (WireError::FieldValue, Some(value)) if !is_field_value(value) => return Some(name),
-            // The line of a chunk consists of digits up to its end or its extensions.
-            (WireError::Trailer, None) if name.iter().any(|octet| !octet.is_ascii_hexdigit()) => {
+            (WireError::Trailer, None) if !name.is_empty() => {
                 return Some(&line[..line.len().min(name.len() + 1)]);
             }
             // The value before goes on in this line.
