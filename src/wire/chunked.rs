@@ -117,7 +117,9 @@ impl Decoder {
         loop {
             let Decoded { framing, data } = self.decode(&input[consumed..], limits, trailers)?;
             let piece = &input[consumed + framing..][..data];
-            if self.left().saturating_add(data as u64) > most.saturating_sub(content.len()) as u64 {
+            let room = most.saturating_sub(content.len());
+            // Data that was only announced counts once the input is used up, so that whole chunks pay nothing for it.
+            if data > room || (data == 0 && self.left() > room as u64) {
                 return Err(WireError::BodyTooLarge);
             }
             content.extend(piece);
