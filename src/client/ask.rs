@@ -134,7 +134,8 @@ impl Client {
             Err(missing) => rare(|| self.link(missing, deadline)).await?,
         };
         let cookies = CookieExchange::begin(&link.place.pool, (request, goal));
-        link.begin((request, goal), announcement, cookies.cookie(), deadline, self.total);
+        link.begin((request, goal), announcement, cookies.cookie(), deadline);
+        link.exchange.facts.total = self.total;
         if let Err(error) = poll_fn(|cx| link.poll_answer(cx, Some(request), response)).await {
             let again = || self.again(link, error, (request, goal), announcement, response, cookies.cookie());
             link = rare(again).await?;
@@ -181,7 +182,8 @@ impl Client {
         let Progress { timings, wants_interim, .. } = stale.exchange.progress;
         let renewed = async {
             let mut link = self.fresh(stale.place, timings.queue, deadline).await?;
-            link.begin((request, goal), announcement, cookie, deadline, self.total);
+            link.begin((request, goal), announcement, cookie, deadline);
+            link.exchange.facts.total = self.total;
             link.exchange.progress.wants_interim = wants_interim;
             poll_fn(|cx| link.poll_answer(cx, Some(request), response)).await?;
             Ok(link)
@@ -215,7 +217,8 @@ impl Client {
             Err(missing) => rare(|| self.link(missing, deadline)).await?,
         };
         let cookies = CookieExchange::begin(&link.place.pool, (request, Goal::Own));
-        link.begin((request, Goal::Own), announcement, cookies.cookie(), deadline, self.total);
+        link.begin((request, Goal::Own), announcement, cookies.cookie(), deadline);
+        link.exchange.facts.total = self.total;
         link.note_target(request.target().as_str());
         let mut early = link.exchange.early.take().unwrap_or_default();
         if !is_whole {

@@ -120,9 +120,9 @@ pub(super) struct Facts {
 }
 
 impl Facts {
-    pub(super) fn of(request: &Request, deadline: Option<Instant>, total: Option<Duration>) -> Facts {
+    pub(super) fn of(request: &Request, deadline: Option<Instant>) -> Facts {
         let asks_for_upgrade = request.headers.contains("upgrade");
-        Facts { asked: Asked::new(request), asks_for_upgrade, deadline, total }
+        Facts { asked: Asked::new(request), asks_for_upgrade, deadline, total: None }
     }
 }
 

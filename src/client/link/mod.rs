@@ -75,17 +75,15 @@ impl Link {
         self.exchange.progress.timings.reused
     }
 
-    /// Writes the head of the request to the output, and begins its body. The exchange may take `total`, and ends at
-    /// `deadline` therefore.
+    /// Writes the head of the request to the output, and begins its body.
     pub(super) fn begin(
         &mut self,
         (request, goal): (&Request, Goal),
         announcement: Announcement,
         cookie: Option<&[u8]>,
         deadline: Option<Instant>,
-        total: Option<Duration>,
     ) {
-        self.exchange.facts = Facts::of(request, deadline, total);
+        self.exchange.facts = Facts::of(request, deadline);
         self.place.pool.write_head(self.conn.output().bytes(), (request, goal), announcement, cookie);
         self.exchange.outgoing.begin(announcement);
         self.exchange.persistence.persists &= Wish::of(&request.headers) != Wish::Close;
